@@ -1,0 +1,84 @@
+/* The CPU's library operations: matrix product, convolution, pooling and the copies between layouts.
+ *
+ * An operation is prepared once, when a plan is made, and run at every step: preparing chooses the
+ * implementation (oneDNN, or a kernel of ours) and says how much workspace it needs; running takes
+ * pointers only and allocates nothing.  Nothing here knows of tensors, graphs or plans.
+ *
+ * Next: gemm.c (our matrix product), conv.c, pool.c, dnnl.c (oneDNN 2.x and 3.x), parallel.c. */
+#ifndef WB__CPU_LIB_H
+#define WB__CPU_LIB_H
+
+#include "base/base.h"
+#include "base/parallel.h"
+
+/* What a unary epilogue may be: applied to the finished product, after the bias. */
+typedef enum { WB__EPI_NONE, WB__EPI_RELU, WB__EPI_TANH, WB__EPI_SIGMOID } wb__epilogue;
+
+/* C[b][m,n] = act(A[b][m,k] · B[b][k,n] + bias) for b in a grid of up to two batch dimensions.
+ * Element (i,j) of A stands at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in elements,
+ * 0 where broadcast); likewise B and C.  C never overlaps A or B.  bias is per column n, or absent.
+ * f16 and bf16 are storage: products are summed in f32.  Integers are not served. */
+typedef struct {
+    wb_dtype dtype;
+    int64_t batch[2], m, n, k;
+    int64_t a_b[2], b_b[2], c_b[2];
+    int64_t a_s[2], b_s[2], c_s[2];
+    bool has_bias;
+    wb__epilogue act;
+} wb__matmul_desc;
+
+typedef enum { WB__CONV_FORWARD, WB__CONV_DATA, WB__CONV_WEIGHTS } wb__conv_kind;
+
+/* Cross-correlation over two spatial dimensions (one dimension: h = 1).
+ *   x [n, c, h, w]    y [n, k, oh, ow]    w [k, c/groups, kh, kw], always contiguous
+ * x and y stand in memory as NCHW, or as NHWC where the flag says so.
+ *   FORWARD   y  = act(x * w + bias)     buffers: x, w, y, bias
+ *   DATA      dx = its adjoint for x     buffers: dx, w, dy
+ *   WEIGHTS   dw = its adjoint for w     buffers: x, dw, dy
+ * pad is low-high: top, bottom, left, right. */
+typedef struct {
+    wb_dtype dtype;
+    wb__conv_kind kind;
+    int64_t n, c, h, w, k, kh, kw, oh, ow;
+    int64_t stride[2], dilation[2], pad[4], groups;
+    bool x_nhwc, y_nhwc, has_bias;
+    wb__epilogue act;
+} wb__conv_desc;
+
+typedef enum {
+    WB__POOL_MAX,           /* y = max over the window            buffers: x, y      */
+    WB__POOL_MAX_BACK,      /* dx: dy at the first maximum        buffers: x, dy, dx */
+    WB__POOL_MAX_TAKE,      /* y = v at the first maximum of x    buffers: x, v, y   */
+    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y      */
+    WB__POOL_MEAN_BACK      /* its adjoint                        buffers: dy, dx    */
+} wb__pool_kind;
+
+/* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.
+ * All operands of one layout. */
+typedef struct {
+    wb_dtype dtype;
+    wb__pool_kind kind;
+    int64_t n, c, h, w, kh, kw, oh, ow;
+    int64_t stride[2], pad[4];
+    bool nhwc;
+} wb__pool_desc;
+
+/* A prepared operation.  `impl` names what was chosen ("dnnl brgconv:avx512_core", "gemm avx512"), `why` says
+ * in words why a library was not taken, or is NULL; both live as long as the operation. */
+typedef struct wb__cpu_op wb__cpu_op;
+struct wb__cpu_op {
+    void (*run)(const wb__cpu_op *op, void *const *buffers, void *workspace);   /* thread-safe */
+    void (*destroy)(wb__cpu_op *op);
+    size_t workspace;                       /* bytes, 64-byte aligned by the caller; may be 0 */
+    const char *impl, *why;
+};
+
+/* 0, or an error code with the message set.  The descriptor is copied. */
+int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
+int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op);
+int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op);
+
+/* Whether a convolution (and the layers around it) should stand as NHWC here. */
+bool wb__cpu_prefers_nhwc(const wb__conv_desc *d);
+
+#endif

@@ -1,0 +1,62 @@
+/* The ground floor: errors that travel, one allocator, dtypes, the log.  Everything may include this. */
+#ifndef WB__BASE_H
+#define WB__BASE_H
+
+#include "weber.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define WB__PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define wb__likely(x) __builtin_expect(!!(x), 1)
+#define wb__unlikely(x) __builtin_expect(!!(x), 0)
+#else
+#define WB__PRINTF(f, a)
+#define wb__likely(x) (x)
+#define wb__unlikely(x) (x)
+#endif
+
+#define WB__COUNT(a) (sizeof(a) / sizeof *(a))
+#define WB__MIN(a, b) ((a) < (b) ? (a) : (b))
+#define WB__MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Errors.  wb__fail sets this thread's message and returns the code; it never allocates.  The first
+ * message of a chain stays: a call that got a NULL input returns NULL without calling wb__fail. */
+int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
+void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
+
+/* Memory.  All host memory of the library comes from here; a test can make the n-th call fail.
+ * NULL means the error is set (WB_ERROR_MEMORY).  Blocks are 64-byte aligned when asked for by
+ * wb__alloc_aligned, 16 otherwise; wb__free takes either kind, and NULL. */
+void *wb__alloc(size_t bytes);
+void *wb__alloc_zero(size_t count, size_t size);          /* checks count * size */
+void *wb__alloc_aligned(size_t bytes);
+void *wb__realloc(void *block, size_t bytes);             /* blocks of wb__alloc only */
+void wb__free(void *block);
+char *wb__strdup(const char *s);
+char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */
+
+/* Small objects of one size come and go at every step: they are kept on a list of their thread. */
+void *wb__pool_get(size_t bytes);
+void wb__pool_put(void *block, size_t bytes);
+
+/* dtypes */
+size_t wb__dtype_size(wb_dtype t);
+bool wb__dtype_float(wb_dtype t);
+float wb__f16_to_f32(uint16_t h);
+uint16_t wb__f32_to_f16(float f);                         /* to nearest even */
+float wb__bf16_to_f32(uint16_t h);
+uint16_t wb__f32_to_bf16(float f);
+/* n elements from one dtype to another; floats to integers truncate and saturate, NaN is 0 */
+void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_type, int64_t n);
+
+/* The log: to standard error in Julia's shape, or to the handler of wb_set_log. */
+void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
+/* Whether WEBER_DEBUG names this topic: load, plan, dispatch, kernel, sync. */
+bool wb__debug(const char *topic);
+double wb__now(void);                                     /* seconds, monotonic */
+
+#endif
