@@ -1,0 +1,38 @@
+/* Weber: neural networks for C programs.
+ *
+ * This is the whole public face: include it, link with -lweber.  It is split into chapters only to
+ * be readable; read them in this order:
+ *
+ *   weber/base.h     dtypes, errors, scopes, the log, memory, threads
+ *   weber/tensor.h   tensors: making, reading, shapes, gradients, evaluation
+ *   weber/ops.h      operations on tensors
+ *   weber/nn.h       layers, losses, initialisers, model trees
+ *   weber/train.h    optimiser rules, training, checkpoints, files, progress
+ *   weber/data.h     datasets and loaders
+ *
+ * Conventions
+ *   - Everything returned belongs to the current scope (base.h), unless its comment says otherwise.
+ *   - NULL means failed, and only that; wb_error() says why.  A call that is handed NULL returns NULL
+ *     and keeps the first message, so a chain of calls needs one check, at its end.
+ *     "None" (no bias, no gradient) is the object WB_NONE.
+ *   - Shapes are row-major, batch first: [N, features], [N, C, H, W], [N, T, features].
+ *   - Options are named fields of a struct whose all-zero state is the default:
+ *     wb_Dense(784, 256, wb_relu, .no_bias = true).  A number left 0 means the default; WB_ZERO is 0.
+ *   - A tensor is written [32,784] f32 in messages and comments.
+ *   - Work is lazy: a call checks its arguments, records an operation and returns.  Values are computed
+ *     when they are asked for, all together, as one plan.
+ *   - Different threads may use different objects; one model may serve inference from many threads. */
+#ifndef WEBER_H
+#define WEBER_H
+
+#include "weber/base.h"
+#include "weber/tensor.h"
+#include "weber/ops.h"
+#include "weber/nn.h"
+#include "weber/data.h"
+#include "weber/train.h"
+#ifdef __cplusplus
+#include "weber/cxx.h"
+#endif
+
+#endif

@@ -1,0 +1,161 @@
+/* Weber, chapter 1: dtypes, errors, scopes, the log, memory, threads. */
+#ifndef WEBER_BASE_H
+#define WEBER_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define WB_API
+#else
+#define WB_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WB_VERSION_MAJOR 0
+#define WB_VERSION_MINOR 1
+#define WB_VERSION_PATCH 0
+WB_API const char *wb_version(void);                /* "0.1.0" */
+
+/* ---- the kinds of object --------------------------------------------------------------------- */
+
+typedef struct wb_tensor wb_tensor;         /* an array, known or still to be computed */
+typedef struct wb_layer wb_layer;           /* a model or a part of one: a tree that can be called */
+typedef struct wb_tree wb_tree;             /* named children: gradients, tuples, structs of the program */
+typedef struct wb_rule wb_rule;             /* an optimiser rule: Adam and its like */
+typedef struct wb_opt_state wb_opt_state;   /* a rule with its state for each parameter of a model */
+typedef struct wb_dataset wb_dataset;       /* observations, by number */
+typedef struct wb_loader wb_loader;         /* a dataset in batches */
+typedef struct wb_progress wb_progress;     /* a progress bar */
+typedef struct wb_compiled wb_compiled;     /* a function recorded once */
+typedef struct wb_device wb_device;         /* where tensors live */
+
+/* The object that means "none": no bias, no gradient.  Never NULL, which means failed. */
+WB_API extern wb_tensor *const WB_NONE;
+
+/* ---- dtypes ----------------------------------------------------------------------------------- */
+
+/* One list, many tables: name, C type in memory, bytes, whether floating.
+ * f16 and bf16 are storage: they are computed and summed in f32. */
+#define WB_DTYPES(X)                \
+    X(F32,  float,    4, 1, "f32")  \
+    X(F64,  double,   8, 1, "f64")  \
+    X(F16,  uint16_t, 2, 1, "f16")  \
+    X(BF16, uint16_t, 2, 1, "bf16") \
+    X(I8,   int8_t,   1, 0, "i8")   \
+    X(U8,   uint8_t,  1, 0, "u8")   \
+    X(I32,  int32_t,  4, 0, "i32")  \
+    X(I64,  int64_t,  8, 0, "i64")  \
+    X(BOOL, uint8_t,  1, 0, "bool")
+
+typedef enum {
+    WB_DTYPE_DEFAULT = 0,           /* in options: f32, or that of the other operand */
+#define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
+    WB_DTYPES(WB_DTYPE_ENUM)
+#undef WB_DTYPE_ENUM
+    WB_DTYPE_COUNT
+} wb_dtype;
+
+enum { WB_MAX_DIMS = 8 };
+
+WB_API const char *wb_dtype_name(wb_dtype t);       /* "f32" */
+WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
+
+/* An explicit zero in an option whose 0 means "the default": .momentum = WB_ZERO. */
+#define WB_ZERO (-1.0e-300)
+
+/* ---- errors ----------------------------------------------------------------------------------- */
+
+#define WB_ERRORS(X)                                                                   \
+    X(MEMORY,      "out of memory")                                                    \
+    X(SHAPE,       "shapes do not fit")                                                \
+    X(DTYPE,       "dtypes do not fit")                                                \
+    X(ARGUMENT,    "an argument is wrong")                                             \
+    X(FILE,        "a file cannot be read or written")                                 \
+    X(FORMAT,      "a file's contents are wrong")                                      \
+    X(NUMBER,      "a number is not finite")                                           \
+    X(VERSION,     "a value that was overwritten was asked for")                       \
+    X(DEVICE,      "devices do not fit, or one failed")                                \
+    X(UNSUPPORTED, "not supported here")                                               \
+    X(INTERNAL,    "a defect of the library")
+
+typedef enum {
+    WB_OK = 0,
+#define WB_ERROR_ENUM(NAME, text) WB_ERROR_##NAME,
+    WB_ERRORS(WB_ERROR_ENUM)
+#undef WB_ERROR_ENUM
+    WB_ERROR_COUNT
+} wb_status;
+
+/* This thread's first error since it was last cleared: a sentence that names what was found; "" if none.
+ * Valid until the next call that fails after wb_clear_error. */
+WB_API const char *wb_error(void);
+WB_API wb_status wb_error_code(void);               /* WB_OK if none */
+WB_API void wb_clear_error(void);
+
+/* ---- scopes ----------------------------------------------------------------------------------- */
+
+/* Every object is counted.  A scope holds one reference to each thing that was returned while it was the
+ * innermost of its thread, and drops them when it closes.  Objects hold what they are made of.
+ *
+ *   wb_scope *s = wb_scope_open();
+ *   ... = wb_matmul(a, b) ...
+ *   wb_scope_close(s);
+ *
+ * Closing computes all pending writes (parameter updates) and everything unevaluated that outlives the
+ * scope, so a graph never outgrows one scope.  Closing an outer scope closes those inside it.  Each thread
+ * has a root scope, which lives until wb_shutdown (or the thread's end).
+ * wb_scope_close: 0, or an error code; the scope is closed in any case. */
+typedef struct wb_scope wb_scope;
+WB_API wb_scope *wb_scope_open(void);
+WB_API int wb_scope_close(wb_scope *scope);
+
+/* Moves the scope's reference to the enclosing scope; drops it early; or makes it the caller's own,
+ * to be given back with wb_release.  `object` is any of the kinds above; they return it.
+ * (Behind the generic verbs wb_keep and wb_free of tensor.h.) */
+WB_API void *wb_object_keep(void *object);
+WB_API void wb_object_free(void *object);
+WB_API void *wb_retain(void *object);
+WB_API void wb_release(void *object);
+
+/* Frees what this thread's root scope holds, plans and caches.  For leak checkers; optional. */
+WB_API void wb_shutdown(void);
+
+/* ---- the log ---------------------------------------------------------------------------------- */
+
+typedef enum { WB_LOG_DEBUG, WB_LOG_INFO, WB_LOG_WARN, WB_LOG_ERROR } wb_log_level;
+
+/* Where messages go: `text` may have several lines.  NULL brings back standard error, where one line
+ * prints as "[ Info: text" and several as a box. */
+typedef void (*wb_log_handler)(wb_log_level level, const char *text, void *context);
+WB_API void wb_set_log(wb_log_handler handler, void *context);
+
+/* ---- memory and threads ----------------------------------------------------------------------- */
+
+/* The allocator behind all host memory of the library: `reallocate(context, NULL, n)` allocates, with n = 0
+ * it frees.  To be set before anything else is called.  Blocks must be aligned to 16 bytes. */
+typedef struct {
+    void *(*reallocate)(void *context, void *block, size_t bytes);
+    void *context;
+} wb_allocator;
+WB_API void wb_set_allocator(const wb_allocator *allocator);
+WB_API int64_t wb_memory_used(void);                /* bytes that the library holds now */
+WB_API int64_t wb_memory_peak(void);                /* the most it ever held */
+
+/* Threads that one evaluation may use.  At first: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the
+ * processors this process may run on. */
+WB_API int wb_set_threads(int n);                   /* returns the number in force */
+WB_API int wb_threads(void);
+
+/* Seeds the random numbers of this thread: layers' initial values, dropout, shuffling. */
+WB_API void wb_seed(uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,99 @@
+/* Weber, chapter 5: datasets and loaders. */
+#ifndef WEBER_DATA_H
+#define WEBER_DATA_H
+
+#include "weber/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- datasets --------------------------------------------------------------------------------- */
+
+/* Observations along the first axis: x [N, ...] and y [N, ...] (y may be WB_NONE), evaluated on the CPU. */
+WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
+
+/* Observations by a function of the program's: fills the i-th x and y, of the given shapes and dtypes (without
+ * the batch axis).  Called from several threads at once.  Returns 0, or a nonzero code that ends the epoch. */
+typedef struct {
+    size_t size;
+    int64_t n;
+    wb_dtype x_dtype, y_dtype;
+    int x_ndim, y_ndim;
+    int64_t x_dims[WB_MAX_DIMS], y_dims[WB_MAX_DIMS];
+    int (*get)(int64_t i, void *x, void *y, void *ctx);
+    void *ctx;
+} wb_dataset_source;
+WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
+
+/* The IDX format of MNIST, plain or gzip.  wb_load_idx: images u8 [N,H,W] become x f32 [N,1,H,W] in 0..1, labels y i32 [N].
+ * wb_read_idx: one file as it is.  Errors name file, offset and reason. */
+WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
+WB_API wb_tensor *wb_read_idx(const char *path);
+
+/* Comma-separated numbers, plain or gzip: [rows, columns] f32.  .header skips the first line; .label is the column
+ * (from 0; -1 the last) that becomes y: an integer class, or a class by name in order of appearance. */
+typedef struct { size_t size; bool header, has_label; int label; char separator; } wb_csv_options;
+WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *o);
+#ifndef __cplusplus
+#define wb_load_csv(path, ...) wb_load_csv_with((path), &(wb_csv_options){.size = sizeof(wb_csv_options), __VA_ARGS__})
+#endif
+
+/* NumPy's format, versions 1 to 3, either order, little-endian. */
+WB_API wb_tensor *wb_load_npy(const char *path);
+WB_API int wb_save_npy(const char *path, wb_tensor *x);
+
+WB_API int64_t wb_dataset_length(const wb_dataset *d);
+WB_API wb_tensor *wb_dataset_x(wb_dataset *d);      /* everything, as a tensor; mapped sets are computed */
+WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
+
+/* Views: the first part holds round-half-to-even(n * at) observations, the second the rest.  at in [0, 1].
+ * wb_subset: observations start .. stop-1.  wb_mapobs: f applied to each batch as it is made, on the loader's thread. */
+WB_API int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_dataset **second);
+WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
+
+/* ---- loaders ---------------------------------------------------------------------------------- */
+
+/* One batch: x and y as the dataset has them, with a batch axis in front; n observations; number in the epoch from 0. */
+typedef struct {
+    wb_tensor *x, *y;
+    int64_t n, index;
+} wb_batch;
+
+/* Changes a batch as it is made: in place, returning 0, or a nonzero code that ends the epoch. */
+typedef int (*wb_collate)(wb_batch *batch, void *ctx);
+WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
+
+/* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch; .seed 0 draws one from wb_seed;
+ * .ahead batches are prepared in the background (2; WB_NO_AHEAD for none).  The order depends on the seed alone. */
+enum { WB_NO_AHEAD = -1 };
+typedef struct {
+    size_t size;
+    int64_t batchsize;
+    bool shuffle, drop_last;
+    uint64_t seed;
+    int ahead;
+    wb_collate collate;
+    void *collate_ctx;
+} wb_loader_options;
+WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *o);
+#ifndef __cplusplus
+#define wb_dataloader(d, ...) wb_dataloader_with((d), &(wb_loader_options){.size = sizeof(wb_loader_options), __VA_ARGS__})
+#endif
+WB_API int64_t wb_loader_length(const wb_loader *l);        /* batches in an epoch */
+WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs finished */
+
+/* The next batch, in a scope of its own, which the next call closes; false at the end of the epoch (the call after
+ * that begins the next one) or on an error, which wb_loader_status tells.
+ * WB_EACH_BATCH(b, loader) { ... b.x ... }: break and return are safe. */
+WB_API bool wb_loader_next(wb_loader *l, wb_batch *batch);
+WB_API int wb_loader_status(const wb_loader *l);            /* 0, or the error code of the last epoch */
+WB_API int wb_loader_stop(wb_loader *l);                    /* ends the epoch early, as break does on the next use */
+#ifndef __cplusplus
+#define WB_EACH_BATCH(b, loader) for (wb_batch b; wb_loader_next((loader), &b);)
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

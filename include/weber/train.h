@@ -1,0 +1,132 @@
+/* Weber, chapter 6: rules, training, files, checkpoints, progress. */
+#ifndef WEBER_TRAIN_H
+#define WEBER_TRAIN_H
+
+#include "weber/data.h"
+#include "weber/nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- rules ------------------------------------------------------------------------------------ */
+
+/* x <- x - step(g).  A number left 0 is the default; WB_ZERO is 0.  Errors: eta negative or not a number.
+ *   Descent   eta g                                                          eta 0.1
+ *   Momentum  v = rho v + eta g;  step v                                     eta 0.01, rho 0.9
+ *   Adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
+ *             eta (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps)                    eta 0.001, beta {0.9, 0.999}, eps 1e-8
+ *             (Kingma & Ba 2015, algorithm 1)
+ *   AdamW     Adam's step + eta lambda x (Loshchilov & Hutter 2019)          lambda 0.01
+ *   WeightDecay  g + lambda x (in a chain, before a rule)                    lambda 5e-4
+ *   ClipGrad  each element into [-delta, delta]                              delta 10
+ *   ClipNorm  g omega / |g| where |g| > omega, |g| over all parameters       omega 10  */
+typedef struct { size_t size; double eta, rho, beta[2], eps, lambda, delta, omega; } wb_rule_options;
+WB_API wb_rule *wb_descent_with(const wb_rule_options *o);
+WB_API wb_rule *wb_momentum_with(const wb_rule_options *o);
+WB_API wb_rule *wb_adam_with(const wb_rule_options *o);
+WB_API wb_rule *wb_adamw_with(const wb_rule_options *o);
+WB_API wb_rule *wb_weightdecay_with(const wb_rule_options *o);
+WB_API wb_rule *wb_clipgrad_with(const wb_rule_options *o);
+WB_API wb_rule *wb_clipnorm_with(const wb_rule_options *o);
+/* Rules one after the other, each fed with what the one before it makes of the gradient. */
+WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
+
+/* State for every trainable parameter of a model (a layer or tree); tied parameters share one. */
+WB_API wb_opt_state *wb_setup(wb_rule *rule, void *model);
+
+/* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
+ * WB_NONE are skipped entirely.  0, or an error code, and then nothing was recorded. */
+WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
+/* Out of place: a new model; state and model stay as they are but for the state's moments. */
+WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
+
+/* Changes numbers of the rule (those given); freezes and thaws parameters below a path ("" is all). */
+WB_API int wb_adjust_with(wb_opt_state *state, const wb_rule_options *o);
+WB_API int wb_freeze(wb_opt_state *state, const char *path);
+WB_API int wb_thaw(wb_opt_state *state, const char *path);
+#ifndef __cplusplus
+#define wb_Descent(...) wb_descent_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Momentum(...) wb_momentum_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Adam(...) wb_adam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_AdamW(...) wb_adamw_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_WeightDecay(...) wb_weightdecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_ClipGrad(...) wb_clipgrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_ClipNorm(...) wb_clipnorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_OptimiserChain(...) wb_rule_chain_of((int)(sizeof((wb_rule *[]){__VA_ARGS__}) / sizeof(wb_rule *)), \
+                                                (wb_rule *[]){__VA_ARGS__})
+#define wb_adjust(state, ...) wb_adjust_with((state), WB_RULE_OPTIONS_(__VA_ARGS__))
+#define WB_RULE_OPTIONS_(...) (&(wb_rule_options){.size = sizeof(wb_rule_options), __VA_ARGS__})
+#endif
+
+/* ---- training --------------------------------------------------------------------------------- */
+
+/* The loss of a model on a batch, 0-dimensional. */
+typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
+
+/* Calls the loss in train mode and takes its gradient with respect to the model. */
+WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx);
+
+/* Trains: for each batch, loss, gradient, update.  Every write waits, on the device, for a finite loss: a loss
+ * that is not finite ends training with WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch.
+ * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch, and ends training if it returns nonzero. */
+typedef struct {
+    size_t size;
+    int epochs;
+    bool progress;
+    void *ctx;
+    int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx);
+    const char *checkpoint;         /* a path: written after each epoch (wb_checkpoint_save) */
+} wb_train_options;
+WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, const wb_train_options *o);
+#ifndef __cplusplus
+#define wb_withgradient(...) WB_WITHGRADIENT_(__VA_ARGS__, NULL, )
+#define WB_WITHGRADIENT_(loss, model, batch, grads, ctx, ...) wb_withgradient_ctx((loss), (model), (batch), (grads), (ctx))
+#define wb_train(...) WB_TRAIN_(__VA_ARGS__, )
+#define WB_TRAIN_(loss, model, data, state, ...) \
+    wb_train_with((loss), (model), (data), (state), &(wb_train_options){.size = sizeof(wb_train_options), __VA_ARGS__})
+#endif
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+/* A model as safetensors, its structure (layers, options, ties) in the metadata.  Written to a temporary file beside
+ * it, synced and renamed: a crash leaves the old file or the new one, whole. */
+WB_API int wb_save_model(const char *path, void *model);
+#define wb_save(path, model) wb_save_model((path), (model))
+
+/* A model from such a file, ready to run.  Errors name file, offset and reason. */
+WB_API wb_layer *wb_load(const char *path);
+
+/* Values by name into a model that exists, from any safetensors file.  Strict: every tensor of the model must be
+ * there, of its shape and dtype, and no other; all that is wrong is listed at once.  Lenient: what fits is loaded. */
+typedef struct { size_t size; bool lenient; const char *prefix; } wb_load_options;
+WB_API int wb_load_state_with(const char *path, void *model, const wb_load_options *o);
+#ifndef __cplusplus
+#define wb_load_state(path, ...) WB_LOAD_STATE_((path), __VA_ARGS__, )
+#define WB_LOAD_STATE_(path, model, ...) \
+    wb_load_state_with((path), (model), &(wb_load_options){.size = sizeof(wb_load_options), __VA_ARGS__})
+#endif
+
+/* Model, optimiser state, random counters and loader position (each may be NULL) in one file; restored into objects of
+ * the same structure.  Training on from one gives the bits that never stopping would have given. */
+typedef struct { wb_layer *model; wb_opt_state *state; wb_loader *loader; int64_t epoch; } wb_checkpoint;
+WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
+WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
+
+/* ---- progress and pictures -------------------------------------------------------------------- */
+
+/* A bar with rate, time left and metrics on a terminal, plain lines elsewhere, on standard error.  `loader` may be NULL. */
+WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
+WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
+WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);     /* read a step late: nothing waits */
+WB_API void wb_progress_end(wb_progress *p);                                            /* also when its scope closes */
+
+/* Curves as SVG: n_series lines of n points. */
+typedef struct { const char *name; int n; const double *x, *y; } wb_series;
+WB_API int wb_svg_curves(const char *path, const char *title, const char *x_label, const char *y_label,
+                         int n_series, const wb_series *series);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
