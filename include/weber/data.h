@@ -14,7 +14,8 @@ extern "C" {
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 
 /* Observations by a function of the program's: fills the i-th x and y, of the given shapes and dtypes (without
- * the batch axis).  Called from several threads at once.  Returns 0, or a nonzero code that ends the epoch. */
+ * the batch axis).  x_dtype 0 is f32; with y_dtype and y_ndim 0 there is no y, and `y` is NULL.  May be called from
+ * several threads at once.  Returns 0, or a nonzero code that ends the epoch. */
 typedef struct {
     size_t size;
     int64_t n;
