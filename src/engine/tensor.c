@@ -89,6 +89,7 @@ static void forget_variable(wb_tensor *v)
         if (t->pending[i]->variable == v) t->pending[i]->variable = NULL;
     if (v->live) v->live->variable = NULL;
     if (v->current) v->current->variable = NULL;
+    wb__unref(v->live);
     wb__unref(v->current);
 }
 
@@ -109,7 +110,6 @@ static void tensor_destroy(void *object)
         drop_inputs(x);
         wb__storage_unref(x->storage);
         if (x->op == WB__OP_variable) forget_variable(x);
-        else if (x->variable && !(x->flags & WB__GONE) && x->variable->live == x) x->variable->live = NULL;
         wb__pool_put(x, x->bytes);
     }
     busy = false;
@@ -232,7 +232,7 @@ wb_tensor *wb_variable(wb_tensor *x)
     wb_tensor *v = wb__node(WB__OP_variable, x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
     if (!v) return NULL;
     v->current = wb__ref(version);
-    v->live = version;
+    v->live = wb__ref(version);
     v->storage = version->storage;
     atomic_fetch_add(&v->storage->refs, 1);
     version->variable = v;
