@@ -209,7 +209,177 @@ static void test_matmul_large(void **unused)
     }
 }
 
-/*REST*/
+/* Convolution. */
+
+static int64_t at_nhwc(bool nhwc, int64_t n, int64_t c, int64_t h, int64_t w, int64_t C, int64_t H, int64_t W)
+{
+    return nhwc ? ((n * H + h) * W + w) * C + c : ((n * C + c) * H + h) * W + w;
+}
+
+static void one_conv(wb__conv_desc d)
+{
+    const int64_t cg = d.c / d.groups, kg = d.k / d.groups;
+    const int64_t nx = d.n * d.c * d.h * d.w, nw = d.k * cg * d.kh * d.kw, ny = d.n * d.k * d.oh * d.ow;
+    buffer x = make(d.dtype, nx, d.kind != WB__CONV_DATA), w = make(d.dtype, nw, d.kind != WB__CONV_WEIGHTS);
+    buffer y = make(d.dtype, ny, d.kind != WB__CONV_FORWARD), bias = make(d.dtype, d.k, true);
+    wb__cpu_op *op;
+    assert_int_equal(wb__cpu_conv(&d, &op), 0);
+    char what[300];
+    snprintf(what, sizeof what, "conv kind %d %s n%d c%d %dx%d k%d %dx%d of %dx%d stride %d,%d dilation %d,%d "
+             "pad %d,%d,%d,%d groups %d nhwc %d%d bias %d act %d %s", (int)d.kind, wb_dtype_name(d.dtype),
+             (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.k, (int)d.kh, (int)d.kw, (int)d.oh, (int)d.ow,
+             (int)d.stride[0], (int)d.stride[1], (int)d.dilation[0], (int)d.dilation[1], (int)d.pad[0],
+             (int)d.pad[1], (int)d.pad[2], (int)d.pad[3], (int)d.groups, d.x_nhwc, d.y_nhwc, d.has_bias,
+             (int)d.act, op->impl);
+    run(op, (void *[]){ x.data, w.data, y.data, d.has_bias ? bias.data : NULL });
+    buffer *out = d.kind == WB__CONV_FORWARD ? &y : d.kind == WB__CONV_DATA ? &x : &w;
+    double *sum = calloc((size_t)out->n + 1, sizeof *sum), *magnitude = calloc((size_t)out->n + 1, sizeof *sum);
+    for (int64_t n = 0; n < d.n; n++) for (int64_t k = 0; k < d.k; k++)
+        for (int64_t i = 0; i < d.oh; i++) for (int64_t j = 0; j < d.ow; j++) {
+            const int64_t yi = at_nhwc(d.y_nhwc, n, k, i, j, d.k, d.oh, d.ow);
+            if (d.kind == WB__CONV_FORWARD && d.has_bias)
+                sum[yi] = bias.real[k], magnitude[yi] = fabs(bias.real[k]);
+            for (int64_t c = 0; c < cg; c++) for (int64_t a = 0; a < d.kh; a++) for (int64_t b = 0; b < d.kw; b++) {
+                int64_t r = i * d.stride[0] - d.pad[0] + a * d.dilation[0];
+                int64_t q = j * d.stride[1] - d.pad[2] + b * d.dilation[1];
+                if (r < 0 || r >= d.h || q < 0 || q >= d.w) continue;
+                int64_t xi = at_nhwc(d.x_nhwc, n, k / kg * cg + c, r, q, d.c, d.h, d.w);
+                int64_t wi = ((k * cg + c) * d.kh + a) * d.kw + b;
+                double t = d.kind == WB__CONV_FORWARD ? x.real[xi] * w.real[wi]
+                         : d.kind == WB__CONV_DATA ? w.real[wi] * y.real[yi] : x.real[xi] * y.real[yi];
+                int64_t o = d.kind == WB__CONV_FORWARD ? yi : d.kind == WB__CONV_DATA ? xi : wi;
+                sum[o] += t;
+                magnitude[o] += fabs(t);
+            }
+        }
+    for (int64_t i = 0; i < out->n; i++)
+        check(out, i, d.kind == WB__CONV_FORWARD ? activate(sum[i], d.act) : sum[i], magnitude[i], what);
+    check_guards(out);
+    free(sum), free(magnitude);
+    drop(&x), drop(&w), drop(&y), drop(&bias);
+}
+
+/* A window of `size` taps along a side of `length`; the padding may differ at the two ends. */
+static int64_t draw_window(int64_t length, int64_t size, int64_t stride, int64_t dilation, int64_t most_pad,
+                           int64_t pad[2])
+{
+    pad[0] = between(0, most_pad), pad[1] = chance(2) ? pad[0] : between(0, most_pad);
+    int64_t free_steps = length + pad[0] + pad[1] - ((size - 1) * dilation + 1);
+    return free_steps < 0 ? 0 : free_steps / stride + 1;
+}
+
+static void test_conv_drawn(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 450; i++) {
+        state = (uint64_t)i * 91 + 3;
+        draw();
+        wb__conv_desc d = { .dtype = draw_dtype(), .kind = (wb__conv_kind)(i % 3), .groups = 1 };
+        if (chance(4)) d.groups = between(1, 4);
+        int64_t cg = chance(4) ? between(8, 20) : between(1, 5), kg = chance(4) ? between(8, 36) : between(1, 6);
+        if (chance(8)) cg = kg = 1;
+        d.n = chance(25) ? 0 : between(1, 4);
+        d.c = cg * d.groups, d.k = kg * d.groups;
+        d.h = chance(6) ? 1 : between(1, 14), d.w = chance(40) ? 0 : between(1, 15);
+        d.kh = d.h == 1 && chance(2) ? 1 : between(1, 5), d.kw = between(1, 5);
+        for (int s = 0; s < 2; s++) {
+            d.stride[s] = chance(3) ? between(1, 3) : 1;
+            d.dilation[s] = chance(4) ? between(1, 3) : 1;
+        }
+        d.oh = draw_window(d.h, d.kh, d.stride[0], d.dilation[0], d.kh, d.pad);
+        d.ow = draw_window(d.w, d.kw, d.stride[1], d.dilation[1], d.kw, d.pad + 2);
+        d.x_nhwc = chance(2), d.y_nhwc = chance(5) ? !d.x_nhwc : d.x_nhwc;
+        if (d.kind == WB__CONV_FORWARD) d.has_bias = chance(2), d.act = (wb__epilogue)(chance(2) ? 0 : draw() % 4);
+        one_conv(d);
+    }
+}
+
+static void test_conv_named(void **unused)
+{
+    (void)unused;
+    static const int shapes[][8] = {    /* n c k side out kernel stride pad */
+        { 3, 1, 6, 28, 24, 5, 1, 0 }, { 5, 6, 16, 12, 8, 5, 1, 0 }, { 2, 3, 32, 32, 32, 3, 1, 1 },
+        { 2, 16, 32, 32, 16, 3, 2, 1 }, { 2, 64, 64, 8, 8, 3, 1, 1 }, { 1, 20, 17, 9, 9, 1, 1, 0 },
+    };
+    for (int i = 0; i < 12 * (int)WB__COUNT(shapes); i++) {
+        const int *s = shapes[i / 12];
+        state = (uint64_t)i;
+        wb__conv_desc d = { .dtype = i % 12 < 6 ? WB_F32 : i % 12 < 9 ? WB_BF16 : WB_F64,
+            .kind = (wb__conv_kind)(i % 3), .n = s[0], .c = s[1], .k = s[2], .h = s[3], .w = s[3], .oh = s[4],
+            .ow = s[4], .kh = s[5], .kw = s[5], .stride = { s[6], s[6] }, .dilation = { 1, 1 }, .groups = 1,
+            .pad = { s[7], s[7], s[7], s[7] }, .x_nhwc = i % 6 < 3, .y_nhwc = i % 6 < 3 };
+        d.has_bias = d.kind == WB__CONV_FORWARD;
+        d.act = d.has_bias ? WB__EPI_RELU : WB__EPI_NONE;
+        one_conv(d);
+    }
+}
+
+/* Pooling. */
+
+static void one_pool(wb__pool_desc d, bool ties, bool nans)
+{
+    const int64_t nx = d.n * d.c * d.h * d.w, ny = d.n * d.c * d.oh * d.ow;
+    buffer x = make(d.dtype, nx, true), v = make(d.dtype, nx, true), y = make(d.dtype, ny, true);
+    buffer out_y = make(d.dtype, ny, false), out_x = make(d.dtype, nx, false);
+    for (int64_t i = 0; i < nx; i++) {
+        double e = nans && chance(9) ? NAN : ties ? (double)between(0, 2) : x.real[i];
+        wb__convert((char *)x.data + (size_t)i * wb__dtype_size(d.dtype), d.dtype, &e, WB_F64, 1);
+        x.real[i] = e;
+    }
+    wb__cpu_op *op;
+    assert_int_equal(wb__cpu_pool(&d, &op), 0);
+    const wb__pool_kind kind = d.kind;
+    char what[200];
+    snprintf(what, sizeof what, "pool kind %d %s n%d c%d %dx%d window %dx%d out %dx%d nhwc %d %s", (int)kind,
+             wb_dtype_name(d.dtype), (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.kh, (int)d.kw, (int)d.oh,
+             (int)d.ow, d.nhwc, op->impl);
+    buffer *out = kind == WB__POOL_MAX_BACK || kind == WB__POOL_MEAN_BACK ? &out_x : &out_y;
+    run(op, kind == WB__POOL_MAX_BACK ? (void *[]){ x.data, y.data, out_x.data }
+          : kind == WB__POOL_MAX_TAKE ? (void *[]){ x.data, v.data, out_y.data }
+          : kind == WB__POOL_MEAN_BACK ? (void *[]){ y.data, out_x.data } : (void *[]){ x.data, out_y.data });
+    double *want = calloc((size_t)out->n + 1, sizeof *want);
+    for (int64_t n = 0; n < d.n; n++) for (int64_t c = 0; c < d.c; c++)
+        for (int64_t i = 0; i < d.oh; i++) for (int64_t j = 0; j < d.ow; j++) {
+            const int64_t yi = at_nhwc(d.nhwc, n, c, i, j, d.c, d.oh, d.ow);
+            int64_t best = -1;
+            for (int64_t a = 0; a < d.kh; a++) for (int64_t b = 0; b < d.kw; b++) {
+                int64_t r = i * d.stride[0] - d.pad[0] + a, q = j * d.stride[1] - d.pad[2] + b;
+                if (r < 0 || r >= d.h || q < 0 || q >= d.w) continue;
+                int64_t xi = at_nhwc(d.nhwc, n, c, r, q, d.c, d.h, d.w);
+                if (kind == WB__POOL_MEAN) want[yi] += x.real[xi] / (double)(d.kh * d.kw);
+                if (kind == WB__POOL_MEAN_BACK) want[xi] += y.real[yi] / (double)(d.kh * d.kw);
+                if (best < 0 || x.real[xi] > x.real[best] || (isnan(x.real[xi]) && !isnan(x.real[best]))) best = xi;
+            }
+            if (kind == WB__POOL_MAX) want[yi] = best < 0 ? -INFINITY : x.real[best];
+            if (kind == WB__POOL_MAX_TAKE) want[yi] = best < 0 ? 0 : v.real[best];
+            if (kind == WB__POOL_MAX_BACK && best >= 0) want[best] += y.real[yi];
+        }
+    for (int64_t i = 0; i < out->n; i++) {
+        if (isinf(want[i])) assert_true(element(out->data, d.dtype, i) == want[i]);
+        else check(out, i, want[i], 4, what);
+    }
+    check_guards(out);
+    free(want);
+    drop(&x), drop(&v), drop(&y), drop(&out_x), drop(&out_y);
+}
+
+static void test_pool_drawn(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 500; i++) {
+        state = (uint64_t)i * 13 + 7;
+        draw();
+        wb__pool_desc d = { .dtype = draw_dtype(), .kind = (wb__pool_kind)(i % 5), .nhwc = chance(2) };
+        d.n = chance(25) ? 0 : between(1, 3), d.c = chance(30) ? 0 : between(1, 40);
+        d.h = between(1, 13), d.w = chance(12) ? between(250, 600) : between(1, 13);
+        d.kh = between(1, 4), d.kw = between(1, 4);
+        d.stride[0] = chance(2) ? d.kh : between(1, 4), d.stride[1] = chance(2) ? d.kw : between(1, 4);
+        d.oh = draw_window(d.h, d.kh, d.stride[0], 1, d.kh - 1, d.pad);
+        d.ow = draw_window(d.w, d.kw, d.stride[1], 1, d.kw - 1, d.pad + 2);
+        one_pool(d, chance(2), d.kind != WB__POOL_MEAN && chance(4));
+    }
+}
+
 /* Everything four ways. */
 
 static void ways(const char *onednn, int threads)
@@ -232,7 +402,8 @@ static int library_2(void **unused) { (void)unused; ways("1", 2); return 0; }
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOUR_WAYS(test_matmul_drawn), FOUR_WAYS(test_matmul_large),
+        FOUR_WAYS(test_matmul_drawn), FOUR_WAYS(test_matmul_large), FOUR_WAYS(test_conv_drawn),
+        FOUR_WAYS(test_conv_named), FOUR_WAYS(test_pool_drawn),
     };
     return cmocka_run_group_tests_name("cpu_lib", tests, NULL, NULL);
 }

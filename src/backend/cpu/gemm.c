@@ -20,47 +20,10 @@ enum {
     CHUNK_BYTES = 4 << 20               /* of packed B, over the batch */
 };
 
-/* Conversions. */
-
-void wb__widen(void *to, const void *from, wb_dtype from_type, int64_t n)
-{
-    if (from_type == WB_F32) memcpy(to, from, (size_t)n * sizeof(float));
-    else if (from_type == WB_F64) memcpy(to, from, (size_t)n * sizeof(double));
-    else if (from_type == WB_BF16) {
-        uint32_t *bits = to;
-        const uint16_t *half = from;
-        for (int64_t i = 0; i < n; i++) bits[i] = (uint32_t)half[i] << 16;
-    } else wb__convert(to, WB_F32, from, from_type, n);
-}
-
-void wb__narrow(void *to, wb_dtype to_type, const void *from, int64_t n)
-{
-    if (to_type == WB_F32) memcpy(to, from, (size_t)n * sizeof(float));
-    else if (to_type == WB_F64) memcpy(to, from, (size_t)n * sizeof(double));
-    else wb__convert(to, to_type, from, WB_F32, n);
-}
-
-/* The processor. */
-
-const wb__gemm_isa *wb__gemm_best(void)
-{
-#if defined(__x86_64__)
-    const char *limit = getenv("WEBER_CPU_ISA");
-    const int most = !limit ? 2 : !strcmp(limit, "avx512") ? 2 : !strcmp(limit, "avx2") ? 1 : 0;
-    __builtin_cpu_init();
-    if (most == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-        && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return &wb__gemm_avx512;
-    if (most >= 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &wb__gemm_avx2;
-#endif
-    return &wb__gemm_portable;
-}
-
 static const wb__gemm_kernel *kernel_for(wb_dtype t)
 {
-    const wb__gemm_isa *isa = wb__gemm_best();
-    return t == WB_F64 ? isa->f64 : isa->f32;
+    const wb__isa *isa = wb__isa_best();
+    return t == WB_F64 ? isa->gemm_f64 : isa->gemm_f32;
 }
 
 static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32; }
@@ -357,7 +320,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     }
     p->serial = (double)p->count * (double)d->m * (double)d->n * (double)WB__MAX(d->k, 1) < SERIAL;
     lay_out(p);
-    snprintf(p->impl, sizeof p->impl, "%s %s", p->dots ? "dot" : "gemm", wb__gemm_best()->name);
+    snprintf(p->impl, sizeof p->impl, "%s %s", p->dots ? "dot" : "gemm", wb__isa_best()->name);
     p->op.impl = p->impl;
     *op = &p->op;
     return 0;

@@ -1,10 +1,8 @@
-/* The matrix product's inner loops, as text: included once per computed type by gemm_portable.c,
- * gemm_avx2.c and gemm_avx512.c, each compiled for its instruction set.
- *
- * The includer defines, beside the functions of gemm_simd.h:
+/* The matrix product's inner loops, as text: included once per computed type by cpu_portable.c,
+ * cpu_avx2.c and cpu_avx512.c, each compiled for its instruction set, after simd.h, which defines:
  *     T           float or double            NAME(x)   a name of its own for this type
  *     LANES       elements of a vector       MR, NV    a tile: MR rows by NV vectors
- *     MASKED      1 where load_some and store_some of gemm_simd.h need no copy
+ *     MASKED      1 where load_some and store_some of simd.h need no copy
  *
  * A tile keeps MR x NV vectors of C in registers; every inner index costs NV loads of B, MR broadcasts of
  * A and MR*NV multiply-adds.  A stays in L1 (a panel of MR rows), B streams from L2.
@@ -330,7 +328,7 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 }
 
 #define KERNEL_TABLE { .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b),     \
-                       .block = NAME(block), .dots = NAME(dots), .activate = NAME(activate) }
+                       .block = NAME(block), .dots = NAME(dots) }
 static const wb__gemm_kernel NAME(kernel) = KERNEL_TABLE;
 
 #undef KERNEL_TABLE

@@ -1,9 +1,10 @@
 /* One vector type under the matrix product's text, for the instruction set WB__ISA (0 portable, 2 AVX2 with FMA
- * and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per type, before
- * gemm_kernel.h; nothing else should include it.
+ * and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per type by
+ * cpu_*.c, before the texts that use it.
  *
  * Gives T, TYPE, NAME, V, LANES, MR, NV, MASKED, and
- *     load store spread load_some store_some multiply_add at_least_0 transpose_8 vector_tanh vector_sigmoid */
+ *     load store spread load_some store_some multiply_add at_least_0 transpose_8 VI choose
+ *     vector_tanh vector_sigmoid */
 
 #undef T
 #undef TYPE
@@ -13,6 +14,8 @@
 #undef MR
 #undef NV
 #undef MASKED
+#undef VI
+#undef choose
 #undef load
 #undef store
 #undef spread
@@ -159,6 +162,16 @@ static inline void NAME(transpose)(const T *from, int64_t fs, T *to, int64_t ts)
 #define transpose_8(from, fs, to, ts) NAME(transpose)(from, fs, to, ts)
 #endif
 
+/* What comparing two vectors gives: all bits or none, per lane. */
+#if WB__DOUBLE
+typedef int64_t NAME(ints) __attribute__((vector_size(8 * LANES)));
+#else
+typedef int32_t NAME(ints) __attribute__((vector_size(4 * LANES)));
+#endif
+#define VI NAME(ints)
+static inline V NAME(choose)(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }
+#define choose(where, a, b) NAME(choose)(where, a, b)
+
 /* The curved activations: for float after Cephes (S. Moshier), within 3 ulp; for double libm's, lane by lane. */
 #if WB__DOUBLE
 static inline V NAME(each)(V v, wb__epilogue act)
@@ -172,9 +185,6 @@ static inline V NAME(each)(V v, wb__epilogue act)
 #define vector_tanh(v) NAME(each)(v, WB__EPI_TANH)
 #define vector_sigmoid(v) NAME(each)(v, WB__EPI_SIGMOID)
 #else
-typedef int32_t VI __attribute__((vector_size(4 * LANES)));
-static inline V choose(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }
-
 static inline V vector_exp(V x)
 {
     const V low = spread(-87.33f), high = spread(88.3f), magic = spread(12582912.f);
