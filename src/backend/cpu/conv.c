@@ -13,9 +13,10 @@
  * of the images and a part of the workspace; the number of tasks is fixed when the operation is made, so a
  * result depends on the number of threads then, and on nothing else.
  *
- * Not here: oneDNN (dnnl.c), thin first layers (thin.c).  Next: gemm.c. */
+ * Not here: oneDNN (dnnl.c), channels innermost in f32 (direct.c).  Next: gemm.c. */
 #include "backend/cpu/gemm.h"
 
+#include "backend/cpu/direct.h"
 #include "backend/cpu/dnnl.h"
 
 #include <stdio.h>
@@ -374,6 +375,9 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
 {
     const char *why = NULL;
     int error = wb__dnnl_conv(d, op, &why);
+    if (error || *op) return error;
+    error = wb__direct_conv(d, op);
+    if (*op) (*op)->why = why;
     if (error || *op) return error;
     if (!wb__dtype_float(d->dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "conv: not for dtype %s", wb_dtype_name(d->dtype));

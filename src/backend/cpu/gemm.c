@@ -245,7 +245,8 @@ static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
     double cycles = m * (double)round_up(g->n, kernel->lanes) * k / (2.0 * kernel->lanes);
     if (tall * wide < 8) cycles *= 8 / (tall * wide);           /* too few sums to hide their latency */
     if (!reads_in_place(g, kernel)) cycles += n * k * (g->bs1 == 1 ? 0.1 : 0.4);
-    if (g->cs1 != 1) cycles += m * n * (g->cs0 == 1 ? 0.5 : 1);
+    if (g->cs1 != 1)                    /* read and written once more for every further piece of k */
+        cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) * (2 * (double)ceil_div(g->k, WB__GEMM_KC) - 1);
     return cycles;
 }
 

@@ -11,28 +11,23 @@
 
 #define NR (NV * LANES)
 
-typedef struct {
-    const T *bias;                      /* NULL, or of this tile's columns, or of its rows */
-    bool bias_rows, add;
-    int act;
-} NAME(tail);
-
 static inline __attribute__((always_inline)) void NAME(finish)(
-    const int mr, const int nv, const int some, V acc[MR][NV], T *c, int64_t cs0, const NAME(tail) *tail)
+    const int mr, const int nv, const int some, V acc[MR][NV], T *c, const wb__tile *t)
 {
+    const T *bias = t->bias;
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 3
         for (int j = 0; j < nv; j++) {
             const int ragged = some && j == nv - 1;
-            T *at = c + i * cs0 + j * LANES;
+            T *at = c + i * t->cs0 + j * LANES;
             V v = acc[i][j];
-            if (tail->add) v += ragged ? load_some(at, some) : load(at);
-            if (tail->bias) {
-                if (tail->bias_rows) v += spread(tail->bias[i]);
-                else v += ragged ? load_some(tail->bias + j * LANES, some) : load(tail->bias + j * LANES);
+            if (t->add) v += ragged ? load_some(at, some) : load(at);
+            if (bias) {
+                if (t->bias_rows) v += spread(bias[i]);
+                else v += ragged ? load_some(bias + j * LANES, some) : load(bias + j * LANES);
             }
-            if (tail->act == WB__EPI_RELU) v = at_least_0(v);
+            if (t->act == WB__EPI_RELU) v = at_least_0(v);
             if (ragged) store_some(at, v, some);
             else store(at, v);
         }
@@ -41,40 +36,44 @@ static inline __attribute__((always_inline)) void NAME(finish)(
 
 /* some: 0, or how many lanes of the last vector count. */
 static inline __attribute__((always_inline)) void NAME(tile)(
-    const int mr, const int nv, const int some, const int read_some, int64_t k, const T *a, int64_t as0,
-    int64_t as1, const T *b, int64_t bs0, T *c, int64_t cs0, const NAME(tail) *tail)
+    const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
+    const wb__tile *t)
 {
     V acc[MR][NV];
-    const T *row[MR];
+    const int64_t as1 = t->as1, bs0 = t->bs0, k = t->k;
 #pragma GCC unroll 8
-    for (int i = 0; i < mr; i++) {
-        row[i] = a + i * as0;
+    for (int i = 0; i < mr; i++)
 #pragma GCC unroll 3
         for (int j = 0; j < nv; j++) acc[i][j] = spread(0);
-    }
-    for (int64_t p = 0; p < k; p++) {
-        V bv[NV];
-#pragma GCC unroll 3
-        for (int j = 0; j < nv; j++)
-            bv[j] = read_some && j == nv - 1 ? load_some(b + j * LANES, some) : load(b + j * LANES);
-        b += bs0;
+    for (int64_t o = 0; o < t->outer; o++, a += t->a_outer, b += t->b_outer) {
+        const T *row[MR], *line = b;
 #pragma GCC unroll 8
-        for (int i = 0; i < mr; i++) {
-            V av = spread(*row[i]);
-            row[i] += as1;
+        for (int i = 0; i < mr; i++) row[i] = a + i * t->as0;
+        for (int64_t p = 0; p < k; p++) {
+            V bv[NV];
 #pragma GCC unroll 3
-            for (int j = 0; j < nv; j++) acc[i][j] = multiply_add(av, bv[j], acc[i][j]);
+            for (int j = 0; j < nv; j++)
+                bv[j] = read_some && j == nv - 1 ? load_some(line + j * LANES, some) : load(line + j * LANES);
+            line += bs0;
+#pragma GCC unroll 8
+            for (int i = 0; i < mr; i++) {
+                V av = spread(*row[i]);
+                row[i] += as1;
+#pragma GCC unroll 3
+                for (int j = 0; j < nv; j++) acc[i][j] = multiply_add(av, bv[j], acc[i][j]);
+            }
         }
     }
-    NAME(finish)(mr, nv, some, acc, c, cs0, tail);
+    NAME(finish)(mr, nv, some, acc, c, t);
 }
 
 /* The same from a packed panel of A: MR elements for every inner index, one after another. */
 static inline __attribute__((always_inline)) void NAME(tile_packed)(
-    const int mr, const int nv, const int some, const int read_some, int64_t k, const T *a, const T *b,
-    int64_t bs0, T *c, int64_t cs0, const NAME(tail) *tail)
+    const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
+    const wb__tile *t)
 {
     V acc[MR][NV];
+    const int64_t bs0 = t->bs0, k = t->k;
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
 #pragma GCC unroll 3
@@ -93,23 +92,20 @@ static inline __attribute__((always_inline)) void NAME(tile_packed)(
         }
         a += MR;
     }
-    NAME(finish)(mr, nv, some, acc, c, cs0, tail);
+    NAME(finish)(mr, nv, some, acc, c, t);
 }
 
-typedef void NAME(tile_fn)(int some, int64_t k, const T *a, int64_t as0, int64_t as1, const T *b,
-                           int64_t bs0, T *c, int64_t cs0, const NAME(tail) *tail);
+typedef void NAME(tile_fn)(int some, const T *a, const T *b, T *c, const wb__tile *t);
 
-/* read: B's last vector is ragged in memory too, not padded by packing */
 #define TILE_FN(mr, nv)                                                                             \
     static __attribute__((noinline)) void NAME(tile_##mr##_##nv)(                                   \
-        int some, int64_t k, const T *a, int64_t as0, int64_t as1, const T *b, int64_t bs0, T *c,   \
-        int64_t cs0, const NAME(tail) *tail)                                                        \
+        int some, const T *a, const T *b, T *c, const wb__tile *t)                                  \
     {                                                                                               \
-        if (as1 == MR && as0 == 1) {                                                                \
-            if (!some) NAME(tile_packed)(mr, nv, 0, 0, k, a, b, bs0, c, cs0, tail);                 \
-            else NAME(tile_packed)(mr, nv, some, MASKED, k, a, b, bs0, c, cs0, tail);               \
-        } else if (!some) NAME(tile)(mr, nv, 0, 0, k, a, as0, as1, b, bs0, c, cs0, tail);           \
-        else NAME(tile)(mr, nv, some, MASKED, k, a, as0, as1, b, bs0, c, cs0, tail);                \
+        if (t->as1 == MR && t->as0 == 1 && t->outer == 1) {                                         \
+            if (!some) NAME(tile_packed)(mr, nv, 0, 0, a, b, c, t);                                 \
+            else NAME(tile_packed)(mr, nv, some, MASKED, a, b, c, t);                               \
+        } else if (!some) NAME(tile)(mr, nv, 0, 0, a, b, c, t);                                     \
+        else NAME(tile)(mr, nv, some, MASKED, a, b, c, t);                                          \
     }
 #define TILE_FNS(mr) TILE_FN(mr, 1) TILE_FN(mr, 2) IF_3(TILE_FN(mr, 3))
 #if NV == 3
@@ -131,6 +127,11 @@ static NAME(tile_fn) *const NAME(tiles)[MR][NV] = {
     TILE_ROW(5), TILE_ROW(6), TILE_ROW(7), TILE_ROW(8),
 #endif
 };
+
+static void NAME(one_tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t)
+{
+    NAME(tiles)[mr - 1][(nr + LANES - 1) / LANES - 1](nr % LANES, a, b, c, t);
+}
 
 static void NAME(activate)(void *x, int64_t n, wb__epilogue act)
 {
@@ -156,7 +157,8 @@ static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t
         for (int64_t p = 0; p < along; p++, to += width) {
             const char *row = base + (size_t)(p * s_along) * size;
             if (!same) wb__widen(to, row, type, across);
-            else if (across == width) memcpy(to, row, (size_t)width * sizeof(T));
+            else if (across == width && width == NR) memcpy(to, row, NR * sizeof(T));
+            else if (across == width && width == MR) memcpy(to, row, MR * sizeof(T));
             else for (int64_t j = 0; j < across; j++) to[j] = ((const T *)row)[j];
             for (int64_t j = across; j < width; j++) to[j] = 0;
         }
@@ -207,12 +209,19 @@ static void NAME(pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, 
 /* A tile of C that cannot be written in place (transposed or narrower) goes through `tile`. */
 static void NAME(tile_from_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, T *tile)
 {
-    const char *c = g->c;
-    const size_t size = g->c_type == TYPE ? sizeof(T) : 2;
+    if (g->c_type == TYPE) {
+        const T *c = (const T *)g->c + i0 * g->cs0 + j0 * g->cs1;
+        int j = 0;
+        if (MR == 8 && mr == 8 && g->cs0 == 1)
+            for (; j + 8 <= nr; j += 8) transpose_8(c + j * g->cs1, g->cs1, tile + j, NR);
+        for (; j < nr; j++)
+            for (int i = 0; i < mr; i++) tile[i * NR + j] = c[i * g->cs0 + j * g->cs1];
+        return;
+    }
+    const uint16_t *c = (const uint16_t *)g->c + i0 * g->cs0 + j0 * g->cs1;
     for (int i = 0; i < mr; i++)
         for (int j = 0; j < nr; j++)
-            wb__widen(tile + i * NR + j, c + (size_t)((i0 + i) * g->cs0 + (j0 + j) * g->cs1) * size,
-                      g->c_type, 1);
+            wb__widen(tile + i * NR + j, c + i * g->cs0 + j * g->cs1, g->c_type, 1);
 }
 
 static void NAME(tile_to_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, const T *tile)
@@ -220,7 +229,7 @@ static void NAME(tile_to_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr, i
     if (g->c_type == TYPE) {
         T *c = (T *)g->c + i0 * g->cs0 + j0 * g->cs1;
         int j = 0;
-        if (mr == 8 && g->cs0 == 1)
+        if (MR == 8 && mr == 8 && g->cs0 == 1)
             for (; j + 8 <= nr; j += 8) transpose_8(tile + j, NR, c + j * g->cs1, g->cs1);
         for (; j < nr; j++)
             for (int i = 0; i < mr; i++) c[i * g->cs0 + j * g->cs1] = tile[i * NR + j];
@@ -255,21 +264,21 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
             const int nr = (int)WB__MIN(j1 - j, NR), nv = (nr + LANES - 1) / LANES;
             const T *b = packed ? (const T *)packed + (j - j0) * pk : (const T *)g->b + p0 * g->bs0 + j;
             T *c = in_place ? (T *)g->c + i * g->cs0 + j : tile;
-            const int64_t bs0 = packed ? NR : g->bs0, cs0 = in_place ? g->cs0 : NR;
-            NAME(tail) tail = { .bias_rows = g->bias_rows, .add = !first || g->add_to_c,
-                                .act = last ? (int)g->act : 0 };
+            wb__tile t = { .outer = 1, .k = pk, .as0 = as0, .as1 = as1, .bs0 = packed ? NR : g->bs0,
+                           .cs0 = in_place ? g->cs0 : NR, .bias_rows = g->bias_rows,
+                           .add = !first || g->add_to_c, .act = last ? g->act : WB__EPI_NONE };
             if (last && g->bias) {
                 const int64_t at = g->bias_rows ? i : j;
-                tail.bias = (const T *)g->bias + at;
+                t.bias = (const T *)g->bias + at;
                 if (g->bias_type != TYPE) {
                     wb__widen(bias, (const uint16_t *)g->bias + at, g->bias_type, g->bias_rows ? mr : nr);
-                    tail.bias = bias;
+                    t.bias = bias;
                 }
             }
-            if (!in_place && tail.add) NAME(tile_from_c)(g, i, j, mr, nr, tile);
-            NAME(tiles)[mr - 1][nv - 1](nr % LANES, pk, a, as0, as1, b, bs0, c, cs0, &tail);
+            if (!in_place && t.add) NAME(tile_from_c)(g, i, j, mr, nr, tile);
+            NAME(tiles)[mr - 1][nv - 1](nr % LANES, a, b, c, &t);
             if (wb__unlikely(curved))
-                for (int r = 0; r < mr; r++) NAME(activate)(c + r * cs0, nr, g->act);
+                for (int r = 0; r < mr; r++) NAME(activate)(c + r * t.cs0, nr, g->act);
             if (!in_place) NAME(tile_to_c)(g, i, j, mr, nr, tile);
         }
     }
@@ -328,7 +337,8 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 }
 
 #define KERNEL_TABLE { .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b),     \
-                       .block = NAME(block), .dots = NAME(dots) }
+                       .block = NAME(block), .dots = NAME(dots), .tile = NAME(one_tile),          \
+                       .activate = NAME(activate) }
 static const wb__gemm_kernel NAME(kernel) = KERNEL_TABLE;
 
 #undef KERNEL_TABLE

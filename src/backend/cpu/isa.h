@@ -19,6 +19,16 @@ typedef struct {
     wb__epilogue act;
 } wb__gemm;
 
+/* One tile: C[i,j] = act(sum over o < outer, p < k of A[i,o,p] * B[o,p,j] + bias [+ C]), where A[i,o,p] stands at
+ * a + i*as0 + o*a_outer + p*as1, B[o,p,j] at b + o*b_outer + p*bs0 + j, C[i,j] at c + i*cs0 + j.  A product
+ * has outer = 1; a convolution's rows of taps, or of pixels, are the outer sum. */
+typedef struct {
+    int64_t outer, k, as0, as1, a_outer, bs0, b_outer, cs0;
+    const void *bias;                   /* NULL, or of the tile's columns, or of its rows */
+    bool bias_rows, add;
+    wb__epilogue act;                   /* only relu is done here: activate() does the curved ones */
+} wb__tile;
+
 /* One instruction set's products of one computed type.  A panel is `k` rows of `mr` (A) or `nr` (B) elements. */
 typedef struct {
     int mr, nr, lanes;
@@ -31,6 +41,9 @@ typedef struct {
                   const void *packed, bool first, bool last);
     /* C[i0..i1, all] of a product whose operands both run along k with stride 1 */
     void (*dots)(const wb__gemm *g, int64_t i0, int64_t i1);
+    /* mr rows by nr columns, at most the sizes above; packed B is padded to whole vectors where not masked */
+    void (*tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t);
+    void (*activate)(void *x, int64_t n, wb__epilogue act);     /* tanh and sigmoid; else nothing */
 } wb__gemm_kernel;
 
 enum { WB__GEMM_KC = 320 };             /* most inner indices between two visits of C */
