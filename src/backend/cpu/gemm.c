@@ -77,6 +77,7 @@ typedef struct {
     wb__gemm g;                         /* one product of the batch, without pointers; turned where that is better */
     const wb__gemm_kernel *kernel;
     bool turned, in_place, dots, serial;
+    bool simple;                        /* one serial product in one piece */
     bool has_bias, shared_b;            /* one B for the whole batch */
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count, chunk, kc;
     size_t packed_each, wide_at;        /* bytes of one packed piece; where the f32 copy of C begins */
@@ -203,8 +204,16 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
     const product *p = (const product *)op;
     const wb__gemm *g = &p->g;
     if (!p->count || !g->m || !g->n) return;
-    const int threads = p->serial ? 1 : wb__threads();
     piece w = { .p = p, .buffers = buffers, .workspace = workspace };
+    if (p->simple) {                    /* a tiny product is mostly what surrounds it: as little as can be */
+        wb__gemm one = *g;
+        one.a = buffers[p->turned], one.b = buffers[!p->turned], one.c = buffers[2];
+        one.bias = p->has_bias ? buffers[3] : NULL;
+        if (!p->in_place) p->kernel->pack_b(&one, 0, g->k, 0, g->n, workspace);
+        p->kernel->block(&one, 0, g->k, 0, g->m, 0, g->n, p->in_place ? NULL : workspace, true, true);
+        return;
+    }
+    const int threads = p->serial ? 1 : wb__threads();
     for (w.b0 = 0; w.b0 < p->count; w.b0 = w.b1) {
         w.b1 = WB__MIN(w.b0 + p->chunk, p->count);
         const int64_t products = w.b1 - w.b0;
@@ -284,13 +293,25 @@ static void lay_out(product *p)
     p->packed_each = (size_t)each;
     p->wide_at = (size_t)(p->shared_b ? each : each * p->chunk);
     p->op.workspace = p->wide_at + (size_t)(wide * p->chunk);
+    p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc && g->n <= NC;
+}
+
+/* Where oneDNN's call costs more than the product, or its product of one row runs below memory's speed. */
+static bool own_is_faster(const wb__matmul_desc *d)
+{
+    const double work = (double)(d->batch[0] * d->batch[1]) * (double)(d->m * d->n) * (double)d->k;
+    return work < 12e3 || d->m == 1 || d->n == 1;
 }
 
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 {
     const char *why = NULL;
-    int error = wb__dnnl_matmul(d, op, &why);
-    if (error || *op) return error;
+    *op = NULL;
+    if (own_is_faster(d)) why = "our own product is faster at this shape";
+    else {
+        int error = wb__dnnl_matmul(d, op, &why);
+        if (error || *op) return error;
+    }
     if (!wb__dtype_float(d->dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "matmul: not for dtype %s", wb_dtype_name(d->dtype));
     product *p = wb__alloc_zero(1, sizeof *p);
