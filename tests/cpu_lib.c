@@ -1,9 +1,10 @@
-/* The CPU's library operations against plain loops in double precision, over drawn shapes: odd, empty, strided,
- * broadcast, grouped, dilated, padded on one side, in four dtypes, with oneDNN and without, on 1 and 2 threads.
+/* The CPU's library operations against plain loops in double precision, over drawn shapes: odd,
+ * empty, strided, broadcast, grouped, dilated, padded on one side, in four dtypes, with oneDNN and
+ * without, on 1 and 2 threads.
  *
- * Tolerances: sums of f32 products within 8 * 2^-23 of the sum of their magnitudes (f64: 8 * 2^-52), then half
- * a unit of the dtype that is stored: 2^-11 for f16, 2^-8 for bf16.  Elements between strides must stay
- * as they were.
+ * Tolerances: sums of f32 products within 8 * 2^-23 of the sum of their magnitudes (f64: 8 *
+ * 2^-52), then half a unit of the dtype that is stored: 2^-11 for f16, 2^-8 for bf16.  Elements
+ * between strides must stay as they were.
  *
  * Not here: speed (bench/cpu_lib_bench.c).  Next: backend/cpu/lib.h. */
 #include "backend/cpu/lib.h"
@@ -26,7 +27,10 @@ static uint32_t draw(void)
     return (uint32_t)(state >> 33);
 }
 
-static int64_t between(int64_t low, int64_t high) { return low + draw() % (uint64_t)(high - low + 1); }
+static int64_t between(int64_t low, int64_t high)
+{
+    return low + draw() % (uint64_t)(high - low + 1);
+}
 static bool chance(int one_in) { return draw() % (uint32_t)one_in == 0; }
 static double value(void) { return (double)(draw() % 2001) / 1000 - 1; }
 
@@ -43,7 +47,7 @@ typedef struct {
 } buffer;
 
 enum { GUARD = 64 };
-static const double MARK = 0.4375;      /* exact in every dtype; stands where nothing may be written */
+static const double MARK = 0.4375; /* exact in every dtype; stands where nothing may be written */
 
 static double element(const void *data, wb_dtype type, int64_t i)
 {
@@ -83,7 +87,10 @@ static void check_guards(const buffer *b)
 }
 
 static double unit(wb_dtype t) { return t == WB_F64 ? ldexp(1, -52) : ldexp(1, -23); }
-static double stored(wb_dtype t) { return t == WB_F16 ? ldexp(1, -11) : t == WB_BF16 ? ldexp(1, -8) : 0; }
+static double stored(wb_dtype t)
+{
+    return t == WB_F16 ? ldexp(1, -11) : t == WB_BF16 ? ldexp(1, -8) : 0;
+}
 
 /* b[i] against want, where the terms summed have this total magnitude */
 static void check(const buffer *b, int64_t i, double want, double magnitude, const char *what)
@@ -92,8 +99,8 @@ static void check(const buffer *b, int64_t i, double want, double magnitude, con
     const double allowed = 8 * unit(b->type) * (magnitude + 1) + stored(b->type) * fabs(want)
                          + (b->type == WB_F16 ? 3e-8 : 0);
     if (!(fabs(got - want) <= allowed) && !(isnan(got) && isnan(want))) {
-        print_error("%s: element %lld is %.9g, wanted %.9g within %.3g\n", what, (long long)i, got, want,
-                    allowed);
+        print_error("%s: element %lld is %.9g, wanted %.9g within %.3g\n", what, (long long)i, got,
+                    want, allowed);
         fail();
     }
 }
@@ -108,9 +115,10 @@ static void run(wb__cpu_op *op, void *const *buffers)
 {
     char *workspace = wb__alloc_aligned(op->workspace + 64);
     assert_non_null(workspace);
-    memset(workspace, 0xff, op->workspace + 64);                /* NaN: nothing may be taken for zero */
+    memset(workspace, 0xff, op->workspace + 64); /* NaN: nothing may be taken for zero */
     for (int repeat = 0; repeat < 2; repeat++) op->run(op, buffers, workspace);
-    for (int i = 0; i < 64; i++) assert_int_equal((unsigned char)workspace[op->workspace + i], 0xff);
+    for (int i = 0; i < 64; i++)
+        assert_int_equal((unsigned char)workspace[op->workspace + i], 0xff);
     wb__free(workspace);
     assert_non_null(op->impl);
     op->destroy(op);
@@ -125,12 +133,13 @@ static int64_t draw_size(void)
 }
 
 /* Strides of a [b0, b1, rows, columns] operand; returns how many elements it spans. */
-static int64_t draw_strides(const int64_t batch[2], int64_t rows, int64_t columns, bool may_broadcast,
-                            int64_t b[2], int64_t s[2])
+static int64_t draw_strides(const int64_t batch[2], int64_t rows, int64_t columns,
+                            bool may_broadcast, int64_t b[2], int64_t s[2])
 {
     const bool turned = chance(2);
     const int64_t inner = turned ? rows : columns, outer = turned ? columns : rows;
-    const int64_t step = chance(8) ? 2 : 1, row = WB__MAX(inner, 1) * step + (chance(4) ? between(1, 9) : 0);
+    const int64_t step = chance(8) ? 2 : 1,
+                  row = WB__MAX(inner, 1) * step + (chance(4) ? between(1, 9) : 0);
     s[turned] = row;
     s[!turned] = step;
     int64_t size = WB__MAX(outer, 1) * row;
@@ -154,10 +163,12 @@ static void one_matmul(wb__matmul_desc d)
     wb__cpu_op *op;
     assert_int_equal(wb__cpu_matmul(&d, &op), 0);
     char what[200];
-    snprintf(what, sizeof what, "matmul %s %lldx%lld of %lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld %s",
+    snprintf(what, sizeof what,
+             "matmul %s %lldx%lld of %lldx%lldx%lld a %lld,%lld b %lld,%lld c %lld,%lld %s",
              wb_dtype_name(d.dtype), (long long)d.batch[0], (long long)d.batch[1], (long long)d.m,
-             (long long)d.n, (long long)d.k, (long long)d.a_s[0], (long long)d.a_s[1], (long long)d.b_s[0],
-             (long long)d.b_s[1], (long long)d.c_s[0], (long long)d.c_s[1], op->impl);
+             (long long)d.n, (long long)d.k, (long long)d.a_s[0], (long long)d.a_s[1],
+             (long long)d.b_s[0], (long long)d.b_s[1], (long long)d.c_s[0], (long long)d.c_s[1],
+             op->impl);
     run(op, (void *[]){ a.data, b.data, c.data, d.has_bias ? bias.data : NULL });
     char *written = calloc((size_t)nc + 1, 1);
     for (int64_t x = 0; x < d.batch[0]; x++) for (int64_t y = 0; y < d.batch[1]; y++)
@@ -173,7 +184,8 @@ static void one_matmul(wb__matmul_desc d)
             written[at] = 1;
             check(&c, at, activate(sum, d.act), magnitude, what);
         }
-    for (int64_t i = 0; i < nc; i++) if (!written[i]) assert_true(element(c.data, c.type, i) == MARK);
+    for (int64_t i = 0; i < nc; i++)
+        if (!written[i]) assert_true(element(c.data, c.type, i) == MARK);
     check_guards(&c);
     free(written);
     drop(&a), drop(&b), drop(&c), drop(&bias);
@@ -197,21 +209,29 @@ static void test_matmul_drawn(void **unused)
 static void test_matmul_large(void **unused)
 {
     (void)unused;
-    static const int64_t shapes[][4] = { { 1, 64, 256, 784 }, { 1, 256, 784, 64 }, { 1, 1, 256, 784 },
-        { 1, 256, 1, 784 }, { 8, 128, 128, 32 }, { 1, 130, 1100, 33 }, { 1, 33, 17, 1500 }, { 1, 64, 10, 256 },
-        { 1, 64, 2, 3 }, { 1, 1, 1, 5000 } };
+    static const int64_t shapes[][4] = { { 1, 64, 256, 784 }, { 1, 256, 784, 64 },
+                                         { 1, 1, 256, 784 },  { 1, 256, 1, 784 },
+                                         { 8, 128, 128, 32 }, { 1, 130, 1100, 33 },
+                                         { 1, 33, 17, 1500 }, { 1, 64, 10, 256 },
+                                         { 1, 64, 2, 3 },     { 1, 1, 1, 5000 } };
     for (int i = 0; i < 5 * (int)WB__COUNT(shapes); i++) {
         state = (uint64_t)i * 31 + 1;
         draw();
         const int64_t *s = shapes[i / 5];
-        one_matmul((wb__matmul_desc){ .dtype = dtypes[i % 5], .batch = { s[0], 1 }, .m = s[1], .n = s[2],
-                                      .k = s[3], .has_bias = chance(2), .act = chance(2) ? WB__EPI_RELU : 0 });
+        one_matmul((wb__matmul_desc){ .dtype = dtypes[i % 5],
+                                      .batch = { s[0], 1 },
+                                      .m = s[1],
+                                      .n = s[2],
+                                      .k = s[3],
+                                      .has_bias = chance(2),
+                                      .act = chance(2) ? WB__EPI_RELU : 0 });
     }
 }
 
 /* Convolution. */
 
-static int64_t at_nhwc(bool nhwc, int64_t n, int64_t c, int64_t h, int64_t w, int64_t C, int64_t H, int64_t W)
+static int64_t at_nhwc(bool nhwc, int64_t n, int64_t c, int64_t h, int64_t w, int64_t C, int64_t H,
+                       int64_t W)
 {
     return nhwc ? ((n * H + h) * W + w) * C + c : ((n * C + c) * H + h) * W + w;
 }
@@ -219,49 +239,59 @@ static int64_t at_nhwc(bool nhwc, int64_t n, int64_t c, int64_t h, int64_t w, in
 static void one_conv(wb__conv_desc d)
 {
     const int64_t cg = d.c / d.groups, kg = d.k / d.groups;
-    const int64_t nx = d.n * d.c * d.h * d.w, nw = d.k * cg * d.kh * d.kw, ny = d.n * d.k * d.oh * d.ow;
-    buffer x = make(d.dtype, nx, d.kind != WB__CONV_DATA), w = make(d.dtype, nw, d.kind != WB__CONV_WEIGHTS);
+    const int64_t nx = d.n * d.c * d.h * d.w, nw = d.k * cg * d.kh * d.kw,
+                  ny = d.n * d.k * d.oh * d.ow;
+    buffer x = make(d.dtype, nx, d.kind != WB__CONV_DATA),
+           w = make(d.dtype, nw, d.kind != WB__CONV_WEIGHTS);
     buffer y = make(d.dtype, ny, d.kind != WB__CONV_FORWARD), bias = make(d.dtype, d.k, true);
     wb__cpu_op *op;
     assert_int_equal(wb__cpu_conv(&d, &op), 0);
     char what[300];
-    snprintf(what, sizeof what, "conv kind %d %s n%d c%d %dx%d k%d %dx%d of %dx%d stride %d,%d dilation %d,%d "
-             "pad %d,%d,%d,%d groups %d nhwc %d%d bias %d act %d %s", (int)d.kind, wb_dtype_name(d.dtype),
-             (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.k, (int)d.kh, (int)d.kw, (int)d.oh, (int)d.ow,
-             (int)d.stride[0], (int)d.stride[1], (int)d.dilation[0], (int)d.dilation[1], (int)d.pad[0],
-             (int)d.pad[1], (int)d.pad[2], (int)d.pad[3], (int)d.groups, d.x_nhwc, d.y_nhwc, d.has_bias,
-             (int)d.act, op->impl);
+    snprintf(what, sizeof what,
+             "conv kind %d %s n%d c%d %dx%d k%d %dx%d of %dx%d stride %d,%d dilation %d,%d "
+             "pad %d,%d,%d,%d groups %d nhwc %d%d bias %d act %d %s",
+             (int)d.kind, wb_dtype_name(d.dtype), (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.k,
+             (int)d.kh, (int)d.kw, (int)d.oh, (int)d.ow, (int)d.stride[0], (int)d.stride[1],
+             (int)d.dilation[0], (int)d.dilation[1], (int)d.pad[0], (int)d.pad[1], (int)d.pad[2],
+             (int)d.pad[3], (int)d.groups, d.x_nhwc, d.y_nhwc, d.has_bias, (int)d.act, op->impl);
     run(op, (void *[]){ x.data, w.data, y.data, d.has_bias ? bias.data : NULL });
     buffer *out = d.kind == WB__CONV_FORWARD ? &y : d.kind == WB__CONV_DATA ? &x : &w;
-    double *sum = calloc((size_t)out->n + 1, sizeof *sum), *magnitude = calloc((size_t)out->n + 1, sizeof *sum);
+    double *sum = calloc((size_t)out->n + 1, sizeof *sum),
+           *magnitude = calloc((size_t)out->n + 1, sizeof *sum);
     for (int64_t n = 0; n < d.n; n++) for (int64_t k = 0; k < d.k; k++)
         for (int64_t i = 0; i < d.oh; i++) for (int64_t j = 0; j < d.ow; j++) {
             const int64_t yi = at_nhwc(d.y_nhwc, n, k, i, j, d.k, d.oh, d.ow);
             if (d.kind == WB__CONV_FORWARD && d.has_bias)
                 sum[yi] = bias.real[k], magnitude[yi] = fabs(bias.real[k]);
-            for (int64_t c = 0; c < cg; c++) for (int64_t a = 0; a < d.kh; a++) for (int64_t b = 0; b < d.kw; b++) {
-                int64_t r = i * d.stride[0] - d.pad[0] + a * d.dilation[0];
-                int64_t q = j * d.stride[1] - d.pad[2] + b * d.dilation[1];
-                if (r < 0 || r >= d.h || q < 0 || q >= d.w) continue;
-                int64_t xi = at_nhwc(d.x_nhwc, n, k / kg * cg + c, r, q, d.c, d.h, d.w);
-                int64_t wi = ((k * cg + c) * d.kh + a) * d.kw + b;
-                double t = d.kind == WB__CONV_FORWARD ? x.real[xi] * w.real[wi]
-                         : d.kind == WB__CONV_DATA ? w.real[wi] * y.real[yi] : x.real[xi] * y.real[yi];
-                int64_t o = d.kind == WB__CONV_FORWARD ? yi : d.kind == WB__CONV_DATA ? xi : wi;
-                sum[o] += t;
-                magnitude[o] += fabs(t);
-            }
+            for (int64_t c = 0; c < cg; c++)
+                for (int64_t a = 0; a < d.kh; a++)
+                    for (int64_t b = 0; b < d.kw; b++) {
+                        int64_t r = i * d.stride[0] - d.pad[0] + a * d.dilation[0];
+                        int64_t q = j * d.stride[1] - d.pad[2] + b * d.dilation[1];
+                        if (r < 0 || r >= d.h || q < 0 || q >= d.w) continue;
+                        int64_t xi = at_nhwc(d.x_nhwc, n, k / kg * cg + c, r, q, d.c, d.h, d.w);
+                        int64_t wi = ((k * cg + c) * d.kh + a) * d.kw + b;
+                        double t = d.kind == WB__CONV_FORWARD ? x.real[xi] * w.real[wi]
+                                   : d.kind == WB__CONV_DATA  ? w.real[wi] * y.real[yi]
+                                                              : x.real[xi] * y.real[yi];
+                        int64_t o = d.kind == WB__CONV_FORWARD ? yi
+                                    : d.kind == WB__CONV_DATA  ? xi
+                                                               : wi;
+                        sum[o] += t;
+                        magnitude[o] += fabs(t);
+                    }
         }
     for (int64_t i = 0; i < out->n; i++)
-        check(out, i, d.kind == WB__CONV_FORWARD ? activate(sum[i], d.act) : sum[i], magnitude[i], what);
+        check(out, i, d.kind == WB__CONV_FORWARD ? activate(sum[i], d.act) : sum[i], magnitude[i],
+              what);
     check_guards(out);
     free(sum), free(magnitude);
     drop(&x), drop(&w), drop(&y), drop(&bias);
 }
 
 /* A window of `size` taps along a side of `length`; the padding may differ at the two ends. */
-static int64_t draw_window(int64_t length, int64_t size, int64_t stride, int64_t dilation, int64_t most_pad,
-                           int64_t pad[2])
+static int64_t draw_window(int64_t length, int64_t size, int64_t stride, int64_t dilation,
+                           int64_t most_pad, int64_t pad[2])
 {
     pad[0] = between(0, most_pad), pad[1] = chance(2) ? pad[0] : between(0, most_pad);
     int64_t free_steps = length + pad[0] + pad[1] - ((size - 1) * dilation + 1);
@@ -276,7 +306,8 @@ static void test_conv_drawn(void **unused)
         draw();
         wb__conv_desc d = { .dtype = draw_dtype(), .kind = (wb__conv_kind)(i % 3), .groups = 1 };
         if (chance(4)) d.groups = between(1, 4);
-        int64_t cg = chance(4) ? between(8, 20) : between(1, 5), kg = chance(4) ? between(8, 36) : between(1, 6);
+        int64_t cg = chance(4) ? between(8, 20) : between(1, 5),
+                kg = chance(4) ? between(8, 36) : between(1, 6);
         if (chance(8)) cg = kg = 1;
         d.n = chance(25) ? 0 : between(1, 4);
         d.c = cg * d.groups, d.k = kg * d.groups;
@@ -289,7 +320,8 @@ static void test_conv_drawn(void **unused)
         d.oh = draw_window(d.h, d.kh, d.stride[0], d.dilation[0], d.kh, d.pad);
         d.ow = draw_window(d.w, d.kw, d.stride[1], d.dilation[1], d.kw, d.pad + 2);
         d.x_nhwc = chance(2), d.y_nhwc = chance(5) ? !d.x_nhwc : d.x_nhwc;
-        if (d.kind == WB__CONV_FORWARD) d.has_bias = chance(2), d.act = (wb__epilogue)(chance(2) ? 0 : draw() % 4);
+        if (d.kind == WB__CONV_FORWARD)
+            d.has_bias = chance(2), d.act = (wb__epilogue)(chance(2) ? 0 : draw() % 4);
         one_conv(d);
     }
 }
@@ -304,10 +336,25 @@ static void test_conv_named(void **unused)
     for (int i = 0; i < 12 * (int)WB__COUNT(shapes); i++) {
         const int *s = shapes[i / 12];
         state = (uint64_t)i;
-        wb__conv_desc d = { .dtype = i % 12 < 6 ? WB_F32 : i % 12 < 9 ? WB_BF16 : WB_F64,
-            .kind = (wb__conv_kind)(i % 3), .n = s[0], .c = s[1], .k = s[2], .h = s[3], .w = s[3], .oh = s[4],
-            .ow = s[4], .kh = s[5], .kw = s[5], .stride = { s[6], s[6] }, .dilation = { 1, 1 }, .groups = 1,
-            .pad = { s[7], s[7], s[7], s[7] }, .x_nhwc = i % 6 < 3, .y_nhwc = i % 6 < 3 };
+        wb__conv_desc d = { .dtype = i % 12 < 6   ? WB_F32
+                                     : i % 12 < 9 ? WB_BF16
+                                                  : WB_F64,
+                            .kind = (wb__conv_kind)(i % 3),
+                            .n = s[0],
+                            .c = s[1],
+                            .k = s[2],
+                            .h = s[3],
+                            .w = s[3],
+                            .oh = s[4],
+                            .ow = s[4],
+                            .kh = s[5],
+                            .kw = s[5],
+                            .stride = { s[6], s[6] },
+                            .dilation = { 1, 1 },
+                            .groups = 1,
+                            .pad = { s[7], s[7], s[7], s[7] },
+                            .x_nhwc = i % 6 < 3,
+                            .y_nhwc = i % 6 < 3 };
         d.has_bias = d.kind == WB__CONV_FORWARD;
         d.act = d.has_bias ? WB__EPI_RELU : WB__EPI_NONE;
         one_conv(d);
@@ -330,13 +377,14 @@ static void one_pool(wb__pool_desc d, bool ties, bool nans)
     assert_int_equal(wb__cpu_pool(&d, &op), 0);
     const wb__pool_kind kind = d.kind;
     char what[200];
-    snprintf(what, sizeof what, "pool kind %d %s n%d c%d %dx%d window %dx%d out %dx%d nhwc %d %s", (int)kind,
-             wb_dtype_name(d.dtype), (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.kh, (int)d.kw, (int)d.oh,
-             (int)d.ow, d.nhwc, op->impl);
+    snprintf(what, sizeof what, "pool kind %d %s n%d c%d %dx%d window %dx%d out %dx%d nhwc %d %s",
+             (int)kind, wb_dtype_name(d.dtype), (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.kh,
+             (int)d.kw, (int)d.oh, (int)d.ow, d.nhwc, op->impl);
     buffer *out = kind == WB__POOL_MAX_BACK || kind == WB__POOL_MEAN_BACK ? &out_x : &out_y;
-    run(op, kind == WB__POOL_MAX_BACK ? (void *[]){ x.data, y.data, out_x.data }
-          : kind == WB__POOL_MAX_TAKE ? (void *[]){ x.data, v.data, out_y.data }
-          : kind == WB__POOL_MEAN_BACK ? (void *[]){ y.data, out_x.data } : (void *[]){ x.data, out_y.data });
+    run(op, kind == WB__POOL_MAX_BACK    ? (void *[]){ x.data, y.data, out_x.data }
+            : kind == WB__POOL_MAX_TAKE  ? (void *[]){ x.data, v.data, out_y.data }
+            : kind == WB__POOL_MEAN_BACK ? (void *[]){ y.data, out_x.data }
+                                         : (void *[]){ x.data, out_y.data });
     double *want = calloc((size_t)out->n + 1, sizeof *want);
     for (int64_t n = 0; n < d.n; n++) for (int64_t c = 0; c < d.c; c++)
         for (int64_t i = 0; i < d.oh; i++) for (int64_t j = 0; j < d.ow; j++) {
@@ -348,7 +396,9 @@ static void one_pool(wb__pool_desc d, bool ties, bool nans)
                 int64_t xi = at_nhwc(d.nhwc, n, c, r, q, d.c, d.h, d.w);
                 if (kind == WB__POOL_MEAN) want[yi] += x.real[xi] / (double)(d.kh * d.kw);
                 if (kind == WB__POOL_MEAN_BACK) want[xi] += y.real[yi] / (double)(d.kh * d.kw);
-                if (best < 0 || x.real[xi] > x.real[best] || (isnan(x.real[xi]) && !isnan(x.real[best]))) best = xi;
+                if (best < 0 || x.real[xi] > x.real[best]
+                    || (isnan(x.real[xi]) && !isnan(x.real[best])))
+                    best = xi;
             }
             if (kind == WB__POOL_MAX) want[yi] = best < 0 ? -INFINITY : x.real[best];
             if (kind == WB__POOL_MAX_TAKE) want[yi] = best < 0 ? 0 : v.real[best];
@@ -369,11 +419,14 @@ static void test_pool_drawn(void **unused)
     for (int i = 0; i < 500; i++) {
         state = (uint64_t)i * 13 + 7;
         draw();
-        wb__pool_desc d = { .dtype = draw_dtype(), .kind = (wb__pool_kind)(i % 5), .nhwc = chance(2) };
+        wb__pool_desc d = { .dtype = draw_dtype(),
+                            .kind = (wb__pool_kind)(i % 5),
+                            .nhwc = chance(2) };
         d.n = chance(25) ? 0 : between(1, 3), d.c = chance(30) ? 0 : between(1, 40);
         d.h = between(1, 13), d.w = chance(12) ? between(250, 600) : between(1, 13);
         d.kh = between(1, 4), d.kw = between(1, 4);
-        d.stride[0] = chance(2) ? d.kh : between(1, 4), d.stride[1] = chance(2) ? d.kw : between(1, 4);
+        d.stride[0] = chance(2) ? d.kh : between(1, 4),
+        d.stride[1] = chance(2) ? d.kw : between(1, 4);
         d.oh = draw_window(d.h, d.kh, d.stride[0], 1, d.kh - 1, d.pad);
         d.ow = draw_window(d.w, d.kw, d.stride[1], 1, d.kw - 1, d.pad + 2);
         one_pool(d, chance(2), d.kind != WB__POOL_MEAN && chance(4));

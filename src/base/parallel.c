@@ -1,8 +1,8 @@
 /* The pool of threads behind wb__parallel, and how many threads there are.
  *
  * With WB_HAVE_OPENMP the pool is OpenMP's, because oneDNN uses that one and two pools would fight
- * for the cores; elsewhere it is a small one of our own.  Not here: what to run in parallel, and from which
- * size on - each caller knows its own work.
+ * for the cores; elsewhere it is a small one of our own.  Not here: what to run in parallel, and
+ * from which size on - each caller knows its own work.
  *
  * Next: backend/cpu/gemm.c, the first user. */
 #ifndef _GNU_SOURCE
@@ -35,7 +35,7 @@ static int from_environment(const char *name)
     if (!text || !*text) return 0;
     char *end;
     long n = strtol(text, &end, 10);
-    if (end == text || n < 1) return 0;         /* OMP_NUM_THREADS may be a list: its first counts */
+    if (end == text || n < 1) return 0; /* OMP_NUM_THREADS may be a list: its first counts */
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
@@ -143,7 +143,8 @@ static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i
 
 #ifdef WB_HAVE_OPENMP
 
-/* A child of fork has none of OpenMP's threads, and libgomp would wait for them for ever: it stays serial. */
+/* A child of fork has none of OpenMP's threads, and libgomp would wait for them for ever: it stays
+ * serial. */
 static atomic_bool forked;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -180,9 +181,10 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
  *
  *     epoch (48 bits) | workers inside (15 bits) | open (1 bit)
  *
- * The caller fills in the job and opens it; a worker enters by adding one "inside" to an open state,
- * takes shares of the indices until none is left, and leaves.  The caller takes part, then closes the job and
- * waits until nobody is inside: a worker that woke too late never entered and is not waited for. */
+ * The caller fills in the job and opens it; a worker enters by adding one "inside" to an open
+ * state, takes shares of the indices until none is left, and leaves.  The caller takes part, then
+ * closes the job and waits until nobody is inside: a worker that woke too late never entered and is
+ * not waited for. */
 enum { SPINS = 4000, CLOSED = 0, OPEN = 1, ONE_INSIDE = 2, INSIDE = 0xfffe, EPOCH = 1 << 16 };
 
 static struct {
@@ -251,7 +253,8 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* The child of fork has only the thread that forked: it starts workers of its own when it needs them. */
+/* The child of fork has only the thread that forked: it starts workers of its own when it needs
+ * them. */
 static void in_child(void)
 {
     pthread_mutex_init(&pool.owner, NULL);

@@ -1,11 +1,13 @@
 /* Convolution without patches: channels innermost, f32, one group, no dilation.
  *
- * Where channels stand innermost, a window's row of taps is one run of kw*c numbers in x, so a convolution is a
- * product whose inner index runs over kh such runs, read where they stand: tiles of pixels by output channels.
+ * Where channels stand innermost, a window's row of taps is one run of kw*c numbers in x, so a
+ * convolution is a product whose inner index runs over kh such runs, read where they stand: tiles
+ * of pixels by output channels.
  *
- *     FORWARD   rows of the tile: pixels           outer sum: kh       inner sum: kw*c    B: weights, packed
- *     DATA      the same on dy, padded, with the weights mirrored (stride 1 only)
- *     WEIGHTS   rows of the tile: kw*c taps        outer sum: oh       inner sum: ow      B: dy as it stands
+ *     FORWARD   rows of the tile: pixels           outer sum: kh       inner sum: kw*c    B:
+ * weights, packed DATA      the same on dy, padded, with the weights mirrored (stride 1 only)
+ *     WEIGHTS   rows of the tile: kw*c taps        outer sum: oh       inner sum: ow      B: dy as
+ * it stands
  *
  * Padding is made real: a band of the image is copied into the workspace with zeros around it.
  *
@@ -39,8 +41,10 @@ typedef struct {
 
 static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* Rows [i0*stride - top, ...) of image n with their padding; or where they stand, if there is none. */
-static const float *band_of(const direct *p, const float *x, int64_t n, int64_t i0, int64_t rows, float *to)
+/* Rows [i0*stride - top, ...) of image n with their padding; or where they stand, if there is none.
+ */
+static const float *band_of(const direct *p, const float *x, int64_t n, int64_t i0, int64_t rows,
+                            float *to)
 {
     const float *image = x + n * p->h * p->w * p->c;
     const int64_t first = i0 * p->stride[0] - p->top, line = p->width_in * p->c;
@@ -59,7 +63,8 @@ static const float *band_of(const direct *p, const float *x, int64_t n, int64_t 
     return to;
 }
 
-/* [blocks][kh][kw*c][width], 0 beyond the last channel; for DATA with the taps mirrored, k and c exchanged. */
+/* [blocks][kh][kw*c][width], 0 beyond the last channel; for DATA with the taps mirrored, k and c
+ * exchanged. */
 static void pack_block(void *ctx, int64_t block)
 {
     const job *j = ctx;
@@ -85,10 +90,18 @@ static void forward_task(void *ctx, int64_t task)
     const int64_t kh = p->d.kh, run = p->d.kw * p->c, units = p->n * p->bands;
     float *mine = (float *)(j->workspace + p->weights_bytes + (size_t)task * p->task_bytes);
     const bool curved = p->d.act == WB__EPI_TANH || p->d.act == WB__EPI_SIGMOID;
-    wb__tile t = { .outer = kh, .k = run, .as0 = p->stride[1] * p->c, .as1 = 1, .a_outer = p->width_in * p->c,
-                   .bs0 = p->width, .b_outer = run * p->width, .cs0 = p->k, .act = p->d.act };
+    wb__tile t = { .outer = kh,
+                   .k = run,
+                   .as0 = p->stride[1] * p->c,
+                   .as1 = 1,
+                   .a_outer = p->width_in * p->c,
+                   .bs0 = p->width,
+                   .b_outer = run * p->width,
+                   .cs0 = p->k,
+                   .act = p->d.act };
     for (int64_t u = units * task / p->tasks; u < units * (task + 1) / p->tasks; u++) {
-        const int64_t n = u / p->bands, i0 = u % p->bands * p->band, rows = WB__MIN(p->band, p->oh - i0);
+        const int64_t n = u / p->bands, i0 = u % p->bands * p->band,
+                      rows = WB__MIN(p->band, p->oh - i0);
         const float *x = band_of(p, j->x, n, i0, rows, mine);
         float *y = (float *)j->y + (n * p->oh + i0) * p->ow * p->k;
         for (int64_t k0 = 0; k0 < p->k; k0 += p->width) {
@@ -98,8 +111,8 @@ static void forward_task(void *ctx, int64_t task)
             for (int64_t i = 0; i < rows; i++)
                 for (int64_t q = 0; q < p->ow; q += mr)
                     p->kernel->tile((int)WB__MIN(p->ow - q, mr), nr,
-                                    x + (i * p->stride[0] * p->width_in + q * p->stride[1]) * p->c, w,
-                                    y + (i * p->ow + q) * p->k + k0, &t);
+                                    x + (i * p->stride[0] * p->width_in + q * p->stride[1]) * p->c,
+                                    w, y + (i * p->ow + q) * p->k + k0, &t);
         }
         if (curved) p->kernel->activate(y, rows * p->ow * p->k, p->d.act);
     }
@@ -114,15 +127,23 @@ static void weights_task(void *ctx, int64_t task)
     const int64_t kh = p->d.kh, run = p->d.kw * p->c, line = p->width_in * p->c;
     char *mine = j->workspace + (size_t)task * p->task_bytes;
     float *sums = (float *)(mine + p->sums_at);
-    wb__tile t = { .outer = p->oh, .k = p->ow, .as0 = 1, .as1 = p->stride[1] * p->c,
-                   .a_outer = p->stride[0] * line, .bs0 = p->k, .b_outer = p->ow * p->k, .cs0 = p->k };
+    wb__tile t = { .outer = p->oh,
+                   .k = p->ow,
+                   .as0 = 1,
+                   .as1 = p->stride[1] * p->c,
+                   .a_outer = p->stride[0] * line,
+                   .bs0 = p->k,
+                   .b_outer = p->ow * p->k,
+                   .cs0 = p->k };
     for (int64_t n = p->n * task / p->tasks; n < p->n * (task + 1) / p->tasks; n++, t.add = true) {
-        const float *x = band_of(p, j->x, n, 0, p->oh, (float *)mine), *dy = j->y + n * p->oh * p->ow * p->k;
+        const float *x = band_of(p, j->x, n, 0, p->oh, (float *)mine),
+                    *dy = j->y + n * p->oh * p->ow * p->k;
         for (int64_t k0 = 0; k0 < p->k; k0 += p->width)
             for (int64_t a = 0; a < kh; a++)
                 for (int64_t r = 0; r < run; r += mr)
                     p->kernel->tile((int)WB__MIN(run - r, mr), (int)WB__MIN(p->width, p->k - k0),
-                                    x + a * line + r, dy + k0, sums + (a * run + r) * p->k + k0, &t);
+                                    x + a * line + r, dy + k0, sums + (a * run + r) * p->k + k0,
+                                    &t);
     }
 }
 
@@ -132,7 +153,8 @@ static void add_sums(const job *j)
     const int64_t taps = p->d.kh * p->d.kw, all = taps * p->c * p->k;
     float *first = (float *)(j->workspace + p->sums_at), *dw = (float *)j->w;
     for (int64_t task = 1; task < p->tasks; task++) {
-        const float *more = (const float *)(j->workspace + (size_t)task * p->task_bytes + p->sums_at);
+        const float *more =
+            (const float *)(j->workspace + (size_t)task * p->task_bytes + p->sums_at);
         for (int64_t i = 0; i < all; i++) first[i] += more[i];
     }
     for (int64_t k = 0; k < p->k; k++)
@@ -159,9 +181,11 @@ static void destroy_direct(wb__cpu_op *op) { wb__free(op); }
 
 static bool suits(const wb__conv_desc *d)
 {
-    if (d->dtype != WB_F32 || d->groups != 1 || d->dilation[0] != 1 || d->dilation[1] != 1) return false;
+    if (d->dtype != WB_F32 || d->groups != 1 || d->dilation[0] != 1 || d->dilation[1] != 1)
+        return false;
     if ((!d->x_nhwc && d->c > 1) || (!d->y_nhwc && d->k > 1)) return false;
-    if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->oh || !d->ow || !d->kh || !d->kw) return false;
+    if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->oh || !d->ow || !d->kh || !d->kw)
+        return false;
     if (d->kind != WB__CONV_DATA) return true;
     /* mirrored, dy must reach over the whole of x and not beyond */
     return d->stride[0] == 1 && d->stride[1] == 1 && d->pad[0] < d->kh && d->pad[2] < d->kw
@@ -179,20 +203,25 @@ static void lay_out(direct *p)
     p->stride[0] = d->stride[0], p->stride[1] = d->stride[1];
     p->top = data ? d->kh - 1 - d->pad[0] : d->pad[0];
     p->left = data ? d->kw - 1 - d->pad[2] : d->pad[2];
-    const int64_t need_rows = (p->oh - 1) * p->stride[0] + d->kh, need = (p->ow - 1) * p->stride[1] + d->kw;
+    const int64_t need_rows = (p->oh - 1) * p->stride[0] + d->kh,
+                  need = (p->ow - 1) * p->stride[1] + d->kw;
     p->padded = p->top || p->left || need_rows > p->h || need > p->w;
     p->width_in = p->padded ? need : p->w;
     const int lanes = p->kernel->lanes, most = p->kernel->nr / lanes;
     const int64_t vectors = (p->k + lanes - 1) / lanes, blocks = (vectors + most - 1) / most;
     p->width = (vectors + blocks - 1) / blocks * lanes;
-    const int64_t threads = (double)p->n * (double)(p->oh * p->ow * p->c * p->k) * (double)(d->kh * d->kw) < 100e3
-                          ? 1 : wb__threads();
+    const int64_t threads =
+        (double)p->n * (double)(p->oh * p->ow * p->c * p->k) * (double)(d->kh * d->kw) < 100e3
+            ? 1
+            : wb__threads();
     p->band = p->oh;
-    if (d->kind != WB__CONV_WEIGHTS && p->n < threads) p->band = WB__MAX((p->oh * p->n + threads - 1) / threads, 1);
+    if (d->kind != WB__CONV_WEIGHTS && p->n < threads)
+        p->band = WB__MAX((p->oh * p->n + threads - 1) / threads, 1);
     p->bands = (p->oh + p->band - 1) / p->band;
     p->tasks = WB__MAX(WB__MIN(threads, d->kind == WB__CONV_WEIGHTS ? p->n : p->n * p->bands), 1);
     p->rows_in = (p->band - 1) * p->stride[0] + d->kh;
-    const size_t band = p->padded ? align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
+    const size_t band =
+        p->padded ? align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
     const int64_t inner = d->kh * d->kw * p->c;
     p->sums_at = band;
     p->task_bytes = band;
@@ -206,7 +235,8 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op)
     *op = NULL;
     if (!suits(d)) return 0;
     const wb__isa *isa = wb__isa_best();
-    if (d->kind == WB__CONV_WEIGHTS && !isa->gemm_f32->masked && d->k % isa->gemm_f32->lanes) return 0;
+    if (d->kind == WB__CONV_WEIGHTS && !isa->gemm_f32->masked && d->k % isa->gemm_f32->lanes)
+        return 0;
     direct *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
     p->d = *d;

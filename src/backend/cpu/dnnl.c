@@ -1,11 +1,13 @@
 /* oneDNN's matrix product and convolution as prepared operations.
  *
- * x and y keep the layout they have in the engine; the weights of a convolution are reordered at every run
- * into the layout that oneDNN likes (they change at every step).  A run needs memory objects around its
- * pointers: those are kept in sets, one for each run going on at the same time, and taken from a short list
- * without a lock, so that a steady step makes none.  Scratch memory is the operation's workspace.
+ * x and y keep the layout they have in the engine; the weights of a convolution are reordered at
+ * every run into the layout that oneDNN likes (they change at every step).  A run needs memory
+ * objects around its pointers: those are kept in sets, one for each run going on at the same time,
+ * and taken from a short list without a lock, so that a steady step makes none.  Scratch memory is
+ * the operation's workspace.
  *
- * What 2.6 was seen to do, and is relied on: nothing is kept between runs; relu of NaN is 0 where it is fused.
+ * What 2.6 was seen to do, and is relied on: nothing is kept between runs; relu of NaN is 0 where
+ * it is fused.
  *
  * Next: dnnl_api.h (2.x and 3.x). */
 #include "backend/cpu/dnnl.h"
@@ -26,7 +28,7 @@ enum { MOST_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
 /* One memory object: which argument it is, and where its pointer comes from. */
 typedef struct {
     int arg;
-    int buffer;                         /* index into the run's buffers, or NOT_A_BUFFER: workspace + offset */
+    int buffer; /* index into the run's buffers, or NOT_A_BUFFER: workspace + offset */
     size_t offset;
     wb__md_ref desc;
 } operand;
@@ -71,7 +73,8 @@ static bool turned_on(const char **why)
     return engine;
 }
 
-/* oneDNN divides work by OpenMP's count for the calling thread, and sizes its scratch memory by it. */
+/* oneDNN divides work by OpenMP's count for the calling thread, and sizes its scratch memory by it.
+ */
 static void use_threads(int n)
 {
 #ifdef WB_HAVE_OPENMP
@@ -96,7 +99,8 @@ static run_set *make_set(const dnnl_op *p)
     if (!s) return NULL;
     bool bad = dnnl_stream_create(&s->stream, engine, dnnl_stream_default_flags);
     for (int i = 0; i < p->count; i++) {
-        bad = bad || dnnl_memory_create(&s->memory[i], p->operands[i].desc, engine, DNNL_MEMORY_NONE);
+        bad =
+            bad || dnnl_memory_create(&s->memory[i], p->operands[i].desc, engine, DNNL_MEMORY_NONE);
         s->args[i] = (dnnl_exec_arg_t){ p->operands[i].arg, s->memory[i] };
     }
     if (p->reorder) {
@@ -143,7 +147,8 @@ static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace
         s->pointer[i] = at;
     }
     dnnl_status_t bad = 0;
-    if (p->reorder && p->reorder_first) bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
+    if (p->reorder && p->reorder_first)
+        bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
     if (!bad) bad = dnnl_primitive_execute(p->primitive, s->stream, p->used_by_primitive, s->args);
     if (!bad && p->reorder && !p->reorder_first)
         bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
@@ -187,8 +192,9 @@ static dnnl_primitive_attr_t make_attr(wb__epilogue act)
     if (dnnl_primitive_attr_create(&attr)) return NULL;
     bool bad = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (act != WB__EPI_NONE) {
-        const dnnl_alg_kind_t kind = act == WB__EPI_RELU ? dnnl_eltwise_relu
-                                   : act == WB__EPI_TANH ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
+        const dnnl_alg_kind_t kind = act == WB__EPI_RELU   ? dnnl_eltwise_relu
+                                     : act == WB__EPI_TANH ? dnnl_eltwise_tanh
+                                                           : dnnl_eltwise_logistic;
         bad = bad || dnnl_post_ops_create(&ops) || wb__append_eltwise(ops, kind)
            || dnnl_primitive_attr_set_post_ops(attr, ops);
         if (ops) dnnl_post_ops_destroy(ops);
@@ -233,7 +239,8 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
     if (!refusal) {
         const char *name = NULL;
         dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &name);
-        if (!name || strstr(name, "ref")) refusal = "oneDNN has only its reference code for this shape";
+        if (!name || strstr(name, "ref"))
+            refusal = "oneDNN has only its reference code for this shape";
         else snprintf(p->impl, sizeof p->impl, "dnnl %s", name);
     }
     if (!refusal && (dnnl_primitive_create(&p->primitive, p->pd)
@@ -286,8 +293,10 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
     else if (!batch || !d->m || !d->n || !d->k) *why = "an empty product";
 
     else if (!fold(d->batch, d->a_b, &a_batch) || !fold(d->batch, d->b_b, &b_batch)
-             || !fold(d->batch, d->c_b, &c_batch)) *why = "the batch's strides do not fold into one";
-    else if ((d->a_s[0] != 1 && d->a_s[1] != 1) || (d->b_s[0] != 1 && d->b_s[1] != 1) || d->c_s[1] != 1)
+             || !fold(d->batch, d->c_b, &c_batch))
+        *why = "the batch's strides do not fold into one";
+    else if ((d->a_s[0] != 1 && d->a_s[1] != 1) || (d->b_s[0] != 1 && d->b_s[1] != 1)
+             || d->c_s[1] != 1)
         *why = "no stride of 1";
     else if (batch > 1 && !c_batch) *why = "C is broadcast";
     else {
@@ -295,8 +304,10 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
         if (!p) return WB_ERROR_MEMORY;
         const int first = batch > 1 ? 0 : 1, rank = 3 - first;
         const bool share_a = batch > 1 && !a_batch, share_b = batch > 1 && !b_batch;
-        const int64_t a_dims[] = { share_a ? 1 : batch, d->m, d->k }, a_s[] = { share_a ? d->m * d->k : a_batch, d->a_s[0], d->a_s[1] };
-        const int64_t b_dims[] = { share_b ? 1 : batch, d->k, d->n }, b_s[] = { share_b ? d->k * d->n : b_batch, d->b_s[0], d->b_s[1] };
+        const int64_t a_dims[] = { share_a ? 1 : batch, d->m, d->k },
+                      a_s[] = { share_a ? d->m * d->k : a_batch, d->a_s[0], d->a_s[1] };
+        const int64_t b_dims[] = { share_b ? 1 : batch, d->k, d->n },
+                      b_s[] = { share_b ? d->k * d->n : b_batch, d->b_s[0], d->b_s[1] };
         const int64_t c_dims[] = { batch, d->m, d->n }, c_s[] = { c_batch, d->c_s[0], d->c_s[1] };
         const int64_t bias_dims[] = { 1, 1, d->n }, bias_s[] = { d->n, d->n, 1 };
         const char *refusal = NULL;
@@ -304,9 +315,11 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
         if (!attr || wb__md_strided(&p->mds[0], rank, a_dims + first, type, a_s + first)
             || wb__md_strided(&p->mds[1], rank, b_dims + first, type, b_s + first)
             || wb__md_strided(&p->mds[2], rank, c_dims + first, type, c_s + first)
-            || (d->has_bias && wb__md_strided(&p->mds[3], rank, bias_dims + first, type, bias_s + first))
+            || (d->has_bias
+                && wb__md_strided(&p->mds[3], rank, bias_dims + first, type, bias_s + first))
             || wb__matmul_pd(&p->pd, engine, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
-                             d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]), attr))
+                             d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]),
+                             attr))
             refusal = "oneDNN has no product for these strides";
         else {
             add_operand(p, DNNL_ARG_SRC, 0, wb__md_of(&p->mds[0]));
@@ -332,7 +345,8 @@ static void image_strides(bool nhwc, int64_t c, int64_t h, int64_t w, int64_t s[
 }
 
 /* The primitive descriptor of one kind, with the weights in any layout. */
-static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kind, dnnl_primitive_desc_t hint)
+static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kind,
+                                     dnnl_primitive_desc_t hint)
 {
     dnnl_dims_t strides, dilates, low, high;
     const int64_t side[] = { d->h, d->w }, out[] = { d->oh, d->ow }, taps[] = { d->kh, d->kw };
@@ -340,14 +354,17 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kin
         strides[i] = d->stride[i];
         dilates[i] = d->dilation[i] - 1;
         low[i] = d->pad[2 * i];
-        /* what the shape says: rows of x after the last window are cut off, or padding less than stated */
-        high[i] = (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
+        /* what the shape says: rows of x after the last window are cut off, or padding less than
+         * stated */
+        high[i] =
+            (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
     }
     dnnl_primitive_attr_t attr = make_attr(kind == 0 ? d->act : WB__EPI_NONE);
     dnnl_primitive_desc_t pd = NULL;
-    if (attr && wb__conv_pd(&pd, engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
-                            kind == 0 && d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]),
-                            strides, dilates, low, high, hint, attr))
+    if (attr
+        && wb__conv_pd(&pd, engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
+                       kind == 0 && d->has_bias ? wb__md_of(&p->mds[3]) : NULL,
+                       wb__md_of(&p->mds[2]), strides, dilates, low, high, hint, attr))
         pd = NULL;
     if (attr) dnnl_primitive_attr_destroy(attr);
     return pd;
@@ -375,15 +392,18 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
         const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
         const int64_t x[] = { d->n, d->c, d->h, d->w }, y[] = { d->n, d->k, d->oh, d->ow };
         const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
-        const int64_t w_s[] = { kg * cg * d->kh * d->kw, cg * d->kh * d->kw, d->kh * d->kw, d->kw, 1 };
+        const int64_t w_s[] = { kg * cg * d->kh * d->kw, cg * d->kh * d->kw, d->kh * d->kw, d->kw,
+                                1 };
         int64_t x_s[4], y_s[4];
         const int64_t one[] = { 1 };
         image_strides(d->x_nhwc, d->c, d->h, d->w, x_s);
         image_strides(d->y_nhwc, d->k, d->oh, d->ow, y_s);
         const char *refusal = NULL;
         dnnl_primitive_desc_t hint = NULL;
-        if (wb__md_strided(&p->mds[0], 4, x, type, x_s) || wb__md_any(&p->mds[1], 5 - first, w + first, type)
-            || wb__md_strided(&p->mds[2], 4, y, type, y_s) || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
+        if (wb__md_strided(&p->mds[0], 4, x, type, x_s)
+            || wb__md_any(&p->mds[1], 5 - first, w + first, type)
+            || wb__md_strided(&p->mds[2], 4, y, type, y_s)
+            || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
             || wb__md_strided(&p->mds[4], 5 - first, w + first, type, w_s + first)
             || (kind && !(hint = conv_pd(d, p, 0, NULL))) || !(p->pd = conv_pd(d, p, kind, hint)))
             refusal = "oneDNN has no convolution for this shape and layout";
@@ -403,8 +423,9 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
                 p->reorder_first = kind != 2;
                 p->from = p->reorder_first ? outside : inside;
                 p->to = p->reorder_first ? inside : outside;
-                if (dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc, engine,
-                                                       p->operands[p->to].desc, engine, NULL))
+                if (dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc,
+                                                       engine, p->operands[p->to].desc, engine,
+                                                       NULL))
                     refusal = "oneDNN has no reorder for these weights";
             }
         }

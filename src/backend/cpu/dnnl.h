@@ -1,5 +1,6 @@
-/* What oneDNN can take over, where it is built in.  Each call gives 0 and an operation, or 0 and NULL where
- * oneDNN is absent, declined or turned off (WEBER_ONEDNN=0), with *why in words, or an error code.
+/* What oneDNN can take over, where it is built in.  Each call gives 0 and an operation, or 0 and
+ * NULL where oneDNN is absent, declined or turned off (WEBER_ONEDNN=0), with *why in words, or an
+ * error code.
  *
  * Next: dnnl.c. */
 #ifndef WB__DNNL_H

@@ -30,8 +30,8 @@ static inline wb__md_ref wb__md_of(const wb__md *d) { return d->made ? &d->desc 
 static inline void wb__md_drop(wb__md *d) { d->made = false; }
 #endif
 
-static inline dnnl_status_t wb__md_strided(wb__md *d, int n, const int64_t *dims, dnnl_data_type_t type,
-                                           const int64_t *strides)
+static inline dnnl_status_t wb__md_strided(wb__md *d, int n, const int64_t *dims,
+                                           dnnl_data_type_t type, const int64_t *strides)
 {
     dnnl_dims_t size, step;
     for (int i = 0; i < n; i++) size[i] = dims[i], step[i] = strides[i];
@@ -65,8 +65,8 @@ static inline dnnl_status_t wb__append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kin
 #endif
 }
 
-static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, wb__md_ref a,
-                                          wb__md_ref b, wb__md_ref bias, wb__md_ref c,
+static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                          wb__md_ref a, wb__md_ref b, wb__md_ref bias, wb__md_ref c,
                                           const_dnnl_primitive_attr_t attr)
 {
 #if DNNL_VERSION_MAJOR >= 3
@@ -79,30 +79,33 @@ static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine
 }
 
 /* kind: 0 forward, 1 data, 2 weights; hint: the forward's, for 1 and 2. */
-static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, int kind, wb__md_ref x,
-                                        wb__md_ref w, wb__md_ref bias, wb__md_ref y, const dnnl_dims_t strides,
-                                        const dnnl_dims_t dilates, const dnnl_dims_t low, const dnnl_dims_t high,
-                                        dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
+static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, int kind,
+                                        wb__md_ref x, wb__md_ref w, wb__md_ref bias, wb__md_ref y,
+                                        const dnnl_dims_t strides, const dnnl_dims_t dilates,
+                                        const dnnl_dims_t low, const dnnl_dims_t high,
+                                        dnnl_primitive_desc_t hint,
+                                        const_dnnl_primitive_attr_t attr)
 {
     const dnnl_alg_kind_t direct = dnnl_convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
     if (kind == 0)
-        return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training, direct, x, w,
-                                                              bias, y, strides, dilates, low, high, attr);
+        return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training,
+                                                              direct, x, w, bias, y, strides,
+                                                              dilates, low, high, attr);
     if (kind == 1)
-        return dnnl_convolution_backward_data_primitive_desc_create(pd, engine, direct, x, w, y, strides,
-                                                                    dilates, low, high, hint, attr);
-    return dnnl_convolution_backward_weights_primitive_desc_create(pd, engine, direct, x, w, bias, y, strides,
-                                                                   dilates, low, high, hint, attr);
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            pd, engine, direct, x, w, y, strides, dilates, low, high, hint, attr);
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        pd, engine, direct, x, w, bias, y, strides, dilates, low, high, hint, attr);
 #else
     dnnl_convolution_desc_t d;
-    dnnl_status_t s = kind == 0
-        ? dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, direct, x, w, bias, y, strides,
-                                                     dilates, low, high)
-        : kind == 1 ? dnnl_dilated_convolution_backward_data_desc_init(&d, direct, x, w, y, strides, dilates,
-                                                                       low, high)
-        : dnnl_dilated_convolution_backward_weights_desc_init(&d, direct, x, w, bias, y, strides, dilates, low,
-                                                              high);
+    dnnl_status_t s =
+        kind == 0 ? dnnl_dilated_convolution_forward_desc_init(
+            &d, dnnl_forward_training, direct, x, w, bias, y, strides, dilates, low, high)
+        : kind == 1 ? dnnl_dilated_convolution_backward_data_desc_init(&d, direct, x, w, y, strides,
+                                                                       dilates, low, high)
+                    : dnnl_dilated_convolution_backward_weights_desc_init(
+                        &d, direct, x, w, bias, y, strides, dilates, low, high);
     return s ? s : dnnl_primitive_desc_create(pd, &d, attr, engine, hint);
 #endif
 }

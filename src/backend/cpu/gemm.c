@@ -1,8 +1,9 @@
 /* The matrix product: which way round, in which blocks, on which threads.
  *
- * C is computed in pieces of at most KC inner indices and NC columns.  A piece of B is packed into panels
- * (or read in place where that costs less), then tasks of rows by columns are computed from it.  Which pieces
- * there are depends on the shape alone, so the result does not depend on the number of threads.
+ * C is computed in pieces of at most KC inner indices and NC columns.  A piece of B is packed into
+ * panels (or read in place where that costs less), then tasks of rows by columns are computed from
+ * it.  Which pieces there are depends on the shape alone, so the result does not depend on the
+ * number of threads.
  *
  * Not here: the inner loops (gemm_kernel.h), oneDNN's products (dnnl.c).  Next: gemm_kernel.h. */
 #include "backend/cpu/gemm.h"
@@ -64,7 +65,8 @@ void wb__gemm_run(const wb__gemm *g, void *scratch)
         do {
             const int64_t pk = WB__MIN(kc, g->k - p0);
             if (!in_place) kernel->pack_b(g, p0, pk, j0, j1, scratch);
-            kernel->block(g, p0, pk, 0, g->m, j0, j1, in_place ? NULL : scratch, p0 == 0, p0 + pk >= g->k);
+            kernel->block(g, p0, pk, 0, g->m, j0, j1, in_place ? NULL : scratch, p0 == 0,
+                          p0 + pk >= g->k);
             p0 += pk;
         } while (p0 < g->k);
     }
@@ -74,13 +76,13 @@ void wb__gemm_run(const wb__gemm *g, void *scratch)
 
 typedef struct {
     wb__cpu_op op;
-    wb__gemm g;                         /* one product of the batch, without pointers; turned where that is better */
+    wb__gemm g; /* one product of the batch, without pointers; turned where that is better */
     const wb__gemm_kernel *kernel;
     bool turned, in_place, dots, serial;
     bool simple;                        /* one serial product in one piece */
     bool has_bias, shared_b;            /* one B for the whole batch */
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count, chunk, kc;
-    size_t packed_each, wide_at;        /* bytes of one packed piece; where the f32 copy of C begins */
+    size_t packed_each, wide_at; /* bytes of one packed piece; where the f32 copy of C begins */
     bool wide;                          /* C is kept in f32 over several pieces of k */
     char impl[32];
 } product;
@@ -149,8 +151,8 @@ static void block_task(void *ctx, int64_t i)
     if (!p->in_place)
         packed = w->workspace + (p->shared_b ? 0 : (size_t)(b - w->b0) * p->packed_each)
                + (size_t)((j0 - w->j0) * w->pk) * size;
-    p->kernel->block(&g, w->k0, w->pk, i0, WB__MIN(i0 + w->rows, g.m), j0, WB__MIN(j0 + w->columns, w->j1),
-                     packed, w->first, w->last);
+    p->kernel->block(&g, w->k0, w->pk, i0, WB__MIN(i0 + w->rows, g.m), j0,
+                     WB__MIN(j0 + w->columns, w->j1), packed, w->first, w->last);
 }
 
 static void dots_task(void *ctx, int64_t i)
@@ -173,9 +175,10 @@ static void narrow_task(void *ctx, int64_t i)
     const piece *w = ctx;
     const product *p = w->p;
     const int64_t b = w->b0 + i / p->g.m, row = i % p->g.m, n = p->g.n;
-    const float *from = (const float *)(w->workspace + p->wide_at) + ((b - w->b0) * p->g.m + row) * n;
-    uint16_t *to = (uint16_t *)w->buffers[2] + b / p->batch[1] * p->c_b[0] + b % p->batch[1] * p->c_b[1]
-                 + row * p->g.cs0;
+    const float *from =
+        (const float *)(w->workspace + p->wide_at) + ((b - w->b0) * p->g.m + row) * n;
+    uint16_t *to = (uint16_t *)w->buffers[2] + b / p->batch[1] * p->c_b[0]
+                   + b % p->batch[1] * p->c_b[1] + row * p->g.cs0;
     if (p->g.cs1 == 1) wb__narrow(to, p->g.c_type, from, n);
     else for (int64_t j = 0; j < n; j++) wb__narrow(to + j * p->g.cs1, p->g.c_type, from + j, 1);
 }
@@ -205,12 +208,13 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
     const wb__gemm *g = &p->g;
     if (!p->count || !g->m || !g->n) return;
     piece w = { .p = p, .buffers = buffers, .workspace = workspace };
-    if (p->simple) {                    /* a tiny product is mostly what surrounds it: as little as can be */
+    if (p->simple) { /* a tiny product is mostly what surrounds it: as little as can be */
         wb__gemm one = *g;
         one.a = buffers[p->turned], one.b = buffers[!p->turned], one.c = buffers[2];
         one.bias = p->has_bias ? buffers[3] : NULL;
         if (!p->in_place) p->kernel->pack_b(&one, 0, g->k, 0, g->n, workspace);
-        p->kernel->block(&one, 0, g->k, 0, g->m, 0, g->n, p->in_place ? NULL : workspace, true, true);
+        p->kernel->block(&one, 0, g->k, 0, g->m, 0, g->n, p->in_place ? NULL : workspace, true,
+                         true);
         return;
     }
     const int threads = p->serial ? 1 : wb__threads();
@@ -245,16 +249,17 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
 
 static void destroy_product(wb__cpu_op *op) { wb__free(op); }
 
-/* Cycles, roughly: multiply-adds at two vectors a cycle, and what copying B or turning C round costs. */
+/* Cycles, roughly: multiply-adds at two vectors a cycle, and what copying B or turning C round
+ * costs. */
 static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
     const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
     const double tall = (double)WB__MIN(g->m, kernel->mr), wide = (double)WB__MIN(
         ceil_div(g->n, kernel->lanes), kernel->nr / kernel->lanes);
     double cycles = m * (double)round_up(g->n, kernel->lanes) * k / (2.0 * kernel->lanes);
-    if (tall * wide < 8) cycles *= 8 / (tall * wide);           /* too few sums to hide their latency */
+    if (tall * wide < 8) cycles *= 8 / (tall * wide); /* too few sums to hide their latency */
     if (!reads_in_place(g, kernel)) cycles += n * k * (g->bs1 == 1 ? 0.1 : 0.4);
-    if (g->cs1 != 1)                    /* read and written once more for every further piece of k */
+    if (g->cs1 != 1) /* read and written once more for every further piece of k */
         cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) * (2 * (double)ceil_div(g->k, WB__GEMM_KC) - 1);
     return cycles;
 }
@@ -286,17 +291,20 @@ static void lay_out(product *p)
     p->shared_b = !p->b_b[0] && !p->b_b[1];
     p->wide = g->c_type != computed_type(g->c_type) && g->k > p->kc;
     p->chunk = WB__MAX(p->count, 1);
-    int64_t each = p->in_place || p->dots ? 0 : p->kc * round_up(WB__MIN(g->n, NC), p->kernel->nr) * size;
+    int64_t each =
+        p->in_place || p->dots ? 0 : p->kc * round_up(WB__MIN(g->n, NC), p->kernel->nr) * size;
     int64_t wide = p->wide ? g->m * g->n * size : 0;
     if (each || wide)
-        p->chunk = WB__MIN(p->chunk, WB__MAX(CHUNK_BYTES / ((p->shared_b ? 0 : each) + wide + 1), 1));
+        p->chunk =
+            WB__MIN(p->chunk, WB__MAX(CHUNK_BYTES / ((p->shared_b ? 0 : each) + wide + 1), 1));
     p->packed_each = (size_t)each;
     p->wide_at = (size_t)(p->shared_b ? each : each * p->chunk);
     p->op.workspace = p->wide_at + (size_t)(wide * p->chunk);
     p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc && g->n <= NC;
 }
 
-/* Where oneDNN's call costs more than the product, or its product of one row runs below memory's speed. */
+/* Where oneDNN's call costs more than the product, or its product of one row runs below memory's
+ * speed. */
 static bool own_is_faster(const wb__matmul_desc *d)
 {
     const double work = (double)(d->batch[0] * d->batch[1]) * (double)(d->m * d->n) * (double)d->k;
@@ -320,9 +328,19 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     p->op.destroy = destroy_product;
     p->op.why = why;
     p->kernel = kernel_for(d->dtype);
-    p->g = (wb__gemm){ .m = d->m, .n = d->n, .k = d->k, .as0 = d->a_s[0], .as1 = d->a_s[1],
-                       .bs0 = d->b_s[0], .bs1 = d->b_s[1], .cs0 = d->c_s[0], .cs1 = d->c_s[1],
-                       .a_type = d->dtype, .b_type = d->dtype, .c_type = d->dtype, .bias_type = d->dtype,
+    p->g = (wb__gemm){ .m = d->m,
+                       .n = d->n,
+                       .k = d->k,
+                       .as0 = d->a_s[0],
+                       .as1 = d->a_s[1],
+                       .bs0 = d->b_s[0],
+                       .bs1 = d->b_s[1],
+                       .cs0 = d->c_s[0],
+                       .cs1 = d->c_s[1],
+                       .a_type = d->dtype,
+                       .b_type = d->dtype,
+                       .c_type = d->dtype,
+                       .bias_type = d->dtype,
                        .act = d->act };
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];

@@ -4,8 +4,8 @@
  *     LANES       elements of a vector       MR, NV    a tile: MR rows by NV vectors
  *     MASKED      1 where load_some and store_some of simd.h need no copy
  *
- * A tile keeps MR x NV vectors of C in registers; every inner index costs NV loads of B, MR broadcasts of
- * A and MR*NV multiply-adds.  A stays in L1 (a panel of MR rows), B streams from L2.
+ * A tile keeps MR x NV vectors of C in registers; every inner index costs NV loads of B, MR
+ * broadcasts of A and MR*NV multiply-adds.  A stays in L1 (a panel of MR rows), B streams from L2.
  *
  * Next: gemm.c, which cuts a product into these blocks. */
 
@@ -53,7 +53,8 @@ static inline __attribute__((always_inline)) void NAME(tile)(
             V bv[NV];
 #pragma GCC unroll 3
             for (int j = 0; j < nv; j++)
-                bv[j] = read_some && j == nv - 1 ? load_some(line + j * LANES, some) : load(line + j * LANES);
+                bv[j] = read_some && j == nv - 1 ? load_some(line + j * LANES, some)
+                                                 : load(line + j * LANES);
             line += bs0;
 #pragma GCC unroll 8
             for (int i = 0; i < mr; i++) {
@@ -97,15 +98,15 @@ static inline __attribute__((always_inline)) void NAME(tile_packed)(
 
 typedef void NAME(tile_fn)(int some, const T *a, const T *b, T *c, const wb__tile *t);
 
-#define TILE_FN(mr, nv)                                                                             \
-    static __attribute__((noinline)) void NAME(tile_##mr##_##nv)(                                   \
-        int some, const T *a, const T *b, T *c, const wb__tile *t)                                  \
-    {                                                                                               \
-        if (t->as1 == MR && t->as0 == 1 && t->outer == 1) {                                         \
-            if (!some) NAME(tile_packed)(mr, nv, 0, 0, a, b, c, t);                                 \
-            else NAME(tile_packed)(mr, nv, some, MASKED, a, b, c, t);                               \
-        } else if (!some) NAME(tile)(mr, nv, 0, 0, a, b, c, t);                                     \
-        else NAME(tile)(mr, nv, some, MASKED, a, b, c, t);                                          \
+#define TILE_FN(mr, nv)                                                                            \
+    static __attribute__((noinline)) void NAME(tile_##mr##_##nv)(int some, const T *a, const T *b, \
+                                                                 T *c, const wb__tile *t)          \
+    {                                                                                              \
+        if (t->as1 == MR && t->as0 == 1 && t->outer == 1) {                                        \
+            if (!some) NAME(tile_packed)(mr, nv, 0, 0, a, b, c, t);                                \
+            else NAME(tile_packed)(mr, nv, some, MASKED, a, b, c, t);                              \
+        } else if (!some) NAME(tile)(mr, nv, 0, 0, a, b, c, t);                                    \
+        else NAME(tile)(mr, nv, some, MASKED, a, b, c, t);                                         \
     }
 #define TILE_FNS(mr) TILE_FN(mr, 1) TILE_FN(mr, 2) IF_3(TILE_FN(mr, 3))
 #if NV == 3
@@ -146,9 +147,10 @@ static void NAME(activate)(void *x, int64_t n, wb__epilogue act)
     }
 }
 
-/* `across` sequences of `along` elements as a panel: to[p*width + j] for sequence j, 0 from `across` on. */
-static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t s_across, int64_t along,
-                       int64_t across, int width, T *to)
+/* `across` sequences of `along` elements as a panel: to[p*width + j] for sequence j, 0 from
+ * `across` on. */
+static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t s_across,
+                       int64_t along, int64_t across, int width, T *to)
 {
     const bool same = type == TYPE;
     const size_t size = same ? sizeof(T) : 2;
@@ -198,12 +200,13 @@ static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t
     }
 }
 
-static void NAME(pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1, void *to)
+static void NAME(pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1,
+                         void *to)
 {
     const size_t size = g->b_type == TYPE ? sizeof(T) : 2;
     for (int64_t j = j0; j < j1; j += NR, to = (T *)to + pk * NR)
-        NAME(pack)((const char *)g->b + (size_t)(p0 * g->bs0 + j * g->bs1) * size, g->b_type, g->bs0, g->bs1,
-                   pk, WB__MIN(j1 - j, NR), NR, to);
+        NAME(pack)((const char *)g->b + (size_t)(p0 * g->bs0 + j * g->bs1) * size, g->b_type,
+                   g->bs0, g->bs1, pk, WB__MIN(j1 - j, NR), NR, to);
 }
 
 /* A tile of C that cannot be written in place (transposed or narrower) goes through `tile`. */
@@ -224,7 +227,8 @@ static void NAME(tile_from_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr,
             wb__widen(tile + i * NR + j, c + i * g->cs0 + j * g->cs1, g->c_type, 1);
 }
 
-static void NAME(tile_to_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, const T *tile)
+static void NAME(tile_to_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr,
+                            const T *tile)
 {
     if (g->c_type == TYPE) {
         T *c = (T *)g->c + i0 * g->cs0 + j0 * g->cs1;
@@ -243,12 +247,13 @@ static void NAME(tile_to_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr, i
     }
 }
 
-static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
-                        int64_t j1, const void *packed, bool first, bool last)
+static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1,
+                        int64_t j0, int64_t j1, const void *packed, bool first, bool last)
 {
     _Alignas(64) T panel[MR * WB__GEMM_KC], tile[MR * NR], bias[MR > NR ? MR : NR];
     const bool narrow = g->a_type != TYPE, in_place = g->cs1 == 1 && g->c_type == TYPE;
-    /* A far stride along k costs a page or a line at every index: copied where it is read often enough. */
+    /* A far stride along k costs a page or a line at every index: copied where it is read often
+     * enough. */
     const bool copy = narrow || (g->as1 != 1 && j1 - j0 > 4 * NR && pk > 64);
     const bool curved = last && (g->act == WB__EPI_TANH || g->act == WB__EPI_SIGMOID);
     for (int64_t i = i0; i < i1; i += MR) {
@@ -262,7 +267,8 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
         }
         for (int64_t j = j0; j < j1; j += NR) {
             const int nr = (int)WB__MIN(j1 - j, NR), nv = (nr + LANES - 1) / LANES;
-            const T *b = packed ? (const T *)packed + (j - j0) * pk : (const T *)g->b + p0 * g->bs0 + j;
+            const T *b =
+                packed ? (const T *)packed + (j - j0) * pk : (const T *)g->b + p0 * g->bs0 + j;
             T *c = in_place ? (T *)g->c + i * g->cs0 + j : tile;
             wb__tile t = { .outer = 1, .k = pk, .as0 = as0, .as1 = as1, .bs0 = packed ? NR : g->bs0,
                            .cs0 = in_place ? g->cs0 : NR, .bias_rows = g->bias_rows,
@@ -271,7 +277,8 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
                 const int64_t at = g->bias_rows ? i : j;
                 t.bias = (const T *)g->bias + at;
                 if (g->bias_type != TYPE) {
-                    wb__widen(bias, (const uint16_t *)g->bias + at, g->bias_type, g->bias_rows ? mr : nr);
+                    wb__widen(bias, (const uint16_t *)g->bias + at, g->bias_type,
+                              g->bias_rows ? mr : nr);
                     t.bias = bias;
                 }
             }
@@ -294,7 +301,8 @@ static inline T NAME(total)(V v)
     return sum;
 }
 
-/* Rows of A against columns of B, both contiguous along k: for a few rows this reads B once, at its speed. */
+/* Rows of A against columns of B, both contiguous along k: for a few rows this reads B once, at its
+ * speed. */
 static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 {
     enum { COLUMNS = 4 };
@@ -336,9 +344,12 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
     }
 }
 
-#define KERNEL_TABLE { .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b),     \
-                       .block = NAME(block), .dots = NAME(dots), .tile = NAME(one_tile),          \
-                       .activate = NAME(activate) }
+#define KERNEL_TABLE                                                                  \
+    {                                                                                 \
+        .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b), \
+        .block = NAME(block), .dots = NAME(dots), .tile = NAME(one_tile),             \
+        .activate = NAME(activate)                                                    \
+    }
 static const wb__gemm_kernel NAME(kernel) = KERNEL_TABLE;
 
 #undef KERNEL_TABLE

@@ -1,7 +1,8 @@
 /* Pooling: cut into images or planes, each computed whole by one kernel call.
  *
- * f16 and bf16 are widened to f32 a unit at a time, in a part of the workspace that belongs to one task.
- * The backward kinds work from x alone: they find the maximum again rather than keep where it was.
+ * f16 and bf16 are widened to f32 a unit at a time, in a part of the workspace that belongs to one
+ * task. The backward kinds work from x alone: they find the maximum again rather than keep where it
+ * was.
  *
  * Next: pool_kernel.h. */
 #include "backend/cpu/isa.h"
@@ -13,7 +14,8 @@ typedef struct {
     wb__cpu_op op;
     wb__pool_desc d;
     wb__pool_kernel *kernel;
-    int64_t units, tasks, sizes[3];     /* sizes: elements of a unit of each operand; the last one is written */
+    int64_t units, tasks,
+        sizes[3]; /* sizes: elements of a unit of each operand; the last one is written */
     int operands;
     bool narrow;
     char impl[32];
@@ -73,8 +75,12 @@ int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
     p->narrow = d->dtype == WB_F16 || d->dtype == WB_BF16;
     p->units = d->nhwc ? d->n : d->n * d->c;
     switch (d->kind) {
-    case WB__POOL_MAX_BACK: p->operands = 3, p->sizes[0] = x, p->sizes[1] = y, p->sizes[2] = x; break;
-    case WB__POOL_MAX_TAKE: p->operands = 3, p->sizes[0] = x, p->sizes[1] = x, p->sizes[2] = y; break;
+    case WB__POOL_MAX_BACK:
+        p->operands = 3, p->sizes[0] = x, p->sizes[1] = y, p->sizes[2] = x;
+        break;
+    case WB__POOL_MAX_TAKE:
+        p->operands = 3, p->sizes[0] = x, p->sizes[1] = x, p->sizes[2] = y;
+        break;
     case WB__POOL_MEAN_BACK: p->operands = 2, p->sizes[0] = y, p->sizes[1] = x; break;
     default: p->operands = 2, p->sizes[0] = x, p->sizes[1] = y;
     }
@@ -83,7 +89,8 @@ int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
     if (wb__threads() == 1 || p->units * WB__MAX(x, y) < SERIAL) most = 1;
     p->tasks = WB__MAX(WB__MIN(most, p->units), 1);
     if (p->narrow)
-        p->op.workspace = (size_t)((p->sizes[0] + p->sizes[1] + p->sizes[2]) * p->tasks) * sizeof(float);
+        p->op.workspace =
+            (size_t)((p->sizes[0] + p->sizes[1] + p->sizes[2]) * p->tasks) * sizeof(float);
     p->op.run = run_pooling;
     p->op.destroy = destroy_pooling;
     snprintf(p->impl, sizeof p->impl, "pool %s", isa->name);

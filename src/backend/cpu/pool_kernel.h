@@ -1,10 +1,12 @@
-/* Pooling of one unit (an image where channels stand innermost, else a plane), as text: included by cpu_*.c
- * once per computed type, after simd.h.
+/* Pooling of one unit (an image where channels stand innermost, else a plane), as text: included by
+ * cpu_*.c once per computed type, after simd.h.
  *
- * Channels innermost: a vector of channels at a time, the window's loops inside.  Planes: a row of the output
- * at a time, the window's loops outside, so that the compiler can vectorise along the row.
+ * Channels innermost: a vector of channels at a time, the window's loops inside.  Planes: a row of
+ * the output at a time, the window's loops outside, so that the compiler can vectorise along the
+ * row.
  *
- * A maximum is taken over where x > m, or x is NaN and m is not: so NaN wins, and of equals the first.
+ * A maximum is taken over where x > m, or x is NaN and m is not: so NaN wins, and of equals the
+ * first.
  *
  * Next: pool.c, which cuts the work into units and converts narrow types. */
 
@@ -37,9 +39,9 @@ static inline VI NAME(counted)(T n)     /* n, as a whole number in every lane */
 }
 
 /* x, and dy or v, to dx or y: some channels at output position (i, j). */
-static inline __attribute__((always_inline)) void NAME(pool_channels)(
-    const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x, const T *in_out, const T *v,
-    T *dx, T *y, const bool overlap, const int some)
+static inline __attribute__((always_inline)) void
+NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x,
+                    const T *in_out, const T *v, T *dx, T *y, const bool overlap, const int some)
 {
     const int64_t c = d->c, row = d->w * c;
     if (kind == WB__POOL_MEAN) {
@@ -74,7 +76,8 @@ static inline __attribute__((always_inline)) void NAME(pool_channels)(
         bool begun = false;
         for (int64_t r = w.r0; r < w.r1; r++)
             for (int64_t q = w.c0; q < w.c1; q++, begun = true) {
-                const V e = NAME(get)(x + r * row + q * c, some), t = NAME(get)(v + r * row + q * c, some);
+                const V e = NAME(get)(x + r * row + q * c, some),
+                        t = NAME(get)(v + r * row + q * c, some);
                 const VI better = begun ? NAME(beats)(e, m) : ~(VI){ 0 };
                 m = choose(better, e, m);
                 taken = choose(better, t, taken);
@@ -102,9 +105,9 @@ static inline __attribute__((always_inline)) void NAME(pool_channels)(
         }
 }
 
-static inline __attribute__((always_inline)) void NAME(pool_image)(
-    const wb__pool_desc *d, const wb__pool_kind kind, const T *x, const T *dy, const T *v, T *dx, T *y,
-    const bool overlap)
+static inline __attribute__((always_inline)) void
+NAME(pool_image)(const wb__pool_desc *d, const wb__pool_kind kind, const T *x, const T *dy,
+                 const T *v, T *dx, T *y, const bool overlap)
 {
     const int64_t ragged = d->c % LANES;
     for (int64_t i = 0; i < d->oh; i++)
@@ -113,19 +116,20 @@ static inline __attribute__((always_inline)) void NAME(pool_image)(
             const int64_t out = (i * d->ow + j) * d->c;
             int64_t c = 0;
             for (; c + LANES <= d->c; c += LANES)
-                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c, overlap, 0);
+                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c,
+                                    overlap, 0);
             if (ragged)
-                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c, overlap,
-                                    (int)ragged);
+                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c,
+                                    overlap, (int)ragged);
         }
 }
 
 /* Planes: one row of outputs, at most ROW of them; m and where live on the stack. */
 enum { NAME(ROW) = 256 };
 
-static inline __attribute__((always_inline)) void NAME(pool_row)(
-    const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int64_t j0, int64_t n, const int64_t stride,
-    const T *x, const T *dy, const T *v, T *dx, T *y)
+static inline __attribute__((always_inline)) void
+NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int64_t j0, int64_t n,
+               const int64_t stride, const T *x, const T *dy, const T *v, T *dx, T *y)
 {
     T m[NAME(ROW)], taken[NAME(ROW)];
     int32_t where[NAME(ROW)];
@@ -145,7 +149,8 @@ static inline __attribute__((always_inline)) void NAME(pool_row)(
                 /* outputs j0 + o whose column q = (j0+o)*stride - left + b lies in the image */
                 const int64_t shift = j0 * stride - d->pad[2] + b;
                 const int64_t low = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
-                const int64_t high = WB__MIN(d->w > shift ? (d->w - shift + stride - 1) / stride : 0, n);
+                const int64_t high =
+                    WB__MIN(d->w > shift ? (d->w - shift + stride - 1) / stride : 0, n);
                 const int64_t base = r * d->w + shift;
                 const int32_t place = (int32_t)(a * d->kw + b);
                 for (int64_t o = low; o < high; o++) {
@@ -168,8 +173,10 @@ static inline __attribute__((always_inline)) void NAME(pool_row)(
         y[o] = mean ? m[o] * share : kind == WB__POOL_MAX_TAKE ? taken[o] : m[o];
 }
 
-static inline __attribute__((always_inline)) void NAME(pool_plane)(
-    const wb__pool_desc *d, const wb__pool_kind kind, const T *x, const T *dy, const T *v, T *dx, T *y)
+static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__pool_desc *d,
+                                                                   const wb__pool_kind kind,
+                                                                   const T *x, const T *dy,
+                                                                   const T *v, T *dx, T *y)
 {
     for (int64_t i = 0; i < d->oh; i++)
         for (int64_t j = 0; j < d->ow; j += NAME(ROW)) {
@@ -181,13 +188,13 @@ static inline __attribute__((always_inline)) void NAME(pool_plane)(
         }
 }
 
-#define POOL_FN(kind)                                                                                   \
-    static void NAME(pool_##kind)(const wb__pool_desc *d, const T *x, const T *dy, const T *v, T *dx,   \
-                                  T *y, bool overlap)                                                   \
-    {                                                                                                   \
-        if (!d->nhwc) NAME(pool_plane)(d, WB__POOL_##kind, x, dy, v, dx, y);                            \
-        else if (overlap) NAME(pool_image)(d, WB__POOL_##kind, x, dy, v, dx, y, true);                  \
-        else NAME(pool_image)(d, WB__POOL_##kind, x, dy, v, dx, y, false);                              \
+#define POOL_FN(kind)                                                                          \
+    static void NAME(pool_##kind)(const wb__pool_desc *d, const T *x, const T *dy, const T *v, \
+                                  T *dx, T *y, bool overlap)                                   \
+    {                                                                                          \
+        if (!d->nhwc) NAME(pool_plane)(d, WB__POOL_##kind, x, dy, v, dx, y);                   \
+        else if (overlap) NAME(pool_image)(d, WB__POOL_##kind, x, dy, v, dx, y, true);         \
+        else NAME(pool_image)(d, WB__POOL_##kind, x, dy, v, dx, y, false);                     \
     }
 POOL_FN(MAX)
 POOL_FN(MAX_BACK)

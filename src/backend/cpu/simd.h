@@ -1,6 +1,6 @@
-/* One vector type under the matrix product's text, for the instruction set WB__ISA (0 portable, 2 AVX2 with FMA
- * and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per type by
- * cpu_*.c, before the texts that use it.
+/* One vector type under the matrix product's text, for the instruction set WB__ISA (0 portable, 2
+ * AVX2 with FMA and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per
+ * type by cpu_*.c, before the texts that use it.
  *
  * Gives T, TYPE, NAME, V, LANES, MR, NV, MASKED, and
  *     load store spread load_some store_some multiply_add at_least_0 transpose_8 VI choose
@@ -73,7 +73,8 @@
 #define load(p) _mm256_loadu_pd(p)
 #define store(p, v) _mm256_storeu_pd(p, v)
 #define spread(x) _mm256_set1_pd(x)
-#define load_some(p, n) _mm256_maskload_pd(p, _mm256_loadu_si256((const __m256i *)(wb__mask_4 + 4 - (n))))
+#define load_some(p, n) \
+    _mm256_maskload_pd(p, _mm256_loadu_si256((const __m256i *)(wb__mask_4 + 4 - (n))))
 #define store_some(p, v, n) \
     _mm256_maskstore_pd(p, _mm256_loadu_si256((const __m256i *)(wb__mask_4 + 4 - (n))), v)
 #define multiply_add(a, b, c) _mm256_fmadd_pd(a, b, c)
@@ -84,7 +85,8 @@
 #define load(p) _mm256_loadu_ps(p)
 #define store(p, v) _mm256_storeu_ps(p, v)
 #define spread(x) _mm256_set1_ps(x)
-#define load_some(p, n) _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(wb__mask_8 + 8 - (n))))
+#define load_some(p, n) \
+    _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(wb__mask_8 + 8 - (n))))
 #define store_some(p, v, n) \
     _mm256_maskstore_ps(p, _mm256_loadu_si256((const __m256i *)(wb__mask_8 + 8 - (n))), v)
 #define multiply_add(a, b, c) _mm256_fmadd_ps(a, b, c)
@@ -172,7 +174,8 @@ typedef int32_t NAME(ints) __attribute__((vector_size(4 * LANES)));
 static inline V NAME(choose)(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }
 #define choose(where, a, b) NAME(choose)(where, a, b)
 
-/* The curved activations: for float after Cephes (S. Moshier), within 3 ulp; for double libm's, lane by lane. */
+/* The curved activations: for float after Cephes (S. Moshier), within 3 ulp; for double libm's,
+ * lane by lane. */
 #if WB__DOUBLE
 static inline V NAME(each)(V v, wb__epilogue act)
 {
