@@ -1,0 +1,138 @@
+/* What the engine asks of a device: memory, copies, kernels made of steps, a queue.
+ *
+ * A plan is a list of steps.  A step is a library operation (matrix product, convolution, ...) on strided views, or
+ * a fused kernel in the engine's own form, below.  A backend prepares each step once into a kernel, when the plan is
+ * made, and launches it at every run with the plan's buffers and numbers. */
+#ifndef WB__BACKEND_H
+#define WB__BACKEND_H
+
+#include "ops/ops.h"
+
+/* ---- values in memory ---- */
+
+/* A strided view of one of the plan's buffers; offset and strides in elements, a stride 0 where broadcast. */
+typedef struct {
+    wb_dtype dtype;
+    int buffer, ndim;
+    int64_t offset, dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
+} wb__view;
+
+/* ---- fused kernels ---- */
+
+/* What a register holds.  f16 and bf16 are loaded into F32; bool, i8, u8 and i32 into I32. */
+typedef enum { WB__REG_F32, WB__REG_F64, WB__REG_I32, WB__REG_I64 } wb__reg;
+
+/* A fused kernel runs over a space of `ndim` dimensions.  The last `col_dims` of them are the columns, the
+ * `row_dims` before them the rows, those in front the outer dimensions (seldom any); each group is walked row-major
+ * and is a product, so the space is [outer][rows][cols], each at least 1 (col_dims may be 0: one column).
+ *
+ * A value is FULL (one an element), ROW (one a row: a reduction over the columns, or made of such), or ONE (the
+ * same everywhere: numbers).  An elementwise instruction may mix them; its own level is the finest of its operands'.
+ *
+ *   LOAD     arg: the view (its ndim is the space's; stride 0 broadcasts).  Level FULL, or ROW where the view does
+ *            not vary along the columns and the program only needs it a row.
+ *   NUMBER   arg: index into the plan's numbers (f)                                           level ONE
+ *   IOTA     arg: the dimension of the space whose index it is; value scale*index + shift      (`scale`, `shift`)
+ *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; `element` is a view, of no buffer, whose
+ *            offset and strides give each point's element number in the draw
+ *   ROW      elementwise row of ops.def: `op`, operands a, b, c (where: condition, x, y).  Comparisons give I32 0 or 1.
+ *   CAST     a, to this instruction's register kind, as wb_astype does when the value is stored in `dtype`
+ *            (so f32 -> i8 -> f32 saturates)
+ *   FOLD_COLS  a FULL -> ROW          `op` sum, max, min, argmax (of I32); NaN wins max, min and argmax; first of equals
+ *   FOLD_ROWS  a -> stored into view arg over [outer][cols], whose strides along the rows are 0; nothing may use it
+ *   FOLD_ALL   a -> stored into the one element of view arg, outer dimensions too; nothing may use it
+ *   STORE    a -> view arg, converted to the view's dtype (a ROW value: to the view with stride 0 along columns)
+ *
+ * Sums of F32 are made in a way whose error does not grow with the length (pairwise, or in blocks). */
+typedef enum {
+    WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ROW, WB__CAST,
+    WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL, WB__STORE
+} wb__instr_kind;
+
+typedef enum { WB__LEVEL_ONE, WB__LEVEL_ROW, WB__LEVEL_FULL } wb__level;
+
+typedef struct {
+    uint8_t kind, reg, level, dtype;    /* wb__instr_kind, wb__reg, wb__level, wb_dtype (of the tensor it stands for) */
+    uint16_t op;                        /* wb__op */
+    int32_t a, b, c;                    /* earlier instructions, -1 where absent */
+    int32_t arg;
+    int64_t scale, shift;               /* IOTA */
+} wb__instr;
+
+/* One program over one or more spaces of the same shape of loop: an optimiser's update of all parameters is one
+ * kernel of many segments.  Views of segment s are views[s * n_views + i]; numbers are shared. */
+typedef struct {
+    int ndim, row_dims, col_dims;
+    int64_t dims[WB_MAX_DIMS];
+} wb__space;
+
+typedef struct {
+    int n_instr, n_views, n_segments;
+    const wb__instr *instr;             /* in order: operands before their users */
+    const wb__space *spaces;            /* one a segment */
+    const wb__view *views;
+} wb__fused;
+
+/* ---- steps ---- */
+
+typedef enum {
+    WB__STEP_FUSED,
+    WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
+    WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy; x, dw, dy */
+    WB__STEP_POOL,          /* by pool_kind, as in the CPU's lib.h */
+    WB__STEP_TAKE,          /* x, index, y */
+    WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
+    WB__STEP_COPY           /* from, to: the same shape and dtype, any strides */
+} wb__step_kind;
+
+typedef struct {
+    wb__step_kind kind;
+    wb__fused fused;
+    int n_views;
+    wb__view views[4];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
+    int variant;            /* wb__conv_kind or wb__pool_kind */
+    int epilogue;           /* wb__epilogue, of matrix products and forward convolutions */
+    wb__conv_attr conv;
+    wb__pool_attr pool;
+} wb__step;
+
+/* ---- devices ---- */
+
+typedef struct wb__kernel wb__kernel;
+typedef struct wb__backend wb__backend;
+
+struct wb_device {
+    const wb__backend *backend;
+    int ordinal;
+    void *state;
+};
+
+struct wb__kernel {
+    size_t workspace;       /* bytes the plan must lend it */
+    const char *impl;       /* what was chosen, for the printed plan */
+    const char *why;        /* why not the library, or NULL */
+};
+
+struct wb__backend {
+    const char *name;                       /* "CPU" */
+    /* Memory comes back to a cache; wb__fail on error.  Aligned to 64 bytes. */
+    void *(*allocate)(const wb_device *d, size_t bytes);
+    void (*release)(const wb_device *d, void *memory, size_t bytes);
+    int (*upload)(const wb_device *d, void *to, const void *from, size_t bytes);
+    int (*download)(const wb_device *d, void *to, const void *from, size_t bytes);
+    int (*copy)(const wb_device *d, void *to, const void *from, size_t bytes);
+    /* A kernel for a step, or an error.  The step is copied where it must live on. */
+    int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
+    void (*destroy)(const wb_device *d, wb__kernel *kernel);
+    /* Enqueues: buffers[view.buffer] is the base of each buffer.  Thread-safe. */
+    int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers, void *workspace,
+                  const wb__number *numbers);
+    int (*wait)(const wb_device *d);        /* until all that was launched is done */
+    /* How the engine should lay out a convolution's x and y: true for NHWC. */
+    bool (*prefers_nhwc)(const wb_device *d, const wb__step *conv);
+};
+
+extern const wb__backend wb__cpu_backend;
+extern const wb_device wb__cpu;             /* CPUDevice() */
+
+#endif

@@ -1,0 +1,69 @@
+/* Objects: counted references, scopes, and what a thread remembers. */
+#ifndef WB__OBJECT_H
+#define WB__OBJECT_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+
+/* A kind of object.  `destroy` drops what the object holds and frees its memory. */
+typedef struct {
+    const char *name;                   /* "tensor", as in messages */
+    void (*destroy)(void *object);
+    char *(*format)(void *object);      /* for wb_show; wb__alloc'ed text, or NULL */
+} wb__class;
+
+/* Every object begins with this. */
+typedef struct {
+    const wb__class *class;
+    _Atomic uint32_t refs;
+} wb__object;
+
+extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__rule_class, wb__opt_state_class,
+    wb__dataset_class, wb__loader_class, wb__progress_class, wb__compiled_class;
+
+/* Zeroed memory for an object, one reference, handed to the current scope.  NULL: the error is set and nothing
+ * was made.  The maker fills it in before anything can fail, or drops it with wb__drop_new. */
+void *wb__object_new(const wb__class *class, size_t bytes);
+
+/* The same without a scope: the one reference is the caller's. */
+void *wb__object_new_owned(const wb__class *class, size_t bytes);
+
+/* Hands a caller's own reference to the current scope and returns the object; on failure (no memory to note it
+ * down) the reference is dropped and NULL returned. */
+void *wb__scope_give(void *object);
+
+static inline bool wb__is(const void *object, const wb__class *class)
+{
+    return object && ((const wb__object *)object)->class == class;
+}
+
+/* Counting.  wb__ref returns its argument; both take NULL. */
+static inline void *wb__ref(void *object)
+{
+    if (object) atomic_fetch_add_explicit(&((wb__object *)object)->refs, 1, memory_order_relaxed);
+    return object;
+}
+void wb__unref(void *object);
+
+/* The thread's memory. */
+typedef struct wb__thread {
+    wb_scope *scope;                    /* innermost; the root scope is made when first needed */
+    int training;                       /* > 0 inside wb_withgradient */
+    int eager;                          /* WEBER_EAGER */
+    struct wb_tensor *sinks;            /* unevaluated tensors nobody consumes: a ring through .next_sink */
+    struct wb_tensor **pending;         /* assignments still to be made, oldest first */
+    int n_pending, pending_room;
+    int evaluating;
+    struct wb__recording *recording;    /* of wb_compile */
+} wb__thread;
+wb__thread *wb__this_thread(void);
+
+/* What a scope holds, for the engine's closing evaluation. */
+struct wb_scope {
+    wb_scope *outer;
+    void **objects;
+    int n, room;
+};
+
+#endif

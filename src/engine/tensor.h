@@ -1,0 +1,111 @@
+/* The node of the graph, which is the tensor itself, and the functions that make one.
+ *
+ * A tensor is in one of these states:
+ *   - evaluated: `storage` is set; it stands there row-major at `offset` bytes, contiguous;
+ *   - unevaluated: `op` and `in` say how to compute it; it may be asked for later;
+ *   - a variable (op variable): what layers hold.  It has no value of its own: `current` is the tensor that stands
+ *     for its present version (an evaluated constant on the variable's storage, or an unevaluated assign), and
+ *     every operation given the variable binds that one (wb__bind);
+ *   - gone: a version that was overwritten (flag WB__GONE).
+ * Inputs stay attached after evaluation, so that a gradient can still be taken; scopes detach what outlives them. */
+#ifndef WB__TENSOR_H
+#define WB__TENSOR_H
+
+#include "backend/backend.h"
+#include "engine/object.h"
+
+/* Memory on a device, counted. */
+typedef struct {
+    _Atomic uint32_t refs;
+    const wb_device *device;
+    void *data;
+    size_t bytes;
+    void (*release)(void *data, void *context);     /* of wb_borrow; NULL: the device's */
+    void *context;
+} wb__storage;
+wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
+void wb__storage_unref(wb__storage *s);
+
+enum {
+    WB__GONE = 1,           /* this version of a variable was overwritten */
+    WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
+    WB__IN_SINKS = 4,
+    WB__PENDING = 8,        /* an assign still to be made */
+    WB__FROZEN = 16         /* a variable that is not trained: running statistics */
+};
+
+struct wb_tensor {
+    wb__object object;
+    uint16_t op;                        /* wb__op */
+    uint8_t dtype, ndim, flags, n_numbers;
+    uint16_t n_attr;
+    uint32_t n_in;
+    _Atomic uint32_t consumers;         /* live tensors that have this one as input */
+    uint32_t mark, index;               /* of the walk under way, by the thread that owns the graph */
+    int64_t size;                       /* elements */
+    wb_tensor **in;
+    int64_t *attr;
+    wb__number number[2];               /* run-time arguments of plans */
+    wb__storage *storage;
+    int64_t offset;
+    wb_tensor *variable;                /* of a version: its variable (not counted) */
+    wb_tensor *current;                 /* of a variable (counted) */
+    const char *name;                   /* of a variable: its path, for messages; or of a layer (automatic) */
+    wb_tensor *prev_sink, *next_sink;
+    const wb_device *device;
+    uint32_t bytes;                     /* of this block */
+    int64_t dims[WB_MAX_DIMS];
+};
+
+/* Making.  Checks nothing but memory; the new tensor belongs to the current scope.  Inputs are bound (wb__bind) and
+ * referenced; attributes are copied.  Under WEBER_EAGER it is evaluated at once. */
+wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
+                    int n_attr, const int64_t *attr);
+wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
+                         int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers);
+
+/* The tensor an operation computes with: a variable's current version, else itself. */
+static inline wb_tensor *wb__bind(wb_tensor *x) { return x->op == WB__OP_variable ? x->current : x; }
+
+/* An evaluated tensor on new, uninitialised storage. */
+wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
+wb_tensor *wb__literal(double value, wb_dtype dtype);       /* 0-d, of a fixed dtype */
+void wb__tensor_detach(wb_tensor *x);                       /* drops inputs: x must be evaluated */
+void wb__sink_remove(wb_tensor *x);
+void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);   /* takes the reference over; leaves the sinks */
+
+/* Checks.  The name of the operation stands first in messages. */
+bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
+bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim, int64_t *dims);
+int wb__axis(const char *what, const wb_tensor *x, int axis);           /* 0 .. ndim-1, or -1 with the error set */
+bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
+/* Usable as an operand: not NULL (silent), not WB_NONE, not of another kind (error). */
+bool wb__operand(const char *what, const wb_tensor *x);
+bool wb__floating(const char *what, const wb_tensor *x);    /* and floating */
+
+/* Shapes without options, for the engine and layers. */
+wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
+wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
+wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);     /* undoes a broadcast */
+wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
+wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
+wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims, const int64_t *step);
+wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces, const int64_t *starts);
+wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);     /* test mode chosen by default (see design) */
+wb_tensor *wb__zeros_like(wb_tensor *x);
+wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims);  /* takes its counter range now */
+
+/* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there is none.
+ * 0, or an error code. */
+int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
+
+/* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write takes place, and
+ * WB_ERROR_NUMBER is returned with the gate's value in the message. */
+int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
+int wb__evaluate_pending(void);
+/* x <- value without checks of shape, recorded. */
+wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
+/* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */
+int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
+
+#endif
