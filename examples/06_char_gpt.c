@@ -1,6 +1,7 @@
 /* Step 6: a small GPT that learns to write, one character after the other, from any text file.
  *
- *   06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N] [--write N] [--seed N]
+ *   06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N] [--write N]
+ *               [--seed N]
  *
  * Four blocks of four heads, width 128, context 128 unless told otherwise; layer norm in front of attention and of
  * the perceptron (Radford et al. 2019); the last product shares its weights with the embedding.  AdamW, with a
@@ -166,9 +167,10 @@ static bool write_on(wb_layer *model, const text *t, int length)
 {
     int32_t *line = calloc((size_t)t->context, sizeof *line);
     int64_t known = 1;
-    for (int c = 0; line && c < t->classes; c++)
+    if (!line) return false;
+    for (int c = 0; c < t->classes; c++)
         if (t->names[c] == '\n') line[0] = c;
-    for (int i = 0; line && i < length; i++) {
+    for (int i = 0; i < length; i++) {
         wb_scope *scope = wb_scope_open();
         wb_tensor *scores = wb_call(model, wb_from(line, WB_I32, 2, (int64_t[]){1, t->context}));
         const float *s = wb_data(scores);
@@ -182,7 +184,7 @@ static bool write_on(wb_layer *model, const text *t, int length)
     }
     putchar('\n');
     free(line);
-    return line != NULL;
+    return true;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------ */
@@ -191,29 +193,35 @@ typedef struct { int64_t steps, batch, context, width, layers, heads, write, see
 
 static bool read_settings(int argc, char **argv, settings *s)
 {
-    static const char *const names[] = {"--steps", "--batch", "--context", "--width", "--layers", "--heads", "--write", "--seed"};
-    int64_t *values[] = {&s->steps, &s->batch, &s->context, &s->width, &s->layers, &s->heads, &s->write, &s->seed};
+    const struct { const char *name; int64_t *value; } known[] = {
+        {"--steps", &s->steps}, {"--batch", &s->batch}, {"--context", &s->context}, {"--width", &s->width},
+        {"--layers", &s->layers}, {"--heads", &s->heads}, {"--write", &s->write}, {"--seed", &s->seed},
+    };
+    enum { N = sizeof known / sizeof *known };
     if (argc < 2 || argc % 2) return false;
     for (int i = 2; i < argc; i += 2) {
-        size_t k = 0;
-        while (k < 8 && strcmp(argv[i], names[k])) k++;
-        if (k == 8 || (*values[k] = atoll(argv[i + 1])) < 0) return false;
+        int k = 0;
+        while (k < N && strcmp(argv[i], known[k].name)) k++;
+        if (k == N || (*known[k].value = atoll(argv[i + 1])) < 0) return false;
     }
     return true;
 }
 
 static double learning_rate(int64_t step, int64_t steps)
 {
-    double peak = 2e-3, rise = fmin(100, 0.1 * (double)steps), done = ((double)step - rise) / fmax(1, (double)steps - rise);
-    return (double)step < rise ? peak * ((double)step + 1) / (rise + 1) : peak * (0.05 + 0.95 * 0.5 * (1 + cos(3.14159265 * done)));
+    const double peak = 2e-3, rise = fmin(100, 0.1 * (double)steps);
+    if ((double)step < rise) return peak * ((double)step + 1) / (rise + 1);
+    double done = ((double)step - rise) / fmax(1, (double)steps - rise);
+    return peak * (0.05 + 0.95 * 0.5 * (1 + cos(3.14159265 * done)));
 }
 
 int main(int argc, char **argv)
 {
-    settings s = {.steps = 2000, .batch = 8, .context = 128, .width = 128, .layers = 4, .heads = 4, .write = 500, .seed = 1};
+    settings s = {2000, 8, 128, 128, 4, 4, 500, 1};
     text t = {0};
     if (!read_settings(argc, argv, &s)) {
-        fprintf(stderr, "06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N] [--write N] [--seed N]\n");
+        fprintf(stderr, "06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N]\n"
+                        "            [--heads N] [--write N] [--seed N]\n");
         return 2;
     }
     if (!read_text(argv[1], &t)) return 1;
