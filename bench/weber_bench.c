@@ -50,9 +50,12 @@ static wb_layer *lenet(void)
 static wb_layer *vgg(void)
 {
     return wb_Chain(
-        wb_Conv(3, 32, {3, 3}, wb_relu, .pad = {1}), wb_Conv(32, 32, {3, 3}, wb_relu, .pad = {1}), wb_MaxPool({2, 2}),
-        wb_Conv(32, 64, {3, 3}, wb_relu, .pad = {1}), wb_Conv(64, 64, {3, 3}, wb_relu, .pad = {1}), wb_MaxPool({2, 2}),
-        wb_Conv(64, 128, {3, 3}, wb_relu, .pad = {1}), wb_Conv(128, 128, {3, 3}, wb_relu, .pad = {1}), wb_MaxPool({2, 2}),
+        wb_Conv(3, 32, {3, 3}, wb_relu, .pad = {1}), wb_Conv(32, 32, {3, 3}, wb_relu, .pad = {1}),
+        wb_MaxPool({2, 2}),
+        wb_Conv(32, 64, {3, 3}, wb_relu, .pad = {1}), wb_Conv(64, 64, {3, 3}, wb_relu, .pad = {1}),
+        wb_MaxPool({2, 2}),
+        wb_Conv(64, 128, {3, 3}, wb_relu, .pad = {1}), wb_Conv(128, 128, {3, 3}, wb_relu, .pad = {1}),
+        wb_MaxPool({2, 2}),
         wb_Flatten(), wb_Dense(2048, 256, wb_relu), wb_Dense(256, 10));
 }
 
@@ -103,12 +106,13 @@ static wb_layer *gpt(void)
     enum { D = 128, T = 128, V = 65, BLOCKS = 4 };
     wb_layer *layers[BLOCKS + 3];
     int n = 0;
-    layers[n++] = wb_Parallel(wb_add, wb_Embedding(V, D, .init = small_normal),
-                              wb_Chain(wb_function_layer("positions", positions), wb_Embedding(T, D, .init = small_normal)));
-    for (int i = 0; i < BLOCKS; i++)
-        layers[n++] = wb_Chain(
-            wb_SkipConnection(wb_Chain(wb_LayerNorm({D}), wb_MultiHeadAttention(D, 4, .causal = true, .bias = true)), wb_add),
-            wb_SkipConnection(wb_Chain(wb_LayerNorm({D}), wb_Dense(D, 4 * D, wb_gelu), wb_Dense(4 * D, D)), wb_add));
+    wb_layer *places = wb_Chain(wb_function_layer("positions", positions), wb_Embedding(T, D, .init = small_normal));
+    layers[n++] = wb_Parallel(wb_add, wb_Embedding(V, D, .init = small_normal), places);
+    for (int i = 0; i < BLOCKS; i++) {
+        wb_layer *attend = wb_Chain(wb_LayerNorm({D}), wb_MultiHeadAttention(D, 4, .causal = true, .bias = true));
+        wb_layer *think = wb_Chain(wb_LayerNorm({D}), wb_Dense(D, 4 * D, wb_gelu), wb_Dense(4 * D, D));
+        layers[n++] = wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
+    }
     layers[n++] = wb_LayerNorm({D});
     layers[n++] = wb_Dense(D, V, .no_bias = true);
     wb_layer *model = wb_chain_of(n, layers);
@@ -294,7 +298,8 @@ int main(int argc, char **argv)
         if (!strcmp(name, workloads[k].name)) r.work = &workloads[k];
     bool compiled = !strcmp(mode, "weber-compiled");
     if (!r.work || (!compiled && strcmp(mode, "weber")))
-        return fprintf(stderr, "weber_bench --workload W1..W7b [--threads N] [--seconds S] [--mode weber|weber-compiled]\n"), 2;
+        return fprintf(stderr, "weber_bench --workload W1..W7b [--threads N] [--seconds S] "
+                               "[--mode weber|weber-compiled]\n"), 2;
 
     wb_set_threads(threads);
     wb_seed(1);

@@ -47,6 +47,7 @@ int main(void)
     wb_tensor *v = wb_variable(wb_from((float[]){3, 5}, WB_F32, 1, (int64_t[]){2}));
     wb_tensor *cubic = wb_mul(wb_square(wb_slice(v, 0, 0, 1)), wb_slice(v, 0, 1, 2));
     wb_tensor *h = wb_hessian(wb_sum(cubic), v);
-    printf("Hessian of x0^2 x1 at (3, 5): %g %g %g %g\n", wb_at(h, 0, 0), wb_at(h, 0, 1), wb_at(h, 1, 0), wb_at(h, 1, 1));
+    printf("Hessian of x0^2 x1 at (3, 5): %g %g %g %g\n",
+           wb_at(h, 0, 0), wb_at(h, 0, 1), wb_at(h, 1, 0), wb_at(h, 1, 1));
     return 0;
 }

@@ -63,7 +63,8 @@ static void draw_map(wb_layer *model)
             grid[r][c][0] = 2.2f * (float)c / (COLUMNS - 1) - 1.1f;
             grid[r][c][1] = 1.1f - 2.2f * (float)r / (ROWS - 1);
         }
-    const int32_t *class = wb_data(wb_onecold(wb_call(model, wb_from(grid, WB_F32, 2, (int64_t[]){ROWS * COLUMNS, 2}))));
+    wb_tensor *points = wb_from(grid, WB_F32, 2, (int64_t[]){ROWS * COLUMNS, 2});
+    const int32_t *class = wb_data(wb_onecold(wb_call(model, points)));
     for (int i = 0; class && i < ROWS * COLUMNS; i++) {
         putchar(class[i] ? 'o' : '.');
         if (i % COLUMNS == COLUMNS - 1) putchar('\n');
@@ -79,7 +80,8 @@ int main(int argc, char **argv)
     printf("%d points: %lld to learn from, %lld held out\n", POINTS, (long long)wb_dataset_length(train),
            (long long)wb_dataset_length(held_out));
 
-    wb_layer *model = wb_Chain(wb_Dense(2, 64, wb_relu), wb_Dense(64, 64, wb_relu), wb_Dropout(.p = 0.05), wb_Dense(64, 2));
+    wb_layer *model = wb_Chain(wb_Dense(2, 64, wb_relu), wb_Dense(64, 64, wb_relu),
+                               wb_Dropout(.p = 0.05), wb_Dense(64, 2));
     wb_opt_state *state = wb_setup(wb_AdamW(.eta = 5e-3), model);
     wb_loader *loader = wb_dataloader(train, .batchsize = 64, .shuffle = true);
 
@@ -98,7 +100,8 @@ int main(int argc, char **argv)
 
         wb_scope *scope = wb_scope_open();
         double now = accuracy(model, held_out);
-        printf("epoch %d: loss %.4f, held out %.1f %% right\n", epoch, total / (double)wb_dataset_length(train), 100 * now);
+        printf("epoch %d: loss %.4f, held out %.1f %% right\n",
+               epoch, total / (double)wb_dataset_length(train), 100 * now);
         if (now > best && wb_save("spirals.safetensors", model)) return complain();
         best = fmax(best, now);
         wb_scope_close(scope);

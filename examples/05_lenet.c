@@ -61,10 +61,12 @@ typedef struct { char kind; float a, b, c, d, from, to; } stroke;
 static const stroke shapes[10][4] = {
     {{'a', .50f, .50f, .30f, .45f, 0, 1}},
     {{'l', .35f, .20f, .55f, .05f, 0, 0}, {'l', .55f, .05f, .55f, .95f, 0, 0}},
-    {{'a', .50f, .30f, .28f, .25f, .5f, 1.1f}, {'l', .73f, .45f, .22f, .95f, 0, 0}, {'l', .22f, .95f, .80f, .95f, 0, 0}},
+    {{'a', .50f, .30f, .28f, .25f, .5f, 1.1f}, {'l', .73f, .45f, .22f, .95f, 0, 0},
+     {'l', .22f, .95f, .80f, .95f, 0, 0}},
     {{'a', .47f, .28f, .26f, .23f, .55f, 1.25f}, {'a', .47f, .73f, .30f, .23f, .75f, 1.45f}},
     {{'l', .60f, .05f, .20f, .65f, 0, 0}, {'l', .20f, .65f, .85f, .65f, 0, 0}, {'l', .65f, .35f, .65f, .95f, 0, 0}},
-    {{'l', .75f, .06f, .30f, .06f, 0, 0}, {'l', .30f, .06f, .27f, .45f, 0, 0}, {'a', .48f, .66f, .29f, .28f, .62f, 1.42f}},
+    {{'l', .75f, .06f, .30f, .06f, 0, 0}, {'l', .30f, .06f, .27f, .45f, 0, 0},
+     {'a', .48f, .66f, .29f, .28f, .62f, 1.42f}},
     {{'a', .50f, .68f, .27f, .26f, 0, 1}, {'a', .76f, .66f, .53f, .58f, .5f, .72f}},
     {{'l', .20f, .07f, .80f, .07f, 0, 0}, {'l', .80f, .07f, .42f, .95f, 0, 0}},
     {{'a', .50f, .28f, .23f, .22f, 0, 1}, {'a', .50f, .72f, .28f, .24f, 0, 1}},
@@ -165,7 +167,8 @@ static bool digits_from(const char *place, digits *d)
     char images[PATHS], labels[PATHS], csv[PATHS];
     if (found(images, place, "train-images-idx3-ubyte") && found(labels, place, "train-labels-idx1-ubyte")) {
         d->train = wb_load_idx(images, labels);
-        if (!found(images, place, "t10k-images-idx3-ubyte") || !found(labels, place, "t10k-labels-idx1-ubyte")) return false;
+        if (!found(images, place, "t10k-images-idx3-ubyte") || !found(labels, place, "t10k-labels-idx1-ubyte"))
+            return false;
         d->test = wb_load_idx(images, labels);
         d->epochs = 10;
         if (!d->train || !d->test) return false;
@@ -194,7 +197,8 @@ static bool digits_drawn(int n, digits *d)
         draw(y[i], x + (size_t)i * PIXELS);
     }
     if (!x || !y) return false;
-    wb_dataset *all = wb_dataset_of(wb_from(x, WB_F32, 4, (int64_t[]){n, 1, SIDE, SIDE}), wb_from(y, WB_I32, 1, (int64_t[]){n}));
+    wb_dataset *all = wb_dataset_of(wb_from(x, WB_F32, 4, (int64_t[]){n, 1, SIDE, SIDE}),
+                                    wb_from(y, WB_I32, 1, (int64_t[]){n}));
     free(x);
     free(y);
     if (wb_splitobs(all, 0.8, false, &d->train, &d->test)) return false;
@@ -384,7 +388,8 @@ static bool read_settings(int argc, char **argv, settings *s)
 
 static bool train(wb_layer *model, const digits *d, int epochs, const char *svg)
 {
-    wb_loader *loader = wb_dataloader(d->train, .batchsize = BATCH, .shuffle = true, .drop_last = true, .collate = shift);
+    wb_loader *loader = wb_dataloader(d->train, .batchsize = BATCH, .shuffle = true, .drop_last = true,
+                                      .collate = shift);
     wb_opt_state *state = wb_setup(wb_Adam(), model);
     int64_t per_epoch = wb_loader_length(loader), steps = per_epoch * epochs, step = 0;
     double *curve = calloc(4 * (size_t)epochs, sizeof *curve);
@@ -411,7 +416,9 @@ static bool train(wb_layer *model, const digits *d, int epochs, const char *svg)
     }
     wb_progress_end(bar);
     forget(&v);
-    if (good) printf("trained in %.1f s: %d epochs, %lld steps of %d images\n", seconds() - begun, epochs, (long long)steps, BATCH);
+    if (good)
+        printf("trained in %.1f s: %d epochs, %lld steps of %d images\n",
+               seconds() - begun, epochs, (long long)steps, BATCH);
     wb_series lines[] = {{"learned from", epochs, at, learned}, {"held out", epochs, at, held_out}};
     good = good && wb_svg_curves(svg, "LeNet-5 on handwritten digits", "epoch", "loss", 2, lines) == 0;
     free(curve);
@@ -423,7 +430,8 @@ int main(int argc, char **argv)
     settings s = {.seed = 1, .out = "."};
     digits d;
     char svg[PATHS], file[PATHS];
-    if (!read_settings(argc, argv, &s)) return fprintf(stderr, "05_lenet [--seed N] [--epochs N] [--drawn N] [--out FOLDER]\n"), 2;
+    if (!read_settings(argc, argv, &s))
+        return fprintf(stderr, "05_lenet [--seed N] [--epochs N] [--drawn N] [--out FOLDER]\n"), 2;
     snprintf(svg, sizeof svg, "%s/lenet.svg", s.out);
     snprintf(file, sizeof file, "%s/lenet.safetensors", s.out);
     wb_seed(s.seed);
@@ -436,7 +444,8 @@ int main(int argc, char **argv)
 
     verdict v = {0}, again = {0};
     if (!judge(model, d.test, &v)) return complain();
-    printf("held out: %.2f %% right (%lld of %lld)\n", 100 * (double)v.right / (double)v.n, (long long)v.right, (long long)v.n);
+    printf("held out: %.2f %% right (%lld of %lld)\n",
+           100 * (double)v.right / (double)v.n, (long long)v.right, (long long)v.n);
     print_confusion(&v);
     draw_some(&v, d.test);
     printf("\ntraining curve: %s\n", svg);
@@ -445,9 +454,10 @@ int main(int argc, char **argv)
     wb_layer *copy = wb_load(file);
     if (!copy || !judge(copy, d.test, &again)) return complain();
     int64_t same = 0;
-    for (int64_t i = 0; i < v.n; i++) same += memcmp(v.scores + 10 * i, again.scores + 10 * i, 10 * sizeof(float)) == 0;
+    for (int64_t i = 0; i < v.n; i++)
+        same += memcmp(v.scores + 10 * i, again.scores + 10 * i, 10 * sizeof(float)) == 0;
     if (same == v.n) printf("read back from %s: all %lld predictions are the same\n", file, (long long)v.n);
-    else printf("read back from %s: only %lld of %lld predictions are the same\n", file, (long long)same, (long long)v.n);
+    else printf("read back from %s: only %lld of %lld are the same\n", file, (long long)same, (long long)v.n);
     forget(&v);
     forget(&again);
     return same == v.n ? 0 : 1;

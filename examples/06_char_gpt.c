@@ -94,8 +94,8 @@ static wb_tensor *positions(wb_tensor *x) { return x ? wb_arange(wb_dim(x, -1), 
 
 static wb_layer *block(int64_t width, int64_t heads)
 {
-    wb_layer *attend = wb_Chain(wb_LayerNorm({width}),
-                                wb_MultiHeadAttention(width, heads, .causal = true, .bias = true, .init = small_normal));
+    wb_layer *attention = wb_MultiHeadAttention(width, heads, .causal = true, .bias = true, .init = small_normal);
+    wb_layer *attend = wb_Chain(wb_LayerNorm({width}), attention);
     wb_layer *think = wb_Chain(wb_LayerNorm({width}), wb_Dense(width, 4 * width, wb_gelu, .init = small_normal),
                                wb_Dense(4 * width, width, .init = small_normal));
     return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
@@ -235,7 +235,8 @@ int main(int argc, char **argv)
     wb_opt_state *state = wb_setup(wb_AdamW(.beta = {0.9, 0.99}), model);
     wb_loader *loader = wb_dataloader(train, .batchsize = s.batch, .shuffle = true, .drop_last = true);
     if (!held_out || !loader || !state) return complain();
-    printf("%lld characters, %d different; %lld parameters\n", (long long)t.n, t.classes, (long long)wb_parameter_count(model));
+    printf("%lld characters, %d different; %lld parameters\n",
+           (long long)t.n, t.classes, (long long)wb_parameter_count(model));
     printf("step 0: held out loss %.3f\n", mean_loss(model, held_out, classes));
 
     wb_progress *bar = wb_progress_of(s.steps, "learning");

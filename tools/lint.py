@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The rules that a machine can check.  lint.py [ROOT] [--fast]
+"""The rules that a machine can check.  lint.py [ROOT] [--fast] [--wide]
 
   floors      a file includes what is on its own floor or below (docs/design.md)
   headers     each public header compiles alone, as C11 and as C++17, by gcc and clang
   vendors     no vendor's name in code or comments but in its own folder and the registry's table
-  size        no file over 600 lines; lines of at most 100 columns (130 in include/ and src/ops tables)
+  size        no file over 600 lines; no line over 120 columns (130 in include/ and *.def), no tabs, no blanks at ends
   memory      host memory comes from wb__alloc and its kin alone
   calm        the library never exits or aborts, and never prints to standard output by itself
   flags       never -ffast-math
   unfinished  no marks of unfinished work
   symbols     what the library exports starts with wb_; what it declares it defines, with a comment
 
---fast leaves out what needs a compiler.  One line a finding, "path:line: rule: text"; the exit status is 1
+--fast leaves out what needs a compiler, --wide lists lines over 100 columns, which are only counted.  One line a finding, "path:line: rule: text"; the exit status is 1
 if there is any.
 """
 import re
@@ -36,8 +36,9 @@ VENDOR_ROOMS = ("src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", 
                 "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/device/registry")
 
 MAX_LINES = 600
-MAX_COLUMNS = {"include/": 130, "src/": 120}
-COLUMNS = 120
+COLUMNS = 120                           # 100 is the aim: what is wider is counted, and --wide lists it
+TABLE_COLUMNS = 130                     # where a declaration and its comment stand in one row: include/, *.def
+AIM_COLUMNS = 100
 
 RAW_MEMORY = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|asprintf|aligned_alloc|posix_memalign)\s*\(")
 MEMORY_ROOMS = ("src/base/alloc.c",)
@@ -61,6 +62,7 @@ class Lint:
     def __init__(self, root):
         self.root = root
         self.found = []
+        self.wide = []
         names = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"],
                                capture_output=True, text=True, check=False).stdout.split("\n")
         if not any(names):
@@ -109,10 +111,12 @@ class Lint:
         lines = text.split("\n")
         if len(lines) - 1 > MAX_LINES:
             self.report(name, len(lines) - 1, "size", f"{len(lines) - 1} lines; at most {MAX_LINES}")
-        limit = next((n for start, n in MAX_COLUMNS.items() if name.startswith(start)), COLUMNS)
+        limit = TABLE_COLUMNS if name.startswith("include/") or name.endswith(".def") else COLUMNS
         for number, line in enumerate(lines, 1):
             if len(line) > limit:
                 self.report(name, number, "size", f"{len(line)} columns; at most {limit}")
+            elif len(line) > AIM_COLUMNS:
+                self.wide.append(f"{name}:{number}: {len(line)} columns")
             if line != line.rstrip():
                 self.report(name, number, "size", "blanks at the end of the line")
             if "\t" in line:
@@ -154,6 +158,8 @@ class Lint:
         for header in sorted(include.rglob("*.h")):
             name = header.relative_to(include).as_posix()
             languages = [("c", "c11", ("gcc", "clang")), ("c++", "c++17", ("g++", "clang++"))]
+            if name == "weber/cxx.h":
+                languages = languages[1:]
             for language, standard, compilers in languages:
                 for compiler in compilers:
                     if not which(compiler):
@@ -171,12 +177,13 @@ class Lint:
         for header in sorted((self.root / "include").rglob("*.h")):
             path = header.relative_to(self.root).as_posix()
             lines = header.read_text().split("\n")
-            commented = False
+            commented, said = False, False          # said: a comment ended just above
             for number, line in enumerate(lines, 1):
                 if not line.strip():
-                    commented = False
+                    commented = commented and said
                 elif "*/" in line or line.lstrip().startswith(("/*", "*")):
                     commented = True
+                said = line.rstrip().endswith("*/")
                 match = re.match(r"WB_API\b.*?(\w+)\s*(\(|;)", line)
                 if match:
                     names[match.group(1)] = (path, number, commented or "/*" in line)
@@ -219,13 +226,16 @@ class Lint:
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--fast"]
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
     root = Path(arguments[0] if arguments else ".").resolve()
     lint = Lint(root)
     found = lint.run("--fast" in sys.argv)
     for line in found:
         print(line)
-    print(f"lint: {len(lint.files)} files, {len(found)} finding{'' if len(found) == 1 else 's'}")
+    if "--wide" in sys.argv:
+        print("\n".join(lint.wide))
+    print(f"lint: {len(lint.files)} files, {len(lint.wide)} lines over {AIM_COLUMNS} columns, "
+          f"{len(found)} finding{'' if len(found) == 1 else 's'}")
     return 1 if found else 0
 
 

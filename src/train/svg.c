@@ -46,8 +46,15 @@ static axis axis_of(int n_series, const wb_series *series, bool vertical)
     return a;
 }
 
-static double across(axis a, double v) { return LEFT + (v - a.low) / (a.high - a.low) * (WIDTH - LEFT - RIGHT); }
-static double down(axis a, double v) { return HEIGHT - BOTTOM - (v - a.low) / (a.high - a.low) * (HEIGHT - TOP - BOTTOM); }
+static double across(axis a, double v)
+{
+    return LEFT + (v - a.low) / (a.high - a.low) * (WIDTH - LEFT - RIGHT);
+}
+
+static double down(axis a, double v)
+{
+    return HEIGHT - BOTTOM - (v - a.low) / (a.high - a.low) * (HEIGHT - TOP - BOTTOM);
+}
 
 static const char *number(double v, const char *format, char *buffer, size_t size)
 {
