@@ -4,7 +4,7 @@
   floors      a file includes what is on its own floor or below (docs/design.md)
   headers     each public header compiles alone, as C11 and as C++17, by gcc and clang
   vendors     no vendor's name in code or comments but in its own folder and the registry's table
-  size        no file over 600 lines; no line over 120 columns (130 in include/ and *.def), no tabs, no blanks at ends
+  size        no file over 600 lines; no line over 130 columns, no tabs, no blanks at ends
   memory      host memory comes from wb__alloc and its kin alone
   calm        the library never exits or aborts, and never prints to standard output by itself
   flags       never -ffast-math
@@ -36,14 +36,15 @@ VENDOR_ROOMS = ("src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", 
                 "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/device/registry")
 
 MAX_LINES = 600
-COLUMNS = 120                           # 100 is the aim: what is wider is counted, and --wide lists it
-TABLE_COLUMNS = 130                     # where a declaration and its comment stand in one row: include/, *.def
-AIM_COLUMNS = 100
+MAX_COLUMNS = 130
+AIM_COLUMNS = 100                       # what is wider is counted, and --wide lists it
 
 RAW_MEMORY = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|asprintf|aligned_alloc|posix_memalign)\s*\(")
-MEMORY_ROOMS = ("src/base/alloc.c",)
+MEMORY_ROOMS = ("src/base/alloc.c",
+                "src/engine/object.c")  # a thread's own block, which must be there before the first error
 EXITS = re.compile(r"(?<![\w.>])(exit|abort|_exit|quick_exit|assert)\s*\(")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|vprintf|perror)\s*\(")
+PRINT_ROOMS = ("src/tree/show",)        # wb_show, which is asked
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -111,10 +112,9 @@ class Lint:
         lines = text.split("\n")
         if len(lines) - 1 > MAX_LINES:
             self.report(name, len(lines) - 1, "size", f"{len(lines) - 1} lines; at most {MAX_LINES}")
-        limit = TABLE_COLUMNS if name.startswith("include/") or name.endswith(".def") else COLUMNS
         for number, line in enumerate(lines, 1):
-            if len(line) > limit:
-                self.report(name, number, "size", f"{len(line)} columns; at most {limit}")
+            if len(line) > MAX_COLUMNS:
+                self.report(name, number, "size", f"{len(line)} columns; at most {MAX_COLUMNS}")
             elif len(line) > AIM_COLUMNS:
                 self.wide.append(f"{name}:{number}: {len(line)} columns")
             if line != line.rstrip():
@@ -131,7 +131,7 @@ class Lint:
         if name.startswith("src/") and not name.startswith("src/cli/"):
             for line, match in self.each_match(name, code, EXITS):
                 self.report(name, line, "calm", f"{match.group(1)}() ends the program that called")
-            for line, match in self.each_match(name, code, PRINTS):
+            for line, match in self.each_match(name, code, PRINTS) if not name.startswith(PRINT_ROOMS) else ():
                 self.report(name, line, "calm", f"{match.group(1)}() prints without being asked")
 
     def one_file(self, name):

@@ -25,7 +25,7 @@ PLANTED = [     # what it is, the file, its text, the rule that must speak
     ("a vendor's name in code", "src/engine/fast.c", "int wb__cuda_stream;\n", "vendors"),
     ("a vendor's name in a comment", "src/engine/fast.c", "/* as cuDNN does it */\n", "vendors"),
     ("601 lines", "src/engine/long.c", "int wb__x;\n" * 601, "size"),
-    ("a line of 121 columns", "src/engine/wide.c", "/* " + "x" * 115 + " */\n", "size"),
+    ("a line of 131 columns", "src/engine/wide.c", "/* " + "x" * 125 + " */\n", "size"),
     ("a tab", "src/engine/tab.c", "\tint wb__x;\n", "size"),
     ("malloc", "src/engine/heap.c", "void *wb__p(void) { return malloc(4); }\n", "memory"),
     ("free", "src/data/heap.c", "void wb__p(void *p) { free(p); }\n", "memory"),
