@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs a build into an empty prefix, then builds and runs the C and the C++ program beside this file
-# against it, by find_package and by pkg-config.  Prints one line a check, as cmocka does.
+# Installs a build into an empty prefix, then builds and runs the C and the C++ program beside this file and
+# the README's against it, by find_package and by pkg-config.  Prints one line a check, as cmocka does.
 #
 #   check.sh BUILD_FOLDER THIS_FOLDER C_COMPILER CXX_COMPILER
 set -u
@@ -49,4 +49,15 @@ LD_LIBRARY_PATH=$(dirname "$pc")
 export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
 check pkg_config_cxx "$work/cxx"
+
+# the program in the README, and what the README says that it prints
+block() { awk -v want="$1" '/^```/ { n += open ? 0 : 1; open = !open; next } open && n == want' "$here/../../README.md"; }
+block 1 >"$work/readme.c"
+block 2 >"$work/expected"
+# shellcheck disable=SC2046,SC2086
+readme() {
+    "$cc" -std=c11 $strict "$work/readme.c" -o "$work/readme" $(pkg --cflags --libs) &&
+        "$work/readme" >"$work/printed" && diff "$work/expected" "$work/printed"
+}
+check readme readme
 exit $status
