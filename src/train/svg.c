@@ -88,12 +88,13 @@ static void line(FILE *f, double x1, double y1, double x2, double y2, const char
 static void axes(FILE *f, axis x, axis y)
 {
     char label[32];
-    for (double k = ceil(y.low / y.step - 1e-9); k * y.step <= y.high + 1e-9 * y.step; k++) {
+    /* + 0.0: no label says -0 */
+    for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
         double at = down(y, k * y.step);
         line(f, LEFT, at, WIDTH - RIGHT, at, "#ddd");
         text(f, LEFT - 8, at + 4, "text-anchor=\"end\"", number(k * y.step, "%.6g", label, sizeof label));
     }
-    for (double k = ceil(x.low / x.step - 1e-9); k * x.step <= x.high + 1e-9 * x.step; k++) {
+    for (double k = ceil(x.low / x.step - 1e-9) + 0.0; k * x.step <= x.high + 1e-9 * x.step; k++) {
         double at = across(x, k * x.step);
         line(f, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
         text(f, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", number(k * x.step, "%.6g", label, sizeof label));
@@ -141,7 +142,7 @@ int wb_svg_curves(const char *path, const char *title, const char *x_label, cons
         curve(f, x, y, &series[s], colour);
         if (!series[s].name) continue;
         text(f, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
-        legend -= 7.0 * (double)strlen(series[s].name) + 8;
+        legend -= 6.2 * (double)strlen(series[s].name) + 8;
         line(f, legend - 18, TOP - 14, legend, TOP - 14, colour);
         legend -= 34;
     }
