@@ -92,8 +92,8 @@ typedef enum {
     WB_ERROR_COUNT
 } wb_status;
 
-/* This thread's first error since it was last cleared: a sentence that names what was found; "" if none.
- * Valid until the next call that fails after wb_clear_error. */
+/* This thread's latest failure of its own (a call that was only handed NULL keeps it): a sentence that names what was
+ * found; "" if none.  Valid until the next call that fails, or wb_clear_error. */
 WB_API const char *wb_error(void);
 WB_API wb_status wb_error_code(void);               /* WB_OK if none */
 WB_API void wb_clear_error(void);

@@ -31,7 +31,8 @@ enum {
     WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
     WB__IN_SINKS = 4,
     WB__PENDING = 8,        /* an assign still to be made */
-    WB__FROZEN = 16         /* a variable that is not trained: running statistics */
+    WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
+    WB__FIXED = 32          /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
 };
 
 struct wb_tensor {
@@ -48,8 +49,9 @@ struct wb_tensor {
     wb__number number[2];               /* run-time arguments of plans */
     wb__storage *storage;
     int64_t offset;
-    wb_tensor *variable;                /* of a version: its variable (not counted) */
-    wb_tensor *current;                 /* of a variable (counted) */
+    wb_tensor *variable;                /* of a version: its variable (not counted; of a gone one: only its address) */
+    wb_tensor *current;                 /* of a variable (counted); its memory is `storage` */
+    wb_tensor *live;                    /* of a variable: the version that stands in its memory, if any tensor still does */
     const char *name;                   /* of a variable: its path, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;
@@ -69,7 +71,9 @@ static inline wb_tensor *wb__bind(wb_tensor *x) { return x->op == WB__OP_variabl
 
 /* An evaluated tensor on new, uninitialised storage. */
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
-wb_tensor *wb__literal(double value, wb_dtype dtype);       /* 0-d, of a fixed dtype */
+wb_tensor *wb__literal(double value, wb_dtype dtype);       /* 0-d; its value is part of plans */
+wb_tensor *wb__argument(double value, wb_dtype dtype);      /* 0-d; its value is a run-time argument of plans */
+wb_tensor *wb__number_of(double value);                     /* a literal whose dtype follows the other operand */
 void wb__tensor_detach(wb_tensor *x);                       /* drops inputs: x must be evaluated */
 void wb__sink_remove(wb_tensor *x);
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);   /* takes the reference over; leaves the sinks */
@@ -95,6 +99,8 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);     /* test mode
 wb_tensor *wb__zeros_like(wb_tensor *x);
 wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims);  /* takes its counter range now */
 
+wb_tensor *wb_gelu_slope(wb_tensor *x);                     /* a row of its own: the derivative of gelu */
+
 /* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there is none.
  * 0, or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
@@ -103,6 +109,8 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
  * WB_ERROR_NUMBER is returned with the gate's value in the message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
+int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing scope: these, and pending writes */
+void wb__engine_shutdown(void);
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */

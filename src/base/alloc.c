@@ -1,0 +1,173 @@
+/* The one allocator behind all host memory: replaceable, counted, and able to fail on demand.
+ * Small objects that come and go are kept by pool.c, which takes its blocks from here.
+ *
+ *   base            block - 16        block
+ *   | (alignment)   | size, distance  | what the caller has ... | */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    size_t total;               /* bytes taken from the allocator */
+    size_t distance;            /* from its block to ours */
+} header;
+
+enum { HEADER = 16, ALIGN = 64 };
+_Static_assert(sizeof(header) <= HEADER, "a block's header must fit before it");
+
+static void *system_reallocate(void *context, void *block, size_t bytes)
+{
+    (void)context;
+    if (bytes) return realloc(block, bytes);
+    free(block);
+    return NULL;
+}
+
+static wb_allocator allocator = {system_reallocate, NULL};
+static _Atomic int64_t used, peak;
+
+void wb_set_allocator(const wb_allocator *a)
+{
+    int64_t held = wb_memory_used();
+    if (held) {
+        wb__fail(WB_ERROR_ARGUMENT, "set_allocator: the library already holds %lld bytes", (long long)held);
+        return;
+    }
+    allocator = a && a->reallocate ? *a : (wb_allocator){system_reallocate, NULL};
+}
+
+int64_t wb_memory_used(void) { return atomic_load_explicit(&used, memory_order_relaxed); }
+int64_t wb_memory_peak(void) { return atomic_load_explicit(&peak, memory_order_relaxed); }
+
+static void account(int64_t bytes)
+{
+    int64_t now = atomic_fetch_add_explicit(&used, bytes, memory_order_relaxed) + bytes;
+    int64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
+    while (now > most && !atomic_compare_exchange_weak_explicit(&peak, &most, now, memory_order_relaxed,
+                                                                memory_order_relaxed)) {}
+}
+
+/* ---- failing on demand ------------------------------------------------------------------------ */
+
+static _Atomic int64_t count, fail_at;
+_Atomic bool wb__alloc_watched;
+static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
+
+static void read_environment(void)
+{
+    const char *n = getenv("WEBER_FAIL_ALLOC");
+    if (!n || !*n) return;
+    atomic_store(&fail_at, strtoll(n, NULL, 10));
+    atomic_store(&wb__alloc_watched, true);
+}
+
+void wb__alloc_fail_at(int64_t n)
+{
+    pthread_once(&environment_once, read_environment);      /* or it would come later and undo this */
+    atomic_store(&count, 0);
+    atomic_store(&fail_at, n);
+    atomic_store(&wb__alloc_watched, n != 0);
+}
+
+int64_t wb__alloc_count(void) { return atomic_load(&count); }
+
+static bool must_fail(void)
+{
+    pthread_once(&environment_once, read_environment);
+    int64_t n = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
+    return wb__unlikely(n == atomic_load_explicit(&fail_at, memory_order_relaxed));
+}
+
+/* ---- blocks ----------------------------------------------------------------------------------- */
+
+static void *no_memory(size_t bytes)
+{
+    return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu bytes asked for, %lld held", bytes,
+                         (long long)wb_memory_used());
+}
+
+static header *header_of(void *block) { return (header *)((char *)block - HEADER); }
+
+static void *place(char *base, size_t total, size_t distance)
+{
+    char *block = base + distance;
+    *header_of(block) = (header){total, distance};
+    account((int64_t)total);
+    return block;
+}
+
+void *wb__alloc(size_t bytes)
+{
+    size_t total = bytes + HEADER;
+    char *base = total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
+    return base ? place(base, total, HEADER) : no_memory(bytes);
+}
+
+void *wb__alloc_zero(size_t n, size_t size)
+{
+    if (size && n > (SIZE_MAX - HEADER) / size)
+        return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n, size);
+    size_t bytes = n * size;
+    if (allocator.reallocate == system_reallocate) {        /* fresh pages are zero: not touched twice */
+        char *base = must_fail() ? NULL : calloc(1, bytes + HEADER);
+        return base ? place(base, bytes + HEADER, HEADER) : no_memory(bytes);
+    }
+    void *block = wb__alloc(bytes);
+    return block ? memset(block, 0, bytes) : NULL;
+}
+
+void *wb__alloc_aligned(size_t bytes)
+{
+    size_t total = bytes + HEADER + ALIGN;
+    char *base = total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
+    if (!base) return no_memory(bytes);
+    uintptr_t first = ((uintptr_t)base + HEADER + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
+    return place(base, total, first - (uintptr_t)base);
+}
+
+void *wb__realloc(void *block, size_t bytes)
+{
+    if (!block) return wb__alloc(bytes);
+    header old = *header_of(block);
+    size_t total = bytes + HEADER;
+    char *base = total < bytes || must_fail()
+        ? NULL : allocator.reallocate(allocator.context, (char *)block - old.distance, total);
+    if (!base) return no_memory(bytes);                     /* the old block stands */
+    account(-(int64_t)old.total);
+    return place(base, total, old.distance);
+}
+
+void wb__free(void *block)
+{
+    if (!block) return;
+    header h = *header_of(block);
+    account(-(int64_t)h.total);
+    allocator.reallocate(allocator.context, (char *)block - h.distance, 0);
+}
+
+/* ---- text ------------------------------------------------------------------------------------- */
+
+char *wb__strdup(const char *s)
+{
+    if (!s) return NULL;
+    size_t n = strlen(s) + 1;
+    char *copy = wb__alloc(n);
+    return copy ? memcpy(copy, s, n) : NULL;
+}
+
+char *wb__printf(const char *format, ...)
+{
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int n = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    char *text = n < 0 ? wb__fail_null(WB_ERROR_INTERNAL, "a text could not be formatted") : wb__alloc((size_t)n + 1);
+    if (text) vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
+    return text;
+}

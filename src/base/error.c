@@ -1,0 +1,65 @@
+/* Errors: one message and one code for each thread, in fixed memory, so that running out of memory can be told too.
+ * Who fails calls wb__fail; who is handed a failure passes it on in silence.  Next: alloc.c. */
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROOM = 2048 };
+static _Thread_local char message[ROOM];
+static _Thread_local int code;
+
+static const char *const sentences[WB_ERROR_COUNT] = {
+    "",
+#define SENTENCE(NAME, text) text,
+    WB_ERRORS(SENTENCE)
+#undef SENTENCE
+};
+
+static const char *sentence(int c)
+{
+    return c > WB_OK && c < WB_ERROR_COUNT ? sentences[c] : "failed";
+}
+
+/* The new message may quote the old one, so it is put together beside it. */
+static int fail(int c, const char *format, va_list arguments)
+{
+    char text[ROOM];
+    int n = format ? vsnprintf(text, sizeof text, format, arguments) : 0;
+    if (n <= 0) n = snprintf(text, sizeof text, "%s", sentence(c));
+    if (n >= ROOM) {
+        memcpy(text + ROOM - 4, "...", 4);
+        n = ROOM - 1;
+    }
+    memcpy(message, text, (size_t)n + 1);
+    code = c;
+    return c;
+}
+
+int wb__fail(int c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fail(c, format, arguments);
+    va_end(arguments);
+    return c;
+}
+
+void *wb__fail_null(int c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fail(c, format, arguments);
+    va_end(arguments);
+    return NULL;
+}
+
+const char *wb_error(void) { return message; }
+
+wb_status wb_error_code(void) { return (wb_status)code; }
+
+void wb_clear_error(void)
+{
+    message[0] = 0;
+    code = WB_OK;
+}

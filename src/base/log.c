@@ -1,0 +1,110 @@
+/* What the library says: the log in Julia's shape, the topics of WEBER_DEBUG, the clock, the version. */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *wb_version(void)
+{
+    return TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR) "." TEXT(WB_VERSION_PATCH);
+}
+
+static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct { wb_log_handler call; void *context; } handler;
+
+void wb_set_log(wb_log_handler call, void *context)
+{
+    pthread_mutex_lock(&handler_lock);
+    handler.call = call;
+    handler.context = context;
+    pthread_mutex_unlock(&handler_lock);
+}
+
+/* One line "[ Info: text"; several:  ┌ Warning: first
+ *                                    │ next
+ *                                    └ last           */
+static void print(wb_log_level level, const char *text)
+{
+    static const char *const names[] = {"Debug", "Info", "Warning", "Error"};
+    const char *name = names[(unsigned)level < WB__COUNT(names) ? level : WB_LOG_INFO];
+    size_t length = strlen(text);
+    while (length && text[length - 1] == '\n') length--;
+    const char *end = text + length, *line_end = memchr(text, '\n', length);
+    flockfile(stderr);
+    if (!line_end) {
+        fprintf(stderr, "[ %s: %.*s\n", name, (int)length, text);
+    } else {
+        fprintf(stderr, "┌ %s: %.*s\n", name, (int)(line_end - text), text);
+        for (const char *line = line_end + 1; line <= end; line = line_end + 1) {
+            line_end = memchr(line, '\n', (size_t)(end - line));
+            bool last = !line_end;
+            if (last) line_end = end;
+            fprintf(stderr, "%s %.*s\n", last ? "└" : "│", (int)(line_end - line), line);
+        }
+    }
+    funlockfile(stderr);
+}
+
+void wb__log(wb_log_level level, const char *format, ...)
+{
+    char text[2048], *all = text;
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (n >= (int)sizeof text) {            /* without memory for it, the beginning is said */
+        char *longer = wb__alloc((size_t)n + 1);
+        if (longer) vsnprintf(all = longer, (size_t)n + 1, format, again);
+    }
+    va_end(again);
+    if (n < 0) return;
+    pthread_mutex_lock(&handler_lock);
+    wb_log_handler call = handler.call;
+    void *context = handler.context;
+    pthread_mutex_unlock(&handler_lock);
+    if (call) call(level, all, context);
+    else print(level, all);
+    if (all != text) wb__free(all);
+}
+
+static char topics[256];        /* ",plan,kernel," */
+static pthread_once_t topics_once = PTHREAD_ONCE_INIT;
+
+static void read_topics(void)
+{
+    const char *value = getenv("WEBER_DEBUG");
+    if (!value || !*value) return;
+    size_t n = 0;
+    topics[n++] = ',';
+    for (; *value && n < sizeof topics - 2; value++)
+        if (*value != ' ') topics[n++] = *value;
+    topics[n++] = ',';
+}
+
+static bool named(const char *topic)
+{
+    size_t length = strlen(topic);
+    for (const char *at = topics; (at = strstr(at, topic)); at++)
+        if (at > topics && at[-1] == ',' && at[length] == ',') return true;
+    return false;
+}
+
+bool wb__debug(const char *topic)
+{
+    pthread_once(&topics_once, read_topics);
+    return wb__unlikely(topics[0]) && (named(topic) || named("all"));
+}
+
+double wb__now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

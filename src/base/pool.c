@@ -1,0 +1,100 @@
+/* Small objects of few sizes, kept on lists of the thread that gave them back: tensors, scopes, graph nodes.
+ *
+ * A list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a time and may be given back by
+ * another thread than the one that took them; a list that grows past LONGEST gives its blocks back at once.
+ * Under AddressSanitizer and while allocations are watched (wb__alloc_fail_at) nothing is kept, so that use after
+ * free and every failure show. */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
+
+#if defined(__SANITIZE_ADDRESS__)
+#define KEEPS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KEEPS 0
+#endif
+#endif
+#ifndef KEEPS
+#define KEEPS 1
+#endif
+
+#if defined(__GLIBC__)          /* a few hundred bytes of the room that glibc reserves for libraries opened late */
+#define FAST_TLS __attribute__((tls_model("initial-exec")))
+#else
+#define FAST_TLS
+#endif
+
+typedef struct link { struct link *next; } link;
+static _Thread_local FAST_TLS struct {
+    link *first[CLASSES];
+    uint16_t length[CLASSES];
+    bool noted;                 /* the key will empty the lists when the thread ends */
+} mine;
+
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+void wb__pool_trim(void)
+{
+    for (int c = 0; c < CLASSES; c++) {
+        while (mine.first[c]) {
+            link *block = mine.first[c];
+            mine.first[c] = block->next;
+            wb__free(block);
+        }
+        mine.length[c] = 0;
+    }
+}
+
+/* Other keys' destructors may still give blocks back after this one ran: they note the key again, and the system
+ * comes round again. */
+static void thread_end(void *set)
+{
+    (void)set;
+    mine.noted = false;
+    wb__pool_trim();
+}
+
+static void make_key(void) { pthread_key_create(&key, thread_end); }
+
+static bool note_thread(void)
+{
+    pthread_once(&key_once, make_key);
+    return mine.noted = pthread_setspecific(key, &mine) == 0;
+}
+
+static bool keeps(void)
+{
+    return KEEPS && !atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed);
+}
+
+void *wb__pool_get(size_t bytes)
+{
+    size_t c = bytes ? (bytes - 1) / STEP : 0;
+    if (wb__unlikely(c >= CLASSES)) return wb__alloc(bytes);
+    link *block = mine.first[c];
+    if (wb__likely(block && keeps())) {
+        mine.first[c] = block->next;
+        mine.length[c]--;
+        return block;
+    }
+    return wb__alloc((c + 1) * STEP);
+}
+
+void wb__pool_put(void *block, size_t bytes)
+{
+    size_t c = bytes ? (bytes - 1) / STEP : 0;
+    if (wb__unlikely(!block || c >= CLASSES || mine.length[c] >= LONGEST || !keeps() ||
+                     (!mine.noted && !note_thread()))) {
+        wb__free(block);
+        return;
+    }
+    link *l = block;
+    l->next = mine.first[c];
+    mine.first[c] = l;
+    mine.length[c]++;
+}

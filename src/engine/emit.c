@@ -1,0 +1,489 @@
+/* From groups to steps: every stored value gets its place, every group its kernel, results and writes their copies.
+ *
+ * Order of the steps: groups that only compute; copies into results; then groups that write variables in place, and
+ * last the copies into variables that could not be written so.  A failure before the writes leaves everything as it was. */
+#include "engine/plan.h"
+
+#include <string.h>
+
+static wb__value *value(const wb__making *m, int x) { return &m->ir.value[x]; }
+static int input(const wb__making *m, const wb__value *v, int i) { return m->ir.inputs[v->in + i]; }
+
+/* ---- buffers ---------------------------------------------------------------------------------- */
+
+int wb__result_buffer(const wb__making *m, int result) { return m->request->n_leaves + m->request->n_targets + result; }
+int wb__arena_buffer(const wb__making *m) { return wb__result_buffer(m, m->request->n_results); }
+
+int wb__tenant_new(wb__making *m, int64_t bytes)
+{
+    if (m->n_tenants == m->tenants_room) {
+        int room = m->tenants_room ? 2 * m->tenants_room : 64;
+        wb__tenant *more = wb__realloc(m->tenant, (size_t)room * sizeof *more);
+        if (!more) {
+            m->failed = true;
+            return 0;
+        }
+        m->tenant = more;
+        m->tenants_room = room;
+    }
+    m->tenant[m->n_tenants] = (wb__tenant){.bytes = bytes, .born = -1, .dies = -1};
+    return m->n_tenants++;
+}
+
+static int64_t bytes_of(const wb__value *v) { return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype); }
+
+/* A base without a place gets one: the memory of a leaf, a window in an assembly, the memory of a result or variable
+ * that was chosen for it, or a tenant of the arena. */
+static bool give_place(wb__making *m, int x)
+{
+    wb__fate *f = &m->fate[x];
+    const wb__value *v = value(m, x);
+    wb__view *place = &f->place;
+    wb__contiguous(v, place);
+    if (v->op == WB__OP_constant) {
+        place->buffer = v->leaf;
+    } else if (f->inside >= 0) {
+        wb__view whole;
+        int owner;
+        const wb__value *a = value(m, f->inside);
+        if (!wb__place_of(m, f->inside, &whole, &owner)) return false;
+        const int64_t *start = m->ir.attrs + a->attr + f->piece * a->ndim;
+        place->buffer = whole.buffer;
+        place->offset = whole.offset;
+        for (int i = 0; i < v->ndim; i++) {
+            place->strides[i] = whole.strides[i];
+            place->offset += start[i] * whole.strides[i];
+        }
+        f->tenant = owner;
+    } else if (f->write >= 0) {
+        place->buffer = m->request->targets[f->write];
+    } else if (f->result >= 0) {
+        place->buffer = wb__result_buffer(m, f->result);
+    } else {
+        place->buffer = wb__arena_buffer(m);
+        f->tenant = wb__tenant_new(m, bytes_of(v));
+    }
+    f->placed = true;
+    return !m->failed;
+}
+
+bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner)
+{
+    int base = wb__base(m, x);
+    bool source = wb__ops[value(m, base)->op].class == WB__SOURCE && m->fate[base].group < 0;
+    if (!source && !m->fate[base].placed && !give_place(m, base)) return false;
+    *owner = m->fate[base].tenant;
+    if (wb__view_of(m, x, out)) return true;
+    wb__fail(WB_ERROR_INTERNAL, "plan: a view of %s could not be told in strides", wb__ops[value(m, base)->op].name);
+    m->failed = true;
+    return false;
+}
+
+/* ---- drafts ----------------------------------------------------------------------------------- */
+
+wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
+{
+    if (m->n_drafts == m->drafts_room) {
+        int room = m->drafts_room ? 2 * m->drafts_room : 64;
+        wb__draft *more = wb__realloc(m->draft, (size_t)room * sizeof *more);
+        if (!more) {
+            m->failed = true;
+            return NULL;
+        }
+        m->draft = more;
+        m->drafts_room = room;
+    }
+    wb__draft *d = &m->draft[m->n_drafts++];
+    *d = (wb__draft){.step = {.kind = kind}};
+    return d;
+}
+
+void wb__drafts_free(wb__making *m)
+{
+    for (int i = 0; i < m->n_drafts; i++) {
+        wb__draft *d = &m->draft[i];
+        wb__free(d->owners);
+        wb__free(d->views);
+        wb__free(d->instr);
+        wb__free(d->spaces);
+        wb__free(d->text);
+    }
+    wb__free(m->draft);
+}
+
+static void add_view(wb__making *m, wb__draft *d, wb__view v, int owner)
+{
+    if (!d->owners && !(d->owners = wb__alloc(4 * sizeof *d->owners))) {
+        m->failed = true;
+        return;
+    }
+    d->owners[d->n_owners++] = owner;
+    d->step.views[d->step.n_views++] = v;
+}
+
+void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner, const char *why)
+{
+    wb__draft *d = wb__draft_new(m, WB__STEP_COPY);
+    if (!d) return;
+    add_view(m, d, from, from_owner);
+    add_view(m, d, to, to_owner);
+    d->text = wb__strdup(why);
+}
+
+/* ---- library kernels -------------------------------------------------------------------------- */
+
+static bool dense(const wb__view *v, bool nhwc)
+{
+    wb__value like = {.ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype, .nhwc = nhwc && v->ndim == 4};
+    wb__view want;
+    memcpy(like.dims, v->dims, sizeof like.dims);
+    wb__contiguous(&like, &want);
+    for (int i = 0; i < v->ndim; i++)
+        if (v->dims[i] != 1 && v->strides[i] != want.strides[i]) return false;
+    return true;
+}
+
+/* An operand as a library wants it: dense in one of the layouts, by way of a copy where it stands otherwise. */
+static void add_dense(wb__making *m, wb__draft *d, int x, bool nhwc, bool either)
+{
+    wb__view v;
+    int owner;
+    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
+    if (dense(&v, nhwc) || (either && dense(&v, !nhwc))) {
+        add_view(m, d, v, owner);
+        return;
+    }
+    wb__value like = *value(m, x);
+    wb__view to;
+    like.nhwc = nhwc && like.ndim == 4;
+    wb__contiguous(&like, &to);
+    to.buffer = wb__arena_buffer(m);
+    int tenant = wb__tenant_new(m, bytes_of(&like));
+    int at = (int)(d - m->draft);
+    wb__draft held = *d;                        /* the copy goes before it */
+    m->n_drafts--;
+    wb__draft_copy(m, v, owner, to, tenant, "brought into order");
+    wb__draft *again = wb__draft_new(m, held.step.kind);
+    if (!again) return;
+    *again = held;
+    (void)at;
+    add_view(m, again, to, tenant);
+}
+
+static wb__draft *last_draft(wb__making *m) { return &m->draft[m->n_drafts - 1]; }
+
+static void add_any(wb__making *m, int x)
+{
+    wb__view v;
+    int owner;
+    if (!m->failed && wb__place_of(m, x, &v, &owner)) add_view(m, last_draft(m), v, owner);
+}
+
+static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *product)
+{
+    wb__view v;
+    int owner;
+    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
+    int last = v.ndim - 1;
+    bool awkward = v.dims[last] > 1 && v.dims[last - 1] > 1 && v.strides[last] != 1 && v.strides[last - 1] != 1;
+    if (awkward) {
+        add_dense(m, last_draft(m), x, false, false);
+        wb__draft *d = last_draft(m);
+        v = d->step.views[d->step.n_views - 1];
+        owner = d->owners[--d->n_owners];
+        d->step.n_views--;
+    }
+    if (transposed) {
+        int64_t t = v.dims[last]; v.dims[last] = v.dims[last - 1]; v.dims[last - 1] = t;
+        t = v.strides[last]; v.strides[last] = v.strides[last - 1]; v.strides[last - 1] = t;
+    }
+    wb__view out = v;                           /* leading axes broadcast to the product's */
+    int lead = product->ndim - v.ndim;
+    out.ndim = product->ndim;
+    for (int i = 0; i < product->ndim; i++) {
+        bool batch = i < product->ndim - 2;
+        out.dims[i] = batch ? product->dims[i] : v.dims[i - lead];
+        out.strides[i] = batch && (i < lead || v.dims[i - lead] == 1) ? 0 : v.strides[i - lead];
+    }
+    add_view(m, last_draft(m), out, owner);
+}
+
+static void bias_view(wb__making *m, const wb__group *g, const wb__value *v)
+{
+    wb__view view;
+    int owner;
+    int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
+    if (m->failed || !wb__place_of(m, g->bias, &view, &owner)) return;
+    wb__view b = {.dtype = view.dtype, .buffer = view.buffer, .offset = view.offset, .ndim = 1,
+                  .dims = {v->dims[channel]}, .strides = {1}};
+    add_view(m, last_draft(m), b, owner);
+}
+
+static void convolution(wb__making *m, const wb__value *v, int product, int kind)
+{
+    bool nhwc = v->wants_nhwc;
+    int a = input(m, v, 0), b = input(m, v, 1);
+    wb__draft *d = last_draft(m);
+    d->step.variant = kind;
+    memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
+    if (kind == 0) { add_dense(m, d, a, nhwc, false); add_dense(m, last_draft(m), b, false, false); add_any(m, product); }
+    if (kind == 1) { add_any(m, product); add_dense(m, last_draft(m), b, false, false); add_dense(m, last_draft(m), a, nhwc, false); }
+    if (kind == 2) { add_dense(m, d, a, nhwc, false); add_any(m, product); add_dense(m, last_draft(m), b, nhwc, false); }
+}
+
+static void library(wb__making *m, const wb__group *g)
+{
+    const wb__value *v = value(m, g->first);
+    wb__op op = (wb__op)v->op;
+    wb__step_kind kind = op == WB__OP_matmul ? WB__STEP_MATMUL : op <= WB__OP_conv_weights ? WB__STEP_CONV
+                         : op <= WB__OP_meanpool_back ? WB__STEP_POOL : op == WB__OP_take ? WB__STEP_TAKE : WB__STEP_TAKE_ADD;
+    wb__draft *d = wb__draft_new(m, kind);
+    if (!d) return;
+    d->step.epilogue = g->epilogue;
+    if (kind == WB__STEP_MATMUL) {
+        const int64_t *t = m->ir.attrs + v->attr;
+        add_matrix(m, input(m, v, 0), t[0], v);
+        add_matrix(m, input(m, v, 1), t[1], v);
+        add_any(m, g->product);
+    } else if (kind == WB__STEP_CONV) {
+        convolution(m, v, g->product, op - WB__OP_conv);
+    } else if (kind == WB__STEP_POOL) {
+        d->step.variant = op - WB__OP_maxpool;
+        memcpy(&d->step.pool, m->ir.attrs + v->attr, sizeof d->step.pool);
+        for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), v->nhwc, false);
+        add_any(m, g->product);
+    } else {
+        for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), false, false);
+        add_any(m, g->product);
+    }
+    if (g->bias >= 0) bias_view(m, g, v);
+}
+
+/* ---- assemblies ------------------------------------------------------------------------------- */
+
+/* May a piece be made in its window at once?  Then all who read it read the window. */
+static bool may_stand_inside(const wb__making *m, int x)
+{
+    const wb__fate *f = &m->fate[x];
+    if (f->group < 0 || f->inside >= 0 || f->result >= 0 || f->write >= 0 || f->closed) return false;
+    const wb__value *v = value(m, x);
+    const wb__group *g = &m->group[f->group];
+    if (v->nhwc || wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble && !v->nhwc;
+    return g->kind == WB__GROUP_FUSED || value(m, g->first)->op == WB__OP_matmul;
+}
+
+/* Reshapes of a window may not be strides; a value that is reshaped stays by itself.  Convolutions and rows want
+ * dense operands, which a copy would make again. */
+static void find_reshaped(const wb__making *m, bool *reshaped)
+{
+    for (int i = 0; i < m->ir.n; i++) {
+        const wb__value *v = value(m, i);
+        if (v->op == WB__OP_reshape && wb__is_view(m, i)) reshaped[wb__base(m, i)] = true;
+        if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
+            for (int j = 0; j < v->n_in; j++) reshaped[wb__base(m, input(m, v, j))] = true;
+    }
+}
+
+/* A unit reshape on the way to a window is fine: the piece itself then stands in a window without that dimension. */
+static bool covered(const wb__making *m, const wb__value *a)
+{
+    int64_t size = 0;
+    for (int i = 0; i < a->n_in; i++) size += wb__ir_in(&m->ir, a, i)->size;
+    return size == a->size;
+}
+
+static void choose_windows(wb__making *m)
+{
+    bool *reshaped = wb__alloc_zero((size_t)m->ir.n + 1, sizeof *reshaped);
+    if (!reshaped) {
+        m->failed = true;
+        return;
+    }
+    find_reshaped(m, reshaped);
+    for (int i = m->ir.n - 1; i >= 0; i--) {        /* outer assemblies first */
+        const wb__value *a = value(m, i);
+        if (a->op != WB__OP_assemble || !covered(m, a)) continue;
+        for (int j = 0; j < a->n_in; j++) {
+            int x = input(m, a, j);
+            if (!may_stand_inside(m, x) || reshaped[x]) continue;
+            m->fate[x].inside = i;
+            m->fate[x].piece = j;
+        }
+    }
+    wb__free(reshaped);
+}
+
+static void assemble(wb__making *m, int x)
+{
+    const wb__value *a = value(m, x);
+    wb__view whole, from;
+    int owner, from_owner;
+    if (!wb__place_of(m, x, &whole, &owner)) return;
+    if (!covered(m, a)) {                           /* zeros where no piece is: a number over the whole */
+        wb__view zero = {.dtype = whole.dtype, .buffer = -1, .ndim = whole.ndim};
+        memcpy(zero.dims, whole.dims, sizeof whole.dims);
+        wb__draft_copy(m, zero, -1, whole, owner, "zeros");
+    }
+    for (int j = 0; j < a->n_in && !m->failed; j++) {
+        int p = input(m, a, j);
+        if (m->fate[p].inside == x && m->fate[p].piece == j) continue;
+        wb__view window = whole;
+        const int64_t *start = m->ir.attrs + a->attr + j * a->ndim;
+        for (int i = 0; i < a->ndim; i++) {
+            window.dims[i] = value(m, p)->dims[i];
+            window.offset += start[i] * whole.strides[i];
+        }
+        if (value(m, p)->size && wb__place_of(m, p, &from, &from_owner)) wb__draft_copy(m, from, from_owner, window, owner, "piece");
+    }
+}
+
+/* ---- results and writes ----------------------------------------------------------------------- */
+
+static int root(const wb__making *m, const wb_tensor *x) { return m->value_of[x->index]; }
+
+/* A value made by a group can be made in the result's own memory, if it is asked for once and row-major. */
+static void choose_results(wb__making *m)
+{
+    for (int i = 0; i < m->request->n_results; i++) {
+        int x = root(m, m->request->results[i]);
+        wb__fate *f = &m->fate[x];
+        if (f->group >= 0 && f->result < 0 && f->inside < 0 && !value(m, x)->nhwc) f->result = i;
+    }
+}
+
+/* Groups all of whose values are used by themselves or by writes only may run last and write variables in place. */
+static void find_final(wb__making *m)
+{
+    for (int g = 0; g < m->n_groups; g++) m->group[g].is_final = false;
+    for (int i = 0; i < m->request->n_writes; i++) {
+        int x = root(m, m->request->writes[i]), g = m->fate[x].group;
+        if (m->request->targets[i] >= 0 && g >= 0 && m->group[g].kind == WB__GROUP_FUSED) m->group[g].is_final = true;
+    }
+    for (int x = 0; x < m->ir.n; x++) {
+        const wb__value *v = value(m, x);
+        for (int j = 0; j < v->n_in; j++) {
+            int base = wb__base(m, input(m, v, j)), g = m->fate[base].group;
+            if (g >= 0 && g != m->fate[x].group && !wb__is_view(m, x)) m->group[g].is_final = false;
+        }
+    }
+    for (int i = 0; i < m->request->n_results; i++) {
+        int g = m->fate[wb__base(m, root(m, m->request->results[i]))].group;
+        if (g >= 0) m->group[g].is_final = false;
+    }
+}
+
+static bool reads(const wb__making *m, int g, int leaf, bool *only_in_step)
+{
+    bool any = false;
+    for (int x = m->group[g].first; x >= 0; x = m->next[x]) {
+        const wb__value *v = value(m, x);
+        for (int j = 0; j < v->n_in; j++) {
+            int in = input(m, v, j), base = wb__base(m, in);
+            if (value(m, base)->op != WB__OP_constant || value(m, base)->leaf != leaf) continue;
+            any = true;
+            *only_in_step &= in == base && value(m, in)->size == v->size;
+        }
+    }
+    return any;
+}
+
+/* In place: made by a final group that reads the variable, if at all, element by element, and no other final group reads it. */
+static void choose_writes(wb__making *m)
+{
+    const wb__request *r = m->request;
+    int *reader = wb__alloc((size_t)(r->n_leaves + r->n_targets + 1) * sizeof *reader);
+    if (!reader) {
+        m->failed = true;
+        return;
+    }
+    for (int i = 0; i < r->n_leaves + r->n_targets; i++) reader[i] = -1;
+    for (int x = 0; x < m->ir.n; x++) {             /* the final group that reads a leaf; -2: several */
+        const wb__value *v = value(m, x);
+        int g = m->fate[x].group;
+        for (int j = 0; j < v->n_in && g >= 0 && m->group[g].is_final; j++) {
+            const wb__value *b = value(m, wb__base(m, input(m, v, j)));
+            if (b->op == WB__OP_constant) reader[b->leaf] = reader[b->leaf] == -1 || reader[b->leaf] == g ? g : -2;
+        }
+    }
+    for (int i = 0; i < r->n_writes; i++) {
+        int x = root(m, r->writes[i]), g = m->fate[x].group, target = r->targets[i];
+        wb__fate *f = &m->fate[x];
+        bool in_step = true;
+        if (target < 0 || g < 0 || !m->group[g].is_final || f->write >= 0 || f->result >= 0 || f->inside >= 0 || f->closed || value(m, x)->nhwc) continue;
+        if (reader[target] != -1 && reader[target] != g) continue;
+        reads(m, g, target, &in_step);
+        if (in_step) f->write = i;
+    }
+    wb__free(reader);
+}
+
+static void copy_results(wb__making *m)
+{
+    for (int i = 0; i < m->request->n_results && !m->failed; i++) {
+        int x = root(m, m->request->results[i]);
+        if (m->fate[x].result == i) continue;
+        const wb_tensor *t = m->request->results[i];
+        wb__value like = {.dtype = t->dtype, .ndim = value(m, x)->ndim};
+        memcpy(like.dims, value(m, x)->dims, sizeof like.dims);
+        wb__view from, to;
+        int owner;
+        if (!wb__place_of(m, x, &from, &owner)) return;
+        wb__contiguous(&like, &to);
+        to.buffer = wb__result_buffer(m, i);
+        wb__draft_copy(m, from, owner, to, -1, "result");
+    }
+}
+
+/* Writes that were not made in place.  What they take from another variable's memory is set aside first. */
+static void copy_writes(wb__making *m, bool aside)
+{
+    const wb__request *r = m->request;
+    for (int i = 0; i < r->n_writes && !m->failed; i++) {
+        int x = root(m, r->writes[i]), target = r->targets[i], owner;
+        wb__view from, to;
+        if (target < 0 || m->fate[x].write == i || !wb__place_of(m, x, &from, &owner)) continue;
+        wb__value like = *value(m, x);
+        like.nhwc = false;
+        wb__contiguous(&like, &to);
+        bool from_variable = from.buffer >= 0 && from.buffer < r->n_leaves + r->n_targets;
+        if (aside && from_variable) {
+            to.buffer = wb__arena_buffer(m);
+            m->fate[x].made = wb__tenant_new(m, bytes_of(&like));
+            wb__draft_copy(m, from, owner, to, m->fate[x].made, "set aside");
+        } else if (!aside) {
+            if (from_variable) {
+                from = to;
+                from.buffer = wb__arena_buffer(m);
+                owner = m->fate[x].made;
+            }
+            to.buffer = target;
+            wb__draft_copy(m, from, owner, to, -1, "write");
+        }
+    }
+}
+
+static void emit_group(wb__making *m, int g)
+{
+    switch (m->group[g].kind) {
+    case WB__GROUP_FUSED: wb__draft_fused(m, g); break;
+    case WB__GROUP_LIBRARY: library(m, &m->group[g]); break;
+    case WB__GROUP_ASSEMBLE: assemble(m, m->group[g].first); break;
+    }
+}
+
+bool wb__emit(wb__making *m)
+{
+    find_final(m);
+    choose_results(m);
+    choose_writes(m);
+    choose_windows(m);
+    for (int g = 0; g < m->n_groups && !m->failed; g++)
+        if (!m->group[g].is_final) emit_group(m, g);
+    if (!m->failed) copy_results(m);
+    if (!m->failed) copy_writes(m, true);
+    m->n_compute = m->n_drafts;
+    for (int g = 0; g < m->n_groups && !m->failed; g++)
+        if (m->group[g].is_final) emit_group(m, g);
+    if (!m->failed) copy_writes(m, false);
+    return !m->failed;
+}

@@ -1,0 +1,312 @@
+/* From a fused group to its program: loads, one instruction a value, stores. */
+#include "engine/plan.h"
+
+#include <string.h>
+
+/* The program under construction. */
+typedef struct {
+    wb__making *m;
+    const wb__group *group;
+    int g;
+    wb__instr *instr;
+    int n_instr, instr_room;
+    wb__view *views;
+    int *owners;
+    int n_views, views_room;
+    struct { int value, level, instr; } *had;       /* operands from outside that were loaded already */
+    int n_had, had_room;
+} program;
+
+static wb__reg reg_of(int dtype)
+{
+    switch (dtype) {
+    case WB_F64: return WB__REG_F64;
+    case WB_F32: case WB_F16: case WB_BF16: return WB__REG_F32;
+    case WB_I64: return WB__REG_I64;
+    default: return WB__REG_I32;
+    }
+}
+
+static bool grow(program *p, void **list, int *room, int want, size_t size)
+{
+    if (want <= *room) return true;
+    int n = *room ? 2 * *room : 32;
+    void *more = wb__realloc(*list, (size_t)n * size);
+    if (!more) {
+        p->m->failed = true;
+        return false;
+    }
+    *list = more;
+    *room = n;
+    return true;
+}
+
+static int add(program *p, wb__instr i)
+{
+    if (!grow(p, (void **)&p->instr, &p->instr_room, p->n_instr + 1, sizeof i)) return 0;
+    p->instr[p->n_instr] = i;
+    return p->n_instr++;
+}
+
+/* `owners` grows with `views`: both have views_room places. */
+static int add_view(program *p, const wb__view *v, int owner)
+{
+    int room = p->views_room;
+    if (!grow(p, (void **)&p->owners, &room, p->n_views + 1, sizeof owner) ||
+        !grow(p, (void **)&p->views, &p->views_room, p->n_views + 1, sizeof *v))
+        return 0;
+    p->views[p->n_views] = *v;
+    p->owners[p->n_views] = owner;
+    return p->n_views++;
+}
+
+/* A view of v's dimensions as one of the space: aligned at the last logical axis, in the order of the space. */
+static wb__view in_space(const wb__group *g, const wb__view *v)
+{
+    wb__view out = *v;
+    out.ndim = g->ndim;
+    int lead = g->ndim - v->ndim;
+    for (int i = 0; i < g->ndim; i++) {
+        int axis = g->axis[i] - lead;
+        out.dims[i] = g->dims[g->axis[i]];
+        out.strides[i] = axis < 0 || v->dims[axis] == 1 ? 0 : v->strides[axis];
+    }
+    return out;
+}
+
+static bool varies(const wb__group *g, const wb__view *v)
+{
+    for (int i = g->ndim - g->col_dims; i < g->ndim; i++)
+        if (v->strides[i] && v->dims[i] > 1) return true;
+    return false;
+}
+
+static int number(program *p, int x, int level)
+{
+    wb__making *m = p->m;
+    const wb__value *v = &m->ir.value[x];
+    wb__instr i = {.kind = WB__NUMBER, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level, .dtype = v->dtype,
+                   .a = -1, .b = -1, .c = -1, .arg = v->number};
+    if (v->fixed) {
+        if (m->fate[x].constant < 0) {
+            if (!grow(p, (void **)&m->constants, &m->constants_room, m->n_constants + 1, sizeof *m->constants)) return 0;
+            m->constants[m->n_constants].f = v->value;
+            m->fate[x].constant = m->n_constants++;
+        }
+        i.arg = m->request->n_numbers + m->fate[x].constant;
+    }
+    return add(p, i);
+}
+
+/* The index along one axis; where a view made it run along several, the sum of them. */
+static int iota(program *p, const wb__value *v, const wb__view *view, int level)
+{
+    int sum = -1;
+    int64_t shift = view->offset;
+    wb__instr i = {.kind = WB__IOTA, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level, .dtype = v->dtype,
+                   .a = -1, .b = -1, .c = -1};
+    for (int d = 0; d < view->ndim; d++) {
+        if (!view->strides[d] || view->dims[d] == 1) continue;
+        i.arg = d;
+        i.scale = view->strides[d];
+        i.shift = shift;
+        shift = 0;
+        int one = add(p, i);
+        wb__instr both = i;
+        both.kind = WB__ROW;
+        both.op = WB__OP_add;
+        both.a = sum;
+        both.b = one;
+        sum = sum < 0 ? one : add(p, both);
+    }
+    if (sum >= 0) return sum;
+    i.arg = 0;
+    i.scale = 0;
+    i.shift = shift;
+    return add(p, i);
+}
+
+static int draw(program *p, const wb__value *v, const wb__view *view, int level)
+{
+    wb__instr i = {.kind = v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, .reg = (uint8_t)reg_of(v->dtype),
+                   .level = (uint8_t)level, .dtype = v->dtype, .a = -1, .b = -1, .arg = v->number};
+    i.c = add_view(p, view, -1);
+    return add(p, i);
+}
+
+/* An operand from outside the group, or a number.  `whole`: at the level of the space even if it does not vary there. */
+static int outside(program *p, int x, int level, bool whole)
+{
+    wb__making *m = p->m;
+    const wb__value *v = &m->ir.value[x];
+    wb__view view;
+    int owner, at;
+    if (v->op == WB__OP_literal && m->fate[x].group < 0) return number(p, x, whole ? level : WB__LEVEL_ONE);
+    if (!wb__place_of(m, x, &view, &owner)) return 0;
+    view = in_space(p->group, &view);
+    if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &view)) level = WB__LEVEL_ROW;
+    for (int i = 0; i < p->n_had; i++)
+        if (p->had[i].value == x && p->had[i].level == level) return p->had[i].instr;
+    int base = wb__base(m, x);
+    const wb__value *b = &m->ir.value[base];
+    bool source = m->fate[base].group < 0 && wb__ops[b->op].class == WB__SOURCE;
+    if (source && b->op == WB__OP_literal) at = number(p, base, level);
+    else if (source && b->op == WB__OP_iota) at = iota(p, b, &view, level);
+    else if (source) at = draw(p, b, &view, level);
+    else at = add(p, (wb__instr){.kind = WB__LOAD, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level, .dtype = v->dtype,
+                                 .a = -1, .b = -1, .c = -1, .arg = add_view(p, &view, owner)});
+    if (!grow(p, (void **)&p->had, &p->had_room, p->n_had + 1, sizeof *p->had)) return 0;
+    p->had[p->n_had].value = x;
+    p->had[p->n_had].level = level;
+    p->had[p->n_had++].instr = at;
+    return at;
+}
+
+static bool inside(const program *p, int x) { return p->m->fate[x].group == p->g; }
+
+static int operand(program *p, int x, int level, bool whole)
+{
+    return inside(p, x) ? p->m->fate[x].made : outside(p, x, level, whole);
+}
+
+/* Operands of an elementwise value.  At least one must stand at the value's own level. */
+static void operands(program *p, const wb__value *v, int level, int *in)
+{
+    const wb__ir *ir = &p->m->ir;
+    int finest = -1;
+    for (int i = 0; i < v->n_in; i++) {
+        in[i] = operand(p, ir->inputs[v->in + i], level, false);
+        if (!p->m->failed) finest = WB__MAX(finest, p->instr[in[i]].level);
+    }
+    for (int i = 0; i < v->n_in && finest < level && !p->m->failed; i++) {
+        int x = ir->inputs[v->in + i];
+        if (inside(p, x)) continue;
+        in[i] = outside(p, x, level, true);
+        finest = level;
+    }
+}
+
+static void store(program *p, int x, int instr)
+{
+    wb__view view;
+    int owner;
+    const wb__instr *i = &p->instr[instr];
+    if (!wb__place_of(p->m, x, &view, &owner)) return;
+    view = in_space(p->group, &view);
+    wb__instr s = {.kind = WB__STORE, .reg = i->reg, .level = i->level, .dtype = i->dtype, .a = instr, .b = -1, .c = -1,
+                   .arg = add_view(p, &view, owner)};
+    add(p, s);
+}
+
+static void fold(program *p, int x, const wb__value *v)
+{
+    wb__making *m = p->m;
+    const wb__group *g = p->group;
+    int of = m->ir.inputs[v->in];
+    const wb__value *f = &m->ir.value[of];
+    bool is_full = f->ndim == g->ndim && !memcmp(f->dims, g->dims, g->ndim * sizeof g->dims[0]);
+    wb__instr i = {.kind = WB__FOLD_COLS, .op = v->op, .reg = (uint8_t)reg_of(v->dtype), .level = WB__LEVEL_ROW,
+                   .dtype = v->dtype, .b = -1, .c = -1, .arg = -1};
+    i.a = operand(p, of, is_full ? WB__LEVEL_FULL : WB__LEVEL_ROW, true);
+    if (m->failed) return;
+    if (!m->fate[x].closed) {
+        p->m->fate[x].made = add(p, i);
+        return;
+    }
+    wb__view view;
+    int owner;
+    if (!wb__place_of(m, x, &view, &owner)) return;
+    view = in_space(g, &view);                  /* the folded axes have size 1 and so stride 0 */
+    i.kind = v->size == 1 && g->outer_dims == 0 ? WB__FOLD_ALL : WB__FOLD_ROWS;
+    i.level = WB__LEVEL_ONE;
+    i.arg = add_view(p, &view, owner);
+    p->m->fate[x].made = add(p, i);
+}
+
+/* A view that was brought into order stands in its own dimensions; the space has its operand's. */
+static void store_in_order(program *p, int x, const wb__value *v)
+{
+    wb__making *m = p->m;
+    wb__view view, mine;
+    int owner;
+    if (!wb__place_of(m, x, &mine, &owner)) return;
+    wb__value like = *wb__ir_in(&m->ir, v, 0);
+    like.nhwc = false;
+    wb__contiguous(&like, &view);
+    view.buffer = mine.buffer;
+    view.offset = mine.offset;
+    view = in_space(p->group, &view);
+    add(p, (wb__instr){.kind = WB__STORE, .reg = (uint8_t)reg_of(v->dtype), .level = WB__LEVEL_FULL, .dtype = v->dtype,
+                       .a = m->fate[x].made, .b = -1, .c = -1, .arg = add_view(p, &view, owner)});
+}
+
+static void one(program *p, int x)
+{
+    wb__making *m = p->m;
+    const wb__value *v = &m->ir.value[x];
+    const wb__group *g = p->group;
+    int in[3] = {-1, -1, -1};
+    bool is_full = v->ndim == g->ndim && !memcmp(v->dims, g->dims, g->ndim * sizeof g->dims[0]);
+    int level = is_full ? WB__LEVEL_FULL : WB__LEVEL_ROW;
+    wb__op_class class = wb__ops[v->op].class;
+    if (class == WB__REDUCE) {
+        fold(p, x, v);
+    } else if (class == WB__SOURCE) {
+        wb__view view;
+        wb__contiguous(v, &view);
+        if (v->op == WB__OP_iota) {
+            memset(view.strides, 0, sizeof view.strides);
+            view.strides[m->ir.attrs[v->attr]] = 1;
+        }
+        view = in_space(g, &view);
+        p->m->fate[x].made = v->op == WB__OP_literal ? number(p, x, WB__LEVEL_FULL) : v->op == WB__OP_iota ? iota(p, v, &view, level)
+                                                                                        : draw(p, v, &view, level);
+    } else if (class == WB__MOVE) {                     /* a view brought into order: the space is its operand's */
+        p->m->fate[x].made = outside(p, m->ir.inputs[v->in], WB__LEVEL_FULL, true);
+    } else {
+        operands(p, v, level, in);
+        if (m->failed) return;
+        bool cast = v->op == WB__OP_cast;
+        p->m->fate[x].made = add(p, (wb__instr){.kind = cast ? WB__CAST : WB__ROW, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level,
+                                        .dtype = v->dtype, .op = v->op, .a = in[0], .b = in[1], .c = in[2], .arg = -1});
+    }
+    if (m->failed || !m->fate[x].stored) return;
+    if (class == WB__MOVE) store_in_order(p, x, v);
+    else if (!m->fate[x].closed) store(p, x, m->fate[x].made);
+}
+
+static void free_program(program *p)
+{
+    wb__free(p->instr);
+    wb__free(p->views);
+    wb__free(p->owners);
+    wb__free(p->had);
+}
+
+bool wb__draft_fused(wb__making *m, int g)
+{
+    program p = {.m = m, .group = &m->group[g], .g = g};
+    for (int x = p.group->first; x >= 0 && !m->failed; x = m->next[x]) one(&p, x);
+    wb__space *space = wb__alloc(sizeof *space);
+    wb__draft *d = m->failed || !space ? NULL : wb__draft_new(m, WB__STEP_FUSED);
+    if (!d) {
+        m->failed = true;
+        wb__free(space);
+        free_program(&p);
+        return false;
+    }
+    const wb__group *group = &m->group[g];
+    *space = (wb__space){.ndim = group->ndim, .row_dims = group->ndim - group->col_dims - group->outer_dims, .col_dims = group->col_dims};
+    for (int i = 0; i < group->ndim; i++) space->dims[i] = group->dims[group->axis[i]];
+    d->instr = p.instr;
+    d->views = p.views;
+    d->owners = p.owners;
+    d->spaces = space;
+    d->n_owners = p.n_views;
+    d->step.fused = (wb__fused){.n_instr = p.n_instr, .n_views = p.n_views, .n_segments = 1};
+    p.instr = NULL;
+    p.views = NULL;
+    p.owners = NULL;
+    free_program(&p);
+    return true;
+}

@@ -1,0 +1,345 @@
+/* Which values are made together: each group of values becomes one kernel.
+ *
+ * Values are taken in order.  An elementwise value or reduction joins the group of the latest of its operands where
+ * it fits into that group's space; it may also stand beside the last group that read one of its operands.  Since
+ * everything else it needs comes from earlier groups, the order of groups stays an order of execution. */
+#include "engine/plan.h"
+
+#include <string.h>
+
+static wb__value *value(const wb__making *m, int x) { return &m->ir.value[x]; }
+static int input(const wb__making *m, const wb__value *v, int i) { return m->ir.inputs[v->in + i]; }
+
+static int new_group(wb__making *m, wb__group_kind kind)
+{
+    if (m->n_groups == m->groups_room) {
+        int room = m->groups_room ? 2 * m->groups_room : 64;
+        wb__group *more = wb__realloc(m->group, (size_t)room * sizeof *more);
+        if (!more) {
+            m->failed = true;
+            return 0;
+        }
+        m->group = more;
+        m->groups_room = room;
+    }
+    m->group[m->n_groups] = (wb__group){.kind = kind, .first = -1, .last = -1, .bias = -1, .product = -1, .col_dims = -1};
+    return m->n_groups++;
+}
+
+static void join(wb__making *m, int g, int x)
+{
+    wb__group *group = &m->group[g];
+    m->fate[x].group = g;
+    m->next[x] = -1;
+    if (group->first < 0) group->first = x;
+    else m->next[group->last] = x;
+    group->last = x;
+}
+
+/* The latest group among the makers of a value's operands, -1 if all are leaves. */
+static int latest(const wb__making *m, const wb__value *v)
+{
+    int g = -1;
+    for (int i = 0; i < v->n_in; i++) g = WB__MAX(g, m->fate[wb__base(m, input(m, v, i))].group);
+    return g;
+}
+
+/* ---- spaces ----------------------------------------------------------------------------------- */
+
+static bool full(const wb__group *g, const wb__value *v)
+{
+    return v->ndim == g->ndim && !memcmp(v->dims, g->dims, g->ndim * sizeof g->dims[0]);
+}
+
+/* One value a row: size 1 along the columns, the space's size elsewhere. */
+static bool row(const wb__group *g, const wb__value *v)
+{
+    if (v->ndim != g->ndim || g->col_dims < 0) return false;
+    for (int i = 0; i < g->ndim; i++)
+        if (v->dims[g->axis[i]] != (i < g->ndim - g->col_dims ? g->dims[g->axis[i]] : 1)) return false;
+    return true;
+}
+
+static int new_space(wb__making *m, const wb__value *v)
+{
+    static const int nhwc[4] = {0, 2, 3, 1};
+    int at = new_group(m, WB__GROUP_FUSED);
+    wb__group *g = &m->group[at];
+    g->ndim = v->ndim;
+    g->nhwc = v->nhwc;
+    memcpy(g->dims, v->dims, sizeof v->dims);
+    for (int i = 0; i < v->ndim; i++) g->axis[i] = v->nhwc ? nhwc[i] : i;
+    return at;
+}
+
+/* Can v's operands be had in group g: from its registers, or from memory made earlier? */
+static bool reachable(const wb__making *m, int g, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        int x = input(m, v, i), base = wb__base(m, x);
+        if (m->fate[base].group == g && (x != base || m->fate[base].closed)) return false;
+        if (m->fate[base].group > g) return false;
+    }
+    return true;
+}
+
+/* Groups that v might join: its latest maker, or one that already reads an operand and comes after all makers. */
+static int candidate(wb__making *m, const wb__value *v, bool (*fits)(wb__making *m, int g, const wb__value *v))
+{
+    int g = latest(m, v);
+    if (g >= 0 && m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && fits(m, g, v)) return g;
+    for (int i = 0; i < v->n_in; i++) {
+        int r = m->fate[wb__base(m, input(m, v, i))].reader;
+        if (r > g && reachable(m, r, v) && fits(m, r, v)) return r;
+    }
+    return -1;
+}
+
+static void note_readers(wb__making *m, int g, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        int base = wb__base(m, input(m, v, i));
+        if (m->fate[base].group != g && value(m, base)->size == v->size) m->fate[base].reader = g;
+    }
+}
+
+/* ---- elementwise values ----------------------------------------------------------------------- */
+
+static bool fits_elementwise(wb__making *m, int g, const wb__value *v)
+{
+    const wb__group *group = &m->group[g];
+    return full(group, v) || row(group, v);
+}
+
+/* The vector that a library kernel adds to its product: one number a column (or channel), standing in a row. */
+static bool is_bias(const wb__making *m, int x, const wb__value *product, int group)
+{
+    const wb__value *b = value(m, x);
+    int channel = product->op == WB__OP_matmul ? product->ndim - 1 : 1;
+    wb__view view;
+    int from_end = product->ndim - channel, base = wb__base(m, x);
+    if (b->ndim < from_end || b->dtype != product->dtype || b->size != product->dims[channel]) return false;
+    if (b->dims[b->ndim - from_end] != b->size || m->fate[base].group >= group) return false;
+    if (wb__ops[value(m, base)->op].class == WB__SOURCE && m->fate[base].group < 0) return false;
+    return wb__view_of(m, x, &view) && (b->size == 1 || view.strides[b->ndim - from_end] == 1);
+}
+
+/* product + bias and activation(product) become part of the library kernel, if nobody else wants the product. */
+static bool absorbed(wb__making *m, int x)
+{
+    const wb__value *v = value(m, x);
+    int epilogue = v->op == WB__OP_relu ? 1 : v->op == WB__OP_tanh ? 2 : v->op == WB__OP_sigmoid ? 3 : 0;
+    if (v->op != WB__OP_add && !epilogue) return false;
+    for (int i = 0; i < v->n_in; i++) {
+        int p = input(m, v, i), g = m->fate[p].group;
+        if (g < 0 || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != p || value(m, p)->uses != 1) continue;
+        const wb__value *library = value(m, m->group[g].first);
+        if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue) continue;
+        if (library->size != v->size || library->ndim != v->ndim) continue;
+        if (epilogue) {
+            m->group[g].epilogue = epilogue;
+        } else {
+            int b = input(m, v, !i);
+            if (m->group[g].bias >= 0 || !is_bias(m, b, library, g)) continue;
+            m->group[g].bias = b;
+        }
+        m->group[g].product = x;
+        m->fate[x].group = g;
+        return true;
+    }
+    return false;
+}
+
+static void elementwise(wb__making *m, int x)
+{
+    const wb__value *v = value(m, x);
+    if (absorbed(m, x)) return;
+    int g = candidate(m, v, fits_elementwise);
+    if (g < 0) g = new_space(m, v);
+    if (m->failed) return;
+    join(m, g, x);
+    note_readers(m, g, v);
+}
+
+/* ---- reductions ------------------------------------------------------------------------------- */
+
+typedef enum { NO_FOLD, FOLD_COLS, FOLD_ROWS, FOLD_ALL } fold;
+
+/* How the reduced axes lie in a space with a fixed number of columns. */
+static fold fold_with(const wb__group *g, const wb__value *x, unsigned mask, int cols, bool choose)
+{
+    bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
+    int outer = g->outer_dims;
+    for (int i = 0; i < g->ndim; i++) {
+        int axis = g->axis[i];
+        if (x->dims[axis] == 1) continue;
+        bool reduced = mask >> axis & 1;
+        if (i < g->ndim - cols) { in_cols &= !reduced; all_rows &= reduced || i < outer; in_rows &= !(reduced && i < outer); }
+        else { all_cols &= reduced; in_rows &= !reduced; }
+    }
+    if (all_cols && all_rows && !choose && !outer) return FOLD_ALL;
+    if (in_cols && all_cols) return FOLD_COLS;
+    if (in_rows && all_rows) return FOLD_ROWS;
+    return NO_FOLD;
+}
+
+/* The fold that reduces v's operand in group g; sets the group's columns where they were free. */
+static fold fold_in(wb__group *g, const wb__value *v, const wb__value *x, unsigned mask)
+{
+    bool everything = true;
+    for (int i = 0; i < x->ndim; i++) everything &= x->dims[i] == 1 || mask >> i & 1;
+    if (everything && v->op != WB__OP_argmax && !g->outer_dims) return FOLD_ALL;
+    if (g->col_dims >= 0) {
+        fold f = fold_with(g, x, mask, g->col_dims, true);
+        return v->op == WB__OP_argmax && f != FOLD_COLS ? NO_FOLD : f;
+    }
+    for (int cols = 0; cols <= g->ndim; cols++) {
+        fold f = fold_with(g, x, mask, cols, true);
+        if (f == NO_FOLD || (v->op == WB__OP_argmax && f != FOLD_COLS)) continue;
+        g->col_dims = cols;
+        return f;
+    }
+    return NO_FOLD;
+}
+
+static bool fits_reduction(wb__making *m, int g, const wb__value *v)
+{
+    wb__group *group = &m->group[g];
+    const wb__value *x = wb__ir_in(&m->ir, v, 0);
+    unsigned mask = (unsigned)m->ir.attrs[v->attr];
+    wb__group trial = *group;
+    if (full(group, x)) return fold_in(&trial, v, x, mask) != NO_FOLD;
+    return row(group, x) && fold_in(&trial, v, x, mask) == FOLD_ALL && v->op != WB__OP_argmax;
+}
+
+/* A space of its own for a reduction that fits nowhere: outer dimensions where the reduced axes lie in the middle,
+ * else the reduced axes moved to the end. */
+static int own_space(wb__making *m, const wb__value *v, const wb__value *x, unsigned mask)
+{
+    int at = new_space(m, x);
+    wb__group *g = &m->group[at];
+    if (m->failed || fold_in(g, v, x, mask) != NO_FOLD) return at;
+    int first = g->ndim, last = -1, n = 0, axis[WB_MAX_DIMS];
+    for (int i = 0; i < g->ndim; i++)
+        if (mask >> g->axis[i] & 1) { first = WB__MIN(first, i); last = i; }
+    bool together = v->op != WB__OP_argmax;
+    for (int i = first; i <= last; i++) together &= mask >> g->axis[i] & 1 || x->dims[g->axis[i]] == 1;
+    if (together) {
+        g->outer_dims = first;
+        g->col_dims = g->ndim - 1 - last;
+        return at;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < g->ndim; i++)
+            if ((mask >> g->axis[i] & 1) == (unsigned)pass) axis[n++] = g->axis[i];
+    memcpy(g->axis, axis, sizeof axis);
+    for (g->col_dims = 0; mask; mask &= mask - 1) g->col_dims++;
+    return at;
+}
+
+static void reduction(wb__making *m, int x)
+{
+    const wb__value *v = value(m, x), *of = wb__ir_in(&m->ir, v, 0);
+    unsigned mask = (unsigned)m->ir.attrs[v->attr];
+    int g = candidate(m, v, fits_reduction);
+    if (g < 0) g = own_space(m, v, of, mask);
+    if (m->failed) return;
+    fold f = fold_in(&m->group[g], v, of, mask);
+    if (m->group[g].outer_dims) f = FOLD_ROWS;
+    m->fate[x].closed = f == FOLD_ROWS || f == FOLD_ALL;
+    join(m, g, x);
+    int base = wb__base(m, input(m, v, 0));
+    if (m->fate[base].group != g && value(m, base)->size == of->size) m->fate[base].reader = g;
+}
+
+/* ---- everything ------------------------------------------------------------------------------- */
+
+static bool wants_memory(const wb__op op)
+{
+    wb__op_class c = wb__ops[op].class;
+    return c == WB__LIBRARY || op == WB__OP_assemble;
+}
+
+/* Sources and views that a library kernel, an assembly or a result needs as memory are made by a kernel of their own. */
+static void find_needed(wb__making *m, bool *needed)
+{
+    const wb__request *r = m->request;
+    for (int i = 0; i < m->ir.n; i++) {
+        const wb__value *v = value(m, i);
+        if (!wants_memory((wb__op)v->op)) continue;
+        for (int j = 0; j < v->n_in; j++) needed[input(m, v, j)] = true;
+    }
+    for (int i = 0; i < r->n_results; i++) needed[m->value_of[r->results[i]->index]] = true;
+    for (int i = 0; i < r->n_writes; i++) needed[m->value_of[r->writes[i]->index]] = true;
+    for (int i = m->ir.n - 1; i >= 0; i--) {            /* through views, down to what they look at */
+        const wb__value *v = value(m, i);
+        if (needed[i] && wb__ops[v->op].class == WB__MOVE && v->op != WB__OP_assemble) needed[input(m, v, 0)] = true;
+    }
+}
+
+static void one(wb__making *m, int x, const bool *needed)
+{
+    const wb__value *v = value(m, x);
+    wb__view view;
+    switch (wb__ops[v->op].class) {
+    case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: elementwise(m, x); break;
+    case WB__REDUCE: reduction(m, x); break;
+    case WB__SOURCE: if (needed[x]) join(m, new_space(m, v), x); break;
+    case WB__MOVE:
+        if (v->op == WB__OP_assemble) join(m, new_group(m, WB__GROUP_ASSEMBLE), x);
+        else if (!wb__view_of(m, x, &view)) {                   /* no strides tell it: a copy, in order */
+            m->fate[x].closed = true;
+            join(m, new_space(m, wb__ir_in(&m->ir, v, 0)), x);
+        }
+        break;
+    case WB__LIBRARY: {
+        int g = new_group(m, WB__GROUP_LIBRARY);
+        join(m, g, x);
+        m->group[g].product = x;
+        break;
+    }
+    default: break;
+    }
+}
+
+/* What another group, a library kernel or the outside reads must stand in memory. */
+static void find_stored(wb__making *m, const bool *needed)
+{
+    for (int i = 0; i < m->ir.n; i++) {
+        const wb__value *v = value(m, i);
+        int g = m->fate[i].group;
+        if (needed[i]) m->fate[wb__base(m, i)].stored = true;
+        if (g < 0) continue;
+        for (int j = 0; j < v->n_in; j++) {
+            int x = input(m, v, j), base = wb__base(m, x);
+            if (m->fate[base].group != g || x != base) m->fate[base].stored = true;
+        }
+        if (m->fate[i].closed || (m->group[g].kind != WB__GROUP_FUSED && m->group[g].product == i) || v->op == WB__OP_assemble)
+            m->fate[i].stored = true;
+        if (v->op == WB__OP_reshape || v->op == WB__OP_permute || v->op == WB__OP_slice || v->op == WB__OP_expand)
+            m->fate[i].stored = true;
+    }
+}
+
+bool wb__fuse(wb__making *m)
+{
+    size_t n = (size_t)m->ir.n + 1;
+    bool *needed = wb__alloc_zero(n, sizeof *needed);
+    m->fate = wb__alloc(n * sizeof *m->fate);
+    m->next = wb__alloc(n * sizeof *m->next);
+    if (!needed || !m->fate || !m->next) {
+        wb__free(needed);
+        return false;
+    }
+    for (int i = 0; i < m->ir.n; i++)
+        m->fate[i] = (wb__fate){.group = -1, .result = -1, .write = -1, .reader = -1, .inside = -1, .constant = -1, .tenant = -1};
+    find_needed(m, needed);
+    for (int i = 0; i < m->ir.n && !m->failed; i++) one(m, i, needed);
+    if (!m->failed) find_stored(m, needed);
+    for (int g = 0; g < m->n_groups; g++) {
+        wb__group *group = &m->group[g];
+        if (group->kind == WB__GROUP_FUSED && group->col_dims < 0) group->col_dims = WB__MIN(group->ndim, 1);
+    }
+    wb__free(needed);
+    return !m->failed;
+}

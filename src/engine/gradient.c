@@ -1,0 +1,267 @@
+/* The walk that takes gradients: from a scalar back to tensors, adding ordinary operations to the graph.
+ * The rules are in gradient_rows.c and gradient_ops.c; trees of gradients are made in tree/. */
+#include "engine/gradient.h"
+
+#include <string.h>
+
+/* What an operation gives to one of its inputs: a tensor, or one not made yet - a window of zeros with g in it, or a
+ * product a·b - so that many of a kind can be made as one. */
+typedef struct {
+    enum { PLAIN, WINDOW, PRODUCT } kind;
+    int next;                               /* of the same node; -1 ends */
+    wb_tensor *g, *b;
+    bool ta, tb;
+    int64_t starts[WB_MAX_DIMS];
+} gift;
+
+struct wb__gradient_walk {
+    wb__order order;
+    wb__map wanted;                         /* variables and tensors asked about, to their number */
+    int *first, *last;                      /* lists of gifts of each node */
+    bool *needed;
+    gift *gifts;
+    int n_gifts, gift_room;
+    bool failed;
+};
+
+static bool is_leaf(const wb_tensor *x) { return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop; }
+
+/* ---- gifts ------------------------------------------------------------------------------------ */
+
+static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
+{
+    int node = wb__order_index(&w->order, to, is_leaf);
+    if (node < 0 || !w->needed[node]) return;
+    if (w->n_gifts == w->gift_room) {
+        int room = w->gift_room ? 2 * w->gift_room : 64;
+        gift *more = wb__realloc(w->gifts, (size_t)room * sizeof *more);
+        if (!more) {
+            w->failed = true;
+            return;
+        }
+        w->gifts = more;
+        w->gift_room = room;
+    }
+    what.next = -1;
+    w->gifts[w->n_gifts] = what;
+    if (w->first[node] < 0) w->first[node] = w->n_gifts;
+    else w->gifts[w->last[node]].next = w->n_gifts;
+    w->last[node] = w->n_gifts++;
+}
+
+void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g, const int64_t *starts)
+{
+    gift what = {.kind = WINDOW, .g = g};
+    memcpy(what.starts, starts, node->in[i]->ndim * sizeof *starts);
+    give(w, node->in[i], what);
+}
+
+void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b, bool ta, bool tb)
+{
+    give(w, node->in[i], (gift){.kind = PRODUCT, .g = a, .b = b, .ta = ta, .tb = tb});
+}
+
+/* ---- adding up -------------------------------------------------------------------------------- */
+
+static bool overlap(const gift *p, const gift *q, int ndim)
+{
+    for (int i = 0; i < ndim; i++)
+        if (p->starts[i] + p->g->dims[i] <= q->starts[i] || q->starts[i] + q->g->dims[i] <= p->starts[i]) return false;
+    return true;
+}
+
+/* In the usual case each window lies before or after the one before it along one axis, which is seen in one pass. */
+static bool in_a_row(gift *const *p, int n, int ndim)
+{
+    for (int axis = 0; axis < ndim; axis++) {
+        bool up = true, down = true;
+        for (int i = 1; i < n && (up || down); i++) {
+            up &= p[i - 1]->starts[axis] + p[i - 1]->g->dims[axis] <= p[i]->starts[axis];
+            down &= p[i]->starts[axis] + p[i]->g->dims[axis] <= p[i - 1]->starts[axis];
+        }
+        if (up || down) return true;
+    }
+    return false;
+}
+
+static bool disjoint(gift *const *p, int n, int ndim)
+{
+    if (in_a_row(p, n, ndim)) return true;
+    if (n > 256) return false;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (overlap(p[i], p[j], ndim)) return false;
+    return true;
+}
+
+/* All windows as one tensor, or a sum of one each where they overlap. */
+static wb_tensor *windows(const wb_tensor *x, gift *const *p, int n)
+{
+    wb_tensor *sum = NULL;
+    if (disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
+        wb_tensor **piece = wb__alloc((size_t)n * sizeof *piece);
+        int64_t *starts = wb__alloc((size_t)(n * x->ndim + 1) * sizeof *starts);
+        for (int i = 0; piece && starts && i < n; i++) {
+            piece[i] = p[i]->g;
+            memcpy(starts + i * x->ndim, p[i]->starts, x->ndim * sizeof *starts);
+        }
+        if (piece && starts) sum = wb__assemble(x->ndim, x->dims, n, piece, starts);
+        wb__free(piece);
+        wb__free(starts);
+        return sum;
+    }
+    for (int i = 0; i < n; i++) {
+        wb_tensor *one = wb__assemble(x->ndim, x->dims, 1, &p[i]->g, p[i]->starts);
+        sum = i ? wb_add(sum, one) : one;
+    }
+    return sum;
+}
+
+static wb_tensor *joined(gift *const *p, int n, bool second)
+{
+    wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
+    for (int i = 0; part && i < n; i++) part[i] = second ? p[i]->b : p[i]->g;
+    int axis = second ? p[0]->tb : !p[0]->ta;           /* the inner size of each operand */
+    if (part) all = wb_concat_of(n, part, axis);
+    wb__free(part);
+    return all;
+}
+
+/* sum of a_i b_i: from three on, of one form, one product of operands laid side by side along the inner size. */
+static wb_tensor *products(gift *const *p, int n)
+{
+    bool alike = n > 2;
+    for (int i = 1; i < n; i++) alike &= p[i]->ta == p[0]->ta && p[i]->tb == p[0]->tb;
+    if (alike) return wb__matmul(joined(p, n, false), joined(p, n, true), p[0]->ta, p[0]->tb);
+    wb_tensor *sum = NULL;
+    for (int i = 0; i < n; i++) {
+        wb_tensor *one = wb__matmul(p[i]->g, p[i]->b, p[i]->ta, p[i]->tb);
+        sum = i ? wb_add(sum, one) : one;
+    }
+    return sum;
+}
+
+static wb_tensor *total(wb__gradient_walk *w, int node)
+{
+    const wb_tensor *x = w->order.node[node];
+    int count[3] = {0}, n = 0;
+    for (int i = w->first[node]; i >= 0; i = w->gifts[i].next) n++;
+    gift **list = wb__alloc(3 * (size_t)n * sizeof *list);
+    if (!list) return NULL;
+    for (int i = w->first[node]; i >= 0; i = w->gifts[i].next) {
+        gift *p = &w->gifts[i];
+        list[p->kind * n + count[p->kind]++] = p;
+    }
+    wb_tensor *sum = NULL;
+    bool failed = false;
+    for (int kind = 0; kind < 3 && !failed; kind++) {
+        if (kind == PLAIN) {
+            for (int i = 0; i < count[PLAIN]; i++) sum = i ? wb_add(sum, list[i]->g) : list[i]->g;
+            failed = count[PLAIN] && !sum;
+        } else if (count[kind]) {
+            wb_tensor *part = kind == WINDOW ? windows(x, list + n, count[kind]) : products(list + 2 * n, count[kind]);
+            sum = sum ? wb_add(sum, part) : part;
+            failed = !sum;
+        }
+    }
+    wb__free(list);
+    return sum;
+}
+
+/* ---- the walk --------------------------------------------------------------------------------- */
+
+static int asked(const wb__gradient_walk *w, const wb_tensor *x)
+{
+    int i = x->variable && !(x->flags & WB__GONE) ? wb__map_get(&w->wanted, x->variable) : -1;
+    return i >= 0 ? i : wb__map_get(&w->wanted, x);
+}
+
+static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
+{
+    for (int i = 0; i < n; i++)
+        if (!wb__map_put(&w->wanted, wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]), i)) return false;
+    wb__order_begin(&w->order);
+    if (!wb__order_add(&w->order, loss, is_leaf)) return false;
+    size_t nodes = (size_t)w->order.n;
+    w->first = wb__alloc(nodes * sizeof *w->first);
+    w->last = wb__alloc(nodes * sizeof *w->last);
+    w->needed = wb__alloc_zero(nodes, sizeof *w->needed);
+    if (!w->first || !w->last || !w->needed) return false;
+    for (size_t i = 0; i < nodes; i++) {
+        const wb_tensor *x = w->order.node[i];
+        w->first[i] = -1;
+        w->needed[i] = asked(w, x) >= 0;
+        for (uint32_t j = 0; j < x->n_in && !w->needed[i] && !is_leaf(x); j++) {
+            int in = wb__order_index(&w->order, x->in[j], is_leaf);
+            w->needed[i] = w->needed[in];
+        }
+        if (w->needed[i] && !wb__dtype_float((wb_dtype)x->dtype)) w->needed[i] = false;
+    }
+    return true;
+}
+
+/* Calls a node's rule and hands on what it gives. */
+static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
+{
+    bool few_wanted[4] = {false};
+    wb_tensor *few[4] = {NULL};
+    bool *wanted = few_wanted, any = false;
+    wb_tensor **out = few;
+    if (x->op == WB__OP_automatic) {
+        wb__fail(WB_ERROR_ARGUMENT, "gradient: %s acted in test mode, since the loss was built outside wb_withgradient: "
+                 "take the gradient with wb_withgradient(loss, model, batch, &grads), or call wb_trainmode (or "
+                 "wb_testmode) on the layer first", x->name ? x->name : "a layer");
+        return false;
+    }
+    if (x->n_in > 4) {
+        wanted = wb__alloc_zero(x->n_in, sizeof *wanted);
+        out = wb__alloc_zero(x->n_in, sizeof *out);
+    }
+    bool good = wanted && out;
+    for (uint32_t i = 0; good && i < x->n_in; i++) {
+        int in = wb__order_index(&w->order, x->in[i], is_leaf);
+        any |= wanted[i] = w->needed[in];
+    }
+    if (good && any && wb__gradient_rules[x->op]) {
+        wb__gradient_rules[x->op](w, x, g, wanted, out);
+        for (uint32_t i = 0; good && i < x->n_in; i++) {
+            if (!wanted[i]) continue;
+            good = out[i] != NULL;
+            if (good && out[i] != WB_NONE) give(w, x->in[i], (gift){.kind = PLAIN, .g = out[i]});
+        }
+    }
+    if (wanted != few_wanted) wb__free(wanted);
+    if (out != few) wb__free(out);
+    return good && !w->failed;
+}
+
+int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
+{
+    if (!wb__floating("gradient", loss)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (loss->size != 1)
+        return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number", wb_describe(loss));
+    wb__gradient_walk w = {0};
+    loss = wb__bind(loss);
+    for (int i = 0; i < n; i++) grads[i] = NULL;
+    bool good = prepare(&w, loss, n, wrt);
+    if (good && w.needed[w.order.n - 1])
+        give(&w, loss, (gift){.kind = PLAIN, .g = wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims)});
+    for (int i = w.order.n - 1; good && i >= 0; i--) {
+        wb_tensor *x = w.order.node[i];
+        if (w.first[i] < 0) continue;
+        wb_tensor *g = total(&w, i);
+        int which = asked(&w, x);
+        good = g != NULL;
+        /* several versions of one variable may be in one graph: their gradients add up */
+        if (good && which >= 0) good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
+        if (good && !is_leaf(x)) good = pass_on(&w, x, g);
+    }
+    wb__order_free(&w.order);
+    wb__map_free(&w.wanted);
+    wb__free(w.first);
+    wb__free(w.last);
+    wb__free(w.needed);
+    wb__free(w.gifts);
+    if (good) return 0;
+    return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+}

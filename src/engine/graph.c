@@ -1,0 +1,141 @@
+/* Walking a graph without recursion, each tensor once. */
+#include "engine/graph.h"
+
+#include <string.h>
+
+/* ---- map: open addressing, power of two -------------------------------------------------------- */
+
+static size_t slot_of(const wb__map *m, const void *key)
+{
+    uint64_t h = ((uint64_t)(uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
+    size_t i = (size_t)(h >> 32) & (size_t)(m->room - 1);
+    while (m->key[i] && m->key[i] != key) i = (i + 1) & (size_t)(m->room - 1);
+    return i;
+}
+
+int wb__map_get(const wb__map *m, const void *key)
+{
+    if (!m->n) return -1;
+    size_t i = slot_of(m, key);
+    return m->key[i] ? m->value[i] : -1;
+}
+
+static bool grow(wb__map *m)
+{
+    wb__map more = {.room = m->room ? 2 * m->room : 64};
+    more.key = wb__alloc_zero((size_t)more.room, sizeof *more.key);
+    more.value = wb__alloc((size_t)more.room * sizeof *more.value);
+    if (!more.key || !more.value) {
+        wb__free(more.key);
+        wb__free(more.value);
+        return false;
+    }
+    for (int i = 0; i < m->room; i++) {
+        if (!m->key[i]) continue;
+        size_t at = slot_of(&more, m->key[i]);
+        more.key[at] = m->key[i];
+        more.value[at] = m->value[i];
+    }
+    more.n = m->n;
+    wb__map_free(m);
+    *m = more;
+    return true;
+}
+
+bool wb__map_put(wb__map *m, const void *key, int value)
+{
+    if (2 * (m->n + 1) > m->room && !grow(m)) return false;
+    size_t i = slot_of(m, key);
+    if (!m->key[i]) m->n++;
+    m->key[i] = key;
+    m->value[i] = value;
+    return true;
+}
+
+void wb__map_clear(wb__map *m)
+{
+    if (m->n) memset(m->key, 0, (size_t)m->room * sizeof *m->key);
+    m->n = 0;
+}
+
+void wb__map_free(wb__map *m)
+{
+    wb__free(m->key);
+    wb__free(m->value);
+    memset(m, 0, sizeof *m);
+}
+
+/* ---- order -------------------------------------------------------------------------------------- */
+
+void wb__order_begin(wb__order *o)
+{
+    static _Atomic uint32_t walks;
+    o->n = 0;
+    o->mark = 1 + atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed);
+    wb__map_clear(&o->leaves);
+}
+
+void wb__order_free(wb__order *o)
+{
+    wb__free(o->node);
+    wb__free(o->stack);
+    wb__map_free(&o->leaves);
+    memset(o, 0, sizeof *o);
+}
+
+static bool room_for(wb_tensor ***list, int *room, int n)
+{
+    if (n <= *room) return true;
+    int want = *room ? 2 * *room : 256;
+    while (want < n) want *= 2;
+    wb_tensor **more = wb__realloc(*list, (size_t)want * sizeof *more);
+    if (!more) return false;
+    *list = more;
+    *room = want;
+    return true;
+}
+
+int wb__order_index(const wb__order *o, const wb_tensor *x, bool (*is_leaf)(const wb_tensor *x))
+{
+    if (is_leaf(x)) return wb__map_get(&o->leaves, x);
+    return x->mark == o->mark ? (int)x->index : -1;
+}
+
+static bool append(wb__order *o, wb_tensor *x, bool leaf)
+{
+    if (!room_for(&o->node, &o->room, o->n + 1)) return false;
+    if (leaf && !wb__map_put(&o->leaves, x, o->n)) return false;
+    if (!leaf) x->index = (uint32_t)o->n;
+    o->node[o->n++] = x;
+    return true;
+}
+
+/* Depth first.  A tensor on the stack is marked; `index` counts the inputs already walked until it is appended. */
+bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
+{
+    int depth = 0;
+    if (is_leaf(root)) return wb__map_get(&o->leaves, root) >= 0 || append(o, root, true);
+    if (root->mark == o->mark) return true;
+    if (!room_for(&o->stack, &o->stack_room, 1)) return false;
+    root->mark = o->mark;
+    root->index = 0;
+    o->stack[depth++] = root;
+    while (depth) {
+        wb_tensor *x = o->stack[depth - 1];
+        if (x->index == x->n_in) {
+            if (!append(o, x, false)) return false;
+            depth--;
+            continue;
+        }
+        wb_tensor *in = x->in[x->index++];
+        if (is_leaf(in)) {
+            if (wb__map_get(&o->leaves, in) < 0 && !append(o, in, true)) return false;
+        } else if (in->mark != o->mark) {
+            if (!room_for(&o->stack, &o->stack_room, depth + 1)) return false;
+            in->mark = o->mark;
+            in->index = 0;
+            o->stack[depth++] = in;
+        }
+    }
+    return true;
+}

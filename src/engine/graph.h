@@ -1,0 +1,35 @@
+/* Walking a graph: an order in which inputs come before their users, and numbers for tensors. */
+#ifndef WB__GRAPH_H
+#define WB__GRAPH_H
+
+#include "engine/tensor.h"
+
+/* From pointers to small numbers.  For tensors that several threads may be walking over at once (parameters and other
+ * constants), whose `mark` nobody may write to. */
+typedef struct {
+    const void **key;
+    int *value;
+    int n, room;
+} wb__map;
+int wb__map_get(const wb__map *m, const void *key);                 /* -1 if absent */
+bool wb__map_put(wb__map *m, const void *key, int value);
+void wb__map_clear(wb__map *m);                                     /* keeps its memory */
+void wb__map_free(wb__map *m);
+
+/* An order of everything reachable from some tensors, inputs first.  A leaf has no inputs for this walk. */
+typedef struct {
+    wb_tensor **node;
+    int n, room;
+    uint32_t mark;
+    wb__map leaves;
+    wb_tensor **stack;
+    int stack_room;
+} wb__order;
+
+void wb__order_begin(wb__order *o);                                 /* forgets the last walk, keeps the memory */
+void wb__order_free(wb__order *o);
+/* Adds what is reachable from x and not there yet; false on lack of memory. */
+bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
+int wb__order_index(const wb__order *o, const wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));  /* -1 if absent */
+
+#endif

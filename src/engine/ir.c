@@ -1,0 +1,356 @@
+/* Making values: simplification and merging. */
+#include "engine/ir.h"
+
+#include <string.h>
+
+void wb__ir_free(wb__ir *ir)
+{
+    wb__free(ir->value);
+    wb__free(ir->inputs);
+    wb__free(ir->attrs);
+    wb__free(ir->table);
+    memset(ir, 0, sizeof *ir);
+}
+
+static bool make_room(wb__ir *ir, void **list, int *room, int want, size_t size)
+{
+    if (want <= *room) return true;
+    int n = *room ? *room : 128;
+    while (n < want) n *= 2;
+    void *more = wb__realloc(*list, (size_t)n * size);
+    if (!more) {
+        ir->failed = true;
+        return false;
+    }
+    *list = more;
+    *room = n;
+    return true;
+}
+
+/* ---- merging ---------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9E3779B97F4A7C15u;
+    return h ^ (h >> 29);
+}
+
+static uint64_t hash(const wb__value *v, int n_in, const int *in, int n_attr, const int64_t *attr)
+{
+    uint64_t bits;
+    memcpy(&bits, &v->value, sizeof bits);
+    uint64_t h = mix(mix((uint64_t)v->op << 16 | (uint64_t)v->dtype << 8 | v->ndim, bits),
+                     (uint64_t)(uint32_t)v->number << 32 | (uint32_t)v->leaf);
+    for (int i = 0; i < v->ndim; i++) h = mix(h, (uint64_t)v->dims[i]);
+    for (int i = 0; i < n_in; i++) h = mix(h, (uint64_t)in[i]);
+    for (int i = 0; i < n_attr; i++) h = mix(h, (uint64_t)attr[i]);
+    return h ^ (h >> 32);
+}
+
+static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in, const int *in, int n_attr,
+                  const int64_t *attr)
+{
+    return p->op == v->op && p->dtype == v->dtype && p->ndim == v->ndim && p->fixed == v->fixed && p->number == v->number &&
+           p->leaf == v->leaf && !memcmp(&p->value, &v->value, sizeof v->value) && p->n_in == n_in && p->n_attr == n_attr &&
+           !memcmp(p->dims, v->dims, v->ndim * sizeof v->dims[0]) &&
+           (!n_in || !memcmp(ir->inputs + p->in, in, (size_t)n_in * sizeof *in)) &&
+           (!n_attr || !memcmp(ir->attrs + p->attr, attr, (size_t)n_attr * sizeof *attr));
+}
+
+static bool grow_table(wb__ir *ir)
+{
+    if (2 * (ir->n + 1) <= ir->table_room) return true;
+    int room = ir->table_room ? 4 * ir->table_room : 512;
+    int *table = wb__alloc((size_t)room * sizeof *table);
+    if (!table) {
+        ir->failed = true;
+        return false;
+    }
+    memset(table, -1, (size_t)room * sizeof *table);
+    for (int i = 0; i < ir->n; i++) {
+        const wb__value *v = &ir->value[i];
+        uint64_t at = hash(v, v->n_in, ir->inputs + v->in, v->n_attr, ir->attrs + v->attr) & (uint64_t)(room - 1);
+        while (table[at] >= 0) at = (at + 1) & (uint64_t)(room - 1);
+        table[at] = i;
+    }
+    wb__free(ir->table);
+    ir->table = table;
+    ir->table_room = room;
+    return true;
+}
+
+static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr)
+{
+    if (ir->failed || !grow_table(ir)) return 0;
+    uint64_t mask = (uint64_t)(ir->table_room - 1), at = hash(&v, n_in, in, n_attr, attr) & mask;
+    for (; ir->table[at] >= 0; at = (at + 1) & mask)
+        if (equal(ir, &ir->value[ir->table[at]], &v, n_in, in, n_attr, attr)) return ir->table[at];
+    if (!make_room(ir, (void **)&ir->value, &ir->room, ir->n + 1, sizeof v) ||
+        !make_room(ir, (void **)&ir->inputs, &ir->inputs_room, ir->n_inputs + n_in, sizeof *in) ||
+        !make_room(ir, (void **)&ir->attrs, &ir->attrs_room, ir->n_attrs + n_attr, sizeof *attr))
+        return 0;
+    v.n_in = n_in;
+    v.in = ir->n_inputs;
+    v.n_attr = n_attr;
+    v.attr = ir->n_attrs;
+    v.uses = 0;
+    v.size = 1;
+    for (int i = 0; i < v.ndim; i++) v.size *= v.dims[i];
+    for (int i = 0; i < n_in; i++) ir->inputs[ir->n_inputs++] = in[i];
+    for (int i = 0; i < n_attr; i++) ir->attrs[ir->n_attrs++] = attr[i];
+    ir->value[ir->n] = v;
+    ir->table[at] = ir->n;
+    return ir->n++;
+}
+
+/* ---- simplification --------------------------------------------------------------------------- */
+
+static bool same_shape(const wb__value *p, const wb__value *q)
+{
+    return p->ndim == q->ndim && !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
+}
+
+bool wb__unit_change(int n, const int64_t *p, int m, const int64_t *q)
+{
+    int i = 0, j = 0;
+    for (;;) {
+        while (i < n && p[i] == 1) i++;
+        while (j < m && q[j] == 1) j++;
+        if (i == n || j == m) return i == n && j == m;
+        if (p[i++] != q[j++]) return false;
+    }
+}
+
+static bool is_number(const wb__value *v, double number)
+{
+    return v->op == WB__OP_literal && v->fixed && v->value == number;
+}
+
+/* x + 0, x - 0, x * 1, x / 1: the operand that stays, or -1.  Only where no broadcast is lost. */
+static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
+{
+    const wb__value *x = &ir->value[in[0]], *y = &ir->value[in[1]];
+    double unit = v->op == WB__OP_mul || v->op == WB__OP_div ? 1 : 0;
+    if (v->op != WB__OP_add && v->op != WB__OP_sub && v->op != WB__OP_mul && v->op != WB__OP_div) return -1;
+    if (is_number(y, unit) && same_shape(x, v)) return in[0];
+    if ((v->op == WB__OP_add || v->op == WB__OP_mul) && is_number(x, unit) && same_shape(y, v)) return in[1];
+    return -1;
+}
+
+static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64_t *attr)
+{
+    const wb__value p = ir->value[x];
+    int64_t both[2 * WB_MAX_DIMS];
+    if (v.op != WB__OP_permute && v.op != WB__OP_slice && same_shape(&p, &v)) return x;
+    if (p.op == WB__OP_literal) {
+        v.op = WB__OP_literal;
+        v.fixed = p.fixed;
+        v.value = p.value;
+        v.number = p.number;
+        return enter(ir, v, 0, NULL, 0, NULL);
+    }
+    int below = p.n_in ? ir->inputs[p.in] : -1;
+    if (v.op == WB__OP_reshape && p.op == WB__OP_reshape) return wb__ir_make(ir, v, 1, &below, 0, NULL);
+    if (v.op == WB__OP_expand && p.op == WB__OP_expand) return wb__ir_make(ir, v, 1, &below, 0, NULL);
+    if (v.op == WB__OP_permute && p.op == WB__OP_permute) {
+        bool still = true;
+        for (int i = 0; i < n_attr; i++) {
+            both[i] = ir->attrs[p.attr + attr[i]];
+            still &= both[i] == i;
+        }
+        return still ? below : wb__ir_make(ir, v, 1, &below, n_attr, both);
+    }
+    if (v.op == WB__OP_slice && p.op == WB__OP_slice) {
+        for (int i = 0; i < v.ndim; i++) {
+            int64_t step = ir->attrs[p.attr + v.ndim + i];
+            both[i] = ir->attrs[p.attr + i] + step * attr[i];
+            both[v.ndim + i] = step * attr[v.ndim + i];
+        }
+        return wb__ir_make(ir, v, 1, &below, n_attr, both);
+    }
+    return enter(ir, v, 1, &x, n_attr, attr);
+}
+
+/* Reshapes come and go around sums and elementwise operations (dimensions of size 1, batch and time as one); to let
+ * these meet, a reshape is moved behind them: f(reshape(x)) = reshape(f(x)).  Those of leaves stay: they are free. */
+static bool movable(const wb__ir *ir, int x, int *below)
+{
+    const wb__value *p = &ir->value[x];
+    if (p->op != WB__OP_reshape) return false;
+    *below = ir->inputs[p->in];
+    return ir->value[*below].op != WB__OP_constant;
+}
+
+/* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 where they are no whole axes of q. */
+static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
+{
+    unsigned moved = 0;
+    int i = 0, j = 0;
+    if (!p->size) return 0;
+    while (i < p->ndim || j < q->ndim) {        /* the smallest runs of axes with equal products */
+        int i0 = i, j0 = j;
+        int64_t a = i < p->ndim ? p->dims[i++] : 1, b = j < q->ndim ? q->dims[j++] : 1;
+        while (a != b) {
+            if (a < b) a *= p->dims[i++];
+            else b *= q->dims[j++];
+        }
+        unsigned run = 0, ones = 0;
+        for (int k = i0; k < i; k++) {
+            run |= 1u << k;
+            if (p->dims[k] == 1) ones |= 1u << k;
+        }
+        if ((run & mask) == 0) continue;
+        if ((run & (mask | ones)) != run) return 0;
+        for (int k = j0; k < j; k++)
+            if (q->dims[k] != 1) moved |= 1u << k;
+    }
+    return moved;
+}
+
+static int reduce_behind(wb__ir *ir, wb__value v, int x, unsigned mask)
+{
+    int below;
+    if (!movable(ir, x, &below)) return -1;
+    unsigned moved = axes_below(&ir->value[x], &ir->value[below], mask);
+    if (!moved) return -1;
+    int r = wb__ir_reduce(ir, (wb__op)v.op, below, moved);
+    return wb__ir_move(ir, WB__OP_reshape, r, v.ndim, v.dims, 0, NULL);
+}
+
+static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
+{
+    const wb__value p = ir->value[x];
+    unsigned mask = 0;
+    for (int i = 0; i < p.ndim; i++)
+        if (attr[0] >> i & 1 && p.dims[i] != 1) mask |= 1u << i;
+    if (!mask) return v.op == WB__OP_argmax ? wb__ir_move(ir, WB__OP_expand, wb__ir_literal(ir, 0, WB_I32), v.ndim, v.dims, 0, NULL) : x;
+    if (v.op != WB__OP_argmax) {
+        int moved = reduce_behind(ir, v, x, mask);
+        if (moved >= 0) return moved;
+        if (p.op == v.op) return wb__ir_reduce(ir, v.op, ir->inputs[p.in], mask | (unsigned)ir->attrs[p.attr]);
+    }
+    return enter(ir, v, 1, &x, 1, (int64_t[]){mask});
+}
+
+/* All operands but numbers must be reshapes of values of one shape. */
+static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
+{
+    int moved[3], below, shape = -1;
+    for (int i = 0; i < n_in; i++) {
+        const wb__value *p = &ir->value[in[i]];
+        moved[i] = in[i];
+        if (p->op == WB__OP_literal && p->size == 1) continue;
+        if (!same_shape(p, &v) || !movable(ir, in[i], &below)) return -1;
+        if (shape >= 0 && !same_shape(&ir->value[shape], &ir->value[below])) return -1;
+        shape = moved[i] = below;
+    }
+    if (shape < 0) return -1;
+    for (int i = 0; i < n_in; i++)              /* numbers must not bring dimensions of their own */
+        if (moved[i] == in[i] && ir->value[in[i]].ndim) moved[i] = wb__ir_move(ir, WB__OP_reshape, in[i], 0, NULL, 0, NULL);
+    wb__value inner = v;
+    const wb__value *q = &ir->value[shape];
+    inner.ndim = q->ndim;
+    memcpy(inner.dims, q->dims, sizeof q->dims);
+    int r = wb__ir_make(ir, inner, n_in, moved, 0, NULL);
+    return wb__ir_move(ir, WB__OP_reshape, r, v.ndim, v.dims, 0, NULL);
+}
+
+/* Operands broadcast by themselves, as long as one of them has the result's shape. */
+static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in, int *bare)
+{
+    bool whole = false;
+    for (int i = 0; i < n_in; i++) {
+        const wb__value *x = &ir->value[in[i]];
+        bare[i] = x->op == WB__OP_expand ? ir->inputs[x->in] : in[i];
+        whole |= same_shape(&ir->value[bare[i]], v) && x->op != WB__OP_literal;
+    }
+    for (int i = 0; i < n_in && !whole; i++) bare[i] = in[i];
+}
+
+int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr)
+{
+    if (ir->failed) return 0;
+    if (v.op != WB__OP_literal) {
+        v.fixed = false;
+        v.value = 0;
+    }
+    switch (wb__ops[v.op].class) {
+    case WB__BINARY: {
+        int stays = neutral(ir, &v, in);
+        if (stays >= 0) return stays;
+    } /* fall through */
+    case WB__UNARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: {
+        int bare[3];
+        without_expands(ir, &v, n_in, in, bare);
+        int moved = elementwise_behind(ir, v, n_in, bare);
+        return moved >= 0 ? moved : enter(ir, v, n_in, bare, 0, NULL);
+    }
+    case WB__MOVE:
+        if (v.op == WB__OP_assemble) return n_in == 1 && same_shape(&ir->value[in[0]], &v) ? in[0] : enter(ir, v, n_in, in, n_attr, attr);
+        return simplify_move(ir, v, in[0], n_attr, attr);
+    case WB__REDUCE: return simplify_reduce(ir, v, in[0], attr);
+    default: return enter(ir, v, n_in, in, n_attr, attr);
+    }
+}
+
+/* ---- short forms ------------------------------------------------------------------------------ */
+
+static wb__value blank(wb__op op, wb_dtype dtype)
+{
+    return (wb__value){.op = (uint16_t)op, .dtype = (uint8_t)dtype, .number = -1, .leaf = -1};
+}
+
+static void broadcast(wb__value *v, const wb__value *x)
+{
+    int n = WB__MAX(v->ndim, x->ndim);
+    int64_t dims[WB_MAX_DIMS];
+    for (int i = 1; i <= n; i++) {
+        int64_t a = i <= v->ndim ? v->dims[v->ndim - i] : 1, b = i <= x->ndim ? x->dims[x->ndim - i] : 1;
+        dims[n - i] = a == 1 ? b : a;
+    }
+    v->ndim = (uint8_t)n;
+    memcpy(v->dims, dims, (size_t)n * sizeof *dims);
+}
+
+int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b)
+{
+    wb__op_class class = wb__ops[op].class;
+    wb__value v = blank(op, class == WB__COMPARE || class == WB__TEST ? WB_BOOL : (wb_dtype)ir->value[a].dtype);
+    broadcast(&v, &ir->value[a]);
+    if (b >= 0) broadcast(&v, &ir->value[b]);
+    return wb__ir_make(ir, v, b >= 0 ? 2 : 1, (int[]){a, b}, 0, NULL);
+}
+
+int wb__ir_where(wb__ir *ir, int condition, int x, int y)
+{
+    wb__value v = blank(WB__OP_where, (wb_dtype)ir->value[x].dtype);
+    broadcast(&v, &ir->value[condition]);
+    broadcast(&v, &ir->value[x]);
+    broadcast(&v, &ir->value[y]);
+    return wb__ir_make(ir, v, 3, (int[]){condition, x, y}, 0, NULL);
+}
+
+int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask)
+{
+    const wb__value *p = &ir->value[x];
+    wb__value v = blank(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)p->dtype);
+    v.ndim = p->ndim;
+    for (int i = 0; i < p->ndim; i++) v.dims[i] = mask >> i & 1 ? 1 : p->dims[i];
+    return wb__ir_make(ir, v, 1, &x, 1, (int64_t[]){mask});
+}
+
+int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype)
+{
+    wb__value v = blank(WB__OP_literal, dtype);
+    v.fixed = true;
+    v.value = value;
+    return enter(ir, v, 0, NULL, 0, NULL);
+}
+
+int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr, const int64_t *attr)
+{
+    wb__value v = blank(op, (wb_dtype)ir->value[x].dtype);
+    v.ndim = (uint8_t)ndim;
+    if (ndim) memcpy(v.dims, dims, (size_t)ndim * sizeof *dims);
+    return wb__ir_make(ir, v, 1, &x, n_attr, attr);
+}

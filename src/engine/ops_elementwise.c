@@ -1,0 +1,102 @@
+/* The elementwise operations: every public function here comes from a row of ops.def. */
+#include "engine/tensor.h"
+
+#include <string.h>
+
+#include <math.h>
+
+static bool accepted(const char *what, int accepts, const wb_tensor *x)
+{
+    int kind = x->dtype == WB_BOOL ? WB__BOOLS : wb__dtype_float((wb_dtype)x->dtype) ? WB__FLOATS : WB__INTEGERS;
+    if (wb__likely(accepts & kind)) return true;
+    wb__fail(WB_ERROR_DTYPE, "%s: does not take %s", what, wb_describe(x));
+    return false;
+}
+
+static wb_tensor *unary(wb__op op, wb_tensor *x, bool test)
+{
+    const char *what = wb__ops[op].name;
+    if (!wb__operand(what, x) || !accepted(what, wb__ops[op].accepts, x)) return NULL;
+    return wb__node(op, test ? WB_BOOL : (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+}
+
+/* A literal whose dtype is not fixed takes the other operand's. */
+static wb_tensor *follow(wb_tensor *x, const wb_tensor *other)
+{
+    if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;
+    double v = x->number[0].f;
+    if (other->dtype == WB_BOOL || (!wb__dtype_float((wb_dtype)other->dtype) && v != trunc(v))) return x;
+    return x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype) : wb__argument(v, (wb_dtype)other->dtype);
+}
+
+static bool same_dtype(const char *what, const wb_tensor *x, const wb_tensor *y)
+{
+    if (wb__likely(x->dtype == y->dtype)) return true;
+    wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(x), wb_describe(y));
+    return false;
+}
+
+static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
+{
+    const char *what = wb__ops[op].name;
+    if (!wb__operand(what, x) || !wb__operand(what, y)) return NULL;
+    wb_tensor *in[2] = {follow(x, y), NULL};
+    in[1] = follow(y, in[0] ? in[0] : x);
+    if (!in[0] || !in[1] || !same_dtype(what, in[0], in[1]) || !accepted(what, wb__ops[op].accepts, in[0])) return NULL;
+    int ndim;
+    int64_t dims[WB_MAX_DIMS], size;
+    if (!wb__broadcast(what, x, y, &ndim, dims) || !wb__check_dims(what, ndim, dims, &size)) return NULL;
+    return wb__node(op, compare ? WB_BOOL : (wb_dtype)in[0]->dtype, ndim, dims, 2, in, 0, NULL);
+}
+
+#define WB_UNARY(name, accepts, expression, gradient) \
+    wb_tensor *wb_##name(wb_tensor *x) { return unary(WB__OP_##name, x, false); }
+#define WB_TEST(name, accepts, expression) \
+    wb_tensor *wb_##name(wb_tensor *x) { return unary(WB__OP_##name, x, true); }
+#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
+    wb_tensor *wb_##name(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, false); }
+#define WB_COMPARE(name, accepts, expression) \
+    wb_tensor *wb_##name(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, true); }
+#include "ops/ops.def"
+
+wb_tensor *wb_identity(wb_tensor *x) { return x; }
+
+wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
+{
+    if (!wb__operand("where", condition) || !wb__operand("where", x) || !wb__operand("where", y)) return NULL;
+    if (condition->dtype != WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE, "where: the condition is %s, not bool", wb_describe(condition));
+    wb_tensor *in[3] = {condition, follow(x, y), NULL};
+    in[2] = follow(y, in[1] ? in[1] : x);
+    if (!in[1] || !in[2] || !same_dtype("where", in[1], in[2])) return NULL;
+    int ndim;
+    int64_t dims[WB_MAX_DIMS], size;
+    if (!wb__broadcast("where", x, y, &ndim, dims)) return NULL;
+    wb_tensor both = {.ndim = (uint8_t)ndim, .dtype = in[1]->dtype};
+    memcpy(both.dims, dims, sizeof dims);
+    if (!wb__broadcast("where", condition, &both, &ndim, dims) || !wb__check_dims("where", ndim, dims, &size)) return NULL;
+    return wb__node(WB__OP_where, (wb_dtype)in[1]->dtype, ndim, dims, 3, in, 0, NULL);
+}
+
+wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype)
+{
+    if (!wb__operand("astype", x)) return NULL;
+    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
+        return wb__fail_null(WB_ERROR_DTYPE, "astype: no dtype has the number %d", (int)dtype);
+    if (x->dtype == dtype) return x;
+    return wb__node(WB__OP_cast, dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+}
+
+wb_tensor *wb_stop_gradient(wb_tensor *x)
+{
+    if (!wb__operand("stop_gradient", x)) return NULL;
+    return wb__node(WB__OP_stop, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+}
+
+wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer)
+{
+    if (!x) return NULL;
+    wb_tensor *y = wb__node(WB__OP_automatic, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+    if (y) y->name = layer;
+    return y;
+}

@@ -1,0 +1,170 @@
+/* Reductions over axes, and what is made of them. */
+#include "engine/tensor.h"
+
+#include <string.h>
+
+static unsigned all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
+
+wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
+{
+    if (!x) return NULL;
+    int64_t dims[WB_MAX_DIMS], folded = 1, attr = mask;
+    int ndim = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (mask >> i & 1) folded *= x->dims[i];
+        if (!(mask >> i & 1)) dims[ndim++] = x->dims[i];
+        else if (keep) dims[ndim++] = 1;
+    }
+    if (op != WB__OP_sum && folded == 0)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: nothing to choose from: %s", wb__ops[op].name, wb_describe(x));
+    return wb__node(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)x->dtype, ndim, dims, 1, &x, 1, &attr);
+}
+
+static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options, wb_reduce_options *o,
+                    unsigned *mask)
+{
+    memset(o, 0, sizeof *o);
+    if (options) memcpy(o, options, WB__MIN(options->size, sizeof *o));
+    *mask = o->axes.n ? 0 : all_axes(x);
+    if (o->axes.n < 0 || o->axes.n > WB_MAX_DIMS) {
+        wb__fail(WB_ERROR_ARGUMENT, "%s: %d axes", what, o->axes.n);
+        return false;
+    }
+    for (int i = 0; i < o->axes.n; i++) {
+        int axis = wb__axis(what, x, o->axes.axis[i]);
+        if (axis < 0) return false;
+        if (*mask >> axis & 1) {
+            wb__fail(WB_ERROR_ARGUMENT, "%s: axis %d is named twice", what, o->axes.axis[i]);
+            return false;
+        }
+        *mask |= 1u << axis;
+    }
+    return true;
+}
+
+static wb_tensor *reduce(wb__op op, wb_tensor *x, const wb_reduce_options *options)
+{
+    const char *what = wb__ops[op].name;
+    wb_reduce_options o;
+    unsigned mask;
+    if (!wb__operand(what, x)) return NULL;
+    if (x->dtype == WB_BOOL) return wb__fail_null(WB_ERROR_DTYPE, "%s: does not take %s", what, wb_describe(x));
+    if (!mask_of(what, x, options, &o, &mask)) return NULL;
+    return wb__reduce(op, x, mask, o.keep);
+}
+
+wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_sum, x, o); }
+wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_max, x, o); }
+wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_min, x, o); }
+
+wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
+{
+    if (!x) return NULL;
+    double n = 1;
+    for (int i = 0; i < x->ndim; i++)
+        if (mask >> i & 1) n *= (double)x->dims[i];
+    return wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype));
+}
+
+wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
+{
+    wb_reduce_options o;
+    unsigned mask;
+    if (!wb__floating("mean", x) || !mask_of("mean", x, options, &o, &mask)) return NULL;
+    return wb__mean(x, mask, o.keep);
+}
+
+wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
+{
+    wb_reduce_options o;
+    unsigned mask;
+    if (!wb__floating("variance", x) || !mask_of("variance", x, options, &o, &mask)) return NULL;
+    return wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep);
+}
+
+/* max + log sum exp(x - max), the maximum taken as a constant: its gradient cancels. */
+wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
+{
+    wb_reduce_options o;
+    unsigned mask;
+    if (!wb__floating("logsumexp", x) || !mask_of("logsumexp", x, options, &o, &mask)) return NULL;
+    wb_tensor *top = wb__reduce(WB__OP_max, x, mask, true);
+    if (!top) return NULL;
+    top = wb_stop_gradient(wb_where(wb_isfinite(top), top, wb__literal(0, (wb_dtype)x->dtype)));
+    wb_tensor *y = wb_add(top, wb_log(wb__reduce(WB__OP_sum, wb_exp(wb_sub(x, top)), mask, true)));
+    if (!y || o.keep) return y;
+    int64_t dims[WB_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < x->ndim; i++)
+        if (!(mask >> i & 1)) dims[ndim++] = x->dims[i];
+    return wb_reshape_to(y, ndim, dims);
+}
+
+wb_tensor *wb_argmax(wb_tensor *x, int axis)
+{
+    if (!wb__operand("argmax", x)) return NULL;
+    if (x->dtype == WB_BOOL) return wb__fail_null(WB_ERROR_DTYPE, "argmax: does not take %s", wb_describe(x));
+    int a = wb__axis("argmax", x, axis);
+    return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
+}
+
+wb_tensor *wb_onecold(wb_tensor *scores) { return wb_argmax(scores, -1); }
+
+/* Undoes a broadcast: sums over the axes that were stretched. */
+wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
+{
+    if (!g) return NULL;
+    unsigned mask = 0;
+    int lead = g->ndim - ndim;
+    for (int i = 0; i < g->ndim; i++)
+        if (i < lead || (dims[i - lead] == 1 && g->dims[i] != 1)) mask |= 1u << i;
+    if (mask) g = wb__reduce(WB__OP_sum, g, mask, true);
+    return g && g->ndim != ndim ? wb_reshape_to(g, ndim, dims) : g;
+}
+
+wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps)
+{
+    int64_t attr = mask;
+    if (!x) return NULL;
+    wb_tensor *y = wb__node_with(WB__OP_normalise, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 1, &attr, 1,
+                                 &(wb__number){.f = eps});
+    wb__thread *t = wb__this_thread();
+    return y && t->eager && !t->recording && wb__evaluate(1, &y, NULL) ? NULL : y;
+}
+
+wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
+{
+    if (!wb__floating("normalise", x)) return NULL;
+    if (n_axes < 1 || n_axes > x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE, "normalise: %d axes of %s", n_axes, wb_describe(x));
+    if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "normalise: eps is %g", eps);
+    return wb__normalise(x, all_axes(x) & ~((1u << (x->ndim - n_axes)) - 1), eps == 0 ? 1e-5 : eps);
+}
+
+static wb_tensor *rows(wb__op op, wb_tensor *x)
+{
+    const char *what = wb__ops[op].name;
+    if (!wb__floating(what, x)) return NULL;
+    if (!x->ndim) return wb__fail_null(WB_ERROR_SHAPE, "%s: of a scalar; it belongs to a whole row, outside a layer", what);
+    return wb__node(op, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+}
+
+wb_tensor *wb_softmax(wb_tensor *x) { return rows(WB__OP_softmax, x); }
+wb_tensor *wb_logsoftmax(wb_tensor *x) { return rows(WB__OP_logsoftmax, x); }
+
+static wb_tensor *rows_over(wb__op op, wb_tensor *x, int axis)
+{
+    if (!wb__floating(wb__ops[op].name, x)) return NULL;
+    int a = wb__axis(wb__ops[op].name, x, axis);
+    if (a < 0) return NULL;
+    if (a == x->ndim - 1) return rows(op, x);
+    int64_t order[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) order[i] = i;
+    order[a] = x->ndim - 1;
+    order[x->ndim - 1] = a;
+    int ndim = x->ndim;
+    return wb_permute_to(rows(op, wb_permute_to(x, ndim, order)), ndim, order);
+}
+
+wb_tensor *wb_softmax_over(wb_tensor *x, int axis) { return rows_over(WB__OP_softmax, x, axis); }
+wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis) { return rows_over(WB__OP_logsoftmax, x, axis); }

@@ -1,0 +1,92 @@
+/* Tensors from nothing: filled, counted, drawn.  They cost no memory until somebody needs them as an array: a plan
+ * makes their elements where they are used. */
+#include "base/philox.h"
+#include "engine/tensor.h"
+
+static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_attr,
+                         const int64_t *attr, int n_numbers, const wb__number *numbers)
+{
+    int64_t size;
+    if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
+    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
+        return wb__fail_null(WB_ERROR_DTYPE, "%s: no dtype has the number %d", what, (int)dtype);
+    wb_tensor *x = wb__node_with(op, dtype, ndim, dims, 0, NULL, n_attr, attr, n_numbers, numbers);
+    wb__thread *t = wb__this_thread();
+    if (!x || !t->eager || t->recording) return x;
+    return wb__evaluate(1, &x, NULL) ? NULL : x;
+}
+
+wb_tensor *wb_full_of(double value, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return source("full", WB__OP_literal, dtype, ndim, dims, 0, NULL, 1, &(wb__number){.f = value});
+}
+
+static wb_tensor *iota(wb_dtype dtype, int ndim, const int64_t *dims, int64_t axis)
+{
+    return source("arange", WB__OP_iota, dtype, ndim, dims, 1, &axis, 0, NULL);
+}
+
+wb_tensor *wb_arange(int64_t n, wb_dtype dtype) { return iota(dtype, 1, &n, 0); }
+
+wb_tensor *wb_eye(int64_t n, wb_dtype dtype)
+{
+    int64_t dims[2] = {n, n};
+    return wb_astype(wb_eq(iota(WB_I32, 2, dims, 0), iota(WB_I32, 2, dims, 1)), dtype);
+}
+
+wb_tensor *wb_causal_mask(int64_t queries, int64_t keys)
+{
+    int64_t dims[2] = {queries, keys};
+    return wb_le(iota(WB_I32, 2, dims, 1), iota(WB_I32, 2, dims, 0));
+}
+
+/* A draw takes its range of the counter here, whatever is evaluated later: four elements a step. */
+static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    int64_t size;
+    if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
+    if (!wb__dtype_float(dtype)) return wb__fail_null(WB_ERROR_DTYPE, "%s: floating dtypes only", what);
+    uint64_t key, counter;
+    wb__rng_take((uint64_t)(size + 3) / 4, &key, &counter);
+    return source(what, op, dtype, ndim, dims, 0, NULL, 2, (wb__number[]){{.u = key}, {.u = counter}});
+}
+
+wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return draw("rand", WB__OP_uniform, dtype, ndim, dims);
+}
+
+wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims) { return wb__uniform(dtype, ndim, dims); }
+
+wb_tensor *wb_randn_of(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return draw("randn", WB__OP_gaussian, dtype, ndim, dims);
+}
+
+wb_tensor *wb__zeros_like(wb_tensor *x) { return x ? wb_full_of(0, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL; }
+
+wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
+{
+    if (!wb__operand("onehotbatch", labels)) return NULL;
+    if (wb__dtype_float((wb_dtype)labels->dtype) || labels->dtype == WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE, "onehotbatch: labels are %s, not integers", wb_describe(labels));
+    if (classes < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "onehotbatch: %lld classes", (long long)classes);
+    if (labels->ndim == WB_MAX_DIMS)
+        return wb__fail_null(WB_ERROR_SHAPE, "onehotbatch: labels %s have no room for an axis", wb_describe(labels));
+    if (labels->dtype != WB_I64) labels = wb_astype(labels, WB_I32);
+    if (!labels) return NULL;
+    wb_tensor *number = iota((wb_dtype)labels->dtype, 1, &classes, 0);
+    return wb_astype(wb_eq(wb_unsqueeze(labels, -1), number), WB_F32);
+}
+
+wb_tensor *wb_dropout(wb_tensor *x, double p)
+{
+    if (!wb__floating("dropout", x)) return NULL;
+    if (!(p >= 0 && p <= 1)) return wb__fail_null(WB_ERROR_ARGUMENT, "dropout: p is %g; it must be in [0, 1]", p);
+    if (p == 0) return x;
+    wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
+    wb_tensor *keep = wb_gt(wb__uniform(draws, x->ndim, x->dims), wb__argument(p, draws));
+    wb_tensor *scale = wb__argument(p < 1 ? 1 / (1 - p) : 0, (wb_dtype)x->dtype);
+    return wb_where(keep, wb_mul(x, scale), wb__literal(0, (wb_dtype)x->dtype));
+}

@@ -1,0 +1,144 @@
+/* A plan: what one evaluation does, as kernels over buffers, made once and run many times.
+ *
+ *   import.c   graph -> values (composites written out)
+ *   rewrite.c  slices pushed towards inputs, layouts chosen, uses counted
+ *   fuse.c     values -> groups: one group, one kernel
+ *   emit.c     groups -> steps with views; place.c puts values into buffers
+ *   plan.c     the whole, the arena, printing
+ *   evaluate.c what is to be computed, the cache of plans, running one */
+#ifndef WB__PLAN_H
+#define WB__PLAN_H
+
+#include "engine/ir.h"
+
+/* What a plan is made from: a walked graph.  `words` is its structure, the key of the cache. */
+typedef struct {
+    wb__order order;
+    uint64_t *words;
+    int n_words, words_room;
+    wb__number *numbers;
+    int n_numbers, numbers_room;
+    wb_tensor **leaves;             /* evaluated tensors that are read */
+    int n_leaves, leaves_room;
+    wb_tensor **results;            /* tensors that get storage */
+    int n_results, results_room;
+    wb_tensor **writes;             /* pending assigns, oldest first */
+    int n_writes, writes_room;
+    int *targets;                   /* of each write: the buffer of its variable, or -1 where a later write follows */
+    int targets_room, n_targets;
+    wb_tensor *gate;
+} wb__request;
+
+/* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for, results, the arena. */
+typedef struct {
+    uint64_t hash;
+    uint64_t *words;
+    int n_words;
+    const wb_device *device;
+    int n_steps, n_compute;         /* steps before n_compute write no variable */
+    wb__kernel **kernels;
+    char **text;                    /* one line a step, for WEBER_DEBUG=plan */
+    int arena;                      /* its buffer number */
+    int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
+    int gate_buffer;                /* -1: none */
+    wb_dtype gate_dtype;
+    int64_t gate_offset;            /* bytes */
+    int uses;                       /* runs under way, and the cache */
+    uint64_t last_used;
+} wb__plan;
+
+wb__plan *wb__plan_make(const wb__request *r, uint64_t hash);
+void wb__plan_free(wb__plan *p);
+void wb__plan_print(const wb__plan *p, const wb__ir *ir);
+
+bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of the structure? */
+
+/* ---- inside the making of a plan ---- */
+
+/* How a value is had. */
+typedef struct {
+    int group;                      /* the group that makes it; -1: a leaf, a view, or a source made where it is used */
+    bool stored;                    /* it is needed in memory */
+    bool closed;                    /* a fold over rows or all: nobody in its own group may use it */
+    int result;                     /* number of the result it is, -1 */
+    int write;                      /* number of the write whose variable it is made in, -1 */
+    int reader;                     /* the last fused group that loads it, for kernels side by side; -1 */
+    int inside;                     /* the assembly in whose window it stands, -1 */
+    int piece;                      /* which piece of it */
+    bool placed;
+    wb__view place;                 /* once placed */
+    int constant;                   /* of a fixed literal: its number, -1 until needed */
+    int made;                       /* its instruction, while its group's program is written */
+    int tenant;                     /* its memory in the arena, -1 */
+} wb__fate;
+
+typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_ASSEMBLE } wb__group_kind;
+
+/* One kernel to be (an assembly: as many as it has pieces that stand elsewhere).  Groups are made in an order in
+ * which each needs earlier ones only; joining one keeps it so. */
+typedef struct {
+    wb__group_kind kind;
+    int ndim, outer_dims, col_dims;     /* of a fused group; col_dims -1 while free */
+    bool nhwc, is_final;                /* is_final: it writes variables, and runs at the end */
+    int64_t dims[WB_MAX_DIMS];          /* logical */
+    int axis[WB_MAX_DIMS];              /* dimension i of the space is logical axis axis[i] */
+    int first, last;                    /* its values, through making.next; a library group's: its one value */
+    int bias, epilogue, product;        /* absorbed by a library group: the bias, the activation; the value after both */
+} wb__group;
+
+typedef struct {
+    const wb__request *request;
+    const wb_device *device;
+    wb__ir ir;
+    int *value_of;                      /* of each tensor of the order */
+    wb__fate *fate;
+    int *next;                          /* list of a group's values */
+    wb__group *group;
+    int n_groups, groups_room;
+    wb__number *constants;              /* fixed literals, numbered after the request's numbers */
+    int n_constants, constants_room;
+    struct wb__draft *draft;            /* the steps, before memory is laid out */
+    int n_drafts, drafts_room, n_compute;
+    struct wb__tenant *tenant;          /* what lives in the arena */
+    int n_tenants, tenants_room;
+    bool failed;
+} wb__making;
+
+/* A step whose views into the arena still count from the start of their tenant. */
+typedef struct wb__draft {
+    wb__step step;
+    int n_owners, *owners;              /* of each view: its tenant, or -1 where it is no arena view */
+    wb__view *views;                    /* of a fused step: what step.fused.views points to */
+    wb__instr *instr;
+    wb__space *spaces;
+    char *text;
+} wb__draft;
+
+typedef struct wb__tenant {
+    int64_t bytes, offset;
+    int born, dies;                     /* steps; -1: not in the arena */
+} wb__tenant;
+
+int wb__arena_buffer(const wb__making *m);
+int wb__result_buffer(const wb__making *m, int result);
+/* Where value x stands, by view; what has no place yet gets one.  `owner` is its tenant or -1. */
+bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner);
+int wb__tenant_new(wb__making *m, int64_t bytes);
+wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
+bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
+void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner, const char *why);
+void wb__drafts_free(wb__making *m);
+
+bool wb__is_view(const wb__making *m, int x);       /* a reshape, permute, expand or slice without memory of its own */
+int wb__base(const wb__making *m, int x);           /* what a chain of views looks at */
+/* The elements of x over its base's memory (buffer -1 where that has none: a source).  False where a reshape cannot
+ * be told in strides. */
+bool wb__view_of(const wb__making *m, int x, wb__view *out);
+void wb__contiguous(const wb__value *v, wb__view *out);     /* row-major, or NHWC where v stands so */
+bool wb__import(wb__making *m);
+bool wb__rewrite(wb__making *m);
+bool wb__fuse(wb__making *m);
+bool wb__emit(wb__making *m);
+bool wb__lay_out(wb__making *m, wb__plan *p);                       /* the arena */
+
+#endif

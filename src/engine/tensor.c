@@ -1,0 +1,270 @@
+/* Making tensors and telling about them.  Reading them is in read.c, operations are in ops_*.c. */
+#include "engine/tensor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void tensor_destroy(void *object);
+const wb__class wb__tensor_class = {"tensor", tensor_destroy, NULL};
+
+/* WB_NONE is a static tensor without elements; its count starts so high that it never dies. */
+static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
+wb_tensor *const WB_NONE = &none;
+bool wb_is_none(const void *object) { return object == &none; }
+
+/* ---- storage ---------------------------------------------------------------------------------- */
+
+wb__storage *wb__storage_new(const wb_device *device, size_t bytes)
+{
+    wb__storage *s = wb__pool_get(sizeof *s);
+    if (!s) return NULL;
+    *s = (wb__storage){.device = device, .bytes = bytes ? bytes : 1};
+    atomic_init(&s->refs, 1);
+    s->data = device->backend->allocate(device, s->bytes);
+    if (s->data) return s;
+    wb__pool_put(s, sizeof *s);
+    return NULL;
+}
+
+void wb__storage_unref(wb__storage *s)
+{
+    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!s->device) { if (s->release) s->release(s->data, s->context); }
+    else s->device->backend->release(s->device, s->data, s->bytes);
+    wb__pool_put(s, sizeof *s);
+}
+
+/* ---- sinks: unevaluated tensors that nobody consumes, a ring per thread ------------------------ */
+
+static void sink_add(wb_tensor *x)
+{
+    wb__thread *t = wb__this_thread();
+    if (t->sinks) {
+        x->next_sink = t->sinks;
+        x->prev_sink = t->sinks->prev_sink;
+        x->prev_sink->next_sink = x;
+        t->sinks->prev_sink = x;
+    } else {
+        t->sinks = x->next_sink = x->prev_sink = x;
+    }
+    x->flags |= WB__IN_SINKS;
+}
+
+void wb__sink_remove(wb_tensor *x)
+{
+    if (!(x->flags & WB__IN_SINKS)) return;
+    wb__thread *t = wb__this_thread();
+    x->flags &= (uint8_t)~WB__IN_SINKS;
+    if (x->next_sink == x) {
+        if (t->sinks == x) t->sinks = NULL;
+        return;
+    }
+    x->prev_sink->next_sink = x->next_sink;
+    x->next_sink->prev_sink = x->prev_sink;
+    if (t->sinks == x) t->sinks = x->next_sink;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------ */
+
+static void drop_inputs(wb_tensor *x)
+{
+    for (uint32_t i = 0; i < x->n_in; i++) {
+        wb_tensor *in = x->in[i];
+        uint32_t left = atomic_fetch_sub_explicit(&in->consumers, 1, memory_order_relaxed) - 1;
+        if (!left && !in->storage && !(in->flags & WB__GONE) &&
+            atomic_load_explicit(&in->object.refs, memory_order_relaxed) > 1)
+            sink_add(in);
+        wb__unref(in);
+    }
+    x->n_in = 0;
+}
+
+void wb__tensor_detach(wb_tensor *x) { drop_inputs(x); }
+
+static void forget_variable(wb_tensor *v)
+{
+    wb__thread *t = wb__this_thread();
+    for (int i = 0; i < t->n_pending; i++)
+        if (t->pending[i]->variable == v) t->pending[i]->variable = NULL;
+    if (v->live) v->live->variable = NULL;
+    if (v->current) v->current->variable = NULL;
+    wb__unref(v->current);
+}
+
+/* A graph is a chain as long as training runs within one scope, so its end must not recurse down it: tensors whose
+ * last reference goes while another is being destroyed wait in a list. */
+static void tensor_destroy(void *object)
+{
+    static _Thread_local wb_tensor *waiting;
+    static _Thread_local bool busy;
+    wb_tensor *x = object;
+    x->next_sink = (wb__sink_remove(x), waiting);
+    waiting = x;
+    if (busy) return;
+    busy = true;
+    while (waiting) {
+        x = waiting;
+        waiting = x->next_sink;
+        drop_inputs(x);
+        wb__storage_unref(x->storage);
+        if (x->op == WB__OP_variable) forget_variable(x);
+        else if (x->variable && !(x->flags & WB__GONE) && x->variable->live == x) x->variable->live = NULL;
+        wb__pool_put(x, x->bytes);
+    }
+    busy = false;
+}
+
+wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
+                         int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers)
+{
+    size_t bytes = sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
+    wb_tensor *x = wb__pool_get(bytes);
+    if (!x) return NULL;
+    memset(x, 0, offsetof(wb_tensor, dims));
+    x->object.class = &wb__tensor_class;
+    atomic_init(&x->object.refs, 1);
+    x->op = (uint16_t)op;
+    x->dtype = (uint8_t)dtype;
+    x->ndim = (uint8_t)ndim;
+    x->n_attr = (uint16_t)n_attr;
+    x->bytes = (uint32_t)bytes;
+    x->device = &wb__cpu;
+    x->attr = (int64_t *)(x + 1);
+    x->in = (wb_tensor **)(x->attr + n_attr);
+    x->size = 1;
+    for (int i = 0; i < ndim; i++) x->size *= x->dims[i] = dims[i];
+    if (n_attr) memcpy(x->attr, attr, (size_t)n_attr * sizeof *attr);
+    x->n_numbers = (uint8_t)n_numbers;
+    for (int i = 0; i < n_numbers; i++) x->number[i] = numbers[i];
+    x->n_in = (uint32_t)n_in;
+    for (int i = 0; i < n_in; i++) {
+        wb_tensor *bound = x->in[i] = wb__ref(wb__bind(in[i]));
+        atomic_fetch_add_explicit(&bound->consumers, 1, memory_order_relaxed);
+        if (bound->flags & WB__IN_SINKS) wb__sink_remove(bound);
+    }
+    if (op != WB__OP_constant && op != WB__OP_variable) sink_add(x);
+    return wb__scope_give(x);
+}
+
+wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
+                    int n_attr, const int64_t *attr)
+{
+    wb_tensor *x = wb__node_with(op, dtype, ndim, dims, n_in, in, n_attr, attr, 0, NULL);
+    wb__thread *t = wb__this_thread();
+    if (wb__likely(!t->eager) || !x || t->recording) return x;
+    return wb__evaluate(1, &x, NULL) ? NULL : x;
+}
+
+void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
+{
+    wb__storage_unref(x->storage);
+    x->storage = s;
+    x->offset = offset;
+    wb__sink_remove(x);
+}
+
+wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    wb_tensor *x = wb__node(WB__OP_constant, dtype, ndim, dims, 0, NULL, 0, NULL);
+    if (!x) return NULL;
+    x->storage = wb__storage_new(x->device, (size_t)x->size * wb__dtype_size(dtype));
+    if (x->storage) return x;
+    wb_object_free(x);
+    return NULL;
+}
+
+static wb_tensor *literal(double value, wb_dtype dtype, int flags)
+{
+    wb_tensor *x = wb__node_with(WB__OP_literal, dtype, 0, NULL, 0, NULL, 0, NULL, 1, &(wb__number){.f = value});
+    if (x) x->flags |= (uint8_t)flags;
+    return x;
+}
+
+wb_tensor *wb__literal(double value, wb_dtype dtype) { return literal(value, dtype, WB__FIXED); }
+wb_tensor *wb__argument(double value, wb_dtype dtype) { return literal(value, dtype, 0); }
+wb_tensor *wb__number_of(double value) { return literal(value, WB_F32, WB__FIXED | WB__WEAK); }
+wb_tensor *wb_scalar(double value) { return literal(value, WB_F32, WB__WEAK); }
+
+wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    int64_t size;
+    if (!wb__check_dims("from", ndim, dims, &size)) return NULL;
+    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
+        return wb__fail_null(WB_ERROR_DTYPE, "from: no dtype has the number %d", (int)dtype);
+    if (!data && size) return wb__fail_null(WB_ERROR_ARGUMENT, "from: no data");
+    wb_tensor *x = wb__empty(dtype, ndim, dims);
+    if (x && size) memcpy(x->storage->data, data, (size_t)size * wb__dtype_size(dtype));
+    return x;
+}
+
+wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
+                     void (*release)(void *data, void *context), void *context)
+{
+    int64_t size;
+    if (!wb__check_dims("borrow", ndim, dims, &size)) return NULL;
+    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
+        return wb__fail_null(WB_ERROR_DTYPE, "borrow: no dtype has the number %d", (int)dtype);
+    if (!data && size) return wb__fail_null(WB_ERROR_ARGUMENT, "borrow: no data");
+    wb__storage *s = wb__pool_get(sizeof *s);
+    if (!s) return NULL;
+    wb_tensor *x = wb__node(WB__OP_constant, dtype, ndim, dims, 0, NULL, 0, NULL);
+    if (!x) {
+        wb__pool_put(s, sizeof *s);
+        return NULL;
+    }
+    *s = (wb__storage){.data = data, .bytes = (size_t)size * wb__dtype_size(dtype), .release = release,
+                       .context = context};
+    atomic_init(&s->refs, 1);
+    x->storage = s;
+    return x;
+}
+
+/* ---- variables -------------------------------------------------------------------------------- */
+
+wb_tensor *wb_variable(wb_tensor *x)
+{
+    if (!wb__operand("variable", x)) return NULL;
+    wb_tensor *bound = wb__bind(x);
+    if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
+    wb_tensor *version = wb_from((char *)bound->storage->data + bound->offset, x->dtype, x->ndim, x->dims);
+    if (!version) return NULL;
+    wb_tensor *v = wb__node(WB__OP_variable, x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
+    if (!v) return NULL;
+    v->current = wb__ref(version);
+    v->live = version;
+    v->storage = version->storage;
+    atomic_fetch_add(&v->storage->refs, 1);
+    version->variable = v;
+    wb_object_free(version);
+    return v;
+}
+
+/* ---- telling ---------------------------------------------------------------------------------- */
+
+int wb_ndim(const wb_tensor *x) { return !x || x == &none ? -1 : x->ndim; }
+const int64_t *wb_dims(const wb_tensor *x) { return x ? x->dims : NULL; }
+int64_t wb_size(const wb_tensor *x) { return x ? x->size : -1; }
+wb_dtype wb_dtype_of(const wb_tensor *x) { return x ? (wb_dtype)x->dtype : WB_DTYPE_DEFAULT; }
+
+int64_t wb_dim(const wb_tensor *x, int axis)
+{
+    if (!x || x == &none) return -1;
+    if (axis < 0) axis += x->ndim;
+    return axis < 0 || axis >= x->ndim ? -1 : x->dims[axis];
+}
+
+const char *wb_describe(const wb_tensor *x)
+{
+    static _Thread_local char texts[8][128];
+    static _Thread_local unsigned turn;
+    char *text = texts[turn++ & 7];
+    if (!x) return "NULL";
+    if (x == &none) return "none";
+    size_t n = 0, room = sizeof texts[0];
+    n += (size_t)snprintf(text, room, "[");
+    for (int i = 0; i < x->ndim && n < room; i++)
+        n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);
+    if (n < room) snprintf(text + n, room - n, "] %s", wb_dtype_name((wb_dtype)x->dtype));
+    return text;
+}

@@ -1,0 +1,118 @@
+/* Views: chains of reshapes, permutations, expansions and slices as strides over the memory they look at. */
+#include "engine/plan.h"
+
+#include <string.h>
+
+bool wb__is_view(const wb__making *m, int x)
+{
+    wb__op op = (wb__op)m->ir.value[x].op;
+    return (op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand || op == WB__OP_slice) &&
+           m->fate[x].group < 0;
+}
+
+int wb__base(const wb__making *m, int x)
+{
+    while (wb__is_view(m, x)) x = m->ir.inputs[m->ir.value[x].in];
+    return x;
+}
+
+void wb__contiguous(const wb__value *v, wb__view *out)
+{
+    static const int nhwc[4] = {0, 2, 3, 1};
+    int64_t stride = 1;
+    *out = (wb__view){.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = v->ndim};
+    memcpy(out->dims, v->dims, sizeof v->dims);
+    for (int i = v->ndim - 1; i >= 0; i--) {
+        int axis = v->nhwc ? nhwc[i] : i;
+        out->strides[axis] = stride;
+        stride *= WB__MAX(v->dims[axis], 1);
+    }
+}
+
+/* A source has no memory; its elements are numbered (draws) or lie along one axis (iota). */
+static void of_base(const wb__making *m, int x, wb__view *out)
+{
+    const wb__value *v = &m->ir.value[x];
+    if (m->fate[x].placed) {
+        *out = m->fate[x].place;
+        return;
+    }
+    wb__contiguous(v, out);
+    if (v->op == WB__OP_iota && m->fate[x].group < 0) {
+        memset(out->strides, 0, sizeof out->strides);
+        out->strides[m->ir.attrs[v->attr]] = 1;
+    }
+}
+
+/* New dimensions over old strides: each new one divides what is left of a run of old ones that lie one after the other. */
+static bool reshape(const wb__value *v, const wb__view *in, wb__view *out)
+{
+    int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
+    int n = 0;
+    for (int i = 0; i < in->ndim; i++) {            /* runs */
+        if (in->dims[i] == 1) continue;
+        if (n && strides[n - 1] == in->strides[i] * in->dims[i]) {
+            dims[n - 1] *= in->dims[i];
+            strides[n - 1] = in->strides[i];
+        } else {
+            dims[n] = in->dims[i];
+            strides[n++] = in->strides[i];
+        }
+    }
+    int run = n - 1;
+    int64_t left = run >= 0 ? dims[run] : 1, stride = run >= 0 ? strides[run] : 1;
+    for (int i = v->ndim - 1; i >= 0; i--) {
+        int64_t d = v->dims[i];
+        out->dims[i] = d;
+        out->strides[i] = 0;
+        if (d == 1) continue;
+        if (left == 1 && run > 0) {
+            left = dims[--run];
+            stride = strides[run];
+        }
+        if (left % d) return false;
+        out->strides[i] = stride;
+        stride *= d;
+        left /= d;
+    }
+    return true;
+}
+
+static bool apply(const wb__making *m, const wb__value *v, const wb__view *in, wb__view *out)
+{
+    const int64_t *attr = m->ir.attrs + v->attr;
+    *out = *in;
+    out->ndim = v->ndim;
+    memcpy(out->dims, v->dims, sizeof v->dims);
+    if (!v->size) {                                 /* nothing to look at */
+        memset(out->strides, 0, sizeof out->strides);
+        return true;
+    }
+    switch (v->op) {
+    case WB__OP_reshape: return reshape(v, in, out);
+    case WB__OP_permute:
+        for (int i = 0; i < v->ndim; i++) out->strides[i] = in->strides[attr[i]];
+        return true;
+    case WB__OP_expand:
+        for (int i = 0, lead = v->ndim - in->ndim; i < v->ndim; i++)
+            out->strides[i] = i < lead || in->dims[i - lead] != v->dims[i] ? 0 : in->strides[i - lead];
+        return true;
+    default:                                        /* slice */
+        for (int i = 0; i < v->ndim; i++) {
+            out->offset += in->strides[i] * attr[i];
+            out->strides[i] = in->strides[i] * attr[v->ndim + i];
+        }
+        return true;
+    }
+}
+
+bool wb__view_of(const wb__making *m, int x, wb__view *out)
+{
+    if (!wb__is_view(m, x)) {
+        of_base(m, x, out);
+        return true;
+    }
+    const wb__value *v = &m->ir.value[x];
+    wb__view in;
+    return wb__view_of(m, m->ir.inputs[v->in], &in) && apply(m, v, &in, out);
+}

@@ -1,0 +1,237 @@
+/* The ground floor: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c for the rest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+static void errors_travel(void **state)
+{
+    (void)state;
+    wb_clear_error();
+    assert_string_equal(wb_error(), "");
+    assert_int_equal(wb_error_code(), WB_OK);
+    assert_int_equal(wb__fail(WB_ERROR_SHAPE, "sizes %d and %d", 3, 4), WB_ERROR_SHAPE);
+    assert_string_equal(wb_error(), "sizes 3 and 4");
+    assert_null(wb__fail_null(WB_ERROR_FILE, "loading: %s", wb_error()));
+    assert_string_equal(wb_error(), "loading: sizes 3 and 4");
+    assert_int_equal(wb_error_code(), WB_ERROR_FILE);
+
+    char huge[5000];
+    memset(huge, 'x', sizeof huge - 1);
+    huge[sizeof huge - 1] = 0;
+    wb__fail(WB_ERROR_ARGUMENT, "%s", huge);
+    size_t n = strlen(wb_error());
+    assert_true(n > 1000 && n < sizeof huge);
+    assert_string_equal(wb_error() + n - 3, "...");
+    wb__fail(WB_ERROR_MEMORY, NULL);
+    assert_string_equal(wb_error(), "out of memory");
+}
+
+static void *fail_elsewhere(void *unused)
+{
+    (void)unused;
+    wb__fail(WB_ERROR_NUMBER, "another thread's");
+    return NULL;
+}
+
+static void errors_belong_to_their_thread(void **state)
+{
+    (void)state;
+    wb__fail(WB_ERROR_SHAPE, "mine");
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, fail_elsewhere, NULL), 0);
+    pthread_join(t, NULL);
+    assert_string_equal(wb_error(), "mine");
+}
+
+static void memory_is_counted(void **state)
+{
+    (void)state;
+    int64_t before = wb_memory_used();
+    char *a = wb__alloc(1000);
+    assert_int_equal((uintptr_t)a % 16, 0);
+    assert_true(wb_memory_used() >= before + 1000);
+    a = wb__realloc(a, 5000);
+    memset(a, 1, 5000);
+    assert_true(wb_memory_used() >= before + 5000 && wb_memory_peak() >= before + 5000);
+    for (size_t n = 1; n < 300; n += 7) {
+        char *b = wb__alloc_aligned(n);
+        assert_int_equal((uintptr_t)b % 64, 0);
+        memset(b, 2, n);
+        wb__free(b);
+    }
+    char *z = wb__alloc_zero(100, 8);
+    for (int i = 0; i < 800; i++) assert_int_equal(z[i], 0);
+    wb__free(z);
+    wb__free(a);
+    wb__free(NULL);
+    char *text = wb__printf("%s-%d", "layer", 7), *copy = wb__strdup(text);
+    assert_string_equal(copy, "layer-7");
+    wb__free(text);
+    wb__free(copy);
+    assert_int_equal(wb_memory_used(), before);
+}
+
+static void impossible_sizes_fail(void **state)
+{
+    (void)state;
+    wb_clear_error();
+    assert_null(wb__alloc(SIZE_MAX));
+    assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+    assert_null(wb__alloc_aligned(SIZE_MAX - 20));
+    assert_null(wb__alloc_zero(SIZE_MAX / 2, 3));
+    void *a = wb__alloc(8);
+    assert_null(wb__realloc(a, SIZE_MAX - 3));
+    wb__free(a);
+}
+
+static void the_nth_allocation_fails(void **state)
+{
+    (void)state;
+    void *warm = wb__pool_get(100);
+    wb__pool_put(warm, 100);
+    wb__alloc_fail_at(3);
+    void *a = wb__alloc(1), *b = wb__pool_get(100), *c = wb__pool_get(100), *d = wb__alloc(1);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_null(c);
+    assert_non_null(d);
+    assert_int_equal(wb__alloc_count(), 4);
+    wb__alloc_fail_at(0);
+    wb__free(a);
+    wb__pool_put(b, 100);
+    wb__free(d);
+    assert_string_equal(strstr(wb_error(), "out of memory"), wb_error());
+}
+
+static void *use_pool(void *given)
+{
+    for (int round = 0; round < 3; round++) {
+        void *blocks[200];
+        for (size_t i = 0; i < 200; i++) memset(blocks[i] = wb__pool_get(i * 6 + 1), 3, i * 6 + 1);
+        for (size_t i = 0; i < 200; i++) wb__pool_put(blocks[i], i * 6 + 1);
+    }
+    wb__pool_put(given, 64);
+    return NULL;
+}
+
+static void the_pool_gives_back(void **state)
+{
+    (void)state;
+    wb__pool_trim();
+    int64_t before = wb_memory_used();
+    use_pool(wb__pool_get(64));
+    wb__pool_trim();
+    assert_int_equal(wb_memory_used(), before);
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, use_pool, wb__pool_get(64)), 0);
+    pthread_join(t, NULL);
+    assert_int_equal(wb_memory_used(), before);     /* its lists were emptied when it ended */
+}
+
+static void *counting(void *context, void *block, size_t bytes)
+{
+    (*(int *)context)++;
+    if (bytes) return realloc(block, bytes);
+    free(block);
+    return NULL;
+}
+
+static void the_allocator_is_replaceable(void **state)
+{
+    (void)state;
+    wb__pool_trim();
+    assert_int_equal(wb_memory_used(), 0);
+    int calls = 0;
+    wb_set_allocator(&(wb_allocator){counting, &calls});
+    char *a = wb__alloc_zero(10, 10);
+    assert_int_equal(a[99], 0);
+    wb_clear_error();
+    wb_set_allocator(NULL);                         /* refused: `a` could not be freed any more */
+    assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
+    wb__free(a);
+    assert_int_equal(calls, 2);
+    wb_set_allocator(NULL);
+}
+
+static char logged[8000];
+static wb_log_level logged_level;
+static void catch_log(wb_log_level level, const char *text, void *context)
+{
+    (void)context;
+    logged_level = level;
+    strncpy(logged, text, sizeof logged - 1);
+}
+
+static void the_log_goes_where_told(void **state)
+{
+    (void)state;
+    wb_set_log(catch_log, NULL);
+    wb__log(WB_LOG_WARN, "%d of %s", 3, "them");
+    assert_string_equal(logged, "3 of them");
+    assert_int_equal(logged_level, WB_LOG_WARN);
+    wb__log(WB_LOG_INFO, "%5000d", 1);
+    assert_int_equal(strlen(logged), 5000);
+    wb_set_log(NULL, NULL);
+}
+
+static void the_log_prints_as_julia_does(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weber-log-XXXXXX", text[400] = "";
+    int file = mkstemp(path), saved = dup(2);
+    assert_true(file >= 0 && saved >= 0);
+    dup2(file, 2);
+    wb__log(WB_LOG_INFO, "one");
+    wb__log(WB_LOG_WARN, "first\nnext\nlast");
+    wb__log(WB_LOG_ERROR, "one\n");
+    dup2(saved, 2);
+    close(saved);
+    lseek(file, 0, SEEK_SET);
+    assert_true(read(file, text, sizeof text - 1) > 0);
+    close(file);
+    unlink(path);
+    assert_string_equal(text, "[ Info: one\n┌ Warning: first\n│ next\n└ last\n[ Error: one\n");
+}
+
+static void debug_topics(void **state)
+{
+    (void)state;
+    setenv("WEBER_DEBUG", "plan, kernel", 1);
+    assert_true(wb__debug("plan"));
+    assert_true(wb__debug("kernel"));
+    assert_false(wb__debug("pla"));
+    assert_false(wb__debug("sync"));
+    setenv("WEBER_DEBUG", "sync", 1);               /* read once */
+    assert_false(wb__debug("sync"));
+    assert_string_equal(wb_version(), "0.1.0");
+    double t = wb__now();
+    assert_true(wb__now() >= t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_allocator_is_replaceable),
+        cmocka_unit_test(errors_travel),
+        cmocka_unit_test(errors_belong_to_their_thread),
+        cmocka_unit_test(memory_is_counted),
+        cmocka_unit_test(impossible_sizes_fail),
+        cmocka_unit_test(the_nth_allocation_fails),
+        cmocka_unit_test(the_pool_gives_back),
+        cmocka_unit_test(the_log_goes_where_told),
+        cmocka_unit_test(the_log_prints_as_julia_does),
+        cmocka_unit_test(debug_topics),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
