@@ -139,7 +139,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     for (int i = 0; i < n_numbers; i++) x->number[i] = numbers[i];
     x->n_in = (uint32_t)n_in;
     for (int i = 0; i < n_in; i++) {
-        wb_tensor *bound = x->in[i] = wb__ref(wb__bind(in[i]));
+        wb_tensor *bound = wb__bind(in[i]);
+        x->in[i] = wb__ref(bound);
         atomic_fetch_add_explicit(&bound->consumers, 1, memory_order_relaxed);
         if (bound->flags & WB__IN_SINKS) wb__sink_remove(bound);
     }
