@@ -98,7 +98,12 @@ typedef struct {
 WB_API wb_layer *wb_layernorm_with(const wb_layernorm_options *o);
 
 /* Row i of weight [n, dim] for each integer i in x: [...] -> [..., dim]. */
-typedef struct { size_t size; int64_t n, dim; wb_initialiser init; wb_dtype dtype; } wb_embedding_options;   /* init wb_init_normal */
+typedef struct {
+    size_t size;
+    int64_t n, dim;
+    wb_initialiser init;            /* wb_init_normal */
+    wb_dtype dtype;
+} wb_embedding_options;
 WB_API wb_layer *wb_embedding_with(const wb_embedding_options *o);
 
 /* Vaswani et al. 2017.  Projections q_proj, k_proj, v_proj, out_proj (Dense, no bias unless .bias).

@@ -33,8 +33,8 @@ typedef enum { WB__REG_F32, WB__REG_F64, WB__REG_I32, WB__REG_I64 } wb__reg;
  *            not vary along the columns and the program only needs it a row.
  *   NUMBER   arg: index into the plan's numbers (f)                                           level ONE
  *   IOTA     arg: the dimension of the space whose index it is; value scale*index + shift      (`scale`, `shift`)
- *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; `element` is a view, of no buffer, whose
- *            offset and strides give each point's element number in the draw
+ *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; `element` is the index of a view, of no buffer,
+ *            whose offset and strides give each point's element number in the draw
  *   ROW      elementwise row of ops.def: `op`, operands a, b, c (where: condition, x, y).  Comparisons give I32 0 or 1.
  *   CAST     a, to this instruction's register kind, as wb_astype does when the value is stored in `dtype`
  *            (so f32 -> i8 -> f32 saturates)
@@ -42,6 +42,9 @@ typedef enum { WB__REG_F32, WB__REG_F64, WB__REG_I32, WB__REG_I64 } wb__reg;
  *   FOLD_ROWS  a -> stored into view arg over [outer][cols], whose strides along the rows are 0; nothing may use it
  *   FOLD_ALL   a -> stored into the one element of view arg, outer dimensions too; nothing may use it
  *   STORE    a -> view arg, converted to the view's dtype (a ROW value: to the view with stride 0 along columns)
+ *
+ * A store may write what a load of the same kernel reads, if both views are the same (offset, strides, dtype and buffer
+ * index): in place.  Any other overlap is the engine's to avoid.
  *
  * Sums of F32 are made in a way whose error does not grow with the length (pairwise, or in blocks). */
 typedef enum {
@@ -55,7 +58,7 @@ typedef struct {
     uint8_t kind, reg, level, dtype;    /* wb__instr_kind, wb__reg, wb__level, wb_dtype (of the tensor it stands for) */
     uint16_t op;                        /* wb__op */
     int32_t a, b, c;                    /* earlier instructions, -1 where absent */
-    int32_t arg;
+    int32_t arg, element;               /* element: draws only */
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 

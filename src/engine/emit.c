@@ -320,9 +320,7 @@ static void assemble(wb__making *m, int x)
     int owner, from_owner;
     if (!wb__place_of(m, x, &whole, &owner)) return;
     if (!covered(m, a)) {                           /* zeros where no piece is: a number over the whole */
-        wb__view zero = {.dtype = whole.dtype, .buffer = -1, .ndim = whole.ndim};
-        memcpy(zero.dims, whole.dims, sizeof whole.dims);
-        wb__draft_copy(m, zero, -1, whole, owner, "zeros");
+        wb__draft_zeros(m, whole, owner);
     }
     for (int j = 0; j < a->n_in && !m->failed; j++) {
         int p = input(m, a, j);

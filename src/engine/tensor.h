@@ -51,7 +51,7 @@ struct wb_tensor {
     int64_t offset;
     wb_tensor *variable;                /* of a version: its variable (not counted; of a gone one: only its address) */
     wb_tensor *current;                 /* of a variable (counted); its memory is `storage` */
-    wb_tensor *live;                    /* of a variable: the version that stands in its memory, if any tensor still does */
+    wb_tensor *live;                    /* of a variable: the version that stands in its memory (counted) */
     const char *name;                   /* of a variable: its path, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;
