@@ -111,8 +111,24 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing scope: these, and pending writes */
 void wb__engine_shutdown(void);
+/* While a function is being recorded by wb_compile: these n literals get their values from `before` at each replay, and
+ * `after` is called when one succeeded (either may be NULL).  `context` is copied; `holds` lives as long as the
+ * recording.  Outside a recording nothing happens.  0, or an error code. */
+typedef struct {
+    int n;
+    wb_tensor *const *literals;
+    void (*before)(void *context, double *numbers);
+    void (*after)(void *context);
+    const void *context;
+    size_t bytes;
+    void *holds;
+} wb__replay;
+int wb__on_replay(const wb__replay *r);
+
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
+void wb__forget_pending(void);              /* no write of this thread takes place */
+int wb__new_version(wb_tensor *variable);   /* its memory was written to by a replay: who held the old version finds it gone */
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
