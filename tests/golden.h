@@ -1,4 +1,4 @@
-/* Numbers of PyTorch for tests: tests/golden/nn.safetensors, made by make_golden.py.  Run from the project's root. */
+/* Numbers of PyTorch for tests: tests/golden/nn.safetensors, made by make_golden.py. */
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
@@ -17,7 +17,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#define GOLDEN_FILE "tests/golden/nn.safetensors"
+#define GOLDEN_FILE WB_TEST_DATA "/../golden/nn.safetensors"
 #define NAME(...) name_of(__VA_ARGS__)
 
 static wb__st golden;
