@@ -47,7 +47,9 @@ WB_API wb_layer *wb_dense_with(const wb_dense_options *o);
 
 /* y = activation(x ⋆ weight + bias), cross-correlation.  weight [out, in/groups, kh, kw], bias [out].
  * x [N, in, H, W].  .pad {p} means p on every side, {ph, pw} on both sides, else {top, bottom, left, right};
- * .same pads so that stride 1 keeps the size.  .flip is Flux's true convolution. */
+ * .same pads so that stride 1 keeps the size.  .flip is Flux's true convolution.
+ * A side without padding beside one with: WB_NO_PAD, as in .pad = {1, WB_NO_PAD} for rows alone. */
+enum { WB_NO_PAD = -1 };
 typedef struct {
     size_t size;
     int64_t in, out, kernel[2];     /* {k} means {k, k} */
@@ -96,7 +98,12 @@ typedef struct {
 WB_API wb_layer *wb_layernorm_with(const wb_layernorm_options *o);
 
 /* Row i of weight [n, dim] for each integer i in x: [...] -> [..., dim]. */
-typedef struct { size_t size; int64_t n, dim; wb_initialiser init; wb_dtype dtype; } wb_embedding_options;   /* init wb_init_normal */
+typedef struct {
+    size_t size;
+    int64_t n, dim;
+    wb_initialiser init;            /* wb_init_normal */
+    wb_dtype dtype;
+} wb_embedding_options;
 WB_API wb_layer *wb_embedding_with(const wb_embedding_options *o);
 
 /* Vaswani et al. 2017.  Projections q_proj, k_proj, v_proj, out_proj (Dense, no bias unless .bias).

@@ -67,6 +67,7 @@ WB_API double wb_item(wb_tensor *x);
 /* Copies the values out.  Errors: `bytes` is not exactly what x holds. */
 WB_API int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes);
 
+/* One element, by n indices; NaN, with the error set, on failure. */
 WB_API double wb_at_index(wb_tensor *x, int n, const int64_t *index);
 #ifndef __cplusplus
 #define wb_at(x, ...) wb_at_index((x), WB_DIMS_(__VA_ARGS__))        /* wb_at(x, 3, 7) */

@@ -69,7 +69,8 @@ WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch ba
 
 /* Trains: for each batch, loss, gradient, update.  Every write waits, on the device, for a finite loss: a loss
  * that is not finite ends training with WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch.
- * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch, and ends training if it returns nonzero. */
+ * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch, and ends training if it
+ * returns nonzero. */
 typedef struct {
     size_t size;
     int epochs;
@@ -115,13 +116,15 @@ WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /* ---- progress and pictures -------------------------------------------------------------------- */
 
-/* A bar with rate, time left and metrics on a terminal, plain lines elsewhere, on standard error.  `loader` may be NULL. */
+/* A bar with rate, time left and metrics on a terminal, plain lines elsewhere, on standard error.  `loader` may be NULL.
+ * A call with the first metric's name, or with none, is a step; other names (at most 4 in all) add to its line. */
 WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
 WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
 WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);     /* read a step late: nothing waits */
 WB_API void wb_progress_end(wb_progress *p);                                            /* also when its scope closes */
 
-/* Curves as SVG: n_series lines of n points. */
+/* Curves as SVG: n_series lines of n points, with axes and a legend.  Points that are not finite leave a gap.
+ * 0, or an error code. */
 typedef struct { const char *name; int n; const double *x, *y; } wb_series;
 WB_API int wb_svg_curves(const char *path, const char *title, const char *x_label, const char *y_label,
                          int n_series, const wb_series *series);

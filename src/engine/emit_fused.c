@@ -81,6 +81,14 @@ static bool varies(const wb__group *g, const wb__view *v)
     return false;
 }
 
+static int constant(program *p, double v)
+{
+    wb__making *m = p->m;
+    if (!grow(p, (void **)&m->constants, &m->constants_room, m->n_constants + 1, sizeof *m->constants)) return 0;
+    m->constants[m->n_constants].f = v;
+    return m->n_constants++;
+}
+
 static int number(program *p, int x, int level)
 {
     wb__making *m = p->m;
@@ -88,11 +96,7 @@ static int number(program *p, int x, int level)
     wb__instr i = {.kind = WB__NUMBER, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level, .dtype = v->dtype,
                    .a = -1, .b = -1, .c = -1, .arg = v->number};
     if (v->fixed) {
-        if (m->fate[x].constant < 0) {
-            if (!grow(p, (void **)&m->constants, &m->constants_room, m->n_constants + 1, sizeof *m->constants)) return 0;
-            m->constants[m->n_constants].f = v->value;
-            m->fate[x].constant = m->n_constants++;
-        }
+        if (m->fate[x].constant < 0) m->fate[x].constant = constant(p, v->value);
         i.arg = m->request->n_numbers + m->fate[x].constant;
     }
     return add(p, i);
@@ -283,30 +287,50 @@ static void free_program(program *p)
     wb__free(p->had);
 }
 
-bool wb__draft_fused(wb__making *m, int g)
+/* Hands the program over to a new draft. */
+static bool finish(program *p)
 {
-    program p = {.m = m, .group = &m->group[g], .g = g};
-    for (int x = p.group->first; x >= 0 && !m->failed; x = m->next[x]) one(&p, x);
+    wb__making *m = p->m;
+    const wb__group *g = p->group;
     wb__space *space = wb__alloc(sizeof *space);
     wb__draft *d = m->failed || !space ? NULL : wb__draft_new(m, WB__STEP_FUSED);
     if (!d) {
         m->failed = true;
         wb__free(space);
-        free_program(&p);
+        free_program(p);
         return false;
     }
-    const wb__group *group = &m->group[g];
-    *space = (wb__space){.ndim = group->ndim, .row_dims = group->ndim - group->col_dims - group->outer_dims, .col_dims = group->col_dims};
-    for (int i = 0; i < group->ndim; i++) space->dims[i] = group->dims[group->axis[i]];
-    d->instr = p.instr;
-    d->views = p.views;
-    d->owners = p.owners;
+    *space = (wb__space){.ndim = g->ndim, .row_dims = g->ndim - g->col_dims - g->outer_dims, .col_dims = g->col_dims};
+    for (int i = 0; i < g->ndim; i++) space->dims[i] = g->dims[g->axis[i]];
+    d->instr = p->instr;
+    d->views = p->views;
+    d->owners = p->owners;
     d->spaces = space;
-    d->n_owners = p.n_views;
-    d->step.fused = (wb__fused){.n_instr = p.n_instr, .n_views = p.n_views, .n_segments = 1};
-    p.instr = NULL;
-    p.views = NULL;
-    p.owners = NULL;
-    free_program(&p);
+    d->n_owners = p->n_views;
+    d->step.fused = (wb__fused){.n_instr = p->n_instr, .n_views = p->n_views, .n_segments = 1};
+    wb__free(p->had);
     return true;
+}
+
+bool wb__draft_fused(wb__making *m, int g)
+{
+    program p = {.m = m, .group = &m->group[g], .g = g};
+    for (int x = p.group->first; x >= 0 && !m->failed; x = m->next[x]) one(&p, x);
+    return finish(&p);
+}
+
+/* A program of two instructions: zero, stored everywhere. */
+void wb__draft_zeros(wb__making *m, wb__view to, int owner)
+{
+    wb__group g = {.ndim = to.ndim, .col_dims = WB__MIN(to.ndim, 1)};
+    for (int i = 0; i < to.ndim; i++) g.axis[i] = i;
+    memcpy(g.dims, to.dims, sizeof g.dims);
+    program p = {.m = m, .group = &g, .g = -1};
+    int from = add(&p, (wb__instr){.kind = WB__NUMBER, .reg = (uint8_t)reg_of(to.dtype), .level = WB__LEVEL_FULL,
+                                   .dtype = (uint8_t)to.dtype, .a = -1, .b = -1, .c = -1,
+                                   .arg = m->request->n_numbers + constant(&p, 0)});
+    if (!m->failed)
+        add(&p, (wb__instr){.kind = WB__STORE, .reg = (uint8_t)reg_of(to.dtype), .level = WB__LEVEL_FULL, .dtype = (uint8_t)to.dtype,
+                            .a = from, .b = -1, .c = -1, .arg = add_view(&p, &to, owner)});
+    finish(&p);
 }

@@ -26,7 +26,8 @@ typedef struct {
     int n_writes, writes_room;
     int *targets;                   /* of each write: the buffer of its variable, or -1 where a later write follows */
     int targets_room, n_targets;
-    wb_tensor *gate;
+    int *leaf_of;                   /* of each tensor of the order: its number among the leaves, -1 */
+    int leaf_of_room;
 } wb__request;
 
 /* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for, results, the arena. */
@@ -40,16 +41,15 @@ typedef struct {
     char **text;                    /* one line a step, for WEBER_DEBUG=plan */
     int arena;                      /* its buffer number */
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
-    int gate_buffer;                /* -1: none */
-    wb_dtype gate_dtype;
-    int64_t gate_offset;            /* bytes */
+    wb__number *constants;          /* behind the request's numbers */
+    int n_constants;
     int uses;                       /* runs under way, and the cache */
     uint64_t last_used;
 } wb__plan;
 
 wb__plan *wb__plan_make(const wb__request *r, uint64_t hash);
 void wb__plan_free(wb__plan *p);
-void wb__plan_print(const wb__plan *p, const wb__ir *ir);
+void wb__plan_print(const wb__plan *p);
 
 bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of the structure? */
 
@@ -58,6 +58,7 @@ bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of
 /* How a value is had. */
 typedef struct {
     int group;                      /* the group that makes it; -1: a leaf, a view, or a source made where it is used */
+    bool deferred;                  /* made of leaves alone: joins the first group that wants it */
     bool stored;                    /* it is needed in memory */
     bool closed;                    /* a fold over rows or all: nobody in its own group may use it */
     int result;                     /* number of the result it is, -1 */
@@ -127,6 +128,7 @@ int wb__tenant_new(wb__making *m, int64_t bytes);
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
 bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
 void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner, const char *why);
+void wb__draft_zeros(wb__making *m, wb__view to, int owner);
 void wb__drafts_free(wb__making *m);
 
 bool wb__is_view(const wb__making *m, int x);       /* a reshape, permute, expand or slice without memory of its own */

@@ -89,6 +89,7 @@ static void forget_variable(wb_tensor *v)
         if (t->pending[i]->variable == v) t->pending[i]->variable = NULL;
     if (v->live) v->live->variable = NULL;
     if (v->current) v->current->variable = NULL;
+    wb__unref(v->live);
     wb__unref(v->current);
 }
 
@@ -109,7 +110,6 @@ static void tensor_destroy(void *object)
         drop_inputs(x);
         wb__storage_unref(x->storage);
         if (x->op == WB__OP_variable) forget_variable(x);
-        else if (x->variable && !(x->flags & WB__GONE) && x->variable->live == x) x->variable->live = NULL;
         wb__pool_put(x, x->bytes);
     }
     busy = false;
@@ -139,7 +139,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     for (int i = 0; i < n_numbers; i++) x->number[i] = numbers[i];
     x->n_in = (uint32_t)n_in;
     for (int i = 0; i < n_in; i++) {
-        wb_tensor *bound = x->in[i] = wb__ref(wb__bind(in[i]));
+        wb_tensor *bound = wb__bind(in[i]);
+        x->in[i] = wb__ref(bound);
         atomic_fetch_add_explicit(&bound->consumers, 1, memory_order_relaxed);
         if (bound->flags & WB__IN_SINKS) wb__sink_remove(bound);
     }
@@ -232,7 +233,7 @@ wb_tensor *wb_variable(wb_tensor *x)
     wb_tensor *v = wb__node(WB__OP_variable, x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
     if (!v) return NULL;
     v->current = wb__ref(version);
-    v->live = version;
+    v->live = wb__ref(version);
     v->storage = version->storage;
     atomic_fetch_add(&v->storage->refs, 1);
     version->variable = v;

@@ -51,7 +51,7 @@ struct wb_tensor {
     int64_t offset;
     wb_tensor *variable;                /* of a version: its variable (not counted; of a gone one: only its address) */
     wb_tensor *current;                 /* of a variable (counted); its memory is `storage` */
-    wb_tensor *live;                    /* of a variable: the version that stands in its memory, if any tensor still does */
+    wb_tensor *live;                    /* of a variable: the version that stands in its memory (counted) */
     const char *name;                   /* of a variable: its path, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;
@@ -111,8 +111,24 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing scope: these, and pending writes */
 void wb__engine_shutdown(void);
+/* While a function is being recorded by wb_compile: these n literals get their values from `before` at each replay, and
+ * `after` is called when one succeeded (either may be NULL).  `context` is copied; `holds` lives as long as the
+ * recording.  Outside a recording nothing happens.  0, or an error code. */
+typedef struct {
+    int n;
+    wb_tensor *const *literals;
+    void (*before)(void *context, double *numbers);
+    void (*after)(void *context);
+    const void *context;
+    size_t bytes;
+    void *holds;
+} wb__replay;
+int wb__on_replay(const wb__replay *r);
+
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
+void wb__forget_pending(void);              /* no write of this thread takes place */
+int wb__new_version(wb_tensor *variable);   /* its memory was written to by a replay: who held the old version finds it gone */
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 

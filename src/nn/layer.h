@@ -1,48 +1,88 @@
-/* What every layer has in common.  A kind of layer is one wb__layer_type, in one file of this folder. */
+/* What every layer has in common.  A kind of layer is one wb__layer_type, in one file of this folder, listed in layer.c;
+ * saving, loading and printing follow from its table of options. */
 #ifndef WB__LAYER_H
 #define WB__LAYER_H
 
+#include "base/options.h"
 #include "tree/tree.h"
 
 enum { WB__MODE_AUTO, WB__MODE_TRAIN, WB__MODE_TEST };
 
-/* One field of a layer's options, for files and printing; from one list a type. */
-typedef enum { WB__OPTION_INT, WB__OPTION_REAL, WB__OPTION_BOOL, WB__OPTION_FUNCTION, WB__OPTION_CONNECTION,
-               WB__OPTION_DTYPE, WB__OPTION_INITIALISER } wb__option_kind;
+typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
+
+/* One field of a layer's options, for files; from one X-macro list a kind:
+ *   #define DENSE_OPTIONS(X) X(in, INT, 1) X(out, INT, 1) X(activation, FUNCTION, 1) ... */
+typedef enum {
+    WB__OPTION_INT,             /* int64_t */
+    WB__OPTION_REAL,            /* double */
+    WB__OPTION_BOOL,
+    WB__OPTION_FUNCTION,        /* wb_function, by name */
+    WB__OPTION_CONNECTION,      /* of two tensors, by name */
+    WB__OPTION_DTYPE,
+    WB__OPTION_AXES,            /* wb_axes */
+    WB__OPTION_INITIALISER      /* not stored: a loaded model needs none */
+} wb__option_kind;
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
+#define WB__OPTION_ROW(T, field, kind, count) {#field, WB__OPTION_##kind, offsetof(T, field), count},
 
 typedef struct {
     const char *name;                   /* "Dense" */
     size_t options_size;
     int n_options;
     const wb__option *options;
-    /* 1 + states inputs; sets the error and returns NULL on failure */
+    /* n inputs; NULL with the error set on failure */
     wb_tensor *(*call)(wb_layer *layer, int n, wb_tensor *const *inputs);
-    /* "Dense(784 => 256, relu; bias=false)", into text */
-    void (*print)(const wb_layer *layer, char *text, size_t room);
-    /* Makes one from options alone, with fresh parameters (loading): children are given for containers. */
-    wb_layer *(*make)(const void *options, int n_children, void *const *children, const char *const *names);
-    bool container;                     /* printed with its children indented */
+    void (*print)(const wb_layer *layer, wb__text *text);       /* "Dense(784 => 256, relu)"; NULL: name() */
+    /* A fresh one: a plain layer from options alone, a container from options and its parts.  One of the two. */
+    wb_layer *(*make)(const void *options);
+    wb_layer *(*assemble)(const void *options, int n, const char *const *names, wb_layer *const *parts);
+    const void *detail;                 /* the kind's own */
 } wb__layer_type;
 
 struct wb_layer {
-    wb__object object;
+    wb__branch node;                    /* children: parameters (variables, or WB_NONE) and inner layers */
     const wb__layer_type *type;
     int mode;
-    int n;
-    wb__child *children;                /* parameters (variables, or WB_NONE) and inner layers */
-    void *options;                      /* type->options_size bytes */
-    const char *function_name;          /* of function layers */
+    void *options;                      /* type->options_size bytes, defaults filled in */
 };
 
-extern const wb__layer_type *const wb__layer_types[];   /* all kinds, NULL at the end */
+const wb__layer_type *wb__layer_type_named(const char *name);           /* NULL: no such kind */
 
-/* A layer with n empty children and a copy of its options, in the current scope. */
+/* A layer with n children still empty and a copy of its options, in the current scope. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
-int wb__layer_put(wb_layer *l, int i, const char *name, void *object);  /* takes a reference */
+/* Puts an object that was just made: false (and the layer given up) if it is NULL.  The name is a constant. */
+bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
+static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
+
+/* The parts of a container: their number, and where they stand with their names. */
+int wb__layer_parts(const wb_layer *l, wb__child **parts);
+wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);            /* takes wb_named off; name NULL if none */
+/* The tree "layers" of a container: parts by name or number, wb_named taken off. */
+wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
+
+/* A new variable, made by an initialiser and evaluated. */
+wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int ndim,
+                         const int64_t *dims);
+wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int64_t n);  /* frozen */
+bool wb__layer_dtype(const char *what, wb_dtype *dtype);                /* fills in f32; floating only */
+
+/* x in the dtype of the layer's parameters, with one warning if it was another floating one. */
+wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
+/* Exactly one input, or the error. */
+bool wb__one_input(const wb_layer *l, int n);
 
 bool wb__train_mode(const wb_layer *l, bool *automatic);    /* is it to act as in training now? */
-const char *wb__function_name(wb_function f);               /* NULL if it has none */
+
+/* Functions by name; NULL if there is none. */
+const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);
+const char *wb__connection_name(wb__connection f);
+wb__connection wb__connection_by_name(const char *name);
+static inline wb_tensor *wb__activate(wb_function f, wb_tensor *x) { return f && x ? f(x) : x; }
+
+/* Printing. */
+void wb__print_layer(const wb_layer *l, wb__text *t);       /* the short form, on one line */
+void wb__print_activation(wb_function f, wb__text *t);      /* ", relu", or nothing */
+char *wb__format_layer(void *layer);                        /* the table */
 
 #endif

@@ -1,0 +1,32 @@
+/* What oneDNN can take over, where it is built in.  Each call gives 0 and an operation, or 0 and
+ * NULL where oneDNN is absent, declined or turned off (WEBER_ONEDNN=0), with *why in words, or an
+ * error code.
+ *
+ * Next: dnnl.c. */
+#ifndef WB__DNNL_H
+#define WB__DNNL_H
+
+#include "backend/cpu/lib.h"
+
+#ifdef WB_HAVE_DNNL
+int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **why);
+int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why);
+#else
+static inline int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **why)
+{
+    (void)d;
+    *op = NULL;
+    *why = "oneDNN is not built in";
+    return 0;
+}
+static inline int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
+{
+    (void)d;
+    *op = NULL;
+    *why = "oneDNN is not built in";
+    return 0;
+}
+#endif
+
+
+#endif

@@ -1,0 +1,113 @@
+/* oneDNN's C interface, the same for 2.x and 3.x: everything that changed between them is here.
+ *
+ *     2.x   memory descriptors are structs; an operation descriptor, then a primitive descriptor
+ *     3.x   memory descriptors are counted handles; primitive descriptors are made at once
+ *
+ * Not here: what to do with it (dnnl.c). */
+#ifndef WB__DNNL_API_H
+#define WB__DNNL_API_H
+
+#include <dnnl.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A memory descriptor of our own, and one that a primitive descriptor lends. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef struct { dnnl_memory_desc_t handle; } wb__md;
+typedef const_dnnl_memory_desc_t wb__md_ref;
+static inline wb__md_ref wb__md_of(const wb__md *d) { return d->handle; }
+static inline void wb__md_drop(wb__md *d)
+{
+    if (d->handle) dnnl_memory_desc_destroy(d->handle);
+    d->handle = NULL;
+}
+#else
+typedef struct { dnnl_memory_desc_t desc; bool made; } wb__md;
+typedef const dnnl_memory_desc_t *wb__md_ref;
+static inline wb__md_ref wb__md_of(const wb__md *d) { return d->made ? &d->desc : NULL; }
+static inline void wb__md_drop(wb__md *d) { d->made = false; }
+#endif
+
+static inline dnnl_status_t wb__md_strided(wb__md *d, int n, const int64_t *dims,
+                                           dnnl_data_type_t type, const int64_t *strides)
+{
+    dnnl_dims_t size, step;
+    for (int i = 0; i < n; i++) size[i] = dims[i], step[i] = strides[i];
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_memory_desc_create_with_strides(&d->handle, n, size, type, step);
+#else
+    d->made = true;
+    return dnnl_memory_desc_init_by_strides(&d->desc, n, size, type, step);
+#endif
+}
+
+/* In whatever layout the primitive likes best. */
+static inline dnnl_status_t wb__md_any(wb__md *d, int n, const int64_t *dims, dnnl_data_type_t type)
+{
+    dnnl_dims_t size;
+    for (int i = 0; i < n; i++) size[i] = dims[i];
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_memory_desc_create_with_tag(&d->handle, n, size, type, dnnl_format_tag_any);
+#else
+    d->made = true;
+    return dnnl_memory_desc_init_by_tag(&d->desc, n, size, type, dnnl_format_tag_any);
+#endif
+}
+
+static inline dnnl_status_t wb__append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
+{
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_post_ops_append_eltwise(ops, kind, 0, 0);
+#else
+    return dnnl_post_ops_append_eltwise(ops, 1, kind, 0, 0);
+#endif
+}
+
+static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                          wb__md_ref a, wb__md_ref b, wb__md_ref bias, wb__md_ref c,
+                                          const_dnnl_primitive_attr_t attr)
+{
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_matmul_primitive_desc_create(pd, engine, a, b, bias, c, attr);
+#else
+    dnnl_matmul_desc_t d;
+    dnnl_status_t s = dnnl_matmul_desc_init(&d, a, b, bias, c);
+    return s ? s : dnnl_primitive_desc_create(pd, &d, attr, engine, NULL);
+#endif
+}
+
+/* kind: 0 forward, 1 data, 2 weights; hint: the forward's, for 1 and 2. */
+static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, int kind,
+                                        wb__md_ref x, wb__md_ref w, wb__md_ref bias, wb__md_ref y,
+                                        const dnnl_dims_t strides, const dnnl_dims_t dilates,
+                                        const dnnl_dims_t low, const dnnl_dims_t high,
+                                        dnnl_primitive_desc_t hint,
+                                        const_dnnl_primitive_attr_t attr)
+{
+    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+    if (kind == 0)
+        return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training,
+                                                              direct, x, w, bias, y, strides,
+                                                              dilates, low, high, attr);
+    if (kind == 1)
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            pd, engine, direct, x, w, y, strides, dilates, low, high, hint, attr);
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        pd, engine, direct, x, w, bias, y, strides, dilates, low, high, hint, attr);
+#else
+    dnnl_convolution_desc_t d;
+    dnnl_status_t s =
+        kind == 0 ? dnnl_dilated_convolution_forward_desc_init(
+            &d, dnnl_forward_training, direct, x, w, bias, y, strides, dilates, low, high)
+        : kind == 1 ? dnnl_dilated_convolution_backward_data_desc_init(&d, direct, x, w, y, strides,
+                                                                       dilates, low, high)
+                    : dnnl_dilated_convolution_backward_weights_desc_init(
+                        &d, direct, x, w, bias, y, strides, dilates, low, high);
+    return s ? s : dnnl_primitive_desc_create(pd, &d, attr, engine, hint);
+#endif
+}
+
+#endif

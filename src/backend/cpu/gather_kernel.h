@@ -1,0 +1,69 @@
+/* The adjoint of laying out patches, as text: included by cpu_*.c once per computed type, after
+ * simd.h.
+ *
+ * Each element of the image is the sum of those patch elements that were copied from it; gathering
+ * them, rather than adding patches into the image, writes every element once and never waits for
+ * its own last store. Channels stand innermost in both.
+ *
+ * Next: conv.c. */
+
+enum { NAME(MOST_TAPS) = 64 };          /* taps along one side; conv.c asks for no more */
+
+/* Taps t and outputs o along one side that read position `at`: o*stride - pad + t*dilation = at. */
+static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t stride,
+                                int64_t dilation, int64_t outputs, int64_t per_output,
+                                int64_t per_tap, int64_t *offset)
+{
+    int n = 0;
+    for (int64_t t = 0; t < taps; t++) {
+        int64_t o = at + pad - t * dilation;
+        if (o < 0) break;
+        if (stride != 1) {
+            if (o % stride) continue;
+            o /= stride;
+        }
+        if (o < outputs) offset[n++] = o * per_output + t * per_tap;
+    }
+    return n;
+}
+
+/* patches [oh, ow, kh, kw, channels] to the image [h, w, d->c], of which `channels` are written. */
+static void NAME(gather)(const wb__conv_desc *d, int64_t channels, const void *patches, void *image)
+{
+    int64_t rows[NAME(MOST_TAPS)], columns[NAME(MOST_TAPS)];
+    const int64_t pixel = d->kh * d->kw * channels;
+    for (int64_t r = 0; r < d->h; r++) {
+        const int nr = NAME(readers)(r, d->pad[0], d->kh, d->stride[0], d->dilation[0], d->oh,
+                                     d->ow * pixel, d->kw * channels, rows);
+        for (int64_t q = 0; q < d->w; q++) {
+            const int nc = NAME(readers)(q, d->pad[2], d->kw, d->stride[1], d->dilation[1], d->ow,
+                                         pixel, channels, columns);
+            T *to = (T *)image + (r * d->w + q) * d->c;
+            for (int64_t c = 0; c < channels; c += LANES) {
+                const int some = channels - c < LANES ? (int)(channels - c) : 0;
+                V sum = spread(0), other = spread(0);
+                const T *from = (const T *)patches + c;
+                int a = 0;
+                for (; a + 2 <= nr; a += 2) { /* two sums: half the wait for an addition */
+                    const T *line = from + rows[a], *next = from + rows[a + 1];
+                    if (some) for (int b = 0; b < nc; b++) {
+                        sum += load_some(line + columns[b], some);
+                        other += load_some(next + columns[b], some);
+                    } else for (int b = 0; b < nc; b++) {
+                        sum += load(line + columns[b]);
+                        other += load(next + columns[b]);
+                    }
+                }
+                if (a < nr) {
+                    const T *line = from + rows[a];
+                    if (some)
+                        for (int b = 0; b < nc; b++) sum += load_some(line + columns[b], some);
+                    else for (int b = 0; b < nc; b++) sum += load(line + columns[b]);
+                }
+                sum += other;
+                if (some) store_some(to + c, sum, some);
+                else store(to + c, sum);
+            }
+        }
+    }
+}

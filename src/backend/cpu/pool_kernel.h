@@ -1,0 +1,223 @@
+/* Pooling of one unit (an image where channels stand innermost, else a plane), as text: included by
+ * cpu_*.c once per computed type, after simd.h.
+ *
+ * Channels innermost: a vector of channels at a time, the window's loops inside.  Planes: a row of
+ * the output at a time, the window's loops outside, so that the compiler can vectorise along the
+ * row.
+ *
+ * A maximum is taken over where x > m, or x is NaN and m is not: so NaN wins, and of equals the
+ * first.
+ *
+ * Next: pool.c, which cuts the work into units and converts narrow types. */
+
+/* One output position's window, clipped to the image: rows r0..r1, columns c0..c1 of x. */
+typedef struct { int64_t r0, r1, c0, c1; } NAME(window);
+
+static inline NAME(window) NAME(window_at)(const wb__pool_desc *d, int64_t i, int64_t j)
+{
+    const int64_t top = i * d->stride[0] - d->pad[0], left = j * d->stride[1] - d->pad[2];
+    return (NAME(window)){ WB__MAX(top, 0), WB__MIN(top + d->kh, d->h), WB__MAX(left, 0),
+                           WB__MIN(left + d->kw, d->w) };
+}
+
+static inline V NAME(get)(const T *p, int some) { return some ? load_some(p, some) : load(p); }
+static inline void NAME(put)(T *p, V v, int some)
+{
+    if (some) store_some(p, v, some);
+    else store(p, v);
+}
+
+static inline VI NAME(beats)(V x, V m) { return (x > m) | ((x != x) & (m == m)); }
+
+static inline VI NAME(counted)(T n)     /* n, as a whole number in every lane */
+{
+#if WB__DOUBLE
+    return (VI){ 0 } + (int64_t)n;
+#else
+    return (VI){ 0 } + (int32_t)n;
+#endif
+}
+
+/* x, and dy or v, to dx or y: some channels at output position (i, j). */
+static inline __attribute__((always_inline)) void
+NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x,
+                    const T *in_out, const T *v, T *dx, T *y, const bool overlap, const int some)
+{
+    const int64_t c = d->c, row = d->w * c;
+    if (kind == WB__POOL_MEAN) {
+        V sum = spread(0);
+        for (int64_t r = w.r0; r < w.r1; r++)
+            for (int64_t q = w.c0; q < w.c1; q++) sum += NAME(get)(x + r * row + q * c, some);
+        NAME(put)(y, sum * spread((T)1 / (T)(d->kh * d->kw)), some);
+        return;
+    }
+    if (kind == WB__POOL_MEAN_BACK) {
+        const V share = NAME(get)(in_out, some) * spread((T)1 / (T)(d->kh * d->kw));
+        for (int64_t r = w.r0; r < w.r1; r++)
+            for (int64_t q = w.c0; q < w.c1; q++) {
+                T *at = dx + r * row + q * c;
+                V sum = share;
+                if (overlap) sum += NAME(get)(at, some);
+                NAME(put)(at, sum, some);
+            }
+        return;
+    }
+    V m = spread(-(T)INFINITY), taken = spread(0);
+    if (kind == WB__POOL_MAX) {
+        for (int64_t r = w.r0; r < w.r1; r++)
+            for (int64_t q = w.c0; q < w.c1; q++) {
+                const V e = NAME(get)(x + r * row + q * c, some);
+                m = choose((VI)(e > m) | (VI)(e != e), e, m);
+            }
+        NAME(put)(y, m, some);
+        return;
+    }
+    if (kind == WB__POOL_MAX_TAKE) {
+        bool begun = false;
+        for (int64_t r = w.r0; r < w.r1; r++)
+            for (int64_t q = w.c0; q < w.c1; q++, begun = true) {
+                const V e = NAME(get)(x + r * row + q * c, some),
+                        t = NAME(get)(v + r * row + q * c, some);
+                const VI better = begun ? NAME(beats)(e, m) : ~(VI){ 0 };
+                m = choose(better, e, m);
+                taken = choose(better, t, taken);
+            }
+        NAME(put)(y, taken, some);
+        return;
+    }
+    VI where = NAME(counted)(0), count = where;
+    const VI one = NAME(counted)(1);
+    for (int64_t r = w.r0; r < w.r1; r++)
+        for (int64_t q = w.c0; q < w.c1; q++, count += one) {
+            const V e = NAME(get)(x + r * row + q * c, some);
+            const VI better = NAME(beats)(e, m);
+            m = choose(better, e, m);
+            where = (better & count) | (~better & where);
+        }
+    const V dy = NAME(get)(in_out, some);
+    count = NAME(counted)(0);
+    for (int64_t r = w.r0; r < w.r1; r++)
+        for (int64_t q = w.c0; q < w.c1; q++, count += one) {
+            T *at = dx + r * row + q * c;
+            V e = choose((VI)(where == count), dy, spread(0));
+            if (overlap) e += NAME(get)(at, some);
+            NAME(put)(at, e, some);
+        }
+}
+
+static inline __attribute__((always_inline)) void
+NAME(pool_image)(const wb__pool_desc *d, const wb__pool_kind kind, const T *x, const T *dy,
+                 const T *v, T *dx, T *y, const bool overlap)
+{
+    const int64_t ragged = d->c % LANES;
+    for (int64_t i = 0; i < d->oh; i++)
+        for (int64_t j = 0; j < d->ow; j++) {
+            const NAME(window) w = NAME(window_at)(d, i, j);
+            const int64_t out = (i * d->ow + j) * d->c;
+            int64_t c = 0;
+            for (; c + LANES <= d->c; c += LANES)
+                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c,
+                                    overlap, 0);
+            if (ragged)
+                NAME(pool_channels)(d, kind, w, x + c, dy + out + c, v + c, dx + c, y + out + c,
+                                    overlap, (int)ragged);
+        }
+}
+
+/* Planes: one row of outputs, at most ROW of them; m and where live on the stack. */
+enum { NAME(ROW) = 256 };
+
+static inline __attribute__((always_inline)) void
+NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int64_t j0, int64_t n,
+               const int64_t stride, const T *x, const T *dy, const T *v, T *dx, T *y)
+{
+    T m[NAME(ROW)], taken[NAME(ROW)];
+    int32_t where[NAME(ROW)];
+    const T share = (T)1 / (T)(d->kh * d->kw);
+    const bool mean = kind == WB__POOL_MEAN || kind == WB__POOL_MEAN_BACK;
+    const bool back = kind == WB__POOL_MAX_BACK || kind == WB__POOL_MEAN_BACK;
+    for (int64_t o = 0; o < n; o++) {
+        m[o] = mean ? 0 : -(T)INFINITY;
+        where[o] = -1;
+        taken[o] = 0;
+    }
+    for (int pass = kind == WB__POOL_MEAN_BACK; pass < 1 + back; pass++)
+        for (int64_t a = 0; a < d->kh; a++) {
+            const int64_t r = i * d->stride[0] - d->pad[0] + a;
+            if (r < 0 || r >= d->h) continue;
+            for (int64_t b = 0; b < d->kw; b++) {
+                /* outputs j0 + o whose column q = (j0+o)*stride - left + b lies in the image */
+                const int64_t shift = j0 * stride - d->pad[2] + b;
+                const int64_t low = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+                const int64_t high =
+                    WB__MIN(d->w > shift ? (d->w - shift + stride - 1) / stride : 0, n);
+                const int64_t base = r * d->w + shift;
+                const int32_t place = (int32_t)(a * d->kw + b);
+                for (int64_t o = low; o < high; o++) {
+                    const int64_t at = base + o * stride;
+                    if (pass) dx[at] += mean ? dy[o] * share : where[o] == place ? dy[o] : 0;
+                    else if (mean) m[o] += x[at];
+                    else {
+                        const T e = x[at];
+                        const bool better = e > m[o] || (e != e && m[o] == m[o])
+                                         || (kind != WB__POOL_MAX && where[o] < 0);
+                        m[o] = better ? e : m[o];
+                        if (kind == WB__POOL_MAX_TAKE) taken[o] = better ? v[at] : taken[o];
+                        if (kind != WB__POOL_MAX) where[o] = better ? place : where[o];
+                    }
+                }
+            }
+        }
+    if (back) return;
+    for (int64_t o = 0; o < n; o++)
+        y[o] = mean ? m[o] * share : kind == WB__POOL_MAX_TAKE ? taken[o] : m[o];
+}
+
+static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__pool_desc *d,
+                                                                   const wb__pool_kind kind,
+                                                                   const T *x, const T *dy,
+                                                                   const T *v, T *dx, T *y)
+{
+    for (int64_t i = 0; i < d->oh; i++)
+        for (int64_t j = 0; j < d->ow; j += NAME(ROW)) {
+            const int64_t n = WB__MIN(d->ow - j, NAME(ROW)), out = i * d->ow + j;
+            if (d->stride[1] == 2)
+                NAME(pool_row)(d, kind, i, j, n, 2, x, dy + out, v, dx, y + out);
+            else
+                NAME(pool_row)(d, kind, i, j, n, d->stride[1], x, dy + out, v, dx, y + out);
+        }
+}
+
+#define POOL_FN(kind)                                                                          \
+    static void NAME(pool_##kind)(const wb__pool_desc *d, const T *x, const T *dy, const T *v, \
+                                  T *dx, T *y, bool overlap)                                   \
+    {                                                                                          \
+        if (!d->nhwc) NAME(pool_plane)(d, WB__POOL_##kind, x, dy, v, dx, y);                   \
+        else if (overlap) NAME(pool_image)(d, WB__POOL_##kind, x, dy, v, dx, y, true);         \
+        else NAME(pool_image)(d, WB__POOL_##kind, x, dy, v, dx, y, false);                     \
+    }
+POOL_FN(MAX)
+POOL_FN(MAX_BACK)
+POOL_FN(MAX_TAKE)
+POOL_FN(MEAN)
+POOL_FN(MEAN_BACK)
+#undef POOL_FN
+
+static void NAME(pool)(const wb__pool_desc *d, const void *const in[2], void *out)
+{
+    const T *a = in[0], *b = in[1];
+    T *to = out;
+    const bool overlap = d->stride[0] < d->kh || d->stride[1] < d->kw;
+    const bool exact = d->stride[0] == d->kh && d->stride[1] == d->kw && !d->pad[0] && !d->pad[2]
+                    && d->oh * d->kh >= d->h && d->ow * d->kw >= d->w;
+    if ((d->kind == WB__POOL_MAX_BACK || d->kind == WB__POOL_MEAN_BACK) && !(exact && d->nhwc))
+        memset(to, 0, (size_t)(d->h * d->w * (d->nhwc ? d->c : 1)) * sizeof(T));
+    /* operands that a kind does not have are passed as others that are safe to offset */
+    switch (d->kind) {
+    case WB__POOL_MAX: NAME(pool_MAX)(d, a, a, a, to, to, false); break;
+    case WB__POOL_MAX_BACK: NAME(pool_MAX_BACK)(d, a, b, a, to, to, overlap); break;
+    case WB__POOL_MAX_TAKE: NAME(pool_MAX_TAKE)(d, a, a, b, to, to, false); break;
+    case WB__POOL_MEAN: NAME(pool_MEAN)(d, a, a, a, to, to, false); break;
+    case WB__POOL_MEAN_BACK: NAME(pool_MEAN_BACK)(d, a, a, a, to, to, overlap); break;
+    }
+}

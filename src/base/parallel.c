@@ -1,0 +1,313 @@
+/* The pool of threads behind wb__parallel, and how many threads there are.
+ *
+ * With WB_HAVE_OPENMP the pool is OpenMP's, because oneDNN uses that one and two pools would fight
+ * for the cores; elsewhere it is a small one of our own.  Not here: what to run in parallel, and
+ * from which size on - each caller knows its own work.
+ *
+ * Next: backend/cpu/gemm.c, the first user. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT */
+#endif
+#include "base/parallel.h"
+
+#include "base/base.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef WB_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+enum { MOST_THREADS = 256 };
+
+/* How many threads. */
+
+static int from_environment(const char *name)
+{
+    const char *text = getenv(name);
+    if (!text || !*text) return 0;
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || n < 1) return 0; /* OMP_NUM_THREADS may be a list: its first counts */
+    return n > MOST_THREADS ? MOST_THREADS : (int)n;
+}
+
+#ifdef __linux__
+/* quota / period of one cgroup, rounded up; 0 where there is no limit */
+static int quota_of(const char *folder)
+{
+    char path[PATH_MAX + 32];
+    long long quota = 0, period = 0;
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    FILE *f = fopen(path, "re");
+    if (f) {
+        int got = fscanf(f, "%lld %lld", &quota, &period);      /* "max 100000" gives 0 */
+        fclose(f);
+        if (got != 2) return 0;
+    } else {                                                    /* version 1 of cgroups */
+        snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
+        if (!(f = fopen(path, "re"))) return 0;
+        int got = fscanf(f, "%lld", &quota);
+        fclose(f);
+        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+        if (got != 1 || !(f = fopen(path, "re"))) return 0;
+        got = fscanf(f, "%lld", &period);
+        fclose(f);
+        if (got != 1) return 0;
+    }
+    if (quota <= 0 || period <= 0) return 0;
+    long long n = (quota + period - 1) / period;
+    return n > MOST_THREADS ? MOST_THREADS : (int)n;
+}
+
+/* The least quota from this process's cgroup up to the root. */
+static int quota(void)
+{
+    int least = 0;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f) return 0;
+    char line[PATH_MAX];
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path) continue;
+        *path++ = 0;
+        controllers++;
+        const char *mount = !*controllers ? "/sys/fs/cgroup"
+                          : strstr(controllers, "cpu,") || strstr(controllers, ",cpu")
+                            || !strcmp(controllers, "cpu") ? "/sys/fs/cgroup/cpu" : NULL;
+        if (!mount) continue;
+        for (;;) {
+            char folder[PATH_MAX];
+            if (snprintf(folder, sizeof folder, "%s%s", mount, path) >= (int)sizeof folder) break;
+            int n = quota_of(folder);
+            if (n && (!least || n < least)) least = n;
+            char *slash = strrchr(path, '/');
+            if (!slash || !path[1]) break;
+            if (slash == path) path[1] = 0;
+            else *slash = 0;
+        }
+    }
+    fclose(f);
+    return least;
+}
+#endif
+
+static int count_cores(void)
+{
+    int n = 0;
+#ifdef __linux__
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set)) n = CPU_COUNT(&set);
+    int q = quota();
+    if (q && (!n || q < n)) n = q;
+#endif
+    if (n < 1) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
+}
+
+static atomic_int threads_now;          /* 0: not asked for yet */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void prepare(void);              /* for fork; before the first region, whoever opens it */
+
+int wb__threads(void)
+{
+    int n = atomic_load_explicit(&threads_now, memory_order_relaxed);
+    if (wb__likely(n)) return n;
+    n = from_environment("WEBER_NUM_THREADS");
+    if (!n) n = from_environment("OMP_NUM_THREADS");
+    if (!n) n = count_cores();
+    pthread_once(&once, prepare);
+    int expected = 0;
+    return atomic_compare_exchange_strong(&threads_now, &expected, n) ? n : expected;
+}
+
+int wb__set_threads(int n)
+{
+    n = n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
+    atomic_store(&threads_now, n);
+    return n;
+}
+
+static _Thread_local bool inside;       /* this thread is running a body */
+
+static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i), void *ctx)
+{
+    for (int64_t i = from; i < to; i++) body(ctx, i);
+}
+
+#ifdef WB_HAVE_OPENMP
+
+/* A child of fork has none of OpenMP's threads, and libgomp would wait for them for ever: it stays
+ * serial. */
+static atomic_bool forked;
+static void in_child(void)
+{
+    atomic_store(&forked, true);
+    atomic_store(&threads_now, 1);
+    omp_set_num_threads(1);
+}
+
+static void prepare(void) { pthread_atfork(NULL, NULL, in_child); }
+
+void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+{
+    int threads = n > 1 && !inside ? wb__threads() : 1;
+    if (threads > n) threads = (int)n;
+    if (threads <= 1 || omp_in_parallel() || atomic_load_explicit(&forked, memory_order_relaxed)) {
+        serially(0, n, body, ctx);
+        return;
+    }
+    pthread_once(&once, prepare);
+#pragma omp parallel num_threads(threads)
+    {
+        int t = omp_get_thread_num(), of = omp_get_num_threads();
+        inside = true;
+        serially(n * t / of, n * (t + 1) / of, body, ctx);
+        inside = false;
+    }
+}
+
+#else
+
+/* Our own pool.  `state` holds everything that a worker must see at once:
+ *
+ *     epoch (48 bits) | workers inside (15 bits) | open (1 bit)
+ *
+ * The caller fills in the job and opens it; a worker enters by adding one "inside" to an open
+ * state, takes shares of the indices until none is left, and leaves.  The caller takes part, then
+ * closes the job and waits until nobody is inside: a worker that woke too late never entered and is
+ * not waited for. */
+enum { SPINS = 4000, CLOSED = 0, OPEN = 1, ONE_INSIDE = 2, INSIDE = 0xfffe, EPOCH = 1 << 16 };
+
+static struct {
+    pthread_mutex_t owner;              /* held by the caller whose job runs */
+    pthread_mutex_t bed;                /* guards going to sleep */
+    pthread_cond_t wake;
+    int workers;                        /* started so far; only the owner looks */
+    atomic_int asleep;
+    _Alignas(64) atomic_uint_fast64_t state;
+    void (*body)(void *ctx, int64_t i);
+    void *ctx;
+    int64_t n, share;
+    int most;                           /* workers wanted for this job */
+    _Alignas(64) atomic_int_fast64_t next;
+} pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .bed = PTHREAD_MUTEX_INITIALIZER,
+           .wake = PTHREAD_COND_INITIALIZER };
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void take_shares(void)
+{
+    inside = true;
+    for (;;) {
+        int64_t from = atomic_fetch_add(&pool.next, pool.share);
+        if (from >= pool.n) break;
+        serially(from, WB__MIN(from + pool.share, pool.n), pool.body, pool.ctx);
+    }
+    inside = false;
+}
+
+static bool is_news(uint64_t state, uint64_t seen)
+{
+    return (state & OPEN) && state / EPOCH != seen;
+}
+
+static void *work(void *unused)
+{
+    (void)unused;
+    uint64_t seen = 0;
+    for (;;) {
+        uint64_t s;
+        int spins = 0;
+        while (!is_news(s = atomic_load(&pool.state), seen) && spins < SPINS) relax(), spins++;
+        if (!is_news(s, seen)) {
+            pthread_mutex_lock(&pool.bed);
+            atomic_fetch_add(&pool.asleep, 1);
+            while (!is_news(s = atomic_load(&pool.state), seen))
+                pthread_cond_wait(&pool.wake, &pool.bed);
+            atomic_fetch_sub(&pool.asleep, 1);
+            pthread_mutex_unlock(&pool.bed);
+        }
+        while (is_news(s, seen)) {
+            if (!atomic_compare_exchange_weak(&pool.state, &s, s + ONE_INSIDE)) continue;
+            seen = s / EPOCH;
+            if ((int)((s & INSIDE) / ONE_INSIDE) < pool.most) take_shares();
+            atomic_fetch_sub(&pool.state, ONE_INSIDE);
+        }
+    }
+    return NULL;
+}
+
+/* The child of fork has only the thread that forked: it starts workers of its own when it needs
+ * them. */
+static void in_child(void)
+{
+    pthread_mutex_init(&pool.owner, NULL);
+    pthread_mutex_init(&pool.bed, NULL);
+    pthread_cond_init(&pool.wake, NULL);
+    pool.workers = 0;
+    atomic_store(&pool.asleep, 0);
+    atomic_store(&pool.state, 0);
+}
+
+static void prepare(void) { pthread_atfork(NULL, NULL, in_child); }
+
+static void start_workers(int wanted)
+{
+    pthread_once(&once, prepare);
+    pthread_attr_t attributes;
+    if (pool.workers >= wanted || pthread_attr_init(&attributes)) return;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    for (pthread_t id; pool.workers < wanted; pool.workers++)
+        if (pthread_create(&id, &attributes, work, NULL)) break;    /* the caller does the rest */
+    pthread_attr_destroy(&attributes);
+}
+
+void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+{
+    int threads = n > 1 && !inside ? wb__threads() : 1;
+    if (threads > n) threads = (int)n;
+    if (threads <= 1 || pthread_mutex_trylock(&pool.owner)) {   /* another caller has the pool */
+        serially(0, n, body, ctx);
+        return;
+    }
+    start_workers(threads - 1);
+    pool.body = body;
+    pool.ctx = ctx;
+    pool.n = n;
+    pool.share = WB__MAX(n / (4 * (int64_t)threads), 1);
+    pool.most = threads - 1;
+    atomic_store(&pool.next, 0);
+    uint64_t epoch = atomic_load(&pool.state) / EPOCH + 1;
+    atomic_store(&pool.state, epoch * EPOCH | OPEN);
+    if (atomic_load(&pool.asleep)) {
+        pthread_mutex_lock(&pool.bed);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.bed);
+    }
+    take_shares();
+    atomic_fetch_sub(&pool.state, OPEN);
+    for (int spins = 0; atomic_load(&pool.state) & INSIDE; spins++) {
+        if (spins < SPINS) relax();
+        else sched_yield();
+    }
+    pthread_mutex_unlock(&pool.owner);
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* Plans by structure, arenas by need, and the running of a plan. */
+#include "engine/request.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wb__plan **plans;
+static int n_plans, plans_room, limit = 64;
+static uint64_t clock_now;
+static wb_engine_stats stats;
+
+/* ---- plans ------------------------------------------------------------------------------------ */
+
+void wb_set_plan_cache(int n)
+{
+    pthread_mutex_lock(&lock);
+    limit = WB__MAX(n, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+wb_engine_stats wb_stats(void)
+{
+    pthread_mutex_lock(&lock);
+    wb_engine_stats s = stats;
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+static wb__plan *lookup(const wb__request *r, uint64_t hash)
+{
+    for (int i = n_plans - 1; i >= 0; i--) {
+        wb__plan *p = plans[i];
+        if (p->hash != hash || p->n_words != r->n_words || memcmp(p->words, r->words, (size_t)r->n_words * sizeof *r->words)) continue;
+        p->uses++;
+        p->last_used = ++clock_now;
+        return p;
+    }
+    return NULL;
+}
+
+/* The plan unused for longest goes; one that runs is freed when it is done. */
+static void evict(void)
+{
+    int oldest = 0;
+    for (int i = 1; i < n_plans; i++)
+        if (plans[i]->last_used < plans[oldest]->last_used) oldest = i;
+    wb__plan *p = plans[oldest];
+    plans[oldest] = plans[--n_plans];
+    if (--p->uses == 0) wb__plan_free(p);
+}
+
+static bool keep(wb__plan *p)
+{
+    while (n_plans >= limit) evict();
+    if (n_plans == plans_room) {
+        int room = plans_room ? 2 * plans_room : 64;
+        wb__plan **more = wb__realloc(plans, (size_t)room * sizeof *more);
+        if (!more) return false;
+        plans = more;
+        plans_room = room;
+    }
+    p->uses = 2;                                    /* the cache's and the caller's */
+    p->last_used = ++clock_now;
+    plans[n_plans++] = p;
+    return true;
+}
+
+wb__plan *wb__plan_find(const wb__request *r)
+{
+    uint64_t hash = wb__request_hash(r);
+    pthread_mutex_lock(&lock);
+    wb__plan *p = lookup(r, hash);
+    if (p) stats.plan_hits++;
+    pthread_mutex_unlock(&lock);
+    if (p) return p;
+    p = wb__plan_make(r, hash);                     /* two threads may make the same one: both are right */
+    if (!p) return NULL;
+    pthread_mutex_lock(&lock);
+    stats.plans_built++;
+    bool kept = keep(p);
+    pthread_mutex_unlock(&lock);
+    if (kept) return p;
+    wb__plan_free(p);
+    return NULL;
+}
+
+void wb__plan_done(wb__plan *p)
+{
+    pthread_mutex_lock(&lock);
+    bool last = --p->uses == 0;
+    pthread_mutex_unlock(&lock);
+    if (last) wb__plan_free(p);
+}
+
+/* ---- arenas: all plans share them, one for each run under way ----------------------------------- */
+
+enum { ARENAS = 16 };
+static struct { void *memory; int64_t bytes; } idle[ARENAS];
+
+void *wb__arena_take(int64_t bytes, int64_t *got)
+{
+    void *memory = NULL;
+    pthread_mutex_lock(&lock);
+    int best = -1;
+    for (int i = 0; i < ARENAS; i++) {
+        if (!idle[i].memory) continue;
+        if (best < 0 || (idle[i].bytes >= bytes && (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
+            (idle[best].bytes < bytes && idle[i].bytes > idle[best].bytes))
+            best = i;
+    }
+    if (best >= 0) {
+        memory = idle[best].memory;
+        *got = idle[best].bytes;
+        idle[best].memory = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    if (memory && *got >= bytes) return memory;
+    if (memory) {                                   /* too small for this plan: it grows, once */
+        wb__cpu.backend->release(&wb__cpu, memory, (size_t)*got);
+        stats.arena_bytes -= *got;
+    }
+    *got = WB__MAX(bytes, 64);
+    memory = wb__cpu.backend->allocate(&wb__cpu, (size_t)*got);
+    if (memory) stats.arena_bytes += *got;
+    return memory;
+}
+
+void wb__arena_give(void *memory, int64_t bytes)
+{
+    if (!memory) return;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < ARENAS && memory; i++) {
+        if (idle[i].memory) continue;
+        idle[i].memory = memory;
+        idle[i].bytes = bytes;
+        memory = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!memory) return;
+    wb__cpu.backend->release(&wb__cpu, memory, (size_t)bytes);
+    stats.arena_bytes -= bytes;
+}
+
+/* ---- running ---------------------------------------------------------------------------------- */
+
+static double number_at(const void *at, wb_dtype dtype)
+{
+    double v = 0;
+    wb__convert(&v, WB_F64, at, dtype, 1);
+    return v;
+}
+
+int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers, const void *gate, wb_dtype gate_dtype)
+{
+    wb__number few[64], *all = few;
+    int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
+    int status = 0;
+    if (n_numbers + p->n_constants > (int)WB__COUNT(few)) {
+        all = wb__alloc((size_t)(n_numbers + p->n_constants) * sizeof *all);
+        if (!all) return WB_ERROR_MEMORY;
+    }
+    if (n_numbers) memcpy(all, numbers, (size_t)n_numbers * sizeof *all);
+    if (p->n_constants) memcpy(all + n_numbers, p->constants, (size_t)p->n_constants * sizeof *all);
+    char *arena = wb__arena_take(need, &got);
+    if (!arena) status = WB_ERROR_MEMORY;
+    buffers[p->arena] = arena;
+    for (int i = 0; i < p->n_steps && !status; i++) {
+        if (i == p->n_compute && gate && !isfinite(number_at(gate, gate_dtype)))
+            status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));
+        else
+            status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena + p->arena_bytes, all);
+    }
+    if (!status && gate && p->n_compute == p->n_steps && !isfinite(number_at(gate, gate_dtype)))
+        status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));
+    wb__arena_give(arena, got);
+    if (all != few) wb__free(all);
+    pthread_mutex_lock(&lock);
+    stats.steps++;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void wb__cache_clear(void)
+{
+    pthread_mutex_lock(&lock);
+    while (n_plans) evict();
+    wb__free(plans);
+    plans = NULL;
+    plans_room = 0;
+    for (int i = 0; i < ARENAS; i++) {
+        if (!idle[i].memory) continue;
+        wb__cpu.backend->release(&wb__cpu, idle[i].memory, (size_t)idle[i].bytes);
+        stats.arena_bytes -= idle[i].bytes;
+        idle[i].memory = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,326 @@
+/* Evaluation: what is asked, all pending writes, and every result nobody consumed yet that reads a version about to
+ * be overwritten - together, as one plan. */
+#include "engine/request.h"
+
+#include <string.h>
+
+/* A thread's own arrays, kept from one evaluation to the next. */
+typedef struct {
+    wb__request request;
+    wb__order side;                     /* for looking at sinks before the walk proper */
+    bool *reads;
+    int reads_room;
+    wb_tensor **roots;
+    int roots_room;
+    void **buffers;
+    int buffers_room;
+} work;
+static _Thread_local work mine;
+
+static bool grow(void *list, int *room, int want, size_t size)
+{
+    if (want <= *room) return true;
+    void *more = wb__realloc(*(void **)list, (size_t)(want + 64) * size);
+    if (!more) return false;
+    *(void **)list = more;
+    *room = want + 64;
+    return true;
+}
+
+/* ---- writes ----------------------------------------------------------------------------------- */
+
+static void set_current(wb_tensor *v, wb_tensor *version)
+{
+    wb_tensor *old = v->current;
+    v->current = wb__ref(version);
+    wb__unref(old);
+}
+
+wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
+{
+    wb__thread *t = wb__this_thread();
+    if (!value) return NULL;
+    if (t->n_pending == t->pending_room) {
+        int room = t->pending_room ? 2 * t->pending_room : 64;
+        wb_tensor **more = wb__realloc(t->pending, (size_t)room * sizeof *more);
+        if (!more) return NULL;
+        t->pending = more;
+        t->pending_room = room;
+    }
+    wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0, NULL, 0, NULL);
+    if (!a) return NULL;
+    wb__sink_remove(a);
+    a->flags |= WB__PENDING;
+    a->variable = v;
+    a->name = v->name;
+    t->pending[t->n_pending++] = wb__ref(a);
+    set_current(v, a);
+    return a;
+}
+
+int wb_assign(wb_tensor *x, wb_tensor *value)
+{
+    if (!wb__operand("assign", x) || !wb__operand("assign", value)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (x->op != WB__OP_variable) return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable", wb_describe(x));
+    if (!wb__same_dims(x, value) || x->dtype != value->dtype)
+        return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value), wb_describe(x));
+    if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
+    wb__thread *t = wb__this_thread();
+    return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
+}
+
+/* After a plan ran: each variable's new version is the assign; the one before is gone. */
+static void publish_write(wb_tensor *a, bool last)
+{
+    wb_tensor *v = a->variable;
+    a->flags &= (uint8_t)~WB__PENDING;
+    if (!v || !last) {
+        a->flags |= WB__GONE;
+    } else {
+        wb_tensor *old = v->live;
+        wb__storage *s = v->storage;
+        atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+        wb__set_storage(a, s, 0);
+        v->live = wb__ref(a);
+        if (old) {
+            old->flags |= WB__GONE;
+            old->name = v->name;
+            wb__storage_unref(old->storage);
+            old->storage = NULL;
+            wb__unref(old);
+        }
+    }
+    wb__tensor_detach(a);
+}
+
+/* No write takes place: each variable is what it was. */
+static void take_back(wb__thread *t)
+{
+    for (int i = 0; i < t->n_pending; i++) {
+        wb_tensor *a = t->pending[i], *v = a->variable;
+        if (v && v->current == a) set_current(v, v->live);
+        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE);
+        wb__tensor_detach(a);
+    }
+}
+
+static void end_pending(wb__thread *t)
+{
+    int n = t->n_pending;
+    t->n_pending = 0;
+    for (int i = 0; i < n; i++) wb__unref(t->pending[i]);
+}
+
+void wb__forget_pending(void)
+{
+    wb__thread *t = wb__this_thread();
+    take_back(t);
+    end_pending(t);
+}
+
+/* A version that only the variable itself knows of is as good as new. */
+int wb__new_version(wb_tensor *v)
+{
+    wb_tensor *old = v->live;
+    if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2) return 0;
+    wb_tensor *x = wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
+    if (!x) return WB_ERROR_MEMORY;
+    atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
+    x->storage = v->storage;
+    x->variable = v;
+    v->live = wb__ref(x);
+    set_current(v, x);
+    wb_object_free(x);
+    old->flags |= WB__GONE;
+    old->name = v->name;
+    wb__storage_unref(old->storage);
+    old->storage = NULL;
+    wb__unref(old);
+    return 0;
+}
+
+int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
+{
+    wb__thread *t = wb__this_thread();
+    if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
+        return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
+    if (v->current != v->live && wb__evaluate(0, NULL, NULL)) return wb_error_code();
+    (void)t;
+    memcpy(v->storage->data, values, bytes);
+    return 0;
+}
+
+/* ---- sinks ------------------------------------------------------------------------------------ */
+
+static bool is_leaf(const wb_tensor *x) { return x->storage || x->flags & WB__GONE; }
+
+/* Is x the live version of a variable that has a pending write? */
+static bool overwritten(const wb_tensor *x)
+{
+    const wb_tensor *v = x->storage && !(x->flags & WB__GONE) ? x->variable : NULL;
+    return v && v->live == x && v->current != x;
+}
+
+/* Does an unconsumed tensor read a version that is about to go? */
+static int reads_overwritten(wb_tensor *sink, bool *answer)
+{
+    int before = mine.side.n;
+    if (!wb__order_add(&mine.side, sink, is_leaf)) return WB_ERROR_MEMORY;
+    if (!grow(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads)) return WB_ERROR_MEMORY;
+    for (int i = before; i < mine.side.n; i++) {
+        const wb_tensor *x = mine.side.node[i];
+        bool reads = is_leaf(x) ? overwritten(x) : false;
+        for (uint32_t j = 0; !is_leaf(x) && j < x->n_in && !reads; j++)
+            reads = mine.reads[wb__order_index(&mine.side, x->in[j], is_leaf)];
+        mine.reads[i] = reads || (!is_leaf(x) && x->flags & WB__PENDING);
+    }
+    *answer = mine.reads[wb__order_index(&mine.side, sink, is_leaf)];
+    return 0;
+}
+
+/* The tensors asked for and, where something is to be overwritten, the sinks that would lose it. */
+static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
+{
+    *n_roots = 0;
+    if (!grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots)) return WB_ERROR_MEMORY;
+    for (int i = 0; i < n; i++) mine.roots[(*n_roots)++] = wb__bind(tensors[i]);
+    if (!t->n_pending || !t->sinks) return 0;
+    wb__order_begin(&mine.side);
+    wb_tensor *sink = t->sinks;
+    do {
+        bool asked = false, reads = false;
+        for (int i = 0; i < *n_roots && i < 8; i++) asked |= mine.roots[i] == sink;
+        if (!asked && !(sink->flags & WB__GONE)) {
+            int status = reads_overwritten(sink, &reads);
+            if (status) return status;
+        }
+        if (reads) {
+            if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots)) return WB_ERROR_MEMORY;
+            mine.roots[(*n_roots)++] = sink;
+        }
+        sink = sink->next_sink;
+    } while (sink != t->sinks);
+    return 0;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static char *data_of(const wb_tensor *x) { return (char *)x->storage->data + x->offset; }
+
+static int bind_buffers(wb__request *r, const wb__plan *p)
+{
+    if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers)) return WB_ERROR_MEMORY;
+    for (int i = 0; i < r->n_leaves; i++) mine.buffers[i] = data_of(r->leaves[i]);
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= r->n_leaves) mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
+    return 0;
+}
+
+static int run(wb__request *r, wb_tensor *gate)
+{
+    wb__plan *p = wb__plan_find(r);
+    if (!p) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    int status = bind_buffers(r, p), made = 0;
+    int first = r->n_leaves + r->n_targets;
+    wb__storage *few[16], **stores = few;
+    if (r->n_results > (int)WB__COUNT(few) && !(stores = wb__alloc((size_t)r->n_results * sizeof *stores))) status = WB_ERROR_MEMORY;
+    for (; !status && made < r->n_results; made++) {
+        const wb_tensor *x = r->results[made];
+        stores[made] = wb__storage_new(p->device, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
+        if (!stores[made]) {
+            status = WB_ERROR_MEMORY;
+            break;
+        }
+        mine.buffers[first + made] = stores[made]->data;
+    }
+    const void *gate_at = NULL;
+    for (int i = 0; gate && !status && i < r->n_results; i++)
+        if (r->results[i] == gate) gate_at = stores[i]->data;
+    if (gate && !gate_at && gate->storage) gate_at = data_of(gate);
+    if (!status) status = wb__plan_run(p, mine.buffers, r->numbers, r->n_numbers, gate_at, gate ? (wb_dtype)gate->dtype : WB_F32);
+    wb__plan_done(p);
+    bool shown = !status || status == WB_ERROR_NUMBER;     /* a loss that is not finite may still be read */
+    for (int i = 0; i < made; i++) {
+        if (shown) wb__set_storage(r->results[i], stores[i], 0);
+        else wb__storage_unref(stores[i]);
+    }
+    if (!status)
+        for (int i = 0; i < r->n_writes; i++) publish_write(r->writes[i], r->targets[i] >= 0);
+    if (stores != few) wb__free(stores);
+    return status;
+}
+
+static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with_sinks)
+{
+    wb__thread *t = wb__this_thread();
+    int n_roots = 0, status;
+    bool pending = t->n_pending > 0;
+    if (t->recording) return wb__fail(WB_ERROR_ARGUMENT, "a value was asked for while a function was being recorded by wb_compile");
+    if (with_sinks) {
+        status = collect(t, n, tensors, &n_roots);
+    } else {
+        status = grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots) ? 0 : WB_ERROR_MEMORY;
+        for (int i = 0; i < n && !status; i++) mine.roots[n_roots++] = wb__bind(tensors[i]);
+    }
+    if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
+    if (!status && (mine.request.n_results || mine.request.n_writes)) status = run(&mine.request, gate);
+    if (!pending) return status;
+    if (status) take_back(t);
+    end_pending(t);
+    return status;
+}
+
+int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
+{
+    return evaluate(n, tensors, gate ? wb__bind(gate) : NULL, true);
+}
+
+int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
+
+/* A closing scope has dropped what it held: sinks that are left belong to outer scopes, and keep their right to the
+ * versions they read. */
+int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
+{
+    wb__thread *t = wb__this_thread();
+    if (!n && !t->n_pending) return 0;
+    return evaluate(n, tensors, NULL, true);
+}
+
+int wb_eval_all(int n, wb_tensor *const *tensors)
+{
+    for (int i = 0; i < n; i++)
+        if (!wb__operand("eval", tensors[i])) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    return wb__evaluate(n, tensors, NULL);
+}
+
+int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
+{
+    wb__thread *t = wb__this_thread();
+    int n_roots = 0;
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < n; i++)
+        if (!wb__operand("memory_estimate", tensors[i])) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    int status = collect(t, n, tensors, &n_roots);
+    if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
+    if (status) return status;
+    wb__plan *p = wb__plan_find(&mine.request);
+    if (!p) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    out->arena = p->arena_bytes + p->workspace_bytes;
+    out->outputs = p->result_bytes;
+    out->inputs = p->input_bytes;
+    out->peak = out->arena + out->outputs + out->inputs;
+    out->kernels = p->n_steps;
+    wb__plan_done(p);
+    return 0;
+}
+
+void wb__engine_shutdown(void)
+{
+    wb__request_free(&mine.request);
+    wb__order_free(&mine.side);
+    wb__free(mine.reads);
+    wb__free(mine.roots);
+    wb__free(mine.buffers);
+    memset(&mine, 0, sizeof mine);
+    wb__cache_clear();
+}

@@ -1,0 +1,363 @@
+/* Making a plan: the passes in turn, updates of many parameters merged, the arena laid out, kernels prepared. */
+#include "engine/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- segments: kernels that differ in what they work on become one ----------------------------- */
+
+static bool same_program(const wb__draft *p, const wb__draft *q)
+{
+    const wb__fused *a = &p->step.fused, *b = &q->step.fused;
+    if (a->n_instr != b->n_instr || a->n_views != b->n_views) return false;
+    for (int i = 0; i < a->n_instr; i++) {
+        const wb__instr *x = &p->instr[i], *y = &q->instr[i];
+        if (x->kind != y->kind || x->reg != y->reg || x->level != y->level || x->dtype != y->dtype || x->op != y->op ||
+            x->a != y->a || x->b != y->b || x->c != y->c || x->arg != y->arg || x->scale != y->scale || x->shift != y->shift)
+            return false;
+    }
+    for (int i = 0; i < a->n_views; i++)
+        if (p->views[i].dtype != q->views[i].dtype) return false;
+    const wb__space *s = &p->spaces[0], *t = &q->spaces[0];
+    return s->ndim == t->ndim && s->row_dims == t->row_dims && s->col_dims == t->col_dims;
+}
+
+/* A program that walks all its views in the same dense order is one over a line. */
+static void flatten(wb__draft *d)
+{
+    const wb__space *s = &d->spaces[0];
+    int64_t size = 1, stride[WB_MAX_DIMS];
+    for (int i = s->ndim - 1; i >= 0; i--) {
+        stride[i] = size;
+        size *= s->dims[i];
+    }
+    for (int i = 0; i < d->step.fused.n_instr; i++)
+        if (d->instr[i].kind != WB__LOAD && d->instr[i].kind != WB__STORE && d->instr[i].kind != WB__ROW &&
+            d->instr[i].kind != WB__NUMBER && d->instr[i].kind != WB__CAST)
+            return;
+    for (int v = 0; v < d->step.fused.n_views; v++)
+        for (int i = 0; i < s->ndim; i++)
+            if (s->dims[i] != 1 && d->views[v].strides[i] != stride[i] && d->views[v].strides[i]) return;
+    for (int v = 0; v < d->step.fused.n_views; v++) {       /* a number in memory varies nowhere; all else must everywhere */
+        bool any = false, all = true;
+        for (int i = 0; i < s->ndim; i++)
+            if (s->dims[i] != 1) { any |= d->views[v].strides[i] != 0; all &= d->views[v].strides[i] != 0; }
+        if (any != all && size != 1) return;
+    }
+    for (int v = 0; v < d->step.fused.n_views; v++) {
+        wb__view *w = &d->views[v];
+        int64_t step = size == 1;
+        for (int i = 0; i < s->ndim; i++) step |= s->dims[i] != 1 && w->strides[i];
+        w->ndim = 1;
+        w->dims[0] = size;
+        w->strides[0] = step;
+    }
+    d->spaces[0] = (wb__space){.ndim = 1, .row_dims = 0, .col_dims = 1, .dims = {size}};
+}
+
+/* May the first and the second run side by side?  Neither touches what the other writes. */
+static bool apart(const wb__draft *p, const wb__draft *q)
+{
+    for (int i = 0; i < q->step.fused.n_instr; i++) {
+        if (q->instr[i].kind != WB__STORE) continue;
+        const wb__view *to = &q->views[q->instr[i].arg];
+        for (int v = 0; v < p->step.fused.n_views * p->step.fused.n_segments; v++)
+            if (p->views[v].buffer == to->buffer && p->owners[v] == q->owners[q->instr[i].arg]) return false;
+    }
+    for (int i = 0; i < p->step.fused.n_instr; i++) {
+        if (p->instr[i].kind != WB__STORE) continue;
+        for (int s = 0; s < p->step.fused.n_segments; s++) {
+            int at = s * p->step.fused.n_views + p->instr[i].arg;
+            for (int v = 0; v < q->step.fused.n_views; v++)
+                if (q->views[v].buffer == p->views[at].buffer && q->owners[v] == p->owners[at]) return false;
+        }
+    }
+    return true;
+}
+
+static bool append_segment(wb__draft *p, const wb__draft *q)
+{
+    int n = p->step.fused.n_segments, views = p->step.fused.n_views;
+    wb__space *spaces = wb__realloc(p->spaces, (size_t)(n + 1) * sizeof *spaces);
+    if (spaces) p->spaces = spaces;
+    wb__view *v = wb__realloc(p->views, (size_t)((n + 1) * views) * sizeof *v);
+    if (v) p->views = v;
+    int *owners = wb__realloc(p->owners, (size_t)((n + 1) * views) * sizeof *owners);
+    if (owners) p->owners = owners;
+    if (!spaces || !v || !owners) return false;
+    p->spaces[n] = q->spaces[0];
+    memcpy(p->views + n * views, q->views, (size_t)views * sizeof *v);
+    memcpy(p->owners + n * views, q->owners, (size_t)views * sizeof *owners);
+    p->step.fused.n_segments++;
+    p->n_owners = (n + 1) * views;
+    return true;
+}
+
+static void drop(wb__making *m, int at)
+{
+    wb__draft *d = &m->draft[at];
+    wb__free(d->owners);
+    wb__free(d->views);
+    wb__free(d->instr);
+    wb__free(d->spaces);
+    wb__free(d->text);
+    memmove(d, d + 1, (size_t)(m->n_drafts - at - 1) * sizeof *d);
+    m->n_drafts--;
+}
+
+/* Only among the kernels that write variables: they are many, small and alike. */
+static void merge_segments(wb__making *m)
+{
+    for (int i = m->n_compute; i < m->n_drafts; i++)
+        if (m->draft[i].step.kind == WB__STEP_FUSED) flatten(&m->draft[i]);
+    for (int i = m->n_compute; i < m->n_drafts && !m->failed; i++) {
+        if (m->draft[i].step.kind != WB__STEP_FUSED) continue;
+        for (int j = i + 1; j < m->n_drafts; ) {
+            bool alike = m->draft[j].step.kind == WB__STEP_FUSED && same_program(&m->draft[i], &m->draft[j]);
+            bool good = alike && apart(&m->draft[i], &m->draft[j]);
+            for (int k = i + 1; good && k < j; k++)
+                good = m->draft[k].step.kind == WB__STEP_FUSED && apart(&m->draft[k], &m->draft[j]);
+            if (!good) {
+                j++;
+                continue;
+            }
+            if (!append_segment(&m->draft[i], &m->draft[j])) m->failed = true;
+            drop(m, j);
+        }
+    }
+}
+
+/* ---- the arena -------------------------------------------------------------------------------- */
+
+typedef struct { int64_t offset, bytes; } hole;
+
+/* The smallest hole that is large enough, else the end of the arena. */
+static int64_t take(hole *holes, int *n, int64_t bytes, int64_t *end)
+{
+    int best = -1;
+    for (int i = 0; i < *n; i++)
+        if (holes[i].bytes >= bytes && (best < 0 || holes[i].bytes < holes[best].bytes)) best = i;
+    if (best < 0 && *n && holes[*n - 1].offset + holes[*n - 1].bytes == *end) {     /* the last hole grows */
+        best = *n - 1;
+        *end += bytes - holes[best].bytes;
+        holes[best].bytes = bytes;
+    }
+    if (best < 0) {
+        *end += bytes;
+        return *end - bytes;
+    }
+    int64_t at = holes[best].offset;
+    holes[best].offset += bytes;
+    holes[best].bytes -= bytes;
+    if (!holes[best].bytes) {
+        memmove(&holes[best], &holes[best + 1], (size_t)(*n - best - 1) * sizeof *holes);
+        --*n;
+    }
+    return at;
+}
+
+static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
+{
+    int i = 0, high = *n;
+    while (i < high) {
+        int mid = (i + high) / 2;
+        if (holes[mid].offset < offset) i = mid + 1;
+        else high = mid;
+    }
+    bool before = i > 0 && holes[i - 1].offset + holes[i - 1].bytes == offset;
+    bool after = i < *n && offset + bytes == holes[i].offset;
+    if (before && after) {
+        holes[i - 1].bytes += bytes + holes[i].bytes;
+        memmove(&holes[i], &holes[i + 1], (size_t)(*n - i - 1) * sizeof *holes);
+        --*n;
+    } else if (before) {
+        holes[i - 1].bytes += bytes;
+    } else if (after) {
+        holes[i] = (hole){offset, bytes + holes[i].bytes};
+    } else {
+        memmove(&holes[i + 1], &holes[i], (size_t)(*n - i) * sizeof *holes);
+        holes[i] = (hole){offset, bytes};
+        ++*n;
+    }
+}
+
+static void find_lives(wb__making *m)
+{
+    for (int i = 0; i < m->n_drafts; i++)
+        for (int v = 0; v < m->draft[i].n_owners; v++) {
+            int t = m->draft[i].owners[v];
+            if (t < 0) continue;
+            if (m->tenant[t].born < 0) m->tenant[t].born = i;
+            m->tenant[t].dies = i;
+        }
+}
+
+/* Step by step: what is born gets a place, what dies gives it back. */
+bool wb__lay_out(wb__making *m, wb__plan *p)
+{
+    size_t n = (size_t)m->n_tenants;
+    int *at = wb__alloc_zero((size_t)m->n_drafts + 2, sizeof *at), *by_birth = wb__alloc((n + 1) * sizeof *by_birth);
+    int *next_dead = wb__alloc((n + 1) * sizeof *next_dead), *dead = wb__alloc(((size_t)m->n_drafts + 1) * sizeof *dead);
+    hole *holes = wb__alloc((n + 2) * sizeof *holes);
+    int n_holes = 0;
+    int64_t end = 0;
+    bool good = at && by_birth && next_dead && dead && holes;
+    find_lives(m);
+    if (good) {
+        for (int i = 0; i < m->n_drafts; i++) dead[i] = -1;
+        for (size_t t = 0; t < n; t++)
+            if (m->tenant[t].born >= 0) at[m->tenant[t].born + 1]++;
+        for (int i = 0; i < m->n_drafts; i++) at[i + 1] += at[i];
+        for (size_t t = 0; t < n; t++) {
+            if (m->tenant[t].born < 0) continue;
+            by_birth[at[m->tenant[t].born]++] = (int)t;
+            next_dead[t] = dead[m->tenant[t].dies];
+            dead[m->tenant[t].dies] = (int)t;
+        }
+        for (int i = 0, next = 0; i < m->n_drafts; i++) {
+            for (; next < at[i]; next++) {
+                wb__tenant *t = &m->tenant[by_birth[next]];
+                t->bytes = (t->bytes + 63) / 64 * 64;
+                t->offset = t->bytes ? take(holes, &n_holes, t->bytes, &end) : 0;
+            }
+            for (int t = dead[i]; t >= 0; t = next_dead[t])
+                if (m->tenant[t].bytes) give_back(holes, &n_holes, m->tenant[t].offset, m->tenant[t].bytes);
+        }
+        p->arena_bytes = end;
+    }
+    wb__free(at);
+    wb__free(by_birth);
+    wb__free(next_dead);
+    wb__free(dead);
+    wb__free(holes);
+    return good;
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------- */
+
+static void settle(const wb__making *m, wb__draft *d)
+{
+    wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
+    for (int i = 0; i < d->n_owners; i++)
+        if (d->owners[i] >= 0) views[i].offset += m->tenant[d->owners[i]].offset / (int64_t)wb__dtype_size(views[i].dtype);
+    d->step.fused.instr = d->instr;
+    d->step.fused.views = d->views;
+    d->step.fused.spaces = d->spaces;
+}
+
+static char *describe(const wb__draft *d, const wb__kernel *k)
+{
+    static const char *const kinds[] = {"fused", "matmul", "conv", "pool", "take", "take_add", "copy"};
+    char text[768];
+    size_t n = 0, room = sizeof text;
+    const wb__view *shape = d->step.kind == WB__STEP_FUSED ? NULL : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
+    if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
+    n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
+    const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
+    int ndim = shape ? shape->ndim : d->spaces[0].ndim;
+    for (int i = 0; i < ndim; i++) n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)dims[i]);
+    n += (size_t)snprintf(text + n, room - n, "]");
+    if (!shape) {
+        if (d->step.fused.n_segments > 1) n += (size_t)snprintf(text + n, room - n, " and %d more", d->step.fused.n_segments - 1);
+        n += (size_t)snprintf(text + n, room - n, ":");
+        for (int i = 0; i < d->step.fused.n_instr && n < room - 24; i++) {
+            const wb__instr *in = &d->instr[i];
+            const char *word = in->kind == WB__ROW || in->kind == WB__FOLD_COLS || in->kind == WB__FOLD_ROWS || in->kind == WB__FOLD_ALL
+                                   ? wb__ops[in->op].name : in->kind == WB__CAST ? "cast" : in->kind == WB__LOAD ? "load"
+                                   : in->kind == WB__STORE ? "store" : in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN ? "draw" : NULL;
+            const char *over = in->kind == WB__FOLD_COLS ? " cols" : in->kind == WB__FOLD_ROWS ? " rows" : in->kind == WB__FOLD_ALL ? " all" : "";
+            if (word) n += (size_t)snprintf(text + n, room - n, " %s%s", word, over);
+        }
+    } else if (d->text && n < room) {
+        n += (size_t)snprintf(text + n, room - n, " %s", d->text);
+    }
+    if (d->step.epilogue && n < room) n += (size_t)snprintf(text + n, room - n, " + activation");
+    if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) && d->step.n_views == 4 && n < room)
+        n += (size_t)snprintf(text + n, room - n, " + bias");
+    if (k->impl && n < room) snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "", k->why ? k->why : "");
+    return wb__strdup(text);
+}
+
+static bool prepare(wb__making *m, wb__plan *p)
+{
+    bool telling = wb__debug("plan");
+    p->kernels = wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *p->kernels);
+    p->text = telling ? wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *p->text) : NULL;
+    if (!p->kernels || (telling && !p->text)) return false;
+    p->n_compute = m->n_compute;
+    for (int i = 0; i < m->n_drafts; i++) {
+        wb__draft *d = &m->draft[i];
+        settle(m, d);
+        if (m->device->backend->prepare(m->device, &d->step, &p->kernels[i])) return false;
+        p->n_steps++;
+        p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
+        if (telling) p->text[i] = describe(d, p->kernels[i]);
+    }
+    return true;
+}
+
+void wb__plan_free(wb__plan *p)
+{
+    if (!p) return;
+    for (int i = 0; i < p->n_steps; i++) {
+        p->device->backend->destroy(p->device, p->kernels[i]);
+        if (p->text) wb__free(p->text[i]);
+    }
+    wb__free(p->kernels);
+    wb__free(p->text);
+    wb__free(p->words);
+    wb__free(p->constants);
+    wb__free(p);
+}
+
+void wb__plan_print(const wb__plan *p)
+{
+    char head[256];
+    snprintf(head, sizeof head, "plan: %d kernels, %d of them before the first write; arena %lld bytes, workspace %lld, inputs %lld, results %lld",
+             p->n_steps, p->n_compute, (long long)p->arena_bytes, (long long)p->workspace_bytes, (long long)p->input_bytes,
+             (long long)p->result_bytes);
+    wb__log(WB_LOG_DEBUG, "%s", head);
+    for (int i = 0; i < p->n_steps; i++) wb__log(WB_LOG_DEBUG, "%4d %s", i, p->text && p->text[i] ? p->text[i] : "");
+}
+
+static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
+{
+    p->words = wb__alloc((size_t)(r->n_words + 1) * sizeof *p->words);
+    p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
+    if (!p->words || !p->constants) return false;
+    memcpy(p->words, r->words, (size_t)r->n_words * sizeof *p->words);
+    if (m->n_constants) memcpy(p->constants, m->constants, (size_t)m->n_constants * sizeof *p->constants);
+    p->n_words = r->n_words;
+    p->n_constants = m->n_constants;
+    return true;
+}
+
+wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
+{
+    wb__making m = {.request = r, .device = &wb__cpu};
+    wb__plan *p = wb__alloc_zero(1, sizeof *p);
+    bool good = p && wb__import(&m) && wb__rewrite(&m) && wb__fuse(&m) && wb__emit(&m);
+    if (good) {
+        merge_segments(&m);
+        p->hash = hash;
+        p->device = m.device;
+        p->arena = wb__arena_buffer(&m);
+        good = !m.failed && wb__lay_out(&m, p) && prepare(&m, p) && keep_key(r, &m, p);
+    }
+    if (good)
+        for (int i = 0; i < r->n_leaves; i++) p->input_bytes += r->leaves[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->leaves[i]->dtype);
+    if (good)
+        for (int i = 0; i < r->n_results; i++) p->result_bytes += r->results[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->results[i]->dtype);
+    wb__drafts_free(&m);
+    wb__ir_free(&m.ir);
+    wb__free(m.value_of);
+    wb__free(m.fate);
+    wb__free(m.next);
+    wb__free(m.group);
+    wb__free(m.constants);
+    wb__free(m.tenant);
+    if (good && wb__debug("plan")) wb__plan_print(p);
+    if (good) return p;
+    wb__plan_free(p);
+    return NULL;
+}

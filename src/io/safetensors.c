@@ -1,0 +1,271 @@
+/* Reading and writing safetensors.  JSON is jansson's, which takes its memory from malloc: its allocator is one for the
+ * whole process, so it is left as the program has it. */
+#include "io/safetensors.h"
+
+#include "base/file.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER_MOST = 100000000, HEADER_BEGINS = 8 };
+
+#define NAMES(X) X(F64) X(F32) X(F16) X(BF16) X(I64) X(I32) X(I8) X(U8) X(BOOL)
+#define ROW(name) {#name, WB_##name},
+static const struct { const char *name; wb_dtype dtype; } dtypes[] = {NAMES(ROW)};
+#undef ROW
+
+static wb_dtype dtype_named(const char *name)
+{
+    for (size_t i = 0; i < WB__COUNT(dtypes); i++)
+        if (!strcmp(dtypes[i].name, name)) return dtypes[i].dtype;
+    return WB_DTYPE_DEFAULT;
+}
+
+static const char *name_of(wb_dtype dtype)
+{
+    for (size_t i = 0; i < WB__COUNT(dtypes); i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return "";
+}
+
+void wb__st_free(wb__st *st)
+{
+    for (int i = 0; i < st->n; i++) {
+        wb__free(st->tensors[i].name);
+        wb__free(st->tensors[i].data);
+    }
+    for (int i = 0; i < st->n_notes; i++) {
+        wb__free(st->notes[i].key);
+        wb__free(st->notes[i].value);
+    }
+    wb__free(st->tensors);
+    wb__free(st->notes);
+    *st = (wb__st){0};
+}
+
+/* ---- the header ------------------------------------------------------------------------------- */
+
+static int bad(const wb__reader *r, const char *name, const char *reason)
+{
+    return wb__reader_fail_at(r, HEADER_BEGINS, "tensor \"%.200s\": %s", name, reason);
+}
+
+static int parse_shape(const wb__reader *r, json_t *shape, wb__st_tensor *t)
+{
+    size_t n = json_array_size(shape);
+    if (!json_is_array(shape)) return bad(r, t->name, "has no shape");
+    if (n > WB_MAX_DIMS) return bad(r, t->name, "has more than 8 dimensions");
+    uint64_t elements = 1;
+    bool empty = false;
+    t->ndim = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        json_t *d = json_array_get(shape, i);
+        if (!json_is_integer(d) || json_integer_value(d) < 0) return bad(r, t->name, "has a wrong dimension");
+        t->dims[i] = json_integer_value(d);
+        if (!t->dims[i]) empty = true;
+        else if (elements > UINT32_MAX / (uint64_t)t->dims[i]) elements = (uint64_t)UINT32_MAX + 1;
+        else elements *= (uint64_t)t->dims[i];
+    }
+    if (empty) elements = 0;
+    if (elements > UINT32_MAX) return bad(r, t->name, "has 2^32 elements or more");
+    if ((uint64_t)(t->end - t->begin) != elements * wb__dtype_size(t->dtype))
+        return bad(r, t->name, "its shape and its place do not agree");
+    return 0;
+}
+
+static int parse_tensor(const wb__reader *r, const char *name, json_t *info, wb__st_tensor *t)
+{
+    t->name = wb__strdup(name);
+    if (!t->name) return WB_ERROR_MEMORY;
+    json_t *dtype = json_object_get(info, "dtype"), *offsets = json_object_get(info, "data_offsets");
+    if (!json_is_object(info) || json_object_size(info) != 3) return bad(r, name, "wants dtype, shape and data_offsets");
+    if (!json_is_string(dtype)) return bad(r, name, "has no dtype");
+    t->dtype = dtype_named(json_string_value(dtype));
+    if (!t->dtype)
+        return wb__reader_fail_at(r, HEADER_BEGINS, "tensor \"%.200s\": unknown dtype \"%.40s\"", name,
+                                  json_string_value(dtype));
+    json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+        return bad(r, name, "has a wrong place");
+    t->begin = json_integer_value(begin);
+    t->end = json_integer_value(end);
+    return parse_shape(r, json_object_get(info, "shape"), t);
+}
+
+static int parse_notes(const wb__reader *r, json_t *notes, wb__st *st)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(notes)) return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ is not an object");
+    st->notes = wb__alloc_zero(json_object_size(notes) + 1, sizeof *st->notes);
+    if (!st->notes) return WB_ERROR_MEMORY;
+    json_object_foreach(notes, key, value) {
+        if (!json_is_string(value)) return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ holds more than text");
+        wb__st_note *note = &st->notes[st->n_notes++];
+        note->key = wb__strdup(key);
+        note->value = wb__strdup(json_string_value(value));
+        if (!note->key || !note->value) return WB_ERROR_MEMORY;
+    }
+    return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const wb__st_tensor *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->end != y->end ? (x->end < y->end ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const wb__st_tensor *)a)->name, ((const wb__st_tensor *)b)->name);
+}
+
+static int parse(const wb__reader *r, json_t *header, wb__st *st)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(header)) return wb__reader_fail_at(r, HEADER_BEGINS, "the header is not an object");
+    st->tensors = wb__alloc_zero(json_object_size(header) + 1, sizeof *st->tensors);
+    if (!st->tensors) return WB_ERROR_MEMORY;
+    json_object_foreach(header, key, value) {
+        int status = strcmp(key, "__metadata__") ? parse_tensor(r, key, value, &st->tensors[st->n++])
+                                                 : parse_notes(r, value, st);
+        if (status) return status;
+    }
+    qsort(st->tensors, (size_t)st->n, sizeof *st->tensors, by_place);
+    for (int i = 0; i < st->n; i++) {
+        int64_t before = i ? st->tensors[i - 1].end : 0;
+        if (st->tensors[i].begin != before)
+            return bad(r, st->tensors[i].name, st->tensors[i].begin < before ? "overlaps another" : "a hole is before it");
+    }
+    return 0;
+}
+
+static int read_header(wb__reader *r, wb__st *st)
+{
+    uint8_t length[8];
+    uint64_t n = 0;
+    int status = wb__reader_exact(r, length, sizeof length, "the header's length");
+    if (status) return status;
+    for (int i = 0; i < 8; i++) n |= (uint64_t)length[i] << (8 * i);
+    if (n < 2 || n > HEADER_MOST)
+        return wb__reader_fail_at(r, 0, "a header of %llu bytes; 2 to %d are possible", (unsigned long long)n, HEADER_MOST);
+    char *text = wb__reader_block(r, (int64_t)n, "the header");
+    if (!text) return wb_error_code();
+    json_error_t error;
+    json_t *header = text[0] == '{' ? json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &error) : NULL;
+    if (header) status = parse(r, header, st);
+    else if (text[0] != '{') status = wb__reader_fail_at(r, HEADER_BEGINS, "the header does not begin with {");
+    else status = wb__reader_fail_at(r, HEADER_BEGINS + error.position, "the header: %s", error.text);
+    json_decref(header);
+    wb__free(text);
+    return status;
+}
+
+/* ---- a file ----------------------------------------------------------------------------------- */
+
+static int read_values(wb__reader *r, wb__st *st)
+{
+    for (int i = 0; i < st->n; i++) {
+        wb__st_tensor *t = &st->tensors[i];
+        t->data = wb__reader_block(r, t->end - t->begin, "a tensor");
+        if (!t->data) return wb_error_code();
+        uint8_t *bytes = t->data;
+        for (int64_t j = 0; t->dtype == WB_BOOL && j < t->end - t->begin; j++) bytes[j] = bytes[j] != 0;
+    }
+    return wb__reader_end(r);
+}
+
+int wb__st_load(const char *path, bool values, wb__st *out)
+{
+    *out = (wb__st){0};
+    wb__reader *r = wb__reader_open(path);
+    if (!r) return wb_error_code();
+    int status = read_header(r, out);
+    if (!status && values) status = read_values(r, out);
+    wb__reader_close(r);
+    if (status) wb__st_free(out);
+    else if (out->n) qsort(out->tensors, (size_t)out->n, sizeof *out->tensors, by_name);
+    return status;
+}
+
+wb__st_tensor *wb__st_find(const wb__st *st, const char *name)
+{
+    wb__st_tensor key = {.name = (char *)(uintptr_t)name};
+    return st->n ? bsearch(&key, st->tensors, (size_t)st->n, sizeof key, by_name) : NULL;
+}
+
+const char *wb__st_note_of(const wb__st *st, const char *key)
+{
+    for (int i = 0; i < st->n_notes; i++)
+        if (!strcmp(st->notes[i].key, key)) return st->notes[i].value;
+    return NULL;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+/* Wider dtypes first, so that all stand aligned. */
+static int by_width(const void *a, const void *b)
+{
+    const wb__st_out *x = a, *y = b;
+    size_t wide_x = wb__dtype_size(x->dtype), wide_y = wb__dtype_size(y->dtype);
+    return wide_x != wide_y ? (wide_x > wide_y ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static int set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) ? wb__fail(WB_ERROR_MEMORY, NULL) : 0;
+}
+
+static int describe(json_t *header, int n, const wb__st_out *tensors, int n_notes, const wb__st_note *notes)
+{
+    int status = 0;
+    if (n_notes) {
+        json_t *object = json_object();
+        status = set(header, "__metadata__", object);
+        for (int i = 0; !status && i < n_notes; i++) status = set(object, notes[i].key, json_string(notes[i].value));
+    }
+    int64_t offset = 0;
+    for (int i = 0; !status && i < n; i++) {
+        const wb__st_out *t = &tensors[i];
+        if (json_object_get(header, t->name))
+            return wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%s\"", t->name);
+        json_t *shape = json_array();
+        for (int d = 0; d < t->ndim; d++) json_array_append_new(shape, json_integer(t->dims[d]));
+        json_t *info = json_pack("{s:s, s:o, s:[I,I]}", "dtype", name_of(t->dtype), "shape", shape, "data_offsets",
+                                 (json_int_t)offset, (json_int_t)(offset + t->bytes));
+        status = set(header, t->name, info);
+        offset += t->bytes;
+    }
+    return status;
+}
+
+static int write(const char *path, const char *text, int n, const wb__st_out *tensors)
+{
+    wb__writer *w = wb__writer_open(path);
+    if (!w) return wb_error_code();
+    uint64_t length = strlen(text), padded = (length + 7) & ~(uint64_t)7;
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(padded >> (8 * i));
+    wb__writer_put(w, bytes, 8);
+    wb__writer_put(w, text, (int64_t)length);
+    wb__writer_put(w, "        ", (int64_t)(padded - length));
+    for (int i = 0; i < n; i++) wb__writer_put(w, tensors[i].data, tensors[i].bytes);
+    return wb__writer_close(w);
+}
+
+int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const wb__st_note *notes)
+{
+    if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
+    json_t *header = json_object();
+    int status = header ? describe(header, n, tensors, n_notes, notes) : wb__fail(WB_ERROR_MEMORY, NULL);
+    char *text = status ? NULL : json_dumps(header, JSON_COMPACT);
+    if (!status && !text) status = wb__fail(WB_ERROR_ARGUMENT, "save: %s: a name or a note is not UTF-8", path);
+    json_decref(header);
+    if (!status) status = write(path, text, n, tensors);
+    free(text);
+    return status;
+}

@@ -1,0 +1,214 @@
+/* Layers made of layers: Chain, SkipConnection, Parallel. */
+#include "nn/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+static wb_tensor *named_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    return wb_call_many(wb__layer_child(l, 0), n, inputs);
+}
+
+static void named_print(const wb_layer *l, wb__text *t) { wb__print_layer(wb__layer_child(l, 0), t); }
+
+static const wb__layer_type named_type = {"Named", 0, 0, NULL, named_call, named_print, NULL, NULL, NULL};
+
+wb_layer *wb_named(const char *name, wb_layer *layer)
+{
+    if (!layer) return NULL;
+    if (!name || !*name || strchr(name, '.'))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "named: \"%s\" is no name: it must not be empty or hold a dot",
+                             name ? name : "");
+    wb_layer *l = wb__layer_new(&named_type, NULL, 1);
+    if (!l) return NULL;
+    l->node.owns_names = true;
+    if (wb__branch_put_copy(&l->node, 0, name, wb__layer_unnamed(layer, NULL))) return l;
+    wb_object_free(l);
+    return NULL;
+}
+
+wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
+{
+    if (name) *name = NULL;
+    if (l->type != &named_type) return l;
+    if (name) *name = l->node.children[0].name;
+    return wb__layer_child(l, 0);
+}
+
+/* The layers of a container as a tree: by wb_named, by the names given (loading), or by number. */
+wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers)
+{
+    if (n < 1 || !layers) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no layers", what);
+    wb_tree *list = wb__tree_new(n);
+    for (int i = 0; list && i < n; i++) {
+        char number[16];
+        const char *name = NULL;
+        bool ok = layers[i] != NULL;
+        if (ok && !wb__is(layers[i], &wb__layer_class))
+            ok = !wb__fail(WB_ERROR_ARGUMENT, "%s: element %d is a %s, not a layer", what, i,
+                           layers[i]->node.object.class->name);
+        wb_layer *layer = ok ? wb__layer_unnamed(layers[i], &name) : NULL;
+        snprintf(number, sizeof number, "%d", i);
+        if (!name) name = names ? names[i] : number;
+        for (int j = 0; ok && j < i; j++)
+            if (!strcmp(list->node.children[j].name, name))
+                ok = !wb__fail(WB_ERROR_ARGUMENT, "%s: two layers are named \"%s\"", what, name);
+        if (ok && wb__branch_put_copy(&list->node, i, name, layer)) continue;
+        wb_object_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+int wb__layer_parts(const wb_layer *l, wb__child **parts)
+{
+    if (!l->type->assemble) return 0;
+    wb__branch *inner = wb__layer_child(l, 0);
+    bool list = wb__is(inner, &wb__tree_class);
+    *parts = list ? inner->children : l->node.children;
+    return list ? inner->n : l->node.n;
+}
+
+/* ---- Chain ------------------------------------------------------------------------------------ */
+
+static wb_tensor *chain_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    wb__child *parts;
+    int n_parts = wb__layer_parts(l, &parts);
+    wb_tensor *x = wb_call_many(parts[0].object, n, inputs);
+    for (int i = 1; x && i < n_parts; i++) x = wb_call(parts[i].object, x);
+    return x;
+}
+
+static void print_parts(const wb_layer *l, wb__text *t, bool comma)
+{
+    wb__child *parts;
+    int n = wb__layer_parts(l, &parts);
+    for (int i = 0; i < n; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        if (comma || i) wb__text_add(t, ", ");
+        if (wb__is(wb__layer_child(l, 0), &wb__tree_class) && strcmp(number, parts[i].name))
+            wb__text_add(t, "%s = ", parts[i].name);
+        wb__print_layer(parts[i].object, t);
+    }
+}
+
+static void chain_print(const wb_layer *l, wb__text *t)
+{
+    wb__text_add(t, "Chain(");
+    print_parts(l, t, false);
+    wb__text_add(t, ")");
+}
+
+static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers);
+static wb_layer *chain_assemble(const void *options, int n, const char *const *names, wb_layer *const *layers)
+{
+    (void)options;
+    return chain(n, names, layers);
+}
+
+const wb__layer_type wb__chain_type = {"Chain", 0, 0, NULL, chain_call, chain_print, NULL, chain_assemble, NULL};
+
+static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers)
+{
+    wb_tree *list = wb__layer_list("Chain", n, names, layers);
+    wb_layer *l = list ? wb__layer_new(&wb__chain_type, NULL, 1) : NULL;
+    return l && wb__layer_put(l, 0, "layers", list) ? l : NULL;
+}
+
+wb_layer *wb_chain_of(int n, wb_layer *const *layers) { return chain(n, NULL, layers); }
+
+/* ---- SkipConnection --------------------------------------------------------------------------- */
+
+typedef struct { size_t size; wb__connection connection; } join_options;
+#define JOIN_OPTIONS(X) X(join_options, connection, CONNECTION, 1)
+static const wb__option join_table[] = {JOIN_OPTIONS(WB__OPTION_ROW)};
+
+static const char *join_name(const wb_layer *l)
+{
+    const char *name = wb__connection_name(((const join_options *)l->options)->connection);
+    return name ? name : "function";
+}
+
+static wb_tensor *skip_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    if (!wb__one_input(l, n)) return NULL;
+    wb_tensor *y = wb_call(wb__layer_child(l, 0), inputs[0]);
+    return y ? ((const join_options *)l->options)->connection(y, inputs[0]) : NULL;
+}
+
+static void skip_print(const wb_layer *l, wb__text *t)
+{
+    wb__text_add(t, "SkipConnection(");
+    wb__print_layer(wb__layer_child(l, 0), t);
+    wb__text_add(t, ", %s)", join_name(l));
+}
+
+static wb_layer *skip_assemble(const void *options, int n, const char *const *names, wb_layer *const *layers)
+{
+    (void)names;
+    if (n != 1) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: has one layer, got %d", n);
+    return wb_SkipConnection_of(layers[0], ((const join_options *)options)->connection);
+}
+
+const wb__layer_type wb__skip_type = {"SkipConnection", sizeof(join_options), WB__COUNT(join_table), join_table,
+                                      skip_call, skip_print, NULL, skip_assemble, NULL};
+
+wb_layer *wb_SkipConnection_of(wb_layer *layer, wb__connection connection)
+{
+    if (!layer) return NULL;
+    if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
+    wb_layer *l = wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);
+    return l && wb__layer_put(l, 0, "layers", wb__layer_unnamed(layer, NULL)) ? l : NULL;
+}
+
+/* ---- Parallel --------------------------------------------------------------------------------- */
+
+static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    wb__child *parts;
+    int n_parts = wb__layer_parts(l, &parts);
+    if (n != 1 && n_parts != 1 && n != n_parts)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_parts, n);
+    wb__connection connection = ((const join_options *)l->options)->connection;
+    wb_tensor *y = NULL;
+    for (int i = 0; i < WB__MAX(n, n_parts); i++) {
+        wb_tensor *part = wb_call(parts[n_parts == 1 ? 0 : i].object, inputs[n == 1 ? 0 : i]);
+        if (!part) return NULL;
+        y = i ? connection(y, part) : part;
+        if (!y) return NULL;
+    }
+    return y;
+}
+
+static void parallel_print(const wb_layer *l, wb__text *t)
+{
+    wb__text_add(t, "Parallel(%s", join_name(l));
+    print_parts(l, t, true);
+    wb__text_add(t, ")");
+}
+
+static wb_layer *parallel(wb__connection connection, int n, const char *const *names, wb_layer *const *layers);
+static wb_layer *parallel_assemble(const void *options, int n, const char *const *names, wb_layer *const *layers)
+{
+    return parallel(((const join_options *)options)->connection, n, names, layers);
+}
+
+const wb__layer_type wb__parallel_type = {"Parallel", sizeof(join_options), WB__COUNT(join_table), join_table,
+                                          parallel_call, parallel_print, NULL, parallel_assemble, NULL};
+
+static wb_layer *parallel(wb__connection connection, int n, const char *const *names, wb_layer *const *layers)
+{
+    if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: no connection");
+    wb_tree *list = wb__layer_list("Parallel", n, names, layers);
+    wb_layer *l = list ? wb__layer_new(&wb__parallel_type, &(join_options){sizeof(join_options), connection}, 1) : NULL;
+    return l && wb__layer_put(l, 0, "layers", list) ? l : NULL;
+}
+
+wb_layer *wb_parallel_of(wb__connection connection, int n, wb_layer *const *layers)
+{
+    return parallel(connection, n, NULL, layers);
+}

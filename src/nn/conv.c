@@ -1,0 +1,87 @@
+/* Conv: cross-correlation, or with .flip the true convolution, over the last two axes. */
+#include "nn/window.h"
+
+#define OPTIONS(X)                                                                              \
+    X(wb_conv_options, in, INT, 1) X(wb_conv_options, out, INT, 1)                              \
+    X(wb_conv_options, kernel, INT, 2) X(wb_conv_options, activation, FUNCTION, 1)              \
+    X(wb_conv_options, stride, INT, 2) X(wb_conv_options, pad, INT, 4)                          \
+    X(wb_conv_options, dilation, INT, 2) X(wb_conv_options, groups, INT, 1)                     \
+    X(wb_conv_options, same, BOOL, 1) X(wb_conv_options, flip, BOOL, 1)                         \
+    X(wb_conv_options, no_bias, BOOL, 1) X(wb_conv_options, init, INITIALISER, 1)               \
+    X(wb_conv_options, dtype, DTYPE, 1)
+static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+
+/* The padding in force: with .same the odd one of an even kernel goes to the high side. */
+static void padding(const wb_conv_options *o, int64_t *pad)
+{
+    wb__pad_in_force(o->pad, pad);
+    for (int a = 0; o->same && a < 2; a++) {
+        int64_t total = (o->kernel[a] - 1) * o->dilation[a];
+        pad[2 * a] = total / 2;
+        pad[2 * a + 1] = total - total / 2;
+    }
+}
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    const wb_conv_options *o = l->options;
+    wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
+    if (!wb__one_input(l, n)) return NULL;
+    if (x->ndim != 4 || x->dims[1] != o->in)
+        return wb__fail_null(WB_ERROR_SHAPE, "Conv: expects [N,%lld,H,W], got %s", (long long)o->in, wb_describe(x));
+    wb_conv_settings s = {.size = sizeof s, .groups = o->groups, .stride = {o->stride[0], o->stride[1]},
+                          .dilation = {o->dilation[0], o->dilation[1]}};
+    padding(o, s.pad);
+    x = wb__layer_input(l, x, weight);
+    if (o->flip) weight = wb_flip(wb_flip(weight, 2), 3);
+    return wb__activate(o->activation, wb_conv_with(x, weight, wb__layer_child(l, 1), &s));
+}
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    const wb_conv_options *o = l->options;
+    wb__text_add(t, "Conv((%lld, %lld), %lld => %lld", (long long)o->kernel[0], (long long)o->kernel[1],
+                 (long long)o->in, (long long)o->out);
+    wb__print_activation(o->activation, t);
+    if (o->same) wb__text_add(t, ", pad=same");
+    else wb__print_pad(o->pad, t);
+    wb__print_pair(", stride=", o->stride, 1, t);
+    wb__print_pair(", dilation=", o->dilation, 1, t);
+    if (o->groups != 1) wb__text_add(t, ", groups=%lld", (long long)o->groups);
+    if (o->flip) wb__text_add(t, ", flip=true");
+    wb__text_add(t, o->no_bias ? ", bias=false)" : ")");
+}
+
+static wb_layer *make(const void *options) { return wb_conv_layer_with(options); }
+
+const wb__layer_type wb__conv_type = {
+    "Conv", sizeof(wb_conv_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+
+static bool check(wb_conv_options *o)
+{
+    if (!o->groups) o->groups = 1;
+    if (!wb__pair("Conv", "kernel", o->kernel, 0) || !wb__pair("Conv", "stride", o->stride, 1) ||
+        !wb__pair("Conv", "dilation", o->dilation, 1) || !wb__pad("Conv", o->pad)) return false;
+    if (o->in < 1 || o->out < 1)
+        return wb__fail(WB_ERROR_ARGUMENT, "Conv: sizes are positive, got %lld => %lld", (long long)o->in,
+                        (long long)o->out), false;
+    if (o->groups < 1 || o->in % o->groups || o->out % o->groups)
+        return wb__fail(WB_ERROR_ARGUMENT, "Conv: %lld groups do not divide %lld => %lld", (long long)o->groups,
+                        (long long)o->in, (long long)o->out), false;
+    if (o->same && (o->pad[0] || o->pad[1] || o->pad[2] || o->pad[3]))
+        return wb__fail(WB_ERROR_ARGUMENT, "Conv: .same and .pad are two answers to one question"), false;
+    return wb__layer_dtype("Conv", &o->dtype);
+}
+
+wb_layer *wb_conv_layer_with(const wb_conv_options *given)
+{
+    wb_conv_options o;
+    wb__read_options(&o, sizeof o, given);
+    if (!check(&o)) return NULL;
+    wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
+    int64_t dims[4] = {o.out, o.in / o.groups, o.kernel[0], o.kernel[1]};
+    wb_layer *l = wb__layer_new(&wb__conv_type, &o, 2);
+    if (!l || !wb__layer_put(l, 0, "weight", wb__parameter("Conv", "weight", init, o.dtype, 4, dims))) return NULL;
+    wb_tensor *bias = o.no_bias ? WB_NONE : wb__parameter("Conv", "bias", wb_init_zeros, o.dtype, 1, &o.out);
+    return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
+}

@@ -1,0 +1,58 @@
+/* Dropout: in train mode, elements (or whole slices) set to zero by chance. */
+#include "nn/layer.h"
+
+#define OPTIONS(X) X(wb_dropout_options, p, REAL, 1) X(wb_dropout_options, axes, AXES, 1)
+static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+
+/* One draw for each place on the given axes, for all of the others together. */
+static wb_tensor *drop_slices(wb_tensor *x, const wb_dropout_options *o)
+{
+    int64_t dims[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) dims[i] = 1;
+    for (int i = 0; i < o->axes.n; i++) {
+        int axis = wb__axis("Dropout", x, o->axes.axis[i]);
+        if (axis < 0) return NULL;
+        dims[axis] = x->dims[axis];
+    }
+    wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
+    wb_tensor *keep = wb_ge(wb_rand_of(draws, x->ndim, dims), wb_scalar(o->p));
+    return wb_where(keep, wb_mul(x, wb_scalar(o->p < 1 ? 1 / (1 - o->p) : 0)), wb_scalar(0));
+}
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    const wb_dropout_options *o = l->options;
+    wb_tensor *x = inputs[0];
+    if (!wb__one_input(l, n) || !wb__floating("Dropout", x)) return NULL;
+    bool automatic, train = wb__train_mode(l, &automatic);
+    if (o->p == 0) return x;
+    if (!train) return automatic ? wb__mark_automatic(x, "Dropout") : x;
+    return o->axes.n ? drop_slices(x, o) : wb_dropout(x, o->p);
+}
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    const wb_dropout_options *o = l->options;
+    wb__text_add(t, "Dropout(%g", o->p);
+    if (o->axes.n == 1) wb__text_add(t, ", axes=%d", o->axes.axis[0]);
+    for (int i = 0; o->axes.n > 1 && i < o->axes.n; i++) wb__text_add(t, i ? ", %d" : ", axes=(%d", o->axes.axis[i]);
+    if (o->axes.n > 1) wb__text_add(t, ")");
+    if (l->mode != WB__MODE_AUTO) wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
+    wb__text_add(t, ")");
+}
+
+static wb_layer *make(const void *options) { return wb_dropout_layer_with(options); }
+
+const wb__layer_type wb__dropout_type = {
+    "Dropout", sizeof(wb_dropout_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+
+wb_layer *wb_dropout_layer_with(const wb_dropout_options *given)
+{
+    wb_dropout_options o;
+    wb__read_options(&o, sizeof o, given);
+    if (o.p == WB_ZERO) o.p = 0;
+    if (!(o.p >= 0 && o.p <= 1)) return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: p is %g; it must be in [0, 1]", o.p);
+    if (o.axes.n < 0 || o.axes.n > WB_MAX_DIMS)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: %d axes", o.axes.n);
+    return wb__layer_new(&wb__dropout_type, &o, 0);
+}

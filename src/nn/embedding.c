@@ -1,0 +1,42 @@
+/* Embedding: rows of a matrix by number. */
+#include "nn/layer.h"
+
+#define OPTIONS(X)                                                                              \
+    X(wb_embedding_options, n, INT, 1) X(wb_embedding_options, dim, INT, 1)                     \
+    X(wb_embedding_options, init, INITIALISER, 1) X(wb_embedding_options, dtype, DTYPE, 1)
+static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    wb_tensor *x = inputs[0];
+    if (!wb__one_input(l, n)) return NULL;
+    if (wb__dtype_float((wb_dtype)x->dtype) || x->dtype == WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE, "Embedding: expects integers, got %s", wb_describe(x));
+    return wb_take(wb__layer_child(l, 0), x);
+}
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    const wb_embedding_options *o = l->options;
+    wb__text_add(t, "Embedding(%lld => %lld)", (long long)o->n, (long long)o->dim);
+}
+
+static wb_layer *make(const void *options) { return wb_embedding_with(options); }
+
+const wb__layer_type wb__embedding_type = {
+    "Embedding", sizeof(wb_embedding_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+
+wb_layer *wb_embedding_with(const wb_embedding_options *given)
+{
+    wb_embedding_options o;
+    wb__read_options(&o, sizeof o, given);
+    if (o.n < 1 || o.dim < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Embedding: sizes are positive, got %lld => %lld", (long long)o.n,
+                             (long long)o.dim);
+    if (!wb__layer_dtype("Embedding", &o.dtype)) return NULL;
+    wb_layer *l = wb__layer_new(&wb__embedding_type, &o, 1);
+    if (!l) return NULL;
+    wb_tensor *weight = wb__parameter("Embedding", "weight", o.init ? o.init : wb_init_normal, o.dtype, 2,
+                                      (int64_t[]){o.n, o.dim});
+    return wb__layer_put(l, 0, "weight", weight) ? l : NULL;
+}

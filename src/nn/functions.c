@@ -1,0 +1,136 @@
+/* Functions by name: what is printed and stored for activations, for functions in chains, and for connections.
+ * Weber's own stand in two lists; the program adds its own. */
+#include "nn/layer.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FUNCTIONS(X)                                                                            \
+    X(identity) X(relu) X(leakyrelu) X(elu) X(sigmoid) X(logsigmoid) X(tanh) X(softplus)        \
+    X(swish) X(gelu) X(gelu_erf) X(softmax) X(logsoftmax) X(flatten) X(transpose)               \
+    X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p)       \
+    X(sin) X(cos) X(erf) X(floor)
+#define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
+
+/* A generic function stands for both types; it is cast back before it is called. */
+typedef void (*any)(void);
+enum { NAME = 64, ROOM = 256 };
+typedef struct { char name[NAME]; any f; } entry;
+typedef struct { const char *kind; const entry *own; int n_own; entry *added; int n_added; } registry;
+
+#define ROW(name) {#name, (any)wb_##name},
+static const entry own_functions[] = {FUNCTIONS(ROW)}, own_connections[] = {CONNECTIONS(ROW)};
+#undef ROW
+static entry added_functions[ROOM], added_connections[ROOM];
+static registry functions = {"function", own_functions, WB__COUNT(own_functions), added_functions, 0};
+static registry connections = {"connection", own_connections, WB__COUNT(own_connections), added_connections, 0};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const entry *find(const registry *r, const char *name, any f)
+{
+    for (int i = 0; i < r->n_own + r->n_added; i++) {
+        const entry *e = i < r->n_own ? &r->own[i] : &r->added[i - r->n_own];
+        if (name ? !strcmp(e->name, name) : e->f == f) return e;
+    }
+    return NULL;
+}
+
+static const entry *look_up(const registry *r, const char *name, any f)
+{
+    pthread_mutex_lock(&lock);
+    const entry *e = find(r, name, f);
+    pthread_mutex_unlock(&lock);
+    return e;
+}
+
+static int add(registry *r, const char *name, any f)
+{
+    if (!name || !*name || strlen(name) >= NAME || !f)
+        return wb__fail(WB_ERROR_ARGUMENT, "name_%s: %s", r->kind,
+                        !f ? "no function" : "a name has 1 to 63 characters");
+    int status = 0;
+    pthread_mutex_lock(&lock);
+    const entry *e = find(r, name, NULL);
+    if (e && e->f != f)
+        status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: another %s is named \"%s\"", r->kind, r->kind, name);
+    else if (!e && r->n_added == ROOM)
+        status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: there are %d names already", r->kind, ROOM);
+    else if (!e) {
+        snprintf(r->added[r->n_added].name, NAME, "%s", name);
+        r->added[r->n_added++].f = f;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+int wb_name_function(const char *name, wb_function f) { return add(&functions, name, (any)f); }
+int wb_name_connection(const char *name, wb__connection f) { return add(&connections, name, (any)f); }
+
+const char *wb__function_name(wb_function f)
+{
+    const entry *e = f ? look_up(&functions, NULL, (any)f) : NULL;
+    return e ? e->name : NULL;
+}
+
+wb_function wb__function_by_name(const char *name)
+{
+    const entry *e = look_up(&functions, name, NULL);
+    return e ? (wb_function)e->f : NULL;
+}
+
+const char *wb__connection_name(wb__connection f)
+{
+    const entry *e = f ? look_up(&connections, NULL, (any)f) : NULL;
+    return e ? e->name : NULL;
+}
+
+wb__connection wb__connection_by_name(const char *name)
+{
+    const entry *e = look_up(&connections, name, NULL);
+    return e ? (wb__connection)e->f : NULL;
+}
+
+void wb__print_activation(wb_function f, wb__text *t)
+{
+    if (!f || f == wb_identity) return;
+    const char *name = wb__function_name(f);
+    wb__text_add(t, ", %s", name ? name : "function");
+}
+
+/* ---- a function as a layer -------------------------------------------------------------------- */
+
+typedef struct { size_t size; wb_function f; } function_options;
+#define FUNCTION_OPTIONS(X) X(function_options, f, FUNCTION, 1)
+static const wb__option option_table[] = {FUNCTION_OPTIONS(WB__OPTION_ROW)};
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *x)
+{
+    if (!wb__one_input(l, n)) return NULL;
+    return ((function_options *)l->options)->f(x[0]);
+}
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    const char *name = wb__function_name(((function_options *)l->options)->f);
+    wb__text_add(t, "%s", name ? name : "function");
+}
+
+static wb_layer *make(const void *options)
+{
+    return wb_layer_from_function(((const function_options *)options)->f);
+}
+
+const wb__layer_type wb__function_type = {
+    "Function", sizeof(function_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+
+wb_layer *wb_layer_from_function(wb_function f)
+{
+    if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "a layer from a function: no function");
+    return wb__layer_new(&wb__function_type, &(function_options){sizeof(function_options), f}, 0);
+}
+
+wb_layer *wb_function_layer(const char *name, wb_function f)
+{
+    return wb_name_function(name, f) ? NULL : wb_layer_from_function(f);
+}

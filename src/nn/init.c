@@ -1,0 +1,58 @@
+/* Initial values of parameters.  Draws come from wb_seed. */
+#include "nn/layer.h"
+
+#include <math.h>
+
+/* A vector of n has fans (1, n), a matrix [out, in] (in, out); a kernel's further dimensions multiply both. */
+static void fans(int ndim, const int64_t *dims, double *in, double *out)
+{
+    double kernel = 1;
+    for (int i = 2; i < ndim; i++) kernel *= (double)dims[i];
+    *out = ndim ? (double)dims[0] * kernel : 1;
+    *in = ndim > 1 ? (double)dims[1] * kernel : 1;
+    if (*in < 1) *in = 1;
+    if (*out < 1) *out = 1;
+}
+
+static wb_tensor *uniform(wb_dtype dtype, int ndim, const int64_t *dims, double bound)
+{
+    return wb_mul(wb_sub(wb_rand_of(dtype, ndim, dims), wb_scalar(0.5)), wb_scalar(2 * bound));
+}
+
+static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
+{
+    return wb_mul(wb_randn_of(dtype, ndim, dims), wb_scalar(sigma));
+}
+
+wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    double in, out;
+    fans(ndim, dims, &in, &out);
+    return uniform(dtype, ndim, dims, sqrt(6 / (in + out)));
+}
+
+wb_tensor *wb_glorot_normal(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    double in, out;
+    fans(ndim, dims, &in, &out);
+    return normal(dtype, ndim, dims, sqrt(2 / (in + out)));
+}
+
+wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    double in, out;
+    fans(ndim, dims, &in, &out);
+    return uniform(dtype, ndim, dims, sqrt(2) * sqrt(3 / in));
+}
+
+wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    double in, out;
+    fans(ndim, dims, &in, &out);
+    return normal(dtype, ndim, dims, sqrt(2) / sqrt(in));
+}
+
+wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_full_of(0, dtype, ndim, dims); }
+wb_tensor *wb_init_ones(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_full_of(1, dtype, ndim, dims); }
+wb_tensor *wb_init_normal(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_randn_of(dtype, ndim, dims); }
+wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_rand_of(dtype, ndim, dims); }

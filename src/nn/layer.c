@@ -1,0 +1,192 @@
+/* What every layer does alike: being made, called, copied, put into a mode. */
+#include "nn/layer.h"
+
+#include <string.h>
+
+#define LAYERS(X)                                                                               \
+    X(dense) X(conv) X(maxpool) X(meanpool) X(globalmaxpool) X(globalmeanpool) X(flatten)       \
+    X(dropout) X(batchnorm) X(layernorm) X(embedding) X(attention)                              \
+    X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
+    X(chain) X(skip) X(parallel) X(function)
+
+#define EXTERN(name) extern const wb__layer_type wb__##name##_type;
+LAYERS(EXTERN)
+#undef EXTERN
+#define ROW(name) &wb__##name##_type,
+static const wb__layer_type *const types[] = {LAYERS(ROW) NULL};
+#undef ROW
+
+const wb__layer_type *wb__layer_type_named(const char *name)
+{
+    for (int i = 0; types[i]; i++)
+        if (!strcmp(types[i]->name, name)) return types[i];
+    return NULL;
+}
+
+/* ---- making ----------------------------------------------------------------------------------- */
+
+static void layer_destroy(void *object)
+{
+    wb_layer *l = object;
+    wb__branch_clear(&l->node);
+    wb__free(l->options);
+    wb__free(l);
+}
+
+const wb__class wb__layer_class = {"layer", layer_destroy, wb__format_layer};
+
+static wb__branch *layer_like(wb__branch *of);
+static const wb__branch_kind layer_kind = {.layer = true, .like = layer_like};
+
+static wb_layer *new_layer(const wb__layer_type *type, const void *options)
+{
+    wb_layer *l = wb__object_new(&wb__layer_class, sizeof *l);
+    if (!l) return NULL;
+    l->type = type;
+    l->node.kind = &layer_kind;
+    if (!type->options_size) return l;
+    l->options = wb__alloc(type->options_size);
+    if (l->options) {
+        memcpy(l->options, options, type->options_size);
+        return l;
+    }
+    wb_object_free(l);
+    return NULL;
+}
+
+wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children)
+{
+    wb_layer *l = new_layer(type, options);
+    if (!l || wb__branch_init(&l->node, &layer_kind, n_children)) return l;
+    wb_object_free(l);
+    return NULL;
+}
+
+static wb__branch *layer_like(wb__branch *of)
+{
+    const wb_layer *from = (const wb_layer *)of;
+    wb_layer *l = new_layer(from->type, from->options);
+    if (!l) return NULL;
+    l->mode = from->mode;
+    if (wb__branch_init_like(&l->node, of)) return &l->node;
+    wb_object_free(l);
+    return NULL;
+}
+
+bool wb__layer_put(wb_layer *l, int i, const char *name, void *object)
+{
+    if (object) {
+        wb__branch_put(&l->node, i, name, object);
+        return true;
+    }
+    wb_object_free(l);
+    return false;
+}
+
+bool wb__layer_dtype(const char *what, wb_dtype *dtype)
+{
+    if (*dtype == WB_DTYPE_DEFAULT) *dtype = WB_F32;
+    if ((unsigned)(*dtype - 1) < WB_DTYPE_COUNT - 1 && wb__dtype_float(*dtype)) return true;
+    wb__fail(WB_ERROR_DTYPE, "%s: parameters are floating, got dtype %s", what, wb_dtype_name(*dtype));
+    return false;
+}
+
+wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int ndim,
+                         const int64_t *dims)
+{
+    int64_t size;
+    if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
+    wb_tensor *x = init(dtype, ndim, dims);
+    if (!x || !wb__operand(what, x)) return NULL;
+    if (x->dtype != dtype || x->ndim != ndim || memcmp(x->dims, dims, (size_t)ndim * sizeof *dims))
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: the initialiser of %s gave %s", what, name, wb_describe(x));
+    wb_tensor *v = wb_variable(x);
+    if (v != x && x->op != WB__OP_variable) wb_object_free(x);
+    if (v) v->name = name;
+    return v;
+}
+
+wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int64_t n)
+{
+    wb_tensor *v = wb__parameter(what, name, init, dtype, 1, &n);
+    if (v) v->flags |= WB__FROZEN;
+    return v;
+}
+
+/* ---- calling ---------------------------------------------------------------------------------- */
+
+wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
+{
+    if (!layer) return NULL;
+    if (!wb__is(layer, &wb__layer_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "call: a %s is not a layer", layer->node.object.class->name);
+    if (n < 1 || !inputs) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no inputs", layer->type->name);
+    for (int i = 0; i < n; i++)
+        if (!wb__operand(layer->type->name, inputs[i])) return NULL;
+    return layer->type->call(layer, n, inputs);
+}
+
+wb_tensor *wb_call(wb_layer *layer, wb_tensor *x) { return wb_call_many(layer, 1, &x); }
+
+bool wb__one_input(const wb_layer *l, int n)
+{
+    if (n == 1) return true;
+    wb__fail(WB_ERROR_ARGUMENT, "%s: takes one input, got %d", l->type->name, n);
+    return false;
+}
+
+static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *parameter)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&warned)) return;
+    wb__text t = {0};
+    wb__print_layer(l, &t);
+    char *layer = wb__text_take(&t);
+    wb__log(WB_LOG_WARN, "Layer with %s parameters got %s input.\n"
+            "The input will be converted, but any earlier layers may be very slow.\nlayer = %s\nsummary(x) = %s",
+            wb_dtype_name((wb_dtype)parameter->dtype), wb_dtype_name((wb_dtype)x->dtype),
+            layer ? layer : l->type->name, wb_describe(x));
+    wb__free(layer);
+}
+
+wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter)
+{
+    if (wb__likely(x->dtype == parameter->dtype)) return x;
+    if (wb__dtype_float((wb_dtype)x->dtype)) warn_dtype(l, x, parameter);
+    return wb_astype(x, (wb_dtype)parameter->dtype);
+}
+
+/* ---- modes ------------------------------------------------------------------------------------ */
+
+bool wb__train_mode(const wb_layer *l, bool *automatic)
+{
+    bool training = wb__this_thread()->training > 0;
+    *automatic = l->mode == WB__MODE_AUTO && !training;
+    return l->mode == WB__MODE_AUTO ? training : l->mode == WB__MODE_TRAIN;
+}
+
+static void set_mode(void *object, int mode)
+{
+    if (!wb__is_branch(object)) return;
+    if (wb__is(object, &wb__layer_class)) ((wb_layer *)object)->mode = mode;
+    wb__branch *node = object;
+    for (int i = 0; i < node->n; i++) set_mode(node->children[i].object, mode);
+}
+
+wb_layer *wb_trainmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TRAIN), layer; }
+wb_layer *wb_testmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TEST), layer; }
+wb_layer *wb_automode(wb_layer *layer) { return set_mode(layer, WB__MODE_AUTO), layer; }
+
+/* ---- parts ------------------------------------------------------------------------------------ */
+
+wb_layer *wb_layer_at(void *object, const char *path)
+{
+    if (!object) return NULL;
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: no path");
+    wb__child *place = *path ? wb__place("layer_at", object, path) : NULL;
+    void *part = *path ? (place ? place->object : NULL) : object;
+    if (!part) return NULL;
+    if (wb__is(part, &wb__layer_class)) return wb__scope_give(wb__ref(part));
+    return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: \"%s\" is a %s, not a layer", path,
+                         ((wb__object *)part)->class->name);
+}

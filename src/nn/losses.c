@@ -1,0 +1,88 @@
+/* Losses: means over everything, or over rows for the cross-entropies. */
+#include "nn/layer.h"
+
+static bool match(const char *what, const wb_tensor *yhat, const wb_tensor *y)
+{
+    if (!wb__floating(what, yhat) || !wb__operand(what, y)) return false;
+    if (!wb__same_dims(yhat, y))
+        return wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat), wb_describe(y)), false;
+    if (yhat->dtype == y->dtype) return true;
+    return wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(yhat), wb_describe(y)), false;
+}
+
+static wb_tensor *mean_of_all(wb_tensor *x) { return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL; }
+
+/* -sum(x) / rows, the rows being all axes but the last. */
+static wb_tensor *minus_mean_of_rows(wb_tensor *x)
+{
+    if (!x) return NULL;
+    double rows = 1;
+    for (int i = 0; i + 1 < x->ndim; i++) rows *= (double)x->dims[i];
+    return wb_mul(wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false), wb_scalar(-1 / rows));
+}
+
+/* The distance from 1 to the next number of a dtype. */
+static wb_tensor *epsilon(const wb_tensor *x)
+{
+    switch (x->dtype) {
+    case WB_F64: return wb_scalar(2.220446049250313e-16);
+    case WB_F16: return wb_scalar(9.765625e-4);
+    case WB_BF16: return wb_scalar(7.8125e-3);
+    default: return wb_scalar(1.1920928955078125e-7);
+    }
+}
+
+wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y)
+{
+    if (!yhat || !y || !match("mse", yhat, y)) return NULL;
+    return mean_of_all(wb_square(wb_sub(yhat, y)));
+}
+
+wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y)
+{
+    if (!yhat || !y || !match("mae", yhat, y)) return NULL;
+    return mean_of_all(wb_abs(wb_sub(yhat, y)));
+}
+
+/* With q = min(e, d) both branches are q (e - q/2), and so are their slopes. */
+wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta)
+{
+    if (!yhat || !y || !match("huber", yhat, y)) return NULL;
+    if (delta == 0) delta = 1;
+    if (!(delta > 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
+    wb_tensor *e = wb_abs(wb_sub(yhat, y)), *q = wb_minimum(e, wb_scalar(delta));
+    return mean_of_all(wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
+}
+
+static bool has_rows(const char *what, const wb_tensor *x)
+{
+    if (x->ndim >= 1 && x->size) return true;
+    return wb__fail(WB_ERROR_SHAPE, "%s: no classes in %s", what, wb_describe(x)), false;
+}
+
+wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y)
+{
+    if (!yhat || !y || !match("crossentropy", yhat, y) || !has_rows("crossentropy", yhat)) return NULL;
+    return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(yhat)))));
+}
+
+wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
+{
+    if (!logits || !y || !match("logitcrossentropy", logits, y) || !has_rows("logitcrossentropy", logits)) return NULL;
+    return minus_mean_of_rows(wb_mul(y, wb_logsoftmax(logits)));
+}
+
+wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
+{
+    if (!yhat || !y || !match("binarycrossentropy", yhat, y)) return NULL;
+    wb_tensor *eps = epsilon(yhat), *one = wb_scalar(1);
+    wb_tensor *yes = wb_mul(y, wb_log(wb_add(yhat, eps)));
+    wb_tensor *no = wb_mul(wb_sub(one, y), wb_log(wb_add(wb_sub(one, yhat), eps)));
+    return mean_of_all(wb_neg(wb_add(yes, no)));
+}
+
+wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y)
+{
+    if (!logits || !y || !match("logitbinarycrossentropy", logits, y)) return NULL;
+    return mean_of_all(wb_sub(wb_mul(wb_sub(wb_scalar(1), y), logits), wb_logsigmoid(logits)));
+}

@@ -1,0 +1,211 @@
+/* RNN, LSTM and GRU: cells of one step, and layers over whole sequences.  The input's product is one for all steps;
+ * the hidden state's is made at each.  A state left out is zero, and its product is left out with it. */
+#include "nn/layer.h"
+
+#define OPTIONS(X)                                                                              \
+    X(wb_recurrent_options, in, INT, 1) X(wb_recurrent_options, out, INT, 1)                    \
+    X(wb_recurrent_options, activation, FUNCTION, 1) X(wb_recurrent_options, no_bias, BOOL, 1)  \
+    X(wb_recurrent_options, last, BOOL, 1) X(wb_recurrent_options, init, INITIALISER, 1)        \
+    X(wb_recurrent_options, dtype, DTYPE, 1)
+static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+
+enum { INPUT, HIDDEN, BIAS };           /* children */
+
+/* One step: x is the input's product with the bias, [..., gates out]; states are replaced (NULL: zero). */
+typedef struct {
+    int gates, states;
+    bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
+} cell_kind;
+
+static wb_tensor *hidden(const wb_layer *l, wb_tensor *h) { return wb_linear(h, wb__layer_child(l, HIDDEN), WB_NONE); }
+
+/* x + Wh h, or x alone where the state is zero. */
+static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h) { return h ? wb_add(x, hidden(l, h)) : x; }
+
+static wb_tensor *gate(const wb_layer *l, wb_tensor *z, int i)
+{
+    int64_t out = ((const wb_recurrent_options *)l->options)->out;
+    return z ? wb_slice(z, -1, i * out, (i + 1) * out) : NULL;
+}
+
+static bool rnn_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
+{
+    const wb_recurrent_options *o = l->options;
+    wb_tensor *z = gates_of(l, x, s[0]);
+    s[0] = z ? (o->activation ? o->activation : wb_tanh)(z) : NULL;
+    return s[0] != NULL;
+}
+
+static bool lstm_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
+{
+    wb_tensor *z = gates_of(l, x, s[0]);
+    wb_tensor *i = wb_sigmoid(gate(l, z, 0)), *g = wb_tanh(gate(l, z, 2)), *o = wb_sigmoid(gate(l, z, 3));
+    wb_tensor *c = wb_mul(i, g);
+    if (s[1]) c = wb_add(wb_mul(wb_sigmoid(gate(l, z, 1)), s[1]), c);
+    s[0] = wb_mul(o, wb_tanh(c));
+    s[1] = c;
+    return s[0] != NULL;
+}
+
+static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
+{
+    wb_tensor *h = s[0], *hh = h ? hidden(l, h) : NULL;
+    if (h && !hh) return false;
+    wb_tensor *z = gate(l, x, 1), *n = gate(l, x, 2);
+    if (h) {
+        wb_tensor *r = wb_sigmoid(wb_add(gate(l, x, 0), gate(l, hh, 0)));
+        z = wb_add(z, gate(l, hh, 1));
+        n = wb_add(n, wb_mul(r, gate(l, hh, 2)));
+    }
+    z = wb_sigmoid(z);
+    n = wb_tanh(n);
+    s[0] = h ? wb_add(n, wb_mul(z, wb_sub(h, n))) : wb_mul(n, wb_sub(wb_scalar(1), z));
+    return s[0] != NULL;
+}
+
+static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step}, gru_kind = {3, 1, gru_step};
+
+/* ---- sequences -------------------------------------------------------------------------------- */
+
+static wb_tensor *input_product(const wb_layer *l, wb_tensor *x)
+{
+    wb_tensor *weight = wb__layer_child(l, INPUT);
+    x = wb__layer_input(l, x, weight);
+    return wb_linear(x, weight, wb__layer_child(l, BIAS));
+}
+
+static wb_tensor *unroll(wb_layer *l, wb_tensor *x, wb_tensor **outputs)
+{
+    const wb_recurrent_options *o = l->options;
+    const cell_kind *kind = l->type->detail;
+    int64_t steps = x->dims[1], wide[2] = {x->dims[0], kind->gates * o->out};
+    wb_tensor *states[2] = {NULL, NULL}, *all = input_product(l, x);
+    for (int64_t t = 0; t < steps; t++) {
+        wb_tensor *now = wb_slice(all, 1, t, t + 1);
+        now = now ? wb_reshape_to(now, 2, wide) : NULL;
+        if (!now || !kind->step(l, now, states)) return NULL;
+        outputs[t] = states[0];
+    }
+    return o->last ? states[0] : wb_stack_of((int)steps, outputs, 1);
+}
+
+static wb_tensor *sequence_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    const wb_recurrent_options *o = l->options;
+    wb_tensor *x = inputs[0];
+    if (!wb__one_input(l, n)) return NULL;
+    if (x->ndim != 3 || x->dims[2] != o->in)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,T,%lld], got %s", l->type->name, (long long)o->in,
+                             wb_describe(x));
+    if (!x->dims[1]) return wb__fail_null(WB_ERROR_SHAPE, "%s: no steps in %s", l->type->name, wb_describe(x));
+    wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
+    if (!outputs) return NULL;
+    wb_tensor *y = unroll(l, x, outputs);
+    wb__free(outputs);
+    return y;
+}
+
+/* ---- cells ------------------------------------------------------------------------------------ */
+
+static bool cell_checks(const wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *states)
+{
+    const wb_recurrent_options *o = l->options;
+    const cell_kind *kind = l->type->detail;
+    if (n > kind->states)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", l->type->name, kind->states, n), false;
+    if (wb_dim(x, -1) != o->in)
+        return wb__fail(WB_ERROR_SHAPE, "%s: expects %lld features in the last dimension, got %s", l->type->name,
+                        (long long)o->in, wb_describe(x)), false;
+    for (int i = 0; i < n; i++)
+        if (states[i] && wb_dim(states[i], -1) != o->out)
+            return wb__fail(WB_ERROR_SHAPE, "%s: expects a state of %lld features, got %s", l->type->name,
+                            (long long)o->out, wb_describe(states[i])), false;
+    return true;
+}
+
+static bool cell_step(wb_layer *l, wb_tensor *x, int n, wb_tensor **states)
+{
+    const cell_kind *kind = l->type->detail;
+    if (!cell_checks(l, x, n, states)) return false;
+    for (int i = 0; i < n; i++)
+        if (states[i] && !(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, HIDDEN)))) return false;
+    x = input_product(l, x);
+    return x && kind->step(l, x, states);
+}
+
+static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    wb_tensor *states[2] = {n > 1 ? inputs[1] : NULL, n > 2 ? inputs[2] : NULL};
+    if (n > 3)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: takes x and its states, got %d inputs", l->type->name, n);
+    return cell_step(l, inputs[0], n - 1, states) ? states[0] : NULL;
+}
+
+int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
+{
+    if (!cell || !x) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!wb__is(cell, &wb__layer_class) || cell->type->call != cell_call)
+        return wb__fail(WB_ERROR_ARGUMENT, "cell_step: not a cell");
+    const cell_kind *kind = cell->type->detail;
+    if (n_states != kind->states || !states)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", cell->type->name, kind->states, n_states);
+    if (!wb__operand(cell->type->name, x)) return wb_error_code();
+    wb_tensor *next[2] = {NULL, NULL};
+    for (int i = 0; i < n_states; i++) {
+        next[i] = wb_is_none(states[i]) ? NULL : states[i];
+        if (next[i] && !wb__operand(cell->type->name, next[i])) return wb_error_code();
+    }
+    if (!cell_step(cell, x, n_states, next)) return wb_error_code();
+    for (int i = 0; i < n_states; i++) states[i] = next[i];
+    return 0;
+}
+
+/* ---- kinds ------------------------------------------------------------------------------------ */
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    const wb_recurrent_options *o = l->options;
+    wb__text_add(t, "%s(%lld => %lld", l->type->name, (long long)o->in, (long long)o->out);
+    if (l->type->detail == &rnn_kind) {
+        if (o->activation) wb__print_activation(o->activation, t);
+        else wb__text_add(t, ", tanh");
+    }
+    if (o->no_bias) wb__text_add(t, "; bias=false");
+    wb__text_add(t, ")");
+}
+
+static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_options *given)
+{
+    const cell_kind *kind = type->detail;
+    wb_recurrent_options o;
+    wb__read_options(&o, sizeof o, given);
+    if (o.in < 1 || o.out < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", type->name, (long long)o.in,
+                             (long long)o.out);
+    if (o.activation && kind != &rnn_kind)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: its activations are fixed; .activation is RNN's", type->name);
+    if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
+    wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
+    int64_t rows = kind->gates * o.out;
+    wb_layer *l = wb__layer_new(type, &o, 3);
+    if (!l) return NULL;
+    wb_tensor *input = wb__parameter(type->name, "weight_input", init, o.dtype, 2, (int64_t[]){rows, o.in});
+    if (!wb__layer_put(l, INPUT, "weight_input", input)) return NULL;
+    wb_tensor *hidden = wb__parameter(type->name, "weight_hidden", init, o.dtype, 2, (int64_t[]){rows, o.out});
+    if (!wb__layer_put(l, HIDDEN, "weight_hidden", hidden)) return NULL;
+    wb_tensor *bias = o.no_bias ? WB_NONE : wb__parameter(type->name, "bias", wb_init_zeros, o.dtype, 1, &rows);
+    return wb__layer_put(l, BIAS, "bias", bias) ? l : NULL;
+}
+
+/* name, Name, what calls it, kind */
+#define KINDS(X)                                                                                \
+    X(rnn, "RNN", sequence_call, rnn_kind) X(rnn_cell, "RNNCell", cell_call, rnn_kind)          \
+    X(lstm, "LSTM", sequence_call, lstm_kind) X(lstm_cell, "LSTMCell", cell_call, lstm_kind)    \
+    X(gru, "GRU", sequence_call, gru_kind) X(gru_cell, "GRUCell", cell_call, gru_kind)
+
+#define KIND(name, Name, call, kind)                                                            \
+    static wb_layer *make_##name(const void *options) { return wb_##name##_with(options); }     \
+    const wb__layer_type wb__##name##_type = {Name, sizeof(wb_recurrent_options),               \
+        WB__COUNT(option_table), option_table, call, print, make_##name, NULL, &kind};          \
+    wb_layer *wb_##name##_with(const wb_recurrent_options *o) { return make_kind(&wb__##name##_type, o); }
+KINDS(KIND)

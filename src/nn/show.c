@@ -1,0 +1,205 @@
+/* A model as a table: a line for each layer with its parameters, and a total.
+ *
+ *   Chain(
+ *     Dense(1 => 256, tanh),                # 512 parameters
+ *     Dense(256 => 1),                      # 257 parameters
+ *   )                   # Total: 4 arrays, 769 parameters, 3.004 KiB. */
+#include "nn/layer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COLUMN_ALONE = 20, COLUMN_NESTED = 39 };
+
+void wb__print_layer(const wb_layer *l, wb__text *t)
+{
+    if (l->type->print) l->type->print(l, t);
+    else wb__text_add(t, "%s()", l->type->name);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int arrays, other_arrays;
+    int64_t elements, others, bytes;
+    bool all_zero, some_nan, some_inf, failed;
+} sums;
+
+static void look_at(const wb_tensor *x, const void *data, sums *s)
+{
+    enum { BLOCK = 512 };
+    double block[BLOCK];
+    size_t each = wb__dtype_size((wb_dtype)x->dtype);
+    for (int64_t i = 0; i < x->size; i += BLOCK) {
+        int64_t n = WB__MIN(x->size - i, BLOCK);
+        wb__convert(block, WB_F64, (const char *)data + (size_t)i * each, (wb_dtype)x->dtype, n);
+        for (int64_t j = 0; j < n; j++) {
+            if (block[j] != 0) s->all_zero = false;
+            if (isnan(block[j])) s->some_nan = true;
+            if (isinf(block[j])) s->some_inf = true;
+        }
+    }
+}
+
+typedef struct { sums sums; bool values; } count;
+
+static int add_leaf(const wb__leaf *leaf, void *ctx)
+{
+    count *c = ctx;
+    const wb_tensor *x = leaf->x;
+    c->sums.bytes += x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
+    if (!leaf->trainable) {
+        c->sums.other_arrays++;
+        c->sums.others += x->size;
+        return 0;
+    }
+    c->sums.arrays++;
+    c->sums.elements += x->size;
+    if (!c->values || !x->size) return 0;
+    const void *data = wb_data(leaf->x);
+    if (data) look_at(x, data, &c->sums);
+    else c->sums.failed = true;
+    return 0;
+}
+
+static sums sum_up(const wb_layer *l, bool values)
+{
+    count c = {.sums = {.all_zero = true}, .values = values};
+    if (wb__walk("show", (void *)(uintptr_t)l, NULL, WB__DISTINCT, add_leaf, &c)) c.sums.failed = true;
+    return c.sums;
+}
+
+/* ---- pieces of text --------------------------------------------------------------------------- */
+
+static void add_count(wb__text *t, int64_t n)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)n);
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) wb__text_raw(t, "_", 1);
+        wb__text_raw(t, &digits[i], 1);
+    }
+}
+
+static void add_bytes(wb__text *t, int64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    if (bytes < 1024) {
+        wb__text_add(t, bytes == 1 ? "%lld byte" : "%lld bytes", (long long)bytes);
+        return;
+    }
+    double value = (double)bytes / 1024;
+    int unit = 0;
+    for (; value >= 1024 && unit < 3; unit++) value /= 1024;
+    wb__text_add(t, "%.3f %s", value, units[unit]);
+}
+
+static int characters(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------ */
+
+static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *name)
+{
+    wb__text line = {0};
+    if (name) wb__text_add(&line, "%s = ", name);
+    wb__print_layer(l, &line);
+    int length = line.text ? characters(line.text) : 0;
+    char *text = wb__text_take(&line);
+    if (!text) {
+        t->failed = true;
+        return;
+    }
+    wb__text_spaces(t, indent);
+    wb__text_add(t, indent ? "%s," : "%s", text);
+    wb__free(text);
+    sums s = sum_up(l, true);
+    if (!s.elements && !s.others) return;
+    wb__text_spaces(t, WB__MAX(2, (indent ? COLUMN_NESTED : COLUMN_ALONE) - indent - length));
+    wb__text_add(t, "# ");
+    add_count(t, s.elements);
+    wb__text_add(t, " parameters");
+    if (s.others) {
+        wb__text_add(t, ", plus ");
+        add_count(t, s.others);
+        if (!indent) wb__text_add(t, " non-trainable");
+    }
+    if (!s.elements || s.failed) return;
+    if (s.all_zero) wb__text_add(t, "  (all zero)");
+    else if (s.some_nan) wb__text_add(t, "  (some NaN)");
+    else if (s.some_inf) wb__text_add(t, "  (some Inf)");
+}
+
+static void show_total(wb__text *t, const wb_layer *l)
+{
+    sums s = sum_up(l, false);
+    if (s.arrays <= 2) return;
+    wb__text_spaces(t, s.other_arrays ? 9 : 19);
+    wb__text_add(t, "# Total: %d %s, ", s.arrays, s.other_arrays ? "trainable arrays" : "arrays");
+    add_count(t, s.elements);
+    wb__text_add(t, " parameters,");
+    if (s.other_arrays) {
+        wb__text_add(t, "\n          # plus %d non-trainable, ", s.other_arrays);
+        add_count(t, s.others);
+        wb__text_add(t, " parameters, summarysize");
+    }
+    wb__text_add(t, " ");
+    add_bytes(t, s.bytes);
+    wb__text_add(t, ".");
+}
+
+static const char *connection_of(const wb_layer *l)
+{
+    for (int i = 0; i < l->type->n_options; i++) {
+        if (l->type->options[i].kind != WB__OPTION_CONNECTION) continue;
+        wb__connection f;
+        memcpy(&f, (const char *)l->options + l->type->options[i].offset, sizeof f);
+        const char *name = wb__connection_name(f);
+        return name ? name : "function";
+    }
+    return NULL;
+}
+
+static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
+{
+    l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);
+    if (!l->type->assemble) {
+        show_plain(t, l, indent, name);
+        return;
+    }
+    wb__child *parts;
+    int n = wb__layer_parts(l, &parts);
+    bool list = wb__is(wb__layer_child(l, 0), &wb__tree_class);
+    const char *connection = connection_of(l);
+    wb__text_spaces(t, indent);
+    wb__text_add(t, name ? "%s = %s(\n" : "%.0s%s(\n", name ? name : "", l->type->name);
+    if (connection && list) {
+        wb__text_spaces(t, indent + 2);
+        wb__text_add(t, "%s,\n", connection);
+    }
+    for (int i = 0; i < n; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        show(t, parts[i].object, indent + 2, list && strcmp(number, parts[i].name) ? parts[i].name : NULL);
+        wb__text_add(t, "\n");
+    }
+    if (connection && !list) {
+        wb__text_spaces(t, indent + 2);
+        wb__text_add(t, "%s,\n", connection);
+    }
+    wb__text_spaces(t, indent);
+    wb__text_add(t, indent ? ")," : ")");
+    if (!indent) show_total(t, l);
+}
+
+char *wb__format_layer(void *layer)
+{
+    wb__text t = {0};
+    show(&t, layer, 0, NULL);
+    return wb__text_take(&t);
+}

@@ -1,0 +1,232 @@
+/* The rules: their formulas, numbers and names.  State and updates are in state.c and update.c. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
+    {"eta", offsetof(wb_rule_options, eta)},
+    {"rho", offsetof(wb_rule_options, rho)},
+    {"beta[0]", offsetof(wb_rule_options, beta)},
+    {"beta[1]", offsetof(wb_rule_options, beta) + sizeof(double)},
+    {"eps", offsetof(wb_rule_options, eps)},
+    {"lambda", offsetof(wb_rule_options, lambda)},
+    {"delta", offsetof(wb_rule_options, delta)},
+    {"omega", offsetof(wb_rule_options, omega)},
+};
+
+/* ---- formulas --------------------------------------------------------------------------------- */
+
+static int descent_numbers(const wb_rule_options *o, double t, double *out)
+{
+    (void)t;
+    out[0] = o->eta;
+    return 1;
+}
+
+static bool descent(wb__rule_step *s, wb_tensor *const *number) { return (s->g = wb_mul(s->g, number[0])) != NULL; }
+
+static int momentum_numbers(const wb_rule_options *o, double t, double *out)
+{
+    (void)t;
+    out[0] = o->eta;
+    out[1] = o->rho;
+    return 2;
+}
+
+static bool momentum(wb__rule_step *s, wb_tensor *const *number)
+{
+    s->g = s->next[0] = wb_add(wb_mul(s->moment[0], number[1]), wb_mul(s->g, number[0]));
+    return s->g != NULL;
+}
+
+/* Both bias corrections go into the step size and eps: with c = sqrt(1 - b2^t),
+ *   eta (m / (1 - b1^t)) / (sqrt(v) / c + eps)  =  eta c / (1 - b1^t)  m / (sqrt(v) + eps c) */
+static int adam_numbers(const wb_rule_options *o, double t, double *out)
+{
+    double c = sqrt(1 - pow(o->beta[1], t));
+    out[0] = o->beta[0];
+    out[1] = 1 - o->beta[0];
+    out[2] = o->beta[1];
+    out[3] = 1 - o->beta[1];
+    out[4] = o->eta * c / (1 - pow(o->beta[0], t));
+    out[5] = o->eps * c;
+    out[6] = o->eta * o->lambda;
+    return 7;
+}
+
+static bool adam(wb__rule_step *s, wb_tensor *const *number)
+{
+    wb_tensor *m = wb_add(wb_mul(s->moment[0], number[0]), wb_mul(s->g, number[1]));
+    wb_tensor *v = wb_add(wb_mul(s->moment[1], number[2]), wb_mul(wb_square(s->g), number[3]));
+    s->next[0] = m;
+    s->next[1] = v;
+    s->g = wb_div(wb_mul(m, number[4]), wb_add(wb_sqrt(v), number[5]));
+    return s->g != NULL;
+}
+
+static bool adamw(wb__rule_step *s, wb_tensor *const *number)
+{
+    return adam(s, number) && (s->g = wb_add(s->g, wb_mul(s->x, number[6]))) != NULL;
+}
+
+static int decay_numbers(const wb_rule_options *o, double t, double *out)
+{
+    (void)t;
+    out[0] = o->lambda;
+    return 1;
+}
+
+static bool decay(wb__rule_step *s, wb_tensor *const *number)
+{
+    return (s->g = wb_add(s->g, wb_mul(s->x, number[0]))) != NULL;
+}
+
+static int clip_numbers(const wb_rule_options *o, double t, double *out)
+{
+    (void)t;
+    out[0] = -o->delta;
+    out[1] = o->delta;
+    return 2;
+}
+
+static bool clip(wb__rule_step *s, wb_tensor *const *number)
+{
+    return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
+}
+
+static int norm_numbers(const wb_rule_options *o, double t, double *out)
+{
+    (void)t;
+    out[0] = o->omega;
+    return 1;
+}
+
+/* number[0] is what update.c made of all gradients: min(omega / |g|, 1). */
+static bool scale(wb__rule_step *s, wb_tensor *const *number)
+{
+    wb_tensor *factor = number[0];
+    if (factor && factor->dtype != s->g->dtype) factor = wb_astype(factor, (wb_dtype)s->g->dtype);
+    return (s->g = wb_mul(s->g, factor)) != NULL;
+}
+
+/* ---- kinds ------------------------------------------------------------------------------------ */
+
+/* name, Name, moments, numbers, formula, of all gradients together, defaults */
+#define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
+#define RULES(X)                                                                                \
+    X(descent, "Descent", 0, descent_numbers, descent, false, .eta = 0.1)                       \
+    X(momentum, "Momentum", 1, momentum_numbers, momentum, false, .eta = 0.01, .rho = 0.9)      \
+    X(adam, "Adam", 2, adam_numbers, adam, false, ADAM)                                         \
+    X(adamw, "AdamW", 2, adam_numbers, adamw, false, ADAM, .lambda = 0.01)                      \
+    X(weightdecay, "WeightDecay", 0, decay_numbers, decay, false, .lambda = 5e-4)               \
+    X(clipgrad, "ClipGrad", 0, clip_numbers, clip, false, .delta = 10)                          \
+    X(clipnorm, "ClipNorm", 0, norm_numbers, scale, true, .omega = 10)
+
+bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o)
+{
+    for (int i = 0; i < WB__RULE_NUMBERS; i++) {
+        double value = *wb__rule_number(o, i);
+        if (isnan(value) || (i == 0 && value < 0 && value != WB_ZERO)) {
+            wb__fail(WB_ERROR_ARGUMENT, i ? "%s: %s is %g" : "%s: the learning rate cannot be negative: %s is %g",
+                     kind->name, wb__rule_fields[i].name, value);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void rule_destroy(void *object)
+{
+    wb_rule *r = object;
+    wb__free(r->parts);
+    wb__free(r);
+}
+
+static char *rule_format(void *object)
+{
+    wb__text t = {0};
+    wb__rule_print(object, &t);
+    return wb__text_take(&t);
+}
+
+const wb__class wb__rule_class = {"rule", rule_destroy, rule_format};
+
+static wb_rule *rule_new(int n)
+{
+    wb_rule *r = wb__object_new(&wb__rule_class, sizeof *r);
+    if (!r) return NULL;
+    r->parts = wb__alloc_zero((size_t)n, sizeof *r->parts);
+    r->n = n;
+    if (r->parts) return r;
+    wb_object_free(r);
+    return NULL;
+}
+
+static wb_rule *rule_of(const wb__rule_kind *kind, const wb_rule_options *given)
+{
+    wb_rule_options o;
+    wb__read_options(&o, sizeof o, given);
+    for (int i = 0; i < WB__RULE_NUMBERS; i++) {
+        double by_default = *wb__rule_number(&kind->defaults, i), *value = wb__rule_number(&o, i);
+        *value = by_default == 0 ? 0 : wb__real(*value, by_default);
+    }
+    if (!wb__rule_check(kind, &o)) return NULL;
+    wb_rule *r = rule_new(1);
+    if (r) r->parts[0] = (wb__rule_part){kind, o};
+    return r;
+}
+
+#define KIND(name, Name, moments, numbers, formula, together, ...)                              \
+    static const wb__rule_kind name##_kind = {                                                  \
+        Name, moments, {.size = sizeof(wb_rule_options), __VA_ARGS__}, numbers, formula, together}; \
+    wb_rule *wb_##name##_with(const wb_rule_options *o) { return rule_of(&name##_kind, o); }
+RULES(KIND)
+
+/* Chains in chains become one list. */
+wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules)
+{
+    int total = 0;
+    if (n < 1 || !rules) return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: no rules");
+    for (int i = 0; i < n; i++) {
+        if (!rules[i]) return NULL;
+        total += rules[i]->n;
+    }
+    wb_rule *r = rule_new(total);
+    for (int i = 0, at = 0; r && i < n; at += rules[i++]->n)
+        memcpy(r->parts + at, rules[i]->parts, (size_t)rules[i]->n * sizeof *r->parts);
+    return r;
+}
+
+wb_rule *wb__rule_copy(const wb_rule *rule)
+{
+    wb_rule *r = rule_new(rule->n);
+    if (r) memcpy(r->parts, rule->parts, (size_t)r->n * sizeof *r->parts);
+    return r;
+}
+
+/* ---- printing --------------------------------------------------------------------------------- */
+
+static void print_part(const wb__rule_part *p, wb__text *t)
+{
+    const char *comma = "";
+    wb__text_add(t, "%s(", p->kind->name);
+    for (int i = 0; i < WB__RULE_NUMBERS; i++) {
+        size_t offset = wb__rule_fields[i].offset, beta = offsetof(wb_rule_options, beta);
+        if (*wb__rule_number(&p->kind->defaults, i) == 0 || offset == beta + sizeof(double)) continue;
+        if (offset == beta) wb__text_add(t, "%sbeta=(%g, %g)", comma, p->o.beta[0], p->o.beta[1]);
+        else wb__text_add(t, "%s%s=%g", comma, wb__rule_fields[i].name, *wb__rule_number(&p->o, i));
+        comma = ", ";
+    }
+    wb__text_add(t, ")");
+}
+
+void wb__rule_print(const wb_rule *rule, wb__text *t)
+{
+    if (rule->n > 1) wb__text_add(t, "OptimiserChain(");
+    for (int i = 0; i < rule->n; i++) {
+        if (i) wb__text_add(t, ", ");
+        print_part(&rule->parts[i], t);
+    }
+    if (rule->n > 1) wb__text_add(t, ")");
+}

@@ -1,0 +1,184 @@
+/* The state of a rule: made for a model, adjusted, frozen, thawed, printed. */
+#include "optim/optim.h"
+
+#include <string.h>
+
+static void state_destroy(void *object)
+{
+    wb_opt_state *s = object;
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; s->slots[i].moments && k < s->n_moments; k++) wb__unref(s->slots[i].moments[k]);
+        wb__free(s->slots[i].moments);
+        wb__free(s->slots[i].path);
+    }
+    wb__free(s->slots);
+    wb__free(s->slot_of_leaf);
+    wb__unref(s->rule);
+    wb__free(s);
+}
+
+/* ---- making ----------------------------------------------------------------------------------- */
+
+typedef struct { wb_opt_state *state; wb__seen seen; int leaf_room, slot_room; } making;
+
+static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf)
+{
+    const wb_tensor *x = leaf->x;
+    slot->ndim = x->ndim;
+    slot->dtype = (wb_dtype)x->dtype;
+    memcpy(slot->dims, x->dims, (size_t)x->ndim * sizeof *x->dims);
+    slot->path = wb__strdup(leaf->path);
+    slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
+    if (!slot->path || !slot->moments) return false;
+    wb_dtype dtype = slot->dtype == WB_F64 ? WB_F64 : WB_F32;       /* a half has too few bits to average in */
+    for (int k = 0; k < s->n_moments; k++) {
+        wb_tensor *zeros = wb_full_of(0, dtype, slot->ndim, slot->dims), *v = wb_variable(zeros);
+        if (!v) return false;
+        wb_object_free(zeros);
+        v->name = "moment";
+        slot->moments[k] = wb__ref(v);
+    }
+    return true;
+}
+
+static bool make_room(void *block, int n, int *room, size_t each)
+{
+    void *old, *more;
+    if (n < *room) return true;
+    memcpy(&old, block, sizeof old);
+    int wider = *room ? 2 * *room : 32;
+    if (!(more = wb__realloc(old, (size_t)wider * each))) return false;
+    memcpy(block, &more, sizeof more);
+    *room = wider;
+    return true;
+}
+
+static int add_leaf(const wb__leaf *leaf, void *ctx)
+{
+    making *m = ctx;
+    wb_opt_state *s = m->state;
+    if (leaf->x->op != WB__OP_variable)
+        return wb__fail(WB_ERROR_ARGUMENT, "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
+                        leaf->path, wb_describe(leaf->x));
+    void **known = wb__seen_at(&m->seen, leaf->x);
+    if (!known || !make_room(&s->slot_of_leaf, s->n_leaves, &m->leaf_room, sizeof *s->slot_of_leaf))
+        return WB_ERROR_MEMORY;
+    if (!*known) {
+        if (!make_room(&s->slots, s->n, &m->slot_room, sizeof *s->slots)) return WB_ERROR_MEMORY;
+        s->slots[s->n++] = (wb__slot){0};
+        if (!fill_slot(s, &s->slots[s->n - 1], leaf)) return WB_ERROR_MEMORY;
+        *known = (void *)(intptr_t)s->n;
+    }
+    s->slot_of_leaf[s->n_leaves++] = (int)(intptr_t)*known - 1;
+    return 0;
+}
+
+wb_opt_state *wb_setup(wb_rule *rule, void *model)
+{
+    if (!rule || !model) return NULL;
+    if (!wb__is(rule, &wb__rule_class)) return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
+    wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
+    if (!s) return NULL;
+    for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
+    making m = {.state = s};
+    wb_rule *own = wb__rule_copy(rule);
+    s->rule = wb__ref(own);
+    int status = own ? wb__walk("setup", model, NULL, WB__TRAINABLE, add_leaf, &m) : WB_ERROR_MEMORY;
+    if (own) wb_object_free(own);
+    if (!status && !s->n) status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
+    wb__seen_drop(&m.seen);
+    if (!status) return s;
+    wb_object_free(s);
+    return NULL;
+}
+
+/* ---- changing --------------------------------------------------------------------------------- */
+
+static int no_object(void) { return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT; }
+
+static bool has(const wb__rule_part *part, int field) { return *wb__rule_number(&part->kind->defaults, field) != 0; }
+
+int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
+{
+    if (!s) return no_object();
+    wb_rule_options o;
+    wb__read_options(&o, sizeof o, given);
+    int n_given = 0, n_taken = 0;
+    for (int i = 0; i < WB__RULE_NUMBERS; i++) {
+        double value = *wb__rule_number(&o, i);
+        n_given += value != 0;
+        for (int p = 0; p < s->rule->n; p++) {
+            if (value == 0 || !has(&s->rule->parts[p], i)) continue;
+            if (!wb__rule_check(s->rule->parts[p].kind, &o)) return WB_ERROR_ARGUMENT;
+            n_taken++;
+        }
+    }
+    if (!n_given) return wb__fail(WB_ERROR_ARGUMENT, "adjust: no number is given");
+    if (!n_taken) {
+        wb__text t = {0};
+        wb__rule_print(s->rule, &t);
+        int status = wb__fail(WB_ERROR_ARGUMENT, "adjust: %s has none of these numbers", t.text ? t.text : "the rule");
+        wb__free(wb__text_take(&t));
+        return status;
+    }
+    for (int i = 0; i < WB__RULE_NUMBERS; i++)
+        for (int p = 0; p < s->rule->n; p++)
+            if (*wb__rule_number(&o, i) != 0 && has(&s->rule->parts[p], i))
+                *wb__rule_number(&s->rule->parts[p].o, i) = wb__real(*wb__rule_number(&o, i), 0);
+    return 0;
+}
+
+static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool frozen)
+{
+    if (!s) return no_object();
+    if (!wb__is(s, &wb__opt_state_class))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: must not be applied to a %s, only to the state from wb_setup", what,
+                        s->object.class->name);
+    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "%s: no path", what);
+    size_t n = strlen(path);
+    bool found = false;
+    for (int i = 0; i < s->n; i++) {
+        const char *p = s->slots[i].path;
+        if (n && (strncmp(p, path, n) || (p[n] && p[n] != '.'))) continue;
+        s->slots[i].frozen = frozen;
+        found = true;
+    }
+    return found ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no parameter is below \"%s\"", what, path);
+}
+
+int wb_freeze(wb_opt_state *s, const char *path) { return set_frozen("freeze", s, path, true); }
+int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, path, false); }
+
+void wb__opt_undo(wb_opt_state *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        s->slots[i].steps -= s->slots[i].stepped;
+        s->slots[i].stepped = false;
+    }
+}
+
+/* ---- printing --------------------------------------------------------------------------------- */
+
+/*   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
+ *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
+ *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen */
+static char *state_format(void *object)
+{
+    const wb_opt_state *s = object;
+    wb__text t = {0};
+    int width = 0;
+    wb__rule_print(s->rule, &t);
+    for (int i = 0; i < s->n; i++) width = WB__MAX(width, (int)strlen(s->slots[i].path));
+    for (int i = 0; i < s->n; i++) {
+        const wb__slot *slot = &s->slots[i];
+        wb_tensor shape = {.dtype = (uint8_t)slot->dtype, .ndim = (uint8_t)slot->ndim};
+        memcpy(shape.dims, slot->dims, sizeof shape.dims);
+        wb__text_add(&t, "\n  %-*s  %s", width, slot->path, wb_describe(&shape));
+        if (s->n_moments) wb__text_add(&t, ", %d moment%s", s->n_moments, s->n_moments == 1 ? "" : "s");
+        wb__text_add(&t, ", %lld step%s%s", (long long)slot->steps, slot->steps == 1 ? "" : "s",
+                     slot->frozen ? ", frozen" : "");
+    }
+    return wb__text_take(&t);
+}
+
+const wb__class wb__opt_state_class = {"state", state_destroy, state_format};

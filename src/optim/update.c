@@ -1,0 +1,224 @@
+/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything fails before. */
+#include "optim/optim.h"
+
+#include <string.h>
+
+/* One slot in this update. */
+typedef struct {
+    wb_tensor *x;                       /* the model's variable; NULL: not met yet */
+    wb_tensor *wide;                    /* its value, in the dtype of the moments */
+    wb_tensor *g, *last;                /* the sum of its gradients; the last that was added */
+    wb_tensor **next;                   /* new moments */
+    wb_tensor *value;
+} work;
+
+typedef struct {
+    const char *what;
+    wb_opt_state *state;
+    work *works;
+    wb_tensor **next;                   /* of all works, in one block */
+    int leaf;
+} update;
+
+/* ---- what there is to do ---------------------------------------------------------------------- */
+
+static int differs(const update *u, const wb__leaf *leaf)
+{
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model: \"%s\", %s, is not where it was",
+                    u->what, leaf->path, wb_describe(leaf->x));
+}
+
+static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *slot, work *w)
+{
+    wb_tensor *g = leaf->other;
+    if (!g || wb_is_none(g) || slot->frozen || g == w->last) return 0;
+    if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) || !wb__dtype_float((wb_dtype)g->dtype))
+        return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what, leaf->path,
+                        wb_describe(leaf->x), wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
+    w->last = g;
+    wb_dtype dtype = slot->dtype == WB_F64 ? WB_F64 : WB_F32;
+    if (g->dtype != dtype && !(g = wb_astype(g, dtype))) return WB_ERROR_MEMORY;
+    w->g = w->g ? wb_add(w->g, g) : g;          /* a tie whose places have gradients of their own */
+    return w->g ? 0 : WB_ERROR_MEMORY;
+}
+
+static int meet(const wb__leaf *leaf, void *ctx)
+{
+    update *u = ctx;
+    wb_opt_state *s = u->state;
+    if (u->leaf >= s->n_leaves) return differs(u, leaf);
+    int i = s->slot_of_leaf[u->leaf++];
+    wb__slot *slot = &s->slots[i];
+    work *w = &u->works[i];
+    const wb_tensor *x = leaf->x;
+    if (x->op != WB__OP_variable || x->ndim != slot->ndim || (wb_dtype)x->dtype != slot->dtype ||
+        memcmp(x->dims, slot->dims, (size_t)x->ndim * sizeof *x->dims) || (w->x && w->x != x) ||
+        (!w->x && strcmp(slot->path, leaf->path)))
+        return differs(u, leaf);
+    w->x = leaf->x;
+    return add_gradient(u, leaf, slot, w);
+}
+
+/* ---- the rule --------------------------------------------------------------------------------- */
+
+/* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
+static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
+{
+    wb_tensor *sum = NULL;
+    for (int i = 0; i < u->state->n; i++) {
+        wb_tensor *g = u->works[i].g;
+        if (!g) continue;
+        wb_tensor *part = wb__reduce(WB__OP_sum, wb_square(g), (1u << g->ndim) - 1, false);
+        if (part && sum && part->dtype != sum->dtype) {         /* f64 beside f32 */
+            part = wb_astype(part, WB_F64);
+            sum = wb_astype(sum, WB_F64);
+        }
+        sum = sum ? wb_add(sum, part) : part;
+        if (!sum) return NULL;
+    }
+    return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
+}
+
+static int literals(const update *u, const wb__rule_part *part, int64_t step, wb_tensor **out)
+{
+    double numbers[WB__RULE_NUMBERS];
+    int n = part->kind->numbers(&part->o, (double)step, numbers);
+    for (int i = 0; i < n; i++)
+        if (!(out[i] = wb_scalar(numbers[i]))) return WB_ERROR_MEMORY;
+    if (part->kind->all_together && !(out[0] = norm_factor(u, out[0]))) return WB_ERROR_MEMORY;
+    return 0;
+}
+
+static int apply_part(update *u, const wb__rule_part *part, int first_moment)
+{
+    wb_tensor *number[WB__RULE_NUMBERS];
+    int64_t step = -1;
+    for (int i = 0; i < u->state->n; i++) {
+        work *w = &u->works[i];
+        wb__slot *slot = &u->state->slots[i];
+        if (!w->g) continue;
+        if (step < 0 || (step != slot->steps + 1 && !part->kind->all_together)) {
+            step = slot->steps + 1;
+            if (literals(u, part, step, number)) return WB_ERROR_MEMORY;
+        }
+        wb__rule_step s = {.x = w->wide, .g = w->g};
+        for (int k = 0; k < part->kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
+        if (!part->kind->apply(&s, number)) return WB_ERROR_MEMORY;
+        w->g = s.g;
+        for (int k = 0; k < part->kind->moments; k++) w->next[first_moment + k] = s.next[k];
+    }
+    return 0;
+}
+
+/* Fills in value and next of each work that has a gradient. */
+static int compute(update *u, void *model, wb_tree *grads)
+{
+    wb_opt_state *s = u->state;
+    int status = wb__walk(u->what, model, grads, WB__TRAINABLE, meet, u);
+    if (!status && u->leaf != s->n_leaves)
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model, which had \"%s\"", u->what,
+                          s->slots[s->slot_of_leaf[u->leaf]].path);
+    for (int i = 0; !status && i < s->n; i++) {
+        work *w = &u->works[i];
+        w->next = u->next + i * s->n_moments;
+        w->wide = w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
+        if (!w->wide) status = WB_ERROR_MEMORY;
+    }
+    for (int p = 0, moment = 0; !status && p < s->rule->n; moment += s->rule->parts[p++].kind->moments)
+        status = apply_part(u, &s->rule->parts[p], moment);
+    for (int i = 0; !status && i < s->n; i++) {
+        work *w = &u->works[i];
+        if (!w->g) continue;
+        w->value = wb_sub(w->wide, w->g);
+        if (w->value && w->value->dtype != w->x->dtype) w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
+        if (!w->value) status = WB_ERROR_MEMORY;
+    }
+    return status && wb_error_code() ? (int)wb_error_code() : status;
+}
+
+static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
+{
+    if (!s || !model || !grads) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!wb__is(s, &wb__opt_state_class))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup", u->what,
+                        s->object.class->name);
+    u->state = s;
+    u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
+    u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
+    return u->works && u->next ? compute(u, model, grads) : WB_ERROR_MEMORY;
+}
+
+static int record_moments(update *u)
+{
+    int status = 0;
+    for (int i = 0; !status && i < u->state->n; i++)
+        for (int k = 0; !status && u->works[i].value && k < u->state->n_moments; k++)
+            status = wb_assign(u->state->slots[i].moments[k], u->works[i].next[k]);
+    return status;
+}
+
+static void count_steps(update *u)
+{
+    for (int i = 0; i < u->state->n; i++) {
+        wb__slot *slot = &u->state->slots[i];
+        slot->stepped = u->works[i].value != NULL;
+        slot->steps += slot->stepped;
+    }
+}
+
+static void end(update *u)
+{
+    wb__free(u->works);
+    wb__free(u->next);
+}
+
+int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
+{
+    update u = {.what = "update"};
+    int status = begin(&u, state, model, grads);
+    if (!status) status = record_moments(&u);
+    for (int i = 0; !status && i < state->n; i++)
+        if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
+    if (!status) count_steps(&u);
+    end(&u);
+    return status;
+}
+
+/* ---- out of place ----------------------------------------------------------------------------- */
+
+static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
+{
+    const update *u = ctx;
+    (void)path;
+    for (int i = 0; i < u->state->n; i++)
+        if (u->works[i].x == x && u->works[i].value) return wb__successor(u->works[i].value, x);
+    return x->op == WB__OP_variable ? wb__successor(wb_variable(x), x) : x;
+}
+
+/* New values and moments are computed together, as one plan, before anything is made of them. */
+static int evaluate(const update *u)
+{
+    const wb_opt_state *s = u->state;
+    wb_tensor **all = wb__alloc((size_t)s->n * (size_t)(s->n_moments + 1) * sizeof *all);
+    if (!all) return WB_ERROR_MEMORY;
+    int n = 0;
+    for (int i = 0; i < s->n; i++) {
+        if (!u->works[i].value) continue;
+        all[n++] = u->works[i].value;
+        for (int k = 0; k < s->n_moments; k++) all[n++] = u->works[i].next[k];
+    }
+    int status = wb_eval_all(n, all);
+    wb__free(all);
+    return status;
+}
+
+wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
+{
+    update u = {.what = "update_new"};
+    wb_layer *made = NULL;
+    if (!begin(&u, state, model, grads) && !evaluate(&u)) made = wb__fmap(model, replacement, &u);
+    if (made && record_moments(&u)) made = NULL;
+    if (made) count_steps(&u);
+    end(&u);
+    return made;
+}

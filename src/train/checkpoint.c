@@ -1,0 +1,268 @@
+/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments under "state.", and a note in
+ * JSON with everything else.  Counters of 64 bits and real numbers stand there as text: JSON's numbers are too short.
+ *
+ *   {"version": 1, "epoch": 3, "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
+ *    "rule": [{"name": "Adam", "eta": "0.001", ...}], "slots": [{"path": "layers.0.weight", "steps": 51}, ...]} */
+#include "base/philox.h"
+#include "data/loader.h"
+#include "io/model_file.h"
+#include "optim/optim.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSION = 1, LOADER_WORDS = 4 };
+
+static int no_memory(void) { return wb__fail(WB_ERROR_MEMORY, NULL); }
+
+/* ---- the note --------------------------------------------------------------------------------- */
+
+static json_t *words_json(int n, const uint64_t *words)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        char text[24];
+        snprintf(text, sizeof text, "%" PRIu64, words[i]);
+        json_array_append_new(list, json_string(text));
+    }
+    return list;
+}
+
+static json_t *rule_json(const wb_rule *rule)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < rule->n; i++) {
+        const wb__rule_part *p = &rule->parts[i];
+        json_t *part = json_pack("{s:s}", "name", p->kind->name);
+        for (int k = 0; k < WB__RULE_NUMBERS; k++) {
+            char text[40];
+            if (*wb__rule_number(&p->kind->defaults, k) == 0) continue;
+            snprintf(text, sizeof text, "%.17g", *wb__rule_number(&p->o, k));
+            json_object_set_new(part, wb__rule_fields[k].name, json_string(text));
+        }
+        json_array_append_new(list, part);
+    }
+    return list;
+}
+
+static json_t *slots_json(const wb_opt_state *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->n; i++) {
+        json_t *slot = json_pack("{s:s, s:I}", "path", s->slots[i].path, "steps", (json_int_t)s->slots[i].steps);
+        if (s->slots[i].frozen) json_object_set_new(slot, "frozen", json_true());
+        json_array_append_new(list, slot);
+    }
+    return list;
+}
+
+static char *note_text(const wb_checkpoint *c)
+{
+    wb__rng_state random = wb__rng_get_state();
+    json_t *note = json_pack("{s:i, s:I, s:o}", "version", VERSION, "epoch", (json_int_t)c->epoch, "random",
+                             words_json(2, (uint64_t[]){random.key, random.counter}));
+    if (c->loader) {
+        uint64_t words[LOADER_WORDS];
+        wb__loader_state(c->loader, words);
+        json_object_set_new(note, "loader", words_json(LOADER_WORDS, words));
+    }
+    if (c->state) {
+        json_object_set_new(note, "rule", rule_json(c->state->rule));
+        json_object_set_new(note, "slots", slots_json(c->state));
+    }
+    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL, *copy = text ? wb__strdup(text) : NULL;
+    if (!text) no_memory();
+    free(text);
+    json_decref(note);
+    return copy;
+}
+
+/* ---- saving ----------------------------------------------------------------------------------- */
+
+static int add_moments(wb__st_list *list, const wb_opt_state *s)
+{
+    int status = 0;
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; !status && k < s->n_moments; k++) {
+            char *name = wb__printf("%s.%d", s->slots[i].path, k);
+            status = name ? wb__st_list_add(list, "state.", name, s->slots[i].moments[k]) : WB_ERROR_MEMORY;
+            wb__free(name);
+        }
+    }
+    return status;
+}
+
+int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
+{
+    if (!path || !c) return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_save: no %s", path ? "checkpoint" : "path");
+    wb__st_list list = {0};
+    int status = wb__evaluate_pending();
+    if (!status && c->model) status = wb__st_list_model(&list, "model.", c->model);
+    if (!status && c->state) status = add_moments(&list, c->state);
+    char *text = status ? NULL : note_text(c);
+    if (!status && !text) status = wb_error_code();
+    if (!status)
+        status = wb__st_save(path, list.n, list.tensors, 2,
+                             (wb__st_note[]){{"format", "weber"}, {"weber_checkpoint", text}});
+    wb__free(text);
+    wb__st_list_free(&list);
+    return status;
+}
+
+/* ---- loading: everything is checked before anything is changed -------------------------------- */
+
+typedef struct {
+    const char *path;
+    wb__st file;
+    json_t *note;
+    uint64_t random[2], loader[LOADER_WORDS];
+} restoring;
+
+static int wrong(const restoring *r, const char *what)
+{
+    return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's %s", r->path, what);
+}
+
+static bool read_words(const json_t *list, int n, uint64_t *out)
+{
+    if (json_array_size(list) != (size_t)n) return false;
+    for (int i = 0; i < n; i++) {
+        const char *text = json_string_value(json_array_get(list, (size_t)i));
+        char *end;
+        errno = 0;
+        if (!text || text[0] < '0' || text[0] > '9') return false;
+        out[i] = strtoull(text, &end, 10);
+        if (*end || errno) return false;
+    }
+    return true;
+}
+
+static bool read_number(const json_t *value, double *out)
+{
+    const char *text = json_string_value(value);
+    char *end;
+    if (!text || !*text) return false;
+    *out = strtod(text, &end);
+    return !*end;
+}
+
+/* The rule's numbers, into a copy of its parts. */
+static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *parts)
+{
+    json_t *list = json_object_get(r->note, "rule");
+    if (json_array_size(list) != (size_t)rule->n) return wrong(r, "rule is another one");
+    for (int i = 0; i < rule->n; i++) {
+        json_t *part = json_array_get(list, (size_t)i);
+        const char *name = json_string_value(json_object_get(part, "name"));
+        parts[i] = rule->parts[i];
+        if (!name || strcmp(name, parts[i].kind->name)) return wrong(r, "rule is another one");
+        for (int k = 0; k < WB__RULE_NUMBERS; k++)
+            if (*wb__rule_number(&parts[i].kind->defaults, k) != 0 &&
+                !read_number(json_object_get(part, wb__rule_fields[k].name), wb__rule_number(&parts[i].o, k)))
+                return wrong(r, "rule lacks a number");
+        if (!wb__rule_check(parts[i].kind, &parts[i].o)) return WB_ERROR_FORMAT;
+    }
+    return 0;
+}
+
+static wb__st_tensor *moment_of(const restoring *r, const wb__slot *slot, int k)
+{
+    char *name = wb__printf("state.%s.%d", slot->path, k);
+    wb__st_tensor *t = name ? wb__st_find(&r->file, name) : NULL;
+    wb__free(name);
+    return t;
+}
+
+static int check_state(const restoring *r, const wb_opt_state *s)
+{
+    json_t *slots = json_object_get(r->note, "slots");
+    if (json_array_size(slots) != (size_t)s->n) return wrong(r, "state is of another model");
+    for (int i = 0; i < s->n; i++) {
+        const wb__slot *slot = &s->slots[i];
+        json_t *entry = json_array_get(slots, (size_t)i), *steps = json_object_get(entry, "steps");
+        const char *path = json_string_value(json_object_get(entry, "path"));
+        if (!path || strcmp(path, slot->path)) return wrong(r, "state is of another model");
+        if (!json_is_integer(steps) || json_integer_value(steps) < 0) return wrong(r, "steps are wrong");
+        for (int k = 0; k < s->n_moments; k++) {
+            const wb__st_tensor *t = moment_of(r, slot, k);
+            const wb_tensor *m = slot->moments[k];
+            if (!t || t->dtype != (wb_dtype)m->dtype || t->ndim != m->ndim ||
+                memcmp(t->dims, m->dims, (size_t)m->ndim * sizeof *m->dims))
+                return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
+                                r->path, slot->path);
+        }
+    }
+    return 0;
+}
+
+static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
+{
+    int status = 0;
+    json_t *slots = json_object_get(r->note, "slots");
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; !status && k < s->n_moments; k++) {
+            const wb__st_tensor *t = moment_of(r, &s->slots[i], k);
+            status = t ? wb__overwrite(s->slots[i].moments[k], t->data, (size_t)(t->end - t->begin)) : WB_ERROR_MEMORY;
+        }
+        if (status) return status;
+        json_t *entry = json_array_get(slots, (size_t)i);
+        s->slots[i].steps = json_integer_value(json_object_get(entry, "steps"));
+        s->slots[i].frozen = json_is_true(json_object_get(entry, "frozen"));
+        s->slots[i].stepped = false;
+    }
+    memcpy(s->rule->parts, parts, (size_t)s->rule->n * sizeof *parts);
+    return 0;
+}
+
+static int open_checkpoint(restoring *r)
+{
+    json_error_t error;
+    const char *text = wb__st_note_of(&r->file, "weber_checkpoint");
+    if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint", r->path);
+    r->note = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (!r->note) return wrong(r, "note is not JSON");
+    json_t *version = json_object_get(r->note, "version");
+    if (!json_is_integer(version) || json_integer_value(version) < 1 || json_integer_value(version) > VERSION)
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; %d is known", r->path,
+                        (long long)json_integer_value(version), VERSION);
+    if (!read_words(json_object_get(r->note, "random"), 2, r->random)) return wrong(r, "random counters are wrong");
+    if (!json_is_integer(json_object_get(r->note, "epoch"))) return wrong(r, "epoch is wrong");
+    return 0;
+}
+
+static int restore(restoring *r, wb_checkpoint *c)
+{
+    wb__rule_part *parts = c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
+    int status = c->state && !parts ? WB_ERROR_MEMORY : 0;
+    if (!status && c->loader && !read_words(json_object_get(r->note, "loader"), LOADER_WORDS, r->loader))
+        status = wrong(r, "loader position is missing or wrong");
+    if (!status && c->state) status = check_state(r, c->state);
+    if (!status && c->state) status = read_rule(r, c->state->rule, parts);
+    if (!status && c->model) status = wb__st_pour(&r->file, r->path, "model.", c->model, false, true);
+    if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
+    if (!status && c->model) status = wb__st_pour(&r->file, r->path, "model.", c->model, false, false);
+    if (!status && c->state) status = restore_state(r, c->state, parts);
+    if (!status) {
+        wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});
+        c->epoch = json_integer_value(json_object_get(r->note, "epoch"));
+    }
+    wb__free(parts);
+    return status;
+}
+
+int wb_checkpoint_load(const char *path, wb_checkpoint *c)
+{
+    if (!path || !c) return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_load: no %s", path ? "checkpoint" : "path");
+    restoring r = {.path = path};
+    int status = wb__st_load(path, true, &r.file);
+    if (status) return status;
+    status = open_checkpoint(&r);
+    if (!status) status = restore(&r, c);
+    json_decref(r.note);
+    wb__st_free(&r.file);
+    return status;
+}

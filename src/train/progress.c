@@ -1,0 +1,242 @@
+/* Progress: a bar on a terminal, a plain line now and then elsewhere, on standard error.
+ *
+ * A metric is read one step after it was given: by then the step that made it has been computed, so that
+ * showing it makes nothing wait.  A call with the first metric's name (or with none) is a step; other
+ * names add their values to the line.
+ *
+ *   epoch 3  ━━━━━━━━━━━━━━╸         61%  572/938  1204/s  0:00 left  loss 0.0421 */
+#include "engine/tensor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { METRICS = 4, BAR = 24, WIDTH = 512 };
+static const double redraw_after = 0.1, line_after = 10;        /* seconds */
+
+typedef struct {
+    char name[24];
+    wb_tensor *held;                /* given at the last step, still to be read; counted */
+    double last, sum;
+    int64_t n;
+} metric;
+
+struct wb_progress {
+    wb__object object;
+    char title[64];
+    int64_t steps, total;           /* total 0: unknown */
+    double begun, shown;
+    bool terminal, utf8, ended;
+    int n_metrics;
+    metric metrics[METRICS];
+};
+
+static void progress_destroy(void *object);
+static char *progress_format(void *object);
+const wb__class wb__progress_class = {"progress", progress_destroy, progress_format};
+
+static bool terminal_speaks_utf8(void)
+{
+    const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < WB__COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value) return strstr(value, "UTF-8") || strstr(value, "utf8");
+    }
+    return false;
+}
+
+static int terminal_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+static wb_progress *begin(int64_t total, const char *format, va_list arguments)
+{
+    wb_progress *p = wb__object_new(&wb__progress_class, sizeof *p);
+    if (!p) return NULL;
+    const char *kind = getenv("TERM");
+    vsnprintf(p->title, sizeof p->title, format ? format : "", arguments);
+    p->total = total;
+    p->begun = wb__now();
+    p->shown = p->begun;
+    p->terminal = isatty(STDERR_FILENO) && !(kind && strcmp(kind, "dumb") == 0);
+    p->utf8 = terminal_speaks_utf8();
+    return p;
+}
+
+wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    wb_progress *p = begin(loader ? wb_loader_length(loader) : 0, format, arguments);
+    va_end(arguments);
+    return p;
+}
+
+wb_progress *wb_progress_of(int64_t steps, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    wb_progress *p = begin(WB__MAX(steps, 0), format, arguments);
+    va_end(arguments);
+    return p;
+}
+
+/* snprintf at the end of a line of WIDTH bytes */
+WB__PRINTF(2, 3) static void add(char *line, const char *format, ...)
+{
+    size_t n = strlen(line);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + n, WIDTH - n, format, arguments);
+    va_end(arguments);
+}
+
+static void add_time(char *line, double seconds)
+{
+    int64_t s = (int64_t)(seconds + 0.5);
+    if (s >= 3600) add(line, "%lld:%02d:%02d", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
+    else add(line, "%d:%02d", (int)(s / 60), (int)(s % 60));
+}
+
+static void add_metrics(char *line, const wb_progress *p, bool means)
+{
+    for (int i = 0; i < p->n_metrics; i++) {
+        const metric *m = &p->metrics[i];
+        if (m->n) add(line, "  %s%s %.4g", means ? "mean " : "", m->name, means ? m->sum / (double)m->n : m->last);
+    }
+}
+
+static void add_rate(char *line, const wb_progress *p, double elapsed)
+{
+    double rate = elapsed > 0 ? (double)p->steps / elapsed : 0;
+    if (rate >= 1 || rate == 0) add(line, "  %.*f/s", rate < 10 ? 1 : 0, rate);
+    else add(line, "  %.1f s each", 1 / rate);
+}
+
+static void add_bar(char *line, const wb_progress *p)
+{
+    static const char *const glyphs[2][3] = {{"=", ">", " "}, {"\u2501", "\u2578", " "}};
+    int full = (int)(BAR * WB__MIN(p->steps, p->total) / p->total);
+    for (int i = 0; i < BAR; i++) add(line, "%s", glyphs[p->utf8][i < full ? 0 : i == full ? 1 : 2]);
+    add(line, "  %3d%%  %lld/%lld", (int)(100 * WB__MIN(p->steps, p->total) / p->total), (long long)p->steps,
+        (long long)p->total);
+}
+
+/* Cuts a line to so many columns; a multi-byte glyph takes one. */
+static void cut(char *line, int columns)
+{
+    for (char *c = line; *c; c++)
+        if (((unsigned char)*c & 0xC0) != 0x80 && columns-- == 0) {
+            *c = 0;
+            return;
+        }
+}
+
+static void draw(wb_progress *p, double now)
+{
+    char line[WIDTH] = "";
+    double elapsed = now - p->begun;
+    p->shown = now;
+    add(line, "%s", p->title);
+    if (p->total) {
+        add(line, "  ");
+        if (p->terminal) add_bar(line, p);
+        else add(line, "%lld/%lld", (long long)p->steps, (long long)p->total);
+    } else {
+        add(line, "  %lld steps", (long long)p->steps);
+    }
+    add_rate(line, p, elapsed);
+    if (p->total > p->steps && p->steps > 0) {
+        add(line, "  ");
+        add_time(line, elapsed / (double)p->steps * (double)(p->total - p->steps));
+        add(line, " left");
+    }
+    add_metrics(line, p, false);
+    if (p->terminal) {
+        cut(line, terminal_columns() - 1);
+        fprintf(stderr, "\r%s\033[K", line);
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
+    fflush(stderr);
+}
+
+static void read_held(metric *m)
+{
+    if (!m->held) return;
+    m->last = wb_item(m->held);
+    m->sum += m->last;
+    m->n++;
+    wb__unref(m->held);
+    m->held = NULL;
+}
+
+static metric *metric_of(wb_progress *p, const char *name)
+{
+    for (int i = 0; i < p->n_metrics; i++)
+        if (strncmp(p->metrics[i].name, name, sizeof p->metrics[i].name - 1) == 0) return &p->metrics[i];
+    if (p->n_metrics == METRICS) return NULL;
+    metric *m = &p->metrics[p->n_metrics++];
+    snprintf(m->name, sizeof m->name, "%s", name);
+    return m;
+}
+
+void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
+{
+    if (!p || p->ended) return;
+    metric *m = name ? metric_of(p, name) : NULL;
+    if (m) {
+        read_held(m);
+        if (wb__is(value, &wb__tensor_class) && !wb_is_none(value)) m->held = wb__ref(value);
+    }
+    if (m && m != &p->metrics[0]) return;
+    p->steps++;
+    double now = wb__now();
+    if (now - p->shown >= (p->terminal ? redraw_after : line_after)) draw(p, now);
+}
+
+/* One last line: what it was, how long it took, the means of the metrics. */
+static void finish(wb_progress *p)
+{
+    char line[WIDTH] = "";
+    double elapsed = wb__now() - p->begun;
+    p->ended = true;
+    add(line, "%s  %lld steps in %.*f s", p->title, (long long)p->steps, elapsed < 10 ? 2 : 0, elapsed);
+    add_rate(line, p, elapsed);
+    add_metrics(line, p, true);
+    if (p->terminal) cut(line, terminal_columns() - 1);
+    fprintf(stderr, "%s%s%s\n", p->terminal ? "\r" : "", line, p->terminal ? "\033[K" : "");
+    fflush(stderr);
+}
+
+void wb_progress_end(wb_progress *p)
+{
+    if (!p || p->ended) return;
+    for (int i = 0; i < p->n_metrics; i++) read_held(&p->metrics[i]);
+    finish(p);
+}
+
+/* While a scope closes nothing may be computed: what has no value yet is left out. */
+static void progress_destroy(void *object)
+{
+    wb_progress *p = object;
+    for (int i = 0; i < p->n_metrics; i++) {
+        metric *m = &p->metrics[i];
+        if (m->held && m->held->storage) read_held(m);
+        wb__unref(m->held);
+    }
+    if (!p->ended) finish(p);
+    wb__free(p);
+}
+
+static char *progress_format(void *object)
+{
+    const wb_progress *p = object;
+    return wb__printf("%s  %lld/%lld", p->title, (long long)p->steps, (long long)p->total);
+}

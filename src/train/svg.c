@@ -1,0 +1,153 @@
+/* Curves as an SVG file: axes with round ticks, one polyline a series, a legend.
+ * Not a plotting library: what a training run wants to show, readable in any browser, nothing more.
+ * Points that are not finite leave a gap.  Numbers are written with a point in every locale. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 720, HEIGHT = 440, LEFT = 72, RIGHT = 24, TOP = 56, BOTTOM = 56, TICKS = 6 };
+
+/* Okabe & Ito's colours, distinct to colour-blind eyes too. */
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+
+typedef struct { double low, high, step; } axis;
+
+static double round_step(double span)
+{
+    double raw = span / TICKS, power = pow(10, floor(log10(raw))), digit = raw / power;
+    return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
+}
+
+/* The smallest range with round ends that holds all finite values; [0, 1] if there are none. */
+static axis axis_of(int n_series, const wb_series *series, bool vertical)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int s = 0; s < n_series; s++)
+        for (int i = 0; i < series[s].n; i++) {
+            if (!isfinite(series[s].x[i]) || !isfinite(series[s].y[i])) continue;
+            double v = vertical ? series[s].y[i] : series[s].x[i];
+            low = fmin(low, v);
+            high = fmax(high, v);
+        }
+    if (low > high) low = 0, high = 1;
+    if (high - low < 1e-12 * fmax(fabs(low), fabs(high)) || high == low) {
+        double half = low == 0 ? 0.5 : fabs(low) / 2;
+        low -= half;
+        high += half;
+    }
+    axis a = {low, high, round_step(high - low)};
+    if (vertical) {
+        a.low = floor(low / a.step) * a.step;
+        a.high = ceil(high / a.step) * a.step;
+    }
+    return a;
+}
+
+static double across(axis a, double v)
+{
+    return LEFT + (v - a.low) / (a.high - a.low) * (WIDTH - LEFT - RIGHT);
+}
+
+static double down(axis a, double v)
+{
+    return HEIGHT - BOTTOM - (v - a.low) / (a.high - a.low) * (HEIGHT - TOP - BOTTOM);
+}
+
+static const char *number(double v, const char *format, char *buffer, size_t size)
+{
+    snprintf(buffer, size, format, v);
+    for (char *c = buffer; *c; c++)
+        if (*c == ',') *c = '.';
+    return buffer;
+}
+
+static void text(FILE *f, double x, double y, const char *style, const char *s)
+{
+    char a[32], b[32];
+    fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a), number(y, "%.1f", b, sizeof b), style);
+    for (; s && *s; s++) {
+        if (*s == '<') fputs("&lt;", f);
+        else if (*s == '>') fputs("&gt;", f);
+        else if (*s == '&') fputs("&amp;", f);
+        else if ((unsigned char)*s >= ' ') fputc(*s, f);
+    }
+    fputs("</text>\n", f);
+}
+
+static void line(FILE *f, double x1, double y1, double x2, double y2, const char *stroke)
+{
+    char a[4][32];
+    fprintf(f, "<line x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\" stroke=\"%s\"/>\n",
+            number(x1, "%.1f", a[0], 32), number(y1, "%.1f", a[1], 32),
+            number(x2, "%.1f", a[2], 32), number(y2, "%.1f", a[3], 32), stroke);
+}
+
+static void axes(FILE *f, axis x, axis y)
+{
+    char label[32];
+    /* + 0.0: no label says -0 */
+    for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
+        double at = down(y, k * y.step);
+        line(f, LEFT, at, WIDTH - RIGHT, at, "#ddd");
+        text(f, LEFT - 8, at + 4, "text-anchor=\"end\"", number(k * y.step, "%.6g", label, sizeof label));
+    }
+    for (double k = ceil(x.low / x.step - 1e-9) + 0.0; k * x.step <= x.high + 1e-9 * x.step; k++) {
+        double at = across(x, k * x.step);
+        line(f, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
+        text(f, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", number(k * x.step, "%.6g", label, sizeof label));
+    }
+    line(f, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "#444");
+    line(f, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "#444");
+}
+
+static void curve(FILE *f, axis x, axis y, const wb_series *s, const char *colour)
+{
+    char a[32], b[32];
+    bool open = false;
+    for (int i = 0; i <= s->n; i++) {
+        bool point = i < s->n && isfinite(s->x[i]) && isfinite(s->y[i]);
+        if (point && !open) fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"", colour);
+        if (point)
+            fprintf(f, "%s,%s ", number(across(x, s->x[i]), "%.1f", a, sizeof a),
+                    number(down(y, s->y[i]), "%.1f", b, sizeof b));
+        else if (open) fputs("\"/>\n", f);
+        open = point;
+    }
+}
+
+int wb_svg_curves(const char *path, const char *title, const char *x_label, const char *y_label,
+                  int n_series, const wb_series *series)
+{
+    if (!path || n_series < 1 || !series) return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: no path, or no series");
+    for (int s = 0; s < n_series; s++)
+        if (series[s].n < 0 || (series[s].n && (!series[s].x || !series[s].y)))
+            return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: series %d has no points to read", s);
+    FILE *f = fopen(path, "w");
+    if (!f) return wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
+
+    axis x = axis_of(n_series, series, false), y = axis_of(n_series, series, true);
+    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+               "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+               "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
+    text(f, LEFT, 24, "font-size=\"16\"", title);
+    text(f, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
+    text(f, LEFT - 8, TOP - 10, "text-anchor=\"end\"", y_label);
+    axes(f, x, y);
+    double legend = WIDTH - RIGHT;
+    for (int s = n_series - 1; s >= 0; s--) {
+        const char *colour = colours[(size_t)s % WB__COUNT(colours)];
+        curve(f, x, y, &series[s], colour);
+        if (!series[s].name) continue;
+        text(f, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
+        legend -= 6.2 * (double)strlen(series[s].name) + 8;
+        line(f, legend - 18, TOP - 14, legend, TOP - 14, colour);
+        legend -= 34;
+    }
+    fputs("</svg>\n", f);
+    bool bad = ferror(f);
+    if (fclose(f) || bad) return wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
+    return 0;
+}

@@ -1,0 +1,95 @@
+/* wb_withgradient and wb_train. */
+
+#include "base/options.h"
+#include "engine/tensor.h"
+#include "optim/optim.h"
+
+#include <math.h>
+
+wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx)
+{
+    if (grads) *grads = NULL;
+    if (!model) return NULL;
+    if (!loss) return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: no loss function");
+    wb__thread *t = wb__this_thread();
+    t->training++;
+    wb_tensor *l = loss(model, batch, ctx);
+    wb_tree *g = l && grads ? wb_gradient_layer(l, model) : NULL;
+    t->training--;
+    if (!l || (grads && !g)) return NULL;
+    if (grads) *grads = g;
+    return l;
+}
+
+/* ---- training --------------------------------------------------------------------------------- */
+
+typedef struct {
+    wb_loss loss;
+    wb_layer *model;
+    wb_loader *data;
+    wb_opt_state *state;
+    wb_train_options o;
+    wb_progress *bar;
+    bool stop;
+} training;
+
+static int not_finite(wb_tensor *loss, int64_t batch)
+{
+    wb_clear_error();
+    double value = wb_item(loss);
+    wb_clear_error();
+    return wb__fail(WB_ERROR_NUMBER, "loss is %s on batch %lld, stopping training",
+                    isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch);
+}
+
+/* Writes wait for the loss: one that is not finite leaves the model and the state as they were. */
+static int step(training *t, int epoch, wb_batch batch)
+{
+    wb_tree *grads;
+    wb_tensor *loss = wb_withgradient_ctx(t->loss, t->model, batch, &grads, t->o.ctx);
+    if (!loss) return wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
+    int status = wb_update(t->state, t->model, grads);
+    if (status) return status;
+    status = wb__evaluate(1, &loss, loss);
+    if (status) wb__opt_undo(t->state);
+    if (status == WB_ERROR_NUMBER) return not_finite(loss, batch.index + 1);
+    if (status) return status;
+    if (t->bar) wb_progress_step(t->bar, "loss", loss);
+    if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
+    return 0;
+}
+
+static int run_epoch(training *t, int epoch)
+{
+    int status = 0;
+    wb_batch batch;
+    if (t->o.progress) {
+        t->bar = wb_progress_begin(t->data, "epoch %d", epoch);
+        if (!t->bar) return wb_error_code();
+    }
+    while (!status && !t->stop && wb_loader_next(t->data, &batch)) status = step(t, epoch, batch);
+    if (status || t->stop) wb_loader_stop(t->data);
+    else status = wb_loader_status(t->data);
+    if (t->bar) {
+        wb_progress_end(t->bar);
+        wb_free(t->bar);
+        t->bar = NULL;
+    }
+    return status;
+}
+
+int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, const wb_train_options *given)
+{
+    if (!model || !data || !state) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
+    training t = {.loss = loss, .model = model, .data = data, .state = state};
+    wb__read_options(&t.o, sizeof t.o, given);
+    if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
+    int status = 0, epochs = t.o.epochs ? t.o.epochs : 1;
+    for (int epoch = 1; !status && !t.stop && epoch <= epochs; epoch++) {
+        status = run_epoch(&t, epoch);
+        if (status || t.stop || !t.o.checkpoint) continue;
+        status = wb_checkpoint_save(t.o.checkpoint, &(wb_checkpoint){model, state, data, wb_loader_epoch(data)});
+    }
+    return status;
+}

@@ -1,0 +1,205 @@
+/* Branches, tuples, and the parts of a model by path. */
+#include "tree/tree.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- branches ------------------------------------------------------------------------------------ */
+
+bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n)
+{
+    node->kind = kind;
+    if (!n) return true;
+    node->children = wb__alloc_zero((size_t)n, sizeof *node->children);
+    if (!node->children) return false;
+    node->n = n;
+    return true;
+}
+
+bool wb__branch_init_like(wb__branch *node, wb__branch *of)
+{
+    if (!wb__branch_init(node, of->kind, of->n)) return false;
+    node->names_of = wb__ref(of->names_of ? of->names_of : of);
+    for (int i = 0; i < of->n; i++) node->children[i].name = of->children[i].name;
+    return true;
+}
+
+void wb__branch_clear(wb__branch *node)
+{
+    for (int i = 0; i < node->n; i++) {
+        wb__unref(node->children[i].object);
+        if (node->owns_names) wb__free((char *)node->children[i].name);
+    }
+    wb__free(node->children);
+    wb__unref(node->names_of);
+    node->n = 0;
+    node->children = NULL;
+    node->names_of = NULL;
+}
+
+void wb__branch_put(wb__branch *node, int i, const char *name, void *object)
+{
+    wb__ref(object);
+    wb__unref(node->children[i].object);
+    node->children[i] = (wb__child){name, object};
+}
+
+bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object)
+{
+    char *copy = wb__strdup(name);
+    if (!copy) return false;
+    wb__branch_put(node, i, copy, object);
+    return true;
+}
+
+/* ---- trees ------------------------------------------------------------------------------------ */
+
+static wb__branch *tree_like(wb__branch *of);
+static const wb__branch_kind tree_kind = {.layer = false, .like = tree_like};
+
+static void tree_destroy(void *object)
+{
+    wb_tree *t = object;
+    wb__branch_clear(&t->node);
+    wb__free(t->copy);
+    wb__free(t);
+}
+
+const wb__class wb__tree_class = {"tree", tree_destroy, wb__format_tree};
+
+static wb__branch *tree_like(wb__branch *of)
+{
+    const wb_tree *from = (const wb_tree *)of;
+    wb_tree *t = wb__object_new(&wb__tree_class, sizeof *t);
+    if (!t) return NULL;
+    t->is_opaque = from->is_opaque;
+    t->opaque = from->opaque;
+    bool ok = wb__branch_init_like(&t->node, of);
+    if (ok && from->type) {
+        t->type = from->type;
+        t->copy = wb__alloc(from->type->size);
+        ok = t->copy != NULL;
+        if (ok) memcpy(t->copy, from->copy, from->type->size);
+    }
+    t->node.kind = &tree_kind;              /* a layer's parts as a tree, too */
+    if (ok) return &t->node;
+    wb_object_free(t);
+    return NULL;
+}
+
+wb_tree *wb__tree_new(int n)
+{
+    wb_tree *t = wb__object_new(&wb__tree_class, sizeof *t);
+    if (!t) return NULL;
+    t->node.owns_names = true;
+    if (wb__branch_init(&t->node, &tree_kind, n)) return t;
+    wb_object_free(t);
+    return NULL;
+}
+
+static wb_tree *tree_of(const char *what, int n, const char *const *names, void *const *objects)
+{
+    if (n < 0 || (n && !objects)) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no elements", what);
+    for (int i = 0; i < n; i++) {
+        if (!objects[i]) return NULL;
+        if (!wb__is(objects[i], &wb__tensor_class) && !wb__is_branch(objects[i]))
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: element %d is a %s; tensors, layers and trees go in", what, i,
+                                 ((const wb__object *)objects[i])->class->name);
+        if (!names) continue;
+        if (!names[i] || !names[i][0] || strchr(names[i], '.'))
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: element %d has the name \"%s\"; it must not be empty or hold a dot",
+                                 what, i, names[i] ? names[i] : "");
+        for (int j = 0; j < i; j++)
+            if (!strcmp(names[i], names[j]))
+                return wb__fail_null(WB_ERROR_ARGUMENT, "%s: two elements are named \"%s\"", what, names[i]);
+    }
+    wb_tree *t = wb__tree_new(n);
+    bool ok = t != NULL;
+    for (int i = 0; ok && i < n; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        ok = wb__branch_put_copy(&t->node, i, names ? names[i] : number, objects[i]);
+    }
+    if (ok) return t;
+    if (t) wb_object_free(t);
+    return NULL;
+}
+
+wb_tree *wb_tuple_of(int n, void *const *objects) { return tree_of("tuple", n, NULL, objects); }
+
+wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects)
+{
+    if (n > 0 && !names) return wb__fail_null(WB_ERROR_ARGUMENT, "named_tuple: no names");
+    return tree_of("named_tuple", n, names, objects);
+}
+
+/* ---- paths ------------------------------------------------------------------------------------ */
+
+static void *no_part(const char *what, const wb__branch *node, const char *path, size_t n_done, const char *part, size_t n)
+{
+    char names[160] = "nothing";
+    size_t used = 0;
+    for (int i = 0; i < node->n && used < sizeof names - 1; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, i ? ", %s" : "%s", node->children[i].name);
+    if (used >= sizeof names) memcpy(names + sizeof names - 4, "...", 4);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no \"%.*s\" in \"%.*s\", which has %s", what, (int)n, part, (int)n_done,
+                         path, names);
+}
+
+wb__child *wb__place(const char *what, void *object, const char *path)
+{
+    const char *part = path;
+    for (;;) {
+        if (!wb__is_branch(object))
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%.*s\" is a %s and has no parts", what,
+                                 (int)(part > path ? part - path - 1 : 0), path,
+                                 ((const wb__object *)object)->class->name);
+        wb__branch *node = object;
+        size_t n = strcspn(part, ".");
+        wb__child *found = NULL;
+        for (int i = 0; i < node->n && !found; i++)
+            if (!strncmp(node->children[i].name, part, n) && !node->children[i].name[n]) found = &node->children[i];
+        if (!found) return no_part(what, node, path, part > path ? (size_t)(part - path - 1) : 0, part, n);
+        if (!part[n]) return found;
+        part += n + 1;
+        object = found->object;
+    }
+}
+
+static void *part_at(const char *what, void *object, const char *path)
+{
+    if (!object) return NULL;
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
+    if (!*path) return object;
+    wb__child *place = wb__place(what, object, path);
+    return place ? place->object : NULL;
+}
+
+static void *give(void *object) { return wb_is_none(object) ? object : wb__scope_give(wb__ref(object)); }
+
+wb_tensor *wb_get(void *object, const char *path)
+{
+    void *part = part_at("get", object, path);
+    if (!part || wb__is(part, &wb__tensor_class)) return part ? give(part) : NULL;
+    return wb__fail_null(WB_ERROR_ARGUMENT, "get: \"%s\" is a %s, not a tensor", path, ((wb__object *)part)->class->name);
+}
+
+wb_tree *wb_child(void *object, const char *path)
+{
+    void *part = part_at("child", object, path);
+    if (!part) return NULL;
+    if (wb__is(part, &wb__tree_class)) return give(part);
+    if (!wb__is_branch(part))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path, ((wb__object *)part)->class->name);
+    wb__branch *layer = part;
+    wb_tree *t = wb__tree_new(0);
+    if (!t) return NULL;
+    if (!wb__branch_init_like(&t->node, layer)) {
+        wb_object_free(t);
+        return NULL;
+    }
+    t->node.kind = &tree_kind;
+    t->node.owns_names = false;
+    for (int i = 0; i < layer->n; i++) t->node.children[i].object = wb__ref(layer->children[i].object);
+    return t;
+}

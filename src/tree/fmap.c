@@ -1,0 +1,147 @@
+/* Mapping: a structure rebuilt around new tensors, and single tensors replaced or shared. */
+#include "tree/tree.h"
+
+#include <string.h>
+
+typedef struct {
+    wb_leaf_function f;
+    void *ctx;
+    wb__seen seen;
+    char *path;
+    size_t length, room;
+} mapping;
+
+wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of)
+{
+    wb_tensor *v = x && x->op != WB__OP_variable ? wb_variable(x) : x;
+    if (v && of && v != of) v->flags |= of->flags & WB__FROZEN;
+    return v;
+}
+
+static bool push(mapping *m, const char *name)
+{
+    size_t n = strlen(name), dot = m->length ? 1 : 0;
+    if (m->length + dot + n + 1 > m->room) {
+        size_t room = 2 * m->room + n + 64;
+        char *path = wb__realloc(m->path, room);
+        if (!path) return false;
+        m->path = path;
+        m->room = room;
+    }
+    if (dot) m->path[m->length++] = '.';
+    memcpy(m->path + m->length, name, n + 1);
+    m->length += n;
+    return true;
+}
+
+static void *map(mapping *m, void *object, bool in_layer);
+
+static void *map_node(mapping *m, wb__branch *node, bool in_layer)
+{
+    wb__branch *made = node->kind->like(node);
+    size_t length = m->length;
+    bool layer = in_layer || node->kind->layer, ok = made != NULL;
+    for (int i = 0; ok && i < node->n; i++) {
+        ok = push(m, node->children[i].name);
+        void *part = ok ? map(m, node->children[i].object, layer) : NULL;
+        m->length = length;
+        if (m->path) m->path[length] = 0;
+        ok = part != NULL;
+        if (ok) wb__branch_put(made, i, made->children[i].name, part);
+    }
+    if (ok) return made;
+    if (made) wb_object_free(made);
+    return NULL;
+}
+
+static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
+{
+    wb_tensor *y = m->f(x, m->path ? m->path : "", m->ctx);
+    if (!y || y == x) return y;
+    if (wb_is_none(y) || !wb__is(y, &wb__tensor_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"", m->path ? m->path : "");
+    return in_layer && x->op == WB__OP_variable ? wb__successor(y, x) : y;
+}
+
+static void *map(mapping *m, void *object, bool in_layer)
+{
+    if (wb_is_none(object)) return object;
+    if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return object;
+    void **seen = wb__seen_at(&m->seen, object);
+    if (!seen) return NULL;
+    if (*seen) return *seen;
+    void *made = wb__is_branch(object) ? map_node(m, object, in_layer) : (void *)map_tensor(m, object, in_layer);
+    if (!made) return NULL;
+    seen = wb__seen_at(&m->seen, object);       /* the map may have grown meanwhile */
+    if (!seen) return NULL;
+    return *seen = made;
+}
+
+void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
+{
+    mapping m = {.f = f, .ctx = ctx};
+    void *made = map(&m, object, false);
+    wb__free(m.path);
+    wb__seen_drop(&m.seen);
+    return made;
+}
+
+static void *public_map(wb_leaf_function f, void *object, void *ctx)
+{
+    if (!object) return NULL;
+    if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: no function");
+    return wb__fmap(object, f, ctx);
+}
+
+wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx) { return public_map(f, x, ctx); }
+wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx) { return public_map(f, x, ctx); }
+
+/* ---- one tensor at a path --------------------------------------------------------------------- */
+
+static wb__child *tensor_place(const char *what, wb_layer *layer, const char *path)
+{
+    if (!path || !*path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
+    wb__child *place = wb__place(what, layer, path);
+    if (!place) return NULL;
+    if (wb__is(place->object, &wb__tensor_class) && !wb_is_none(place->object)) return place;
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s, not a tensor", what, path,
+                         wb_is_none(place->object) ? "none" : ((wb__object *)place->object)->class->name);
+}
+
+static bool alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
+{
+    if (wb__same_dims(old, x) && old->dtype == x->dtype) return true;
+    wb__fail(old->dtype == x->dtype ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: \"%s\" is %s, got %s", what, path,
+             wb_describe(old), wb_describe(x));
+    return false;
+}
+
+static void replace(wb__child *place, wb_tensor *x)
+{
+    void *old = place->object;
+    place->object = wb__ref(x);
+    wb__unref(old);
+}
+
+int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
+{
+    if (!layer || !x) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    wb__child *place = tensor_place("set", layer, path);
+    if (!place || !wb__operand("set", x)) return wb_error_code();
+    wb_tensor *old = place->object;
+    if (!alike("set", path, old, x)) return wb_error_code();
+    wb_tensor *v = wb_variable(x);
+    if (!v) return wb_error_code();
+    v->flags |= old->flags & WB__FROZEN;
+    replace(place, v);
+    return 0;
+}
+
+int wb_tie(wb_layer *layer, const char *path, const char *same_as)
+{
+    if (!layer) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    wb__child *place = tensor_place("tie", layer, path), *to = place ? tensor_place("tie", layer, same_as) : NULL;
+    if (!to || !alike("tie", path, place->object, to->object)) return wb_error_code();
+    replace(place, to->object);
+    return 0;
+}

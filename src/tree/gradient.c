@@ -1,0 +1,74 @@
+/* wb_gradient: the walk over the graph is the engine's; this gives its results the shape of what they were asked for. */
+#include "tree/tree.h"
+
+#include <string.h>
+
+typedef struct {
+    wb__seen index;             /* of a leaf: its number + 1 */
+    wb_tensor **wrt, **grads;
+    int n, room;
+} leaves;
+
+static int collect(const wb__leaf *leaf, void *ctx)
+{
+    leaves *l = ctx;
+    void **at = wb__seen_at(&l->index, leaf->x);
+    if (!at) return WB_ERROR_MEMORY;
+    if (*at) return 0;
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 32;
+        wb_tensor **more = wb__realloc(l->wrt, (size_t)room * sizeof *more);
+        if (!more) return WB_ERROR_MEMORY;
+        l->wrt = more;
+        l->room = room;
+    }
+    l->wrt[l->n++] = leaf->x;
+    *at = (void *)(intptr_t)l->n;
+    return 0;
+}
+
+/* A leaf that is tied has its whole gradient in all its places: one tensor. */
+static wb_tensor *result(const wb__leaf *leaf, void *ctx)
+{
+    leaves *l = ctx;
+    if (!leaf->trainable) return WB_NONE;
+    void **at = wb__seen_at(&l->index, leaf->x);
+    if (!at || !*at) return at ? WB_NONE : NULL;
+    wb_tensor *g = l->grads[(intptr_t)*at - 1];
+    return g ? g : WB_NONE;
+}
+
+static bool is_loss(const wb_tensor *loss)
+{
+    if (!wb__floating("gradient", loss)) return false;
+    if (loss->size == 1) return true;
+    wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s; it must have one element", wb_describe(loss));
+    return false;
+}
+
+static wb_tree *gradient(wb_tensor *loss, void *wrt)
+{
+    if (!loss || !wrt || !is_loss(loss)) return NULL;
+    leaves l = {0};
+    wb_tree *made = NULL;
+    if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE, collect, &l)) goto end;
+    l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
+    if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
+    made = wb__mirror(wrt, result, &l);
+end:
+    wb__free(l.wrt);
+    wb__free(l.grads);
+    wb__seen_drop(&l.index);
+    return made;
+}
+
+wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt) { return gradient(loss, wrt); }
+wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt) { return gradient(loss, wrt); }
+
+wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt)
+{
+    if (!loss || !wrt || !is_loss(loss) || !wb__floating("gradient", wrt)) return NULL;
+    wb_tensor *g = NULL;
+    if (wb__gradients(loss, 1, &wrt, &g)) return NULL;
+    return g ? g : wb__zeros_like(wrt);
+}

@@ -1,0 +1,81 @@
+/* A tensor as text: its shape and dtype, then its values in rows, long axes abbreviated.
+ *
+ *   [2,3] f32
+ *     1  2.5   -3
+ *     4    5    6 */
+#include "tree/tree.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { AT_MOST = 8, EDGE = 4 };         /* of an axis longer than 8, the first and the last 4 */
+enum { WIDTH = 24 };
+
+static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i)
+{
+    double f = 0;
+    int64_t n = 0;
+    wb_dtype to = wb__dtype_float(dtype) ? WB_F64 : WB_I64;
+    wb__convert(to == WB_F64 ? (void *)&f : &n, to, (const char *)data + (size_t)i * wb__dtype_size(dtype), dtype, 1);
+    if (dtype == WB_BOOL) snprintf(text, WIDTH, "%s", n ? "true" : "false");
+    else if (to == WB_I64) snprintf(text, WIDTH, "%lld", (long long)n);
+    else if (f != f) snprintf(text, WIDTH, "NaN");
+    else if (f > 1.7e308 * 10 || f < -1.7e308 * 10) snprintf(text, WIDTH, f > 0 ? "Inf" : "-Inf");
+    else snprintf(text, WIDTH, "%.6g", f);
+}
+
+/* The k-th index shown of an axis; -1 is the gap. */
+static int shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * EDGE + 1; }
+static int64_t index_shown(int64_t n, int k)
+{
+    if (n <= AT_MOST || k < EDGE) return k;
+    return k == EDGE ? -1 : n - 2 * EDGE - 1 + k;
+}
+
+static void show_matrix(wb__text *t, const void *data, wb_dtype dtype, int64_t base, int64_t rows, int64_t columns)
+{
+    char cells[2 * EDGE + 1][2 * EDGE + 1][WIDTH];
+    int width[2 * EDGE + 1] = {0}, n_rows = shown(rows), n_columns = shown(columns);
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < n_columns; c++) {
+            int64_t i = index_shown(rows, r), j = index_shown(columns, c);
+            if (i < 0 || j < 0) snprintf(cells[r][c], WIDTH, i < 0 && j >= 0 ? ":" : "...");
+            else format_value(cells[r][c], data, dtype, base + i * columns + j);
+            width[c] = WB__MAX(width[c], (int)strlen(cells[r][c]));
+        }
+    }
+    for (int r = 0; r < n_rows; r++) {
+        wb__text_add(t, "\n");
+        for (int c = 0; c < n_columns; c++) wb__text_add(t, "  %*s", width[c], cells[r][c]);
+    }
+}
+
+char *wb__format_tensor(wb_tensor *x)
+{
+    wb__text t = {0};
+    wb__text_add(&t, "%s", wb_describe(x));
+    if (wb_is_none(x)) return wb__text_take(&t);
+    const void *data = x->size ? wb_data(x) : NULL;
+    if (x->size && !data) {
+        wb__free(wb__text_take(&t));
+        return NULL;
+    }
+    int64_t columns = x->ndim ? x->dims[x->ndim - 1] : 1, rows = x->ndim > 1 ? x->dims[x->ndim - 2] : 1;
+    int64_t matrices = x->size ? x->size / (rows * columns) : 0;
+    for (int k = 0; matrices && k < shown(matrices); k++) {
+        int64_t m = index_shown(matrices, k), rest = m;
+        if (m < 0) {
+            wb__text_add(&t, "\n...");
+            continue;
+        }
+        if (x->ndim > 2) {
+            int64_t index[WB_MAX_DIMS];
+            for (int a = x->ndim - 3; a >= 0; rest /= x->dims[a], a--) index[a] = rest % x->dims[a];
+            wb__text_add(&t, "\n[");
+            for (int a = 0; a < x->ndim - 2; a++) wb__text_add(&t, "%lld,", (long long)index[a]);
+            wb__text_add(&t, ":,:]");
+        }
+        show_matrix(&t, data, (wb_dtype)x->dtype, m * rows * columns, rows, columns);
+    }
+    return wb__text_take(&t);
+}

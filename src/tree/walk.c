@@ -1,0 +1,176 @@
+/* Visits to the leaves of a tree, alone or side by side with a second tree. */
+#include "tree/tree.h"
+
+#include <string.h>
+
+typedef struct {
+    const char *what;
+    unsigned which;
+    wb__leaf_visit f;
+    void *ctx;
+    char *path;
+    size_t length, room;
+    wb__seen seen;
+} walk;
+
+static bool push(walk *w, const char *name)
+{
+    size_t n = strlen(name), dot = w->length ? 1 : 0;
+    if (w->length + dot + n + 1 > w->room) {
+        size_t room = 2 * w->room + n + 64;
+        char *path = wb__realloc(w->path, room);
+        if (!path) return false;
+        w->path = path;
+        w->room = room;
+    }
+    if (dot) w->path[w->length++] = '.';
+    memcpy(w->path + w->length, name, n + 1);
+    w->length += n;
+    return true;
+}
+
+static bool trainable(const wb_tensor *x, bool in_layer)
+{
+    return wb__dtype_float((wb_dtype)x->dtype) && !(x->flags & WB__FROZEN) && (!in_layer || x->op == WB__OP_variable);
+}
+
+static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
+{
+    if (wb_is_none(x)) return 0;
+    wb__leaf leaf = {x, other, w->path ? w->path : "", trainable(x, in_layer)};
+    if ((w->which & WB__TRAINABLE) && !leaf.trainable) return 0;
+    if (w->which & WB__DISTINCT) {
+        void **seen = wb__seen_at(&w->seen, x);
+        if (!seen) return WB_ERROR_MEMORY;
+        if (*seen) return 0;
+        *seen = x;
+    }
+    return w->f(&leaf, w->ctx);
+}
+
+/* What stands in `other` where the i-th child of `node` stands; WB_NONE stays what it is all the way down. */
+static int beside(const walk *w, const wb__branch *node, int i, void *other, void **out)
+{
+    *out = other;
+    if (!other || wb_is_none(other)) return 0;
+    const char *name = node->children[i].name;
+    const wb__branch *o = other;
+    if (!wb__is_branch(other))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: \"%s\" is a %s in the second", w->what,
+                        w->path ? w->path : "", o->object.class->name);
+    if (i < o->n && (o->children[i].name == name || !strcmp(o->children[i].name, name))) {
+        *out = o->children[i].object;
+        return 0;
+    }
+    for (int j = 0; j < o->n; j++) {
+        if (strcmp(o->children[j].name, name)) continue;
+        *out = o->children[j].object;
+        return 0;
+    }
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: the second has no \"%s%s%s\"", w->what,
+                    w->length ? w->path : "", w->length ? "." : "", name);
+}
+
+static int descend(walk *w, void *object, void *other, bool in_layer)
+{
+    if (!wb__is_branch(object)) return visit(w, object, other, in_layer);
+    const wb__branch *node = object;
+    size_t length = w->length;
+    bool layer = in_layer || node->kind->layer;     /* a chain keeps its layers in a tree of its own */
+    for (int i = 0; i < node->n; i++) {
+        void *beside_it;
+        int status = beside(w, node, i, other, &beside_it);
+        if (!status && !push(w, node->children[i].name)) status = WB_ERROR_MEMORY;
+        if (!status) status = descend(w, node->children[i].object, beside_it, layer);
+        w->length = length;
+        if (w->path) w->path[length] = 0;
+        if (status) return status;
+    }
+    return 0;
+}
+
+int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f, void *ctx)
+{
+    if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no parameters", what, ((const wb__object *)object)->class->name);
+    walk w = {.what = what, .which = which, .f = f, .ctx = ctx};
+    int status = descend(&w, object, other, false);
+    wb__free(w.path);
+    wb__seen_drop(&w.seen);
+    return status;
+}
+
+/* ---- the public visits ------------------------------------------------------------------------ */
+
+typedef struct { int (*f)(wb_tensor *x, const char *path, void *ctx); void *ctx; } public_visit;
+
+static int call_public(const wb__leaf *leaf, void *ctx)
+{
+    const public_visit *p = ctx;
+    return p->f(leaf->x, leaf->path, p->ctx);
+}
+
+static int each(const char *what, void *object, unsigned which, public_visit p)
+{
+    if (!object) return WB_ERROR_ARGUMENT;
+    if (!p.f) return wb__fail(WB_ERROR_ARGUMENT, "%s: no function", what);
+    return wb__walk(what, object, NULL, which, call_public, &p);
+}
+
+int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx), void *ctx)
+{
+    return each("each_parameter", object, WB__TRAINABLE | WB__DISTINCT, (public_visit){f, ctx});
+}
+
+int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx), void *ctx)
+{
+    return each("each_tensor", object, WB__DISTINCT, (public_visit){f, ctx});
+}
+
+static int add_size(const wb__leaf *leaf, void *ctx)
+{
+    *(int64_t *)ctx += leaf->x->size;
+    return 0;
+}
+
+int64_t wb_parameter_count(void *object)
+{
+    int64_t count = 0;
+    if (!object || wb__walk("parameter_count", object, NULL, WB__TRAINABLE | WB__DISTINCT, add_size, &count)) return -1;
+    return count;
+}
+
+/* ---- a tree of results ------------------------------------------------------------------------ */
+
+typedef struct { wb__leaf_result f; void *ctx; } mirror;
+
+static void *reflect(void *object, const mirror *m, bool in_layer)
+{
+    if (wb__is(object, &wb__tensor_class)) {
+        wb_tensor *x = object;
+        if (wb_is_none(x)) return x;
+        return m->f(&(wb__leaf){x, NULL, "", trainable(x, in_layer)}, m->ctx);
+    }
+    wb__branch *node = object;
+    wb_tree *t = wb__tree_new(0);
+    if (!t) return NULL;
+    const wb__branch_kind *kind = t->node.kind;
+    t->node.owns_names = false;
+    bool ok = wb__branch_init_like(&t->node, node), layer = in_layer || node->kind->layer;
+    t->node.kind = kind;
+    for (int i = 0; ok && i < node->n; i++) {
+        void *part = reflect(node->children[i].object, m, layer);
+        ok = part != NULL;
+        if (ok) wb__branch_put(&t->node, i, node->children[i].name, part);
+    }
+    if (ok) return t;
+    wb_object_free(t);
+    return NULL;
+}
+
+wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx)
+{
+    if (!wb__is_branch(object))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree", ((const wb__object *)object)->class->name);
+    return reflect(object, &(mirror){f, ctx}, false);
+}

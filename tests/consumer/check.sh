@@ -1,0 +1,63 @@
+#!/bin/sh
+# Installs a build into an empty prefix, then builds and runs the C and the C++ program beside this file and
+# the README's against it, by find_package and by pkg-config.  Prints one line a check, as cmocka does.
+#
+#   check.sh BUILD_FOLDER THIS_FOLDER C_COMPILER CXX_COMPILER
+set -u
+build=$1 here=$2 cc=$3 cxx=$4
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+status=0
+check() {
+    name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        echo "[       OK ] $name"
+    else
+        cat "$work/log"
+        echo "[  FAILED  ] $name"
+        status=1
+    fi
+}
+
+check install cmake --install "$build" --prefix "$prefix"
+
+by_cmake() {
+    cmake -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+        -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_BUILD_TYPE=Release && cmake --build "$work/build"
+}
+check find_package by_cmake
+check find_package_c "$work/build/consumer_c"
+check find_package_cxx "$work/build/consumer_cxx"
+
+pc=$(dirname "$(find "$prefix" -name weber.pc)")
+PKG_CONFIG_PATH=$pc
+export PKG_CONFIG_PATH
+strict="-Wall -Wextra -pedantic -Werror"
+# the file was written for the prefix of the build; this is how pkg-config is told of another
+pkg() { pkg-config --define-variable=prefix="$prefix" --define-variable=libdir="$(dirname "$pc")" \
+    --define-variable=includedir="$prefix/include" "$@" weber; }
+# the flags are words to be split
+# shellcheck disable=SC2046,SC2086
+by_pkg_config() {
+    "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/c" $(pkg --cflags --libs) &&
+        "$cxx" -std=c++17 $strict "$here/consumer.cpp" -o "$work/cxx" $(pkg --cflags --libs)
+}
+check pkg_config by_pkg_config
+LD_LIBRARY_PATH=$(dirname "$pc")
+export LD_LIBRARY_PATH
+check pkg_config_c "$work/c"
+check pkg_config_cxx "$work/cxx"
+
+# the program in the README, and what the README says that it prints
+block() { awk -v want="$1" '/^```/ { n += open ? 0 : 1; open = !open; next } open && n == want' "$here/../../README.md"; }
+block 1 >"$work/readme.c"
+block 2 >"$work/expected"
+# shellcheck disable=SC2046,SC2086
+readme() {
+    "$cc" -std=c11 $strict "$work/readme.c" -o "$work/readme" $(pkg --cflags --libs) &&
+        "$work/readme" >"$work/printed" && diff "$work/expected" "$work/printed"
+}
+check readme readme
+exit $status

@@ -1,0 +1,37 @@
+// The same program in C++17.
+#include <cstdio>
+#include <weber.h>
+
+static wb_tensor *loss(wb_layer *model, wb_batch batch, void *)
+{
+    return wb_mse(wb_call(model, batch.x), batch.y);
+}
+
+int main()
+{
+    wb_seed(1);
+    wb_dense_options plain = {};
+    plain.no_bias = true;
+    wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, nullptr, plain), wb_identity);
+    wb_reduce_options rows = {};
+    rows.axes = wb_axes_of(-1);
+    rows.keep = true;
+    wb_tensor *x = wb_randn(64, 3), *y = wb_sum(x, rows);
+    wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
+    wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
+
+    double first = -1, last = -1;
+    for (int epoch = 0; epoch < 30; epoch++)
+        for (wb_batch batch; wb_loader_next(loader, &batch);) {
+            wb_tree *gradients;
+            wb_tensor *l = wb_withgradient(loss, model, batch, &gradients);
+            if (wb_update(state, model, gradients)) break;
+            last = wb_item(l);
+            if (first < 0) first = last;
+        }
+    wb_layer *copy = wb_save("consumer.safetensors", model) ? nullptr : wb_load("consumer.safetensors");
+    double apart = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
+    std::remove("consumer.safetensors");
+    std::printf("%s: loss %.4f to %.4f, copy apart by %g: %s\n", wb_version(), first, last, apart, wb_error());
+    return !(last < first / 2 && apart == 0);
+}

@@ -1,0 +1,137 @@
+/* Progress bars and curves: what they print, what they do with values that are not there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weber.h>
+
+/* What a function says on standard error, which is a file here and so no terminal. */
+static char said[4096];
+static void listen(void (*f)(void))
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stderr);
+    int before = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    f();
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(file);
+    said[fread(said, 1, sizeof said - 1, file)] = 0;
+    fclose(file);
+}
+
+static void three_steps(void)
+{
+    wb_progress *p = wb_progress_of(3, "epoch %d", 7);
+    for (int i = 0; i < 3; i++) {
+        wb_scope *scope = wb_scope_open();
+        wb_progress_step(p, "loss", wb_mul(wb_scalar(i), wb_ones(1)));
+        wb_progress_step(p, "accuracy", wb_scalar(0.5));
+        assert_int_equal(wb_scope_close(scope), 0);
+    }
+    wb_progress_end(p);
+    wb_progress_end(p);
+    wb_progress_step(p, "loss", wb_scalar(100));
+}
+
+static void test_progress_counts_and_averages(void **state)
+{
+    (void)state;
+    listen(three_steps);
+    assert_non_null(strstr(said, "epoch 7  3 steps in "));
+    assert_non_null(strstr(said, "mean loss 1  mean accuracy 0.5\n"));
+    assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);      /* one line, ended once */
+}
+
+static void no_value(void)
+{
+    wb_scope *scope = wb_scope_open();
+    wb_progress *p = wb_progress_begin(NULL, "reading");
+    wb_progress_step(p, NULL, NULL);
+    wb_progress_step(p, "loss", NULL);
+    wb_progress_step(p, "loss", WB_NONE);
+    wb_progress_step(NULL, "loss", NULL);
+    wb_scope_close(scope);                      /* ends the bar too */
+}
+
+static void test_progress_without_values_ends_with_its_scope(void **state)
+{
+    (void)state;
+    listen(no_value);
+    assert_non_null(strstr(said, "reading  3 steps in "));
+    assert_null(strstr(said, "loss"));
+}
+
+static char *read_file(const char *path)
+{
+    static char text[65536];
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    return text;
+}
+
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    for (; (text = strstr(text, what)); text++) n++;
+    return n;
+}
+
+static void test_curves_leave_gaps_and_escape_names(void **state)
+{
+    (void)state;
+    double x[] = {0, 1, 2, 3, 4}, y[] = {1, 0.5, NAN, 0.25, 0.125}, flat[] = {2, 2, 2, 2, 2};
+    wb_series series[] = {{"a < b & c", 5, x, y}, {"flat", 5, x, flat}, {"none", 0, NULL, NULL}};
+    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 3, series), 0);
+    char *text = read_file("pictures.svg");
+    assert_int_equal(count(text, "<polyline"), 3);              /* the first in two pieces */
+    assert_int_equal(count(text, "<svg"), count(text, "</svg>"));
+    assert_int_equal(count(text, "<text"), count(text, "</text>"));
+    assert_non_null(strstr(text, "a &lt; b &amp; c"));
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+
+    double one[] = {7};
+    assert_int_equal(wb_svg_curves("pictures.svg", NULL, NULL, NULL, 1, &(wb_series){"one", 1, one, one}), 0);
+    assert_null(strstr(read_file("pictures.svg"), "nan"));
+    remove("pictures.svg");
+}
+
+static void test_curves_say_what_is_wrong(void **state)
+{
+    (void)state;
+    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 0, NULL), WB_ERROR_ARGUMENT);
+    wb_clear_error();
+    wb_series empty = {"nothing", 3, NULL, NULL};
+    assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 1, &empty), WB_ERROR_ARGUMENT);
+    wb_clear_error();
+    empty.n = 0;
+    assert_int_equal(wb_svg_curves("no/such/folder.svg", "t", "x", "y", 1, &empty), WB_ERROR_FILE);
+    assert_non_null(strstr(wb_error(), "no/such/folder.svg"));
+    wb_clear_error();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_progress_counts_and_averages),
+        cmocka_unit_test(test_progress_without_values_ends_with_its_scope),
+        cmocka_unit_test(test_curves_leave_gaps_and_escape_names),
+        cmocka_unit_test(test_curves_say_what_is_wrong),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}

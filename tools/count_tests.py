@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Counts what ctest ran: individual cmocka tests, and one for each other program.
+
+    count_tests.py BUILD_FOLDER...
+
+Reads BUILD_FOLDER/results.xml (ctest --output-junit).  Lists what failed, with the output around it, and what
+was skipped and why: a test says "SKIP: reason" before it skips.  A program that died, timed out or failed
+without a failed test counts as one failure more.  Last line: "N passed, N failed[, N skipped]"; the exit status
+is 1 if anything failed, a build has no results, or nothing ran.
+"""
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+RESULT = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\S.*)$", re.M)
+TALLY = re.compile(r"^\[\s+(PASSED|FAILED|SKIPPED)\s+\] (\d+ test\(s\)|.*, listed below)")
+TAIL = 60
+
+
+def read_program(case):
+    """(passed, failed, skipped) of one ctest entry: names, names, (name, reason) pairs; and its output"""
+    name, status = case.get("name"), case.get("status")
+    output = case.findtext("system-out") or ""
+    passed, failed, skipped = [], [], []
+    reason, last_run = "", ""
+    in_summary = False                      # cmocka lists failures again below its tally
+    for line in output.splitlines():
+        if line.startswith("[==========]"):
+            in_summary = "run" in line
+        if TALLY.match(line):
+            in_summary = True
+        said = re.match(r"(?:.*\s)?SKIP: (.*)", line)
+        if said:
+            reason = said.group(1).strip()
+        begun = re.match(r"\[ RUN\s+\] (\S+)", line)
+        if begun:
+            in_summary, last_run, reason = False, begun.group(1), ""
+        hit = RESULT.match(line)
+        if not hit or in_summary:
+            continue
+        test = f"{name}.{hit.group(2)}"
+        if hit.group(1) == "OK":
+            passed.append(test)
+        elif hit.group(1) == "FAILED":
+            failed.append(test)
+        else:
+            skipped.append((test, reason or "no reason given"))
+        last_run = ""
+    if not passed and not failed and not skipped:
+        if status == "run":
+            passed.append(name)
+        elif status != "fail" and reason:
+            skipped.append((name, reason))
+        elif status != "fail":
+            failed.append(f"{name} (not run)")
+    if status == "fail" and not failed:
+        failed.append(f"{name} (died{' in ' + last_run if last_run else ''}: {failure(case)})")
+    return passed, failed, skipped, output
+
+
+def failure(case):
+    node = case.find("failure")
+    return (node.get("message") or "failed") if node is not None else "failed"
+
+
+def main():
+    total = [0, 0, 0]
+    reasons = {}
+    for folder in sys.argv[1:]:
+        results = Path(folder) / "results.xml"
+        counts = [0, 0, 0]
+        if results.exists():
+            for case in ET.parse(results).getroot().iter("testcase"):
+                passed, failed, skipped, output = read_program(case)
+                counts = [counts[0] + len(passed), counts[1] + len(failed), counts[2] + len(skipped)]
+                for test in failed:
+                    print(f"FAILED  {folder}: {test}")
+                if failed:
+                    lines = output.splitlines()
+                    print("\n".join("    " + line for line in lines[-TAIL:]))
+                for test, why in skipped:
+                    reasons.setdefault(why, []).append(f"{folder}: {test}")
+        else:
+            counts[1] = 1
+            print(f"FAILED  {folder}: did not build, or ctest did not run")
+        print(f"{folder:12s} {counts[0]:6d} passed {counts[1]:4d} failed {counts[2]:4d} skipped")
+        total = [a + b for a, b in zip(total, counts)]
+    for why, tests in reasons.items():
+        print(f"SKIPPED {len(tests)}: {why}")
+        for test in tests:
+            print(f"    {test}")
+    skipped = f", {total[2]} skipped" if total[2] else ""
+    print(f"{total[0]} passed, {total[1]} failed{skipped}")
+    return 1 if total[1] or total[0] == 0 else 0
+
+
+sys.exit(main())
