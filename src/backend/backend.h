@@ -33,8 +33,8 @@ typedef enum { WB__REG_F32, WB__REG_F64, WB__REG_I32, WB__REG_I64 } wb__reg;
  *            not vary along the columns and the program only needs it a row.
  *   NUMBER   arg: index into the plan's numbers (f)                                           level ONE
  *   IOTA     arg: the dimension of the space whose index it is; value scale*index + shift      (`scale`, `shift`)
- *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; `element` is the index of a view, of no buffer,
- *            whose offset and strides give each point's element number in the draw
+ *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; c: a view, of no buffer, whose offset
+ *            and strides give each point's element number in the draw
  *   ROW      elementwise row of ops.def: `op`, operands a, b, c (where: condition, x, y).  Comparisons give I32 0 or 1.
  *   CAST     a, to this instruction's register kind, as wb_astype does when the value is stored in `dtype`
  *            (so f32 -> i8 -> f32 saturates)
@@ -58,7 +58,7 @@ typedef struct {
     uint8_t kind, reg, level, dtype;    /* wb__instr_kind, wb__reg, wb__level, wb_dtype (of the tensor it stands for) */
     uint16_t op;                        /* wb__op */
     int32_t a, b, c;                    /* earlier instructions, -1 where absent */
-    int32_t arg, element;               /* element: draws only */
+    int32_t arg;
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 
@@ -137,5 +137,6 @@ struct wb__backend {
 
 extern const wb__backend wb__cpu_backend;
 extern const wb_device wb__cpu;             /* CPUDevice() */
+void wb__cpu_empty_cache(void);             /* gives back memory that was released and kept */
 
 #endif

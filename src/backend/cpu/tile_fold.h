@@ -56,7 +56,7 @@ SUM_ROW(i64, int64_t, v_i64)
         type *d = d_;                                                                               \
         const type *s = s_;                                                                         \
         for (int64_t r = 0; r < rows; r++, s += cols) {                                             \
-            type lane[L];                                                                           \
+            type lane[L] = {0};                                                                     \
             mask odd = {0}, odds[1];                                                                \
             int64_t n = cols < L ? cols : L;                                                        \
             if (cols >= L) {                                                                        \

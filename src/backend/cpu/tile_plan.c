@@ -76,7 +76,7 @@ static void find_phases(compiler *c)
         const wb__instr *in = instr(c, i);
         const int operand[3] = {in->a, in->b, in->c};
         c->when[i] = 0;
-        if (is_source(in) || !c->pieces) continue;
+        if (is_source(in) || in->kind == WB__NUMBER || !c->pieces) continue;
         for (int k = 0; k < 3; k++)
             if (operand[k] >= 0) {
                 const int after = c->when[operand[k]] + (instr(c, operand[k])->kind == WB__FOLD_COLS);
@@ -94,6 +94,7 @@ static void find_phases(compiler *c)
             if (c->level[i] == LEVEL_FULL && earliest_use[i] < c->phases)
                 c->when[i] = WB__MAX(c->when[i], earliest_use[i]);
         if (in->kind == WB__STORE && c->late[i]) c->when[i] = c->phases - 1;
+        if (is_source(in) || in->kind == WB__NUMBER) continue;
         for (int k = 0; k < 3; k++)
             if (operand[k] >= 0) earliest_use[operand[k]] = WB__MIN(earliest_use[operand[k]], c->when[i]);
     }
@@ -122,8 +123,7 @@ static bool overlap(const wb__view *a, const wb__view *b)
 
 static bool uses(const wb__instr *in, int i)
 {
-    return in->kind != WB__LOAD && in->kind != WB__NUMBER && in->kind != WB__IOTA &&
-           (in->a == i || in->b == i || in->c == i);
+    return !is_source(in) && in->kind != WB__NUMBER && (in->a == i || in->b == i || in->c == i);
 }
 
 /* Whether a write of store `s` when instruction `now` runs would spoil a load that is still to be read. */

@@ -2,6 +2,7 @@
 #ifndef WB__CPU_TILE_PLAN_H
 #define WB__CPU_TILE_PLAN_H
 
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/tile.h"
 
 /* ---- spaces (tile_space.c) ---- */
@@ -133,12 +134,13 @@ typedef struct { int32_t segment, split, index; int64_t outer, r0, r1, c0, c1; }
 typedef union { double f; int64_t i; } tile_number;
 
 typedef struct {
-    wb__kernel base;
+    wb__cpu_kernel head;
     int n_segments, n_programs, n_tasks, workers;
     tile_segment *segments;
     tile_program *programs;
     tile_task *tasks;
     const wb__tile_table *table;
+    bool folds;                     /* partial results are put together after all tasks */
     int64_t scratch;                /* bytes a worker */
     int64_t scratch_from;           /* where scratches begin in the workspace; -1: on the stack */
     char impl[64];
@@ -170,8 +172,6 @@ void tile_fold_done(const tile_run *r, const tile_call *call);
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0, int64_t rows,
                 int64_t c0, int64_t cols, const void *from, int size);
 
-int wb__tile_prepare(const wb__fused *f, wb__kernel **kernel);
-void wb__tile_destroy(wb__kernel *kernel);
-int wb__tile_launch(const wb__kernel *kernel, void *const *buffers, void *workspace, const wb__number *numbers);
+int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, const wb__number *numbers);
 
 #endif

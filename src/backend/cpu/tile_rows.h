@@ -61,31 +61,7 @@ static void row_cos_any(void *d, const void *a, const void *b, const void *c, in
     else for (int64_t i = 0; i < n; i++) ((float *)d)[i] = cosf(((const float *)a)[i]);
 }
 
-/* ---- random numbers ---- */
-
-static void uniform_f32(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first, int64_t step)
-{
-    float *d = d_;
-    for (int64_t i = 0; i < n; i++) d[i] = wb__philox_uniform_f32(key, counter, (uint64_t)(first + i * step));
-}
-
-static void uniform_f64(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first, int64_t step)
-{
-    double *d = d_;
-    for (int64_t i = 0; i < n; i++) d[i] = wb__philox_uniform_f64(key, counter, (uint64_t)(first + i * step));
-}
-
-static void gaussian_f32(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first, int64_t step)
-{
-    float *d = d_;
-    for (int64_t i = 0; i < n; i++) d[i] = wb__philox_gaussian_f32(key, counter, (uint64_t)(first + i * step));
-}
-
-static void gaussian_f64(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first, int64_t step)
-{
-    double *d = d_;
-    for (int64_t i = 0; i < n; i++) d[i] = wb__philox_gaussian_f64(key, counter, (uint64_t)(first + i * step));
-}
+#include "backend/cpu/tile_draw.h"
 
 /* ---- the table ---- */
 

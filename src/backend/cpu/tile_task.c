@@ -58,6 +58,7 @@ static void find_facts(program_facts *a)
         case WB__LOAD: a->used[in->arg] = true; break;
         case WB__STORE:
             a->used[in->arg] = a->is_target[in->arg] = true;
+            if (f->n_segments && wb__reg_size(wb__reg_of(f->views[in->arg].dtype)) == 8) a->register_size = 8;
             for (int s = 0; s < f->n_segments; s++)
                 a->needs.stores_rows |= stores_rows(&f->spaces[s], &f->views[s * f->n_views + in->arg]);
             break;
@@ -101,7 +102,7 @@ static int make_views(const program_facts *a, tile_segment *s, int segment)
             v->offset = in->shift;
             v->strides[in->arg] = space->dims[in->arg] == 1 ? 0 : in->scale;
         } else {
-            *v = f->views[segment * f->n_views + in->element];
+            *v = f->views[segment * f->n_views + in->c];
             v->buffer = -1;
         }
     }
@@ -266,10 +267,24 @@ static void make_workspace(tile_kernel *k)
     k->scratch = up(k->scratch, 64) * 64;
     k->scratch_from = k->scratch <= STACK_SCRATCH ? -1 : end;
     if (k->scratch_from >= 0) end += k->workers * k->scratch;
-    k->base.workspace = (size_t)end;
+    k->head.base.workspace = (size_t)end;
 }
 
-int wb__tile_prepare(const wb__fused *f, wb__kernel **kernel)
+static void destroy(wb__cpu_kernel *kernel)
+{
+    tile_kernel *k = (tile_kernel *)kernel;
+    for (int i = 0; i < k->n_programs; i++) tile_program_free(&k->programs[i]);
+    for (int i = 0; i < k->n_segments; i++) {
+        wb__free(k->segments[i].views);
+        wb__free(k->segments[i].parts);
+    }
+    wb__free(k->segments);
+    wb__free(k->programs);
+    wb__free(k->tasks);
+    wb__free(k);
+}
+
+int wb__cpu_fused(const wb__fused *f, wb__cpu_kernel **kernel)
 {
     const size_t views = (size_t)f->n_views + 1, segments = (size_t)WB__MAX(f->n_segments, 1);
     program_facts a = {.f = f};
@@ -294,27 +309,15 @@ int wb__tile_prepare(const wb__fused *f, wb__kernel **kernel)
     if (!e) e = make_tasks(k, &a);
     if (!e) {
         make_workspace(k);
+        k->folds = a.needs.folds_rows || a.needs.folds_all;
         snprintf(k->impl, sizeof k->impl, "tile %s", k->table->isa);
-        k->base.impl = k->impl;
+        k->head.base.impl = k->impl;
+        k->head.launch = tile_launch;
+        k->head.destroy = destroy;
     }
     wb__free(bools);
     wb__free(a.pseudo);
-    *kernel = e ? NULL : &k->base;
-    if (e && k) wb__tile_destroy(&k->base);
+    *kernel = e ? NULL : &k->head;
+    if (e && k) destroy(&k->head);
     return e;
-}
-
-void wb__tile_destroy(wb__kernel *kernel)
-{
-    tile_kernel *k = (tile_kernel *)kernel;
-    if (!k) return;
-    for (int i = 0; i < k->n_programs; i++) tile_program_free(&k->programs[i]);
-    for (int i = 0; i < k->n_segments; i++) {
-        wb__free(k->segments[i].views);
-        wb__free(k->segments[i].parts);
-    }
-    wb__free(k->segments);
-    wb__free(k->programs);
-    wb__free(k->tasks);
-    wb__free(k);
 }

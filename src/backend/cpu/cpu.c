@@ -1,0 +1,165 @@
+/* The CPU as a device: memory from a cache, copies, and kernels handed to whoever has them: fused ones to tile programs
+ * (tile.h), products, convolutions and pools to the library (lib.h), rows by index to cpu_rows.c.  Launching computes at
+ * once, so there is nothing to wait for. */
+#include "backend/cpu/cpu.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* ---- memory ----
+ *
+ * Blocks are rounded up to one of four sizes an octave (at most a quarter is lost) and kept, when released, on the list
+ * of their size: a program in its steady state never asks the system.  The link stands in the free block. */
+
+enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the least block: 2^8 bytes */
+
+typedef struct block { struct block *next; } block;
+
+static struct {
+    pthread_mutex_t lock;
+    block *free[OCTAVES * A_CLASS];
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The class of a size and, in *bytes, the size of its blocks; -1: too large for any. */
+static int class_of(size_t size, size_t *bytes)
+{
+    int octave = 0;
+    while (octave < OCTAVES && ((size_t)2 << (LEAST + octave)) < size) octave++;
+    if (octave == OCTAVES) return -1;
+    const size_t base = (size_t)1 << (LEAST + octave), step = base / A_CLASS;
+    size_t k = size <= base ? 0 : (size - base + step - 1) / step;
+    if (k == A_CLASS) octave++, k = 0, *bytes = 2 * base;
+    else *bytes = base + k * step;
+    return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
+}
+
+static void *cpu_allocate(const wb_device *d, size_t size)
+{
+    (void)d;
+    size_t bytes;
+    const int c = class_of(size, &bytes);
+    if (c < 0) return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than there can be", size);
+    pthread_mutex_lock(&cache.lock);
+    block *b = cache.free[c];
+    if (b) cache.free[c] = b->next;
+    pthread_mutex_unlock(&cache.lock);
+    if (b) return b;
+    b = wb__alloc_aligned(bytes);
+    if (!b) {                                           /* perhaps what is kept in other sizes helps */
+        wb__cpu_empty_cache();
+        wb_clear_error();
+        b = wb__alloc_aligned(bytes);
+    }
+    return b;
+}
+
+static void cpu_release(const wb_device *d, void *memory, size_t size)
+{
+    (void)d;
+    size_t bytes;
+    if (!memory) return;
+    const int c = class_of(size, &bytes);
+    block *b = memory;
+    pthread_mutex_lock(&cache.lock);
+    b->next = cache.free[c];
+    cache.free[c] = b;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void wb__cpu_empty_cache(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    for (int c = 0; c < OCTAVES * A_CLASS; c++) {
+        while (cache.free[c]) {
+            block *b = cache.free[c];
+            cache.free[c] = b->next;
+            wb__free(b);
+        }
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+static int cpu_copy(const wb_device *d, void *to, const void *from, size_t bytes)
+{
+    (void)d;
+    if (bytes) memmove(to, from, bytes);
+    return 0;
+}
+
+/* ---- kernels ---- */
+
+/* A copy is a fused kernel of two instructions. */
+static int prepare_copy(const wb__step *step, wb__cpu_kernel **kernel)
+{
+    const wb__view *from = &step->views[0];
+    const wb__reg reg = from->dtype == WB_F64 ? WB__REG_F64 : from->dtype == WB_I64 ? WB__REG_I64
+                      : wb__dtype_float(from->dtype) ? WB__REG_F32 : WB__REG_I32;
+    const wb__instr program[2] = {
+        {.kind = WB__LOAD, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL, .dtype = (uint8_t)from->dtype, .a = -1,
+         .b = -1, .c = -1, .arg = 0},
+        {.kind = WB__STORE, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL, .dtype = (uint8_t)from->dtype, .a = 0,
+         .b = -1, .c = -1, .arg = 1}};
+    wb__space space = {.ndim = from->ndim, .col_dims = from->ndim};
+    memcpy(space.dims, from->dims, sizeof space.dims);
+    return wb__cpu_fused(&(wb__fused){.n_instr = 2, .n_views = 2, .n_segments = 1, .instr = program, .spaces = &space,
+                                      .views = step->views}, kernel);
+}
+
+static int cpu_prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel)
+{
+    (void)d;
+    wb__cpu_kernel *k = NULL;
+    int e = WB_ERROR_INTERNAL;
+    switch (step->kind) {
+    case WB__STEP_FUSED: e = wb__cpu_fused(&step->fused, &k); break;
+    case WB__STEP_MATMUL: case WB__STEP_CONV: case WB__STEP_POOL: e = wb__cpu_library(step, &k); break;
+    case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: e = wb__cpu_rows(step, &k); break;
+    case WB__STEP_COPY: e = prepare_copy(step, &k); break;
+    }
+    *kernel = e ? NULL : &k->base;
+    return e;
+}
+
+static void cpu_destroy(const wb_device *d, wb__kernel *kernel)
+{
+    (void)d;
+    wb__cpu_kernel *k = (wb__cpu_kernel *)kernel;
+    if (k) k->destroy(k);
+}
+
+static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers, void *workspace,
+                      const wb__number *numbers)
+{
+    (void)d;
+    const wb__cpu_kernel *k = (const wb__cpu_kernel *)kernel;
+    return k->launch(k, buffers, workspace, numbers);
+}
+
+static int cpu_wait(const wb_device *d)
+{
+    (void)d;
+    return 0;
+}
+
+static bool cpu_prefers_nhwc(const wb_device *d, const wb__step *conv)
+{
+    (void)d;
+    wb__conv_desc desc;
+    return wb__cpu_conv_desc(conv, &desc) && wb__cpu_prefers_nhwc(&desc);
+}
+
+const wb__backend wb__cpu_backend = {
+    .name = "CPU",
+    .allocate = cpu_allocate,
+    .release = cpu_release,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .copy = cpu_copy,
+    .prepare = cpu_prepare,
+    .destroy = cpu_destroy,
+    .launch = cpu_launch,
+    .wait = cpu_wait,
+    .prefers_nhwc = cpu_prefers_nhwc,
+};
+
+const wb_device wb__cpu = {.backend = &wb__cpu_backend};

@@ -1,0 +1,142 @@
+/* Rows by index: y[i] = x[index[i]], and its adjoint y[index[i]] += rows[i].
+ *
+ * Rows are contiguous; the rows of x may stand any distance apart.  An index out of range gives a row of zeros, or adds
+ * nothing.  The adjoint is spread over threads by rows of y, each thread reading all indices in order, so that its bits
+ * do not depend on the threads; f16 and bf16 are summed in f32, in the workspace. */
+#include "backend/cpu/cpu.h"
+
+#include <string.h>
+
+typedef struct {
+    wb__cpu_kernel head;
+    wb__view x, index, y;               /* adjoint: x are the rows that come */
+    int64_t n, count, inner, from_step; /* rows of the table, indices, elements a row, between rows of x */
+    int64_t parts;
+} rows_kernel;
+
+typedef struct {
+    const rows_kernel *k;
+    const char *x, *index;
+    char *y, *sums;
+} rows_run;
+
+enum { GRAIN = 16 * 1024, MOST_PARTS = 64 };
+
+/* Index i, or -1 where it is out of range. */
+static inline int64_t index_at(const rows_run *r, int64_t i)
+{
+    int64_t at;
+    switch (r->k->index.dtype) {
+    case WB_I8: at = ((const int8_t *)r->index)[i]; break;
+    case WB_U8: case WB_BOOL: at = ((const uint8_t *)r->index)[i]; break;
+    case WB_I32: at = ((const int32_t *)r->index)[i]; break;
+    default: at = ((const int64_t *)r->index)[i]; break;
+    }
+    return at >= 0 && at < r->k->n ? at : -1;
+}
+
+static void take_part(void *ctx, int64_t part)
+{
+    const rows_run *r = ctx;
+    const rows_kernel *k = r->k;
+    const int64_t size = (int64_t)wb__dtype_size(k->y.dtype), bytes = k->inner * size;
+    for (int64_t i = k->count * part / k->parts; i < k->count * (part + 1) / k->parts; i++) {
+        const int64_t at = index_at(r, i);
+        if (at < 0) memset(r->y + i * bytes, 0, (size_t)bytes);
+        else memcpy(r->y + i * bytes, r->x + at * k->from_step * size, (size_t)bytes);
+    }
+}
+
+#define ADD(NAME, sum_type, type, widen)                                                            \
+    case WB_##NAME: {                                                                               \
+        sum_type *to = (sum_type *)sums + at * k->inner;                                            \
+        const type *from = (const type *)r->x + i * k->from_step;                                   \
+        for (int64_t j = 0; j < k->inner; j++) to[j] = (sum_type)(to[j] + widen(from[j]));          \
+        break;                                                                                      \
+    }
+
+static void add_part(void *ctx, int64_t part)
+{
+    const rows_run *r = ctx;
+    const rows_kernel *k = r->k;
+    const int64_t low = k->n * part / k->parts, high = k->n * (part + 1) / k->parts;
+    const wb_dtype t = k->y.dtype;
+    const bool half = t == WB_F16 || t == WB_BF16;
+    const int64_t size = half ? 4 : (int64_t)wb__dtype_size(t);
+    char *sums = half ? r->sums : r->y;
+    memset(sums + low * k->inner * size, 0, (size_t)((high - low) * k->inner * size));
+    for (int64_t i = 0; i < k->count; i++) {
+        const int64_t at = index_at(r, i);
+        if (at < low || at >= high) continue;
+        switch (t) {
+        ADD(F32, float, float, )
+        ADD(F64, double, double, )
+        ADD(F16, float, uint16_t, wb__f16_to_f32)
+        ADD(BF16, float, uint16_t, wb__bf16_to_f32)
+        ADD(I8, int8_t, int8_t, (unsigned))
+        ADD(U8, uint8_t, uint8_t, (unsigned))
+        ADD(I32, uint32_t, uint32_t, )
+        ADD(I64, uint64_t, uint64_t, )
+        ADD(BOOL, uint8_t, uint8_t, (unsigned))
+        default: break;
+        }
+    }
+    if (half)
+        wb__convert(r->y + low * k->inner * 2, t, sums + low * k->inner * 4, WB_F32, (high - low) * k->inner);
+}
+
+static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, bool adds)
+{
+    const rows_kernel *k = (const rows_kernel *)kernel;
+    if (!k->parts) return 0;
+    rows_run r = {.k = k, .x = wb__cpu_at(&k->x, buffers), .index = wb__cpu_at(&k->index, buffers),
+                  .y = wb__cpu_at(&k->y, buffers), .sums = workspace};
+    wb__parallel(k->parts, adds ? add_part : take_part, &r);
+    return 0;
+}
+
+static int launch_take(const wb__cpu_kernel *k, void *const *buffers, void *workspace, const wb__number *numbers)
+{
+    (void)numbers;
+    return launch(k, buffers, workspace, false);
+}
+
+static int launch_add(const wb__cpu_kernel *k, void *const *buffers, void *workspace, const wb__number *numbers)
+{
+    (void)numbers;
+    return launch(k, buffers, workspace, true);
+}
+
+static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+
+static int64_t size_of(const wb__view *v, int from)
+{
+    int64_t n = 1;
+    for (int i = from; i < v->ndim; i++) n *= v->dims[i];
+    return n;
+}
+
+int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
+{
+    const bool adds = s->kind == WB__STEP_TAKE_ADD;
+    rows_kernel *k = wb__alloc_zero(1, sizeof *k);
+    if (!k) return WB_ERROR_MEMORY;
+    k->x = s->views[adds ? 1 : 0];
+    k->index = s->views[adds ? 0 : 1];
+    k->y = s->views[2];
+    const wb__view *table = adds ? &k->y : &k->x;
+    k->n = table->dims[0];
+    k->inner = size_of(table, 1);
+    k->count = size_of(&k->index, 0);
+    k->from_step = adds || k->x.dims[0] == 1 ? k->inner : k->x.strides[0];
+    const int64_t rows = adds ? k->n : k->count;
+    k->parts = WB__MIN(WB__MIN(rows, MOST_PARTS), k->count * k->inner / GRAIN + 1);
+    if (adds) k->parts = WB__MIN(k->parts, wb__threads());
+    if (!k->inner) k->parts = 0;
+    k->head.launch = adds ? launch_add : launch_take;
+    k->head.destroy = destroy;
+    k->head.base.impl = adds ? "rows added" : "rows taken";
+    if (adds && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16)) k->head.base.workspace = (size_t)(k->n * k->inner * 4);
+    *kernel = &k->head;
+    return 0;
+}

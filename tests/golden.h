@@ -1,0 +1,88 @@
+/* Numbers of PyTorch for tests: tests/data/nn.safetensors, made by make_golden.py. */
+#ifndef GOLDEN_H
+#define GOLDEN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "io/safetensors.h"
+#include "nn/layer.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define GOLDEN_FILE WB_TEST_DATA "/nn.safetensors"
+#define NAME(...) name_of(__VA_ARGS__)
+
+static wb__st golden;
+
+static inline const char *name_of(const char *format, ...)
+{
+    static char names[4][256];
+    static int turn;
+    char *name = names[turn++ & 3];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, 256, format, arguments);
+    va_end(arguments);
+    return name;
+}
+
+static inline int golden_open(void **state)
+{
+    (void)state;
+    return wb__st_load(GOLDEN_FILE, true, &golden);
+}
+
+static inline int golden_close(void **state)
+{
+    (void)state;
+    wb__st_free(&golden);
+    wb_shutdown();
+    return 0;
+}
+
+/* A tensor of the file, or NULL. */
+static inline wb_tensor *golden_tensor(const char *name)
+{
+    const wb__st_tensor *t = wb__st_find(&golden, name);
+    return t ? wb_from(t->data, t->dtype, t->ndim, t->dims) : NULL;
+}
+
+static inline wb_tensor *golden_want(const char *name)
+{
+    wb_tensor *x = golden_tensor(name);
+    if (!x) fail_msg("no %s in " GOLDEN_FILE, name);
+    return x;
+}
+
+/* got is what PyTorch has under that name, each element within `tolerance` of the larger of 1 and its size. */
+static inline void assert_golden(wb_tensor *got, const char *name, double tolerance)
+{
+    const wb__st_tensor *want = wb__st_find(&golden, name);
+    if (!want) fail_msg("no %s in " GOLDEN_FILE, name);
+    if (!got) fail_msg("%s: %s", name, wb_error());
+    const float *g = wb_data(got), *w = want->data;
+    if (!g && wb_size(got)) fail_msg("%s: %s", name, wb_error());
+    assert_int_equal(wb_ndim(got), want->ndim);
+    for (int i = 0; i < want->ndim; i++)
+        if (wb_dim(got, i) != want->dims[i]) fail_msg("%s: got %s", name, wb_describe(got));
+    for (int64_t i = 0; i < wb_size(got); i++)
+        if (!(fabs((double)g[i] - (double)w[i]) <= tolerance * fmax(1, fabs((double)w[i]))))
+            fail_msg("%s[%lld] is %.9g, PyTorch has %.9g", name, (long long)i, (double)g[i], (double)w[i]);
+}
+
+/* The parameters of a case into a model. */
+static inline void golden_parameters(const char *name, wb_layer *model)
+{
+    if (!model) fail_msg("%s: %s", name, wb_error());
+    if (wb_load_state(GOLDEN_FILE, model, .prefix = NAME("%s.param.", name))) fail_msg("%s", wb_error());
+}
+
+#endif

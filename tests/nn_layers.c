@@ -1,0 +1,180 @@
+/* Each kind of layer against PyTorch: result, gradients of the parameters and of the input. */
+#include "golden.h"
+
+typedef struct { const char *name; wb_tree *grads; double tolerance; } checking;
+
+static int check_gradient(wb_tensor *x, const char *path, void *ctx)
+{
+    const checking *c = ctx;
+    (void)x;
+    assert_golden(wb_get(c->grads, path), NAME("%s.grad.%s", c->name, path), c->tolerance);
+    return 0;
+}
+
+static int check_after(wb_tensor *x, const char *path, void *ctx)
+{
+    const checking *c = ctx;
+    const char *name = NAME("%s.after.%s", c->name, path);
+    if (wb__st_find(&golden, name)) assert_golden(x, name, c->tolerance);
+    return 0;
+}
+
+static void check_in(const char *name, wb_layer *layer, bool train)
+{
+    wb_scope *scope = wb_scope_open();
+    if (!layer) fail_msg("%s: %s", name, wb_error());
+    if (wb__st_find(&golden, NAME("%s.param.weight", name)) || layer->node.n) golden_parameters(name, layer);
+    if (train) wb_trainmode(layer);
+    wb_tensor *x[3];
+    int n = 0;
+    while (n < 3 && (x[n] = golden_tensor(NAME("%s.x%d", name, n)))) n++;
+    wb_tensor *y = wb_call_many(layer, n, x);
+    if (!y) fail_msg("%s: %s", name, wb_error());
+    wb_tensor *loss = wb_sum(wb_mul(y, golden_want(NAME("%s.r", name))));
+    checking c = {name, layer->node.n ? wb_gradient(loss, layer) : NULL, 2e-5};
+    if (layer->node.n && !c.grads) fail_msg("%s: %s", name, wb_error());
+    wb_tensor *gx[3] = {0};
+    for (int i = 0; i < n; i++)
+        if (wb_dtype_of(x[i]) == WB_F32) gx[i] = wb_gradient(loss, x[i]);
+    assert_golden(y, NAME("%s.y", name), c.tolerance);
+    if (c.grads) assert_int_equal(wb_each_parameter(layer, check_gradient, &c), 0);
+    for (int i = 0; i < n; i++)
+        if (wb_dtype_of(x[i]) == WB_F32) assert_golden(gx[i], NAME("%s.grad_x%d", name, i), c.tolerance);
+    assert_int_equal(wb_scope_close(scope), 0);
+    assert_int_equal(wb_each_tensor(layer, check_after, &c), 0);
+}
+
+/* A case's layers, in eager words: name, layer, train mode */
+#define CASES(X)                                                                                            \
+    X(dense, wb_Dense(4, 3), false)                                                                         \
+    X(dense_relu, wb_Dense(4, 3, wb_relu), false)                                                           \
+    X(dense_tanh, wb_Dense(4, 3, wb_tanh), false)                                                           \
+    X(dense_gelu, wb_Dense(4, 3, wb_gelu), false)                                                           \
+    X(dense_no_bias, wb_Dense(4, 3, wb_sigmoid, .no_bias = true), false)                                    \
+    X(conv, wb_Conv(3, 4, {3}), false)                                                                      \
+    X(conv_options, wb_Conv(4, 4, {3, 2}, wb_relu, .stride = {2, 1}, .pad = {1, 2}, .dilation = {1, 2},     \
+                            .groups = 2), false)                                                            \
+    X(conv_same, wb_Conv(3, 2, {4, 3}, .same = true, .no_bias = true), false)                               \
+    X(conv_flip, wb_Conv(1, 2, {2, 3}, .flip = true), false)                                                \
+    X(maxpool, wb_MaxPool({2, 3}, .stride = {2, 1}, .pad = {1}), false)                                     \
+    X(meanpool, wb_MeanPool({2}, .pad = {1}), false)                                                        \
+    X(globalmax, wb_GlobalMaxPool(), false)                                                                 \
+    X(globalmean, wb_GlobalMeanPool(), false)                                                               \
+    X(batchnorm_train, wb_BatchNorm(3, wb_relu, .momentum = 0.2, .eps = 1e-4), true)                        \
+    X(batchnorm_test, wb_testmode(wb_BatchNorm(3, wb_relu, .momentum = 0.2, .eps = 1e-4)), false)           \
+    X(layernorm, wb_LayerNorm({3, 4}), false)                                                               \
+    X(embedding, wb_Embedding(6, 3), false)                                                                 \
+    X(attention_self, wb_MultiHeadAttention(4, 2, .causal = true), false)                                   \
+    X(attention_cross, wb_MultiHeadAttention(8, 4, .bias = true), false)                                    \
+    X(rnn, wb_RNN(2, 3), false)      X(rnn_last, wb_RNN(2, 3, wb_tanh, .last = true), false)                \
+    X(lstm, wb_LSTM(2, 3), false)    X(lstm_last, wb_LSTM(2, 3, .last = true), false)                       \
+    X(gru, wb_GRU(2, 3), false)      X(gru_last, wb_GRU(2, 3, .last = true), false)                         \
+    X(rnn_cell, wb_RNNCell(2, 3), false)                                                                    \
+    X(lstm_cell, wb_LSTMCell(2, 3), false)                                                                  \
+    X(gru_cell, wb_GRUCell(2, 3), false)
+
+#define TEST(name, layer, train) \
+    static void name(void **state) { (void)state; check_in(#name, layer, train); }
+CASES(TEST)
+#undef TEST
+
+/* ---- sums that PyTorch need not make ---------------------------------------------------------- */
+
+static wb_tensor *doubled(wb_tensor *x) { return wb_add(x, x); }
+
+static void containers(void **state)
+{
+    (void)state;
+    wb_tensor *x = golden_want("dense.x0");
+    wb_layer *dense = wb_Dense(4, 4, wb_tanh);
+    wb_tensor *y = wb_call(dense, x);
+
+    wb_layer *skip = wb_SkipConnection(dense, wb_sub);
+    wb_tensor *difference = wb_sub(wb_call(skip, x), wb_sub(y, x));
+    assert_true(wb_item(wb_max(wb_abs(difference))) < 1e-6);
+
+    wb_layer *parallel = wb_Parallel(wb_add, dense, doubled, wb_named("third", dense));
+    wb_tensor *sum = wb_sub(wb_call(parallel, x), wb_add(wb_add(y, doubled(x)), y));
+    assert_true(wb_item(wb_max(wb_abs(sum))) < 1e-6);
+    wb_tensor *two = wb_call_many(wb_Parallel(wb_mul, dense, doubled), 2, (wb_tensor *[]){x, y});
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(two, wb_mul(y, doubled(y)))))) < 1e-6);
+    wb_tensor *one = wb_call_many(wb_Parallel(wb_mul, dense), 2, (wb_tensor *[]){x, x});
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(one, wb_square(y))))) < 1e-6);
+    assert_null(wb_call_many(wb_Parallel(wb_mul, dense, doubled), 3, (wb_tensor *[]){x, x, x}));
+    assert_string_equal(wb_error(), "Parallel: has 2 layers, got 3 inputs");
+
+    wb_layer *chain = wb_Chain(wb_named("first", dense), doubled, wb_Dense(4, 2), wb_softmax);
+    wb_tensor *by_hand = wb_softmax(wb_call(wb_layer_at(chain, "layers.2"), doubled(y)));
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_call(chain, x), by_hand)))) < 1e-6);
+    assert_ptr_equal(wb_get(chain, "layers.first.weight"), wb_get(dense, "weight"));
+}
+
+static void cells_step(void **state)
+{
+    (void)state;
+    wb_layer *lstm = wb_LSTM(2, 3), *cell = wb_LSTMCell(2, 3);
+    golden_parameters("lstm", lstm);
+    golden_parameters("lstm", cell);
+    wb_tensor *x = golden_want("lstm.x0"), *states[2] = {WB_NONE, WB_NONE}, *outputs[4];
+    for (int t = 0; t < 4; t++) {
+        wb_tensor *now = wb_reshape(wb_slice(x, 1, t, t + 1), 2, 2);
+        assert_int_equal(wb_cell_step(cell, now, 2, states), 0);
+        outputs[t] = states[0];
+    }
+    assert_golden(wb_stack_of(4, outputs, 1), "lstm.y", 2e-5);
+    assert_int_equal(wb_cell_step(cell, x, 1, states), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(), "LSTMCell: has 2 states, got 1");
+    assert_int_equal(wb_cell_step(lstm, x, 2, states), WB_ERROR_ARGUMENT);
+}
+
+/* An object made where `make` says fails, with this message. */
+#define REFUSED(make, message)                          \
+    do {                                                \
+        wb_clear_error();                               \
+        assert_null(make);                              \
+        assert_string_equal(wb_error(), message);       \
+    } while (0)
+
+static void refusals(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_zeros(32, 10);
+    REFUSED(wb_call(wb_Dense(784, 10), x), "Dense: expects 784 features in the last dimension, got [32,10] f32");
+    REFUSED(wb_call(wb_Conv(3, 4, {3}), x), "Conv: expects [N,3,H,W], got [32,10] f32");
+    REFUSED(wb_call(wb_BatchNorm(4), x), "BatchNorm: expects 4 channels in dimension 1, got [32,10] f32");
+    REFUSED(wb_call(wb_LayerNorm({4}), x), "LayerNorm: expects the last sizes to be 4, got [32,10] f32");
+    REFUSED(wb_call(wb_Embedding(4, 2), x), "Embedding: expects integers, got [32,10] f32");
+    REFUSED(wb_call(wb_LSTM(4, 2), x), "LSTM: expects [N,T,4], got [32,10] f32");
+    REFUSED(wb_call(wb_MultiHeadAttention(8), x), "MultiHeadAttention: expects [N,T,8], got [32,10] f32");
+    REFUSED(wb_call(wb_MaxPool({2}), x), "MaxPool: expects [N,C,H,W], got [32,10] f32");
+    REFUSED(wb_call(wb_trainmode(wb_BatchNorm(10)), wb_zeros(1, 10)),
+            "BatchNorm: training wants more than one value a channel, got [1,10] f32");
+    REFUSED(wb_Dense(0, 3), "Dense: sizes are positive, got 0 => 3");
+    REFUSED(wb_Dense(3, 3, .dtype = WB_I32), "Dense: parameters are floating, got dtype i32");
+    REFUSED(wb_Conv(3, 4, {3}, .groups = 2), "Conv: 2 groups do not divide 3 => 4");
+    REFUSED(wb_Conv(3, 4, {-1}), "Conv: .kernel is {-1, -1}; sizes are positive");
+    REFUSED(wb_Conv(3, 4, {3}, .pad = {-2}), "Conv: .pad has -2; it must not be negative");
+    REFUSED(wb_Dropout(1.5), "Dropout: p is 1.5; it must be in [0, 1]");
+    REFUSED(wb_MultiHeadAttention(10, 4), "MultiHeadAttention: 4 heads do not divide 10");
+    REFUSED(wb_LSTM(2, 3, wb_relu), "LSTM: its activations are fixed; .activation is RNN's");
+    REFUSED(wb_Chain(wb_named("a", wb_Dense(1, 1)), wb_named("a", wb_Dense(1, 1))),
+            "Chain: two layers are named \"a\"");
+    REFUSED(wb_chain_of(0, NULL), "Chain: no layers");
+    REFUSED(wb_layer_from_function(NULL), "a layer from a function: no function");
+    wb_clear_error();
+    assert_null(wb_Chain(wb_Dense(2, 2), wb_Dense(0, 1)));
+    assert_string_equal(wb_error(), "Dense: sizes are positive, got 0 => 1");
+    wb_clear_error();
+    assert_null(wb_call(NULL, x));
+    assert_null(wb_call(wb_Dense(10, 2), NULL));
+    assert_string_equal(wb_error(), "");
+}
+
+int main(void)
+{
+#define ROW(name, layer, train) cmocka_unit_test(name),
+    const struct CMUnitTest tests[] = {
+        CASES(ROW) cmocka_unit_test(containers), cmocka_unit_test(cells_step), cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, golden_open, golden_close);
+}
