@@ -189,6 +189,7 @@ static bool absorbed(wb__making *m, int x)
         const wb__value *library = value(m, m->group[g].first);
         if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue) continue;
         if (library->size != v->size || library->ndim != v->ndim) continue;
+        if (epilogue > 1 && v->dims[v->ndim - 1] < 16) continue;       /* curves over thin rows: better in one piece */
         if (epilogue) {
             m->group[g].epilogue = epilogue;
         } else {
