@@ -27,6 +27,7 @@ static wb_layer *round_trip(wb_layer *m, wb_tensor *x)
     wb_seed(5);
     wb_layer *l = wb_load(file_name());
     if (!l) fail_msg("%s", wb_error());
+    unlink(file_name());
     char *a = wb_format_object(m), *b = wb_format_object(l);
     assert_string_equal(a, b);
     wb_free_text(a);
@@ -38,7 +39,6 @@ static wb_layer *round_trip(wb_layer *m, wb_tensor *x)
     wb_tensor *y = wb_call(m, x), *z = wb_call(l, x);
     if (!y || !z) fail_msg("%s", wb_error());
     assert_memory_equal(wb_data(y), wb_data(z), (size_t)wb_size(y) * sizeof(float));
-    unlink(file_name());
     return l;
 }
 
