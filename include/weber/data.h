@@ -14,7 +14,8 @@ extern "C" {
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 
 /* Observations by a function of the program's: fills the i-th x and y, of the given shapes and dtypes (without
- * the batch axis).  Called from several threads at once.  Returns 0, or a nonzero code that ends the epoch. */
+ * the batch axis).  x_dtype 0 is f32; with y_dtype and y_ndim 0 there is no y, and `y` is NULL.  May be called from
+ * several threads at once.  Returns 0, or a nonzero code that ends the epoch. */
 typedef struct {
     size_t size;
     int64_t n;
@@ -81,7 +82,7 @@ WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *o);
 #define wb_dataloader(d, ...) wb_dataloader_with((d), &(wb_loader_options){.size = sizeof(wb_loader_options), __VA_ARGS__})
 #endif
 WB_API int64_t wb_loader_length(const wb_loader *l);        /* batches in an epoch */
-WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs finished */
+WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs ended, early or not */
 
 /* The next batch, in a scope of its own, which the next call closes; false at the end of the epoch (the call after
  * that begins the next one) or on an error, which wb_loader_status tells.
@@ -89,8 +90,9 @@ WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs finished *
 WB_API bool wb_loader_next(wb_loader *l, wb_batch *batch);
 WB_API int wb_loader_status(const wb_loader *l);            /* 0, or the error code of the last epoch */
 WB_API int wb_loader_stop(wb_loader *l);                    /* ends the epoch early, as break does on the next use */
+WB_API wb_batch wb_loader_begin(wb_loader *l);              /* behind WB_EACH_BATCH: ends an epoch left by break */
 #ifndef __cplusplus
-#define WB_EACH_BATCH(b, loader) for (wb_batch b; wb_loader_next((loader), &b);)
+#define WB_EACH_BATCH(b, loader) for (wb_batch b = wb_loader_begin(loader); wb_loader_next((loader), &b);)
 #endif
 
 #ifdef __cplusplus

@@ -115,6 +115,8 @@ static int count_cores(void)
 }
 
 static atomic_int threads_now;          /* 0: not asked for yet */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void prepare(void);              /* for fork; before the first region, whoever opens it */
 
 int wb__threads(void)
 {
@@ -123,6 +125,7 @@ int wb__threads(void)
     n = from_environment("WEBER_NUM_THREADS");
     if (!n) n = from_environment("OMP_NUM_THREADS");
     if (!n) n = count_cores();
+    pthread_once(&once, prepare);
     int expected = 0;
     return atomic_compare_exchange_strong(&threads_now, &expected, n) ? n : expected;
 }
@@ -146,8 +149,6 @@ static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i
 /* A child of fork has none of OpenMP's threads, and libgomp would wait for them for ever: it stays
  * serial. */
 static atomic_bool forked;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
 static void in_child(void)
 {
     atomic_store(&forked, true);
@@ -265,7 +266,6 @@ static void in_child(void)
     atomic_store(&pool.state, 0);
 }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void prepare(void) { pthread_atfork(NULL, NULL, in_child); }
 
 static void start_workers(int wanted)
@@ -311,3 +311,6 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 }
 
 #endif
+
+int wb_threads(void) { return wb__threads(); }
+int wb_set_threads(int n) { return wb__set_threads(n); }

@@ -339,11 +339,19 @@ static void assemble(wb__making *m, int x)
 
 static int root(const wb__making *m, const wb_tensor *x) { return m->value_of[x->index]; }
 
+/* What a chain of reshapes is the same memory as; else x itself. */
+static int same_memory(const wb__making *m, int x)
+{
+    int at = x;
+    while (wb__is_view(m, at) && value(m, at)->op == WB__OP_reshape) at = input(m, value(m, at), 0);
+    return wb__is_view(m, at) || value(m, at)->nhwc ? x : at;
+}
+
 /* A value made by a group can be made in the result's own memory, if it is asked for once and row-major. */
 static void choose_results(wb__making *m)
 {
     for (int i = 0; i < m->request->n_results; i++) {
-        int x = root(m, m->request->results[i]);
+        int x = same_memory(m, root(m, m->request->results[i]));
         wb__fate *f = &m->fate[x];
         if (f->group >= 0 && f->result < 0 && f->inside < 0 && !value(m, x)->nhwc) f->result = i;
     }
@@ -419,7 +427,7 @@ static void copy_results(wb__making *m)
 {
     for (int i = 0; i < m->request->n_results && !m->failed; i++) {
         int x = root(m, m->request->results[i]);
-        if (m->fate[x].result == i) continue;
+        if (m->fate[same_memory(m, x)].result == i) continue;
         const wb_tensor *t = m->request->results[i];
         wb__value like = {.dtype = t->dtype, .ndim = value(m, x)->ndim};
         memcpy(like.dims, value(m, x)->dims, sizeof like.dims);

@@ -111,6 +111,34 @@ static void end_pending(wb__thread *t)
     for (int i = 0; i < n; i++) wb__unref(t->pending[i]);
 }
 
+void wb__forget_pending(void)
+{
+    wb__thread *t = wb__this_thread();
+    take_back(t);
+    end_pending(t);
+}
+
+/* A version that only the variable itself knows of is as good as new. */
+int wb__new_version(wb_tensor *v)
+{
+    wb_tensor *old = v->live;
+    if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2) return 0;
+    wb_tensor *x = wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
+    if (!x) return WB_ERROR_MEMORY;
+    atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
+    x->storage = v->storage;
+    x->variable = v;
+    v->live = wb__ref(x);
+    set_current(v, x);
+    wb_object_free(x);
+    old->flags |= WB__GONE;
+    old->name = v->name;
+    wb__storage_unref(old->storage);
+    old->storage = NULL;
+    wb__unref(old);
+    return 0;
+}
+
 int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 {
     wb__thread *t = wb__this_thread();

@@ -83,14 +83,67 @@ static bool reachable(const wb__making *m, int g, const wb__value *v)
     return true;
 }
 
+/* ---- deferred values: they join whoever needs them first ---------------------------------------- */
+
+static bool fits_elementwise(wb__making *m, const wb__group *g, const wb__value *v);
+static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v);
+
+static bool fits(wb__making *m, wb__group *g, const wb__value *v)
+{
+    return wb__ops[v->op].class == WB__REDUCE ? fits_reduction(m, g, v) : fits_elementwise(m, g, v);
+}
+
+/* Would v's deferred operands, and theirs, fit into g?  `trial` is a copy whose columns may become fixed. */
+static bool deferred_fit(wb__making *m, wb__group *trial, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        int x = input(m, v, i);
+        if (!m->fate[x].deferred) continue;
+        const wb__value *d = value(m, x);
+        if (!deferred_fit(m, trial, d) || !fits(m, trial, d)) return false;
+    }
+    return true;
+}
+
+static void place_in(wb__making *m, int g, int x);
+
+static void pull(wb__making *m, int g, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        int x = input(m, v, i);
+        if (!m->fate[x].deferred) continue;
+        m->fate[x].deferred = false;
+        pull(m, g, value(m, x));
+        place_in(m, g, x);
+    }
+}
+
+static void group_alone(wb__making *m, int x);
+
+static void make_deferred(wb__making *m, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        int x = wb__base(m, input(m, v, i));
+        if (!m->fate[x].deferred) continue;
+        m->fate[x].deferred = false;
+        group_alone(m, x);
+    }
+}
+
+static bool may_join(wb__making *m, int g, const wb__value *v)
+{
+    wb__group trial = m->group[g];
+    return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && deferred_fit(m, &trial, v) && fits(m, &trial, v);
+}
+
 /* Groups that v might join: its latest maker, or one that already reads an operand and comes after all makers. */
-static int candidate(wb__making *m, const wb__value *v, bool (*fits)(wb__making *m, int g, const wb__value *v))
+static int candidate(wb__making *m, const wb__value *v)
 {
     int g = latest(m, v);
-    if (g >= 0 && m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && fits(m, g, v)) return g;
+    if (g >= 0 && may_join(m, g, v)) return g;
     for (int i = 0; i < v->n_in; i++) {
         int r = m->fate[wb__base(m, input(m, v, i))].reader;
-        if (r > g && reachable(m, r, v) && fits(m, r, v)) return r;
+        if (r > g && may_join(m, r, v)) return r;
     }
     return -1;
 }
@@ -105,10 +158,10 @@ static void note_readers(wb__making *m, int g, const wb__value *v)
 
 /* ---- elementwise values ----------------------------------------------------------------------- */
 
-static bool fits_elementwise(wb__making *m, int g, const wb__value *v)
+static bool fits_elementwise(wb__making *m, const wb__group *g, const wb__value *v)
 {
-    const wb__group *group = &m->group[g];
-    return full(group, v) || row(group, v);
+    (void)m;
+    return full(g, v) || row(g, v);
 }
 
 /* The vector that a library kernel adds to its product: one number a column (or channel), standing in a row. */
@@ -120,7 +173,7 @@ static bool is_bias(const wb__making *m, int x, const wb__value *product, int gr
     int from_end = product->ndim - channel, base = wb__base(m, x);
     if (b->ndim < from_end || b->dtype != product->dtype || b->size != product->dims[channel]) return false;
     if (b->dims[b->ndim - from_end] != b->size || m->fate[base].group >= group) return false;
-    if (wb__ops[value(m, base)->op].class == WB__SOURCE && m->fate[base].group < 0) return false;
+    if ((wb__ops[value(m, base)->op].class == WB__SOURCE && m->fate[base].group < 0) || m->fate[base].deferred) return false;
     return wb__view_of(m, x, &view) && (b->size == 1 || view.strides[b->ndim - from_end] == 1);
 }
 
@@ -148,17 +201,6 @@ static bool absorbed(wb__making *m, int x)
         return true;
     }
     return false;
-}
-
-static void elementwise(wb__making *m, int x)
-{
-    const wb__value *v = value(m, x);
-    if (absorbed(m, x)) return;
-    int g = candidate(m, v, fits_elementwise);
-    if (g < 0) g = new_space(m, v);
-    if (m->failed) return;
-    join(m, g, x);
-    note_readers(m, g, v);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------- */
@@ -202,14 +244,12 @@ static fold fold_in(wb__group *g, const wb__value *v, const wb__value *x, unsign
     return NO_FOLD;
 }
 
-static bool fits_reduction(wb__making *m, int g, const wb__value *v)
+static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
 {
-    wb__group *group = &m->group[g];
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
     unsigned mask = (unsigned)m->ir.attrs[v->attr];
-    wb__group trial = *group;
-    if (full(group, x)) return fold_in(&trial, v, x, mask) != NO_FOLD;
-    return row(group, x) && fold_in(&trial, v, x, mask) == FOLD_ALL && v->op != WB__OP_argmax;
+    if (full(g, x)) return fold_in(g, v, x, mask) != NO_FOLD;
+    return row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL && v->op != WB__OP_argmax;
 }
 
 /* A space of its own for a reduction that fits nowhere: outer dimensions where the reduced axes lie in the middle,
@@ -237,19 +277,86 @@ static int own_space(wb__making *m, const wb__value *v, const wb__value *x, unsi
     return at;
 }
 
-static void reduction(wb__making *m, int x)
+/* ---- one value into a group ------------------------------------------------------------------- */
+
+static void place_in(wb__making *m, int g, int x)
 {
-    const wb__value *v = value(m, x), *of = wb__ir_in(&m->ir, v, 0);
-    unsigned mask = (unsigned)m->ir.attrs[v->attr];
-    int g = candidate(m, v, fits_reduction);
-    if (g < 0) g = own_space(m, v, of, mask);
-    if (m->failed) return;
-    fold f = fold_in(&m->group[g], v, of, mask);
-    if (m->group[g].outer_dims) f = FOLD_ROWS;
-    m->fate[x].closed = f == FOLD_ROWS || f == FOLD_ALL;
+    const wb__value *v = value(m, x);
+    if (wb__ops[v->op].class == WB__REDUCE) {
+        fold f = fold_in(&m->group[g], v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]);
+        if (m->group[g].outer_dims) f = FOLD_ROWS;
+        m->fate[x].closed = f == FOLD_ROWS || f == FOLD_ALL;
+        int base = wb__base(m, input(m, v, 0));
+        if (m->fate[base].group != g && value(m, base)->size == wb__ir_in(&m->ir, v, 0)->size) m->fate[base].reader = g;
+    } else {
+        note_readers(m, g, v);
+    }
     join(m, g, x);
-    int base = wb__base(m, input(m, v, 0));
-    if (m->fate[base].group != g && value(m, base)->size == of->size) m->fate[base].reader = g;
+}
+
+static int space_for(wb__making *m, const wb__value *v)
+{
+    bool folds = wb__ops[v->op].class == WB__REDUCE;
+    return folds ? own_space(m, v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]) : new_space(m, v);
+}
+
+/* A new group for v and as many of its deferred operands as fit; the others get groups before it. */
+static void group_alone(wb__making *m, int x)
+{
+    const wb__value *v = value(m, x);
+    int g = space_for(m, v);
+    if (m->failed) return;
+    wb__group trial = m->group[g];
+    if (!deferred_fit(m, &trial, v)) {
+        m->n_groups--;                          /* it is empty yet: those before it first */
+        make_deferred(m, v);
+        g = space_for(m, v);
+        if (m->failed) return;
+    }
+    pull(m, g, v);
+    place_in(m, g, x);
+}
+
+/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
+static bool can_wait(const wb__making *m, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        int x = input(m, v, i);
+        if (m->fate[wb__base(m, x)].group >= 0) return false;
+    }
+    if (wb__ops[v->op].class != WB__REDUCE) return true;
+    const wb__value *x = wb__ir_in(&m->ir, v, 0);
+    unsigned mask = (unsigned)m->ir.attrs[v->attr];
+    bool rest = false, seen = false;
+    for (int i = 0; i < x->ndim; i++) {         /* trailing axes, and not all of them */
+        if (x->dims[i] == 1) continue;
+        bool reduced = mask >> i & 1;
+        if (seen && !reduced) return false;
+        seen |= reduced;
+        rest |= !reduced;
+    }
+    return rest && !x->nhwc;
+}
+
+static void fusable(wb__making *m, int x, bool needed)
+{
+    const wb__value *v = value(m, x);
+    for (int i = 0; i < v->n_in; i++) {         /* a view looks at memory */
+        int in = input(m, v, i), base = wb__base(m, in);
+        if (in == base || !m->fate[base].deferred) continue;
+        m->fate[base].deferred = false;
+        group_alone(m, base);
+    }
+    if (m->failed || absorbed(m, x)) return;
+    int g = candidate(m, v);
+    if (g >= 0) {
+        pull(m, g, v);
+        place_in(m, g, x);
+    } else if (!needed && can_wait(m, v)) {
+        m->fate[x].deferred = true;
+    } else {
+        group_alone(m, x);
+    }
 }
 
 /* ---- everything ------------------------------------------------------------------------------- */
@@ -282,10 +389,16 @@ static void one(wb__making *m, int x, const bool *needed)
     const wb__value *v = value(m, x);
     wb__view view;
     switch (wb__ops[v->op].class) {
-    case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: elementwise(m, x); break;
-    case WB__REDUCE: reduction(m, x); break;
+    case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: case WB__REDUCE:
+        fusable(m, x, needed[x]);
+        break;
     case WB__SOURCE: if (needed[x]) join(m, new_space(m, v), x); break;
     case WB__MOVE:
+        if (m->fate[wb__base(m, input(m, v, 0))].deferred && v->op != WB__OP_assemble && !wb__view_of(m, x, &view)) {
+            int base = wb__base(m, input(m, v, 0));
+            m->fate[base].deferred = false;
+            group_alone(m, base);
+        }
         if (v->op == WB__OP_assemble) join(m, new_group(m, WB__GROUP_ASSEMBLE), x);
         else if (!wb__view_of(m, x, &view)) {                   /* no strides tell it: a copy, in order */
             m->fate[x].closed = true;

@@ -181,6 +181,17 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
+/* A sum over leading axes ends its kernel: what follows is better off in the shape that others have. */
+static bool ends_kernel(const wb__ir *ir, int x)
+{
+    const wb__value *v = &ir->value[x];
+    if (wb__ops[v->op].class != WB__REDUCE) return false;
+    const wb__value *of = wb__ir_in(ir, v, 0);
+    int last = of->ndim - 1;
+    while (last > 0 && of->dims[last] == 1) last--;
+    return !(ir->attrs[v->attr] >> last & 1);
+}
+
 /* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 where they are no whole axes of q. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {
@@ -240,7 +251,7 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
         const wb__value *p = &ir->value[in[i]];
         moved[i] = in[i];
         if (p->op == WB__OP_literal && p->size == 1) continue;
-        if (!same_shape(p, &v) || !movable(ir, in[i], &below)) return -1;
+        if (!same_shape(p, &v) || !movable(ir, in[i], &below) || ends_kernel(ir, below)) return -1;
         if (shape >= 0 && !same_shape(&ir->value[shape], &ir->value[below])) return -1;
         shape = moved[i] = below;
     }

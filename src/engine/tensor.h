@@ -69,6 +69,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
 /* The tensor an operation computes with: a variable's current version, else itself. */
 static inline wb_tensor *wb__bind(wb_tensor *x) { return x->op == WB__OP_variable ? x->current : x; }
 
+uint32_t wb__next_mark(void);                               /* never 0, and no tensor's: for tensors of this thread's own */
+
 /* An evaluated tensor on new, uninitialised storage. */
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__literal(double value, wb_dtype dtype);       /* 0-d; its value is part of plans */
@@ -111,8 +113,24 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing scope: these, and pending writes */
 void wb__engine_shutdown(void);
+/* While a function is being recorded by wb_compile: these n literals get their values from `before` at each replay, and
+ * `after` is called when one succeeded (either may be NULL).  `context` is copied; `holds` lives as long as the
+ * recording.  Outside a recording nothing happens.  0, or an error code. */
+typedef struct {
+    int n;
+    wb_tensor *const *literals;
+    void (*before)(void *context, double *numbers);
+    void (*after)(void *context);
+    const void *context;
+    size_t bytes;
+    void *holds;
+} wb__replay;
+int wb__on_replay(const wb__replay *r);
+
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
+void wb__forget_pending(void);              /* no write of this thread takes place */
+int wb__new_version(wb_tensor *variable);   /* its memory was written to by a replay: who held the old version finds it gone */
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 

@@ -17,6 +17,7 @@ static const int64_t wb__mask_4[8] = { -1, -1, -1, -1 };
 #include "backend/cpu/gemm_kernel.h"
 #include "backend/cpu/pool_kernel.h"
 #include "backend/cpu/gather_kernel.h"
+#include "backend/cpu/line_kernel.h"
 #undef WB__DOUBLE
 
 #define WB__DOUBLE 1
@@ -24,9 +25,11 @@ static const int64_t wb__mask_4[8] = { -1, -1, -1, -1 };
 #include "backend/cpu/gemm_kernel.h"
 #include "backend/cpu/pool_kernel.h"
 #include "backend/cpu/gather_kernel.h"
+#include "backend/cpu/line_kernel.h"
 
 const wb__isa wb__isa_avx2 = {
     .name = "avx2", .gemm_f32 = &kernel_f32, .gemm_f64 = &kernel_f64,
     .pool_f32 = pool_f32, .pool_f64 = pool_f64,
     .gather_f32 = gather_f32, .gather_f64 = gather_f64,
+    .line_f32 = line_f32, .line_f64 = line_f64,
 };

@@ -14,6 +14,7 @@
 #include "backend/cpu/gemm_kernel.h"
 #include "backend/cpu/pool_kernel.h"
 #include "backend/cpu/gather_kernel.h"
+#include "backend/cpu/line_kernel.h"
 #undef WB__DOUBLE
 
 #define WB__DOUBLE 1
@@ -21,9 +22,11 @@
 #include "backend/cpu/gemm_kernel.h"
 #include "backend/cpu/pool_kernel.h"
 #include "backend/cpu/gather_kernel.h"
+#include "backend/cpu/line_kernel.h"
 
 const wb__isa wb__isa_avx512 = {
     .name = "avx512", .gemm_f32 = &kernel_f32, .gemm_f64 = &kernel_f64,
     .pool_f32 = pool_f32, .pool_f64 = pool_f64,
     .gather_f32 = gather_f32, .gather_f64 = gather_f64,
+    .line_f32 = line_f32, .line_f64 = line_f64,
 };

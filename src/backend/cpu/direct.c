@@ -29,6 +29,7 @@ typedef struct {
     int64_t band, bands, tasks;
     int64_t width;                      /* output channels of one block: whole vectors */
     bool padded;
+    wb__line_kernel *line;              /* FORWARD from one channel to at most 8; NULL: tiles */
     size_t weights_bytes, task_bytes, sums_at;
     char impl[32];
 } direct;
@@ -99,11 +100,19 @@ static void forward_task(void *ctx, int64_t task)
                    .b_outer = run * p->width,
                    .cs0 = p->k,
                    .act = p->d.act };
+    float bias[8] = { 0 };
+    if (p->line && j->bias) memcpy(bias, j->bias, (size_t)p->k * sizeof *bias);
     for (int64_t u = units * task / p->tasks; u < units * (task + 1) / p->tasks; u++) {
         const int64_t n = u / p->bands, i0 = u % p->bands * p->band,
                       rows = WB__MIN(p->band, p->oh - i0);
         const float *x = band_of(p, j->x, n, i0, rows, mine);
         float *y = (float *)j->y + (n * p->oh + i0) * p->ow * p->k;
+        if (p->line) {
+            const wb__line l = { kh, p->d.kw, p->width_in, p->k, p->d.act == WB__EPI_RELU };
+            for (int64_t i = 0; i < rows; i++)
+                p->line(&l, p->ow, x + i * p->stride[0] * p->width_in, j->workspace,
+                        j->bias ? bias : NULL, y + i * p->ow * p->k);
+        } else
         for (int64_t k0 = 0; k0 < p->k; k0 += p->width) {
             const int nr = (int)WB__MIN(p->width, p->k - k0);
             const float *w = (const float *)j->workspace + k0 * kh * run;
@@ -210,6 +219,10 @@ static void lay_out(direct *p)
     const int lanes = p->kernel->lanes, most = p->kernel->nr / lanes;
     const int64_t vectors = (p->k + lanes - 1) / lanes, blocks = (vectors + most - 1) / most;
     p->width = (vectors + blocks - 1) / blocks * lanes;
+    if (d->kind == WB__CONV_FORWARD && p->c == 1 && p->k <= 8 && p->stride[1] == 1) {
+        p->line = wb__isa_best()->line_f32;
+        p->width = 8;
+    }
     const int64_t threads =
         (double)p->n * (double)(p->oh * p->ow * p->c * p->k) * (double)(d->kh * d->kw) < 100e3
             ? 1
@@ -226,7 +239,7 @@ static void lay_out(direct *p)
     p->sums_at = band;
     p->task_bytes = band;
     if (d->kind == WB__CONV_WEIGHTS) p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
-    else p->weights_bytes = align((size_t)(inner * blocks * p->width) * sizeof(float));
+    else p->weights_bytes = align((size_t)(inner * WB__MAX(blocks * p->width, 8)) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }
 

@@ -1,6 +1,6 @@
 /* The kernels of one instruction set, and the choice among the sets.  cpu_portable.c, cpu_avx2.c
- * and cpu_avx512.c hold the same texts (gemm_kernel.h, pool_kernel.h, gather_kernel.h), each
- * compiled for its set. */
+ * and cpu_avx512.c hold the same texts (gemm_kernel.h, pool_kernel.h, gather_kernel.h,
+ * line_kernel.h), each compiled for its set. */
 #ifndef WB__ISA_H
 #define WB__ISA_H
 
@@ -64,11 +64,22 @@ typedef void wb__pool_kernel(const wb__pool_desc *d, const void *const in[2], vo
 typedef void wb__gather_kernel(const wb__conv_desc *d, int64_t channels, const void *patches,
                                void *image);
 
+/* One row of outputs from a one-channel image, stride 1: kh x kw taps, rows of x `line` apart, k <=
+ * 8 output channels innermost in y; w is [kh*kw, 8] with 0 beyond k, and so is the bias (or NULL)
+ */
+typedef struct {
+    int64_t kh, kw, line, k;
+    bool relu;
+} wb__line;
+typedef void wb__line_kernel(const wb__line *l, int64_t n, const void *x, const void *w,
+                             const void *bias, void *y);
+
 typedef struct {
     const char *name;
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
+    wb__line_kernel *line_f32, *line_f64;
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;

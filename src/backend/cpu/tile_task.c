@@ -58,6 +58,7 @@ static void find_facts(program_facts *a)
         case WB__LOAD: a->used[in->arg] = true; break;
         case WB__STORE:
             a->used[in->arg] = a->is_target[in->arg] = true;
+            if (f->n_segments && wb__reg_size(wb__reg_of(f->views[in->arg].dtype)) == 8) a->register_size = 8;
             for (int s = 0; s < f->n_segments; s++)
                 a->needs.stores_rows |= stores_rows(&f->spaces[s], &f->views[s * f->n_views + in->arg]);
             break;

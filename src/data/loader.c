@@ -1,0 +1,243 @@
+/* Loaders as the program sees them: epochs, order, a scope for each batch.  Batches come from feeder.c. */
+#include "data/loader.h"
+
+#include "base/philox.h"
+#include "data/dataset.h"
+#include "data/feeder.h"
+
+#include <string.h>
+
+struct wb_loader {
+    wb__object object;
+    wb_dataset *dataset;                /* counted */
+    wb_loader_options options;
+    int64_t batches;
+    wb__feeder *feeder;
+    uint32_t *order;                    /* of a shuffled epoch */
+    bool running;                       /* in an epoch */
+    int64_t epoch, position;            /* ended; batches handed out of the present one */
+    int status, late;                   /* late: a failure that the next call shall tell */
+    wb_scope *scope;                    /* of the batch in the program's hands; NULL once it is closed */
+    wb__thread *owner;                  /* the thread it is open on */
+    wb__object mark;                    /* an object of that scope: tells when it closes */
+};
+
+/* The scope of a batch may be closed by others (with an enclosing one, after break).  The mark is among its objects,
+ * keeps the loader alive, and takes note. */
+static void mark_destroyed(void *object)
+{
+    wb_loader *l = (wb_loader *)((char *)object - offsetof(wb_loader, mark));
+    l->scope = NULL;
+    wb__unref(l);
+}
+
+static const wb__class mark_class = {"batch", mark_destroyed, NULL};
+
+static void destroy(void *object)
+{
+    wb_loader *l = object;
+    wb__feeder_free(l->feeder);
+    wb__unref(l->dataset);
+    wb__free(l->order);
+    wb__free(l);
+}
+
+static char *format(void *object)
+{
+    const wb_loader *l = object;
+    return wb__printf("DataLoader(%lld batches of %lld%s)", (long long)l->batches, (long long)l->options.batchsize,
+                      l->options.shuffle ? ", shuffled" : "");
+}
+
+const wb__class wb__loader_class = {"loader", destroy, format};
+
+static bool is_loader(const wb_loader *l, const char *what)
+{
+    if (!l || wb__is(l, &wb__loader_class)) return l != NULL;
+    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a loader", what, ((const wb__object *)l)->class->name);
+    return false;
+}
+
+/* ---- making ----------------------------------------------------------------------------------- */
+
+static int check(const wb_loader_options *o, const wb_dataset *d)
+{
+    if (o->batchsize < 1)
+        return wb__fail(WB_ERROR_ARGUMENT, "dataloader: the batchsize is %lld", (long long)o->batchsize);
+    if (o->ahead < WB_NO_AHEAD || o->ahead > 1024)
+        return wb__fail(WB_ERROR_ARGUMENT, "dataloader: %d batches ahead", o->ahead);
+    if (o->shuffle && d->n > UINT32_MAX)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "dataloader: %lld observations are too many to shuffle", (long long)d->n);
+    const wb_dataset *root = wb__dataset_root(d);
+    int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
+    for (int part = 0; part < 2; part++) {
+        const wb__field *f = &root->field[part];
+        if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most) continue;
+        return wb__fail(WB_ERROR_SHAPE, "dataloader: a batch of %lld would have 2^32 elements or more", (long long)most);
+    }
+    return 0;
+}
+
+static uint64_t draw_seed(void)
+{
+    uint64_t key, counter, seed;
+    wb__rng_take(1, &key, &counter);
+    seed = wb__philox_at(key, counter, 0) | (uint64_t)wb__philox_at(key, counter, 1) << 32;
+    return seed ? seed : 1;
+}
+
+wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
+{
+    if (!d) return NULL;
+    if (!wb__is(d, &wb__dataset_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset", d->object.class->name);
+    wb_loader_options o = {0};
+    if (given) memcpy(&o, given, WB__MIN(given->size, sizeof o));
+    if (!o.batchsize) o.batchsize = 1;
+    if (!o.ahead) o.ahead = 2;
+    if (check(&o, d)) return NULL;
+    wb_loader *l = wb__object_new(&wb__loader_class, sizeof *l);
+    if (!l) return NULL;
+    if (!o.seed && o.shuffle) o.seed = draw_seed();
+    l->dataset = wb__ref(d);
+    l->options = o;
+    l->batches = o.drop_last ? d->n / o.batchsize : d->n / o.batchsize + (d->n % o.batchsize != 0);
+    l->mark.class = &mark_class;
+    int64_t most = WB__MIN(o.batchsize, WB__MAX(d->n, 1));
+    int ahead = o.ahead == WB_NO_AHEAD ? 0 : (int)WB__MIN(o.ahead, WB__MAX(l->batches, 1));
+    l->feeder = wb__feeder_new(d, most, ahead, o.collate, o.collate_ctx);
+    if (l->feeder && o.shuffle) l->order = wb__alloc((size_t)d->n * sizeof *l->order);
+    if (!l->feeder || (o.shuffle && !l->order)) {
+        wb_object_free(l);
+        return NULL;
+    }
+    if (!l->batches && d->n)
+        wb__log(WB_LOG_WARN, "dataloader: %lld observations are fewer than the batchsize %lld; with drop_last there is "
+                "no batch", (long long)d->n, (long long)o.batchsize);
+    return l;
+}
+
+/* ---- epochs ----------------------------------------------------------------------------------- */
+
+/* Closes the scope of the last batch, which computes what is pending. */
+static int close_batch(wb_loader *l)
+{
+    if (!l->scope) return 0;
+    if (l->owner != wb__this_thread())
+        return wb__fail(WB_ERROR_ARGUMENT, "loader: another thread still has its last batch open");
+    return wb_scope_close(l->scope);
+}
+
+static void begin(wb_loader *l)
+{
+    if (l->order) wb__shuffle(l->order, l->dataset->n, l->options.seed, (uint64_t)l->epoch);
+    l->status = 0;
+    l->running = true;
+    wb__feeder_start(l->feeder, l->order, l->position, l->batches);
+}
+
+/* Ends the epoch; false, for wb_loader_next to return. */
+static bool end(wb_loader *l, int status)
+{
+    l->status = status;
+    if (!l->running) return false;
+    wb__feeder_stop(l->feeder);
+    l->running = false;
+    l->position = 0;
+    l->epoch++;
+    return false;
+}
+
+/* The next batch in a scope of its own.  0, or an error code and no scope. */
+static int open_batch(wb_loader *l, wb_batch *batch)
+{
+    wb__feed feed = wb__feeder_next(l->feeder);
+    wb_scope *s = feed.code ? NULL : wb_scope_open();
+    int status = feed.code || s ? 0 : (int)wb_error_code();
+    if (!status) status = wb__feed_open(l->feeder, &feed, batch);
+    if (!status) {
+        atomic_store_explicit(&l->mark.refs, 1, memory_order_relaxed);
+        wb__ref(l);
+        l->scope = s;
+        l->owner = wb__this_thread();
+        if (wb__scope_give(&l->mark)) return 0;
+        status = wb_error_code();
+    }
+    wb__feed_drop(&feed);
+    *batch = (wb_batch){0};
+    if (s) wb_scope_close(s);
+    return status;
+}
+
+static bool advance(wb_loader *l, wb_batch *batch)
+{
+    int status = close_batch(l);
+    if (!status && l->late) {
+        status = l->late;
+        l->late = 0;
+    }
+    if (status) return end(l, status);
+    if (!l->running) begin(l);
+    if (l->position >= l->batches) return end(l, 0);
+    status = open_batch(l, batch);
+    if (status) return end(l, status);
+    l->position++;
+    return true;
+}
+
+/* The batch's scope may hold the last reference to its loader: then that one goes here, not in the middle. */
+bool wb_loader_next(wb_loader *l, wb_batch *batch)
+{
+    if (batch) *batch = (wb_batch){0};
+    if (!is_loader(l, "loader_next") || !batch) return false;
+    wb__ref(l);
+    bool more = advance(l, batch);
+    wb__unref(l);
+    return more;
+}
+
+static int stop(wb_loader *l, bool tell_later)
+{
+    wb__ref(l);
+    int status = close_batch(l);
+    if (l->running) end(l, status);
+    if (tell_later && status) l->late = status;
+    wb__unref(l);
+    return status;
+}
+
+int wb_loader_stop(wb_loader *l) { return is_loader(l, "loader_stop") ? stop(l, false) : WB_ERROR_ARGUMENT; }
+
+wb_batch wb_loader_begin(wb_loader *l)
+{
+    if (is_loader(l, "loader_begin")) stop(l, true);
+    return (wb_batch){0};
+}
+
+int64_t wb_loader_length(const wb_loader *l) { return is_loader(l, "loader_length") ? l->batches : -1; }
+int64_t wb_loader_epoch(const wb_loader *l) { return is_loader(l, "loader_epoch") ? l->epoch : -1; }
+int wb_loader_status(const wb_loader *l) { return is_loader(l, "loader_status") ? l->status : WB_ERROR_ARGUMENT; }
+
+/* ---- checkpoints ------------------------------------------------------------------------------ */
+
+void wb__loader_state(const wb_loader *l, uint64_t state[4])
+{
+    state[0] = l->options.seed;
+    state[1] = (uint64_t)l->epoch;
+    state[2] = (uint64_t)l->position;
+    state[3] = (uint64_t)l->options.batchsize;
+}
+
+int wb__loader_restore(wb_loader *l, const uint64_t state[4])
+{
+    if (state[1] > INT64_MAX || state[2] > (uint64_t)l->batches ||
+        (state[2] && state[3] != (uint64_t)l->options.batchsize))
+        return wb__fail(WB_ERROR_ARGUMENT, "loader: batch %llu of %llu observations is no place in %lld batches of %lld",
+                        (unsigned long long)state[2], (unsigned long long)state[3], (long long)l->batches,
+                        (long long)l->options.batchsize);
+    int status = wb_loader_stop(l);
+    l->options.seed = state[0];
+    l->epoch = (int64_t)state[1];
+    l->position = (int64_t)state[2];
+    return status;
+}

@@ -1,0 +1,76 @@
+/* Files as datasets.  The formats themselves are read in src/io. */
+#include "data/dataset.h"
+#include "io/borrow.h"
+#include "io/csv.h"
+
+#include <string.h>
+
+/* u8 [N,H,W] as f32 [N,1,H,W] in 0..1. */
+static wb_tensor *images_of(const char *path)
+{
+    wb_tensor *raw = wb_read_idx(path);
+    if (!raw) return NULL;
+    if (wb_ndim(raw) != 3 || wb_dtype_of(raw) != WB_U8)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 0: %s are not images, [N,H,W] u8", path, wb_describe(raw));
+    const int64_t *d = wb_dims(raw), n = wb_size(raw);
+    const uint8_t *from = wb_data(raw);
+    float *to = from ? wb__alloc_aligned((size_t)n * sizeof *to) : NULL;
+    for (int64_t i = 0; to && i < n; i++) to[i] = (float)from[i] / 255;
+    wb_tensor *x = wb__borrow_block(to, WB_F32, 4, (int64_t[]){d[0], 1, d[1], d[2]});
+    wb_object_free(raw);
+    return x;
+}
+
+/* Integers [N] as i32. */
+static wb_tensor *labels_of(const char *path)
+{
+    wb_tensor *raw = wb_read_idx(path);
+    if (!raw) return NULL;
+    wb_dtype t = wb_dtype_of(raw);
+    if (wb_ndim(raw) != 1 || wb__dtype_float(t))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 0: %s are not labels, [N] of integers", path, wb_describe(raw));
+    int64_t n = wb_size(raw);
+    const void *from = wb_data(raw);
+    int32_t *to = from ? wb__alloc_aligned((size_t)n * sizeof *to) : NULL;
+    if (to) wb__convert(to, WB_I32, from, t, n);
+    wb_tensor *y = wb__borrow_block(to, WB_I32, 1, &n);
+    wb_object_free(raw);
+    return y;
+}
+
+static wb_dataset *idx_dataset(const char *images, const char *labels)
+{
+    wb_tensor *x = images_of(images), *y = x ? labels_of(labels) : NULL;
+    if (!y) return NULL;
+    if (wb_dim(x, 0) != wb_dim(y, 0))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 4: %lld images, but %s has %lld labels", images,
+                             (long long)wb_dim(x, 0), labels, (long long)wb_dim(y, 0));
+    return wb_dataset_of(x, y);
+}
+
+static wb_dataset *csv_dataset(const char *path, const wb_csv_options *o)
+{
+    wb_tensor *x, *y;
+    return wb__csv_read(path, o, &x, &y) ? NULL : wb_dataset_of(x, y);
+}
+
+/* Only the dataset leaves the scope in which it was made. */
+static wb_dataset *leave(wb_scope *s, wb_dataset *d)
+{
+    if (d) d = wb_object_keep(d);
+    return wb_scope_close(s) ? NULL : d;
+}
+
+wb_dataset *wb_load_idx(const char *images, const char *labels)
+{
+    wb_scope *s = wb_scope_open();
+    return s ? leave(s, idx_dataset(images, labels)) : NULL;
+}
+
+wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *given)
+{
+    wb_csv_options o = {0};
+    if (given) memcpy(&o, given, WB__MIN(given->size, sizeof o));
+    wb_scope *s = wb_scope_open();
+    return s ? leave(s, csv_dataset(path, &o)) : NULL;
+}

@@ -1,0 +1,333 @@
+/* wb_compile: a function recorded once for each signature of its inputs, then replayed - the plan of the recorded graph
+ * run with new inputs, new draws and new numbers.  No graph is built.
+ *
+ * What a recording holds: which buffer is which input, variable or constant; where in the numbers the draws stand, so
+ * that each replay takes its own counters; and who renews the other numbers (an optimiser's step). */
+#include "base/parallel.h"
+#include "base/philox.h"
+#include "engine/request.h"
+
+#include <string.h>
+
+enum { RECORDINGS = 16, OUTPUTS = 8 };
+
+typedef struct { int at; uint64_t blocks; } drawing;            /* numbers[at], numbers[at + 1]: key and counter */
+
+typedef struct {
+    wb__replay hook;
+    int *at;                            /* where its literals' numbers are; -1: part of the plan, or unused */
+    void *context;
+} renewal;
+
+typedef struct { wb_dtype dtype; int ndim; int64_t dims[WB_MAX_DIMS]; } signature;
+
+typedef struct wb__recording {
+    int n_in, threads;
+    signature *in;
+    wb__plan *plan;
+    int n_buffers, n_leaves, n_targets, n_results;
+    int *input_of;                      /* of each leaf: the input it is, -1 */
+    wb_tensor **leaf;                   /* else the variable or the constant (counted) */
+    signature *result;
+    int n_writes;
+    wb_tensor **written;                /* variables (counted) */
+    int *target;
+    int n_out;
+    int output[OUTPUTS];                /* the result it is, or -1 - number of a leaf-like tensor in `fixed` */
+    wb_tensor *fixed[OUTPUTS];
+    wb__number *numbers;
+    int n_numbers;
+    drawing *draws;
+    int n_draws;
+    renewal *renewals;
+    int n_renewals, renewals_room;
+    void **buffers;
+} recording;
+
+struct wb_compiled {
+    wb__object object;
+    wb_recordable f;
+    void *ctx;
+    int n;
+    recording *recordings[RECORDINGS];
+};
+
+/* ---- recordings ------------------------------------------------------------------------------- */
+
+static void recording_free(recording *r)
+{
+    if (!r) return;
+    if (r->plan) wb__plan_done(r->plan);
+    for (int i = 0; r->leaf && i < r->n_leaves; i++) wb__unref(r->leaf[i]);
+    for (int i = 0; r->written && i < r->n_writes; i++) wb__unref(r->written[i]);
+    for (int i = 0; i < OUTPUTS; i++) wb__unref(r->fixed[i]);
+    for (int i = 0; i < r->n_renewals; i++) {
+        wb__free(r->renewals[i].at);
+        wb__free(r->renewals[i].context);
+        wb__unref(r->renewals[i].hook.holds);
+    }
+    wb__free(r->renewals);
+    wb__free(r->in);
+    wb__free(r->input_of);
+    wb__free(r->leaf);
+    wb__free(r->result);
+    wb__free(r->written);
+    wb__free(r->target);
+    wb__free(r->numbers);
+    wb__free(r->draws);
+    wb__free(r->buffers);
+    wb__free(r);
+}
+
+static void compiled_destroy(void *object)
+{
+    wb_compiled *c = object;
+    for (int i = 0; i < c->n; i++) recording_free(c->recordings[i]);
+    wb__free(c);
+}
+
+const wb__class wb__compiled_class = {"compiled function", compiled_destroy, NULL};
+
+wb_compiled *wb_compile(wb_recordable f, void *ctx)
+{
+    if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "compile: no function");
+    wb_compiled *c = wb__object_new(&wb__compiled_class, sizeof *c);
+    if (!c) return NULL;
+    c->f = f;
+    c->ctx = ctx;
+    return c;
+}
+
+static const char renewed[] = "renewed";        /* marks a literal */
+
+int wb__on_replay(const wb__replay *hook)
+{
+    recording *r = wb__this_thread()->recording;
+    if (!r) return 0;
+    if (r->n_renewals == r->renewals_room) {
+        int room = r->renewals_room ? 2 * r->renewals_room : 8;
+        renewal *more = wb__realloc(r->renewals, (size_t)room * sizeof *more);
+        if (!more) return WB_ERROR_MEMORY;
+        r->renewals = more;
+        r->renewals_room = room;
+    }
+    renewal n = {.hook = *hook, .at = wb__alloc(((size_t)hook->n + 1) * sizeof *n.at), .context = wb__alloc(hook->bytes + 1)};
+    if (!n.at || !n.context) {
+        wb__free(n.at);
+        wb__free(n.context);
+        return WB_ERROR_MEMORY;
+    }
+    for (int i = 0; i < hook->n; i++) {         /* known again in the walk by these two, which a literal has no use for */
+        n.at[i] = -1;
+        hook->literals[i]->name = renewed;
+        hook->literals[i]->offset = (int64_t)r->n_renewals << 32 | i;
+    }
+    if (hook->bytes) memcpy(n.context, hook->context, hook->bytes);
+    wb__ref(hook->holds);
+    r->renewals[r->n_renewals++] = n;
+    return 0;
+}
+
+/* ---- taking down what was recorded ------------------------------------------------------------ */
+
+static signature signature_of(const wb_tensor *x)
+{
+    signature s = {.dtype = (wb_dtype)x->dtype, .ndim = x->ndim};
+    memcpy(s.dims, x->dims, sizeof s.dims);
+    return s;
+}
+
+static bool room_for_all(recording *r, const wb__request *q)
+{
+    r->n_leaves = q->n_leaves;
+    r->n_targets = q->n_targets;
+    r->n_results = q->n_results;
+    r->n_writes = q->n_writes;
+    r->n_numbers = q->n_numbers;
+    r->n_buffers = r->plan->arena + 1;
+    r->input_of = wb__alloc(((size_t)q->n_leaves + 1) * sizeof *r->input_of);
+    r->leaf = wb__alloc_zero((size_t)q->n_leaves + 1, sizeof *r->leaf);
+    r->result = wb__alloc(((size_t)q->n_results + 1) * sizeof *r->result);
+    r->written = wb__alloc_zero((size_t)q->n_writes + 1, sizeof *r->written);
+    r->target = wb__alloc(((size_t)q->n_writes + 1) * sizeof *r->target);
+    r->numbers = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->numbers);
+    r->draws = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->draws);
+    r->buffers = wb__alloc((size_t)r->n_buffers * sizeof *r->buffers);
+    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers && r->draws && r->buffers;
+}
+
+/* Which numbers belong to draws and which to literals that are renewed. */
+static void find_numbers(recording *r, const wb__request *q)
+{
+    int at = 0;
+    for (int i = 0; i < q->order.n; i++) {
+        const wb_tensor *x = q->order.node[i];
+        if (x->storage || !x->n_numbers || x->op == WB__OP_normalise) continue;
+        if (x->op != WB__OP_literal) {
+            r->draws[r->n_draws++] = (drawing){at, (uint64_t)(x->size + 3) / 4};
+            at += 2;
+            continue;
+        }
+        if (wb__literal_fixed(x)) continue;
+        if (x->name == renewed) r->renewals[x->offset >> 32].at[x->offset & INT32_MAX] = at;
+        at++;
+    }
+}
+
+static void take_down(recording *r, const wb__request *q, int n_in, wb_tensor *const *in)
+{
+    for (int i = 0; i < q->n_leaves; i++) {
+        wb_tensor *x = q->leaves[i];
+        r->input_of[i] = -1;
+        for (int j = 0; j < n_in; j++)
+            if (wb__bind(in[j]) == x && !x->variable) r->input_of[i] = j;
+        if (r->input_of[i] < 0) r->leaf[i] = wb__ref(x->variable ? x->variable : x);
+    }
+    for (int i = 0; i < q->n_results; i++) r->result[i] = signature_of(q->results[i]);
+    for (int i = 0; i < q->n_writes; i++) {
+        r->written[i] = wb__ref(q->writes[i]->variable);
+        r->target[i] = q->targets[i];
+    }
+    if (q->n_numbers) memcpy(r->numbers, q->numbers, (size_t)q->n_numbers * sizeof *r->numbers);
+}
+
+static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *const *out)
+{
+    r->n_out = n;
+    for (int i = 0; i < n; i++) {
+        wb_tensor *x = wb__bind(out[i]);
+        r->output[i] = -1;
+        for (int k = 0; k < q->n_results; k++)
+            if (q->results[k] == x) r->output[i] = k;
+        if (r->output[i] < 0) r->fixed[i] = wb__ref(x->variable ? x->variable : x);
+    }
+}
+
+/* Calls f with the inputs as they are, and makes a plan of what it built; nothing is computed. */
+static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *in)
+{
+    wb__thread *t = wb__this_thread();
+    wb__request q = {0};
+    wb_tensor *out[OUTPUTS] = {NULL};
+    int status = 0;
+    wb_scope *scope = wb_scope_open();
+    if (!scope) return WB_ERROR_MEMORY;
+    t->recording = r;
+    int n = c->f(in, out, c->ctx);
+    t->recording = NULL;
+    if (n < 0 || n > OUTPUTS) status = wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d", n);
+    for (int i = 0; i < n && !status; i++) {
+        if (!wb__operand("compile", out[i])) status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        else out[i] = wb__bind(out[i]);
+    }
+    if (!status) status = wb__request_fill(&q, n, out, true);
+    if (!status && !(r->plan = wb__plan_find(&q))) status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (!status && !room_for_all(r, &q)) status = WB_ERROR_MEMORY;
+    if (!status) {
+        take_down(r, &q, n_in, in);
+        find_outputs(r, &q, n, out);
+        find_numbers(r, &q);
+    }
+    wb__request_free(&q);
+    wb__forget_pending();
+    int closed = wb_scope_close(scope);
+    return status ? status : closed;
+}
+
+/* ---- replaying -------------------------------------------------------------------------------- */
+
+static bool fits(const recording *r, int n, wb_tensor *const *in)
+{
+    bool same = r->n_in == n && r->threads == wb__threads();
+    for (int i = 0; same && i < n; i++)
+        same = r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
+               !memcmp(r->in[i].dims, in[i]->dims, in[i]->ndim * sizeof in[i]->dims[0]);
+    return same;
+}
+
+static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
+{
+    for (int i = 0; i < c->n; i++)
+        if (fits(c->recordings[i], n, in)) return c->recordings[i];
+    recording *r = wb__alloc_zero(1, sizeof *r);
+    if (!r) return NULL;
+    r->n_in = n;
+    r->threads = wb__threads();
+    r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
+    for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
+    if (!r->in || record(c, r, n, in)) {
+        recording_free(r);
+        return NULL;
+    }
+    if (c->n == RECORDINGS) {                   /* the oldest goes */
+        recording_free(c->recordings[0]);
+        memmove(c->recordings, c->recordings + 1, (RECORDINGS - 1) * sizeof *c->recordings);
+        c->n--;
+    }
+    return c->recordings[c->n++] = r;
+}
+
+static void renew_numbers(recording *r)
+{
+    for (int i = 0; i < r->n_draws; i++) {
+        drawing d = r->draws[i];
+        wb__rng_take(d.blocks, &r->numbers[d.at].u, &r->numbers[d.at + 1].u);
+    }
+    for (int i = 0; i < r->n_renewals; i++) {
+        renewal *n = &r->renewals[i];
+        double values[64];
+        if (!n->hook.before || n->hook.n > 64) continue;
+        n->hook.before(n->context, values);
+        for (int j = 0; j < n->hook.n; j++)
+            if (n->at[j] >= 0) r->numbers[n->at[j]].f = values[j];
+    }
+}
+
+static int replay(recording *r, int n_in, wb_tensor *const *in, wb_tensor **made)
+{
+    (void)n_in;
+    for (int i = 0; i < r->n_leaves; i++) {
+        const wb_tensor *x = r->input_of[i] >= 0 ? wb__bind(in[r->input_of[i]]) : r->leaf[i];
+        r->buffers[i] = (char *)x->storage->data + (x->op == WB__OP_variable ? 0 : x->offset);
+    }
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->target[i] >= r->n_leaves) r->buffers[r->target[i]] = r->written[i]->storage->data;
+    for (int i = 0; i < r->n_results; i++) {
+        made[i] = wb__empty(r->result[i].dtype, r->result[i].ndim, r->result[i].dims);
+        if (!made[i]) return WB_ERROR_MEMORY;
+        r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
+    }
+    renew_numbers(r);
+    int status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL, WB_F32);
+    for (int i = 0; i < r->n_writes && !status; i++)
+        if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
+    for (int i = 0; i < r->n_renewals && !status; i++)
+        if (r->renewals[i].hook.after) r->renewals[i].hook.after(r->renewals[i].context);
+    return status;
+}
+
+int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
+{
+    wb_tensor *made[OUTPUTS + 1];
+    if (!c) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    for (int i = 0; i < n_in; i++)
+        if (!wb__operand("call_compiled", in[i])) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    wb__thread *t = wb__this_thread();
+    for (int i = 0; i < n_in; i++) {
+        wb_tensor *x = wb__bind(in[i]);
+        int status = x->storage ? 0 : wb__evaluate(1, &x, NULL);
+        if (status) return status;
+    }
+    int status = t->n_pending ? wb__evaluate_pending() : 0;
+    if (status) return status;
+    recording *r = recording_for(c, n_in, in);
+    if (!r) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (n_out > r->n_out)
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d", n_out, r->n_out);
+    status = replay(r, n_in, in, made);
+    for (int i = 0; i < n_out && !status; i++) {
+        out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(r->fixed[i]));
+        if (!out[i]) status = WB_ERROR_MEMORY;
+    }
+    return status;
+}

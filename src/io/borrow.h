@@ -1,0 +1,21 @@
+/* A tensor that owns a block of wb__alloc or wb__alloc_aligned: how readers hand over what they read. */
+#ifndef WB__BORROW_H
+#define WB__BORROW_H
+
+#include "base/base.h"
+
+static inline void wb__free_block(void *block, void *context)
+{
+    (void)context;
+    wb__free(block);
+}
+
+/* The block is the tensor's from here on, and freed on failure too.  NULL is passed on. */
+static inline wb_tensor *wb__borrow_block(void *block, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    wb_tensor *x = block ? wb_borrow(block, dtype, ndim, dims, wb__free_block, NULL) : NULL;
+    if (!x) wb__free(block);
+    return x;
+}
+
+#endif
