@@ -170,7 +170,7 @@ static bool digits_from(const char *place, digits *d)
         if (!found(images, place, "t10k-images-idx3-ubyte") || !found(labels, place, "t10k-labels-idx1-ubyte"))
             return false;
         d->test = wb_load_idx(images, labels);
-        d->epochs = 10;
+        d->epochs = 6;
         if (!d->train || !d->test) return false;
         say(d, "MNIST digits from ", place);
         return true;

@@ -1,4 +1,4 @@
-/* Numbers of PyTorch for tests: tests/golden/nn.safetensors, made by make_golden.py.  Run from the project's root. */
+/* Numbers of PyTorch for tests: tests/data/nn.safetensors, made by make_golden.py. */
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
@@ -17,12 +17,12 @@
 #include <math.h>
 #include <stdio.h>
 
-#define GOLDEN_FILE "tests/golden/nn.safetensors"
+#define GOLDEN_FILE WB_TEST_DATA "/nn.safetensors"
 #define NAME(...) name_of(__VA_ARGS__)
 
 static wb__st golden;
 
-static const char *name_of(const char *format, ...)
+static inline const char *name_of(const char *format, ...)
 {
     static char names[4][256];
     static int turn;
@@ -34,13 +34,13 @@ static const char *name_of(const char *format, ...)
     return name;
 }
 
-static int golden_open(void **state)
+static inline int golden_open(void **state)
 {
     (void)state;
     return wb__st_load(GOLDEN_FILE, true, &golden);
 }
 
-static int golden_close(void **state)
+static inline int golden_close(void **state)
 {
     (void)state;
     wb__st_free(&golden);
@@ -49,13 +49,13 @@ static int golden_close(void **state)
 }
 
 /* A tensor of the file, or NULL. */
-static wb_tensor *golden_tensor(const char *name)
+static inline wb_tensor *golden_tensor(const char *name)
 {
     const wb__st_tensor *t = wb__st_find(&golden, name);
     return t ? wb_from(t->data, t->dtype, t->ndim, t->dims) : NULL;
 }
 
-static wb_tensor *golden_want(const char *name)
+static inline wb_tensor *golden_want(const char *name)
 {
     wb_tensor *x = golden_tensor(name);
     if (!x) fail_msg("no %s in " GOLDEN_FILE, name);
@@ -63,7 +63,7 @@ static wb_tensor *golden_want(const char *name)
 }
 
 /* got is what PyTorch has under that name, each element within `tolerance` of the larger of 1 and its size. */
-static void assert_golden(wb_tensor *got, const char *name, double tolerance)
+static inline void assert_golden(wb_tensor *got, const char *name, double tolerance)
 {
     const wb__st_tensor *want = wb__st_find(&golden, name);
     if (!want) fail_msg("no %s in " GOLDEN_FILE, name);
@@ -79,7 +79,7 @@ static void assert_golden(wb_tensor *got, const char *name, double tolerance)
 }
 
 /* The parameters of a case into a model. */
-static void golden_parameters(const char *name, wb_layer *model)
+static inline void golden_parameters(const char *name, wb_layer *model)
 {
     if (!model) fail_msg("%s: %s", name, wb_error());
     if (wb_load_state(GOLDEN_FILE, model, .prefix = NAME("%s.param.", name))) fail_msg("%s", wb_error());

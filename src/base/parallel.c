@@ -311,3 +311,6 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 }
 
 #endif
+
+int wb_threads(void) { return wb__threads(); }
+int wb_set_threads(int n) { return wb__set_threads(n); }

@@ -3,6 +3,7 @@
  *
  * What a recording holds: which buffer is which input, variable or constant; where in the numbers the draws stand, so
  * that each replay takes its own counters; and who renews the other numbers (an optimiser's step). */
+#include "base/parallel.h"
 #include "base/philox.h"
 #include "engine/request.h"
 
@@ -21,7 +22,7 @@ typedef struct {
 typedef struct { wb_dtype dtype; int ndim; int64_t dims[WB_MAX_DIMS]; } signature;
 
 typedef struct wb__recording {
-    int n_in;
+    int n_in, threads;
     signature *in;
     wb__plan *plan;
     int n_buffers, n_leaves, n_targets, n_results;
@@ -237,7 +238,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *in)
 
 static bool fits(const recording *r, int n, wb_tensor *const *in)
 {
-    bool same = r->n_in == n;
+    bool same = r->n_in == n && r->threads == wb__threads();
     for (int i = 0; same && i < n; i++)
         same = r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
                !memcmp(r->in[i].dims, in[i]->dims, in[i]->ndim * sizeof in[i]->dims[0]);
@@ -251,6 +252,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     recording *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
     r->n_in = n;
+    r->threads = wb__threads();
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
     for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
     if (!r->in || record(c, r, n, in)) {

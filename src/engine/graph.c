@@ -67,11 +67,17 @@ void wb__map_free(wb__map *m)
 
 /* ---- order -------------------------------------------------------------------------------------- */
 
-void wb__order_begin(wb__order *o)
+uint32_t wb__next_mark(void)
 {
     static _Atomic uint32_t walks;
+    uint32_t mark = 1 + atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed);
+    return mark ? mark : wb__next_mark();
+}
+
+void wb__order_begin(wb__order *o)
+{
     o->n = 0;
-    o->mark = 1 + atomic_fetch_add_explicit(&walks, 1, memory_order_relaxed);
+    o->mark = wb__next_mark();
     wb__map_clear(&o->leaves);
 }
 

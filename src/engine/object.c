@@ -157,11 +157,27 @@ static bool outlives(const wb_tensor *x)
     return refs > 1 + atomic_load_explicit(&x->consumers, memory_order_relaxed);
 }
 
+/* A tensor that was returned twice stands in the list twice: one reference is enough, at its first place. */
+static void drop_repeats(wb_scope *s)
+{
+    uint32_t mark = wb__next_mark();
+    for (int i = 0; i < s->n; i++) {
+        wb_tensor *x = s->objects[i];
+        if (!wb__is(x, &wb__tensor_class) || x->storage || x->op == WB__OP_variable) continue;
+        if (x->mark == mark) {
+            s->objects[i] = NULL;
+            wb__unref(x);
+        }
+        else x->mark = mark;
+    }
+}
+
 /* Drops the scope's references, newest first, so that results die before what they are made of.  A tensor that
  * lives on stays in the list without a reference of ours; it is the survivor that closing must compute. */
 static int drop_references(wb_scope *s)
 {
     int survivors = 0;
+    drop_repeats(s);
     for (int i = s->n - 1; i >= 0; i--) {
         wb_tensor *x = s->objects[i];
         s->objects[i] = NULL;

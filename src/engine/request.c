@@ -1,5 +1,6 @@
 /* Writing down what is asked for.  This runs at every step, for every tensor of the graph: nothing here allocates
  * once the arrays have grown. */
+#include "base/parallel.h"
 #include "engine/request.h"
 
 #include <string.h>
@@ -118,9 +119,10 @@ int wb__request_fill(wb__request *r, int n, wb_tensor *const *tensors, bool with
         if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
-    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 2, sizeof *r->words)) return WB_ERROR_MEMORY;
+    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 3, sizeof *r->words)) return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;
     *w++ = (uint64_t)r->n_results << 32 | (uint64_t)r->n_writes;
+    *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for so many */
     for (int i = 0; i < r->n_results; i++) *w++ = r->results[i]->index;
     for (int i = 0; i < r->n_writes; i++) {
         *w++ = r->writes[i]->index;

@@ -140,8 +140,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     x->n_in = (uint32_t)n_in;
     for (int i = 0; i < n_in; i++) {
         wb_tensor *bound = wb__bind(in[i]);
-        x->in[i] = wb__ref(bound);
         atomic_fetch_add_explicit(&bound->consumers, 1, memory_order_relaxed);
+        x->in[i] = wb__ref(bound);
         if (bound->flags & WB__IN_SINKS) wb__sink_remove(bound);
     }
     if (op != WB__OP_constant && op != WB__OP_variable) sink_add(x);

@@ -3,8 +3,8 @@
 #include "io/safetensors.h"
 
 #include "base/file.h"
+#include "io/json_text.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,10 +262,10 @@ int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
     json_t *header = json_object();
     int status = header ? describe(header, n, tensors, n_notes, notes) : wb__fail(WB_ERROR_MEMORY, NULL);
-    char *text = status ? NULL : json_dumps(header, JSON_COMPACT);
-    if (!status && !text) status = wb__fail(WB_ERROR_ARGUMENT, "save: %s: a name or a note is not UTF-8", path);
+    char *text = status ? NULL : wb__json_text(header);
+    if (!status && !text) status = wb_error_code();
     json_decref(header);
     if (!status) status = write(path, text, n, tensors);
-    free(text);
+    wb__free(text);
     return status;
 }

@@ -1,9 +1,8 @@
 /* Models to JSON and back. */
 #include "io/structure.h"
 
-#include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
+#include "io/json_text.h"
+
 #include <string.h>
 
 enum { VERSION = 1, DEEPEST = 100 };
@@ -233,12 +232,10 @@ char *wb__structure_text(void *model)
     if (!status && !node) status = wb_error_code();
     if (!status) status = set(root, "model", node);
     if (!status && json_object_size(t.ties)) status = set(root, "ties", json_incref(t.ties));
-    char *text = status ? NULL : json_dumps(root, JSON_COMPACT), *copy = text ? wb__strdup(text) : NULL;
-    if (!status && !text) wb__fail(WB_ERROR_ARGUMENT, "save: a name is not UTF-8");
-    free(text);
+    char *text = status ? NULL : wb__json_text(root);
     json_decref(t.ties);
     json_decref(root);
-    return copy;
+    return text;
 }
 
 /* ---- from JSON -------------------------------------------------------------------------------- */

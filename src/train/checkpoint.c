@@ -5,19 +5,17 @@
  *    "rule": [{"name": "Adam", "eta": "0.001", ...}], "slots": [{"path": "layers.0.weight", "steps": 51}, ...]} */
 #include "base/philox.h"
 #include "data/loader.h"
+#include "io/json_text.h"
 #include "io/model_file.h"
 #include "optim/optim.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { VERSION = 1, LOADER_WORDS = 4 };
-
-static int no_memory(void) { return wb__fail(WB_ERROR_MEMORY, NULL); }
 
 /* ---- the note --------------------------------------------------------------------------------- */
 
@@ -74,11 +72,9 @@ static char *note_text(const wb_checkpoint *c)
         json_object_set_new(note, "rule", rule_json(c->state->rule));
         json_object_set_new(note, "slots", slots_json(c->state));
     }
-    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL, *copy = text ? wb__strdup(text) : NULL;
-    if (!text) no_memory();
-    free(text);
+    char *text = wb__json_text(note);
     json_decref(note);
-    return copy;
+    return text;
 }
 
 /* ---- saving ----------------------------------------------------------------------------------- */

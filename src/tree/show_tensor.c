@@ -5,6 +5,7 @@
  *     4    5    6 */
 #include "tree/tree.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,8 +20,8 @@ static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i
     wb__convert(to == WB_F64 ? (void *)&f : &n, to, (const char *)data + (size_t)i * wb__dtype_size(dtype), dtype, 1);
     if (dtype == WB_BOOL) snprintf(text, WIDTH, "%s", n ? "true" : "false");
     else if (to == WB_I64) snprintf(text, WIDTH, "%lld", (long long)n);
-    else if (f != f) snprintf(text, WIDTH, "NaN");
-    else if (f > 1.7e308 * 10 || f < -1.7e308 * 10) snprintf(text, WIDTH, f > 0 ? "Inf" : "-Inf");
+    else if (isnan(f)) snprintf(text, WIDTH, "NaN");
+    else if (isinf(f)) snprintf(text, WIDTH, f > 0 ? "Inf" : "-Inf");
     else snprintf(text, WIDTH, "%.6g", f);
 }
 

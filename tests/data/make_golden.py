@@ -26,7 +26,7 @@ def draw(*shape, scale=1.0):
 def keep(name, value, dtype=np.float32):
     if isinstance(value, torch.Tensor):
         value = value.detach().numpy()
-    out[name] = np.ascontiguousarray(np.asarray(value, dtype=dtype))
+    out[name] = np.array(value, dtype=dtype, order="C")
 
 
 def case(name, f, params, inputs, after=None):
@@ -135,10 +135,10 @@ def recurrent(kind, hidden, last):
     gates = {"RNN": 1, "LSTM": 4, "GRU": 3}[kind]
 
     def f(p, x):
-        rnn = getattr(torch.nn, kind)(x[0].shape[2], hidden, batch_first=True)
-        names = {"weight_ih_l0": p["weight_input"], "weight_hh_l0": p["weight_hidden"],
-                 "bias_ih_l0": p["bias"], "bias_hh_l0": torch.zeros(gates * hidden)}
-        y, _ = torch.nn.utils.stateless.functional_call(rnn, names, (x[0],))
+        zeros = torch.zeros(1, x[0].shape[0], hidden)
+        weights = [p["weight_input"], p["weight_hidden"], p["bias"], torch.zeros(gates * hidden)]
+        run = {"RNN": torch._VF.rnn_tanh, "LSTM": torch._VF.lstm, "GRU": torch._VF.gru}[kind]
+        y = run(x[0], (zeros, zeros) if kind == "LSTM" else zeros, weights, True, 1, 0.0, False, False, True)[0]
         return y[:, -1] if last else y
     return f
 

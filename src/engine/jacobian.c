@@ -1,0 +1,28 @@
+/* Jacobians and Hessians: one gradient walk for each row. */
+#include "engine/tensor.h"
+
+wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x)
+{
+    if (!wb__floating("jacobian", y) || !wb__floating("jacobian", x)) return NULL;
+    int64_t n = y->size, width = x->size;
+    if (!n) return wb_full_of(0, (wb_dtype)x->dtype, 2, (int64_t[]){0, width});
+    if (n > INT32_MAX) return wb__fail_null(WB_ERROR_SHAPE, "jacobian: %s has too many rows", wb_describe(y));
+    wb_tensor **row = wb__alloc((size_t)n * sizeof *row), *flat = wb_reshape_to(y, 1, &n), *all = NULL;
+    int64_t i = 0;
+    for (; row && flat && i < n; i++) {
+        wb_tensor *g = NULL, *one = wb_reshape_to(wb_slice(flat, 0, i, i + 1), 0, NULL);
+        if (!one || wb__gradients(one, 1, &x, &g)) break;
+        row[i] = wb_reshape_to(g ? g : wb__zeros_like(x), 1, &width);
+        if (!row[i]) break;
+    }
+    if (row && i == n) all = wb_stack_of((int)n, row, 0);
+    wb__free(row);
+    return all;
+}
+
+wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x)
+{
+    wb_tensor *g = NULL;
+    if (!loss || !wb__floating("hessian", x) || wb__gradients(loss, 1, &x, &g)) return NULL;
+    return wb_jacobian(g ? g : wb__zeros_like(x), x);
+}

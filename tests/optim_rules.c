@@ -1,0 +1,192 @@
+/* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of place. */
+#include "golden.h"
+
+#include "optim/optim.h"
+
+#define REFUSED(call, message)                          \
+    do {                                                \
+        wb_clear_error();                               \
+        assert_false(call);                             \
+        assert_string_equal(wb_error(), message);       \
+    } while (0)
+
+static wb_tree *parameters(void)
+{
+    return wb_tuple(wb_variable(golden_want("rules.start.0")), wb_variable(golden_want("rules.start.1")));
+}
+
+static wb_tree *gradient_of_step(int i)
+{
+    return wb_tuple(golden_want(NAME("rules.gradient%d.0", i)), golden_want(NAME("rules.gradient%d.1", i)));
+}
+
+static void check_rule(const char *name, wb_rule *rule)
+{
+    wb_scope *scope = wb_scope_open();
+    wb_tree *model = parameters();
+    wb_opt_state *s = wb_setup(rule, model);
+    if (!s) fail_msg("%s: %s", name, wb_error());
+    for (int i = 0; i < 5; i++) {
+        wb_scope *step = wb_scope_open();
+        if (wb_update(s, model, gradient_of_step(i))) fail_msg("%s: %s", name, wb_error());
+        assert_int_equal(wb_scope_close(step), 0);
+        for (int k = 0; k < 2; k++)
+            assert_golden(wb_get(model, NAME("%d", k)), NAME("rules.%s.%d.%d", name, i, k), 1e-6);
+    }
+    wb_scope_close(scope);
+}
+
+static void rules(void **state)
+{
+    (void)state;
+    check_rule("Descent", wb_Descent());
+    check_rule("Momentum", wb_Momentum());
+    check_rule("Adam", wb_Adam());
+    check_rule("AdamW", wb_AdamW());
+    check_rule("WeightDecay", wb_OptimiserChain(wb_WeightDecay(), wb_Descent()));
+    check_rule("ClipGrad", wb_OptimiserChain(wb_ClipGrad(.delta = 2), wb_Descent()));
+    check_rule("ClipNorm", wb_OptimiserChain(wb_ClipNorm(.omega = 5), wb_Adam(.eta = 0.01)));
+}
+
+/* Step numbers, learning rates and bias corrections are arguments of one plan. */
+static void one_plan_for_all_steps(void **state)
+{
+    (void)state;
+    wb_tree *model = parameters();
+    wb_opt_state *s = wb_setup(wb_Adam(), model);
+    int64_t built = 0;
+    for (int i = 0; i < 5; i++) {
+        wb_scope *step = wb_scope_open();
+        if (i == 3) wb_adjust(s, .eta = 0.5);
+        assert_int_equal(wb_update(s, model, gradient_of_step(i)), 0);
+        assert_int_equal(wb_scope_close(step), 0);
+        if (i == 0) built = wb_stats().plans_built;
+    }
+    assert_int_equal(wb_stats().plans_built, built);
+}
+
+/* |g| is 0: no division by it */
+static void clipping_nothing(void **state)
+{
+    (void)state;
+    wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
+    wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Descent()), model);
+    assert_int_equal(wb_update(s, model, wb_tuple(wb_zeros(2))), 0);
+    assert_true(wb_at(wb_get(model, "0"), 1) == 1);
+}
+
+static void skipping_and_freezing(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_Dense(2, 2, .init = wb_init_ones), wb_Dense(2, 2, .init = wb_init_ones));
+    wb_opt_state *s = wb_setup(wb_Momentum(.eta = 1), m);
+    assert_int_equal(s->n, 4);
+    wb_tree *g = wb_gradient(wb_sum(wb_call(m, wb_ones(1, 2))), m);
+    assert_int_equal(wb_freeze(s, "layers.1"), 0);
+    assert_int_equal(wb_update(s, m, g), 0);
+    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2);
+    assert_true(wb_at(wb_get(m, "layers.1.bias"), 0) == 0 && wb_at(wb_get(m, "layers.1.weight"), 0, 0) == 1);
+    assert_int_equal(s->slots[0].steps, 1);
+    assert_int_equal(s->slots[3].steps, 0);
+    assert_int_equal(wb_thaw(s, ""), 0);
+    wb_tree *some = wb_named_tuple(1, (const char *[]){"layers"}, (void *[]){wb_named_tuple(
+        2, (const char *[]){"1", "0"}, (void *[]){wb_named_tuple(2, (const char *[]){"weight", "bias"},
+        (void *[]){WB_NONE, wb_ones(2)}), WB_NONE})});
+    assert_int_equal(wb_update(s, m, some), 0);
+    assert_true(wb_at(wb_get(m, "layers.1.bias"), 1) == -1);
+    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2);            /* not even by its momentum */
+    REFUSED(!wb_freeze(s, "layers.7"), "freeze: no parameter is below \"layers.7\"");
+    REFUSED(!wb_freeze(s, "layers.1.bia"), "freeze: no parameter is below \"layers.1.bia\"");
+    REFUSED(!wb_freeze((wb_opt_state *)m, ""), "freeze: must not be applied to a layer, only to the state from wb_setup");
+}
+
+/* One state for a tie; separate gradients of its places are added, one gradient in both places counts once. */
+static void ties(void **state)
+{
+    (void)state;
+    wb_tensor *w = wb_variable(wb_zeros(2));
+    wb_tree *model = wb_tuple(w, w);
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model);
+    assert_int_equal(s->n, 1);
+    wb_tensor *g = wb_ones(2);
+    assert_int_equal(wb_update(s, model, wb_tuple(g, g)), 0);
+    assert_true(wb_at(w, 0) == -1);
+    assert_int_equal(wb_update(s, model, wb_tuple(g, wb_mul(g, wb_scalar(3)))), 0);
+    assert_true(wb_at(w, 0) == -5);
+    REFUSED(!wb_update(s, wb_tuple(wb_variable(wb_zeros(2)), w), wb_tuple(g, g)),
+            "update: the state was made for another model: \"1\", [2] f32, is not where it was");
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Dense(2, 1), *n = wb_Dense(3, 1);
+    REFUSED(wb_Adam(.eta = -0.001), "Adam: the learning rate cannot be negative: eta is -0.001");
+    REFUSED(wb_Descent(.eta = NAN), "Descent: the learning rate cannot be negative: eta is nan");
+    wb_opt_state *s = wb_setup(wb_Adam(), m);
+    REFUSED(!wb_adjust(s, .eta = -1), "Adam: the learning rate cannot be negative: eta is -1");
+    REFUSED(!wb_adjust(s, .rho = 0.5), "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
+    REFUSED(!wb_adjust_with(s, &(wb_rule_options){sizeof(wb_rule_options)}), "adjust: no number is given");
+    REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))),
+            "setup: \"0\" is [2] f32, not a variable: make it one with wb_variable");
+    REFUSED(wb_setup(wb_Adam(), wb_Chain(wb_relu)), "setup: the model has nothing to train");
+    REFUSED(wb_setup(NULL, m), "");
+    wb_tree *g = wb_gradient(wb_sum(wb_call(n, wb_ones(1, 3))), n);
+    REFUSED(!wb_update(s, n, g), "update: the state was made for another model: \"weight\", [1,3] f32, is not where it was");
+    REFUSED(!wb_update(s, m, g), "update: the gradient of \"weight\", [1,2] f32, is [1,3] f32");
+    REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))), "update: the trees differ: the second has no \"weight\"");
+    assert_int_equal(s->slots[0].steps, 0);
+    assert_int_equal(wb_adjust(s, .eta = WB_ZERO, .beta = {0.5}), 0);
+    assert_true(s->rule->parts[0].o.eta == 0 && s->rule->parts[0].o.beta[0] == 0.5 && s->rule->parts[0].o.beta[1] == 0.999);
+}
+
+static void out_of_place(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_Dense(2, 2), wb_BatchNorm(2));
+    wb_opt_state *s = wb_setup(wb_Adam(.eta = 0.1), m), *t = wb_setup(wb_Adam(.eta = 0.1), m);
+    wb_tensor *x = wb_from((float[]){1, 2, 3, 5}, WB_F32, 2, (int64_t[]){2, 2});
+    float before = (float)wb_at(wb_get(m, "layers.0.weight"), 0, 0);
+    wb_testmode(m);
+    wb_tree *g = wb_gradient(wb_sum(wb_square(wb_call(m, x))), m);
+    wb_layer *new1 = wb_update_new(s, m, g);
+    if (!new1) fail_msg("%s", wb_error());
+    assert_true((float)wb_at(wb_get(m, "layers.0.weight"), 0, 0) == before);
+    wb_tree *g1 = wb_gradient(wb_sum(wb_square(wb_call(new1, x))), new1);
+    wb_layer *new2 = wb_update_new(s, new1, g1);
+    /* the same two steps in place */
+    assert_int_equal(wb_update(t, m, g), 0);
+    assert_true(wb_at(wb_get(m, "layers.0.weight"), 0, 0) == wb_at(wb_get(new1, "layers.0.weight"), 0, 0));
+    wb_tree *h = wb_gradient(wb_sum(wb_square(wb_call(m, x))), m);
+    assert_int_equal(wb_update(t, m, h), 0);
+    wb_tensor *difference = wb_sub(wb_get(m, "layers.0.weight"), wb_get(new2, "layers.0.weight"));
+    assert_true(wb_item(wb_max(wb_abs(difference))) < 1e-6);
+    assert_int_equal(s->slots[0].steps, 2);
+    assert_ptr_not_equal(wb_get(new1, "layers.1.mean"), wb_get(m, "layers.1.mean"));
+    assert_int_equal(wb_parameter_count(new2), wb_parameter_count(m));
+}
+
+/* Half parameters have moments of f32, so small gradients are not lost. */
+static void halves(void **state)
+{
+    (void)state;
+    for (wb_dtype d = WB_F16; d <= WB_BF16; d++) {
+        wb_tree *model = wb_tuple(wb_variable(wb_astype(wb_ones(3), d)));
+        wb_opt_state *s = wb_setup(wb_AdamW(.eta = 0.125), model);
+        wb_tensor *g = wb_astype(wb_full_of(1e-4, WB_F32, 1, (int64_t[]){3}), d);
+        assert_int_equal(wb_update(s, model, wb_tuple(g)), 0);
+        wb_tensor *x = wb_astype(wb_get(model, "0"), WB_F32);
+        assert_true(fabs(wb_at(x, 0) - 0.875) < 0.01);
+        assert_int_equal(wb_dtype_of(s->slots[0].moments[0]), WB_F32);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules), cmocka_unit_test(one_plan_for_all_steps), cmocka_unit_test(clipping_nothing),
+        cmocka_unit_test(skipping_and_freezing), cmocka_unit_test(ties), cmocka_unit_test(refusals),
+        cmocka_unit_test(out_of_place), cmocka_unit_test(halves),
+    };
+    return cmocka_run_group_tests(tests, golden_open, golden_close);
+}
