@@ -126,7 +126,7 @@ static void refusals(void **state)
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     REFUSED(!wb_adjust(s, .eta = -1), "Adam: the learning rate cannot be negative: eta is -1");
     REFUSED(!wb_adjust(s, .rho = 0.5), "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
-    REFUSED(!wb_adjust_with(s, &(wb_rule_options){sizeof(wb_rule_options)}), "adjust: no number is given");
+    REFUSED(!wb_adjust_with(s, &(wb_rule_options){.size = sizeof(wb_rule_options)}), "adjust: no number is given");
     REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))),
             "setup: \"0\" is [2] f32, not a variable: make it one with wb_variable");
     REFUSED(wb_setup(wb_Adam(), wb_Chain(wb_relu)), "setup: the model has nothing to train");
