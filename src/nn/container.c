@@ -69,6 +69,7 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
 
 int wb__layer_parts(const wb_layer *l, wb__child **parts)
 {
+    *parts = NULL;
     if (!l->type->assemble) return 0;
     wb__branch *inner = wb__layer_child(l, 0);
     bool list = wb__is(inner, &wb__tree_class);

@@ -183,12 +183,14 @@ static void end(update *u)
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
+    wb__this_thread()->busy++;
     int status = begin(&u, state, model, grads);
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
     if (!status) count_steps(&u);
     end(&u);
+    wb__this_thread()->busy--;
     return status;
 }
 

@@ -1,16 +1,18 @@
 /* The functions of tile programs, compiled once for each instruction set: tile_portable.c, tile_avx2.c, tile_avx512.c
  * define WB__ISA (portable, avx2, avx512) and include this.  Plain loops, left to the compiler to make vectors of, except
  * for folds along a row, which floating-point rules keep in order, and f16.  Integers wrap around: -fwrapv. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"        /* a loop of calls of libm is told so; ops.def is read below */
+#endif
 #include "backend/cpu/tile.h"
 #include "base/philox.h"
 #include "ops/scalar.h"
 
-#ifdef __AVX2__
+#ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
 #ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed"
 #define LOOP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define LOOP _Pragma("GCC ivdep")
