@@ -69,6 +69,9 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
 /* The tensor an operation computes with: a variable's current version, else itself. */
 static inline wb_tensor *wb__bind(wb_tensor *x) { return x->op == WB__OP_variable ? x->current : x; }
 
+/* The result of an operation that has nothing to do: x, or where that is a variable, its present version for good. */
+wb_tensor *wb__unchanged(wb_tensor *x);
+
 uint32_t wb__next_mark(void);                               /* never 0, and no tensor's: for tensors of this thread's own */
 
 /* An evaluated tensor on new, uninitialised storage. */
