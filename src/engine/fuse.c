@@ -30,6 +30,7 @@ static void join(wb__making *m, int g, int x)
 {
     wb__group *group = &m->group[g];
     m->fate[x].group = g;
+    group->n++;
     m->next[x] = -1;
     if (group->first < 0) group->first = x;
     else m->next[group->last] = x;
@@ -130,9 +131,12 @@ static void make_deferred(wb__making *m, const wb__value *v)
     }
 }
 
+enum { MOST_VALUES = 256, MOST_DEFERRED = 8 };     /* in a kernel; waiting on each other */
+
 static bool may_join(wb__making *m, int g, const wb__value *v)
 {
     wb__group trial = m->group[g];
+    if (trial.n >= MOST_VALUES) return false;
     return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && deferred_fit(m, &trial, v) && fits(m, &trial, v);
 }
 
@@ -319,11 +323,13 @@ static void group_alone(wb__making *m, int x)
 }
 
 /* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
-static bool can_wait(const wb__making *m, const wb__value *v)
+static bool can_wait(const wb__making *m, const wb__value *v, uint8_t *depth)
 {
+    *depth = 0;
     for (int i = 0; i < v->n_in; i++) {
-        int x = input(m, v, i);
-        if (m->fate[wb__base(m, x)].group >= 0) return false;
+        const wb__fate *f = &m->fate[wb__base(m, input(m, v, i))];
+        if (f->group >= 0 || (f->deferred && f->depth == MOST_DEFERRED)) return false;
+        if (f->deferred) *depth = WB__MAX(*depth, (uint8_t)(f->depth + 1));
     }
     if (wb__ops[v->op].class != WB__REDUCE) return true;
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
@@ -353,7 +359,7 @@ static void fusable(wb__making *m, int x, bool needed)
     if (g >= 0) {
         pull(m, g, v);
         place_in(m, g, x);
-    } else if (!needed && can_wait(m, v)) {
+    } else if (!needed && can_wait(m, v, &m->fate[x].depth)) {
         m->fate[x].deferred = true;
     } else {
         group_alone(m, x);

@@ -222,4 +222,6 @@ void wb_shutdown(void)
     wb__thread *t = this_thread;
     if (t) close_all(t);
     wb__engine_shutdown();
+    wb__cpu.backend->trim(&wb__cpu);
+    wb__pool_trim();
 }
