@@ -51,6 +51,9 @@ static int step(training *t, int epoch, wb_batch batch)
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
+    /* under WEBER_EAGER writes take place at once: they wait here, all but running statistics */
+    if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
+        return not_finite(loss, batch.index + 1);
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
     status = wb__evaluate(1, &loss, loss);
