@@ -347,6 +347,10 @@ static void slow_sources_and_stopping(void **state)
 static void children_of_fork(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: ThreadSanitizer does not let children of fork start threads\n");
+    skip();
+#endif
     wb_scope *s = wb_scope_open();
     delay_us = 200;
     wb_loader *l = wb_dataloader(numbers(60), .batchsize = 4, .ahead = 3);
