@@ -249,7 +249,8 @@ static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
     unsigned mask = (unsigned)m->ir.attrs[v->attr];
     if (full(g, x)) return fold_in(g, v, x, mask) != NO_FOLD;
-    return row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL && v->op != WB__OP_argmax;
+    /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for a sum */
+    return (v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL;
 }
 
 /* A space of its own for a reduction that fits nowhere: outer dimensions where the reduced axes lie in the middle,
