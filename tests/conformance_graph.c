@@ -437,8 +437,12 @@ static void compare_all(const program *p, wb_tensor **t, const array *value, boo
     }
 }
 
+/* For a debugger, when a graph crashes. */
+static volatile int64_t current_seed;
+
 static void one_graph(int64_t seed, wb_dtype dtype)
 {
+    current_seed = seed;
     static program p;
     array value[MAX_VALUES];
     wb_tensor *t[MAX_VALUES], *some[6];
@@ -483,6 +487,7 @@ static double loss_at(const program *p, array *value, const array *direction, do
 
 static void one_gradient(int64_t seed)
 {
+    current_seed = seed;
     static program p;
     enum { N = VARIABLES + LEAVES };
     array value[MAX_VALUES], direction[N];
