@@ -368,15 +368,38 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
     }
 }
 
-static void describe(const program *p, char *text, size_t room)
+/* What value `of` is made of, to standard error. */
+static void describe(const program *p, const array *value, int of)
 {
-    size_t n = 0;
-    for (int k = 0, v = VARIABLES + LEAVES; k < p->n_ops && n + 80 < room; k++) {
+    static const char *const kinds[] = {"", "", "scalar ", "where ", "", "", "reshape", "permute", "expand", "slice", "flip", "pad",
+                                        "concat", "stack", "matmul", "take", "assign"};
+    bool needed[MAX_VALUES] = {false};
+    int v = p->n_values;
+    needed[of] = true;
+    for (int k = p->n_ops - 1; k >= 0; k--) {
         const instruction *i = &p->op[k];
-        static const char *const kinds[] = {"", "", "scalar ", "where ", "", "", "reshape", "permute", "expand", "slice", "flip", "pad",
-                                            "concat", "stack", "matmul", "take", "assign"};
-        n += (size_t)snprintf(text + n, room - n, "\n  %d: %s%s %d %d %d n=%d mask=%x number=%g [%lld,%lld]", i->kind == OP_ASSIGN ? -1 : v++,
-                              kinds[i->kind], i->name ? i->name : "", i->a, i->b, i->c, i->n, i->mask, i->number, (long long)i->dims[0], (long long)i->dims[1]);
+        bool assigns = i->kind == OP_ASSIGN;
+        if (!assigns) v--;
+        if (assigns ? !needed[i->a] : !needed[v]) continue;
+        needed[i->a] |= !assigns;
+        if (assigns || i->kind == OP_BINARY || i->kind == OP_WHERE || i->kind == OP_MATMUL) needed[i->b] = true;
+        if (i->kind == OP_WHERE) needed[i->c] = true;
+        for (int j = 0; (i->kind == OP_CONCAT || i->kind == OP_STACK) && j < i->c; j++) needed[i->piece[j]] = true;
+    }
+    v = VARIABLES + LEAVES;
+    for (int k = 0; k < p->n_ops; k++) {
+        const instruction *i = &p->op[k];
+        if (i->kind == OP_ASSIGN) {
+            fprintf(stderr, "  variable %d = %d\n", i->a, i->b);
+            continue;
+        }
+        if (!needed[v++]) continue;
+        fprintf(stderr, "  %d: %s%s %d %d %d n=%d mask=%x number=%g", v - 1, kinds[i->kind], i->name ? i->name : "", i->a, i->b, i->c, i->n,
+                i->mask, i->number);
+        for (int d = 0; d < 4 && (i->kind >= OP_RESHAPE); d++) fprintf(stderr, " %lld/%d", (long long)i->dims[d], i->piece[d]);
+        fprintf(stderr, " -> [");
+        for (int d = 0; d < value[v - 1].ndim; d++) fprintf(stderr, d ? ",%lld" : "%lld", (long long)value[v - 1].dims[d]);
+        fprintf(stderr, "]\n");
     }
 }
 
@@ -400,20 +423,26 @@ static void build(const program *p, wb_tensor **t)
 
 static void compare_all(const program *p, wb_tensor **t, const array *value, bool lazy, const char *way, int64_t seed)
 {
-    static char text[8000];
     for (int k = 0; k < p->n_values; k++) {
         int i = lazy ? (int)((k * 7919LL + seed) % p->n_values) : k;
         if (lazy && !t[i]) continue;
         const void *data = wb_data(t[i]);
         if (!data && lazy && wb_error_code() == WB_ERROR_VERSION) continue;
-        describe(p, text, sizeof text);
-        double unit = p->dtype == WB_F64 ? 0x1p-52 : 0x1p-23;
-        check(t[i], value[i], 0, p->exact[i] ? 0 : 2 * unit * (p->error[i] + 1), "seed %lld, %s, value %d%.6000s\n", (long long)seed, way, i, text);
+        double unit = p->dtype == WB_F64 ? 0x1p-52 : 0x1p-23, most = p->exact[i] ? 0 : 2 * unit * (p->error[i] + 1);
+        array got = values_of(t[i]);
+        bool good = got.size == value[i].size;
+        for (int64_t j = 0; good && j < got.size; j++) good = fabs(got.at[j] - value[i].at[j]) <= most;
+        if (!good) describe(p, value, i);
+        check(t[i], value[i], 0, most, "seed %lld, %s, value %d", (long long)seed, way, i);
     }
 }
 
+/* For a debugger, when a graph crashes. */
+static volatile int64_t current_seed;
+
 static void one_graph(int64_t seed, wb_dtype dtype)
 {
+    current_seed = seed;
     static program p;
     array value[MAX_VALUES];
     wb_tensor *t[MAX_VALUES], *some[6];
@@ -458,6 +487,7 @@ static double loss_at(const program *p, array *value, const array *direction, do
 
 static void one_gradient(int64_t seed)
 {
+    current_seed = seed;
     static program p;
     enum { N = VARIABLES + LEAVES };
     array value[MAX_VALUES], direction[N];
