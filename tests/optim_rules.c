@@ -1,4 +1,5 @@
-/* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of place. */
+/* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of
+ * place. */
 #include "golden.h"
 
 #include "optim/optim.h"
@@ -12,12 +13,14 @@
 
 static wb_tree *parameters(void)
 {
-    return wb_tuple(wb_variable(golden_want("rules.start.0")), wb_variable(golden_want("rules.start.1")));
+    return wb_tuple(wb_variable(golden_want("rules.start.0")),
+                    wb_variable(golden_want("rules.start.1")));
 }
 
 static wb_tree *gradient_of_step(int i)
 {
-    return wb_tuple(golden_want(NAME("rules.gradient%d.0", i)), golden_want(NAME("rules.gradient%d.1", i)));
+    return wb_tuple(golden_want(NAME("rules.gradient%d.0", i)),
+                    golden_want(NAME("rules.gradient%d.1", i)));
 }
 
 static void check_rule(const char *name, wb_rule *rule)
@@ -78,29 +81,36 @@ static void clipping_nothing(void **state)
 static void skipping_and_freezing(void **state)
 {
     (void)state;
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, .init = wb_init_ones), wb_Dense(2, 2, .init = wb_init_ones));
+    wb_layer *m =
+        wb_Chain(wb_Dense(2, 2, .init = wb_init_ones), wb_Dense(2, 2, .init = wb_init_ones));
     wb_opt_state *s = wb_setup(wb_Momentum(.eta = 1), m);
     assert_int_equal(s->n, 4);
     wb_tree *g = wb_gradient(wb_sum(wb_call(m, wb_ones(1, 2))), m);
     assert_int_equal(wb_freeze(s, "layers.1"), 0);
     assert_int_equal(wb_update(s, m, g), 0);
     assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2);
-    assert_true(wb_at(wb_get(m, "layers.1.bias"), 0) == 0 && wb_at(wb_get(m, "layers.1.weight"), 0, 0) == 1);
+    assert_true(wb_at(wb_get(m, "layers.1.bias"), 0) == 0 &&
+                wb_at(wb_get(m, "layers.1.weight"), 0, 0) == 1);
     assert_int_equal(s->slots[0].steps, 1);
     assert_int_equal(s->slots[3].steps, 0);
     assert_int_equal(wb_thaw(s, ""), 0);
-    wb_tree *some = wb_named_tuple(1, (const char *[]){"layers"}, (void *[]){wb_named_tuple(
-        2, (const char *[]){"1", "0"}, (void *[]){wb_named_tuple(2, (const char *[]){"weight", "bias"},
-        (void *[]){WB_NONE, wb_ones(2)}), WB_NONE})});
+    wb_tree *some = wb_named_tuple(
+        1, (const char *[]){"layers"},
+        (void *[]){wb_named_tuple(2, (const char *[]){"1", "0"},
+                                  (void *[]){wb_named_tuple(2, (const char *[]){"weight", "bias"},
+                                                            (void *[]){WB_NONE, wb_ones(2)}),
+                                             WB_NONE})});
     assert_int_equal(wb_update(s, m, some), 0);
     assert_true(wb_at(wb_get(m, "layers.1.bias"), 1) == -1);
-    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2);            /* not even by its momentum */
+    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2); /* not even by its momentum */
     REFUSED(!wb_freeze(s, "layers.7"), "freeze: no parameter is below \"layers.7\"");
     REFUSED(!wb_freeze(s, "layers.1.bia"), "freeze: no parameter is below \"layers.1.bia\"");
-    REFUSED(!wb_freeze((wb_opt_state *)m, ""), "freeze: must not be applied to a layer, only to the state from wb_setup");
+    REFUSED(!wb_freeze((wb_opt_state *)m, ""),
+            "freeze: must not be applied to a layer, only to the state from wb_setup");
 }
 
-/* One state for a tie; separate gradients of its places are added, one gradient in both places counts once. */
+/* One state for a tie; separate gradients of its places are added, one gradient in both places
+ * counts once. */
 static void ties(void **state)
 {
     (void)state;
@@ -125,19 +135,25 @@ static void refusals(void **state)
     REFUSED(wb_Descent(.eta = NAN), "Descent: the learning rate cannot be negative: eta is nan");
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     REFUSED(!wb_adjust(s, .eta = -1), "Adam: the learning rate cannot be negative: eta is -1");
-    REFUSED(!wb_adjust(s, .rho = 0.5), "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
-    REFUSED(!wb_adjust_with(s, &(wb_rule_options){sizeof(wb_rule_options)}), "adjust: no number is given");
+    REFUSED(!wb_adjust(s, .rho = 0.5),
+            "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
+    REFUSED(!wb_adjust_with(s, &(wb_rule_options){.size = sizeof(wb_rule_options)}),
+            "adjust: no number is given");
     REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))),
             "setup: \"0\" is [2] f32, not a variable: make it one with wb_variable");
     REFUSED(wb_setup(wb_Adam(), wb_Chain(wb_relu)), "setup: the model has nothing to train");
     REFUSED(wb_setup(NULL, m), "");
     wb_tree *g = wb_gradient(wb_sum(wb_call(n, wb_ones(1, 3))), n);
-    REFUSED(!wb_update(s, n, g), "update: the state was made for another model: \"weight\", [1,3] f32, is not where it was");
+    REFUSED(
+        !wb_update(s, n, g),
+        "update: the state was made for another model: \"weight\", [1,3] f32, is not where it was");
     REFUSED(!wb_update(s, m, g), "update: the gradient of \"weight\", [1,2] f32, is [1,3] f32");
-    REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))), "update: the trees differ: the second has no \"weight\"");
+    REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))),
+            "update: the trees differ: the second has no \"weight\"");
     assert_int_equal(s->slots[0].steps, 0);
     assert_int_equal(wb_adjust(s, .eta = WB_ZERO, .beta = {0.5}), 0);
-    assert_true(s->rule->parts[0].o.eta == 0 && s->rule->parts[0].o.beta[0] == 0.5 && s->rule->parts[0].o.beta[1] == 0.999);
+    assert_true(s->rule->parts[0].o.eta == 0 && s->rule->parts[0].o.beta[0] == 0.5 &&
+                s->rule->parts[0].o.beta[1] == 0.999);
 }
 
 static void out_of_place(void **state)
@@ -156,7 +172,8 @@ static void out_of_place(void **state)
     wb_layer *new2 = wb_update_new(s, new1, g1);
     /* the same two steps in place */
     assert_int_equal(wb_update(t, m, g), 0);
-    assert_true(wb_at(wb_get(m, "layers.0.weight"), 0, 0) == wb_at(wb_get(new1, "layers.0.weight"), 0, 0));
+    assert_true(wb_at(wb_get(m, "layers.0.weight"), 0, 0) ==
+                wb_at(wb_get(new1, "layers.0.weight"), 0, 0));
     wb_tree *h = wb_gradient(wb_sum(wb_square(wb_call(m, x))), m);
     assert_int_equal(wb_update(t, m, h), 0);
     wb_tensor *difference = wb_sub(wb_get(m, "layers.0.weight"), wb_get(new2, "layers.0.weight"));
@@ -184,9 +201,14 @@ static void halves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules), cmocka_unit_test(one_plan_for_all_steps), cmocka_unit_test(clipping_nothing),
-        cmocka_unit_test(skipping_and_freezing), cmocka_unit_test(ties), cmocka_unit_test(refusals),
-        cmocka_unit_test(out_of_place), cmocka_unit_test(halves),
+        cmocka_unit_test(rules),
+        cmocka_unit_test(one_plan_for_all_steps),
+        cmocka_unit_test(clipping_nothing),
+        cmocka_unit_test(skipping_and_freezing),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(out_of_place),
+        cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }

@@ -24,6 +24,7 @@ static void thread_end(void *memory)
     wb__thread *t = memory;
     this_thread = t;            /* the key's destructor runs after thread-local variables may be reset */
     close_all(t);
+    wb__engine_thread_end();
     this_thread = NULL;
     free(t);
 }
@@ -221,4 +222,6 @@ void wb_shutdown(void)
     wb__thread *t = this_thread;
     if (t) close_all(t);
     wb__engine_shutdown();
+    wb__cpu.backend->trim(&wb__cpu);
+    wb__pool_trim();
 }

@@ -1,4 +1,5 @@
-/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything fails before. */
+/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything
+ * fails before. */
 #include "optim/optim.h"
 
 #include <string.h>
@@ -20,11 +21,12 @@ typedef struct {
     int leaf;
 } update;
 
-/* ---- what there is to do ---------------------------------------------------------------------- */
+/* ---- what there is to do --------------------------------------------------------------------- */
 
 static int differs(const update *u, const wb__leaf *leaf)
 {
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model: \"%s\", %s, is not where it was",
+    return wb__fail(WB_ERROR_ARGUMENT,
+                    "%s: the state was made for another model: \"%s\", %s, is not where it was",
                     u->what, leaf->path, wb_describe(leaf->x));
 }
 
@@ -32,9 +34,11 @@ static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *s
 {
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || slot->frozen || g == w->last) return 0;
-    if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) || !wb__dtype_float((wb_dtype)g->dtype))
-        return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what, leaf->path,
-                        wb_describe(leaf->x), wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
+    if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
+        !wb__dtype_float((wb_dtype)g->dtype))
+        return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what,
+                        leaf->path, wb_describe(leaf->x),
+                        wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
     w->last = g;
     wb_dtype dtype = slot->dtype == WB_F64 ? WB_F64 : WB_F32;
     if (g->dtype != dtype && !(g = wb_astype(g, dtype))) return WB_ERROR_MEMORY;
@@ -59,7 +63,7 @@ static int meet(const wb__leaf *leaf, void *ctx)
     return add_gradient(u, leaf, slot, w);
 }
 
-/* ---- the rule --------------------------------------------------------------------------------- */
+/* ---- the rule -------------------------------------------------------------------------------- */
 
 /* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
 static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
@@ -116,21 +120,25 @@ static int compute(update *u, void *model, wb_tree *grads)
     wb_opt_state *s = u->state;
     int status = wb__walk(u->what, model, grads, WB__TRAINABLE, meet, u);
     if (!status && u->leaf != s->n_leaves)
-        status = wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model, which had \"%s\"", u->what,
+        status = wb__fail(WB_ERROR_ARGUMENT,
+                          "%s: the state was made for another model, which had \"%s\"", u->what,
                           s->slots[s->slot_of_leaf[u->leaf]].path);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         w->next = u->next + i * s->n_moments;
-        w->wide = w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
+        w->wide =
+            w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
-    for (int p = 0, moment = 0; !status && p < s->rule->n; moment += s->rule->parts[p++].kind->moments)
+    for (int p = 0, moment = 0; !status && p < s->rule->n;
+         moment += s->rule->parts[p++].kind->moments)
         status = apply_part(u, &s->rule->parts[p], moment);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         if (!w->g) continue;
         w->value = wb_sub(w->wide, w->g);
-        if (w->value && w->value->dtype != w->x->dtype) w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
+        if (w->value && w->value->dtype != w->x->dtype)
+            w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
         if (!w->value) status = WB_ERROR_MEMORY;
     }
     return status && wb_error_code() ? (int)wb_error_code() : status;
@@ -140,8 +148,8 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     if (!s || !model || !grads) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!wb__is(s, &wb__opt_state_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup", u->what,
-                        s->object.class->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
+                        u->what, s->object.class->name);
     u->state = s;
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
     u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
@@ -175,16 +183,18 @@ static void end(update *u)
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
+    wb__this_thread()->busy++;
     int status = begin(&u, state, model, grads);
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
     if (!status) count_steps(&u);
     end(&u);
+    wb__this_thread()->busy--;
     return status;
 }
 
-/* ---- out of place ----------------------------------------------------------------------------- */
+/* ---- out of place ---------------------------------------------------------------------------- */
 
 static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
 {

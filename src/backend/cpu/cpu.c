@@ -33,6 +33,25 @@ static int class_of(size_t size, size_t *bytes)
     return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
 }
 
+static void empty_cache(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    for (int c = 0; c < OCTAVES * A_CLASS; c++) {
+        while (cache.free[c]) {
+            block *b = cache.free[c];
+            cache.free[c] = b->next;
+            wb__free(b);
+        }
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+static void cpu_trim(const wb_device *d)
+{
+    (void)d;
+    empty_cache();
+}
+
 static void *cpu_allocate(const wb_device *d, size_t size)
 {
     (void)d;
@@ -46,7 +65,7 @@ static void *cpu_allocate(const wb_device *d, size_t size)
     if (b) return b;
     b = wb__alloc_aligned(bytes);
     if (!b) {                                           /* perhaps what is kept in other sizes helps */
-        wb__cpu_empty_cache();
+        empty_cache();
         wb_clear_error();
         b = wb__alloc_aligned(bytes);
     }
@@ -63,19 +82,6 @@ static void cpu_release(const wb_device *d, void *memory, size_t size)
     pthread_mutex_lock(&cache.lock);
     b->next = cache.free[c];
     cache.free[c] = b;
-    pthread_mutex_unlock(&cache.lock);
-}
-
-void wb__cpu_empty_cache(void)
-{
-    pthread_mutex_lock(&cache.lock);
-    for (int c = 0; c < OCTAVES * A_CLASS; c++) {
-        while (cache.free[c]) {
-            block *b = cache.free[c];
-            cache.free[c] = b->next;
-            wb__free(b);
-        }
-    }
     pthread_mutex_unlock(&cache.lock);
 }
 
@@ -152,6 +158,7 @@ const wb__backend wb__cpu_backend = {
     .name = "CPU",
     .allocate = cpu_allocate,
     .release = cpu_release,
+    .trim = cpu_trim,
     .upload = cpu_copy,
     .download = cpu_copy,
     .copy = cpu_copy,
