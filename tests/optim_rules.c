@@ -45,6 +45,7 @@ static void rules(void **state)
     check_rule("Descent", wb_Descent());
     check_rule("Momentum", wb_Momentum());
     check_rule("Adam", wb_Adam());
+    check_rule("AdamEps", wb_Adam(.eta = 0.01, .beta = {0.8, 0.9}, .eps = 0.3));
     check_rule("AdamW", wb_AdamW());
     check_rule("WeightDecay", wb_OptimiserChain(wb_WeightDecay(), wb_Descent()));
     check_rule("ClipGrad", wb_OptimiserChain(wb_ClipGrad(.delta = 2), wb_Descent()));
