@@ -290,6 +290,31 @@ static void batches_can_be_changed(void **state)
     }
 }
 
+static int computed(wb_batch *b, void *ctx)
+{
+    (void)ctx;
+    b->x = wb_add(wb_mul(b->x, wb_scalar(2)), wb_scalar(1));
+    return b->x ? 0 : (int)wb_error_code();
+}
+
+static void batches_can_be_computed(void **state)
+{
+    (void)state;
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
+        wb_scope *s = wb_scope_open();
+        double sum = 0;
+        wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a], .collate = computed);
+        for (int epoch = 0; epoch < 3; epoch++)
+            WB_EACH_BATCH(b, l) {
+                assert_true(wb_at(b.x, 0, 0) == 2 * wb_at(b.y, 0) + 1);
+                sum += wb_item(wb_sum(b.x));
+            }
+        assert_true(sum == 3 * (19 * 20 + 20));
+        assert_int_equal(wb_loader_status(l), 0);
+        wb_scope_close(s);
+    }
+}
+
 static void the_thread_keeps_ahead_and_no_further(void **state)
 {
     (void)state;
@@ -322,6 +347,10 @@ static void slow_sources_and_stopping(void **state)
 static void children_of_fork(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: ThreadSanitizer does not let children of fork start threads\n");
+    skip();
+#endif
     wb_scope *s = wb_scope_open();
     delay_us = 200;
     wb_loader *l = wb_dataloader(numbers(60), .batchsize = 4, .ahead = 3);
@@ -439,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_place_can_be_restored),
         cmocka_unit_test(failures_end_an_epoch),
         cmocka_unit_test(batches_can_be_changed),
+        cmocka_unit_test(batches_can_be_computed),
         cmocka_unit_test(the_thread_keeps_ahead_and_no_further),
         cmocka_unit_test(slow_sources_and_stopping),
         cmocka_unit_test(children_of_fork),

@@ -86,12 +86,22 @@ static bool reachable(const wb__making *m, int g, const wb__value *v)
 
 /* ---- deferred values: they join whoever needs them first ---------------------------------------- */
 
+typedef enum { NO_FOLD, FOLD_COLS, FOLD_ROWS, FOLD_ALL } fold;
+
+static fold fold_in(wb__group *g, const wb__value *v, const wb__value *x, unsigned mask);
 static bool fits_elementwise(wb__making *m, const wb__group *g, const wb__value *v);
 static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v);
 
 static bool fits(wb__making *m, wb__group *g, const wb__value *v)
 {
     return wb__ops[v->op].class == WB__REDUCE ? fits_reduction(m, g, v) : fits_elementwise(m, g, v);
+}
+
+/* Would v be a fold whose result its own kernel cannot use? */
+static bool closes(wb__making *m, wb__group *g, const wb__value *v)
+{
+    if (wb__ops[v->op].class != WB__REDUCE) return false;
+    return fold_in(g, v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]) != FOLD_COLS;
 }
 
 /* Would v's deferred operands, and theirs, fit into g?  `trial` is a copy whose columns may become fixed. */
@@ -101,7 +111,7 @@ static bool deferred_fit(wb__making *m, wb__group *trial, const wb__value *v)
         int x = input(m, v, i);
         if (!m->fate[x].deferred) continue;
         const wb__value *d = value(m, x);
-        if (!deferred_fit(m, trial, d) || !fits(m, trial, d)) return false;
+        if (!deferred_fit(m, trial, d) || !fits(m, trial, d) || closes(m, trial, d)) return false;
     }
     return true;
 }
@@ -210,8 +220,6 @@ static bool absorbed(wb__making *m, int x)
 
 /* ---- reductions ------------------------------------------------------------------------------- */
 
-typedef enum { NO_FOLD, FOLD_COLS, FOLD_ROWS, FOLD_ALL } fold;
-
 /* How the reduced axes lie in a space with a fixed number of columns. */
 static fold fold_with(const wb__group *g, const wb__value *x, unsigned mask, int cols, bool choose)
 {
@@ -254,7 +262,8 @@ static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
     unsigned mask = (unsigned)m->ir.attrs[v->attr];
     if (full(g, x)) return fold_in(g, v, x, mask) != NO_FOLD;
-    return row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL && v->op != WB__OP_argmax;
+    /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for a sum */
+    return (v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL;
 }
 
 /* A space of its own for a reduction that fits nowhere: outer dimensions where the reduced axes lie in the middle,
@@ -289,7 +298,6 @@ static void place_in(wb__making *m, int g, int x)
     const wb__value *v = value(m, x);
     if (wb__ops[v->op].class == WB__REDUCE) {
         fold f = fold_in(&m->group[g], v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]);
-        if (m->group[g].outer_dims) f = FOLD_ROWS;
         m->fate[x].closed = f == FOLD_ROWS || f == FOLD_ALL;
         int base = wb__base(m, input(m, v, 0));
         if (m->fate[base].group != g && value(m, base)->size == wb__ir_in(&m->ir, v, 0)->size) m->fate[base].reader = g;

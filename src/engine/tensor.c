@@ -158,6 +158,12 @@ wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, in
     return wb__evaluate(1, &x, NULL) ? NULL : x;
 }
 
+wb_tensor *wb__unchanged(wb_tensor *x)
+{
+    if (x->op != WB__OP_variable) return x;
+    return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+}
+
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
 {
     wb__storage_unref(x->storage);

@@ -69,6 +69,9 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
 /* The tensor an operation computes with: a variable's current version, else itself. */
 static inline wb_tensor *wb__bind(wb_tensor *x) { return x->op == WB__OP_variable ? x->current : x; }
 
+/* The result of an operation that has nothing to do: x, or where that is a variable, its present version for good. */
+wb_tensor *wb__unchanged(wb_tensor *x);
+
 uint32_t wb__next_mark(void);                               /* never 0, and no tensor's: for tensors of this thread's own */
 
 /* An evaluated tensor on new, uninitialised storage. */
@@ -115,7 +118,8 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing 
 /* Outside any scope a graph may grow for ever: past so many tensors everything nobody consumed is computed, and said once. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_overgrown(wb__thread *t);
-void wb__engine_shutdown(void);
+void wb__engine_thread_end(void);       /* gives back this thread's working memory */
+void wb__engine_shutdown(void);         /* and the plans */
 /* While a function is being recorded by wb_compile: these n literals get their values from `before` at each replay, and
  * `after` is called when one succeeded (either may be NULL).  `context` is copied; `holds` lives as long as the
  * recording.  Outside a recording nothing happens.  0, or an error code. */

@@ -51,7 +51,7 @@ static inline float wb__f32_of_bits(int32_t i) { float f; memcpy(&f, &i, 4); ret
 static inline int32_t wb__bits_of_f32(float f) { int32_t i; memcpy(&i, &f, 4); return i; }
 
 /* 2^n for n in [-126, 127] */
-static inline float wb__pow2_f32(int32_t n) { return wb__f32_of_bits((n + 127) * (1 << 23)); }
+static inline float wb__pow2_f32(int32_t n) { return wb__f32_of_bits((int32_t)(((uint32_t)n + 127u) << 23)); }
 
 /* To the nearest integer, as a float and (in *n) as an int: |x| < 2^22. */
 static inline float wb__nearest_f32(float x, int32_t *n)
@@ -139,9 +139,9 @@ static inline float wb__log_f32(float x)
 {
     int32_t tiny = x < 1.17549435e-38f;
     float y = tiny ? x * 8388608.0f : x;
-    int32_t i = wb__bits_of_f32(y) - 0x3f3504f3;        /* sqrt(1/2) */
+    int32_t i = (int32_t)((uint32_t)wb__bits_of_f32(y) - 0x3f3504f3u);        /* sqrt(1/2) */
     int32_t k = i >> 23;
-    float m = wb__f32_of_bits(wb__bits_of_f32(y) - k * (1 << 23));
+    float m = wb__f32_of_bits((int32_t)((uint32_t)wb__bits_of_f32(y) - ((uint32_t)k << 23)));
     float r = wb__log_tail_f32(m - 1.0f, (float)(k - (tiny ? 23 : 0)), 0.0f);
     r = x == 0.0f ? -INFINITY : x < 0.0f ? NAN : r;
     return x < INFINITY ? r : x + x;                    /* infinity, NaN */
@@ -152,8 +152,8 @@ static inline float wb__log1p_f32(float x)
 {
     int32_t small = (x > -0.29289f) & (x < 0.41421f);
     float u = 1.0f + x;
-    int32_t k = (wb__bits_of_f32(u) - 0x3f3504f3) >> 23;
-    float m = wb__f32_of_bits(wb__bits_of_f32(u) - k * (1 << 23));
+    int32_t k = (int32_t)((uint32_t)wb__bits_of_f32(u) - 0x3f3504f3u) >> 23;
+    float m = wb__f32_of_bits((int32_t)((uint32_t)wb__bits_of_f32(u) - ((uint32_t)k << 23)));
     float lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
     float low = lost / u;
     float r = wb__log_tail_f32(small ? x : m - 1.0f, small ? 0.0f : (float)k, small ? 0.0f : low);
