@@ -53,10 +53,10 @@ static inline int32_t wb__bits_of_f32(float f) { int32_t i; memcpy(&i, &f, 4); r
 /* 2^n for n in [-126, 127] */
 static inline float wb__pow2_f32(int32_t n) { return wb__f32_of_bits((int32_t)(((uint32_t)n + 127u) << 23)); }
 
-/* To the nearest integer, as a float and (in *n) as an int: |x| < 2^22. */
-static inline float wb__nearest_f32(float x, int32_t *n)
+/* x*y to the nearest integer, as a float and (in *n) as an int: |x*y| < 2^22. */
+static inline float wb__nearest_f32(float x, float y, int32_t *n)
 {
-    float t = x + 12582912.0f;                          /* 1.5 * 2^23: the integer stands in the low bits */
+    float t = wb__fma(x, y, 12582912.0f);               /* 1.5 * 2^23: the integer stands in the low bits */
     *n = wb__bits_of_f32(t) - 0x4b400000;
     return t - 12582912.0f;
 }
@@ -93,7 +93,7 @@ static inline float wb__exp_q_f32(float r)
 /* x = n ln 2 + r, |r| <= 0.35, for |x| < 2^14 */
 static inline float wb__exp_reduce_f32(float x, int32_t *n)
 {
-    float t = wb__nearest_f32(x * 1.44269504f, n);
+    float t = wb__nearest_f32(x, 1.44269504f, n);
     float r = wb__fma(t, -0.693145751953125f, x);       /* 15 bits: the product is exact */
     return wb__fma(t, -1.42860682e-6f, r);
 }
@@ -102,7 +102,8 @@ static inline float wb__exp_reduce_f32(float x, int32_t *n)
 static inline float wb__exp_f32(float x)
 {
     int32_t n;
-    float c = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
+    float c = 89.0f < x ? 89.0f : x;
+    c = -104.0f > c ? -104.0f : c;
     float r = wb__exp_reduce_f32(c, &n);
     float p = wb__fma(r * r, wb__exp_q_f32(r), r) + 1.0f;
     int32_t half = n >> 1;                              /* in two factors, so that denormal results come out */
@@ -113,7 +114,8 @@ static inline float wb__exp_f32(float x)
 static inline float wb__expm1_f32(float x)
 {
     int32_t n;
-    float c = x > 89.0f ? 89.0f : x < -30.0f ? -30.0f : x;
+    float c = 89.0f < x ? 89.0f : x;
+    c = -30.0f > c ? -30.0f : c;
     float r = wb__exp_reduce_f32(c, &n);
     float p = wb__fma(r * r, wb__exp_q_f32(r), r);
     float s = wb__pow2_f32(n - 1);                      /* 2^n overflows at n = 128 */
@@ -235,7 +237,9 @@ static inline float wb__gelu_f32(float x)
 /* s + x s (1 - s) (2u)', s = sigmoid(2u); 4 ulp above -0.5, 1e-6 below, where it crosses 0 */
 static inline float wb__gelu_slope_f32(float x)
 {
-    float c = x > 20.0f ? 20.0f : x < -20.0f ? -20.0f : x, z = c * c;
+    float c = 20.0f < x ? 20.0f : x;
+    c = -20.0f > c ? -20.0f : c;
+    float z = c * c;
     float v = c * wb__fma(z, 0.0713548163f, 1.59576912f), e = wb__exp_f32(-__builtin_fabsf(v));
     float t = 1.0f / (1.0f + e);
     return wb__fma(c * e * t * t, wb__fma(z, 0.2140644488f, 1.59576912f), v < 0.0f ? e * t : t);

@@ -32,6 +32,23 @@ static inline uint16_t to_f16(float f)
     return (uint16_t)(h | sign);
 }
 
+/* What rounds to 16 bits as the double does in one step: a float whose last bit says that there was more. */
+static inline float odd_of_f64(double d)
+{
+    float f = (float)d;
+    int32_t bits = wb__bits_of_f32(f), past = f < 0 ? f < d : f > d;
+    int32_t toward_0 = bits - (past | ((bits & 0x7fffffff) == 0x7f800000));
+    return f == d || d != d ? f : wb__f32_of_bits(toward_0 | 1);
+}
+static inline float odd_of_f32(float f) { return f; }
+static inline float odd_of_i32(int32_t i) { return odd_of_f64((double)i); }
+static inline float odd_of_i64(int64_t i)
+{
+    uint64_t m = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+    m = m >> 53 ? (m >> 11 | ((m & 2047) != 0)) << 11 : m;
+    return odd_of_f64(i < 0 ? -(double)m : (double)m);
+}
+
 static void many_of_f16(float *restrict d, const uint16_t *restrict p, int64_t n)
 {
     int64_t i = 0;
@@ -167,8 +184,8 @@ STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
 #define CASTS_OF_FLOATS(kind, from)                                                                 \
     CAST_(kind, from, F32, float, x)                                                                \
     CAST_(kind, from, F64, double, x)                                                               \
-    CAST_(kind, from, F16, float, of_f16(to_f16((float)x)))                                         \
-    CAST_(kind, from, BF16, float, of_bf16(to_bf16((float)x)))                                      \
+    CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                         \
+    CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                                      \
     CAST_(kind, from, I8, int32_t, (int32_t)INSIDE(x, -128, 127))                                   \
     CAST_(kind, from, U8, int32_t, (int32_t)INSIDE(x, 0, 255))                                      \
     CAST_(kind, from, I32, int32_t, SATURATED(x, int32_t, -2147483648.0f, 2147483648.0f, INT32_MIN, INT32_MAX)) \
@@ -178,8 +195,8 @@ STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
 #define CASTS_OF_INTEGERS(kind, from)                                                               \
     CAST_(kind, from, F32, float, x)                                                                \
     CAST_(kind, from, F64, double, x)                                                               \
-    CAST_(kind, from, F16, float, of_f16(to_f16((float)x)))                                         \
-    CAST_(kind, from, BF16, float, of_bf16(to_bf16((float)x)))                                      \
+    CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                         \
+    CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                                      \
     CAST_(kind, from, I8, int32_t, (int8_t)x)                                                       \
     CAST_(kind, from, U8, int32_t, (uint8_t)x)                                                      \
     CAST_(kind, from, I32, int32_t, x)                                                              \

@@ -146,7 +146,7 @@ typedef struct {
     char impl[64];
 } tile_kernel;
 
-enum { STACK_SCRATCH = 64 * 1024, FLUSH_EVERY = 64 };
+enum { STACK_SCRATCH = 64 * 1024, FLUSH_EVERY = 32 };
 
 /* A task while it runs. */
 typedef struct {
@@ -159,11 +159,12 @@ typedef struct {
     char *scratch, *workspace;
     void **value;
     int64_t rows, cols, r0, c0;                 /* the tile */
+    bool flushed[2];                            /* doubles hold something: of folds over rows, over all */
 } tile_run;
 
 /* folds (tile_gather.c) */
-void tile_start_folds(const tile_run *r, bool all);
-void tile_flush_folds(const tile_run *r, bool all);
+void tile_start_folds(tile_run *r, bool all);
+void tile_flush_folds(tile_run *r, bool all);
 void tile_finish_folds(const tile_run *r, bool all, int64_t rows, int64_t c0, int64_t c1);
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
 void tile_start_parts(const tile_run *r);
