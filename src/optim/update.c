@@ -224,7 +224,7 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
     wb__this_thread()->busy++;
-    int status = begin(&u, state, model, grads);
+    int status = begin(&u, state, model, grads), pending = wb__pending_count();
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
