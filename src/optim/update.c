@@ -228,7 +228,8 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (!status) status = count_steps(&u);
+    if (status) wb__forget_since(pending);
+    else status = count_steps(&u);
     end(&u);
     wb__this_thread()->busy--;
     return status;
