@@ -45,6 +45,7 @@ static void rules(void **state)
     check_rule("Descent", wb_Descent());
     check_rule("Momentum", wb_Momentum());
     check_rule("Adam", wb_Adam());
+    check_rule("AdamEps", wb_Adam(.eta = 0.01, .beta = {0.8, 0.9}, .eps = 0.3));
     check_rule("AdamW", wb_AdamW());
     check_rule("WeightDecay", wb_OptimiserChain(wb_WeightDecay(), wb_Descent()));
     check_rule("ClipGrad", wb_OptimiserChain(wb_ClipGrad(.delta = 2), wb_Descent()));
@@ -198,6 +199,48 @@ static void halves(void **state)
     }
 }
 
+/* A recorded step: learning rates and step numbers advance, in f64 beside f32 too. */
+typedef struct { wb_opt_state *state; wb_tree *model; } recorded;
+
+static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    recorded *r = ctx;
+    wb_tensor *wide = wb_mul(wb_sum(wb_get(r->model, "1")), wb_astype(wb_sum(in[0]), WB_F64));
+    wb_tensor *l = wb_sum(wb_square(wb_sub(wb_get(r->model, "0"), in[0])));
+    out[0] = wb_add(l, wb_astype(wide, WB_F32));
+    return wb_update(r->state, r->model, wb_gradient(out[0], r->model)) ? -1 : 1;
+}
+
+static recorded begin(void)
+{
+    recorded r = {.model = wb_tuple(wb_variable(wb_ones(3)),
+                                    wb_variable(wb_full_of(2, WB_F64, 1, (int64_t[]){2})))};
+    r.state = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 3), wb_Adam(.eta = 0.1)), r.model);
+    return r;
+}
+
+static void compiled_steps(void **state)
+{
+    (void)state;
+    recorded a = begin(), b = begin();
+    wb_compiled *c = wb_compile(step, &a);
+    for (int i = 0; i < 6; i++) {
+        wb_scope *scope = wb_scope_open();
+        wb_tensor *x = wb_full_of(i, WB_F32, 1, (int64_t[]){3}), *la, *lb;
+        if (i == 3) {
+            wb_adjust(a.state, .eta = 0.01, .omega = 1);
+            wb_adjust(b.state, .eta = 0.01, .omega = 1);
+        }
+        if (wb_call_compiled(c, 1, &x, 1, &la)) fail_msg("%s", wb_error());
+        assert_int_equal(step(&x, &lb, &b), 1);
+        assert_true(fabs(wb_item(la) - wb_item(lb)) < 1e-5);
+        wb_scope_close(scope);
+        assert_int_equal(a.state->slots[1].steps, i + 1);
+        assert_true(fabs(wb_at(wb_get(a.model, "0"), 0) - wb_at(wb_get(b.model, "0"), 0)) < 1e-6);
+        assert_true(fabs(wb_at(wb_get(a.model, "1"), 0) - wb_at(wb_get(b.model, "1"), 0)) < 1e-6);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,7 +250,7 @@ int main(void)
         cmocka_unit_test(skipping_and_freezing),
         cmocka_unit_test(ties),
         cmocka_unit_test(refusals),
-        cmocka_unit_test(out_of_place),
+        cmocka_unit_test(out_of_place), cmocka_unit_test(compiled_steps),
         cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, golden_open, golden_close);

@@ -61,6 +61,8 @@ static void training(void **state)
     steps_seen = 0;
     assert_int_equal(wb_train(loss, m, l, s, .epochs = 40, .each = count, .ctx = m), 0);
     assert_int_equal(steps_seen, 7);
+    assert_int_equal(wb_train(loss, m, l, s, .epochs = 2, .progress = true), 0);
+    assert_int_equal(s->slots[0].steps, 217);
 }
 
 static wb_tensor *bad_loss(wb_layer *m, wb_batch b, void *ctx)

@@ -111,6 +111,23 @@ static void end_pending(wb__thread *t)
     for (int i = 0; i < n; i++) wb__unref(t->pending[i]);
 }
 
+int wb__pending_count(void) { return wb__this_thread()->n_pending; }
+
+/* Newest first, each variable goes back to the write before, or to what it holds. */
+void wb__forget_since(int count)
+{
+    wb__thread *t = wb__this_thread();
+    while (t->n_pending > count) {
+        wb_tensor *a = t->pending[--t->n_pending], *v = a->variable, *before = v ? v->live : NULL;
+        for (int i = 0; i < t->n_pending; i++)
+            if (v && t->pending[i]->variable == v) before = t->pending[i];
+        if (v && v->current == a) set_current(v, before);
+        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE);
+        wb__tensor_detach(a);
+        wb__unref(a);
+    }
+}
+
 void wb__forget_pending(void)
 {
     wb__thread *t = wb__this_thread();

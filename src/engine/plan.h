@@ -59,7 +59,7 @@ bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of
 typedef struct {
     int group;                      /* the group that makes it; -1: a leaf, a view, or a source made where it is used */
     bool deferred;                  /* made of leaves alone: joins the first group that wants it */
-    uint8_t depth;                  /* of deferred values on deferred values */
+    int waiting;                    /* how many such values it stands on */
     bool stored;                    /* it is needed in memory */
     bool closed;                    /* a fold over rows or all: nobody in its own group may use it */
     int result;                     /* number of the result it is, -1 */

@@ -136,6 +136,9 @@ int wb__on_replay(const wb__replay *r);
 
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
+/* For all or nothing: the writes recorded since the count was so much do not take place. */
+int wb__pending_count(void);
+void wb__forget_since(int count);
 void wb__forget_pending(void);              /* no write of this thread takes place */
 int wb__new_version(wb_tensor *variable);   /* its memory was written to by a replay: who held the old version finds it gone */
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */

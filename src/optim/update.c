@@ -65,10 +65,41 @@ static int meet(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
-static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
+/* What a replay of a recorded update does: the numbers of its step, and the count after it. */
+typedef struct { wb_opt_state *state; int part, slot; } numbering;
+typedef struct { wb_opt_state *state; bool stepped[]; } counting;
+
+static void renew_numbers(void *context, double *numbers)
 {
-    wb_tensor *sum = NULL;
+    const numbering *n = context;
+    const wb__rule_part *part = &n->state->rule->parts[n->part];
+    part->kind->numbers(&part->o, (double)(n->state->slots[n->slot].steps + 1), numbers);
+}
+
+static void renew_steps(void *context)
+{
+    const counting *c = context;
+    for (int i = 0; i < c->state->n; i++) c->state->slots[i].steps += c->stepped[i];
+}
+
+/* The numbers of a part for a slot's next step, as literals of `dtype`. */
+static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
+{
+    wb_opt_state *s = u->state;
+    double numbers[WB__RULE_NUMBERS];
+    const wb__rule_part *part = &s->rule->parts[p];
+    int n = part->kind->numbers(&part->o, (double)(s->slots[slot].steps + 1), numbers);
+    for (int i = 0; i < n; i++)
+        if (!(out[i] = wb_full_of(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
+    numbering context = {s, p, slot};
+    return wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew_numbers,
+                                       .context = &context, .bytes = sizeof context, .holds = s});
+}
+
+/* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
+static wb_tensor *norm_factor(const update *u, int p, int slot)
+{
+    wb_tensor *sum = NULL, *omega;
     for (int i = 0; i < u->state->n; i++) {
         wb_tensor *g = u->works[i].g;
         if (!g) continue;
@@ -80,36 +111,32 @@ static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
+    if (literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
 }
 
-static int literals(const update *u, const wb__rule_part *part, int64_t step, wb_tensor **out)
+static int apply_part(update *u, int p, int first_moment)
 {
-    double numbers[WB__RULE_NUMBERS];
-    int n = part->kind->numbers(&part->o, (double)step, numbers);
-    for (int i = 0; i < n; i++)
-        if (!(out[i] = wb_scalar(numbers[i]))) return WB_ERROR_MEMORY;
-    if (part->kind->all_together && !(out[0] = norm_factor(u, out[0]))) return WB_ERROR_MEMORY;
-    return 0;
-}
-
-static int apply_part(update *u, const wb__rule_part *part, int first_moment)
-{
+    const wb__rule_kind *kind = u->state->rule->parts[p].kind;
     wb_tensor *number[WB__RULE_NUMBERS];
+    wb_dtype dtype = WB_DTYPE_DEFAULT;
     int64_t step = -1;
     for (int i = 0; i < u->state->n; i++) {
         work *w = &u->works[i];
         wb__slot *slot = &u->state->slots[i];
         if (!w->g) continue;
-        if (step < 0 || (step != slot->steps + 1 && !part->kind->all_together)) {
+        bool other = step != slot->steps + 1 || dtype != (wb_dtype)w->g->dtype;
+        if (step < 0 || (other && !kind->all_together)) {
             step = slot->steps + 1;
-            if (literals(u, part, step, number)) return WB_ERROR_MEMORY;
+            dtype = (wb_dtype)w->g->dtype;
+            if (kind->all_together ? !(number[0] = norm_factor(u, p, i))
+                                   : literals(u, p, i, dtype, number)) return WB_ERROR_MEMORY;
         }
         wb__rule_step s = {.x = w->wide, .g = w->g};
-        for (int k = 0; k < part->kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
-        if (!part->kind->apply(&s, number)) return WB_ERROR_MEMORY;
+        for (int k = 0; k < kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
+        if (!kind->apply(&s, number)) return WB_ERROR_MEMORY;
         w->g = s.g;
-        for (int k = 0; k < part->kind->moments; k++) w->next[first_moment + k] = s.next[k];
+        for (int k = 0; k < kind->moments; k++) w->next[first_moment + k] = s.next[k];
     }
     return 0;
 }
@@ -132,7 +159,7 @@ static int compute(update *u, void *model, wb_tree *grads)
     }
     for (int p = 0, moment = 0; !status && p < s->rule->n;
          moment += s->rule->parts[p++].kind->moments)
-        status = apply_part(u, &s->rule->parts[p], moment);
+        status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         if (!w->g) continue;
@@ -165,13 +192,26 @@ static int record_moments(update *u)
     return status;
 }
 
-static void count_steps(update *u)
+/* In a recording each replay counts, the first too. */
+static int count_steps(update *u)
 {
-    for (int i = 0; i < u->state->n; i++) {
-        wb__slot *slot = &u->state->slots[i];
-        slot->stepped = u->works[i].value != NULL;
-        slot->steps += slot->stepped;
+    wb_opt_state *s = u->state;
+    if (!wb__this_thread()->recording) {
+        for (int i = 0; i < s->n; i++) {
+            s->slots[i].stepped = u->works[i].value != NULL;
+            s->slots[i].steps += s->slots[i].stepped;
+        }
+        return 0;
     }
+    size_t bytes = sizeof(counting) + (size_t)s->n * sizeof(bool);
+    counting *c = wb__alloc_zero(1, bytes);
+    if (!c) return WB_ERROR_MEMORY;
+    c->state = s;
+    for (int i = 0; i < s->n; i++) c->stepped[i] = u->works[i].value != NULL;
+    int status = wb__on_replay(
+        &(wb__replay){.after = renew_steps, .context = c, .bytes = bytes, .holds = s});
+    wb__free(c);
+    return status;
 }
 
 static void end(update *u)
@@ -184,11 +224,12 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
     wb__this_thread()->busy++;
-    int status = begin(&u, state, model, grads);
+    int status = begin(&u, state, model, grads), pending = wb__pending_count();
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (!status) count_steps(&u);
+    if (status) wb__forget_since(pending);
+    else status = count_steps(&u);
     end(&u);
     wb__this_thread()->busy--;
     return status;
@@ -228,7 +269,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     wb_layer *made = NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u)) made = wb__fmap(model, replacement, &u);
     if (made && record_moments(&u)) made = NULL;
-    if (made) count_steps(&u);
+    if (made && count_steps(&u)) made = NULL;
     end(&u);
     return made;
 }
