@@ -34,6 +34,7 @@ static void join(wb__making *m, int g, int x)
     if (group->first < 0) group->first = x;
     else m->next[group->last] = x;
     group->last = x;
+    group->n++;
 }
 
 /* The latest group among the makers of a value's operands, and of theirs where they are deferred; -1 if all are leaves. */
@@ -120,7 +121,10 @@ static bool deferred_fit(wb__making *m, int g, wb__group *trial, const wb__value
     return true;
 }
 
-enum { MOST_WAITING = 64 };         /* so that asking whether they fit takes a bounded time */
+enum {
+    MOST_WAITING = 64,          /* so that asking whether they fit takes a bounded time */
+    MOST_VALUES = 256           /* of a kernel: a longer chain is cut */
+};
 
 static void place_in(wb__making *m, int g, int x);
 
@@ -150,7 +154,7 @@ static void make_deferred(wb__making *m, const wb__value *v)
 static bool may_join(wb__making *m, int g, const wb__value *v)
 {
     wb__group trial = m->group[g];
-    return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && deferred_fit(m, g, &trial, v) && fits(m, &trial, v);
+    return m->group[g].kind == WB__GROUP_FUSED && m->group[g].n < MOST_VALUES && reachable(m, g, v) && deferred_fit(m, g, &trial, v) && fits(m, &trial, v);
 }
 
 /* Groups that v might join: its latest maker, or one that already reads an operand and comes after all makers. */

@@ -79,12 +79,25 @@ static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
 }
 
-static int literals(const update *u, const wb__rule_part *part, int64_t step, wb_tensor **out)
+/* While wb_compile records: where a replay finds the numbers of its step. */
+typedef struct { wb_opt_state *state; const wb__rule_part *part; int slot; } renewal;
+
+static void renew(void *context, double *numbers)
+{
+    const renewal *r = context;
+    r->part->kind->numbers(&r->part->o, (double)(r->state->slots[r->slot].steps + 1), numbers);
+}
+
+/* The numbers of the step that slot i is about to make. */
+static int literals(const update *u, const wb__rule_part *part, int i, wb_tensor **out)
 {
     double numbers[WB__RULE_NUMBERS];
-    int n = part->kind->numbers(&part->o, (double)step, numbers);
-    for (int i = 0; i < n; i++)
-        if (!(out[i] = wb_scalar(numbers[i]))) return WB_ERROR_MEMORY;
+    int n = part->kind->numbers(&part->o, (double)(u->state->slots[i].steps + 1), numbers);
+    for (int k = 0; k < n; k++)
+        if (!(out[k] = wb_scalar(numbers[k]))) return WB_ERROR_MEMORY;
+    const renewal again = {u->state, part, i};
+    const wb__replay hook = {.n = n, .literals = out, .before = renew, .context = &again, .bytes = sizeof again, .holds = u->state};
+    if (wb__on_replay(&hook)) return WB_ERROR_MEMORY;
     if (part->kind->all_together && !(out[0] = norm_factor(u, out[0]))) return WB_ERROR_MEMORY;
     return 0;
 }
@@ -99,7 +112,7 @@ static int apply_part(update *u, const wb__rule_part *part, int first_moment)
         if (!w->g) continue;
         if (step < 0 || (step != slot->steps + 1 && !part->kind->all_together)) {
             step = slot->steps + 1;
-            if (literals(u, part, step, number)) return WB_ERROR_MEMORY;
+            if (literals(u, part, i, number)) return WB_ERROR_MEMORY;
         }
         wb__rule_step s = {.x = w->wide, .g = w->g};
         for (int k = 0; k < part->kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
@@ -166,6 +179,27 @@ static void count_steps(update *u)
     }
 }
 
+/* Of a recording: a step is counted when a replay has made it. */
+typedef struct { wb_opt_state *state; int slot; } count;
+
+static void count_replay(void *context)
+{
+    const count *c = context;
+    c->state->slots[c->slot].steps++;
+    c->state->slots[c->slot].stepped = true;
+}
+
+static int count_replays(const update *u)
+{
+    for (int i = 0; i < u->state->n; i++) {
+        const count c = {u->state, i};
+        if (u->works[i].value &&
+            wb__on_replay(&(wb__replay){.after = count_replay, .context = &c, .bytes = sizeof c, .holds = u->state}))
+            return WB_ERROR_MEMORY;
+    }
+    return 0;
+}
+
 static void end(update *u)
 {
     wb__free(u->works);
@@ -179,7 +213,8 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (!status) count_steps(&u);
+    if (!status && wb__this_thread()->recording) status = count_replays(&u);
+    else if (!status) count_steps(&u);
     end(&u);
     return status;
 }
