@@ -74,7 +74,7 @@ static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
 bool wb__literal_fixed(const wb_tensor *x)
 {
     double v = x->number[0].f;
-    return x->flags & WB__FIXED || v == 0 || v == 1 || v == -1;
+    return !(x->flags & WB__RENEWED) && (x->flags & WB__FIXED || v == 0 || v == 1 || v == -1);
 }
 
 static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *number, int *leaf)

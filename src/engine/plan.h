@@ -28,6 +28,7 @@ typedef struct {
     int targets_room, n_targets;
     int *leaf_of;                   /* of each tensor of the order: its number among the leaves, -1 */
     int leaf_of_room;
+    bool refused;                   /* what was asked for cannot be had, whatever is pending */
 } wb__request;
 
 /* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for, results, the arena. */
@@ -84,8 +85,7 @@ typedef struct {
     bool nhwc, is_final;                /* is_final: it writes variables, and runs at the end */
     int64_t dims[WB_MAX_DIMS];          /* logical */
     int axis[WB_MAX_DIMS];              /* dimension i of the space is logical axis axis[i] */
-    int n;                              /* its values */
-    int first, last;                    /* through making.next; a library group's: its one value */
+    int first, last, n;                 /* its values, through making.next; a library group's: its one value */
     int bias, epilogue, product;        /* absorbed by a library group: the bias, the activation; the value after both */
 } wb__group;
 

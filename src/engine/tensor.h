@@ -32,7 +32,8 @@ enum {
     WB__IN_SINKS = 4,
     WB__PENDING = 8,        /* an assign still to be made */
     WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
-    WB__FIXED = 32          /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
+    WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
+    WB__RENEWED = 64        /* a literal whose value each replay of a recording renews: never part of the structure */
 };
 
 struct wb_tensor {
