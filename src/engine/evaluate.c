@@ -325,4 +325,6 @@ void wb__engine_shutdown(void)
     wb__free(mine.buffers);
     memset(&mine, 0, sizeof mine);
     wb__cache_clear();
+    wb__cpu_empty_cache();
+    wb__pool_trim();
 }

@@ -50,8 +50,8 @@ typedef int64_t wb__type_i64;
 static inline float wb__f32_of_bits(int32_t i) { float f; memcpy(&f, &i, 4); return f; }
 static inline int32_t wb__bits_of_f32(float f) { int32_t i; memcpy(&i, &f, 4); return i; }
 
-/* 2^n for n in [-126, 127] */
-static inline float wb__pow2_f32(int32_t n) { return wb__f32_of_bits((n + 127) * (1 << 23)); }
+/* 2^n for n in [-126, 127]; anything else (what NaN becomes) gives some number */
+static inline float wb__pow2_f32(int32_t n) { return wb__f32_of_bits((int32_t)(((uint32_t)n + 127u) << 23)); }
 
 /* To the nearest integer, as a float and (in *n) as an int: |x| < 2^22. */
 static inline float wb__nearest_f32(float x, int32_t *n)
