@@ -1,4 +1,5 @@
-/* Speed of tile programs: a fused chain in each cache, softmax, layer norm, Adam, small kernels, reductions.
+/* Speed of tile programs: a fused chain in each cache, softmax, layer norm, Adam, small kernels,
+ * reductions.
  *
  *   cpu_tile_bench [part of a name]        WEBER_NUM_THREADS, WEBER_ISA as everywhere */
 #include "backend/cpu/cpu.h"
@@ -60,14 +61,18 @@ static int view(program *p, unsigned flat, int same_buffer)
 
 static int load(program *p, unsigned flat)
 {
-    return add(p, (wb__instr){.kind = WB__LOAD, .reg = WB__REG_F32, .level = WB__LEVEL_FULL, .dtype = WB_F32, .a = -1, .b = -1,
+    return add(p,
+               (wb__instr){.kind = WB__LOAD, .reg = WB__REG_F32, .level = WB__LEVEL_FULL,
+                           .dtype = WB_F32, .a = -1, .b = -1,
                               .c = -1, .arg = view(p, flat, -1)});
 }
 
 static int number(program *p, double f)
 {
     p->numbers[p->n_numbers].f = f;
-    return add(p, (wb__instr){.kind = WB__NUMBER, .reg = WB__REG_F32, .level = WB__LEVEL_ONE, .dtype = WB_F32, .a = -1, .b = -1,
+    return add(p,
+               (wb__instr){.kind = WB__NUMBER, .reg = WB__REG_F32, .level = WB__LEVEL_ONE,
+                           .dtype = WB_F32, .a = -1, .b = -1,
                               .c = -1, .arg = p->n_numbers++});
 }
 
@@ -75,19 +80,24 @@ static int row(program *p, wb__op op, int a, int b)
 {
     int level = p->instr[a].level;
     if (b >= 0) level = WB__MAX(level, p->instr[b].level);
-    return add(p, (wb__instr){.kind = WB__ROW, .op = (uint16_t)op, .reg = WB__REG_F32, .level = (uint8_t)level,
+    return add(p,
+               (wb__instr){.kind = WB__ROW, .op = (uint16_t)op, .reg = WB__REG_F32,
+                           .level = (uint8_t)level,
                               .dtype = WB_F32, .a = a, .b = b, .c = -1});
 }
 
 static int fold(program *p, wb__op op, int a)
 {
-    return add(p, (wb__instr){.kind = WB__FOLD_COLS, .op = (uint16_t)op, .reg = WB__REG_F32, .level = WB__LEVEL_ROW,
+    return add(p,
+               (wb__instr){.kind = WB__FOLD_COLS, .op = (uint16_t)op, .reg = WB__REG_F32,
+                           .level = WB__LEVEL_ROW,
                               .dtype = WB_F32, .a = a, .b = -1, .c = -1});
 }
 
 static void end(program *p, wb__instr_kind kind, int a, unsigned flat, int buffer)
 {
-    add(p, (wb__instr){.kind = kind, .op = WB__OP_sum, .reg = WB__REG_F32, .level = WB__LEVEL_FULL, .dtype = WB_F32, .a = a, .b = -1,
+    add(p, (wb__instr){.kind = kind, .op = WB__OP_sum, .reg = WB__REG_F32, .level = WB__LEVEL_FULL,
+                       .dtype = WB_F32, .a = a, .b = -1,
                        .c = -1, .arg = view(p, flat, buffer)});
 }
 
@@ -112,7 +122,8 @@ static void measure(program *p, const char *name)
         best = WB__MIN(best, t / (double)n);
         if (t < 0.01) n *= 2, tries -= n < (1 << 22);
     }
-    printf("%-28s %10.2f us %8.1f GB/s   %s\n", name, best * 1e6, p->bytes / best / 1e9, k->base.impl);
+    printf("%-28s %10.2f us %8.1f GB/s   %s\n", name, best * 1e6, p->bytes / best / 1e9,
+           k->base.impl);
     fflush(stdout);
     free(workspace);
     k->destroy(k);
@@ -120,7 +131,9 @@ done:
     for (int i = 0; i < p->n_buffers; i++) free(p->buffers[i]);
 }
 
-#define SPACE(rows, cols, ...) start(&p, (int)WB__COUNT(((int64_t[]){__VA_ARGS__})), rows, cols, (int64_t[]){__VA_ARGS__})
+#define DIMS(...) (int64_t[]){__VA_ARGS__}
+#define SPACE(rows, cols, ...) \
+    start(&p, (int)WB__COUNT((DIMS(__VA_ARGS__))), rows, cols, DIMS(__VA_ARGS__))
 
 static void chain(const char *name, int64_t n)
 {
@@ -176,7 +189,8 @@ static void adam(const char *name, int64_t n)
     int b1 = number(&p, 0.9), c1 = number(&p, 0.1), b2 = number(&p, 0.999), c2 = number(&p, 0.001);
     int s = number(&p, 0.01), t = number(&p, 0.9), eps = number(&p, 1e-8);
     int m2 = row(&p, WB__OP_add, row(&p, WB__OP_mul, m, b1), row(&p, WB__OP_mul, g, c1));
-    int v2 = row(&p, WB__OP_add, row(&p, WB__OP_mul, v, b2), row(&p, WB__OP_mul, row(&p, WB__OP_square, g, -1), c2));
+    int v2 = row(&p, WB__OP_add, row(&p, WB__OP_mul, v, b2),
+                 row(&p, WB__OP_mul, row(&p, WB__OP_square, g, -1), c2));
     int down = row(&p, WB__OP_add, row(&p, WB__OP_sqrt, row(&p, WB__OP_mul, v2, t), -1), eps);
     int step = row(&p, WB__OP_div, row(&p, WB__OP_mul, m2, s), down);
     end(&p, WB__STORE, m2, 0, 2);
@@ -248,7 +262,9 @@ static void dropout(const char *name, int64_t n, wb__instr_kind kind)
 {
     static program p;
     SPACE(0, 1, n);
-    int u = add(&p, (wb__instr){.kind = kind, .reg = WB__REG_F32, .level = WB__LEVEL_FULL, .dtype = WB_F32, .a = -1, .b = -1,
+    int u = add(&p,
+                (wb__instr){.kind = kind, .reg = WB__REG_F32, .level = WB__LEVEL_FULL,
+                            .dtype = WB_F32, .a = -1, .b = -1,
                                 .c = view(&p, 0, 0)});
     p.n_buffers = 0;
     p.n_numbers = 2;
@@ -264,9 +280,11 @@ int main(int argc, char **argv)
     chain("chain L2 64K", 1 << 16);
     chain("chain DRAM 16M", 1 << 24);
     static const struct { const char *name; wb__op op; } rows[] = {
-        {"exp 8K", WB__OP_exp}, {"log 8K", WB__OP_log}, {"log1p 8K", WB__OP_log1p}, {"tanh 8K", WB__OP_tanh},
-        {"sigmoid 8K", WB__OP_sigmoid}, {"erf 8K", WB__OP_erf}, {"gelu 8K", WB__OP_gelu}, {"gelu_slope 8K", WB__OP_gelu_slope},
-        {"sin 8K", WB__OP_sin}, {"sqrt 8K", WB__OP_sqrt}, {"neg 8K", WB__OP_neg}, {"softplus 8K", WB__OP_softplus}};
+        {"exp 8K", WB__OP_exp}, {"log 8K", WB__OP_log}, {"log1p 8K", WB__OP_log1p},
+        {"tanh 8K", WB__OP_tanh}, {"sigmoid 8K", WB__OP_sigmoid}, {"erf 8K", WB__OP_erf},
+        {"gelu 8K", WB__OP_gelu}, {"gelu_slope 8K", WB__OP_gelu_slope}, {"sin 8K", WB__OP_sin},
+        {"sqrt 8K", WB__OP_sqrt}, {"neg 8K", WB__OP_neg}, {"softplus 8K", WB__OP_softplus},
+    };
     for (size_t i = 0; i < WB__COUNT(rows); i++) unary(rows[i].name, rows[i].op);
     softmax("softmax 64x10", 64, 10, false);
     softmax("logsoftmax 64x10", 64, 10, true);

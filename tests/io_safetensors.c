@@ -1,4 +1,5 @@
-/* The safetensors format: what is written is read, what is wrong is refused with a reason, whatever the bytes. */
+/* The safetensors format: what is written is read, what is wrong is refused with a reason, whatever
+ * the bytes. */
 #include "golden.h"
 
 #include "base/file.h"
@@ -12,7 +13,10 @@ static const char *file_name(void)
     return name;
 }
 
-static void put(const void *bytes, size_t n) { assert_int_equal(wb__file_write(file_name(), bytes, (int64_t)n), 0); }
+static void put(const void *bytes, size_t n)
+{
+    assert_int_equal(wb__file_write(file_name(), bytes, (int64_t)n), 0);
+}
 
 /* A file of this header and n bytes of data. */
 static void put_header(const char *header, size_t n)
@@ -42,29 +46,46 @@ static void wrong_headers(void **state)
     refused("[]", 0, "byte 8: the header does not begin with {");
     refused("{\"a\"}", 0, "byte 1");
     refused("{\"a\":1}", 0, "tensor \"a\": wants dtype, shape and data_offsets");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-            8, "duplicate object key");
-    refused("{\"a\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"F99\"");
+    refused(
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+            "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+        8, "duplicate object key");
+    refused("{\"a\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+            "unknown dtype \"F99\"");
     refused("{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "has no dtype");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":7,\"data_offsets\":[0,4]}}", 4, "has no shape");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "has a wrong dimension");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, "has a wrong dimension");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, "more than 8 dimensions");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967297],\"data_offsets\":[0,4]}}", 4, "2^32 elements or more");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2],\"data_offsets\":[0,4]}}", 4, "2^32 elements or more");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}}", 4, "too big integer");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "its shape and its place do not agree");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "has a wrong place");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "has a wrong place");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "a hole is before it");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
-            8, "tensor \"b\": overlaps another");
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "wants dtype, shape and data_offsets");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4,
+            "has a wrong dimension");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4,
+            "has a wrong dimension");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+            "more than 8 dimensions");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967297],\"data_offsets\":[0,4]}}",
+            4, "2^32 elements or more");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2],\"data_offsets\":[0,4]}}",
+            4, "2^32 elements or more");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}}",
+            4, "too big integer");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+            "its shape and its place do not agree");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4,
+            "has a wrong place");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4,
+            "has a wrong place");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
+            "a hole is before it");
+    refused(
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+            "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
+        8, "tensor \"b\": overlaps another");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
+            "wants dtype, shape and data_offsets");
     refused("{\"__metadata__\":{\"a\":1}}", 0, "__metadata__ holds more than text");
     refused("{\"__metadata__\":[]}", 0, "__metadata__ is not an object");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 3, "a tensor");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, file_name());
-    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1000000000],\"data_offsets\":[0,4000000000]}}", 5, "a tensor");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1000000000],\"data_offsets\":[0,4000000000]}}", 5,
+            "a tensor");
     put("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
     wb__st st;
     assert_int_equal(wb__st_load(file_name(), true, &st), WB_ERROR_FORMAT);
@@ -87,10 +108,14 @@ static void make_file(void)
     static const uint8_t flags[2] = {1, 0};
     const int64_t two[1] = {2}, three[1] = {3}, one[2] = {1, 1}, none[2] = {0, 7};
     wb__st_out out[] = {
-        {"flags", WB_BOOL, 1, two, 2, flags},    {"bytes", WB_I8, 1, three, 3, i8},
-        {"half", WB_F16, 2, one, 2, f16},        {"brain", WB_BF16, 0, NULL, 2, f16},
-        {"single", WB_F32, 1, three, 12, f32},   {"double", WB_F64, 1, two, 16, f64},
-        {"long", WB_I64, 0, NULL, 8, i64},       {"empty \"quoted\" \xc3\xa9", WB_I32, 2, none, 0, NULL},
+        {"flags", WB_BOOL, 1, two, 2, flags},
+        {"bytes", WB_I8, 1, three, 3, i8},
+        {"half", WB_F16, 2, one, 2, f16},
+        {"brain", WB_BF16, 0, NULL, 2, f16},
+        {"single", WB_F32, 1, three, 12, f32},
+        {"double", WB_F64, 1, two, 16, f64},
+        {"long", WB_I64, 0, NULL, 8, i64},
+        {"empty \"quoted\" \xc3\xa9", WB_I32, 2, none, 0, NULL},
         {"unsigned", WB_U8, 1, two, 2, flags},
     };
     wb__st_note notes[] = {{"about", "a \"test\"\n"}};
@@ -127,7 +152,8 @@ static void what_is_written_is_read(void **state)
     unlink(file_name());
 }
 
-/* Every file that is too short is refused; every file with one byte changed is read or refused, and nothing else. */
+/* Every file that is too short is refused; every file with one byte changed is read or refused, and
+ * nothing else. */
 static void any_damage(void **state)
 {
     (void)state;
@@ -189,7 +215,9 @@ static void failing_writes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_headers), cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(any_damage),
+        cmocka_unit_test(wrong_headers),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(any_damage),
         cmocka_unit_test(failing_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* The n-th allocation fails, for every n, while models are made, trained, mapped, printed, saved and loaded: an error is
- * told, nothing is half done, and (under a leak checker) nothing is lost. */
+/* The n-th allocation fails, for every n, while models are made, trained, mapped, printed, saved
+ * and loaded: an error is told, nothing is half done, and (under a leak checker) nothing is lost.
+ */
 #include "golden.h"
 
 #include "optim/optim.h"
@@ -31,12 +32,14 @@ static const char *file_name(void)
 static wb_layer *model(void)
 {
     return wb_Chain(wb_Dense(3, 4, wb_tanh), wb_named("n", wb_BatchNorm(4)), wb_Dropout(0.5),
-                    wb_SkipConnection(wb_Dense(4, 4), wb_add), wb_Parallel(wb_mul, wb_Dense(4, 1), wb_Dense(4, 1)));
+                    wb_SkipConnection(wb_Dense(4, 4), wb_add),
+                    wb_Parallel(wb_mul, wb_Dense(4, 1), wb_Dense(4, 1)));
 }
 
 static bool make(void)
 {
-    return model() && wb_LSTM(2, 3) && wb_MultiHeadAttention(4, 2) && wb_Conv(1, 2, {2}) && wb_LayerNorm({3});
+    return model() && wb_LSTM(2, 3) && wb_MultiHeadAttention(4, 2) && wb_Conv(1, 2, {2}) &&
+           wb_LayerNorm({3});
 }
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
@@ -45,7 +48,10 @@ static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
-static wb_tensor *same(wb_tensor *x, const char *path, void *ctx) { return (void)path, (void)ctx, wb_variable(x); }
+static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
+{
+    return (void)path, (void)ctx, wb_variable(x);
+}
 
 /* A step is done whole or not at all. */
 static bool step(void)
@@ -81,13 +87,15 @@ static bool sequence(void)
 static bool map_and_show(void)
 {
     wb_layer *m = model(), *n = m ? wb_fmap(same, m, NULL) : NULL;
-    char *text = n ? wb_format_object(n) : NULL, *tensor = n ? wb_format_object(wb_get(n, "layers.0.weight")) : NULL;
+    char *text = n ? wb_format_object(n) : NULL,
+         *tensor = n ? wb_format_object(wb_get(n, "layers.0.weight")) : NULL;
     char *tree = n ? wb_format_object(wb_tuple(n, WB_NONE)) : NULL;
     bool ok = text && tensor && tree;
     wb_free_text(text);
     wb_free_text(tensor);
     wb_free_text(tree);
-    return ok && !wb_tie(n, "layers.4.layers.0.weight", "layers.4.layers.1.weight") && wb_parameter_count(n) > 0;
+    return ok && !wb_tie(n, "layers.4.layers.0.weight", "layers.4.layers.1.weight") &&
+           wb_parameter_count(n) > 0;
 }
 
 static bool save_and_load(void)

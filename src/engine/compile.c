@@ -11,11 +11,11 @@
 
 enum { RECORDINGS = 16, OUTPUTS = 8 };
 
-typedef struct { int at; uint64_t blocks; } drawing;            /* numbers[at], numbers[at + 1]: key and counter */
+typedef struct { int at; uint64_t offset; } drawing;            /* numbers[at], numbers[at + 1]: key and counter */
+typedef struct { int at, hook, literal; } renewed;              /* numbers[at] is that literal of that hook */
 
 typedef struct {
     wb__replay hook;
-    int *at;                            /* where its literals' numbers are; -1: part of the plan, or unused */
     void *context;
 } renewal;
 
@@ -39,6 +39,9 @@ typedef struct wb__recording {
     int n_numbers;
     drawing *draws;
     int n_draws;
+    uint64_t base, blocks;              /* the counter when recording began, and how far it came */
+    renewed *renewed;
+    int n_renewed;
     renewal *renewals;
     int n_renewals, renewals_room;
     void **buffers;
@@ -62,7 +65,6 @@ static void recording_free(recording *r)
     for (int i = 0; r->written && i < r->n_writes; i++) wb__unref(r->written[i]);
     for (int i = 0; i < OUTPUTS; i++) wb__unref(r->fixed[i]);
     for (int i = 0; i < r->n_renewals; i++) {
-        wb__free(r->renewals[i].at);
         wb__free(r->renewals[i].context);
         wb__unref(r->renewals[i].hook.holds);
     }
@@ -75,6 +77,7 @@ static void recording_free(recording *r)
     wb__free(r->target);
     wb__free(r->numbers);
     wb__free(r->draws);
+    wb__free(r->renewed);
     wb__free(r->buffers);
     wb__free(r);
 }
@@ -98,8 +101,6 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
     return c;
 }
 
-static const char renewed[] = "renewed";        /* marks a literal */
-
 int wb__on_replay(const wb__replay *hook)
 {
     recording *r = wb__this_thread()->recording;
@@ -111,15 +112,10 @@ int wb__on_replay(const wb__replay *hook)
         r->renewals = more;
         r->renewals_room = room;
     }
-    renewal n = {.hook = *hook, .at = wb__alloc(((size_t)hook->n + 1) * sizeof *n.at), .context = wb__alloc(hook->bytes + 1)};
-    if (!n.at || !n.context) {
-        wb__free(n.at);
-        wb__free(n.context);
-        return WB_ERROR_MEMORY;
-    }
-    for (int i = 0; i < hook->n; i++) {         /* known again in the walk by these two, which a literal has no use for */
-        n.at[i] = -1;
-        hook->literals[i]->name = renewed;
+    renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
+    if (!n.context) return WB_ERROR_MEMORY;
+    for (int i = 0; i < hook->n; i++) {         /* known again in the walk by its offset, which a literal has no use for */
+        hook->literals[i]->flags |= WB__RENEWED;
         hook->literals[i]->offset = (int64_t)r->n_renewals << 32 | i;
     }
     if (hook->bytes) memcpy(n.context, hook->context, hook->bytes);
@@ -152,8 +148,9 @@ static bool room_for_all(recording *r, const wb__request *q)
     r->target = wb__alloc(((size_t)q->n_writes + 1) * sizeof *r->target);
     r->numbers = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->numbers);
     r->draws = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->draws);
+    r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
     r->buffers = wb__alloc((size_t)r->n_buffers * sizeof *r->buffers);
-    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers && r->draws && r->buffers;
+    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers && r->draws && r->renewed && r->buffers;
 }
 
 /* Which numbers belong to draws and which to literals that are renewed. */
@@ -164,12 +161,12 @@ static void find_numbers(recording *r, const wb__request *q)
         const wb_tensor *x = q->order.node[i];
         if (x->storage || !x->n_numbers || x->op == WB__OP_normalise) continue;
         if (x->op != WB__OP_literal) {
-            r->draws[r->n_draws++] = (drawing){at, (uint64_t)(x->size + 3) / 4};
+            r->draws[r->n_draws++] = (drawing){at, x->number[1].u - r->base};
             at += 2;
             continue;
         }
         if (wb__literal_fixed(x)) continue;
-        if (x->name == renewed) r->renewals[x->offset >> 32].at[x->offset & INT32_MAX] = at;
+        if (x->flags & WB__RENEWED) r->renewed[r->n_renewed++] = (renewed){at, (int)(x->offset >> 32), (int)(x->offset & INT32_MAX)};
         at++;
     }
 }
@@ -212,9 +209,13 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *in)
     int status = 0;
     wb_scope *scope = wb_scope_open();
     if (!scope) return WB_ERROR_MEMORY;
+    wb__rng_state rng = wb__rng_get_state();
     t->recording = r;
     int n = c->f(in, out, c->ctx);
     t->recording = NULL;
+    r->base = rng.counter;
+    r->blocks = wb__rng_get_state().counter - rng.counter;
+    wb__rng_set_state(rng);                     /* nothing was drawn yet: the first replay draws what f would have */
     if (n < 0 || n > OUTPUTS) status = wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d", n);
     for (int i = 0; i < n && !status; i++) {
         if (!wb__operand("compile", out[i])) status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
@@ -267,19 +268,22 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     return c->recordings[c->n++] = r;
 }
 
+/* Each replay takes the counters that f would take, those of draws that nobody uses too. */
 static void renew_numbers(recording *r)
 {
+    uint64_t key, counter;
+    double values[64];
+    wb__rng_take(r->blocks, &key, &counter);
     for (int i = 0; i < r->n_draws; i++) {
-        drawing d = r->draws[i];
-        wb__rng_take(d.blocks, &r->numbers[d.at].u, &r->numbers[d.at + 1].u);
+        r->numbers[r->draws[i].at].u = key;
+        r->numbers[r->draws[i].at + 1].u = counter + r->draws[i].offset;
     }
     for (int i = 0; i < r->n_renewals; i++) {
-        renewal *n = &r->renewals[i];
-        double values[64];
-        if (!n->hook.before || n->hook.n > 64) continue;
+        const renewal *n = &r->renewals[i];
+        if (!n->hook.before || n->hook.n > (int)WB__COUNT(values)) continue;
         n->hook.before(n->context, values);
-        for (int j = 0; j < n->hook.n; j++)
-            if (n->at[j] >= 0) r->numbers[n->at[j]].f = values[j];
+        for (int j = 0; j < r->n_renewed; j++)
+            if (r->renewed[j].hook == i) r->numbers[r->renewed[j].at].f = values[r->renewed[j].literal];
     }
 }
 

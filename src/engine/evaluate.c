@@ -8,7 +8,7 @@
 typedef struct {
     wb__request request;
     wb__order side;                     /* for looking at sinks before the walk proper */
-    bool *reads;
+    uint8_t *reads;
     int reads_room;
     wb_tensor **roots;
     int roots_room;
@@ -111,6 +111,23 @@ static void end_pending(wb__thread *t)
     for (int i = 0; i < n; i++) wb__unref(t->pending[i]);
 }
 
+int wb__pending_count(void) { return wb__this_thread()->n_pending; }
+
+/* Newest first, each variable goes back to the write before, or to what it holds. */
+void wb__forget_since(int count)
+{
+    wb__thread *t = wb__this_thread();
+    while (t->n_pending > count) {
+        wb_tensor *a = t->pending[--t->n_pending], *v = a->variable, *before = v ? v->live : NULL;
+        for (int i = 0; i < t->n_pending; i++)
+            if (v && t->pending[i]->variable == v) before = t->pending[i];
+        if (v && v->current == a) set_current(v, before);
+        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE);
+        wb__tensor_detach(a);
+        wb__unref(a);
+    }
+}
+
 void wb__forget_pending(void)
 {
     wb__thread *t = wb__this_thread();
@@ -161,7 +178,9 @@ static bool overwritten(const wb_tensor *x)
     return v && v->live == x && v->current != x;
 }
 
-/* Does an unconsumed tensor read a version that is about to go? */
+enum { READS = 1, LOST = 2 };           /* a version that is about to go; one that is gone already */
+
+/* Does an unconsumed tensor read a version that is about to go?  (One that cannot be had any more does not count.) */
 static int reads_overwritten(wb_tensor *sink, bool *answer)
 {
     int before = mine.side.n;
@@ -169,12 +188,12 @@ static int reads_overwritten(wb_tensor *sink, bool *answer)
     if (!grow(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads)) return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
-        bool reads = is_leaf(x) ? overwritten(x) : false;
-        for (uint32_t j = 0; !is_leaf(x) && j < x->n_in && !reads; j++)
-            reads = mine.reads[wb__order_index(&mine.side, x->in[j], is_leaf)];
-        mine.reads[i] = reads || (!is_leaf(x) && x->flags & WB__PENDING);
+        unsigned reads = x->flags & WB__GONE ? LOST : is_leaf(x) && overwritten(x) ? READS : 0;
+        for (uint32_t j = 0; !is_leaf(x) && j < x->n_in; j++) reads |= mine.reads[wb__order_index(&mine.side, x->in[j], is_leaf)];
+        if (!is_leaf(x) && x->flags & WB__PENDING) reads |= READS;
+        mine.reads[i] = (uint8_t)reads;
     }
-    *answer = mine.reads[wb__order_index(&mine.side, sink, is_leaf)];
+    *answer = mine.reads[wb__order_index(&mine.side, sink, is_leaf)] == READS;
     return 0;
 }
 
@@ -265,7 +284,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with
     }
     if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
     if (!status && (mine.request.n_results || mine.request.n_writes)) status = run(&mine.request, gate);
-    if (!pending) return status;
+    if (!pending || (status == WB_ERROR_VERSION && mine.request.refused)) return status;
     if (status) take_back(t);
     end_pending(t);
     return status;
@@ -354,4 +373,6 @@ void wb__engine_shutdown(void)
 {
     wb__engine_thread_end();
     wb__cache_clear();
+    wb__cpu_empty_cache();
+    wb__pool_trim();
 }

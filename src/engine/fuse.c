@@ -28,6 +28,7 @@ static int new_group(wb__making *m, wb__group_kind kind)
 
 static void join(wb__making *m, int g, int x)
 {
+    if (m->failed) return;
     wb__group *group = &m->group[g];
     m->fate[x].group = g;
     group->n++;
@@ -37,11 +38,15 @@ static void join(wb__making *m, int g, int x)
     group->last = x;
 }
 
-/* The latest group among the makers of a value's operands, -1 if all are leaves. */
+/* The latest group among the makers of a value's operands, and of theirs where they are deferred; -1 if all are leaves. */
 static int latest(const wb__making *m, const wb__value *v)
 {
     int g = -1;
-    for (int i = 0; i < v->n_in; i++) g = WB__MAX(g, m->fate[wb__base(m, input(m, v, i))].group);
+    for (int i = 0; i < v->n_in; i++) {
+        int base = wb__base(m, input(m, v, i));
+        int made = m->fate[base].deferred ? latest(m, value(m, base)) : m->fate[base].group;
+        g = WB__MAX(g, made);
+    }
     return g;
 }
 
@@ -65,6 +70,7 @@ static int new_space(wb__making *m, const wb__value *v)
 {
     static const int nhwc[4] = {0, 2, 3, 1};
     int at = new_group(m, WB__GROUP_FUSED);
+    if (m->failed) return at;
     wb__group *g = &m->group[at];
     g->ndim = v->ndim;
     g->nhwc = v->nhwc;
@@ -86,6 +92,9 @@ static bool reachable(const wb__making *m, int g, const wb__value *v)
 
 /* ---- deferred values: they join whoever needs them first ---------------------------------------- */
 
+typedef enum { NO_FOLD, FOLD_COLS, FOLD_ROWS, FOLD_ALL } fold;
+
+static fold fold_in(wb__group *g, const wb__value *v, const wb__value *x, unsigned mask);
 static bool fits_elementwise(wb__making *m, const wb__group *g, const wb__value *v);
 static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v);
 
@@ -94,17 +103,27 @@ static bool fits(wb__making *m, wb__group *g, const wb__value *v)
     return wb__ops[v->op].class == WB__REDUCE ? fits_reduction(m, g, v) : fits_elementwise(m, g, v);
 }
 
-/* Would v's deferred operands, and theirs, fit into g?  `trial` is a copy whose columns may become fixed. */
-static bool deferred_fit(wb__making *m, wb__group *trial, const wb__value *v)
+/* Would v be a fold whose result its own kernel cannot use? */
+static bool closes(wb__making *m, wb__group *g, const wb__value *v)
+{
+    if (wb__ops[v->op].class != WB__REDUCE) return false;
+    return fold_in(g, v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]) != FOLD_COLS;
+}
+
+/* Would v's deferred operands, and theirs, fit into group g?  What they read may have been made since they were put off.
+ * `trial` is a copy of the group whose columns may become fixed. */
+static bool deferred_fit(wb__making *m, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
         int x = input(m, v, i);
         if (!m->fate[x].deferred) continue;
         const wb__value *d = value(m, x);
-        if (!deferred_fit(m, trial, d) || !fits(m, trial, d)) return false;
+        if (!reachable(m, g, d) || !deferred_fit(m, g, trial, d) || !fits(m, trial, d) || closes(m, trial, d)) return false;
     }
     return true;
 }
+
+enum { MOST_WAITING = 64 };         /* so that asking whether they fit takes a bounded time */
 
 static void place_in(wb__making *m, int g, int x);
 
@@ -131,13 +150,14 @@ static void make_deferred(wb__making *m, const wb__value *v)
     }
 }
 
-enum { MOST_VALUES = 256, MOST_DEFERRED = 8 };     /* in a kernel; waiting on each other */
+enum { MOST_VALUES = 256 };                 /* in a kernel */
 
 static bool may_join(wb__making *m, int g, const wb__value *v)
 {
     wb__group trial = m->group[g];
     if (trial.n >= MOST_VALUES) return false;
-    return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && deferred_fit(m, &trial, v) && fits(m, &trial, v);
+    return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && deferred_fit(m, g, &trial, v) &&
+           fits(m, &trial, v);
 }
 
 /* Groups that v might join: its latest maker, or one that already reads an operand and comes after all makers. */
@@ -210,8 +230,6 @@ static bool absorbed(wb__making *m, int x)
 
 /* ---- reductions ------------------------------------------------------------------------------- */
 
-typedef enum { NO_FOLD, FOLD_COLS, FOLD_ROWS, FOLD_ALL } fold;
-
 /* How the reduced axes lie in a space with a fixed number of columns. */
 static fold fold_with(const wb__group *g, const wb__value *x, unsigned mask, int cols, bool choose)
 {
@@ -254,7 +272,8 @@ static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
     unsigned mask = (unsigned)m->ir.attrs[v->attr];
     if (full(g, x)) return fold_in(g, v, x, mask) != NO_FOLD;
-    return row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL && v->op != WB__OP_argmax;
+    /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for a sum */
+    return (v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL;
 }
 
 /* A space of its own for a reduction that fits nowhere: outer dimensions where the reduced axes lie in the middle,
@@ -262,8 +281,9 @@ static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
 static int own_space(wb__making *m, const wb__value *v, const wb__value *x, unsigned mask)
 {
     int at = new_space(m, x);
+    if (m->failed) return at;
     wb__group *g = &m->group[at];
-    if (m->failed || fold_in(g, v, x, mask) != NO_FOLD) return at;
+    if (fold_in(g, v, x, mask) != NO_FOLD) return at;
     int first = g->ndim, last = -1, n = 0, axis[WB_MAX_DIMS];
     for (int i = 0; i < g->ndim; i++)
         if (mask >> g->axis[i] & 1) { first = WB__MIN(first, i); last = i; }
@@ -289,7 +309,6 @@ static void place_in(wb__making *m, int g, int x)
     const wb__value *v = value(m, x);
     if (wb__ops[v->op].class == WB__REDUCE) {
         fold f = fold_in(&m->group[g], v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]);
-        if (m->group[g].outer_dims) f = FOLD_ROWS;
         m->fate[x].closed = f == FOLD_ROWS || f == FOLD_ALL;
         int base = wb__base(m, input(m, v, 0));
         if (m->fate[base].group != g && value(m, base)->size == wb__ir_in(&m->ir, v, 0)->size) m->fate[base].reader = g;
@@ -312,7 +331,7 @@ static void group_alone(wb__making *m, int x)
     int g = space_for(m, v);
     if (m->failed) return;
     wb__group trial = m->group[g];
-    if (!deferred_fit(m, &trial, v)) {
+    if (!deferred_fit(m, g, &trial, v)) {
         m->n_groups--;                          /* it is empty yet: those before it first */
         make_deferred(m, v);
         g = space_for(m, v);
@@ -322,15 +341,23 @@ static void group_alone(wb__making *m, int x)
     place_in(m, g, x);
 }
 
-/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
-static bool can_wait(const wb__making *m, const wb__value *v, uint8_t *depth)
+/* The deferred values that v stands on, and itself; one met along several ways counts as often. */
+static int waiting(const wb__making *m, const wb__value *v)
 {
-    *depth = 0;
+    int n = 1;
     for (int i = 0; i < v->n_in; i++) {
-        const wb__fate *f = &m->fate[wb__base(m, input(m, v, i))];
-        if (f->group >= 0 || (f->deferred && f->depth == MOST_DEFERRED)) return false;
-        if (f->deferred) *depth = WB__MAX(*depth, (uint8_t)(f->depth + 1));
+        const wb__fate *f = &m->fate[input(m, v, i)];
+        if (f->deferred) n += f->waiting;
     }
+    return n;
+}
+
+/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
+static bool can_wait(const wb__making *m, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++)
+        if (m->fate[wb__base(m, input(m, v, i))].group >= 0) return false;
+    if (waiting(m, v) > MOST_WAITING) return false;
     if (wb__ops[v->op].class != WB__REDUCE) return true;
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
     unsigned mask = (unsigned)m->ir.attrs[v->attr];
@@ -359,8 +386,9 @@ static void fusable(wb__making *m, int x, bool needed)
     if (g >= 0) {
         pull(m, g, v);
         place_in(m, g, x);
-    } else if (!needed && can_wait(m, v, &m->fate[x].depth)) {
+    } else if (!needed && can_wait(m, v)) {
         m->fate[x].deferred = true;
+        m->fate[x].waiting = waiting(m, v);
     } else {
         group_alone(m, x);
     }
@@ -415,7 +443,7 @@ static void one(wb__making *m, int x, const bool *needed)
     case WB__LIBRARY: {
         int g = new_group(m, WB__GROUP_LIBRARY);
         join(m, g, x);
-        m->group[g].product = x;
+        if (!m->failed) m->group[g].product = x;
         break;
     }
     default: break;

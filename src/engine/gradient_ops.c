@@ -106,11 +106,19 @@ RULE(normalise)
 {
     UNUSED;
     wb_tensor *x = node->in[0];
+    wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
+    if (dtype == WB_F16 || dtype == WB_BF16) {              /* sums of squares do not fit into f16 */
+        x = wb_astype(x, WB_F32);
+        g = wb_astype(g, WB_F32);
+        node = wb__normalise(x, mask, node->number[0].f);
+        if (!x || !g || !node) return;
+    }
     wb_tensor *variance = wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, true);
     wb_tensor *scale = wb_rsqrt(wb_add(variance, wb__literal(node->number[0].f, (wb_dtype)x->dtype)));
     wb_tensor *along = wb_mul(node, wb__mean(wb_mul(g, node), mask, true));
     out[0] = wb_mul(scale, wb_sub(wb_sub(g, wb__mean(g, mask, true)), along));
+    if (out[0] && out[0]->dtype != dtype) out[0] = wb_astype(out[0], dtype);
 }
 
 /* ---- products --------------------------------------------------------------------------------- */

@@ -24,6 +24,19 @@ static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
     return wb__ir_where(ir, is_top, wb__ir_literal(ir, 1, t), wb__ir_elementwise(ir, WB__OP_exp, down, -1));
 }
 
+/* f16 and bf16 are storage: what has sums in the middle is computed in f32. */
+static int as(wb__ir *ir, int x, wb_dtype dtype)
+{
+    wb__value v = ir->value[x];
+    if (v.dtype == dtype) return x;
+    v.op = WB__OP_cast;
+    v.dtype = (uint8_t)dtype;
+    v.number = v.leaf = -1;
+    return wb__ir_make(ir, v, 1, &x, 0, NULL);
+}
+
+static wb_dtype computed_in(int dtype) { return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : (wb_dtype)dtype; }
+
 static int softmax(wb__ir *ir, int x)
 {
     int e = exponentials(ir, x, false, NULL);
@@ -61,7 +74,7 @@ static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
 bool wb__literal_fixed(const wb_tensor *x)
 {
     double v = x->number[0].f;
-    return x->flags & WB__FIXED || v == 0 || v == 1 || v == -1;
+    return !(x->flags & WB__RENEWED) && (x->flags & WB__FIXED || v == 0 || v == 1 || v == -1);
 }
 
 static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *number, int *leaf)
@@ -83,9 +96,10 @@ static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *num
         v.number = *number;
         *number += 2;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
-    case WB__OP_softmax: return softmax(ir, in[0]);
-    case WB__OP_logsoftmax: return logsoftmax(ir, in[0]);
-    case WB__OP_normalise: return normalise(ir, in[0], (unsigned)x->attr[0], x->number[0].f);
+    case WB__OP_softmax: return as(ir, softmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
+    case WB__OP_logsoftmax: return as(ir, logsoftmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
+    case WB__OP_normalise:
+        return as(ir, normalise(ir, as(ir, in[0], computed_in(x->dtype)), (unsigned)x->attr[0], x->number[0].f), (wb_dtype)x->dtype);
     case WB__OP_stop: case WB__OP_automatic: case WB__OP_assign: return in[0];
     case WB__OP_sum: case WB__OP_max: case WB__OP_min: case WB__OP_argmax: {
         int r = wb__ir_reduce(ir, (wb__op)x->op, in[0], (unsigned)x->attr[0]);

@@ -26,7 +26,12 @@ static wb_tensor *follow(wb_tensor *x, const wb_tensor *other)
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;
     double v = x->number[0].f;
     if (other->dtype == WB_BOOL || (!wb__dtype_float((wb_dtype)other->dtype) && v != trunc(v))) return x;
-    return x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype) : wb__argument(v, (wb_dtype)other->dtype);
+    wb_tensor *y = x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype) : wb__argument(v, (wb_dtype)other->dtype);
+    if (y && x->flags & WB__RENEWED) {
+        y->flags |= WB__RENEWED;
+        y->offset = x->offset;
+    }
+    return y;
 }
 
 static bool same_dtype(const char *what, const wb_tensor *x, const wb_tensor *y)
@@ -83,7 +88,7 @@ wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype)
     if (!wb__operand("astype", x)) return NULL;
     if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
         return wb__fail_null(WB_ERROR_DTYPE, "astype: no dtype has the number %d", (int)dtype);
-    if (x->dtype == dtype) return x;
+    if (x->dtype == dtype) return wb__unchanged(x);
     return wb__node(WB__OP_cast, dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 

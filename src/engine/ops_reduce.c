@@ -57,13 +57,20 @@ wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o) { return reduce
 wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_max, x, o); }
 wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_min, x, o); }
 
+/* What has sums in the middle is computed in f32 where f16 or bf16 would hold them. */
+static wb_tensor *wide(wb_tensor *x) { return x && (x->dtype == WB_F16 || x->dtype == WB_BF16) ? wb_astype(x, WB_F32) : x; }
+static wb_tensor *as(wb_tensor *y, wb_dtype dtype) { return y && y->dtype != dtype ? wb_astype(y, dtype) : y; }
+
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
 {
     if (!x) return NULL;
     double n = 1;
     for (int i = 0; i < x->ndim; i++)
         if (mask >> i & 1) n *= (double)x->dims[i];
-    return wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype));
+    wb_dtype dtype = (wb_dtype)x->dtype;
+    x = wide(x);
+    if (!x) return NULL;
+    return as(wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype)), dtype);
 }
 
 wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
@@ -79,7 +86,9 @@ wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
     wb_reduce_options o;
     unsigned mask;
     if (!wb__floating("variance", x) || !mask_of("variance", x, options, &o, &mask)) return NULL;
-    return wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep);
+    wb_dtype dtype = (wb_dtype)x->dtype;
+    x = wide(x);
+    return x ? as(wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep), dtype) : NULL;
 }
 
 /* max + log sum exp(x - max), the maximum taken as a constant: its gradient cancels. */
@@ -88,10 +97,13 @@ wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
     wb_reduce_options o;
     unsigned mask;
     if (!wb__floating("logsumexp", x) || !mask_of("logsumexp", x, options, &o, &mask)) return NULL;
+    wb_dtype dtype = (wb_dtype)x->dtype;
+    x = wide(x);
     wb_tensor *top = wb__reduce(WB__OP_max, x, mask, true);
     if (!top) return NULL;
     top = wb_stop_gradient(wb_where(wb_isfinite(top), top, wb__literal(0, (wb_dtype)x->dtype)));
     wb_tensor *y = wb_add(top, wb_log(wb__reduce(WB__OP_sum, wb_exp(wb_sub(x, top)), mask, true)));
+    y = as(y, dtype);
     if (!y || o.keep) return y;
     int64_t dims[WB_MAX_DIMS];
     int ndim = 0;

@@ -32,7 +32,7 @@ wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *wanted)
     if (known != x->size)
         return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements, not those of %s", wb_describe(x),
                              (long long)x->size, text);
-    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) return x;
+    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) return wb__unchanged(x);
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 
@@ -84,7 +84,7 @@ wb_tensor *wb_permute_to(wb_tensor *x, int ndim, const int64_t *order)
         list(text, sizeof text, WB__MIN(WB__MAX(ndim, 0), 16), order);
         return wb__fail_null(WB_ERROR_SHAPE, "permute: %s is no order of the axes of %s", text, wb_describe(x));
     }
-    return moved ? wb__node(WB__OP_permute, (wb_dtype)x->dtype, ndim, dims, 1, &x, ndim, order) : x;
+    return moved ? wb__node(WB__OP_permute, (wb_dtype)x->dtype, ndim, dims, 1, &x, ndim, order) : wb__unchanged(x);
 }
 
 wb_tensor *wb_transpose(wb_tensor *x)
@@ -111,7 +111,7 @@ wb_tensor *wb_expand_to(wb_tensor *x, int ndim, const int64_t *dims)
         list(text, sizeof text, ndim, dims);
         return wb__fail_null(WB_ERROR_SHAPE, "expand: %s does not broadcast to %s", wb_describe(x), text);
     }
-    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) return x;
+    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) return wb__unchanged(x);
     return wb__node(WB__OP_expand, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 
@@ -135,7 +135,7 @@ wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop)
     if (from < 0 || to > n || from > to)
         return wb__fail_null(WB_ERROR_SHAPE, "slice: %lld to %lld of axis %d of %s", (long long)start, (long long)stop,
                              axis, wb_describe(x));
-    if (from == 0 && to == n) return x;
+    if (from == 0 && to == n) return wb__unchanged(x);
     int64_t starts[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
     memcpy(dims, x->dims, sizeof dims);
     starts[a] = from;
@@ -171,7 +171,7 @@ wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after)
     if (a < 0) return NULL;
     if (before < 0 || after < 0 || before > UINT32_MAX || after > UINT32_MAX)
         return wb__fail_null(WB_ERROR_SHAPE, "pad: %lld before and %lld after", (long long)before, (long long)after);
-    if (!before && !after) return x;
+    if (!before && !after) return wb__unchanged(x);
     int64_t starts[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
     memcpy(dims, x->dims, sizeof dims);
     starts[a] = before;
@@ -186,7 +186,7 @@ wb_tensor *wb_concat_of(int n, wb_tensor *const *x, int axis)
         if (!wb__operand("concat", x[i])) return NULL;
     int a = wb__axis("concat", x[0], axis);
     if (a < 0) return NULL;
-    if (n == 1) return x[0];
+    if (n == 1) return wb__unchanged(x[0]);
     int64_t dims[WB_MAX_DIMS], *starts = wb__alloc_zero((size_t)n * (size_t)x[0]->ndim, sizeof *starts);
     if (!starts) return NULL;
     memcpy(dims, x[0]->dims, sizeof dims);

@@ -84,7 +84,7 @@ wb_tensor *wb_dropout(wb_tensor *x, double p)
 {
     if (!wb__floating("dropout", x)) return NULL;
     if (!(p >= 0 && p <= 1)) return wb__fail_null(WB_ERROR_ARGUMENT, "dropout: p is %g; it must be in [0, 1]", p);
-    if (p == 0) return x;
+    if (p == 0) return wb__unchanged(x);
     wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
     wb_tensor *keep = wb_gt(wb__uniform(draws, x->ndim, x->dims), wb__argument(p, draws));
     wb_tensor *scale = wb__argument(p < 1 ? 1 / (1 - p) : 0, (wb_dtype)x->dtype);

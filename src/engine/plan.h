@@ -28,6 +28,7 @@ typedef struct {
     int targets_room, n_targets;
     int *leaf_of;                   /* of each tensor of the order: its number among the leaves, -1 */
     int leaf_of_room;
+    bool refused;                   /* what was asked for cannot be had, whatever is pending */
 } wb__request;
 
 /* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for, results, the arena. */
@@ -59,7 +60,7 @@ bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of
 typedef struct {
     int group;                      /* the group that makes it; -1: a leaf, a view, or a source made where it is used */
     bool deferred;                  /* made of leaves alone: joins the first group that wants it */
-    uint8_t depth;                  /* of deferred values on deferred values */
+    int waiting;                    /* how many such values it stands on */
     bool stored;                    /* it is needed in memory */
     bool closed;                    /* a fold over rows or all: nobody in its own group may use it */
     int result;                     /* number of the result it is, -1 */
@@ -84,8 +85,7 @@ typedef struct {
     bool nhwc, is_final;                /* is_final: it writes variables, and runs at the end */
     int64_t dims[WB_MAX_DIMS];          /* logical */
     int axis[WB_MAX_DIMS];              /* dimension i of the space is logical axis axis[i] */
-    int n;                              /* its values */
-    int first, last;                    /* through making.next; a library group's: its one value */
+    int first, last, n;                 /* its values, through making.next; a library group's: its one value */
     int bias, epilogue, product;        /* absorbed by a library group: the bias, the activation; the value after both */
 } wb__group;
 

@@ -34,9 +34,9 @@ void wb__request_free(wb__request *r)
 
 static int gone(const wb_tensor *x)
 {
-    return wb__fail(WB_ERROR_VERSION, "a value of %s%s%s was asked for that has been overwritten since: evaluate it together with "
-                    "the update (wb_eval(loss, it)), or read it before", x->name ? x->name : "a parameter", x->name ? " " : "",
-                    x->name ? "" : wb_describe(x));
+    return wb__fail(WB_ERROR_VERSION, "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
+                    "together with the update (wb_eval(loss, it)), or read it before",
+                    x->name ? x->name : "a parameter", wb_describe(x));
 }
 
 /* One tensor as words: its operation, shape, inputs and attributes.  Numbers that may change from run to run go to the
@@ -99,12 +99,19 @@ int wb__request_fill(wb__request *r, int n, wb_tensor *const *tensors, bool with
 {
     wb__thread *t = wb__this_thread();
     r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = 0;
+    r->refused = true;
     wb__order_begin(&r->order);
     for (int i = 0; i < n; i++) {
         if (tensors[i]->flags & WB__GONE) return gone(tensors[i]);
         if (tensors[i]->storage) continue;
-        if (!wb__order_add(&r->order, tensors[i], is_leaf) || !add_result(r, tensors[i])) return WB_ERROR_MEMORY;
+        if (!wb__order_add(&r->order, tensors[i], is_leaf) || !add_result(r, tensors[i])) {
+            r->refused = false;
+            return WB_ERROR_MEMORY;
+        }
     }
+    for (int i = 0; i < r->order.n; i++)
+        if (r->order.node[i]->flags & WB__GONE) return gone(r->order.node[i]);
+    r->refused = false;
     for (int i = 0; with_pending && i < t->n_pending; i++) {
         wb_tensor *a = t->pending[i];
         if (!a->variable) continue;

@@ -32,7 +32,8 @@ enum {
     WB__IN_SINKS = 4,
     WB__PENDING = 8,        /* an assign still to be made */
     WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
-    WB__FIXED = 32          /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
+    WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
+    WB__RENEWED = 64        /* a literal whose value each replay of a recording renews: never part of the structure */
 };
 
 struct wb_tensor {
@@ -68,6 +69,9 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
 
 /* The tensor an operation computes with: a variable's current version, else itself. */
 static inline wb_tensor *wb__bind(wb_tensor *x) { return x->op == WB__OP_variable ? x->current : x; }
+
+/* The result of an operation that has nothing to do: x, or where that is a variable, its present version for good. */
+wb_tensor *wb__unchanged(wb_tensor *x);
 
 uint32_t wb__next_mark(void);                               /* never 0, and no tensor's: for tensors of this thread's own */
 
@@ -133,6 +137,9 @@ int wb__on_replay(const wb__replay *r);
 
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
+/* For all or nothing: the writes recorded since the count was so much do not take place. */
+int wb__pending_count(void);
+void wb__forget_since(int count);
 void wb__forget_pending(void);              /* no write of this thread takes place */
 int wb__new_version(wb_tensor *variable);   /* its memory was written to by a replay: who held the old version finds it gone */
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */

@@ -1,4 +1,5 @@
-/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything fails before. */
+/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything
+ * fails before. */
 #include "optim/optim.h"
 
 #include <string.h>
@@ -20,11 +21,12 @@ typedef struct {
     int leaf;
 } update;
 
-/* ---- what there is to do ---------------------------------------------------------------------- */
+/* ---- what there is to do --------------------------------------------------------------------- */
 
 static int differs(const update *u, const wb__leaf *leaf)
 {
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model: \"%s\", %s, is not where it was",
+    return wb__fail(WB_ERROR_ARGUMENT,
+                    "%s: the state was made for another model: \"%s\", %s, is not where it was",
                     u->what, leaf->path, wb_describe(leaf->x));
 }
 
@@ -32,9 +34,11 @@ static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *s
 {
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || slot->frozen || g == w->last) return 0;
-    if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) || !wb__dtype_float((wb_dtype)g->dtype))
-        return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what, leaf->path,
-                        wb_describe(leaf->x), wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
+    if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
+        !wb__dtype_float((wb_dtype)g->dtype))
+        return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what,
+                        leaf->path, wb_describe(leaf->x),
+                        wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
     w->last = g;
     wb_dtype dtype = slot->dtype == WB_F64 ? WB_F64 : WB_F32;
     if (g->dtype != dtype && !(g = wb_astype(g, dtype))) return WB_ERROR_MEMORY;
@@ -59,12 +63,43 @@ static int meet(const wb__leaf *leaf, void *ctx)
     return add_gradient(u, leaf, slot, w);
 }
 
-/* ---- the rule --------------------------------------------------------------------------------- */
+/* ---- the rule -------------------------------------------------------------------------------- */
+
+/* What a replay of a recorded update does: the numbers of its step, and the count after it. */
+typedef struct { wb_opt_state *state; int part, slot; } numbering;
+typedef struct { wb_opt_state *state; bool stepped[]; } counting;
+
+static void renew_numbers(void *context, double *numbers)
+{
+    const numbering *n = context;
+    const wb__rule_part *part = &n->state->rule->parts[n->part];
+    part->kind->numbers(&part->o, (double)(n->state->slots[n->slot].steps + 1), numbers);
+}
+
+static void renew_steps(void *context)
+{
+    const counting *c = context;
+    for (int i = 0; i < c->state->n; i++) c->state->slots[i].steps += c->stepped[i];
+}
+
+/* The numbers of a part for a slot's next step, as literals of `dtype`. */
+static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
+{
+    wb_opt_state *s = u->state;
+    double numbers[WB__RULE_NUMBERS];
+    const wb__rule_part *part = &s->rule->parts[p];
+    int n = part->kind->numbers(&part->o, (double)(s->slots[slot].steps + 1), numbers);
+    for (int i = 0; i < n; i++)
+        if (!(out[i] = wb_full_of(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
+    numbering context = {s, p, slot};
+    return wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew_numbers,
+                                       .context = &context, .bytes = sizeof context, .holds = s});
+}
 
 /* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
-static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
+static wb_tensor *norm_factor(const update *u, int p, int slot)
 {
-    wb_tensor *sum = NULL;
+    wb_tensor *sum = NULL, *omega;
     for (int i = 0; i < u->state->n; i++) {
         wb_tensor *g = u->works[i].g;
         if (!g) continue;
@@ -76,36 +111,32 @@ static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
+    if (literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
 }
 
-static int literals(const update *u, const wb__rule_part *part, int64_t step, wb_tensor **out)
+static int apply_part(update *u, int p, int first_moment)
 {
-    double numbers[WB__RULE_NUMBERS];
-    int n = part->kind->numbers(&part->o, (double)step, numbers);
-    for (int i = 0; i < n; i++)
-        if (!(out[i] = wb_scalar(numbers[i]))) return WB_ERROR_MEMORY;
-    if (part->kind->all_together && !(out[0] = norm_factor(u, out[0]))) return WB_ERROR_MEMORY;
-    return 0;
-}
-
-static int apply_part(update *u, const wb__rule_part *part, int first_moment)
-{
+    const wb__rule_kind *kind = u->state->rule->parts[p].kind;
     wb_tensor *number[WB__RULE_NUMBERS];
+    wb_dtype dtype = WB_DTYPE_DEFAULT;
     int64_t step = -1;
     for (int i = 0; i < u->state->n; i++) {
         work *w = &u->works[i];
         wb__slot *slot = &u->state->slots[i];
         if (!w->g) continue;
-        if (step < 0 || (step != slot->steps + 1 && !part->kind->all_together)) {
+        bool other = step != slot->steps + 1 || dtype != (wb_dtype)w->g->dtype;
+        if (step < 0 || (other && !kind->all_together)) {
             step = slot->steps + 1;
-            if (literals(u, part, step, number)) return WB_ERROR_MEMORY;
+            dtype = (wb_dtype)w->g->dtype;
+            if (kind->all_together ? !(number[0] = norm_factor(u, p, i))
+                                   : literals(u, p, i, dtype, number)) return WB_ERROR_MEMORY;
         }
         wb__rule_step s = {.x = w->wide, .g = w->g};
-        for (int k = 0; k < part->kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
-        if (!part->kind->apply(&s, number)) return WB_ERROR_MEMORY;
+        for (int k = 0; k < kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
+        if (!kind->apply(&s, number)) return WB_ERROR_MEMORY;
         w->g = s.g;
-        for (int k = 0; k < part->kind->moments; k++) w->next[first_moment + k] = s.next[k];
+        for (int k = 0; k < kind->moments; k++) w->next[first_moment + k] = s.next[k];
     }
     return 0;
 }
@@ -116,21 +147,25 @@ static int compute(update *u, void *model, wb_tree *grads)
     wb_opt_state *s = u->state;
     int status = wb__walk(u->what, model, grads, WB__TRAINABLE, meet, u);
     if (!status && u->leaf != s->n_leaves)
-        status = wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model, which had \"%s\"", u->what,
+        status = wb__fail(WB_ERROR_ARGUMENT,
+                          "%s: the state was made for another model, which had \"%s\"", u->what,
                           s->slots[s->slot_of_leaf[u->leaf]].path);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         w->next = u->next + i * s->n_moments;
-        w->wide = w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
+        w->wide =
+            w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
-    for (int p = 0, moment = 0; !status && p < s->rule->n; moment += s->rule->parts[p++].kind->moments)
-        status = apply_part(u, &s->rule->parts[p], moment);
+    for (int p = 0, moment = 0; !status && p < s->rule->n;
+         moment += s->rule->parts[p++].kind->moments)
+        status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         if (!w->g) continue;
         w->value = wb_sub(w->wide, w->g);
-        if (w->value && w->value->dtype != w->x->dtype) w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
+        if (w->value && w->value->dtype != w->x->dtype)
+            w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
         if (!w->value) status = WB_ERROR_MEMORY;
     }
     return status && wb_error_code() ? (int)wb_error_code() : status;
@@ -140,8 +175,8 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     if (!s || !model || !grads) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!wb__is(s, &wb__opt_state_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup", u->what,
-                        s->object.class->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
+                        u->what, s->object.class->name);
     u->state = s;
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
     u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
@@ -157,13 +192,26 @@ static int record_moments(update *u)
     return status;
 }
 
-static void count_steps(update *u)
+/* In a recording each replay counts, the first too. */
+static int count_steps(update *u)
 {
-    for (int i = 0; i < u->state->n; i++) {
-        wb__slot *slot = &u->state->slots[i];
-        slot->stepped = u->works[i].value != NULL;
-        slot->steps += slot->stepped;
+    wb_opt_state *s = u->state;
+    if (!wb__this_thread()->recording) {
+        for (int i = 0; i < s->n; i++) {
+            s->slots[i].stepped = u->works[i].value != NULL;
+            s->slots[i].steps += s->slots[i].stepped;
+        }
+        return 0;
     }
+    size_t bytes = sizeof(counting) + (size_t)s->n * sizeof(bool);
+    counting *c = wb__alloc_zero(1, bytes);
+    if (!c) return WB_ERROR_MEMORY;
+    c->state = s;
+    for (int i = 0; i < s->n; i++) c->stepped[i] = u->works[i].value != NULL;
+    int status = wb__on_replay(
+        &(wb__replay){.after = renew_steps, .context = c, .bytes = bytes, .holds = s});
+    wb__free(c);
+    return status;
 }
 
 static void end(update *u)
@@ -176,17 +224,18 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
     wb__this_thread()->busy++;
-    int status = begin(&u, state, model, grads);
+    int status = begin(&u, state, model, grads), pending = wb__pending_count();
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (!status) count_steps(&u);
+    if (status) wb__forget_since(pending);
+    else status = count_steps(&u);
     end(&u);
     wb__this_thread()->busy--;
     return status;
 }
 
-/* ---- out of place ----------------------------------------------------------------------------- */
+/* ---- out of place ---------------------------------------------------------------------------- */
 
 static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
 {
@@ -220,7 +269,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     wb_layer *made = NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u)) made = wb__fmap(model, replacement, &u);
     if (made && record_moments(&u)) made = NULL;
-    if (made) count_steps(&u);
+    if (made && count_steps(&u)) made = NULL;
     end(&u);
     return made;
 }

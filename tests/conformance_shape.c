@@ -1,0 +1,245 @@
+/* Reductions, movements and rows by number against references, in every dtype, over views; sources by their statistics.
+ * Their mixtures and gradients are in conformance_graph.c. */
+#include "reference.h"
+
+#include "engine/tensor.h"
+
+static bool whole(wb_dtype t) { return t > WB_BF16; }
+
+static array operand(wb_dtype t, int ndim, const int64_t *dims)
+{
+    array x = draw_array(ndim, dims, whole(t) ? 0 : -2, whole(t) ? 4 : 2);
+    round_to(x, t);
+    for (int64_t i = 0; t == WB_BOOL && i < x.size; i++) x.at[i] = draw_int(0, 1);
+    return x;
+}
+
+static const struct {
+    const char *name;
+    array (*reference)(array, unsigned, bool);
+    wb_tensor *(*f)(wb_tensor *, const wb_reduce_options *);
+    bool floats, empty;
+} reductions[] = {
+    {"sum", ref_sum, wb_sum_with, false, true}, {"mean", ref_mean, wb_mean_with, true, false},
+    {"max", ref_max, wb_max_with, false, false}, {"min", ref_min, wb_min_with, false, false},
+    {"variance", ref_variance, wb_variance_with, true, false}, {"logsumexp", ref_logsumexp, wb_logsumexp_with, true, false},
+};
+enum { REDUCTIONS = sizeof reductions / sizeof *reductions };
+
+static void reduces(void **state)
+{
+    (void)state;
+    int64_t dims[WB_MAX_DIMS];
+    int ndim;
+    for (int r = 0; r < REDUCTIONS; r++)
+        for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
+            for (int shape = 0; shape < 20; shape++) {
+                if (reductions[r].floats && whole(t)) continue;
+                draw_shape(shape, &ndim, dims);
+                array x = operand(t, ndim, dims);
+                if (!x.size && !reductions[r].empty) continue;
+                unsigned mask = (unsigned)draw_int(1, (1 << ndim) - (ndim > 0));
+                bool all = !draw_int(0, 3) || !ndim, keep = draw_int(0, 1);
+                if (all) mask = (1u << ndim) - 1;
+                wb_reduce_options o = {.size = sizeof o, .keep = keep};
+                for (int d = 0; d < ndim && !all; d++)
+                    if (mask >> d & 1) o.axes.axis[o.axes.n++] = draw_int(0, 1) ? d : d - ndim;
+                wb_scope *scope = wb_scope_open();
+                wb_tensor *y = reductions[r].f(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), &o);
+                array want = reductions[r].reference(x, mask, keep);
+                double n = want.size ? (double)x.size / (double)want.size : 1, e = tolerance(t == WB_F64 ? t : WB_F32);
+                /* summed in f32 or better, in a way whose error grows slowly; the result rounded once */
+                double absolute = whole(t) ? 0 : e * 4 * (2 + sqrt(n)) * (strcmp(reductions[r].name, "sum") ? 1 : sqrt(n) + 1) + 4 * tolerance(t);
+                for (int64_t i = 0; (t == WB_I8 || t == WB_U8) && i < want.size; i++)
+                    want.at[i] = t == WB_U8 ? (double)(uint8_t)(int64_t)want.at[i] : (double)(int8_t)(int64_t)want.at[i];
+                check(y, want, 4 * tolerance(t), absolute, "%s of %s, shape %d, axes %x", reductions[r].name, wb_dtype_name(t), shape, mask);
+                wb_scope_close(scope);
+                ref_forget();
+            }
+}
+
+static void special_reductions(void **state)
+{
+    (void)state;
+    int64_t dims[2] = {5, 7};
+    for (wb_dtype t = WB_F32; t <= WB_F64; t++)
+        for (int axis = 0; axis < 2; axis++) {
+            array x = draw_array(2, dims, -1, 1);
+            round_to(x, t);
+            x.at[3] = NAN;
+            x.at[8] = INFINITY;
+            x.at[16] = -INFINITY;
+            for (int i = 28; i < 35; i++) x.at[i] = -INFINITY;
+            wb_tensor *p = tensor_of(x, t, 2);
+            wb_reduce_options o = {.size = sizeof o, .axes = {1, {axis}}};
+            for (int r = 0; r < REDUCTIONS; r++)
+                if (strcmp(reductions[r].name, "variance") && strcmp(reductions[r].name, "mean"))
+                    check(reductions[r].f(p, &o), reductions[r].reference(x, 1u << axis, false), 1e-5, 0, "%s along %d", reductions[r].name, axis);
+            check(wb_argmax(p, axis), ref_argmax(x, axis), 0, 0, "argmax along %d: NaN wins, the first of equals", axis);
+            ref_forget();
+        }
+    wb_clear_error();
+    assert_null(wb_max(wb_zeros(0, 3)));
+    assert_non_null(strstr(wb_error(), "[0,3] f32"));
+    assert_true(wb_item(wb_sum(wb_zeros(0, 3))) == 0);
+}
+
+static void argmaxes(void **state)
+{
+    (void)state;
+    int64_t dims[WB_MAX_DIMS];
+    int ndim;
+    for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
+        for (int shape = 2; shape < 16; shape++) {
+            draw_shape(shape, &ndim, dims);
+            array x = operand(t, ndim, dims);
+            if (!ndim || !x.size) continue;
+            int axis = (int)draw_int(0, ndim - 1);
+            wb_scope *scope = wb_scope_open();
+            wb_tensor *y = wb_argmax(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), axis - (draw_int(0, 1) ? ndim : 0));
+            assert_int_equal(wb_dtype_of(y), WB_I32);
+            check(y, ref_argmax(x, axis), 0, 0, "argmax of %s, shape %d, axis %d", wb_dtype_name(t), shape, axis);
+            wb_scope_close(scope);
+            ref_forget();
+        }
+}
+
+/* A chain of movements, on numbers of every dtype: exact. */
+static void moves(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 270; round++) {
+        wb_dtype t = (wb_dtype)(WB_F32 + round % 9);
+        int64_t dims[WB_MAX_DIMS], order[WB_MAX_DIMS];
+        int ndim = (int)draw_int(1, 4);
+        for (int d = 0; d < ndim; d++) dims[d] = draw_int(round % 10 ? 1 : 0, 5);
+        array x = operand(t, ndim, dims);
+        wb_scope *scope = wb_scope_open();
+        wb_tensor *y = tensor_of(x, t, 0);
+        char what[200] = "";
+        for (int k = (int)draw_int(1, 5); k > 0; k--) {
+            int axis = (int)draw_int(0, x.ndim - 1), kind = (int)draw_int(0, 8);
+            int64_t n = x.dims[axis], a = draw_int(0, n), b = draw_int(a, n);
+            snprintf(what + strlen(what), sizeof what - strlen(what), " %d", kind);
+            switch (kind) {
+            case 0: x = ref_slice(x, axis, a, b); y = wb_slice(y, axis - (a & 1 ? x.ndim : 0), a && a < n ? a - n : a, b); break;
+            case 1: x = ref_flip(x, axis); y = wb_flip(y, axis); break;
+            case 2: x = ref_pad(x, axis, a % 3, b % 2); y = wb_pad(y, axis, a % 3, b % 2); break;
+            case 3:
+                for (int d = 0; d < x.ndim; d++) order[d] = (d + axis) % x.ndim;
+                x = ref_permute(x, order);
+                y = wb_permute_to(y, x.ndim, order);
+                break;
+            case 4: x = ref_concat(3, (array[]){x, ref_flip(x, axis), x}, axis); y = wb_concat(axis, y, wb_flip(y, axis), y); break;
+            case 5: {
+                int64_t flat[2] = {x.size / (n ? n : 1), n};
+                if (!n) break;
+                x = ref_reshape(x, 2, flat);
+                y = wb_reshape_to(y, 2, (int64_t[]){-1, n});
+                break;
+            }
+            case 6:
+                if (x.ndim > 5) break;
+                memcpy(dims + 1, x.dims, (size_t)x.ndim * sizeof *dims);
+                dims[0] = 2;
+                x = ref_expand(x, x.ndim + 1, dims);
+                y = wb_expand_to(y, x.ndim, dims);
+                break;
+            case 7: {
+                array index = ref_new(2, (int64_t[]){2, 2});
+                for (int i = 0; i < 4; i++) index.at[i] = (double)draw_int(-1, x.dims[0]);
+                if (x.ndim > 5) break;
+                x = ref_take(x, index);
+                y = wb_take(y, tensor_of(index, draw_int(0, 1) ? WB_I32 : WB_I64, 0));
+                break;
+            }
+            default:
+                if (x.ndim > 5) break;
+                memcpy(dims, x.dims, sizeof dims);
+                memmove(dims + axis + 1, dims + axis, (size_t)(x.ndim - axis) * sizeof *dims);
+                dims[axis] = 1;
+                x = ref_reshape(x, x.ndim + 1, dims);
+                y = wb_unsqueeze(y, axis);
+                break;
+            }
+        }
+        check(y, x, 0, 0, "moves%s of %s, round %d", what, wb_dtype_name(t), round);
+        wb_scope_close(scope);
+        ref_forget();
+    }
+}
+
+/* ---- sources ---------------------------------------------------------------------------------- */
+
+static void sources(void **state)
+{
+    (void)state;
+    for (wb_dtype t = WB_F32; t < WB_BOOL; t++) {
+        array range = ref_new(1, (int64_t[]){100}), eye = ref_new(2, (int64_t[]){7, 7}), full = ref_new(2, (int64_t[]){3, 0});
+        for (int i = 0; i < 100; i++) range.at[i] = i;
+        for (int i = 0; i < 7; i++) eye.at[8 * i] = 1;
+        check(wb_arange(100, t), range, 0, 0, "arange");
+        check(wb_flip(wb_arange(100, t), 0), ref_flip(range, 0), 0, 0, "arange, flipped");
+        check(wb_eye(7, t), eye, 0, 0, "eye");
+        check(wb_full_of(3, t, 2, (int64_t[]){3, 0}), full, 0, 0, "full");
+        ref_forget();
+    }
+    wb_seed(11);
+    int64_t n = 200000;
+    for (wb_dtype t = WB_F32; t <= WB_BF16; t++) {
+        array u = values_of(wb_rand_of(t, 1, &n)), g = values_of(wb_randn_of(t, 1, &n));
+        double mean = 0, square = 0, low = 1, high = 0;
+        for (int64_t i = 0; i < n; i++) {
+            low = fmin(low, u.at[i]);
+            high = fmax(high, u.at[i]);
+            mean += g.at[i] / (double)n;
+            square += g.at[i] * g.at[i] / (double)n;
+        }
+        double average = ref_mean(u, 1, false).at[0];
+        if (!(low >= 0 && high < 1 + (t > WB_F64) && fabs(average - 0.5) < 0.004)) fail_msg("uniform %s: %g to %g, mean %g", wb_dtype_name(t), low, high, average);
+        if (!(fabs(mean) < 0.01 && fabs(square - 1) < 0.02)) fail_msg("gaussian %s: mean %g, square %g", wb_dtype_name(t), mean, square);
+        ref_forget();
+    }
+    /* a draw is what it is, however it is looked at, and whatever else was evaluated before */
+    wb_seed(5);
+    array plain = values_of(wb_rand(6, 5));
+    wb_seed(5);
+    wb_tensor *x = wb_rand(6, 5), *other = wb_rand(6, 5);
+    array second = values_of(other);
+    check(wb_permute(wb_flip(x, 1), 1, 0), ref_permute(ref_flip(plain, 1), (int64_t[]){1, 0}), 0, 0, "a draw, flipped and permuted");
+    check(x, plain, 0, 0, "a draw");
+    bool same = true;
+    for (int i = 0; i < 30; i++) same &= second.at[i] == plain.at[i];
+    assert_false(same);
+    ref_forget();
+}
+
+/* Rows added where an index names them twice; indices outside give nothing. */
+static void take_gradient(void **state)
+{
+    (void)state;
+    array x = draw_array(2, (int64_t[]){4, 3}, -1, 1), index = ref_new(1, (int64_t[]){6}), want = ref_new(2, x.dims);
+    static const double rows[] = {1, 1, 3, -1, 4, 1};
+    memcpy(index.at, rows, sizeof rows);
+    for (wb_dtype t = WB_F32; t <= WB_F64; t++) {
+        wb_tensor *p = tensor_of(x, t, 0), *y = wb_take(p, tensor_of(index, WB_I32, 0));
+        array w = draw_array(2, (int64_t[]){6, 3}, -1, 1);
+        round_to(w, t);
+        memset(want.at, 0, 12 * sizeof *want.at);
+        for (int i = 0; i < 6; i++)
+            for (int j = 0; j < 3; j++)
+                if (rows[i] >= 0 && rows[i] < 4) want.at[(int)rows[i] * 3 + j] += w.at[i * 3 + j];
+        check(wb_gradient(wb_sum(wb_mul(y, tensor_of(w, t, 0))), p), want, 0, 1e-6, "gradient of take");
+    }
+    ref_forget();
+}
+
+int main(int argc, char **argv)
+{
+    read_options(argc, argv);
+    const struct CMUnitTest all[] = {cmocka_unit_test(reduces), cmocka_unit_test(special_reductions), cmocka_unit_test(argmaxes),
+                                     cmocka_unit_test(moves), cmocka_unit_test(sources), cmocka_unit_test(take_gradient)};
+    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}
