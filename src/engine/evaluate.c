@@ -373,6 +373,5 @@ void wb__engine_shutdown(void)
 {
     wb__engine_thread_end();
     wb__cache_clear();
-    wb__cpu_empty_cache();
     wb__pool_trim();
 }
