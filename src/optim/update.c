@@ -156,6 +156,7 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup", u->what,
                         s->object.class->name);
     u->state = s;
+    wb__opt_settle(s);
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
     u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
     return u->works && u->next ? compute(u, model, grads) : WB_ERROR_MEMORY;
@@ -174,8 +175,13 @@ static void count_steps(update *u)
 {
     for (int i = 0; i < u->state->n; i++) {
         wb__slot *slot = &u->state->slots[i];
-        slot->stepped = u->works[i].value != NULL;
-        slot->steps += slot->stepped;
+        if (!u->works[i].value) continue;
+        slot->steps++;
+        wb_tensor *now = u->works[i].x->current;
+        if (!(now->flags & WB__PENDING)) continue;          /* evaluated at once */
+        slot->unsure++;
+        wb__unref(slot->written);
+        slot->written = wb__ref(now);
     }
 }
 
@@ -186,7 +192,6 @@ static void count_replay(void *context)
 {
     const count *c = context;
     c->state->slots[c->slot].steps++;
-    c->state->slots[c->slot].stepped = true;
 }
 
 static int count_replays(const update *u)
@@ -209,12 +214,13 @@ static void end(update *u)
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
-    int status = begin(&u, state, model, grads);
+    int status = begin(&u, state, model, grads), first = wb__pending_count();
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
     if (!status && wb__this_thread()->recording) status = count_replays(&u);
     else if (!status) count_steps(&u);
+    if (status) wb__forget_pending(first);
     end(&u);
     return status;
 }
