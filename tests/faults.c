@@ -56,7 +56,7 @@ static double digest(wb_layer *m)
     return sum;
 }
 
-typedef struct { double first, second; int failures; bool stepped_twice; } outcome;
+typedef struct { double first, second; int failures; } outcome;
 
 /* Everything that may fail is tried twice: with the fault, and once more, when it must work. */
 static outcome story(bool disturbed)
@@ -107,7 +107,7 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
     if (getenv("FAULT_AT")) fail_at(atol(getenv("FAULT_AT"))), story(true);
     fail_at(INT64_MAX);
     story(false);
-    int64_t base = wb_memory_used(), n = 0, most = option_count ? option_count : getenv("WEBER_TEST_ALL") ? INT64_MAX : 1500;
+    int64_t base = wb_memory_used(), n = 0, most = option_count ? option_count : getenv("WEBER_TEST_ALL") ? INT64_MAX : 4000;
     fail_at(INT64_MAX);
     int64_t all = 0;
     {   /* how many there are: story() ends the watch, so they are counted by the first n that nothing meets */

@@ -262,6 +262,6 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     wb__free(w.last);
     wb__free(w.needed);
     wb__free(w.gifts);
-    if (good) return 0;
+    if (good && !w.failed) return 0;
     return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
 }
