@@ -22,7 +22,7 @@ static wb_tensor *along_channels(wb_tensor *v, const wb_tensor *x)
 
 static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
 {
-    if (wb_is_none(scale)) return x;
+    if (!x || wb_is_none(scale)) return x;
     return wb_add(wb_mul(x, along_channels(scale, x)), along_channels(bias, x));
 }
 
