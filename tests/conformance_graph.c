@@ -14,8 +14,24 @@
 enum { MAX_OPS = 60, MAX_VALUES = 96, VARIABLES = 3, LEAVES = 4 };
 
 typedef enum {
-    OP_UNARY, OP_BINARY, OP_SCALAR, OP_WHERE, OP_REDUCE, OP_ROWS, OP_RESHAPE, OP_PERMUTE, OP_EXPAND, OP_SLICE, OP_FLIP, OP_PAD,
-    OP_CONCAT, OP_STACK, OP_MATMUL, OP_TAKE, OP_ASSIGN, OP_KINDS
+    OP_UNARY,
+    OP_BINARY,
+    OP_SCALAR,
+    OP_WHERE,
+    OP_REDUCE,
+    OP_ROWS,
+    OP_RESHAPE,
+    OP_PERMUTE,
+    OP_EXPAND,
+    OP_SLICE,
+    OP_FLIP,
+    OP_PAD,
+    OP_CONCAT,
+    OP_STACK,
+    OP_MATMUL,
+    OP_TAKE,
+    OP_ASSIGN,
+    OP_KINDS
 } op_kind;
 
 typedef struct {
@@ -39,8 +55,10 @@ typedef struct {
     wb_dtype dtype;
 } program;
 
-static const char *const unary_names[] = {"neg", "abs", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "sin", "cos", "erf",
-    "relu", "leakyrelu", "elu", "sigmoid", "logsigmoid", "tanh", "softplus", "swish", "gelu", "gelu_erf", "sign", "floor"};
+static const char *const unary_names[] = {
+    "neg",        "abs",  "square",   "sqrt",  "rsqrt", "reciprocal", "exp",  "log",
+    "log1p",      "sin",  "cos",      "erf",   "relu",  "leakyrelu",  "elu",  "sigmoid",
+    "logsigmoid", "tanh", "softplus", "swish", "gelu",  "gelu_erf",   "sign", "floor"};
 static const char *const binary_names[] = {"add", "sub", "mul", "div", "maximum", "minimum"};
 static const char *const reduce_names[] = {"sum", "mean", "max", "min", "variance", "logsumexp"};
 static const char *const row_names[] = {"softmax", "logsoftmax", "normalise"};
@@ -127,7 +145,8 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
 {
     int n = p->n_values;
     double low, high, most, low2 = 0, high2 = 0, most2 = 0;
-    *i = (instruction){.kind = (op_kind)draw_int(0, OP_KINDS - 1), .a = (int)draw_int(draw_int(0, 1) && n > 8 ? n - 6 : 0, n - 1)};
+    *i = (instruction){.kind = (op_kind)draw_int(0, OP_KINDS - 1),
+                       .a = (int)draw_int(draw_int(0, 1) && n > 8 ? n - 6 : 0, n - 1)};
     array x = value[i->a];
     if (x.size > 400) return false;
     extent(x, &low, &high, &most);
@@ -163,7 +182,11 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
         i->number = (double)draw_int(-2, 2) / 4;
         *error = fmax(e, p->error[i->b]);
         return p->exact[i->c] && ref_broadcast(&x, &value[i->b], &i->n, i->dims) &&
-               ref_broadcast(&value[i->c], &(array){.ndim = i->n, .dims = {i->dims[0], i->dims[1], i->dims[2], i->dims[3], i->dims[4], i->dims[5]}}, &i->n, i->dims);
+               ref_broadcast(&value[i->c],
+                             &(array){.ndim = i->n,
+                                      .dims = {i->dims[0], i->dims[1], i->dims[2], i->dims[3],
+                                               i->dims[4], i->dims[5]}},
+                             &i->n, i->dims);
     case OP_REDUCE:
         i->name = reduce_names[draw_int(0, LENGTH(reduce_names) - 1)];
         i->mask = (unsigned)draw_int(0, (1 << x.ndim) - 1);
@@ -231,7 +254,8 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
         for (int k = 0; k < 20 && i->c < 4; k++) {
             int j = (int)draw_int(0, n - 1);
             bool fits = value[j].ndim == x.ndim;
-            for (int d = 0; fits && d < x.ndim; d++) fits = (d == i->n && i->kind == OP_CONCAT) || value[j].dims[d] == x.dims[d];
+            for (int d = 0; fits && d < x.ndim; d++)
+                fits = (d == i->n && i->kind == OP_CONCAT) || value[j].dims[d] == x.dims[d];
             if (!fits) continue;
             i->piece[i->c++] = j;
             e = fmax(e, p->error[j]);
@@ -371,8 +395,9 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
 /* What value `of` is made of, to standard error. */
 static void describe(const program *p, const array *value, int of)
 {
-    static const char *const kinds[] = {"", "", "scalar ", "where ", "", "", "reshape", "permute", "expand", "slice", "flip", "pad",
-                                        "concat", "stack", "matmul", "take", "assign"};
+    static const char *const kinds[] = {"",        "",        "scalar ", "where ", "",      "",
+                                        "reshape", "permute", "expand",  "slice",  "flip",  "pad",
+                                        "concat",  "stack",   "matmul",  "take",   "assign"};
     bool needed[MAX_VALUES] = {false};
     int v = p->n_values;
     needed[of] = true;
@@ -395,9 +420,10 @@ static void describe(const program *p, const array *value, int of)
             continue;
         }
         if (!needed[v++]) continue;
-        fprintf(stderr, "  %d: %s%s %d %d %d n=%d mask=%x number=%g", v - 1, kinds[i->kind], i->name ? i->name : "", i->a, i->b, i->c, i->n,
-                i->mask, i->number);
-        for (int d = 0; d < 4 && (i->kind >= OP_RESHAPE); d++) fprintf(stderr, " %lld/%d", (long long)i->dims[d], i->piece[d]);
+        fprintf(stderr, "  %d: %s%s %d %d %d n=%d mask=%x number=%g", v - 1, kinds[i->kind],
+                i->name ? i->name : "", i->a, i->b, i->c, i->n, i->mask, i->number);
+        for (int d = 0; d < 4 && (i->kind >= OP_RESHAPE); d++)
+            fprintf(stderr, " %lld/%d", (long long)i->dims[d], i->piece[d]);
         fprintf(stderr, " -> [");
         for (int d = 0; d < value[v - 1].ndim; d++) fprintf(stderr, d ? ",%lld" : "%lld", (long long)value[v - 1].dims[d]);
         fprintf(stderr, "]\n");
@@ -485,7 +511,8 @@ static double loss_at(const program *p, array *value, const array *direction, do
     double loss = 0;
     for (int k = 0; k < p->n_ops; k++) value[VARIABLES + LEAVES + k] = interpret(&p->op[k], value);
     for (int i = VARIABLES + LEAVES; i < p->n_values; i++)
-        for (int64_t j = 0; j < value[i].size && (only < 0 || only == i); j++) loss += value[i].at[j] * cos(weight * (double)(i + j));
+        for (int64_t j = 0; j < value[i].size && (only < 0 || only == i); j++)
+            loss += value[i].at[j] * cos(weight * (double)(i + j));
     return loss;
 }
 
@@ -532,8 +559,9 @@ static void one_gradient(int64_t seed)
     bool good = kink || fabs(central - along) <= 1e-5 * size + 1e-8 * fabs(base);
     if (!good) describe(&p, value, p.n_values - 1);
     if (!good)
-        fail_msg("seed %lld: the gradient along a direction is %.10g, finite differences give %.10g (%.10g, %.10g)", (long long)seed, along,
-                 central, ahead, behind);
+        fail_msg("seed %lld: the gradient along a direction is %.10g, finite differences give "
+                 "%.10g (%.10g, %.10g)",
+                 (long long)seed, along, central, ahead, behind);
     /* the second derivative along the direction, where the first is smooth */
     if (dot && !kink) {
         double e = 1e-4, middle = base;
@@ -550,8 +578,9 @@ static void one_gradient(int64_t seed)
         bool rough = fabs(narrow - wide) > 1e-3 * scale;
         if (!rough && !(fabs(narrow - got) <= 5e-3 * scale)) describe(&p, value, p.n_values - 1);
         if (!rough && !(fabs(narrow - got) <= 5e-3 * scale))
-            fail_msg("seed %lld: the second derivative along a direction is %.10g, finite differences give %.10g (%.10g)", (long long)seed, got,
-                     narrow, wide);
+            fail_msg("seed %lld: the second derivative along a direction is %.10g, finite "
+                     "differences give %.10g (%.10g)",
+                     (long long)seed, got, narrow, wide);
     }
     wb_scope_close(scope);
     ref_forget();
@@ -587,7 +616,8 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     if (getenv("ONLY")) only = atoi(getenv("ONLY"));
-    const struct CMUnitTest tests[] = {cmocka_unit_test(graphs_f64), cmocka_unit_test(graphs_f32), cmocka_unit_test(gradients)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(graphs_f64), cmocka_unit_test(graphs_f32),
+                                       cmocka_unit_test(gradients)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     wb_shutdown();
     return failed;

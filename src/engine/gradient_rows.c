@@ -1,4 +1,5 @@
-/* The gradients of the elementwise rows of ops.def, as functions, and the table of all gradient rules. */
+/* The gradients of the elementwise rows of ops.def, as functions, and the table of all gradient
+ * rules. */
 #include "engine/gradient.h"
 
 /* The words of the gradient column. */
