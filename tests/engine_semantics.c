@@ -396,7 +396,7 @@ static void eager_is_the_same(void **state)
         wb__this_thread()->eager = eager;
         wb_scope *s = wb_scope_open();
         wb_seed(21);
-        wb_layer *m = wb_trainmode(wb_Chain(wb_Conv(1, 3, 3, 3, wb_relu), wb_BatchNorm(3), wb_MaxPool(2), wb_Flatten(), wb_Dropout(.p = 0.3), wb_Dense(27, 4)));
+        wb_layer *m = wb_trainmode(wb_Chain(wb_Conv(1, 3, {3}, wb_relu), wb_BatchNorm(3), wb_MaxPool({2}), wb_Flatten(), wb_Dropout(.p = 0.3), wb_Dense(27, 4)));
         wb_opt_state *o = wb_setup(wb_AdamW(), m);
         for (int i = 0; i < 4; i++) {
             wb_scope *inner = wb_scope_open();

@@ -175,6 +175,16 @@ void draw_shape(int kind, int *ndim, int64_t *dims)
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
 
+/* To so many bits of significand, exponents from `least` on: rounded once, to nearest even. */
+static double rounded(double x, int bits, int least, double beyond)
+{
+    int e;
+    if (x == 0 || !isfinite(x)) return x;
+    frexp(x, &e);
+    const double step = ldexp(1, (e < least ? least : e) - bits), r = nearbyint(x / step) * step;
+    return fabs(r) >= beyond ? copysign(INFINITY, x) : r;
+}
+
 double ref_cast(double x, wb_dtype to)
 {
     static const struct { double low, high; } range[WB_DTYPE_COUNT] = {
@@ -183,8 +193,8 @@ double ref_cast(double x, wb_dtype to)
     switch (to) {
     case WB_F64: return x;
     case WB_F32: return (float)x;
-    case WB_F16: return wb__f16_to_f32(wb__f32_to_f16((float)x));
-    case WB_BF16: return wb__bf16_to_f32(wb__f32_to_bf16((float)x));
+    case WB_F16: return rounded(x, 11, -13, 65536);
+    case WB_BF16: return rounded(x, 8, -125, 0x1p128);
     case WB_BOOL: return x != 0;
     default: return isnan(x) ? 0 : x < range[to].low ? range[to].low : x > range[to].high ? range[to].high : trunc(x);
     }

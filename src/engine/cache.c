@@ -10,6 +10,7 @@ static wb__plan **plans;
 static int n_plans, plans_room, limit = 64;
 static uint64_t clock_now;
 static wb_engine_stats stats;
+static _Atomic int64_t arena_bytes;     /* changed outside the lock too, around allocations */
 
 /* ---- plans ------------------------------------------------------------------------------------ */
 
@@ -25,6 +26,7 @@ wb_engine_stats wb_stats(void)
     pthread_mutex_lock(&lock);
     wb_engine_stats s = stats;
     pthread_mutex_unlock(&lock);
+    s.arena_bytes = arena_bytes;
     return s;
 }
 
@@ -119,11 +121,11 @@ void *wb__arena_take(int64_t bytes, int64_t *got)
     if (memory && *got >= bytes) return memory;
     if (memory) {                                   /* too small for this plan: it grows, once */
         wb__cpu.backend->release(&wb__cpu, memory, (size_t)*got);
-        stats.arena_bytes -= *got;
+        arena_bytes -= *got;
     }
     *got = WB__MAX(bytes, 64);
     memory = wb__cpu.backend->allocate(&wb__cpu, (size_t)*got);
-    if (memory) stats.arena_bytes += *got;
+    if (memory) arena_bytes += *got;
     return memory;
 }
 
@@ -140,7 +142,7 @@ void wb__arena_give(void *memory, int64_t bytes)
     pthread_mutex_unlock(&lock);
     if (!memory) return;
     wb__cpu.backend->release(&wb__cpu, memory, (size_t)bytes);
-    stats.arena_bytes -= bytes;
+    arena_bytes -= bytes;
 }
 
 /* ---- running ---------------------------------------------------------------------------------- */
@@ -192,7 +194,7 @@ void wb__cache_clear(void)
     for (int i = 0; i < ARENAS; i++) {
         if (!idle[i].memory) continue;
         wb__cpu.backend->release(&wb__cpu, idle[i].memory, (size_t)idle[i].bytes);
-        stats.arena_bytes -= idle[i].bytes;
+        arena_bytes -= idle[i].bytes;
         idle[i].memory = NULL;
     }
     pthread_mutex_unlock(&lock);

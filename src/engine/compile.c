@@ -230,7 +230,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *in)
         find_numbers(r, &q);
     }
     wb__request_free(&q);
-    wb__forget_pending();
+    wb__forget_pending(0);
     int closed = wb_scope_close(scope);
     return status ? status : closed;
 }

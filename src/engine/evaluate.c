@@ -93,46 +93,40 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
-/* No write takes place: each variable is what it was. */
-static void take_back(wb__thread *t)
+/* The version that a variable had before the pending write number i. */
+static wb_tensor *version_before(const wb__thread *t, int i, const wb_tensor *v)
 {
-    for (int i = 0; i < t->n_pending; i++) {
+    while (--i >= 0)
+        if (t->pending[i]->variable == v) return t->pending[i];
+    return v->live;
+}
+
+/* These writes, the latest, do not take place: each variable is what it was. */
+static void take_back(wb__thread *t, int first)
+{
+    for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
-        if (v && v->current == a) set_current(v, v->live);
-        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE);
+        if (v && v->current == a) set_current(v, version_before(t, i, v));
+        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
         wb__tensor_detach(a);
     }
 }
 
-static void end_pending(wb__thread *t)
+static void end_pending(wb__thread *t, int first)
 {
     int n = t->n_pending;
-    t->n_pending = 0;
-    for (int i = 0; i < n; i++) wb__unref(t->pending[i]);
+    t->n_pending = first;
+    for (int i = first; i < n; i++) wb__unref(t->pending[i]);
 }
 
 int wb__pending_count(void) { return wb__this_thread()->n_pending; }
 
-/* Newest first, each variable goes back to the write before, or to what it holds. */
-void wb__forget_since(int count)
+void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
-    while (t->n_pending > count) {
-        wb_tensor *a = t->pending[--t->n_pending], *v = a->variable, *before = v ? v->live : NULL;
-        for (int i = 0; i < t->n_pending; i++)
-            if (v && t->pending[i]->variable == v) before = t->pending[i];
-        if (v && v->current == a) set_current(v, before);
-        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE);
-        wb__tensor_detach(a);
-        wb__unref(a);
-    }
-}
-
-void wb__forget_pending(void)
-{
-    wb__thread *t = wb__this_thread();
-    take_back(t);
-    end_pending(t);
+    if (first >= t->n_pending) return;          /* evaluated since */
+    take_back(t, first);
+    end_pending(t, first);
 }
 
 /* A version that only the variable itself knows of is as good as new. */
@@ -285,8 +279,8 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with
     if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
     if (!status && (mine.request.n_results || mine.request.n_writes)) status = run(&mine.request, gate);
     if (!pending || (status == WB_ERROR_VERSION && mine.request.refused)) return status;
-    if (status) take_back(t);
-    end_pending(t);
+    if (status) take_back(t, 0);
+    end_pending(t, 0);
     return status;
 }
 
@@ -376,4 +370,5 @@ void wb__engine_shutdown(void)
 {
     wb__engine_thread_end();
     wb__cache_clear();
+    wb__pool_trim();
 }

@@ -28,6 +28,7 @@ static int new_group(wb__making *m, wb__group_kind kind)
 
 static void join(wb__making *m, int g, int x)
 {
+    if (m->failed) return;
     wb__group *group = &m->group[g];
     m->fate[x].group = g;
     group->n++;
@@ -69,6 +70,7 @@ static int new_space(wb__making *m, const wb__value *v)
 {
     static const int nhwc[4] = {0, 2, 3, 1};
     int at = new_group(m, WB__GROUP_FUSED);
+    if (m->failed) return at;
     wb__group *g = &m->group[at];
     g->ndim = v->ndim;
     g->nhwc = v->nhwc;
@@ -279,8 +281,9 @@ static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
 static int own_space(wb__making *m, const wb__value *v, const wb__value *x, unsigned mask)
 {
     int at = new_space(m, x);
+    if (m->failed) return at;
     wb__group *g = &m->group[at];
-    if (m->failed || fold_in(g, v, x, mask) != NO_FOLD) return at;
+    if (fold_in(g, v, x, mask) != NO_FOLD) return at;
     int first = g->ndim, last = -1, n = 0, axis[WB_MAX_DIMS];
     for (int i = 0; i < g->ndim; i++)
         if (mask >> g->axis[i] & 1) { first = WB__MIN(first, i); last = i; }
@@ -440,7 +443,7 @@ static void one(wb__making *m, int x, const bool *needed)
     case WB__LIBRARY: {
         int g = new_group(m, WB__GROUP_LIBRARY);
         join(m, g, x);
-        m->group[g].product = x;
+        if (!m->failed) m->group[g].product = x;
         break;
     }
     default: break;

@@ -33,6 +33,7 @@ enum {
     WB__PENDING = 8,        /* an assign still to be made */
     WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
     WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
+    WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
     WB__RENEWED = 64        /* a literal whose value each replay of a recording renews: never part of the structure */
 };
 
@@ -137,10 +138,8 @@ int wb__on_replay(const wb__replay *r);
 
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
-/* For all or nothing: the writes recorded since the count was so much do not take place. */
 int wb__pending_count(void);
-void wb__forget_since(int count);
-void wb__forget_pending(void);              /* no write of this thread takes place */
+void wb__forget_pending(int first);         /* this thread's pending writes from number `first` on do not take place */
 int wb__new_version(wb_tensor *variable);   /* its memory was written to by a replay: who held the old version finds it gone */
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);

@@ -41,8 +41,9 @@ typedef struct {
     wb_dtype dtype;                     /* the parameter's */
     int64_t dims[WB_MAX_DIMS];
     wb_tensor **moments;                /* of all parts, one after the other (counted) */
-    int64_t steps;
-    bool frozen, stepped;               /* by the last update */
+    int64_t steps, unsure;              /* of these, so many wait for their writes to be made */
+    wb_tensor *written;                 /* the last step's new value (counted) */
+    bool frozen;
 } wb__slot;
 
 struct wb_opt_state {
@@ -67,7 +68,7 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 
-/* Takes the last update's counts back: its writes did not take place. */
-void wb__opt_undo(wb_opt_state *s);
+/* Takes back the counts of steps whose writes an evaluation that failed did not make. */
+void wb__opt_settle(wb_opt_state *s);
 
 #endif

@@ -9,6 +9,7 @@ static void state_destroy(void *object)
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; s->slots[i].moments && k < s->n_moments; k++)
             wb__unref(s->slots[i].moments[k]);
+        wb__unref(s->slots[i].written);
         wb__free(s->slots[i].moments);
         wb__free(s->slots[i].path);
     }
@@ -160,11 +161,15 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
 int wb_freeze(wb_opt_state *s, const char *path) { return set_frozen("freeze", s, path, true); }
 int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, path, false); }
 
-void wb__opt_undo(wb_opt_state *s)
+void wb__opt_settle(wb_opt_state *s)
 {
     for (int i = 0; i < s->n; i++) {
-        s->slots[i].steps -= s->slots[i].stepped;
-        s->slots[i].stepped = false;
+        wb__slot *slot = &s->slots[i];
+        if (!slot->written || slot->written->flags & WB__PENDING) continue;
+        if (slot->written->flags & WB__TAKEN_BACK) slot->steps -= slot->unsure;
+        slot->unsure = 0;
+        wb__unref(slot->written);
+        slot->written = NULL;
     }
 }
 

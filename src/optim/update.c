@@ -178,6 +178,7 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
                         u->what, s->object.class->name);
     u->state = s;
+    wb__opt_settle(s);
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
     u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
     return u->works && u->next ? compute(u, model, grads) : WB_ERROR_MEMORY;
@@ -198,8 +199,14 @@ static int count_steps(update *u)
     wb_opt_state *s = u->state;
     if (!wb__this_thread()->recording) {
         for (int i = 0; i < s->n; i++) {
-            s->slots[i].stepped = u->works[i].value != NULL;
-            s->slots[i].steps += s->slots[i].stepped;
+            wb__slot *slot = &s->slots[i];
+            if (!u->works[i].value) continue;
+            slot->steps++;
+            wb_tensor *now = u->works[i].x->current;
+            if (!(now->flags & WB__PENDING)) continue;          /* evaluated at once */
+            slot->unsure++;
+            wb__unref(slot->written);
+            slot->written = wb__ref(now);
         }
         return 0;
     }
@@ -228,8 +235,8 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (status) wb__forget_since(pending);
-    else status = count_steps(&u);
+    if (!status) status = count_steps(&u);
+    if (status) wb__forget_pending(pending);
     end(&u);
     wb__this_thread()->busy--;
     return status;

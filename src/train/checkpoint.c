@@ -217,7 +217,7 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
         json_t *entry = json_array_get(slots, (size_t)i);
         s->slots[i].steps = json_integer_value(json_object_get(entry, "steps"));
         s->slots[i].frozen = json_is_true(json_object_get(entry, "frozen"));
-        s->slots[i].stepped = false;
+        s->slots[i].unsure = 0;
     }
     memcpy(s->rule->parts, parts, (size_t)s->rule->n * sizeof *parts);
     return 0;

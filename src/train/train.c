@@ -13,11 +13,15 @@ wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb
     if (!model) return NULL;
     if (!loss) return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: no loss function");
     wb__thread *t = wb__this_thread();
+    int first = wb__pending_count();
     t->training++;
     wb_tensor *l = loss(model, batch, ctx);
     wb_tree *g = l && grads ? wb_gradient_layer(l, model) : NULL;
     t->training--;
-    if (!l || (grads && !g)) return NULL;
+    if (!l || (grads && !g)) {
+        wb__forget_pending(first);              /* running statistics stay where they were */
+        return NULL;
+    }
     if (grads) *grads = g;
     return l;
 }
@@ -57,7 +61,7 @@ static int step(training *t, int epoch, wb_batch batch)
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
     status = wb__evaluate(1, &loss, loss);
-    if (status) wb__opt_undo(t->state);
+    if (status) wb__opt_settle(t->state);
     if (status == WB_ERROR_NUMBER) return not_finite(loss, batch.index + 1);
     if (status) return status;
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
