@@ -13,6 +13,10 @@ bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *si
                  WB_MAX_DIMS);
         return false;
     }
+    if (ndim && !dims) {
+        wb__fail(WB_ERROR_ARGUMENT, "%s: no sizes for %d dimensions", what, ndim);
+        return false;
+    }
     for (int i = 0; i < ndim; i++) {
         if (dims[i] < 0) {
             wb__fail(WB_ERROR_SHAPE, "%s: dimension %d is %lld", what, i, (long long)dims[i]);

@@ -351,6 +351,7 @@ int wb__evaluate_overgrown(wb__thread *t)
 
 int wb_eval_all(int n, wb_tensor *const *tensors)
 {
+    if (n < 0 || (n && !tensors)) return wb__fail(WB_ERROR_ARGUMENT, "eval: %d tensors", n);
     for (int i = 0; i < n; i++)
         if (!wb__operand("eval", tensors[i]))
             return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
@@ -361,6 +362,8 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0;
+    if (!out || n < 0 || (n && !tensors))
+        return wb__fail(WB_ERROR_ARGUMENT, "memory_estimate: %d tensors, %s to write to", n, out ? "a place" : "no place");
     memset(out, 0, sizeof *out);
     for (int i = 0; i < n; i++)
         if (!wb__operand("memory_estimate", tensors[i]))

@@ -251,6 +251,21 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     return good && !w->failed;
 }
 
+/* A variable without a gradient although the loss was made from it: from a value that has been overwritten. */
+static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
+{
+    for (int i = 0; i < w->order.n; i++) {
+        const wb_tensor *x = w->order.node[i];
+        if (!(x->flags & WB__GONE) || !x->variable) continue;
+        int which = wb__map_get(&w->wanted, x->variable);
+        if (which < 0 || which >= n || grads[which]) continue;
+        wb__fail(WB_ERROR_VERSION, "gradient: the loss was made from a value of %s, %s, that has been overwritten since: "
+                 "take the gradient before the update, or call the model again", x->name ? x->name : "a parameter", wb_describe(x));
+        return true;
+    }
+    return false;
+}
+
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
 {
     if (!wb__floating("gradient", loss))
@@ -278,6 +293,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
             good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
         if (good && !is_leaf(x)) good = pass_on(&w, x, g);
     }
+    if (good && overwritten(&w, n, grads)) good = false;
     wb__this_thread()->busy--;
     wb__order_free(&w.order);
     wb__map_free(&w.wanted);

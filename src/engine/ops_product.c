@@ -38,6 +38,9 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
     if (!x->ndim || !w->ndim)
         return wb__fail_null(WB_ERROR_SHAPE, "matmul: of a scalar: %s · %s", wb_describe(x),
                              wb_describe(w));
+    if (x->dtype != w->dtype)
+        return wb__fail_null(WB_ERROR_DTYPE, "matmul: dtypes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
     bool row = x->ndim == 1, column = w->ndim == 1;
     if (x->dims[x->ndim - 1] != w->dims[column ? 0 : w->ndim - 2])
         return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s · %s", wb_describe(x),
@@ -85,14 +88,23 @@ static bool window_size(const char *what, const wb_tensor *x, const int64_t *k,
                         int64_t *size)
 {
     for (int i = 0; i < 2; i++) {
+        int64_t most = WB__MAX(WB__MAX(k[i], stride[i]), WB__MAX(pad[2 * i], pad[2 * i + 1]));
+        if (dilation) most = WB__MAX(most, dilation[i]);
+        if (most > INT32_MAX) {             /* what follows cannot overflow */
+            wb__fail(WB_ERROR_ARGUMENT, "%s: %lld as a size of window, stride, dilation or padding",
+                     what, (long long)most);
+            return false;
+        }
         int64_t padded = x->dims[2 + i] + pad[2 * i] + pad[2 * i + 1],
                 reach = (k[i] - 1) * (dilation ? dilation[i] : 1) + 1;
         if (k[i] < 1 || stride[i] < 1 || pad[2 * i] < 0 || pad[2 * i + 1] < 0 ||
             (dilation && dilation[i] < 1)) {
             wb__fail(WB_ERROR_ARGUMENT,
-                     "%s: window %lldx%lld, stride %lldx%lld: sizes must be at least 1 and pads 0",
+                     "%s: window %lldx%lld, stride %lldx%lld, padding %lld,%lld,%lld,%lld: "
+                     "window, stride and dilation are at least 1, padding at least 0",
                      what, (long long)k[0], (long long)k[1], (long long)stride[0],
-                     (long long)stride[1]);
+                     (long long)stride[1], (long long)pad[0], (long long)pad[1], (long long)pad[2],
+                     (long long)pad[3]);
             return false;
         }
         if (padded < reach) {
@@ -132,6 +144,9 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
                              wb_describe(x), wb_describe(w));
+    if (!w->dims[1])
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: no channels: %s · %s", wb_describe(x),
+                             wb_describe(w));
     if (a.groups < 1 || x->dims[1] != w->dims[1] * a.groups || w->dims[0] % a.groups)
         return wb__fail_null(WB_ERROR_SHAPE, "conv: channels do not fit: %s · %s in %lld group%s",
                              wb_describe(x), wb_describe(w), (long long)a.groups,
@@ -211,6 +226,9 @@ wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mas
         return wb__fail_null(WB_ERROR_SHAPE,
                              "attention: q %s, k %s, v %s: want [...,Tq,d], [...,Tk,d], [...,Tk,e]",
                              wb_describe(q), wb_describe(k), wb_describe(v));
+    if (mask != WB_NONE && (!wb__operand("attention", mask) || mask->dtype != WB_BOOL))
+        return wb__fail_null(WB_ERROR_DTYPE, "attention: the mask is %s, not bool (true: keep)",
+                             wb_describe(mask));
     wb_dtype t = (wb_dtype)q->dtype;
     double scale = 1 / sqrt((double)WB__MAX(q->dims[q->ndim - 1], 1));
     wb_tensor *scores = wb_mul(wb__matmul(q, k, false, true), wb__literal(scale, t));

@@ -22,6 +22,8 @@ wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *wanted)
     if (ndim < 0 || ndim > WB_MAX_DIMS)
         return wb__fail_null(WB_ERROR_SHAPE, "reshape: %d dimensions; a tensor has at most %d",
                              ndim, WB_MAX_DIMS);
+    if (ndim && !wanted)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "reshape: no sizes for %d dimensions", ndim);
     list(text, sizeof text, ndim, wanted);
     for (int i = 0; i < ndim; i++) {
         dims[i] = wanted[i];
@@ -53,8 +55,14 @@ wb_tensor *wb_unsqueeze(wb_tensor *x, int axis)
 {
     if (!wb__operand("unsqueeze", x)) return NULL;
     int a = axis < 0 ? axis + x->ndim + 1 : axis;
-    if (a < 0 || a > x->ndim || x->ndim == WB_MAX_DIMS)
-        return wb__fail_null(WB_ERROR_SHAPE, "unsqueeze: axis %d of %s", axis, wb_describe(x));
+    if (x->ndim == WB_MAX_DIMS)
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "unsqueeze: %s has %d dimensions already, the most there may be",
+                             wb_describe(x), WB_MAX_DIMS);
+    if (a < 0 || a > x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "unsqueeze: a new axis of %s is one of %d to %d, not %d",
+                             wb_describe(x), -x->ndim - 1, x->ndim, axis);
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i <= x->ndim; i++) dims[i] = i < a ? x->dims[i] : i == a ? 1 : x->dims[i - 1];
     return wb_reshape_to(x, x->ndim + 1, dims);
@@ -76,6 +84,8 @@ wb_tensor *wb_squeeze(wb_tensor *x, int axis)
 wb_tensor *wb_permute_to(wb_tensor *x, int ndim, const int64_t *order)
 {
     if (!wb__operand("permute", x)) return NULL;
+    if (ndim && !order)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "permute: no order of %d axes", ndim);
     int64_t dims[WB_MAX_DIMS];
     unsigned seen = 0;
     bool moved = false;

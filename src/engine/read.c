@@ -41,6 +41,10 @@ double wb_at_index(wb_tensor *x, int n, const int64_t *index)
         wb__fail(WB_ERROR_SHAPE, "at: %d indices for %s", n, wb_describe(x));
         return NAN;
     }
+    if (n && !index) {
+        wb__fail(WB_ERROR_ARGUMENT, "at: no indices");
+        return NAN;
+    }
     for (int i = 0; i < n; i++) {
         if (index[i] < 0 || index[i] >= x->dims[i]) {
             wb__fail(WB_ERROR_ARGUMENT, "at: index %lld of axis %d of %s", (long long)index[i], i,
@@ -62,6 +66,7 @@ int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
     if (bytes != need)
         return wb__fail(WB_ERROR_ARGUMENT, "copy_out: %zu bytes of room for %s, which is %zu",
                         bytes, wb_describe(x), need);
+    if (bytes && !buffer) return wb__fail(WB_ERROR_ARGUMENT, "copy_out: no buffer");
     if (bytes) memcpy(buffer, from, bytes);
     return 0;
 }
