@@ -327,7 +327,7 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
     return 0;
 }
 
-void wb__engine_shutdown(void)
+void wb__engine_thread_end(void)
 {
     wb__request_free(&mine.request);
     wb__order_free(&mine.side);
@@ -335,6 +335,11 @@ void wb__engine_shutdown(void)
     wb__free(mine.roots);
     wb__free(mine.buffers);
     memset(&mine, 0, sizeof mine);
+}
+
+void wb__engine_shutdown(void)
+{
+    wb__engine_thread_end();
     wb__cache_clear();
     wb__cpu_empty_cache();
     wb__pool_trim();

@@ -24,6 +24,7 @@ static void thread_end(void *memory)
     wb__thread *t = memory;
     this_thread = t;            /* the key's destructor runs after thread-local variables may be reset */
     close_all(t);
+    wb__engine_thread_end();
     this_thread = NULL;
     free(t);
 }

@@ -118,6 +118,7 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing scope: these, and pending writes */
 void wb__engine_shutdown(void);
+void wb__engine_thread_end(void);           /* frees what the engine keeps for this thread */
 /* While a function is being recorded by wb_compile: these n literals get their values from `before` at each replay, and
  * `after` is called when one succeeded (either may be NULL).  `context` is copied; `holds` lives as long as the
  * recording.  Outside a recording nothing happens.  0, or an error code. */

@@ -50,6 +50,10 @@ typedef int64_t wb__type_i64;
 static inline float wb__f32_of_bits(int32_t i) { float f; memcpy(&f, &i, 4); return f; }
 static inline int32_t wb__bits_of_f32(float f) { int32_t i; memcpy(&i, &f, 4); return i; }
 
+/* Integers that wrap: of arguments that have no logarithm something else is made in the end. */
+static inline int32_t wb__minus_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
+static inline int32_t wb__exponent_i32(int32_t k) { return (int32_t)((uint32_t)k << 23); }
+
 /* 2^n for n in [-126, 127]; anything else (what NaN becomes) gives some number */
 static inline float wb__pow2_f32(int32_t n) { return wb__f32_of_bits((int32_t)(((uint32_t)n + 127u) << 23)); }
 
@@ -139,9 +143,9 @@ static inline float wb__log_f32(float x)
 {
     int32_t tiny = x < 1.17549435e-38f;
     float y = tiny ? x * 8388608.0f : x;
-    int32_t i = wb__bits_of_f32(y) - 0x3f3504f3;        /* sqrt(1/2) */
+    int32_t i = wb__minus_i32(wb__bits_of_f32(y), 0x3f3504f3);        /* sqrt(1/2) */
     int32_t k = i >> 23;
-    float m = wb__f32_of_bits(wb__bits_of_f32(y) - k * (1 << 23));
+    float m = wb__f32_of_bits(wb__minus_i32(wb__bits_of_f32(y), wb__exponent_i32(k)));
     float r = wb__log_tail_f32(m - 1.0f, (float)(k - (tiny ? 23 : 0)), 0.0f);
     r = x == 0.0f ? -INFINITY : x < 0.0f ? NAN : r;
     return x < INFINITY ? r : x + x;                    /* infinity, NaN */
@@ -152,8 +156,8 @@ static inline float wb__log1p_f32(float x)
 {
     int32_t small = (x > -0.29289f) & (x < 0.41421f);
     float u = 1.0f + x;
-    int32_t k = (wb__bits_of_f32(u) - 0x3f3504f3) >> 23;
-    float m = wb__f32_of_bits(wb__bits_of_f32(u) - k * (1 << 23));
+    int32_t k = wb__minus_i32(wb__bits_of_f32(u), 0x3f3504f3) >> 23;
+    float m = wb__f32_of_bits(wb__minus_i32(wb__bits_of_f32(u), wb__exponent_i32(k)));
     float lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
     float low = lost / u;
     float r = wb__log_tail_f32(small ? x : m - 1.0f, small ? 0.0f : (float)k, small ? 0.0f : low);
