@@ -1,4 +1,5 @@
-/* A first user's mistakes: what is missing or out of range is an error that names it, never a crash. */
+/* A first user's mistakes: what is missing or out of range is an error that names it, never a
+ * crash. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,14 +105,15 @@ static void layers_in_tuples_print_their_commas(void **state)
     (void)state;
     wb_layer *chain = wb_Chain(wb_Dense(3, 4), wb_Dense(4, 4));
     char *text = wb_format_object(wb_tuple(wb_Dense(3, 2), chain, wb_ones(2)));
-    assert_string_equal(text, "(\n"
-                              "  0 = Dense(3 => 2),       # 8 parameters\n"
-                              "  1 = Chain(\n"
-                              "    Dense(3 => 4),                        # 16 parameters\n"
-                              "    Dense(4 => 4),                        # 20 parameters\n"
-                              "  ),                   # Total: 4 arrays, 36 parameters, 144 bytes.\n"
-                              "  2 = [2] f32,\n"
-                              ")");
+    assert_string_equal(text,
+                        "(\n"
+                        "  0 = Dense(3 => 2),       # 8 parameters\n"
+                        "  1 = Chain(\n"
+                        "    Dense(3 => 4),                        # 16 parameters\n"
+                        "    Dense(4 => 4),                        # 20 parameters\n"
+                        "  ),                   # Total: 4 arrays, 36 parameters, 144 bytes.\n"
+                        "  2 = [2] f32,\n"
+                        ")");
     wb_free_text(text);
 }
 
