@@ -1,5 +1,6 @@
-/* Tile programs against an interpreter that takes one element at a time.  Programs, spaces and views are drawn at random;
- * their numbers are small integers, so that all but the tolerance tests ask for equality.
+/* Tile programs against an interpreter that takes one element at a time.  Programs, spaces and
+ * views are drawn at random; their numbers are small integers, so that all but the tolerance tests
+ * ask for equality.
  *
  *   cpu_tile [seed [count]] */
 #include <setjmp.h>
@@ -50,12 +51,14 @@ typedef struct {
     int n_shapes;
 } program;
 
-static const wb_dtype dtypes[] = {WB_F32, WB_F32, WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL};
+static const wb_dtype dtypes[] =
+    {WB_F32, WB_F32, WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL};
 
 static void draw_space(wb__space *s, int ndim, int outer, int rows)
 {
     int64_t size = 1;
-    static const int64_t some[] = {1, 2, 3, 5, 7, 10, 16, 17, 33, 64, 65, 100, 128, 250, 1000, 1025, 2100, 5000};
+    static const int64_t some[] =
+        {1, 2, 3, 5, 7, 10, 16, 17, 33, 64, 65, 100, 128, 250, 1000, 1025, 2100, 5000};
     memset(s, 0, sizeof *s);
     s->ndim = ndim;
     s->row_dims = rows;
@@ -68,8 +71,10 @@ static void draw_space(wb__space *s, int ndim, int outer, int rows)
     }
 }
 
-/* A dense view, its dimensions in any order in memory; broadcast along `flat`; sometimes backwards or with gaps. */
-static void draw_view(program *p, const wb__space *s, wb__view *v, wb_dtype t, const bool *flat, bool is_new, int buffer)
+/* A dense view, its dimensions in any order in memory; broadcast along `flat`; sometimes backwards
+ * or with gaps. */
+static void draw_view(program *p, const wb__space *s, wb__view *v, wb_dtype t, const bool *flat,
+                      bool is_new, int buffer)
 {
     int order[WB_MAX_DIMS];
     for (int i = 0; i < s->ndim; i++) order[i] = i;
@@ -120,7 +125,8 @@ static bool is_flat(const wb__view *v)
 static wb__instr *add(program *p, int kind, int reg, int level, wb_dtype t)
 {
     wb__instr *i = &p->instr[p->f.n_instr++];
-    *i = (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)reg, .level = (uint8_t)level, .dtype = (uint8_t)t,
+    *i = (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)reg, .level = (uint8_t)level,
+                     .dtype = (uint8_t)t,
                      .a = -1, .b = -1, .c = -1, .arg = -1};
     return i;
 }
@@ -138,13 +144,15 @@ static int add_load(program *p, bool row)
     return p->f.n_instr - 1;
 }
 
-/* An instruction whose value may be used, of register kind `reg` (-1: any) and level at most `level`; -1 if none. */
+/* An instruction whose value may be used, of register kind `reg` (-1: any) and level at most
+ * `level`; -1 if none. */
 static int pick(const program *p, int reg, int level)
 {
     for (int tries = 0; tries < 30; tries++) {
         const int i = (int)below(p->f.n_instr);
         const wb__instr *in = &p->instr[i];
-        if (in->kind >= WB__FOLD_ROWS || (reg >= 0 && in->reg != reg) || in->level > level) continue;
+        if (in->kind >= WB__FOLD_ROWS || in->level > level) continue;
+        if (reg >= 0 && in->reg != reg) continue;
         return i;
     }
     return -1;
@@ -152,12 +160,15 @@ static int pick(const program *p, int reg, int level)
 
 static void add_row(program *p)
 {
-    static const wb__op ops[] = {WB__OP_neg, WB__OP_abs, WB__OP_sign, WB__OP_square, WB__OP_relu, WB__OP_floor, WB__OP_add,
-                                 WB__OP_add, WB__OP_sub, WB__OP_mul, WB__OP_maximum, WB__OP_minimum, WB__OP_eq, WB__OP_lt,
-                                 WB__OP_ge, WB__OP_where, WB__OP_where, WB__OP_not, WB__OP_isfinite, WB__OP_and};
+    static const wb__op ops[] = {
+        WB__OP_neg, WB__OP_abs, WB__OP_sign, WB__OP_square, WB__OP_relu, WB__OP_floor, WB__OP_add,
+        WB__OP_add, WB__OP_sub, WB__OP_mul, WB__OP_maximum, WB__OP_minimum, WB__OP_eq, WB__OP_lt,
+        WB__OP_ge, WB__OP_where, WB__OP_where, WB__OP_not, WB__OP_isfinite, WB__OP_and,
+    };
     const wb__op op = ops[below(WB__COUNT(ops))];
     const int class = wb__ops[op].class, level = chance(25) ? WB__LEVEL_ROW : WB__LEVEL_FULL;
-    int a = pick(p, op == WB__OP_where || op == WB__OP_not || op == WB__OP_and ? WB__REG_I32 : -1, level), b = -1, c = -1;
+    const bool of_bool = op == WB__OP_where || op == WB__OP_not || op == WB__OP_and;
+    int a = pick(p, of_bool ? WB__REG_I32 : -1, level), b = -1, c = -1;
     if (a < 0) return;
     const bool is_float = p->instr[a].reg <= WB__REG_F64;
     if (wb__ops[op].accepts == WB__FLOATS && !is_float) return;
@@ -169,13 +180,19 @@ static void add_row(program *p)
     }
     const double ba = p->bound[a], bb = b < 0 ? 0 : p->bound[b], bc = c < 0 ? 0 : p->bound[c];
     const bool test = class == WB__COMPARE || class == WB__TEST;
-    const double bound = test || op == WB__OP_sign ? 1 : op == WB__OP_where ? fmax(bb, bc) : op == WB__OP_square ? ba * ba
-                       : op == WB__OP_mul ? ba * bb : op == WB__OP_add || op == WB__OP_sub ? ba + bb : fmax(ba, bb);
+    const double bound = test || op == WB__OP_sign ? 1
+                       : op == WB__OP_where ? fmax(bb, bc)
+                       : op == WB__OP_square ? ba * ba
+                       : op == WB__OP_mul ? ba * bb
+                       : op == WB__OP_add || op == WB__OP_sub ? ba + bb : fmax(ba, bb);
     if (bound > 4000) return;
     p->bound[p->f.n_instr] = bound;
-    const int finest = WB__MAX(p->instr[a].level, WB__MAX(b < 0 ? 0 : p->instr[b].level, c < 0 ? 0 : p->instr[c].level));
+    int finest = p->instr[a].level;
+    if (b >= 0) finest = WB__MAX(finest, p->instr[b].level);
+    if (c >= 0) finest = WB__MAX(finest, p->instr[c].level);
     const wb__instr *like = &p->instr[op == WB__OP_where ? b : a];
-    wb__instr *in = add(p, WB__ROW, test ? WB__REG_I32 : like->reg, finest, test ? WB_BOOL : (wb_dtype)like->dtype);
+    wb__instr *in = add(p, WB__ROW, test ? WB__REG_I32 : like->reg, finest,
+                        test ? WB_BOOL : (wb_dtype)like->dtype);
     in->op = (uint16_t)op;
     in->a = a, in->b = b, in->c = c;
 }
@@ -189,13 +206,16 @@ static void add_fold_cols(program *p)
     int64_t cols = 1;
     for (int s = 0; s < p->f.n_segments; s++) {
         int64_t n = 1;
-        for (int i = p->spaces[s].ndim - p->spaces[s].col_dims; i < p->spaces[s].ndim; i++) n *= p->spaces[s].dims[i];
+        const wb__space *sp = &p->spaces[s];
+        for (int i = sp->ndim - sp->col_dims; i < sp->ndim; i++) n *= sp->dims[i];
         cols = WB__MAX(cols, n);
     }
-    const double bound = op == WB__OP_argmax ? (double)cols : op == WB__OP_sum ? p->bound[a] * (double)cols : p->bound[a];
+    const double bound = op == WB__OP_argmax ? (double)cols
+                       : op == WB__OP_sum ? p->bound[a] * (double)cols : p->bound[a];
     if (bound > 1e6) return;
     p->bound[p->f.n_instr] = bound;
-    wb__instr *in = add(p, WB__FOLD_COLS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_ROW,
+    wb__instr *in =
+        add(p, WB__FOLD_COLS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_ROW,
                         op == WB__OP_argmax ? WB_I32 : whole_dtype(p->instr[a].reg));
     in->op = (uint16_t)op;
     in->a = a;
@@ -211,8 +231,10 @@ static void add_end_fold(program *p, bool all)
     bool flat[WB_MAX_DIMS];
     const int outer = s->ndim - s->row_dims - s->col_dims;
     for (int i = 0; i < s->ndim; i++) flat[i] = all || (i >= outer && i < outer + s->row_dims);
-    const wb_dtype t = op == WB__OP_argmax ? (chance(50) ? WB_I32 : WB_I64) : dtypes[below(WB__COUNT(dtypes) - 1)];
-    const int reg = op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, view = add_view(p, t, flat);
+    const bool place = op == WB__OP_argmax;
+    const wb_dtype whole = chance(50) ? WB_I32 : WB_I64;
+    const wb_dtype t = place ? whole : dtypes[below(WB__COUNT(dtypes) - 1)];
+    const int reg = place ? WB__REG_I32 : p->instr[a].reg, view = add_view(p, t, flat);
     wb__instr *in = add(p, all ? WB__FOLD_ALL : WB__FOLD_ROWS, reg, WB__LEVEL_ONE, t);
     in->op = (uint16_t)op;
     in->a = a;
@@ -233,9 +255,12 @@ static void add_store(program *p)
         const int l = (int)below(p->f.n_instr);
         if (p->instr[l].kind == WB__LOAD) {
             bool taken = false;
-            for (int i = 0; i < p->f.n_instr; i++) taken |= p->instr[i].kind == WB__STORE && p->instr[i].arg == p->instr[l].arg;
-            for (int k = 0; k < p->f.n_segments; k++) taken |= is_flat(&p->views[k * MOST_VIEWS + p->instr[l].arg]);
-            if (!taken) view = p->instr[l].arg;
+            const int at = p->instr[l].arg;
+            for (int i = 0; i < p->f.n_instr; i++)
+                taken |= p->instr[i].kind == WB__STORE && p->instr[i].arg == at;
+            for (int k = 0; k < p->f.n_segments; k++)
+                taken |= is_flat(&p->views[k * MOST_VIEWS + at]);
+            if (!taken) view = at;
         }
     }
     if (view < 0) view = add_view(p, t, flat);
@@ -248,8 +273,10 @@ static void draw_program(program *p)
 {
     memset(p, 0, sizeof *p);
     p->f.n_segments = chance(70) ? 1 : 2 + (int)below(2);
-    const int ndim = 1 + (int)below(4), cols = (int)below(ndim + 1), outer = chance(20) ? (int)below(ndim - cols + 1) : 0;
-    for (int s = 0; s < p->f.n_segments; s++) draw_space(&p->spaces[s], ndim, outer, ndim - cols - outer);
+    const int ndim = 1 + (int)below(4), cols = (int)below(ndim + 1);
+    const int outer = chance(20) ? (int)below(ndim - cols + 1) : 0;
+    for (int s = 0; s < p->f.n_segments; s++)
+        draw_space(&p->spaces[s], ndim, outer, ndim - cols - outer);
     for (int i = 0; i < 8; i++) p->numbers[i].f = (double)(below(9) - 4);
     for (int i = 1 + (int)below(4); i > 0; i--) add_load(p, cols && chance(20));
     if (chance(40)) {
@@ -269,8 +296,8 @@ static void draw_program(program *p)
         if (chance(12)) {
             const int a = pick(p, -1, WB__LEVEL_FULL);
             const wb_dtype t = dtypes[below(WB__COUNT(dtypes))];
-            p->bound[p->f.n_instr] = fmin(p->bound[a < 0 ? 0 : a], t == WB_BOOL ? 1 : t == WB_U8 ? 255 : t == WB_I8 ? 128 : 1e9);
-            if (t == WB_U8) p->bound[p->f.n_instr] = 255;
+            const double most = t == WB_BOOL ? 1 : t == WB_U8 ? 255 : t == WB_I8 ? 128 : 1e9;
+            p->bound[p->f.n_instr] = t == WB_U8 ? most : fmin(p->bound[a < 0 ? 0 : a], most);
             if (a >= 0) {
                 wb__instr *in = add(p, WB__CAST, reg_of(t), p->instr[a].level, t);
                 in->a = a;
@@ -287,7 +314,8 @@ static void draw_program(program *p)
     p->f.instr = p->instr;
     p->f.spaces = p->spaces;
     for (int s = 1; s < p->f.n_segments; s++)
-        memmove(&p->views[s * p->f.n_views], &p->views[s * MOST_VIEWS], (size_t)p->f.n_views * sizeof *p->views);
+        memmove(&p->views[s * p->f.n_views], &p->views[s * MOST_VIEWS],
+                (size_t)p->f.n_views * sizeof *p->views);
     p->f.views = p->views;
 }
 
@@ -302,7 +330,8 @@ static void fill(program *p, void **buffers)
             if (v->buffer != b) continue;
             const int64_t size = (int64_t)wb__dtype_size(v->dtype);
             for (int64_t j = 0; j < p->bytes[b] / size; j++) {
-                const int64_t n = v->dtype == WB_BOOL ? below(2) : v->dtype == WB_U8 ? below(5) : below(9) - 4;
+                const int64_t n = v->dtype == WB_BOOL ? below(2)
+                                : v->dtype == WB_U8 ? below(5) : below(9) - 4;
                 wb__convert((char *)buffers[b] + j * size, v->dtype, &n, WB_I64, 1);
             }
         }
@@ -311,7 +340,8 @@ static void fill(program *p, void **buffers)
 
 static void print_program(const program *p)
 {
-    static const char *kinds[] = {"load", "number", "iota", "uniform", "gaussian", "row", "cast", "fold_cols", "fold_rows",
+    static const char *kinds[] =
+        {"load", "number", "iota", "uniform", "gaussian", "row", "cast", "fold_cols", "fold_rows",
                                   "fold_all", "store"};
     static const char *regs[] = {"f32", "f64", "i32", "i64"}, *levels[] = {"one", "row", "full"};
     for (int s = 0; s < p->f.n_segments; s++) {
@@ -322,11 +352,14 @@ static void print_program(const program *p)
     }
     for (int i = 0; i < p->f.n_instr; i++) {
         const wb__instr *in = &p->instr[i];
-        print_message("%2d %-9s %s %-4s %-4s %-8s a %d b %d c %d arg %d", i, kinds[in->kind], regs[in->reg], levels[in->level],
-                      wb_dtype_name(in->dtype), in->op ? wb__ops[in->op].name : "", in->a, in->b, in->c, in->arg);
+        print_message("%2d %-9s %s %-4s %-4s %-8s", i, kinds[in->kind], regs[in->reg],
+                      levels[in->level], wb_dtype_name(in->dtype),
+                      in->op ? wb__ops[in->op].name : "");
+        print_message(" a %d b %d c %d arg %d", in->a, in->b, in->c, in->arg);
         if (in->kind == WB__LOAD || in->kind >= WB__FOLD_ROWS) {
             const wb__view *v = &p->views[in->arg];
-            print_message("  [%s buffer %d +%d:", wb_dtype_name(v->dtype), v->buffer, (int)v->offset);
+            print_message("  [%s buffer %d +%d:", wb_dtype_name(v->dtype), v->buffer,
+                          (int)v->offset);
             for (int k = 0; k < v->ndim; k++) print_message(" %d", (int)v->strides[k]);
             print_message("]");
         }
@@ -374,7 +407,8 @@ static void one_program(uint64_t number)
             wb__convert(&a, WB_F64, (char *)want[v->buffer] + j * size, v->dtype, 1);
             wb__convert(&b, WB_F64, (char *)got[v->buffer] + j * size, v->dtype, 1);
             if (a == b || (isnan(a) && isnan(b))) continue;
-            print_message("program %llu, view %d, element %lld: %g, not %g\n", (unsigned long long)number, i, (long long)j, b, a);
+            print_message("program %llu, view %d, element %lld: %g, not %g\n",
+                          (unsigned long long)number, i, (long long)j, b, a);
             print_program(&p);
             fail();
         }
@@ -412,7 +446,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
     if (argc > 2) count = atoi(argv[2]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_programs), cmocka_unit_test(more_threads),
+    const struct CMUnitTest tests[] =
+        {cmocka_unit_test(random_programs), cmocka_unit_test(more_threads),
                                        cmocka_unit_test(each_isa)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The interpreter that tile programs are compared with: one element at a time, one array a value, nothing clever. */
+/* The interpreter that tile programs are compared with: one element at a time, one array a value,
+ * nothing clever. */
 #include "backend/backend.h"
 
 #include <math.h>
@@ -63,7 +64,7 @@ static inline cell apply(wb__op op, int reg, cell x, cell y, cell z)
 {
     const bool f = reg <= WB__REG_F64;
     cell r = {0, 0};
-#define BOTH(expression_f, expression_i) (f ? (void)(r.f = (expression_f)) : (void)(r.i = (expression_i)))
+#define BOTH(of_f, of_i) (f ? (void)(r.f = (of_f)) : (void)(r.i = (of_i)))
 #define ASK(relation) (r.i = f ? x.f relation y.f : x.i relation y.i)
     switch (op) {
     case WB__OP_neg: BOTH(-x.f, -x.i); break;
@@ -98,20 +99,22 @@ static inline void take_in(wb__op op, bool f, cell *to, int64_t *place, cell v, 
     } else if (op == WB__OP_sum) {
         to->f += v.f;
         to->i += v.i;
-    } else if (f ? (op == WB__OP_min ? v.f < to->f : v.f > to->f) : (op == WB__OP_min ? v.i < to->i : v.i > to->i)) {
+    } else if (op == WB__OP_min ? (f ? v.f < to->f : v.i < to->i)
+                                : (f ? v.f > to->f : v.i > to->i)) {
         *to = v;
         *place = at;
     }
 }
 
-static inline int64_t at_view(const wb__view *v, const int64_t *index)
+static inline void *place_of(void **buffers, const wb__view *v, const int64_t *index)
 {
     int64_t at = v->offset;
     for (int i = 0; i < v->ndim; i++) at += v->strides[i] * index[i];
-    return at;
+    return (char *)buffers[v->buffer] + at * (int64_t)wb__dtype_size(v->dtype);
 }
 
-static inline void interpret(const wb__fused *f, int segment, void **buffers, const wb__number *numbers)
+static inline void interpret(const wb__fused *f, int segment, void **buffers,
+                             const wb__number *numbers)
 {
     const wb__space *s = &f->spaces[segment];
     const int outer_dims = s->ndim - s->row_dims - s->col_dims;
@@ -132,16 +135,18 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers, co
     }
     for (int i = 0; i < f->n_instr; i++) {                  /* all reads come before all writes */
         const wb__instr *in = &f->instr[i];
-        const wb__view *v = in->arg >= 0 && in->arg < f->n_views ? &f->views[segment * f->n_views + in->arg] : NULL;
+        const bool views = in->arg >= 0 && in->arg < f->n_views;
+        const wb__view *v = views ? &f->views[segment * f->n_views + in->arg] : NULL;
         cell *d = value[i] = calloc((size_t)n, sizeof *d);
         const int reg = in->a >= 0 ? f->instr[in->op == WB__OP_where ? in->b : in->a].reg : in->reg;
         for (int64_t e = 0; e < n; e++) {
             const cell none = {0, 0};
-            const cell x = in->a >= 0 ? value[in->a][e] : none, y = in->b >= 0 ? value[in->b][e] : none;
+            const cell x = in->a >= 0 ? value[in->a][e] : none;
+            const cell y = in->b >= 0 ? value[in->b][e] : none;
             const cell z = in->c >= 0 ? value[in->c][e] : none;
             switch ((wb__instr_kind)in->kind) {
             case WB__LOAD:
-                d[e] = get_cell((char *)buffers[v->buffer] + at_view(v, index[e]) * (int64_t)wb__dtype_size(v->dtype), v->dtype);
+                d[e] = get_cell(place_of(buffers, v, index[e]), v->dtype);
                 break;
             case WB__NUMBER: d[e] = (cell){numbers[in->arg].f, (int64_t)numbers[in->arg].f}; break;
             case WB__IOTA:
@@ -152,39 +157,44 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers, co
             case WB__CAST: d[e] = to_dtype(x, reg, in->dtype); break;
             default: break;
             }
-            if (in->kind == WB__ROW && (in->dtype == WB_I8 || in->dtype == WB_U8)) d[e] = to_dtype(d[e], in->reg, in->dtype);
+            if (in->kind == WB__ROW && (in->dtype == WB_I8 || in->dtype == WB_U8))
+                d[e] = to_dtype(d[e], in->reg, in->dtype);
         }
         if (in->kind == WB__FOLD_COLS)
             for (int64_t r = 0; r < n / cols; r++) {
                 cell best = {0, 0};
                 int64_t place = -1;
-                for (int64_t c = 0; c < cols; c++) take_in(in->op, reg <= WB__REG_F64, &best, &place, value[in->a][r * cols + c], c);
+                for (int64_t c = 0; c < cols; c++)
+                    take_in(in->op, reg <= WB__REG_F64, &best, &place,
+                            value[in->a][r * cols + c], c);
                 if (in->op == WB__OP_argmax) best = (cell){(double)place, place};
                 for (int64_t c = 0; c < cols; c++) d[r * cols + c] = in_reg(best, in->reg);
             }
     }
     for (int i = 0; i < f->n_instr; i++) {
         const wb__instr *in = &f->instr[i];
-        if (in->kind != WB__STORE && in->kind != WB__FOLD_ROWS && in->kind != WB__FOLD_ALL) continue;
+        if (in->kind != WB__STORE && in->kind < WB__FOLD_ROWS) continue;
         const wb__view *v = &f->views[segment * f->n_views + in->arg];
         const int reg = f->instr[in->a].reg;
-        const int64_t size = (int64_t)wb__dtype_size(v->dtype);
+
         if (in->kind == WB__STORE) {
             for (int64_t e = 0; e < n; e++)
-                put_cell((char *)buffers[v->buffer] + at_view(v, index[e]) * size, v->dtype, value[in->a][e], reg);
+                put_cell(place_of(buffers, v, index[e]), v->dtype, value[in->a][e], reg);
             continue;
         }
-        const int64_t outers = in->kind == WB__FOLD_ALL ? 1 : n / rows / cols, lines = in->kind == WB__FOLD_ALL ? n : rows;
-        const int64_t wide = in->kind == WB__FOLD_ALL ? 1 : cols;
+        const bool all = in->kind == WB__FOLD_ALL;
+        const int64_t outers = all ? 1 : n / rows / cols, lines = all ? n : rows;
+        const int64_t wide = all ? 1 : cols;
         for (int64_t o = 0; o < outers; o++)
             for (int64_t c = 0; c < wide; c++) {
                 cell best = {0, 0};
                 int64_t place = -1;
                 for (int64_t r = 0; r < lines; r++)
-                    take_in(in->op, reg <= WB__REG_F64, &best, &place, value[in->a][(o * lines + r) * wide + c], r);
+                    take_in(in->op, reg <= WB__REG_F64, &best, &place,
+                            value[in->a][(o * lines + r) * wide + c], r);
                 const bool argmax = in->op == WB__OP_argmax;
                 if (argmax) best = (cell){(double)place, place};
-                put_cell((char *)buffers[v->buffer] + at_view(v, index[o * lines * wide + c]) * size, v->dtype,
+                put_cell(place_of(buffers, v, index[o * lines * wide + c]), v->dtype,
                          in_reg(best, in->reg), argmax ? WB__REG_I64 : in->reg);
             }
     }

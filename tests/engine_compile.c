@@ -7,7 +7,10 @@
 
 #include <pthread.h>
 
-typedef struct { wb_layer *model; wb_opt_state *state; } trainer;
+typedef struct {
+    wb_layer *model;
+    wb_opt_state *state;
+} trainer;
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
@@ -28,16 +31,18 @@ static array train(bool compiled, bool chained, wb_dtype t64)
 {
     wb_scope *s = wb_scope_open();
     wb_seed(17);
-    wb_layer *m = wb_Chain(wb_Dense(5, 12, wb_tanh, .dtype = t64), wb_Dropout(.p = 0.4), wb_BatchNorm(12, .dtype = t64), wb_Dropout(.p = 0.2),
-                           wb_Dense(12, 2, .dtype = t64));
-    wb_rule *rule = chained ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.01), wb_AdamW(.eta = 0.02)) : wb_Adam(.eta = 1);
+    wb_layer *m = wb_Chain(wb_Dense(5, 12, wb_tanh, .dtype = t64), wb_Dropout(.p = 0.4), wb_BatchNorm(12, .dtype = t64),
+                           wb_Dropout(.p = 0.2), wb_Dense(12, 2, .dtype = t64));
+    wb_rule *rule =
+        chained ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.01), wb_AdamW(.eta = 0.02))
+                : wb_Adam(.eta = 1);
     trainer t = {m, wb_setup(rule, m)};
     if (!t.state) fail_msg("%s", wb_error());
     wb_compiled *c = compiled ? wb_compile(step, &t) : NULL;
     array seen = ref_new(1, (int64_t[]){12 * 5 + 12 + 12 + 10});
     for (int i = 0; i < 10; i++) {
         wb_scope *inner = wb_scope_open();
-        int64_t n = i % 5 == 4 ? 3 : 8;                     /* a last batch of another size */
+        int64_t n = i % 5 == 4 ? 3 : 8; /* a last batch of another size */
         wb_tensor *in[2] = {wb_astype(wb_randn(n, 5), t64), wb_astype(wb_randn(n, 2), t64)}, *loss;
         assert_int_equal(wb_eval(in[0], in[1]), 0);
         if (i == 6) wb_adjust(t.state, .eta = 0.005);
@@ -45,7 +50,8 @@ static array train(bool compiled, bool chained, wb_dtype t64)
         seen.at[seen.size - 10 + i] = wb_item(loss);
         assert_int_equal(wb_scope_close(inner), 0);
     }
-    array w = values_of(wb_get(m, "layers.0.weight")), mean = values_of(wb_get(m, "layers.2.mean")), var = values_of(wb_get(m, "layers.2.var"));
+    array w = values_of(wb_get(m, "layers.0.weight")), mean = values_of(wb_get(m, "layers.2.mean")),
+          var = values_of(wb_get(m, "layers.2.var"));
     memcpy(seen.at, w.at, 60 * sizeof(double));
     memcpy(seen.at + 60, mean.at, 12 * sizeof(double));
     memcpy(seen.at + 72, var.at, 12 * sizeof(double));
@@ -57,9 +63,12 @@ static void compiled_is_plain(void **state)
 {
     (void)state;
     for (int k = 0; k < 4; k++) {
-        array plain = train(false, k & 1, k & 2 ? WB_F64 : WB_F32), compiled = train(true, k & 1, k & 2 ? WB_F64 : WB_F32);
+        array plain = train(false, k & 1, k & 2 ? WB_F64 : WB_F32),
+              compiled = train(true, k & 1, k & 2 ? WB_F64 : WB_F32);
         for (int64_t i = plain.size - 10; i < plain.size; i++)
-            if (plain.at[i] != compiled.at[i]) fail_msg("rule %d: the loss of step %lld is %.17g, plain %.17g", k, (long long)(i - plain.size + 10), compiled.at[i], plain.at[i]);
+            if (plain.at[i] != compiled.at[i])
+                fail_msg("rule %d: the loss of step %lld is %.17g, plain %.17g", k, (long long)(i - plain.size + 10),
+                         compiled.at[i], plain.at[i]);
         assert_memory_equal(plain.at, compiled.at, (size_t)plain.size * sizeof(double));
         ref_forget();
     }
@@ -130,7 +139,7 @@ static void threads(void **state)
     for (int i = 0; i < 32 * 6; i++) given[i] = (float)draw_real(-1, 1);
     wb_tensor *y = wb_call(shared, wb_from(given, WB_F32, 2, (int64_t[]){32, 6}));
     assert_int_equal(wb_copy_out(y, expected, sizeof expected), 0);
-    wb_set_plan_cache(2);                                   /* plans are evicted while others run them */
+    wb_set_plan_cache(2); /* plans are evicted while others run them */
     pthread_t all[THREADS];
     for (intptr_t i = 0; i < THREADS; i++) pthread_create(&all[i], NULL, infer, (void *)i);
     for (int i = 0; i < THREADS; i++) pthread_join(all[i], NULL);
@@ -170,8 +179,8 @@ static void threads_on_the_pool(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(compiled_is_plain), cmocka_unit_test(compiled_state), cmocka_unit_test(threads),
-                                     cmocka_unit_test(threads_on_the_pool)};
+    const struct CMUnitTest all[] = {cmocka_unit_test(compiled_is_plain), cmocka_unit_test(compiled_state),
+                                     cmocka_unit_test(threads), cmocka_unit_test(threads_on_the_pool)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

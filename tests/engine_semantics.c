@@ -25,7 +25,7 @@ static void versions(void **state)
     wb_tensor *v = wb_variable(F(1, 2, 3)), *before = wb_mul(v, wb_scalar(10));
     assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);
     wb_tensor *after = wb_mul(v, wb_scalar(10));
-    assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);        /* twice before evaluation */
+    assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0); /* twice before evaluation */
     IS(after, 20, 30, 40);
     IS(before, 10, 20, 30);
     IS(v, 3, 4, 5);
@@ -66,7 +66,7 @@ static void gone_versions(void **state)
     wb_tensor *v = wb_variable(F(1, 2));
     wb_tensor *inner = wb_exp(v), *loss = wb_sum(inner);
     wb_assign(v, wb_neg(v));
-    assert_int_equal(wb_eval(v), 0);                        /* loss is nobody's operand: computed with it; inner was consumed */
+    assert_int_equal(wb_eval(v), 0); /* loss is nobody's operand: computed with it; inner was consumed */
     assert_true(fabs(wb_item(loss) - (exp(1) + exp(2))) < 1e-5);
     wb_clear_error();
     assert_null(wb_data(inner));
@@ -122,7 +122,8 @@ static void loss_around_update(void **state)
         }
     wb__this_thread()->eager = 0;
     for (int i = 1; i < 8; i++)
-        if (!(fabs(seen[0][i / 2 % 4] - seen[0][0]) < 1e-5 && fabs(seen[1][i % 4] - seen[0][0]) < 1e-5)) fail_msg("%g %g %g", seen[0][0], seen[0][i / 2], seen[1][i % 4]);
+        if (!(fabs(seen[0][i / 2 % 4] - seen[0][0]) < 1e-5 && fabs(seen[1][i % 4] - seen[0][0]) < 1e-5))
+            fail_msg("%g %g %g", seen[0][0], seen[0][i / 2], seen[1][i % 4]);
 }
 
 /* ---- gradients and chance --------------------------------------------------------------------- */
@@ -136,7 +137,7 @@ static void same_draws_again(void **state)
     float first[1000];
     memcpy(first, wb_data(y), sizeof first);
     (void)wb_item(loss);
-    const float *g = wb_data(wb_gradient(loss, x));             /* recomputed after the loss was read */
+    const float *g = wb_data(wb_gradient(loss, x)); /* recomputed after the loss was read */
     for (int i = 0; i < 1000; i++) assert_true(fabs((double)(g[i] - 2 * first[i] / (first[i] != 0 ? 0.7f : 1))) < 1e-4);
     wb_scope_close(s);
 }
@@ -162,7 +163,8 @@ static void running_statistics(void **state)
     (void)wb_item(loss);
     array once = values_of(wb_get(m, "layers.1.mean"));
     for (int i = 0; i < 4; i++) assert_true(fabs(once.at[i] - (0.9 * start.at[i] + 0.1 * mean.at[i])) < 1e-5);
-    assert_int_equal(wb_eval(wb_get(g, "layers.0.weight"), wb_get(g, "layers.2.bias")), 0);     /* recomputes, moves nothing */
+    assert_int_equal(wb_eval(wb_get(g, "layers.0.weight"), wb_get(g, "layers.2.bias")),
+                     0); /* recomputes, moves nothing */
     array again = values_of(wb_get(m, "layers.1.mean"));
     assert_memory_equal(once.at, again.at, 4 * sizeof(double));
     wb_scope_close(s);
@@ -187,7 +189,7 @@ static void scopes(void **state)
     wb_scope *a = wb_scope_open(), *b = wb_scope_open();
     (void)b;
     wb_zeros(3);
-    assert_int_equal(wb_scope_close(a), 0);                 /* closes b too */
+    assert_int_equal(wb_scope_close(a), 0); /* closes b too */
     assert_int_not_equal(wb_scope_close(NULL), 0);
     wb_clear_error();
     assert_int_equal(wb_scope_close(outer), 0);
@@ -218,7 +220,8 @@ static void flat_memory(void **state)
     if (after > before) fail_msg("10,000 steps: from %lld to %lld bytes", (long long)before, (long long)after);
     before = train_some(m, o, 2000, 1, false);
     after = train_some(m, o, 500, 1, false);
-    if (after > before + before / 4 + 200000) fail_msg("500 random lengths: from %lld to %lld bytes", (long long)before, (long long)after);
+    if (after > before + before / 4 + 200000)
+        fail_msg("500 random lengths: from %lld to %lld bytes", (long long)before, (long long)after);
     wb_scope_close(s);
 }
 
@@ -281,7 +284,7 @@ static void numbers_are_no_structure(void **state)
 static void memory_estimate(void **state)
 {
     (void)state;
-    wb_shutdown();                                          /* no arena from before */
+    wb_shutdown(); /* no arena from before */
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_randn(300, 40), *w = wb_randn(40, 50);
     wb_eval(x, w);
@@ -289,11 +292,13 @@ static void memory_estimate(void **state)
     wb_tensor *y = wb_matmul(wb_softmax(wb_matmul(x, w)), wb_transpose(w)), *z = wb_sum(wb_square(y));
     wb_memory m;
     assert_int_equal(wb_memory_estimate(1, &z, &m), 0);
-    assert_true(m.inputs == 4 * (300 * 40 + 40 * 50) && m.outputs == 4 && m.kernels > 1 && m.peak == m.arena + m.inputs + m.outputs);
+    assert_true(m.inputs == 4 * (300 * 40 + 40 * 50) && m.outputs == 4 && m.kernels > 1 &&
+                m.peak == m.arena + m.inputs + m.outputs);
     int64_t before = wb_memory_used();
     assert_int_equal(wb_eval(z), 0);
     wb_engine_stats stats = wb_stats();
-    if (stats.arena_bytes != m.arena && stats.arena_bytes != 64) fail_msg("estimated %lld, measured %lld", (long long)m.arena, (long long)stats.arena_bytes);
+    if (stats.arena_bytes != m.arena && stats.arena_bytes != 64)
+        fail_msg("estimated %lld, measured %lld", (long long)m.arena, (long long)stats.arena_bytes);
     assert_true(wb_memory_used() - before < m.arena + 100000);
     wb_scope_close(s);
 }
@@ -324,8 +329,10 @@ static void long_chains(void **state)
 #if defined(__SANITIZE_ADDRESS__)
         unit /= 10;
 #endif
-        double a = seconds_for_chain(unit, kind), b = seconds_for_chain(2 * unit, kind), c = seconds_for_chain(4 * unit, kind);
-        if (c > 10 * a + 0.5 && c > 5 * b) fail_msg("chains of kind %d: %g s, %g s for twice, %g s for four times as many", kind, a, b, c);
+        double a = seconds_for_chain(unit, kind), b = seconds_for_chain(2 * unit, kind),
+               c = seconds_for_chain(4 * unit, kind);
+        if (c > 10 * a + 0.5 && c > 5 * b)
+            fail_msg("chains of kind %d: %g s, %g s for twice, %g s for four times as many", kind, a, b, c);
     }
     wb_set_plan_cache(64);
 }
@@ -396,20 +403,22 @@ static void eager_is_the_same(void **state)
         wb__this_thread()->eager = eager;
         wb_scope *s = wb_scope_open();
         wb_seed(21);
-        wb_layer *m = wb_trainmode(wb_Chain(wb_Conv(1, 3, {3}, wb_relu), wb_BatchNorm(3), wb_MaxPool({2}), wb_Flatten(), wb_Dropout(.p = 0.3), wb_Dense(27, 4)));
+        wb_layer *m = wb_trainmode(wb_Chain(wb_Conv(1, 3, {3}, wb_relu), wb_BatchNorm(3), wb_MaxPool({2}), wb_Flatten(),
+                                            wb_Dropout(.p = 0.3), wb_Dense(27, 4)));
         wb_opt_state *o = wb_setup(wb_AdamW(), m);
         for (int i = 0; i < 4; i++) {
             wb_scope *inner = wb_scope_open();
             wb_tensor *loss = wb_mean(wb_square(wb_call(m, wb_randn(5, 1, 8, 8))));
             if (!loss || wb_update(o, m, wb_gradient(loss, m)) || wb_scope_close(inner)) fail_msg("%s", wb_error());
         }
-        seen[eager] = values_of(wb_concat(0, wb_reshape(wb_get(m, "layers.0.weight"), -1), wb_get(m, "layers.1.var"), wb_reshape(wb_get(m, "layers.5.weight"), -1),
-                                          wb_rand(3)));
+        seen[eager] = values_of(wb_concat(0, wb_reshape(wb_get(m, "layers.0.weight"), -1), wb_get(m, "layers.1.var"),
+                                          wb_reshape(wb_get(m, "layers.5.weight"), -1), wb_rand(3)));
         wb_scope_close(s);
     }
     wb__this_thread()->eager = 0;
     for (int64_t i = 0; i < seen[0].size; i++)
-        if (!(fabs(seen[0].at[i] - seen[1].at[i]) < 2e-5)) fail_msg("element %lld: lazily %g, eagerly %g", (long long)i, seen[0].at[i], seen[1].at[i]);
+        if (!(fabs(seen[0].at[i] - seen[1].at[i]) < 2e-5))
+            fail_msg("element %lld: lazily %g, eagerly %g", (long long)i, seen[0].at[i], seen[1].at[i]);
     ref_forget();
 }
 
@@ -417,9 +426,18 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     const struct CMUnitTest all[] = {
-        cmocka_unit_test(versions), cmocka_unit_test(gone_versions), cmocka_unit_test(loss_around_update), cmocka_unit_test(same_draws_again),
-        cmocka_unit_test(running_statistics), cmocka_unit_test(scopes), cmocka_unit_test(flat_memory), cmocka_unit_test(results_keep_no_graph),
-        cmocka_unit_test(numbers_are_no_structure), cmocka_unit_test(memory_estimate), cmocka_unit_test(long_chains), cmocka_unit_test(errors),
+        cmocka_unit_test(versions),
+        cmocka_unit_test(gone_versions),
+        cmocka_unit_test(loss_around_update),
+        cmocka_unit_test(same_draws_again),
+        cmocka_unit_test(running_statistics),
+        cmocka_unit_test(scopes),
+        cmocka_unit_test(flat_memory),
+        cmocka_unit_test(results_keep_no_graph),
+        cmocka_unit_test(numbers_are_no_structure),
+        cmocka_unit_test(memory_estimate),
+        cmocka_unit_test(long_chains),
+        cmocka_unit_test(errors),
         cmocka_unit_test(eager_is_the_same),
     };
     int failed = cmocka_run_group_tests(all, NULL, NULL);

@@ -62,7 +62,8 @@ static inline wb_tensor *golden_want(const char *name)
     return x;
 }
 
-/* got is what PyTorch has under that name, each element within `tolerance` of the larger of 1 and its size. */
+/* got is what PyTorch has under that name, each element within `tolerance` of the larger of 1 and
+ * its size. */
 static inline void assert_golden(wb_tensor *got, const char *name, double tolerance)
 {
     const wb__st_tensor *want = wb__st_find(&golden, name);
@@ -75,14 +76,16 @@ static inline void assert_golden(wb_tensor *got, const char *name, double tolera
         if (wb_dim(got, i) != want->dims[i]) fail_msg("%s: got %s", name, wb_describe(got));
     for (int64_t i = 0; i < wb_size(got); i++)
         if (!(fabs((double)g[i] - (double)w[i]) <= tolerance * fmax(1, fabs((double)w[i]))))
-            fail_msg("%s[%lld] is %.9g, PyTorch has %.9g", name, (long long)i, (double)g[i], (double)w[i]);
+            fail_msg("%s[%lld] is %.9g, PyTorch has %.9g", name, (long long)i, (double)g[i],
+                     (double)w[i]);
 }
 
 /* The parameters of a case into a model. */
 static inline void golden_parameters(const char *name, wb_layer *model)
 {
     if (!model) fail_msg("%s: %s", name, wb_error());
-    if (wb_load_state(GOLDEN_FILE, model, .prefix = NAME("%s.param.", name))) fail_msg("%s", wb_error());
+    if (wb_load_state(GOLDEN_FILE, model, .prefix = NAME("%s.param.", name)))
+        fail_msg("%s", wb_error());
 }
 
 #endif

@@ -23,7 +23,8 @@ static void check_in(const char *name, wb_layer *layer, bool train)
 {
     wb_scope *scope = wb_scope_open();
     if (!layer) fail_msg("%s: %s", name, wb_error());
-    if (wb__st_find(&golden, NAME("%s.param.weight", name)) || layer->node.n) golden_parameters(name, layer);
+    if (wb__st_find(&golden, NAME("%s.param.weight", name)) || layer->node.n)
+        golden_parameters(name, layer);
     if (train) wb_trainmode(layer);
     wb_tensor *x[3];
     int n = 0;
@@ -39,7 +40,8 @@ static void check_in(const char *name, wb_layer *layer, bool train)
     assert_golden(y, NAME("%s.y", name), c.tolerance);
     if (c.grads) assert_int_equal(wb_each_parameter(layer, check_gradient, &c), 0);
     for (int i = 0; i < n; i++)
-        if (wb_dtype_of(x[i]) == WB_F32) assert_golden(gx[i], NAME("%s.grad_x%d", name, i), c.tolerance);
+        if (wb_dtype_of(x[i]) == WB_F32)
+            assert_golden(gx[i], NAME("%s.grad_x%d", name, i), c.tolerance);
     assert_int_equal(wb_scope_close(scope), 0);
     assert_int_equal(wb_each_tensor(layer, check_after, &c), 0);
 }
@@ -78,7 +80,7 @@ static void check_in(const char *name, wb_layer *layer, bool train)
 CASES(TEST)
 #undef TEST
 
-/* ---- sums that PyTorch need not make ---------------------------------------------------------- */
+/* ---- sums that PyTorch need not make --------------------------------------------------------- */
 
 static wb_tensor *doubled(wb_tensor *x) { return wb_add(x, x); }
 
@@ -139,13 +141,17 @@ static void refusals(void **state)
 {
     (void)state;
     wb_tensor *x = wb_zeros(32, 10);
-    REFUSED(wb_call(wb_Dense(784, 10), x), "Dense: expects 784 features in the last dimension, got [32,10] f32");
+    REFUSED(wb_call(wb_Dense(784, 10), x),
+            "Dense: expects 784 features in the last dimension, got [32,10] f32");
     REFUSED(wb_call(wb_Conv(3, 4, {3}), x), "Conv: expects [N,3,H,W], got [32,10] f32");
-    REFUSED(wb_call(wb_BatchNorm(4), x), "BatchNorm: expects 4 channels in dimension 1, got [32,10] f32");
-    REFUSED(wb_call(wb_LayerNorm({4}), x), "LayerNorm: expects the last sizes to be 4, got [32,10] f32");
+    REFUSED(wb_call(wb_BatchNorm(4), x),
+            "BatchNorm: expects 4 channels in dimension 1, got [32,10] f32");
+    REFUSED(wb_call(wb_LayerNorm({4}), x),
+            "LayerNorm: expects the last sizes to be 4, got [32,10] f32");
     REFUSED(wb_call(wb_Embedding(4, 2), x), "Embedding: expects integers, got [32,10] f32");
     REFUSED(wb_call(wb_LSTM(4, 2), x), "LSTM: expects [N,T,4], got [32,10] f32");
-    REFUSED(wb_call(wb_MultiHeadAttention(8), x), "MultiHeadAttention: expects [N,T,8], got [32,10] f32");
+    REFUSED(wb_call(wb_MultiHeadAttention(8), x),
+            "MultiHeadAttention: expects [N,T,8], got [32,10] f32");
     REFUSED(wb_call(wb_MaxPool({2}), x), "MaxPool: expects [N,C,H,W], got [32,10] f32");
     REFUSED(wb_call(wb_trainmode(wb_BatchNorm(10)), wb_zeros(1, 10)),
             "BatchNorm: training wants more than one value a channel, got [1,10] f32");
@@ -174,7 +180,9 @@ int main(void)
 {
 #define ROW(name, layer, train) cmocka_unit_test(name),
     const struct CMUnitTest tests[] = {
-        CASES(ROW) cmocka_unit_test(containers), cmocka_unit_test(cells_step), cmocka_unit_test(refusals),
+        CASES(ROW) cmocka_unit_test(containers),
+        cmocka_unit_test(cells_step),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }

@@ -13,7 +13,8 @@ static void losses(void **state)
     };
     for (size_t i = 0; i < WB__COUNT(all); i++) {
         wb_scope *scope = wb_scope_open();
-        wb_tensor *x = golden_want(NAME("loss_%s.x", all[i].name)), *y = golden_want(NAME("loss_%s.target", all[i].name));
+        wb_tensor *x = golden_want(NAME("loss_%s.x", all[i].name)),
+                  *y = golden_want(NAME("loss_%s.target", all[i].name));
         wb_tensor *loss = all[i].f(x, y);
         assert_golden(loss, NAME("loss_%s.y", all[i].name), 2e-6);
         assert_golden(wb_gradient(loss, x), NAME("loss_%s.grad", all[i].name), 2e-5);
@@ -27,7 +28,7 @@ static void losses(void **state)
     assert_string_equal(wb_error(), "mse: dtypes differ: [2] f32 · [2] f64");
 }
 
-/* ---- initialisers ----------------------------------------------------------------------------- */
+/* ---- initialisers ---------------------------------------------------------------------------- */
 
 static void initialisers(void **state)
 {
@@ -44,10 +45,12 @@ static void initialisers(void **state)
     wb_seed(3);
     for (size_t i = 0; i < WB__COUNT(all); i++) {
         wb_tensor *x = all[i].f(WB_F32, 4, dims);
-        double mean = wb_item(wb_mean(x)), sigma = sqrt(wb_item(wb_variance(x))), most = wb_item(wb_max(wb_abs(x)));
+        double mean = wb_item(wb_mean(x)), sigma = sqrt(wb_item(wb_variance(x))),
+               most = wb_item(wb_max(wb_abs(x)));
         assert_true(fabs(mean) < 4 * all[i].sigma / sqrt(7200));
         assert_true(fabs(sigma / all[i].sigma - 1) < 0.03);
-        assert_true(most <= all[i].bound && (all[i].bound == INFINITY || most > 0.99 * all[i].bound));
+        assert_true(most <= all[i].bound &&
+                    (all[i].bound == INFINITY || most > 0.99 * all[i].bound));
     }
     wb_seed(7);
     wb_layer *a = wb_Dense(5, 4), *b = wb_Dense(5, 4);
@@ -58,7 +61,7 @@ static void initialisers(void **state)
     assert_true(wb_item(wb_max(wb_abs(wb_get(a, "bias")))) == 0);
 }
 
-/* ---- modes ------------------------------------------------------------------------------------ */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 static wb_tensor *dropped;
 static wb_tensor *sum_loss(wb_layer *model, wb_batch batch, void *ctx)
@@ -68,7 +71,10 @@ static wb_tensor *sum_loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_sum(dropped);
 }
 
-static double zeros_in(wb_tensor *x) { return wb_item(wb_sum(wb_astype(wb_eq(x, wb_scalar(0)), WB_F32))); }
+static double zeros_in(wb_tensor *x)
+{
+    return wb_item(wb_sum(wb_astype(wb_eq(x, wb_scalar(0)), WB_F32)));
+}
 
 static void modes(void **state)
 {
@@ -89,9 +95,11 @@ static void modes(void **state)
     wb_automode(model);
 
     wb_tree *grads;
-    assert_non_null(wb_withgradient(sum_loss, wb_Chain(wb_Dropout(0.4), wb_Dense(50, 2)), ((wb_batch){.x = x}), &grads));
+    assert_non_null(wb_withgradient(sum_loss, wb_Chain(wb_Dropout(0.4), wb_Dense(50, 2)),
+                                    ((wb_batch){.x = x}), &grads));
     assert_true(wb_ndim(wb_get(grads, "layers.1.weight")) == 2);
-    assert_non_null(wb_withgradient(sum_loss, wb_Chain(wb_Dropout(0.4)), ((wb_batch){.x = x}), NULL));
+    assert_non_null(
+        wb_withgradient(sum_loss, wb_Chain(wb_Dropout(0.4)), ((wb_batch){.x = x}), NULL));
     assert_true(fabs(zeros_in(dropped) / 2000 - 0.4) < 0.05);
 
     /* a gradient of what was called outside training is refused, with the layer named */
@@ -133,7 +141,7 @@ static void statistics_move_once(void **state)
     assert_true(wb_is_none(wb_get(grads, "mean")));
 }
 
-/* ---- conversion ------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
 static int warnings;
 static char warning[1000];

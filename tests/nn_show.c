@@ -15,29 +15,42 @@ static void single_layers(void **state)
     (void)state;
     assert_shows(wb_Dense(2, 3), "Dense(2 => 3)       # 9 parameters");
     assert_shows(wb_Dense(10, 5), "Dense(10 => 5)      # 55 parameters");
-    assert_shows(wb_Dense(10, 5, wb_relu, .no_bias = true), "Dense(10 => 5, relu; bias=false)  # 50 parameters");
-    assert_shows(wb_Conv(3, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .dilation = {2}, .groups = 3, .no_bias = true),
-                 "Conv((3, 3), 3 => 6, relu, pad=1, stride=2, dilation=2, groups=3, bias=false)  # 54 parameters");
-    assert_shows(wb_Conv(1, 1, {2, 3}, .pad = {1, 2}, .flip = true), "Conv((2, 3), 1 => 1, pad=(1, 2), flip=true)  # 7 parameters");
-    assert_shows(wb_Conv(1, 1, {3}, .pad = {1, 2, 3, 4}), "Conv((3, 3), 1 => 1, pad=(1, 2, 3, 4))  # 10 parameters");
-    assert_shows(wb_Conv(1, 1, {3}, .pad = {1, WB_NO_PAD}), "Conv((3, 3), 1 => 1, pad=(1, 0))  # 10 parameters");
+    assert_shows(wb_Dense(10, 5, wb_relu, .no_bias = true),
+                 "Dense(10 => 5, relu; bias=false)  # 50 parameters");
+    assert_shows(
+        wb_Conv(3, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .dilation = {2}, .groups = 3,
+                .no_bias = true),
+        "Conv((3, 3), 3 => 6, relu, pad=1, stride=2, dilation=2, groups=3, bias=false)  # 54 parameters");
+    assert_shows(wb_Conv(1, 1, {2, 3}, .pad = {1, 2}, .flip = true),
+                 "Conv((2, 3), 1 => 1, pad=(1, 2), flip=true)  # 7 parameters");
+    assert_shows(wb_Conv(1, 1, {3}, .pad = {1, 2, 3, 4}),
+                 "Conv((3, 3), 1 => 1, pad=(1, 2, 3, 4))  # 10 parameters");
+    assert_shows(wb_Conv(1, 1, {3}, .pad = {1, WB_NO_PAD}),
+                 "Conv((3, 3), 1 => 1, pad=(1, 0))  # 10 parameters");
     assert_shows(wb_MaxPool({2}), "MaxPool((2, 2))");
     assert_shows(wb_MaxPool({2}, .pad = {1}, .stride = {3}), "MaxPool((2, 2), pad=1, stride=3)");
     assert_shows(wb_GlobalMeanPool(), "GlobalMeanPool()");
     assert_shows(wb_Flatten(), "Flatten()");
-    assert_shows(wb_BatchNorm(2, wb_relu), "BatchNorm(2, relu)  # 4 parameters, plus 4 non-trainable");
-    assert_shows(wb_testmode(wb_BatchNorm(2, wb_relu, .no_affine = true)),
-                 "BatchNorm(2, relu, affine=false, active=false)  # 0 parameters, plus 4 non-trainable");
+    assert_shows(wb_BatchNorm(2, wb_relu),
+                 "BatchNorm(2, relu)  # 4 parameters, plus 4 non-trainable");
+    assert_shows(
+        wb_testmode(wb_BatchNorm(2, wb_relu, .no_affine = true)),
+        "BatchNorm(2, relu, affine=false, active=false)  # 0 parameters, plus 4 non-trainable");
     assert_shows(wb_Dropout(0.5), "Dropout(0.5)");
-    assert_shows(wb_trainmode(wb_Dropout(0.5, .axes = WB_AXES(1))), "Dropout(0.5, axes=1, active=true)");
-    assert_shows(wb_LayerNorm({10}, wb_relu, .no_affine = true), "LayerNorm(10, relu, affine=false)");
+    assert_shows(wb_trainmode(wb_Dropout(0.5, .axes = WB_AXES(1))),
+                 "Dropout(0.5, axes=1, active=true)");
+    assert_shows(wb_LayerNorm({10}, wb_relu, .no_affine = true),
+                 "LayerNorm(10, relu, affine=false)");
     assert_shows(wb_LayerNorm({3, 4}), "LayerNorm(3, 4)     # 24 parameters");
     assert_shows(wb_Embedding(26, 4), "Embedding(26 => 4)  # 104 parameters");
-    assert_shows(wb_MultiHeadAttention(64), "MultiHeadAttention(64; nheads=8)  # 16_384 parameters");
+    assert_shows(wb_MultiHeadAttention(64),
+                 "MultiHeadAttention(64; nheads=8)  # 16_384 parameters");
     assert_shows(wb_RNN(3, 5), "RNN(3 => 5, tanh)   # 45 parameters");
     assert_shows(wb_LSTM(3, 5), "LSTM(3 => 5)        # 180 parameters");
-    assert_shows(wb_GRUCell(3, 5, .no_bias = true), "GRUCell(3 => 5; bias=false)  # 120 parameters");
-    assert_shows(wb_Dense(2, 3, .init = wb_init_zeros), "Dense(2 => 3)       # 9 parameters  (all zero)");
+    assert_shows(wb_GRUCell(3, 5, .no_bias = true),
+                 "GRUCell(3 => 5; bias=false)  # 120 parameters");
+    assert_shows(wb_Dense(2, 3, .init = wb_init_zeros),
+                 "Dense(2 => 3)       # 9 parameters  (all zero)");
     wb_layer *d = wb_Dense(1, 2);
     wb_set(d, "bias", wb_from((float[]){NAN, 1}, WB_F32, 1, (int64_t[]){2}));
     assert_shows(d, "Dense(1 => 2)       # 4 parameters  (some NaN)");
@@ -100,7 +113,8 @@ static void shared_layers(void **state)
 static void tensors(void **state)
 {
     (void)state;
-    assert_shows(wb_from((float[]){1, 2.5f, -3, 0.125f, NAN, INFINITY}, WB_F32, 2, (int64_t[]){2, 3}),
+    assert_shows(wb_from((float[]){1, 2.5f, -3, 0.125f, NAN, INFINITY}, WB_F32, 2,
+                         (int64_t[]){2, 3}),
                  "[2,3] f32\n"
                  "      1  2.5   -3\n"
                  "  0.125  NaN  Inf");
@@ -109,8 +123,10 @@ static void tensors(void **state)
     assert_shows(wb_zeros(0, 3), "[0,3] f32");
     assert_shows(WB_NONE, "none");
     assert_shows(wb_arange(20, WB_I32), "[20] i32\n  0  1  2  3  ...  16  17  18  19");
-    assert_shows(wb_reshape(wb_arange(8, WB_F32), 2, 2, 2), "[2,2,2] f32\n[0,:,:]\n  0  1\n  2  3\n[1,:,:]\n  4  5\n  6  7");
-    assert_shows(wb_reshape(wb_arange(20, WB_I32), 20, 1), "[20,1] i32\n   0\n   1\n   2\n   3\n   :\n  16\n  17\n  18\n  19");
+    assert_shows(wb_reshape(wb_arange(8, WB_F32), 2, 2, 2),
+                 "[2,2,2] f32\n[0,:,:]\n  0  1\n  2  3\n[1,:,:]\n  4  5\n  6  7");
+    assert_shows(wb_reshape(wb_arange(20, WB_I32), 20, 1),
+                 "[20,1] i32\n   0\n   1\n   2\n   3\n   :\n  16\n  17\n  18\n  19");
 }
 
 static void trees(void **state)
@@ -131,7 +147,8 @@ static void trees(void **state)
                     "  ),\n"
                     ")");
     wb_rule *rule = wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_Adam(.eta = 0.01));
-    assert_shows(rule, "OptimiserChain(ClipNorm(omega=1), Adam(eta=0.01, beta=(0.9, 0.999), eps=1e-08))");
+    assert_shows(rule,
+                 "OptimiserChain(ClipNorm(omega=1), Adam(eta=0.01, beta=(0.9, 0.999), eps=1e-08))");
     wb_opt_state *s = wb_setup(wb_Momentum(), m);
     wb_freeze(s, "layers.0.bias");
     assert_shows(s, "Momentum(eta=0.01, rho=0.9)\n"

@@ -1,4 +1,5 @@
-/* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of place. */
+/* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of
+ * place. */
 #include "golden.h"
 
 #include "optim/optim.h"
@@ -12,12 +13,14 @@
 
 static wb_tree *parameters(void)
 {
-    return wb_tuple(wb_variable(golden_want("rules.start.0")), wb_variable(golden_want("rules.start.1")));
+    return wb_tuple(wb_variable(golden_want("rules.start.0")),
+                    wb_variable(golden_want("rules.start.1")));
 }
 
 static wb_tree *gradient_of_step(int i)
 {
-    return wb_tuple(golden_want(NAME("rules.gradient%d.0", i)), golden_want(NAME("rules.gradient%d.1", i)));
+    return wb_tuple(golden_want(NAME("rules.gradient%d.0", i)),
+                    golden_want(NAME("rules.gradient%d.1", i)));
 }
 
 static void check_rule(const char *name, wb_rule *rule)
@@ -42,6 +45,7 @@ static void rules(void **state)
     check_rule("Descent", wb_Descent());
     check_rule("Momentum", wb_Momentum());
     check_rule("Adam", wb_Adam());
+    check_rule("AdamEps", wb_Adam(.eta = 0.01, .beta = {0.8, 0.9}, .eps = 0.3));
     check_rule("AdamW", wb_AdamW());
     check_rule("WeightDecay", wb_OptimiserChain(wb_WeightDecay(), wb_Descent()));
     check_rule("ClipGrad", wb_OptimiserChain(wb_ClipGrad(.delta = 2), wb_Descent()));
@@ -78,29 +82,36 @@ static void clipping_nothing(void **state)
 static void skipping_and_freezing(void **state)
 {
     (void)state;
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, .init = wb_init_ones), wb_Dense(2, 2, .init = wb_init_ones));
+    wb_layer *m =
+        wb_Chain(wb_Dense(2, 2, .init = wb_init_ones), wb_Dense(2, 2, .init = wb_init_ones));
     wb_opt_state *s = wb_setup(wb_Momentum(.eta = 1), m);
     assert_int_equal(s->n, 4);
     wb_tree *g = wb_gradient(wb_sum(wb_call(m, wb_ones(1, 2))), m);
     assert_int_equal(wb_freeze(s, "layers.1"), 0);
     assert_int_equal(wb_update(s, m, g), 0);
     assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2);
-    assert_true(wb_at(wb_get(m, "layers.1.bias"), 0) == 0 && wb_at(wb_get(m, "layers.1.weight"), 0, 0) == 1);
+    assert_true(wb_at(wb_get(m, "layers.1.bias"), 0) == 0 &&
+                wb_at(wb_get(m, "layers.1.weight"), 0, 0) == 1);
     assert_int_equal(s->slots[0].steps, 1);
     assert_int_equal(s->slots[3].steps, 0);
     assert_int_equal(wb_thaw(s, ""), 0);
-    wb_tree *some = wb_named_tuple(1, (const char *[]){"layers"}, (void *[]){wb_named_tuple(
-        2, (const char *[]){"1", "0"}, (void *[]){wb_named_tuple(2, (const char *[]){"weight", "bias"},
-        (void *[]){WB_NONE, wb_ones(2)}), WB_NONE})});
+    wb_tree *some = wb_named_tuple(
+        1, (const char *[]){"layers"},
+        (void *[]){wb_named_tuple(2, (const char *[]){"1", "0"},
+                                  (void *[]){wb_named_tuple(2, (const char *[]){"weight", "bias"},
+                                                            (void *[]){WB_NONE, wb_ones(2)}),
+                                             WB_NONE})});
     assert_int_equal(wb_update(s, m, some), 0);
     assert_true(wb_at(wb_get(m, "layers.1.bias"), 1) == -1);
-    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2);            /* not even by its momentum */
+    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2); /* not even by its momentum */
     REFUSED(!wb_freeze(s, "layers.7"), "freeze: no parameter is below \"layers.7\"");
     REFUSED(!wb_freeze(s, "layers.1.bia"), "freeze: no parameter is below \"layers.1.bia\"");
-    REFUSED(!wb_freeze((wb_opt_state *)m, ""), "freeze: must not be applied to a layer, only to the state from wb_setup");
+    REFUSED(!wb_freeze((wb_opt_state *)m, ""),
+            "freeze: must not be applied to a layer, only to the state from wb_setup");
 }
 
-/* One state for a tie; separate gradients of its places are added, one gradient in both places counts once. */
+/* One state for a tie; separate gradients of its places are added, one gradient in both places
+ * counts once. */
 static void ties(void **state)
 {
     (void)state;
@@ -125,19 +136,25 @@ static void refusals(void **state)
     REFUSED(wb_Descent(.eta = NAN), "Descent: the learning rate cannot be negative: eta is nan");
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     REFUSED(!wb_adjust(s, .eta = -1), "Adam: the learning rate cannot be negative: eta is -1");
-    REFUSED(!wb_adjust(s, .rho = 0.5), "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
-    REFUSED(!wb_adjust_with(s, &(wb_rule_options){sizeof(wb_rule_options)}), "adjust: no number is given");
+    REFUSED(!wb_adjust(s, .rho = 0.5),
+            "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
+    REFUSED(!wb_adjust_with(s, &(wb_rule_options){.size = sizeof(wb_rule_options)}),
+            "adjust: no number is given");
     REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))),
             "setup: \"0\" is [2] f32, not a variable: make it one with wb_variable");
     REFUSED(wb_setup(wb_Adam(), wb_Chain(wb_relu)), "setup: the model has nothing to train");
     REFUSED(wb_setup(NULL, m), "");
     wb_tree *g = wb_gradient(wb_sum(wb_call(n, wb_ones(1, 3))), n);
-    REFUSED(!wb_update(s, n, g), "update: the state was made for another model: \"weight\", [1,3] f32, is not where it was");
+    REFUSED(
+        !wb_update(s, n, g),
+        "update: the state was made for another model: \"weight\", [1,3] f32, is not where it was");
     REFUSED(!wb_update(s, m, g), "update: the gradient of \"weight\", [1,2] f32, is [1,3] f32");
-    REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))), "update: the trees differ: the second has no \"weight\"");
+    REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))),
+            "update: the trees differ: the second has no \"weight\"");
     assert_int_equal(s->slots[0].steps, 0);
     assert_int_equal(wb_adjust(s, .eta = WB_ZERO, .beta = {0.5}), 0);
-    assert_true(s->rule->parts[0].o.eta == 0 && s->rule->parts[0].o.beta[0] == 0.5 && s->rule->parts[0].o.beta[1] == 0.999);
+    assert_true(s->rule->parts[0].o.eta == 0 && s->rule->parts[0].o.beta[0] == 0.5 &&
+                s->rule->parts[0].o.beta[1] == 0.999);
 }
 
 static void out_of_place(void **state)
@@ -156,7 +173,8 @@ static void out_of_place(void **state)
     wb_layer *new2 = wb_update_new(s, new1, g1);
     /* the same two steps in place */
     assert_int_equal(wb_update(t, m, g), 0);
-    assert_true(wb_at(wb_get(m, "layers.0.weight"), 0, 0) == wb_at(wb_get(new1, "layers.0.weight"), 0, 0));
+    assert_true(wb_at(wb_get(m, "layers.0.weight"), 0, 0) ==
+                wb_at(wb_get(new1, "layers.0.weight"), 0, 0));
     wb_tree *h = wb_gradient(wb_sum(wb_square(wb_call(m, x))), m);
     assert_int_equal(wb_update(t, m, h), 0);
     wb_tensor *difference = wb_sub(wb_get(m, "layers.0.weight"), wb_get(new2, "layers.0.weight"));
@@ -181,12 +199,59 @@ static void halves(void **state)
     }
 }
 
+/* A recorded step: learning rates and step numbers advance, in f64 beside f32 too. */
+typedef struct { wb_opt_state *state; wb_tree *model; } recorded;
+
+static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    recorded *r = ctx;
+    wb_tensor *wide = wb_mul(wb_sum(wb_get(r->model, "1")), wb_astype(wb_sum(in[0]), WB_F64));
+    wb_tensor *l = wb_sum(wb_square(wb_sub(wb_get(r->model, "0"), in[0])));
+    out[0] = wb_add(l, wb_astype(wide, WB_F32));
+    return wb_update(r->state, r->model, wb_gradient(out[0], r->model)) ? -1 : 1;
+}
+
+static recorded begin(void)
+{
+    recorded r = {.model = wb_tuple(wb_variable(wb_ones(3)),
+                                    wb_variable(wb_full_of(2, WB_F64, 1, (int64_t[]){2})))};
+    r.state = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 3), wb_Adam(.eta = 0.1)), r.model);
+    return r;
+}
+
+static void compiled_steps(void **state)
+{
+    (void)state;
+    recorded a = begin(), b = begin();
+    wb_compiled *c = wb_compile(step, &a);
+    for (int i = 0; i < 6; i++) {
+        wb_scope *scope = wb_scope_open();
+        wb_tensor *x = wb_full_of(i, WB_F32, 1, (int64_t[]){3}), *la, *lb;
+        if (i == 3) {
+            wb_adjust(a.state, .eta = 0.01, .omega = 1);
+            wb_adjust(b.state, .eta = 0.01, .omega = 1);
+        }
+        if (wb_call_compiled(c, 1, &x, 1, &la)) fail_msg("%s", wb_error());
+        assert_int_equal(step(&x, &lb, &b), 1);
+        assert_true(fabs(wb_item(la) - wb_item(lb)) < 1e-5);
+        wb_scope_close(scope);
+        assert_int_equal(a.state->slots[1].steps, i + 1);
+        assert_true(fabs(wb_at(wb_get(a.model, "0"), 0) - wb_at(wb_get(b.model, "0"), 0)) < 1e-6);
+        assert_true(fabs(wb_at(wb_get(a.model, "1"), 0) - wb_at(wb_get(b.model, "1"), 0)) < 1e-6);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules), cmocka_unit_test(one_plan_for_all_steps), cmocka_unit_test(clipping_nothing),
-        cmocka_unit_test(skipping_and_freezing), cmocka_unit_test(ties), cmocka_unit_test(refusals),
-        cmocka_unit_test(out_of_place), cmocka_unit_test(halves),
+        cmocka_unit_test(rules),
+        cmocka_unit_test(one_plan_for_all_steps),
+        cmocka_unit_test(clipping_nothing),
+        cmocka_unit_test(skipping_and_freezing),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(out_of_place), cmocka_unit_test(compiled_steps),
+        cmocka_unit_test(halves),
     };
     return cmocka_run_group_tests(tests, golden_open, golden_close);
 }

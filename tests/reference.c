@@ -66,24 +66,56 @@ static double lt(double x, double y) { return x < y; }
 static double le(double x, double y) { return x <= y; }
 static double gt(double x, double y) { return x > y; }
 static double ge(double x, double y) { return x >= y; }
-static double and(double x, double y) { return x != 0 && y != 0; }
-static double or(double x, double y) { return x != 0 || y != 0; }
+static double and (double x, double y) { return x != 0 && y != 0; }
+static double or (double x, double y) { return x != 0 || y != 0; }
 
-static const struct { const char *name; ref_f1 f; } unaries[] = {
-    {"neg", neg}, {"abs", fabs}, {"sign", sign}, {"square", square}, {"sqrt", sqrt}, {"rsqrt", rsqrt},
-    {"reciprocal", reciprocal}, {"exp", exp}, {"log", log}, {"log1p", log1p}, {"sin", sin}, {"cos", cos}, {"erf", erf},
-    {"floor", floor}, {"relu", relu}, {"leakyrelu", leakyrelu}, {"elu", elu}, {"sigmoid", sigmoid},
-    {"logsigmoid", logsigmoid}, {"tanh", tanh}, {"softplus", softplus}, {"swish", swish}, {"gelu", gelu},
-    {"gelu_slope", gelu_slope}, {"gelu_erf", gelu_erf},
-}, tests[] = {{"not", is_zero}, {"isfinite", is_finite}};
-static const struct { const char *name; ref_f2 f; } binaries[] = {
-    {"add", add}, {"sub", sub}, {"mul", mul}, {"div", divide}, {"pow", pow}, {"maximum", maximum}, {"minimum", minimum},
-}, compares[] = {
-    {"eq", eq}, {"ne", ne}, {"lt", lt}, {"le", le}, {"gt", gt}, {"ge", ge}, {"and", and}, {"or", or},
+static const struct {
+    const char *name;
+    ref_f1 f;
+} unaries[] =
+    {
+        {"neg", neg},
+        {"abs", fabs},
+        {"sign", sign},
+        {"square", square},
+        {"sqrt", sqrt},
+        {"rsqrt", rsqrt},
+        {"reciprocal", reciprocal},
+        {"exp", exp},
+        {"log", log},
+        {"log1p", log1p},
+        {"sin", sin},
+        {"cos", cos},
+        {"erf", erf},
+        {"floor", floor},
+        {"relu", relu},
+        {"leakyrelu", leakyrelu},
+        {"elu", elu},
+        {"sigmoid", sigmoid},
+        {"logsigmoid", logsigmoid},
+        {"tanh", tanh},
+        {"softplus", softplus},
+        {"swish", swish},
+        {"gelu", gelu},
+        {"gelu_slope", gelu_slope},
+        {"gelu_erf", gelu_erf},
+},
+  tests[] = {{"not", is_zero}, {"isfinite", is_finite}};
+static const struct {
+    const char *name;
+    ref_f2 f;
+} binaries[] =
+    {
+        {"add", add}, {"sub", sub},         {"mul", mul},         {"div", divide},
+        {"pow", pow}, {"maximum", maximum}, {"minimum", minimum},
+},
+  compares[] = {
+      {"eq", eq}, {"ne", ne}, {"lt", lt}, {"le", le}, {"gt", gt}, {"ge", ge}, {"and", and}, {"or", or },
 };
 
-#define FIND(list) \
-    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) if (!strcmp((list)[i].name, name)) return (list)[i].f; \
+#define FIND(list)                                             \
+    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) \
+        if (!strcmp((list)[i].name, name)) return (list)[i].f; \
     return NULL
 ref_f1 ref_unary(const char *name) { FIND(unaries); }
 ref_f1 ref_test(const char *name) { FIND(tests); }

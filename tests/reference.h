@@ -69,6 +69,10 @@ array ref_logsoftmax(array x);
 array ref_normalise(array x, int n_axes, double eps);
 array ref_attention(array q, array k, array v, const array *mask);
 
+/* The library's own operations, by the names of their rows; NULL where there is none. */
+wb_tensor *call_unary(const char *name, wb_tensor *x);
+wb_tensor *call_binary(const char *name, wb_tensor *x, wb_tensor *y);
+
 /* ---- drawing ---------------------------------------------------------------------------------- */
 
 extern uint64_t draw_state;

@@ -11,7 +11,8 @@ array ref_matmul(array a, array b)
     memcpy(la.dims, a.dims, sizeof la.dims);
     memcpy(lb.dims, b.dims, sizeof lb.dims);
     int n;
-    int64_t dims[WB_MAX_DIMS] = {0}, m = a.dims[a.ndim - 2], k = a.dims[a.ndim - 1], p = b.dims[b.ndim - 1], batches = 1;
+    int64_t dims[WB_MAX_DIMS] = {0}, m = a.dims[a.ndim - 2], k = a.dims[a.ndim - 1], p = b.dims[b.ndim - 1],
+            batches = 1;
     if (!ref_broadcast(&la, &lb, &n, dims)) fail_msg("the test multiplies what does not fit");
     for (int i = 0; i < n; i++) batches *= dims[i];
     dims[n] = m;
@@ -46,12 +47,14 @@ array ref_conv(array x, array w, const int64_t *stride, const int64_t *pad, cons
     int64_t per = w.dims[0] / groups;
     array y = ref_new(4, dims);
     for (int64_t i = 0; i < y.size; i++) {
-        int64_t q = i % dims[3], p = i / dims[3] % dims[2], k = i / (dims[3] * dims[2]) % dims[1], n = i / (dims[3] * dims[2] * dims[1]);
+        int64_t q = i % dims[3], p = i / dims[3] % dims[2], k = i / (dims[3] * dims[2]) % dims[1],
+                n = i / (dims[3] * dims[2] * dims[1]);
         double s = 0;
         for (int64_t c = 0; c < w.dims[1]; c++)
             for (int64_t u = 0; u < w.dims[2]; u++)
                 for (int64_t v = 0; v < w.dims[3]; v++)
-                    s += at4(w, k, c, u, v) * at4(x, n, k / per * w.dims[1] + c, p * stride[0] + u * dilation[0] - pad[0],
+                    s += at4(w, k, c, u, v) * at4(x, n, k / per * w.dims[1] + c,
+                                                  p * stride[0] + u * dilation[0] - pad[0],
                                                   q * stride[1] + v * dilation[1] - pad[2]);
         y.at[i] = s;
     }
@@ -64,7 +67,8 @@ array ref_pool(array x, bool max, const int64_t *window, const int64_t *stride, 
                        (x.dims[3] + pad[2] + pad[3] - window[1]) / stride[1] + 1};
     array y = ref_new(4, dims);
     for (int64_t i = 0; i < y.size; i++) {
-        int64_t q = i % dims[3], p = i / dims[3] % dims[2], c = i / (dims[3] * dims[2]) % dims[1], n = i / (dims[3] * dims[2] * dims[1]);
+        int64_t q = i % dims[3], p = i / dims[3] % dims[2], c = i / (dims[3] * dims[2]) % dims[1],
+                n = i / (dims[3] * dims[2] * dims[1]);
         double sum = 0, most = -INFINITY;
         for (int64_t u = 0; u < window[0]; u++)
             for (int64_t v = 0; v < window[1]; v++) {
@@ -89,7 +93,10 @@ static void row_softmax(int64_t n, const double *x, double *y, bool log_form)
     for (int64_t i = 0; i < n; i++) tops += x[i] == most;
     for (int64_t i = 0; i < n && isfinite(most); i++) sum += expl((long double)(x[i] - most));
     for (int64_t i = 0; i < n; i++) {
-        double p = isinf(most) ? (x[i] == most ? 1 / tops : isnan(x[i]) ? NAN : 0) : (double)(expl((long double)(x[i] - most)) / sum);
+        double p = isinf(most) ? (x[i] == most  ? 1 / tops
+                                  : isnan(x[i]) ? NAN
+                                                : 0)
+                               : (double)(expl((long double)(x[i] - most)) / sum);
         y[i] = !log_form ? p : isinf(most) ? log(p) : x[i] - most - (double)logl(sum);
     }
 }
@@ -141,7 +148,7 @@ array ref_attention(array q, array k, array v, const array *mask)
 
 uint64_t draw_state = 1;
 
-uint64_t draw_bits(void)            /* splitmix64 */
+uint64_t draw_bits(void) /* splitmix64 */
 {
     uint64_t z = draw_state += 0x9E3779B97F4A7C15u;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -163,28 +170,67 @@ void draw_shape(int kind, int *ndim, int64_t *dims)
 {
     switch (kind % 8) {
     case 0: *ndim = 0; return;
-    case 1: *ndim = 2; dims[0] = draw_int(0, 1) * 3; dims[1] = dims[0] ? 0 : 4; return;
-    case 2: *ndim = 3; dims[0] = dims[1] = dims[2] = 1; return;
-    case 3: *ndim = 1; dims[0] = draw_int(2, 40) * 2 + 1; return;
-    case 4: *ndim = 2; dims[0] = draw_int(900, 1100); dims[1] = draw_int(1, 40); return;
-    case 5: *ndim = 4; for (int i = 0; i < 4; i++) dims[i] = draw_int(1, 6); return;
-    case 6: *ndim = 2; dims[0] = draw_int(1, 9); dims[1] = draw_int(1000, 3000); return;
-    default: *ndim = (int)draw_int(1, 5); for (int i = 0; i < *ndim; i++) dims[i] = draw_int(1, 7); return;
+    case 1:
+        *ndim = 2;
+        dims[0] = draw_int(0, 1) * 3;
+        dims[1] = dims[0] ? 0 : 4;
+        return;
+    case 2:
+        *ndim = 3;
+        dims[0] = dims[1] = dims[2] = 1;
+        return;
+    case 3:
+        *ndim = 1;
+        dims[0] = draw_int(2, 40) * 2 + 1;
+        return;
+    case 4:
+        *ndim = 2;
+        dims[0] = draw_int(900, 1100);
+        dims[1] = draw_int(1, 40);
+        return;
+    case 5:
+        *ndim = 4;
+        for (int i = 0; i < 4; i++) dims[i] = draw_int(1, 6);
+        return;
+    case 6:
+        *ndim = 2;
+        dims[0] = draw_int(1, 9);
+        dims[1] = draw_int(1000, 3000);
+        return;
+    default:
+        *ndim = (int)draw_int(1, 5);
+        for (int i = 0; i < *ndim; i++) dims[i] = draw_int(1, 7);
+        return;
     }
 }
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
 
+/* To so many bits of significand, exponents from `least` on: rounded once, to nearest even. */
+static double rounded(double x, int bits, int least, double beyond)
+{
+    int e;
+    if (x == 0 || !isfinite(x)) return x;
+    frexp(x, &e);
+    const double step = ldexp(1, (e < least ? least : e) - bits), r = nearbyint(x / step) * step;
+    return fabs(r) >= beyond ? copysign(INFINITY, x) : r;
+}
+
 double ref_cast(double x, wb_dtype to)
 {
-    static const struct { double low, high; } range[WB_DTYPE_COUNT] = {
-        [WB_I8] = {-128, 127}, [WB_U8] = {0, 255}, [WB_I32] = {-2147483648.0, 2147483647.0}, [WB_I64] = {-0x1p63, 0x1p63},
+    static const struct {
+        double low, high;
+    } range[WB_DTYPE_COUNT] = {
+        [WB_I8] = {-128, 127},
+        [WB_U8] = {0, 255},
+        [WB_I32] = {-2147483648.0, 2147483647.0},
+        [WB_I64] = {-0x1p63, 0x1p63},
     };
     switch (to) {
     case WB_F64: return x;
     case WB_F32: return (float)x;
-    case WB_F16: return wb__f16_to_f32(wb__f32_to_f16((float)x));
-    case WB_BF16: return wb__bf16_to_f32(wb__f32_to_bf16((float)x));
+    case WB_F16: return rounded(x, 11, -13, 65536);
+    case WB_BF16: return rounded(x, 8, -125, 0x1p128);
     case WB_BOOL: return x != 0;
     default: return isnan(x) ? 0 : x < range[to].low ? range[to].low : x > range[to].high ? range[to].high : trunc(x);
     }
@@ -259,14 +305,16 @@ void check(wb_tensor *got, array want, double relative, double absolute, const c
     vsnprintf(text, sizeof text, what, arguments);
     va_end(arguments);
     if (!got) fail_msg("%s: %s", text, wb_error());
-    if (wb_ndim(got) != want.ndim || (want.ndim && memcmp(wb_dims(got), want.dims, (size_t)want.ndim * sizeof *want.dims)))
+    if (wb_ndim(got) != want.ndim ||
+        (want.ndim && memcmp(wb_dims(got), want.dims, (size_t)want.ndim * sizeof *want.dims)))
         fail_msg("%s: the result is %s; its first dimension should be %lld of %d", text, wb_describe(got),
                  (long long)(want.ndim ? want.dims[0] : 0), want.ndim);
     array a = values_of(got);
     for (int64_t i = 0; i < a.size; i++) {
         double w = want.at[i], g = a.at[i];
         bool good = isnan(w) ? isnan(g) : isinf(w) ? g == w : fabs(g - w) <= relative * fabs(w) + absolute;
-        if (!good) fail_msg("%s: element %lld of %s is %.17g, should be %.17g", text, (long long)i, wb_describe(got), g, w);
+        if (!good)
+            fail_msg("%s: element %lld of %s is %.17g, should be %.17g", text, (long long)i, wb_describe(got), g, w);
     }
 }
 

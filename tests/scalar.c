@@ -1,5 +1,5 @@
-/* Errors of the f32 functions of ops/scalar.h in units in the last place, over all exponents, and their special
- * values.  The references are libm's functions in double. */
+/* Errors of the f32 functions of ops/scalar.h in units in the last place, over all exponents, and
+ * their special values.  The references are libm's functions in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,13 +12,16 @@
 #include <stdio.h>
 
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
-static double curve(double x) { return sqrt(8 / 3.14159265358979323846) * (x + 0.044715 * x * x * x); }
+static double curve(double x) { return sqrt(8 / 3.14159265358979323846) * (x
+                                                                           + 0.044715 * x * x * x);
+                                                                           }
 static double gelu(double x) { return x * sigmoid(curve(x)); }
 static double gelu_slope(double x)
 {
     double s = sigmoid(curve(x)), t = sigmoid(-curve(x)), z = x * x;
     if (isinf(x)) return x > 0;
-    return s + (s * t == 0 ? 0 : x * s * t * sqrt(8 / 3.14159265358979323846) * (1 + 3 * 0.044715 * z));
+    return s + (s * t == 0
+                ? 0 : x * s * t * sqrt(8 / 3.14159265358979323846) * (1 + 3 * 0.044715 * z));
 }
 
 /* |got - want| in units in the last place of want as a float */
@@ -42,7 +45,8 @@ typedef struct {
 } function;
 
 #define OF(name) static float f_##name(float x) { return wb__##name##_f32(x); }
-OF(exp) OF(expm1) OF(log) OF(log1p) OF(tanh) OF(sigmoid) OF(erf) OF(sin) OF(cos) OF(floor) OF(gelu) OF(gelu_slope)
+OF(exp) OF(expm1) OF(log) OF(log1p) OF(tanh) OF(sigmoid) OF(erf)
+OF(sin) OF(cos) OF(floor) OF(gelu) OF(gelu_slope)
 
 static const function functions[] = {
     {"exp", f_exp, exp, 1.1, -INFINITY, INFINITY},
@@ -82,18 +86,26 @@ static void all_exponents(void **state)
 static void specials(void **state)
 {
     (void)state;
-    assert_true(f_exp(INFINITY) == INFINITY && f_exp(-INFINITY) == 0 && isnan(f_exp(NAN)) && f_exp(0) == 1);
-    assert_true(f_log(0) == -INFINITY && f_log(-0.0f) == -INFINITY && isnan(f_log(-1)) && isnan(f_log(NAN)));
+    assert_true(f_exp(INFINITY) == INFINITY && f_exp(-INFINITY) == 0 && isnan(f_exp(NAN))
+                && f_exp(0) == 1);
+    assert_true(f_log(0) == -INFINITY && f_log(-0.0f) == -INFINITY && isnan(f_log(-1))
+                && isnan(f_log(NAN)));
     assert_true(f_log(INFINITY) == INFINITY && isnan(f_log(-INFINITY)) && f_log(1) == 0);
-    assert_true(f_log1p(-1) == -INFINITY && isnan(f_log1p(-2)) && signbit(f_log1p(-0.0f)) && isnan(f_log1p(NAN)));
-    assert_true(f_expm1(-INFINITY) == -1 && f_expm1(INFINITY) == INFINITY && signbit(f_expm1(-0.0f)));
-    assert_true(f_tanh(INFINITY) == 1 && f_tanh(-INFINITY) == -1 && isnan(f_tanh(NAN)) && signbit(f_tanh(-0.0f)));
+    assert_true(f_log1p(-1) == -INFINITY && isnan(f_log1p(-2)) && signbit(f_log1p(-0.0f))
+                && isnan(f_log1p(NAN)));
+    assert_true(f_expm1(-INFINITY) == -1 && f_expm1(INFINITY) == INFINITY
+                && signbit(f_expm1(-0.0f)));
+    assert_true(f_tanh(INFINITY) == 1 && f_tanh(-INFINITY) == -1 && isnan(f_tanh(NAN))
+                && signbit(f_tanh(-0.0f)));
     assert_true(f_sigmoid(INFINITY) == 1 && f_sigmoid(-INFINITY) == 0 && isnan(f_sigmoid(NAN)));
-    assert_true(f_erf(INFINITY) == 1 && f_erf(-INFINITY) == -1 && isnan(f_erf(NAN)) && signbit(f_erf(-0.0f)));
-    assert_true(isnan(f_sin(INFINITY)) && isnan(f_cos(NAN)) && signbit(f_sin(-0.0f)) && f_cos(0) == 1);
+    assert_true(f_erf(INFINITY) == 1 && f_erf(-INFINITY) == -1 && isnan(f_erf(NAN))
+                && signbit(f_erf(-0.0f)));
+    assert_true(isnan(f_sin(INFINITY)) && isnan(f_cos(NAN)) && signbit(f_sin(-0.0f))
+                && f_cos(0) == 1);
     assert_true(signbit(f_floor(-0.0f)) && f_floor(-0.5f) == -1 && f_floor(-INFINITY) == -INFINITY);
     assert_true(isnan(f_floor(NAN)) && isnan(f_gelu(NAN)) && f_sigmoid(0) == 0.5f);
-    assert_true(f_gelu_slope(INFINITY) == 1 && f_gelu_slope(-INFINITY) == 0 && isnan(f_gelu_slope(NAN)));
+    assert_true(f_gelu_slope(INFINITY) == 1 && f_gelu_slope(-INFINITY) == 0
+                && isnan(f_gelu_slope(NAN)));
     assert_true(wb__quotient_i32(INT32_MIN, -1) == INT32_MIN && wb__quotient_i32(7, 0) == 0);
     assert_true(wb__quotient_i64(INT64_MIN, -1) == INT64_MIN && wb__quotient_i64(7, 0) == 0);
     assert_true(wb__quotient_i32(-7, 2) == -3 && wb__abs_i32(INT32_MIN) == INT32_MIN);

@@ -1,4 +1,5 @@
-/* Trees: paths, visits, mapping, ties, structs of the program, gradients in the shape of what they are asked for. */
+/* Trees: paths, visits, mapping, ties, structs of the program, gradients in the shape of what they
+ * are asked for. */
 #include "golden.h"
 
 #define REFUSED(call, message)                          \
@@ -8,18 +9,23 @@
         assert_string_equal(wb_error(), message);       \
     } while (0)
 
-static wb_tensor *numbers(int n, const float *values) { return wb_from(values, WB_F32, 1, (int64_t[]){n}); }
+static wb_tensor *numbers(int n, const float *values)
+{
+    return wb_from(values, WB_F32, 1, (int64_t[]){n});
+}
 #define NUMBERS(...) numbers(sizeof((float[]){__VA_ARGS__}) / sizeof(float), (float[]){__VA_ARGS__})
 
 static void paths(void **state)
 {
     (void)state;
-    wb_layer *m = wb_Chain(wb_Dense(2, 3, .no_bias = true), wb_relu, wb_named("head", wb_Dense(3, 1)));
+    wb_layer *m =
+        wb_Chain(wb_Dense(2, 3, .no_bias = true), wb_relu, wb_named("head", wb_Dense(3, 1)));
     assert_int_equal(wb_size(wb_get(m, "layers.0.weight")), 6);
     assert_true(wb_is_none(wb_get(m, "layers.0.bias")));
     assert_int_equal(wb_size(wb_get(m, "layers.head.bias")), 1);
     assert_ptr_equal(wb_get(wb_child(m, "layers.head"), "weight"), wb_get(m, "layers.head.weight"));
-    assert_ptr_equal(wb_get(wb_child(m, ""), "layers.head.weight"), wb_get(m, "layers.head.weight"));
+    assert_ptr_equal(wb_get(wb_child(m, ""), "layers.head.weight"),
+                     wb_get(m, "layers.head.weight"));
     assert_ptr_equal(wb_get(wb_child(m, "layers"), "head.weight"), wb_get(m, "layers.head.weight"));
     assert_non_null(wb_layer_at(m, "layers.head"));
     assert_ptr_equal(wb_layer_at(m, ""), m);
@@ -27,13 +33,15 @@ static void paths(void **state)
     assert_ptr_equal(wb_get(x, ""), x);
     REFUSED(wb_get(m, "layers.3.weight"), "get: no \"3\" in \"layers\", which has 0, 1, head");
     REFUSED(wb_get(m, "layers.0"), "get: \"layers.0\" is a layer, not a tensor");
-    REFUSED(wb_get(m, "layers.0.weight.x"), "get: \"layers.0.weight\" is a tensor and has no parts");
+    REFUSED(wb_get(m, "layers.0.weight.x"),
+            "get: \"layers.0.weight\" is a tensor and has no parts");
     REFUSED(wb_child(m, "layers.0.weight"), "child: \"layers.0.weight\" is a tensor, not a tree");
     REFUSED(wb_layer_at(m, "layers"), "layer_at: \"layers\" is a tree, not a layer");
     REFUSED(wb_get(NULL, "x"), "");
     REFUSED(wb_tuple(m, NULL), "");
     REFUSED(wb_tuple(m, wb_Adam()), "tuple: element 1 is a rule; tensors, layers and trees go in");
-    REFUSED(wb_named_tuple(2, (const char *[]){"a", "a"}, (void *[]){m, m}), "named_tuple: two elements are named \"a\"");
+    REFUSED(wb_named_tuple(2, (const char *[]){"a", "a"}, (void *[]){m, m}),
+            "named_tuple: two elements are named \"a\"");
     REFUSED(wb_named_tuple(1, (const char *[]){"a.b"}, (void *[]){m}),
             "named_tuple: element 0 has the name \"a.b\"; it must not be empty or hold a dot");
 }
@@ -43,7 +51,8 @@ static int write_down(wb_tensor *x, const char *path, void *ctx)
 {
     list *l = ctx;
     size_t n = strlen(l->text);
-    snprintf(l->text + n, sizeof l->text - n, "%s%s:%lld", n ? " " : "", path, (long long)wb_size(x));
+    snprintf(l->text + n, sizeof l->text - n, "%s%s:%lld", n ? " " : "", path,
+             (long long)wb_size(x));
     return ++l->n == l->stop_at ? 7 : 0;
 }
 
@@ -53,17 +62,22 @@ static void visits(void **state)
     wb_layer *d = wb_Dense(2, 2), *m = wb_Chain(d, wb_BatchNorm(2), d);
     list l = {0};
     assert_int_equal(wb_each_parameter(m, write_down, &l), 0);
-    assert_string_equal(l.text, "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 layers.1.bias:2");
+    assert_string_equal(l.text,
+                        "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 layers.1.bias:2");
     assert_int_equal(wb_parameter_count(m), 10);
     l = (list){0};
     assert_int_equal(wb_each_tensor(m, write_down, &l), 0);
-    assert_string_equal(l.text, "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 layers.1.bias:2 layers.1.mean:2 layers.1.var:2");
+    assert_string_equal(
+        l.text,
+        "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 layers.1.bias:2 layers.1.mean:2 layers.1.var:2");
     l = (list){.stop_at = 2};
     assert_int_equal(wb_each_tensor(m, write_down, &l), 7);
     l = (list){0};
     wb_tree *t = wb_tuple(wb_zeros(3), wb_arange(2, WB_I32), wb_tuple(m), WB_NONE);
     assert_int_equal(wb_each_parameter(t, write_down, &l), 0);
-    assert_string_equal(l.text, "0:3 2.0.layers.0.weight:4 2.0.layers.0.bias:2 2.0.layers.1.scale:2 2.0.layers.1.bias:2");
+    assert_string_equal(
+        l.text,
+        "0:3 2.0.layers.0.weight:4 2.0.layers.0.bias:2 2.0.layers.1.scale:2 2.0.layers.1.bias:2");
     assert_int_equal(wb_parameter_count(wb_tuple_of(0, NULL)), 0);
 }
 
@@ -74,7 +88,10 @@ static wb_tensor *twice(wb_tensor *x, const char *path, void *ctx)
     called++;
     return strstr(path, "bias") ? x : wb_mul(x, wb_scalar(2));
 }
-static wb_tensor *nothing(wb_tensor *x, const char *path, void *ctx) { return (void)x, (void)path, (void)ctx, NULL; }
+static wb_tensor *nothing(wb_tensor *x, const char *path, void *ctx)
+{
+    return (void)x, (void)path, (void)ctx, NULL;
+}
 
 static void mapping_keeps_ties(void **state)
 {
@@ -91,8 +108,10 @@ static void mapping_keeps_ties(void **state)
     assert_ptr_equal(wb_layer_at(mapped, "layers.0"), wb_layer_at(mapped, "layers.2"));
     assert_ptr_equal(wb_get(mapped, "layers.0.bias"), wb_get(m, "layers.0.bias"));
     assert_int_equal(wb_layer_at(mapped, "layers.1")->mode, WB__MODE_TEST);
-    assert_int_equal(wb_parameter_count(mapped), wb_parameter_count(m));        /* statistics stay frozen */
-    assert_true(wb_at(wb_get(mapped, "layers.0.weight"), 0, 1) == 2 * wb_at(wb_get(m, "layers.0.weight"), 0, 1));
+    assert_int_equal(wb_parameter_count(mapped),
+                     wb_parameter_count(m)); /* statistics stay frozen */
+    assert_true(wb_at(wb_get(mapped, "layers.0.weight"), 0, 1) ==
+                2 * wb_at(wb_get(m, "layers.0.weight"), 0, 1));
     assert_non_null(wb_call(mapped, wb_zeros(3, 2)));
     assert_null(wb_fmap(nothing, m, NULL));
     wb_tree *t = wb_tuple(wb_ones(2), wb_opaque(&called), m);
@@ -107,15 +126,17 @@ static void setting_and_tying(void **state)
     wb_layer *m = wb_Chain(wb_Dense(2, 3), wb_Dense(2, 3), wb_Dense(3, 2));
     assert_int_equal(wb_set(m, "layers.0.bias", NUMBERS(1, 2, 3)), 0);
     assert_true(wb_at(wb_get(m, "layers.0.bias"), 2) == 3);
-    REFUSED(!wb_set(m, "layers.0.bias", NUMBERS(1, 2)), "set: \"layers.0.bias\" is [3] f32, got [2] f32");
+    REFUSED(!wb_set(m, "layers.0.bias", NUMBERS(1, 2)),
+            "set: \"layers.0.bias\" is [3] f32, got [2] f32");
     REFUSED(!wb_set(m, "layers.0", NUMBERS(1, 2)), "set: \"layers.0\" is layer, not a tensor");
     assert_int_equal(wb_tie(m, "layers.1.weight", "layers.0.weight"), 0);
     assert_ptr_equal(wb_get(m, "layers.1.weight"), wb_get(m, "layers.0.weight"));
     assert_int_equal(wb_parameter_count(m), 6 + 3 + 3 + 8);
-    REFUSED(!wb_tie(m, "layers.2.weight", "layers.0.weight"), "tie: \"layers.2.weight\" is [2,3] f32, got [3,2] f32");
+    REFUSED(!wb_tie(m, "layers.2.weight", "layers.0.weight"),
+            "tie: \"layers.2.weight\" is [2,3] f32, got [3,2] f32");
 }
 
-/* ---- structs ---------------------------------------------------------------------------------- */
+/* ---- structs --------------------------------------------------------------------------------- */
 
 typedef struct { wb_layer *actor; double gamma; wb_tensor *scale; } agent;
 WB_FUNCTOR(agent, actor, scale)
@@ -133,7 +154,8 @@ static void structs(void **state)
     assert_true(b.gamma == 0.9 && b.actor != a.actor && wb_at(b.scale, 0) == 6);
     assert_non_null(wb_call(b.actor, wb_zeros(1, 2)));
     other o;
-    REFUSED(!wb_struct_get(other, mapped, &o), "struct_get: the tree is made of a agent, not a other");
+    REFUSED(!wb_struct_get(other, mapped, &o),
+            "struct_get: the tree is made of a agent, not a other");
     a.scale = NULL;
     REFUSED(wb_struct(agent, &a), "");
     wb_tensor *x = NUMBERS(1, 2), *loss = wb_sum(wb_mul(wb_call(b.actor, x), b.scale));
@@ -142,7 +164,7 @@ static void structs(void **state)
     assert_int_equal(wb_size(wb_get(g, "scale")), 1);
 }
 
-/* ---- gradients -------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static void gradients(void **state)
 {
@@ -154,7 +176,8 @@ static void gradients(void **state)
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(g, "1"), residual)))) < 1e-5);
     wb_tensor *outer = wb_mul(wb_unsqueeze(residual, 1), wb_unsqueeze(x, 0));
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(g, "0"), outer)))) < 1e-5);
-    assert_true(wb_is_none(wb_get(g, "2")) && wb_is_none(wb_get(g, "3")) && wb_is_none(wb_get(g, "4")));
+    assert_true(wb_is_none(wb_get(g, "2")) && wb_is_none(wb_get(g, "3")) &&
+                wb_is_none(wb_get(g, "4")));
     wb_tensor *zero = wb_gradient(l, wb_ones(3));
     assert_true(wb_item(wb_sum(zero)) == 0 && wb_size(zero) == 3);
     REFUSED(wb_gradient(y, w), "gradient: the loss is [2] f32; it must have one element");
@@ -167,7 +190,8 @@ static void gradients(void **state)
     wb_set(apart, "layers.0.weight", wb_get(m, "layers.0.weight"));
     wb_set(apart, "layers.1.weight", wb_get(m, "layers.0.weight"));
     wb_tie(m, "layers.1.weight", "layers.0.weight");
-    wb_tree *tied = wb_gradient(wb_sum(wb_call(m, in)), m), *two = wb_gradient(wb_sum(wb_call(apart, in)), apart);
+    wb_tree *tied = wb_gradient(wb_sum(wb_call(m, in)), m),
+            *two = wb_gradient(wb_sum(wb_call(apart, in)), apart);
     wb_tensor *sum = wb_add(wb_get(two, "layers.0.weight"), wb_get(two, "layers.1.weight"));
     assert_ptr_equal(wb_get(tied, "layers.0.weight"), wb_get(tied, "layers.1.weight"));
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(tied, "layers.0.weight"), sum)))) < 1e-5);

@@ -37,7 +37,8 @@ WB_API wb_tensor *wb_read_idx(const char *path);
 typedef struct { size_t size; bool header, has_label; int label; char separator; } wb_csv_options;
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *o);
 #ifndef __cplusplus
-#define wb_load_csv(path, ...) wb_load_csv_with((path), &(wb_csv_options){.size = sizeof(wb_csv_options), __VA_ARGS__})
+#define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, .size = sizeof(wb_csv_options))
+#define WB_LOAD_CSV_(path, ...) wb_load_csv_with((path), &(wb_csv_options){__VA_ARGS__})
 #endif
 
 /* NumPy's format, versions 1 to 3, either order, little-endian. */
@@ -79,7 +80,8 @@ typedef struct {
 } wb_loader_options;
 WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *o);
 #ifndef __cplusplus
-#define wb_dataloader(d, ...) wb_dataloader_with((d), &(wb_loader_options){.size = sizeof(wb_loader_options), __VA_ARGS__})
+#define wb_dataloader(...) WB_DATALOADER_(__VA_ARGS__, .size = sizeof(wb_loader_options))
+#define WB_DATALOADER_(d, ...) wb_dataloader_with((d), &(wb_loader_options){__VA_ARGS__})
 #endif
 WB_API int64_t wb_loader_length(const wb_loader *l);        /* batches in an epoch */
 WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs ended, early or not */

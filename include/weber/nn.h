@@ -149,10 +149,10 @@ WB_API wb_layer *wb_SkipConnection_of(wb_layer *layer, wb_tensor *(*connection)(
 WB_API wb_layer *wb_parallel_of(wb_tensor *(*connection)(wb_tensor *y, wb_tensor *x), int n, wb_layer *const *layers);
 
 /* A function as a layer.  Weber's own are known by name in print and files; give the program's own a name
- * before a model that has it is saved or loaded.  wb_layer_from_function(NULL) fails. */
-/* The same for a function of the program's own, named at once: wb_function_layer("double", f). */
-WB_API wb_layer *wb_function_layer(const char *name, wb_function f);
+ * before a model that has it is saved or loaded (wb_name_function), or at once: wb_function_layer("double", f).
+ * wb_layer_from_function(NULL) fails. */
 WB_API wb_layer *wb_layer_from_function(wb_function f);
+WB_API wb_layer *wb_function_layer(const char *name, wb_function f);
 WB_API int wb_name_function(const char *name, wb_function f);
 WB_API int wb_name_connection(const char *name, wb_tensor *(*f)(wb_tensor *, wb_tensor *));
 

@@ -69,8 +69,8 @@ WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch ba
 
 /* Trains: for each batch, loss, gradient, update.  Every write waits, on the device, for a finite loss: a loss
  * that is not finite ends training with WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch.
- * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch, and ends training if it
- * returns nonzero. */
+ * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch (epoch and batch count
+ * from 1), and ends training, without an error, if it returns nonzero. */
 typedef struct {
     size_t size;
     int epochs;

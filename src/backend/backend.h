@@ -121,6 +121,7 @@ struct wb__backend {
     /* Memory comes back to a cache; wb__fail on error.  Aligned to 64 bytes. */
     void *(*allocate)(const wb_device *d, size_t bytes);
     void (*release)(const wb_device *d, void *memory, size_t bytes);
+    void (*trim)(const wb_device *d);       /* gives the cache back to the system */
     int (*upload)(const wb_device *d, void *to, const void *from, size_t bytes);
     int (*download)(const wb_device *d, void *to, const void *from, size_t bytes);
     int (*copy)(const wb_device *d, void *to, const void *from, size_t bytes);
@@ -137,6 +138,5 @@ struct wb__backend {
 
 extern const wb__backend wb__cpu_backend;
 extern const wb_device wb__cpu;             /* CPUDevice() */
-void wb__cpu_empty_cache(void);             /* gives back memory that was released and kept */
 
 #endif

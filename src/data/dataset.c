@@ -1,6 +1,7 @@
 /* Making datasets and asking about them.  How their observations are fetched is fetch.c, batches are loader.c. */
 #include "data/dataset.h"
 
+#include "base/options.h"
 #include "base/philox.h"
 #include "engine/tensor.h"
 
@@ -108,8 +109,8 @@ wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
 
 wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 {
-    wb_dataset_source s = {0};
-    if (given) memcpy(&s, given, WB__MIN(given->size, sizeof s));
+    wb_dataset_source s;
+    wb__read_options(&s, sizeof s, given);
     if (!s.get || s.n < 0)
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataset_from: %s, %lld observations",
                              s.get ? "a function" : "no function", (long long)s.n);

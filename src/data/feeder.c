@@ -162,9 +162,16 @@ static void at_exit(void)
         f->quit = true;
         pthread_cond_broadcast(&f->work);
     }
-    for (wb__feeder *f = all_alive; f; f = f->next_alive)
-        while (f->alive && f->process == getpid())
+    for (wb__feeder *f = all_alive; f; f = f->next_alive) {
+        if (!f->started || f->process != getpid()) continue;
+        while (f->alive)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
+        if (f->alive) continue;
+        f->started = false;
+        wb__data_unlock();              /* its last act takes the lock; nobody else changes the list by now */
+        pthread_join(f->thread, NULL);
+        wb__data_lock();
+    }
     wb__data_unlock();
 }
 

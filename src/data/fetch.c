@@ -147,8 +147,8 @@ int wb__batch_evaluate(wb_batch *batch)
 {
     wb_tensor *wanted[2];
     int n = 0;
-    if (!wb_is_none(batch->x)) wanted[n++] = batch->x;
-    if (!wb_is_none(batch->y)) wanted[n++] = batch->y;
+    if (!wb_is_none(batch->x) && !batch->x->storage) wanted[n++] = batch->x;
+    if (!wb_is_none(batch->y) && !batch->y->storage) wanted[n++] = batch->y;
     int status = n ? wb_eval_all(n, wanted) : 0;
     if (status) return status;
     batch->x = settled(batch->x);

@@ -1,11 +1,11 @@
 /* Loaders as the program sees them: epochs, order, a scope for each batch.  Batches come from feeder.c. */
 #include "data/loader.h"
 
+#include "base/options.h"
 #include "base/philox.h"
 #include "data/dataset.h"
 #include "data/feeder.h"
 
-#include <string.h>
 
 struct wb_loader {
     wb__object object;
@@ -91,8 +91,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
     if (!d) return NULL;
     if (!wb__is(d, &wb__dataset_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset", d->object.class->name);
-    wb_loader_options o = {0};
-    if (given) memcpy(&o, given, WB__MIN(given->size, sizeof o));
+    wb_loader_options o;
+    wb__read_options(&o, sizeof o, given);
     if (!o.batchsize) o.batchsize = 1;
     if (!o.ahead) o.ahead = 2;
     if (check(&o, d)) return NULL;

@@ -1,9 +1,8 @@
 /* Files as datasets.  The formats themselves are read in src/io. */
+#include "base/options.h"
 #include "data/dataset.h"
 #include "io/borrow.h"
 #include "io/csv.h"
-
-#include <string.h>
 
 /* u8 [N,H,W] as f32 [N,1,H,W] in 0..1. */
 static wb_tensor *images_of(const char *path)
@@ -69,8 +68,8 @@ wb_dataset *wb_load_idx(const char *images, const char *labels)
 
 wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *given)
 {
-    wb_csv_options o = {0};
-    if (given) memcpy(&o, given, WB__MIN(given->size, sizeof o));
+    wb_csv_options o;
+    wb__read_options(&o, sizeof o, given);
     wb_scope *s = wb_scope_open();
     return s ? leave(s, csv_dataset(path, &o)) : NULL;
 }

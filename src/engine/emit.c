@@ -268,6 +268,7 @@ static bool may_stand_inside(const wb__making *m, int x)
     if (f->group < 0 || f->inside >= 0 || f->result >= 0 || f->write >= 0 || f->closed) return false;
     const wb__value *v = value(m, x);
     const wb__group *g = &m->group[f->group];
+    if (v->heads_first) return false;
     if (v->nhwc || wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble && !v->nhwc;
     return g->kind == WB__GROUP_FUSED || value(m, g->first)->op == WB__OP_matmul;
 }

@@ -268,6 +268,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with
     wb__thread *t = wb__this_thread();
     int n_roots = 0, status;
     bool pending = t->n_pending > 0;
+    t->made = 0;
     if (t->recording) return wb__fail(WB_ERROR_ARGUMENT, "a value was asked for while a function was being recorded by wb_compile");
     if (with_sinks) {
         status = collect(t, n, tensors, &n_roots);
@@ -297,6 +298,31 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
     wb__thread *t = wb__this_thread();
     if (!n && !t->n_pending) return 0;
     return evaluate(n, tensors, NULL, true);
+}
+
+int wb__evaluate_overgrown(wb__thread *t)
+{
+    static _Atomic bool said;
+    if (t->busy || t->recording || (t->scope && t->scope->outer)) return 0;
+    int n = 0, room = 0, status = 0;
+    wb_tensor **all = NULL, *sink = t->sinks;
+    t->made = 0;
+    if (!sink) return 0;
+    if (!atomic_exchange(&said, true))
+        wb__log(WB_LOG_WARN, "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
+                "Open a scope for each step (wb_scope_open, wb_scope_close).", WB__MOST_UNEVALUATED);
+    do {
+        if (sink->flags & WB__GONE) continue;
+        if (!grow(&all, &room, n + 1, sizeof *all)) status = WB_ERROR_MEMORY;
+        else all[n++] = wb__ref(sink);
+    } while ((sink = sink->next_sink) != t->sinks && !status);
+    if (!status) status = wb__evaluate(n, all, NULL);
+    for (int i = 0; i < n; i++) {
+        if (!status) wb__tensor_detach(all[i]);
+        wb__unref(all[i]);
+    }
+    wb__free(all);
+    return status;
 }
 
 int wb_eval_all(int n, wb_tensor *const *tensors)
@@ -341,6 +367,5 @@ void wb__engine_shutdown(void)
 {
     wb__engine_thread_end();
     wb__cache_clear();
-    wb__cpu_empty_cache();
     wb__pool_trim();
 }

@@ -31,11 +31,11 @@ static void join(wb__making *m, int g, int x)
     if (m->failed) return;
     wb__group *group = &m->group[g];
     m->fate[x].group = g;
+    group->n++;
     m->next[x] = -1;
     if (group->first < 0) group->first = x;
     else m->next[group->last] = x;
     group->last = x;
-    group->n++;
 }
 
 /* The latest group among the makers of a value's operands, and of theirs where they are deferred; -1 if all are leaves. */
@@ -123,10 +123,7 @@ static bool deferred_fit(wb__making *m, int g, wb__group *trial, const wb__value
     return true;
 }
 
-enum {
-    MOST_WAITING = 64,          /* so that asking whether they fit takes a bounded time */
-    MOST_VALUES = 256           /* of a kernel: a longer chain is cut */
-};
+enum { MOST_WAITING = 64 };         /* so that asking whether they fit takes a bounded time */
 
 static void place_in(wb__making *m, int g, int x);
 
@@ -153,10 +150,14 @@ static void make_deferred(wb__making *m, const wb__value *v)
     }
 }
 
+enum { MOST_VALUES = 256 };                 /* in a kernel */
+
 static bool may_join(wb__making *m, int g, const wb__value *v)
 {
     wb__group trial = m->group[g];
-    return m->group[g].kind == WB__GROUP_FUSED && m->group[g].n < MOST_VALUES && reachable(m, g, v) && deferred_fit(m, g, &trial, v) && fits(m, &trial, v);
+    if (trial.n >= MOST_VALUES) return false;
+    return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && deferred_fit(m, g, &trial, v) &&
+           fits(m, &trial, v);
 }
 
 /* Groups that v might join: its latest maker, or one that already reads an operand and comes after all makers. */
@@ -212,6 +213,7 @@ static bool absorbed(wb__making *m, int x)
         const wb__value *library = value(m, m->group[g].first);
         if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue) continue;
         if (library->size != v->size || library->ndim != v->ndim) continue;
+        if (epilogue > 1 && v->dims[v->ndim - 1] < 16) continue;       /* curves over thin rows: better in one piece */
         if (epilogue) {
             m->group[g].epilogue = epilogue;
         } else {
@@ -353,10 +355,8 @@ static int waiting(const wb__making *m, const wb__value *v)
 /* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
 static bool can_wait(const wb__making *m, const wb__value *v)
 {
-    for (int i = 0; i < v->n_in; i++) {
-        int x = input(m, v, i);
-        if (m->fate[wb__base(m, x)].group >= 0) return false;
-    }
+    for (int i = 0; i < v->n_in; i++)
+        if (m->fate[wb__base(m, input(m, v, i))].group >= 0) return false;
     if (waiting(m, v) > MOST_WAITING) return false;
     if (wb__ops[v->op].class != WB__REDUCE) return true;
     const wb__value *x = wb__ir_in(&m->ir, v, 0);

@@ -241,6 +241,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     if (loss->size != 1)
         return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number", wb_describe(loss));
     wb__gradient_walk w = {0};
+    wb__this_thread()->busy++;
     loss = wb__bind(loss);
     for (int i = 0; i < n; i++) grads[i] = NULL;
     bool good = prepare(&w, loss, n, wrt);
@@ -256,6 +257,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
         if (good && which >= 0) good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
         if (good && !is_leaf(x)) good = pass_on(&w, x, g);
     }
+    wb__this_thread()->busy--;
     wb__order_free(&w.order);
     wb__map_free(&w.wanted);
     wb__free(w.first);

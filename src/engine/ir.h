@@ -13,6 +13,7 @@ typedef struct {
     uint8_t dtype, ndim;
     bool fixed;                     /* a literal whose value is known to the plan */
     bool nhwc;                      /* stands in memory as [N, H, W, C] */
+    bool heads_first;               /* a product [b, h, t, d] that stands in memory as [b, t, h, d], as all who use it want */
     bool wants_nhwc;                /* a convolution that would have its operands so */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
     int n_attr, attr;               /* likewise ir->attrs */

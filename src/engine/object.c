@@ -204,7 +204,7 @@ int wb_scope_close(wb_scope *scope)
         if (inner && !status) status = inner;
     }
     int n = drop_references(scope);
-    wb_tensor **survivors = (wb_tensor **)scope->objects + (scope->n - n);
+    wb_tensor **survivors = n ? (wb_tensor **)scope->objects + (scope->n - n) : NULL;
     int outcome = wb__evaluate_survivors(n, survivors);
     if (outcome && !status) status = outcome;
     for (int i = n - 1; i >= 0; i--) {
@@ -222,4 +222,6 @@ void wb_shutdown(void)
     wb__thread *t = this_thread;
     if (t) close_all(t);
     wb__engine_shutdown();
+    wb__cpu.backend->trim(&wb__cpu);
+    wb__pool_trim();
 }

@@ -54,7 +54,8 @@ typedef struct wb__thread {
     struct wb_tensor *sinks;            /* unevaluated tensors nobody consumes: a ring through .next_sink */
     struct wb_tensor **pending;         /* assignments still to be made, oldest first */
     int n_pending, pending_room;
-    int evaluating;
+    int made;                           /* tensors since the last evaluation */
+    int busy;                           /* > 0 inside calls that build much at once: nothing is evaluated behind their back */
     struct wb__recording *recording;    /* of wb_compile */
 } wb__thread;
 wb__thread *wb__this_thread(void);

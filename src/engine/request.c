@@ -34,9 +34,9 @@ void wb__request_free(wb__request *r)
 
 static int gone(const wb_tensor *x)
 {
-    return wb__fail(WB_ERROR_VERSION, "a value of %s%s%s was asked for that has been overwritten since: evaluate it together with "
-                    "the update (wb_eval(loss, it)), or read it before", x->name ? x->name : "a parameter", x->name ? " " : "",
-                    x->name ? "" : wb_describe(x));
+    return wb__fail(WB_ERROR_VERSION, "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
+                    "together with the update (wb_eval(loss, it)), or read it before",
+                    x->name ? x->name : "a parameter", wb_describe(x));
 }
 
 /* One tensor as words: its operation, shape, inputs and attributes.  Numbers that may change from run to run go to the

@@ -153,6 +153,25 @@ static void choose_layouts(wb__making *m)
     }
 }
 
+/* The result of attention is wanted with heads and time swapped: then it is made so, and no copy is needed. */
+static bool choose_heads(wb__making *m)
+{
+    static const int64_t swap[4] = {0, 2, 1, 3};
+    wb__ir *ir = &m->ir;
+    int *swaps = wb__alloc_zero((size_t)ir->n + 1, sizeof *swaps);
+    if (!swaps) return false;
+    for (int i = 0; i < ir->n; i++) {
+        const wb__value *v = &ir->value[i];
+        if (v->op == WB__OP_permute && v->ndim == 4 && !memcmp(ir->attrs + v->attr, swap, sizeof swap)) swaps[ir->inputs[v->in]]++;
+    }
+    for (int i = 0; i < ir->n; i++) {
+        wb__value *v = &ir->value[i];
+        v->heads_first = v->op == WB__OP_matmul && swaps[i] && swaps[i] == v->uses;
+    }
+    wb__free(swaps);
+    return true;
+}
+
 bool wb__rewrite(wb__making *m)
 {
     for (int pass = 0; pass < 4 && renew(m, true); pass++) {}
@@ -164,5 +183,5 @@ bool wb__rewrite(wb__making *m)
     for (int i = 0; i < m->ir.n; i++) m->ir.value[i].uses = uses[i];
     wb__free(uses);
     choose_layouts(m);
-    return true;
+    return choose_heads(m);
 }

@@ -153,6 +153,7 @@ wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, in
 {
     wb_tensor *x = wb__node_with(op, dtype, ndim, dims, n_in, in, n_attr, attr, 0, NULL);
     wb__thread *t = wb__this_thread();
+    if (wb__unlikely(++t->made > WB__MOST_UNEVALUATED) && x && wb__evaluate_overgrown(t)) return NULL;
     if (wb__likely(!t->eager) || !x || t->recording || op == WB__OP_constant || op == WB__OP_variable) return x;
     return wb__evaluate(1, &x, NULL) ? NULL : x;
 }

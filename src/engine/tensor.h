@@ -117,8 +117,11 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing scope: these, and pending writes */
-void wb__engine_shutdown(void);
-void wb__engine_thread_end(void);           /* frees what the engine keeps for this thread */
+/* Outside any scope a graph may grow for ever: past so many tensors everything nobody consumed is computed, and said once. */
+enum { WB__MOST_UNEVALUATED = 100000 };
+int wb__evaluate_overgrown(wb__thread *t);
+void wb__engine_thread_end(void);       /* gives back this thread's working memory */
+void wb__engine_shutdown(void);         /* and the plans */
 /* While a function is being recorded by wb_compile: these n literals get their values from `before` at each replay, and
  * `after` is called when one succeeded (either may be NULL).  `context` is copied; `holds` lives as long as the
  * recording.  Outside a recording nothing happens.  0, or an error code. */

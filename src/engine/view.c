@@ -18,12 +18,12 @@ int wb__base(const wb__making *m, int x)
 
 void wb__contiguous(const wb__value *v, wb__view *out)
 {
-    static const int nhwc[4] = {0, 2, 3, 1};
+    static const int nhwc[4] = {0, 2, 3, 1}, heads[4] = {0, 2, 1, 3};
     int64_t stride = 1;
     *out = (wb__view){.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = v->ndim};
     memcpy(out->dims, v->dims, sizeof v->dims);
     for (int i = v->ndim - 1; i >= 0; i--) {
-        int axis = v->nhwc ? nhwc[i] : i;
+        int axis = v->nhwc ? nhwc[i] : v->heads_first ? heads[i] : i;
         out->strides[axis] = stride;
         stride *= WB__MAX(v->dims[axis], 1);
     }

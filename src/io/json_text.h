@@ -16,7 +16,8 @@ static inline int wb__json_piece(const char *bytes, size_t n, void *text)
 static inline char *wb__json_text(const json_t *json)
 {
     wb__text t = {0};
-    if (json && !json_dump_callback(json, wb__json_piece, &t, JSON_COMPACT)) return wb__text_take(&t);
+    if (json && !json_dump_callback(json, wb__json_piece, &t, JSON_COMPACT))
+        return wb__text_take(&t);
     bool memory = !json || t.failed;
     wb__free(wb__text_take(&t));
     return wb__fail_null(memory ? WB_ERROR_MEMORY : WB_ERROR_ARGUMENT, "%s",

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- saving ----------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *prefix;
@@ -56,7 +56,8 @@ int wb_save_model(const char *path, void *model)
     if (!model) return no_object();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (!wb__is_branch(model))
-        return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved", ((wb__object *)model)->class->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
+                        ((wb__object *)model)->class->name);
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__st_list list = {0};
     char *text = wb__structure_text(model);
@@ -69,7 +70,7 @@ int wb_save_model(const char *path, void *model)
     return status;
 }
 
-/* ---- values into a model ---------------------------------------------------------------------- */
+/* ---- values into a model --------------------------------------------------------------------- */
 
 typedef struct {
     wb__st *file;
@@ -88,7 +89,8 @@ static wb__st_tensor *entry_of(const matching *m, const char *path, bool *failed
     return t;
 }
 
-static void complain(matching *m, const char *path, const char *what, const char *verb, const char *where)
+static void complain(matching *m, const char *path, const char *what, const char *verb,
+                     const char *where)
 {
     wb__text_add(&m->wrong, "\n  \"%s\", %s%s%s", path, what, verb, where);
     m->n_wrong++;
@@ -148,7 +150,8 @@ static int match(matching *m, void *model, bool lenient)
     if (status) return status;
     find_unexpected(m);
     if (m->n_wrong)
-        status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s", m->path, m->wrong.text ? m->wrong.text : "");
+        status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s", m->path,
+                          m->wrong.text ? m->wrong.text : "");
     return status;
 }
 
@@ -168,7 +171,8 @@ static void drop(matching *m)
     wb__free(wb__text_take(&m->wrong));
 }
 
-int wb__st_pour(wb__st *file, const char *path, const char *prefix, void *model, bool lenient, bool check_only)
+int wb__st_pour(wb__st *file, const char *path, const char *prefix, void *model, bool lenient,
+                bool check_only)
 {
     matching m = {.file = file, .path = path, .prefix = prefix};
     int status = match(&m, model, lenient);
@@ -182,7 +186,8 @@ int wb_load_state_with(const char *path, void *model, const wb_load_options *giv
     if (!model) return no_object();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
     if (!wb__is_branch(model))
-        return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model", ((wb__object *)model)->class->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
+                        ((wb__object *)model)->class->name);
     wb_load_options o;
     wb__read_options(&o, sizeof o, given);
     wb__st file;
@@ -193,9 +198,10 @@ int wb_load_state_with(const char *path, void *model, const wb_load_options *giv
     return status;
 }
 
-/* ---- a model from a file alone ---------------------------------------------------------------- */
+/* ---- a model from a file alone --------------------------------------------------------------- */
 
-/* A parameter that was saved in another floating dtype than its layer's options say: room of that dtype. */
+/* A parameter that was saved in another floating dtype than its layer's options say: room of that
+ * dtype. */
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
     const wb__st *file = ctx;
@@ -221,7 +227,11 @@ wb_layer *wb_load(const char *path)
     const char *text = wb__st_note_of(&file, "weber");
     wb_layer *model = NULL;
     if (text) model = wb__structure_build(path, text);
-    else wb__fail(WB_ERROR_FORMAT, "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
+    else
+        wb__fail(
+            WB_ERROR_FORMAT,
+            "%s: describes no model, it has tensors alone: make the model and use wb_load_state",
+            path);
     if (model && retyped(model, &file)) model = wb__fmap(model, retype, &file);
     if (model && wb__st_pour(&file, path, "", model, false, false)) model = NULL;
     wb__st_free(&file);

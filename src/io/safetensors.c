@@ -1,5 +1,5 @@
-/* Reading and writing safetensors.  JSON is jansson's, which takes its memory from malloc: its allocator is one for the
- * whole process, so it is left as the program has it. */
+/* Reading and writing safetensors.  JSON is jansson's, which takes its memory from malloc: its
+ * allocator is one for the whole process, so it is left as the program has it. */
 #include "io/safetensors.h"
 
 #include "base/file.h"
@@ -44,7 +44,7 @@ void wb__st_free(wb__st *st)
     *st = (wb__st){0};
 }
 
-/* ---- the header ------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static int bad(const wb__reader *r, const char *name, const char *reason)
 {
@@ -61,7 +61,8 @@ static int parse_shape(const wb__reader *r, json_t *shape, wb__st_tensor *t)
     t->ndim = (int)n;
     for (size_t i = 0; i < n; i++) {
         json_t *d = json_array_get(shape, i);
-        if (!json_is_integer(d) || json_integer_value(d) < 0) return bad(r, t->name, "has a wrong dimension");
+        if (!json_is_integer(d) || json_integer_value(d) < 0)
+            return bad(r, t->name, "has a wrong dimension");
         t->dims[i] = json_integer_value(d);
         if (!t->dims[i]) empty = true;
         else if (elements > UINT32_MAX / (uint64_t)t->dims[i]) elements = (uint64_t)UINT32_MAX + 1;
@@ -78,13 +79,15 @@ static int parse_tensor(const wb__reader *r, const char *name, json_t *info, wb_
 {
     t->name = wb__strdup(name);
     if (!t->name) return WB_ERROR_MEMORY;
-    json_t *dtype = json_object_get(info, "dtype"), *offsets = json_object_get(info, "data_offsets");
-    if (!json_is_object(info) || json_object_size(info) != 3) return bad(r, name, "wants dtype, shape and data_offsets");
+    json_t *dtype = json_object_get(info, "dtype"),
+           *offsets = json_object_get(info, "data_offsets");
+    if (!json_is_object(info) || json_object_size(info) != 3)
+        return bad(r, name, "wants dtype, shape and data_offsets");
     if (!json_is_string(dtype)) return bad(r, name, "has no dtype");
     t->dtype = dtype_named(json_string_value(dtype));
     if (!t->dtype)
-        return wb__reader_fail_at(r, HEADER_BEGINS, "tensor \"%.200s\": unknown dtype \"%.40s\"", name,
-                                  json_string_value(dtype));
+        return wb__reader_fail_at(r, HEADER_BEGINS, "tensor \"%.200s\": unknown dtype \"%.40s\"",
+                                  name, json_string_value(dtype));
     json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
         json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
@@ -98,11 +101,13 @@ static int parse_notes(const wb__reader *r, json_t *notes, wb__st *st)
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(notes)) return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ is not an object");
+    if (!json_is_object(notes))
+        return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ is not an object");
     st->notes = wb__alloc_zero(json_object_size(notes) + 1, sizeof *st->notes);
     if (!st->notes) return WB_ERROR_MEMORY;
     json_object_foreach(notes, key, value) {
-        if (!json_is_string(value)) return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ holds more than text");
+        if (!json_is_string(value))
+            return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ holds more than text");
         wb__st_note *note = &st->notes[st->n_notes++];
         note->key = wb__strdup(key);
         note->value = wb__strdup(json_string_value(value));
@@ -127,19 +132,22 @@ static int parse(const wb__reader *r, json_t *header, wb__st *st)
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(header)) return wb__reader_fail_at(r, HEADER_BEGINS, "the header is not an object");
+    if (!json_is_object(header))
+        return wb__reader_fail_at(r, HEADER_BEGINS, "the header is not an object");
     st->tensors = wb__alloc_zero(json_object_size(header) + 1, sizeof *st->tensors);
     if (!st->tensors) return WB_ERROR_MEMORY;
     json_object_foreach(header, key, value) {
-        int status = strcmp(key, "__metadata__") ? parse_tensor(r, key, value, &st->tensors[st->n++])
-                                                 : parse_notes(r, value, st);
+        int status = strcmp(key, "__metadata__")
+                         ? parse_tensor(r, key, value, &st->tensors[st->n++])
+                         : parse_notes(r, value, st);
         if (status) return status;
     }
     qsort(st->tensors, (size_t)st->n, sizeof *st->tensors, by_place);
     for (int i = 0; i < st->n; i++) {
         int64_t before = i ? st->tensors[i - 1].end : 0;
         if (st->tensors[i].begin != before)
-            return bad(r, st->tensors[i].name, st->tensors[i].begin < before ? "overlaps another" : "a hole is before it");
+            return bad(r, st->tensors[i].name,
+                       st->tensors[i].begin < before ? "overlaps another" : "a hole is before it");
     }
     return 0;
 }
@@ -152,20 +160,25 @@ static int read_header(wb__reader *r, wb__st *st)
     if (status) return status;
     for (int i = 0; i < 8; i++) n |= (uint64_t)length[i] << (8 * i);
     if (n < 2 || n > HEADER_MOST)
-        return wb__reader_fail_at(r, 0, "a header of %llu bytes; 2 to %d are possible", (unsigned long long)n, HEADER_MOST);
+        return wb__reader_fail_at(r, 0, "a header of %llu bytes; 2 to %d are possible",
+                                  (unsigned long long)n, HEADER_MOST);
     char *text = wb__reader_block(r, (int64_t)n, "the header");
     if (!text) return wb_error_code();
     json_error_t error;
-    json_t *header = text[0] == '{' ? json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &error) : NULL;
+    json_t *header =
+        text[0] == '{' ? json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &error) : NULL;
     if (header) status = parse(r, header, st);
-    else if (text[0] != '{') status = wb__reader_fail_at(r, HEADER_BEGINS, "the header does not begin with {");
-    else status = wb__reader_fail_at(r, HEADER_BEGINS + error.position, "the header: %s", error.text);
+    else if (text[0] != '{')
+        status = wb__reader_fail_at(r, HEADER_BEGINS, "the header does not begin with {");
+    else
+        status =
+            wb__reader_fail_at(r, HEADER_BEGINS + error.position, "the header: %s", error.text);
     json_decref(header);
     wb__free(text);
     return status;
 }
 
-/* ---- a file ----------------------------------------------------------------------------------- */
+/* ---- a file ---------------------------------------------------------------------------------- */
 
 static int read_values(wb__reader *r, wb__st *st)
 {
@@ -174,7 +187,8 @@ static int read_values(wb__reader *r, wb__st *st)
         t->data = wb__reader_block(r, t->end - t->begin, "a tensor");
         if (!t->data) return wb_error_code();
         uint8_t *bytes = t->data;
-        for (int64_t j = 0; t->dtype == WB_BOOL && j < t->end - t->begin; j++) bytes[j] = bytes[j] != 0;
+        for (int64_t j = 0; t->dtype == WB_BOOL && j < t->end - t->begin; j++)
+            bytes[j] = bytes[j] != 0;
     }
     return wb__reader_end(r);
 }
@@ -205,7 +219,7 @@ const char *wb__st_note_of(const wb__st *st, const char *key)
     return NULL;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Wider dtypes first, so that all stand aligned. */
 static int by_width(const void *a, const void *b)
@@ -220,13 +234,15 @@ static int set(json_t *object, const char *key, json_t *value)
     return json_object_set_new(object, key, value) ? wb__fail(WB_ERROR_MEMORY, NULL) : 0;
 }
 
-static int describe(json_t *header, int n, const wb__st_out *tensors, int n_notes, const wb__st_note *notes)
+static int describe(json_t *header, int n, const wb__st_out *tensors, int n_notes,
+                    const wb__st_note *notes)
 {
     int status = 0;
     if (n_notes) {
         json_t *object = json_object();
         status = set(header, "__metadata__", object);
-        for (int i = 0; !status && i < n_notes; i++) status = set(object, notes[i].key, json_string(notes[i].value));
+        for (int i = 0; !status && i < n_notes; i++)
+            status = set(object, notes[i].key, json_string(notes[i].value));
     }
     int64_t offset = 0;
     for (int i = 0; !status && i < n; i++) {
@@ -235,8 +251,9 @@ static int describe(json_t *header, int n, const wb__st_out *tensors, int n_note
             return wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%s\"", t->name);
         json_t *shape = json_array();
         for (int d = 0; d < t->ndim; d++) json_array_append_new(shape, json_integer(t->dims[d]));
-        json_t *info = json_pack("{s:s, s:o, s:[I,I]}", "dtype", name_of(t->dtype), "shape", shape, "data_offsets",
-                                 (json_int_t)offset, (json_int_t)(offset + t->bytes));
+        json_t *info =
+            json_pack("{s:s, s:o, s:[I,I]}", "dtype", name_of(t->dtype), "shape", shape,
+                      "data_offsets", (json_int_t)offset, (json_int_t)(offset + t->bytes));
         status = set(header, t->name, info);
         offset += t->bytes;
     }
@@ -261,7 +278,8 @@ int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const
 {
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
     json_t *header = json_object();
-    int status = header ? describe(header, n, tensors, n_notes, notes) : wb__fail(WB_ERROR_MEMORY, NULL);
+    int status =
+        header ? describe(header, n, tensors, n_notes, notes) : wb__fail(WB_ERROR_MEMORY, NULL);
     char *text = status ? NULL : wb__json_text(header);
     if (!status && !text) status = wb_error_code();
     json_decref(header);

@@ -1,8 +1,10 @@
-/* The safetensors format, to the letter: eight bytes of length, little-endian; a header in JSON of that length, with
- * name, dtype, shape and place of each tensor; then the tensors, without gaps, in the order of their places.
+/* The safetensors format, to the letter: eight bytes of length, little-endian; a header in JSON of
+ * that length, with name, dtype, shape and place of each tensor; then the tensors, without gaps, in
+ * the order of their places.
  *
- * A reader trusts nothing: lengths, overlaps, holes, overflow, doubled names and unknown dtypes are errors that name file,
- * offset and reason.  This is the format alone; models are in model_file.c, checkpoints in train/checkpoint.c. */
+ * A reader trusts nothing: lengths, overlaps, holes, overflow, doubled names and unknown dtypes are
+ * errors that name file, offset and reason.  This is the format alone; models are in model_file.c,
+ * checkpoints in train/checkpoint.c. */
 #ifndef WB__SAFETENSORS_H
 #define WB__SAFETENSORS_H
 
@@ -42,6 +44,7 @@ typedef struct {
     int64_t bytes;
     const void *data;
 } wb__st_out;
-int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const wb__st_note *notes);
+int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes,
+                const wb__st_note *notes);
 
 #endif

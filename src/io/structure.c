@@ -8,15 +8,17 @@
 enum { VERSION = 1, DEEPEST = 100 };
 static const char *const modes[] = {"auto", "train", "test"};
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static json_t *function_text(const char *what, const char *name)
 {
     if (name) return json_string(name);
-    return wb__fail_null(WB_ERROR_ARGUMENT, "save: a %s without a name: give it one with wb_name_%s", what, what);
+    return wb__fail_null(WB_ERROR_ARGUMENT,
+                         "save: a %s without a name: give it one with wb_name_%s", what, what);
 }
 
-/* The i-th value of an option; "absent" for what stands at its default, NULL with the error set for what cannot be told. */
+/* The i-th value of an option; "absent" for what stands at its default, NULL with the error set for
+ * what cannot be told. */
 static json_t *option_value(const wb__option *o, const char *options, int i, bool *absent)
 {
     const char *at = options + o->offset;
@@ -68,7 +70,8 @@ static json_t *options_json(const wb_layer *l)
 
 static int wrong(const char *file, const wb__layer_type *type, const char *option)
 {
-    return wb__fail(WB_ERROR_FORMAT, "%s: the option \"%s\" of a %s is wrong", file, option, type->name);
+    return wb__fail(WB_ERROR_FORMAT, "%s: the option \"%s\" of a %s is wrong", file, option,
+                    type->name);
 }
 
 static int read_function(const char *file, const wb__option *o, char *at, const char *name)
@@ -76,15 +79,19 @@ static int read_function(const char *file, const wb__option *o, char *at, const 
     if (o->kind == WB__OPTION_FUNCTION) {
         wb_function f = wb__function_by_name(name);
         if (!f)
-            return wb__fail(WB_ERROR_FORMAT, "%s: no function is named \"%.200s\": name it with wb_name_function first",
-                            file, name);
+            return wb__fail(
+                WB_ERROR_FORMAT,
+                "%s: no function is named \"%.200s\": name it with wb_name_function first", file,
+                name);
         memcpy(at, &f, sizeof f);
         return 0;
     }
     wb__connection f = wb__connection_by_name(name);
     if (!f)
-        return wb__fail(WB_ERROR_FORMAT, "%s: no connection is named \"%.200s\": name it with wb_name_connection first",
-                        file, name);
+        return wb__fail(
+            WB_ERROR_FORMAT,
+            "%s: no connection is named \"%.200s\": name it with wb_name_connection first", file,
+            name);
     memcpy(at, &f, sizeof f);
     return 0;
 }
@@ -115,7 +122,9 @@ static bool read_value(const wb__option *o, char *at, int i, json_t *value)
         axes->n = (int)n;
         for (size_t k = 0; k < n; k++) {
             json_int_t axis = json_integer_value(json_array_get(value, k));
-            if (!json_is_integer(json_array_get(value, k)) || axis < -WB_MAX_DIMS || axis >= WB_MAX_DIMS) return false;
+            if (!json_is_integer(json_array_get(value, k)) || axis < -WB_MAX_DIMS ||
+                axis >= WB_MAX_DIMS)
+                return false;
             axes->axis[k] = (int)axis;
         }
         return true;
@@ -136,18 +145,21 @@ static int read_options(const char *file, const wb__layer_type *type, json_t *ob
         for (int i = 0; i < type->n_options; i++)
             if (!strcmp(type->options[i].name, key)) o = &type->options[i];
         if (!o || o->kind == WB__OPTION_INITIALISER)
-            return wb__fail(WB_ERROR_FORMAT, "%s: a %s has no option \"%.100s\"", file, type->name, key);
+            return wb__fail(WB_ERROR_FORMAT, "%s: a %s has no option \"%.100s\"", file, type->name,
+                            key);
         char *at = options + o->offset;
         bool function = o->kind == WB__OPTION_FUNCTION || o->kind == WB__OPTION_CONNECTION;
         if (function) {
-            int status = json_is_string(value) ? read_function(file, o, at, json_string_value(value))
-                                               : wrong(file, type, o->name);
+            int status = json_is_string(value)
+                             ? read_function(file, o, at, json_string_value(value))
+                             : wrong(file, type, o->name);
             if (status) return status;
         } else if (o->count == 1) {
             if (!read_value(o, at, 0, value)) return wrong(file, type, o->name);
         } else {
             bool ok = json_array_size(value) == (size_t)o->count;
-            for (int k = 0; ok && k < o->count; k++) ok = read_value(o, at, k, json_array_get(value, (size_t)k));
+            for (int k = 0; ok && k < o->count; k++)
+                ok = read_value(o, at, k, json_array_get(value, (size_t)k));
             if (!ok) return wrong(file, type, o->name);
         }
     }
@@ -158,7 +170,7 @@ static int read_options(const char *file, const wb__layer_type *type, json_t *ob
     return 0;
 }
 
-/* ---- to JSON ---------------------------------------------------------------------------------- */
+/* ---- to JSON --------------------------------------------------------------------------------- */
 
 static int set(json_t *object, const char *key, json_t *value)
 {
@@ -183,7 +195,9 @@ static int add_parts(json_t *node, int n, const wb__child *parts, int depth)
 
 static json_t *node_json(void *object, int depth)
 {
-    if (depth > DEEPEST) return wb__fail_null(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d", DEEPEST);
+    if (depth > DEEPEST)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d",
+                             DEEPEST);
     json_t *node = json_object();
     int status = node ? 0 : wb__fail(WB_ERROR_MEMORY, NULL);
     if (status) return NULL;
@@ -197,7 +211,10 @@ static json_t *node_json(void *object, int depth)
         if (!status && n) status = add_parts(node, n, parts, depth);
     } else if (wb__is(object, &wb__tree_class)) {
         wb_tree *t = object;
-        status = set(node, "tree", json_string(t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple"));
+        status = set(node, "tree",
+                     json_string(t->type        ? t->type->name
+                                 : t->is_opaque ? "opaque"
+                                                : "tuple"));
         if (!status) status = add_parts(node, t->node.n, t->node.children, depth);
     } else {
         status = set(node, "tensor", json_string(wb_describe(object)));
@@ -238,12 +255,12 @@ char *wb__structure_text(void *model)
     return text;
 }
 
-/* ---- from JSON -------------------------------------------------------------------------------- */
+/* ---- from JSON ------------------------------------------------------------------------------- */
 
 static wb_layer *build(const char *file, json_t *node, int depth);
 
-static wb_layer *build_container(const char *file, const wb__layer_type *type, const void *options, json_t *parts,
-                                 int depth)
+static wb_layer *build_container(const char *file, const wb__layer_type *type, const void *options,
+                                 json_t *parts, int depth)
 {
     size_t n = json_array_size(parts);
     if (!n) return wb__fail_null(WB_ERROR_FORMAT, "%s: a %s without parts", file, type->name);
@@ -254,7 +271,8 @@ static wb_layer *build_container(const char *file, const wb__layer_type *type, c
         json_t *part = json_array_get(parts, i);
         names[i] = json_string_value(json_object_get(part, "name"));
         if (!names[i] || !*names[i] || strchr(names[i], '.'))
-            ok = !wb__fail(WB_ERROR_FORMAT, "%s: a part of a %s has no name, or a wrong one", file, type->name);
+            ok = !wb__fail(WB_ERROR_FORMAT, "%s: a part of a %s has no name, or a wrong one", file,
+                           type->name);
         if (ok) ok = (layers[i] = build(file, part, depth + 1)) != NULL;
     }
     if (ok) made = type->assemble(options, (int)n, names, layers);
@@ -265,19 +283,25 @@ static wb_layer *build_container(const char *file, const wb__layer_type *type, c
 
 static wb_layer *build(const char *file, json_t *node, int depth)
 {
-    if (depth > DEEPEST) return wb__fail_null(WB_ERROR_FORMAT, "%s: layers stand in one another deeper than %d", file, DEEPEST);
+    if (depth > DEEPEST)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers stand in one another deeper than %d",
+                             file, DEEPEST);
     const char *kind = json_string_value(json_object_get(node, "layer"));
     if (!kind)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: holds no layer there but a %s: read it with wb_load_state", file,
+        return wb__fail_null(WB_ERROR_FORMAT,
+                             "%s: holds no layer there but a %s: read it with wb_load_state", file,
                              json_object_get(node, "tree") ? "tree" : "thing of another kind");
     const wb__layer_type *type = wb__layer_type_named(kind);
-    if (!type) return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\"", file, kind);
+    if (!type)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\"", file,
+                             kind);
     char *options = wb__alloc_zero(1, type->options_size + sizeof(size_t));
     if (!options) return NULL;
     wb_layer *made = NULL;
     if (!read_options(file, type, json_object_get(node, "options"), options))
-        made = type->assemble ? build_container(file, type, options, json_object_get(node, "parts"), depth)
-                              : type->make(options);
+        made = type->assemble
+                   ? build_container(file, type, options, json_object_get(node, "parts"), depth)
+                   : type->make(options);
     wb__free(options);
     const char *mode = json_string_value(json_object_get(node, "mode"));
     if (!made || !mode) return made;
@@ -293,17 +317,20 @@ wb_layer *wb__structure_build(const char *file, const char *text)
 {
     json_error_t error;
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    if (!root) return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, error.text);
+    if (!root)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, error.text);
     wb_layer *made = NULL;
     json_t *version = json_object_get(root, "version"), *same;
-    if (!json_is_integer(version) || json_integer_value(version) < 1 || json_integer_value(version) > VERSION)
-        wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known", file,
-                 (long long)json_integer_value(version), VERSION);
+    if (!json_is_integer(version) || json_integer_value(version) < 1 ||
+        json_integer_value(version) > VERSION)
+        wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known",
+                 file, (long long)json_integer_value(version), VERSION);
     else made = build(file, json_object_get(root, "model"), 0);
     const char *path;
     if (made) json_object_foreach(json_object_get(root, "ties"), path, same) {
         if (json_is_string(same) && !wb_tie(made, path, json_string_value(same))) continue;
-        if (!json_is_string(same)) wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
+        if (!json_is_string(same))
+            wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
         made = NULL;
         break;
     }

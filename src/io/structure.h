@@ -1,13 +1,16 @@
-/* A model's structure as JSON text: kinds of layers, their options, names, modes and ties.  The values are elsewhere.
+/* A model's structure as JSON text: kinds of layers, their options, names, modes and ties.  The
+ * values are elsewhere.
  *
  *   {"version": 1, "ties": {"layers.1.weight": "layers.0.weight"},
- *    "model": {"layer": "Chain", "parts": [{"name": "0", "layer": "Dense", "options": {"in": 2, "out": 3}}, ...]}} */
+ *    "model": {"layer": "Chain", "parts": [
+ *        {"name": "0", "layer": "Dense", "options": {"in": 2, "out": 3}}, ...]}} */
 #ifndef WB__STRUCTURE_H
 #define WB__STRUCTURE_H
 
 #include "nn/layer.h"
 
-char *wb__structure_text(void *model);                      /* for wb__free; NULL with the error set */
-wb_layer *wb__structure_build(const char *file, const char *text);      /* fresh values (zeros and ones), ties made */
+char *wb__structure_text(void *model);     /* for wb__free; NULL with the error set */
+/* fresh values (zeros and ones), ties made */
+wb_layer *wb__structure_build(const char *file, const char *text);
 
 #endif

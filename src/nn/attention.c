@@ -21,10 +21,12 @@ static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x)
 }
 
 /* The same as wb_attention, with dropout of the weights. */
-static wb_tensor *attend_dropping(const wb_layer *l, wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask)
+static wb_tensor *attend_dropping(const wb_layer *l, wb_tensor *q, wb_tensor *k, wb_tensor *v,
+                                  wb_tensor *mask)
 {
     const wb_attention_options *o = l->options;
-    wb_tensor *scores = wb_mul(wb__matmul(q, k, false, true), wb_scalar(1 / sqrt((double)(o->dim / o->heads))));
+    wb_tensor *scores =
+        wb_mul(wb__matmul(q, k, false, true), wb_scalar(1 / sqrt((double)(o->dim / o->heads))));
     if (!wb_is_none(mask)) scores = wb_where(mask, scores, wb_scalar(-INFINITY));
     return wb_matmul(wb_dropout(wb_softmax(scores), o->dropout), v);
 }
@@ -33,20 +35,24 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_attention_options *o = l->options;
     if (n != 1 && n != 3)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "MultiHeadAttention: takes x, or q, k and v; got %d inputs", n);
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "MultiHeadAttention: takes x, or q, k and v; got %d inputs", n);
     wb_tensor *in[3] = {inputs[0], inputs[n == 3 ? 1 : 0], inputs[n == 3 ? 2 : 0]};
     for (int i = 0; i < n; i++)
         if (in[i]->ndim != 3 || in[i]->dims[2] != o->dim)
-            return wb__fail_null(WB_ERROR_SHAPE, "MultiHeadAttention: expects [N,T,%lld], got %s", (long long)o->dim,
-                                 wb_describe(in[i]));
-    if (in[1]->dims[0] != in[0]->dims[0] || in[2]->dims[0] != in[0]->dims[0] || in[1]->dims[1] != in[2]->dims[1])
-        return wb__fail_null(WB_ERROR_SHAPE, "MultiHeadAttention: q %s, k %s and v %s do not go together",
+            return wb__fail_null(WB_ERROR_SHAPE, "MultiHeadAttention: expects [N,T,%lld], got %s",
+                                 (long long)o->dim, wb_describe(in[i]));
+    if (in[1]->dims[0] != in[0]->dims[0] || in[2]->dims[0] != in[0]->dims[0] ||
+        in[1]->dims[1] != in[2]->dims[1])
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "MultiHeadAttention: q %s, k %s and v %s do not go together",
                              wb_describe(in[0]), wb_describe(in[1]), wb_describe(in[2]));
     wb_tensor *q = project(l, 0, in[0]), *k = project(l, 1, in[1]), *v = project(l, 2, in[2]);
     wb_tensor *mask = o->causal ? wb_causal_mask(in[0]->dims[1], in[1]->dims[1]) : WB_NONE;
     if (!q || !k || !v || !mask) return NULL;
     bool automatic, train = wb__train_mode(l, &automatic);
-    wb_tensor *y = train && o->dropout > 0 ? attend_dropping(l, q, k, v, mask) : wb_attention(q, k, v, mask);
+    wb_tensor *y =
+        train && o->dropout > 0 ? attend_dropping(l, q, k, v, mask) : wb_attention(q, k, v, mask);
     if (automatic && o->dropout > 0) y = wb__mark_automatic(y, "MultiHeadAttention");
     y = y ? wb_permute_to(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
     y = y ? wb_reshape_to(y, 3, (int64_t[]){in[0]->dims[0], in[0]->dims[1], o->dim}) : NULL;
@@ -65,8 +71,15 @@ static void print(const wb_layer *l, wb__text *t)
 
 static wb_layer *make(const void *options) { return wb_attention_layer_with(options); }
 
-const wb__layer_type wb__attention_type = {"MultiHeadAttention", sizeof(wb_attention_options), WB__COUNT(option_table),
-                                           option_table, call, print, make, NULL, NULL};
+const wb__layer_type wb__attention_type = {"MultiHeadAttention",
+                                           sizeof(wb_attention_options),
+                                           WB__COUNT(option_table),
+                                           option_table,
+                                           call,
+                                           print,
+                                           make,
+                                           NULL,
+                                           NULL};
 
 wb_layer *wb_attention_layer_with(const wb_attention_options *given)
 {
@@ -76,15 +89,20 @@ wb_layer *wb_attention_layer_with(const wb_attention_options *given)
     if (!o.heads) o.heads = 8;
     if (o.dropout == WB_ZERO) o.dropout = 0;
     if (o.dim < 1 || o.heads < 1 || o.dim % o.heads)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld", (long long)o.heads,
-                             (long long)o.dim);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",
+                             (long long)o.heads, (long long)o.dim);
     if (!(o.dropout >= 0 && o.dropout < 1))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "MultiHeadAttention: dropout is %g; it must be in [0, 1)", o.dropout);
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "MultiHeadAttention: dropout is %g; it must be in [0, 1)", o.dropout);
     if (!wb__layer_dtype("MultiHeadAttention", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__attention_type, &o, 4);
     for (int i = 0; l && i < 4; i++) {
-        wb_layer *dense = wb_dense_with(&(wb_dense_options){.size = sizeof(wb_dense_options), .in = o.dim, .out = o.dim,
-                                                            .no_bias = !o.bias, .init = o.init, .dtype = o.dtype});
+        wb_layer *dense = wb_dense_with(&(wb_dense_options){.size = sizeof(wb_dense_options),
+                                                            .in = o.dim,
+                                                            .out = o.dim,
+                                                            .no_bias = !o.bias,
+                                                            .init = o.init,
+                                                            .dtype = o.dtype});
         if (!wb__layer_put(l, i, names[i], dense)) return NULL;
     }
     return l;

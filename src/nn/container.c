@@ -4,22 +4,27 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static wb_tensor *named_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     return wb_call_many(wb__layer_child(l, 0), n, inputs);
 }
 
-static void named_print(const wb_layer *l, wb__text *t) { wb__print_layer(wb__layer_child(l, 0), t); }
+static void named_print(const wb_layer *l, wb__text *t)
+{
+    wb__print_layer(wb__layer_child(l, 0), t);
+}
 
-static const wb__layer_type named_type = {"Named", 0, 0, NULL, named_call, named_print, NULL, NULL, NULL};
+static const wb__layer_type named_type = {"Named",     0,    0,    NULL, named_call,
+                                          named_print, NULL, NULL, NULL};
 
 wb_layer *wb_named(const char *name, wb_layer *layer)
 {
     if (!layer) return NULL;
     if (!name || !*name || strchr(name, '.'))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "named: \"%s\" is no name: it must not be empty or hold a dot",
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "named: \"%s\" is no name: it must not be empty or hold a dot",
                              name ? name : "");
     wb_layer *l = wb__layer_new(&named_type, NULL, 1);
     if (!l) return NULL;
@@ -64,6 +69,7 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
 
 int wb__layer_parts(const wb_layer *l, wb__child **parts)
 {
+    *parts = NULL;
     if (!l->type->assemble) return 0;
     wb__branch *inner = wb__layer_child(l, 0);
     bool list = wb__is(inner, &wb__tree_class);
@@ -71,7 +77,7 @@ int wb__layer_parts(const wb_layer *l, wb__child **parts)
     return list ? inner->n : l->node.n;
 }
 
-/* ---- Chain ------------------------------------------------------------------------------------ */
+/* ---- Chain ----------------------------------------------------------------------------------- */
 
 static wb_tensor *chain_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
@@ -104,13 +110,15 @@ static void chain_print(const wb_layer *l, wb__text *t)
 }
 
 static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers);
-static wb_layer *chain_assemble(const void *options, int n, const char *const *names, wb_layer *const *layers)
+static wb_layer *chain_assemble(const void *options, int n, const char *const *names,
+                                wb_layer *const *layers)
 {
     (void)options;
     return chain(n, names, layers);
 }
 
-const wb__layer_type wb__chain_type = {"Chain", 0, 0, NULL, chain_call, chain_print, NULL, chain_assemble, NULL};
+const wb__layer_type wb__chain_type = {"Chain",        0,   0, NULL, chain_call, chain_print, NULL,
+                                       chain_assemble, NULL};
 
 static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers)
 {
@@ -121,7 +129,7 @@ static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers)
 
 wb_layer *wb_chain_of(int n, wb_layer *const *layers) { return chain(n, NULL, layers); }
 
-/* ---- SkipConnection --------------------------------------------------------------------------- */
+/* ---- SkipConnection -------------------------------------------------------------------------- */
 
 typedef struct { size_t size; wb__connection connection; } join_options;
 #define JOIN_OPTIONS(X) X(join_options, connection, CONNECTION, 1)
@@ -147,32 +155,42 @@ static void skip_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ", %s)", join_name(l));
 }
 
-static wb_layer *skip_assemble(const void *options, int n, const char *const *names, wb_layer *const *layers)
+static wb_layer *skip_assemble(const void *options, int n, const char *const *names,
+                               wb_layer *const *layers)
 {
     (void)names;
     if (n != 1) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: has one layer, got %d", n);
     return wb_SkipConnection_of(layers[0], ((const join_options *)options)->connection);
 }
 
-const wb__layer_type wb__skip_type = {"SkipConnection", sizeof(join_options), WB__COUNT(join_table), join_table,
-                                      skip_call, skip_print, NULL, skip_assemble, NULL};
+const wb__layer_type wb__skip_type = {"SkipConnection",
+                                      sizeof(join_options),
+                                      WB__COUNT(join_table),
+                                      join_table,
+                                      skip_call,
+                                      skip_print,
+                                      NULL,
+                                      skip_assemble,
+                                      NULL};
 
 wb_layer *wb_SkipConnection_of(wb_layer *layer, wb__connection connection)
 {
     if (!layer) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
-    wb_layer *l = wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);
+    wb_layer *l =
+        wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);
     return l && wb__layer_put(l, 0, "layers", wb__layer_unnamed(layer, NULL)) ? l : NULL;
 }
 
-/* ---- Parallel --------------------------------------------------------------------------------- */
+/* ---- Parallel -------------------------------------------------------------------------------- */
 
 static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb__child *parts;
     int n_parts = wb__layer_parts(l, &parts);
     if (n != 1 && n_parts != 1 && n != n_parts)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_parts, n);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_parts,
+                             n);
     wb__connection connection = ((const join_options *)l->options)->connection;
     wb_tensor *y = NULL;
     for (int i = 0; i < WB__MAX(n, n_parts); i++) {
@@ -191,20 +209,26 @@ static void parallel_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *parallel(wb__connection connection, int n, const char *const *names, wb_layer *const *layers);
-static wb_layer *parallel_assemble(const void *options, int n, const char *const *names, wb_layer *const *layers)
+static wb_layer *parallel(wb__connection connection, int n, const char *const *names,
+                          wb_layer *const *layers);
+static wb_layer *parallel_assemble(const void *options, int n, const char *const *names,
+                                   wb_layer *const *layers)
 {
     return parallel(((const join_options *)options)->connection, n, names, layers);
 }
 
-const wb__layer_type wb__parallel_type = {"Parallel", sizeof(join_options), WB__COUNT(join_table), join_table,
-                                          parallel_call, parallel_print, NULL, parallel_assemble, NULL};
+const wb__layer_type wb__parallel_type = {"Parallel", sizeof(join_options), WB__COUNT(join_table),
+                                          join_table, parallel_call,        parallel_print,
+                                          NULL,       parallel_assemble,    NULL};
 
-static wb_layer *parallel(wb__connection connection, int n, const char *const *names, wb_layer *const *layers)
+static wb_layer *parallel(wb__connection connection, int n, const char *const *names,
+                          wb_layer *const *layers)
 {
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: no connection");
     wb_tree *list = wb__layer_list("Parallel", n, names, layers);
-    wb_layer *l = list ? wb__layer_new(&wb__parallel_type, &(join_options){sizeof(join_options), connection}, 1) : NULL;
+    wb_layer *l = list ? wb__layer_new(&wb__parallel_type,
+                                       &(join_options){sizeof(join_options), connection}, 1)
+                       : NULL;
     return l && wb__layer_put(l, 0, "layers", list) ? l : NULL;
 }
 

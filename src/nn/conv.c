@@ -28,8 +28,11 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
     if (!wb__one_input(l, n)) return NULL;
     if (x->ndim != 4 || x->dims[1] != o->in)
-        return wb__fail_null(WB_ERROR_SHAPE, "Conv: expects [N,%lld,H,W], got %s", (long long)o->in, wb_describe(x));
-    wb_conv_settings s = {.size = sizeof s, .groups = o->groups, .stride = {o->stride[0], o->stride[1]},
+        return wb__fail_null(WB_ERROR_SHAPE, "Conv: expects [N,%lld,H,W], got %s", (long long)o->in,
+                             wb_describe(x));
+    wb_conv_settings s = {.size = sizeof s,
+                          .groups = o->groups,
+                          .stride = {o->stride[0], o->stride[1]},
                           .dilation = {o->dilation[0], o->dilation[1]}};
     padding(o, s.pad);
     x = wb__layer_input(l, x, weight);
@@ -40,8 +43,8 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 static void print(const wb_layer *l, wb__text *t)
 {
     const wb_conv_options *o = l->options;
-    wb__text_add(t, "Conv((%lld, %lld), %lld => %lld", (long long)o->kernel[0], (long long)o->kernel[1],
-                 (long long)o->in, (long long)o->out);
+    wb__text_add(t, "Conv((%lld, %lld), %lld => %lld", (long long)o->kernel[0],
+                 (long long)o->kernel[1], (long long)o->in, (long long)o->out);
     wb__print_activation(o->activation, t);
     if (o->same) wb__text_add(t, ", pad=same");
     else wb__print_pad(o->pad, t);
@@ -55,7 +58,8 @@ static void print(const wb_layer *l, wb__text *t)
 static wb_layer *make(const void *options) { return wb_conv_layer_with(options); }
 
 const wb__layer_type wb__conv_type = {
-    "Conv", sizeof(wb_conv_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+    "Conv", sizeof(wb_conv_options), WB__COUNT(option_table), option_table, call, print, make, NULL,
+    NULL};
 
 static bool check(wb_conv_options *o)
 {
@@ -63,13 +67,16 @@ static bool check(wb_conv_options *o)
     if (!wb__pair("Conv", "kernel", o->kernel, 0) || !wb__pair("Conv", "stride", o->stride, 1) ||
         !wb__pair("Conv", "dilation", o->dilation, 1) || !wb__pad("Conv", o->pad)) return false;
     if (o->in < 1 || o->out < 1)
-        return wb__fail(WB_ERROR_ARGUMENT, "Conv: sizes are positive, got %lld => %lld", (long long)o->in,
-                        (long long)o->out), false;
+        return wb__fail(WB_ERROR_ARGUMENT, "Conv: sizes are positive, got %lld => %lld",
+                        (long long)o->in, (long long)o->out),
+               false;
     if (o->groups < 1 || o->in % o->groups || o->out % o->groups)
-        return wb__fail(WB_ERROR_ARGUMENT, "Conv: %lld groups do not divide %lld => %lld", (long long)o->groups,
-                        (long long)o->in, (long long)o->out), false;
+        return wb__fail(WB_ERROR_ARGUMENT, "Conv: %lld groups do not divide %lld => %lld",
+                        (long long)o->groups, (long long)o->in, (long long)o->out),
+               false;
     if (o->same && (o->pad[0] || o->pad[1] || o->pad[2] || o->pad[3]))
-        return wb__fail(WB_ERROR_ARGUMENT, "Conv: .same and .pad are two answers to one question"), false;
+        return wb__fail(WB_ERROR_ARGUMENT, "Conv: .same and .pad are two answers to one question"),
+               false;
     return wb__layer_dtype("Conv", &o->dtype);
 }
 
@@ -81,7 +88,10 @@ wb_layer *wb_conv_layer_with(const wb_conv_options *given)
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t dims[4] = {o.out, o.in / o.groups, o.kernel[0], o.kernel[1]};
     wb_layer *l = wb__layer_new(&wb__conv_type, &o, 2);
-    if (!l || !wb__layer_put(l, 0, "weight", wb__parameter("Conv", "weight", init, o.dtype, 4, dims))) return NULL;
-    wb_tensor *bias = o.no_bias ? WB_NONE : wb__parameter("Conv", "bias", wb_init_zeros, o.dtype, 1, &o.out);
+    if (!l ||
+        !wb__layer_put(l, 0, "weight", wb__parameter("Conv", "weight", init, o.dtype, 4, dims)))
+        return NULL;
+    wb_tensor *bias =
+        o.no_bias ? WB_NONE : wb__parameter("Conv", "bias", wb_init_zeros, o.dtype, 1, &o.out);
     return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
 }

@@ -13,7 +13,8 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
     if (!wb__one_input(l, n)) return NULL;
     if (wb_dim(x, -1) != o->in)
-        return wb__fail_null(WB_ERROR_SHAPE, "Dense: expects %lld features in the last dimension, got %s",
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "Dense: expects %lld features in the last dimension, got %s",
                              (long long)o->in, wb_describe(x));
     x = wb__layer_input(l, x, weight);
     return wb__activate(o->activation, wb_linear(x, weight, wb__layer_child(l, 1)));
@@ -29,21 +30,31 @@ static void print(const wb_layer *l, wb__text *t)
 
 static wb_layer *make(const void *options) { return wb_dense_with(options); }
 
-const wb__layer_type wb__dense_type = {
-    "Dense", sizeof(wb_dense_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+const wb__layer_type wb__dense_type = {"Dense",
+                                       sizeof(wb_dense_options),
+                                       WB__COUNT(option_table),
+                                       option_table,
+                                       call,
+                                       print,
+                                       make,
+                                       NULL,
+                                       NULL};
 
 wb_layer *wb_dense_with(const wb_dense_options *given)
 {
     wb_dense_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.in < 1 || o.out < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Dense: sizes are positive, got %lld => %lld", (long long)o.in,
-                             (long long)o.out);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Dense: sizes are positive, got %lld => %lld",
+                             (long long)o.in, (long long)o.out);
     if (!wb__layer_dtype("Dense", &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     wb_layer *l = wb__layer_new(&wb__dense_type, &o, 2);
-    if (!l || !wb__layer_put(l, 0, "weight", wb__parameter("Dense", "weight", init, o.dtype, 2, (int64_t[]){o.out, o.in})))
+    if (!l || !wb__layer_put(l, 0, "weight",
+                             wb__parameter("Dense", "weight", init, o.dtype, 2,
+                                           (int64_t[]){o.out, o.in})))
         return NULL;
-    wb_tensor *bias = o.no_bias ? WB_NONE : wb__parameter("Dense", "bias", wb_init_zeros, o.dtype, 1, &o.out);
+    wb_tensor *bias =
+        o.no_bias ? WB_NONE : wb__parameter("Dense", "bias", wb_init_zeros, o.dtype, 1, &o.out);
     return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
 }

@@ -35,23 +35,33 @@ static void print(const wb_layer *l, wb__text *t)
     const wb_dropout_options *o = l->options;
     wb__text_add(t, "Dropout(%g", o->p);
     if (o->axes.n == 1) wb__text_add(t, ", axes=%d", o->axes.axis[0]);
-    for (int i = 0; o->axes.n > 1 && i < o->axes.n; i++) wb__text_add(t, i ? ", %d" : ", axes=(%d", o->axes.axis[i]);
+    for (int i = 0; o->axes.n > 1 && i < o->axes.n; i++)
+        wb__text_add(t, i ? ", %d" : ", axes=(%d", o->axes.axis[i]);
     if (o->axes.n > 1) wb__text_add(t, ")");
-    if (l->mode != WB__MODE_AUTO) wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
+    if (l->mode != WB__MODE_AUTO)
+        wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
     wb__text_add(t, ")");
 }
 
 static wb_layer *make(const void *options) { return wb_dropout_layer_with(options); }
 
-const wb__layer_type wb__dropout_type = {
-    "Dropout", sizeof(wb_dropout_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+const wb__layer_type wb__dropout_type = {"Dropout",
+                                         sizeof(wb_dropout_options),
+                                         WB__COUNT(option_table),
+                                         option_table,
+                                         call,
+                                         print,
+                                         make,
+                                         NULL,
+                                         NULL};
 
 wb_layer *wb_dropout_layer_with(const wb_dropout_options *given)
 {
     wb_dropout_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.p == WB_ZERO) o.p = 0;
-    if (!(o.p >= 0 && o.p <= 1)) return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: p is %g; it must be in [0, 1]", o.p);
+    if (!(o.p >= 0 && o.p <= 1))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: p is %g; it must be in [0, 1]", o.p);
     if (o.axes.n < 0 || o.axes.n > WB_MAX_DIMS)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: %d axes", o.axes.n);
     return wb__layer_new(&wb__dropout_type, &o, 0);

@@ -23,20 +23,27 @@ static void print(const wb_layer *l, wb__text *t)
 
 static wb_layer *make(const void *options) { return wb_embedding_with(options); }
 
-const wb__layer_type wb__embedding_type = {
-    "Embedding", sizeof(wb_embedding_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+const wb__layer_type wb__embedding_type = {"Embedding",
+                                           sizeof(wb_embedding_options),
+                                           WB__COUNT(option_table),
+                                           option_table,
+                                           call,
+                                           print,
+                                           make,
+                                           NULL,
+                                           NULL};
 
 wb_layer *wb_embedding_with(const wb_embedding_options *given)
 {
     wb_embedding_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.n < 1 || o.dim < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Embedding: sizes are positive, got %lld => %lld", (long long)o.n,
-                             (long long)o.dim);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Embedding: sizes are positive, got %lld => %lld",
+                             (long long)o.n, (long long)o.dim);
     if (!wb__layer_dtype("Embedding", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__embedding_type, &o, 1);
     if (!l) return NULL;
-    wb_tensor *weight = wb__parameter("Embedding", "weight", o.init ? o.init : wb_init_normal, o.dtype, 2,
-                                      (int64_t[]){o.n, o.dim});
+    wb_tensor *weight = wb__parameter("Embedding", "weight", o.init ? o.init : wb_init_normal,
+                                      o.dtype, 2, (int64_t[]){o.n, o.dim});
     return wb__layer_put(l, 0, "weight", weight) ? l : NULL;
 }

@@ -1,5 +1,5 @@
-/* Functions by name: what is printed and stored for activations, for functions in chains, and for connections.
- * Weber's own stand in two lists; the program adds its own. */
+/* Functions by name: what is printed and stored for activations, for functions in chains, and for
+ * connections. Weber's own stand in two lists; the program adds its own. */
 #include "nn/layer.h"
 
 #include <pthread.h>
@@ -17,14 +17,22 @@
 typedef void (*any)(void);
 enum { NAME = 64, ROOM = 256 };
 typedef struct { char name[NAME]; any f; } entry;
-typedef struct { const char *kind; const entry *own; int n_own; entry *added; int n_added; } registry;
+typedef struct {
+    const char *kind;
+    const entry *own;
+    int n_own;
+    entry *added;
+    int n_added;
+} registry;
 
 #define ROW(name) {#name, (any)wb_##name},
 static const entry own_functions[] = {FUNCTIONS(ROW)}, own_connections[] = {CONNECTIONS(ROW)};
 #undef ROW
 static entry added_functions[ROOM], added_connections[ROOM];
-static registry functions = {"function", own_functions, WB__COUNT(own_functions), added_functions, 0};
-static registry connections = {"connection", own_connections, WB__COUNT(own_connections), added_connections, 0};
+static registry functions = {"function", own_functions, WB__COUNT(own_functions), added_functions,
+                             0};
+static registry connections = {"connection", own_connections, WB__COUNT(own_connections),
+                               added_connections, 0};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const entry *find(const registry *r, const char *name, any f)
@@ -53,7 +61,8 @@ static int add(registry *r, const char *name, any f)
     pthread_mutex_lock(&lock);
     const entry *e = find(r, name, NULL);
     if (e && e->f != f)
-        status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: another %s is named \"%s\"", r->kind, r->kind, name);
+        status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: another %s is named \"%s\"", r->kind,
+                          r->kind, name);
     else if (!e && r->n_added == ROOM)
         status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: there are %d names already", r->kind, ROOM);
     else if (!e) {
@@ -65,7 +74,10 @@ static int add(registry *r, const char *name, any f)
 }
 
 int wb_name_function(const char *name, wb_function f) { return add(&functions, name, (any)f); }
-int wb_name_connection(const char *name, wb__connection f) { return add(&connections, name, (any)f); }
+int wb_name_connection(const char *name, wb__connection f)
+{
+    return add(&connections, name, (any)f);
+}
 
 const char *wb__function_name(wb_function f)
 {
@@ -98,7 +110,7 @@ void wb__print_activation(wb_function f, wb__text *t)
     wb__text_add(t, ", %s", name ? name : "function");
 }
 
-/* ---- a function as a layer -------------------------------------------------------------------- */
+/* ---- a function as a layer ------------------------------------------------------------------- */
 
 typedef struct { size_t size; wb_function f; } function_options;
 #define FUNCTION_OPTIONS(X) X(function_options, f, FUNCTION, 1)
@@ -121,8 +133,15 @@ static wb_layer *make(const void *options)
     return wb_layer_from_function(((const function_options *)options)->f);
 }
 
-const wb__layer_type wb__function_type = {
-    "Function", sizeof(function_options), WB__COUNT(option_table), option_table, call, print, make, NULL, NULL};
+const wb__layer_type wb__function_type = {"Function",
+                                          sizeof(function_options),
+                                          WB__COUNT(option_table),
+                                          option_table,
+                                          call,
+                                          print,
+                                          make,
+                                          NULL,
+                                          NULL};
 
 wb_layer *wb_layer_from_function(wb_function f)
 {

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* A vector of n has fans (1, n), a matrix [out, in] (in, out); a kernel's further dimensions multiply both. */
+/* A vector of n has fans (1, n), a matrix [out, in] (in, out); a kernel's further dimensions
+ * multiply both. */
 static void fans(int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;
@@ -52,7 +53,19 @@ wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims)
     return normal(dtype, ndim, dims, sqrt(2) / sqrt(in));
 }
 
-wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_full_of(0, dtype, ndim, dims); }
-wb_tensor *wb_init_ones(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_full_of(1, dtype, ndim, dims); }
-wb_tensor *wb_init_normal(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_randn_of(dtype, ndim, dims); }
-wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims) { return wb_rand_of(dtype, ndim, dims); }
+wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb_full_of(0, dtype, ndim, dims);
+}
+wb_tensor *wb_init_ones(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb_full_of(1, dtype, ndim, dims);
+}
+wb_tensor *wb_init_normal(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb_randn_of(dtype, ndim, dims);
+}
+wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb_rand_of(dtype, ndim, dims);
+}

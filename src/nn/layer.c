@@ -23,7 +23,7 @@ const wb__layer_type *wb__layer_type_named(const char *name)
     return NULL;
 }
 
-/* ---- making ----------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void layer_destroy(void *object)
 {
@@ -87,40 +87,45 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype)
 {
     if (*dtype == WB_DTYPE_DEFAULT) *dtype = WB_F32;
     if ((unsigned)(*dtype - 1) < WB_DTYPE_COUNT - 1 && wb__dtype_float(*dtype)) return true;
-    wb__fail(WB_ERROR_DTYPE, "%s: parameters are floating, got dtype %s", what, wb_dtype_name(*dtype));
+    wb__fail(WB_ERROR_DTYPE, "%s: parameters are floating, got dtype %s", what,
+             wb_dtype_name(*dtype));
     return false;
 }
 
-wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int ndim,
-                         const int64_t *dims)
+wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+                         int ndim, const int64_t *dims)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
     wb_tensor *x = init(dtype, ndim, dims);
     if (!x || !wb__operand(what, x)) return NULL;
     if (x->dtype != dtype || x->ndim != ndim || memcmp(x->dims, dims, (size_t)ndim * sizeof *dims))
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: the initialiser of %s gave %s", what, name, wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: the initialiser of %s gave %s", what, name,
+                             wb_describe(x));
     wb_tensor *v = wb_variable(x);
     if (v != x && x->op != WB__OP_variable) wb_object_free(x);
     if (v) v->name = name;
     return v;
 }
 
-wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int64_t n)
+wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+                         int64_t n)
 {
     wb_tensor *v = wb__parameter(what, name, init, dtype, 1, &n);
     if (v) v->flags |= WB__FROZEN;
     return v;
 }
 
-/* ---- calling ---------------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     if (!layer) return NULL;
     if (!wb__is(layer, &wb__layer_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "call: a %s is not a layer", layer->node.object.class->name);
-    if (n < 1 || !inputs) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no inputs", layer->type->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "call: a %s is not a layer",
+                             layer->node.object.class->name);
+    if (n < 1 || !inputs)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no inputs", layer->type->name);
     for (int i = 0; i < n; i++)
         if (!wb__operand(layer->type->name, inputs[i])) return NULL;
     return layer->type->call(layer, n, inputs);
@@ -142,10 +147,12 @@ static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
     wb__text t = {0};
     wb__print_layer(l, &t);
     char *layer = wb__text_take(&t);
-    wb__log(WB_LOG_WARN, "Layer with %s parameters got %s input.\n"
-            "The input will be converted, but any earlier layers may be very slow.\nlayer = %s\nsummary(x) = %s",
-            wb_dtype_name((wb_dtype)parameter->dtype), wb_dtype_name((wb_dtype)x->dtype),
-            layer ? layer : l->type->name, wb_describe(x));
+    wb__log(
+        WB_LOG_WARN,
+        "Layer with %s parameters got %s input.\n"
+        "The input will be converted, but any earlier layers may be very slow.\nlayer = %s\nsummary(x) = %s",
+        wb_dtype_name((wb_dtype)parameter->dtype), wb_dtype_name((wb_dtype)x->dtype),
+        layer ? layer : l->type->name, wb_describe(x));
     wb__free(layer);
 }
 
@@ -156,7 +163,7 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
     return wb_astype(x, (wb_dtype)parameter->dtype);
 }
 
-/* ---- modes ------------------------------------------------------------------------------------ */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 bool wb__train_mode(const wb_layer *l, bool *automatic)
 {
@@ -177,7 +184,7 @@ wb_layer *wb_trainmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TRAIN)
 wb_layer *wb_testmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TEST), layer; }
 wb_layer *wb_automode(wb_layer *layer) { return set_mode(layer, WB__MODE_AUTO), layer; }
 
-/* ---- parts ------------------------------------------------------------------------------------ */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 wb_layer *wb_layer_at(void *object, const char *path)
 {

@@ -1,5 +1,5 @@
-/* What every layer has in common.  A kind of layer is one wb__layer_type, in one file of this folder, listed in layer.c;
- * saving, loading and printing follow from its table of options. */
+/* What every layer has in common.  A kind of layer is one wb__layer_type, in one file of this
+ * folder, listed in layer.c; saving, loading and printing follow from its table of options. */
 #ifndef WB__LAYER_H
 #define WB__LAYER_H
 
@@ -32,15 +32,18 @@ typedef struct {
     const wb__option *options;
     /* n inputs; NULL with the error set on failure */
     wb_tensor *(*call)(wb_layer *layer, int n, wb_tensor *const *inputs);
-    void (*print)(const wb_layer *layer, wb__text *text);       /* "Dense(784 => 256, relu)"; NULL: name() */
-    /* A fresh one: a plain layer from options alone, a container from options and its parts.  One of the two. */
+    /* "Dense(784 => 256, relu)"; NULL: name() */
+    void (*print)(const wb_layer *layer, wb__text *text);
+    /* A fresh one: a plain layer from options alone, a container from options and its parts.  One
+     * of the two. */
     wb_layer *(*make)(const void *options);
-    wb_layer *(*assemble)(const void *options, int n, const char *const *names, wb_layer *const *parts);
+    wb_layer *(*assemble)(const void *options, int n, const char *const *names,
+                          wb_layer *const *parts);
     const void *detail;                 /* the kind's own */
 } wb__layer_type;
 
 struct wb_layer {
-    wb__branch node;                    /* children: parameters (variables, or WB_NONE) and inner layers */
+    wb__branch node;     /* children: parameters (variables, or WB_NONE) and inner layers */
     const wb__layer_type *type;
     int mode;
     void *options;                      /* type->options_size bytes, defaults filled in */
@@ -50,21 +53,25 @@ const wb__layer_type *wb__layer_type_named(const char *name);           /* NULL:
 
 /* A layer with n children still empty and a copy of its options, in the current scope. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
-/* Puts an object that was just made: false (and the layer given up) if it is NULL.  The name is a constant. */
+/* Puts an object that was just made: false (and the layer given up) if it is NULL.  The name is a
+ * constant. */
 bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
 /* The parts of a container: their number, and where they stand with their names. */
 int wb__layer_parts(const wb_layer *l, wb__child **parts);
-wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);            /* takes wb_named off; name NULL if none */
+/* takes wb_named off; name NULL if none */
+wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
 /* The tree "layers" of a container: parts by name or number, wb_named taken off. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
 /* A new variable, made by an initialiser and evaluated. */
-wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int ndim,
-                         const int64_t *dims);
-wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype, int64_t n);  /* frozen */
-bool wb__layer_dtype(const char *what, wb_dtype *dtype);                /* fills in f32; floating only */
+wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+                         int ndim, const int64_t *dims);
+/* frozen */
+wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
+                         int64_t n);
+bool wb__layer_dtype(const char *what, wb_dtype *dtype);     /* fills in f32; floating only */
 
 /* x in the dtype of the layer's parameters, with one warning if it was another floating one. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);

@@ -5,12 +5,19 @@ static bool match(const char *what, const wb_tensor *yhat, const wb_tensor *y)
 {
     if (!wb__floating(what, yhat) || !wb__operand(what, y)) return false;
     if (!wb__same_dims(yhat, y))
-        return wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat), wb_describe(y)), false;
+        return wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat),
+                        wb_describe(y)),
+               false;
     if (yhat->dtype == y->dtype) return true;
-    return wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(yhat), wb_describe(y)), false;
+    return wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(yhat),
+                    wb_describe(y)),
+           false;
 }
 
-static wb_tensor *mean_of_all(wb_tensor *x) { return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL; }
+static wb_tensor *mean_of_all(wb_tensor *x)
+{
+    return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL;
+}
 
 /* -sum(x) / rows, the rows being all axes but the last. */
 static wb_tensor *minus_mean_of_rows(wb_tensor *x)
@@ -49,7 +56,8 @@ wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (!yhat || !y || !match("huber", yhat, y)) return NULL;
     if (delta == 0) delta = 1;
-    if (!(delta > 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
+    if (!(delta > 0))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
     wb_tensor *e = wb_abs(wb_sub(yhat, y)), *q = wb_minimum(e, wb_scalar(delta));
     return mean_of_all(wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
 }
@@ -62,13 +70,16 @@ static bool has_rows(const char *what, const wb_tensor *x)
 
 wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y)
 {
-    if (!yhat || !y || !match("crossentropy", yhat, y) || !has_rows("crossentropy", yhat)) return NULL;
+    if (!yhat || !y || !match("crossentropy", yhat, y) || !has_rows("crossentropy", yhat))
+        return NULL;
     return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(yhat)))));
 }
 
 wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
 {
-    if (!logits || !y || !match("logitcrossentropy", logits, y) || !has_rows("logitcrossentropy", logits)) return NULL;
+    if (!logits || !y || !match("logitcrossentropy", logits, y) ||
+        !has_rows("logitcrossentropy", logits))
+        return NULL;
     return minus_mean_of_rows(wb_mul(y, wb_logsoftmax(logits)));
 }
 

@@ -1,7 +1,7 @@
 /* BatchNorm and LayerNorm. */
 #include "nn/layer.h"
 
-/* ---- BatchNorm -------------------------------------------------------------------------------- */
+/* ---- BatchNorm ------------------------------------------------------------------------------- */
 
 #define BATCH_OPTIONS(X)                                                                        \
     X(wb_batchnorm_options, channels, INT, 1) X(wb_batchnorm_options, activation, FUNCTION, 1)  \
@@ -29,7 +29,8 @@ static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
 /* running <- (1 - momentum) running + momentum value */
 static int move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
-    wb_tensor *moved = wb_add(wb_mul(running, wb_scalar(1 - momentum)), wb_mul(value, wb_scalar(momentum * factor)));
+    wb_tensor *moved = wb_add(wb_mul(running, wb_scalar(1 - momentum)),
+                              wb_mul(value, wb_scalar(momentum * factor)));
     return moved ? wb_assign(running, moved) : (int)wb_error_code();
 }
 
@@ -38,7 +39,8 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     const wb_batchnorm_options *o = l->options;
     int64_t each = x->dims[1] ? x->size / x->dims[1] : 0;
     if (each < 2)
-        return wb__fail_null(WB_ERROR_SHAPE, "BatchNorm: training wants more than one value a channel, got %s",
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "BatchNorm: training wants more than one value a channel, got %s",
                              wb_describe(x));
     wb_tensor *y = wb__normalise(x, axes, wb__real(o->eps, 1e-5));
     y = affine(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
@@ -49,7 +51,8 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     mean = wb_reshape_to(mean, 1, &x->dims[1]);
     if (!mean || !var) return NULL;
     if (move(wb__layer_child(l, MEAN), mean, momentum, 1) ||
-        move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1))) return NULL;
+        move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1)))
+        return NULL;
     return y;
 }
 
@@ -58,7 +61,8 @@ static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
 {
     const wb_batchnorm_options *o = l->options;
     wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
-    wb_tensor *factor = wb_rsqrt(wb_add(wb__layer_child(l, VAR), wb_scalar(wb__real(o->eps, 1e-5))));
+    wb_tensor *factor =
+        wb_rsqrt(wb_add(wb__layer_child(l, VAR), wb_scalar(wb__real(o->eps, 1e-5))));
     if (!wb_is_none(scale)) factor = wb_mul(scale, factor);
     wb_tensor *shift = wb_mul(wb__layer_child(l, MEAN), factor);
     shift = wb_is_none(bias) ? wb_neg(shift) : wb_sub(bias, shift);
@@ -71,7 +75,8 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->no_affine ? MEAN : SCALE);
     if (!wb__one_input(l, n)) return NULL;
     if (x->ndim < 2 || x->dims[1] != o->channels)
-        return wb__fail_null(WB_ERROR_SHAPE, "BatchNorm: expects %lld channels in dimension 1, got %s",
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "BatchNorm: expects %lld channels in dimension 1, got %s",
                              (long long)o->channels, wb_describe(x));
     if (!wb_is_none(parameter)) x = wb__layer_input(l, x, parameter);
     if (!x) return NULL;
@@ -91,36 +96,51 @@ static void batch_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "BatchNorm(%lld", (long long)o->channels);
     wb__print_activation(o->activation, t);
     if (o->no_affine) wb__text_add(t, ", affine=false");
-    if (l->mode != WB__MODE_AUTO) wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
+    if (l->mode != WB__MODE_AUTO)
+        wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
     wb__text_add(t, ")");
 }
 
 static wb_layer *batch_make(const void *options) { return wb_batchnorm_with(options); }
 
-const wb__layer_type wb__batchnorm_type = {"BatchNorm", sizeof(wb_batchnorm_options), WB__COUNT(batch_table),
-                                           batch_table, batch_call, batch_print, batch_make, NULL, NULL};
+const wb__layer_type wb__batchnorm_type = {"BatchNorm",
+                                           sizeof(wb_batchnorm_options),
+                                           WB__COUNT(batch_table),
+                                           batch_table,
+                                           batch_call,
+                                           batch_print,
+                                           batch_make,
+                                           NULL,
+                                           NULL};
 
 wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
 {
     wb_batchnorm_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.channels < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld", (long long)o.channels);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld",
+                             (long long)o.channels);
     if (!wb__layer_dtype("BatchNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
     if (!l) return NULL;
-    wb_tensor *scale = o.no_affine ? WB_NONE : wb__parameter("BatchNorm", "scale", wb_init_ones, o.dtype, 1, &o.channels);
+    wb_tensor *scale =
+        o.no_affine ? WB_NONE
+                    : wb__parameter("BatchNorm", "scale", wb_init_ones, o.dtype, 1, &o.channels);
     if (!wb__layer_put(l, SCALE, "scale", scale)) return NULL;
-    wb_tensor *bias = o.no_affine ? WB_NONE : wb__parameter("BatchNorm", "bias", wb_init_zeros, o.dtype, 1, &o.channels);
+    wb_tensor *bias =
+        o.no_affine ? WB_NONE
+                    : wb__parameter("BatchNorm", "bias", wb_init_zeros, o.dtype, 1, &o.channels);
     if (!wb__layer_put(l, BIAS, "bias", bias)) return NULL;
     bool none = o.no_track_stats;
-    wb_tensor *mean = none ? WB_NONE : wb__statistic("BatchNorm", "mean", wb_init_zeros, o.dtype, o.channels);
+    wb_tensor *mean =
+        none ? WB_NONE : wb__statistic("BatchNorm", "mean", wb_init_zeros, o.dtype, o.channels);
     if (!wb__layer_put(l, MEAN, "mean", mean)) return NULL;
-    wb_tensor *var = none ? WB_NONE : wb__statistic("BatchNorm", "var", wb_init_ones, o.dtype, o.channels);
+    wb_tensor *var =
+        none ? WB_NONE : wb__statistic("BatchNorm", "var", wb_init_ones, o.dtype, o.channels);
     return wb__layer_put(l, VAR, "var", var) ? l : NULL;
 }
 
-/* ---- LayerNorm -------------------------------------------------------------------------------- */
+/* ---- LayerNorm ------------------------------------------------------------------------------- */
 
 #define LAYER_OPTIONS(X)                                                                        \
     X(wb_layernorm_options, shape, INT, 4) X(wb_layernorm_options, activation, FUNCTION, 1)     \
@@ -137,7 +157,8 @@ static int shape_length(const wb_layernorm_options *o)
 
 static void print_shape(const wb_layernorm_options *o, wb__text *t)
 {
-    for (int i = 0; i < shape_length(o); i++) wb__text_add(t, i ? ", %lld" : "%lld", (long long)o->shape[i]);
+    for (int i = 0; i < shape_length(o); i++)
+        wb__text_add(t, i ? ", %lld" : "%lld", (long long)o->shape[i]);
 }
 
 static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -151,8 +172,8 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     if (!fits) {
         wb__text t = {0};
         print_shape(o, &t);
-        wb__fail(WB_ERROR_SHAPE, "LayerNorm: expects the last sizes to be %s, got %s", t.text ? t.text : "",
-                 wb_describe(x));
+        wb__fail(WB_ERROR_SHAPE, "LayerNorm: expects the last sizes to be %s, got %s",
+                 t.text ? t.text : "", wb_describe(x));
         wb__free(wb__text_take(&t));
         return NULL;
     }
@@ -174,8 +195,15 @@ static void layer_print(const wb_layer *l, wb__text *t)
 
 static wb_layer *layer_make(const void *options) { return wb_layernorm_with(options); }
 
-const wb__layer_type wb__layernorm_type = {"LayerNorm", sizeof(wb_layernorm_options), WB__COUNT(layer_table),
-                                           layer_table, layer_call, layer_print, layer_make, NULL, NULL};
+const wb__layer_type wb__layernorm_type = {"LayerNorm",
+                                           sizeof(wb_layernorm_options),
+                                           WB__COUNT(layer_table),
+                                           layer_table,
+                                           layer_call,
+                                           layer_print,
+                                           layer_make,
+                                           NULL,
+                                           NULL};
 
 wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
 {
@@ -184,12 +212,17 @@ wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
     int n = shape_length(&o);
     for (int i = 0; i < n || i < 1; i++)
         if (o.shape[i] < 1)
-            return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: sizes are positive, got %lld", (long long)o.shape[i]);
+            return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: sizes are positive, got %lld",
+                                 (long long)o.shape[i]);
     if (!wb__layer_dtype("LayerNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
     if (!l) return NULL;
-    wb_tensor *scale = o.no_affine ? WB_NONE : wb__parameter("LayerNorm", "scale", wb_init_ones, o.dtype, n, o.shape);
+    wb_tensor *scale = o.no_affine
+                           ? WB_NONE
+                           : wb__parameter("LayerNorm", "scale", wb_init_ones, o.dtype, n, o.shape);
     if (!wb__layer_put(l, 0, "scale", scale)) return NULL;
-    wb_tensor *bias = o.no_affine ? WB_NONE : wb__parameter("LayerNorm", "bias", wb_init_zeros, o.dtype, n, o.shape);
+    wb_tensor *bias = o.no_affine
+                          ? WB_NONE
+                          : wb__parameter("LayerNorm", "bias", wb_init_zeros, o.dtype, n, o.shape);
     return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
 }

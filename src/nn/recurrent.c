@@ -1,5 +1,6 @@
-/* RNN, LSTM and GRU: cells of one step, and layers over whole sequences.  The input's product is one for all steps;
- * the hidden state's is made at each.  A state left out is zero, and its product is left out with it. */
+/* RNN, LSTM and GRU: cells of one step, and layers over whole sequences.  The input's product is
+ * one for all steps; the hidden state's is made at each.  A state left out is zero, and its product
+ * is left out with it. */
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \
@@ -11,16 +12,23 @@ static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 enum { INPUT, HIDDEN, BIAS };           /* children */
 
-/* One step: x is the input's product with the bias, [..., gates out]; states are replaced (NULL: zero). */
+/* One step: x is the input's product with the bias, [..., gates out]; states are replaced (NULL:
+ * zero). */
 typedef struct {
     int gates, states;
     bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
 } cell_kind;
 
-static wb_tensor *hidden(const wb_layer *l, wb_tensor *h) { return wb_linear(h, wb__layer_child(l, HIDDEN), WB_NONE); }
+static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
+{
+    return wb_linear(h, wb__layer_child(l, HIDDEN), WB_NONE);
+}
 
 /* x + Wh h, or x alone where the state is zero. */
-static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h) { return h ? wb_add(x, hidden(l, h)) : x; }
+static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h)
+{
+    return h ? wb_add(x, hidden(l, h)) : x;
+}
 
 static wb_tensor *gate(const wb_layer *l, wb_tensor *z, int i)
 {
@@ -39,7 +47,8 @@ static bool rnn_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 static bool lstm_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 {
     wb_tensor *z = gates_of(l, x, s[0]);
-    wb_tensor *i = wb_sigmoid(gate(l, z, 0)), *g = wb_tanh(gate(l, z, 2)), *o = wb_sigmoid(gate(l, z, 3));
+    wb_tensor *i = wb_sigmoid(gate(l, z, 0)), *g = wb_tanh(gate(l, z, 2)),
+              *o = wb_sigmoid(gate(l, z, 3));
     wb_tensor *c = wb_mul(i, g);
     if (s[1]) c = wb_add(wb_mul(wb_sigmoid(gate(l, z, 1)), s[1]), c);
     s[0] = wb_mul(o, wb_tanh(c));
@@ -63,9 +72,10 @@ static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
     return s[0] != NULL;
 }
 
-static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step}, gru_kind = {3, 1, gru_step};
+static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step},
+                       gru_kind = {3, 1, gru_step};
 
-/* ---- sequences -------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 static wb_tensor *input_product(const wb_layer *l, wb_tensor *x)
 {
@@ -95,9 +105,10 @@ static wb_tensor *sequence_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *x = inputs[0];
     if (!wb__one_input(l, n)) return NULL;
     if (x->ndim != 3 || x->dims[2] != o->in)
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,T,%lld], got %s", l->type->name, (long long)o->in,
-                             wb_describe(x));
-    if (!x->dims[1]) return wb__fail_null(WB_ERROR_SHAPE, "%s: no steps in %s", l->type->name, wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,T,%lld], got %s", l->type->name,
+                             (long long)o->in, wb_describe(x));
+    if (!x->dims[1])
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: no steps in %s", l->type->name, wb_describe(x));
     wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
     if (!outputs) return NULL;
     wb_tensor *y = unroll(l, x, outputs);
@@ -105,21 +116,25 @@ static wb_tensor *sequence_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return y;
 }
 
-/* ---- cells ------------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static bool cell_checks(const wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *states)
 {
     const wb_recurrent_options *o = l->options;
     const cell_kind *kind = l->type->detail;
     if (n > kind->states)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", l->type->name, kind->states, n), false;
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", l->type->name, kind->states,
+                        n),
+               false;
     if (wb_dim(x, -1) != o->in)
-        return wb__fail(WB_ERROR_SHAPE, "%s: expects %lld features in the last dimension, got %s", l->type->name,
-                        (long long)o->in, wb_describe(x)), false;
+        return wb__fail(WB_ERROR_SHAPE, "%s: expects %lld features in the last dimension, got %s",
+                        l->type->name, (long long)o->in, wb_describe(x)),
+               false;
     for (int i = 0; i < n; i++)
         if (states[i] && wb_dim(states[i], -1) != o->out)
-            return wb__fail(WB_ERROR_SHAPE, "%s: expects a state of %lld features, got %s", l->type->name,
-                            (long long)o->out, wb_describe(states[i])), false;
+            return wb__fail(WB_ERROR_SHAPE, "%s: expects a state of %lld features, got %s",
+                            l->type->name, (long long)o->out, wb_describe(states[i])),
+                   false;
     return true;
 }
 
@@ -128,7 +143,8 @@ static bool cell_step(wb_layer *l, wb_tensor *x, int n, wb_tensor **states)
     const cell_kind *kind = l->type->detail;
     if (!cell_checks(l, x, n, states)) return false;
     for (int i = 0; i < n; i++)
-        if (states[i] && !(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, HIDDEN)))) return false;
+        if (states[i] && !(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, HIDDEN))))
+            return false;
     x = input_product(l, x);
     return x && kind->step(l, x, states);
 }
@@ -137,7 +153,8 @@ static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb_tensor *states[2] = {n > 1 ? inputs[1] : NULL, n > 2 ? inputs[2] : NULL};
     if (n > 3)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: takes x and its states, got %d inputs", l->type->name, n);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: takes x and its states, got %d inputs",
+                             l->type->name, n);
     return cell_step(l, inputs[0], n - 1, states) ? states[0] : NULL;
 }
 
@@ -148,7 +165,8 @@ int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
         return wb__fail(WB_ERROR_ARGUMENT, "cell_step: not a cell");
     const cell_kind *kind = cell->type->detail;
     if (n_states != kind->states || !states)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", cell->type->name, kind->states, n_states);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", cell->type->name,
+                        kind->states, n_states);
     if (!wb__operand(cell->type->name, x)) return wb_error_code();
     wb_tensor *next[2] = {NULL, NULL};
     for (int i = 0; i < n_states; i++) {
@@ -160,7 +178,7 @@ int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
     return 0;
 }
 
-/* ---- kinds ------------------------------------------------------------------------------------ */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 static void print(const wb_layer *l, wb__text *t)
 {
@@ -180,20 +198,24 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     wb_recurrent_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.in < 1 || o.out < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", type->name, (long long)o.in,
-                             (long long)o.out);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld",
+                             type->name, (long long)o.in, (long long)o.out);
     if (o.activation && kind != &rnn_kind)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: its activations are fixed; .activation is RNN's", type->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "%s: its activations are fixed; .activation is RNN's", type->name);
     if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t rows = kind->gates * o.out;
     wb_layer *l = wb__layer_new(type, &o, 3);
     if (!l) return NULL;
-    wb_tensor *input = wb__parameter(type->name, "weight_input", init, o.dtype, 2, (int64_t[]){rows, o.in});
+    wb_tensor *input =
+        wb__parameter(type->name, "weight_input", init, o.dtype, 2, (int64_t[]){rows, o.in});
     if (!wb__layer_put(l, INPUT, "weight_input", input)) return NULL;
-    wb_tensor *hidden = wb__parameter(type->name, "weight_hidden", init, o.dtype, 2, (int64_t[]){rows, o.out});
+    wb_tensor *hidden =
+        wb__parameter(type->name, "weight_hidden", init, o.dtype, 2, (int64_t[]){rows, o.out});
     if (!wb__layer_put(l, HIDDEN, "weight_hidden", hidden)) return NULL;
-    wb_tensor *bias = o.no_bias ? WB_NONE : wb__parameter(type->name, "bias", wb_init_zeros, o.dtype, 1, &rows);
+    wb_tensor *bias =
+        o.no_bias ? WB_NONE : wb__parameter(type->name, "bias", wb_init_zeros, o.dtype, 1, &rows);
     return wb__layer_put(l, BIAS, "bias", bias) ? l : NULL;
 }
 
@@ -203,9 +225,19 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     X(lstm, "LSTM", sequence_call, lstm_kind) X(lstm_cell, "LSTMCell", cell_call, lstm_kind)    \
     X(gru, "GRU", sequence_call, gru_kind) X(gru_cell, "GRUCell", cell_call, gru_kind)
 
-#define KIND(name, Name, call, kind)                                                            \
-    static wb_layer *make_##name(const void *options) { return wb_##name##_with(options); }     \
-    const wb__layer_type wb__##name##_type = {Name, sizeof(wb_recurrent_options),               \
-        WB__COUNT(option_table), option_table, call, print, make_##name, NULL, &kind};          \
-    wb_layer *wb_##name##_with(const wb_recurrent_options *o) { return make_kind(&wb__##name##_type, o); }
+#define KIND(name, Name, call, kind) \
+    static wb_layer *make_##name(const void *options) { return wb_##name##_with(options); } \
+    const wb__layer_type wb__##name##_type = {Name, \
+                                              sizeof(wb_recurrent_options), \
+                                              WB__COUNT(option_table), \
+                                              option_table, \
+                                              call, \
+                                              print, \
+                                              make_##name, \
+                                              NULL, \
+                                              &kind}; \
+    wb_layer *wb_##name##_with(const wb_recurrent_options *o) \
+    { \
+        return make_kind(&wb__##name##_type, o); \
+    }
 KINDS(KIND)

@@ -18,7 +18,7 @@ void wb__print_layer(const wb_layer *l, wb__text *t)
     else wb__text_add(t, "%s()", l->type->name);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 typedef struct {
     int arrays, other_arrays;
@@ -66,11 +66,12 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
 static sums sum_up(const wb_layer *l, bool values)
 {
     count c = {.sums = {.all_zero = true}, .values = values};
-    if (wb__walk("show", (void *)(uintptr_t)l, NULL, WB__DISTINCT, add_leaf, &c)) c.sums.failed = true;
+    if (wb__walk("show", (void *)(uintptr_t)l, NULL, WB__DISTINCT, add_leaf, &c))
+        c.sums.failed = true;
     return c.sums;
 }
 
-/* ---- pieces of text --------------------------------------------------------------------------- */
+/* ---- pieces of text -------------------------------------------------------------------------- */
 
 static void add_count(wb__text *t, int64_t n)
 {
@@ -102,7 +103,7 @@ static int characters(const char *text)
     return n;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------ */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
@@ -185,7 +186,8 @@ static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
     for (int i = 0; i < n; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
-        show(t, parts[i].object, indent + 2, list && strcmp(number, parts[i].name) ? parts[i].name : NULL);
+        show(t, parts[i].object, indent + 2,
+             list && strcmp(number, parts[i].name) ? parts[i].name : NULL);
         wb__text_add(t, "\n");
     }
     if (connection && !list) {

@@ -1,11 +1,13 @@
-/* What the words of the kernel dialect (ops.def) mean in C: EXP, LOG, TANH ... for the four kinds of register.
+/* What the words of the kernel dialect (ops.def) mean in C: EXP, LOG, TANH ... for the four kinds
+ * of register.
  *
- * The f32 functions are free of branches and calls, so that a plain loop over one of them becomes vector code with gcc
- * and with clang (-O3 -fno-math-errno -fno-trapping-math).  The bound beside each is its largest error in units in the
- * last place (ulp) over all exponents, with and without fused multiply-add; tests/scalar.c measures it.  Infinities,
- * NaN and denormal numbers are right in all of them unless the comment says otherwise.  The f64 functions are libm's.
+ * The f32 functions are free of branches and calls, so that a plain loop over one of them becomes
+ * vector code with gcc and with clang (-O3 -fno-math-errno -fno-trapping-math).  The bound beside
+ * each is its largest error in units in the last place (ulp) over all exponents, with and without
+ * fused multiply-add; tests/scalar.c measures it.  Infinities, NaN and denormal numbers are right
+ * in all of them unless the comment says otherwise.  The f64 functions are libm's.
  *
- * A file that expands ops.def says `#define WB__KIND f32` (f64, i32, i64) first and includes this. */
+ * A file that expands ops.def says `#define WB__KIND f32` (f64, i32, i64) and includes this. */
 #ifndef WB__SCALAR_H
 #define WB__SCALAR_H
 
@@ -50,17 +52,17 @@ typedef int64_t wb__type_i64;
 static inline float wb__f32_of_bits(int32_t i) { float f; memcpy(&f, &i, 4); return f; }
 static inline int32_t wb__bits_of_f32(float f) { int32_t i; memcpy(&i, &f, 4); return i; }
 
-/* Integers that wrap: of arguments that have no logarithm something else is made in the end. */
-static inline int32_t wb__minus_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
-static inline int32_t wb__exponent_i32(int32_t k) { return (int32_t)((uint32_t)k << 23); }
-
-/* 2^n for n in [-126, 127]; anything else (what NaN becomes) gives some number */
-static inline float wb__pow2_f32(int32_t n) { return wb__f32_of_bits((int32_t)(((uint32_t)n + 127u) << 23)); }
-
-/* To the nearest integer, as a float and (in *n) as an int: |x| < 2^22. */
-static inline float wb__nearest_f32(float x, int32_t *n)
+/* 2^n for n in [-126, 127] */
+static inline float wb__pow2_f32(int32_t n)
 {
-    float t = x + 12582912.0f;                          /* 1.5 * 2^23: the integer stands in the low bits */
+    return wb__f32_of_bits((int32_t)(((uint32_t)n + 127u) << 23));
+}
+
+/* x*y to the nearest integer, as a float and (in *n) as an int: |x*y| < 2^22. */
+static inline float wb__nearest_f32(float x, float y, int32_t *n)
+{
+    /* 1.5 * 2^23: the integer stands in the low bits */
+    float t = wb__fma(x, y, 12582912.0f);
     *n = wb__bits_of_f32(t) - 0x4b400000;
     return t - 12582912.0f;
 }
@@ -97,7 +99,7 @@ static inline float wb__exp_q_f32(float r)
 /* x = n ln 2 + r, |r| <= 0.35, for |x| < 2^14 */
 static inline float wb__exp_reduce_f32(float x, int32_t *n)
 {
-    float t = wb__nearest_f32(x * 1.44269504f, n);
+    float t = wb__nearest_f32(x, 1.44269504f, n);
     float r = wb__fma(t, -0.693145751953125f, x);       /* 15 bits: the product is exact */
     return wb__fma(t, -1.42860682e-6f, r);
 }
@@ -106,10 +108,12 @@ static inline float wb__exp_reduce_f32(float x, int32_t *n)
 static inline float wb__exp_f32(float x)
 {
     int32_t n;
-    float c = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
+    float c = 89.0f < x ? 89.0f : x;
+    c = -104.0f > c ? -104.0f : c;
     float r = wb__exp_reduce_f32(c, &n);
     float p = wb__fma(r * r, wb__exp_q_f32(r), r) + 1.0f;
-    int32_t half = n >> 1;                              /* in two factors, so that denormal results come out */
+    /* in two factors, so that denormal results come out */
+    int32_t half = n >> 1;
     return p * wb__pow2_f32(half) * wb__pow2_f32(n - half);
 }
 
@@ -117,7 +121,8 @@ static inline float wb__exp_f32(float x)
 static inline float wb__expm1_f32(float x)
 {
     int32_t n;
-    float c = x > 89.0f ? 89.0f : x < -30.0f ? -30.0f : x;
+    float c = 89.0f < x ? 89.0f : x;
+    c = -30.0f > c ? -30.0f : c;
     float r = wb__exp_reduce_f32(c, &n);
     float p = wb__fma(r * r, wb__exp_q_f32(r), r);
     float s = wb__pow2_f32(n - 1);                      /* 2^n overflows at n = 128 */
@@ -143,9 +148,9 @@ static inline float wb__log_f32(float x)
 {
     int32_t tiny = x < 1.17549435e-38f;
     float y = tiny ? x * 8388608.0f : x;
-    int32_t i = wb__minus_i32(wb__bits_of_f32(y), 0x3f3504f3);        /* sqrt(1/2) */
+    int32_t i = (int32_t)((uint32_t)wb__bits_of_f32(y) - 0x3f3504f3u);        /* sqrt(1/2) */
     int32_t k = i >> 23;
-    float m = wb__f32_of_bits(wb__minus_i32(wb__bits_of_f32(y), wb__exponent_i32(k)));
+    float m = wb__f32_of_bits((int32_t)((uint32_t)wb__bits_of_f32(y) - ((uint32_t)k << 23)));
     float r = wb__log_tail_f32(m - 1.0f, (float)(k - (tiny ? 23 : 0)), 0.0f);
     r = x == 0.0f ? -INFINITY : x < 0.0f ? NAN : r;
     return x < INFINITY ? r : x + x;                    /* infinity, NaN */
@@ -156,8 +161,8 @@ static inline float wb__log1p_f32(float x)
 {
     int32_t small = (x > -0.29289f) & (x < 0.41421f);
     float u = 1.0f + x;
-    int32_t k = wb__minus_i32(wb__bits_of_f32(u), 0x3f3504f3) >> 23;
-    float m = wb__f32_of_bits(wb__minus_i32(wb__bits_of_f32(u), wb__exponent_i32(k)));
+    int32_t k = (int32_t)((uint32_t)wb__bits_of_f32(u) - 0x3f3504f3u) >> 23;
+    float m = wb__f32_of_bits((int32_t)((uint32_t)wb__bits_of_f32(u) - ((uint32_t)k << 23)));
     float lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
     float low = lost / u;
     float r = wb__log_tail_f32(small ? x : m - 1.0f, small ? 0.0f : (float)k, small ? 0.0f : low);
@@ -208,7 +213,8 @@ static inline float wb__erf_f32(float x)
 /* Beyond this sin and cos are NaN here, and the caller's business (libm). */
 #define WB__TRIG_BOUND 1.0e6f
 
-/* sin(x + quarter*pi/2) in double.  The quadrant n is below 2^20, so n times the first 33 bits of pi/2 is exact. */
+/* sin(x + quarter*pi/2) in double.  The quadrant n is below 2^20, so n times the first 33 bits of
+ * pi/2 is exact. */
 static inline float wb__trig_f32(float x, int32_t quarter)
 {
     float c = __builtin_fabsf(x) <= WB__TRIG_BOUND ? x : NAN;
@@ -216,10 +222,17 @@ static inline float wb__trig_f32(float x, int32_t quarter)
     int64_t bits;
     memcpy(&bits, &t, 8);
     double n = t - 6755399441055744.0;
-    double r = ((double)c - n * 1.57079632673412561417e+00) - n * 6.07710050650619224932e-11, z = r * r;
+    double r = ((double)c - n * 1.57079632673412561417e+00) - n * 6.07710050650619224932e-11;
+    double z = r * r;
     int64_t k = bits + quarter;
-    double s = r + r * z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 + z * (1.0 / 362880 - z / 39916800.0))));
-    double o = 1 + z * (-0.5 + z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 - z * (1.0 / 3628800)))));
+    double s = 1.0 / 362880 - z * (1.0 / 39916800), o = 1.0 / 40320 - z * (1.0 / 3628800);
+    s = -1.0 / 5040 + z * s;
+    s = 1.0 / 120 + z * s;
+    s = -1.0 / 6 + z * s;
+    s = r + r * z * s;
+    o = -1.0 / 720 + z * o;
+    o = 1.0 / 24 + z * o;
+    o = 1 + z * (-0.5 + z * o);
     double y = k & 1 ? o : s;
     return (float)(k & 2 ? -y : y);
 }
@@ -239,7 +252,9 @@ static inline float wb__gelu_f32(float x)
 /* s + x s (1 - s) (2u)', s = sigmoid(2u); 4 ulp above -0.5, 1e-6 below, where it crosses 0 */
 static inline float wb__gelu_slope_f32(float x)
 {
-    float c = x > 20.0f ? 20.0f : x < -20.0f ? -20.0f : x, z = c * c;
+    float c = 20.0f < x ? 20.0f : x;
+    c = -20.0f > c ? -20.0f : c;
+    float z = c * c;
     float v = c * wb__fma(z, 0.0713548163f, 1.59576912f), e = wb__exp_f32(-__builtin_fabsf(v));
     float t = 1.0f / (1.0f + e);
     return wb__fma(c * e * t * t, wb__fma(z, 0.2140644488f, 1.59576912f), v < 0.0f ? e * t : t);
@@ -279,7 +294,10 @@ static inline double wb__gelu_slope_f64(double x)
 
 /* Integers wrap around; a quotient is truncated, and by 0 it is 0. */
 static inline int32_t wb__abs_i32(int32_t x) { return x < 0 ? (int32_t)(0u - (uint32_t)x) : x; }
-static inline int64_t wb__abs_i64(int64_t x) { return x < 0 ? (int64_t)(UINT64_C(0) - (uint64_t)x) : x; }
+static inline int64_t wb__abs_i64(int64_t x)
+{
+    return x < 0 ? (int64_t)(UINT64_C(0) - (uint64_t)x) : x;
+}
 
 static inline int32_t wb__quotient_i32(int32_t x, int32_t y)
 {

@@ -1,5 +1,6 @@
-/* Rules and their state.  A rule is a list of parts, each with a kind (rules.c) and numbers; its state has a slot for
- * each distinct parameter: moments, which are variables, and how often it was stepped. */
+/* Rules and their state.  A rule is a list of parts, each with a kind (rules.c) and numbers; its
+ * state has a slot for each distinct parameter: moments, which are variables, and how often it was
+ * stepped. */
 #ifndef WB__OPTIM_H
 #define WB__OPTIM_H
 
@@ -8,8 +9,8 @@
 
 enum { WB__MOMENTS = 2, WB__RULE_NUMBERS = 8 };
 
-/* One parameter under one part.  g is the gradient that arrives and, after, what the part makes of it; x, g and the
- * moments are of one floating dtype (f32 for half parameters). */
+/* One parameter under one part.  g is the gradient that arrives and, after, what the part makes of
+ * it; x, g and the moments are of one floating dtype (f32 for half parameters). */
 typedef struct {
     wb_tensor *x, *g;
     wb_tensor *moment[WB__MOMENTS];     /* as they are */

@@ -15,7 +15,7 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"omega", offsetof(wb_rule_options, omega)},
 };
 
-/* ---- formulas --------------------------------------------------------------------------------- */
+/* ---- formulas -------------------------------------------------------------------------------- */
 
 static int descent_numbers(const wb_rule_options *o, double t, double *out)
 {
@@ -24,7 +24,10 @@ static int descent_numbers(const wb_rule_options *o, double t, double *out)
     return 1;
 }
 
-static bool descent(wb__rule_step *s, wb_tensor *const *number) { return (s->g = wb_mul(s->g, number[0])) != NULL; }
+static bool descent(wb__rule_step *s, wb_tensor *const *number)
+{
+    return (s->g = wb_mul(s->g, number[0])) != NULL;
+}
 
 static int momentum_numbers(const wb_rule_options *o, double t, double *out)
 {
@@ -110,7 +113,7 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_mul(s->g, factor)) != NULL;
 }
 
-/* ---- kinds ------------------------------------------------------------------------------------ */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 /* name, Name, moments, numbers, formula, of all gradients together, defaults */
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
@@ -128,7 +131,8 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o)
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double value = *wb__rule_number(o, i);
         if (isnan(value) || (i == 0 && value < 0 && value != WB_ZERO)) {
-            wb__fail(WB_ERROR_ARGUMENT, i ? "%s: %s is %g" : "%s: the learning rate cannot be negative: %s is %g",
+            wb__fail(WB_ERROR_ARGUMENT,
+                     i ? "%s: %s is %g" : "%s: the learning rate cannot be negative: %s is %g",
                      kind->name, wb__rule_fields[i].name, value);
             return false;
         }
@@ -205,7 +209,7 @@ wb_rule *wb__rule_copy(const wb_rule *rule)
     return r;
 }
 
-/* ---- printing --------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static void print_part(const wb__rule_part *p, wb__text *t)
 {
@@ -213,7 +217,8 @@ static void print_part(const wb__rule_part *p, wb__text *t)
     wb__text_add(t, "%s(", p->kind->name);
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         size_t offset = wb__rule_fields[i].offset, beta = offsetof(wb_rule_options, beta);
-        if (*wb__rule_number(&p->kind->defaults, i) == 0 || offset == beta + sizeof(double)) continue;
+        if (*wb__rule_number(&p->kind->defaults, i) == 0 || offset == beta + sizeof(double))
+            continue;
         if (offset == beta) wb__text_add(t, "%sbeta=(%g, %g)", comma, p->o.beta[0], p->o.beta[1]);
         else wb__text_add(t, "%s%s=%g", comma, wb__rule_fields[i].name, *wb__rule_number(&p->o, i));
         comma = ", ";

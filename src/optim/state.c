@@ -7,7 +7,8 @@ static void state_destroy(void *object)
 {
     wb_opt_state *s = object;
     for (int i = 0; i < s->n; i++) {
-        for (int k = 0; s->slots[i].moments && k < s->n_moments; k++) wb__unref(s->slots[i].moments[k]);
+        for (int k = 0; s->slots[i].moments && k < s->n_moments; k++)
+            wb__unref(s->slots[i].moments[k]);
         wb__unref(s->slots[i].written);
         wb__free(s->slots[i].moments);
         wb__free(s->slots[i].path);
@@ -18,7 +19,7 @@ static void state_destroy(void *object)
     wb__free(s);
 }
 
-/* ---- making ----------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 typedef struct { wb_opt_state *state; wb__seen seen; int leaf_room, slot_room; } making;
 
@@ -31,7 +32,8 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     slot->path = wb__strdup(leaf->path);
     slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
     if (!slot->path || !slot->moments) return false;
-    wb_dtype dtype = slot->dtype == WB_F64 ? WB_F64 : WB_F32;       /* a half has too few bits to average in */
+    wb_dtype dtype =
+        slot->dtype == WB_F64 ? WB_F64 : WB_F32; /* a half has too few bits to average in */
     for (int k = 0; k < s->n_moments; k++) {
         wb_tensor *zeros = wb_full_of(0, dtype, slot->ndim, slot->dims), *v = wb_variable(zeros);
         if (!v) return false;
@@ -59,7 +61,8 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     making *m = ctx;
     wb_opt_state *s = m->state;
     if (leaf->x->op != WB__OP_variable)
-        return wb__fail(WB_ERROR_ARGUMENT, "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
                         leaf->path, wb_describe(leaf->x));
     void **known = wb__seen_at(&m->seen, leaf->x);
     if (!known || !make_room(&s->slot_of_leaf, s->n_leaves, &m->leaf_room, sizeof *s->slot_of_leaf))
@@ -77,27 +80,33 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
 wb_opt_state *wb_setup(wb_rule *rule, void *model)
 {
     if (!rule || !model) return NULL;
-    if (!wb__is(rule, &wb__rule_class)) return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
+    if (!wb__is(rule, &wb__rule_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
     if (!s) return NULL;
     for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
     making m = {.state = s};
     wb_rule *own = wb__rule_copy(rule);
     s->rule = wb__ref(own);
-    int status = own ? wb__walk("setup", model, NULL, WB__TRAINABLE, add_leaf, &m) : WB_ERROR_MEMORY;
+    int status =
+        own ? wb__walk("setup", model, NULL, WB__TRAINABLE, add_leaf, &m) : WB_ERROR_MEMORY;
     if (own) wb_object_free(own);
-    if (!status && !s->n) status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
+    if (!status && !s->n)
+        status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
     wb__seen_drop(&m.seen);
     if (!status) return s;
     wb_object_free(s);
     return NULL;
 }
 
-/* ---- changing --------------------------------------------------------------------------------- */
+/* ---- changing -------------------------------------------------------------------------------- */
 
 static int no_object(void) { return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT; }
 
-static bool has(const wb__rule_part *part, int field) { return *wb__rule_number(&part->kind->defaults, field) != 0; }
+static bool has(const wb__rule_part *part, int field)
+{
+    return *wb__rule_number(&part->kind->defaults, field) != 0;
+}
 
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
@@ -118,7 +127,8 @@ int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
     if (!n_taken) {
         wb__text t = {0};
         wb__rule_print(s->rule, &t);
-        int status = wb__fail(WB_ERROR_ARGUMENT, "adjust: %s has none of these numbers", t.text ? t.text : "the rule");
+        int status = wb__fail(WB_ERROR_ARGUMENT, "adjust: %s has none of these numbers",
+                              t.text ? t.text : "the rule");
         wb__free(wb__text_take(&t));
         return status;
     }
@@ -133,7 +143,8 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
 {
     if (!s) return no_object();
     if (!wb__is(s, &wb__opt_state_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: must not be applied to a %s, only to the state from wb_setup", what,
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "%s: must not be applied to a %s, only to the state from wb_setup", what,
                         s->object.class->name);
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "%s: no path", what);
     size_t n = strlen(path);
@@ -162,7 +173,7 @@ void wb__opt_settle(wb_opt_state *s)
     }
 }
 
-/* ---- printing --------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 /*   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
  *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
@@ -179,7 +190,8 @@ static char *state_format(void *object)
         wb_tensor shape = {.dtype = (uint8_t)slot->dtype, .ndim = (uint8_t)slot->ndim};
         memcpy(shape.dims, slot->dims, sizeof shape.dims);
         wb__text_add(&t, "\n  %-*s  %s", width, slot->path, wb_describe(&shape));
-        if (s->n_moments) wb__text_add(&t, ", %d moment%s", s->n_moments, s->n_moments == 1 ? "" : "s");
+        if (s->n_moments)
+            wb__text_add(&t, ", %d moment%s", s->n_moments, s->n_moments == 1 ? "" : "s");
         wb__text_add(&t, ", %lld step%s%s", (long long)slot->steps, slot->steps == 1 ? "" : "s",
                      slot->frozen ? ", frozen" : "");
     }

@@ -1,4 +1,5 @@
-/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything fails before. */
+/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything
+ * fails before. */
 #include "optim/optim.h"
 
 #include <string.h>
@@ -20,11 +21,12 @@ typedef struct {
     int leaf;
 } update;
 
-/* ---- what there is to do ---------------------------------------------------------------------- */
+/* ---- what there is to do --------------------------------------------------------------------- */
 
 static int differs(const update *u, const wb__leaf *leaf)
 {
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model: \"%s\", %s, is not where it was",
+    return wb__fail(WB_ERROR_ARGUMENT,
+                    "%s: the state was made for another model: \"%s\", %s, is not where it was",
                     u->what, leaf->path, wb_describe(leaf->x));
 }
 
@@ -32,9 +34,11 @@ static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *s
 {
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || slot->frozen || g == w->last) return 0;
-    if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) || !wb__dtype_float((wb_dtype)g->dtype))
-        return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what, leaf->path,
-                        wb_describe(leaf->x), wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
+    if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
+        !wb__dtype_float((wb_dtype)g->dtype))
+        return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what,
+                        leaf->path, wb_describe(leaf->x),
+                        wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
     w->last = g;
     wb_dtype dtype = slot->dtype == WB_F64 ? WB_F64 : WB_F32;
     if (g->dtype != dtype && !(g = wb_astype(g, dtype))) return WB_ERROR_MEMORY;
@@ -59,12 +63,43 @@ static int meet(const wb__leaf *leaf, void *ctx)
     return add_gradient(u, leaf, slot, w);
 }
 
-/* ---- the rule --------------------------------------------------------------------------------- */
+/* ---- the rule -------------------------------------------------------------------------------- */
+
+/* What a replay of a recorded update does: the numbers of its step, and the count after it. */
+typedef struct { wb_opt_state *state; int part, slot; } numbering;
+typedef struct { wb_opt_state *state; bool stepped[]; } counting;
+
+static void renew_numbers(void *context, double *numbers)
+{
+    const numbering *n = context;
+    const wb__rule_part *part = &n->state->rule->parts[n->part];
+    part->kind->numbers(&part->o, (double)(n->state->slots[n->slot].steps + 1), numbers);
+}
+
+static void renew_steps(void *context)
+{
+    const counting *c = context;
+    for (int i = 0; i < c->state->n; i++) c->state->slots[i].steps += c->stepped[i];
+}
+
+/* The numbers of a part for a slot's next step, as literals of `dtype`. */
+static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
+{
+    wb_opt_state *s = u->state;
+    double numbers[WB__RULE_NUMBERS];
+    const wb__rule_part *part = &s->rule->parts[p];
+    int n = part->kind->numbers(&part->o, (double)(s->slots[slot].steps + 1), numbers);
+    for (int i = 0; i < n; i++)
+        if (!(out[i] = wb_full_of(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
+    numbering context = {s, p, slot};
+    return wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew_numbers,
+                                       .context = &context, .bytes = sizeof context, .holds = s});
+}
 
 /* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
-static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
+static wb_tensor *norm_factor(const update *u, int p, int slot)
 {
-    wb_tensor *sum = NULL;
+    wb_tensor *sum = NULL, *omega;
     for (int i = 0; i < u->state->n; i++) {
         wb_tensor *g = u->works[i].g;
         if (!g) continue;
@@ -76,49 +111,32 @@ static wb_tensor *norm_factor(const update *u, wb_tensor *omega)
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
+    if (literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
 }
 
-/* While wb_compile records: where a replay finds the numbers of its step. */
-typedef struct { wb_opt_state *state; const wb__rule_part *part; int slot; } renewal;
-
-static void renew(void *context, double *numbers)
+static int apply_part(update *u, int p, int first_moment)
 {
-    const renewal *r = context;
-    r->part->kind->numbers(&r->part->o, (double)(r->state->slots[r->slot].steps + 1), numbers);
-}
-
-/* The numbers of the step that slot i is about to make. */
-static int literals(const update *u, const wb__rule_part *part, int i, wb_tensor **out)
-{
-    double numbers[WB__RULE_NUMBERS];
-    int n = part->kind->numbers(&part->o, (double)(u->state->slots[i].steps + 1), numbers);
-    for (int k = 0; k < n; k++)
-        if (!(out[k] = wb_scalar(numbers[k]))) return WB_ERROR_MEMORY;
-    const renewal again = {u->state, part, i};
-    const wb__replay hook = {.n = n, .literals = out, .before = renew, .context = &again, .bytes = sizeof again, .holds = u->state};
-    if (wb__on_replay(&hook)) return WB_ERROR_MEMORY;
-    if (part->kind->all_together && !(out[0] = norm_factor(u, out[0]))) return WB_ERROR_MEMORY;
-    return 0;
-}
-
-static int apply_part(update *u, const wb__rule_part *part, int first_moment)
-{
+    const wb__rule_kind *kind = u->state->rule->parts[p].kind;
     wb_tensor *number[WB__RULE_NUMBERS];
+    wb_dtype dtype = WB_DTYPE_DEFAULT;
     int64_t step = -1;
     for (int i = 0; i < u->state->n; i++) {
         work *w = &u->works[i];
         wb__slot *slot = &u->state->slots[i];
         if (!w->g) continue;
-        if (step < 0 || (step != slot->steps + 1 && !part->kind->all_together)) {
+        bool other = step != slot->steps + 1 || dtype != (wb_dtype)w->g->dtype;
+        if (step < 0 || (other && !kind->all_together)) {
             step = slot->steps + 1;
-            if (literals(u, part, i, number)) return WB_ERROR_MEMORY;
+            dtype = (wb_dtype)w->g->dtype;
+            if (kind->all_together ? !(number[0] = norm_factor(u, p, i))
+                                   : literals(u, p, i, dtype, number)) return WB_ERROR_MEMORY;
         }
         wb__rule_step s = {.x = w->wide, .g = w->g};
-        for (int k = 0; k < part->kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
-        if (!part->kind->apply(&s, number)) return WB_ERROR_MEMORY;
+        for (int k = 0; k < kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
+        if (!kind->apply(&s, number)) return WB_ERROR_MEMORY;
         w->g = s.g;
-        for (int k = 0; k < part->kind->moments; k++) w->next[first_moment + k] = s.next[k];
+        for (int k = 0; k < kind->moments; k++) w->next[first_moment + k] = s.next[k];
     }
     return 0;
 }
@@ -129,21 +147,25 @@ static int compute(update *u, void *model, wb_tree *grads)
     wb_opt_state *s = u->state;
     int status = wb__walk(u->what, model, grads, WB__TRAINABLE, meet, u);
     if (!status && u->leaf != s->n_leaves)
-        status = wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model, which had \"%s\"", u->what,
+        status = wb__fail(WB_ERROR_ARGUMENT,
+                          "%s: the state was made for another model, which had \"%s\"", u->what,
                           s->slots[s->slot_of_leaf[u->leaf]].path);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         w->next = u->next + i * s->n_moments;
-        w->wide = w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
+        w->wide =
+            w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
-    for (int p = 0, moment = 0; !status && p < s->rule->n; moment += s->rule->parts[p++].kind->moments)
-        status = apply_part(u, &s->rule->parts[p], moment);
+    for (int p = 0, moment = 0; !status && p < s->rule->n;
+         moment += s->rule->parts[p++].kind->moments)
+        status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         if (!w->g) continue;
         w->value = wb_sub(w->wide, w->g);
-        if (w->value && w->value->dtype != w->x->dtype) w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
+        if (w->value && w->value->dtype != w->x->dtype)
+            w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
         if (!w->value) status = WB_ERROR_MEMORY;
     }
     return status && wb_error_code() ? (int)wb_error_code() : status;
@@ -153,8 +175,8 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     if (!s || !model || !grads) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!wb__is(s, &wb__opt_state_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup", u->what,
-                        s->object.class->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
+                        u->what, s->object.class->name);
     u->state = s;
     wb__opt_settle(s);
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
@@ -171,38 +193,32 @@ static int record_moments(update *u)
     return status;
 }
 
-static void count_steps(update *u)
+/* In a recording each replay counts, the first too. */
+static int count_steps(update *u)
 {
-    for (int i = 0; i < u->state->n; i++) {
-        wb__slot *slot = &u->state->slots[i];
-        if (!u->works[i].value) continue;
-        slot->steps++;
-        wb_tensor *now = u->works[i].x->current;
-        if (!(now->flags & WB__PENDING)) continue;          /* evaluated at once */
-        slot->unsure++;
-        wb__unref(slot->written);
-        slot->written = wb__ref(now);
+    wb_opt_state *s = u->state;
+    if (!wb__this_thread()->recording) {
+        for (int i = 0; i < s->n; i++) {
+            wb__slot *slot = &s->slots[i];
+            if (!u->works[i].value) continue;
+            slot->steps++;
+            wb_tensor *now = u->works[i].x->current;
+            if (!(now->flags & WB__PENDING)) continue;          /* evaluated at once */
+            slot->unsure++;
+            wb__unref(slot->written);
+            slot->written = wb__ref(now);
+        }
+        return 0;
     }
-}
-
-/* Of a recording: a step is counted when a replay has made it. */
-typedef struct { wb_opt_state *state; int slot; } count;
-
-static void count_replay(void *context)
-{
-    const count *c = context;
-    c->state->slots[c->slot].steps++;
-}
-
-static int count_replays(const update *u)
-{
-    for (int i = 0; i < u->state->n; i++) {
-        const count c = {u->state, i};
-        if (u->works[i].value &&
-            wb__on_replay(&(wb__replay){.after = count_replay, .context = &c, .bytes = sizeof c, .holds = u->state}))
-            return WB_ERROR_MEMORY;
-    }
-    return 0;
+    size_t bytes = sizeof(counting) + (size_t)s->n * sizeof(bool);
+    counting *c = wb__alloc_zero(1, bytes);
+    if (!c) return WB_ERROR_MEMORY;
+    c->state = s;
+    for (int i = 0; i < s->n; i++) c->stepped[i] = u->works[i].value != NULL;
+    int status = wb__on_replay(
+        &(wb__replay){.after = renew_steps, .context = c, .bytes = bytes, .holds = s});
+    wb__free(c);
+    return status;
 }
 
 static void end(update *u)
@@ -214,18 +230,19 @@ static void end(update *u)
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
-    int status = begin(&u, state, model, grads), first = wb__pending_count();
+    wb__this_thread()->busy++;
+    int status = begin(&u, state, model, grads), pending = wb__pending_count();
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (!status && wb__this_thread()->recording) status = count_replays(&u);
-    else if (!status) count_steps(&u);
-    if (status) wb__forget_pending(first);
+    if (!status) status = count_steps(&u);
+    if (status) wb__forget_pending(pending);
     end(&u);
+    wb__this_thread()->busy--;
     return status;
 }
 
-/* ---- out of place ----------------------------------------------------------------------------- */
+/* ---- out of place ---------------------------------------------------------------------------- */
 
 static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
 {
@@ -259,7 +276,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     wb_layer *made = NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u)) made = wb__fmap(model, replacement, &u);
     if (made && record_moments(&u)) made = NULL;
-    if (made) count_steps(&u);
+    if (made && count_steps(&u)) made = NULL;
     end(&u);
     return made;
 }

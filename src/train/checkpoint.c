@@ -1,8 +1,10 @@
-/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments under "state.", and a note in
- * JSON with everything else.  Counters of 64 bits and real numbers stand there as text: JSON's numbers are too short.
+/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments under
+ * "state.", and a note in JSON with everything else.  Counters of 64 bits and real numbers stand
+ * there as text: JSON's numbers are too short.
  *
  *   {"version": 1, "epoch": 3, "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
- *    "rule": [{"name": "Adam", "eta": "0.001", ...}], "slots": [{"path": "layers.0.weight", "steps": 51}, ...]} */
+ *    "rule": [{"name": "Adam", "eta": "0.001", ...}], "slots": [{"path": "layers.0.weight",
+ * "steps": 51}, ...]} */
 #include "base/philox.h"
 #include "data/loader.h"
 #include "io/json_text.h"
@@ -17,7 +19,7 @@
 
 enum { VERSION = 1, LOADER_WORDS = 4 };
 
-/* ---- the note --------------------------------------------------------------------------------- */
+/* ---- the note -------------------------------------------------------------------------------- */
 
 static json_t *words_json(int n, const uint64_t *words)
 {
@@ -51,7 +53,8 @@ static json_t *slots_json(const wb_opt_state *s)
 {
     json_t *list = json_array();
     for (int i = 0; i < s->n; i++) {
-        json_t *slot = json_pack("{s:s, s:I}", "path", s->slots[i].path, "steps", (json_int_t)s->slots[i].steps);
+        json_t *slot = json_pack("{s:s, s:I}", "path", s->slots[i].path, "steps",
+                                 (json_int_t)s->slots[i].steps);
         if (s->slots[i].frozen) json_object_set_new(slot, "frozen", json_true());
         json_array_append_new(list, slot);
     }
@@ -61,8 +64,8 @@ static json_t *slots_json(const wb_opt_state *s)
 static char *note_text(const wb_checkpoint *c)
 {
     wb__rng_state random = wb__rng_get_state();
-    json_t *note = json_pack("{s:i, s:I, s:o}", "version", VERSION, "epoch", (json_int_t)c->epoch, "random",
-                             words_json(2, (uint64_t[]){random.key, random.counter}));
+    json_t *note = json_pack("{s:i, s:I, s:o}", "version", VERSION, "epoch", (json_int_t)c->epoch,
+                             "random", words_json(2, (uint64_t[]){random.key, random.counter}));
     if (c->loader) {
         uint64_t words[LOADER_WORDS];
         wb__loader_state(c->loader, words);
@@ -77,7 +80,7 @@ static char *note_text(const wb_checkpoint *c)
     return text;
 }
 
-/* ---- saving ----------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static int add_moments(wb__st_list *list, const wb_opt_state *s)
 {
@@ -85,7 +88,8 @@ static int add_moments(wb__st_list *list, const wb_opt_state *s)
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; !status && k < s->n_moments; k++) {
             char *name = wb__printf("%s.%d", s->slots[i].path, k);
-            status = name ? wb__st_list_add(list, "state.", name, s->slots[i].moments[k]) : WB_ERROR_MEMORY;
+            status = name ? wb__st_list_add(list, "state.", name, s->slots[i].moments[k])
+                          : WB_ERROR_MEMORY;
             wb__free(name);
         }
     }
@@ -94,7 +98,8 @@ static int add_moments(wb__st_list *list, const wb_opt_state *s)
 
 int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
 {
-    if (!path || !c) return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_save: no %s", path ? "checkpoint" : "path");
+    if (!path || !c)
+        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_save: no %s", path ? "checkpoint" : "path");
     wb__st_list list = {0};
     int status = wb__evaluate_pending();
     if (!status && c->model) status = wb__st_list_model(&list, "model.", c->model);
@@ -109,7 +114,7 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status;
 }
 
-/* ---- loading: everything is checked before anything is changed -------------------------------- */
+/* ---- loading: everything is checked before anything is changed ------------------------------- */
 
 typedef struct {
     const char *path;
@@ -158,7 +163,8 @@ static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *par
         if (!name || strcmp(name, parts[i].kind->name)) return wrong(r, "rule is another one");
         for (int k = 0; k < WB__RULE_NUMBERS; k++)
             if (*wb__rule_number(&parts[i].kind->defaults, k) != 0 &&
-                !read_number(json_object_get(part, wb__rule_fields[k].name), wb__rule_number(&parts[i].o, k)))
+                !read_number(json_object_get(part, wb__rule_fields[k].name),
+                             wb__rule_number(&parts[i].o, k)))
                 return wrong(r, "rule lacks a number");
         if (!wb__rule_check(parts[i].kind, &parts[i].o)) return WB_ERROR_FORMAT;
     }
@@ -182,13 +188,15 @@ static int check_state(const restoring *r, const wb_opt_state *s)
         json_t *entry = json_array_get(slots, (size_t)i), *steps = json_object_get(entry, "steps");
         const char *path = json_string_value(json_object_get(entry, "path"));
         if (!path || strcmp(path, slot->path)) return wrong(r, "state is of another model");
-        if (!json_is_integer(steps) || json_integer_value(steps) < 0) return wrong(r, "steps are wrong");
+        if (!json_is_integer(steps) || json_integer_value(steps) < 0)
+            return wrong(r, "steps are wrong");
         for (int k = 0; k < s->n_moments; k++) {
             const wb__st_tensor *t = moment_of(r, slot, k);
             const wb_tensor *m = slot->moments[k];
             if (!t || t->dtype != (wb_dtype)m->dtype || t->ndim != m->ndim ||
                 memcmp(t->dims, m->dims, (size_t)m->ndim * sizeof *m->dims))
-                return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
+                return wb__fail(WB_ERROR_FORMAT,
+                                "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
                                 r->path, slot->path);
         }
     }
@@ -202,7 +210,8 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; !status && k < s->n_moments; k++) {
             const wb__st_tensor *t = moment_of(r, &s->slots[i], k);
-            status = t ? wb__overwrite(s->slots[i].moments[k], t->data, (size_t)(t->end - t->begin)) : WB_ERROR_MEMORY;
+            status = t ? wb__overwrite(s->slots[i].moments[k], t->data, (size_t)(t->end - t->begin))
+                       : WB_ERROR_MEMORY;
         }
         if (status) return status;
         json_t *entry = json_array_get(slots, (size_t)i);
@@ -222,25 +231,31 @@ static int open_checkpoint(restoring *r)
     r->note = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!r->note) return wrong(r, "note is not JSON");
     json_t *version = json_object_get(r->note, "version");
-    if (!json_is_integer(version) || json_integer_value(version) < 1 || json_integer_value(version) > VERSION)
-        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; %d is known", r->path,
-                        (long long)json_integer_value(version), VERSION);
-    if (!read_words(json_object_get(r->note, "random"), 2, r->random)) return wrong(r, "random counters are wrong");
+    if (!json_is_integer(version) || json_integer_value(version) < 1 ||
+        json_integer_value(version) > VERSION)
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; %d is known",
+                        r->path, (long long)json_integer_value(version), VERSION);
+    if (!read_words(json_object_get(r->note, "random"), 2, r->random))
+        return wrong(r, "random counters are wrong");
     if (!json_is_integer(json_object_get(r->note, "epoch"))) return wrong(r, "epoch is wrong");
     return 0;
 }
 
 static int restore(restoring *r, wb_checkpoint *c)
 {
-    wb__rule_part *parts = c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
+    wb__rule_part *parts =
+        c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
     int status = c->state && !parts ? WB_ERROR_MEMORY : 0;
-    if (!status && c->loader && !read_words(json_object_get(r->note, "loader"), LOADER_WORDS, r->loader))
+    if (!status && c->loader &&
+        !read_words(json_object_get(r->note, "loader"), LOADER_WORDS, r->loader))
         status = wrong(r, "loader position is missing or wrong");
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
-    if (!status && c->model) status = wb__st_pour(&r->file, r->path, "model.", c->model, false, true);
+    if (!status && c->model)
+        status = wb__st_pour(&r->file, r->path, "model.", c->model, false, true);
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
-    if (!status && c->model) status = wb__st_pour(&r->file, r->path, "model.", c->model, false, false);
+    if (!status && c->model)
+        status = wb__st_pour(&r->file, r->path, "model.", c->model, false, false);
     if (!status && c->state) status = restore_state(r, c->state, parts);
     if (!status) {
         wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});
@@ -252,7 +267,8 @@ static int restore(restoring *r, wb_checkpoint *c)
 
 int wb_checkpoint_load(const char *path, wb_checkpoint *c)
 {
-    if (!path || !c) return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_load: no %s", path ? "checkpoint" : "path");
+    if (!path || !c)
+        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_load: no %s", path ? "checkpoint" : "path");
     restoring r = {.path = path};
     int status = wb__st_load(path, true, &r.file);
     if (status) return status;

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx)
+wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
+                               void *ctx)
 {
     if (grads) *grads = NULL;
     if (!model) return NULL;
@@ -25,7 +26,7 @@ wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb
     return l;
 }
 
-/* ---- training --------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 typedef struct {
     wb_loss loss;
@@ -51,7 +52,12 @@ static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
     wb_tensor *loss = wb_withgradient_ctx(t->loss, t->model, batch, &grads, t->o.ctx);
-    if (!loss) return wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
+    if (!loss)
+        return wb_error_code() ? (int)wb_error_code()
+                               : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
+    /* under WEBER_EAGER writes take place at once: they wait here, all but running statistics */
+    if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
+        return not_finite(loss, batch.index + 1);
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
     status = wb__evaluate(1, &loss, loss);
@@ -82,9 +88,11 @@ static int run_epoch(training *t, int epoch)
     return status;
 }
 
-int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, const wb_train_options *given)
+int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
+                  const wb_train_options *given)
 {
-    if (!model || !data || !state) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!model || !data || !state)
+        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     training t = {.loss = loss, .model = model, .data = data, .state = state};
     wb__read_options(&t.o, sizeof t.o, given);
@@ -93,7 +101,8 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     for (int epoch = 1; !status && !t.stop && epoch <= epochs; epoch++) {
         status = run_epoch(&t, epoch);
         if (status || t.stop || !t.o.checkpoint) continue;
-        status = wb_checkpoint_save(t.o.checkpoint, &(wb_checkpoint){model, state, data, wb_loader_epoch(data)});
+        status = wb_checkpoint_save(t.o.checkpoint,
+                                    &(wb_checkpoint){model, state, data, wb_loader_epoch(data)});
     }
     return status;
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- branches ------------------------------------------------------------------------------------ */
+/* ---- branches -------------------------------------------------------------------------------- */
 
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n)
 {
@@ -52,7 +52,7 @@ bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object
     return true;
 }
 
-/* ---- trees ------------------------------------------------------------------------------------ */
+/* ---- trees ----------------------------------------------------------------------------------- */
 
 static wb__branch *tree_like(wb__branch *of);
 static const wb__branch_kind tree_kind = {.layer = false, .like = tree_like};
@@ -103,15 +103,19 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
     for (int i = 0; i < n; i++) {
         if (!objects[i]) return NULL;
         if (!wb__is(objects[i], &wb__tensor_class) && !wb__is_branch(objects[i]))
-            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: element %d is a %s; tensors, layers and trees go in", what, i,
+            return wb__fail_null(WB_ERROR_ARGUMENT,
+                                 "%s: element %d is a %s; tensors, layers and trees go in", what, i,
                                  ((const wb__object *)objects[i])->class->name);
         if (!names) continue;
         if (!names[i] || !names[i][0] || strchr(names[i], '.'))
-            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: element %d has the name \"%s\"; it must not be empty or hold a dot",
-                                 what, i, names[i] ? names[i] : "");
+            return wb__fail_null(
+                WB_ERROR_ARGUMENT,
+                "%s: element %d has the name \"%s\"; it must not be empty or hold a dot", what, i,
+                names[i] ? names[i] : "");
         for (int j = 0; j < i; j++)
             if (!strcmp(names[i], names[j]))
-                return wb__fail_null(WB_ERROR_ARGUMENT, "%s: two elements are named \"%s\"", what, names[i]);
+                return wb__fail_null(WB_ERROR_ARGUMENT, "%s: two elements are named \"%s\"", what,
+                                     names[i]);
     }
     wb_tree *t = wb__tree_new(n);
     bool ok = t != NULL;
@@ -133,17 +137,19 @@ wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects)
     return tree_of("named_tuple", n, names, objects);
 }
 
-/* ---- paths ------------------------------------------------------------------------------------ */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
-static void *no_part(const char *what, const wb__branch *node, const char *path, size_t n_done, const char *part, size_t n)
+static void *no_part(const char *what, const wb__branch *node, const char *path, size_t n_done,
+                     const char *part, size_t n)
 {
     char names[160] = "nothing";
     size_t used = 0;
     for (int i = 0; i < node->n && used < sizeof names - 1; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, i ? ", %s" : "%s", node->children[i].name);
+        used += (size_t)snprintf(names + used, sizeof names - used, i ? ", %s" : "%s",
+                                 node->children[i].name);
     if (used >= sizeof names) memcpy(names + sizeof names - 4, "...", 4);
-    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no \"%.*s\" in \"%.*s\", which has %s", what, (int)n, part, (int)n_done,
-                         path, names);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no \"%.*s\" in \"%.*s\", which has %s", what,
+                         (int)n, part, (int)n_done, path, names);
 }
 
 wb__child *wb__place(const char *what, void *object, const char *path)
@@ -158,8 +164,10 @@ wb__child *wb__place(const char *what, void *object, const char *path)
         size_t n = strcspn(part, ".");
         wb__child *found = NULL;
         for (int i = 0; i < node->n && !found; i++)
-            if (!strncmp(node->children[i].name, part, n) && !node->children[i].name[n]) found = &node->children[i];
-        if (!found) return no_part(what, node, path, part > path ? (size_t)(part - path - 1) : 0, part, n);
+            if (!strncmp(node->children[i].name, part, n) && !node->children[i].name[n])
+                found = &node->children[i];
+        if (!found)
+            return no_part(what, node, path, part > path ? (size_t)(part - path - 1) : 0, part, n);
         if (!part[n]) return found;
         part += n + 1;
         object = found->object;
@@ -175,13 +183,17 @@ static void *part_at(const char *what, void *object, const char *path)
     return place ? place->object : NULL;
 }
 
-static void *give(void *object) { return wb_is_none(object) ? object : wb__scope_give(wb__ref(object)); }
+static void *give(void *object)
+{
+    return wb_is_none(object) ? object : wb__scope_give(wb__ref(object));
+}
 
 wb_tensor *wb_get(void *object, const char *path)
 {
     void *part = part_at("get", object, path);
     if (!part || wb__is(part, &wb__tensor_class)) return part ? give(part) : NULL;
-    return wb__fail_null(WB_ERROR_ARGUMENT, "get: \"%s\" is a %s, not a tensor", path, ((wb__object *)part)->class->name);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "get: \"%s\" is a %s, not a tensor", path,
+                         ((wb__object *)part)->class->name);
 }
 
 wb_tree *wb_child(void *object, const char *path)
@@ -190,7 +202,8 @@ wb_tree *wb_child(void *object, const char *path)
     if (!part) return NULL;
     if (wb__is(part, &wb__tree_class)) return give(part);
     if (!wb__is_branch(part))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path, ((wb__object *)part)->class->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path,
+                             ((wb__object *)part)->class->name);
     wb__branch *layer = part;
     wb_tree *t = wb__tree_new(0);
     if (!t) return NULL;
@@ -200,6 +213,7 @@ wb_tree *wb_child(void *object, const char *path)
     }
     t->node.kind = &tree_kind;
     t->node.owns_names = false;
-    for (int i = 0; i < layer->n; i++) t->node.children[i].object = wb__ref(layer->children[i].object);
+    for (int i = 0; i < layer->n; i++)
+        t->node.children[i].object = wb__ref(layer->children[i].object);
     return t;
 }

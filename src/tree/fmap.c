@@ -59,7 +59,8 @@ static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
     wb_tensor *y = m->f(x, m->path ? m->path : "", m->ctx);
     if (!y || y == x) return y;
     if (wb_is_none(y) || !wb__is(y, &wb__tensor_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"", m->path ? m->path : "");
+        return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"",
+                             m->path ? m->path : "");
     return in_layer && x->op == WB__OP_variable ? wb__successor(y, x) : y;
 }
 
@@ -70,7 +71,8 @@ static void *map(mapping *m, void *object, bool in_layer)
     void **seen = wb__seen_at(&m->seen, object);
     if (!seen) return NULL;
     if (*seen) return *seen;
-    void *made = wb__is_branch(object) ? map_node(m, object, in_layer) : (void *)map_tensor(m, object, in_layer);
+    void *made = wb__is_branch(object) ? map_node(m, object, in_layer)
+                                       : (void *)map_tensor(m, object, in_layer);
     if (!made) return NULL;
     seen = wb__seen_at(&m->seen, object);       /* the map may have grown meanwhile */
     if (!seen) return NULL;
@@ -93,10 +95,13 @@ static void *public_map(wb_leaf_function f, void *object, void *ctx)
     return wb__fmap(object, f, ctx);
 }
 
-wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx) { return public_map(f, x, ctx); }
+wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx)
+{
+    return public_map(f, x, ctx);
+}
 wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx) { return public_map(f, x, ctx); }
 
-/* ---- one tensor at a path --------------------------------------------------------------------- */
+/* ---- one tensor at a path -------------------------------------------------------------------- */
 
 static wb__child *tensor_place(const char *what, wb_layer *layer, const char *path)
 {
@@ -105,14 +110,15 @@ static wb__child *tensor_place(const char *what, wb_layer *layer, const char *pa
     if (!place) return NULL;
     if (wb__is(place->object, &wb__tensor_class) && !wb_is_none(place->object)) return place;
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s, not a tensor", what, path,
-                         wb_is_none(place->object) ? "none" : ((wb__object *)place->object)->class->name);
+                         wb_is_none(place->object) ? "none"
+                                                   : ((wb__object *)place->object)->class->name);
 }
 
 static bool alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
 {
     if (wb__same_dims(old, x) && old->dtype == x->dtype) return true;
-    wb__fail(old->dtype == x->dtype ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: \"%s\" is %s, got %s", what, path,
-             wb_describe(old), wb_describe(x));
+    wb__fail(old->dtype == x->dtype ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: \"%s\" is %s, got %s",
+             what, path, wb_describe(old), wb_describe(x));
     return false;
 }
 
@@ -140,7 +146,8 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
     if (!layer) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
-    wb__child *place = tensor_place("tie", layer, path), *to = place ? tensor_place("tie", layer, same_as) : NULL;
+    wb__child *place = tensor_place("tie", layer, path),
+              *to = place ? tensor_place("tie", layer, same_as) : NULL;
     if (!to || !alike("tie", path, place->object, to->object)) return wb_error_code();
     replace(place, to->object);
     return 0;

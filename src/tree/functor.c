@@ -5,14 +5,17 @@
 
 wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
 {
-    if (!type || !value) return wb__fail_null(WB_ERROR_ARGUMENT, "struct: no %s", type ? "value" : "type");
+    if (!type || !value)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "struct: no %s", type ? "value" : "type");
     for (int i = 0; i < type->n_fields; i++) {
         void *object;
         memcpy(&object, (const char *)value + type->fields[i].offset, sizeof object);
         if (!object) return NULL;
         if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
-            return wb__fail_null(WB_ERROR_ARGUMENT, "struct: %s.%s is a %s; tensors, layers and trees go in", type->name,
-                                 type->fields[i].name, ((const wb__object *)object)->class->name);
+            return wb__fail_null(WB_ERROR_ARGUMENT,
+                                 "struct: %s.%s is a %s; tensors, layers and trees go in",
+                                 type->name, type->fields[i].name,
+                                 ((const wb__object *)object)->class->name);
     }
     wb_tree *t = wb__tree_new(type->n_fields);
     if (!t) return NULL;
@@ -36,7 +39,8 @@ wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
 int wb_struct_copy(const wb_struct_type *type, wb_tree *tree, void *value)
 {
     if (!tree) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
-    if (!type || !value) return wb__fail(WB_ERROR_ARGUMENT, "struct_get: no %s", type ? "place to copy to" : "type");
+    if (!type || !value)
+        return wb__fail(WB_ERROR_ARGUMENT, "struct_get: no %s", type ? "place to copy to" : "type");
     if (!tree->type || tree->type->size != type->size || strcmp(tree->type->name, type->name))
         return wb__fail(WB_ERROR_ARGUMENT, "struct_get: the tree is made of a %s, not a %s",
                         tree->type ? tree->type->name : "tuple", type->name);
@@ -46,7 +50,8 @@ int wb_struct_copy(const wb_struct_type *type, wb_tree *tree, void *value)
     }
     memcpy(value, tree->copy, type->size);
     for (int i = 0; i < tree->node.n; i++)
-        memcpy((char *)value + type->fields[i].offset, &tree->node.children[i].object, sizeof(void *));
+        memcpy((char *)value + type->fields[i].offset, &tree->node.children[i].object,
+               sizeof(void *));
     return 0;
 }
 
@@ -62,6 +67,7 @@ wb_tree *wb_opaque(void *p)
 void *wb_opaque_get(wb_tree *tree)
 {
     if (!tree) return NULL;
-    if (!tree->is_opaque) return wb__fail_null(WB_ERROR_ARGUMENT, "opaque_get: the tree is not one of wb_opaque");
+    if (!tree->is_opaque)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "opaque_get: the tree is not one of wb_opaque");
     return tree->opaque;
 }

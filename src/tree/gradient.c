@@ -1,4 +1,5 @@
-/* wb_gradient: the walk over the graph is the engine's; this gives its results the shape of what they were asked for. */
+/* wb_gradient: the walk over the graph is the engine's; this gives its results the shape of what
+ * they were asked for. */
 #include "tree/tree.h"
 
 #include <string.h>
@@ -42,7 +43,8 @@ static bool is_loss(const wb_tensor *loss)
 {
     if (!wb__floating("gradient", loss)) return false;
     if (loss->size == 1) return true;
-    wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s; it must have one element", wb_describe(loss));
+    wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s; it must have one element",
+             wb_describe(loss));
     return false;
 }
 

@@ -1,4 +1,5 @@
-/* wb_show: every kind of object as text.  Trees are printed here, tensors in show_tensor.c, layers in nn/show.c. */
+/* wb_show: every kind of object as text.  Trees are printed here, tensors in show_tensor.c, layers
+ * in nn/show.c. */
 #include "tree/tree.h"
 
 #include <stdio.h>

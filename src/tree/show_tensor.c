@@ -17,7 +17,8 @@ static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i
     double f = 0;
     int64_t n = 0;
     wb_dtype to = wb__dtype_float(dtype) ? WB_F64 : WB_I64;
-    wb__convert(to == WB_F64 ? (void *)&f : &n, to, (const char *)data + (size_t)i * wb__dtype_size(dtype), dtype, 1);
+    wb__convert(to == WB_F64 ? (void *)&f : &n, to,
+                (const char *)data + (size_t)i * wb__dtype_size(dtype), dtype, 1);
     if (dtype == WB_BOOL) snprintf(text, WIDTH, "%s", n ? "true" : "false");
     else if (to == WB_I64) snprintf(text, WIDTH, "%lld", (long long)n);
     else if (isnan(f)) snprintf(text, WIDTH, "NaN");
@@ -33,7 +34,8 @@ static int64_t index_shown(int64_t n, int k)
     return k == EDGE ? -1 : n - 2 * EDGE - 1 + k;
 }
 
-static void show_matrix(wb__text *t, const void *data, wb_dtype dtype, int64_t base, int64_t rows, int64_t columns)
+static void show_matrix(wb__text *t, const void *data, wb_dtype dtype, int64_t base, int64_t rows,
+                        int64_t columns)
 {
     char cells[2 * EDGE + 1][2 * EDGE + 1][WIDTH];
     int width[2 * EDGE + 1] = {0}, n_rows = shown(rows), n_columns = shown(columns);
@@ -61,7 +63,8 @@ char *wb__format_tensor(wb_tensor *x)
         wb__free(wb__text_take(&t));
         return NULL;
     }
-    int64_t columns = x->ndim ? x->dims[x->ndim - 1] : 1, rows = x->ndim > 1 ? x->dims[x->ndim - 2] : 1;
+    int64_t columns = x->ndim ? x->dims[x->ndim - 1] : 1,
+            rows = x->ndim > 1 ? x->dims[x->ndim - 2] : 1;
     int64_t matrices = x->size ? x->size / (rows * columns) : 0;
     for (int k = 0; matrices && k < shown(matrices); k++) {
         int64_t m = index_shown(matrices, k), rest = m;

@@ -1,21 +1,25 @@
-/* Trees of named children: what wb_fmap maps, wb_gradient mirrors, wb_setup gives state to, and files store.
+/* Trees of named children: what wb_fmap maps, wb_gradient mirrors, wb_setup gives state to, and
+ * files store.
  *
- * A branch is a layer or a wb_tree; its children are tensors (or WB_NONE), layers and trees.  A layer is a branch with a
- * forward pass; what kind of branch one is says its wb__branch_kind, so that this floor need not know layers.
- * Files: branch.c (branches and paths), walk.c (visits), fmap.c (mapping, ties), functor.c (structs of the program),
- * gradient.c (wb_gradient), show.c and show_tensor.c (printing), seen.c (maps by address), text.c (growing text). */
+ * A branch is a layer or a wb_tree; its children are tensors (or WB_NONE), layers and trees.  A
+ * layer is a branch with a forward pass; what kind of branch one is says its wb__branch_kind, so
+ * that this floor need not know layers. Files: branch.c (branches and paths), walk.c (visits),
+ * fmap.c (mapping, ties), functor.c (structs of the program), gradient.c (wb_gradient), show.c and
+ * show_tensor.c (printing), seen.c (maps by address), text.c (growing text). */
 #ifndef WB__TREE_H
 #define WB__TREE_H
 
 #include "engine/tensor.h"
 
-/* A child's name belongs to its node, to the node whose names it borrows, or to the program's constants. */
+/* A child's name belongs to its node, to the node whose names it borrows, or to the program's
+ * constants. */
 typedef struct { const char *name; void *object; } wb__child;
 
 typedef struct wb__branch wb__branch;
 typedef struct {
-    bool layer;                             /* its tensors are parameters: only variables are trained */
-    wb__branch *(*like)(wb__branch *of);        /* the same with its children still empty, in the current scope */
+    bool layer;     /* its tensors are parameters: only variables are trained */
+    /* the same with its children still empty, in the current scope */
+    wb__branch *(*like)(wb__branch *of);
 } wb__branch_kind;
 
 struct wb__branch {
@@ -23,7 +27,7 @@ struct wb__branch {
     const wb__branch_kind *kind;
     int n;
     bool owns_names;
-    void *names_of;                         /* the node that the names are borrowed from (counted) */
+    void *names_of;     /* the node that the names are borrowed from (counted) */
     wb__child *children;
 };
 
@@ -38,7 +42,8 @@ struct wb_tree {
 /* Room for n children, all empty; and dropping them. */
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n);
 void wb__branch_clear(wb__branch *node);
-/* The i-th child; takes a reference to the object.  The first borrows a name that outlives the node. */
+/* The i-th child; takes a reference to the object.  The first borrows a name that outlives the
+ * node. */
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object);
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object);
 /* Children named as those of `of`, which is held. */
@@ -49,7 +54,8 @@ static inline bool wb__is_branch(const void *object)
     return wb__is(object, &wb__layer_class) || wb__is(object, &wb__tree_class);
 }
 
-wb_tree *wb__tree_new(int n);               /* a tree whose names are its own; children by wb__branch_put_copy */
+/* a tree whose names are its own; children by wb__branch_put_copy */
+wb_tree *wb__tree_new(int n);
 
 /* The place of a part: NULL with the error set if there is none.  `path` is not "". */
 wb__child *wb__place(const char *what, void *object, const char *path);
@@ -65,24 +71,28 @@ typedef int (*wb__leaf_visit)(const wb__leaf *leaf, void *ctx);
 
 enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
 
-/* Leaves in order of definition, WB_NONE left out.  Trainable is a floating tensor that is not frozen, and a variable where
- * it is a layer's.  `other`, if not NULL, is a tree of the same names; WB_NONE in it stands for anything.  A nonzero
- * return ends the walk and is returned. */
-int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f, void *ctx);
+/* Leaves in order of definition, WB_NONE left out.  Trainable is a floating tensor that is not
+ * frozen, and a variable where it is a layer's.  `other`, if not NULL, is a tree of the same names;
+ * WB_NONE in it stands for anything.  A nonzero return ends the walk and is returned. */
+int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
+             void *ctx);
 
 /* A tree with the structure of `object` whose leaves are f's results (NULL fails). */
 typedef wb_tensor *(*wb__leaf_result)(const wb__leaf *leaf, void *ctx);
 wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx);
 
-/* The structure rebuilt with each distinct tensor replaced by f's result; variables of layers stay variables. */
+/* The structure rebuilt with each distinct tensor replaced by f's result; variables of layers stay
+ * variables. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
-/* A variable for a layer, holding x, with the flags of the variable it takes the place of (may be NULL). */
+/* A variable for a layer, holding x, with the flags of the variable it takes the place of (may be
+ * NULL). */
 wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of);
 
 /* Values by address. */
 typedef struct { const void **keys; void **values; int n, room; } wb__seen;
-void **wb__seen_at(wb__seen *s, const void *key);       /* the key's value, NULL when new; NULL without memory */
+/* the key's value, NULL when new; NULL without memory */
+void **wb__seen_at(wb__seen *s, const void *key);
 void wb__seen_drop(wb__seen *s);
 
 /* Text that grows; after a failure nothing more is added and wb__text_take gives NULL. */

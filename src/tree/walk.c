@@ -31,7 +31,8 @@ static bool push(walk *w, const char *name)
 
 static bool trainable(const wb_tensor *x, bool in_layer)
 {
-    return wb__dtype_float((wb_dtype)x->dtype) && !(x->flags & WB__FROZEN) && (!in_layer || x->op == WB__OP_variable);
+    return wb__dtype_float((wb_dtype)x->dtype) && !(x->flags & WB__FROZEN) &&
+           (!in_layer || x->op == WB__OP_variable);
 }
 
 static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
@@ -48,7 +49,8 @@ static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
     return w->f(&leaf, w->ctx);
 }
 
-/* What stands in `other` where the i-th child of `node` stands; WB_NONE stays what it is all the way down. */
+/* What stands in `other` where the i-th child of `node` stands; WB_NONE stays what it is all the
+ * way down. */
 static int beside(const walk *w, const wb__branch *node, int i, void *other, void **out)
 {
     *out = other;
@@ -56,8 +58,8 @@ static int beside(const walk *w, const wb__branch *node, int i, void *other, voi
     const char *name = node->children[i].name;
     const wb__branch *o = other;
     if (!wb__is_branch(other))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: \"%s\" is a %s in the second", w->what,
-                        w->path ? w->path : "", o->object.class->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: \"%s\" is a %s in the second",
+                        w->what, w->path ? w->path : "", o->object.class->name);
     if (i < o->n && (o->children[i].name == name || !strcmp(o->children[i].name, name))) {
         *out = o->children[i].object;
         return 0;
@@ -67,8 +69,8 @@ static int beside(const walk *w, const wb__branch *node, int i, void *other, voi
         *out = o->children[j].object;
         return 0;
     }
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: the second has no \"%s%s%s\"", w->what,
-                    w->length ? w->path : "", w->length ? "." : "", name);
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: the second has no \"%s%s%s\"",
+                    w->what, w->length ? w->path : "", w->length ? "." : "", name);
 }
 
 static int descend(walk *w, void *object, void *other, bool in_layer)
@@ -76,7 +78,7 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     if (!wb__is_branch(object)) return visit(w, object, other, in_layer);
     const wb__branch *node = object;
     size_t length = w->length;
-    bool layer = in_layer || node->kind->layer;     /* a chain keeps its layers in a tree of its own */
+    bool layer = in_layer || node->kind->layer; /* a chain keeps its layers in a tree of its own */
     for (int i = 0; i < node->n; i++) {
         void *beside_it;
         int status = beside(w, node, i, other, &beside_it);
@@ -89,10 +91,12 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     return 0;
 }
 
-int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f, void *ctx)
+int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
+             void *ctx)
 {
     if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no parameters", what, ((const wb__object *)object)->class->name);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no parameters", what,
+                        ((const wb__object *)object)->class->name);
     walk w = {.what = what, .which = which, .f = f, .ctx = ctx};
     int status = descend(&w, object, other, false);
     wb__free(w.path);
@@ -100,7 +104,7 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
     return status;
 }
 
-/* ---- the public visits ------------------------------------------------------------------------ */
+/* ---- the public visits ----------------------------------------------------------------------- */
 
 typedef struct { int (*f)(wb_tensor *x, const char *path, void *ctx); void *ctx; } public_visit;
 
@@ -136,11 +140,13 @@ static int add_size(const wb__leaf *leaf, void *ctx)
 int64_t wb_parameter_count(void *object)
 {
     int64_t count = 0;
-    if (!object || wb__walk("parameter_count", object, NULL, WB__TRAINABLE | WB__DISTINCT, add_size, &count)) return -1;
+    if (!object ||
+        wb__walk("parameter_count", object, NULL, WB__TRAINABLE | WB__DISTINCT, add_size, &count))
+        return -1;
     return count;
 }
 
-/* ---- a tree of results ------------------------------------------------------------------------ */
+/* ---- a tree of results ----------------------------------------------------------------------- */
 
 typedef struct { wb__leaf_result f; void *ctx; } mirror;
 
@@ -171,6 +177,7 @@ static void *reflect(void *object, const mirror *m, bool in_layer)
 wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx)
 {
     if (!wb__is_branch(object))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree", ((const wb__object *)object)->class->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree",
+                             ((const wb__object *)object)->class->name);
     return reflect(object, &(mirror){f, ctx}, false);
 }

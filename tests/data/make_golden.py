@@ -204,6 +204,7 @@ rules = {
     "Descent": (lambda p: torch.optim.SGD(p, lr=0.1), None),
     "Momentum": (lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9), None),
     "Adam": (lambda p: torch.optim.Adam(p, lr=0.001), None),
+    "AdamEps": (lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.9), eps=0.3), None),
     "AdamW": (lambda p: torch.optim.AdamW(p, lr=0.001, weight_decay=0.01), None),
     "WeightDecay": (lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=5e-4), None),
     "ClipGrad": (lambda p: torch.optim.SGD(p, lr=0.1), lambda g: {k: v.clamp(-2, 2) for k, v in g.items()}),

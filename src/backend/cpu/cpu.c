@@ -1,6 +1,6 @@
-/* The CPU as a device: memory from a cache, copies, and kernels handed to whoever has them: fused ones to tile programs
- * (tile.h), products, convolutions and pools to the library (lib.h), rows by index to cpu_rows.c.  Launching computes at
- * once, so there is nothing to wait for. */
+/* The CPU as a device: memory from a cache, copies, and kernels handed to whoever has them: fused
+ * ones to tile programs (tile.h), products, convolutions and pools to the library (lib.h), rows by
+ * index to cpu_rows.c.  Launching computes at once, so there is nothing to wait for. */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
@@ -8,8 +8,9 @@
 
 /* ---- memory ----
  *
- * Blocks are rounded up to one of four sizes an octave (at most a quarter is lost) and kept, when released, on the list
- * of their size: a program in its steady state never asks the system.  The link stands in the free block. */
+ * Blocks are rounded up to one of four sizes an octave (at most a quarter is lost) and kept, when
+ * released, on the list of their size: a program in its steady state never asks the system.  The
+ * link stands in the free block. */
 
 enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the least block: 2^8 bytes */
 
@@ -33,20 +34,40 @@ static int class_of(size_t size, size_t *bytes)
     return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
 }
 
+static void empty_cache(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    for (int c = 0; c < OCTAVES * A_CLASS; c++) {
+        while (cache.free[c]) {
+            block *b = cache.free[c];
+            cache.free[c] = b->next;
+            wb__free(b);
+        }
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+static void cpu_trim(const wb_device *d)
+{
+    (void)d;
+    empty_cache();
+}
+
 static void *cpu_allocate(const wb_device *d, size_t size)
 {
     (void)d;
     size_t bytes;
     const int c = class_of(size, &bytes);
-    if (c < 0) return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than there can be", size);
+    if (c < 0)
+        return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than there can be", size);
     pthread_mutex_lock(&cache.lock);
     block *b = cache.free[c];
     if (b) cache.free[c] = b->next;
     pthread_mutex_unlock(&cache.lock);
     if (b) return b;
     b = wb__alloc_aligned(bytes);
-    if (!b) {                                           /* perhaps what is kept in other sizes helps */
-        wb__cpu_empty_cache();
+    if (!b) {                               /* perhaps what is kept in other sizes helps */
+        empty_cache();
         wb_clear_error();
         b = wb__alloc_aligned(bytes);
     }
@@ -66,19 +87,6 @@ static void cpu_release(const wb_device *d, void *memory, size_t size)
     pthread_mutex_unlock(&cache.lock);
 }
 
-void wb__cpu_empty_cache(void)
-{
-    pthread_mutex_lock(&cache.lock);
-    for (int c = 0; c < OCTAVES * A_CLASS; c++) {
-        while (cache.free[c]) {
-            block *b = cache.free[c];
-            cache.free[c] = b->next;
-            wb__free(b);
-        }
-    }
-    pthread_mutex_unlock(&cache.lock);
-}
-
 static int cpu_copy(const wb_device *d, void *to, const void *from, size_t bytes)
 {
     (void)d;
@@ -95,13 +103,16 @@ static int prepare_copy(const wb__step *step, wb__cpu_kernel **kernel)
     const wb__reg reg = from->dtype == WB_F64 ? WB__REG_F64 : from->dtype == WB_I64 ? WB__REG_I64
                       : wb__dtype_float(from->dtype) ? WB__REG_F32 : WB__REG_I32;
     const wb__instr program[2] = {
-        {.kind = WB__LOAD, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL, .dtype = (uint8_t)from->dtype, .a = -1,
+        {.kind = WB__LOAD, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL,
+         .dtype = (uint8_t)from->dtype, .a = -1,
          .b = -1, .c = -1, .arg = 0},
-        {.kind = WB__STORE, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL, .dtype = (uint8_t)from->dtype, .a = 0,
+        {.kind = WB__STORE, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL,
+         .dtype = (uint8_t)from->dtype, .a = 0,
          .b = -1, .c = -1, .arg = 1}};
     wb__space space = {.ndim = from->ndim, .col_dims = from->ndim};
     memcpy(space.dims, from->dims, sizeof space.dims);
-    return wb__cpu_fused(&(wb__fused){.n_instr = 2, .n_views = 2, .n_segments = 1, .instr = program, .spaces = &space,
+    return wb__cpu_fused(&(wb__fused){.n_instr = 2, .n_views = 2, .n_segments = 1,
+                                      .instr = program, .spaces = &space,
                                       .views = step->views}, kernel);
 }
 
@@ -112,7 +123,9 @@ static int cpu_prepare(const wb_device *d, const wb__step *step, wb__kernel **ke
     int e = WB_ERROR_INTERNAL;
     switch (step->kind) {
     case WB__STEP_FUSED: e = wb__cpu_fused(&step->fused, &k); break;
-    case WB__STEP_MATMUL: case WB__STEP_CONV: case WB__STEP_POOL: e = wb__cpu_library(step, &k); break;
+    case WB__STEP_MATMUL: case WB__STEP_CONV: case WB__STEP_POOL:
+        e = wb__cpu_library(step, &k);
+        break;
     case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: e = wb__cpu_rows(step, &k); break;
     case WB__STEP_COPY: e = prepare_copy(step, &k); break;
     }
@@ -127,7 +140,8 @@ static void cpu_destroy(const wb_device *d, wb__kernel *kernel)
     if (k) k->destroy(k);
 }
 
-static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers, void *workspace,
+static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
+                      void *workspace,
                       const wb__number *numbers)
 {
     (void)d;
@@ -152,6 +166,7 @@ const wb__backend wb__cpu_backend = {
     .name = "CPU",
     .allocate = cpu_allocate,
     .release = cpu_release,
+    .trim = cpu_trim,
     .upload = cpu_copy,
     .download = cpu_copy,
     .copy = cpu_copy,

@@ -9,14 +9,18 @@
 typedef struct wb__cpu_kernel wb__cpu_kernel;
 struct wb__cpu_kernel {
     wb__kernel base;
-    int (*launch)(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, const wb__number *numbers);
+    int (*launch)(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                  const wb__number *numbers);
     void (*destroy)(wb__cpu_kernel *kernel);
 };
 
 int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* tile_task.c */
-int wb__cpu_library(const wb__step *step, wb__cpu_kernel **kernel);             /* cpu_library.c: products, convolutions, pools */
-int wb__cpu_rows(const wb__step *step, wb__cpu_kernel **kernel);                /* cpu_rows.c: take, take-and-add */
-bool wb__cpu_conv_desc(const wb__step *step, wb__conv_desc *d);                 /* false: shapes that are none */
+/* cpu_library.c: products, convolutions, pools */
+int wb__cpu_library(const wb__step *step, wb__cpu_kernel **kernel);
+/* cpu_rows.c: take, take-and-add */
+int wb__cpu_rows(const wb__step *step, wb__cpu_kernel **kernel);
+/* false: shapes that are none */
+bool wb__cpu_conv_desc(const wb__step *step, wb__conv_desc *d);
 
 /* Where a view begins. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)

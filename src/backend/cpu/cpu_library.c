@@ -1,5 +1,5 @@
-/* Matrix products, convolutions and pools: a plan's strided views as the library's descriptors (lib.h).  A product with
- * more batch dimensions than the library's two runs it over the rest. */
+/* Matrix products, convolutions and pools: a plan's strided views as the library's descriptors
+ * (lib.h).  A product with more batch dimensions than the library's two runs it over the rest. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@ typedef struct {
     wb__cpu_op *op;
     int n_views, n_loops;
     wb__view views[4];
-    int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];        /* batch dimensions beyond the library's; bytes */
+    /* batch dimensions beyond the library's; bytes */
+    int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];
 } library_kernel;
 
 static int run_once(const library_kernel *k, void *const *at, void *workspace)
@@ -18,7 +19,8 @@ static int run_once(const library_kernel *k, void *const *at, void *workspace)
     return 0;
 }
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, const wb__number *numbers)
+static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                  const wb__number *numbers)
 {
     const library_kernel *k = (const library_kernel *)kernel;
     (void)numbers;
@@ -52,10 +54,13 @@ static int matmul(const wb__step *s, library_kernel *k)
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
     const wb__view *v[3] = {a, b, c};
     if (!wb__dtype_float(a->dtype))
-        return wb__fail(WB_ERROR_UNSUPPORTED, "matmul: products of %s are not computed", wb_dtype_name(a->dtype));
+        return wb__fail(WB_ERROR_UNSUPPORTED, "matmul: products of %s are not computed",
+                        wb_dtype_name(a->dtype));
     const int last = c->ndim - 1;
-    wb__matmul_desc d = {.dtype = a->dtype, .batch = {1, 1}, .m = c->dims[last - 1], .n = c->dims[last],
-                         .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .act = (wb__epilogue)s->epilogue};
+    wb__matmul_desc d = {
+        .dtype = a->dtype, .batch = {1, 1}, .m = c->dims[last - 1], .n = c->dims[last],
+        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .act = (wb__epilogue)s->epilogue,
+    };
     int64_t dim[WB_MAX_DIMS], stride[WB_MAX_DIMS][3];
     int n = 0;
     for (int i = 0; i < c->ndim - 2; i++) {
@@ -126,7 +131,8 @@ bool wb__cpu_conv_desc(const wb__step *s, wb__conv_desc *d)
     memcpy(d->dilation, s->conv.dilation, sizeof d->dilation);
     memcpy(d->pad, s->conv.pad, sizeof d->pad);
     d->groups = s->conv.groups;
-    d->x_nhwc = xs == 2 || (xs == 3 && ys == 2);            /* where both fit, as the other operand stands */
+    /* where both fit, as the other operand stands */
+    d->x_nhwc = xs == 2 || (xs == 3 && ys == 2);
     d->y_nhwc = ys == 2 || (ys == 3 && xs == 2);
     d->has_bias = s->n_views > 3;
     d->act = (wb__epilogue)s->epilogue;
@@ -136,7 +142,8 @@ bool wb__cpu_conv_desc(const wb__step *s, wb__conv_desc *d)
 static int conv(const wb__step *s, library_kernel *k)
 {
     wb__conv_desc d;
-    if (!wb__cpu_conv_desc(s, &d) || !layouts(&s->views[0]) || !layouts(&s->views[2]) || !(layouts(&s->views[1]) & 1))
+    if (!wb__cpu_conv_desc(s, &d) || !layouts(&s->views[0]) || !layouts(&s->views[2])
+        || !(layouts(&s->views[1]) & 1))
         return wb__fail(WB_ERROR_INTERNAL, "conv: operands must be dense");
     return wb__cpu_conv(&d, &k->op);
 }
@@ -144,13 +151,16 @@ static int conv(const wb__step *s, library_kernel *k)
 static int pool(const wb__step *s, library_kernel *k)
 {
     const bool back = s->variant == WB__POOL_MEAN_BACK;
-    const wb__view *x = &s->views[back], *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_TAKE ? 2 : 1];
+    const wb__view *x = &s->views[back];
+    const wb__view *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_TAKE ? 2 : 1];
     int fits = 3;
     for (int i = 0; i < s->n_views; i++) fits &= layouts(&s->views[i]);
     if (!fits) return wb__fail(WB_ERROR_INTERNAL, "pool: operands must be dense and of one layout");
-    wb__pool_desc d = {.dtype = x->dtype, .kind = (wb__pool_kind)s->variant, .n = x->dims[0], .c = x->dims[1],
-                       .h = x->dims[2], .w = x->dims[3], .kh = s->pool.window[0], .kw = s->pool.window[1],
-                       .oh = y->dims[2], .ow = y->dims[3], .nhwc = !(fits & 1)};
+    wb__pool_desc d = {
+        .dtype = x->dtype, .kind = (wb__pool_kind)s->variant, .n = x->dims[0], .c = x->dims[1],
+        .h = x->dims[2], .w = x->dims[3], .kh = s->pool.window[0], .kw = s->pool.window[1],
+        .oh = y->dims[2], .ow = y->dims[3], .nhwc = !(fits & 1),
+    };
     memcpy(d.stride, s->pool.stride, sizeof d.stride);
     memcpy(d.pad, s->pool.pad, sizeof d.pad);
     return wb__cpu_pool(&d, &k->op);
@@ -164,7 +174,8 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
     k->head.destroy = destroy;
     k->n_views = s->n_views;
     memcpy(k->views, s->views, sizeof k->views);
-    const int e = s->kind == WB__STEP_MATMUL ? matmul(s, k) : s->kind == WB__STEP_CONV ? conv(s, k) : pool(s, k);
+    const int e = s->kind == WB__STEP_MATMUL ? matmul(s, k)
+                : s->kind == WB__STEP_CONV ? conv(s, k) : pool(s, k);
     if (e) {
         wb__free(k);
         return e;

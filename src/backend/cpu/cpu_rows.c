@@ -1,8 +1,9 @@
 /* Rows by index: y[i] = x[index[i]], and its adjoint y[index[i]] += rows[i].
  *
- * Rows are contiguous; the rows of x may stand any distance apart.  An index out of range gives a row of zeros, or adds
- * nothing.  The adjoint is spread over threads by rows of y, each thread reading all indices in order, so that its bits
- * do not depend on the threads; f16 and bf16 are summed in f32, in the workspace. */
+ * Rows are contiguous; the rows of x may stand any distance apart.  An index out of range gives a
+ * row of zeros, or adds nothing.  The adjoint is spread over threads by rows of y, each thread
+ * reading all indices in order, so that its bits do not depend on the threads; f16 and bf16 are
+ * summed in f32, in the workspace. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@
 typedef struct {
     wb__cpu_kernel head;
     wb__view x, index, y;               /* adjoint: x are the rows that come */
-    int64_t n, count, inner, from_step; /* rows of the table, indices, elements a row, between rows of x */
+    /* rows of the table, indices, elements a row, between rows of x */
+    int64_t n, count, inner, from_step;
     int64_t parts;
 } rows_kernel;
 
@@ -47,12 +49,12 @@ static void take_part(void *ctx, int64_t part)
     }
 }
 
-#define ADD(NAME, sum_type, type, widen)                                                            \
-    case WB_##NAME: {                                                                               \
-        sum_type *to = (sum_type *)sums + at * k->inner;                                            \
-        const type *from = (const type *)r->x + i * k->from_step;                                   \
-        for (int64_t j = 0; j < k->inner; j++) to[j] = (sum_type)(to[j] + widen(from[j]));          \
-        break;                                                                                      \
+#define ADD(NAME, sum_type, type, widen)                                                           \
+    case WB_##NAME: {                                                                              \
+        sum_type *to = (sum_type *)sums + at * k->inner;                                           \
+        const type *from = (const type *)r->x + i * k->from_step;                                  \
+        for (int64_t j = 0; j < k->inner; j++) to[j] = (sum_type)(to[j] + widen(from[j]));         \
+        break;                                                                                     \
     }
 
 static void add_part(void *ctx, int64_t part)
@@ -82,7 +84,8 @@ static void add_part(void *ctx, int64_t part)
         }
     }
     if (half)
-        wb__convert(r->y + low * k->inner * 2, t, sums + low * k->inner * 4, WB_F32, (high - low) * k->inner);
+        wb__convert(r->y + low * k->inner * 2, t, sums + low * k->inner * 4, WB_F32,
+                    (high - low) * k->inner);
 }
 
 static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, bool adds)
@@ -95,13 +98,15 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     return 0;
 }
 
-static int launch_take(const wb__cpu_kernel *k, void *const *buffers, void *workspace, const wb__number *numbers)
+static int launch_take(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
+                       const wb__number *numbers)
 {
     (void)numbers;
     return launch(k, buffers, workspace, false);
 }
 
-static int launch_add(const wb__cpu_kernel *k, void *const *buffers, void *workspace, const wb__number *numbers)
+static int launch_add(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
+                      const wb__number *numbers)
 {
     (void)numbers;
     return launch(k, buffers, workspace, true);
@@ -136,7 +141,8 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->head.launch = adds ? launch_add : launch_take;
     k->head.destroy = destroy;
     k->head.base.impl = adds ? "rows added" : "rows taken";
-    if (adds && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16)) k->head.base.workspace = (size_t)(k->n * k->inner * 4);
+    if (adds && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16))
+        k->head.base.workspace = (size_t)(k->n * k->inner * 4);
     *kernel = &k->head;
     return 0;
 }

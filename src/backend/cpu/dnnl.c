@@ -6,8 +6,8 @@
  * and taken from a short list without a lock, so that a steady step makes none.  Scratch memory is
  * the operation's workspace.
  *
- * What 2.6 was seen to do, and is relied on: nothing is kept between runs; relu of NaN is 0 where
- * it is fused.
+ * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Its own relu turns NaN
+ * into 0, which would hide a network that has gone wrong: relu is a pass of ours behind it.
  *
  * Next: dnnl_api.h (2.x and 3.x). */
 #include "backend/cpu/dnnl.h"
@@ -49,6 +49,9 @@ typedef struct {
     int count, used_by_primitive, from, to;
     bool reorder_first;                 /* weights in, or their gradient out */
     int threads;                        /* as oneDNN saw them when the primitive was made */
+    bool relu;
+    dnnl_data_type_t type;
+    int64_t rows, columns, stride;      /* of the result, for relu */
     _Atomic(run_set *) sets[SETS];
     char impl[64];
 } dnnl_op;
@@ -130,6 +133,35 @@ static void give_set(dnnl_op *p, run_set *s)
     drop_set(s);
 }
 
+/* max(x, 0) over some rows of the result, NaN kept. */
+typedef struct { const dnnl_op *p; void *at; int64_t rows; } relu_rows;
+
+static void relu_part(void *ctx, int64_t part)
+{
+    const relu_rows *r = ctx;
+    const dnnl_op *p = r->p;
+    const int64_t end = WB__MIN((part + 1) * r->rows, p->rows);
+    for (int64_t i = part * r->rows; i < end; i++) {
+        if (p->type == dnnl_f32) {
+            float *y = (float *)r->at + i * p->stride;
+            for (int64_t j = 0; j < p->columns; j++) y[j] = y[j] < 0 ? 0 : y[j];
+        } else {                        /* bf16: negative and no NaN, by its bits */
+            uint16_t *y = (uint16_t *)r->at + i * p->stride;
+            for (int64_t j = 0; j < p->columns; j++)
+                y[j] = y[j] > 0x8000 && y[j] <= 0xFF80 ? 0 : y[j];
+        }
+    }
+}
+
+static void relu_behind(const dnnl_op *p, void *at)
+{
+    enum { SERIAL = 1 << 15 };
+    const int64_t size = p->rows * p->columns;
+    const int64_t parts = size < SERIAL ? 1 : WB__MIN(p->threads, p->rows);
+    relu_rows r = { p, at, (p->rows + parts - 1) / parts };
+    wb__parallel(parts, relu_part, &r);
+}
+
 static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     dnnl_op *p = (dnnl_op *)op;         /* only the list of sets changes, atomically */
@@ -155,6 +187,7 @@ static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace
     if (!bad) bad = dnnl_stream_wait(s->stream);
     if (bad) wb__fail(WB_ERROR_INTERNAL, "oneDNN: %s failed with status %d", p->impl, (int)bad);
     give_set(p, s);
+    if (p->relu && !bad) relu_behind(p, buffers[2]);
 }
 
 static void destroy_dnnl(wb__cpu_op *op)
@@ -191,10 +224,9 @@ static dnnl_primitive_attr_t make_attr(wb__epilogue act)
     dnnl_post_ops_t ops = NULL;
     if (dnnl_primitive_attr_create(&attr)) return NULL;
     bool bad = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (act != WB__EPI_NONE) {
-        const dnnl_alg_kind_t kind = act == WB__EPI_RELU   ? dnnl_eltwise_relu
-                                     : act == WB__EPI_TANH ? dnnl_eltwise_tanh
-                                                           : dnnl_eltwise_logistic;
+    if (act == WB__EPI_TANH || act == WB__EPI_SIGMOID) {
+        const dnnl_alg_kind_t kind =
+            act == WB__EPI_TANH ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
         bad = bad || dnnl_post_ops_create(&ops) || wb__append_eltwise(ops, kind)
            || dnnl_primitive_attr_set_post_ops(attr, ops);
         if (ops) dnnl_post_ops_destroy(ops);
@@ -312,7 +344,13 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
         const int64_t bias_dims[] = { 1, 1, d->n }, bias_s[] = { d->n, d->n, 1 };
         const char *refusal = NULL;
         dnnl_primitive_attr_t attr = make_attr(d->act);
-        if (!attr || wb__md_strided(&p->mds[0], rank, a_dims + first, type, a_s + first)
+        p->relu = d->act == WB__EPI_RELU;
+        p->type = type;
+        p->rows = batch > 1 && c_batch != d->m * d->c_s[0] ? 0 : batch * d->m;
+        p->columns = d->n;
+        p->stride = d->c_s[0];
+        if (p->relu && !p->rows) refusal = "the rows of C do not follow each other";
+        if (refusal || !attr || wb__md_strided(&p->mds[0], rank, a_dims + first, type, a_s + first)
             || wb__md_strided(&p->mds[1], rank, b_dims + first, type, b_s + first)
             || wb__md_strided(&p->mds[2], rank, c_dims + first, type, c_s + first)
             || (d->has_bias
@@ -320,7 +358,7 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
             || wb__matmul_pd(&p->pd, engine, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
                              d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]),
                              attr))
-            refusal = "oneDNN has no product for these strides";
+            refusal = refusal ? refusal : "oneDNN has no product for these strides";
         else {
             add_operand(p, DNNL_ARG_SRC, 0, wb__md_of(&p->mds[0]));
             add_operand(p, DNNL_ARG_WEIGHTS, 1, wb__md_of(&p->mds[1]));
@@ -360,6 +398,10 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kin
             (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
     }
     dnnl_primitive_attr_t attr = make_attr(kind == 0 ? d->act : WB__EPI_NONE);
+    p->relu = kind == 0 && d->act == WB__EPI_RELU;
+    type_of(d->dtype, &p->type);
+    p->rows = d->n * d->oh;
+    p->columns = p->stride = d->k * d->ow;
     dnnl_primitive_desc_t pd = NULL;
     if (attr
         && wb__conv_pd(&pd, engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),

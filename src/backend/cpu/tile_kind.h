@@ -1,21 +1,23 @@
-/* The rows of ops.def for one kind of register: WB__KIND (f32, f64, i32 or i64), with FLOATS_HERE, INTEGERS_HERE and
- * BOOLS_HERE saying which rows it accepts.  Included four times by tile_rows.h, which has the loop's pragma. */
+/* The rows of ops.def for one kind of register: WB__KIND (f32, f64, i32 or i64), with FLOATS_HERE
+ * and BOOLS_HERE saying which rows it accepts.  Included four times by tile_rows.h, which has the
+ * loop's pragma. */
 #define T WB__OF(type)
 
-#define EACH(name, shape, d_type, before, inside, expression)                                       \
-    static void OWN3(row_##name, shape, WB__KIND)(void *d_, const void *a_, const void *b_,         \
-                                                  const void *c_, int64_t n)                        \
-    {                                                                                               \
-        d_type *d = d_;                                                                             \
-        const T *a = a_, *b = b_;                                                                   \
-        (void)a, (void)b, (void)c_;                                                                 \
-        before;                                                                                     \
-        LOOP for (int64_t i = 0; i < n; i++) { inside; d[i] = (d_type)(expression); }               \
+#define EACH(name, shape, d_type, before, inside, expression)                                      \
+    static void OWN3(row_##name, shape, WB__KIND)(void *d_, const void *a_, const void *b_,        \
+                                                  const void *c_, int64_t n)                       \
+    {                                                                                              \
+        d_type *d = d_;                                                                            \
+        const T *a = a_, *b = b_;                                                                  \
+        (void)a, (void)b, (void)c_;                                                                \
+        before;                                                                                    \
+        LOOP for (int64_t i = 0; i < n; i++) { inside; d[i] = (d_type)(expression); }              \
     }
-#define ONE_OPERAND(d_type, name, expression) EACH(name, vvv, d_type, , const T x = a[i], expression)
-#define TWO_OPERANDS(d_type, name, expression)                                                      \
-    EACH(name, vvv, d_type, , const T x = a[i]; const T y = b[i], expression)                       \
-    EACH(name, vsv, d_type, const T y = *b, const T x = a[i], expression)                           \
+#define ONE_OPERAND(d_type, name, expression) \
+    EACH(name, vvv, d_type, , const T x = a[i], expression)
+#define TWO_OPERANDS(d_type, name, expression)                                                     \
+    EACH(name, vvv, d_type, , const T x = a[i]; const T y = b[i], expression)                      \
+    EACH(name, vsv, d_type, const T y = *b, const T x = a[i], expression)                          \
     EACH(name, svv, d_type, const T x = *a, const T y = b[i], expression)
 
 #if FLOATS_HERE
@@ -32,21 +34,22 @@
 #define ANY(generate, d_type, name, expression) generate(d_type, name, expression)
 
 #define WB_UNARY(name, accepts, expression, gradient) accepts(ONE_OPERAND, T, name, expression)
-#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) accepts(TWO_OPERANDS, T, name, expression)
+#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
+    accepts(TWO_OPERANDS, T, name, expression)
 #define WB_COMPARE(name, accepts, expression) accepts(TWO_OPERANDS, int32_t, name, expression)
 #define WB_TEST(name, accepts, expression) accepts(ONE_OPERAND, int32_t, name, expression)
 #include "ops/ops.def"
 
-#define WHERE(shape, before, inside, x, y)                                                          \
-    static void OWN2(where_##shape, WB__KIND)(void *d_, const void *a_, const void *b_, const void *c_, \
-                                              int64_t n)                                            \
-    {                                                                                               \
-        T *d = d_;                                                                                  \
-        const int32_t *a = a_;                                                                      \
-        const T *b = b_, *c = c_;                                                                   \
-        (void)b, (void)c;                                                                           \
-        before;                                                                                     \
-        LOOP for (int64_t i = 0; i < n; i++) { inside; d[i] = a[i] ? x : y; }                       \
+#define WHERE(shape, before, inside, x, y)                                                         \
+    static void OWN2(where_##shape, WB__KIND)(void *d_, const void *a_, const void *b_,            \
+                                              const void *c_, int64_t n)                           \
+    {                                                                                              \
+        T *d = d_;                                                                                 \
+        const int32_t *a = a_;                                                                     \
+        const T *b = b_, *c = c_;                                                                  \
+        (void)b, (void)c;                                                                          \
+        before;                                                                                    \
+        LOOP for (int64_t i = 0; i < n; i++) { inside; d[i] = a[i] ? x : y; }                      \
     }
 WHERE(vv, , const T x = b[i]; const T y = c[i], x, y)
 WHERE(sv, const T x = *b, const T y = c[i], x, y)
@@ -77,7 +80,8 @@ static void OWN2(splat, WB__KIND)(void *d_, const void *s_, int64_t rows, int64_
 #define IS_NAN(x) 0
 #endif
 
-static void OWN2(gather_max, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n, int64_t now)
+static void OWN2(gather_max, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
+                                       int64_t now)
 {
     T *acc = acc_;
     const T *v = v_;
@@ -85,7 +89,8 @@ static void OWN2(gather_max, WB__KIND)(void *acc_, int64_t *at, const void *v_, 
     LOOP for (int64_t i = 0; i < n; i++) acc[i] = ((v[i] > acc[i]) | IS_NAN(v[i])) ? v[i] : acc[i];
 }
 
-static void OWN2(gather_min, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n, int64_t now)
+static void OWN2(gather_min, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
+                                       int64_t now)
 {
     T *acc = acc_;
     const T *v = v_;
@@ -93,7 +98,8 @@ static void OWN2(gather_min, WB__KIND)(void *acc_, int64_t *at, const void *v_, 
     LOOP for (int64_t i = 0; i < n; i++) acc[i] = ((v[i] < acc[i]) | IS_NAN(v[i])) ? v[i] : acc[i];
 }
 
-static void OWN2(gather_argmax, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n, int64_t now)
+static void OWN2(gather_argmax, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
+                                          int64_t now)
 {
     T *acc = acc_;
     const T *v = v_;

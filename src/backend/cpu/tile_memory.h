@@ -14,9 +14,11 @@ static inline uint16_t to_bf16(float f)
 static inline float of_f16(uint16_t h)
 {
     uint32_t u = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-    float f = wb__f32_of_bits((int32_t)u) * 5.192296858534828e33f;              /* 2^112: denormals too */
+    /* 2^112: denormals too */
+    float f = wb__f32_of_bits((int32_t)u) * 5.192296858534828e33f;
     uint32_t bits = (uint32_t)wb__bits_of_f32(f);
-    uint32_t special = u | 0x7f800000u | ((h & 0x3ff) ? 0x400000u : 0);         /* infinity, a quiet NaN */
+    /* infinity, a quiet NaN */
+    uint32_t special = u | 0x7f800000u | ((h & 0x3ff) ? 0x400000u : 0);
     bits = (h & 0x7c00) == 0x7c00 ? special : bits;
     return wb__f32_of_bits((int32_t)(bits | sign));
 }
@@ -24,12 +26,31 @@ static inline float of_f16(uint16_t h)
 static inline uint16_t to_f16(float f)
 {
     uint32_t u = (uint32_t)wb__bits_of_f32(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffffu;
-    uint32_t normal = (a + 0xfffu + ((a >> 13) & 1) - (112u << 23)) >> 13;      /* to nearest even */
+    /* to nearest even */
+    uint32_t normal = (a + 0xfffu + ((a >> 13) & 1) - (112u << 23)) >> 13;
     uint32_t small = (uint32_t)wb__bits_of_f32(wb__f32_of_bits((int32_t)a) + 0.5f) - 0x3f000000u;
     uint32_t h = a < 0x38800000u ? small : normal;
     h = a >= 0x477ff000u ? 0x7c00u : h;
     h = a > 0x7f800000u ? (0x7e00u | ((a >> 13) & 0x3ff)) : h;
     return (uint16_t)(h | sign);
+}
+
+/* What rounds to 16 bits as the double does in one step: a float whose last bit says that there was
+ * more. */
+static inline float odd_of_f64(double d)
+{
+    float f = (float)d;
+    int32_t bits = wb__bits_of_f32(f), past = f < 0 ? f < d : f > d;
+    int32_t toward_0 = bits - (past | ((bits & 0x7fffffff) == 0x7f800000));
+    return f == d || d != d ? f : wb__f32_of_bits(toward_0 | 1);
+}
+static inline float odd_of_f32(float f) { return f; }
+static inline float odd_of_i32(int32_t i) { return odd_of_f64((double)i); }
+static inline float odd_of_i64(int64_t i)
+{
+    uint64_t m = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+    m = m >> 53 ? (m >> 11 | ((m & 2047) != 0)) << 11 : m;
+    return odd_of_f64(i < 0 ? -(double)m : (double)m);
 }
 
 static void many_of_f16(float *restrict d, const uint16_t *restrict p, int64_t n)
@@ -60,41 +81,43 @@ static void many_to_f16(uint16_t *restrict p, const float *restrict s, int64_t n
 
 /* ---- loads and stores ----
  *
- * Four ways: along the columns, the same for all columns, along the rows (a transposed operand, in squares), any. */
+ * Four ways: along the columns, the same for all columns, along the rows (a transposed operand, in
+ * squares), any. */
 
 enum { SQUARE = 16 };
 
 #define AS_IT_IS(x) (x)
 #define IS_TRUE(x) ((x) != 0)
 
-#define LOAD_(NAME, from, to, convert, line)                                                        \
-    static void load_##NAME(void *d_, int64_t pitch, const void *p_, int64_t rows, int64_t cols,    \
-                            int64_t sr, int64_t sc)                                                 \
-    {                                                                                               \
-        to *restrict d = d_;                                                                        \
-        const from *restrict p = p_;                                                                \
-        if (sc == 1) {                                                                              \
-            for (int64_t r = 0; r < rows; r++, d += pitch, p += sr) line(d, p, cols);               \
-        } else if (sc == 0) {                                                                       \
-            for (int64_t r = 0; r < rows; r++, d += pitch, p += sr) {                               \
-                const to v = (to)convert(*p);                                                       \
-                for (int64_t c = 0; c < cols; c++) d[c] = v;                                        \
-            }                                                                                       \
-        } else if (sr == 1 && rows > 3) {                                                           \
-            for (int64_t c0 = 0; c0 < cols; c0 += SQUARE) {                                         \
-                const int64_t c1 = WB__MIN(c0 + SQUARE, cols);                                      \
-                for (int64_t r = 0; r < rows; r++)                                                  \
-                    for (int64_t c = c0; c < c1; c++) d[r * pitch + c] = (to)convert(p[r + c * sc]); \
-            }                                                                                       \
-        } else {                                                                                    \
-            for (int64_t r = 0; r < rows; r++, d += pitch, p += sr)                                 \
-                for (int64_t c = 0; c < cols; c++) d[c] = (to)convert(p[c * sc]);                   \
-        }                                                                                           \
+#define LOAD_(NAME, from, to, convert, line)                                                       \
+    static void load_##NAME(void *d_, int64_t pitch, const void *p_, int64_t rows, int64_t cols,   \
+                            int64_t sr, int64_t sc)                                                \
+    {                                                                                              \
+        to *restrict d = d_;                                                                       \
+        const from *restrict p = p_;                                                               \
+        if (sc == 1) {                                                                             \
+            for (int64_t r = 0; r < rows; r++, d += pitch, p += sr) line(d, p, cols);              \
+        } else if (sc == 0) {                                                                      \
+            for (int64_t r = 0; r < rows; r++, d += pitch, p += sr) {                              \
+                const to v = (to)convert(*p);                                                      \
+                for (int64_t c = 0; c < cols; c++) d[c] = v;                                       \
+            }                                                                                      \
+        } else if (sr == 1 && rows > 3) {                                                          \
+            for (int64_t c0 = 0; c0 < cols; c0 += SQUARE) {                                        \
+                const int64_t c1 = WB__MIN(c0 + SQUARE, cols);                                     \
+                for (int64_t r = 0; r < rows; r++)                                                 \
+                    for (int64_t c = c0; c < c1; c++)                                              \
+                        d[r * pitch + c] = (to)convert(p[r + c * sc]);                             \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int64_t r = 0; r < rows; r++, d += pitch, p += sr)                                \
+                for (int64_t c = 0; c < cols; c++) d[c] = (to)convert(p[c * sc]);                  \
+        }                                                                                          \
     }
-#define LINE(name, d_type, s_type, convert)                                                         \
-    static inline void name(d_type *restrict d, const s_type *restrict s, int64_t n)                \
-    {                                                                                               \
-        for (int64_t i = 0; i < n; i++) d[i] = (d_type)convert(s[i]);                               \
+#define LINE(name, d_type, s_type, convert)                                                        \
+    static inline void name(d_type *restrict d, const s_type *restrict s, int64_t n)               \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++) d[i] = (d_type)convert(s[i]);                              \
     }
 LINE(line_f32, float, float, AS_IT_IS)
 LINE(line_f64, double, double, AS_IT_IS)
@@ -119,24 +142,25 @@ LOAD_(I32, int32_t, int32_t, AS_IT_IS, line_i32)
 LOAD_(I64, int64_t, int64_t, AS_IT_IS, line_i64)
 LOAD_(BOOL, uint8_t, int32_t, IS_TRUE, line_of_bool)
 
-#define STORE_(NAME, to, from, convert, line)                                                       \
-    static void store_##NAME(const void *s_, int64_t pitch, void *p_, int64_t rows, int64_t cols,   \
-                             int64_t sr, int64_t sc)                                                \
-    {                                                                                               \
-        const from *restrict s = s_;                                                                \
-        to *restrict p = p_;                                                                        \
-        if (sc == 1) {                                                                              \
-            for (int64_t r = 0; r < rows; r++, s += pitch, p += sr) line(p, s, cols);               \
-        } else if (sr == 1 && rows > 3) {                                                           \
-            for (int64_t r0 = 0; r0 < rows; r0 += SQUARE) {                                         \
-                const int64_t r1 = WB__MIN(r0 + SQUARE, rows);                                      \
-                for (int64_t c = 0; c < cols; c++)                                                  \
-                    for (int64_t r = r0; r < r1; r++) p[r + c * sc] = (to)convert(s[r * pitch + c]); \
-            }                                                                                       \
-        } else {                                                                                    \
-            for (int64_t r = 0; r < rows; r++, s += pitch, p += sr)                                 \
-                for (int64_t c = 0; c < cols; c++) p[c * sc] = (to)convert(s[c]);                   \
-        }                                                                                           \
+#define STORE_(NAME, to, from, convert, line)                                                      \
+    static void store_##NAME(const void *s_, int64_t pitch, void *p_, int64_t rows, int64_t cols,  \
+                             int64_t sr, int64_t sc)                                               \
+    {                                                                                              \
+        const from *restrict s = s_;                                                               \
+        to *restrict p = p_;                                                                       \
+        if (sc == 1) {                                                                             \
+            for (int64_t r = 0; r < rows; r++, s += pitch, p += sr) line(p, s, cols);              \
+        } else if (sr == 1 && rows > 3) {                                                          \
+            for (int64_t r0 = 0; r0 < rows; r0 += SQUARE) {                                        \
+                const int64_t r1 = WB__MIN(r0 + SQUARE, rows);                                     \
+                for (int64_t c = 0; c < cols; c++)                                                 \
+                    for (int64_t r = r0; r < r1; r++)                                              \
+                        p[r + c * sc] = (to)convert(s[r * pitch + c]);                             \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int64_t r = 0; r < rows; r++, s += pitch, p += sr)                                \
+                for (int64_t c = 0; c < cols; c++) p[c * sc] = (to)convert(s[c]);                  \
+        }                                                                                          \
     }
 STORE_(F32, float, float, AS_IT_IS, line_f32)
 STORE_(F64, double, double, AS_IT_IS, line_f64)
@@ -150,13 +174,14 @@ STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
 
 /* ---- casts: as if stored in the dtype and loaded again ---- */
 
-#define CAST_(kind, from, NAME, to, expression)                                                     \
-    static void cast_##kind##_##NAME(void *d_, const void *a_, const void *b_, const void *c_, int64_t n) \
-    {                                                                                               \
-        to *d = d_;                                                                                 \
-        const from *a = a_;                                                                         \
-        (void)b_, (void)c_;                                                                         \
-        LOOP for (int64_t i = 0; i < n; i++) { const from x = a[i]; d[i] = (to)(expression); }      \
+#define CAST_(kind, from, NAME, to, expression)                                                    \
+    static void cast_##kind##_##NAME(void *d_, const void *a_, const void *b_, const void *c_,     \
+                                     int64_t n)                                                    \
+    {                                                                                              \
+        to *d = d_;                                                                                \
+        const from *a = a_;                                                                        \
+        (void)b_, (void)c_;                                                                        \
+        LOOP for (int64_t i = 0; i < n; i++) { const from x = a[i]; d[i] = (to)(expression); }     \
     }
 
 /* Truncated, saturated, NaN 0.  `high` is the least float above all that fit. */
@@ -164,26 +189,27 @@ STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
     ((x) >= (high) ? (most) : (x) >= (low) ? (type)(x) : (x) != (x) ? 0 : (lowest))
 #define INSIDE(x, low, high) ((x) != (x) ? 0 : (x) < (low) ? (low) : (x) > (high) ? (high) : (x))
 
-#define CASTS_OF_FLOATS(kind, from)                                                                 \
-    CAST_(kind, from, F32, float, x)                                                                \
-    CAST_(kind, from, F64, double, x)                                                               \
-    CAST_(kind, from, F16, float, of_f16(to_f16((float)x)))                                         \
-    CAST_(kind, from, BF16, float, of_bf16(to_bf16((float)x)))                                      \
-    CAST_(kind, from, I8, int32_t, (int32_t)INSIDE(x, -128, 127))                                   \
-    CAST_(kind, from, U8, int32_t, (int32_t)INSIDE(x, 0, 255))                                      \
-    CAST_(kind, from, I32, int32_t, SATURATED(x, int32_t, -2147483648.0f, 2147483648.0f, INT32_MIN, INT32_MAX)) \
-    CAST_(kind, from, I64, int64_t,                                                                 \
-          SATURATED(x, int64_t, -9223372036854775808.0f, 9223372036854775808.0f, INT64_MIN, INT64_MAX)) \
+#define CASTS_OF_FLOATS(kind, from)                                                                \
+    CAST_(kind, from, F32, float, x)                                                               \
+    CAST_(kind, from, F64, double, x)                                                              \
+    CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                \
+    CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                             \
+    CAST_(kind, from, I8, int32_t, (int32_t)INSIDE(x, -128, 127))                                  \
+    CAST_(kind, from, U8, int32_t, (int32_t)INSIDE(x, 0, 255))                                     \
+    CAST_(kind, from, I32, int32_t,                                                                \
+          SATURATED(x, int32_t, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX))                          \
+    CAST_(kind, from, I64, int64_t,                                                                \
+          SATURATED(x, int64_t, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX))                          \
     CAST_(kind, from, BOOL, int32_t, x != 0)
-#define CASTS_OF_INTEGERS(kind, from)                                                               \
-    CAST_(kind, from, F32, float, x)                                                                \
-    CAST_(kind, from, F64, double, x)                                                               \
-    CAST_(kind, from, F16, float, of_f16(to_f16((float)x)))                                         \
-    CAST_(kind, from, BF16, float, of_bf16(to_bf16((float)x)))                                      \
-    CAST_(kind, from, I8, int32_t, (int8_t)x)                                                       \
-    CAST_(kind, from, U8, int32_t, (uint8_t)x)                                                      \
-    CAST_(kind, from, I32, int32_t, x)                                                              \
-    CAST_(kind, from, I64, int64_t, x)                                                              \
+#define CASTS_OF_INTEGERS(kind, from)                                                              \
+    CAST_(kind, from, F32, float, x)                                                               \
+    CAST_(kind, from, F64, double, x)                                                              \
+    CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                \
+    CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                             \
+    CAST_(kind, from, I8, int32_t, (int8_t)x)                                                      \
+    CAST_(kind, from, U8, int32_t, (uint8_t)x)                                                     \
+    CAST_(kind, from, I32, int32_t, x)                                                             \
+    CAST_(kind, from, I64, int64_t, x)                                                             \
     CAST_(kind, from, BOOL, int32_t, x != 0)
 CASTS_OF_FLOATS(f32, float)
 CASTS_OF_FLOATS(f64, double)

@@ -1,16 +1,19 @@
 /* From the engine's instructions to the calls of a tile program.
  *
- * Where whole rows fit in a tile there is one list of calls a tile, in the program's order.  Where they do not, a row is
- * walked in pieces once for each phase: a fold along columns ends a phase, and what comes after it is in the next.  A value
- * that a later phase needs is kept for the whole row; loads are simply made again.
+ * Where whole rows fit in a tile there is one list of calls a tile, in the program's order.  Where
+ * they do not, a row is walked in pieces once for each phase: a fold along columns ends a phase,
+ * and what comes after it is in the next.  A value that a later phase needs is kept for the whole
+ * row; loads are simply made again.
  *
  * Next: tile_register.c (where values stand), tile_run.c. */
 #include "backend/cpu/tile_plan.h"
 
 #include <string.h>
 
-enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };        /* then two a phase: for the rows, for each piece; then the last */
-enum { SHORT_ROW = 48 };                            /* columns below which one number a row is spread over the tile */
+/* then two a phase: for the rows, for each piece; then the last */
+enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
+/* columns below which one number a row is spread over the tile */
+enum { SHORT_ROW = 48 };
 
 typedef struct {
     const wb__fused *f;
@@ -21,8 +24,10 @@ typedef struct {
     tile_program *p;
     bool pieces, failed;
     int n, phase, phases, capacity;
-    int *level, *when, *value, *value_phase, *spread, *spread_phase, *users;    /* of each instruction */
-    bool *late, *done, *copied;         /* stores put off to the end, made already; loads not to be bound */
+    /* of each instruction */
+    int *level, *when, *value, *value_phase, *spread, *spread_phase, *users;
+    /* stores put off to the end, made already; loads not to be bound */
+    bool *late, *done, *copied;
 } compiler;
 
 static int reg_size(int reg) { return wb__reg_size(reg); }
@@ -31,7 +36,8 @@ static const wb__instr *instr(const compiler *c, int i) { return &c->f->instr[i]
 
 static bool is_source(const wb__instr *i)
 {
-    return i->kind == WB__LOAD || i->kind == WB__IOTA || i->kind == WB__UNIFORM || i->kind == WB__GAUSSIAN;
+    return i->kind == WB__LOAD || i->kind == WB__IOTA || i->kind == WB__UNIFORM
+        || i->kind == WB__GAUSSIAN;
 }
 
 static const tile_view *view_of(const compiler *c, int i)
@@ -62,13 +68,15 @@ static void find_levels(compiler *c)
                 cols |= c->level[operand[k]] >= LEVEL_COL;
             }
         }
-        if (cols && (s->n[ROWS] == 1 || c->pieces)) rows = true;        /* nothing to hoist out of */
+        /* nothing to hoist out of */
+        if (cols && (s->n[ROWS] == 1 || c->pieces)) rows = true;
         if (rows && s->n[COLS] == 1 && in->kind != WB__FOLD_COLS && !c->pieces) cols = true;
         c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_ROW) : cols ? LEVEL_COL : LEVEL_ONE;
     }
 }
 
-/* The phase of each instruction: folds as early as they can be, the others as late as their users allow. */
+/* The phase of each instruction: folds as early as they can be, the others as late as their users
+ * allow. */
 static void find_phases(compiler *c)
 {
     c->phases = 1;
@@ -79,7 +87,8 @@ static void find_phases(compiler *c)
         if (is_source(in) || in->kind == WB__NUMBER || !c->pieces) continue;
         for (int k = 0; k < 3; k++)
             if (operand[k] >= 0) {
-                const int after = c->when[operand[k]] + (instr(c, operand[k])->kind == WB__FOLD_COLS);
+                const int after = c->when[operand[k]]
+                    + (instr(c, operand[k])->kind == WB__FOLD_COLS);
                 c->when[i] = WB__MAX(c->when[i], after);
             }
         c->phases = WB__MAX(c->phases, c->when[i] + 1);
@@ -96,7 +105,8 @@ static void find_phases(compiler *c)
         if (in->kind == WB__STORE && c->late[i]) c->when[i] = c->phases - 1;
         if (is_source(in) || in->kind == WB__NUMBER) continue;
         for (int k = 0; k < 3; k++)
-            if (operand[k] >= 0) earliest_use[operand[k]] = WB__MIN(earliest_use[operand[k]], c->when[i]);
+            if (operand[k] >= 0 && earliest_use[operand[k]] > c->when[i])
+                earliest_use[operand[k]] = c->when[i];
     }
     for (int i = 0; i < c->n; i++) c->spread[i] = -1;
 }
@@ -126,14 +136,17 @@ static bool uses(const wb__instr *in, int i)
     return !is_source(in) && in->kind != WB__NUMBER && (in->a == i || in->b == i || in->c == i);
 }
 
-/* Whether a write of store `s` when instruction `now` runs would spoil a load that is still to be read. */
+/* Whether a write of store `s` when instruction `now` runs would spoil a load that is still to be
+ * read. */
 static bool spoils(const compiler *c, int s, int now)
 {
     for (int l = 0; l < c->n; l++) {
-        if (instr(c, l)->kind != WB__LOAD || !overlap(&c->views[instr(c, l)->arg], &c->views[instr(c, s)->arg])) continue;
+        if (instr(c, l)->kind != WB__LOAD
+            || !overlap(&c->views[instr(c, l)->arg], &c->views[instr(c, s)->arg])) continue;
         for (int u = 0; u < c->n; u++) {
             if (u == s || u == now || !uses(instr(c, u), l)) continue;
-            if (c->late[u] || c->when[u] > c->when[now] || (c->when[u] == c->when[now] && u > now)) return true;
+            if (c->late[u] || c->when[u] > c->when[now]
+                || (c->when[u] == c->when[now] && u > now)) return true;
         }
     }
     return false;
@@ -155,7 +168,8 @@ static void put_off_stores(compiler *c)
         if (instr(c, in->a)->kind != WB__LOAD) continue;
         for (int k = 0; k < c->n; k++)
             if (k != i && instr(c, k)->kind == WB__STORE &&
-                overlap(&c->views[instr(c, k)->arg], &c->views[instr(c, in->a)->arg])) c->copied[in->a] = true;
+                overlap(&c->views[instr(c, k)->arg], &c->views[instr(c, in->a)->arg]))
+                    c->copied[in->a] = true;
     }
 }
 
@@ -205,11 +219,12 @@ static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
     const int last_col = v->at[COLS] + v->n[COLS] - 1;
     static const wb_dtype native[WB__REGS] = {WB_F32, WB_F64, WB_I32, WB_I64};
     if (v->buffer < 0 || v->dtype != native[reg] || level == LEVEL_ONE) return false;
-    if (level == LEVEL_ROW) return s->tile_rows == 1 || (v->n[ROWS] == 1 && v->stride[v->at[ROWS]] == 1);
+    if (level == LEVEL_ROW)
+        return s->tile_rows == 1 || (v->n[ROWS] == 1 && v->stride[v->at[ROWS]] == 1);
     if (s->n[COLS] > 1 && v->stride[last_col] != 1) return false;
     if (s->tile_rows == 1) return v->n[COLS] == 1 || s->run >= s->tile_cols;
-    return level == LEVEL_FULL && s->tile_cols == s->n[COLS] && v->n[COLS] == 1 && v->n[ROWS] == 1 &&
-           v->stride[v->at[ROWS]] == s->n[COLS];
+    return level == LEVEL_FULL && s->tile_cols == s->n[COLS] && v->n[COLS] == 1 && v->n[ROWS] == 1
+        && v->stride[v->at[ROWS]] == s->n[COLS];
 }
 
 static int new_value(compiler *c) { return c->p->n_values++; }
@@ -233,7 +248,8 @@ static void emit_source(compiler *c, int i)
         call->iota = c->t->iota[in->reg];
     } else {
         call = emit(c, list, CALL_DRAW);
-        call->draw = (in->kind == WB__UNIFORM ? c->t->uniform : c->t->gaussian)[in->reg == WB__REG_F64];
+        call->draw =
+            (in->kind == WB__UNIFORM ? c->t->uniform : c->t->gaussian)[in->reg == WB__REG_F64];
         call->numbers = in->arg;
     }
     call->arg = (int)(v - c->s->views);
@@ -262,7 +278,8 @@ static int need(compiler *c, int i, int level)
         call = emit(c, list_of(c, LEVEL_FULL), CALL_SPLAT);
         call->splat = c->t->splat[in->reg];
     } else {
-        call = emit(c, level == LEVEL_FULL && !c->pieces ? LIST_HOIST : list_of(c, level), CALL_SPLAT_ONE);
+        call = emit(c, level == LEVEL_FULL && !c->pieces ? LIST_HOIST : list_of(c, level),
+                    CALL_SPLAT_ONE);
         call->splat = c->t->splat[in->reg];
     }
     const int d = new_value(c);
@@ -283,30 +300,35 @@ static int direct_store(const compiler *c, int i)
     }
     for (int u = i + 1; u < c->n; u++) {
         const wb__instr *in = instr(c, u);
-        if (in->kind == WB__STORE && in->a == i && !c->late[u] && !c->done[u] && bindable(c, &c->s->views[in->arg], instr(c, i)->reg,
-                                                                          LEVEL_FULL) && !spoils(c, u, i)) return u;
+        if (in->kind != WB__STORE || in->a != i || c->late[u] || c->done[u]) continue;
+        const tile_view *v = &c->s->views[in->arg];
+        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !spoils(c, u, i)) return u;
     }
     return -1;
 }
 
 static int shape_of(const int *level, bool where)
 {
-    if (where) return level[2] == LEVEL_FULL ? (level[3] == LEVEL_FULL ? 0 : 2) : level[3] == LEVEL_FULL ? 1 : 3;
+    if (where) return (level[2] == LEVEL_FULL ? 0 : 1) + (level[3] == LEVEL_FULL ? 0 : 2);
     return level[1] == LEVEL_FULL ? (level[2] == LEVEL_FULL ? 0 : 1) : 2;
 }
 
 static wb__row_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
 {
-    if (in->kind == WB__CAST) return c->t->cast[instr(c, in->a)->reg][in->dtype ? in->dtype : WB_F32];
-    if (in->op == WB__OP_where)
-        return shape == 3 ? c->t->where_ss[instr(c, in->b)->reg] : c->t->row[in->op][instr(c, in->b)->reg][shape];
+    if (in->kind == WB__CAST)
+        return c->t->cast[instr(c, in->a)->reg][in->dtype ? in->dtype : WB_F32];
+    if (in->op == WB__OP_where) {
+        const int reg = instr(c, in->b)->reg;
+        return shape == 3 ? c->t->where_ss[reg] : c->t->row[in->op][reg][shape];
+    }
     const int reg = instr(c, in->a)->reg;
     if (reg == WB__REG_F32 && in->op == WB__OP_sin) return c->t->far[0];
     if (reg == WB__REG_F32 && in->op == WB__OP_cos) return c->t->far[1];
     return c->t->row[in->op][reg][shape];
 }
 
-/* Elementwise: ROW and CAST.  At its own level all operands of that level are vectors, the others one number. */
+/* Elementwise: ROW and CAST.  At its own level all operands of that level are vectors, the others
+ * one number. */
 static void emit_row(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
@@ -329,11 +351,13 @@ static void emit_row(compiler *c, int i)
     int as[4];
     for (int k = 0; k < 4; k++) as[k] = level[k] == own ? LEVEL_FULL : LEVEL_ONE;
     wb__row_fn *fn = row_fn(c, in, where || in->b >= 0 ? shape_of(as, where) : 0);
-    const bool narrow = in->kind == WB__ROW && (in->dtype == WB_I8 || in->dtype == WB_U8) && in->reg == WB__REG_I32;
+    const bool narrow = in->kind == WB__ROW && (in->dtype == WB_I8 || in->dtype == WB_U8)
+        && in->reg == WB__REG_I32;
     const int list = list_of(c, c->level[i]), store = direct_store(c, i);
     if (!fn) {
-        if (!c->failed) wb__fail(WB_ERROR_INTERNAL, "cpu: %s is not defined for this kind of number",
-                                 wb__ops[in->op].name);
+        if (!c->failed)
+            wb__fail(WB_ERROR_INTERNAL, "cpu: %s is not defined for this kind of number",
+                     wb__ops[in->op].name);
         c->failed = true;
         return;
     }
@@ -480,7 +504,8 @@ static int order_calls(compiler *c)
         else p->phases[phase].to = n;
     }
     p->last_from = p->phases[p->n_phases - 1].to;
-    for (int i = 0; i < p->n_phases; i++) p->phases[i].rows_from = i ? p->phases[i - 1].to : p->hoist_to;
+    for (int i = 0; i < p->n_phases; i++)
+        p->phases[i].rows_from = i ? p->phases[i - 1].to : p->hoist_to;
     wb__free(p->calls);
     p->calls = sorted;
     return 0;
@@ -490,7 +515,8 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
                  const int *pseudo, const wb__tile_table *t, bool pieces, int64_t slot)
 {
     const size_t n = (size_t)WB__MAX(f->n_instr, 1);
-    compiler c = {.f = f, .views = views, .pseudo = pseudo, .s = s, .t = t, .p = p, .pieces = pieces, .n = f->n_instr};
+    compiler c = {.f = f, .views = views, .pseudo = pseudo, .s = s, .t = t, .p = p,
+                  .pieces = pieces, .n = f->n_instr};
     memset(p, 0, sizeof *p);
     p->pieces = pieces;
     int *ints = wb__alloc_zero(7 * n, sizeof *ints);
@@ -521,7 +547,8 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
         c.phase = c.phases - 1;
         for (int i = 0; i < c.n; i++)
             if (c.late[i] && !c.done[i] && is_source(&f->instr[f->instr[i].a]))
-                need(&c, f->instr[i].a, c.level[f->instr[i].a] == LEVEL_COL ? LEVEL_FULL : c.level[f->instr[i].a]);
+                need(&c, f->instr[i].a,
+                     c.level[f->instr[i].a] == LEVEL_COL ? LEVEL_FULL : c.level[f->instr[i].a]);
         for (int i = 0; i < c.n; i++)
             if (c.late[i] && !c.done[i]) emit_store(&c, i);
         e = c.failed ? WB_ERROR_MEMORY : order_calls(&c);

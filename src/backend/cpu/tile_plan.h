@@ -1,4 +1,5 @@
-/* What preparing a tile program makes and running it reads: spaces, views, calls, tasks.  Private to tile_*.c. */
+/* What preparing a tile program makes and running it reads: spaces, views, calls, tasks.  Private
+ * to tile_*.c. */
 #ifndef WB__CPU_TILE_PLAN_H
 #define WB__CPU_TILE_PLAN_H
 
@@ -10,33 +11,39 @@
 enum { OUTER, ROWS, COLS, GROUPS };             /* the three loops */
 enum { MOST_STEPS = WB_MAX_DIMS + GROUPS };
 
-/* A view along the loops of its segment: each loop one or more dimensions, collapsed as far as this view allows.  Views of
- * no buffer (-1) are numbers that grow with the place: iota, elements of a draw. */
+/* A view along the loops of its segment: each loop one or more dimensions, collapsed as far as this
+ * view allows.  Views of no buffer (-1) are numbers that grow with the place: iota, elements of a
+ * draw. */
 typedef struct {
     int buffer, size;                           /* bytes of an element */
     wb_dtype dtype;
     int64_t offset;
-    int at[GROUPS], n[GROUPS];                  /* where the loop's dimensions stand in the two lists, and how many */
+    /* where the loop's dimensions stand in the two lists, and how many */
+    int at[GROUPS], n[GROUPS];
     int64_t dim[MOST_STEPS], stride[MOST_STEPS];
     bool varies[GROUPS];
 } tile_view;
 
 typedef struct {
     int64_t n[GROUPS];                          /* points of each loop */
-    int64_t run;                                /* columns from one break of some view to the next */
+    /* columns from one break of some view to the next */
+    int64_t run;
     int64_t tile_rows, tile_cols;
     int program, splits, tasks;                 /* splits: partial results of each fold over rows */
     bool by_columns;                            /* tiles of a task: columns outside, rows inside */
     tile_view *views;
-    int64_t *parts;                             /* of each fold: where its partial results are in the workspace */
+    /* of each fold: where its partial results are in the workspace */
+    int64_t *parts;
 } tile_segment;
 
 /* What kinds of loop a program wants. */
-typedef struct { bool folds_cols, stores_rows, folds_rows, folds_all, ordered_rows, ordered_cols; } tile_needs;
+typedef struct {
+    bool folds_cols, stores_rows, folds_rows, folds_all, ordered_rows, ordered_cols;
+} tile_needs;
 
 /* Fills n, run and views; views[i] for i < count are given, of buffer -1 the later ones. */
-void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views, int count,
-                     const bool *is_target, tile_needs needs);
+void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views,
+                     int count, const bool *is_target, tile_needs needs);
 
 /* Element offset of point i of a loop. */
 static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
@@ -53,9 +60,10 @@ static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 
 /* ---- programs (tile_plan.c) ---- */
 
-typedef enum { LEVEL_ONE, LEVEL_ROW, LEVEL_COL, LEVEL_FULL } tile_level;    /* COL: the same for all rows */
+/* COL: the same for all rows */
+typedef enum { LEVEL_ONE, LEVEL_ROW, LEVEL_COL, LEVEL_FULL } tile_level;
 
-/* A call works on the tile, or (`row`) on its first column alone, where values of level ROW stand. */
+/* A call works on the tile, or (`row`) on its first column alone: where ROW values stand. */
 typedef enum {
     CALL_PLAIN,             /* fn over all elements */
     CALL_BY_ROW,            /* fn row by row: some operand is one number a row */
@@ -91,28 +99,36 @@ typedef struct {
     };
 } tile_call;
 
-/* A fold over rows or over all.  Accumulators lie like the tile; for sums of f32 doubles take them in now and then. */
+/* A fold over rows or over all.  Accumulators lie like the tile; for sums of f32 doubles take them
+ * in now and then. */
 typedef struct {
-    uint8_t op, reg, out, all;      /* op: 0 sum, 1 max, 2 min, 3 argmax; reg of what is folded, of the result */
+    /* op: 0 sum, 1 max, 2 min, 3 argmax; reg of what is folded, of the result */
+    uint8_t op, reg, out, all;
     int32_t view;
-    int64_t acc, more, length;      /* in the scratch: accumulators; doubles, or places of argmax; elements */
+    /* in the scratch: accumulators; doubles, or places of argmax; elements */
+    int64_t acc, more, length;
 } tile_fold;
 
-/* A fold along columns in pieces: for each row of the tile a result so far, in 8 bytes, and a place. */
+/* A fold along columns in pieces: for each row of the tile a result so far, in 8 bytes, and a
+ * place. */
 typedef struct { uint8_t op, reg; int64_t acc, at; } tile_part;
 
-typedef struct { int rows_from, from, to; } tile_phase;     /* calls: once for the rows, then for each piece of them */
+/* calls: once for the rows, then for each piece of them */
+typedef struct { int rows_from, from, to; } tile_phase;
 
 typedef struct {
     int n_values, n_calls, n_phases, n_folds, n_parts;
-    int once_to, hoist_to;          /* calls [0, once_to): once a task; [once_to, hoist_to): once a block of columns */
-    int last_from;                  /* calls [last_from, n_calls): when all pieces of the rows are done */
+    /* calls [0, once_to): once a task; [once_to, hoist_to): once a block of columns */
+    int once_to, hoist_to;
+    /* calls [last_from, n_calls): when all pieces of the rows are done */
+    int last_from;
     int slots;
     bool pieces, wides;                  /* rows are cut into pieces of tile_cols columns */
     int64_t scratch;                /* bytes */
     tile_call *calls;
     int64_t *at;                    /* of each value: where in the scratch; -1: bound to memory */
-    uint8_t *wide;                  /* bytes of an element of values that keep whole rows, piece after piece; else 0 */
+    /* bytes of an element of values that keep whole rows, piece after piece; else 0 */
+    uint8_t *wide;
     tile_phase *phases;
     tile_fold *folds;
     tile_part *parts;
@@ -130,7 +146,8 @@ bool tile_program_same(const tile_program *a, const tile_program *b);
 
 typedef struct { int32_t segment, split, index; int64_t outer, r0, r1, c0, c1; } tile_task;
 
-/* What a fold has so far: floats as double, integers as int64_t; the place is argmax's, -1 where nothing came yet. */
+/* What a fold has so far: floats as double, integers as int64_t; the place is argmax's, -1 where
+ * nothing came yet. */
 typedef union { double f; int64_t i; } tile_number;
 
 typedef struct {
@@ -146,7 +163,7 @@ typedef struct {
     char impl[64];
 } tile_kernel;
 
-enum { STACK_SCRATCH = 64 * 1024, FLUSH_EVERY = 64 };
+enum { STACK_SCRATCH = 64 * 1024, FLUSH_EVERY = 32 };
 
 /* A task while it runs. */
 typedef struct {
@@ -159,19 +176,22 @@ typedef struct {
     char *scratch, *workspace;
     void **value;
     int64_t rows, cols, r0, c0;                 /* the tile */
+    /* doubles hold something: of folds over rows, over all */
+    bool flushed[2];
 } tile_run;
 
 /* folds (tile_gather.c) */
-void tile_start_folds(const tile_run *r, bool all);
-void tile_flush_folds(const tile_run *r, bool all);
+void tile_start_folds(tile_run *r, bool all);
+void tile_flush_folds(tile_run *r, bool all);
 void tile_finish_folds(const tile_run *r, bool all, int64_t rows, int64_t c0, int64_t c1);
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
 void tile_start_parts(const tile_run *r);
 void tile_fold_part(const tile_run *r, const tile_call *call);
 void tile_fold_done(const tile_run *r, const tile_call *call);
-void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0, int64_t rows,
-                int64_t c0, int64_t cols, const void *from, int size);
+void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
+                int64_t rows, int64_t c0, int64_t cols, const void *from, int size);
 
-int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, const wb__number *numbers);
+int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                const wb__number *numbers);
 
 #endif

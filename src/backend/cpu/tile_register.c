@@ -1,5 +1,6 @@
-/* Where the values of a tile program stand: registers of one tile, used again as soon as their value is dead, so that the
- * working set stays in the first cache; and longer places for values that are kept for a whole row or a whole task. */
+/* Where the values of a tile program stand: registers of one tile, used again as soon as their
+ * value is dead, so that the working set stays in the first cache; and longer places for values
+ * that are kept for a whole row or a whole task. */
 #include "backend/cpu/tile_plan.h"
 
 #include <string.h>
@@ -99,7 +100,8 @@ int tile_place_values(tile_program *p, const tile_segment *s, int64_t slot)
     bool *in_slot = wb__alloc_zero(n, sizeof *in_slot);
     const int e = p->at && p->wide && w.last && w.free_slots && in_slot ? 0 : WB_ERROR_MEMORY;
     if (!e) {
-        w.end = ((int64_t)n * (int64_t)sizeof(void *) + 63) / 64 * 64;      /* the table of pointers is in front */
+        /* the table of pointers is in front */
+        w.end = ((int64_t)n * (int64_t)sizeof(void *) + 63) / 64 * 64;
         for (size_t i = 0; i < n; i++) p->at[i] = -1;
         for (int k = 0; k < p->n_calls; k++)
             for (int i = 1; i < 4; i++)
@@ -138,13 +140,14 @@ static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !m
 /* Whether two segments can share one. */
 bool tile_program_same(const tile_program *a, const tile_program *b)
 {
-    return a->n_values == b->n_values && a->n_calls == b->n_calls && a->n_phases == b->n_phases &&
-           a->n_folds == b->n_folds && a->n_parts == b->n_parts && a->once_to == b->once_to &&
-           a->hoist_to == b->hoist_to && a->last_from == b->last_from && a->scratch == b->scratch &&
-           a->pieces == b->pieces && same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls) &&
-           same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at) &&
-           same_bytes(a->wide, b->wide, (size_t)a->n_values) &&
-           same_bytes(a->phases, b->phases, (size_t)a->n_phases * sizeof *a->phases) &&
-           same_bytes(a->folds, b->folds, (size_t)a->n_folds * sizeof *a->folds) &&
-           same_bytes(a->parts, b->parts, (size_t)a->n_parts * sizeof *a->parts);
+    return a->n_values == b->n_values && a->n_calls == b->n_calls && a->n_phases == b->n_phases
+        && a->n_folds == b->n_folds && a->n_parts == b->n_parts && a->once_to == b->once_to
+        && a->hoist_to == b->hoist_to && a->last_from == b->last_from
+        && a->scratch == b->scratch && a->pieces == b->pieces
+        && same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls)
+        && same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at)
+        && same_bytes(a->wide, b->wide, (size_t)a->n_values)
+        && same_bytes(a->phases, b->phases, (size_t)a->n_phases * sizeof *a->phases)
+        && same_bytes(a->folds, b->folds, (size_t)a->n_folds * sizeof *a->folds)
+        && same_bytes(a->parts, b->parts, (size_t)a->n_parts * sizeof *a->parts);
 }

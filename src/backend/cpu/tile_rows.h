@@ -1,16 +1,20 @@
-/* The functions of tile programs, compiled once for each instruction set: tile_portable.c, tile_avx2.c, tile_avx512.c
- * define WB__ISA (portable, avx2, avx512) and include this.  Plain loops, left to the compiler to make vectors of, except
- * for folds along a row, which floating-point rules keep in order, and f16.  Integers wrap around: -fwrapv. */
+/* The functions of tile programs, compiled once for each instruction set: tile_portable.c,
+ * tile_avx2.c, tile_avx512.c define WB__ISA (portable, avx2, avx512) and include this.  Plain
+ * loops, left to the compiler to make vectors of, except for folds along a row, which
+ * floating-point rules keep in order, and f16.  Integers wrap around: -fwrapv. */
+#ifdef __clang__
+/* a loop of calls of libm is told so; ops.def is read below */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
 #include "backend/cpu/tile.h"
 #include "base/philox.h"
 #include "ops/scalar.h"
 
-#ifdef __AVX2__
+#ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
 #ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed"
 #define LOOP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define LOOP _Pragma("GCC ivdep")
@@ -68,14 +72,15 @@ static void row_cos_any(void *d, const void *a, const void *b, const void *c, in
 #define AT1(name, kind) {row_##name##_vvv_##kind}
 #define AT2(name, kind) {row_##name##_vvv_##kind, row_##name##_vsv_##kind, row_##name##_svv_##kind}
 #define FLOATS(at, name) [WB__REG_F32] = at(name, f32), [WB__REG_F64] = at(name, f64)
-#define NUMBERS(at, name) FLOATS(at, name), [WB__REG_I32] = at(name, i32), [WB__REG_I64] = at(name, i64)
+#define NUMBERS(at, name) \
+    FLOATS(at, name), [WB__REG_I32] = at(name, i32), [WB__REG_I64] = at(name, i64)
 #define ANY(at, name) NUMBERS(at, name)
 #define BOOLS(at, name) [WB__REG_I32] = at(name, i32)
 #define KINDS(what) {what##_f32, what##_f64, what##_i32, what##_i64}
 #define WHERES(kind) {where_vv_##kind, where_sv_##kind, where_vs_##kind}
-#define CASTS(kind)                                                                                         \
-    {[WB_F32] = cast_##kind##_F32, [WB_F64] = cast_##kind##_F64, [WB_F16] = cast_##kind##_F16,              \
-     [WB_BF16] = cast_##kind##_BF16, [WB_I8] = cast_##kind##_I8, [WB_U8] = cast_##kind##_U8,                \
+#define CASTS(kind)                                                                                \
+    {[WB_F32] = cast_##kind##_F32, [WB_F64] = cast_##kind##_F64, [WB_F16] = cast_##kind##_F16,     \
+     [WB_BF16] = cast_##kind##_BF16, [WB_I8] = cast_##kind##_I8, [WB_U8] = cast_##kind##_U8,       \
      [WB_I32] = cast_##kind##_I32, [WB_I64] = cast_##kind##_I64, [WB_BOOL] = cast_##kind##_BOOL}
 #define OF_DTYPE(NAME, type, bytes, floating, text) [WB_##NAME] = load_##NAME,
 #define TO_DTYPE(NAME, type, bytes, floating, text) [WB_##NAME] = store_##NAME,
@@ -86,7 +91,8 @@ const wb__tile_table OWN2(wb__tile, WB__ISA) = {
     .isa = QUOTED(WB__ISA),
     .row = {
 #define WB_UNARY(name, accepts, expression, gradient) [WB__OP_##name] = {accepts(AT1, name)},
-#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) [WB__OP_##name] = {accepts(AT2, name)},
+#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
+        [WB__OP_##name] = {accepts(AT2, name)},
 #define WB_COMPARE(name, accepts, expression) [WB__OP_##name] = {accepts(AT2, name)},
 #define WB_TEST(name, accepts, expression) [WB__OP_##name] = {accepts(AT1, name)},
 #include "ops/ops.def"

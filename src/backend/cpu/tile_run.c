@@ -1,4 +1,5 @@
-/* Running a tile program: tasks of a kernel spread over threads, tiles of a task one after the other, calls of a tile. */
+/* Running a tile program: tasks of a kernel spread over threads, tiles of a task one after the
+ * other, calls of a tile. */
 #include "backend/cpu/tile_plan.h"
 #include "base/parallel.h"
 
@@ -19,9 +20,11 @@ static int64_t offset_of(const tile_run *r, const tile_view *v, int64_t c0)
 /* Stretches of a tile along which a view has one row stride and one column stride. */
 typedef struct { int64_t r, c, rows, cols, offset; } patch;
 
-static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, int64_t rows, int64_t c0, int64_t cols)
+static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, int64_t rows,
+                       int64_t c0, int64_t cols)
 {
-    const int64_t row_dim = v->dim[v->at[ROWS] + v->n[ROWS] - 1], col_dim = v->dim[v->at[COLS] + v->n[COLS] - 1];
+    const int64_t row_dim = v->dim[v->at[ROWS] + v->n[ROWS] - 1];
+    const int64_t col_dim = v->dim[v->at[COLS] + v->n[COLS] - 1];
     if (p->cols) {
         p->c += p->cols;
         if (p->c == cols) p->c = 0, p->r += p->rows;
@@ -34,7 +37,10 @@ static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, 
     return true;
 }
 
-static int64_t inner(const tile_view *v, int group) { return v->stride[v->at[group] + v->n[group] - 1]; }
+static int64_t inner(const tile_view *v, int group)
+{
+    return v->stride[v->at[group] + v->n[group] - 1];
+}
 
 static void load(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols, int64_t c0)
 {
@@ -43,24 +49,26 @@ static void load(const tile_run *r, const tile_call *call, int64_t rows, int64_t
     const char *base = base_of(r, v);
     const int size = call->size[0];
     if (wb__likely(v->n[ROWS] == 1 && v->n[COLS] == 1)) {
-        call->load(d, cols, base + offset_of(r, v, c0) * v->size, rows, cols, inner(v, ROWS), inner(v, COLS));
+        call->load(d, cols, base + offset_of(r, v, c0) * v->size, rows, cols, inner(v, ROWS),
+                   inner(v, COLS));
         return;
     }
     for (patch p = {0}; next_patch(v, &p, r->task->outer, r->r0, rows, c0, cols);)
-        call->load(d + (p.r * cols + p.c) * size, cols, base + p.offset * v->size, p.rows, p.cols, inner(v, ROWS),
-                   inner(v, COLS));
+        call->load(d + (p.r * cols + p.c) * size, cols, base + p.offset * v->size, p.rows, p.cols,
+                   inner(v, ROWS), inner(v, COLS));
 }
 
-void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0, int64_t rows,
-                int64_t c0, int64_t cols, const void *from, int size)
+void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
+                int64_t rows, int64_t c0, int64_t cols, const void *from, int size)
 {
     for (patch p = {0}; next_patch(v, &p, outer, r0, rows, c0, cols);)
-        store((const char *)from + (p.r * cols + p.c) * size, cols, (char *)base + p.offset * v->size, p.rows, p.cols,
-              inner(v, ROWS), inner(v, COLS));
+        store((const char *)from + (p.r * cols + p.c) * size, cols,
+              (char *)base + p.offset * v->size, p.rows, p.cols, inner(v, ROWS), inner(v, COLS));
 }
 
 /* Numbers that depend on the place: iota, draws. */
-static void number_places(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols, int64_t c0)
+static void number_places(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
+                          int64_t c0)
 {
     const tile_view *v = &r->s->views[call->arg];
     const int64_t row_step = inner(v, ROWS), col_step = inner(v, COLS);
@@ -70,8 +78,9 @@ static void number_places(const tile_run *r, const tile_call *call, int64_t rows
         for (int64_t i = 0; i < (one_run ? 1 : p.rows); i++) {
             char *d = (char *)r->value[call->value[0]] + ((p.r + i) * cols + p.c) * call->size[0];
             const int64_t first = p.offset + i * row_step;
+            const wb__number *key = r->numbers + call->numbers;
             if (call->kind == CALL_IOTA) call->iota(d, n, first, col_step);
-            else call->draw(d, n, r->numbers[call->numbers].u, r->numbers[call->numbers + 1].u, first, col_step);
+            else call->draw(d, n, key[0].u, key[1].u, first, col_step);
         }
     }
 }
@@ -113,9 +122,11 @@ static void gather(const tile_run *r, const tile_call *call)
     const tile_fold *f = &r->p->folds[call->arg];
     const int64_t at = r->p->pieces && !f->all ? r->c0 * r->s->tile_rows : 0;
     const int64_t size = f->op == 0 && f->reg == WB__REG_I32 ? 8 : wb__reg_size(f->reg);
-    const int64_t now = f->all ? (r->task->outer * r->s->n[ROWS] + r->r0) * r->s->n[COLS] + r->c0 : r->r0;
+    const int64_t line = r->task->outer * r->s->n[ROWS] + r->r0;
+    const int64_t now = f->all ? line * r->s->n[COLS] + r->c0 : r->r0;
     int64_t *places = f->op == 3 ? (int64_t *)(r->scratch + f->more) + at : NULL;
-    call->gather(r->scratch + f->acc + at * size, places, operand(r, call, 1), r->rows * r->cols, now);
+    call->gather(r->scratch + f->acc + at * size, places, operand(r, call, 1), r->rows * r->cols,
+                 now);
 }
 
 static void run_calls(const tile_run *r, int from, int to)
@@ -124,8 +135,8 @@ static void run_calls(const tile_run *r, int from, int to)
         const int64_t cols = call->row ? 1 : r->cols, c0 = call->row ? 0 : r->c0;
         switch ((tile_call_kind)call->kind) {
         case CALL_PLAIN:
-            call->row_fn(r->value[call->value[0]], operand(r, call, 1), operand(r, call, 2), operand(r, call, 3),
-                         r->rows * cols);
+            call->row_fn(operand(r, call, 0), operand(r, call, 1), operand(r, call, 2),
+                         operand(r, call, 3), r->rows * cols);
             break;
         case CALL_BY_ROW: by_row(r, call); break;
         case CALL_NUMBER: number(r, call); break;
@@ -137,14 +148,20 @@ static void run_calls(const tile_run *r, int from, int to)
         case CALL_LOAD: load(r, call, r->rows, cols, c0); break;
         case CALL_STORE: {
             const tile_view *v = &r->s->views[call->arg];
-            tile_store(v, call->store, base_of(r, v), r->task->outer, r->r0, r->rows, c0, cols, operand(r, call, 1),
-                       call->size[1]);
+            tile_store(v, call->store, base_of(r, v), r->task->outer, r->r0, r->rows, c0, cols,
+                       operand(r, call, 1), call->size[1]);
             break;
         }
         case CALL_IOTA: case CALL_DRAW: number_places(r, call, r->rows, cols, c0); break;
-        case CALL_SPLAT: call->splat(operand(r, call, 0), operand(r, call, 1), r->rows, cols); break;
-        case CALL_SPLAT_ONE: call->splat(operand(r, call, 0), operand(r, call, 1), 1, r->rows * cols); break;
-        case CALL_FOLD: call->fold(operand(r, call, 0), operand(r, call, 1), r->rows, r->cols); break;
+        case CALL_SPLAT:
+            call->splat(operand(r, call, 0), operand(r, call, 1), r->rows, cols);
+            break;
+        case CALL_SPLAT_ONE:
+            call->splat(operand(r, call, 0), operand(r, call, 1), 1, r->rows * cols);
+            break;
+        case CALL_FOLD:
+            call->fold(operand(r, call, 0), operand(r, call, 1), r->rows, r->cols);
+            break;
         case CALL_FOLD_PART: tile_fold_part(r, call); break;
         case CALL_FOLD_DONE: tile_fold_done(r, call); break;
         case CALL_GATHER: gather(r, call); break;
@@ -158,13 +175,23 @@ static void run_calls(const tile_run *r, int from, int to)
 static int64_t piece_end(const tile_segment *s, int64_t c0, int64_t c1)
 {
     int64_t end = WB__MIN(c0 + s->tile_cols, c1);
-    if (s->run >= s->tile_cols && s->run < s->n[COLS]) end = WB__MIN(end, (c0 / s->run + 1) * s->run);
+    if (s->run >= s->tile_cols && s->run < s->n[COLS])
+        end = WB__MIN(end, (c0 / s->run + 1) * s->run);
     return end;
 }
 
 static void set_tile(tile_run *r, int64_t r0, int64_t rows, int64_t c0, int64_t cols)
 {
     r->r0 = r0, r->rows = rows, r->c0 = c0, r->cols = cols;
+}
+
+/* Values that are kept for whole rows: where this piece of them stands. */
+static void set_wides(tile_run *r)
+{
+    const tile_program *p = r->p;
+    const int64_t at = r->c0 * r->s->tile_rows;
+    for (int v = 0; v < p->n_values; v++)
+        if (p->wide[v]) r->value[v] = r->scratch + p->at[v] + at * p->wide[v];
 }
 
 /* Rows longer than a tile, several times over in pieces. */
@@ -186,9 +213,7 @@ static void run_pieces(tile_run *r)
             for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
                 c1 = piece_end(s, c0, t->c1);
                 set_tile(r, r0, rows, c0, c1 - c0);
-                if (p->wides)
-                    for (int v = 0; v < p->n_values; v++)
-                        if (p->wide[v]) r->value[v] = r->scratch + p->at[v] + c0 * s->tile_rows * p->wide[v];
+                if (p->wides) set_wides(r);
                 run_calls(r, phase->from, phase->to);
                 if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, true);
             }
@@ -274,8 +299,9 @@ static void work(launch *l, char *scratch)
         if (i >= k->n_tasks) return;
         const tile_task *t = &k->tasks[i];
         const tile_segment *s = &k->segments[t->segment];
-        tile_run r = {.k = k, .s = s, .p = &k->programs[s->program], .task = t, .buffers = l->buffers,
-                      .numbers = l->numbers, .scratch = scratch, .workspace = l->workspace};
+        tile_run r = {.k = k, .s = s, .p = &k->programs[s->program], .task = t,
+                      .buffers = l->buffers, .numbers = l->numbers, .scratch = scratch,
+                      .workspace = l->workspace};
         run_task(&r);
     }
 }
@@ -293,7 +319,8 @@ static void worker(void *ctx, int64_t i)
     else work(l, l->workspace + l->k->scratch_from + i * l->k->scratch);
 }
 
-int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, const wb__number *numbers)
+int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                const wb__number *numbers)
 {
     const tile_kernel *k = (const tile_kernel *)kernel;
     launch l = {.k = k, .buffers = buffers, .numbers = numbers, .workspace = workspace};

@@ -1,5 +1,6 @@
-/* The loops of a tile program and its views along them: dimensions of size one dropped, neighbours that all views walk
- * as one merged, and loops that the program does not tell apart joined.  Next: tile_plan.c. */
+/* The loops of a tile program and its views along them: dimensions of size one dropped, neighbours
+ * that all views walk as one merged, and loops that the program does not tell apart joined.  Next:
+ * tile_plan.c. */
 #include "backend/cpu/tile_plan.h"
 
 #include <stdlib.h>
@@ -19,12 +20,14 @@ static void append(loop *to, const loop *from)
     }
 }
 
-/* Outermost the dimension where the guide steps furthest, so that what it views is walked in the order of memory. */
+/* Outermost the dimension where the guide steps furthest, so that what it views is walked in the
+ * order of memory. */
 static void sort(loop *l, const wb__view *guide)
 {
     for (int i = 1; i < l->n; i++) {
         for (int j = i; j > 0; j--) {
-            const int64_t inner = llabs(guide->strides[l->index[j]]), outer = llabs(guide->strides[l->index[j - 1]]);
+            const int64_t inner = llabs(guide->strides[l->index[j]]);
+            const int64_t outer = llabs(guide->strides[l->index[j - 1]]);
             if (!inner || inner <= outer) break;
             const int64_t dim = l->dim[j];
             const int index = l->index[j];
@@ -69,8 +72,8 @@ static int together(const loop *l, const wb__view *const *views, int count)
     return n;
 }
 
-void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views, int count,
-                     const bool *is_target, tile_needs needs)
+void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views,
+                     int count, const bool *is_target, tile_needs needs)
 {
     loop loops[GROUPS] = {{0}, {0}, {0}};
     const int outer_dims = space->ndim - space->row_dims - space->col_dims;
@@ -94,9 +97,11 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
     }
     const wb__view *guide = NULL;           /* a result, or else the first operand */
     for (int k = 0; k < count; k++)
-        if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.folds_rows))) guide = views[k];
+        if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.folds_rows)))
+            guide = views[k];
     if (guide && !needs.ordered_rows) sort(&loops[ROWS], guide);
-    if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows)) sort(&loops[COLS], guide);
+    if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows))
+        sort(&loops[COLS], guide);
     const int inner = together(&loops[COLS], views, count);
     if (free_loops) {                       /* columns: what all walk as one */
         loops[ROWS] = loops[COLS];

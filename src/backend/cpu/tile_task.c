@@ -1,4 +1,5 @@
-/* Preparing a fused kernel: the shape of its tiles, its programs, its tasks, its workspace.  Next: tile_run.c. */
+/* Preparing a fused kernel: the shape of its tiles, its programs, its tasks, its workspace.  Next:
+ * tile_run.c. */
 #include "backend/cpu/tile_plan.h"
 #include "base/parallel.h"
 
@@ -7,14 +8,16 @@
 #include <string.h>
 
 /* Element-operations: below SMALL one thread does all; a task has at least GRAIN. */
-enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32, CACHE = 32 * 1024 };
+enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
+      CACHE = 32 * 1024 };
 
 const wb__tile_table *wb__tile_table_here(void)
 {
 #ifdef WB_HAVE_X86_ISA
     const char *asked = getenv("WEBER_ISA");
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f")
+        && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     if (asked && !strcmp(asked, "portable")) return &wb__tile_portable;
     if (avx512 && !(asked && !strcmp(asked, "avx2"))) return &wb__tile_avx512;
@@ -58,9 +61,11 @@ static void find_facts(program_facts *a)
         case WB__LOAD: a->used[in->arg] = true; break;
         case WB__STORE:
             a->used[in->arg] = a->is_target[in->arg] = true;
-            if (f->n_segments && wb__reg_size(wb__reg_of(f->views[in->arg].dtype)) == 8) a->register_size = 8;
+            if (f->n_segments && wb__reg_size(wb__reg_of(f->views[in->arg].dtype)) == 8)
+                a->register_size = 8;
             for (int s = 0; s < f->n_segments; s++)
-                a->needs.stores_rows |= stores_rows(&f->spaces[s], &f->views[s * f->n_views + in->arg]);
+                a->needs.stores_rows |=
+                    stores_rows(&f->spaces[s], &f->views[s * f->n_views + in->arg]);
             break;
         case WB__FOLD_COLS:
             a->needs.folds_cols = true;
@@ -119,7 +124,8 @@ static bool transposed(const tile_segment *s, int count)
     if (s->n[ROWS] < 8 || s->n[COLS] < 8) return false;
     for (int i = 0; i < count; i++) {
         const tile_view *v = &s->views[i];
-        const int64_t col = v->stride[v->at[COLS] + v->n[COLS] - 1], row = v->stride[v->at[ROWS] + v->n[ROWS] - 1];
+        const int64_t col = v->stride[v->at[COLS] + v->n[COLS] - 1];
+        const int64_t row = v->stride[v->at[ROWS] + v->n[ROWS] - 1];
         if (v->buffer >= 0 && col != 0 && col != 1 && row == 1) return true;
     }
     return false;
@@ -137,8 +143,10 @@ static int64_t piece(int64_t run, int64_t most)
 static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
 {
     const int64_t rows = WB__MAX(s->n[ROWS], 1), cols = s->n[COLS];
-    const bool turned = transposed(s, a->f->n_views) && !(a->needs.folds_all && a->needs.ordered_cols);
-    const int64_t square_rows = WB__MIN(TRANSPOSED_ROWS, rows), square_cols = WB__MIN(most / TRANSPOSED_ROWS, cols);
+    const bool turned = transposed(s, a->f->n_views)
+        && !(a->needs.folds_all && a->needs.ordered_cols);
+    const int64_t square_rows = WB__MIN(TRANSPOSED_ROWS, rows);
+    const int64_t square_cols = WB__MIN(most / TRANSPOSED_ROWS, cols);
     const bool square = turned && cols > square_cols && most / cols < 16;
     const bool by_rows = a->needs.folds_cols || a->needs.stores_rows;
     const bool pieces = by_rows && (!cols || cols > 2 * most || square);
@@ -162,7 +170,8 @@ static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, 
     for (;;) {
         const bool pieces = shape_tiles(s, a, most);
         const int64_t slot = WB__MAX(most, s->tile_rows * s->tile_cols) * a->register_size;
-        const int e = tile_compile(&p, s, a->f, a->f->views + segment * a->f->n_views, a->pseudo, k->table, pieces, slot);
+        const int e = tile_compile(&p, s, a->f, a->f->views + segment * a->f->n_views, a->pseudo,
+                                   k->table, pieces, slot);
         if (e) return e;
         if (p.slots * slot <= CACHE || most <= 256) break;
         most /= 2;
@@ -189,7 +198,8 @@ typedef struct { int64_t outer, rows, cols; } cut;
 static cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wanted)
 {
     const bool by_rows = a->needs.folds_cols || a->needs.stores_rows;
-    const int64_t row_tiles = WB__MAX(up(s->n[ROWS], s->tile_rows), 1), col_tiles = WB__MAX(up(s->n[COLS], s->tile_cols), 1);
+    const int64_t row_tiles = WB__MAX(up(s->n[ROWS], s->tile_rows), 1);
+    const int64_t col_tiles = WB__MAX(up(s->n[COLS], s->tile_cols), 1);
     cut c = {.outer = s->n[OUTER], .rows = 1, .cols = 1};
     wanted = WB__MAX(up(wanted, WB__MAX(c.outer, 1)), 1);
     if (by_rows) {
@@ -207,14 +217,16 @@ static cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wa
 static void add_tasks(tile_kernel *k, int segment, cut c)
 {
     tile_segment *s = &k->segments[segment];
-    const int64_t row_tiles = up(s->n[ROWS], s->tile_rows), col_tiles = up(s->n[COLS], s->tile_cols);
+    const int64_t row_tiles = up(s->n[ROWS], s->tile_rows);
+    const int64_t col_tiles = up(s->n[COLS], s->tile_cols);
     s->splits = (int)c.rows;
     s->tasks = 0;
     for (int64_t o = 0; o < c.outer; o++)
         for (int64_t i = 0; i < c.rows; i++)
             for (int64_t j = 0; j < c.cols; j++) {
                 tile_task *t = &k->tasks[k->n_tasks++];
-                *t = (tile_task){.segment = segment, .split = (int)i, .index = s->tasks++, .outer = o};
+                *t = (tile_task){.segment = segment, .split = (int)i, .index = s->tasks++,
+                                 .outer = o};
                 t->r0 = row_tiles * i / c.rows * s->tile_rows;
                 t->r1 = WB__MIN(row_tiles * (i + 1) / c.rows * s->tile_rows, s->n[ROWS]);
                 t->c0 = col_tiles * j / c.cols * s->tile_cols;
@@ -230,15 +242,17 @@ static int make_tasks(tile_kernel *k, const program_facts *a)
         const tile_segment *s = &k->segments[i];
         work += s->n[OUTER] * s->n[ROWS] * s->n[COLS] * (k->programs[s->program].n_calls + 1);
     }
-    const int64_t each = work < SMALL || threads == 1 ? INT64_MAX
-                                                      : WB__MAX(work / (threads * TASKS_A_THREAD), GRAIN);
+    const int64_t share = WB__MAX(work / (threads * TASKS_A_THREAD), GRAIN);
+    const int64_t each = work < SMALL || threads == 1 ? INT64_MAX : share;
     cut *cuts = wb__alloc((size_t)WB__MAX(k->n_segments, 1) * sizeof *cuts);
     if (!cuts) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->n_segments; i++) {
         const tile_segment *s = &k->segments[i];
-        const int64_t mine = s->n[OUTER] * s->n[ROWS] * s->n[COLS] * (k->programs[s->program].n_calls + 1);
+        const int64_t mine =
+            s->n[OUTER] * s->n[ROWS] * s->n[COLS] * (k->programs[s->program].n_calls + 1);
         cuts[i] = cut_segment(s, a, mine / each + 1);
-        if (!a->needs.folds_rows && !a->needs.folds_all && !a->needs.stores_rows && !mine) cuts[i].rows = cuts[i].cols = 0;
+        if (!a->needs.folds_rows && !a->needs.folds_all && !a->needs.stores_rows && !mine)
+            cuts[i].rows = cuts[i].cols = 0;
         count += cuts[i].outer * cuts[i].rows * cuts[i].cols;
     }
     k->tasks = wb__alloc((size_t)WB__MAX(count, 1) * sizeof *k->tasks);
@@ -256,14 +270,17 @@ static void make_workspace(tile_kernel *k)
         tile_segment *s = &k->segments[i];
         const tile_program *p = &k->programs[s->program];
         for (int j = 0; j < p->n_folds; j++) {
-            const int64_t n = p->folds[j].all ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
+            const bool all = p->folds[j].all;
+            const int64_t n = all ? s->tasks
+                            : s->splits == 1 ? 0 : s->splits * s->n[OUTER] * s->n[COLS];
             s->parts[j] = end;
             end += n * (p->folds[j].op == 3 ? 16 : 8);
         }
     }
     end = up(end, 64) * 64;
     k->scratch = 0;
-    for (int i = 0; i < k->n_programs; i++) k->scratch = WB__MAX(k->scratch, k->programs[i].scratch);
+    for (int i = 0; i < k->n_programs; i++)
+        k->scratch = WB__MAX(k->scratch, k->programs[i].scratch);
     k->scratch = up(k->scratch, 64) * 64;
     k->scratch_from = k->scratch <= STACK_SCRATCH ? -1 : end;
     if (k->scratch_from >= 0) end += k->workers * k->scratch;

@@ -1,0 +1,479 @@
+/* Loaders: order, epochs, memory, failure, fork, exit - with and without the thread in the background. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data/loader.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Observation i is {i}, its label i too. */
+static atomic_int fail_at = -1, asked, delay_us;
+static int get(int64_t i, void *x, void *y, void *ctx)
+{
+    (void)ctx;
+    atomic_fetch_add(&asked, 1);
+    if (delay_us) usleep((unsigned)delay_us);
+    if (i == fail_at) return 42;
+    *(float *)x = (float)i;
+    *(int32_t *)y = (int32_t)i;
+    return 0;
+}
+
+static wb_dataset *numbers(int64_t n)
+{
+    return wb_dataset_from(&(wb_dataset_source){.size = sizeof(wb_dataset_source), .n = n, .x_ndim = 1, .x_dims = {1},
+                                                .y_dtype = WB_I32, .get = get});
+}
+
+/* The observations of an epoch, one after the other; their number. */
+static int epoch_of(wb_loader *l, int *out)
+{
+    int n = 0, batches = 0;
+    WB_EACH_BATCH(b, l) {
+        assert_int_equal(b.index, batches++);
+        assert_int_equal(wb_dim(b.x, 0), b.n);
+        assert_int_equal(wb_dim(b.y, 0), b.n);
+        const float *x = wb_data(b.x);
+        const int32_t *y = wb_data(b.y);
+        for (int64_t i = 0; i < b.n; i++) {
+            assert_true(x[i] == (float)y[i]);
+            out[n++] = y[i];
+        }
+    }
+    return n;
+}
+
+static const int aheads[] = {WB_NO_AHEAD, 1, 2, 7};
+
+static void batches_in_order(void **state)
+{
+    (void)state;
+    for (size_t a = 0; a < WB__COUNT(aheads); a++)
+        for (int64_t n = 0; n < 12; n++)
+            for (int64_t size = 1; size < 6; size++) {
+                int out[16];
+                wb_scope *s = wb_scope_open();
+                wb_loader *l = wb_dataloader(numbers(n), .batchsize = size, .ahead = aheads[a]);
+                assert_int_equal(wb_loader_length(l), (n + size - 1) / size);
+                for (int epoch = 0; epoch < 3; epoch++) {
+                    assert_int_equal(wb_loader_epoch(l), epoch);
+                    assert_int_equal(epoch_of(l, out), n);
+                    for (int i = 0; i < n; i++) assert_int_equal(out[i], i);
+                    assert_int_equal(wb_loader_status(l), 0);
+                }
+                assert_int_equal(wb_scope_close(s), 0);
+            }
+}
+
+static void a_short_last_batch_can_be_left_out(void **state)
+{
+    (void)state;
+    int out[16];
+    wb_scope *s = wb_scope_open();
+    wb_loader *l = wb_dataloader(numbers(11), .batchsize = 4, .drop_last = true);
+    assert_int_equal(wb_loader_length(l), 2);
+    assert_int_equal(epoch_of(l, out), 8);
+    wb_scope_close(s);
+}
+
+static char logged[256];
+static void catch_log(wb_log_level level, const char *text, void *context)
+{
+    (void)context;
+    assert_int_equal(level, WB_LOG_WARN);
+    snprintf(logged, sizeof logged, "%s", text);
+}
+
+static void no_batch_is_a_warning(void **state)
+{
+    (void)state;
+    int out[16];
+    wb_set_log(catch_log, NULL);
+    wb_scope *s = wb_scope_open();
+    wb_loader *l = wb_dataloader(numbers(3), .batchsize = 4, .drop_last = true);
+    assert_non_null(strstr(logged, "3 observations are fewer than the batchsize 4"));
+    assert_int_equal(epoch_of(l, out), 0);
+    assert_int_equal(wb_loader_status(l), 0);
+    wb_scope_close(s);
+    wb_set_log(NULL, NULL);
+}
+
+static void shuffling_depends_on_the_seed_alone(void **state)
+{
+    (void)state;
+    int first[3][50], again[3][50], other[50], seen[50] = {0};
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
+        wb_scope *s = wb_scope_open();
+        wb_seed(a);
+        wb_loader *l = wb_dataloader(numbers(50), .batchsize = 7, .shuffle = true, .seed = 9, .ahead = aheads[a]);
+        for (int epoch = 0; epoch < 3; epoch++) assert_int_equal(epoch_of(l, a ? again[epoch] : first[epoch]), 50);
+        if (a) assert_memory_equal(first, again, sizeof first);
+        epoch_of(wb_dataloader(numbers(50), .batchsize = 7, .shuffle = true, .seed = 10), other);
+        assert_memory_not_equal(first[0], other, sizeof other);
+        wb_scope_close(s);
+    }
+    assert_memory_not_equal(first[0], first[1], sizeof first[0]);
+    for (int i = 0; i < 50; i++) seen[first[2][i]]++;
+    for (int i = 0; i < 50; i++) assert_int_equal(seen[i], 1);
+    wb_scope *s = wb_scope_open();                                  /* without a seed: that of wb_seed */
+    wb_seed(5);
+    epoch_of(wb_dataloader(numbers(50), .shuffle = true), first[0]);
+    wb_seed(5);
+    epoch_of(wb_dataloader(numbers(50), .shuffle = true), first[1]);
+    epoch_of(wb_dataloader(numbers(50), .shuffle = true), first[2]);
+    assert_memory_equal(first[0], first[1], sizeof first[0]);
+    assert_memory_not_equal(first[0], first[2], sizeof first[0]);
+    wb_scope_close(s);
+}
+
+static void leaving_a_loop_is_safe(void **state)
+{
+    (void)state;
+    int out[32];
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
+        wb_scope *s = wb_scope_open();
+        wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a]);
+        for (int round = 0; round < 20; round++) {
+            WB_EACH_BATCH(b, l) if (b.index == round % 5) break;
+            assert_int_equal(wb_loader_epoch(l), 2 * round);
+            assert_int_equal(epoch_of(l, out), 20);
+            assert_int_equal(out[0], 0);
+        }
+        wb_scope *inner = wb_scope_open();                          /* the batch's scope is closed by another */
+        WB_EACH_BATCH(b, l) break;
+        wb_scope_close(inner);
+        inner = wb_scope_open();
+        assert_int_equal(epoch_of(l, out), 20);
+        assert_non_null(wb_from(out, WB_I32, 0, NULL));             /* `inner` is still open */
+        assert_int_equal(wb_scope_close(inner), 0);
+        wb_batch b;
+        assert_true(wb_loader_next(l, &b) && wb_loader_next(l, &b));
+        assert_int_equal(wb_loader_stop(l), 0);
+        assert_int_equal(wb_loader_stop(l), 0);
+        assert_true(wb_loader_next(l, &b) && b.index == 0);
+        wb_object_free(l);                                          /* its batch keeps it */
+        assert_true(wb_at(b.x, 1, 0) == 1);
+        wb_scope_close(s);
+    }
+}
+
+static void kept_batches_stay(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_loader *l = wb_dataloader(numbers(12), .batchsize = 2);
+    wb_tensor *kept[6];
+    WB_EACH_BATCH(b, l) kept[b.index] = wb_keep(b.x);
+    WB_EACH_BATCH(b, l) (void)b;
+    wb_object_free(l);
+    for (int i = 0; i < 6; i++) assert_true(wb_at(kept[i], 0, 0) == 2 * i && wb_at(kept[i], 1, 0) == 2 * i + 1);
+    wb_scope_close(s);
+}
+
+/* Tensors of a batch come from the pool, buffers from the loader's stock; a scope's list is the only block. */
+static void nothing_is_allocated_in_the_steady_state(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_loader *l = wb_dataloader(numbers(40), .batchsize = 4, .shuffle = true);
+    int out[40];
+    epoch_of(l, out);
+    epoch_of(l, out);
+    int64_t used = wb_memory_used(), peak = wb_memory_peak();
+    for (int i = 0; i < 20; i++) epoch_of(l, out);
+    assert_int_equal(wb_memory_used(), used);
+    assert_int_equal(wb_memory_peak(), peak);
+    wb_scope_close(s);
+}
+
+static void a_place_can_be_restored(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    for (int k = 0; k <= 7; k++) {
+        wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .shuffle = true, .seed = 4);
+        wb_loader *m = wb_dataloader(numbers(20), .batchsize = 3, .shuffle = true, .seed = 5);
+        int out[32];
+        wb_batch b, c;
+        epoch_of(l, out);
+        for (int i = 0; i < k; i++) assert_true(wb_loader_next(l, &b));
+        uint64_t place[4];
+        wb__loader_state(l, place);
+        WB_EACH_BATCH(d, m) if (d.index == 2) break;
+        assert_int_equal(wb__loader_restore(m, place), 0);
+        bool first = true;
+        for (int i = 0; i < 20; i++) {
+            if (first) c = wb_loader_begin(m);                      /* a loop of the program goes on there */
+            first = false;
+            bool more = wb_loader_next(l, &b);
+            assert_int_equal(more, wb_loader_next(m, &c));
+            assert_int_equal(wb_loader_epoch(l), wb_loader_epoch(m));
+            if (!more) continue;
+            assert_int_equal(b.index, c.index);
+            assert_memory_equal(wb_data(b.y), wb_data(c.y), (size_t)b.n * 4);
+        }
+        wb_loader *n = wb_dataloader(numbers(20), .batchsize = 4);
+        assert_int_equal(wb__loader_restore(n, place), k ? WB_ERROR_ARGUMENT : 0);
+        wb_object_free(l);
+        wb_object_free(m);
+    }
+    wb_scope_close(s);
+}
+
+static void failures_end_an_epoch(void **state)
+{
+    (void)state;
+    int out[32];
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
+        wb_scope *s = wb_scope_open();
+        wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a]);
+        fail_at = 10;
+        assert_int_equal(epoch_of(l, out), 9);
+        assert_int_equal(wb_loader_status(l), 42);
+        assert_string_equal(wb_error(), "batch 3: observation 10: its function returned 42");
+        fail_at = -1;
+        assert_int_equal(epoch_of(l, out), 20);
+        assert_int_equal(wb_loader_status(l), 0);
+        wb_scope_close(s);
+    }
+}
+
+static pthread_t consumer;
+static int on_thread(wb_batch *b, void *ctx)
+{
+    *(int *)ctx += !pthread_equal(pthread_self(), consumer);
+    float *x = (float *)(uintptr_t)wb_data(b->x);
+    for (int64_t i = 0; i < b->n; i++) x[i] += 100;
+    return b->index == 99 ? 1 : 0;
+}
+
+static int as_f64(wb_batch *b, void *ctx)
+{
+    (void)ctx;
+    const float *x = wb_data(b->x);
+    double wide[8];
+    for (int64_t i = 0; i < b->n; i++) wide[i] = 2.0 * x[i];
+    b->x = wb_from(wide, WB_F64, 1, &b->n);
+    return b->x ? 0 : (int)wb_error_code();
+}
+
+static void batches_can_be_changed(void **state)
+{
+    (void)state;
+    consumer = pthread_self();
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
+        int elsewhere = 0, n = 0;
+        wb_scope *s = wb_scope_open();
+        wb_dataset *mapped = wb_mapobs(numbers(20), on_thread, &elsewhere);
+        wb_loader *l = wb_dataloader(mapped, .batchsize = 3, .ahead = aheads[a], .collate = as_f64);
+        for (int epoch = 0; epoch < 3; epoch++)
+            WB_EACH_BATCH(b, l) {
+                assert_int_equal(wb_dtype_of(b.x), WB_F64);
+                assert_true(wb_at(b.x, 0) == 200 + 2 * wb_at(b.y, 0));
+                n++;
+            }
+        assert_int_equal(wb_loader_status(l), 0);
+        assert_int_equal(n, 21);
+        assert_int_equal(elsewhere, aheads[a] > 0 ? 21 : 0);
+        WB_EACH_BATCH(b, l) if (b.index == 3) break;
+        wb_scope_close(s);
+    }
+}
+
+static int computed(wb_batch *b, void *ctx)
+{
+    (void)ctx;
+    b->x = wb_add(wb_mul(b->x, wb_scalar(2)), wb_scalar(1));
+    return b->x ? 0 : (int)wb_error_code();
+}
+
+static void batches_can_be_computed(void **state)
+{
+    (void)state;
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
+        wb_scope *s = wb_scope_open();
+        double sum = 0;
+        wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a], .collate = computed);
+        for (int epoch = 0; epoch < 3; epoch++)
+            WB_EACH_BATCH(b, l) {
+                assert_true(wb_at(b.x, 0, 0) == 2 * wb_at(b.y, 0) + 1);
+                sum += wb_item(wb_sum(b.x));
+            }
+        assert_true(sum == 3 * (19 * 20 + 20));
+        assert_int_equal(wb_loader_status(l), 0);
+        wb_scope_close(s);
+    }
+}
+
+static void the_thread_keeps_ahead_and_no_further(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    asked = 0;
+    wb_loader *l = wb_dataloader(numbers(100), .batchsize = 5, .ahead = 3);
+    wb_batch b;
+    assert_true(wb_loader_next(l, &b));
+    for (int wait = 0; asked < 20 && wait < 2000; wait++) usleep(1000);
+    usleep(20000);
+    assert_int_equal(asked, 20);                                    /* one in hand, three ahead */
+    wb_scope_close(s);
+}
+
+static void slow_sources_and_stopping(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    delay_us = 300;
+    wb_loader *l = wb_dataloader(numbers(40), .batchsize = 4, .ahead = 2, .shuffle = true);
+    int out[40];
+    for (int i = 0; i < 5; i++) WB_EACH_BATCH(b, l) if (b.index == i) break;
+    assert_int_equal(epoch_of(l, out), 40);
+    wb_object_free(wb_dataloader(numbers(4)));
+    WB_EACH_BATCH(b, l) break;
+    wb_scope_close(s);                                              /* while the thread is at work */
+    delay_us = 0;
+}
+
+static void children_of_fork(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: ThreadSanitizer does not let children of fork start threads\n");
+    skip();
+#endif
+    wb_scope *s = wb_scope_open();
+    delay_us = 200;
+    wb_loader *l = wb_dataloader(numbers(60), .batchsize = 4, .ahead = 3);
+    wb_batch b;
+    int next = 0;
+    while (next < 5 && wb_loader_next(l, &b)) next++;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        int good = 1;
+        for (; wb_loader_next(l, &b); next++) good &= b.index == next && wb_at(b.y, 3) == 4 * next + 3;
+        good &= next == 15 && wb_loader_status(l) == 0;
+        wb_scope_close(s);
+        wb_shutdown();
+        _exit(good ? 0 : 1);
+    }
+    for (; wb_loader_next(l, &b); next++) assert_int_equal(b.index, next);
+    assert_int_equal(next, 15);
+    int status = -1;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    delay_us = 0;
+    wb_scope_close(s);
+}
+
+static void exit_with_a_thread_at_work(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        delay_us = 2000;
+        wb_batch b;
+        wb_loader *l = wb_dataloader(numbers(1000), .batchsize = 10, .ahead = 2);
+        if (wb_loader_next(l, &b)) {
+            wb_shutdown();          /* or not: programs may just exit; leak checkers want it */
+            l = wb_dataloader(numbers(1000), .batchsize = 10, .ahead = 2);
+            if (wb_loader_next(l, &b)) exit(7);
+        }
+        _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+}
+
+static void wrong_options(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_dataset *d = numbers(5);
+    assert_null(wb_dataloader(d, .batchsize = -1));
+    assert_null(wb_dataloader(d, .ahead = -2));
+    assert_null(wb_dataloader_with(NULL, NULL));
+    assert_null(wb_dataloader_with((void *)wb_scalar(1), NULL));
+    assert_string_equal(wb_error(), "dataloader: a tensor is not a dataset");
+    wb_loader *l = wb_dataloader_with(d, NULL);
+    assert_int_equal(wb_loader_length(l), 5);
+    l = wb_dataloader(d, .batchsize = INT64_MAX);
+    assert_int_equal(wb_loader_length(l), 1);
+    int out[8];
+    assert_int_equal(epoch_of(l, out), 5);
+    wb_dataset *large = wb_dataset_from(&(wb_dataset_source){.size = sizeof(wb_dataset_source), .n = 5, .x_ndim = 1,
+                                                             .x_dims = {UINT32_MAX}, .get = get});
+    assert_null(wb_dataloader(large, .batchsize = 2));
+    wb_batch b;
+    assert_false(wb_loader_next(NULL, &b));
+    assert_int_not_equal(wb_loader_stop(NULL), 0);
+    wb_scope_close(s);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    for (size_t a = 0; a < 2; a++) {
+        bool finished = false;
+        for (int64_t n = 1; !finished; n++) {
+            int elsewhere = 0, batches = 0;
+            wb_scope *s = wb_scope_open();
+            wb__alloc_fail_at(n);
+            wb_dataset *d = wb_mapobs(numbers(20), on_thread, &elsewhere);
+            wb_loader *l = wb_dataloader_with(d, &(wb_loader_options){.size = sizeof(wb_loader_options), .batchsize = 4,
+                                              .shuffle = true, .ahead = aheads[a], .collate = as_f64});
+            WB_EACH_BATCH(b, l) batches++;
+            int status = l ? wb_loader_status(l) : (int)wb_error_code();
+            finished = wb__alloc_count() < n;
+            wb__alloc_fail_at(0);
+            if (finished) assert_true(batches == 5 && !status);
+            else assert_true((batches < 5 && status == WB_ERROR_MEMORY) || batches == 5);
+            assert_int_equal(wb_scope_close(s), 0);
+        }
+    }
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    wb_shutdown();
+    wb__pool_trim();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exit_with_a_thread_at_work),
+        cmocka_unit_test(batches_in_order),
+        cmocka_unit_test(a_short_last_batch_can_be_left_out),
+        cmocka_unit_test(no_batch_is_a_warning),
+        cmocka_unit_test(shuffling_depends_on_the_seed_alone),
+        cmocka_unit_test(leaving_a_loop_is_safe),
+        cmocka_unit_test(kept_batches_stay),
+        cmocka_unit_test(nothing_is_allocated_in_the_steady_state),
+        cmocka_unit_test(a_place_can_be_restored),
+        cmocka_unit_test(failures_end_an_epoch),
+        cmocka_unit_test(batches_can_be_changed),
+        cmocka_unit_test(batches_can_be_computed),
+        cmocka_unit_test(the_thread_keeps_ahead_and_no_further),
+        cmocka_unit_test(slow_sources_and_stopping),
+        cmocka_unit_test(children_of_fork),
+        cmocka_unit_test(wrong_options),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

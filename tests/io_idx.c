@@ -1,0 +1,214 @@
+/* IDX files: right ones, and every way of being wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "shared_data.h"
+
+static char path[] = "/tmp/weber-idx-XXXXXX", other[64];
+
+static void put(const char *to, const void *data, size_t n)
+{
+    FILE *f = fopen(to, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+}
+
+static const unsigned char bytes_3x2[] = {0, 0, 8, 2, 0, 0, 0, 3, 0, 0, 0, 2, 1, 2, 3, 4, 5, 255};
+
+static void every_type(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    put(path, bytes_3x2, sizeof bytes_3x2);
+    wb_tensor *x = wb_read_idx(path);
+    assert_string_equal(wb_describe(x), "[3,2] u8");
+    assert_memory_equal(wb_data(x), bytes_3x2 + 12, 6);
+
+    struct { unsigned char code, n, data[8]; wb_dtype dtype; double value; } one[] = {
+        {0x09, 1, {0xfe}, WB_I8, -2},
+        {0x0b, 2, {0xff, 0x00}, WB_I32, -256},
+        {0x0c, 4, {0x01, 0x02, 0x03, 0x04}, WB_I32, 0x01020304},
+        {0x0d, 4, {0xc0, 0x20, 0, 0}, WB_F32, -2.5},
+        {0x0e, 8, {0x3f, 0xf8, 0, 0, 0, 0, 0, 0}, WB_F64, 1.5},
+    };
+    for (size_t i = 0; i < WB__COUNT(one); i++) {
+        unsigned char file[16] = {0, 0, one[i].code, 1, 0, 0, 0, 1};
+        memcpy(file + 8, one[i].data, one[i].n);
+        put(path, file, 8u + one[i].n);
+        x = wb_read_idx(path);
+        assert_int_equal(wb_dtype_of(x), one[i].dtype);
+        assert_true(wb_at(x, 0) == one[i].value);
+    }
+    unsigned char scalar[] = {0, 0, 8, 0, 7}, empty[] = {0, 0, 8, 2, 0, 0, 0, 0, 255, 255, 255, 255};
+    put(path, scalar, sizeof scalar);
+    assert_true(wb_item(wb_read_idx(path)) == 7);
+    put(path, empty, sizeof empty);
+    assert_int_equal(wb_size(wb_read_idx(path)), 0);
+    wb_scope_close(s);
+}
+
+/* Errors name file, offset and reason. */
+static void expect_error(const void *data, size_t n, const char *offset, const char *reason)
+{
+    put(path, data, n);
+    wb_clear_error();
+    assert_null(wb_read_idx(path));
+    assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+    if (!strstr(wb_error(), path) || !strstr(wb_error(), offset) || !strstr(wb_error(), reason))
+        fail_msg("%s", wb_error());
+}
+
+static void lies_are_found(void **state)
+{
+    (void)state;
+    unsigned char f[sizeof bytes_3x2 + 1];
+    for (size_t n = 0; n < sizeof bytes_3x2; n++)
+        expect_error(bytes_3x2, n, n < 4 ? "byte 0" : n < 8 ? "byte 4" : n < 12 ? "byte 8" : "byte 12", "ends after");
+    memcpy(f, bytes_3x2, sizeof bytes_3x2);
+    expect_error(f, sizeof f, "byte 18", "should end here");
+    f[2] = 0x0a;
+    expect_error(f, sizeof bytes_3x2, "byte 0", "no header");
+    f[2] = 8;
+    f[3] = 9;
+    expect_error(f, sizeof bytes_3x2, "byte 3", "9 dimensions");
+    unsigned char huge[] = {0, 0, 0x0e, 2, 255, 255, 255, 255, 255, 255, 255, 255, 1};
+    expect_error(huge, sizeof huge, "byte 8", "2^32 elements or more");
+    int64_t before = wb_memory_peak();
+    unsigned char large[] = {0, 0, 0x0e, 2, 0, 0, 255, 255, 0, 0, 255, 255, 1};
+    expect_error(large, sizeof large, "byte 12", "4 GiB");
+    unsigned char less[] = {0, 0, 8, 2, 0, 0, 255, 255, 0, 0, 255, 255, 1};
+    expect_error(less, sizeof less, "byte 12", "ends after 1 of");
+    assert_true(wb_memory_peak() < before + 200000);
+}
+
+/* Whatever one byte becomes: an error, or a tensor of as many elements as the file has. */
+static void every_byte_flipped(void **state)
+{
+    (void)state;
+    for (size_t at = 0; at < sizeof bytes_3x2; at++)
+        for (int value = 0; value < 256; value++) {
+            unsigned char f[sizeof bytes_3x2];
+            memcpy(f, bytes_3x2, sizeof f);
+            f[at] = (unsigned char)value;
+            put(path, f, sizeof f);
+            wb_scope *s = wb_scope_open();
+            wb_tensor *x = wb_read_idx(path);
+            if (x) assert_true(wb_size(x) * (int64_t)wb_dtype_bytes(wb_dtype_of(x)) <= 14);
+            wb_scope_close(s);
+        }
+}
+
+static void images_and_labels(void **state)
+{
+    (void)state;
+    unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 51, 102, 255};
+    unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 7, 3};
+    wb_scope *s = wb_scope_open();
+    put(path, images, sizeof images);
+    put(other, labels, sizeof labels);
+    wb_dataset *d = wb_load_idx(path, other);
+    assert_int_equal(wb_dataset_length(d), 2);
+    wb_tensor *x = wb_dataset_x(d), *y = wb_dataset_y(d);
+    assert_string_equal(wb_describe(x), "[2,1,1,2] f32");
+    assert_string_equal(wb_describe(y), "[2] i32");
+    assert_true(wb_at(x, 0, 0, 0, 1) == (double)0.2f && wb_at(x, 1, 0, 0, 1) == 1 && wb_at(y, 0) == 7);
+    assert_null(wb_load_idx(other, path));
+    assert_non_null(strstr(wb_error(), "not images"));
+    assert_null(wb_load_idx(path, path));
+    assert_non_null(strstr(wb_error(), "not labels"));
+    labels[7] = 1;
+    put(other, labels, sizeof labels - 1);
+    assert_null(wb_load_idx(path, other));
+    assert_non_null(strstr(wb_error(), "2 images"));
+    assert_non_null(strstr(wb_error(), "1 labels"));
+    assert_null(wb_load_idx("/nonexistent", other));
+    assert_null(wb_read_idx(NULL));
+    wb_scope_close(s);
+}
+
+static void mnist(void **state)
+{
+    (void)state;
+    char images[512], labels[512];
+    if (!shared_file(images, sizeof images, "mnist-t10k/t10k-images-idx3-ubyte.gz") ||
+        !shared_file(labels, sizeof labels, "mnist-t10k/t10k-labels-idx1-ubyte.gz")) skip();
+    wb_scope *s = wb_scope_open();
+    wb_dataset *d = wb_load_idx(images, labels);
+    if (!d) fail_msg("%s", wb_error());
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[10000,1,28,28] f32");
+    const int32_t *y = wb_data(wb_dataset_y(d));
+    const int32_t first[] = {7, 2, 1, 0, 4, 1, 4, 9, 5, 9};
+    assert_memory_equal(y, first, sizeof first);
+    int counts[10] = {0};
+    for (int i = 0; i < 10000; i++) counts[y[i]]++;
+    assert_int_equal(counts[0], 980);
+    assert_int_equal(counts[1], 1135);
+    const float *x = wb_data(wb_dataset_x(d));
+    double sum = 0;
+    for (int i = 0; i < 10000 * 784; i++) sum += x[i];
+    assert_true(sum / 7840000 > 0.1325 && sum / 7840000 < 0.1326);
+    wb_scope_close(s);
+}
+
+static void every_failure(void **state)
+{
+    (void)state;
+    unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 51, 102, 255};
+    unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 7, 3};
+    put(path, images, sizeof images);
+    put(other, labels, sizeof labels);
+    bool finished = false;
+    for (int64_t n = 1; !finished; n++) {
+        wb_scope *s = wb_scope_open();
+        int64_t before = wb_memory_used();
+        wb__alloc_fail_at(n);
+        wb_clear_error();
+        wb_dataset *d = wb_load_idx(path, other);
+        finished = wb__alloc_count() < n;
+        wb__alloc_fail_at(0);
+        assert_true(finished == (d != NULL));
+        if (!d) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+        wb_object_free(d);
+        wb__pool_trim();
+        assert_true(wb_memory_used() <= before + 2048);       /* the scope's list */
+        wb_scope_close(s);
+    }
+}
+
+static int make(void **state)
+{
+    (void)state;
+    int f = mkstemp(path);
+    snprintf(other, sizeof other, "%s-b", path);
+    return f < 0 || close(f);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    unlink(path);
+    unlink(other);
+    wb_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type),
+        cmocka_unit_test(lies_are_found),
+        cmocka_unit_test(every_byte_flipped),
+        cmocka_unit_test(images_and_labels),
+        cmocka_unit_test(mnist),
+        cmocka_unit_test(every_failure),
+    };
+    return cmocka_run_group_tests(tests, make, clean);
+}

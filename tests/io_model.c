@@ -1,0 +1,261 @@
+/* Models in files: every kind of layer comes back from its file alone; state goes into models that
+ * exist. */
+#include "golden.h"
+
+#include <unistd.h>
+
+static const char *file_name(void)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "/tmp/weber-model-%ld", (long)getpid());
+    return name;
+}
+
+static int same_bits(wb_tensor *x, const char *path, void *other)
+{
+    wb_tensor *y = wb_get(other, path);
+    if (!y) fail_msg("%s", wb_error());
+    assert_string_equal(wb_describe(x), wb_describe(y));
+    assert_memory_equal(wb_data(x), wb_data(y),
+                        (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x)));
+    return 0;
+}
+
+/* Saved and loaded: the same text, tensors and result. */
+static wb_layer *round_trip(wb_layer *m, wb_tensor *x)
+{
+    if (!m) fail_msg("%s", wb_error());
+    if (wb_save(file_name(), m)) fail_msg("%s", wb_error());
+    wb_seed(5);
+    wb_layer *l = wb_load(file_name());
+    if (!l) fail_msg("%s", wb_error());
+    unlink(file_name());
+    char *a = wb_format_object(m), *b = wb_format_object(l);
+    assert_string_equal(a, b);
+    wb_free_text(a);
+    wb_free_text(b);
+    wb_each_tensor(m, same_bits, l);
+    wb_each_tensor(l, same_bits, m);
+    assert_int_equal(wb_parameter_count(m), wb_parameter_count(l));
+    if (!x) return l;
+    wb_tensor *y = wb_call(m, x), *z = wb_call(l, x);
+    if (!y || !z) fail_msg("%s", wb_error());
+    assert_memory_equal(wb_data(y), wb_data(z), (size_t)wb_size(y) * sizeof(float));
+    return l;
+}
+
+static wb_tensor *doubled(wb_tensor *x) { return wb_add(x, x); }
+static wb_tensor *beside(wb_tensor *x, wb_tensor *y) { return wb_concat(-1, x, y); }
+
+static void every_kind(void **state)
+{
+    (void)state;
+    wb_tensor *flat = wb_randn(3, 4), *image = wb_randn(2, 4, 6, 6), *sequence = wb_randn(2, 3, 4);
+    wb_name_connection("beside", beside);
+    round_trip(wb_Dense(4, 2, wb_gelu, .no_bias = true), flat);
+    round_trip(wb_Dense(4, 2, .dtype = WB_F64), NULL);
+    round_trip(wb_Conv(4, 6, {3}, wb_relu, .stride = {2}, .pad = {1, WB_NO_PAD}, .dilation = {1, 2},
+                       .groups = 2),
+               image);
+    round_trip(wb_Conv(4, 6, {3, 2}, .same = true, .flip = true), image);
+    round_trip(wb_Conv(4, 6, {3, 2}, .pad = {0, 1, 2, 0}), image);
+    round_trip(wb_MaxPool({3}, .pad = {1}, .stride = {2}), image);
+    round_trip(wb_MeanPool({2, 3}), image);
+    round_trip(wb_GlobalMaxPool(), image);
+    round_trip(wb_GlobalMeanPool(), image);
+    round_trip(wb_Flatten(), image);
+    round_trip(wb_testmode(wb_Dropout(0.3, .axes = WB_AXES(0, -1))), image);
+    round_trip(wb_BatchNorm(4, wb_tanh, .eps = 1e-3, .momentum = WB_ZERO), image);
+    round_trip(wb_testmode(wb_BatchNorm(4, .no_affine = true)), image);
+    round_trip(wb_BatchNorm(4, .no_track_stats = true), image);
+    round_trip(wb_LayerNorm({6, 6}, wb_relu, .eps = 0.1), image);
+    round_trip(wb_LayerNorm({4}, .no_affine = true), flat);
+    round_trip(wb_Embedding(9, 4), wb_arange(9, WB_I32));
+    round_trip(wb_MultiHeadAttention(4, 2, .causal = true, .bias = true), sequence);
+    round_trip(wb_RNN(4, 3, wb_relu), sequence);
+    round_trip(wb_LSTM(4, 3, .last = true), sequence);
+    round_trip(wb_GRU(4, 3, .no_bias = true), sequence);
+    round_trip(wb_RNNCell(4, 3), flat);
+    round_trip(wb_LSTMCell(4, 3), flat);
+    round_trip(wb_GRUCell(4, 3), flat);
+    round_trip(wb_Chain(wb_Dense(4, 4), wb_named("act", wb_layer_from_function(wb_softmax)),
+                        wb_Flatten()),
+               flat);
+    round_trip(wb_SkipConnection(wb_Dense(4, 4), wb_mul), flat);
+    round_trip(wb_SkipConnection(wb_Chain(wb_Dense(4, 4)), beside), flat);
+    round_trip(wb_Parallel(wb_add, wb_Dense(4, 2), wb_named("b", wb_Dense(4, 2))), flat);
+    round_trip(wb_function_layer("doubled", doubled), flat);
+    assert_int_equal(wb_save(file_name(), wb_named("whole", wb_Dense(4, 2))), 0);
+    assert_non_null(wb_get(wb_load(file_name()), "weight"));
+    unlink(file_name());
+}
+
+static wb_tensor *to_half(wb_tensor *x, const char *path, void *ctx)
+{
+    return (void)path, (void)ctx, wb_astype(x, WB_F16);
+}
+
+static void ties_modes_and_dtypes(void **state)
+{
+    (void)state;
+    wb_layer *shared = wb_Dense(4, 4);
+    wb_layer *m =
+        wb_Chain(shared, wb_Dense(4, 4), shared, wb_trainmode(wb_Dropout(0.5)), wb_BatchNorm(4));
+    wb_tie(m, "layers.1.weight", "layers.0.weight");
+    wb_layer *l = round_trip(m, NULL);
+    assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(l, "layers.2.weight"));
+    assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(l, "layers.1.weight"));
+    assert_ptr_equal(wb_get(l, "layers.0.bias"), wb_get(l, "layers.2.bias"));
+    assert_ptr_not_equal(wb_get(l, "layers.0.bias"), wb_get(l, "layers.1.bias"));
+    assert_int_equal(wb_layer_at(l, "layers.3")->mode, WB__MODE_TRAIN);
+    assert_int_equal(wb_layer_at(l, "layers.4")->mode, WB__MODE_AUTO);
+    wb_layer *half = round_trip(wb_fmap(to_half, m, NULL), NULL);
+    assert_int_equal(wb_dtype_of(wb_get(half, "layers.0.weight")), WB_F16);
+    assert_ptr_equal(wb_get(half, "layers.0.weight"), wb_get(half, "layers.1.weight"));
+    assert_int_equal(wb_parameter_count(half), wb_parameter_count(m));
+}
+
+static wb_tensor *unknown(wb_tensor *x) { return wb_neg(x); }
+
+static void functions_by_name(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_Dense(2, 2, unknown), wb_relu);
+    assert_int_equal(wb_save(file_name(), m), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(),
+                        "save: a function without a name: give it one with wb_name_function");
+    assert_int_not_equal(access(file_name(), F_OK), 0);
+    assert_int_equal(wb_name_function("relu", unknown), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(), "name_function: another function is named \"relu\"");
+    assert_int_equal(wb_name_function("mine", unknown), 0);
+    assert_int_equal(wb_name_function("mine", unknown), 0);
+    round_trip(m, wb_randn(1, 2));
+}
+
+/* ---- descriptions that are wrong ------------------------------------------------------------- */
+
+static void refused(const char *description, const char *message)
+{
+    wb__st_note note = {"weber", (char *)(uintptr_t)description};
+    assert_int_equal(wb__st_save(file_name(), 0, NULL, 1, &note), 0);
+    wb_clear_error();
+    assert_null(wb_load(file_name()));
+    if (!strstr(wb_error(), message)) fail_msg("\"%s\" is not in \"%s\"", message, wb_error());
+    unlink(file_name());
+}
+
+static void wrong_descriptions(void **state)
+{
+    (void)state;
+#define MODEL(m) "{\"version\":1,\"model\":" m "}"
+    refused("x", "the model's description: ");
+    refused("{}", "is of version 0; 1 is known");
+    refused("{\"version\":9}", "is of version 9; 1 is known");
+    refused(MODEL("{\"layer\":\"Magic\"}"), "no kind of layer is named \"Magic\"");
+    refused(MODEL("{\"tree\":\"tuple\"}"),
+            "holds no layer there but a tree: read it with wb_load_state");
+    refused(MODEL("3"), "holds no layer there");
+    refused(MODEL("{\"layer\":\"Dense\",\"options\":{\"in\":2}}"),
+            "Dense: sizes are positive, got 2 => 0");
+    refused(MODEL("{\"layer\":\"Dense\",\"options\":{\"in\":\"2\"}}"),
+            "the option \"in\" of a Dense is wrong");
+    refused(MODEL("{\"layer\":\"Dense\",\"options\":{\"width\":2}}"),
+            "a Dense has no option \"width\"");
+    refused(MODEL("{\"layer\":\"Dense\",\"options\":[]}"),
+            "the option \"options\" of a Dense is wrong");
+    refused(MODEL("{\"layer\":\"Conv\",\"options\":{\"kernel\":[1]}}"),
+            "the option \"kernel\" of a Conv is wrong");
+    refused(MODEL("{\"layer\":\"Dropout\",\"options\":{\"p\":2}}"), "p is 2");
+    refused(MODEL("{\"layer\":\"Dropout\",\"options\":{\"axes\":[99]}}"),
+            "the option \"axes\" of a Dropout is wrong");
+    refused(MODEL("{\"layer\":\"Dense\",\"options\":{\"dtype\":\"f99\"}}"),
+            "the option \"dtype\" of a Dense is wrong");
+    refused(MODEL("{\"layer\":\"Function\",\"options\":{\"f\":\"nobody\"}}"),
+            "no function is named \"nobody\": name it with wb_name_function first");
+    refused(MODEL("{\"layer\":\"Function\"}"), "no function");
+    refused(MODEL("{\"layer\":\"Parallel\",\"options\":{\"connection\":\"nobody\"}}"),
+            "no connection is named \"nobody\"");
+    refused(MODEL("{\"layer\":\"Chain\"}"), "a Chain without parts");
+    refused(MODEL("{\"layer\":\"Chain\",\"parts\":[{\"layer\":\"Flatten\"}]}"),
+            "a part of a Chain has no name");
+    refused(MODEL("{\"layer\":\"Flatten\",\"mode\":\"odd\"}"), "no mode is named \"odd\"");
+    refused(MODEL("{\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"),
+            "\"weight\", [1,1] f32, is not in the file");
+    refused("{\"version\":1,\"model\":{\"layer\":\"Flatten\"},\"ties\":{\"a\":\"b\"}}",
+            "tie: no \"a\"");
+    char deep[20000] = "{\"version\":1,\"model\":";
+    for (int i = 0; i < 150; i++)
+        strcat(deep,
+               "{\"layer\":\"Chain\",\"parts\":[{\"name\":\"0\",\"layer\":\"Chain\",\"parts\":[");
+    for (int i = 0; i < 150; i++) strcat(deep, "]}]}");
+    strcat(deep, "}");
+    wb__st_note note = {"weber", deep};
+    assert_int_equal(wb__st_save(file_name(), 0, NULL, 1, &note), 0);
+    assert_null(wb_load(file_name()));
+    unlink(file_name());
+    wb_layer *l = wb_Flatten();
+    for (int i = 0; i < 101; i++) l = wb_chain_of(1, &l);
+    assert_int_equal(wb_save(file_name(), l), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(), "save: parts stand in one another deeper than 100");
+}
+
+/* ---- state into a model ---------------------------------------------------------------------- */
+
+static void state_into_models(void **state)
+{
+    (void)state;
+    const char *path = file_name();
+    wb_layer *m = wb_Chain(wb_Dense(2, 3), wb_BatchNorm(3));
+    wb_tree *t =
+        wb_named_tuple(2, (const char *[]){"net", "scale"}, (void *[]){m, wb_variable(wb_ones(2))});
+    assert_int_equal(wb_save(path, t), 0);
+    assert_null(wb_load(path));
+    assert_non_null(strstr(wb_error(), "read it with wb_load_state"));
+    wb_layer *n = wb_Chain(wb_Dense(2, 3), wb_BatchNorm(3));
+    assert_int_equal(wb_load_state(path, n, .prefix = "net."), 0);
+    wb_each_tensor(m, same_bits, n);
+
+    wb_layer *o = wb_Chain(wb_Dense(2, 4), wb_BatchNorm(3, .no_track_stats = true), wb_Dense(1, 1));
+    float before = (float)wb_at(wb_get(o, "layers.1.scale"), 0);
+    assert_int_equal(wb_load_state(path, o, .prefix = "net."), WB_ERROR_FORMAT);
+    const char *lines[] = {
+        ": does not fit the model:\n",
+        "\n  \"layers.0.weight\", [4,2] f32 in the model, is in the file [3,2] f32",
+        "\n  \"layers.0.bias\", [4] f32 in the model, is in the file [3] f32",
+        "\n  \"layers.2.weight\", [1,1] f32, is not in the file",
+        "\n  \"layers.2.bias\", [1] f32, is not in the file",
+        "\n  \"net.layers.1.mean\", [3] f32, is not in the model",
+        "\n  \"net.layers.1.var\", [3] f32, is not in the model",
+    };
+    for (size_t i = 0; i < WB__COUNT(lines); i++)
+        if (!strstr(wb_error(), lines[i]))
+            fail_msg("\"%s\" is not in \"%s\"", lines[i], wb_error());
+    assert_true((float)wb_at(wb_get(o, "layers.1.scale"), 0) == before);
+    assert_int_equal(wb_set(m, "layers.1.scale", wb_full_of(3, WB_F32, 1, (int64_t[]){3})), 0);
+    assert_int_equal(wb_save(path, m), 0);
+    assert_int_equal(wb_load_state(path, o, .lenient = true), 0);
+    assert_true(wb_at(wb_get(o, "layers.1.scale"), 2) == 3);
+
+    wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));      /* any name of a tie will do */
+    wb_tie(tied, "layers.1.weight", "layers.0.weight");
+    wb__st_out out[] = {{"layers.1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16,
+                         (float[]){1, 2, 3, 4}},
+                        {"layers.0.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){5, 6}},
+                        {"layers.1.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){7, 8}}};
+    assert_int_equal(wb__st_save(path, 3, out, 0, NULL), 0);
+    if (wb_load_state(path, tied)) fail_msg("%s", wb_error());
+    assert_true(wb_at(wb_get(tied, "layers.0.weight"), 1, 0) == 3);
+    assert_null(wb_load(path));
+    assert_non_null(strstr(wb_error(), "describes no model"));
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind),        cmocka_unit_test(ties_modes_and_dtypes),
+        cmocka_unit_test(functions_by_name), cmocka_unit_test(wrong_descriptions),
+        cmocka_unit_test(state_into_models),
+    };
+    return cmocka_run_group_tests(tests, NULL, golden_close);
+}

@@ -1,0 +1,151 @@
+/* The n-th allocation fails, for every n, while models are made, trained, mapped, printed, saved
+ * and loaded: an error is told, nothing is half done, and (under a leak checker) nothing is lost.
+ */
+#include "golden.h"
+
+#include "optim/optim.h"
+
+#include <unistd.h>
+
+static long countdown;                  /* allocations until the one that fails; 0: none does */
+static bool failed;
+
+static void *reallocate(void *context, void *block, size_t bytes)
+{
+    (void)context;
+    if (!bytes) return free(block), NULL;
+    if (countdown && !--countdown) {
+        failed = true;
+        return NULL;
+    }
+    return realloc(block, bytes);
+}
+
+static const char *file_name(void)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "/tmp/weber-faults-%ld", (long)getpid());
+    return name;
+}
+
+/* Each returns whether it succeeded. */
+static wb_layer *model(void)
+{
+    return wb_Chain(wb_Dense(3, 4, wb_tanh), wb_named("n", wb_BatchNorm(4)), wb_Dropout(0.5),
+                    wb_SkipConnection(wb_Dense(4, 4), wb_add),
+                    wb_Parallel(wb_mul, wb_Dense(4, 1), wb_Dense(4, 1)));
+}
+
+static bool make(void)
+{
+    return model() && wb_LSTM(2, 3) && wb_MultiHeadAttention(4, 2) && wb_Conv(1, 2, {2}) &&
+           wb_LayerNorm({3});
+}
+
+static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    (void)ctx;
+    return wb_mse(wb_call(m, b.x), b.y);
+}
+
+static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
+{
+    return (void)path, (void)ctx, wb_variable(x);
+}
+
+/* A step is done whole or not at all. */
+static bool step(void)
+{
+    wb_layer *m = model();
+    wb_opt_state *s = m ? wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Adam()), m) : NULL;
+    wb_batch b = {.x = wb_ones(4, 3), .y = wb_ones(4, 1)};
+    wb_tree *g = NULL;
+    if (!s || !b.x || !b.y || !wb_withgradient(loss, m, b, &g)) return false;
+    bool ok = !wb_update(s, m, g);
+    for (int i = 0; i < s->n; i++) assert_int_equal(s->slots[i].steps, ok);
+    return ok && !wb__evaluate_pending();
+}
+
+static bool step_out_of_place(void)
+{
+    wb_layer *m = wb_Dense(3, 1);
+    wb_opt_state *s = m ? wb_setup(wb_Adam(), m) : NULL;
+    wb_tree *g = s ? wb_gradient(wb_sum(wb_call(m, wb_ones(2, 3))), m) : NULL;
+    wb_layer *made = g ? wb_update_new(s, m, g) : NULL;
+    for (int i = 0; s && i < s->n; i++) assert_int_equal(s->slots[i].steps, made != NULL);
+    return made;
+}
+
+static bool sequence(void)
+{
+    wb_layer *m = wb_GRU(2, 3);
+    wb_tensor *x = wb_ones(2, 3, 2), *l = wb_sum(wb_call(m, x));
+    wb_tree *g = wb_gradient(l, m);
+    return g && !wb_eval(wb_get(g, "weight_hidden"), l);
+}
+
+static bool map_and_show(void)
+{
+    wb_layer *m = model(), *n = m ? wb_fmap(same, m, NULL) : NULL;
+    char *text = n ? wb_format_object(n) : NULL,
+         *tensor = n ? wb_format_object(wb_get(n, "layers.0.weight")) : NULL;
+    char *tree = n ? wb_format_object(wb_tuple(n, WB_NONE)) : NULL;
+    bool ok = text && tensor && tree;
+    wb_free_text(text);
+    wb_free_text(tensor);
+    wb_free_text(tree);
+    return ok && !wb_tie(n, "layers.4.layers.0.weight", "layers.4.layers.1.weight") &&
+           wb_parameter_count(n) > 0;
+}
+
+static bool save_and_load(void)
+{
+    wb_layer *m = model();
+    if (!m || wb_save(file_name(), m)) return false;
+    wb_layer *n = wb_load(file_name());
+    return n && !wb_load_state(file_name(), m);
+}
+
+static bool checkpoint(void)
+{
+    wb_layer *m = model();
+    wb_opt_state *s = m ? wb_setup(wb_Momentum(), m) : NULL;
+    wb_checkpoint c = {m, s, NULL, 0};
+    return s && !wb_checkpoint_save(file_name(), &c) && !wb_checkpoint_load(file_name(), &c);
+}
+
+static void every_allocation(bool (*scenario)(void), long limit)
+{
+    wb_scope *scope = wb_scope_open();                  /* once without: plans and lists are made */
+    if (!scenario()) fail_msg("%s", wb_error());
+    wb_scope_close(scope);
+    long n = 1;
+    for (;; n++) {
+        assert_true(n < limit);
+        wb_clear_error();
+        failed = false;
+        scope = wb_scope_open();
+        countdown = n;
+        bool ok = scenario();
+        countdown = 0;
+        if (!ok && !failed) fail_msg("allocation %ld: %s", n, wb_error());
+        if (!ok && !wb_error_code()) fail_msg("allocation %ld failed without a message", n);
+        wb_clear_error();
+        wb_scope_close(scope);
+        if (!failed) break;
+    }
+    assert_true(n > 1);
+    unlink(file_name());
+}
+
+#define SCENARIOS(X) X(make) X(step) X(step_out_of_place) X(sequence) X(map_and_show) X(save_and_load) X(checkpoint)
+#define TEST(name) static void test_##name(void **state) { (void)state; every_allocation(name, 20000); }
+SCENARIOS(TEST)
+
+int main(void)
+{
+#define ROW(name) cmocka_unit_test(test_##name),
+    const struct CMUnitTest tests[] = {SCENARIOS(ROW)};
+    wb_set_allocator(&(wb_allocator){reallocate, NULL});
+    return cmocka_run_group_tests(tests, NULL, golden_close);
+}
