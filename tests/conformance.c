@@ -404,10 +404,13 @@ static void every_row_is_covered(void **state)
     (void)state;
     static const char covered[] =
         "where cast " /* here */
-        "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian take take_add " /* conformance_shape
-                                                                                                                 */
-        "matmul conv conv_data conv_weights maxpool maxpool_back maxpool_take meanpool meanpool_back softmax logsoftmax normalise " /* conformance_product */
-        "constant variable assign stop automatic"; /* engine_semantics */
+        /* conformance_shape */
+        "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian take take_add "
+        /* conformance_product */
+        "matmul conv conv_data conv_weights maxpool maxpool_back maxpool_take meanpool meanpool_back "
+        "softmax logsoftmax normalise "
+        /* engine_semantics */
+        "constant variable assign stop automatic";
 #define WB_OTHER(name, class, gradient) \
     if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);
 #include "ops/ops.def"
