@@ -1,14 +1,16 @@
 /* Step 6: a small GPT that learns to write, one character after the other, from any text file.
  *
- *   06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N] [--write N]
+ *   06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N]
+ * [--write N]
  *               [--seed N]
  *
- * Four blocks of four heads, width 128, context 128 unless told otherwise; layer norm in front of attention and of
- * the perceptron (Radford et al. 2019); the last product shares its weights with the embedding.  AdamW, with a
- * learning rate that rises and then falls.  The last tenth of the text is held out.
+ * Four blocks of four heads, width 128, context 128 unless told otherwise; layer norm in front of
+ * attention and of the perceptron (Radford et al. 2019); the last product shares its weights with
+ * the embedding.  AdamW, with a learning rate that rises and then falls.  The last tenth of the
+ * text is held out.
  *
- * Tested with: {source}/06_char_gpt.c --steps 12 --batch 4 --context 32 --width 32 --layers 2 --heads 2 --write 40
- * Prints:
+ * Tested with: {source}/06_char_gpt.c --steps 12 --batch 4 --context 32 --width 32 --layers 2
+ * --heads 2 --write 40 Prints:
  *   ... characters, ... different; ... parameters
  *   step 0: held out loss ...
  *   step 12: held out loss ...
@@ -27,7 +29,7 @@ static int complain(void)
     return 1;
 }
 
-/* ---- the text ------------------------------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t n;
@@ -61,7 +63,8 @@ static bool read_text(const char *path, text *t)
     return true;
 }
 
-/* Observation i: the characters from i on, and the same one further, which is what is to be foreseen. */
+/* Observation i: the characters from i on, and the same one further, which is what is to be
+ * foreseen. */
 static int window(int64_t i, void *x, void *y, void *ctx)
 {
     const text *t = ctx;
@@ -76,13 +79,21 @@ static int window(int64_t i, void *x, void *y, void *ctx)
 static wb_dataset *windows(const text *t, int64_t n)
 {
     wb_dataset_source source = {
-        .size = sizeof source, .n = n - t->context, .x_dtype = WB_I32, .y_dtype = WB_I32, .x_ndim = 1, .y_ndim = 1,
-        .x_dims = {t->context}, .y_dims = {t->context}, .get = window, .ctx = (void *)t,
+        .size = sizeof source,
+        .n = n - t->context,
+        .x_dtype = WB_I32,
+        .y_dtype = WB_I32,
+        .x_ndim = 1,
+        .y_ndim = 1,
+        .x_dims = {t->context},
+        .y_dims = {t->context},
+        .get = window,
+        .ctx = (void *)t,
     };
     return wb_dataset_from(&source);
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static wb_tensor *small_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
@@ -94,10 +105,12 @@ static wb_tensor *positions(wb_tensor *x) { return x ? wb_arange(wb_dim(x, -1), 
 
 static wb_layer *block(int64_t width, int64_t heads)
 {
-    wb_layer *attention = wb_MultiHeadAttention(width, heads, .causal = true, .bias = true, .init = small_normal);
+    wb_layer *attention =
+        wb_MultiHeadAttention(width, heads, .causal = true, .bias = true, .init = small_normal);
     wb_layer *attend = wb_Chain(wb_LayerNorm({width}), attention);
-    wb_layer *think = wb_Chain(wb_LayerNorm({width}), wb_Dense(width, 4 * width, wb_gelu, .init = small_normal),
-                               wb_Dense(4 * width, width, .init = small_normal));
+    wb_layer *think =
+        wb_Chain(wb_LayerNorm({width}), wb_Dense(width, 4 * width, wb_gelu, .init = small_normal),
+                 wb_Dense(4 * width, width, .init = small_normal));
     return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
 }
 
@@ -107,9 +120,10 @@ static wb_layer *gpt(int64_t classes, int64_t context, int64_t width, int64_t he
     enum { MOST = 28 };
     wb_layer *layers[MOST + 3];
     int n = 0;
-    layers[n++] = wb_named("embed", wb_Parallel(wb_add, wb_Embedding(classes, width, .init = small_normal),
-                                                wb_Chain(wb_function_layer("positions", positions),
-                                                         wb_Embedding(context, width, .init = small_normal))));
+    layers[n++] = wb_named(
+        "embed", wb_Parallel(wb_add, wb_Embedding(classes, width, .init = small_normal),
+                             wb_Chain(wb_function_layer("positions", positions),
+                                      wb_Embedding(context, width, .init = small_normal))));
     for (int i = 0; i < n_blocks && i < MOST; i++) {
         char name[16];
         snprintf(name, sizeof name, "block%d", i);
@@ -141,7 +155,7 @@ static double mean_loss(wb_layer *model, wb_dataset *data, int64_t classes)
     return n ? total / n : NAN;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static double random_unit(void)
 {
@@ -162,7 +176,8 @@ static int choose(const float *scores, int classes)
     return classes - 1;
 }
 
-/* Attention looks back only, so what stands behind the last character does not matter: the shape can stay the same. */
+/* Attention looks back only, so what stands behind the last character does not matter: the shape
+ * can stay the same. */
 static bool write_on(wb_layer *model, const text *t, int length)
 {
     int32_t *line = calloc((size_t)t->context, sizeof *line);
@@ -187,15 +202,17 @@ static bool write_on(wb_layer *model, const text *t, int length)
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 typedef struct { int64_t steps, batch, context, width, layers, heads, write, seed; } settings;
 
 static bool read_settings(int argc, char **argv, settings *s)
 {
-    const struct { const char *name; int64_t *value; } known[] = {
-        {"--steps", &s->steps}, {"--batch", &s->batch}, {"--context", &s->context}, {"--width", &s->width},
-        {"--layers", &s->layers}, {"--heads", &s->heads}, {"--write", &s->write}, {"--seed", &s->seed},
+    const struct { const char *name; int64_t *value;
+    } known[] = {
+        {"--steps", &s->steps}, {"--batch", &s->batch},   {"--context", &s->context},
+        {"--width", &s->width}, {"--layers", &s->layers}, {"--heads", &s->heads},
+        {"--write", &s->write}, {"--seed", &s->seed},
     };
     enum { N = sizeof known / sizeof *known };
     if (argc < 2 || argc % 2) return false;
@@ -220,8 +237,9 @@ int main(int argc, char **argv)
     settings s = {2000, 8, 128, 128, 4, 4, 500, 1};
     text t = {0};
     if (!read_settings(argc, argv, &s)) {
-        fprintf(stderr, "06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N]\n"
-                        "            [--heads N] [--write N] [--seed N]\n");
+        fprintf(stderr,
+                "06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N]\n"
+                "            [--heads N] [--write N] [--seed N]\n");
         return 2;
     }
     if (!read_text(argv[1], &t)) return 1;
@@ -233,7 +251,8 @@ int main(int argc, char **argv)
     int64_t classes = t.classes;
     wb_layer *model = gpt(classes, s.context, s.width, s.heads, (int)s.layers);
     wb_opt_state *state = wb_setup(wb_AdamW(.beta = {0.9, 0.99}), model);
-    wb_loader *loader = wb_dataloader(train, .batchsize = s.batch, .shuffle = true, .drop_last = true);
+    wb_loader *loader =
+        wb_dataloader(train, .batchsize = s.batch, .shuffle = true, .drop_last = true);
     if (!held_out || !loader || !state) return complain();
     printf("%lld characters, %d different; %lld parameters\n",
            (long long)t.n, t.classes, (long long)wb_parameter_count(model));
@@ -252,7 +271,8 @@ int main(int argc, char **argv)
         if (wb_loader_status(loader)) return complain();
     }
     wb_progress_end(bar);
-    printf("step %lld: held out loss %.3f\n---\n", (long long)s.steps, mean_loss(model, held_out, classes));
+    printf("step %lld: held out loss %.3f\n---\n", (long long)s.steps,
+           mean_loss(model, held_out, classes));
     if (!write_on(model, &t, (int)s.write)) return complain();
     free(t.letters);
     return wb_error_code() ? complain() : 0;

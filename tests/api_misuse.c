@@ -1,4 +1,4 @@
-/* A first user's mistakes: what is missing or out of range is an error that names it, never a crash. */
+/* A first user's mistakes: what is missing or out of range is an error that names it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -173,6 +173,15 @@ static void compiled_inputs(void **state)
             "call_compiled: 1 inputs, 1 results, and no array of them");
 }
 
+/* x^0 is 1 everywhere: its gradient is 0 at 0 too, where y x^(y-1) is 0 times infinity. */
+static void power_of_nothing(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_variable(wb_zeros(2));
+    assert_true(wb_at(wb_gradient(wb_sum(wb_pow(x, wb_scalar(0))), x), 1) == 0);
+    assert_true(wb_at(wb_gradient(wb_sum(wb_pow(x, wb_scalar(1))), x), 1) == 1);
+}
+
 static int over(void **state)
 {
     (void)state;
@@ -189,6 +198,7 @@ int main(void)
         cmocka_unit_test(nothing_to_train_on),
         cmocka_unit_test(gradient_after_the_update),
         cmocka_unit_test(compiled_inputs),
+        cmocka_unit_test(power_of_nothing),
         cmocka_unit_test(layers_in_tuples_print_their_commas),
     };
     return cmocka_run_group_tests(tests, NULL, over);

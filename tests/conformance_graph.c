@@ -7,93 +7,9 @@
  * A graph is drawn as a program, a list of instructions over earlier values.  Each value carries a bound of its error in
  * units of the dtype's precision, and an instruction that would make it or the value itself large is not taken, so that
  * the comparison can be tight. */
-#include "reference.h"
+#include "conformance_program.h"
 
 #include "engine/tensor.h"
-
-enum { MAX_OPS = 60, MAX_VALUES = 96, VARIABLES = 3, LEAVES = 4 };
-
-typedef enum {
-    OP_UNARY, OP_BINARY, OP_SCALAR, OP_WHERE, OP_REDUCE, OP_ROWS, OP_RESHAPE, OP_PERMUTE, OP_EXPAND, OP_SLICE, OP_FLIP, OP_PAD,
-    OP_CONCAT, OP_STACK, OP_MATMUL, OP_TAKE, OP_ASSIGN, OP_KINDS
-} op_kind;
-
-typedef struct {
-    op_kind kind;
-    const char *name;
-    int a, b, c;                        /* values; of OP_ASSIGN: a the variable's number, b the value */
-    int n;                              /* of OP_CONCAT: pieces in piece[]; of shapes: ndim */
-    int piece[4];
-    int64_t dims[WB_MAX_DIMS];
-    unsigned mask;
-    bool keep;
-    double number;
-} instruction;
-
-typedef struct {
-    instruction op[MAX_OPS];
-    int n_ops, n_values;                /* leaves and variables first */
-    array start[VARIABLES + LEAVES];
-    double error[MAX_VALUES];           /* in units of the dtype's precision, absolute */
-    bool exact[MAX_VALUES], smooth;
-    wb_dtype dtype;
-} program;
-
-static const char *const unary_names[] = {"neg", "abs", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "sin", "cos", "erf",
-    "relu", "leakyrelu", "elu", "sigmoid", "logsigmoid", "tanh", "softplus", "swish", "gelu", "gelu_erf", "sign", "floor"};
-static const char *const binary_names[] = {"add", "sub", "mul", "div", "maximum", "minimum"};
-static const char *const reduce_names[] = {"sum", "mean", "max", "min", "variance", "logsumexp"};
-static const char *const row_names[] = {"softmax", "logsoftmax", "normalise"};
-#define LENGTH(a) (int64_t)(sizeof(a) / sizeof *(a))
-
-/* ---- the interpreter -------------------------------------------------------------------------- */
-
-/* The current value of each variable is now[v]; instruction results go to value[]. */
-static array interpret(const instruction *i, const array *value)
-{
-    array x = value[i->a];
-    switch (i->kind) {
-    case OP_UNARY: return ref_map(ref_unary(i->name), x);
-    case OP_BINARY: return ref_map2(ref_binary(i->name), x, value[i->b]);
-    case OP_SCALAR: return ref_map2(ref_binary(i->name), x, ref_number(i->number));
-    case OP_WHERE: return ref_where(ref_map2(ref_compare(i->name), value[i->c], ref_number(i->number)), x, value[i->b]);
-    case OP_REDUCE:
-        if (!strcmp(i->name, "sum")) return ref_sum(x, i->mask, i->keep);
-        if (!strcmp(i->name, "mean")) return ref_mean(x, i->mask, i->keep);
-        if (!strcmp(i->name, "max")) return ref_max(x, i->mask, i->keep);
-        if (!strcmp(i->name, "min")) return ref_min(x, i->mask, i->keep);
-        if (!strcmp(i->name, "variance")) return ref_variance(x, i->mask, i->keep);
-        return ref_logsumexp(x, i->mask, i->keep);
-    case OP_ROWS:
-        if (!strcmp(i->name, "softmax")) return ref_softmax(x);
-        if (!strcmp(i->name, "logsoftmax")) return ref_logsoftmax(x);
-        return ref_normalise(x, i->n, 0.1);
-    case OP_RESHAPE: return ref_reshape(x, i->n, i->dims);
-    case OP_PERMUTE: return ref_permute(x, i->dims);
-    case OP_EXPAND: return ref_expand(x, i->n, i->dims);
-    case OP_SLICE: return ref_slice(x, i->n, i->dims[0], i->dims[1]);
-    case OP_FLIP: return ref_flip(x, i->n);
-    case OP_PAD: return ref_pad(x, i->n, i->dims[0], i->dims[1]);
-    case OP_CONCAT: case OP_STACK: {
-        array piece[4];
-        for (int k = 0; k < i->c; k++) {
-            piece[k] = value[i->piece[k]];
-            if (i->kind == OP_CONCAT) continue;
-            int64_t dims[WB_MAX_DIMS];
-            for (int d = 0, e = 0; d <= x.ndim; d++) dims[d] = d == i->n ? 1 : x.dims[e++];
-            piece[k] = ref_reshape(piece[k], x.ndim + 1, dims);
-        }
-        return ref_concat(i->c, piece, i->n);
-    }
-    case OP_MATMUL: return ref_matmul(x, value[i->b]);
-    case OP_TAKE: {
-        array index = ref_new(1, i->dims);
-        for (int k = 0; k < i->dims[0]; k++) index.at[k] = i->piece[k];
-        return ref_take(x, index);
-    }
-    default: return x;
-    }
-}
 
 /* ---- drawing ---------------------------------------------------------------------------------- */
 
@@ -127,7 +43,8 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
 {
     int n = p->n_values;
     double low, high, most, low2 = 0, high2 = 0, most2 = 0;
-    *i = (instruction){.kind = (op_kind)draw_int(0, OP_KINDS - 1), .a = (int)draw_int(draw_int(0, 1) && n > 8 ? n - 6 : 0, n - 1)};
+    *i = (instruction){.kind = (op_kind)draw_int(0, OP_KINDS - 1),
+                       .a = (int)draw_int(draw_int(0, 1) && n > 8 ? n - 6 : 0, n - 1)};
     array x = value[i->a];
     if (x.size > 400) return false;
     extent(x, &low, &high, &most);
@@ -163,7 +80,11 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
         i->number = (double)draw_int(-2, 2) / 4;
         *error = fmax(e, p->error[i->b]);
         return p->exact[i->c] && ref_broadcast(&x, &value[i->b], &i->n, i->dims) &&
-               ref_broadcast(&value[i->c], &(array){.ndim = i->n, .dims = {i->dims[0], i->dims[1], i->dims[2], i->dims[3], i->dims[4], i->dims[5]}}, &i->n, i->dims);
+               ref_broadcast(&value[i->c],
+                             &(array){.ndim = i->n,
+                                      .dims = {i->dims[0], i->dims[1], i->dims[2], i->dims[3],
+                                               i->dims[4], i->dims[5]}},
+                             &i->n, i->dims);
     case OP_REDUCE:
         i->name = reduce_names[draw_int(0, LENGTH(reduce_names) - 1)];
         i->mask = (unsigned)draw_int(0, (1 << x.ndim) - 1);
@@ -231,7 +152,8 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
         for (int k = 0; k < 20 && i->c < 4; k++) {
             int j = (int)draw_int(0, n - 1);
             bool fits = value[j].ndim == x.ndim;
-            for (int d = 0; fits && d < x.ndim; d++) fits = (d == i->n && i->kind == OP_CONCAT) || value[j].dims[d] == x.dims[d];
+            for (int d = 0; fits && d < x.ndim; d++)
+                fits = (d == i->n && i->kind == OP_CONCAT) || value[j].dims[d] == x.dims[d];
             if (!fits) continue;
             i->piece[i->c++] = j;
             e = fmax(e, p->error[j]);
@@ -371,8 +293,9 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
 /* What value `of` is made of, to standard error. */
 static void describe(const program *p, const array *value, int of)
 {
-    static const char *const kinds[] = {"", "", "scalar ", "where ", "", "", "reshape", "permute", "expand", "slice", "flip", "pad",
-                                        "concat", "stack", "matmul", "take", "assign"};
+    static const char *const kinds[] = {"",        "",        "scalar ", "where ", "",      "",
+                                        "reshape", "permute", "expand",  "slice",  "flip",  "pad",
+                                        "concat",  "stack",   "matmul",  "take",   "assign"};
     bool needed[MAX_VALUES] = {false};
     int v = p->n_values;
     needed[of] = true;
@@ -395,9 +318,10 @@ static void describe(const program *p, const array *value, int of)
             continue;
         }
         if (!needed[v++]) continue;
-        fprintf(stderr, "  %d: %s%s %d %d %d n=%d mask=%x number=%g", v - 1, kinds[i->kind], i->name ? i->name : "", i->a, i->b, i->c, i->n,
-                i->mask, i->number);
-        for (int d = 0; d < 4 && (i->kind >= OP_RESHAPE); d++) fprintf(stderr, " %lld/%d", (long long)i->dims[d], i->piece[d]);
+        fprintf(stderr, "  %d: %s%s %d %d %d n=%d mask=%x number=%g", v - 1, kinds[i->kind],
+                i->name ? i->name : "", i->a, i->b, i->c, i->n, i->mask, i->number);
+        for (int d = 0; d < 4 && (i->kind >= OP_RESHAPE); d++)
+            fprintf(stderr, " %lld/%d", (long long)i->dims[d], i->piece[d]);
         fprintf(stderr, " -> [");
         for (int d = 0; d < value[v - 1].ndim; d++) fprintf(stderr, d ? ",%lld" : "%lld", (long long)value[v - 1].dims[d]);
         fprintf(stderr, "]\n");
@@ -485,7 +409,8 @@ static double loss_at(const program *p, array *value, const array *direction, do
     double loss = 0;
     for (int k = 0; k < p->n_ops; k++) value[VARIABLES + LEAVES + k] = interpret(&p->op[k], value);
     for (int i = VARIABLES + LEAVES; i < p->n_values; i++)
-        for (int64_t j = 0; j < value[i].size && (only < 0 || only == i); j++) loss += value[i].at[j] * cos(weight * (double)(i + j));
+        for (int64_t j = 0; j < value[i].size && (only < 0 || only == i); j++)
+            loss += value[i].at[j] * cos(weight * (double)(i + j));
     return loss;
 }
 
@@ -532,8 +457,9 @@ static void one_gradient(int64_t seed)
     bool good = kink || fabs(central - along) <= 1e-5 * size + 1e-8 * fabs(base);
     if (!good) describe(&p, value, p.n_values - 1);
     if (!good)
-        fail_msg("seed %lld: the gradient along a direction is %.10g, finite differences give %.10g (%.10g, %.10g)", (long long)seed, along,
-                 central, ahead, behind);
+        fail_msg("seed %lld: the gradient along a direction is %.10g, finite differences give "
+                 "%.10g (%.10g, %.10g)",
+                 (long long)seed, along, central, ahead, behind);
     /* the second derivative along the direction, where the first is smooth */
     if (dot && !kink) {
         double e = 1e-4, middle = base;
@@ -550,8 +476,9 @@ static void one_gradient(int64_t seed)
         bool rough = fabs(narrow - wide) > 1e-3 * scale;
         if (!rough && !(fabs(narrow - got) <= 5e-3 * scale)) describe(&p, value, p.n_values - 1);
         if (!rough && !(fabs(narrow - got) <= 5e-3 * scale))
-            fail_msg("seed %lld: the second derivative along a direction is %.10g, finite differences give %.10g (%.10g)", (long long)seed, got,
-                     narrow, wide);
+            fail_msg("seed %lld: the second derivative along a direction is %.10g, finite "
+                     "differences give %.10g (%.10g)",
+                     (long long)seed, got, narrow, wide);
     }
     wb_scope_close(scope);
     ref_forget();
@@ -587,7 +514,8 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     if (getenv("ONLY")) only = atoi(getenv("ONLY"));
-    const struct CMUnitTest tests[] = {cmocka_unit_test(graphs_f64), cmocka_unit_test(graphs_f32), cmocka_unit_test(gradients)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(graphs_f64), cmocka_unit_test(graphs_f32),
+                                       cmocka_unit_test(gradients)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     wb_shutdown();
     return failed;

@@ -1,5 +1,5 @@
-/* Reductions, movements and rows by number against references, in every dtype, over views; sources by their statistics.
- * Their mixtures and gradients are in conformance_graph.c. */
+/* Reductions, movements and rows by number against references, in every dtype, over views; sources
+ * by their statistics. Their mixtures and gradients are in conformance_graph.c. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -20,9 +20,12 @@ static const struct {
     wb_tensor *(*f)(wb_tensor *, const wb_reduce_options *);
     bool floats, empty;
 } reductions[] = {
-    {"sum", ref_sum, wb_sum_with, false, true}, {"mean", ref_mean, wb_mean_with, true, false},
-    {"max", ref_max, wb_max_with, false, false}, {"min", ref_min, wb_min_with, false, false},
-    {"variance", ref_variance, wb_variance_with, true, false}, {"logsumexp", ref_logsumexp, wb_logsumexp_with, true, false},
+    {"sum", ref_sum, wb_sum_with, false, true},
+    {"mean", ref_mean, wb_mean_with, true, false},
+    {"max", ref_max, wb_max_with, false, false},
+    {"min", ref_min, wb_min_with, false, false},
+    {"variance", ref_variance, wb_variance_with, true, false},
+    {"logsumexp", ref_logsumexp, wb_logsumexp_with, true, false},
 };
 enum { REDUCTIONS = sizeof reductions / sizeof *reductions };
 
@@ -47,12 +50,20 @@ static void reduces(void **state)
                 wb_scope *scope = wb_scope_open();
                 wb_tensor *y = reductions[r].f(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), &o);
                 array want = reductions[r].reference(x, mask, keep);
-                double n = want.size ? (double)x.size / (double)want.size : 1, e = tolerance(t == WB_F64 ? t : WB_F32);
-                /* summed in f32 or better, in a way whose error grows slowly; the result rounded once */
-                double absolute = whole(t) ? 0 : e * 4 * (2 + sqrt(n)) * (strcmp(reductions[r].name, "sum") ? 1 : sqrt(n) + 1) + 4 * tolerance(t);
+                double n = want.size ? (double)x.size / (double)want.size : 1,
+                       e = tolerance(t == WB_F64 ? t : WB_F32);
+                /* summed in f32 or better, in a way whose error grows slowly; the result rounded
+                 * once */
+                double absolute =
+                    whole(t) ? 0
+                             : e * 4 * (2 + sqrt(n)) *
+                                       (strcmp(reductions[r].name, "sum") ? 1 : sqrt(n) + 1) +
+                                   4 * tolerance(t);
                 for (int64_t i = 0; (t == WB_I8 || t == WB_U8) && i < want.size; i++)
-                    want.at[i] = t == WB_U8 ? (double)(uint8_t)(int64_t)want.at[i] : (double)(int8_t)(int64_t)want.at[i];
-                check(y, want, 4 * tolerance(t), absolute, "%s of %s, shape %d, axes %x", reductions[r].name, wb_dtype_name(t), shape, mask);
+                    want.at[i] = t == WB_U8 ? (double)(uint8_t)(int64_t)want.at[i]
+                                            : (double)(int8_t)(int64_t)want.at[i];
+                check(y, want, 4 * tolerance(t), absolute, "%s of %s, shape %d, axes %x",
+                      reductions[r].name, wb_dtype_name(t), shape, mask);
                 wb_scope_close(scope);
                 ref_forget();
             }
@@ -74,8 +85,10 @@ static void special_reductions(void **state)
             wb_reduce_options o = {.size = sizeof o, .axes = {1, {axis}}};
             for (int r = 0; r < REDUCTIONS; r++)
                 if (strcmp(reductions[r].name, "variance") && strcmp(reductions[r].name, "mean"))
-                    check(reductions[r].f(p, &o), reductions[r].reference(x, 1u << axis, false), 1e-5, 0, "%s along %d", reductions[r].name, axis);
-            check(wb_argmax(p, axis), ref_argmax(x, axis), 0, 0, "argmax along %d: NaN wins, the first of equals", axis);
+                    check(reductions[r].f(p, &o), reductions[r].reference(x, 1u << axis, false),
+                          1e-5, 0, "%s along %d", reductions[r].name, axis);
+            check(wb_argmax(p, axis), ref_argmax(x, axis), 0, 0,
+                  "argmax along %d: NaN wins, the first of equals", axis);
             ref_forget();
         }
     wb_clear_error();
@@ -96,9 +109,11 @@ static void argmaxes(void **state)
             if (!ndim || !x.size) continue;
             int axis = (int)draw_int(0, ndim - 1);
             wb_scope *scope = wb_scope_open();
-            wb_tensor *y = wb_argmax(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), axis - (draw_int(0, 1) ? ndim : 0));
+            wb_tensor *y = wb_argmax(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)),
+                                     axis - (draw_int(0, 1) ? ndim : 0));
             assert_int_equal(wb_dtype_of(y), WB_I32);
-            check(y, ref_argmax(x, axis), 0, 0, "argmax of %s, shape %d, axis %d", wb_dtype_name(t), shape, axis);
+            check(y, ref_argmax(x, axis), 0, 0, "argmax of %s, shape %d, axis %d", wb_dtype_name(t),
+                  shape, axis);
             wb_scope_close(scope);
             ref_forget();
         }
@@ -122,7 +137,10 @@ static void moves(void **state)
             int64_t n = x.dims[axis], a = draw_int(0, n), b = draw_int(a, n);
             snprintf(what + strlen(what), sizeof what - strlen(what), " %d", kind);
             switch (kind) {
-            case 0: x = ref_slice(x, axis, a, b); y = wb_slice(y, axis - (a & 1 ? x.ndim : 0), a && a < n ? a - n : a, b); break;
+            case 0:
+                x = ref_slice(x, axis, a, b);
+                y = wb_slice(y, axis - (a & 1 ? x.ndim : 0), a && a < n ? a - n : a, b);
+                break;
             case 1: x = ref_flip(x, axis); y = wb_flip(y, axis); break;
             case 2: x = ref_pad(x, axis, a % 3, b % 2); y = wb_pad(y, axis, a % 3, b % 2); break;
             case 3:
@@ -130,7 +148,10 @@ static void moves(void **state)
                 x = ref_permute(x, order);
                 y = wb_permute_to(y, x.ndim, order);
                 break;
-            case 4: x = ref_concat(3, (array[]){x, ref_flip(x, axis), x}, axis); y = wb_concat(axis, y, wb_flip(y, axis), y); break;
+            case 4:
+                x = ref_concat(3, (array[]){x, ref_flip(x, axis), x}, axis);
+                y = wb_concat(axis, y, wb_flip(y, axis), y);
+                break;
             case 5: {
                 int64_t flat[2] = {x.size / (n ? n : 1), n};
                 if (!n) break;
@@ -169,13 +190,14 @@ static void moves(void **state)
     }
 }
 
-/* ---- sources ---------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static void sources(void **state)
 {
     (void)state;
     for (wb_dtype t = WB_F32; t < WB_BOOL; t++) {
-        array range = ref_new(1, (int64_t[]){100}), eye = ref_new(2, (int64_t[]){7, 7}), full = ref_new(2, (int64_t[]){3, 0});
+        array range = ref_new(1, (int64_t[]){100}), eye = ref_new(2, (int64_t[]){7, 7}),
+              full = ref_new(2, (int64_t[]){3, 0});
         for (int i = 0; i < 100; i++) range.at[i] = i;
         for (int i = 0; i < 7; i++) eye.at[8 * i] = 1;
         check(wb_arange(100, t), range, 0, 0, "arange");
@@ -196,8 +218,10 @@ static void sources(void **state)
             square += g.at[i] * g.at[i] / (double)n;
         }
         double average = ref_mean(u, 1, false).at[0];
-        if (!(low >= 0 && high < 1 + (t > WB_F64) && fabs(average - 0.5) < 0.004)) fail_msg("uniform %s: %g to %g, mean %g", wb_dtype_name(t), low, high, average);
-        if (!(fabs(mean) < 0.01 && fabs(square - 1) < 0.02)) fail_msg("gaussian %s: mean %g, square %g", wb_dtype_name(t), mean, square);
+        if (!(low >= 0 && high < 1 + (t > WB_F64) && fabs(average - 0.5) < 0.004))
+            fail_msg("uniform %s: %g to %g, mean %g", wb_dtype_name(t), low, high, average);
+        if (!(fabs(mean) < 0.01 && fabs(square - 1) < 0.02))
+            fail_msg("gaussian %s: mean %g, square %g", wb_dtype_name(t), mean, square);
         ref_forget();
     }
     /* a draw is what it is, however it is looked at, and whatever else was evaluated before */
@@ -206,7 +230,8 @@ static void sources(void **state)
     wb_seed(5);
     wb_tensor *x = wb_rand(6, 5), *other = wb_rand(6, 5);
     array second = values_of(other);
-    check(wb_permute(wb_flip(x, 1), 1, 0), ref_permute(ref_flip(plain, 1), (int64_t[]){1, 0}), 0, 0, "a draw, flipped and permuted");
+    check(wb_permute(wb_flip(x, 1), 1, 0), ref_permute(ref_flip(plain, 1), (int64_t[]){1, 0}), 0, 0,
+          "a draw, flipped and permuted");
     check(x, plain, 0, 0, "a draw");
     bool same = true;
     for (int i = 0; i < 30; i++) same &= second.at[i] == plain.at[i];
@@ -218,7 +243,8 @@ static void sources(void **state)
 static void take_gradient(void **state)
 {
     (void)state;
-    array x = draw_array(2, (int64_t[]){4, 3}, -1, 1), index = ref_new(1, (int64_t[]){6}), want = ref_new(2, x.dims);
+    array x = draw_array(2, (int64_t[]){4, 3}, -1, 1), index = ref_new(1, (int64_t[]){6}),
+          want = ref_new(2, x.dims);
     static const double rows[] = {1, 1, 3, -1, 4, 1};
     memcpy(index.at, rows, sizeof rows);
     for (wb_dtype t = WB_F32; t <= WB_F64; t++) {
@@ -229,7 +255,8 @@ static void take_gradient(void **state)
         for (int i = 0; i < 6; i++)
             for (int j = 0; j < 3; j++)
                 if (rows[i] >= 0 && rows[i] < 4) want.at[(int)rows[i] * 3 + j] += w.at[i * 3 + j];
-        check(wb_gradient(wb_sum(wb_mul(y, tensor_of(w, t, 0))), p), want, 0, 1e-6, "gradient of take");
+        check(wb_gradient(wb_sum(wb_mul(y, tensor_of(w, t, 0))), p), want, 0, 1e-6,
+              "gradient of take");
     }
     ref_forget();
 }
@@ -237,8 +264,10 @@ static void take_gradient(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(reduces), cmocka_unit_test(special_reductions), cmocka_unit_test(argmaxes),
-                                     cmocka_unit_test(moves), cmocka_unit_test(sources), cmocka_unit_test(take_gradient)};
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(reduces),  cmocka_unit_test(special_reductions),
+        cmocka_unit_test(argmaxes), cmocka_unit_test(moves),
+        cmocka_unit_test(sources),  cmocka_unit_test(take_gradient)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

@@ -67,9 +67,8 @@ static void visits(void **state)
     assert_int_equal(wb_parameter_count(m), 10);
     l = (list){0};
     assert_int_equal(wb_each_tensor(m, write_down, &l), 0);
-    assert_string_equal(
-        l.text,
-        "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 layers.1.bias:2 layers.1.mean:2 layers.1.var:2");
+    assert_string_equal(l.text, "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 "
+                                "layers.1.bias:2 layers.1.mean:2 layers.1.var:2");
     l = (list){.stop_at = 2};
     assert_int_equal(wb_each_tensor(m, write_down, &l), 7);
     l = (list){0};

@@ -1,8 +1,9 @@
-/* wb_compile: a function recorded once for each signature of its inputs, then replayed - the plan of the recorded graph
- * run with new inputs, new draws and new numbers.  No graph is built.
+/* wb_compile: a function recorded once for each signature of its inputs, then replayed - the plan
+ * of the recorded graph run with new inputs, new draws and new numbers.  No graph is built.
  *
- * What a recording holds: which buffer is which input, variable or constant; where in the numbers the draws stand, so
- * that each replay takes its own counters; and who renews the other numbers (an optimiser's step). */
+ * What a recording holds: which buffer is which input, variable or constant; where in the numbers
+ * the draws stand, so that each replay takes its own counters; and who renews the other numbers (an
+ * optimiser's step). */
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "engine/request.h"
@@ -11,8 +12,13 @@
 
 enum { RECORDINGS = 16, OUTPUTS = 8 };
 
-typedef struct { int at; uint64_t offset; } drawing;            /* numbers[at], numbers[at + 1]: key and counter */
-typedef struct { int at, hook, literal; } renewed;              /* numbers[at] is that literal of that hook */
+typedef struct {
+    int at;
+    uint64_t offset;
+} drawing; /* numbers[at], numbers[at + 1]: key and counter */
+typedef struct {
+    int at, hook, literal;
+} renewed; /* numbers[at] is that literal of that hook */
 
 typedef struct {
     wb__replay hook;
@@ -33,7 +39,7 @@ typedef struct wb__recording {
     wb_tensor **written;                /* variables (counted) */
     int *target;
     int n_out;
-    int output[OUTPUTS];                /* the result it is; -1: what is in `fixed`; -2 - j: input j itself */
+    int output[OUTPUTS]; /* the result it is; -1: what is in `fixed`; -2 - j: input j itself */
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
@@ -55,7 +61,7 @@ struct wb_compiled {
     recording *recordings[RECORDINGS];
 };
 
-/* ---- recordings ------------------------------------------------------------------------------- */
+/* ---- recordings ------------------------------------------------------------------------------ */
 
 static void recording_free(recording *r)
 {
@@ -114,7 +120,8 @@ int wb__on_replay(const wb__replay *hook)
     }
     renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
     if (!n.context) return WB_ERROR_MEMORY;
-    for (int i = 0; i < hook->n; i++) {         /* known again in the walk by its offset, which a literal has no use for */
+    for (int i = 0; i < hook->n;
+         i++) { /* known again in the walk by its offset, which a literal has no use for */
         hook->literals[i]->flags |= WB__RENEWED;
         hook->literals[i]->offset = (int64_t)r->n_renewals << 32 | i;
     }
@@ -124,7 +131,7 @@ int wb__on_replay(const wb__replay *hook)
     return 0;
 }
 
-/* ---- taking down what was recorded ------------------------------------------------------------ */
+/* ---- taking down what was recorded ----------------------------------------------------------- */
 
 static signature signature_of(const wb_tensor *x)
 {
@@ -150,7 +157,8 @@ static bool room_for_all(recording *r, const wb__request *q)
     r->draws = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->draws);
     r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
     r->buffers = wb__alloc((size_t)r->n_buffers * sizeof *r->buffers);
-    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers && r->draws && r->renewed && r->buffers;
+    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers &&
+           r->draws && r->renewed && r->buffers;
 }
 
 /* Which numbers belong to draws and which to literals that are renewed. */
@@ -166,7 +174,9 @@ static void find_numbers(recording *r, const wb__request *q)
             continue;
         }
         if (wb__literal_fixed(x)) continue;
-        if (x->flags & WB__RENEWED) r->renewed[r->n_renewed++] = (renewed){at, (int)(x->offset >> 32), (int)(x->offset & INT32_MAX)};
+        if (x->flags & WB__RENEWED)
+            r->renewed[r->n_renewed++] =
+                (renewed){at, (int)(x->offset >> 32), (int)(x->offset & INT32_MAX)};
         at++;
     }
 }
@@ -188,7 +198,8 @@ static void take_down(recording *r, const wb__request *q, int n_in, wb_tensor *c
     if (q->n_numbers) memcpy(r->numbers, q->numbers, (size_t)q->n_numbers * sizeof *r->numbers);
 }
 
-static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *const *out, wb_tensor *const *in)
+static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *const *out,
+                         wb_tensor *const *in)
 {
     r->n_out = n;
     for (int i = 0; i < n; i++) {
@@ -202,8 +213,8 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
     }
 }
 
-/* What f gets for an input: a constant that is nothing else, so that the recording tells it from any other input, from
- * a variable, and from what f knows by itself. */
+/* What f gets for an input: a constant that is nothing else, so that the recording tells it from
+ * any other input, from a variable, and from what f knows by itself. */
 static wb_tensor *stand_in(wb_tensor *x)
 {
     x = wb__bind(x);
@@ -234,15 +245,20 @@ static int record_with(wb_compiled *c, recording *r, int n_in, wb_tensor **in, w
     t->recording = NULL;
     r->base = rng.counter;
     r->blocks = wb__rng_get_state().counter - rng.counter;
-    wb__rng_set_state(rng);                     /* nothing was drawn yet: the first replay draws what f would have */
-    if (n < 0 || n > OUTPUTS) status = wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d", n);
+    wb__rng_set_state(rng); /* nothing was drawn yet: the first replay draws what f would have */
+    if (n < 0 || n > OUTPUTS)
+        status = wb_error_code()
+                     ? (int)wb_error_code()
+                     : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d", n);
     for (int i = 0; i < n && !status; i++) {
-        if (!out[i] && !wb_error_code()) status = wb__fail(WB_ERROR_ARGUMENT, "compile: result %d of the function is NULL", i);
+        if (!out[i] && !wb_error_code())
+            status = wb__fail(WB_ERROR_ARGUMENT, "compile: result %d of the function is NULL", i);
         else if (!wb__operand("compile", out[i])) status = wb_error_code();
         else out[i] = wb__bind(out[i]);
     }
     if (!status) status = wb__request_fill(&q, n, out, true);
-    if (!status && !(r->plan = wb__plan_find(&q))) status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (!status && !(r->plan = wb__plan_find(&q)))
+        status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
     if (!status && !room_for_all(r, &q)) status = WB_ERROR_MEMORY;
     if (!status) {
         take_down(r, &q, n_in, in);
@@ -263,7 +279,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
     return status;
 }
 
-/* ---- replaying -------------------------------------------------------------------------------- */
+/* ---- replaying ------------------------------------------------------------------------------- */
 
 static bool fits(const recording *r, int n, wb_tensor *const *in)
 {
@@ -311,7 +327,8 @@ static void renew_numbers(recording *r)
         if (!n->hook.before || n->hook.n > (int)WB__COUNT(values)) continue;
         n->hook.before(n->context, values);
         for (int j = 0; j < r->n_renewed; j++)
-            if (r->renewed[j].hook == i) r->numbers[r->renewed[j].at].f = values[r->renewed[j].literal];
+            if (r->renewed[j].hook == i)
+                r->numbers[r->renewed[j].at].f = values[r->renewed[j].literal];
     }
 }
 
@@ -319,17 +336,21 @@ static void renew_numbers(recording *r)
 static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
     bool written = false;
-    for (int i = 0; i < r->n_writes && !written; i++) written = r->written[i]->storage == x->storage;
+    for (int i = 0; i < r->n_writes && !written; i++)
+        written = r->written[i]->storage == x->storage;
     if (!written) return x;
     wb_tensor *copy = wb__empty((wb_dtype)x->dtype, x->ndim, x->dims);
-    if (copy) memcpy(copy->storage->data, (char *)x->storage->data + x->offset, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
+    if (copy)
+        memcpy(copy->storage->data, (char *)x->storage->data + x->offset,
+               (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
     return copy;
 }
 
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     for (int i = 0; i < r->n_leaves; i++) {
-        const wb_tensor *x = r->input_of[i] >= 0 ? apart_from_writes(r, wb__bind(in[r->input_of[i]])) : r->leaf[i];
+        int input = r->input_of[i];
+        const wb_tensor *x = input >= 0 ? apart_from_writes(r, wb__bind(in[input])) : r->leaf[i];
         if (!x) return WB_ERROR_MEMORY;
         r->buffers[i] = (char *)x->storage->data + (x->op == WB__OP_variable ? 0 : x->offset);
     }
@@ -357,7 +378,8 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
                         (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");
     for (int i = 0; i < n_in; i++)
-        if (!wb__operand("call_compiled", in[i])) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        if (!wb__operand("call_compiled", in[i]))
+            return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     wb__thread *t = wb__this_thread();
     for (int i = 0; i < n_in; i++) {
         wb_tensor *x = wb__bind(in[i]);
@@ -369,7 +391,8 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
     if (n_out > r->n_out)
-        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d", n_out, r->n_out);
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
+                        n_out, r->n_out);
     status = replay(r, in, made);
     for (int i = 0; i < n_out && !status; i++) {
         wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""The tests are tested: each fault of the table is planted in a copy of the tree, alone, and the tests named beside it
+must fail.
+
+    planted_faults.py [--only N,N...] [--list] [--build FOLDER]
+
+A fault is one textual replacement, which must apply exactly once: a table that no longer fits the code is a failure.
+Prints a row for each; the exit status is 1 if a fault survives, does not apply or does not compile.  The copy is built
+without oneDNN, so that Weber's own kernels and pool are what is tested.  Takes some minutes: part of ./run test --all.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_shape", "conformance_product"
+SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
+
+# what is wrong; the file; the text; what stands there instead; tests that must see it (one is enough)
+TABLE = [
+    ("a sign in a gradient row", "src/ops/ops.def", "-x,                                      NEG(g))",
+     "-x,                                      g)", [ROWS]),
+    ("a gradient rule of the wrong function", "src/ops/ops.def", "MUL(g, SUB(NUM(1), SQUARE(y))))", "MUL(g, SUB(NUM(1), y)))", [ROWS]),
+    ("the gradient to the second operand of div", "src/ops/ops.def", "NEG(DIV(MUL(g, x), SQUARE(y))))", "NEG(DIV(MUL(g, x), y)))", [ROWS]),
+    ("a comparison that is not strict", "src/ops/ops.def", "WB_COMPARE(lt,  NUMBERS, x < y)", "WB_COMPARE(lt,  NUMBERS, x <= y)", [ROWS]),
+    ("NaN loses a maximum", "src/ops/ops.def", "(x >= y || x != x ? x : y),    WHERE(GE", "(x >= y ? x : y),    WHERE(GE", [ROWS]),
+    ("a permutation undone the wrong way", "src/engine/gradient_ops.c", "back[node->attr[i]] = i;", "back[i] = node->attr[i];", [GRAPH]),
+    ("a slice's gradient one off", "src/engine/gradient_ops.c", "node->attr[i] - (node->dims[i] - 1)", "node->attr[i] - node->dims[i]", [GRAPH]),
+    ("softmax's gradient without its sum", "src/engine/gradient_ops.c", "wb__reduce(WB__OP_sum, wb_mul(g, node), last, true)",
+     "wb__reduce(WB__OP_max, wb_mul(g, node), last, true)", [PRODUCT, GRAPH]),
+    ("normalise's gradient without the mean of g", "src/engine/gradient_ops.c", "wb_sub(wb_sub(g, wb__mean(g, mask, true)), along)",
+     "wb_sub(g, along)", [PRODUCT]),
+    ("a broadcast axis is not summed", "src/engine/ops_reduce.c", "if (i < lead || (dims[i - lead] == 1 && g->dims[i] != 1)) mask",
+     "if (i < lead) mask", [ROWS, GRAPH]),
+    ("a slice starts one late", "src/engine/ops_shape.c", "starts[a] = from;", "starts[a] = from + (from > 0 && to < n);", [SHAPE, GRAPH]),
+    ("a flip keeps its start", "src/engine/ops_shape.c", "starts[a] = WB__MAX(x->dims[a] - 1, 0);", "starts[a] = WB__MAX(x->dims[a] - 1, 0) / 2;", [SHAPE]),
+    ("padding on the other side", "src/engine/ops_shape.c", "starts[a] = before;", "starts[a] = after;", [SHAPE, GRAPH]),
+    ("a reduction over equal axes only merged with the outer mask", "src/engine/ir.c",
+     "mask | (unsigned)ir->attrs[p.attr])", "(unsigned)ir->attrs[p.attr])", [GRAPH, SHAPE]),
+    ("two slices composed without the step", "src/engine/ir.c", "ir->attrs[p.attr + i] + step * attr[i];", "ir->attrs[p.attr + i] + attr[i];", [GRAPH, SHAPE]),
+    ("a fold met once a column", "src/engine/fuse.c", "(v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x)", "row(g, x)", [GRAPH]),
+    ("a waiting value pulled before what it reads", "src/engine/fuse.c", "if (!reachable(m, g, d) || !deferred_fit", "if (!deferred_fit", [GRAPH + " --seed 1816"]),
+    ("a bias of the wrong column", "src/engine/fuse.c", "int channel = product->op == WB__OP_matmul ? product->ndim - 1 : 1;",
+     "int channel = product->ndim - 1;", [PRODUCT]),
+    ("the arena gives memory back a step early", "src/engine/plan.c", "            m->tenant[t].dies = i;", "            m->tenant[t].dies = i > m->tenant[t].born ? i - 1 : i;", [GRAPH]),
+    ("an update is lost", "src/engine/evaluate.c", "    t->pending[t->n_pending++] = wb__ref(a);", "    if (t->n_pending < 3) t->pending[t->n_pending++] = wb__ref(a);", [SEMANTICS]),
+    ("a stale version is bound", "src/engine/tensor.h", "return x->op == WB__OP_variable ? x->current : x;", "return x->op == WB__OP_variable ? x->live : x;", [SEMANTICS, GRAPH]),
+    ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "        if (reads) {", "        if (reads && 0) {", [SEMANTICS]),
+    ("dropout without its scale", "src/engine/ops_source.c", "p < 1 ? 1 / (1 - p) : 0", "p < 1 ? 1 : 0", [SEMANTICS]),
+    ("a replay draws the same again", "src/engine/compile.c", "wb__rng_take(r->blocks, &key, &counter);", "wb__rng_take(0, &key, &counter);", [COMPILE]),
+    ("a replay does not count its step", "src/optim/update.c", "c->state->slots[c->slot].steps++;", "c->state->slots[c->slot].steps += 0;", [COMPILE]),
+    ("a failed step is counted", "src/optim/state.c", "slot->steps -= slot->unsure;", "slot->steps -= 0;", [FAULTS]),
+    ("a gradient walk hides that memory ran out", "src/engine/gradient.c", "if (good && !w.failed) return 0;", "if (good) return 0;", [FAULTS]),
+    ("a convolution padded on the wrong side", "src/engine/ops_product.c", "memcpy(a.pad, s.pad, sizeof a.pad);\n    default_pair(a.stride, 1, 1);",
+     "for (int i = 0; i < 4; i++) a.pad[i] = s.pad[i ^ 1];\n    default_pair(a.stride, 1, 1);", [PRODUCT]),
+    ("strides and dilations exchanged", "src/engine/ops_product.c", "memcpy(a.dilation, s.dilation, sizeof a.dilation);",
+     "memcpy(a.dilation, s.stride, sizeof a.dilation);", [PRODUCT]),
+    ("a mean over the wrong count", "src/engine/ops_reduce.c", "if (mask >> i & 1) n *= (double)x->dims[i];\n    wb_dtype",
+     "if (mask >> i & 1) n = (double)x->dims[i];\n    wb_dtype", [SHAPE]),
+    ("the caller does not wait for the pool", "src/base/parallel.c", "atomic_load(&pool.state) & INSIDE; spins++", "spins < 0; spins++", ["base_core", COMPILE, "cpu_lib"]),
+]
+
+
+def run(command, **more):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **more)
+
+
+class Copy:
+    """The tree and its build, in a folder of their own."""
+
+    def __init__(self, folder):
+        self.root, self.build = folder / "tree", folder / "build"
+        names = run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]).stdout.split("\n")
+        for name in filter(None, names):
+            if (ROOT / name).is_file():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.root / name)
+
+    def configure(self):
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        return run(["cmake", "-S", str(self.root), "-B", str(self.build), *generator, "-DCMAKE_BUILD_TYPE=Release", "-DWEBER_ONEDNN=OFF",
+                    "-DWEBER_EXAMPLES=OFF", "-DWEBER_BENCH=OFF", "-DWEBER_TESTS=ON"])
+
+    def make(self, tests):
+        return run(["cmake", "--build", str(self.build), "-j", str(os.cpu_count() or 2), "--target", *tests])
+
+    def fails(self, test):
+        name, *options = test.split()
+        try:
+            return run([str(self.build / "tests" / name), *options], timeout=300).returncode != 0
+        except subprocess.TimeoutExpired:
+            return True
+
+
+def try_fault(copy, fault):
+    """caught by whom; or why not"""
+    _, name, old, new, tests = fault
+    path = copy.root / name
+    text = path.read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        return None, f"applies {text.count(old)} times"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    try:
+        made = copy.make([test.split()[0] for test in tests])
+        if made.returncode:
+            return None, "does not compile: " + made.stdout[-300:]
+        for test in tests:
+            if copy.fails(test):
+                return test, ""
+        return None, "SURVIVES " + ", ".join(tests)
+    finally:
+        path.write_text(text, encoding="utf-8")
+        os.utime(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="numbers of faults, with commas between")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--build", help="a folder to keep between runs")
+    options = parser.parse_args()
+    chosen = [int(n) for n in options.only.split(",")] if options.only else range(len(TABLE))
+    if options.list:
+        for number in chosen:
+            print(f"{number:3} {TABLE[number][0]:62} {TABLE[number][1]}")
+        return 0
+    folder = Path(options.build or tempfile.mkdtemp(prefix="weber-faults-"))
+    bad = 0
+    try:
+        copy = Copy(folder)
+        made = copy.configure()
+        tests = sorted({test.split()[0] for number in chosen for test in TABLE[number][4]})
+        if not made.returncode:
+            made = copy.make(tests)
+        if made.returncode:
+            print(made.stdout[-3000:])
+            return 1
+        for test in tests:
+            if copy.fails(test):
+                print(f"{test} fails without any fault: nothing can be said")
+                return 1
+        for number in chosen:
+            by, why = try_fault(copy, TABLE[number])
+            bad += by is None
+            print(f"{number:3} {TABLE[number][0]:62} {'caught by ' + by if by else why}", flush=True)
+    finally:
+        if not options.build:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(list(chosen)) - bad} of {len(list(chosen))} planted faults were caught")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
