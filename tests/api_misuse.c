@@ -145,7 +145,8 @@ static int nothing(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-/* Inputs of a recording are its inputs, whatever they were when it was made: one tensor twice, a variable. */
+/* Inputs of a recording are its inputs, whatever they were when it was made: one tensor twice, a
+ * variable. */
 static void compiled_inputs(void **state)
 {
     (void)state;

@@ -101,7 +101,8 @@ WB_API int wb_save_model(const char *path, void *model);
 WB_API wb_layer *wb_load(const char *path);
 
 /* Values by name into a model that exists, from any safetensors file.  Strict: every tensor of the model must be
- * there, of its shape and dtype, and no other; all that is wrong is listed at once.  Lenient: what fits is loaded.  .prefix "encoder.": only what
+ * there, of its shape and dtype, and no other; all that is wrong is listed at once. 
+ * Lenient: what fits is loaded.  .prefix "encoder.": only what
  * begins so in the file, and without that beginning. */
 typedef struct { size_t size; bool lenient; const char *prefix; } wb_load_options;
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_options *o);

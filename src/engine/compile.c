@@ -218,7 +218,8 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
 static wb_tensor *stand_in(wb_tensor *x)
 {
     x = wb__bind(x);
-    wb_tensor *y = wb__node(WB__OP_constant, (wb_dtype)x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
+    wb_dtype dtype = (wb_dtype)x->dtype;
+    wb_tensor *y = wb__node(WB__OP_constant, dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
     if (!y) return NULL;
     atomic_fetch_add_explicit(&x->storage->refs, 1, memory_order_relaxed);
     wb__set_storage(y, x->storage, x->offset);
@@ -226,7 +227,8 @@ static wb_tensor *stand_in(wb_tensor *x)
 }
 
 /* Calls f and makes a plan of what it built; nothing is computed. */
-static int record_with(wb_compiled *c, recording *r, int n_in, wb_tensor **in, wb_tensor *const *given)
+static int record_with(wb_compiled *c, recording *r, int n_in, wb_tensor **in,
+                       wb_tensor *const *given)
 {
     wb__thread *t = wb__this_thread();
     wb__request q = {0};
@@ -332,7 +334,8 @@ static void renew_numbers(recording *r)
     }
 }
 
-/* An input in the memory of a variable that is written is copied: the plan does not know that they are one. */
+/* An input in the memory of a variable that is written is copied: the plan does not know that they
+ * are one. */
 static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
     bool written = false;
