@@ -120,7 +120,7 @@ WB_API wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis);            
 #endif
 
 /* y[i..., :] = x[index[i...], :]: rows by number.  x [n, ...]   index integer, any shape
- * An index outside [0, n) gives zeros and no gradient (checked under WEBER_DEBUG=sync, where it is an error). */
+ * An index outside [0, n) gives zeros and no gradient. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
 /* [..., classes] of 0 and 1 (f32 unless dtype says otherwise) from integer labels 0 .. classes-1; others give 0s. */

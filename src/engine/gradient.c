@@ -260,11 +260,10 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
         if (!(x->flags & WB__GONE) || !x->variable) continue;
         int which = wb__map_get(&w->wanted, x->variable);
         if (which < 0 || which >= n || grads[which]) continue;
-        wb__fail(
-            WB_ERROR_VERSION,
-            "gradient: the loss was made from a value of %s, %s, that has been overwritten since: "
-            "take the gradient before the update, or call the model again",
-            x->name ? x->name : "a parameter", wb_describe(x));
+        wb__fail(WB_ERROR_VERSION,
+                 "gradient: the loss was made from a value of %s, %s, that has been overwritten "
+                 "since: take the gradient before the update, or call the model again",
+                 x->name ? x->name : "a parameter", wb_describe(x));
         return true;
     }
     return false;

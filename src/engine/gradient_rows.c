@@ -18,6 +18,7 @@
 #define ERF wb_erf
 #define SIGMOID wb_sigmoid
 #define WHERE wb_where
+#define EQ wb_eq
 #define GT wb_gt
 #define GE wb_ge
 #define LE wb_le
