@@ -2,7 +2,8 @@
  *
  * Operands want equal dtypes, else an error; a literal (wb_scalar) takes the other's dtype.  Shapes
  * broadcast as in NumPy: aligned at the last dimension, 1 stretches.  Every operation below has a
- * gradient to each floating operand, unless its comment says otherwise.
+ * gradient to each floating operand, unless its comment says otherwise.  Integers stay in their dtype and wrap around,
+ * in sums too: convert with wb_astype first where that matters.
  * Errors of all: shapes or dtypes that do not fit.  Owner of all results: the current scope. */
 #ifndef WEBER_OPS_H
 #define WEBER_OPS_H

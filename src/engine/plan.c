@@ -345,13 +345,12 @@ void wb__plan_free(wb__plan *p)
 
 void wb__plan_print(const wb__plan *p)
 {
-    char head[256];
-    snprintf(head, sizeof head,
-             "plan: %d kernels, %d of them before the first write; arena %lld bytes, workspace "
-             "%lld, inputs %lld, results %lld",
-             p->n_steps, p->n_compute, (long long)p->arena_bytes, (long long)p->workspace_bytes,
-             (long long)p->input_bytes, (long long)p->result_bytes);
-    wb__log(WB_LOG_DEBUG, "%s", head);
+    wb__log(WB_LOG_DEBUG,
+            "plan: %d kernels, the last %d write variables\n"
+            "bytes: arena %lld, workspace %lld, inputs %lld, results %lld: peak %lld",
+            p->n_steps, p->n_steps - p->n_compute, (long long)p->arena_bytes,
+            (long long)p->workspace_bytes, (long long)p->input_bytes, (long long)p->result_bytes,
+            (long long)(p->arena_bytes + p->workspace_bytes + p->input_bytes + p->result_bytes));
     for (int i = 0; i < p->n_steps; i++)
         wb__log(WB_LOG_DEBUG, "%4d %s", i, p->text && p->text[i] ? p->text[i] : "");
 }
