@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FUNCTIONS(X)                                                                            \
-    X(identity) X(relu) X(leakyrelu) X(elu) X(sigmoid) X(logsigmoid) X(tanh) X(softplus)        \
-    X(swish) X(gelu) X(gelu_erf) X(softmax) X(logsoftmax) X(flatten) X(transpose)               \
-    X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p)       \
-    X(sin) X(cos) X(erf) X(floor)
+/* Beside the one-operand rows of ops.def, which are known by themselves. */
+#define FUNCTIONS(X) X(identity) X(softmax) X(logsoftmax) X(flatten) X(transpose)
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
 
 /* A generic function stands for both types; it is cast back before it is called. */
@@ -26,7 +23,12 @@ typedef struct {
 } registry;
 
 #define ROW(name) {#name, (any)wb_##name},
-static const entry own_functions[] = {FUNCTIONS(ROW)}, own_connections[] = {CONNECTIONS(ROW)};
+#define WB_UNARY(name, accepts, expression, gradient) ROW(name)
+static const entry own_functions[] = {
+    FUNCTIONS(ROW)
+#include "ops/ops.def"
+};
+static const entry own_connections[] = {CONNECTIONS(ROW)};
 #undef ROW
 static entry added_functions[ROOM], added_connections[ROOM];
 static registry functions = {"function", own_functions, WB__COUNT(own_functions), added_functions,
