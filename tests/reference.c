@@ -43,6 +43,10 @@ static double relu(double x) { return isnan(x) ? x : x > 0 ? x : 0; }
 static double leakyrelu(double x) { return x > 0 ? x : 0.01 * x; }
 static double elu(double x) { return x > 0 ? x : expm1(x); }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double selu(double x)
+{
+    return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x));
+}
 static double softplus(double x) { return x > 30 ? x + exp(-x) : log1p(exp(x)); }
 static double logsigmoid(double x) { return -softplus(-x); }
 static double swish(double x) { return x * sigmoid(x); }
@@ -94,6 +98,7 @@ static const struct { const char *name; ref_f1 f;
         {"relu", relu},
         {"leakyrelu", leakyrelu},
         {"elu", elu},
+        {"selu", selu},
         {"sigmoid", sigmoid},
         {"logsigmoid", logsigmoid},
         {"tanh", tanh},
