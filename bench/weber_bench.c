@@ -1,16 +1,16 @@
-/* One workload of the benchmark on Weber: one run, one JSON line.  torch_twin.py does the same on PyTorch, and run.py
- * runs the two in turn.
+/* One workload of the benchmark on Weber: one run, one JSON line.  torch_twin.py does the same on
+ * PyTorch, and run.py runs the two in turn.
  *
  *   weber_bench --workload W3 [--threads 1] [--seconds 2] [--mode weber|weber-compiled]
  *
- * A training step is forward, loss, gradient, update on one of eight batches made beforehand, and reading the loss; an
- * inference is forward and reading the result.  float32 throughout.
- *   W1   MLP 2-3(tanh)-2, batch 64, Adam 1e-2               W2   MLP 784-256(relu)-10, batch 64, Adam 1e-3
- *   W3   LeNet-5, 28x28, batch 64, Adam 1e-3                W4a  VGG-like, 32x32x3, batch 32, SGD 0.01 momentum 0.9
- *   W4b  ResNet-20 (He et al. 2015), batch 32, the same     W5   GPT: 4 layers, 4 heads, d 128, T 128, 65 characters,
- *   W6   LSTM 64-128, T 50, batch 32, Adam 1e-3                  tied head, batch 8, AdamW 3e-4
- *   W7a  inference of W2, batch 1                           W7b  inference of W3, batch 1
- * The loss is cross-entropy with class numbers. */
+ * A training step is forward, loss, gradient, update on one of eight batches made beforehand, and
+ * reading the loss; an inference is forward and reading the result.  float32 throughout. W1   MLP
+ * 2-3(tanh)-2, batch 64, Adam 1e-2               W2   MLP 784-256(relu)-10, batch 64, Adam 1e-3 W3
+ * LeNet-5, 28x28, batch 64, Adam 1e-3                W4a  VGG-like, 32x32x3, batch 32, SGD 0.01
+ * momentum 0.9 W4b  ResNet-20 (He et al. 2015), batch 32, the same     W5   GPT: 4 layers, 4 heads,
+ * d 128, T 128, 65 characters, W6   LSTM 64-128, T 50, batch 32, Adam 1e-3                  tied
+ * head, batch 8, AdamW 3e-4 W7a  inference of W2, batch 1                           W7b  inference
+ * of W3, batch 1 The loss is cross-entropy with class numbers. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* ---- models --------------------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 static wb_layer *small_mlp(void) { return wb_Chain(wb_Dense(2, 3, wb_tanh), wb_Dense(3, 2)); }
 static wb_layer *mlp(void) { return wb_Chain(wb_Dense(784, 256, wb_relu), wb_Dense(256, 10)); }
@@ -49,14 +49,13 @@ static wb_layer *lenet(void)
 
 static wb_layer *vgg(void)
 {
-    return wb_Chain(
-        wb_Conv(3, 32, {3, 3}, wb_relu, .pad = {1}), wb_Conv(32, 32, {3, 3}, wb_relu, .pad = {1}),
-        wb_MaxPool({2, 2}),
-        wb_Conv(32, 64, {3, 3}, wb_relu, .pad = {1}), wb_Conv(64, 64, {3, 3}, wb_relu, .pad = {1}),
-        wb_MaxPool({2, 2}),
-        wb_Conv(64, 128, {3, 3}, wb_relu, .pad = {1}), wb_Conv(128, 128, {3, 3}, wb_relu, .pad = {1}),
-        wb_MaxPool({2, 2}),
-        wb_Flatten(), wb_Dense(2048, 256, wb_relu), wb_Dense(256, 10));
+    return wb_Chain(wb_Conv(3, 32, {3, 3}, wb_relu, .pad = {1}),
+                    wb_Conv(32, 32, {3, 3}, wb_relu, .pad = {1}), wb_MaxPool({2, 2}),
+                    wb_Conv(32, 64, {3, 3}, wb_relu, .pad = {1}),
+                    wb_Conv(64, 64, {3, 3}, wb_relu, .pad = {1}), wb_MaxPool({2, 2}),
+                    wb_Conv(64, 128, {3, 3}, wb_relu, .pad = {1}),
+                    wb_Conv(128, 128, {3, 3}, wb_relu, .pad = {1}), wb_MaxPool({2, 2}),
+                    wb_Flatten(), wb_Dense(2048, 256, wb_relu), wb_Dense(256, 10));
 }
 
 /* Every other pixel, and zeros for the channels that are new: the shortcut without parameters. */
@@ -70,10 +69,12 @@ static wb_tensor *halve(wb_tensor *x)
 
 static wb_layer *residual(int64_t in, int64_t out, int64_t stride)
 {
-    wb_layer *way = wb_Chain(wb_Conv(in, out, {3, 3}, .stride = {stride, stride}, .pad = {1}, .no_bias = true),
-                             wb_BatchNorm(out, wb_relu),
-                             wb_Conv(out, out, {3, 3}, .pad = {1}, .no_bias = true), wb_BatchNorm(out));
-    wb_layer *shortcut = stride == 1 ? wb_layer_from_function(wb_identity) : wb_function_layer("halve", halve);
+    wb_layer *way =
+        wb_Chain(wb_Conv(in, out, {3, 3}, .stride = {stride, stride}, .pad = {1}, .no_bias = true),
+                 wb_BatchNorm(out, wb_relu), wb_Conv(out, out, {3, 3}, .pad = {1}, .no_bias = true),
+                 wb_BatchNorm(out));
+    wb_layer *shortcut =
+        stride == 1 ? wb_layer_from_function(wb_identity) : wb_function_layer("halve", halve);
     return wb_Chain(wb_Parallel(wb_add, way, shortcut), wb_relu);
 }
 
@@ -106,11 +107,14 @@ static wb_layer *gpt(void)
     enum { D = 128, T = 128, V = 65, BLOCKS = 4 };
     wb_layer *layers[BLOCKS + 3];
     int n = 0;
-    wb_layer *places = wb_Chain(wb_function_layer("positions", positions), wb_Embedding(T, D, .init = small_normal));
+    wb_layer *places = wb_Chain(wb_function_layer("positions", positions),
+                                wb_Embedding(T, D, .init = small_normal));
     layers[n++] = wb_Parallel(wb_add, wb_Embedding(V, D, .init = small_normal), places);
     for (int i = 0; i < BLOCKS; i++) {
-        wb_layer *attend = wb_Chain(wb_LayerNorm({D}), wb_MultiHeadAttention(D, 4, .causal = true, .bias = true));
-        wb_layer *think = wb_Chain(wb_LayerNorm({D}), wb_Dense(D, 4 * D, wb_gelu), wb_Dense(4 * D, D));
+        wb_layer *attend =
+            wb_Chain(wb_LayerNorm({D}), wb_MultiHeadAttention(D, 4, .causal = true, .bias = true));
+        wb_layer *think =
+            wb_Chain(wb_LayerNorm({D}), wb_Dense(D, 4 * D, wb_gelu), wb_Dense(4 * D, D));
         layers[n++] = wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
     }
     layers[n++] = wb_LayerNorm({D});
@@ -122,7 +126,7 @@ static wb_layer *gpt(void)
 /* One bias where PyTorch has two that are only ever added. */
 static wb_layer *lstm(void) { return wb_Chain(wb_LSTM(64, 128, .last = true), wb_Dense(128, 10)); }
 
-/* ---- workloads ------------------------------------------------------------------------------------------ */
+/* ---- workloads ------------------------------------------------------------------------------- */
 
 static wb_rule *adam_fast(void) { return wb_Adam(.eta = 1e-2); }
 static wb_rule *adam(void) { return wb_Adam(.eta = 1e-3); }
@@ -185,7 +189,7 @@ static void make_batch(const workload *w, wb_batch *b)
     if (wb_eval(b->x, b->y)) fail("making batches");
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const workload *work;
@@ -223,7 +227,8 @@ static double step(run *r, int64_t i)
     wb_tensor *inputs[2] = {b->x, b->y}, *out = NULL;
     wb_scope *scope = wb_scope_open();
     if (r->compiled) {
-        if (wb_call_compiled(r->compiled, r->state ? 2 : 1, inputs, 1, &out)) fail("a compiled step");
+        if (wb_call_compiled(r->compiled, r->state ? 2 : 1, inputs, 1, &out))
+            fail("a compiled step");
     } else if (record(inputs, &out, r) < 0) {
         fail("a step");
     }
@@ -234,9 +239,10 @@ static double step(run *r, int64_t i)
     return value;
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Seconds since the process began: by whoever started it, to the microsecond, else by the kernel, to 10 ms. */
+/* Seconds since the process began: by whoever started it, to the microsecond, else by the kernel,
+ * to 10 ms. */
 static double age(void)
 {
     const char *born = getenv("BENCH_STARTED_AT");      /* CLOCK_MONOTONIC, seconds */
@@ -318,7 +324,7 @@ int main(int argc, char **argv)
     int64_t block = (int64_t)fmax(1, 0.02 / ((now(CLOCK_MONOTONIC) - begun) / (double)(i - 1)));
     double *times = malloc(MOST_BLOCKS * sizeof *times);
     if (!times) fail("no memory");
-    for (int k = 0; k < MOST_BLOCKS; k++) times[k] = 0;     /* touch its pages now, not while timing */
+    for (int k = 0; k < MOST_BLOCKS; k++) times[k] = 0; /* touch its pages now, not while timing */
     struct rusage before, after;
     int n = 0;
     getrusage(RUSAGE_SELF, &before);
@@ -341,8 +347,10 @@ int main(int argc, char **argv)
     print_number("first_loss", first_loss, 6);
     print_number("last_loss", last_loss, 6);
     print_number("checksum", checksum, 6);
-    print_number("faults_a_step", (double)(after.ru_minflt - before.ru_minflt) / ((double)n * (double)block), 3);
-    printf(", \"steps\": %lld, \"parameters\": %lld}\n", (long long)n * block, (long long)wb_parameter_count(r.model));
+    print_number("faults_a_step",
+                 (double)(after.ru_minflt - before.ru_minflt) / ((double)n * (double)block), 3);
+    printf(", \"steps\": %lld, \"parameters\": %lld}\n", (long long)n * block,
+           (long long)wb_parameter_count(r.model));
     free(times);
     wb_shutdown();
     return wb_error_code() != WB_OK;

@@ -19,19 +19,26 @@ int main(void)
     float numbers[] = {1, 2, 3, 4, 5, 6};
     wb_tensor *x = wb_from(numbers, WB_F32, 2, (int64_t[]){2, 3});
     printf("x is %s\n", wb_describe(x));
-    for (int row = 0; row < 2; row++) printf("%g %g %g\n", wb_at(x, row, 0), wb_at(x, row, 1), wb_at(x, row, 2));
+    for (int row = 0; row < 2; row++)
+        printf("%g %g %g\n", wb_at(x, row, 0), wb_at(x, row, 1), wb_at(x, row, 2));
 
-    /* An operation only notes what is wanted.  Reading computes it, with all that it needs, as one plan. */
+    /* An operation only notes what is wanted.  Reading computes it, with all that it needs, as one
+     * plan. */
     wb_tensor *columns = wb_sum(x, .axes = WB_AXES(0));
-    printf("sums of the columns: %g %g %g\n", wb_at(columns, 0), wb_at(columns, 1), wb_at(columns, 2));
+    printf("sums of the columns: %g %g %g\n", wb_at(columns, 0), wb_at(columns, 1),
+           wb_at(columns, 2));
 
     const float *square = wb_data(wb_matmul(x, wb_transpose(x)));
-    if (square) printf("x times its transpose: %g %g %g %g\n", square[0], square[1], square[2], square[3]);
+    if (square)
+        printf("x times its transpose: %g %g %g %g\n", square[0], square[1], square[2], square[3]);
 
     const float *p = wb_data(wb_softmax(x));
-    if (p) printf("rows as probabilities: %.4f %.4f %.4f | %.4f %.4f %.4f\n", p[0], p[1], p[2], p[3], p[4], p[5]);
+    if (p)
+        printf("rows as probabilities: %.4f %.4f %.4f | %.4f %.4f %.4f\n", p[0], p[1], p[2], p[3],
+               p[4], p[5]);
 
-    /* What a scope's calls return goes when it closes; wb_keep hands a thing to the scope outside. */
+    /* What a scope's calls return goes when it closes; wb_keep hands a thing to the scope outside.
+     */
     wb_seed(1);
     wb_tensor *place = wb_zeros(2);
     for (int step = 0; step < 1000; step++) {
@@ -39,9 +46,11 @@ int main(void)
         place = wb_keep(wb_add(place, wb_randn(2)));
         wb_scope_close(scope);
     }
-    printf("a thousand steps of a random walk end at %.3f %.3f\n", wb_at(place, 0), wb_at(place, 1));
+    printf("a thousand steps of a random walk end at %.3f %.3f\n", wb_at(place, 0),
+           wb_at(place, 1));
 
-    /* NULL means failed.  It travels through a chain of calls, so one check at the end is enough. */
+    /* NULL means failed.  It travels through a chain of calls, so one check at the end is enough.
+     */
     wb_tensor *wrong = wb_relu(wb_add(wb_matmul(x, x), x));
     if (!wrong) printf("error: %s\n", wb_error());
     return 0;

@@ -1,4 +1,5 @@
-/* Step 2: gradients.  Of a function of numbers, of a function of a matrix, and gradients of gradients.
+/* Step 2: gradients.  Of a function of numbers, of a function of a matrix, and gradients of
+ * gradients.
  *
  * Prints:
  *   f(2) = 17, f'(2) = 14, f''(2) = 6
@@ -14,17 +15,21 @@ int main(void)
 {
     wb_seed(1);
 
-    /* f(x) = 3x^2 + 2x + 1.  A gradient is made of ordinary operations, so it has a gradient too. */
+    /* f(x) = 3x^2 + 2x + 1.  A gradient is made of ordinary operations, so it has a gradient too.
+     */
     wb_tensor *x = wb_variable(wb_scalar(2));
-    wb_tensor *f = wb_add(wb_add(wb_mul(wb_scalar(3), wb_square(x)), wb_mul(wb_scalar(2), x)), wb_scalar(1));
+    wb_tensor *f =
+        wb_add(wb_add(wb_mul(wb_scalar(3), wb_square(x)), wb_mul(wb_scalar(2), x)), wb_scalar(1));
     wb_tensor *slope = wb_gradient(f, x);
-    printf("f(2) = %g, f'(2) = %g, f''(2) = %g\n", wb_item(f), wb_item(slope), wb_item(wb_gradient(slope, x)));
+    printf("f(2) = %g, f'(2) = %g, f''(2) = %g\n", wb_item(f), wb_item(slope),
+           wb_item(wb_gradient(slope, x)));
 
     /* With respect to several things at once: what comes back mirrors what was asked for. */
     wb_tensor *W = wb_variable(wb_rand(2, 5)), *b = wb_variable(wb_rand(2));
     wb_tensor *error = wb_sub(wb_add(wb_matmul(W, wb_rand(5)), b), wb_rand(2));
     wb_tree *g = wb_gradient(wb_sum(wb_square(error)), wb_tuple(W, b));
-    printf("gradient with respect to W: %s, to b: %s\n", wb_describe(wb_get(g, "0")), wb_describe(wb_get(g, "1")));
+    printf("gradient with respect to W: %s, to b: %s\n", wb_describe(wb_get(g, "0")),
+           wb_describe(wb_get(g, "1")));
 
     /* Descent by hand: fit a line through points of y = 2x - 1. */
     wb_tensor *xs = wb_rand(100), *ys = wb_sub(wb_mul(wb_scalar(2), xs), wb_scalar(1));
@@ -35,8 +40,10 @@ int main(void)
         wb_tensor *loss = wb_mse(wb_add(wb_mul(a, xs), c), ys);
         wb_tree *grads = wb_gradient(loss, wb_tuple(a, c));
         wb_tensor *eta = wb_scalar(0.7);
-        if (wb_assign(a, wb_sub(a, wb_mul(eta, wb_get(grads, "0"))))) return fprintf(stderr, "%s\n", wb_error()), 1;
-        if (wb_assign(c, wb_sub(c, wb_mul(eta, wb_get(grads, "1"))))) return fprintf(stderr, "%s\n", wb_error()), 1;
+        if (wb_assign(a, wb_sub(a, wb_mul(eta, wb_get(grads, "0")))))
+            return fprintf(stderr, "%s\n", wb_error()), 1;
+        if (wb_assign(c, wb_sub(c, wb_mul(eta, wb_get(grads, "1")))))
+            return fprintf(stderr, "%s\n", wb_error()), 1;
         if (step == 0) first = wb_item(loss);
         if (step == 200) last = wb_item(loss);
         if (wb_scope_close(scope)) return fprintf(stderr, "%s\n", wb_error()), 1;

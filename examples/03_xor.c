@@ -24,7 +24,8 @@ static void tell(const char *when, wb_layer *model, wb_tensor *x)
     printf("%s:", when);
     for (int i = 0; i < 4; i++) {
         int answer = wb_at(p, i, 1) > wb_at(p, i, 0);
-        printf("%s %g xor %g is %d (%.2f)", i ? "," : "", inputs[i][0], inputs[i][1], answer, wb_at(p, i, answer));
+        printf("%s %g xor %g is %d (%.2f)", i ? "," : "", inputs[i][0], inputs[i][1], answer,
+               wb_at(p, i, answer));
     }
     printf("\n");
 }
@@ -41,7 +42,8 @@ int main(void)
     wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.05), model);
 
     tell("before", model, x);
-    if (wb_train(loss, model, loader, state, .epochs = 300)) return fprintf(stderr, "%s\n", wb_error()), 1;
+    if (wb_train(loss, model, loader, state, .epochs = 300))
+        return fprintf(stderr, "%s\n", wb_error()), 1;
     tell("after", model, x);
     return 0;
 }

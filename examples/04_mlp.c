@@ -1,5 +1,5 @@
-/* Step 4: a training loop written out.  Two spirals, told apart by a multi-layer perceptron: batches, dropout,
- * a learning rate that falls, data held out, a model saved when it got better.
+/* Step 4: a training loop written out.  Two spirals, told apart by a multi-layer perceptron:
+ * batches, dropout, a learning rate that falls, data held out, a model saved when it got better.
  *
  *   04_mlp [EPOCHS]          60 unless given
  *
@@ -25,7 +25,8 @@ static int complain(void)
     return 1;
 }
 
-/* Point i of two spirals around the origin, one the other turned by half a circle; a little noise. */
+/* Point i of two spirals around the origin, one the other turned by half a circle; a little noise.
+ */
 static wb_dataset *spirals(void)
 {
     static float x[POINTS][2];
@@ -33,12 +34,14 @@ static wb_dataset *spirals(void)
     const float *noise = wb_data(wb_randn(POINTS, 2));
     if (!noise) return NULL;
     for (int i = 0; i < POINTS; i++) {
-        double t = (double)(i / 2) / (POINTS / 2), radius = 0.1 + 0.9 * t, angle = 9 * t + 3.14159265 * (i % 2);
+        double t = (double)(i / 2) / (POINTS / 2), radius = 0.1 + 0.9 * t,
+               angle = 9 * t + 3.14159265 * (i % 2);
         x[i][0] = (float)(radius * cos(angle)) + 0.015f * noise[2 * i];
         x[i][1] = (float)(radius * sin(angle)) + 0.015f * noise[2 * i + 1];
         y[i] = i % 2;
     }
-    return wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){POINTS, 2}), wb_from(y, WB_I32, 1, (int64_t[]){POINTS}));
+    return wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){POINTS, 2}),
+                         wb_from(y, WB_I32, 1, (int64_t[]){POINTS}));
 }
 
 static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
@@ -77,8 +80,8 @@ int main(int argc, char **argv)
     wb_seed(1);
     wb_dataset *train, *held_out;
     if (wb_splitobs(spirals(), 0.8, true, &train, &held_out)) return complain();
-    printf("%d points: %lld to learn from, %lld held out\n", POINTS, (long long)wb_dataset_length(train),
-           (long long)wb_dataset_length(held_out));
+    printf("%d points: %lld to learn from, %lld held out\n", POINTS,
+           (long long)wb_dataset_length(train), (long long)wb_dataset_length(held_out));
 
     wb_layer *model = wb_Chain(wb_Dense(2, 64, wb_relu), wb_Dense(64, 64, wb_relu),
                                wb_Dropout(.p = 0.05), wb_Dense(64, 2));

@@ -1,4 +1,5 @@
-/* The ground floor: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c for the rest. */
+/* The ground floor: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c
+ * for the rest. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

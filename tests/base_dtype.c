@@ -1,4 +1,5 @@
-/* dtypes against separate, plain code: every 16-bit float, rounding by search, conversion between all pairs. */
+/* dtypes against separate, plain code: every 16-bit float, rounding by search, conversion between
+ * all pairs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,8 @@ static double value_of(unsigned h, int e, int m)
     return sign * ldexp(fraction + (1 << m), exponent - bias - m);
 }
 
-/* To nearest even by search over all finite values; the first one past the largest stands for infinity. */
+/* To nearest even by search over all finite values; the first one past the largest stands for
+ * infinity. */
 static unsigned nearest(double d, int e, int m)
 {
     unsigned sign = signbit(d) ? 1u << (e + m) : 0, inf = ((1u << e) - 1) << m, low = 0, high = inf;
@@ -37,7 +39,10 @@ static unsigned nearest(double d, int e, int m)
     return sign | (below < above || (below == above && !(low & 1)) ? low : high);
 }
 
-static bool same(double a, double b) { return a == b ? signbit(a) == signbit(b) : a != a && b != b; }
+static bool same(double a, double b)
+{
+    return a == b ? signbit(a) == signbit(b) : a != a && b != b;
+}
 
 static void all_16_bit_floats(void **state)
 {
@@ -47,7 +52,9 @@ static void all_16_bit_floats(void **state)
         assert_true(same(f, value_of(h, 5, 10)));
         assert_true(same(b, value_of(h, 8, 7)));
         if (f == f) assert_int_equal(wb__f32_to_f16(f), h);
-        else assert_true((wb__f32_to_f16(f) & 0x7fff) > 0x7c00 && wb__f32_to_f16(f) >> 15 == h >> 15);
+        else
+            assert_true((wb__f32_to_f16(f) & 0x7fff) > 0x7c00 &&
+                        wb__f32_to_f16(f) >> 15 == h >> 15);
         if (b == b) assert_int_equal(wb__f32_to_bf16(b), h);
         else assert_true((wb__f32_to_bf16(b) & 0x7fff) > 0x7f80);
     }
@@ -67,7 +74,8 @@ static void rounding_is_to_nearest_even(void **state)
         assert_int_equal(wb__f32_to_bf16(f), nearest(f, 8, 7));
     }
     for (unsigned h = 0; h < 0x7c00; h++) {     /* every midpoint and its neighbours */
-        float middle = (float)((value_of(h, 5, 10) + (h == 0x7bff ? 65536 : value_of(h + 1, 5, 10))) / 2);
+        float middle =
+            (float)((value_of(h, 5, 10) + (h == 0x7bff ? 65536 : value_of(h + 1, 5, 10))) / 2);
         for (int k = -1; k <= 1; k++) {
             float f = k ? nextafterf(middle, k * INFINITY) : middle;
             assert_int_equal(wb__f32_to_f16(f), nearest(f, 5, 10));
@@ -83,8 +91,14 @@ static void doubles_round_once(void **state)
 {
     (void)state;
     /* just above the midpoint of 1 and the next f16: through a float it would fall to even */
-    double d[] = {1 + 0x1p-11 + 0x1p-40, -(1 + 0x1p-11 + 0x1p-40), 1 + 3 * 0x1p-11 - 0x1p-40, 1e300, -1e-300,
-                  0x1p-25 + 0x1p-70, INFINITY, -0.0};
+    double d[] = {1 + 0x1p-11 + 0x1p-40,
+                  -(1 + 0x1p-11 + 0x1p-40),
+                  1 + 3 * 0x1p-11 - 0x1p-40,
+                  1e300,
+                  -1e-300,
+                  0x1p-25 + 0x1p-70,
+                  INFINITY,
+                  -0.0};
     for (size_t i = 0; i < WB__COUNT(d); i++) {
         uint16_t h, b;
         wb__convert(&h, WB_F16, &d[i], WB_F64, 1);
@@ -130,24 +144,30 @@ static double read_one(const void *p, wb_dtype t)
 static void all_pairs(void **state)
 {
     (void)state;
-    const double x[] = {0, 1, -1, 0.5, -0.5, 1.999, 100.7, -100.7, 127, 128, -129, 255, 256, 1e5, 2147483647, 2147483648.0,
-                        -2147483649.0, 1e10, 9e18, 9.3e18, -1e19, 3.14159, 65504, 65520, 1e-7, 1e-40, NAN, INFINITY, -INFINITY};
+    const double x[] = {0,     1,      -1,         0.5,          -0.5,          1.999,
+                        100.7, -100.7, 127,        128,          -129,          255,
+                        256,   1e5,    2147483647, 2147483648.0, -2147483649.0, 1e10,
+                        9e18,  9.3e18, -1e19,      3.14159,      65504,         65520,
+                        1e-7,  1e-40,  NAN,        INFINITY,     -INFINITY};
     for (wb_dtype from = WB_F32; from < WB_DTYPE_COUNT; from++)
         for (wb_dtype to = WB_F32; to < WB_DTYPE_COUNT; to++)
             for (size_t i = 0; i < WB__COUNT(x); i++) {
                 _Alignas(8) char a[8], b[8];
                 wb__convert(a, from, &x[i], WB_F64, 1);
                 double held = read_one(a, from);
-                assert_true(same(held, expected(x[i], from)) || (held == 0 && !wb__dtype_float(from)));
+                assert_true(same(held, expected(x[i], from)) ||
+                            (held == 0 && !wb__dtype_float(from)));
                 wb__convert(b, to, a, from, 1);
                 bool wraps = !wb__dtype_float(from) && !wb__dtype_float(to) && to != WB_BOOL;
-                int64_t whole = wraps && to != WB_I64 ? (from == WB_I64 ? *(int64_t *)a : (int64_t)held) : 0;
+                int64_t whole =
+                    wraps && to != WB_I64 ? (from == WB_I64 ? *(int64_t *)a : (int64_t)held) : 0;
                 double want = !wraps || to == WB_I64 ? expected(held, to)
                     : to == WB_I8 ? (int8_t)whole : to == WB_U8 ? (uint8_t)whole : (int32_t)whole;
                 if (from == WB_I64 && to == WB_I64) want = held;
                 double got = read_one(b, to);
                 if (!same(got, want) && got != want)
-                    fail_msg("%g as %s to %s: %g, expected %g", x[i], wb_dtype_name(from), wb_dtype_name(to), got, want);
+                    fail_msg("%g as %s to %s: %g, expected %g", x[i], wb_dtype_name(from),
+                             wb_dtype_name(to), got, want);
             }
 }
 

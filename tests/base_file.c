@@ -66,7 +66,8 @@ static size_t gzip(unsigned char *to, size_t room, const void *data, size_t n)
     return out;
 }
 
-static const char text[] = "Observations by number: 0 1 2 3 4 5 6 7 8 9, and again 0 1 2 3 4 5 6 7 8 9.";
+static const char text[] =
+    "Observations by number: 0 1 2 3 4 5 6 7 8 9, and again 0 1 2 3 4 5 6 7 8 9.";
 
 static void expect_text(const char *from)
 {

@@ -1,4 +1,5 @@
-/* Philox against the vectors of Random123 (kat_vectors, "philox4x32 10"), and the generator of a thread. */
+/* Philox against the vectors of Random123 (kat_vectors, "philox4x32 10"), and the generator of a
+ * thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,25 +1,19 @@
-/* Every row of ops.def, elementwise ones against references in double precision: every dtype that the row accepts,
- * every kind of shape, operands that are views of other memory, broadcasting, special values; gradients against finite
- * differences.  The list itself drives it: a row without a reference fails.  The other rows are in conformance_shape.c
- * and conformance_product.c, and random mixtures of all in conformance_graph.c.
+/* Every row of ops.def, elementwise ones against references in double precision: every dtype that
+ * the row accepts, every kind of shape, operands that are views of other memory, broadcasting,
+ * special values; gradients against finite differences.  The list itself drives it: a row without a
+ * reference fails.  The other rows are in conformance_shape.c and conformance_product.c, and random
+ * mixtures of all in conformance_graph.c.
  *
- *   conformance [--seed N] [--count N] [--perf]        --perf: time and GB/s of each row over 4 million f32 */
+ *   conformance [--seed N] [--count N] [--perf]        --perf: time and GB/s of each row over 4
+ * million f32 */
 #include "reference.h"
 
 #include "engine/tensor.h"
 
 typedef wb_tensor *(*call1)(wb_tensor *);
 typedef wb_tensor *(*call2)(wb_tensor *, wb_tensor *);
-typedef struct {
-    const char *name;
-    wb__op op;
-    call1 f;
-} row1;
-typedef struct {
-    const char *name;
-    wb__op op;
-    call2 f;
-} row2;
+typedef struct { const char *name; wb__op op; call1 f; } row1;
+typedef struct { const char *name; wb__op op; call2 f; } row2;
 
 static const row1 unaries[] = {
 #define WB_UNARY(name, accepts, expression, gradient) {#name, WB__OP_##name, wb_##name},
@@ -41,10 +35,13 @@ static const row2 compares[] = {
 static bool accepts(wb__op op, wb_dtype t)
 {
     int a = wb__ops[op].accepts;
-    return t == WB_BOOL ? (a & WB__BOOLS) != 0 : wb__dtype_float(t) ? (a & WB__FLOATS) != 0 : (a & WB__INTEGERS) != 0;
+    return t == WB_BOOL         ? (a & WB__BOOLS) != 0
+           : wb__dtype_float(t) ? (a & WB__FLOATS) != 0
+                                : (a & WB__INTEGERS) != 0;
 }
 
-/* Where each row is defined, and how its error grows: f32 functions are within a few units in the last place. */
+/* Where each row is defined, and how its error grows: f32 functions are within a few units in the
+ * last place. */
 static void domain(const char *name, double *low, double *high)
 {
     *low = -4;
@@ -85,7 +82,7 @@ static double allowed(wb_dtype t)
     return t == WB_F64 ? 16 * tolerance(t) : t == WB_F32 ? 6 * tolerance(t) : tolerance(t);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void one_operand(const row1 *rows, size_t n, ref_f1 (*reference)(const char *), bool to_bool)
 {
@@ -100,15 +97,16 @@ static void one_operand(const row1 *rows, size_t n, ref_f1 (*reference)(const ch
                 wb_clear_error();
                 assert_null(rows[r].f(tensor_of(draw_array(1, (int64_t[]){3}, 0, 2), t, 0)));
                 if (!strstr(wb_error(), wb_dtype_name(t)))
-                    fail_msg("%s of %s: the message is: %s", rows[r].name, wb_dtype_name(t), wb_error());
+                    fail_msg("%s of %s: the message is: %s", rows[r].name, wb_dtype_name(t),
+                             wb_error());
             }
             for (int shape = 0; accepts(rows[r].op, t) && shape < 8; shape++) {
                 draw_shape(shape, &ndim, dims);
                 array x = operand(rows[r].name, t, ndim, dims);
                 wb_tensor *y = rows[r].f(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)));
                 wb_dtype out = to_bool ? WB_BOOL : t;
-                check(y, as_result(ref_map(f, x), out), allowed(out), allowed(out), "%s of %s, shape %d", rows[r].name,
-                      wb_dtype_name(t), shape);
+                check(y, as_result(ref_map(f, x), out), allowed(out), allowed(out),
+                      "%s of %s, shape %d", rows[r].name, wb_dtype_name(t), shape);
                 if (wb_dtype_of(y) != out)
                     fail_msg("%s of %s gives %s", rows[r].name, wb_dtype_name(t), wb_describe(y));
             }
@@ -131,7 +129,8 @@ static void test_rows(void **state)
 
 static double integer_quotient(double x, double y) { return y == 0 ? 0 : trunc(x / y); }
 
-static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const char *), bool to_bool)
+static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const char *),
+                         bool to_bool)
 {
     int64_t dims[WB_MAX_DIMS];
     int ndim;
@@ -146,12 +145,13 @@ static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const c
                 int64_t other[WB_MAX_DIMS];
                 draw_shape(shape, &ndim, dims);
                 memcpy(other, dims, sizeof other);
-                int drop = shape >= 8 && ndim ? (int)draw_int(0, ndim) : 0; /* broadcast: leading axes gone, others 1 */
-                for (int d = 0; shape >= 16 && d < ndim; d++)
-                    if (draw_int(0, 1)) other[d] = 1;
+                int drop = shape >= 8 && ndim ? (int)draw_int(0, ndim)
+                                              : 0; /* broadcast: leading axes gone, others 1 */
+                for (int d = 0; shape >= 16 && d < ndim; d++) if (draw_int(0, 1)) other[d] = 1;
                 for (int d = 0; shape >= 16 && d < ndim; d++)
                     if (other[d] != 1 && !draw_int(0, 2)) dims[d] = 1;
-                array x = operand(rows[r].name, t, ndim, dims), y = operand(rows[r].name, t, ndim - drop, other + drop);
+                array x = operand(rows[r].name, t, ndim, dims),
+                      y = operand(rows[r].name, t, ndim - drop, other + drop);
                 for (int64_t i = 0; i < y.size; i++)
                     if (!strcmp(rows[r].name, "div") && !whole && fabs(y.at[i]) < 0.05) y.at[i] = 1;
                 for (int64_t i = 0; i < x.size && x.size == y.size; i++)
@@ -159,8 +159,8 @@ static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const c
                 wb_tensor *z = rows[r].f(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)),
                                          tensor_of(y, t, (int)draw_int(0, VIEWS - 1)));
                 wb_dtype out = to_bool ? WB_BOOL : t;
-                check(z, as_result(ref_map2(g, x, y), out), 2 * allowed(out), allowed(out), "%s of %s, shape %d",
-                      rows[r].name, wb_dtype_name(t), shape);
+                check(z, as_result(ref_map2(g, x, y), out), 2 * allowed(out), allowed(out),
+                      "%s of %s, shape %d", rows[r].name, wb_dtype_name(t), shape);
             }
             wb_scope_close(scope);
             ref_forget();
@@ -179,7 +179,7 @@ static void compare_rows(void **state)
     two_operands(compares, sizeof compares / sizeof *compares, ref_compare, true);
 }
 
-/* ---- special values --------------------------------------------------------------------------- */
+/* ---- special values -------------------------------------------------------------------------- */
 
 static const double special[] = {0.0,    -0.0, 1,    -1,   INFINITY, -INFINITY, NAN, 1e-30,
                                  -1e-30, 100,  -100, 3e38, -3e38,    0.5,       88,  -88};
@@ -203,10 +203,13 @@ static void special_values(void **state)
             array want = ref_map(ref_unary(unaries[r].name), x);
             for (int i = 0; i < SPECIAL; i++) {
                 double v = x.at[i];
-                /* x sigmoid(x) and its kin: the limit, or what the formula gives, 0 times infinity */
-                if (one_of(unaries[r].name, "swish gelu gelu_erf") && v == -INFINITY) want.at[i] = 0;
+                /* x sigmoid(x) and its kin: the limit, or what the formula gives, 0 times infinity
+                 */
+                if (one_of(unaries[r].name, "swish gelu gelu_erf") && v == -INFINITY)
+                    want.at[i] = 0;
                 if (!strcmp(unaries[r].name, "gelu_slope") && isinf(v)) want.at[i] = v > 0;
-                if (!strcmp(unaries[r].name, "gelu_slope") && fabs(v) > 50) want.at[i] = isnan(v) ? v : v > 0;
+                if (!strcmp(unaries[r].name, "gelu_slope") && fabs(v) > 50)
+                    want.at[i] = isnan(v) ? v : v > 0;
                 if (!strcmp(unaries[r].name, "gelu") && v < -50) want.at[i] = 0;
                 if (one_of(unaries[r].name, "sin cos") && fabs(v) > 1e30 && !isinf(v)) continue;
                 if (t == WB_F32) want.at[i] = (float)want.at[i];
@@ -215,33 +218,41 @@ static void special_values(void **state)
             array got = values_of(y);
             for (int i = 0; i < SPECIAL; i++) {
                 double w = want.at[i], g = got.at[i];
-                if (one_of(unaries[r].name, "sin cos") && fabs(x.at[i]) > 1e30 && !isinf(x.at[i])) continue;
+                if (one_of(unaries[r].name, "sin cos") && fabs(x.at[i]) > 1e30 && !isinf(x.at[i]))
+                    continue;
                 if (one_of(unaries[r].name, "swish gelu gelu_erf gelu_slope") &&
                     (fabs(x.at[i]) > 1e19 || isinf(x.at[i])) && isnan(g))
                     continue;
-                bool good = isnan(w) ? isnan(g) : isinf(w) ? g == w : fabs(g - w) <= 1e-5 * fabs(w) + 1e-37;
+                bool good = isnan(w)   ? isnan(g)
+                            : isinf(w) ? g == w
+                                       : fabs(g - w) <= 1e-5 * fabs(w) + 1e-37;
                 if (!good)
-                    fail_msg("%s(%g) in %s is %.9g, should be %.9g", unaries[r].name, x.at[i], wb_dtype_name(t), g, w);
+                    fail_msg("%s(%g) in %s is %.9g, should be %.9g", unaries[r].name, x.at[i],
+                             wb_dtype_name(t), g, w);
             }
         }
         for (size_t r = 0; r < sizeof binaries / sizeof *binaries; r++)
             for (int k = 0; k < SPECIAL; k++) {
-                array y = ref_number(ref_cast(special[k], t)), want = ref_map2(ref_binary(binaries[r].name), x, y);
+                array y = ref_number(ref_cast(special[k], t)),
+                      want = ref_map2(ref_binary(binaries[r].name), x, y);
                 array got = values_of(binaries[r].f(tensor_of(x, t, 0), tensor_of(y, t, 0)));
                 for (int i = 0; i < SPECIAL; i++) {
                     double w = t == WB_F32 ? (float)want.at[i] : want.at[i], g = got.at[i];
                     if (t == WB_F32 && fabs(w) < 1.2e-38) w = g = fabs(g) < 1.3e-38 ? 0 : g;
-                    bool good = isnan(w) ? isnan(g) : isinf(w) ? g == w : fabs(g - w) <= 1e-5 * fabs(w);
+                    bool good = isnan(w)   ? isnan(g)
+                                : isinf(w) ? g == w
+                                           : fabs(g - w) <= 1e-5 * fabs(w);
                     if (!good)
-                        fail_msg("%s(%g, %g) in %s is %.9g, should be %.9g", binaries[r].name, x.at[i], y.at[0],
-                                 wb_dtype_name(t), got.at[i], want.at[i]);
+                        fail_msg("%s(%g, %g) in %s is %.9g, should be %.9g", binaries[r].name,
+                                 x.at[i], y.at[0], wb_dtype_name(t), got.at[i], want.at[i]);
                 }
             }
         for (size_t r = 0; r < sizeof compares / sizeof *compares; r++)
             for (int k = 0; k < SPECIAL && accepts(compares[r].op, t); k++) {
                 array y = ref_number(ref_cast(special[k], t));
                 check(compares[r].f(tensor_of(x, t, 0), tensor_of(y, t, 0)),
-                      ref_map2(ref_compare(compares[r].name), x, y), 0, 0, "%s with %g", compares[r].name, special[k]);
+                      ref_map2(ref_compare(compares[r].name), x, y), 0, 0, "%s with %g",
+                      compares[r].name, special[k]);
             }
         check(wb_isfinite(tensor_of(x, t, 0)), ref_map(ref_test("isfinite"), x), 0, 0, "isfinite");
         ref_forget();
@@ -251,7 +262,7 @@ static void special_values(void **state)
     ref_forget();
 }
 
-/* ---- where, cast ------------------------------------------------------------------------------ */
+/* ---- where, cast ----------------------------------------------------------------------------- */
 
 static void where_and_cast(void **state)
 {
@@ -264,10 +275,10 @@ static void where_and_cast(void **state)
             draw_shape(shape, &ndim, dims);
             array c = operand("where", WB_BOOL, ndim, dims), x = operand("where", t, ndim, dims),
                   y = operand("where", t, 0, NULL);
-            check(wb_where(tensor_of(c, WB_BOOL, 1), tensor_of(x, t, 2), tensor_of(y, t, 0)), ref_where(c, x, y), 0, 0,
-                  "where of %s", wb_dtype_name(t));
-            check(wb_where(tensor_of(c, WB_BOOL, 3), tensor_of(y, t, 0), tensor_of(x, t, 1)), ref_where(c, y, x), 0, 0,
-                  "where of %s", wb_dtype_name(t));
+            check(wb_where(tensor_of(c, WB_BOOL, 1), tensor_of(x, t, 2), tensor_of(y, t, 0)),
+                  ref_where(c, x, y), 0, 0, "where of %s", wb_dtype_name(t));
+            check(wb_where(tensor_of(c, WB_BOOL, 3), tensor_of(y, t, 0), tensor_of(x, t, 1)),
+                  ref_where(c, y, x), 0, 0, "where of %s", wb_dtype_name(t));
             for (wb_dtype to = WB_F32; to < WB_DTYPE_COUNT; to++) {
                 array z = ref_new(ndim, dims);
                 for (int64_t i = 0; i < z.size; i++)
@@ -276,8 +287,8 @@ static void where_and_cast(void **state)
                               : to == WB_BOOL       ? x.at[i] != 0
                                                     : x.at[i];
                 check(wb_astype(tensor_of(x, t, (int)draw_int(0, 5)), to),
-                      wb__dtype_float(t) || to == WB_BOOL ? z : as_result(z, to), 0, 0, "%s as %s", wb_dtype_name(t),
-                      wb_dtype_name(to));
+                      wb__dtype_float(t) || to == WB_BOOL ? z : as_result(z, to), 0, 0, "%s as %s",
+                      wb_dtype_name(t), wb_dtype_name(to));
             }
             wb_scope_close(scope);
             ref_forget();
@@ -289,20 +300,22 @@ static void where_and_cast(void **state)
     for (wb_dtype to = WB_I8; to <= WB_I32; to++) {
         array z = ref_new(1, x.dims);
         for (int i = 0; i < 8; i++) z.at[i] = ref_cast(x.at[i], to);
-        check(wb_astype(tensor_of(x, WB_F32, 0), to), z, 0, 0, "f32 as %s saturates", wb_dtype_name(to));
-        check(wb_astype(wb_astype(tensor_of(x, WB_F32, 0), to), WB_F32), z, 1e-6, 0, "f32 as %s and back",
+        check(wb_astype(tensor_of(x, WB_F32, 0), to), z, 0, 0, "f32 as %s saturates",
               wb_dtype_name(to));
+        check(wb_astype(wb_astype(tensor_of(x, WB_F32, 0), to), WB_F32), z, 1e-6, 0,
+              "f32 as %s and back", wb_dtype_name(to));
     }
     ref_forget();
 }
 
-/* ---- gradients -------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
-/* First and second derivatives of f(x) against those of finite differences of the library's own f64 values, which the
- * tests above compare with references. */
+/* First and second derivatives of f(x) against those of finite differences of the library's own f64
+ * values, which the tests above compare with references. */
 static double value_at(call1 f1, call2 f2, array x, array y, double weight)
 {
-    wb_tensor *z = f1 ? f1(tensor_of(x, WB_F64, 0)) : f2(tensor_of(x, WB_F64, 0), tensor_of(y, WB_F64, 0));
+    wb_tensor *z =
+        f1 ? f1(tensor_of(x, WB_F64, 0)) : f2(tensor_of(x, WB_F64, 0), tensor_of(y, WB_F64, 0));
     array v = values_of(z);
     double sum = 0;
     for (int64_t i = 0; i < v.size; i++) sum += v.at[i] * (1 + weight * (double)i);
@@ -312,26 +325,28 @@ static double value_at(call1 f1, call2 f2, array x, array y, double weight)
 static void gradient_of(const char *name, call1 f1, call2 f2, array x, array y)
 {
     wb_scope *scope = wb_scope_open();
-    wb_tensor *in[2] = {tensor_of(x, WB_F64, 0), tensor_of(y, WB_F64, 0)}, *z = f1 ? f1(in[0]) : f2(in[0], in[1]);
+    wb_tensor *in[2] = {tensor_of(x, WB_F64, 0), tensor_of(y, WB_F64, 0)},
+              *z = f1 ? f1(in[0]) : f2(in[0], in[1]);
     array w = ref_new(wb_ndim(z), wb_dims(z));
     for (int64_t i = 0; i < w.size; i++) w.at[i] = 1 + 0.1 * (double)i;
     wb_tensor *loss = wb_sum(wb_mul(z, tensor_of(w, WB_F64, 0)));
     for (int k = 0; k < (f1 ? 1 : 2); k++) {
         wb_tensor *g = wb_gradient(loss, in[k]);
-        array got = values_of(g), second = values_of(wb_gradient(wb_sum(wb_mul(g, g)), in[k])), p = k ? y : x;
+        array got = values_of(g), second = values_of(wb_gradient(wb_sum(wb_mul(g, g)), in[k])),
+              p = k ? y : x;
         for (int64_t i = 0; i < p.size; i++) {
             double h = 1e-5, keep = p.at[i];
             p.at[i] = keep + h;
             double up = value_at(f1, f2, x, y, 0.1);
             double up_g = 0, down_g = 0;
             wb_tensor *a[2] = {tensor_of(x, WB_F64, 0), tensor_of(y, WB_F64, 0)};
-            array gu =
-                values_of(wb_gradient(wb_sum(wb_mul(f1 ? f1(a[0]) : f2(a[0], a[1]), tensor_of(w, WB_F64, 0))), a[k]));
+            array gu = values_of(wb_gradient(
+                wb_sum(wb_mul(f1 ? f1(a[0]) : f2(a[0], a[1]), tensor_of(w, WB_F64, 0))), a[k]));
             p.at[i] = keep - h;
             double down = value_at(f1, f2, x, y, 0.1);
             wb_tensor *b[2] = {tensor_of(x, WB_F64, 0), tensor_of(y, WB_F64, 0)};
-            array gd =
-                values_of(wb_gradient(wb_sum(wb_mul(f1 ? f1(b[0]) : f2(b[0], b[1]), tensor_of(w, WB_F64, 0))), b[k]));
+            array gd = values_of(wb_gradient(
+                wb_sum(wb_mul(f1 ? f1(b[0]) : f2(b[0], b[1]), tensor_of(w, WB_F64, 0))), b[k]));
             p.at[i] = keep;
             for (int64_t j = 0; j < gu.size; j++) {
                 up_g += gu.at[j] * gu.at[j];
@@ -339,12 +354,13 @@ static void gradient_of(const char *name, call1 f1, call2 f2, array x, array y)
             }
             double want = (up - down) / (2 * h), want2 = (up_g - down_g) / (2 * h);
             if (!(fabs(got.at[i] - want) <= 1e-6 * (1 + fabs(want))))
-                fail_msg("%s: the gradient to operand %d, element %lld, is %.10g; finite differences give %.10g", name,
-                         k, (long long)i, got.at[i], want);
+                fail_msg("%s: the gradient to operand %d, element %lld, is %.10g; finite "
+                         "differences give %.10g",
+                         name, k, (long long)i, got.at[i], want);
             if (!(fabs(second.at[i] - want2) <= 1e-5 * (1 + fabs(want2))))
-                fail_msg(
-                    "%s: the second derivative to operand %d, element %lld, is %.10g; finite differences give %.10g",
-                    name, k, (long long)i, second.at[i], want2);
+                fail_msg("%s: the second derivative to operand %d, element %lld, is %.10g; finite "
+                         "differences give %.10g",
+                         name, k, (long long)i, second.at[i], want2);
         }
     }
     wb_scope_close(scope);
@@ -358,7 +374,8 @@ static void gradients(void **state)
         double low, high;
         domain(unaries[r].name, &low, &high);
         array x = draw_array(2, dims, fmax(low, 0.05), fmin(high, 3));
-        for (int64_t i = 0; low < -1 && i < x.size; i += 2) x.at[i] = -x.at[i]; /* away from 0, where some have kinks */
+        for (int64_t i = 0; low < -1 && i < x.size; i += 2)
+            x.at[i] = -x.at[i]; /* away from 0, where some have kinks */
         for (int64_t i = 0; i < x.size; i++)
             if (fabs(x.at[i] - round(x.at[i])) < 0.01) x.at[i] += 0.02;
         gradient_of(unaries[r].name, unaries[r].f, NULL, x, x);
@@ -367,8 +384,9 @@ static void gradients(void **state)
     for (size_t r = 0; r < sizeof binaries / sizeof *binaries; r++)
         for (int broadcast = 0; broadcast < 3; broadcast++) {
             array x = draw_array(2, dims, 0.3, 2),
-                  y = draw_array(broadcast == 1 ? 1 : 2, broadcast == 2 ? (int64_t[]){3, 1} : dims + (broadcast == 1),
-                                 0.35, 2.1);
+                  y = draw_array(broadcast == 1 ? 1 : 2,
+                                 broadcast == 2 ? (int64_t[]){3, 1} : dims + (broadcast == 1), 0.35,
+                                 2.1);
             gradient_of(binaries[r].name, NULL, binaries[r].f, x, y);
             if (!broadcast) gradient_of(binaries[r].name, NULL, binaries[r].f, y, x);
             ref_forget();
@@ -379,24 +397,26 @@ static void gradients(void **state)
 static void gradients_at_points(void **state)
 {
     (void)state;
-    static const struct {
-        call1 f;
-        double x, want;
+    static const struct { call1 f; double x, want;
     } points[] = {
-        {wb_abs, 0, 0}, {wb_relu, 0, 0}, {wb_sign, 2, 0}, {wb_floor, 2.5, 0}, {wb_relu, NAN, 0}, {wb_square, -3, -6},
+        {wb_abs, 0, 0},     {wb_relu, 0, 0},   {wb_sign, 2, 0},
+        {wb_floor, 2.5, 0}, {wb_relu, NAN, 0}, {wb_square, -3, -6},
     };
     for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         wb_tensor *x = tensor_of(ref_number(points[i].x), WB_F32, 0);
         double g = wb_item(wb_gradient(points[i].f(x), x));
-        if (!(g == points[i].want) && !isnan(points[i].x)) fail_msg("point %d: the gradient is %g", (int)i, g);
+        if (!(g == points[i].want) && !isnan(points[i].x))
+            fail_msg("point %d: the gradient is %g", (int)i, g);
     }
     wb_tensor *x = tensor_of(ref_number(2), WB_F32, 0), *y = tensor_of(ref_number(2), WB_F32, 0);
-    assert_true(wb_item(wb_gradient(wb_maximum(x, y), x)) == 1 && wb_item(wb_gradient(wb_maximum(x, y), y)) == 0);
-    assert_true(wb_item(wb_gradient(wb_minimum(x, y), x)) == 1 && wb_item(wb_gradient(wb_minimum(x, y), y)) == 0);
+    assert_true(wb_item(wb_gradient(wb_maximum(x, y), x)) == 1 &&
+                wb_item(wb_gradient(wb_maximum(x, y), y)) == 0);
+    assert_true(wb_item(wb_gradient(wb_minimum(x, y), x)) == 1 &&
+                wb_item(wb_gradient(wb_minimum(x, y), y)) == 0);
     ref_forget();
 }
 
-/* ---- the list --------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 /* Rows that are not elementwise, and the program that covers them. */
 static void every_row_is_covered(void **state)
@@ -404,15 +424,12 @@ static void every_row_is_covered(void **state)
     (void)state;
     static const char covered[] =
         "where cast " /* here */
-        /* conformance_shape */
-        "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian take take_add "
-        /* conformance_product */
-        "matmul conv conv_data conv_weights maxpool maxpool_back maxpool_take meanpool meanpool_back "
-        "softmax logsoftmax normalise "
-        /* engine_semantics */
-        "constant variable assign stop automatic";
-#define WB_OTHER(name, class, gradient) \
-    if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);
+        "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian "
+        "take take_add " /* conformance_shape */
+        "matmul conv conv_data conv_weights maxpool maxpool_back maxpool_take meanpool "
+        "meanpool_back softmax logsoftmax normalise " /* conformance_product */
+        "constant variable assign stop automatic"; /* engine_semantics */
+#define WB_OTHER(name, class, gradient) if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);
 #include "ops/ops.def"
 }
 
@@ -421,19 +438,23 @@ static void performance(void)
     int64_t n = 1 << 22;
     array a = draw_array(1, &n, 0.1, 2);
     wb_tensor *x = tensor_of(a, WB_F32, 0), *y = tensor_of(a, WB_F32, 0);
-    for (size_t r = 0; r < sizeof unaries / sizeof *unaries + sizeof binaries / sizeof *binaries; r++) {
+    for (size_t r = 0; r < sizeof unaries / sizeof *unaries + sizeof binaries / sizeof *binaries;
+         r++) {
         bool one = r < sizeof unaries / sizeof *unaries;
-        const char *name = one ? unaries[r].name : binaries[r - sizeof unaries / sizeof *unaries].name;
+        const char *name =
+            one ? unaries[r].name : binaries[r - sizeof unaries / sizeof *unaries].name;
         double best = INFINITY;
         for (int k = 0; k < 8; k++) {
             wb_scope *scope = wb_scope_open();
-            wb_tensor *z = one ? unaries[r].f(x) : binaries[r - sizeof unaries / sizeof *unaries].f(x, y);
+            wb_tensor *z =
+                one ? unaries[r].f(x) : binaries[r - sizeof unaries / sizeof *unaries].f(x, y);
             double start = wb__now();
             wb_eval(z);
             best = fmin(best, wb__now() - start);
             wb_scope_close(scope);
         }
-        printf("%-12s %8.3f ms %7.1f GB/s\n", name, 1e3 * best, (one ? 8.0 : 12.0) * (double)n / best * 1e-9);
+        printf("%-12s %8.3f ms %7.1f GB/s\n", name, 1e3 * best,
+               (one ? 8.0 : 12.0) * (double)n / best * 1e-9);
     }
     ref_forget();
 }
@@ -443,9 +464,15 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     if (option_perf) return performance(), 0;
     const struct CMUnitTest all[] = {
-        cmocka_unit_test(every_row_is_covered), cmocka_unit_test(unary_rows),   cmocka_unit_test(test_rows),
-        cmocka_unit_test(binary_rows),          cmocka_unit_test(compare_rows), cmocka_unit_test(special_values),
-        cmocka_unit_test(where_and_cast),       cmocka_unit_test(gradients),    cmocka_unit_test(gradients_at_points),
+        cmocka_unit_test(every_row_is_covered),
+        cmocka_unit_test(unary_rows),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(binary_rows),
+        cmocka_unit_test(compare_rows),
+        cmocka_unit_test(special_values),
+        cmocka_unit_test(where_and_cast),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(gradients_at_points),
     };
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();

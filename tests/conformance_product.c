@@ -1,10 +1,11 @@
-/* Matrix products, convolutions, pools, softmax, normalise and attention against references, in every floating dtype;
- * their first and second gradients against finite differences along random directions, in f64. */
+/* Matrix products, convolutions, pools, softmax, normalise and attention against references, in
+ * every floating dtype; their first and second gradients against finite differences along random
+ * directions, in f64. */
 #include "reference.h"
 
 #include "engine/tensor.h"
 
-/* ---- gradients -------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 typedef wb_tensor *(*function)(wb_tensor *const *x, const void *setting);
 
@@ -14,12 +15,13 @@ static wb_tensor *scalar_of(wb_tensor *y)
 {
     array w = ref_new(wb_ndim(y), wb_dims(y));
     for (int64_t i = 0; i < w.size; i++) w.at[i] = cos(0.9 * (double)i);
-    return wb_sum(
-        wb_mul(wb_mul(y, wb_add(y, wb_scalar(1))), tensor_of(w, WB_F64, 0))); /* quadratic: a second derivative */
+    return wb_sum(wb_mul(wb_mul(y, wb_add(y, wb_scalar(1))),
+                         tensor_of(w, WB_F64, 0))); /* quadratic: a second derivative */
 }
 
 /* The loss, or the gradient's projection on the direction, at x + h d. */
-static double along(function f, const void *setting, int n, const array *x, const array *d, double h, int order)
+static double along(function f, const void *setting, int n, const array *x, const array *d,
+                    double h, int order)
 {
     wb_tensor *in[MOST], *g;
     double sum = 0;
@@ -38,7 +40,8 @@ static double along(function f, const void *setting, int n, const array *x, cons
             g = wb_gradient(loss, in[i]);
         } else {
             for (int k = 0; k < n; k++) {
-                wb_tensor *part = wb_sum(wb_mul(wb_gradient(loss, in[k]), tensor_of(d[k], WB_F64, 0)));
+                wb_tensor *part =
+                    wb_sum(wb_mul(wb_gradient(loss, in[k]), tensor_of(d[k], WB_F64, 0)));
                 total = total ? wb_add(total, part) : part;
             }
             g = wb_gradient(total, in[i]);
@@ -50,24 +53,26 @@ static double along(function f, const void *setting, int n, const array *x, cons
     return sum;
 }
 
-static void check_gradients(const char *what, function f, const void *setting, int n, const array *x)
+static void check_gradients(const char *what, function f, const void *setting, int n,
+                            const array *x)
 {
     array d[MOST];
     double h = 1e-5;
     for (int i = 0; i < n; i++) d[i] = draw_array(x[i].ndim, x[i].dims, -1, 1);
     for (int order = 1; order <= 2; order++) {
-        double up = along(f, setting, n, x, d, h, order - 1), down = along(f, setting, n, x, d, -h, order - 1);
+        double up = along(f, setting, n, x, d, h, order - 1),
+               down = along(f, setting, n, x, d, -h, order - 1);
         double want = (up - down) / (2 * h), got = along(f, setting, n, x, d, 0, order);
         double middle = along(f, setting, n, x, d, 0, order - 1);
         if (fabs((up - middle) - (middle - down)) > 1e-3 * (fabs(up - down) + h))
             continue; /* a maximum changes its place */
         if (!(fabs(got - want) <= 2e-6 * (fabs(want) + fabs(up) + 1)))
-            fail_msg("%s: derivative %d along a direction is %.10g, finite differences give %.10g", what, order, got,
-                     want);
+            fail_msg("%s: derivative %d along a direction is %.10g, finite differences give %.10g",
+                     what, order, got, want);
     }
 }
 
-/* ---- matrix products -------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 static wb_tensor *matmul(wb_tensor *const *x, const void *s)
 {
@@ -98,7 +103,8 @@ static void matmuls(void **state)
     static const int64_t sizes[] = {1, 2, 3, 5, 8, 17, 33, 64, 100, 1, 7, 130};
     for (int round = 0; round < 200; round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
-        int64_t m = sizes[draw_int(0, 11)], k = sizes[draw_int(0, 11)], n = sizes[draw_int(0, 11)], da[4], db[4];
+        int64_t m = sizes[draw_int(0, 11)], k = sizes[draw_int(0, 11)], n = sizes[draw_int(0, 11)],
+                da[4], db[4];
         if (round % 23 == 0) k = 0;
         if (round % 29 == 0) m = 0;
         int lead = (int)draw_int(0, 2), la = (int)draw_int(0, lead), lb = (int)draw_int(0, lead);
@@ -112,8 +118,8 @@ static void matmuls(void **state)
         wb_scope *scope = wb_scope_open();
         double e = tolerance(t == WB_F64 ? t : WB_F32) * (double)(k + 2);
         check(wb_matmul(laid_out(a, t), laid_out(b, t)), ref_matmul(a, b), 2 * tolerance(t), 2 * e,
-              "matmul of %s, round %d: %lldx%lldx%lld", wb_dtype_name(t), round, (long long)m, (long long)k,
-              (long long)n);
+              "matmul of %s, round %d: %lldx%lldx%lld", wb_dtype_name(t), round, (long long)m,
+              (long long)k, (long long)n);
         if (t == WB_F64 && a.size && b.size && m * k * n < 40000)
             check_gradients("matmul", matmul, NULL, 2, (array[]){a, b});
         wb_scope_close(scope);
@@ -125,11 +131,11 @@ static void matmuls(void **state)
           ref_reshape(ref_matmul(row, m), 1, (int64_t[]){3}), 1e-14, 1e-14, "vector times matrix");
     check(wb_matmul(wb_transpose(tensor_of(m, WB_F64, 0)), tensor_of(v, WB_F64, 0)),
           ref_reshape(ref_matmul(row, m), 1, (int64_t[]){3}), 1e-14, 1e-14, "matrix times vector");
-    array x = draw_array(3, (int64_t[]){2, 3, 4}, -1, 1), w = draw_array(2, (int64_t[]){6, 4}, -1, 1),
-          b = draw_array(1, (int64_t[]){6}, -1, 1);
+    array x = draw_array(3, (int64_t[]){2, 3, 4}, -1, 1),
+          w = draw_array(2, (int64_t[]){6, 4}, -1, 1), b = draw_array(1, (int64_t[]){6}, -1, 1);
     array want = ref_map2(ref_binary("add"), ref_matmul(x, ref_permute(w, (int64_t[]){1, 0})), b);
-    check(wb_linear(tensor_of(x, WB_F64, 0), tensor_of(w, WB_F64, 0), tensor_of(b, WB_F64, 0)), want, 1e-13, 1e-13,
-          "linear");
+    check(wb_linear(tensor_of(x, WB_F64, 0), tensor_of(w, WB_F64, 0), tensor_of(b, WB_F64, 0)),
+          want, 1e-13, 1e-13, "linear");
     check_gradients("linear", linear, NULL, 3, (array[]){x, w, b});
     /* what a product is followed by */
     static const struct {
@@ -137,14 +143,18 @@ static void matmuls(void **state)
         wb_tensor *(*f)(wb_tensor *);
     } after[] = {{"relu", wb_relu}, {"tanh", wb_tanh}, {"sigmoid", wb_sigmoid}, {"gelu", wb_gelu}};
     for (int i = 0; i < 4; i++)
-        check(after[i].f(wb_linear(tensor_of(x, WB_F32, 0), tensor_of(w, WB_F32, 0), tensor_of(b, WB_F32, 0))),
+        check(after[i].f(wb_linear(tensor_of(x, WB_F32, 0), tensor_of(w, WB_F32, 0),
+                                   tensor_of(b, WB_F32, 0))),
               ref_map(ref_unary(after[i].name), want), 1e-5, 1e-5, "%s of linear", after[i].name);
     ref_forget();
 }
 
-/* ---- convolutions and pools ------------------------------------------------------------------- */
+/* ---- convolutions and pools ------------------------------------------------------------------ */
 
-static wb_tensor *conv(wb_tensor *const *x, const void *s) { return wb_conv_with(x[0], x[1], x[2], s); }
+static wb_tensor *conv(wb_tensor *const *x, const void *s)
+{
+    return wb_conv_with(x[0], x[1], x[2], s);
+}
 
 static void convolutions(void **state)
 {
@@ -152,26 +162,28 @@ static void convolutions(void **state)
     for (int round = 0; round < 120; round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + (round % 6 > 3 ? 1 : round % 6));
         wb_conv_settings s = {.size = sizeof s, .groups = draw_int(0, 2) ? 1 : 2};
-        int64_t per = draw_int(1, 3), out = draw_int(1, 3) * s.groups, kh = draw_int(1, 3), kw = draw_int(1, 3),
-                stride[2], dilation[2];
+        int64_t per = draw_int(1, 3), out = draw_int(1, 3) * s.groups, kh = draw_int(1, 3),
+                kw = draw_int(1, 3), stride[2], dilation[2];
         for (int i = 0; i < 2; i++) {
             stride[i] = s.stride[i] = draw_int(1, 2);
             dilation[i] = s.dilation[i] = draw_int(1, 2);
         }
         for (int i = 0; i < 4; i++) s.pad[i] = draw_int(0, 2);
         if (round % 5 == 0) s.groups = per = 1;
-        if (round % 7 == 0) s.groups = out = 4, per = 1; /* one channel a group */
-        int64_t dx[4] = {draw_int(1, 3), per * s.groups, draw_int(5, 9), draw_int(5, 8)}, dw[4] = {out, per, kh, kw};
+        if (round % 7 == 0) s.groups = out = 4, per = 1;        /* one channel a group */
+        int64_t dx[4] = {draw_int(1, 3), per * s.groups, draw_int(5, 9), draw_int(5, 8)},
+                dw[4] = {out, per, kh, kw};
         if (round % 40 == 39) dx[0] = 0;
-        array x = draw_array(4, dx, -1, 1), w = draw_array(4, dw, -1, 1), b = draw_array(1, &out, -1, 1);
+        array x = draw_array(4, dx, -1, 1), w = draw_array(4, dw, -1, 1),
+              b = draw_array(1, &out, -1, 1);
         round_to(x, t);
         round_to(w, t);
         round_to(b, t);
         array want = ref_map2(ref_binary("add"), ref_conv(x, w, stride, s.pad, dilation, s.groups),
                               ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
         wb_scope *scope = wb_scope_open();
-        check(wb_conv_with(tensor_of(x, t, (int)draw_int(0, 5)), tensor_of(w, t, (int)draw_int(0, 5)),
-                           tensor_of(b, t, 0), &s),
+        check(wb_conv_with(tensor_of(x, t, (int)draw_int(0, 5)),
+                           tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &s),
               want, 4 * tolerance(t), 60 * tolerance(t == WB_F64 ? t : WB_F32) + 2 * tolerance(t),
               "conv of %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64 && x.size) check_gradients("conv", conv, &s, 3, (array[]){x, w, b});
@@ -183,8 +195,8 @@ static void convolutions(void **state)
     round_to(x, WB_F32);
     round_to(w, WB_F32);
     check(wb_conv(tensor_of(x, WB_F32, 0), tensor_of(w, WB_F32, 0), WB_NONE, .pad = {1, 1, 1, 1}),
-          ref_conv(x, w, (int64_t[]){1, 1}, (int64_t[]){1, 1, 1, 1}, (int64_t[]){1, 1}, 1), 1e-5, 2e-4,
-          "a larger convolution");
+          ref_conv(x, w, (int64_t[]){1, 1}, (int64_t[]){1, 1, 1, 1}, (int64_t[]){1, 1}, 1), 1e-5,
+          2e-4, "a larger convolution");
     ref_forget();
 }
 
@@ -209,10 +221,11 @@ static void pools(void **state)
         if (t == WB_F32 && max && round % 3 == 0) x.at[3] = NAN;
         wb_scope *scope = wb_scope_open();
         wb_tensor *p = tensor_of(x, t, (int)draw_int(0, 5));
-        check(max ? wb_maxpool_with(p, &s) : wb_meanpool_with(p, &s), ref_pool(x, max, s.window, s.stride, s.pad),
-              4 * tolerance(t), 4 * tolerance(t), "%s of %s, round %d", max ? "maxpool" : "meanpool", wb_dtype_name(t),
-              round);
-        if (t == WB_F64) check_gradients(max ? "maxpool" : "meanpool", max ? maxpool : meanpool, &s, 1, &x);
+        check(max ? wb_maxpool_with(p, &s) : wb_meanpool_with(p, &s),
+              ref_pool(x, max, s.window, s.stride, s.pad), 4 * tolerance(t), 4 * tolerance(t),
+              "%s of %s, round %d", max ? "maxpool" : "meanpool", wb_dtype_name(t), round);
+        if (t == WB_F64)
+            check_gradients(max ? "maxpool" : "meanpool", max ? maxpool : meanpool, &s, 1, &x);
         wb_scope_close(scope);
         ref_forget();
     }
@@ -223,20 +236,22 @@ static void pools(void **state)
     ref_forget();
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-static wb_tensor *softmax(wb_tensor *const *x, const void *s)
-{
-    (void)s;
-    return wb_softmax(x[0]);
-}
+static wb_tensor *softmax(wb_tensor *const *x, const void *s) { (void)s; return wb_softmax(x[0]); }
 static wb_tensor *logsoftmax(wb_tensor *const *x, const void *s)
 {
     (void)s;
     return wb_logsoftmax(x[0]);
 }
-static wb_tensor *normalise(wb_tensor *const *x, const void *s) { return wb_normalise(x[0], *(const int *)s, 0.01); }
-static wb_tensor *softmax_over(wb_tensor *const *x, const void *s) { return wb_softmax_over(x[0], *(const int *)s); }
+static wb_tensor *normalise(wb_tensor *const *x, const void *s)
+{
+    return wb_normalise(x[0], *(const int *)s, 0.01);
+}
+static wb_tensor *softmax_over(wb_tensor *const *x, const void *s)
+{
+    return wb_softmax_over(x[0], *(const int *)s);
+}
 
 static void rows(void **state)
 {
@@ -252,29 +267,31 @@ static void rows(void **state)
         int n_axes = (int)draw_int(1, ndim);
         wb_scope *scope = wb_scope_open();
         wb_tensor *p = tensor_of(x, t, (int)draw_int(0, 5));
-        check(wb_softmax(p), ref_softmax(x), 16 * tolerance(t), tolerance(t), "softmax of %s, round %d",
-              wb_dtype_name(t), round);
-        check(wb_logsoftmax(p), ref_logsoftmax(x), 8 * tolerance(t), 16 * tolerance(t), "logsoftmax of %s, round %d",
-              wb_dtype_name(t), round);
-        check(wb_normalise(p, n_axes, 0.01), ref_normalise(x, n_axes, 0.01), 16 * tolerance(t), 64 * tolerance(t),
-              "normalise of %s, round %d", wb_dtype_name(t), round);
+        check(wb_softmax(p), ref_softmax(x), 16 * tolerance(t), tolerance(t),
+              "softmax of %s, round %d", wb_dtype_name(t), round);
+        check(wb_logsoftmax(p), ref_logsoftmax(x), 8 * tolerance(t), 16 * tolerance(t),
+              "logsoftmax of %s, round %d", wb_dtype_name(t), round);
+        check(wb_normalise(p, n_axes, 0.01), ref_normalise(x, n_axes, 0.01), 16 * tolerance(t),
+              64 * tolerance(t), "normalise of %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64 && x.size < 500) {
             check_gradients("softmax", softmax, NULL, 1, &x);
             check_gradients("logsoftmax", logsoftmax, NULL, 1, &x);
             check_gradients("normalise", normalise, &n_axes, 1, &x);
-            check_gradients("softmax_over", softmax_over, &(int){(int)draw_int(0, ndim - 1)}, 1, &x);
+            check_gradients("softmax_over", softmax_over, &(int){(int)draw_int(0, ndim - 1)}, 1,
+                            &x);
         }
         wb_scope_close(scope);
         ref_forget();
     }
     array x = ref_new(2, (int64_t[]){5, 3});
-    static const double odd[] = {INFINITY, 1,    INFINITY, -INFINITY, 2,         3,         NAN,      1,
-                                 2,        1000, 999,      -1000,     -INFINITY, -INFINITY, -INFINITY};
+    static const double odd[] = {INFINITY, 1,   INFINITY, -INFINITY, 2,         3,        NAN, 1, 2,
+                                 1000,     999, -1000,    -INFINITY, -INFINITY, -INFINITY};
     memcpy(x.at, odd, sizeof odd);
     array s = ref_softmax(x);
     for (int i = 12; i < 15; i++) s.at[i] = 1.0 / 3;
     for (int i = 6; i < 9; i++) s.at[i] = NAN;
-    check(wb_softmax(tensor_of(x, WB_F32, 0)), s, 1e-6, 0, "softmax of infinities, NaN and large numbers");
+    check(wb_softmax(tensor_of(x, WB_F32, 0)), s, 1e-6, 0,
+          "softmax of infinities, NaN and large numbers");
     ref_forget();
 }
 
@@ -288,9 +305,10 @@ static void attentions(void **state)
     (void)state;
     for (int round = 0; round < 32; round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
-        int64_t n = draw_int(1, 2), h = draw_int(1, 3), q = draw_int(1, 9), k = draw_int(1, 9), d = draw_int(1, 8),
-                e = draw_int(1, 5);
-        array Q = draw_array(4, (int64_t[]){n, h, q, d}, -1, 1), K = draw_array(4, (int64_t[]){n, h, k, d}, -1, 1),
+        int64_t n = draw_int(1, 2), h = draw_int(1, 3), q = draw_int(1, 9), k = draw_int(1, 9),
+                d = draw_int(1, 8), e = draw_int(1, 5);
+        array Q = draw_array(4, (int64_t[]){n, h, q, d}, -1, 1),
+              K = draw_array(4, (int64_t[]){n, h, k, d}, -1, 1),
               V = draw_array(4, (int64_t[]){n, h, k, e}, -1, 1);
         array mask = draw_array(2, (int64_t[]){q, k}, 0, 1);
         for (int64_t i = 0; i < mask.size; i++)
@@ -312,8 +330,9 @@ static void attentions(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(matmuls), cmocka_unit_test(convolutions), cmocka_unit_test(pools),
-                                     cmocka_unit_test(rows), cmocka_unit_test(attentions)};
+    const struct CMUnitTest all[] = {cmocka_unit_test(matmuls), cmocka_unit_test(convolutions),
+                                     cmocka_unit_test(pools), cmocka_unit_test(rows),
+                                     cmocka_unit_test(attentions)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

@@ -1,5 +1,5 @@
-/* Reductions, movements and rows by number against references, in every dtype, over views; sources by their statistics.
- * Their mixtures and gradients are in conformance_graph.c. */
+/* Reductions, movements and rows by number against references, in every dtype, over views; sources
+ * by their statistics. Their mixtures and gradients are in conformance_graph.c. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -50,17 +50,20 @@ static void reduces(void **state)
                 wb_scope *scope = wb_scope_open();
                 wb_tensor *y = reductions[r].f(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), &o);
                 array want = reductions[r].reference(x, mask, keep);
-                double n = want.size ? (double)x.size / (double)want.size : 1, e = tolerance(t == WB_F64 ? t : WB_F32);
-                /* summed in f32 or better, in a way whose error grows slowly; the result rounded once */
-                double absolute = whole(t)
-                                      ? 0
-                                      : e * 4 * (2 + sqrt(n)) * (strcmp(reductions[r].name, "sum") ? 1 : sqrt(n) + 1) +
-                                            4 * tolerance(t);
+                double n = want.size ? (double)x.size / (double)want.size : 1,
+                       e = tolerance(t == WB_F64 ? t : WB_F32);
+                /* summed in f32 or better, in a way whose error grows slowly; the result rounded
+                 * once */
+                double absolute =
+                    whole(t) ? 0
+                             : e * 4 * (2 + sqrt(n)) *
+                                       (strcmp(reductions[r].name, "sum") ? 1 : sqrt(n) + 1) +
+                                   4 * tolerance(t);
                 for (int64_t i = 0; (t == WB_I8 || t == WB_U8) && i < want.size; i++)
-                    want.at[i] =
-                        t == WB_U8 ? (double)(uint8_t)(int64_t)want.at[i] : (double)(int8_t)(int64_t)want.at[i];
-                check(y, want, 4 * tolerance(t), absolute, "%s of %s, shape %d, axes %x", reductions[r].name,
-                      wb_dtype_name(t), shape, mask);
+                    want.at[i] = t == WB_U8 ? (double)(uint8_t)(int64_t)want.at[i]
+                                            : (double)(int8_t)(int64_t)want.at[i];
+                check(y, want, 4 * tolerance(t), absolute, "%s of %s, shape %d, axes %x",
+                      reductions[r].name, wb_dtype_name(t), shape, mask);
                 wb_scope_close(scope);
                 ref_forget();
             }
@@ -82,10 +85,10 @@ static void special_reductions(void **state)
             wb_reduce_options o = {.size = sizeof o, .axes = {1, {axis}}};
             for (int r = 0; r < REDUCTIONS; r++)
                 if (strcmp(reductions[r].name, "variance") && strcmp(reductions[r].name, "mean"))
-                    check(reductions[r].f(p, &o), reductions[r].reference(x, 1u << axis, false), 1e-5, 0, "%s along %d",
-                          reductions[r].name, axis);
-            check(wb_argmax(p, axis), ref_argmax(x, axis), 0, 0, "argmax along %d: NaN wins, the first of equals",
-                  axis);
+                    check(reductions[r].f(p, &o), reductions[r].reference(x, 1u << axis, false),
+                          1e-5, 0, "%s along %d", reductions[r].name, axis);
+            check(wb_argmax(p, axis), ref_argmax(x, axis), 0, 0,
+                  "argmax along %d: NaN wins, the first of equals", axis);
             ref_forget();
         }
     wb_clear_error();
@@ -106,9 +109,11 @@ static void argmaxes(void **state)
             if (!ndim || !x.size) continue;
             int axis = (int)draw_int(0, ndim - 1);
             wb_scope *scope = wb_scope_open();
-            wb_tensor *y = wb_argmax(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), axis - (draw_int(0, 1) ? ndim : 0));
+            wb_tensor *y = wb_argmax(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)),
+                                     axis - (draw_int(0, 1) ? ndim : 0));
             assert_int_equal(wb_dtype_of(y), WB_I32);
-            check(y, ref_argmax(x, axis), 0, 0, "argmax of %s, shape %d, axis %d", wb_dtype_name(t), shape, axis);
+            check(y, ref_argmax(x, axis), 0, 0, "argmax of %s, shape %d, axis %d", wb_dtype_name(t),
+                  shape, axis);
             wb_scope_close(scope);
             ref_forget();
         }
@@ -136,14 +141,8 @@ static void moves(void **state)
                 x = ref_slice(x, axis, a, b);
                 y = wb_slice(y, axis - (a & 1 ? x.ndim : 0), a && a < n ? a - n : a, b);
                 break;
-            case 1:
-                x = ref_flip(x, axis);
-                y = wb_flip(y, axis);
-                break;
-            case 2:
-                x = ref_pad(x, axis, a % 3, b % 2);
-                y = wb_pad(y, axis, a % 3, b % 2);
-                break;
+            case 1: x = ref_flip(x, axis); y = wb_flip(y, axis); break;
+            case 2: x = ref_pad(x, axis, a % 3, b % 2); y = wb_pad(y, axis, a % 3, b % 2); break;
             case 3:
                 for (int d = 0; d < x.ndim; d++) order[d] = (d + axis) % x.ndim;
                 x = ref_permute(x, order);
@@ -191,7 +190,7 @@ static void moves(void **state)
     }
 }
 
-/* ---- sources ---------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static void sources(void **state)
 {
@@ -244,7 +243,8 @@ static void sources(void **state)
 static void take_gradient(void **state)
 {
     (void)state;
-    array x = draw_array(2, (int64_t[]){4, 3}, -1, 1), index = ref_new(1, (int64_t[]){6}), want = ref_new(2, x.dims);
+    array x = draw_array(2, (int64_t[]){4, 3}, -1, 1), index = ref_new(1, (int64_t[]){6}),
+          want = ref_new(2, x.dims);
     static const double rows[] = {1, 1, 3, -1, 4, 1};
     memcpy(index.at, rows, sizeof rows);
     for (wb_dtype t = WB_F32; t <= WB_F64; t++) {
@@ -255,7 +255,8 @@ static void take_gradient(void **state)
         for (int i = 0; i < 6; i++)
             for (int j = 0; j < 3; j++)
                 if (rows[i] >= 0 && rows[i] < 4) want.at[(int)rows[i] * 3 + j] += w.at[i * 3 + j];
-        check(wb_gradient(wb_sum(wb_mul(y, tensor_of(w, t, 0))), p), want, 0, 1e-6, "gradient of take");
+        check(wb_gradient(wb_sum(wb_mul(y, tensor_of(w, t, 0))), p), want, 0, 1e-6,
+              "gradient of take");
     }
     ref_forget();
 }
@@ -263,9 +264,10 @@ static void take_gradient(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(reduces),  cmocka_unit_test(special_reductions),
-                                     cmocka_unit_test(argmaxes), cmocka_unit_test(moves),
-                                     cmocka_unit_test(sources),  cmocka_unit_test(take_gradient)};
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(reduces),  cmocka_unit_test(special_reductions),
+        cmocka_unit_test(argmaxes), cmocka_unit_test(moves),
+        cmocka_unit_test(sources),  cmocka_unit_test(take_gradient)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

@@ -20,7 +20,7 @@
 static uint64_t seed = 1;
 static int count = 1500;
 
-/* ---- drawing ---- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static uint64_t drawn;
 
@@ -319,7 +319,7 @@ static void draw_program(program *p)
     p->f.views = p->views;
 }
 
-/* ---- comparing ---- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static void fill(program *p, void **buffers)
 {

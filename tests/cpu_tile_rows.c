@@ -41,7 +41,7 @@ static int find_tables(void **state)
     return 0;
 }
 
-/* ---- references ---- */
+/* ---- references ------------------------------------------------------------------------------ */
 
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 static double gelu_u(double x) { return sqrt(8 / acos(-1)) * (x + 0.044715 * x * x * x); }
@@ -238,7 +238,7 @@ static void rows(void **state)
     }
 }
 
-/* ---- conversion ---- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
 static void casts(void **state)
 {
@@ -304,7 +304,7 @@ static void halves(void **state)
     }
 }
 
-/* ---- whole kernels ---- */
+/* ---- whole kernels --------------------------------------------------------------------------- */
 
 static void run(const wb__fused *f, void *const *buffers, const wb__number *numbers)
 {

@@ -1,4 +1,5 @@
-/* Loaders: order, epochs, memory, failure, fork, exit - with and without the thread in the background. */
+/* Loaders: order, epochs, memory, failure, fork, exit - with and without the thread in the
+ * background. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,8 +32,12 @@ static int get(int64_t i, void *x, void *y, void *ctx)
 
 static wb_dataset *numbers(int64_t n)
 {
-    return wb_dataset_from(&(wb_dataset_source){.size = sizeof(wb_dataset_source), .n = n, .x_ndim = 1, .x_dims = {1},
-                                                .y_dtype = WB_I32, .get = get});
+    return wb_dataset_from(&(wb_dataset_source){.size = sizeof(wb_dataset_source),
+                                                .n = n,
+                                                .x_ndim = 1,
+                                                .x_dims = {1},
+                                                .y_dtype = WB_I32,
+                                                .get = get});
 }
 
 /* The observations of an epoch, one after the other; their number. */
@@ -115,8 +120,10 @@ static void shuffling_depends_on_the_seed_alone(void **state)
     for (size_t a = 0; a < WB__COUNT(aheads); a++) {
         wb_scope *s = wb_scope_open();
         wb_seed(a);
-        wb_loader *l = wb_dataloader(numbers(50), .batchsize = 7, .shuffle = true, .seed = 9, .ahead = aheads[a]);
-        for (int epoch = 0; epoch < 3; epoch++) assert_int_equal(epoch_of(l, a ? again[epoch] : first[epoch]), 50);
+        wb_loader *l = wb_dataloader(numbers(50), .batchsize = 7, .shuffle = true, .seed = 9,
+                                     .ahead = aheads[a]);
+        for (int epoch = 0; epoch < 3; epoch++)
+            assert_int_equal(epoch_of(l, a ? again[epoch] : first[epoch]), 50);
         if (a) assert_memory_equal(first, again, sizeof first);
         epoch_of(wb_dataloader(numbers(50), .batchsize = 7, .shuffle = true, .seed = 10), other);
         assert_memory_not_equal(first[0], other, sizeof other);
@@ -125,7 +132,7 @@ static void shuffling_depends_on_the_seed_alone(void **state)
     assert_memory_not_equal(first[0], first[1], sizeof first[0]);
     for (int i = 0; i < 50; i++) seen[first[2][i]]++;
     for (int i = 0; i < 50; i++) assert_int_equal(seen[i], 1);
-    wb_scope *s = wb_scope_open();                                  /* without a seed: that of wb_seed */
+    wb_scope *s = wb_scope_open(); /* without a seed: that of wb_seed */
     wb_seed(5);
     epoch_of(wb_dataloader(numbers(50), .shuffle = true), first[0]);
     wb_seed(5);
@@ -149,7 +156,7 @@ static void leaving_a_loop_is_safe(void **state)
             assert_int_equal(epoch_of(l, out), 20);
             assert_int_equal(out[0], 0);
         }
-        wb_scope *inner = wb_scope_open();                          /* the batch's scope is closed by another */
+        wb_scope *inner = wb_scope_open(); /* the batch's scope is closed by another */
         WB_EACH_BATCH(b, l) break;
         wb_scope_close(inner);
         inner = wb_scope_open();
@@ -176,11 +183,13 @@ static void kept_batches_stay(void **state)
     WB_EACH_BATCH(b, l) kept[b.index] = wb_keep(b.x);
     WB_EACH_BATCH(b, l) (void)b;
     wb_object_free(l);
-    for (int i = 0; i < 6; i++) assert_true(wb_at(kept[i], 0, 0) == 2 * i && wb_at(kept[i], 1, 0) == 2 * i + 1);
+    for (int i = 0; i < 6; i++)
+        assert_true(wb_at(kept[i], 0, 0) == 2 * i && wb_at(kept[i], 1, 0) == 2 * i + 1);
     wb_scope_close(s);
 }
 
-/* Tensors of a batch come from the pool, buffers from the loader's stock; a scope's list is the only block. */
+/* Tensors of a batch come from the pool, buffers from the loader's stock; a scope's list is the
+ * only block. */
 static void nothing_is_allocated_in_the_steady_state(void **state)
 {
     (void)state;
@@ -213,7 +222,7 @@ static void a_place_can_be_restored(void **state)
         assert_int_equal(wb__loader_restore(m, place), 0);
         bool first = true;
         for (int i = 0; i < 20; i++) {
-            if (first) c = wb_loader_begin(m);                      /* a loop of the program goes on there */
+            if (first) c = wb_loader_begin(m); /* a loop of the program goes on there */
             first = false;
             bool more = wb_loader_next(l, &b);
             assert_int_equal(more, wb_loader_next(m, &c));
@@ -303,7 +312,8 @@ static void batches_can_be_computed(void **state)
     for (size_t a = 0; a < WB__COUNT(aheads); a++) {
         wb_scope *s = wb_scope_open();
         double sum = 0;
-        wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a], .collate = computed);
+        wb_loader *l =
+            wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a], .collate = computed);
         for (int epoch = 0; epoch < 3; epoch++)
             WB_EACH_BATCH(b, l) {
                 assert_true(wb_at(b.x, 0, 0) == 2 * wb_at(b.y, 0) + 1);
@@ -340,7 +350,7 @@ static void slow_sources_and_stopping(void **state)
     assert_int_equal(epoch_of(l, out), 40);
     wb_object_free(wb_dataloader(numbers(4)));
     WB_EACH_BATCH(b, l) break;
-    wb_scope_close(s);                                              /* while the thread is at work */
+    wb_scope_close(s); /* while the thread is at work */
     delay_us = 0;
 }
 
@@ -361,7 +371,8 @@ static void children_of_fork(void **state)
     if (child == 0) {
         alarm(20);
         int good = 1;
-        for (; wb_loader_next(l, &b); next++) good &= b.index == next && wb_at(b.y, 3) == 4 * next + 3;
+        for (; wb_loader_next(l, &b); next++)
+            good &= b.index == next && wb_at(b.y, 3) == 4 * next + 3;
         good &= next == 15 && wb_loader_status(l) == 0;
         wb_scope_close(s);
         wb_shutdown();
@@ -414,8 +425,11 @@ static void wrong_options(void **state)
     assert_int_equal(wb_loader_length(l), 1);
     int out[8];
     assert_int_equal(epoch_of(l, out), 5);
-    wb_dataset *large = wb_dataset_from(&(wb_dataset_source){.size = sizeof(wb_dataset_source), .n = 5, .x_ndim = 1,
-                                                             .x_dims = {UINT32_MAX}, .get = get});
+    wb_dataset *large = wb_dataset_from(&(wb_dataset_source){.size = sizeof(wb_dataset_source),
+                                                             .n = 5,
+                                                             .x_ndim = 1,
+                                                             .x_dims = {UINT32_MAX},
+                                                             .get = get});
     assert_null(wb_dataloader(large, .batchsize = 2));
     wb_batch b;
     assert_false(wb_loader_next(NULL, &b));
@@ -433,8 +447,12 @@ static void every_allocation_may_fail(void **state)
             wb_scope *s = wb_scope_open();
             wb__alloc_fail_at(n);
             wb_dataset *d = wb_mapobs(numbers(20), on_thread, &elsewhere);
-            wb_loader *l = wb_dataloader_with(d, &(wb_loader_options){.size = sizeof(wb_loader_options), .batchsize = 4,
-                                              .shuffle = true, .ahead = aheads[a], .collate = as_f64});
+            wb_loader *l =
+                wb_dataloader_with(d, &(wb_loader_options){.size = sizeof(wb_loader_options),
+                                                           .batchsize = 4,
+                                                           .shuffle = true,
+                                                           .ahead = aheads[a],
+                                                           .collate = as_f64});
             WB_EACH_BATCH(b, l) batches++;
             int status = l ? wb_loader_status(l) : (int)wb_error_code();
             finished = wb__alloc_count() < n;

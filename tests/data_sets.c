@@ -23,7 +23,8 @@ static wb_dataset *numbers(int64_t n)
         x[2 * i + 1] = (float)i + 0.5f;
         y[i] = (int32_t)(10 * i);
     }
-    wb_dataset *d = wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){n, 2}), wb_from(y, WB_I32, 1, &n));
+    wb_dataset *d =
+        wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){n, 2}), wb_from(y, WB_I32, 1, &n));
     free(x);
     free(y);
     return d;
@@ -38,7 +39,8 @@ static void expect(wb_dataset *d, int n, const int *observations)
     const float *xs = wb_data(x);
     const int32_t *ys = wb_data(y);
     for (int i = 0; i < n; i++) {
-        assert_true(xs[2 * i] == (float)observations[i] && xs[2 * i + 1] == (float)observations[i] + 0.5f);
+        assert_true(xs[2 * i] == (float)observations[i] &&
+                    xs[2 * i + 1] == (float)observations[i] + 0.5f);
         assert_int_equal(ys[i], 10 * observations[i]);
     }
 }
@@ -89,8 +91,10 @@ static void views(void **state)
     assert_int_equal(wb_splitobs(d, 0.3, false, &a, &b), 0);
     expect(a, 3, (int[]){0, 1, 2});
     expect(b, 7, (int[]){3, 4, 5, 6, 7, 8, 9});
-    static const struct { int64_t n; double at; int64_t first; } halves[] = {
-        {10, 0.25, 2}, {10, 0.35, 4}, {5, 0.5, 2}, {7, 0.5, 4}, {7, 0, 0}, {7, 1, 7}, {1797, 0.8, 1438}, {0, 0.5, 0},
+    static const struct { int64_t n; double at; int64_t first;
+    } halves[] = {
+        {10, 0.25, 2}, {10, 0.35, 4}, {5, 0.5, 2},       {7, 0.5, 4},
+        {7, 0, 0},     {7, 1, 7},     {1797, 0.8, 1438}, {0, 0.5, 0},
     };
     for (size_t i = 0; i < WB__COUNT(halves); i++) {
         assert_int_equal(wb_splitobs(numbers(halves[i].n), halves[i].at, i % 2, &a, &b), 0);
@@ -155,8 +159,13 @@ static void functions(void **state)
 {
     (void)state;
     wb_scope *s = wb_scope_open();
-    wb_dataset_source source = {.size = sizeof source, .n = 5, .x_dtype = WB_F64, .x_ndim = 1, .x_dims = {2},
-                                .y_dtype = WB_U8, .get = square};
+    wb_dataset_source source = {.size = sizeof source,
+                                .n = 5,
+                                .x_dtype = WB_F64,
+                                .x_ndim = 1,
+                                .x_dims = {2},
+                                .y_dtype = WB_U8,
+                                .get = square};
     wb_dataset *d = wb_dataset_from(&source);
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[5,2] f64");
     assert_string_equal(wb_describe(wb_dataset_y(d)), "[5] u8");
@@ -217,7 +226,7 @@ static void maps(void **state)
     wb_dataset *d = numbers(4), *m = wb_mapobs(wb_subset(d, 1, 4), negate, NULL);
     assert_int_equal(wb_dataset_length(m), 3);
     assert_true(wb_at(wb_dataset_x(m), 0, 1) == -1.5 && wb_at(wb_dataset_y(m), 0) == 10);
-    assert_true(wb_at(wb_dataset_x(d), 1, 1) == 1.5);               /* the array itself did not change */
+    assert_true(wb_at(wb_dataset_x(d), 1, 1) == 1.5); /* the array itself did not change */
     assert_true(wb_at(wb_dataset_x(wb_subset(wb_mapobs(m, negate, NULL), 1, 2)), 0, 0) == 2);
     m = wb_mapobs(d, drop_labels, NULL);
     assert_string_equal(wb_describe(wb_dataset_x(m)), "[8] f32");

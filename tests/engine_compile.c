@@ -1,5 +1,6 @@
-/* Recorded functions give the bits of the plain loop; threads share models and plans.  Under -fsanitize=thread this
- * program is the race test (without oneDNN, whose OpenMP the sanitizer does not know). */
+/* Recorded functions give the bits of the plain loop; threads share models and plans.  Under
+ * -fsanitize=thread this program is the race test (without oneDNN, whose OpenMP the sanitizer does
+ * not know). */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -7,10 +8,7 @@
 
 #include <pthread.h>
 
-typedef struct {
-    wb_layer *model;
-    wb_opt_state *state;
-} trainer;
+typedef struct { wb_layer *model; wb_opt_state *state; } trainer;
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
@@ -26,27 +24,31 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return !out[0] || wb_update(t->state, t->model, g) ? -1 : 1;
 }
 
-/* Parameters and losses after some steps; `t64`: of f64, where literals change their dtype on the way. */
+/* Parameters and losses after some steps; `t64`: of f64, where literals change their dtype on the
+ * way. */
 static array train(bool compiled, bool chained, wb_dtype t64)
 {
     wb_scope *s = wb_scope_open();
     wb_seed(17);
-    wb_layer *m = wb_Chain(wb_Dense(5, 12, wb_tanh, .dtype = t64), wb_Dropout(.p = 0.4), wb_BatchNorm(12, .dtype = t64),
-                           wb_Dropout(.p = 0.2), wb_Dense(12, 2, .dtype = t64));
-    wb_rule *rule =
-        chained ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.01), wb_AdamW(.eta = 0.02))
-                : wb_Adam(.eta = 1);
+    wb_layer *m = wb_Chain(wb_Dense(5, 12, wb_tanh, .dtype = t64), wb_Dropout(.p = 0.4),
+                           wb_BatchNorm(12, .dtype = t64), wb_Dropout(.p = 0.2),
+                           wb_Dense(12, 2, .dtype = t64));
+    wb_rule *rule = chained
+                        ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.5),
+                                            wb_WeightDecay(.lambda = 0.01), wb_AdamW(.eta = 0.02))
+                        : wb_Adam(.eta = 1);
     trainer t = {m, wb_setup(rule, m)};
     if (!t.state) fail_msg("%s", wb_error());
     wb_compiled *c = compiled ? wb_compile(step, &t) : NULL;
     array seen = ref_new(1, (int64_t[]){12 * 5 + 12 + 12 + 10});
     for (int i = 0; i < 10; i++) {
         wb_scope *inner = wb_scope_open();
-        int64_t n = i % 5 == 4 ? 3 : 8; /* a last batch of another size */
+        int64_t n = i % 5 == 4 ? 3 : 8;                     /* a last batch of another size */
         wb_tensor *in[2] = {wb_astype(wb_randn(n, 5), t64), wb_astype(wb_randn(n, 2), t64)}, *loss;
         assert_int_equal(wb_eval(in[0], in[1]), 0);
         if (i == 6) wb_adjust(t.state, .eta = 0.005);
-        if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0) fail_msg("%s", wb_error());
+        if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0)
+            fail_msg("%s", wb_error());
         seen.at[seen.size - 10 + i] = wb_item(loss);
         assert_int_equal(wb_scope_close(inner), 0);
     }
@@ -67,14 +69,15 @@ static void compiled_is_plain(void **state)
               compiled = train(true, k & 1, k & 2 ? WB_F64 : WB_F32);
         for (int64_t i = plain.size - 10; i < plain.size; i++)
             if (plain.at[i] != compiled.at[i])
-                fail_msg("rule %d: the loss of step %lld is %.17g, plain %.17g", k, (long long)(i - plain.size + 10),
-                         compiled.at[i], plain.at[i]);
+                fail_msg("rule %d: the loss of step %lld is %.17g, plain %.17g", k,
+                         (long long)(i - plain.size + 10), compiled.at[i], plain.at[i]);
         assert_memory_equal(plain.at, compiled.at, (size_t)plain.size * sizeof(double));
         ref_forget();
     }
 }
 
-/* A variable held from before is gone after a replay; a captured constant, an output that is an input. */
+/* A variable held from before is gone after a replay; a captured constant, an output that is an
+ * input. */
 static wb_tensor *held;
 static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
@@ -102,12 +105,13 @@ static void compiled_state(void **state)
         last = wb_at(out[2], 0);
     }
     wb_tensor *two[2] = {one, one};
-    assert_int_not_equal(wb_call_compiled(c, 1, &one, 4, (wb_tensor *[]){out[0], out[1], out[2], two[0]}), 0);
+    assert_int_not_equal(
+        wb_call_compiled(c, 1, &one, 4, (wb_tensor *[]){out[0], out[1], out[2], two[0]}), 0);
     wb_clear_error();
     wb_scope_close(s);
 }
 
-/* ---- threads ---------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 enum { THREADS = 8 };
 static wb_layer *shared;
@@ -119,7 +123,8 @@ static void *infer(void *arg)
     for (int round = 0; round < 40; round++) {
         wb_scope *s = wb_scope_open();
         int from = (int)(intptr_t)arg % 4, n = 20 + (int)((intptr_t)arg + round) % 3;
-        wb_tensor *y = wb_call(shared, wb_from(given + 6 * from, WB_F32, 2, (int64_t[]){n - 10, 6}));
+        wb_tensor *y =
+            wb_call(shared, wb_from(given + 6 * from, WB_F32, 2, (int64_t[]){n - 10, 6}));
         const float *got = y ? wb_data(y) : NULL;
         for (int i = 0; i < 3 * (n - 10); i++)
             if (!got || !(fabsf(got[i] - expected[3 * from + i]) < 1e-5f)) wrong++;
@@ -179,8 +184,9 @@ static void threads_on_the_pool(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(compiled_is_plain), cmocka_unit_test(compiled_state),
-                                     cmocka_unit_test(threads), cmocka_unit_test(threads_on_the_pool)};
+    const struct CMUnitTest all[] = {cmocka_unit_test(compiled_is_plain),
+                                     cmocka_unit_test(compiled_state), cmocka_unit_test(threads),
+                                     cmocka_unit_test(threads_on_the_pool)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

@@ -1,5 +1,6 @@
-/* What the architecture decides about variables and their versions, scopes, randomness, plans, errors: each sentence a
- * test.  Threads and recorded functions are in engine_threads.c and engine_compile.c. */
+/* What the architecture decides about variables and their versions, scopes, randomness, plans,
+ * errors: each sentence a test.  Threads and recorded functions are in engine_threads.c and
+ * engine_compile.c. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -12,11 +13,12 @@ static void is(wb_tensor *x, int n, const float *want)
     const float *got = wb_data(x);
     if (!got) fail_msg("%s", wb_error());
     for (int i = 0; i < n; i++)
-        if (got[i] != want[i]) fail_msg("element %d is %g, not %g", i, (double)got[i], (double)want[i]);
+        if (got[i] != want[i])
+            fail_msg("element %d is %g, not %g", i, (double)got[i], (double)want[i]);
 }
 #define IS(x, ...) is((x), sizeof((float[]){__VA_ARGS__}) / sizeof(float), (float[]){__VA_ARGS__})
 
-/* ---- variables -------------------------------------------------------------------------------- */
+/* ---- variables ------------------------------------------------------------------------------- */
 
 static void versions(void **state)
 {
@@ -25,7 +27,7 @@ static void versions(void **state)
     wb_tensor *v = wb_variable(F(1, 2, 3)), *before = wb_mul(v, wb_scalar(10));
     assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);
     wb_tensor *after = wb_mul(v, wb_scalar(10));
-    assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0); /* twice before evaluation */
+    assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);        /* twice before evaluation */
     IS(after, 20, 30, 40);
     IS(before, 10, 20, 30);
     IS(v, 3, 4, 5);
@@ -74,7 +76,8 @@ static void gone_versions(void **state)
     wb_tensor *v = wb_variable(F(1, 2));
     wb_tensor *inner = wb_exp(v), *loss = wb_sum(inner);
     wb_assign(v, wb_neg(v));
-    assert_int_equal(wb_eval(v), 0); /* loss is nobody's operand: computed with it; inner was consumed */
+    assert_int_equal(wb_eval(v),
+                     0); /* loss is nobody's operand: computed with it; inner was consumed */
     assert_true(fabs(wb_item(loss) - (exp(1) + exp(2))) < 1e-5);
     wb_clear_error();
     assert_null(wb_data(inner));
@@ -91,7 +94,9 @@ static void gone_versions(void **state)
     wb_layer *dense = wb_Dense(2, 2);
     wb_tensor *w = wb_get(dense, "weight"), *deep = wb_neg(w), *top = wb_neg(deep);
     wb_opt_state *o = wb_setup(wb_Descent(.eta = 0.1), dense);
-    assert_int_equal(wb_update(o, dense, wb_gradient(wb_sum(wb_square(wb_call(dense, wb_ones(1, 2)))), dense)), 0);
+    assert_int_equal(
+        wb_update(o, dense, wb_gradient(wb_sum(wb_square(wb_call(dense, wb_ones(1, 2)))), dense)),
+        0);
     assert_int_equal(wb_eval(w), 0);
     assert_non_null(wb_data(top));
     assert_null(wb_data(deep));
@@ -115,7 +120,8 @@ static void loss_around_update(void **state)
             double sum = 0;
             for (int step = 0; step < 5; step++) {
                 wb_scope *inner = wb_scope_open();
-                wb_tensor *loss = wb_mean(wb_square(wb_call(m, wb_randn(6, 4)))), *twice = wb_mul(loss, wb_scalar(2));
+                wb_tensor *loss = wb_mean(wb_square(wb_call(m, wb_randn(6, 4)))),
+                          *twice = wb_mul(loss, wb_scalar(2));
                 if (when == 0) sum += wb_item(loss);
                 wb_tree *g = wb_gradient(loss, m);
                 if (when == 3) sum += wb_item(twice) / 2;
@@ -130,11 +136,12 @@ static void loss_around_update(void **state)
         }
     wb__this_thread()->eager = 0;
     for (int i = 1; i < 8; i++)
-        if (!(fabs(seen[0][i / 2 % 4] - seen[0][0]) < 1e-5 && fabs(seen[1][i % 4] - seen[0][0]) < 1e-5))
+        if (!(fabs(seen[0][i / 2 % 4] - seen[0][0]) < 1e-5 &&
+              fabs(seen[1][i % 4] - seen[0][0]) < 1e-5))
             fail_msg("%g %g %g", seen[0][0], seen[0][i / 2], seen[1][i % 4]);
 }
 
-/* ---- gradients and chance --------------------------------------------------------------------- */
+/* ---- gradients and chance -------------------------------------------------------------------- */
 
 static void same_draws_again(void **state)
 {
@@ -146,7 +153,8 @@ static void same_draws_again(void **state)
     memcpy(first, wb_data(y), sizeof first);
     (void)wb_item(loss);
     const float *g = wb_data(wb_gradient(loss, x)); /* recomputed after the loss was read */
-    for (int i = 0; i < 1000; i++) assert_true(fabs((double)(g[i] - 2 * first[i] / (first[i] != 0 ? 0.7f : 1))) < 1e-4);
+    for (int i = 0; i < 1000; i++)
+        assert_true(fabs((double)(g[i] - 2 * first[i] / (first[i] != 0 ? 0.7f : 1))) < 1e-4);
     wb_scope_close(s);
 }
 
@@ -167,10 +175,12 @@ static void running_statistics(void **state)
     wb_tree *g;
     array start = values_of(wb_get(m, "layers.1.mean"));
     wb_tensor *loss = wb_withgradient(norm_loss, m, b, &g);
-    array hidden = values_of(wb_call(wb_layer_at(m, "layers.0"), b.x)), mean = ref_mean(hidden, 1, false);
+    array hidden = values_of(wb_call(wb_layer_at(m, "layers.0"), b.x)),
+          mean = ref_mean(hidden, 1, false);
     (void)wb_item(loss);
     array once = values_of(wb_get(m, "layers.1.mean"));
-    for (int i = 0; i < 4; i++) assert_true(fabs(once.at[i] - (0.9 * start.at[i] + 0.1 * mean.at[i])) < 1e-5);
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(once.at[i] - (0.9 * start.at[i] + 0.1 * mean.at[i])) < 1e-5);
     assert_int_equal(wb_eval(wb_get(g, "layers.0.weight"), wb_get(g, "layers.2.bias")),
                      0); /* recomputes, moves nothing */
     array again = values_of(wb_get(m, "layers.1.mean"));
@@ -179,13 +189,14 @@ static void running_statistics(void **state)
     ref_forget();
 }
 
-/* ---- scopes ----------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 static void scopes(void **state)
 {
     (void)state;
     wb_scope *outer = wb_scope_open(), *inner = wb_scope_open();
-    wb_tensor *x = F(1, 2, 3), *kept = wb_keep(wb_mul(x, wb_scalar(2))), *mine = wb_retain(wb_neg(x));
+    wb_tensor *x = F(1, 2, 3), *kept = wb_keep(wb_mul(x, wb_scalar(2))),
+              *mine = wb_retain(wb_neg(x));
     wb_free(wb_exp(x));
     wb_tensor *v = wb_variable(x);
     wb_keep(v);
@@ -197,7 +208,7 @@ static void scopes(void **state)
     wb_scope *a = wb_scope_open(), *b = wb_scope_open();
     (void)b;
     wb_zeros(3);
-    assert_int_equal(wb_scope_close(a), 0); /* closes b too */
+    assert_int_equal(wb_scope_close(a), 0);                 /* closes b too */
     assert_int_not_equal(wb_scope_close(NULL), 0);
     wb_clear_error();
     assert_int_equal(wb_scope_close(outer), 0);
@@ -225,11 +236,13 @@ static void flat_memory(void **state)
     wb_layer *m = wb_Chain(wb_Dense(4, 16, wb_relu), wb_Dense(16, 2));
     wb_opt_state *o = wb_setup(wb_Adam(), m);
     int64_t before = train_some(m, o, 200, 0, true), after = train_some(m, o, 10000, 0, true);
-    if (after > before) fail_msg("10,000 steps: from %lld to %lld bytes", (long long)before, (long long)after);
+    if (after > before)
+        fail_msg("10,000 steps: from %lld to %lld bytes", (long long)before, (long long)after);
     before = train_some(m, o, 2000, 1, false);
     after = train_some(m, o, 500, 1, false);
     if (after > before + before / 4 + 200000)
-        fail_msg("500 random lengths: from %lld to %lld bytes", (long long)before, (long long)after);
+        fail_msg("500 random lengths: from %lld to %lld bytes", (long long)before,
+                 (long long)after);
     wb_scope_close(s);
 }
 
@@ -253,7 +266,7 @@ static void results_keep_no_graph(void **state)
     wb_scope_close(s);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static void numbers_are_no_structure(void **state)
 {
@@ -292,12 +305,13 @@ static void numbers_are_no_structure(void **state)
 static void memory_estimate(void **state)
 {
     (void)state;
-    wb_shutdown(); /* no arena from before */
+    wb_shutdown();                                          /* no arena from before */
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_randn(300, 40), *w = wb_randn(40, 50);
     wb_eval(x, w);
     wb_scope_close(wb_scope_open());
-    wb_tensor *y = wb_matmul(wb_softmax(wb_matmul(x, w)), wb_transpose(w)), *z = wb_sum(wb_square(y));
+    wb_tensor *y = wb_matmul(wb_softmax(wb_matmul(x, w)), wb_transpose(w)),
+              *z = wb_sum(wb_square(y));
     wb_memory m;
     assert_int_equal(wb_memory_estimate(1, &z, &m), 0);
     assert_true(m.inputs == 4 * (300 * 40 + 40 * 50) && m.outputs == 4 && m.kernels > 1 &&
@@ -319,7 +333,9 @@ static double seconds_for_chain(int n, int kind)
         if (kind == 0) v = i % 2 ? wb_add(v, x) : wb_sin(v);
         else if (kind == 1) v = i % 8 ? wb_neg(v) : wb_permute(wb_reshape(v, 3, 2), 1, 0);
         else if (kind == 2) v = wb_mul(v, v);
-        else w = wb_softmax(wb_add(v, w)), v = i % 50 ? w : wb_matmul(wb_matmul(w, wb_transpose(w)), w);
+        else
+            w = wb_softmax(wb_add(v, w)),
+            v = i % 50 ? w : wb_matmul(wb_matmul(w, wb_transpose(w)), w);
     }
     double start = wb__now();
     if (wb_eval(v)) fail_msg("%s", wb_error());
@@ -340,17 +356,19 @@ static void long_chains(void **state)
         double a = seconds_for_chain(unit, kind), b = seconds_for_chain(2 * unit, kind),
                c = seconds_for_chain(4 * unit, kind);
         if (c > 10 * a + 0.5 && c > 5 * b)
-            fail_msg("chains of kind %d: %g s, %g s for twice, %g s for four times as many", kind, a, b, c);
+            fail_msg("chains of kind %d: %g s, %g s for twice, %g s for four times as many", kind,
+                     a, b, c);
     }
     wb_set_plan_cache(64);
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void says(void *result, const char *a, const char *b)
 {
     if (result) fail_msg("no error, where one with '%s' should be", a);
-    if (!strstr(wb_error(), a) || !strstr(wb_error(), b)) fail_msg("the message is: %s", wb_error());
+    if (!strstr(wb_error(), a) || !strstr(wb_error(), b))
+        fail_msg("the message is: %s", wb_error());
     wb_clear_error();
 }
 
@@ -374,11 +392,13 @@ static void errors(void **state)
     says(wb_softmax(wb_astype(wb_zeros(2), WB_I32)), "[2] i32", "softmax");
     says(wb_sum(wb_zeros(2, 3), .axes = WB_AXES(2)), "axis 2", "[2,3] f32");
     says(wb_concat(0, wb_zeros(2, 3), wb_zeros(2, 4)), "[2,3] f32", "[2,4] f32");
-    says(wb_conv(wb_zeros(1, 2, 5, 5), wb_zeros(4, 3, 3, 3), WB_NONE, .groups = 1), "[1,2,5,5] f32", "[4,3,3,3] f32");
+    says(wb_conv(wb_zeros(1, 2, 5, 5), wb_zeros(4, 3, 3, 3), WB_NONE, .groups = 1), "[1,2,5,5] f32",
+         "[4,3,3,3] f32");
     says(wb_where(wb_zeros(2), wb_zeros(2), wb_zeros(2)), "[2] f32", "bool");
     says(wb_take(wb_zeros(2), wb_zeros(2)), "[2] f32", "integers");
     says(wb_gradient(wb_zeros(2), wb_zeros(2)), "[2] f32", "one element");
-    says(wb_matmul(wb_expand(wb_zeros(1, 1), 1 << 20, 1), wb_expand(wb_zeros(1, 1), 1, 1 << 13)), "2^32", "");
+    says(wb_matmul(wb_expand(wb_zeros(1, 1), 1 << 20, 1), wb_expand(wb_zeros(1, 1), 1, 1 << 13)),
+         "2^32", "");
     says(wb_add(WB_NONE, wb_zeros(1)), "WB_NONE", "");
     says(wb_dropout(wb_zeros(2), 1.5), "1.5", "");
     assert_int_not_equal(wb_assign(wb_zeros(2), wb_zeros(2)), 0);
@@ -389,7 +409,8 @@ static void errors(void **state)
     assert_true(isnan(wb_item(wb_zeros(2))));
     wb_clear_error();
     /* the first message stays */
-    wb_tensor *bad = wb_add(wb_zeros(3), wb_zeros(4)), *more = wb_sum(wb_relu(wb_matmul(bad, wb_zeros(9, 9))));
+    wb_tensor *bad = wb_add(wb_zeros(3), wb_zeros(4)),
+              *more = wb_sum(wb_relu(wb_matmul(bad, wb_zeros(9, 9))));
     assert_null(more);
     assert_true(isnan(wb_item(more)));
     assert_non_null(strstr(wb_error(), "add: shapes do not broadcast: [3] f32 · [4] f32"));
@@ -401,7 +422,7 @@ static void errors(void **state)
     wb_scope_close(s);
 }
 
-/* ---- eager ------------------------------------------------------------------------------------ */
+/* ---- eager ----------------------------------------------------------------------------------- */
 
 static void eager_is_the_same(void **state)
 {
@@ -411,22 +432,26 @@ static void eager_is_the_same(void **state)
         wb__this_thread()->eager = eager;
         wb_scope *s = wb_scope_open();
         wb_seed(21);
-        wb_layer *m = wb_trainmode(wb_Chain(wb_Conv(1, 3, {3}, wb_relu), wb_BatchNorm(3), wb_MaxPool({2}), wb_Flatten(),
-                                            wb_Dropout(.p = 0.3), wb_Dense(27, 4)));
+        wb_layer *m =
+            wb_trainmode(wb_Chain(wb_Conv(1, 3, {3}, wb_relu), wb_BatchNorm(3), wb_MaxPool({2}),
+                                  wb_Flatten(), wb_Dropout(.p = 0.3), wb_Dense(27, 4)));
         wb_opt_state *o = wb_setup(wb_AdamW(), m);
         for (int i = 0; i < 4; i++) {
             wb_scope *inner = wb_scope_open();
             wb_tensor *loss = wb_mean(wb_square(wb_call(m, wb_randn(5, 1, 8, 8))));
-            if (!loss || wb_update(o, m, wb_gradient(loss, m)) || wb_scope_close(inner)) fail_msg("%s", wb_error());
+            if (!loss || wb_update(o, m, wb_gradient(loss, m)) || wb_scope_close(inner))
+                fail_msg("%s", wb_error());
         }
-        seen[eager] = values_of(wb_concat(0, wb_reshape(wb_get(m, "layers.0.weight"), -1), wb_get(m, "layers.1.var"),
-                                          wb_reshape(wb_get(m, "layers.5.weight"), -1), wb_rand(3)));
+        seen[eager] = values_of(
+            wb_concat(0, wb_reshape(wb_get(m, "layers.0.weight"), -1), wb_get(m, "layers.1.var"),
+                      wb_reshape(wb_get(m, "layers.5.weight"), -1), wb_rand(3)));
         wb_scope_close(s);
     }
     wb__this_thread()->eager = 0;
     for (int64_t i = 0; i < seen[0].size; i++)
         if (!(fabs(seen[0].at[i] - seen[1].at[i]) < 2e-5))
-            fail_msg("element %lld: lazily %g, eagerly %g", (long long)i, seen[0].at[i], seen[1].at[i]);
+            fail_msg("element %lld: lazily %g, eagerly %g", (long long)i, seen[0].at[i],
+                     seen[1].at[i]);
     ref_forget();
 }
 

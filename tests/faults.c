@@ -1,7 +1,7 @@
-/* Faults injected: the n-th allocation fails, for every n from the start through building a small model of convolution,
- * batch norm and dense layers, two training steps, saving and loading; likewise the n-th call that reads or writes a
- * file.  After each: no crash, nothing left held after wb_shutdown, a message, and the next step gives the numbers of
- * an undisturbed run.
+/* Faults injected: the n-th allocation fails, for every n from the start through building a small
+ * model of convolution, batch norm and dense layers, two training steps, saving and loading;
+ * likewise the n-th call that reads or writes a file.  After each: no crash, nothing left held
+ * after wb_shutdown, a message, and the next step gives the numbers of an undisturbed run.
  *
  *   faults [--count N]     at most N of the n, evenly spread (all of them with WEBER_TEST_ALL) */
 #include "reference.h"
@@ -22,7 +22,8 @@ static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 
 static wb_layer *make_model(void)
 {
-    return wb_Chain(wb_Conv(1, 2, {3}, wb_relu), wb_BatchNorm(2), wb_MaxPool({2}), wb_Flatten(), wb_Dense(8, 3));
+    return wb_Chain(wb_Conv(1, 2, {3}, wb_relu), wb_BatchNorm(2), wb_MaxPool({2}), wb_Flatten(),
+                    wb_Dense(8, 3));
 }
 
 static int one_step(wb_layer *m, wb_opt_state *o, int number)
@@ -34,8 +35,9 @@ static int one_step(wb_layer *m, wb_opt_state *o, int number)
     if (!s) return 1;
     for (int i = 0; i < 4 * 36; i++) x[i] = sinf((float)(i * (number + 1)));
     for (int i = 0; i < 4; i++) y[3 * i + (i + number) % 3] = 1;
-    wb_batch b = {
-        .x = wb_from(x, WB_F32, 4, (int64_t[]){4, 1, 6, 6}), .y = wb_from(y, WB_F32, 2, (int64_t[]){4, 3}), .n = 4};
+    wb_batch b = {.x = wb_from(x, WB_F32, 4, (int64_t[]){4, 1, 6, 6}),
+                  .y = wb_from(y, WB_F32, 2, (int64_t[]){4, 3}),
+                  .n = 4};
     if (b.x && b.y && wb_withgradient(loss_of, m, b, &g)) status = wb_update(o, m, g);
     int closed = wb_scope_close(s);
     return status ? status : closed;
@@ -45,11 +47,13 @@ static int sum_up(wb_tensor *x, const char *name, void *ctx)
 {
     (void)name;
     array v = values_of(x);
-    for (int64_t i = 0; i < v.size; i++) *(double *)ctx = *(double *)ctx * 1.0000001 + v.at[i] * (double)(1 + i % 7);
+    for (int64_t i = 0; i < v.size; i++)
+        *(double *)ctx = *(double *)ctx * 1.0000001 + v.at[i] * (double)(1 + i % 7);
     return 0;
 }
 
-/* Of what is trained: running statistics move with each forward pass, and a step that failed after it is made again. */
+/* Of what is trained: running statistics move with each forward pass, and a step that failed after
+ * it is made again. */
 static double digest(wb_layer *m)
 {
     double sum = 0;
@@ -57,10 +61,7 @@ static double digest(wb_layer *m)
     return sum;
 }
 
-typedef struct {
-    double first, second;
-    int failures;
-} outcome;
+typedef struct { double first, second; int failures; } outcome;
 
 /* Everything that may fail is tried twice: with the fault, and once more, when it must work. */
 static outcome story(bool disturbed)
@@ -76,12 +77,14 @@ static outcome story(bool disturbed)
         if (!(m = make_model())) fail_msg("the model: %s", wb_error());
     }
     wb_opt_state *o = wb_setup(wb_Adam(), m);
-    if (!o && ++out.failures && !(o = wb_setup(wb_Adam(), m))) fail_msg("the state: %s", wb_error());
+    if (!o && ++out.failures && !(o = wb_setup(wb_Adam(), m)))
+        fail_msg("the state: %s", wb_error());
     for (int i = 0; i < 2; i++) {
         if (!one_step(m, o, i)) continue;
         out.failures++;
         if (!wb_error()[0]) fail_msg("a step failed without a message");
-        /* a model is as it was, or torn, and says so; here nothing is written before all is computed */
+        /* a model is as it was, or torn, and says so; here nothing is written before all is
+         * computed */
         if (one_step(m, o, i)) fail_msg("step %d after a failure: %s", i, wb_error());
     }
     int64_t watched = wb__alloc_count();
@@ -117,7 +120,8 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
                                               : 4000;
     fail_at(INT64_MAX);
     int64_t all = 0;
-    { /* how many there are: story() ends the watch, so they are counted by the first n that nothing meets */
+    { /* how many there are: story() ends the watch, so they are counted by the first n that nothing
+         meets */
         (void)count;
         int64_t low = 1, high = 1 << 20;
         while (low < high) {
@@ -133,11 +137,12 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
         fail_at(n);
         outcome now = story(true);
         if (now.first != plain.first || now.second != plain.second)
-            fail_msg("%s %lld of %lld fails: the model became %.12g (undisturbed %.12g), the file %.12g", what,
-                     (long long)n, (long long)all, now.first, plain.first, now.second);
+            fail_msg(
+                "%s %lld of %lld fails: the model became %.12g (undisturbed %.12g), the file %.12g",
+                what, (long long)n, (long long)all, now.first, plain.first, now.second);
         if (wb_memory_used() > base)
-            fail_msg("%s %lld of %lld fails: %lld bytes are left, undisturbed %lld", what, (long long)n, (long long)all,
-                     (long long)wb_memory_used(), (long long)base);
+            fail_msg("%s %lld of %lld fails: %lld bytes are left, undisturbed %lld", what,
+                     (long long)n, (long long)all, (long long)wb_memory_used(), (long long)base);
     }
     print_message("%s: %lld places\n", what, (long long)all);
 }

@@ -1,12 +1,22 @@
-/* A small GPT against PyTorch from equal weights: its losses over 100 steps of AdamW (tests/golden/make_gpt.py).
- * f64 within 1e-6 of each loss; f32 within 1e-4 over 20 steps, 1e-3 over 100. */
+/* A small GPT against PyTorch from equal weights: its losses over 100 steps of AdamW
+ * (tests/golden/make_gpt.py). f64 within 1e-6 of each loss; f32 within 1e-4 over 20 steps, 1e-3
+ * over 100. */
 #include "reference.h"
 
 #include "engine/tensor.h"
 #include "io/safetensors.h"
 #include "weber/train.h"
 
-enum { LAYERS = 2, HEADS = 2, WIDTH = 32, PLACES = 32, VOCABULARY = 65, BATCH = 4, STEPS = 100, MOST = 64 };
+enum {
+    LAYERS = 2,
+    HEADS = 2,
+    WIDTH = 32,
+    PLACES = 32,
+    VOCABULARY = 65,
+    BATCH = 4,
+    STEPS = 100,
+    MOST = 64
+};
 
 static wb__st file;
 
@@ -28,8 +38,7 @@ static void add(model *m, const char *name, wb_dtype dtype)
     const wb__st_tensor *t = wb__st_find(&file, name);
     if (!t) fail_msg("no %s in gpt.safetensors", name);
     snprintf(m->text[m->n], sizeof m->text[0], "%s", name);
-    for (char *c = m->text[m->n]; *c; c++)
-        if (*c == '.') *c = '_';
+    for (char *c = m->text[m->n]; *c; c++) if (*c == '.') *c = '_';
     m->name[m->n] = m->text[m->n];
     m->w[m->n++] = wb_variable(wb_astype(wb_from(t->data, t->dtype, t->ndim, t->dims), dtype));
 }
@@ -63,19 +72,25 @@ static wb_tensor *loss_of(const model *m, int step, wb_dtype dtype)
         out[i] = character(step, i / PLACES, i % PLACES + 1);
     }
     wb_tensor *x =
-        wb_add(wb_take(get(m, -1, "token"), wb_from(in, WB_I32, 2, (int64_t[]){BATCH, PLACES})), get(m, -1, "place"));
+        wb_add(wb_take(get(m, -1, "token"), wb_from(in, WB_I32, 2, (int64_t[]){BATCH, PLACES})),
+               get(m, -1, "place"));
     for (int i = 0; i < LAYERS; i++) {
         wb_tensor *y = norm(m, i, "norm1_scale", "norm1_bias", x);
-        wb_tensor *q = heads(wb_linear(y, get(m, i, "q"), WB_NONE)), *k = heads(wb_linear(y, get(m, i, "k"), WB_NONE));
-        wb_tensor *a = wb_attention(q, k, heads(wb_linear(y, get(m, i, "v"), WB_NONE)), wb_causal_mask(PLACES, PLACES));
-        x = wb_add(x, wb_linear(wb_reshape(wb_permute(a, 0, 2, 1, 3), BATCH, PLACES, WIDTH), get(m, i, "o"), WB_NONE));
-        y = wb_gelu(wb_linear(norm(m, i, "norm2_scale", "norm2_bias", x), get(m, i, "up"), get(m, i, "up_bias")));
+        wb_tensor *q = heads(wb_linear(y, get(m, i, "q"), WB_NONE)),
+                  *k = heads(wb_linear(y, get(m, i, "k"), WB_NONE));
+        wb_tensor *a = wb_attention(q, k, heads(wb_linear(y, get(m, i, "v"), WB_NONE)),
+                                    wb_causal_mask(PLACES, PLACES));
+        x = wb_add(x, wb_linear(wb_reshape(wb_permute(a, 0, 2, 1, 3), BATCH, PLACES, WIDTH),
+                                get(m, i, "o"), WB_NONE));
+        y = wb_gelu(wb_linear(norm(m, i, "norm2_scale", "norm2_bias", x), get(m, i, "up"),
+                              get(m, i, "up_bias")));
         x = wb_add(x, wb_linear(y, get(m, i, "down"), get(m, i, "down_bias")));
     }
-    wb_tensor *logits = wb_reshape(wb_linear(norm(m, -1, "norm_scale", "norm_bias", x), get(m, -1, "head"), WB_NONE),
-                                   BATCH * PLACES, VOCABULARY);
-    wb_tensor *wanted =
-        wb_astype(wb_onehotbatch(wb_from(out, WB_I32, 1, (int64_t[]){BATCH * PLACES}), VOCABULARY), dtype);
+    wb_tensor *logits = wb_reshape(
+        wb_linear(norm(m, -1, "norm_scale", "norm_bias", x), get(m, -1, "head"), WB_NONE),
+        BATCH * PLACES, VOCABULARY);
+    wb_tensor *wanted = wb_astype(
+        wb_onehotbatch(wb_from(out, WB_I32, 1, (int64_t[]){BATCH * PLACES}), VOCABULARY), dtype);
     return wb_logitcrossentropy(logits, wanted);
 }
 
@@ -86,8 +101,9 @@ static void train(wb_dtype dtype)
     m.n = 0;
     add(&m, "token", dtype);
     add(&m, "place", dtype);
-    static const char *const parts[] = {"q",    "k",         "v",           "o",          "up",          "up_bias",
-                                        "down", "down_bias", "norm1.scale", "norm1.bias", "norm2.scale", "norm2.bias"};
+    static const char *const parts[] = {"q",           "k",          "v",           "o",
+                                        "up",          "up_bias",    "down",        "down_bias",
+                                        "norm1.scale", "norm1.bias", "norm2.scale", "norm2.bias"};
     for (int i = 0; i < LAYERS; i++)
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
             char name[24];
@@ -107,30 +123,24 @@ static void train(wb_dtype dtype)
         wb_tensor *loss = loss_of(&m, step, dtype);
         wb_tree *g = loss ? wb_gradient(loss, tree) : NULL;
         if (!g || wb_update(o, tree, g)) fail_msg("step %d: %s", step, wb_error());
-        double got = wb_item(loss),
-               w = dtype == WB_F64 ? ((const double *)want->data)[step] : (double)((const float *)want->data)[step];
+        double got = wb_item(loss), w = dtype == WB_F64 ? ((const double *)want->data)[step]
+                                                        : (double)((const float *)want->data)[step];
         double allowed = dtype == WB_F64 ? 1e-6 : step < 20 ? 1e-4 : 1e-3;
         if (!(fabs(got - w) <= allowed * w))
-            fail_msg("step %d in %s: the loss is %.12g, PyTorch's %.12g", step, wb_dtype_name(dtype), got, w);
+            fail_msg("step %d in %s: the loss is %.12g, PyTorch's %.12g", step,
+                     wb_dtype_name(dtype), got, w);
         if (wb_scope_close(inner)) fail_msg("step %d: %s", step, wb_error());
     }
     wb_scope_close(s);
 }
 
-static void f64(void **state)
-{
-    (void)state;
-    train(WB_F64);
-}
-static void f32(void **state)
-{
-    (void)state;
-    train(WB_F32);
-}
+static void f64(void **state) { (void)state; train(WB_F64); }
+static void f32(void **state) { (void)state; train(WB_F32); }
 
 int main(void)
 {
-    if (wb__st_load(WB_TEST_DATA "/gpt.safetensors", true, &file)) return fprintf(stderr, "%s\n", wb_error()), 1;
+    if (wb__st_load(WB_TEST_DATA "/gpt.safetensors", true, &file))
+        return fprintf(stderr, "%s\n", wb_error()), 1;
     const struct CMUnitTest all[] = {cmocka_unit_test(f64), cmocka_unit_test(f32)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb__st_free(&file);

@@ -31,7 +31,8 @@ static wb_dataset *load(const char *text, wb_csv_options o)
     return wb_load_csv_with(path, &o);
 }
 
-static void expect(const char *text, wb_csv_options o, int64_t rows, int64_t columns, const double *x, const int *y)
+static void expect(const char *text, wb_csv_options o, int64_t rows, int64_t columns,
+                   const double *x, const int *y)
 {
     wb_scope *s = wb_scope_open();
     wb_dataset *d = load(text, o);
@@ -42,7 +43,8 @@ static void expect(const char *text, wb_csv_options o, int64_t rows, int64_t col
     assert_int_equal(wb_dim(all, 1), columns);
     const float *got = wb_data(all);
     for (int64_t i = 0; i < rows * columns; i++)
-        if (!(got[i] == (float)x[i] || (isnan(got[i]) && isnan(x[i])))) fail_msg("%s: %g is not %g", text, got[i], x[i]);
+        if (!(got[i] == (float)x[i] || (isnan(got[i]) && isnan(x[i]))))
+            fail_msg("%s: %g is not %g", text, got[i], x[i]);
     assert_int_equal(wb_is_none(labels), y == NULL);
     if (y) assert_memory_equal(wb_data(labels), y, (size_t)rows * sizeof *y);
     wb_scope_close(s);
@@ -54,13 +56,19 @@ static void tables(void **state)
     const double x[] = {1, 2.5, -3, 4e3, 0.5, 6};
     expect("1,2.5,-3\n4e3,.5,6\n", (wb_csv_options){0}, 2, 3, x, NULL);
     expect("1,2.5,-3\r\n4e3,.5,6", (wb_csv_options){0}, 2, 3, x, NULL);
-    expect("\xef\xbb\xbf" "a,b,c\n\n 1 , +2.5,\t-3\n  \n4E+3,\"0.5\",6.\n\n", (wb_csv_options){.header = true}, 2, 3, x, NULL);
+    expect("\xef\xbb\xbf"
+           "a,b,c\n\n 1 , +2.5,\t-3\n  \n4E+3,\"0.5\",6.\n\n",
+           (wb_csv_options){.header = true}, 2, 3, x, NULL);
     expect("1;2.5;-3\n4e3;.5;6\n", (wb_csv_options){.separator = ';'}, 2, 3, x, NULL);
     expect("1\t2.5\t-3\n4e3\t.5\t6\n", (wb_csv_options){.separator = '\t'}, 2, 3, x, NULL);
     expect("1 2.5 -3\n4e3 .5 6\n", (wb_csv_options){.separator = ' '}, 2, 3, x, NULL);
-    expect("1e400,-inf,NaN,0.1234567890123456789,123456789012345678901234567890,1e-50\n", (wb_csv_options){0}, 1, 6,
-           (double[]){INFINITY, -INFINITY, NAN, 0.1234567890123456789, 123456789012345678901234567890.0, 1e-50}, NULL);
-    if (setlocale(LC_ALL, "de_DE.UTF-8")) expect("1,2.25,1.5e-7\n", (wb_csv_options){0}, 1, 3, (double[]){1, 2.25, 1.5e-7}, NULL);
+    expect("1e400,-inf,NaN,0.1234567890123456789,123456789012345678901234567890,1e-50\n",
+           (wb_csv_options){0}, 1, 6,
+           (double[]){INFINITY, -INFINITY, NAN, 0.1234567890123456789,
+                      123456789012345678901234567890.0, 1e-50},
+           NULL);
+    if (setlocale(LC_ALL, "de_DE.UTF-8"))
+        expect("1,2.25,1.5e-7\n", (wb_csv_options){0}, 1, 3, (double[]){1, 2.25, 1.5e-7}, NULL);
     setlocale(LC_ALL, "C");
 }
 
@@ -68,18 +76,24 @@ static void labels(void **state)
 {
     (void)state;
     const double x[] = {1, 2, 3, 4, 5, 6};
-    expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_csv_options){.has_label = true, .label = -1}, 3, 2, x, (int[]){7, 0, 7});
+    expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_csv_options){.has_label = true, .label = -1}, 3, 2, x,
+           (int[]){7, 0, 7});
     expect("b,1,2\na,3,4\nb,5,6\n", (wb_csv_options){.has_label = true}, 3, 2, x, (int[]){0, 1, 0});
-    expect("1,\"x, y\",2\n3,\"say \"\"z\"\"\",4\n5,\"x, y\",6\n", (wb_csv_options){.has_label = true, .label = 1}, 3, 2, x,
-           (int[]){0, 1, 0});
-    expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n", (wb_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 1});
+    expect("1,\"x, y\",2\n3,\"say \"\"z\"\"\",4\n5,\"x, y\",6\n",
+           (wb_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 0});
+    expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n", (wb_csv_options){.has_label = true, .label = 1}, 3,
+           2, x, (int[]){0, 1, 1});
     expect("1\n2\n", (wb_csv_options){.has_label = true}, 2, 0, x, (int[]){1, 2});
 }
 
 static void messages(void **state)
 {
     (void)state;
-    static const struct { const char *text; wb_csv_options o; const char *where, *reason; } wrong[] = {
+    static const struct {
+        const char *text;
+        wb_csv_options o;
+        const char *where, *reason;
+    } wrong[] = {
         {"", {0}, "byte 0 (line 1)", "no rows"},
         {"a,b\n", {.header = true}, "byte 4 (line 2)", "no rows"},
         {"a,b\n1,2\n", {0}, "byte 0 (line 1, column 0)", "\"a\" is not a number (a line of names?"},
@@ -101,7 +115,8 @@ static void messages(void **state)
     wb_scope *s = wb_scope_open();
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         assert_null(load(wrong[i].text, wrong[i].o));
-        if (!strstr(wb_error(), path) || !strstr(wb_error(), wrong[i].where) || !strstr(wb_error(), wrong[i].reason))
+        if (!strstr(wb_error(), path) || !strstr(wb_error(), wrong[i].where) ||
+            !strstr(wb_error(), wrong[i].reason))
             fail_msg("%zu: %s", i, wb_error());
         assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
     }
@@ -172,12 +187,15 @@ static void real_files(void **state)
 {
     (void)state;
     char digits[512], iris[512];
-    if (!shared_file(digits, sizeof digits, "digits/digits.csv.gz") || !shared_file(iris, sizeof iris, "digits/iris.csv")) skip();
+    if (!shared_file(digits, sizeof digits, "digits/digits.csv.gz") ||
+        !shared_file(iris, sizeof iris, "digits/iris.csv"))
+        skip();
     wb_scope *s = wb_scope_open();
     wb_dataset *d = wb_load_csv(digits, .has_label = true, .label = -1);
     if (!d) fail_msg("%s", wb_error());
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[1797,64] f32");
-    assert_true(wb_at(wb_dataset_y(d), 0) == 0 && wb_at(wb_dataset_y(d), 1) == 1 && wb_at(wb_dataset_x(d), 0, 2) == 5);
+    assert_true(wb_at(wb_dataset_y(d), 0) == 0 && wb_at(wb_dataset_y(d), 1) == 1 &&
+                wb_at(wb_dataset_x(d), 0, 2) == 5);
     d = wb_load_csv(iris, .header = true, .has_label = true, .label = -1);
     if (!d) fail_msg("%s", wb_error());
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[150,4] f32");

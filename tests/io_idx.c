@@ -47,7 +47,8 @@ static void every_type(void **state)
         assert_int_equal(wb_dtype_of(x), one[i].dtype);
         assert_true(wb_at(x, 0) == one[i].value);
     }
-    unsigned char scalar[] = {0, 0, 8, 0, 7}, empty[] = {0, 0, 8, 2, 0, 0, 0, 0, 255, 255, 255, 255};
+    unsigned char scalar[] = {0, 0, 8, 0, 7},
+                  empty[] = {0, 0, 8, 2, 0, 0, 0, 0, 255, 255, 255, 255};
     put(path, scalar, sizeof scalar);
     assert_true(wb_item(wb_read_idx(path)) == 7);
     put(path, empty, sizeof empty);
@@ -71,7 +72,12 @@ static void lies_are_found(void **state)
     (void)state;
     unsigned char f[sizeof bytes_3x2 + 1];
     for (size_t n = 0; n < sizeof bytes_3x2; n++)
-        expect_error(bytes_3x2, n, n < 4 ? "byte 0" : n < 8 ? "byte 4" : n < 12 ? "byte 8" : "byte 12", "ends after");
+        expect_error(bytes_3x2, n,
+                     n < 4    ? "byte 0"
+                     : n < 8  ? "byte 4"
+                     : n < 12 ? "byte 8"
+                              : "byte 12",
+                     "ends after");
     memcpy(f, bytes_3x2, sizeof bytes_3x2);
     expect_error(f, sizeof f, "byte 18", "should end here");
     f[2] = 0x0a;
@@ -119,7 +125,8 @@ static void images_and_labels(void **state)
     wb_tensor *x = wb_dataset_x(d), *y = wb_dataset_y(d);
     assert_string_equal(wb_describe(x), "[2,1,1,2] f32");
     assert_string_equal(wb_describe(y), "[2] i32");
-    assert_true(wb_at(x, 0, 0, 0, 1) == (double)0.2f && wb_at(x, 1, 0, 0, 1) == 1 && wb_at(y, 0) == 7);
+    assert_true(wb_at(x, 0, 0, 0, 1) == (double)0.2f && wb_at(x, 1, 0, 0, 1) == 1 &&
+                wb_at(y, 0) == 7);
     assert_null(wb_load_idx(other, path));
     assert_non_null(strstr(wb_error(), "not images"));
     assert_null(wb_load_idx(path, path));

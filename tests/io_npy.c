@@ -51,19 +51,23 @@ static void what_numpy_writes(void **state)
     wb_scope *s = wb_scope_open();
     const float six[] = {0, 1, 2, 3, 4, 5};
     for (int version = 1; version <= 3; version++) {
-        wb_tensor *x = load(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }          \n", six, 24);
+        wb_tensor *x =
+            load(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }          \n",
+                 six, 24);
         assert_string_equal(wb_describe(x), "[2,3] f32");
         assert_memory_equal(wb_data(x), six, 24);
         x = load(version, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n", six, 24);
         const float turned[] = {0, 2, 4, 1, 3, 5};
         assert_memory_equal(wb_data(x), turned, 24);
     }
-    wb_tensor *x = load(1, "{'shape': (3L,), \"descr\": \"=i2\", 'fortran_order': True}", "\xff\xff\x02\x00\x00\x80", 6);
+    wb_tensor *x = load(1, "{'shape': (3L,), \"descr\": \"=i2\", 'fortran_order': True}",
+                        "\xff\xff\x02\x00\x00\x80", 6);
     assert_string_equal(wb_describe(x), "[3] i32");
     assert_true(wb_at(x, 0) == -1 && wb_at(x, 1) == 2 && wb_at(x, 2) == -32768);
     x = load(1, "{'descr': '<u2', 'fortran_order': False, 'shape': ()}", "\xff\xff", 2);
     assert_true(wb_ndim(x) == 0 && wb_item(x) == 65535);
-    x = load(1, "{'descr': '<u4', 'fortran_order': True, 'shape': (1,2)}", "\xff\xff\xff\xff\1\0\0\0", 8);
+    x = load(1, "{'descr': '<u4', 'fortran_order': True, 'shape': (1,2)}",
+             "\xff\xff\xff\xff\1\0\0\0", 8);
     assert_string_equal(wb_describe(x), "[1,2] i64");
     assert_true(wb_at(x, 0, 0) == 4294967295.0 && wb_at(x, 0, 1) == 1);
     x = load(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}", "\0\1\2\xff", 4);
@@ -99,7 +103,8 @@ static void what_we_write(void **state)
             assert_int_equal(wb_ndim(y), ndim);
             assert_int_equal(wb_size(y), wb_size(x));
             if (t == WB_BF16) wb__convert(data, WB_F32, wb_data(x), t, wb_size(x));
-            assert_memory_equal(wb_data(y), data, (size_t)wb_size(y) * wb_dtype_bytes(wb_dtype_of(y)));
+            assert_memory_equal(wb_data(y), data,
+                                (size_t)wb_size(y) * wb_dtype_bytes(wb_dtype_of(y)));
         }
     int64_t n;
     wb_save_npy(path, wb_from(values, WB_F64, 1, (int64_t[]){5}));
@@ -111,7 +116,8 @@ static void what_we_write(void **state)
     wb__free(text);
     wb_save_npy(path, wb_from(values, WB_F64, 2, (int64_t[]){0, 5}));
     assert_string_equal(wb_describe(wb_load_npy(path)), "[0,5] f64");
-    assert_int_equal(wb_save_npy("/nonexistent/x.npy", wb_from(values, WB_F64, 0, NULL)), WB_ERROR_FILE);
+    assert_int_equal(wb_save_npy("/nonexistent/x.npy", wb_from(values, WB_F64, 0, NULL)),
+                     WB_ERROR_FILE);
     assert_int_equal(wb_save_npy(path, WB_NONE), WB_ERROR_ARGUMENT);
     wb_scope_close(s);
 }
@@ -146,9 +152,11 @@ static void what_is_not_read(void **state)
         wb_clear_error();
         assert_null(load(1, wrong[i].header, "\0\0\0\0", 4));
         assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
-        if (!strstr(wb_error(), wrong[i].reason) || !strstr(wb_error(), "byte ")) fail_msg("%zu: %s", i, wb_error());
+        if (!strstr(wb_error(), wrong[i].reason) || !strstr(wb_error(), "byte "))
+            fail_msg("%zu: %s", i, wb_error());
     }
-    assert_null(load(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "\0\0\0\0\0", 5));
+    assert_null(
+        load(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "\0\0\0\0\0", 5));
     assert_non_null(strstr(wb_error(), "should end here"));
     assert_null(load(4, "", "", 0));
     assert_non_null(strstr(wb_error(), "byte 6: version 4"));

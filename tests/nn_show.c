@@ -17,10 +17,10 @@ static void single_layers(void **state)
     assert_shows(wb_Dense(10, 5), "Dense(10 => 5)      # 55 parameters");
     assert_shows(wb_Dense(10, 5, wb_relu, .no_bias = true),
                  "Dense(10 => 5, relu; bias=false)  # 50 parameters");
-    assert_shows(
-        wb_Conv(3, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .dilation = {2}, .groups = 3,
-                .no_bias = true),
-        "Conv((3, 3), 3 => 6, relu, pad=1, stride=2, dilation=2, groups=3, bias=false)  # 54 parameters");
+    assert_shows(wb_Conv(3, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .dilation = {2},
+                         .groups = 3, .no_bias = true),
+                 "Conv((3, 3), 3 => 6, relu, pad=1, stride=2, dilation=2, groups=3, bias=false)  # "
+                 "54 parameters");
     assert_shows(wb_Conv(1, 1, {2, 3}, .pad = {1, 2}, .flip = true),
                  "Conv((2, 3), 1 => 1, pad=(1, 2), flip=true)  # 7 parameters");
     assert_shows(wb_Conv(1, 1, {3}, .pad = {1, 2, 3, 4}),

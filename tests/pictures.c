@@ -104,7 +104,8 @@ static void test_curves_leave_gaps_and_escape_names(void **state)
     assert_null(strstr(text, "inf"));
 
     double one[] = {7};
-    assert_int_equal(wb_svg_curves("pictures.svg", NULL, NULL, NULL, 1, &(wb_series){"one", 1, one, one}), 0);
+    assert_int_equal(
+        wb_svg_curves("pictures.svg", NULL, NULL, NULL, 1, &(wb_series){"one", 1, one, one}), 0);
     assert_null(strstr(read_file("pictures.svg"), "nan"));
     remove("pictures.svg");
 }

@@ -1,7 +1,8 @@
-/* References of elementwise operations, reductions and shapes.  Products are in reference_product.c. */
+/* References of elementwise operations, reductions and shapes.  Products are in
+ * reference_product.c. */
 #include "reference.h"
 
-/* ---- arrays ----------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static double **held;
 static int n_held, held_room;
@@ -11,7 +12,8 @@ array ref_new(int ndim, const int64_t *dims)
     array a = {.ndim = ndim, .size = 1};
     for (int i = 0; i < ndim; i++) a.size *= a.dims[i] = dims[i];
     a.at = calloc((size_t)a.size + 1, sizeof *a.at);
-    if (n_held == held_room) held = realloc(held, (size_t)(held_room = 2 * held_room + 64) * sizeof *held);
+    if (n_held == held_room)
+        held = realloc(held, (size_t)(held_room = 2 * held_room + 64) * sizeof *held);
     return held[n_held++] = a.at, a;
 }
 
@@ -30,7 +32,7 @@ array ref_number(double v)
     return a;
 }
 
-/* ---- elementwise ------------------------------------------------------------------------------ */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static double neg(double x) { return -x; }
 static double sign(double x) { return isnan(x) ? x : (x > 0) - (x < 0); }
@@ -44,7 +46,10 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double softplus(double x) { return x > 30 ? x + exp(-x) : log1p(exp(x)); }
 static double logsigmoid(double x) { return -softplus(-x); }
 static double swish(double x) { return x * sigmoid(x); }
-static double gelu(double x) { return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+static double gelu(double x)
+{
+    return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
 static double gelu_erf(double x) { return x / 2 * (1 + erf(x / sqrt(2))); }
 static double gelu_slope(double x)
 {
@@ -66,12 +71,10 @@ static double lt(double x, double y) { return x < y; }
 static double le(double x, double y) { return x <= y; }
 static double gt(double x, double y) { return x > y; }
 static double ge(double x, double y) { return x >= y; }
-static double and (double x, double y) { return x != 0 && y != 0; }
-static double or (double x, double y) { return x != 0 || y != 0; }
+static double and(double x, double y) { return x != 0 && y != 0; }
+static double or(double x, double y) { return x != 0 || y != 0; }
 
-static const struct {
-    const char *name;
-    ref_f1 f;
+static const struct { const char *name; ref_f1 f;
 } unaries[] =
     {
         {"neg", neg},
@@ -101,21 +104,19 @@ static const struct {
         {"gelu_erf", gelu_erf},
 },
   tests[] = {{"not", is_zero}, {"isfinite", is_finite}};
-static const struct {
-    const char *name;
-    ref_f2 f;
+static const struct { const char *name; ref_f2 f;
 } binaries[] =
     {
         {"add", add}, {"sub", sub},         {"mul", mul},         {"div", divide},
         {"pow", pow}, {"maximum", maximum}, {"minimum", minimum},
 },
   compares[] = {
-      {"eq", eq}, {"ne", ne}, {"lt", lt}, {"le", le}, {"gt", gt}, {"ge", ge}, {"and", and}, {"or", or },
+      {"eq", eq}, {"ne", ne}, {"lt", lt},   {"le", le},
+      {"gt", gt}, {"ge", ge}, {"and", and}, {"or", or },
 };
 
-#define FIND(list)                                             \
-    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) \
-        if (!strcmp((list)[i].name, name)) return (list)[i].f; \
+#define FIND(list) \
+    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) if (!strcmp((list)[i].name, name)) return (list)[i].f; \
     return NULL
 ref_f1 ref_unary(const char *name) { FIND(unaries); }
 ref_f1 ref_test(const char *name) { FIND(tests); }
@@ -133,7 +134,8 @@ bool ref_broadcast(const array *x, const array *y, int *ndim, int64_t *dims)
 {
     int n = *ndim = x->ndim > y->ndim ? x->ndim : y->ndim;
     for (int i = 1; i <= n; i++) {
-        int64_t a = i > x->ndim ? 1 : x->dims[x->ndim - i], b = i > y->ndim ? 1 : y->dims[y->ndim - i];
+        int64_t a = i > x->ndim ? 1 : x->dims[x->ndim - i],
+                b = i > y->ndim ? 1 : y->dims[y->ndim - i];
         if (a != b && a != 1 && b != 1) return false;
         dims[n - i] = a == 1 ? b : a;
     }
@@ -190,7 +192,7 @@ array ref_where(array c, array x, array y)
     return all;
 }
 
-/* ---- reductions ------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 /* f folds the elements of each group, given as a list. */
 static array fold(array x, unsigned mask, bool keep, double (*f)(int64_t n, const double *v))
@@ -272,12 +274,13 @@ static double first_largest(int64_t n, const double *v)
 }
 array ref_argmax(array x, int axis) { return fold(x, 1u << axis, false, first_largest); }
 
-/* ---- shape ------------------------------------------------------------------------------------ */
+/* ---- shape ----------------------------------------------------------------------------------- */
 
 array ref_reshape(array x, int ndim, const int64_t *dims)
 {
     array y = ref_new(ndim, dims);
-    if (y.size != x.size) fail_msg("the test reshapes %lld elements to %lld", (long long)x.size, (long long)y.size);
+    if (y.size != x.size)
+        fail_msg("the test reshapes %lld elements to %lld", (long long)x.size, (long long)y.size);
     memcpy(y.at, x.at, (size_t)x.size * sizeof *x.at);
     return y;
 }

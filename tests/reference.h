@@ -1,6 +1,7 @@
-/* What the library should compute, in double precision: plain code, written from include/weber/ops.h and the papers
- * named there, without looking at the implementations.  Loops over elements, no tricks; slow on purpose.
- * Arrays are row-major and dense; they live until ref_forget(). */
+/* What the library should compute, in double precision: plain code, written from
+ * include/weber/ops.h and the papers named there, without looking at the implementations.  Loops
+ * over elements, no tricks; slow on purpose. Arrays are row-major and dense; they live until
+ * ref_forget(). */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
@@ -36,7 +37,8 @@ ref_f1 ref_unary(const char *name);
 ref_f2 ref_binary(const char *name);
 ref_f1 ref_test(const char *name);
 ref_f2 ref_compare(const char *name);
-double ref_cast(double x, wb_dtype to);             /* what wb_astype makes of it, and what a tensor of that dtype holds */
+double ref_cast(
+    double x, wb_dtype to); /* what wb_astype makes of it, and what a tensor of that dtype holds */
 
 array ref_map(ref_f1 f, array x);
 array ref_map2(ref_f2 f, array x, array y);         /* broadcasts */
@@ -61,19 +63,16 @@ array ref_pad(array x, int axis, int64_t before, int64_t after);
 array ref_concat(int n, const array *x, int axis);
 array ref_take(array x, array index);
 
-array ref_matmul(array a, array b);                 /* at least two dimensions each; leading ones broadcast */
-array ref_conv(array x, array w, const int64_t *stride, const int64_t *pad, const int64_t *dilation, int64_t groups);
+array ref_matmul(array a, array b); /* at least two dimensions each; leading ones broadcast */
+array ref_conv(array x, array w, const int64_t *stride, const int64_t *pad, const int64_t *dilation,
+               int64_t groups);
 array ref_pool(array x, bool max, const int64_t *window, const int64_t *stride, const int64_t *pad);
 array ref_softmax(array x);
 array ref_logsoftmax(array x);
 array ref_normalise(array x, int n_axes, double eps);
 array ref_attention(array q, array k, array v, const array *mask);
 
-/* The library's own operations, by the names of their rows; NULL where there is none. */
-wb_tensor *call_unary(const char *name, wb_tensor *x);
-wb_tensor *call_binary(const char *name, wb_tensor *x, wb_tensor *y);
-
-/* ---- drawing ---------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 extern uint64_t draw_state;
 uint64_t draw_bits(void);
@@ -86,12 +85,13 @@ void draw_shape(int kind, int *ndim, int64_t *dims);
 /* The values that a tensor of this dtype holds of x, in place. */
 void round_to(array x, wb_dtype dtype);
 
-/* x as a tensor of that dtype.  `view` 0: dense memory; 1..5: what a slice, a permutation, a flip, an expansion or a
- * step over a padded block makes of other memory. */
+/* x as a tensor of that dtype.  `view` 0: dense memory; 1..5: what a slice, a permutation, a flip,
+ * an expansion or a step over a padded block makes of other memory. */
 wb_tensor *tensor_of(array x, wb_dtype dtype, int view);
 enum { VIEWS = 6 };
 
-/* got against want: |got - want| <= relative |want| + absolute; NaN where NaN, infinities equal.  `what` is printed. */
+/* got against want: |got - want| <= relative |want| + absolute; NaN where NaN, infinities equal.
+ * `what` is printed. */
 void check(wb_tensor *got, array want, double relative, double absolute, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 array values_of(wb_tensor *x);                      /* evaluates; fails the test on an error */

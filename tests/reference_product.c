@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-/* ---- products --------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 array ref_matmul(array a, array b)
 {
@@ -11,8 +11,8 @@ array ref_matmul(array a, array b)
     memcpy(la.dims, a.dims, sizeof la.dims);
     memcpy(lb.dims, b.dims, sizeof lb.dims);
     int n;
-    int64_t dims[WB_MAX_DIMS] = {0}, m = a.dims[a.ndim - 2], k = a.dims[a.ndim - 1], p = b.dims[b.ndim - 1],
-            batches = 1;
+    int64_t dims[WB_MAX_DIMS] = {0}, m = a.dims[a.ndim - 2], k = a.dims[a.ndim - 1],
+            p = b.dims[b.ndim - 1], batches = 1;
     if (!ref_broadcast(&la, &lb, &n, dims)) fail_msg("the test multiplies what does not fit");
     for (int i = 0; i < n; i++) batches *= dims[i];
     dims[n] = m;
@@ -27,7 +27,8 @@ array ref_matmul(array a, array b)
         for (int64_t r = 0; r < m; r++)
             for (int64_t c = 0; c < p; c++) {
                 long double s = 0;
-                for (int64_t j = 0; j < k; j++) s += (long double)a.at[(i * m + r) * k + j] * b.at[(i * k + j) * p + c];
+                for (int64_t j = 0; j < k; j++)
+                    s += (long double)a.at[(i * m + r) * k + j] * b.at[(i * k + j) * p + c];
                 y.at[(i * m + r) * p + c] = (double)s;
             }
     return y;
@@ -39,11 +40,13 @@ static double at4(array x, int64_t n, int64_t c, int64_t h, int64_t w)
     return x.at[((n * x.dims[1] + c) * x.dims[2] + h) * x.dims[3] + w];
 }
 
-array ref_conv(array x, array w, const int64_t *stride, const int64_t *pad, const int64_t *dilation, int64_t groups)
+array ref_conv(array x, array w, const int64_t *stride, const int64_t *pad, const int64_t *dilation,
+               int64_t groups)
 {
-    int64_t dims[4] = {x.dims[0], w.dims[0],
-                       (x.dims[2] + pad[0] + pad[1] - (w.dims[2] - 1) * dilation[0] - 1) / stride[0] + 1,
-                       (x.dims[3] + pad[2] + pad[3] - (w.dims[3] - 1) * dilation[1] - 1) / stride[1] + 1};
+    int64_t dims[4] = {
+        x.dims[0], w.dims[0],
+        (x.dims[2] + pad[0] + pad[1] - (w.dims[2] - 1) * dilation[0] - 1) / stride[0] + 1,
+        (x.dims[3] + pad[2] + pad[3] - (w.dims[3] - 1) * dilation[1] - 1) / stride[1] + 1};
     int64_t per = w.dims[0] / groups;
     array y = ref_new(4, dims);
     for (int64_t i = 0; i < y.size; i++) {
@@ -63,7 +66,8 @@ array ref_conv(array x, array w, const int64_t *stride, const int64_t *pad, cons
 
 array ref_pool(array x, bool max, const int64_t *window, const int64_t *stride, const int64_t *pad)
 {
-    int64_t dims[4] = {x.dims[0], x.dims[1], (x.dims[2] + pad[0] + pad[1] - window[0]) / stride[0] + 1,
+    int64_t dims[4] = {x.dims[0], x.dims[1],
+                       (x.dims[2] + pad[0] + pad[1] - window[0]) / stride[0] + 1,
                        (x.dims[3] + pad[2] + pad[3] - window[1]) / stride[1] + 1};
     array y = ref_new(4, dims);
     for (int64_t i = 0; i < y.size; i++) {
@@ -83,7 +87,7 @@ array ref_pool(array x, bool max, const int64_t *window, const int64_t *stride, 
     return y;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void row_softmax(int64_t n, const double *x, double *y, bool log_form)
 {
@@ -105,7 +109,8 @@ static array rows(array x, bool log_form)
 {
     array y = ref_new(x.ndim, x.dims);
     int64_t n = x.dims[x.ndim - 1];
-    for (int64_t i = 0; n && i < x.size / n; i++) row_softmax(n, x.at + i * n, y.at + i * n, log_form);
+    for (int64_t i = 0; n && i < x.size / n; i++)
+        row_softmax(n, x.at + i * n, y.at + i * n, log_form);
     return y;
 }
 
@@ -119,7 +124,8 @@ array ref_normalise(array x, int n_axes, double eps)
     array mean = ref_expand(ref_mean(x, mask, true), x.ndim, x.dims);
     array variance = ref_expand(ref_variance(x, mask, true), x.ndim, x.dims);
     array y = ref_new(x.ndim, x.dims);
-    for (int64_t i = 0; i < x.size; i++) y.at[i] = (x.at[i] - mean.at[i]) / sqrt(variance.at[i] + eps);
+    for (int64_t i = 0; i < x.size; i++)
+        y.at[i] = (x.at[i] - mean.at[i]) / sqrt(variance.at[i] + eps);
     return y;
 }
 
@@ -144,11 +150,11 @@ array ref_attention(array q, array k, array v, const array *mask)
     return ref_matmul(p, v);
 }
 
-/* ---- drawing ---------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 uint64_t draw_state = 1;
 
-uint64_t draw_bits(void) /* splitmix64 */
+uint64_t draw_bits(void)            /* splitmix64 */
 {
     uint64_t z = draw_state += 0x9E3779B97F4A7C15u;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -156,8 +162,14 @@ uint64_t draw_bits(void) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-int64_t draw_int(int64_t low, int64_t high) { return low + (int64_t)(draw_bits() % (uint64_t)(high - low + 1)); }
-double draw_real(double low, double high) { return low + (high - low) * (double)(draw_bits() >> 11) * 0x1p-53; }
+int64_t draw_int(int64_t low, int64_t high)
+{
+    return low + (int64_t)(draw_bits() % (uint64_t)(high - low + 1));
+}
+double draw_real(double low, double high)
+{
+    return low + (high - low) * (double)(draw_bits() >> 11) * 0x1p-53;
+}
 
 array draw_array(int ndim, const int64_t *dims, double low, double high)
 {
@@ -170,33 +182,12 @@ void draw_shape(int kind, int *ndim, int64_t *dims)
 {
     switch (kind % 8) {
     case 0: *ndim = 0; return;
-    case 1:
-        *ndim = 2;
-        dims[0] = draw_int(0, 1) * 3;
-        dims[1] = dims[0] ? 0 : 4;
-        return;
-    case 2:
-        *ndim = 3;
-        dims[0] = dims[1] = dims[2] = 1;
-        return;
-    case 3:
-        *ndim = 1;
-        dims[0] = draw_int(2, 40) * 2 + 1;
-        return;
-    case 4:
-        *ndim = 2;
-        dims[0] = draw_int(900, 1100);
-        dims[1] = draw_int(1, 40);
-        return;
-    case 5:
-        *ndim = 4;
-        for (int i = 0; i < 4; i++) dims[i] = draw_int(1, 6);
-        return;
-    case 6:
-        *ndim = 2;
-        dims[0] = draw_int(1, 9);
-        dims[1] = draw_int(1000, 3000);
-        return;
+    case 1: *ndim = 2; dims[0] = draw_int(0, 1) * 3; dims[1] = dims[0] ? 0 : 4; return;
+    case 2: *ndim = 3; dims[0] = dims[1] = dims[2] = 1; return;
+    case 3: *ndim = 1; dims[0] = draw_int(2, 40) * 2 + 1; return;
+    case 4: *ndim = 2; dims[0] = draw_int(900, 1100); dims[1] = draw_int(1, 40); return;
+    case 5: *ndim = 4; for (int i = 0; i < 4; i++) dims[i] = draw_int(1, 6); return;
+    case 6: *ndim = 2; dims[0] = draw_int(1, 9); dims[1] = draw_int(1000, 3000); return;
     default:
         *ndim = (int)draw_int(1, 5);
         for (int i = 0; i < *ndim; i++) dims[i] = draw_int(1, 7);
@@ -204,7 +195,7 @@ void draw_shape(int kind, int *ndim, int64_t *dims)
     }
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* To so many bits of significand, exponents from `least` on: rounded once, to nearest even. */
 static double rounded(double x, int bits, int least, double beyond)
@@ -218,8 +209,7 @@ static double rounded(double x, int bits, int least, double beyond)
 
 double ref_cast(double x, wb_dtype to)
 {
-    static const struct {
-        double low, high;
+    static const struct { double low, high;
     } range[WB_DTYPE_COUNT] = {
         [WB_I8] = {-128, 127},
         [WB_U8] = {0, 255},
@@ -232,7 +222,11 @@ double ref_cast(double x, wb_dtype to)
     case WB_F16: return rounded(x, 11, -13, 65536);
     case WB_BF16: return rounded(x, 8, -125, 0x1p128);
     case WB_BOOL: return x != 0;
-    default: return isnan(x) ? 0 : x < range[to].low ? range[to].low : x > range[to].high ? range[to].high : trunc(x);
+    default:
+        return isnan(x)             ? 0
+               : x < range[to].low  ? range[to].low
+               : x > range[to].high ? range[to].high
+                                    : trunc(x);
     }
 }
 
@@ -264,7 +258,9 @@ wb_tensor *tensor_of(array x, wb_dtype dtype, int view)
         }
         return wb_permute_to(dense(ref_permute(x, order), dtype), x.ndim, back);
     case 3: return wb_flip(dense(ref_flip(x, axis), dtype), axis);
-    case 4: return wb_flip(wb_slice(dense(ref_pad(ref_flip(x, 0), 0, 0, 3), dtype), 0, 0, x.dims[0]), 0);
+    case 4:
+        return wb_flip(wb_slice(dense(ref_pad(ref_flip(x, 0), 0, 0, 3), dtype), 0, 0, x.dims[0]),
+                       0);
     case 5: {
         int64_t dims[WB_MAX_DIMS], flat[1] = {x.size};
         memcpy(dims, x.dims, sizeof dims);
@@ -274,7 +270,7 @@ wb_tensor *tensor_of(array x, wb_dtype dtype, int view)
     }
 }
 
-/* ---- comparing -------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 double tolerance(wb_dtype dtype)
 {
@@ -307,18 +303,21 @@ void check(wb_tensor *got, array want, double relative, double absolute, const c
     if (!got) fail_msg("%s: %s", text, wb_error());
     if (wb_ndim(got) != want.ndim ||
         (want.ndim && memcmp(wb_dims(got), want.dims, (size_t)want.ndim * sizeof *want.dims)))
-        fail_msg("%s: the result is %s; its first dimension should be %lld of %d", text, wb_describe(got),
-                 (long long)(want.ndim ? want.dims[0] : 0), want.ndim);
+        fail_msg("%s: the result is %s; its first dimension should be %lld of %d", text,
+                 wb_describe(got), (long long)(want.ndim ? want.dims[0] : 0), want.ndim);
     array a = values_of(got);
     for (int64_t i = 0; i < a.size; i++) {
         double w = want.at[i], g = a.at[i];
-        bool good = isnan(w) ? isnan(g) : isinf(w) ? g == w : fabs(g - w) <= relative * fabs(w) + absolute;
+        bool good = isnan(w)   ? isnan(g)
+                    : isinf(w) ? g == w
+                               : fabs(g - w) <= relative * fabs(w) + absolute;
         if (!good)
-            fail_msg("%s: element %lld of %s is %.17g, should be %.17g", text, (long long)i, wb_describe(got), g, w);
+            fail_msg("%s: element %lld of %s is %.17g, should be %.17g", text, (long long)i,
+                     wb_describe(got), g, w);
     }
 }
 
-/* ---- the command line ------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 int64_t option_seed = 1, option_count;
 bool option_perf;
@@ -327,8 +326,10 @@ void read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--perf")) option_perf = true;
-        else if (!strcmp(argv[i], "--seed") && i + 1 < argc) option_seed = strtoll(argv[++i], NULL, 10);
-        else if (!strcmp(argv[i], "--count") && i + 1 < argc) option_count = strtoll(argv[++i], NULL, 10);
+        else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
+            option_seed = strtoll(argv[++i], NULL, 10);
+        else if (!strcmp(argv[i], "--count") && i + 1 < argc)
+            option_count = strtoll(argv[++i], NULL, 10);
     }
     draw_state = (uint64_t)option_seed * 0x1234567;
 }

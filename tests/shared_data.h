@@ -1,4 +1,5 @@
-/* Where the real data files lie that are not part of the project: WEBER_SHARED, else ../shared beside the sources. */
+/* Where the real data files lie that are not part of the project: WEBER_SHARED, else ../shared
+ * beside the sources. */
 #ifndef SHARED_DATA_H
 #define SHARED_DATA_H
 

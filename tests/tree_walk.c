@@ -67,9 +67,8 @@ static void visits(void **state)
     assert_int_equal(wb_parameter_count(m), 10);
     l = (list){0};
     assert_int_equal(wb_each_tensor(m, write_down, &l), 0);
-    assert_string_equal(
-        l.text,
-        "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 layers.1.bias:2 layers.1.mean:2 layers.1.var:2");
+    assert_string_equal(l.text, "layers.0.weight:4 layers.0.bias:2 layers.1.scale:2 "
+                                "layers.1.bias:2 layers.1.mean:2 layers.1.var:2");
     l = (list){.stop_at = 2};
     assert_int_equal(wb_each_tensor(m, write_down, &l), 7);
     l = (list){0};
@@ -128,7 +127,7 @@ static void setting_and_tying(void **state)
     assert_true(wb_at(wb_get(m, "layers.0.bias"), 2) == 3);
     REFUSED(!wb_set(m, "layers.0.bias", NUMBERS(1, 2)),
             "set: \"layers.0.bias\" is [3] f32, got [2] f32");
-    REFUSED(!wb_set(m, "layers.0", NUMBERS(1, 2)), "set: \"layers.0\" is layer, not a tensor");
+    REFUSED(!wb_set(m, "layers.0", NUMBERS(1, 2)), "set: \"layers.0\" is a layer, not a tensor");
     assert_int_equal(wb_tie(m, "layers.1.weight", "layers.0.weight"), 0);
     assert_ptr_equal(wb_get(m, "layers.1.weight"), wb_get(m, "layers.0.weight"));
     assert_int_equal(wb_parameter_count(m), 6 + 3 + 3 + 8);

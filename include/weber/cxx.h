@@ -1,7 +1,7 @@
 /* Weber for C++17: the names that are macros in C, as inline functions with default arguments.  Options are structs to
  * be filled in field by field:
  *
- *   wb_conv_options same; same.same = true;
+ *   wb_conv_options same = {}; same.same = true;
  *   wb_layer *m = wb_Chain(wb_Conv(1, 6, {5, 5}, wb_relu, same), wb_Flatten(), wb_Dense(4704, 10), wb_softmax);
  *
  * Included by weber.h.  What each of them does stands with its namesake in the other chapters; a batch loop is

@@ -120,7 +120,7 @@ WB_API wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis);            
 #endif
 
 /* y[i..., :] = x[index[i...], :]: rows by number.  x [n, ...]   index integer, any shape
- * An index outside [0, n) gives zeros and no gradient (checked under WEBER_DEBUG=sync, where it is an error). */
+ * An index outside [0, n) gives zeros and no gradient. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
 /* [..., classes] of 0 and 1 (f32 unless dtype says otherwise) from integer labels 0 .. classes-1; others give 0s. */
@@ -156,7 +156,8 @@ typedef struct {
 WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_settings *s);
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s);
 #ifndef __cplusplus
-#define wb_conv(x, w, b, ...) wb_conv_with((x), (w), (b), &(wb_conv_settings){.size = sizeof(wb_conv_settings), __VA_ARGS__})
+#define wb_conv(...) WB_CONV_(__VA_ARGS__, )
+#define WB_CONV_(x, w, b, ...) wb_conv_with((x), (w), (b), &(wb_conv_settings){.size = sizeof(wb_conv_settings), __VA_ARGS__})
 #define wb_maxpool(x, ...) wb_maxpool_with((x), &(wb_pool_settings){.size = sizeof(wb_pool_settings), __VA_ARGS__})
 #define wb_meanpool(x, ...) wb_meanpool_with((x), &(wb_pool_settings){.size = sizeof(wb_pool_settings), __VA_ARGS__})
 #endif
@@ -178,7 +179,7 @@ WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tens
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);    /* bool [queries, keys]: key <= query */
 
 /* Each element kept with probability 1-p and scaled by 1/(1-p).  The mask depends on wb_seed alone, not
- * on device, threads, or when it is evaluated.  p outside [0, 1): an error; p = 1 gives zeros. */
+ * on device, threads, or when it is evaluated.  p outside [0, 1]: an error; p = 1 gives zeros. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
 
 #ifdef __cplusplus

@@ -110,7 +110,8 @@ WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, 
  *   loss: one element, floating.   wrt: a tensor, layer or tree.
  * The result mirrors wrt: a tensor for a tensor, else a tree with the same names.  What loss does not
  * depend on, and what is not floating or not trainable, has WB_NONE in a tree, zeros for a tensor.
- * Errors: the walk meets a BatchNorm or Dropout called outside wb_withgradient and not in train mode. */
+ * Errors: the loss was made from a value of a parameter that an update has overwritten; the walk meets a
+ * BatchNorm or Dropout called outside wb_withgradient and not in train mode. */
 WB_API wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt);
 WB_API wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt);
 WB_API wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt);

@@ -11,7 +11,8 @@ extern "C" {
 
 /* ---- rules ------------------------------------------------------------------------------------ */
 
-/* x <- x - step(g).  A number left 0 is the default; WB_ZERO is 0.  Errors: eta negative or not a number.
+/* x <- x - step(g).  A number left 0 is the default; WB_ZERO is 0.  Errors: eta negative or
+ * infinite, beta 1 or more, a number but lambda negative, any not a number.
  *   Descent   eta g                                                          eta 0.1
  *   Momentum  v = rho v + eta g;  step v                                     eta 0.01, rho 0.9
  *   Adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
@@ -69,6 +70,7 @@ WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch ba
 
 /* Trains: for each batch, loss, gradient, update.  Every write waits, on the device, for a finite loss: a loss
  * that is not finite ends training with WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch.
+ * A loader without batches is an error.
  * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch (epoch and batch count
  * from 1), and ends training, without an error, if it returns nonzero. */
 typedef struct {
@@ -99,7 +101,8 @@ WB_API int wb_save_model(const char *path, void *model);
 WB_API wb_layer *wb_load(const char *path);
 
 /* Values by name into a model that exists, from any safetensors file.  Strict: every tensor of the model must be
- * there, of its shape and dtype, and no other; all that is wrong is listed at once.  Lenient: what fits is loaded. */
+ * there, of its shape and dtype, and no other; all that is wrong is listed at once.  Lenient: what fits is loaded.
+ * .prefix "encoder.": only what begins so in the file, and without that beginning. */
 typedef struct { size_t size; bool lenient; const char *prefix; } wb_load_options;
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_options *o);
 #ifndef __cplusplus

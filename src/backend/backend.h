@@ -1,52 +1,57 @@
 /* What the engine asks of a device: memory, copies, kernels made of steps, a queue.
  *
- * A plan is a list of steps.  A step is a library operation (matrix product, convolution, ...) on strided views, or
- * a fused kernel in the engine's own form, below.  A backend prepares each step once into a kernel, when the plan is
- * made, and launches it at every run with the plan's buffers and numbers. */
+ * A plan is a list of steps.  A step is a library operation (matrix product, convolution, ...) on
+ * strided views, or a fused kernel in the engine's own form, below.  A backend prepares each step
+ * once into a kernel, when the plan is made, and launches it at every run with the plan's buffers
+ * and numbers. */
 #ifndef WB__BACKEND_H
 #define WB__BACKEND_H
 
 #include "ops/ops.h"
 
-/* ---- values in memory ---- */
+/* ---- values in memory ------------------------------------------------------------------------ */
 
-/* A strided view of one of the plan's buffers; offset and strides in elements, a stride 0 where broadcast. */
+/* A strided view of one of the plan's buffers; offset and strides in elements, a stride 0 where
+ * broadcast. */
 typedef struct {
     wb_dtype dtype;
     int buffer, ndim;
     int64_t offset, dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
 } wb__view;
 
-/* ---- fused kernels ---- */
+/* ---- fused kernels --------------------------------------------------------------------------- */
 
 /* What a register holds.  f16 and bf16 are loaded into F32; bool, i8, u8 and i32 into I32. */
 typedef enum { WB__REG_F32, WB__REG_F64, WB__REG_I32, WB__REG_I64 } wb__reg;
 
-/* A fused kernel runs over a space of `ndim` dimensions.  The last `col_dims` of them are the columns, the
- * `row_dims` before them the rows, those in front the outer dimensions (seldom any); each group is walked row-major
- * and is a product, so the space is [outer][rows][cols], each at least 1 (col_dims may be 0: one column).
+/* A fused kernel runs over a space of `ndim` dimensions.  The last `col_dims` of them are the
+ * columns, the `row_dims` before them the rows, those in front the outer dimensions (seldom any);
+ * each group is walked row-major and is a product, so the space is [outer][rows][cols], each at
+ * least 1 (col_dims may be 0: one column).
  *
- * A value is FULL (one an element), ROW (one a row: a reduction over the columns, or made of such), or ONE (the
- * same everywhere: numbers).  An elementwise instruction may mix them; its own level is the finest of its operands'.
+ * A value is FULL (one an element), ROW (one a row: a reduction over the columns, or made of such),
+ * or ONE (the same everywhere: numbers).  An elementwise instruction may mix them; its own level is
+ * the finest of its operands'.
  *
- *   LOAD     arg: the view (its ndim is the space's; stride 0 broadcasts).  Level FULL, or ROW where the view does
- *            not vary along the columns and the program only needs it a row.
- *   NUMBER   arg: index into the plan's numbers (f)                                           level ONE
- *   IOTA     arg: the dimension of the space whose index it is; value scale*index + shift      (`scale`, `shift`)
- *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; c: a view, of no buffer, whose offset
- *            and strides give each point's element number in the draw
- *   ROW      elementwise row of ops.def: `op`, operands a, b, c (where: condition, x, y).  Comparisons give I32 0 or 1.
- *   CAST     a, to this instruction's register kind, as wb_astype does when the value is stored in `dtype`
- *            (so f32 -> i8 -> f32 saturates)
- *   FOLD_COLS  a FULL -> ROW          `op` sum, max, min, argmax (of I32); NaN wins max, min and argmax; first of equals
- *   FOLD_ROWS  a -> stored into view arg over [outer][cols], whose strides along the rows are 0; nothing may use it
- *   FOLD_ALL   a -> stored into the one element of view arg, outer dimensions too; nothing may use it
- *   STORE    a -> view arg, converted to the view's dtype (a ROW value: to the view with stride 0 along columns)
+ *   LOAD     arg: the view (its ndim is the space's; stride 0 broadcasts).  Level FULL, or ROW
+ * where the view does not vary along the columns and the program only needs it a row. NUMBER   arg:
+ * index into the plan's numbers (f)                                           level ONE IOTA arg:
+ * the dimension of the space whose index it is; value scale*index + shift      (`scale`, `shift`)
+ *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; c: a view, of no
+ * buffer, whose offset and strides give each point's element number in the draw ROW elementwise row
+ * of ops.def: `op`, operands a, b, c (where: condition, x, y).  Comparisons give I32 0 or 1. CAST
+ * a, to this instruction's register kind, as wb_astype does when the value is stored in `dtype` (so
+ * f32 -> i8 -> f32 saturates) FOLD_COLS  a FULL -> ROW          `op` sum, max, min, argmax (of
+ * I32); NaN wins max, min and argmax; first of equals FOLD_ROWS  a -> stored into view arg over
+ * [outer][cols], whose strides along the rows are 0; nothing may use it FOLD_ALL   a -> stored into
+ * the one element of view arg, outer dimensions too; nothing may use it STORE    a -> view arg,
+ * converted to the view's dtype (a ROW value: to the view with stride 0 along columns)
  *
- * A store may write what a load of the same kernel reads, if both views are the same (offset, strides, dtype and buffer
- * index): in place.  Any other overlap is the engine's to avoid.
+ * A store may write what a load of the same kernel reads, if both views are the same (offset,
+ * strides, dtype and buffer index): in place.  Any other overlap is the engine's to avoid.
  *
- * Sums of F32 are made in a way whose error does not grow with the length (pairwise, or in blocks). */
+ * Sums of F32 are made in a way whose error does not grow with the length (pairwise, or in blocks).
+ */
 typedef enum {
     WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ROW, WB__CAST,
     WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL, WB__STORE
@@ -55,15 +60,17 @@ typedef enum {
 typedef enum { WB__LEVEL_ONE, WB__LEVEL_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
-    uint8_t kind, reg, level, dtype;    /* wb__instr_kind, wb__reg, wb__level, wb_dtype (of the tensor it stands for) */
+    uint8_t kind, reg, level,
+        dtype; /* wb__instr_kind, wb__reg, wb__level, wb_dtype (of the tensor it stands for) */
     uint16_t op;                        /* wb__op */
     int32_t a, b, c;                    /* earlier instructions, -1 where absent */
     int32_t arg;
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 
-/* One program over one or more spaces of the same shape of loop: an optimiser's update of all parameters is one
- * kernel of many segments.  Views of segment s are views[s * n_views + i]; numbers are shared. */
+/* One program over one or more spaces of the same shape of loop: an optimiser's update of all
+ * parameters is one kernel of many segments.  Views of segment s are views[s * n_views + i];
+ * numbers are shared. */
 typedef struct {
     int ndim, row_dims, col_dims;
     int64_t dims[WB_MAX_DIMS];
@@ -76,7 +83,7 @@ typedef struct {
     const wb__view *views;
 } wb__fused;
 
-/* ---- steps ---- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 typedef enum {
     WB__STEP_FUSED,
@@ -99,7 +106,7 @@ typedef struct {
     wb__pool_attr pool;
 } wb__step;
 
-/* ---- devices ---- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 typedef struct wb__kernel wb__kernel;
 typedef struct wb__backend wb__backend;
@@ -129,8 +136,8 @@ struct wb__backend {
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
     /* Enqueues: buffers[view.buffer] is the base of each buffer.  Thread-safe. */
-    int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers);
+    int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
+                  void *workspace, const wb__number *numbers);
     int (*wait)(const wb_device *d);        /* until all that was launched is done */
     /* How the engine should lay out a convolution's x and y: true for NHWC. */
     bool (*prefers_nhwc)(const wb_device *d, const wb__step *conv);

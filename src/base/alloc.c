@@ -34,7 +34,8 @@ void wb_set_allocator(const wb_allocator *a)
 {
     int64_t held = wb_memory_used();
     if (held) {
-        wb__fail(WB_ERROR_ARGUMENT, "set_allocator: the library already holds %lld bytes", (long long)held);
+        wb__fail(WB_ERROR_ARGUMENT, "set_allocator: the library already holds %lld bytes",
+                 (long long)held);
         return;
     }
     allocator = a && a->reallocate ? *a : (wb_allocator){system_reallocate, NULL};
@@ -47,11 +48,11 @@ static void account(int64_t bytes)
 {
     int64_t now = atomic_fetch_add_explicit(&used, bytes, memory_order_relaxed) + bytes;
     int64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
-    while (now > most && !atomic_compare_exchange_weak_explicit(&peak, &most, now, memory_order_relaxed,
-                                                                memory_order_relaxed)) {}
+    while (now > most && !atomic_compare_exchange_weak_explicit(
+                             &peak, &most, now, memory_order_relaxed, memory_order_relaxed)) {}
 }
 
-/* ---- failing on demand ------------------------------------------------------------------------ */
+/* ---- failing on demand ----------------------------------------------------------------------- */
 
 static _Atomic int64_t count, fail_at;
 _Atomic bool wb__alloc_watched;
@@ -67,7 +68,7 @@ static void read_environment(void)
 
 void wb__alloc_fail_at(int64_t n)
 {
-    pthread_once(&environment_once, read_environment);      /* or it would come later and undo this */
+    pthread_once(&environment_once, read_environment); /* or it would come later and undo this */
     atomic_store(&count, 0);
     atomic_store(&fail_at, n);
     atomic_store(&wb__alloc_watched, n != 0);
@@ -82,7 +83,7 @@ static bool must_fail(void)
     return wb__unlikely(n == atomic_load_explicit(&fail_at, memory_order_relaxed));
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static void *no_memory(size_t bytes)
 {
@@ -103,16 +104,18 @@ static void *place(char *base, size_t total, size_t distance)
 void *wb__alloc(size_t bytes)
 {
     size_t total = bytes + HEADER;
-    char *base = total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
+    char *base =
+        total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
     return base ? place(base, total, HEADER) : no_memory(bytes);
 }
 
 void *wb__alloc_zero(size_t n, size_t size)
 {
     if (size && n > (SIZE_MAX - HEADER) / size)
-        return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n, size);
+        return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n,
+                             size);
     size_t bytes = n * size;
-    if (allocator.reallocate == system_reallocate) {        /* fresh pages are zero: not touched twice */
+    if (allocator.reallocate == system_reallocate) { /* fresh pages are zero: not touched twice */
         char *base = must_fail() ? NULL : calloc(1, bytes + HEADER);
         return base ? place(base, bytes + HEADER, HEADER) : no_memory(bytes);
     }
@@ -123,7 +126,8 @@ void *wb__alloc_zero(size_t n, size_t size)
 void *wb__alloc_aligned(size_t bytes)
 {
     size_t total = bytes + HEADER + ALIGN;
-    char *base = total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
+    char *base =
+        total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
     if (!base) return no_memory(bytes);
     uintptr_t first = ((uintptr_t)base + HEADER + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
     return place(base, total, first - (uintptr_t)base);
@@ -149,7 +153,7 @@ void wb__free(void *block)
     allocator.reallocate(allocator.context, (char *)block - h.distance, 0);
 }
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 char *wb__strdup(const char *s)
 {
@@ -166,7 +170,8 @@ char *wb__printf(const char *format, ...)
     va_copy(again, arguments);
     int n = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    char *text = n < 0 ? wb__fail_null(WB_ERROR_INTERNAL, "a text could not be formatted") : wb__alloc((size_t)n + 1);
+    char *text = n < 0 ? wb__fail_null(WB_ERROR_INTERNAL, "a text could not be formatted")
+                       : wb__alloc((size_t)n + 1);
     if (text) vsnprintf(text, (size_t)n + 1, format, again);
     va_end(again);
     return text;

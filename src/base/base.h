@@ -1,4 +1,5 @@
-/* The ground floor: errors that travel, one allocator, dtypes, the log.  Everything may include this. */
+/* The ground floor: errors that travel, one allocator, dtypes, the log.  Everything may include
+ * this. */
 #ifndef WB__BASE_H
 #define WB__BASE_H
 
@@ -23,9 +24,9 @@
 #define WB__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WB__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Errors.  wb__fail sets this thread's message and returns the code; it never allocates, and the new message may
- * quote wb_error().  The first message of a chain stays: a call that got a NULL input returns NULL without calling
- * wb__fail. */
+/* Errors.  wb__fail sets this thread's message and returns the code; it never allocates, and the
+ * new message may quote wb_error().  The first message of a chain stays: a call that got a NULL
+ * input returns NULL without calling wb__fail. */
 int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
 void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
 
@@ -40,15 +41,17 @@ void wb__free(void *block);
 char *wb__strdup(const char *s);
 char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */
 
-/* Small objects of one size come and go at every step: they are kept on a list of their thread.  `bytes` must be
- * the same in both calls; the contents are not kept.  wb__pool_trim gives back what this thread's lists hold. */
+/* Small objects of one size come and go at every step: they are kept on a list of their thread.
+ * `bytes` must be the same in both calls; the contents are not kept.  wb__pool_trim gives back what
+ * this thread's lists hold. */
 void *wb__pool_get(size_t bytes);
 void wb__pool_put(void *block, size_t bytes);
 void wb__pool_trim(void);
 
-/* For tests: the n-th allocation from now on fails, once; 0 stops watching.  While watched, nothing is taken from
- * the pool's lists, so each wb__pool_get counts.  WEBER_FAIL_ALLOC=n does the same from the process's start.
- * wb__alloc_count: allocations since the last wb__alloc_fail_at (else since the start). */
+/* For tests: the n-th allocation from now on fails, once; 0 stops watching.  While watched, nothing
+ * is taken from the pool's lists, so each wb__pool_get counts.  WEBER_FAIL_ALLOC=n does the same
+ * from the process's start. wb__alloc_count: allocations since the last wb__alloc_fail_at (else
+ * since the start). */
 void wb__alloc_fail_at(int64_t n);
 int64_t wb__alloc_count(void);
 extern _Atomic bool wb__alloc_watched;
@@ -60,15 +63,16 @@ float wb__f16_to_f32(uint16_t h);
 uint16_t wb__f32_to_f16(float f);                         /* to nearest even */
 float wb__bf16_to_f32(uint16_t h);
 uint16_t wb__f32_to_bf16(float f);
-/* n elements from one dtype to another, rounding once, to nearest even.  Floats to integers truncate and saturate,
- * NaN is 0; integers to narrower ones wrap, as in C; to bool: whether it is not 0 (NaN is not).  The arrays may be
- * the same one where the sizes of the elements are equal, else they must not overlap. */
+/* n elements from one dtype to another, rounding once, to nearest even.  Floats to integers
+ * truncate and saturate, NaN is 0; integers to narrower ones wrap, as in C; to bool: whether it is
+ * not 0 (NaN is not).  The arrays may be the same one where the sizes of the elements are equal,
+ * else they must not overlap. */
 void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_type, int64_t n);
 
 /* The log: to standard error in Julia's shape, or to the handler of wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
-/* Whether WEBER_DEBUG (read once; topics with commas between, or "all") names this topic: load, plan, dispatch,
- * kernel, sync. */
+/* Whether WEBER_DEBUG (read once; topics with commas between, or "all") names this topic: load,
+ * plan, dispatch, kernel, sync. */
 bool wb__debug(const char *topic);
 double wb__now(void);                                     /* seconds, monotonic */
 

@@ -1,5 +1,5 @@
-/* dtypes: their table, the two 16-bit floats, and conversion between all pairs.  Plain loops: the fast paths of
- * evaluation are the backends'. */
+/* dtypes: their table, the two 16-bit floats, and conversion between all pairs.  Plain loops: the
+ * fast paths of evaluation are the backends'. */
 #include "base/base.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ size_t wb__dtype_size(wb_dtype t) { return known(t) ? table[t].bytes : 0; }
 size_t wb_dtype_bytes(wb_dtype t) { return wb__dtype_size(t); }
 bool wb__dtype_float(wb_dtype t) { return known(t) && table[t].floating; }
 
-/* ---- 16-bit floats ---------------------------------------------------------------------------- */
+/* ---- 16-bit floats --------------------------------------------------------------------------- */
 
 static uint32_t bits_of(float f)
 {
@@ -42,7 +42,8 @@ static float float_of(uint32_t u)
 float wb__f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 31) return float_of(sign | 0x7f800000 | fraction << 13 | (fraction ? 0x400000 : 0));
+    if (exponent == 31)
+        return float_of(sign | 0x7f800000 | fraction << 13 | (fraction ? 0x400000 : 0));
     if (exponent) return float_of(sign | (exponent + 112) << 23 | fraction << 13);
     float tiny = (float)fraction * 0x1p-24f;                /* zero or subnormal: exact */
     return sign ? -tiny : tiny;
@@ -53,9 +54,9 @@ uint16_t wb__f32_to_f16(float f)
     uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
     if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x1ff));
     if (a >= 0x477ff000) return (uint16_t)(sign | 0x7c00);  /* from 65520 on, infinity */
-    if (a >= 0x38800000)                                    /* normal: rounding may carry into the exponent */
+    if (a >= 0x38800000) /* normal: rounding may carry into the exponent */
         return (uint16_t)(sign | ((a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13));
-    if (a <= 0x33000000) return (uint16_t)sign;             /* up to half the least subnormal, to zero */
+    if (a <= 0x33000000) return (uint16_t)sign; /* up to half the least subnormal, to zero */
     unsigned shift = 126 - (a >> 23);                       /* 14 .. 24 */
     uint32_t m = (a & 0x7fffff) | 0x800000, h = m >> shift, rest = m & ((1u << shift) - 1);
     uint32_t half = 1u << (shift - 1);
@@ -72,10 +73,10 @@ uint16_t wb__f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* ---- conversion ------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
-/* A double as a float whose last bit also says "there was more", so that rounding it again, to 16 bits, rounds as
- * rounding once would (round to odd). */
+/* A double as a float whose last bit also says "there was more", so that rounding it again, to 16
+ * bits, rounds as rounding once would (round to odd). */
 static float narrow_odd(double d)
 {
     float f = (float)d;

@@ -1,5 +1,6 @@
-/* Errors: one message and one code for each thread, in fixed memory, so that running out of memory can be told too.
- * Who fails calls wb__fail; who is handed a failure passes it on in silence.  Next: alloc.c. */
+/* Errors: one message and one code for each thread, in fixed memory, so that running out of memory
+ * can be told too. Who fails calls wb__fail; who is handed a failure passes it on in silence. Next:
+ * alloc.c. */
 #include "base/base.h"
 
 #include <stdio.h>

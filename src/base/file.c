@@ -27,7 +27,7 @@ struct wb__reader {
 int64_t wb__reader_offset(const wb__reader *r) { return r->offset; }
 const char *wb__reader_path(const wb__reader *r) { return r->path; }
 
-/* ---- failing ---------------------------------------------------------------------------------- */
+/* ---- failing --------------------------------------------------------------------------------- */
 
 static int fail(const wb__reader *r, int64_t offset, const char *format, va_list arguments)
 {
@@ -55,7 +55,7 @@ int wb__reader_fail_at(const wb__reader *r, int64_t offset, const char *format, 
     return code;
 }
 
-/* ---- the system, and a test that stands in for its failing ------------------------------------ */
+/* ---- the system, and a test that stands in for its failing ----------------------------------- */
 
 static _Atomic int64_t calls, fail_at;
 
@@ -82,7 +82,8 @@ static int64_t raw_read(wb__reader *r, void *to, size_t n)
         ssize_t got = wb__io_must_fail() ? -1 : read(r->file, to, n);
         if (got >= 0) return got;
         if (errno == EINTR) continue;
-        wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", r->path, (long long)r->offset, strerror(errno));
+        wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", r->path, (long long)r->offset,
+                 strerror(errno));
         return -1;
     }
 }
@@ -162,7 +163,7 @@ void wb__reader_close(wb__reader *r)
     wb__free(r);
 }
 
-/* ---- contents --------------------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 static int64_t read_plain(wb__reader *r, unsigned char *to, int64_t n)
 {
@@ -188,7 +189,8 @@ static int64_t read_plain(wb__reader *r, unsigned char *to, int64_t n)
     return done;
 }
 
-/* After one compressed stream: another may follow, or zeros that pad the file; 1: go on, 0: the end, -1: an error. */
+/* After one compressed stream: another may follow, or zeros that pad the file; 1: go on, 0: the
+ * end, -1: an error. */
 static int next_stream(wb__reader *r)
 {
     for (;;) {
@@ -227,9 +229,12 @@ static int64_t read_gzip(wb__reader *r, unsigned char *to, int64_t n)
         } else if (outcome == Z_MEM_ERROR) {
             return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", r->path), -1;
         } else if (outcome != Z_OK && outcome != Z_BUF_ERROR) {
-            return wb__reader_fail(r, "the compressed data are damaged: %s", r->z.msg ? r->z.msg : "wrong checksum"), -1;
+            return wb__reader_fail(r, "the compressed data are damaged: %s",
+                                   r->z.msg ? r->z.msg : "wrong checksum"),
+                   -1;
         }
-        if (r->offset > WB__FILE_MOST) return wb__reader_fail(r, "more than 4 GiB when decompressed"), -1;
+        if (r->offset > WB__FILE_MOST)
+            return wb__reader_fail(r, "more than 4 GiB when decompressed"), -1;
     }
     return done;
 }
@@ -241,7 +246,8 @@ int64_t wb__reader_read(wb__reader *r, void *buffer, int64_t n)
 
 static int too_short(const wb__reader *r, int64_t at, int64_t n, int64_t got, const char *what)
 {
-    return wb__reader_fail_at(r, at, "the file ends after %lld of the %lld bytes of %s", (long long)got, (long long)n, what);
+    return wb__reader_fail_at(r, at, "the file ends after %lld of the %lld bytes of %s",
+                              (long long)got, (long long)n, what);
 }
 
 int wb__reader_exact(wb__reader *r, void *buffer, int64_t n, const char *what)
@@ -299,7 +305,8 @@ char *wb__file_read(const char *path, int64_t *bytes)
     if (!r) return NULL;
     int64_t room = r->size > 0 ? r->size + 1 : BUFFER, n = 0;
     char *text = NULL;
-    if (room > WB__FILE_MOST) wb__reader_fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
+    if (room > WB__FILE_MOST)
+        wb__reader_fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
     else text = wb__alloc((size_t)room);
     while (text) {
         int64_t got = wb__reader_read(r, text + n, room - n);

@@ -1,5 +1,5 @@
-/* Files, for all readers and writers: gzip is seen through, errors name file, offset and reason, and what is
- * written appears whole or not at all.  Formats are src/io's. */
+/* Files, for all readers and writers: gzip is seen through, errors name file, offset and reason,
+ * and what is written appears whole or not at all.  Formats are src/io's. */
 #ifndef WB__FILE_H
 #define WB__FILE_H
 
@@ -8,7 +8,7 @@
 /* No file may unfold to more than this. */
 #define WB__FILE_MOST ((int64_t)4 << 30)
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* A stream from the beginning to the end.  Offsets count the contents, after decompression. */
 typedef struct wb__reader wb__reader;
@@ -21,8 +21,8 @@ const char *wb__reader_path(const wb__reader *r);
 int64_t wb__reader_read(wb__reader *r, void *buffer, int64_t n);
 
 /* Exactly n bytes of `what` ("the header"), or an error that says how many there were.
- * wb__reader_block: into a new block of wb__alloc_aligned, which grows as the bytes arrive, so that a file that
- * lies about its length costs no more than its length.  n = 0 gives a block too. */
+ * wb__reader_block: into a new block of wb__alloc_aligned, which grows as the bytes arrive, so that
+ * a file that lies about its length costs no more than its length.  n = 0 gives a block too. */
 int wb__reader_exact(wb__reader *r, void *buffer, int64_t n, const char *what);
 void *wb__reader_block(wb__reader *r, int64_t n, const char *what);
 
@@ -31,30 +31,32 @@ int wb__reader_end(wb__reader *r);
 
 /* Sets WB_ERROR_FORMAT, "path: byte 16: reason", here or at another offset, and returns it. */
 int wb__reader_fail(const wb__reader *r, const char *format, ...) WB__PRINTF(2, 3);
-int wb__reader_fail_at(const wb__reader *r, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
+int wb__reader_fail_at(const wb__reader *r, int64_t offset, const char *format, ...)
+    WB__PRINTF(3, 4);
 
 /* The whole file, with a zero after it that is not counted; to be given to wb__free. */
 char *wb__file_read(const char *path, int64_t *bytes);
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
-/* To a temporary file in the same folder, which wb__writer_close makes durable and gives its name.  Until then the
- * old file stands; after any failure it still does, and the temporary one is gone (unless only the folder's change of
- * names could not be made durable: then the new file stands).  A path that is no plain file (a pipe, /dev/stdout) is
- * written directly; a link is followed. */
+/* To a temporary file in the same folder, which wb__writer_close makes durable and gives its name.
+ * Until then the old file stands; after any failure it still does, and the temporary one is gone
+ * (unless only the folder's change of names could not be made durable: then the new file stands).
+ * A path that is no plain file (a pipe, /dev/stdout) is written directly; a link is followed. */
 typedef struct wb__writer wb__writer;
 wb__writer *wb__writer_open(const char *path);
-int wb__writer_put(wb__writer *w, const void *data, int64_t n);     /* after a failure: that failure again */
+int wb__writer_put(wb__writer *w, const void *data,
+                   int64_t n); /* after a failure: that failure again */
 int64_t wb__writer_offset(const wb__writer *w);
-int wb__writer_close(wb__writer *w);                    /* 0, or the first failure; frees w in any case */
+int wb__writer_close(wb__writer *w); /* 0, or the first failure; frees w in any case */
 void wb__writer_drop(wb__writer *w);                    /* gives up; takes NULL */
 
 int wb__file_write(const char *path, const void *data, int64_t bytes);
 
-/* ---- for tests -------------------------------------------------------------------------------- */
+/* ---- for tests ------------------------------------------------------------------------------- */
 
-/* The n-th call of the system for a file (open, read, write, sync, rename) from now on fails, once; 0: none.
- * wb__io_count: such calls since then. */
+/* The n-th call of the system for a file (open, read, write, sync, rename) from now on fails, once;
+ * 0: none. wb__io_count: such calls since then. */
 void wb__io_fail_at(int64_t n);
 int64_t wb__io_count(void);
 

@@ -1,4 +1,5 @@
-/* What the library says: the log in Julia's shape, the topics of WEBER_DEBUG, the clock, the version. */
+/* What the library says: the log in Julia's shape, the topics of WEBER_DEBUG, the clock, the
+ * version. */
 #include "base/base.h"
 
 #include <pthread.h>

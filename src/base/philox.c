@@ -36,7 +36,8 @@ static uint64_t from_system(void)
     if (n == (ssize_t)sizeof seed) return seed;
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)t.tv_sec << 32 ^ (uint64_t)(uintptr_t)&mine;
+    return (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)t.tv_sec << 32 ^
+           (uint64_t)(uintptr_t)&mine;
 }
 
 void wb__rng_set_state(wb__rng_state state)

@@ -1,6 +1,7 @@
-/* Random numbers by counting: Philox 4x32-10 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy
- * as 1, 2, 3").  A draw reserves a range of counters when it is recorded; each element's word is then a function of
- * key, counter and element number alone, the same on every device and in any order. */
+/* Random numbers by counting: Philox 4x32-10 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random
+ * numbers: as easy as 1, 2, 3").  A draw reserves a range of counters when it is recorded; each
+ * element's word is then a function of key, counter and element number alone, the same on every
+ * device and in any order. */
 #ifndef WB__PHILOX_H
 #define WB__PHILOX_H
 
@@ -37,12 +38,13 @@ uint32_t wb__philox_at(uint64_t key, uint64_t counter, uint64_t i);
 static inline float wb__uniform_f32(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
 static inline double wb__uniform_f64(uint32_t w) { return (double)w * 0x1p-32; }
 
-/* Standard normals by Box & Muller 1958, the reference for all devices: elements 2j and 2j+1 share two words.
- *   u = (w0 + 1) 2^-32 in (0, 1]    v = w1 2^-32    z0 = sqrt(-2 ln u) cos(2 pi v)    z1 = sqrt(-2 ln u) sin(2 pi v) */
+/* Standard normals by Box & Muller 1958, the reference for all devices: elements 2j and 2j+1 share
+ * two words. u = (w0 + 1) 2^-32 in (0, 1]    v = w1 2^-32    z0 = sqrt(-2 ln u) cos(2 pi v)    z1 =
+ * sqrt(-2 ln u) sin(2 pi v) */
 void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2]);
 
-/* This thread's generator.  wb__rng_take reserves n blocks (four words each).  A thread that never called wb_seed
- * is seeded by the system. */
+/* This thread's generator.  wb__rng_take reserves n blocks (four words each).  A thread that never
+ * called wb_seed is seeded by the system. */
 typedef struct { uint64_t key, counter; } wb__rng_state;
 void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter);
 wb__rng_state wb__rng_get_state(void);

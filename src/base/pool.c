@@ -1,9 +1,10 @@
-/* Small objects of few sizes, kept on lists of the thread that gave them back: tensors, scopes, graph nodes.
+/* Small objects of few sizes, kept on lists of the thread that gave them back: tensors, scopes,
+ * graph nodes.
  *
- * A list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a time and may be given back by
- * another thread than the one that took them; a list that grows past LONGEST gives its blocks back at once.
- * Under AddressSanitizer and while allocations are watched (wb__alloc_fail_at) nothing is kept, so that use after
- * free and every failure show. */
+ * A list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a time and may
+ * be given back by another thread than the one that took them; a list that grows past LONGEST gives
+ * its blocks back at once. Under AddressSanitizer and while allocations are watched
+ * (wb__alloc_fail_at) nothing is kept, so that use after free and every failure show. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -22,7 +23,8 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define KEEPS 1
 #endif
 
-#if defined(__GLIBC__)          /* a few hundred bytes of the room that glibc reserves for libraries opened late */
+#if defined(__GLIBC__) /* a few hundred bytes of the room that glibc reserves for libraries opened \
+                          late */
 #define FAST_TLS __attribute__((tls_model("initial-exec")))
 #else
 #define FAST_TLS
@@ -50,8 +52,8 @@ void wb__pool_trim(void)
     }
 }
 
-/* Other keys' destructors may still give blocks back after this one ran: they note the key again, and the system
- * comes round again. */
+/* Other keys' destructors may still give blocks back after this one ran: they note the key again,
+ * and the system comes round again. */
 static void thread_end(void *set)
 {
     (void)set;

@@ -1,4 +1,5 @@
-/* Writing: to a temporary file beside the old one, which is replaced at the end or not at all.  See file.h. */
+/* Writing: to a temporary file beside the old one, which is replaced at the end or not at all.  See
+ * file.h. */
 #if !defined(_XOPEN_SOURCE) && !defined(_GNU_SOURCE)
 #define _XOPEN_SOURCE 700       /* realpath */
 #endif
@@ -30,21 +31,27 @@ int64_t wb__writer_offset(const wb__writer *w) { return w->offset; }
 
 static int fail(wb__writer *w, const char *what)
 {
-    return w->status = wb__fail(WB_ERROR_FILE, "%s: byte %lld: %s: %s", w->path, (long long)w->offset, what,
-                                strerror(errno));
+    return w->status = wb__fail(WB_ERROR_FILE, "%s: byte %lld: %s: %s", w->path,
+                                (long long)w->offset, what, strerror(errno));
 }
 
-/* A name in the same folder that nobody has, created.  The file's mode is the old one's, or the usual one. */
+/* A name in the same folder that nobody has, created.  The file's mode is the old one's, or the
+ * usual one. */
 static int open_temporary(wb__writer *w, const struct stat *old)
 {
     static _Atomic unsigned serial;
     for (int attempt = 0; attempt < 100; attempt++) {
         wb__free(w->temporary);
-        w->temporary = wb__printf("%s.%ld-%u.part", w->path, (long)getpid(), atomic_fetch_add(&serial, 1));
+        w->temporary =
+            wb__printf("%s.%ld-%u.part", w->path, (long)getpid(), atomic_fetch_add(&serial, 1));
         if (!w->temporary) return WB_ERROR_MEMORY;
-        w->file = wb__io_must_fail() ? -1 : open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        w->file = wb__io_must_fail()
+                      ? -1
+                      : open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (w->file >= 0) {
-            if (old) (void)!fchmod(w->file, old->st_mode & 07777);      /* not ours to change: then the usual one */
+            if (old)
+                (void)!fchmod(w->file,
+                              old->st_mode & 07777); /* not ours to change: then the usual one */
             return 0;
         }
         if (errno != EEXIST) break;
@@ -67,7 +74,8 @@ static int open_target(wb__writer *w, const char *path)
         w->file = wb__io_must_fail() ? -1 : open(path, O_WRONLY | O_CLOEXEC);
         return w->file < 0 ? fail(w, "cannot be opened") : 0;
     }
-    if (exists && access(path, W_OK) != 0) return fail(w, "cannot be written");   /* though its name could be taken */
+    if (exists && access(path, W_OK) != 0)
+        return fail(w, "cannot be written"); /* though its name could be taken */
     char real[PATH_MAX];
     if (exists && realpath(path, real)) {
         char *followed = wb__strdup(real);
@@ -155,7 +163,8 @@ static int make_durable(wb__writer *w)
     int file = w->file;
     w->file = -1;
     if (close(file) != 0 || wb__io_must_fail()) return fail(w, "cannot be closed");
-    if (wb__io_must_fail() || rename(w->temporary, w->path) != 0) return fail(w, "cannot be given its name");
+    if (wb__io_must_fail() || rename(w->temporary, w->path) != 0)
+        return fail(w, "cannot be given its name");
     wb__free(w->temporary);
     w->temporary = NULL;
     return sync_folder(w);

@@ -37,7 +37,8 @@ int main(int argc, char **argv)
     int status;
     if (!strcmp(command, "show") && argc == 3) status = show(argv[2]);
     else if (!strcmp(command, "devices") && argc == 2) status = devices();
-    else if (!strcmp(command, "version") && argc == 2) status = printf("weber %s\n", wb_version()) < 0;
+    else if (!strcmp(command, "version") && argc == 2)
+        status = printf("weber %s\n", wb_version()) < 0;
     else if (!strcmp(command, "help")) status = help(stdout, 0);
     else status = help(stderr, 2);
     wb_shutdown();

@@ -1,4 +1,5 @@
-/* Making datasets and asking about them.  How their observations are fetched is fetch.c, batches are loader.c. */
+/* Making datasets and asking about them.  How their observations are fetched is fetch.c, batches
+ * are loader.c. */
 #include "data/dataset.h"
 
 #include "base/options.h"
@@ -37,7 +38,8 @@ static char *format(void *object)
     const wb_dataset *d = object, *root = wb__dataset_root(d);
     char x[160], y[160];
     return wb__printf("Dataset(%lld observations%s: x %s, y %s)", (long long)d->n,
-                      wb__dataset_mapped(d) ? ", mapped" : "", describe_field(&root->field[X], x, sizeof x),
+                      wb__dataset_mapped(d) ? ", mapped" : "",
+                      describe_field(&root->field[X], x, sizeof x),
                       describe_field(&root->field[Y], y, sizeof y));
 }
 
@@ -51,20 +53,22 @@ static bool is_dataset(const wb_dataset *d, const char *what)
     return false;
 }
 
-/* ---- roots ------------------------------------------------------------------------------------ */
+/* ---- roots ----------------------------------------------------------------------------------- */
 
 /* The bytes of an observation; -1 with the error set. */
 static int64_t field_bytes(const char *what, const char *name, const wb__field *f)
 {
     if (f->ndim < 0 || f->ndim >= WB_MAX_DIMS || !wb__dtype_size(f->dtype)) {
-        wb__fail(WB_ERROR_SHAPE, "%s: %s has %d dimensions and dtype %s; with the batch axis there may be %d", what,
+        wb__fail(WB_ERROR_SHAPE,
+                 "%s: %s has %d dimensions and dtype %s; with the batch axis there may be %d", what,
                  name, f->ndim, wb_dtype_name(f->dtype), WB_MAX_DIMS);
         return -1;
     }
     int64_t size = 1;
     for (int i = 0; i < f->ndim; i++) {
         if (f->dims[i] < 0 || (f->dims[i] && size > UINT32_MAX / f->dims[i])) {
-            wb__fail(WB_ERROR_SHAPE, "%s: dimension %d of %s is %lld", what, i, name, (long long)f->dims[i]);
+            wb__fail(WB_ERROR_SHAPE, "%s: dimension %d of %s is %lld", what, i, name,
+                     (long long)f->dims[i]);
             return -1;
         }
         size *= f->dims[i];
@@ -72,7 +76,8 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Takes a reference to x, or to a copy where its values may change under the dataset or are not the host's. */
+/* Takes a reference to x, or to a copy where its values may change under the dataset or are not the
+ * host's. */
 static bool take_array(wb_dataset *d, int part, wb_tensor *x)
 {
     wb__field *f = &d->field[part];
@@ -93,11 +98,15 @@ static bool take_array(wb_dataset *d, int part, wb_tensor *x)
 
 wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
 {
-    if (!y || !wb__operand("dataset_of", x) || (!wb_is_none(y) && !wb__operand("dataset_of", y))) return NULL;
+    if (!y || !wb__operand("dataset_of", x) || (!wb_is_none(y) && !wb__operand("dataset_of", y)))
+        return NULL;
     bool labelled = !wb_is_none(y);
     if (wb_ndim(x) < 1 || (labelled && (wb_ndim(y) < 1 || wb_dim(x, 0) != wb_dim(y, 0))))
-        return wb__fail_null(WB_ERROR_SHAPE, "dataset_of: x %s and y %s do not have observations along a first axis "
-                             "of the same length", wb_describe(x), labelled ? wb_describe(y) : "none");
+        return wb__fail_null(
+            WB_ERROR_SHAPE,
+            "dataset_of: x %s and y %s do not have observations along a first axis "
+            "of the same length",
+            wb_describe(x), labelled ? wb_describe(y) : "none");
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = WB__DATA_ARRAYS;
@@ -121,7 +130,8 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
     d->get = s.get;
     d->ctx = s.ctx;
     d->field[X] = (wb__field){true, s.x_dtype ? s.x_dtype : WB_F32, s.x_ndim, {0}, 0};
-    d->field[Y] = (wb__field){s.y_dtype || s.y_ndim, s.y_dtype ? s.y_dtype : WB_F32, s.y_ndim, {0}, 0};
+    d->field[Y] =
+        (wb__field){s.y_dtype || s.y_ndim, s.y_dtype ? s.y_dtype : WB_F32, s.y_ndim, {0}, 0};
     memcpy(d->field[X].dims, s.x_dims, sizeof s.x_dims);
     memcpy(d->field[Y].dims, s.y_dims, sizeof s.y_dims);
     for (int part = X; part <= Y; part++) {
@@ -133,7 +143,7 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
     return d;
 }
 
-/* ---- views and maps --------------------------------------------------------------------------- */
+/* ---- views and maps -------------------------------------------------------------------------- */
 
 static wb_dataset *over(wb_dataset *under, wb__data_kind kind, int64_t n)
 {
@@ -149,8 +159,8 @@ wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop)
 {
     if (!is_dataset(d, "subset")) return NULL;
     if (start < 0 || stop < start || stop > d->n)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "subset: %lld .. %lld of %lld observations", (long long)start,
-                             (long long)stop, (long long)d->n);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "subset: %lld .. %lld of %lld observations",
+                             (long long)start, (long long)stop, (long long)d->n);
     wb_dataset *part = over(d, WB__DATA_VIEW, stop - start);
     if (part) part->start = start;
     return part;
@@ -159,7 +169,8 @@ wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop)
 static uint32_t *random_order(int64_t n)
 {
     if (n > most_shuffled)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "splitobs: %lld observations are too many to shuffle", (long long)n);
+        return wb__fail_null(WB_ERROR_UNSUPPORTED,
+                             "splitobs: %lld observations are too many to shuffle", (long long)n);
     uint32_t *order = wb__alloc((size_t)n * sizeof *order);
     uint64_t key, counter;
     wb__rng_take(1, &key, &counter);
@@ -171,9 +182,12 @@ int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_d
 {
     if (first) *first = NULL;
     if (second) *second = NULL;
-    if (!is_dataset(d, "splitobs")) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!is_dataset(d, "splitobs"))
+        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!first || !second || !(at >= 0 && at <= 1))
-        return wb__fail(WB_ERROR_ARGUMENT, "splitobs: at is %g; it must be in [0, 1], with two places for the parts", at);
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "splitobs: at is %g; it must be in [0, 1], with two places for the parts",
+                        at);
     int64_t n = (int64_t)nearbyint((double)d->n * at);
     if (shuffle) {
         uint32_t *order = random_order(d->n);
@@ -203,9 +217,12 @@ wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
     return mapped;
 }
 
-/* ---- asking ----------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
-int64_t wb_dataset_length(const wb_dataset *d) { return is_dataset(d, "dataset_length") ? d->n : -1; }
+int64_t wb_dataset_length(const wb_dataset *d)
+{
+    return is_dataset(d, "dataset_length") ? d->n : -1;
+}
 
 static void free_data(void *data, void *context)
 {
@@ -223,7 +240,8 @@ static int compute(const wb_dataset *d, const wb_dataset *root, wb_batch *batch)
     for (int part = X; part <= Y && index && !status; part++) {
         int64_t bytes = root->field[part].present ? root->field[part].bytes : 0;
         if (bytes && d->n > INT64_MAX / bytes)
-            status = wb__fail(WB_ERROR_MEMORY, "the whole dataset: %lld observations", (long long)d->n);
+            status =
+                wb__fail(WB_ERROR_MEMORY, "the whole dataset: %lld observations", (long long)d->n);
         else if (!(to[part] = wb__alloc_aligned((size_t)(d->n * bytes))))
             status = WB_ERROR_MEMORY;
     }

@@ -1,5 +1,6 @@
-/* Datasets from inside: what the loader needs of them.  A dataset is a root (arrays or a function of the program)
- * under any number of views (other numbers for the same observations) and maps (a change of each batch). */
+/* Datasets from inside: what the loader needs of them.  A dataset is a root (arrays or a function
+ * of the program) under any number of views (other numbers for the same observations) and maps (a
+ * change of each batch). */
 #ifndef WB__DATASET_H
 #define WB__DATASET_H
 
@@ -34,20 +35,23 @@ struct wb_dataset {
 const wb_dataset *wb__dataset_root(const wb_dataset *d);
 bool wb__dataset_mapped(const wb_dataset *d);
 
-/* Copies n observations to to[0] and to[1] (unused where the field is absent).  `index` is translated to the
- * root's numbers in place.  `parallel`: a source's function may be called on the threads of wb__parallel. */
-int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2], bool parallel);
+/* Copies n observations to to[0] and to[1] (unused where the field is absent).  `index` is
+ * translated to the root's numbers in place.  `parallel`: a source's function may be called on the
+ * threads of wb__parallel. */
+int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
+                     bool parallel);
 
 /* The maps, those next to the root first. */
 int wb__dataset_apply(const wb_dataset *d, wb_batch *batch);
 
-/* f(batch, ctx), with its failure told: a nonzero code that set no error gets a message.  `what` names f. */
+/* f(batch, ctx), with its failure told: a nonzero code that set no error gets a message.  `what`
+ * names f. */
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what);
 
-/* Tensors in the current scope around n observations at `to`; release(data, context) is called once for each that
- * was made, *made of them also where the second one failed. */
-int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2], void (*release)(void *, void *),
-                     void *context, wb_batch *batch, int *made);
+/* Tensors in the current scope around n observations at `to`; release(data, context) is called once
+ * for each that was made, *made of them also where the second one failed. */
+int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
+                     void (*release)(void *, void *), void *context, wb_batch *batch, int *made);
 
 /* Computes a batch's tensors, and cuts them from what they are made of. */
 int wb__batch_evaluate(wb_batch *batch);

@@ -4,9 +4,9 @@
  *   busy              the thread is preparing one
  *   ready             a ring of at most `ahead` prepared ones, oldest at `head`
  *
- * The thread is started by the first epoch and sleeps between epochs.  A child of fork has none: it finds that the
- * process is another one and starts its own.  When the process exits, threads are told to end and waited for a
- * moment, so that none reads what is being destroyed. */
+ * The thread is started by the first epoch and sleeps between epochs.  A child of fork has none: it
+ * finds that the process is another one and starts its own.  When the process exits, threads are
+ * told to end and waited for a moment, so that none reads what is being destroyed. */
 #include "data/feeder.h"
 
 #include "data/lock.h"
@@ -24,7 +24,7 @@ struct wb__feeder {
     const wb_dataset *dataset, *root;
     wb_collate collate;
     void *ctx;
-    bool finished_tensors;              /* a map or a collate function: they are made on the thread */
+    bool finished_tensors; /* a map or a collate function: they are made on the thread */
     int64_t batchsize;
     int64_t *index;                     /* numbers of one batch's observations */
     wb__slots *slots;
@@ -44,16 +44,18 @@ static wb__feeder *all_alive;           /* for exit */
 static _Thread_local bool is_feeder;
 static bool exiting;
 
-/* ---- one batch -------------------------------------------------------------------------------- */
+/* ---- one batch ------------------------------------------------------------------------------- */
 
 static void fill_index(wb__feeder *f, wb__feed *feed)
 {
     int64_t first = feed->index * f->batchsize;
     feed->n = WB__MIN(f->batchsize, f->dataset->n - first);
-    for (int64_t i = 0; i < feed->n; i++) f->index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
+    for (int64_t i = 0; i < feed->n; i++)
+        f->index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Tensors around the buffer, in the current scope; the buffer belongs to them from here on, whatever comes. */
+/* Tensors around the buffer, in the current scope; the buffer belongs to them from here on,
+ * whatever comes. */
 static int wrap(const wb_dataset *root, wb__feed *feed, wb_batch *batch)
 {
     wb__slot *slot = feed->slot;
@@ -120,7 +122,7 @@ int wb__feed_open(const wb__feeder *f, wb__feed *feed, wb_batch *batch)
     return batch->y ? 0 : (int)wb_error_code();
 }
 
-/* ---- the thread ------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static bool has_work(const wb__feeder *f) { return f->next < f->last && f->count < f->ahead; }
 
@@ -152,7 +154,7 @@ static void *run(void *given)
 
 static void at_exit(void)
 {
-    if (is_feeder) return;              /* the program's function called exit on the thread itself */
+    if (is_feeder) return; /* the program's function called exit on the thread itself */
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 1;
@@ -168,7 +170,7 @@ static void at_exit(void)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;
         f->started = false;
-        wb__data_unlock();              /* its last act takes the lock; nobody else changes the list by now */
+        wb__data_unlock(); /* its last act takes the lock; nobody else changes the list by now */
         pthread_join(f->thread, NULL);
         wb__data_lock();
     }
@@ -195,11 +197,13 @@ static void unlist(wb__feeder *f)
         }
 }
 
-/* Under the lock: a thread of this process is there, or it is not to be had and the caller does the work. */
+/* Under the lock: a thread of this process is there, or it is not to be had and the caller does the
+ * work. */
 static void ensure_thread(wb__feeder *f)
 {
     static bool registered;
-    if (f->process != getpid()) {       /* the parent's thread did not come along; what it was doing is undone */
+    if (f->process !=
+        getpid()) { /* the parent's thread did not come along; what it was doing is undone */
         if (f->process && f->started) {
             if (f->busy) f->next--;
             pthread_cond_init(&f->work, NULL);
@@ -219,9 +223,10 @@ static void ensure_thread(wb__feeder *f)
     all_alive = f;
 }
 
-/* ---- an epoch --------------------------------------------------------------------------------- */
+/* ---- an epoch -------------------------------------------------------------------------------- */
 
-wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate, void *ctx)
+wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate,
+                           void *ctx)
 {
     wb__feeder *f = wb__alloc_zero(1, sizeof *f);
     if (!f) return NULL;
@@ -237,7 +242,8 @@ wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb
     const wb__field *x = &f->root->field[0], *y = &f->root->field[1];
     f->index = wb__alloc_zero((size_t)batchsize, sizeof *f->index);
     f->ready = wb__alloc_zero((size_t)WB__MAX(ahead, 1), sizeof *f->ready);
-    f->slots = wb__slots_new((size_t)(batchsize * x->bytes), (size_t)(batchsize * y->bytes), ahead + 1);
+    f->slots =
+        wb__slots_new((size_t)(batchsize * x->bytes), (size_t)(batchsize * y->bytes), ahead + 1);
     if (f->index && f->ready && f->slots) return f;
     wb__feeder_free(f);
     return NULL;

@@ -1,4 +1,5 @@
-/* From numbers of observations to a batch: views translated, arrays copied or functions called, maps applied. */
+/* From numbers of observations to a batch: views translated, arrays copied or functions called,
+ * maps applied. */
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "data/dataset.h"
@@ -23,9 +24,10 @@ bool wb__dataset_mapped(const wb_dataset *d)
     return false;
 }
 
-/* ---- filling ---------------------------------------------------------------------------------- */
+/* ---- filling --------------------------------------------------------------------------------- */
 
-/* One call of the program's function for each observation; of several failures the first in the batch is told. */
+/* One call of the program's function for each observation; of several failures the first in the
+ * batch is told. */
 typedef struct {
     const wb_dataset *root;
     const int64_t *index;
@@ -58,22 +60,28 @@ static void call_one(void *ctx, int64_t i)
     pthread_mutex_unlock(&c->lock);
 }
 
-static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const to[2], bool parallel)
+static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const to[2],
+                    bool parallel)
 {
-    calls c = {.root = root, .index = index, .to = {to[X], to[Y]}, .lock = PTHREAD_MUTEX_INITIALIZER};
+    calls c = {
+        .root = root, .index = index, .to = {to[X], to[Y]}, .lock = PTHREAD_MUTEX_INITIALIZER};
     if (parallel) wb__parallel(n, call_one, &c);
     else for (int64_t i = 0; i < n; i++) call_one(&c, i);
     pthread_mutex_destroy(&c.lock);
     if (!c.failed) return 0;
-    if (c.message[0]) return wb__fail(c.code, "observation %lld: %s", (long long)index[c.first], c.message);
-    return wb__fail(c.code, "observation %lld: its function returned %d", (long long)index[c.first], c.code);
+    if (c.message[0])
+        return wb__fail(c.code, "observation %lld: %s", (long long)index[c.first], c.message);
+    return wb__fail(c.code, "observation %lld: its function returned %d", (long long)index[c.first],
+                    c.code);
 }
 
-int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2], bool parallel)
+int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
+                     bool parallel)
 {
     for (; d->under; d = d->under) {
         if (d->kind != WB__DATA_VIEW) continue;
-        for (int64_t i = 0; i < n; i++) index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
+        for (int64_t i = 0; i < n; i++)
+            index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
     }
     if (d->kind == WB__DATA_SOURCE) return call_all(d, n, index, to, parallel);
     for (int part = X; part <= Y; part++) {
@@ -81,23 +89,25 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
         if (!d->field[part].present || !bytes) continue;
         for (int64_t i = 0, run; i < n; i += run) {         /* neighbours go together */
             for (run = 1; i + run < n && index[i + run] == index[i] + run;) run++;
-            memcpy((char *)to[part] + (size_t)i * bytes, d->data[part] + (size_t)index[i] * bytes, (size_t)run * bytes);
+            memcpy((char *)to[part] + (size_t)i * bytes, d->data[part] + (size_t)index[i] * bytes,
+                   (size_t)run * bytes);
         }
     }
     return 0;
 }
 
-/* ---- batches ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
-static wb_tensor *wrap(const wb__field *f, int64_t n, void *data, void (*release)(void *, void *), void *context)
+static wb_tensor *wrap(const wb__field *f, int64_t n, void *data, void (*release)(void *, void *),
+                       void *context)
 {
     int64_t dims[WB_MAX_DIMS] = {n};
     memcpy(dims + 1, f->dims, (size_t)f->ndim * sizeof *dims);
     return wb_borrow(data, f->dtype, f->ndim + 1, dims, release, context);
 }
 
-int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2], void (*release)(void *, void *),
-                     void *context, wb_batch *batch, int *made)
+int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
+                     void (*release)(void *, void *), void *context, wb_batch *batch, int *made)
 {
     *batch = (wb_batch){.y = WB_NONE, .n = n};
     *made = 0;
@@ -123,7 +133,8 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
     }
     if (batch->x && batch->y) return 0;
     code = wb_error_code();
-    return code ? code : wb__fail(WB_ERROR_ARGUMENT, "%s: its function left a batch without x or y", what);
+    return code ? code
+                : wb__fail(WB_ERROR_ARGUMENT, "%s: its function left a batch without x or y", what);
 }
 
 int wb__dataset_apply(const wb_dataset *d, wb_batch *batch)
@@ -138,7 +149,8 @@ int wb__dataset_apply(const wb_dataset *d, wb_batch *batch)
 static wb_tensor *settled(wb_tensor *x)
 {
     if (wb_is_none(x)) return x;
-    if (x->op == WB__OP_variable || x->variable) return wb_from(wb_data(x), wb_dtype_of(x), wb_ndim(x), wb_dims(x));
+    if (x->op == WB__OP_variable || x->variable)
+        return wb_from(wb_data(x), wb_dtype_of(x), wb_ndim(x), wb_dims(x));
     wb__tensor_detach(x);
     return x;
 }
@@ -156,11 +168,12 @@ int wb__batch_evaluate(wb_batch *batch)
     return batch->y ? 0 : (int)wb_error_code();
 }
 
-/* ---- order ------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch)
 {
-    uint64_t key = seed ^ 0x73687566666c6521u;      /* apart from the draws of a wb_seed of the same number */
+    uint64_t key =
+        seed ^ 0x73687566666c6521u; /* apart from the draws of a wb_seed of the same number */
     uint32_t words[4];
     for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
     for (int64_t i = n - 1; i > 0; i--) {

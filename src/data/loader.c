@@ -1,4 +1,5 @@
-/* Loaders as the program sees them: epochs, order, a scope for each batch.  Batches come from feeder.c. */
+/* Loaders as the program sees them: epochs, order, a scope for each batch.  Batches come from
+ * feeder.c. */
 #include "data/loader.h"
 
 #include "base/options.h"
@@ -17,13 +18,13 @@ struct wb_loader {
     bool running;                       /* in an epoch */
     int64_t epoch, position;            /* ended; batches handed out of the present one */
     int status, late;                   /* late: a failure that the next call shall tell */
-    wb_scope *scope;                    /* of the batch in the program's hands; NULL once it is closed */
+    wb_scope *scope; /* of the batch in the program's hands; NULL once it is closed */
     wb__thread *owner;                  /* the thread it is open on */
     wb__object mark;                    /* an object of that scope: tells when it closes */
 };
 
-/* The scope of a batch may be closed by others (with an enclosing one, after break).  The mark is among its objects,
- * keeps the loader alive, and takes note. */
+/* The scope of a batch may be closed by others (with an enclosing one, after break).  The mark is
+ * among its objects, keeps the loader alive, and takes note. */
 static void mark_destroyed(void *object)
 {
     wb_loader *l = (wb_loader *)((char *)object - offsetof(wb_loader, mark));
@@ -45,8 +46,8 @@ static void destroy(void *object)
 static char *format(void *object)
 {
     const wb_loader *l = object;
-    return wb__printf("DataLoader(%lld batches of %lld%s)", (long long)l->batches, (long long)l->options.batchsize,
-                      l->options.shuffle ? ", shuffled" : "");
+    return wb__printf("DataLoader(%lld batches of %lld%s)", (long long)l->batches,
+                      (long long)l->options.batchsize, l->options.shuffle ? ", shuffled" : "");
 }
 
 const wb__class wb__loader_class = {"loader", destroy, format};
@@ -54,26 +55,32 @@ const wb__class wb__loader_class = {"loader", destroy, format};
 static bool is_loader(const wb_loader *l, const char *what)
 {
     if (!l || wb__is(l, &wb__loader_class)) return l != NULL;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a loader", what, ((const wb__object *)l)->class->name);
+    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a loader", what,
+             ((const wb__object *)l)->class->name);
     return false;
 }
 
-/* ---- making ----------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static int check(const wb_loader_options *o, const wb_dataset *d)
 {
     if (o->batchsize < 1)
-        return wb__fail(WB_ERROR_ARGUMENT, "dataloader: the batchsize is %lld", (long long)o->batchsize);
+        return wb__fail(WB_ERROR_ARGUMENT, "dataloader: the batchsize is %lld",
+                        (long long)o->batchsize);
     if (o->ahead < WB_NO_AHEAD || o->ahead > 1024)
         return wb__fail(WB_ERROR_ARGUMENT, "dataloader: %d batches ahead", o->ahead);
     if (o->shuffle && d->n > UINT32_MAX)
-        return wb__fail(WB_ERROR_UNSUPPORTED, "dataloader: %lld observations are too many to shuffle", (long long)d->n);
+        return wb__fail(WB_ERROR_UNSUPPORTED,
+                        "dataloader: %lld observations are too many to shuffle", (long long)d->n);
     const wb_dataset *root = wb__dataset_root(d);
     int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
     for (int part = 0; part < 2; part++) {
         const wb__field *f = &root->field[part];
-        if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most) continue;
-        return wb__fail(WB_ERROR_SHAPE, "dataloader: a batch of %lld would have 2^32 elements or more", (long long)most);
+        if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
+            continue;
+        return wb__fail(WB_ERROR_SHAPE,
+                        "dataloader: a batch of %lld would have 2^32 elements or more",
+                        (long long)most);
     }
     return 0;
 }
@@ -90,7 +97,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
 {
     if (!d) return NULL;
     if (!wb__is(d, &wb__dataset_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset", d->object.class->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset",
+                             d->object.class->name);
     wb_loader_options o;
     wb__read_options(&o, sizeof o, given);
     if (!o.batchsize) o.batchsize = 1;
@@ -112,12 +120,15 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
         return NULL;
     }
     if (!l->batches && d->n)
-        wb__log(WB_LOG_WARN, "dataloader: %lld observations are fewer than the batchsize %lld; with drop_last there is "
-                "no batch", (long long)d->n, (long long)o.batchsize);
+        wb__log(WB_LOG_WARN,
+                "dataloader: %lld observations are fewer than the batchsize %lld; with drop_last "
+                "there is "
+                "no batch",
+                (long long)d->n, (long long)o.batchsize);
     return l;
 }
 
-/* ---- epochs ----------------------------------------------------------------------------------- */
+/* ---- epochs ---------------------------------------------------------------------------------- */
 
 /* Closes the scope of the last batch, which computes what is pending. */
 static int close_batch(wb_loader *l)
@@ -185,7 +196,8 @@ static bool advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* The batch's scope may hold the last reference to its loader: then that one goes here, not in the middle. */
+/* The batch's scope may hold the last reference to its loader: then that one goes here, not in the
+ * middle. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
     if (batch) *batch = (wb_batch){0};
@@ -206,7 +218,10 @@ static int stop(wb_loader *l, bool tell_later)
     return status;
 }
 
-int wb_loader_stop(wb_loader *l) { return is_loader(l, "loader_stop") ? stop(l, false) : WB_ERROR_ARGUMENT; }
+int wb_loader_stop(wb_loader *l)
+{
+    return is_loader(l, "loader_stop") ? stop(l, false) : WB_ERROR_ARGUMENT;
+}
 
 wb_batch wb_loader_begin(wb_loader *l)
 {
@@ -214,11 +229,17 @@ wb_batch wb_loader_begin(wb_loader *l)
     return (wb_batch){0};
 }
 
-int64_t wb_loader_length(const wb_loader *l) { return is_loader(l, "loader_length") ? l->batches : -1; }
+int64_t wb_loader_length(const wb_loader *l)
+{
+    return is_loader(l, "loader_length") ? l->batches : -1;
+}
 int64_t wb_loader_epoch(const wb_loader *l) { return is_loader(l, "loader_epoch") ? l->epoch : -1; }
-int wb_loader_status(const wb_loader *l) { return is_loader(l, "loader_status") ? l->status : WB_ERROR_ARGUMENT; }
+int wb_loader_status(const wb_loader *l)
+{
+    return is_loader(l, "loader_status") ? l->status : WB_ERROR_ARGUMENT;
+}
 
-/* ---- checkpoints ------------------------------------------------------------------------------ */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 void wb__loader_state(const wb_loader *l, uint64_t state[4])
 {
@@ -232,9 +253,11 @@ int wb__loader_restore(wb_loader *l, const uint64_t state[4])
 {
     if (state[1] > INT64_MAX || state[2] > (uint64_t)l->batches ||
         (state[2] && state[3] != (uint64_t)l->options.batchsize))
-        return wb__fail(WB_ERROR_ARGUMENT, "loader: batch %llu of %llu observations is no place in %lld batches of %lld",
-                        (unsigned long long)state[2], (unsigned long long)state[3], (long long)l->batches,
-                        (long long)l->options.batchsize);
+        return wb__fail(
+            WB_ERROR_ARGUMENT,
+            "loader: batch %llu of %llu observations is no place in %lld batches of %lld",
+            (unsigned long long)state[2], (unsigned long long)state[3], (long long)l->batches,
+            (long long)l->options.batchsize);
     int status = wb_loader_stop(l);
     l->options.seed = state[0];
     l->epoch = (int64_t)state[1];

@@ -1,4 +1,5 @@
-/* The mutex behind wb__data_lock, for those who wait on conditions under it: slots.c and feeder.c. */
+/* The mutex behind wb__data_lock, for those who wait on conditions under it: slots.c and feeder.c.
+ */
 #ifndef WB__DATA_LOCK_H
 #define WB__DATA_LOCK_H
 

@@ -10,7 +10,8 @@ static wb_tensor *images_of(const char *path)
     wb_tensor *raw = wb_read_idx(path);
     if (!raw) return NULL;
     if (wb_ndim(raw) != 3 || wb_dtype_of(raw) != WB_U8)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 0: %s are not images, [N,H,W] u8", path, wb_describe(raw));
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 0: %s are not images, [N,H,W] u8", path,
+                             wb_describe(raw));
     const int64_t *d = wb_dims(raw), n = wb_size(raw);
     const uint8_t *from = wb_data(raw);
     float *to = from ? wb__alloc_aligned((size_t)n * sizeof *to) : NULL;
@@ -27,7 +28,8 @@ static wb_tensor *labels_of(const char *path)
     if (!raw) return NULL;
     wb_dtype t = wb_dtype_of(raw);
     if (wb_ndim(raw) != 1 || wb__dtype_float(t))
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 0: %s are not labels, [N] of integers", path, wb_describe(raw));
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 0: %s are not labels, [N] of integers",
+                             path, wb_describe(raw));
     int64_t n = wb_size(raw);
     const void *from = wb_data(raw);
     int32_t *to = from ? wb__alloc_aligned((size_t)n * sizeof *to) : NULL;
@@ -42,8 +44,8 @@ static wb_dataset *idx_dataset(const char *images, const char *labels)
     wb_tensor *x = images_of(images), *y = x ? labels_of(labels) : NULL;
     if (!y) return NULL;
     if (wb_dim(x, 0) != wb_dim(y, 0))
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 4: %lld images, but %s has %lld labels", images,
-                             (long long)wb_dim(x, 0), labels, (long long)wb_dim(y, 0));
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 4: %lld images, but %s has %lld labels",
+                             images, (long long)wb_dim(x, 0), labels, (long long)wb_dim(y, 0));
     return wb_dataset_of(x, y);
 }
 

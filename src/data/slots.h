@@ -15,15 +15,16 @@ typedef struct wb__slot {
 /* At most `keep` unused buffers are kept. */
 wb__slots *wb__slots_new(size_t x_bytes, size_t y_bytes, int keep);
 
-/* The loader's end: unused buffers go now, lent ones when they come back, the stock with the last of them. */
+/* The loader's end: unused buffers go now, lent ones when they come back, the stock with the last
+ * of them. */
 void wb__slots_close(wb__slots *s);
 
 wb__slot *wb__slot_take(wb__slots *s);
 void wb__slot_give(wb__slot *slot);                 /* back, from any thread; takes NULL */
-void wb__slot_release(void *data, void *slot);      /* of wb_borrow: the last holder gives it back */
+void wb__slot_release(void *data, void *slot); /* of wb_borrow: the last holder gives it back */
 
-/* One lock for all loaders: it is taken a few times a batch, and one lock is what fork can be made safe with (a
- * child finds it free, and what it guards whole). */
+/* One lock for all loaders: it is taken a few times a batch, and one lock is what fork can be made
+ * safe with (a child finds it free, and what it guards whole). */
 void wb__data_lock(void);
 void wb__data_unlock(void);
 

@@ -12,7 +12,7 @@ static uint64_t clock_now;
 static wb_engine_stats stats;
 static _Atomic int64_t arena_bytes;     /* changed outside the lock too, around allocations */
 
-/* ---- plans ------------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 void wb_set_plan_cache(int n)
 {
@@ -34,7 +34,9 @@ static wb__plan *lookup(const wb__request *r, uint64_t hash)
 {
     for (int i = n_plans - 1; i >= 0; i--) {
         wb__plan *p = plans[i];
-        if (p->hash != hash || p->n_words != r->n_words || memcmp(p->words, r->words, (size_t)r->n_words * sizeof *r->words)) continue;
+        if (p->hash != hash || p->n_words != r->n_words ||
+            memcmp(p->words, r->words, (size_t)r->n_words * sizeof *r->words))
+            continue;
         p->uses++;
         p->last_used = ++clock_now;
         return p;
@@ -77,7 +79,7 @@ wb__plan *wb__plan_find(const wb__request *r)
     if (p) stats.plan_hits++;
     pthread_mutex_unlock(&lock);
     if (p) return p;
-    p = wb__plan_make(r, hash);                     /* two threads may make the same one: both are right */
+    p = wb__plan_make(r, hash); /* two threads may make the same one: both are right */
     if (!p) return NULL;
     pthread_mutex_lock(&lock);
     stats.plans_built++;
@@ -96,7 +98,7 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* ---- arenas: all plans share them, one for each run under way ----------------------------------- */
+/* ---- arenas: all plans share them, one for each run under way -------------------------------- */
 
 enum { ARENAS = 16 };
 static struct { void *memory; int64_t bytes; } idle[ARENAS];
@@ -108,7 +110,9 @@ void *wb__arena_take(int64_t bytes, int64_t *got)
     int best = -1;
     for (int i = 0; i < ARENAS; i++) {
         if (!idle[i].memory) continue;
-        if (best < 0 || (idle[i].bytes >= bytes && (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
+        if (best < 0 ||
+            (idle[i].bytes >= bytes &&
+             (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
             (idle[best].bytes < bytes && idle[i].bytes > idle[best].bytes))
             best = i;
     }
@@ -145,7 +149,7 @@ void wb__arena_give(void *memory, int64_t bytes)
     arena_bytes -= bytes;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static double number_at(const void *at, wb_dtype dtype)
 {
@@ -154,7 +158,8 @@ static double number_at(const void *at, wb_dtype dtype)
     return v;
 }
 
-int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers, const void *gate, wb_dtype gate_dtype)
+int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
+                 const void *gate, wb_dtype gate_dtype)
 {
     wb__number few[64], *all = few;
     int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
@@ -172,7 +177,8 @@ int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, i
         if (i == p->n_compute && gate && !isfinite(number_at(gate, gate_dtype)))
             status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));
         else
-            status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena + p->arena_bytes, all);
+            status = p->device->backend->launch(p->device, p->kernels[i], buffers,
+                                                arena + p->arena_bytes, all);
     }
     if (!status && gate && p->n_compute == p->n_steps && !isfinite(number_at(gate, gate_dtype)))
         status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));

@@ -1,4 +1,5 @@
-/* Checks of operands and shapes.  Messages begin with the operation's name and tell what was found. */
+/* Checks of operands and shapes.  Messages begin with the operation's name and tell what was found.
+ */
 #include "engine/tensor.h"
 
 #include <stdio.h>
@@ -8,7 +9,12 @@ bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *si
 {
     int64_t n = 1;
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
-        wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim, WB_MAX_DIMS);
+        wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
+                 WB_MAX_DIMS);
+        return false;
+    }
+    if (ndim && !dims) {
+        wb__fail(WB_ERROR_ARGUMENT, "%s: no sizes for %d dimensions", what, ndim);
         return false;
     }
     for (int i = 0; i < ndim; i++) {
@@ -19,7 +25,8 @@ bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *si
     }
     for (int i = 0; i < ndim; i++) {
         if (dims[i] && n > (((int64_t)1 << 32) - 1) / dims[i]) {
-            wb__fail(WB_ERROR_SHAPE, "%s: too large: a tensor has fewer than 2^32 elements (dimension %d is %lld)",
+            wb__fail(WB_ERROR_SHAPE,
+                     "%s: too large: a tensor has fewer than 2^32 elements (dimension %d is %lld)",
                      what, i, (long long)dims[i]);
             return false;
         }
@@ -37,7 +44,8 @@ bool wb__operand(const char *what, const wb_tensor *x)
         return false;
     }
     if (!wb__is(x, &wb__tensor_class)) {
-        wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is a %s, not a tensor", what, x->object.class->name);
+        wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is a %s, not a tensor", what,
+                 x->object.class->name);
         return false;
     }
     return true;
@@ -56,13 +64,16 @@ bool wb__same_dims(const wb_tensor *x, const wb_tensor *y)
     return x->ndim == y->ndim && !memcmp(x->dims, y->dims, x->ndim * sizeof x->dims[0]);
 }
 
-bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim, int64_t *dims)
+bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
+                   int64_t *dims)
 {
     int n = *ndim = WB__MAX(x->ndim, y->ndim);
     for (int i = 1; i <= n; i++) {
-        int64_t a = i <= x->ndim ? x->dims[x->ndim - i] : 1, b = i <= y->ndim ? y->dims[y->ndim - i] : 1;
+        int64_t a = i <= x->ndim ? x->dims[x->ndim - i] : 1,
+                b = i <= y->ndim ? y->dims[y->ndim - i] : 1;
         if (a != b && a != 1 && b != 1) {
-            wb__fail(WB_ERROR_SHAPE, "%s: shapes do not broadcast: %s · %s", what, wb_describe(x), wb_describe(y));
+            wb__fail(WB_ERROR_SHAPE, "%s: shapes do not broadcast: %s · %s", what, wb_describe(x),
+                     wb_describe(y));
             return false;
         }
         dims[n - i] = a == 1 ? b : a;

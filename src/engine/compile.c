@@ -1,8 +1,9 @@
-/* wb_compile: a function recorded once for each signature of its inputs, then replayed - the plan of the recorded graph
- * run with new inputs, new draws and new numbers.  No graph is built.
+/* wb_compile: a function recorded once for each signature of its inputs, then replayed - the plan
+ * of the recorded graph run with new inputs, new draws and new numbers.  No graph is built.
  *
- * What a recording holds: which buffer is which input, variable or constant; where in the numbers the draws stand, so
- * that each replay takes its own counters; and who renews the other numbers (an optimiser's step). */
+ * What a recording holds: which buffer is which input, variable or constant; where in the numbers
+ * the draws stand, so that each replay takes its own counters; and who renews the other numbers (an
+ * optimiser's step). */
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "engine/request.h"
@@ -11,8 +12,13 @@
 
 enum { RECORDINGS = 16, OUTPUTS = 8 };
 
-typedef struct { int at; uint64_t offset; } drawing;            /* numbers[at], numbers[at + 1]: key and counter */
-typedef struct { int at, hook, literal; } renewed;              /* numbers[at] is that literal of that hook */
+typedef struct {
+    int at;
+    uint64_t offset;
+} drawing; /* numbers[at], numbers[at + 1]: key and counter */
+typedef struct {
+    int at, hook, literal;
+} renewed; /* numbers[at] is that literal of that hook */
 
 typedef struct {
     wb__replay hook;
@@ -33,7 +39,7 @@ typedef struct wb__recording {
     wb_tensor **written;                /* variables (counted) */
     int *target;
     int n_out;
-    int output[OUTPUTS];                /* the result it is, or -1 - number of a leaf-like tensor in `fixed` */
+    int output[OUTPUTS]; /* the result it is; -1: what is in `fixed`; -2 - j: input j itself */
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
@@ -55,7 +61,7 @@ struct wb_compiled {
     recording *recordings[RECORDINGS];
 };
 
-/* ---- recordings ------------------------------------------------------------------------------- */
+/* ---- recordings ------------------------------------------------------------------------------ */
 
 static void recording_free(recording *r)
 {
@@ -114,7 +120,8 @@ int wb__on_replay(const wb__replay *hook)
     }
     renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
     if (!n.context) return WB_ERROR_MEMORY;
-    for (int i = 0; i < hook->n; i++) {         /* known again in the walk by its offset, which a literal has no use for */
+    for (int i = 0; i < hook->n;
+         i++) { /* known again in the walk by its offset, which a literal has no use for */
         hook->literals[i]->flags |= WB__RENEWED;
         hook->literals[i]->offset = (int64_t)r->n_renewals << 32 | i;
     }
@@ -124,7 +131,7 @@ int wb__on_replay(const wb__replay *hook)
     return 0;
 }
 
-/* ---- taking down what was recorded ------------------------------------------------------------ */
+/* ---- taking down what was recorded ----------------------------------------------------------- */
 
 static signature signature_of(const wb_tensor *x)
 {
@@ -150,7 +157,8 @@ static bool room_for_all(recording *r, const wb__request *q)
     r->draws = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->draws);
     r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
     r->buffers = wb__alloc((size_t)r->n_buffers * sizeof *r->buffers);
-    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers && r->draws && r->renewed && r->buffers;
+    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers &&
+           r->draws && r->renewed && r->buffers;
 }
 
 /* Which numbers belong to draws and which to literals that are renewed. */
@@ -166,7 +174,9 @@ static void find_numbers(recording *r, const wb__request *q)
             continue;
         }
         if (wb__literal_fixed(x)) continue;
-        if (x->flags & WB__RENEWED) r->renewed[r->n_renewed++] = (renewed){at, (int)(x->offset >> 32), (int)(x->offset & INT32_MAX)};
+        if (x->flags & WB__RENEWED)
+            r->renewed[r->n_renewed++] =
+                (renewed){at, (int)(x->offset >> 32), (int)(x->offset & INT32_MAX)};
         at++;
     }
 }
@@ -177,7 +187,7 @@ static void take_down(recording *r, const wb__request *q, int n_in, wb_tensor *c
         wb_tensor *x = q->leaves[i];
         r->input_of[i] = -1;
         for (int j = 0; j < n_in; j++)
-            if (wb__bind(in[j]) == x && !x->variable) r->input_of[i] = j;
+            if (in[j] == x) r->input_of[i] = j;
         if (r->input_of[i] < 0) r->leaf[i] = wb__ref(x->variable ? x->variable : x);
     }
     for (int i = 0; i < q->n_results; i++) r->result[i] = signature_of(q->results[i]);
@@ -188,7 +198,8 @@ static void take_down(recording *r, const wb__request *q, int n_in, wb_tensor *c
     if (q->n_numbers) memcpy(r->numbers, q->numbers, (size_t)q->n_numbers * sizeof *r->numbers);
 }
 
-static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *const *out)
+static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *const *out,
+                         wb_tensor *const *in)
 {
     r->n_out = n;
     for (int i = 0; i < n; i++) {
@@ -196,12 +207,28 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
         r->output[i] = -1;
         for (int k = 0; k < q->n_results; k++)
             if (q->results[k] == x) r->output[i] = k;
-        if (r->output[i] < 0) r->fixed[i] = wb__ref(x->variable ? x->variable : x);
+        for (int j = 0; j < r->n_in; j++)
+            if (in[j] == x) r->output[i] = -2 - j;
+        if (r->output[i] == -1) r->fixed[i] = wb__ref(x->variable ? x->variable : x);
     }
 }
 
-/* Calls f with the inputs as they are, and makes a plan of what it built; nothing is computed. */
-static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *in)
+/* What f gets for an input: a constant that is nothing else, so that the recording tells it from
+ * any other input, from a variable, and from what f knows by itself. */
+static wb_tensor *stand_in(wb_tensor *x)
+{
+    x = wb__bind(x);
+    wb_dtype dtype = (wb_dtype)x->dtype;
+    wb_tensor *y = wb__node(WB__OP_constant, dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
+    if (!y) return NULL;
+    atomic_fetch_add_explicit(&x->storage->refs, 1, memory_order_relaxed);
+    wb__set_storage(y, x->storage, x->offset);
+    return y;
+}
+
+/* Calls f and makes a plan of what it built; nothing is computed. */
+static int record_with(wb_compiled *c, recording *r, int n_in, wb_tensor **in,
+                       wb_tensor *const *given)
 {
     wb__thread *t = wb__this_thread();
     wb__request q = {0};
@@ -209,24 +236,35 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *in)
     int status = 0;
     wb_scope *scope = wb_scope_open();
     if (!scope) return WB_ERROR_MEMORY;
+    for (int i = 0; i < n_in; i++) {
+        if ((in[i] = stand_in(given[i]))) continue;
+        wb_scope_close(scope);
+        return WB_ERROR_MEMORY;
+    }
     wb__rng_state rng = wb__rng_get_state();
     t->recording = r;
     int n = c->f(in, out, c->ctx);
     t->recording = NULL;
     r->base = rng.counter;
     r->blocks = wb__rng_get_state().counter - rng.counter;
-    wb__rng_set_state(rng);                     /* nothing was drawn yet: the first replay draws what f would have */
-    if (n < 0 || n > OUTPUTS) status = wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d", n);
+    wb__rng_set_state(rng); /* nothing was drawn yet: the first replay draws what f would have */
+    if (n < 0 || n > OUTPUTS)
+        status = wb_error_code()
+                     ? (int)wb_error_code()
+                     : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d", n);
     for (int i = 0; i < n && !status; i++) {
-        if (!wb__operand("compile", out[i])) status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        if (!out[i] && !wb_error_code())
+            status = wb__fail(WB_ERROR_ARGUMENT, "compile: result %d of the function is NULL", i);
+        else if (!wb__operand("compile", out[i])) status = wb_error_code();
         else out[i] = wb__bind(out[i]);
     }
     if (!status) status = wb__request_fill(&q, n, out, true);
-    if (!status && !(r->plan = wb__plan_find(&q))) status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (!status && !(r->plan = wb__plan_find(&q)))
+        status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
     if (!status && !room_for_all(r, &q)) status = WB_ERROR_MEMORY;
     if (!status) {
         take_down(r, &q, n_in, in);
-        find_outputs(r, &q, n, out);
+        find_outputs(r, &q, n, out, in);
         find_numbers(r, &q);
     }
     wb__request_free(&q);
@@ -235,7 +273,15 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *in)
     return status ? status : closed;
 }
 
-/* ---- replaying -------------------------------------------------------------------------------- */
+static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
+{
+    wb_tensor **in = wb__alloc(((size_t)n_in + 1) * sizeof *in);
+    int status = in ? record_with(c, r, n_in, in, given) : WB_ERROR_MEMORY;
+    wb__free(in);
+    return status;
+}
+
+/* ---- replaying ------------------------------------------------------------------------------- */
 
 static bool fits(const recording *r, int n, wb_tensor *const *in)
 {
@@ -283,15 +329,32 @@ static void renew_numbers(recording *r)
         if (!n->hook.before || n->hook.n > (int)WB__COUNT(values)) continue;
         n->hook.before(n->context, values);
         for (int j = 0; j < r->n_renewed; j++)
-            if (r->renewed[j].hook == i) r->numbers[r->renewed[j].at].f = values[r->renewed[j].literal];
+            if (r->renewed[j].hook == i)
+                r->numbers[r->renewed[j].at].f = values[r->renewed[j].literal];
     }
 }
 
-static int replay(recording *r, int n_in, wb_tensor *const *in, wb_tensor **made)
+/* An input in the memory of a variable that is written is copied: the plan does not know that they
+ * are one. */
+static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
-    (void)n_in;
+    bool written = false;
+    for (int i = 0; i < r->n_writes && !written; i++)
+        written = r->written[i]->storage == x->storage;
+    if (!written) return x;
+    wb_tensor *copy = wb__empty((wb_dtype)x->dtype, x->ndim, x->dims);
+    if (copy)
+        memcpy(copy->storage->data, (char *)x->storage->data + x->offset,
+               (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
+    return copy;
+}
+
+static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
+{
     for (int i = 0; i < r->n_leaves; i++) {
-        const wb_tensor *x = r->input_of[i] >= 0 ? wb__bind(in[r->input_of[i]]) : r->leaf[i];
+        int input = r->input_of[i];
+        const wb_tensor *x = input >= 0 ? apart_from_writes(r, wb__bind(in[input])) : r->leaf[i];
+        if (!x) return WB_ERROR_MEMORY;
         r->buffers[i] = (char *)x->storage->data + (x->op == WB__OP_variable ? 0 : x->offset);
     }
     for (int i = 0; i < r->n_writes; i++)
@@ -314,8 +377,12 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
 {
     wb_tensor *made[OUTPUTS + 1];
     if (!c) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
+                        (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");
     for (int i = 0; i < n_in; i++)
-        if (!wb__operand("call_compiled", in[i])) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        if (!wb__operand("call_compiled", in[i]))
+            return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     wb__thread *t = wb__this_thread();
     for (int i = 0; i < n_in; i++) {
         wb_tensor *x = wb__bind(in[i]);
@@ -327,10 +394,12 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
     if (n_out > r->n_out)
-        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d", n_out, r->n_out);
-    status = replay(r, n_in, in, made);
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
+                        n_out, r->n_out);
+    status = replay(r, in, made);
     for (int i = 0; i < n_out && !status; i++) {
-        out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(r->fixed[i]));
+        wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
+        out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));
         if (!out[i]) status = WB_ERROR_MEMORY;
     }
     return status;

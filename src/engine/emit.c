@@ -1,7 +1,9 @@
-/* From groups to steps: every stored value gets its place, every group its kernel, results and writes their copies.
+/* From groups to steps: every stored value gets its place, every group its kernel, results and
+ * writes their copies.
  *
- * Order of the steps: groups that only compute; copies into results; then groups that write variables in place, and
- * last the copies into variables that could not be written so.  A failure before the writes leaves everything as it was. */
+ * Order of the steps: groups that only compute; copies into results; then groups that write
+ * variables in place, and last the copies into variables that could not be written so.  A failure
+ * before the writes leaves everything as it was. */
 #include "engine/plan.h"
 
 #include <string.h>
@@ -9,9 +11,12 @@
 static wb__value *value(const wb__making *m, int x) { return &m->ir.value[x]; }
 static int input(const wb__making *m, const wb__value *v, int i) { return m->ir.inputs[v->in + i]; }
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
-int wb__result_buffer(const wb__making *m, int result) { return m->request->n_leaves + m->request->n_targets + result; }
+int wb__result_buffer(const wb__making *m, int result)
+{
+    return m->request->n_leaves + m->request->n_targets + result;
+}
 int wb__arena_buffer(const wb__making *m) { return wb__result_buffer(m, m->request->n_results); }
 
 int wb__tenant_new(wb__making *m, int64_t bytes)
@@ -30,10 +35,13 @@ int wb__tenant_new(wb__making *m, int64_t bytes)
     return m->n_tenants++;
 }
 
-static int64_t bytes_of(const wb__value *v) { return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype); }
+static int64_t bytes_of(const wb__value *v)
+{
+    return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
+}
 
-/* A base without a place gets one: the memory of a leaf, a window in an assembly, the memory of a result or variable
- * that was chosen for it, or a tenant of the arena. */
+/* A base without a place gets one: the memory of a leaf, a window in an assembly, the memory of a
+ * result or variable that was chosen for it, or a tenant of the arena. */
 static bool give_place(wb__making *m, int x)
 {
     wb__fate *f = &m->fate[x];
@@ -74,12 +82,13 @@ bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner)
     if (!source && !m->fate[base].placed && !give_place(m, base)) return false;
     *owner = m->fate[base].tenant;
     if (wb__view_of(m, x, out)) return true;
-    wb__fail(WB_ERROR_INTERNAL, "plan: a view of %s could not be told in strides", wb__ops[value(m, base)->op].name);
+    wb__fail(WB_ERROR_INTERNAL, "plan: a view of %s could not be told in strides",
+             wb__ops[value(m, base)->op].name);
     m->failed = true;
     return false;
 }
 
-/* ---- drafts ----------------------------------------------------------------------------------- */
+/* ---- drafts ---------------------------------------------------------------------------------- */
 
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
 {
@@ -121,7 +130,8 @@ static void add_view(wb__making *m, wb__draft *d, wb__view v, int owner)
     d->step.views[d->step.n_views++] = v;
 }
 
-void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner, const char *why)
+void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner,
+                    const char *why)
 {
     wb__draft *d = wb__draft_new(m, WB__STEP_COPY);
     if (!d) return;
@@ -130,11 +140,12 @@ void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, i
     d->text = wb__strdup(why);
 }
 
-/* ---- library kernels -------------------------------------------------------------------------- */
+/* ---- library kernels ------------------------------------------------------------------------- */
 
 static bool dense(const wb__view *v, bool nhwc)
 {
-    wb__value like = {.ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype, .nhwc = nhwc && v->ndim == 4};
+    wb__value like = {
+        .ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype, .nhwc = nhwc && v->ndim == 4};
     wb__view want;
     memcpy(like.dims, v->dims, sizeof like.dims);
     wb__contiguous(&like, &want);
@@ -143,7 +154,8 @@ static bool dense(const wb__view *v, bool nhwc)
     return true;
 }
 
-/* An operand as a library wants it: dense in one of the layouts, by way of a copy where it stands otherwise. */
+/* An operand as a library wants it: dense in one of the layouts, by way of a copy where it stands
+ * otherwise. */
 static void add_dense(wb__making *m, wb__draft *d, int x, bool nhwc, bool either)
 {
     wb__view v;
@@ -185,7 +197,8 @@ static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *p
     int owner;
     if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
     int last = v.ndim - 1;
-    bool awkward = v.dims[last] > 1 && v.dims[last - 1] > 1 && v.strides[last] != 1 && v.strides[last - 1] != 1;
+    bool awkward = v.dims[last] > 1 && v.dims[last - 1] > 1 && v.strides[last] != 1 &&
+                   v.strides[last - 1] != 1;
     if (awkward) {
         add_dense(m, last_draft(m), x, false, false);
         wb__draft *d = last_draft(m);
@@ -226,17 +239,32 @@ static void convolution(wb__making *m, const wb__value *v, int product, int kind
     wb__draft *d = last_draft(m);
     d->step.variant = kind;
     memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
-    if (kind == 0) { add_dense(m, d, a, nhwc, false); add_dense(m, last_draft(m), b, false, false); add_any(m, product); }
-    if (kind == 1) { add_any(m, product); add_dense(m, last_draft(m), b, false, false); add_dense(m, last_draft(m), a, nhwc, false); }
-    if (kind == 2) { add_dense(m, d, a, nhwc, false); add_any(m, product); add_dense(m, last_draft(m), b, nhwc, false); }
+    if (kind == 0) {
+        add_dense(m, d, a, nhwc, false);
+        add_dense(m, last_draft(m), b, false, false);
+        add_any(m, product);
+    }
+    if (kind == 1) {
+        add_any(m, product);
+        add_dense(m, last_draft(m), b, false, false);
+        add_dense(m, last_draft(m), a, nhwc, false);
+    }
+    if (kind == 2) {
+        add_dense(m, d, a, nhwc, false);
+        add_any(m, product);
+        add_dense(m, last_draft(m), b, nhwc, false);
+    }
 }
 
 static void library(wb__making *m, const wb__group *g)
 {
     const wb__value *v = value(m, g->first);
     wb__op op = (wb__op)v->op;
-    wb__step_kind kind = op == WB__OP_matmul ? WB__STEP_MATMUL : op <= WB__OP_conv_weights ? WB__STEP_CONV
-                         : op <= WB__OP_meanpool_back ? WB__STEP_POOL : op == WB__OP_take ? WB__STEP_TAKE : WB__STEP_TAKE_ADD;
+    wb__step_kind kind = op == WB__OP_matmul          ? WB__STEP_MATMUL
+                         : op <= WB__OP_conv_weights  ? WB__STEP_CONV
+                         : op <= WB__OP_meanpool_back ? WB__STEP_POOL
+                         : op == WB__OP_take          ? WB__STEP_TAKE
+                                                      : WB__STEP_TAKE_ADD;
     wb__draft *d = wb__draft_new(m, kind);
     if (!d) return;
     d->step.epilogue = g->epilogue;
@@ -250,7 +278,8 @@ static void library(wb__making *m, const wb__group *g)
     } else if (kind == WB__STEP_POOL) {
         d->step.variant = op - WB__OP_maxpool;
         memcpy(&d->step.pool, m->ir.attrs + v->attr, sizeof d->step.pool);
-        for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), v->nhwc, false);
+        for (int i = 0; i < v->n_in; i++)
+            add_dense(m, last_draft(m), input(m, v, i), v->nhwc, false);
         add_any(m, g->product);
     } else {
         for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), false, false);
@@ -259,13 +288,14 @@ static void library(wb__making *m, const wb__group *g)
     if (g->bias >= 0) bias_view(m, g, v);
 }
 
-/* ---- assemblies ------------------------------------------------------------------------------- */
+/* ---- assemblies ------------------------------------------------------------------------------ */
 
 /* May a piece be made in its window at once?  Then all who read it read the window. */
 static bool may_stand_inside(const wb__making *m, int x)
 {
     const wb__fate *f = &m->fate[x];
-    if (f->group < 0 || f->inside >= 0 || f->result >= 0 || f->write >= 0 || f->closed) return false;
+    if (f->group < 0 || f->inside >= 0 || f->result >= 0 || f->write >= 0 || f->closed)
+        return false;
     const wb__value *v = value(m, x);
     const wb__group *g = &m->group[f->group];
     if (v->heads_first) return false;
@@ -273,8 +303,8 @@ static bool may_stand_inside(const wb__making *m, int x)
     return g->kind == WB__GROUP_FUSED || value(m, g->first)->op == WB__OP_matmul;
 }
 
-/* Reshapes of a window may not be strides; a value that is reshaped stays by itself.  Convolutions and rows want
- * dense operands, which a copy would make again. */
+/* Reshapes of a window may not be strides; a value that is reshaped stays by itself.  Convolutions
+ * and rows want dense operands, which a copy would make again. */
 static void find_reshaped(const wb__making *m, bool *reshaped)
 {
     for (int i = 0; i < m->ir.n; i++) {
@@ -285,7 +315,8 @@ static void find_reshaped(const wb__making *m, bool *reshaped)
     }
 }
 
-/* A unit reshape on the way to a window is fine: the piece itself then stands in a window without that dimension. */
+/* A unit reshape on the way to a window is fine: the piece itself then stands in a window without
+ * that dimension. */
 static bool covered(const wb__making *m, const wb__value *a)
 {
     int64_t size = 0;
@@ -320,7 +351,7 @@ static void assemble(wb__making *m, int x)
     wb__view whole, from;
     int owner, from_owner;
     if (!wb__place_of(m, x, &whole, &owner)) return;
-    if (!covered(m, a)) {                           /* zeros where no piece is: a number over the whole */
+    if (!covered(m, a)) { /* zeros where no piece is: a number over the whole */
         wb__draft_zeros(m, whole, owner);
     }
     for (int j = 0; j < a->n_in && !m->failed; j++) {
@@ -332,11 +363,12 @@ static void assemble(wb__making *m, int x)
             window.dims[i] = value(m, p)->dims[i];
             window.offset += start[i] * whole.strides[i];
         }
-        if (value(m, p)->size && wb__place_of(m, p, &from, &from_owner)) wb__draft_copy(m, from, from_owner, window, owner, "piece");
+        if (value(m, p)->size && wb__place_of(m, p, &from, &from_owner))
+            wb__draft_copy(m, from, from_owner, window, owner, "piece");
     }
 }
 
-/* ---- results and writes ----------------------------------------------------------------------- */
+/* ---- results and writes ---------------------------------------------------------------------- */
 
 static int root(const wb__making *m, const wb_tensor *x) { return m->value_of[x->index]; }
 
@@ -348,7 +380,8 @@ static int same_memory(const wb__making *m, int x)
     return wb__is_view(m, at) || value(m, at)->nhwc ? x : at;
 }
 
-/* A value made by a group can be made in the result's own memory, if it is asked for once and row-major. */
+/* A value made by a group can be made in the result's own memory, if it is asked for once and
+ * row-major. */
 static void choose_results(wb__making *m)
 {
     for (int i = 0; i < m->request->n_results; i++) {
@@ -358,13 +391,15 @@ static void choose_results(wb__making *m)
     }
 }
 
-/* Groups all of whose values are used by themselves or by writes only may run last and write variables in place. */
+/* Groups all of whose values are used by themselves or by writes only may run last and write
+ * variables in place. */
 static void find_final(wb__making *m)
 {
     for (int g = 0; g < m->n_groups; g++) m->group[g].is_final = false;
     for (int i = 0; i < m->request->n_writes; i++) {
         int x = root(m, m->request->writes[i]), g = m->fate[x].group;
-        if (m->request->targets[i] >= 0 && g >= 0 && m->group[g].kind == WB__GROUP_FUSED) m->group[g].is_final = true;
+        if (m->request->targets[i] >= 0 && g >= 0 && m->group[g].kind == WB__GROUP_FUSED)
+            m->group[g].is_final = true;
     }
     for (int x = 0; x < m->ir.n; x++) {
         const wb__value *v = value(m, x);
@@ -394,7 +429,8 @@ static bool reads(const wb__making *m, int g, int leaf, bool *only_in_step)
     return any;
 }
 
-/* In place: made by a final group that reads the variable, if at all, element by element, and no other final group reads it. */
+/* In place: made by a final group that reads the variable, if at all, element by element, and no
+ * other final group reads it. */
 static void choose_writes(wb__making *m)
 {
     const wb__request *r = m->request;
@@ -404,19 +440,22 @@ static void choose_writes(wb__making *m)
         return;
     }
     for (int i = 0; i < r->n_leaves + r->n_targets; i++) reader[i] = -1;
-    for (int x = 0; x < m->ir.n; x++) {             /* the final group that reads a leaf; -2: several */
+    for (int x = 0; x < m->ir.n; x++) { /* the final group that reads a leaf; -2: several */
         const wb__value *v = value(m, x);
         int g = m->fate[x].group;
         for (int j = 0; j < v->n_in && g >= 0 && m->group[g].is_final; j++) {
             const wb__value *b = value(m, wb__base(m, input(m, v, j)));
-            if (b->op == WB__OP_constant) reader[b->leaf] = reader[b->leaf] == -1 || reader[b->leaf] == g ? g : -2;
+            if (b->op == WB__OP_constant)
+                reader[b->leaf] = reader[b->leaf] == -1 || reader[b->leaf] == g ? g : -2;
         }
     }
     for (int i = 0; i < r->n_writes; i++) {
         int x = root(m, r->writes[i]), g = m->fate[x].group, target = r->targets[i];
         wb__fate *f = &m->fate[x];
         bool in_step = true;
-        if (target < 0 || g < 0 || !m->group[g].is_final || f->write >= 0 || f->result >= 0 || f->inside >= 0 || f->closed || value(m, x)->nhwc) continue;
+        if (target < 0 || g < 0 || !m->group[g].is_final || f->write >= 0 || f->result >= 0 ||
+            f->inside >= 0 || f->closed || value(m, x)->nhwc)
+            continue;
         if (reader[target] != -1 && reader[target] != g) continue;
         reads(m, g, target, &in_step);
         if (in_step) f->write = i;
@@ -441,7 +480,8 @@ static void copy_results(wb__making *m)
     }
 }
 
-/* Writes that were not made in place.  What they take from another variable's memory is set aside first. */
+/* Writes that were not made in place.  What they take from another variable's memory is set aside
+ * first. */
 static void copy_writes(wb__making *m, bool aside)
 {
     const wb__request *r = m->request;

@@ -13,7 +13,9 @@ typedef struct {
     wb__view *views;
     int *owners;
     int n_views, views_room;
-    struct { int value, level, instr; } *had;       /* operands from outside that were loaded already */
+    struct {
+        int value, level, instr;
+    } * had; /* operands from outside that were loaded already */
     int n_had, had_room;
 } program;
 
@@ -60,7 +62,8 @@ static int add_view(program *p, const wb__view *v, int owner)
     return p->n_views++;
 }
 
-/* A view of v's dimensions as one of the space: aligned at the last logical axis, in the order of the space. */
+/* A view of v's dimensions as one of the space: aligned at the last logical axis, in the order of
+ * the space. */
 static wb__view in_space(const wb__group *g, const wb__view *v)
 {
     wb__view out = *v;
@@ -84,7 +87,9 @@ static bool varies(const wb__group *g, const wb__view *v)
 static int constant(program *p, double v)
 {
     wb__making *m = p->m;
-    if (!grow(p, (void **)&m->constants, &m->constants_room, m->n_constants + 1, sizeof *m->constants)) return 0;
+    if (!grow(p, (void **)&m->constants, &m->constants_room, m->n_constants + 1,
+              sizeof *m->constants))
+        return 0;
     m->constants[m->n_constants].f = v;
     return m->n_constants++;
 }
@@ -93,8 +98,14 @@ static int number(program *p, int x, int level)
 {
     wb__making *m = p->m;
     const wb__value *v = &m->ir.value[x];
-    wb__instr i = {.kind = WB__NUMBER, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level, .dtype = v->dtype,
-                   .a = -1, .b = -1, .c = -1, .arg = v->number};
+    wb__instr i = {.kind = WB__NUMBER,
+                   .reg = (uint8_t)reg_of(v->dtype),
+                   .level = (uint8_t)level,
+                   .dtype = v->dtype,
+                   .a = -1,
+                   .b = -1,
+                   .c = -1,
+                   .arg = v->number};
     if (v->fixed) {
         if (m->fate[x].constant < 0) m->fate[x].constant = constant(p, v->value);
         i.arg = m->request->n_numbers + m->fate[x].constant;
@@ -107,8 +118,13 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 {
     int sum = -1;
     int64_t shift = view->offset;
-    wb__instr i = {.kind = WB__IOTA, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level, .dtype = v->dtype,
-                   .a = -1, .b = -1, .c = -1};
+    wb__instr i = {.kind = WB__IOTA,
+                   .reg = (uint8_t)reg_of(v->dtype),
+                   .level = (uint8_t)level,
+                   .dtype = v->dtype,
+                   .a = -1,
+                   .b = -1,
+                   .c = -1};
     for (int d = 0; d < view->ndim; d++) {
         if (!view->strides[d] || view->dims[d] == 1) continue;
         i.arg = d;
@@ -132,20 +148,27 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 
 static int draw(program *p, const wb__value *v, const wb__view *view, int level)
 {
-    wb__instr i = {.kind = v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, .reg = (uint8_t)reg_of(v->dtype),
-                   .level = (uint8_t)level, .dtype = v->dtype, .a = -1, .b = -1, .arg = v->number};
+    wb__instr i = {.kind = v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN,
+                   .reg = (uint8_t)reg_of(v->dtype),
+                   .level = (uint8_t)level,
+                   .dtype = v->dtype,
+                   .a = -1,
+                   .b = -1,
+                   .arg = v->number};
     i.c = add_view(p, view, -1);
     return add(p, i);
 }
 
-/* An operand from outside the group, or a number.  `whole`: at the level of the space even if it does not vary there. */
+/* An operand from outside the group, or a number.  `whole`: at the level of the space even if it
+ * does not vary there. */
 static int outside(program *p, int x, int level, bool whole)
 {
     wb__making *m = p->m;
     const wb__value *v = &m->ir.value[x];
     wb__view view;
     int owner, at;
-    if (v->op == WB__OP_literal && m->fate[x].group < 0) return number(p, x, whole ? level : WB__LEVEL_ONE);
+    if (v->op == WB__OP_literal && m->fate[x].group < 0)
+        return number(p, x, whole ? level : WB__LEVEL_ONE);
     if (!wb__place_of(m, x, &view, &owner)) return 0;
     view = in_space(p->group, &view);
     if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &view)) level = WB__LEVEL_ROW;
@@ -157,8 +180,15 @@ static int outside(program *p, int x, int level, bool whole)
     if (source && b->op == WB__OP_literal) at = number(p, base, level);
     else if (source && b->op == WB__OP_iota) at = iota(p, b, &view, level);
     else if (source) at = draw(p, b, &view, level);
-    else at = add(p, (wb__instr){.kind = WB__LOAD, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level, .dtype = v->dtype,
-                                 .a = -1, .b = -1, .c = -1, .arg = add_view(p, &view, owner)});
+    else
+        at = add(p, (wb__instr){.kind = WB__LOAD,
+                                .reg = (uint8_t)reg_of(v->dtype),
+                                .level = (uint8_t)level,
+                                .dtype = v->dtype,
+                                .a = -1,
+                                .b = -1,
+                                .c = -1,
+                                .arg = add_view(p, &view, owner)});
     if (!grow(p, (void **)&p->had, &p->had_room, p->n_had + 1, sizeof *p->had)) return 0;
     p->had[p->n_had].value = x;
     p->had[p->n_had].level = level;
@@ -197,7 +227,13 @@ static void store(program *p, int x, int instr)
     const wb__instr *i = &p->instr[instr];
     if (!wb__place_of(p->m, x, &view, &owner)) return;
     view = in_space(p->group, &view);
-    wb__instr s = {.kind = WB__STORE, .reg = i->reg, .level = i->level, .dtype = i->dtype, .a = instr, .b = -1, .c = -1,
+    wb__instr s = {.kind = WB__STORE,
+                   .reg = i->reg,
+                   .level = i->level,
+                   .dtype = i->dtype,
+                   .a = instr,
+                   .b = -1,
+                   .c = -1,
                    .arg = add_view(p, &view, owner)};
     add(p, s);
 }
@@ -209,8 +245,14 @@ static void fold(program *p, int x, const wb__value *v)
     int of = m->ir.inputs[v->in];
     const wb__value *f = &m->ir.value[of];
     bool is_full = f->ndim == g->ndim && !memcmp(f->dims, g->dims, g->ndim * sizeof g->dims[0]);
-    wb__instr i = {.kind = WB__FOLD_COLS, .op = v->op, .reg = (uint8_t)reg_of(v->dtype), .level = WB__LEVEL_ROW,
-                   .dtype = v->dtype, .b = -1, .c = -1, .arg = -1};
+    wb__instr i = {.kind = WB__FOLD_COLS,
+                   .op = v->op,
+                   .reg = (uint8_t)reg_of(v->dtype),
+                   .level = WB__LEVEL_ROW,
+                   .dtype = v->dtype,
+                   .b = -1,
+                   .c = -1,
+                   .arg = -1};
     i.a = operand(p, of, is_full ? WB__LEVEL_FULL : WB__LEVEL_ROW, true);
     if (m->failed) return;
     if (!m->fate[x].closed) {
@@ -240,8 +282,14 @@ static void store_in_order(program *p, int x, const wb__value *v)
     view.buffer = mine.buffer;
     view.offset = mine.offset;
     view = in_space(p->group, &view);
-    add(p, (wb__instr){.kind = WB__STORE, .reg = (uint8_t)reg_of(v->dtype), .level = WB__LEVEL_FULL, .dtype = v->dtype,
-                       .a = m->fate[x].made, .b = -1, .c = -1, .arg = add_view(p, &view, owner)});
+    add(p, (wb__instr){.kind = WB__STORE,
+                       .reg = (uint8_t)reg_of(v->dtype),
+                       .level = WB__LEVEL_FULL,
+                       .dtype = v->dtype,
+                       .a = m->fate[x].made,
+                       .b = -1,
+                       .c = -1,
+                       .arg = add_view(p, &view, owner)});
 }
 
 static void one(program *p, int x)
@@ -263,16 +311,24 @@ static void one(program *p, int x)
             view.strides[m->ir.attrs[v->attr]] = 1;
         }
         view = in_space(g, &view);
-        p->m->fate[x].made = v->op == WB__OP_literal ? number(p, x, WB__LEVEL_FULL) : v->op == WB__OP_iota ? iota(p, v, &view, level)
-                                                                                        : draw(p, v, &view, level);
-    } else if (class == WB__MOVE) {                     /* a view brought into order: the space is its operand's */
+        p->m->fate[x].made = v->op == WB__OP_literal ? number(p, x, WB__LEVEL_FULL)
+                             : v->op == WB__OP_iota  ? iota(p, v, &view, level)
+                                                     : draw(p, v, &view, level);
+    } else if (class == WB__MOVE) { /* a view brought into order: the space is its operand's */
         p->m->fate[x].made = outside(p, m->ir.inputs[v->in], WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
         if (m->failed) return;
         bool cast = v->op == WB__OP_cast;
-        p->m->fate[x].made = add(p, (wb__instr){.kind = cast ? WB__CAST : WB__ROW, .reg = (uint8_t)reg_of(v->dtype), .level = (uint8_t)level,
-                                        .dtype = v->dtype, .op = v->op, .a = in[0], .b = in[1], .c = in[2], .arg = -1});
+        p->m->fate[x].made = add(p, (wb__instr){.kind = cast ? WB__CAST : WB__ROW,
+                                                .reg = (uint8_t)reg_of(v->dtype),
+                                                .level = (uint8_t)level,
+                                                .dtype = v->dtype,
+                                                .op = v->op,
+                                                .a = in[0],
+                                                .b = in[1],
+                                                .c = in[2],
+                                                .arg = -1});
     }
     if (m->failed || !m->fate[x].stored) return;
     if (class == WB__MOVE) store_in_order(p, x, v);
@@ -300,7 +356,9 @@ static bool finish(program *p)
         free_program(p);
         return false;
     }
-    *space = (wb__space){.ndim = g->ndim, .row_dims = g->ndim - g->col_dims - g->outer_dims, .col_dims = g->col_dims};
+    *space = (wb__space){.ndim = g->ndim,
+                         .row_dims = g->ndim - g->col_dims - g->outer_dims,
+                         .col_dims = g->col_dims};
     for (int i = 0; i < g->ndim; i++) space->dims[i] = g->dims[g->axis[i]];
     d->instr = p->instr;
     d->views = p->views;
@@ -326,11 +384,22 @@ void wb__draft_zeros(wb__making *m, wb__view to, int owner)
     for (int i = 0; i < to.ndim; i++) g.axis[i] = i;
     memcpy(g.dims, to.dims, sizeof g.dims);
     program p = {.m = m, .group = &g, .g = -1};
-    int from = add(&p, (wb__instr){.kind = WB__NUMBER, .reg = (uint8_t)reg_of(to.dtype), .level = WB__LEVEL_FULL,
-                                   .dtype = (uint8_t)to.dtype, .a = -1, .b = -1, .c = -1,
+    int from = add(&p, (wb__instr){.kind = WB__NUMBER,
+                                   .reg = (uint8_t)reg_of(to.dtype),
+                                   .level = WB__LEVEL_FULL,
+                                   .dtype = (uint8_t)to.dtype,
+                                   .a = -1,
+                                   .b = -1,
+                                   .c = -1,
                                    .arg = m->request->n_numbers + constant(&p, 0)});
     if (!m->failed)
-        add(&p, (wb__instr){.kind = WB__STORE, .reg = (uint8_t)reg_of(to.dtype), .level = WB__LEVEL_FULL, .dtype = (uint8_t)to.dtype,
-                            .a = from, .b = -1, .c = -1, .arg = add_view(&p, &to, owner)});
+        add(&p, (wb__instr){.kind = WB__STORE,
+                            .reg = (uint8_t)reg_of(to.dtype),
+                            .level = WB__LEVEL_FULL,
+                            .dtype = (uint8_t)to.dtype,
+                            .a = from,
+                            .b = -1,
+                            .c = -1,
+                            .arg = add_view(&p, &to, owner)});
     finish(&p);
 }

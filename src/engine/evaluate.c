@@ -1,5 +1,5 @@
-/* Evaluation: what is asked, all pending writes, and every result nobody consumed yet that reads a version about to
- * be overwritten - together, as one plan. */
+/* Evaluation: what is asked, all pending writes, and every result nobody consumed yet that reads a
+ * version about to be overwritten - together, as one plan. */
 #include "engine/request.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static bool grow(void *list, int *room, int want, size_t size)
     return true;
 }
 
-/* ---- writes ----------------------------------------------------------------------------------- */
+/* ---- writes ---------------------------------------------------------------------------------- */
 
 static void set_current(wb_tensor *v, wb_tensor *version)
 {
@@ -47,7 +47,8 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
         t->pending = more;
         t->pending_room = room;
     }
-    wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0, NULL, 0, NULL);
+    wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0,
+                                 NULL, 0, NULL);
     if (!a) return NULL;
     wb__sink_remove(a);
     a->flags |= WB__PENDING;
@@ -60,10 +61,13 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 
 int wb_assign(wb_tensor *x, wb_tensor *value)
 {
-    if (!wb__operand("assign", x) || !wb__operand("assign", value)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
-    if (x->op != WB__OP_variable) return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable", wb_describe(x));
+    if (!wb__operand("assign", x) || !wb__operand("assign", value))
+        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (x->op != WB__OP_variable)
+        return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable", wb_describe(x));
     if (!wb__same_dims(x, value) || x->dtype != value->dtype)
-        return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value), wb_describe(x));
+        return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value),
+                        wb_describe(x));
     if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
     wb__thread *t = wb__this_thread();
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
@@ -133,8 +137,10 @@ void wb__forget_pending(int first)
 int wb__new_version(wb_tensor *v)
 {
     wb_tensor *old = v->live;
-    if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2) return 0;
-    wb_tensor *x = wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
+    if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2)
+        return 0;
+    wb_tensor *x =
+        wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
     if (!x) return WB_ERROR_MEMORY;
     atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
     x->storage = v->storage;
@@ -161,7 +167,7 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
     return 0;
 }
 
-/* ---- sinks ------------------------------------------------------------------------------------ */
+/* ---- sinks ----------------------------------------------------------------------------------- */
 
 static bool is_leaf(const wb_tensor *x) { return x->storage || x->flags & WB__GONE; }
 
@@ -172,18 +178,21 @@ static bool overwritten(const wb_tensor *x)
     return v && v->live == x && v->current != x;
 }
 
-enum { READS = 1, LOST = 2 };           /* a version that is about to go; one that is gone already */
+enum { READS = 1, LOST = 2 }; /* a version that is about to go; one that is gone already */
 
-/* Does an unconsumed tensor read a version that is about to go?  (One that cannot be had any more does not count.) */
+/* Does an unconsumed tensor read a version that is about to go?  (One that cannot be had any more
+ * does not count.) */
 static int reads_overwritten(wb_tensor *sink, bool *answer)
 {
     int before = mine.side.n;
     if (!wb__order_add(&mine.side, sink, is_leaf)) return WB_ERROR_MEMORY;
-    if (!grow(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads)) return WB_ERROR_MEMORY;
+    if (!grow(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
+        return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
         unsigned reads = x->flags & WB__GONE ? LOST : is_leaf(x) && overwritten(x) ? READS : 0;
-        for (uint32_t j = 0; !is_leaf(x) && j < x->n_in; j++) reads |= mine.reads[wb__order_index(&mine.side, x->in[j], is_leaf)];
+        for (uint32_t j = 0; !is_leaf(x) && j < x->n_in; j++)
+            reads |= mine.reads[wb__order_index(&mine.side, x->in[j], is_leaf)];
         if (!is_leaf(x) && x->flags & WB__PENDING) reads |= READS;
         mine.reads[i] = (uint8_t)reads;
     }
@@ -208,7 +217,8 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
             if (status) return status;
         }
         if (reads) {
-            if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots)) return WB_ERROR_MEMORY;
+            if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
+                return WB_ERROR_MEMORY;
             mine.roots[(*n_roots)++] = sink;
         }
         sink = sink->next_sink;
@@ -216,16 +226,18 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
     return 0;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static char *data_of(const wb_tensor *x) { return (char *)x->storage->data + x->offset; }
 
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
-    if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers)) return WB_ERROR_MEMORY;
+    if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers))
+        return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_leaves; i++) mine.buffers[i] = data_of(r->leaves[i]);
     for (int i = 0; i < r->n_writes; i++)
-        if (r->targets[i] >= r->n_leaves) mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
+        if (r->targets[i] >= r->n_leaves)
+            mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
     return 0;
 }
 
@@ -236,10 +248,13 @@ static int run(wb__request *r, wb_tensor *gate)
     int status = bind_buffers(r, p), made = 0;
     int first = r->n_leaves + r->n_targets;
     wb__storage *few[16], **stores = few;
-    if (r->n_results > (int)WB__COUNT(few) && !(stores = wb__alloc((size_t)r->n_results * sizeof *stores))) status = WB_ERROR_MEMORY;
+    if (r->n_results > (int)WB__COUNT(few) &&
+        !(stores = wb__alloc((size_t)r->n_results * sizeof *stores)))
+        status = WB_ERROR_MEMORY;
     for (; !status && made < r->n_results; made++) {
         const wb_tensor *x = r->results[made];
-        stores[made] = wb__storage_new(p->device, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
+        stores[made] =
+            wb__storage_new(p->device, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
         if (!stores[made]) {
             status = WB_ERROR_MEMORY;
             break;
@@ -250,9 +265,12 @@ static int run(wb__request *r, wb_tensor *gate)
     for (int i = 0; gate && !status && i < r->n_results; i++)
         if (r->results[i] == gate) gate_at = stores[i]->data;
     if (gate && !gate_at && gate->storage) gate_at = data_of(gate);
-    if (!status) status = wb__plan_run(p, mine.buffers, r->numbers, r->n_numbers, gate_at, gate ? (wb_dtype)gate->dtype : WB_F32);
+    if (!status)
+        status = wb__plan_run(p, mine.buffers, r->numbers, r->n_numbers, gate_at,
+                              gate ? (wb_dtype)gate->dtype : WB_F32);
     wb__plan_done(p);
-    bool shown = !status || status == WB_ERROR_NUMBER;     /* a loss that is not finite may still be read */
+    bool shown =
+        !status || status == WB_ERROR_NUMBER; /* a loss that is not finite may still be read */
     for (int i = 0; i < made; i++) {
         if (shown) wb__set_storage(r->results[i], stores[i], 0);
         else wb__storage_unref(stores[i]);
@@ -269,15 +287,19 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with
     int n_roots = 0, status;
     bool pending = t->n_pending > 0;
     t->made = 0;
-    if (t->recording) return wb__fail(WB_ERROR_ARGUMENT, "a value was asked for while a function was being recorded by wb_compile");
+    if (t->recording)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "a value was asked for while a function was being recorded by wb_compile");
     if (with_sinks) {
         status = collect(t, n, tensors, &n_roots);
     } else {
-        status = grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots) ? 0 : WB_ERROR_MEMORY;
+        status =
+            grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots) ? 0 : WB_ERROR_MEMORY;
         for (int i = 0; i < n && !status; i++) mine.roots[n_roots++] = wb__bind(tensors[i]);
     }
     if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
-    if (!status && (mine.request.n_results || mine.request.n_writes)) status = run(&mine.request, gate);
+    if (!status && (mine.request.n_results || mine.request.n_writes))
+        status = run(&mine.request, gate);
     if (!pending || (status == WB_ERROR_VERSION && mine.request.refused)) return status;
     if (status) take_back(t, 0);
     end_pending(t, 0);
@@ -291,8 +313,8 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
 
-/* A closing scope has dropped what it held: sinks that are left belong to outer scopes, and keep their right to the
- * versions they read. */
+/* A closing scope has dropped what it held: sinks that are left belong to outer scopes, and keep
+ * their right to the versions they read. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
@@ -309,8 +331,10 @@ int wb__evaluate_overgrown(wb__thread *t)
     t->made = 0;
     if (!sink) return 0;
     if (!atomic_exchange(&said, true))
-        wb__log(WB_LOG_WARN, "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
-                "Open a scope for each step (wb_scope_open, wb_scope_close).", WB__MOST_UNEVALUATED);
+        wb__log(WB_LOG_WARN,
+                "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
+                "Open a scope for each step (wb_scope_open, wb_scope_close).",
+                WB__MOST_UNEVALUATED);
     do {
         if (sink->flags & WB__GONE) continue;
         if (!grow(&all, &room, n + 1, sizeof *all)) status = WB_ERROR_MEMORY;
@@ -327,8 +351,10 @@ int wb__evaluate_overgrown(wb__thread *t)
 
 int wb_eval_all(int n, wb_tensor *const *tensors)
 {
+    if (n < 0 || (n && !tensors)) return wb__fail(WB_ERROR_ARGUMENT, "eval: %d tensors", n);
     for (int i = 0; i < n; i++)
-        if (!wb__operand("eval", tensors[i])) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        if (!wb__operand("eval", tensors[i]))
+            return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     return wb__evaluate(n, tensors, NULL);
 }
 
@@ -336,9 +362,12 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0;
+    if (!out || n < 0 || (n && !tensors))
+        return wb__fail(WB_ERROR_ARGUMENT, "memory_estimate: %d tensors, %s to write to", n, out ? "a place" : "no place");
     memset(out, 0, sizeof *out);
     for (int i = 0; i < n; i++)
-        if (!wb__operand("memory_estimate", tensors[i])) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        if (!wb__operand("memory_estimate", tensors[i]))
+            return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     int status = collect(t, n, tensors, &n_roots);
     if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
     if (status) return status;

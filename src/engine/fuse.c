@@ -1,8 +1,9 @@
 /* Which values are made together: each group of values becomes one kernel.
  *
- * Values are taken in order.  An elementwise value or reduction joins the group of the latest of its operands where
- * it fits into that group's space; it may also stand beside the last group that read one of its operands.  Since
- * everything else it needs comes from earlier groups, the order of groups stays an order of execution. */
+ * Values are taken in order.  An elementwise value or reduction joins the group of the latest of
+ * its operands where it fits into that group's space; it may also stand beside the last group that
+ * read one of its operands.  Since everything else it needs comes from earlier groups, the order of
+ * groups stays an order of execution. */
 #include "engine/plan.h"
 
 #include <string.h>
@@ -22,7 +23,8 @@ static int new_group(wb__making *m, wb__group_kind kind)
         m->group = more;
         m->groups_room = room;
     }
-    m->group[m->n_groups] = (wb__group){.kind = kind, .first = -1, .last = -1, .bias = -1, .product = -1, .col_dims = -1};
+    m->group[m->n_groups] = (wb__group){
+        .kind = kind, .first = -1, .last = -1, .bias = -1, .product = -1, .col_dims = -1};
     return m->n_groups++;
 }
 
@@ -38,7 +40,8 @@ static void join(wb__making *m, int g, int x)
     group->last = x;
 }
 
-/* The latest group among the makers of a value's operands, and of theirs where they are deferred; -1 if all are leaves. */
+/* The latest group among the makers of a value's operands, and of theirs where they are deferred;
+ * -1 if all are leaves. */
 static int latest(const wb__making *m, const wb__value *v)
 {
     int g = -1;
@@ -50,7 +53,7 @@ static int latest(const wb__making *m, const wb__value *v)
     return g;
 }
 
-/* ---- spaces ----------------------------------------------------------------------------------- */
+/* ---- spaces ---------------------------------------------------------------------------------- */
 
 static bool full(const wb__group *g, const wb__value *v)
 {
@@ -62,7 +65,8 @@ static bool row(const wb__group *g, const wb__value *v)
 {
     if (v->ndim != g->ndim || g->col_dims < 0) return false;
     for (int i = 0; i < g->ndim; i++)
-        if (v->dims[g->axis[i]] != (i < g->ndim - g->col_dims ? g->dims[g->axis[i]] : 1)) return false;
+        if (v->dims[g->axis[i]] != (i < g->ndim - g->col_dims ? g->dims[g->axis[i]] : 1))
+            return false;
     return true;
 }
 
@@ -90,7 +94,7 @@ static bool reachable(const wb__making *m, int g, const wb__value *v)
     return true;
 }
 
-/* ---- deferred values: they join whoever needs them first ---------------------------------------- */
+/* ---- deferred values: they join whoever needs them first ------------------------------------- */
 
 typedef enum { NO_FOLD, FOLD_COLS, FOLD_ROWS, FOLD_ALL } fold;
 
@@ -110,15 +114,17 @@ static bool closes(wb__making *m, wb__group *g, const wb__value *v)
     return fold_in(g, v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]) != FOLD_COLS;
 }
 
-/* Would v's deferred operands, and theirs, fit into group g?  What they read may have been made since they were put off.
- * `trial` is a copy of the group whose columns may become fixed. */
+/* Would v's deferred operands, and theirs, fit into group g?  What they read may have been made
+ * since they were put off. `trial` is a copy of the group whose columns may become fixed. */
 static bool deferred_fit(wb__making *m, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
         int x = input(m, v, i);
         if (!m->fate[x].deferred) continue;
         const wb__value *d = value(m, x);
-        if (!reachable(m, g, d) || !deferred_fit(m, g, trial, d) || !fits(m, trial, d) || closes(m, trial, d)) return false;
+        if (!reachable(m, g, d) || !deferred_fit(m, g, trial, d) || !fits(m, trial, d) ||
+            closes(m, trial, d))
+            return false;
     }
     return true;
 }
@@ -156,11 +162,12 @@ static bool may_join(wb__making *m, int g, const wb__value *v)
 {
     wb__group trial = m->group[g];
     if (trial.n >= MOST_VALUES) return false;
-    return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) && deferred_fit(m, g, &trial, v) &&
-           fits(m, &trial, v);
+    return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) &&
+           deferred_fit(m, g, &trial, v) && fits(m, &trial, v);
 }
 
-/* Groups that v might join: its latest maker, or one that already reads an operand and comes after all makers. */
+/* Groups that v might join: its latest maker, or one that already reads an operand and comes after
+ * all makers. */
 static int candidate(wb__making *m, const wb__value *v)
 {
     int g = latest(m, v);
@@ -180,7 +187,7 @@ static void note_readers(wb__making *m, int g, const wb__value *v)
     }
 }
 
-/* ---- elementwise values ----------------------------------------------------------------------- */
+/* ---- elementwise values ---------------------------------------------------------------------- */
 
 static bool fits_elementwise(wb__making *m, const wb__group *g, const wb__value *v)
 {
@@ -188,32 +195,44 @@ static bool fits_elementwise(wb__making *m, const wb__group *g, const wb__value 
     return full(g, v) || row(g, v);
 }
 
-/* The vector that a library kernel adds to its product: one number a column (or channel), standing in a row. */
+/* The vector that a library kernel adds to its product: one number a column (or channel), standing
+ * in a row. */
 static bool is_bias(const wb__making *m, int x, const wb__value *product, int group)
 {
     const wb__value *b = value(m, x);
     int channel = product->op == WB__OP_matmul ? product->ndim - 1 : 1;
     wb__view view;
     int from_end = product->ndim - channel, base = wb__base(m, x);
-    if (b->ndim < from_end || b->dtype != product->dtype || b->size != product->dims[channel]) return false;
+    if (b->ndim < from_end || b->dtype != product->dtype || b->size != product->dims[channel])
+        return false;
     if (b->dims[b->ndim - from_end] != b->size || m->fate[base].group >= group) return false;
-    if ((wb__ops[value(m, base)->op].class == WB__SOURCE && m->fate[base].group < 0) || m->fate[base].deferred) return false;
+    if ((wb__ops[value(m, base)->op].class == WB__SOURCE && m->fate[base].group < 0) ||
+        m->fate[base].deferred)
+        return false;
     return wb__view_of(m, x, &view) && (b->size == 1 || view.strides[b->ndim - from_end] == 1);
 }
 
-/* product + bias and activation(product) become part of the library kernel, if nobody else wants the product. */
+/* product + bias and activation(product) become part of the library kernel, if nobody else wants
+ * the product. */
 static bool absorbed(wb__making *m, int x)
 {
     const wb__value *v = value(m, x);
-    int epilogue = v->op == WB__OP_relu ? 1 : v->op == WB__OP_tanh ? 2 : v->op == WB__OP_sigmoid ? 3 : 0;
+    int epilogue = v->op == WB__OP_relu      ? 1
+                   : v->op == WB__OP_tanh    ? 2
+                   : v->op == WB__OP_sigmoid ? 3
+                                             : 0;
     if (v->op != WB__OP_add && !epilogue) return false;
     for (int i = 0; i < v->n_in; i++) {
         int p = input(m, v, i), g = m->fate[p].group;
-        if (g < 0 || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != p || value(m, p)->uses != 1) continue;
+        if (g < 0 || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != p ||
+            value(m, p)->uses != 1)
+            continue;
         const wb__value *library = value(m, m->group[g].first);
-        if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue) continue;
+        if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue)
+            continue;
         if (library->size != v->size || library->ndim != v->ndim) continue;
-        if (epilogue > 1 && v->dims[v->ndim - 1] < 16) continue;       /* curves over thin rows: better in one piece */
+        if (epilogue > 1 && v->dims[v->ndim - 1] < 16)
+            continue; /* curves over thin rows: better in one piece */
         if (epilogue) {
             m->group[g].epilogue = epilogue;
         } else {
@@ -228,7 +247,7 @@ static bool absorbed(wb__making *m, int x)
     return false;
 }
 
-/* ---- reductions ------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 /* How the reduced axes lie in a space with a fixed number of columns. */
 static fold fold_with(const wb__group *g, const wb__value *x, unsigned mask, int cols, bool choose)
@@ -239,8 +258,14 @@ static fold fold_with(const wb__group *g, const wb__value *x, unsigned mask, int
         int axis = g->axis[i];
         if (x->dims[axis] == 1) continue;
         bool reduced = mask >> axis & 1;
-        if (i < g->ndim - cols) { in_cols &= !reduced; all_rows &= reduced || i < outer; in_rows &= !(reduced && i < outer); }
-        else { all_cols &= reduced; in_rows &= !reduced; }
+        if (i < g->ndim - cols) {
+            in_cols &= !reduced;
+            all_rows &= reduced || i < outer;
+            in_rows &= !(reduced && i < outer);
+        } else {
+            all_cols &= reduced;
+            in_rows &= !reduced;
+        }
     }
     if (all_cols && all_rows && !choose && !outer) return FOLD_ALL;
     if (in_cols && all_cols) return FOLD_COLS;
@@ -272,12 +297,14 @@ static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
     unsigned mask = (unsigned)m->ir.attrs[v->attr];
     if (full(g, x)) return fold_in(g, v, x, mask) != NO_FOLD;
-    /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for a sum */
-    return (v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x) && fold_in(g, v, x, mask) == FOLD_ALL;
+    /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for
+     * a sum */
+    return (v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x) &&
+           fold_in(g, v, x, mask) == FOLD_ALL;
 }
 
-/* A space of its own for a reduction that fits nowhere: outer dimensions where the reduced axes lie in the middle,
- * else the reduced axes moved to the end. */
+/* A space of its own for a reduction that fits nowhere: outer dimensions where the reduced axes lie
+ * in the middle, else the reduced axes moved to the end. */
 static int own_space(wb__making *m, const wb__value *v, const wb__value *x, unsigned mask)
 {
     int at = new_space(m, x);
@@ -288,7 +315,8 @@ static int own_space(wb__making *m, const wb__value *v, const wb__value *x, unsi
     for (int i = 0; i < g->ndim; i++)
         if (mask >> g->axis[i] & 1) { first = WB__MIN(first, i); last = i; }
     bool together = v->op != WB__OP_argmax;
-    for (int i = first; i <= last; i++) together &= mask >> g->axis[i] & 1 || x->dims[g->axis[i]] == 1;
+    for (int i = first; i <= last; i++)
+        together &= mask >> g->axis[i] & 1 || x->dims[g->axis[i]] == 1;
     if (together) {
         g->outer_dims = first;
         g->col_dims = g->ndim - 1 - last;
@@ -302,7 +330,7 @@ static int own_space(wb__making *m, const wb__value *v, const wb__value *x, unsi
     return at;
 }
 
-/* ---- one value into a group ------------------------------------------------------------------- */
+/* ---- one value into a group ------------------------------------------------------------------ */
 
 static void place_in(wb__making *m, int g, int x)
 {
@@ -311,7 +339,8 @@ static void place_in(wb__making *m, int g, int x)
         fold f = fold_in(&m->group[g], v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]);
         m->fate[x].closed = f == FOLD_ROWS || f == FOLD_ALL;
         int base = wb__base(m, input(m, v, 0));
-        if (m->fate[base].group != g && value(m, base)->size == wb__ir_in(&m->ir, v, 0)->size) m->fate[base].reader = g;
+        if (m->fate[base].group != g && value(m, base)->size == wb__ir_in(&m->ir, v, 0)->size)
+            m->fate[base].reader = g;
     } else {
         note_readers(m, g, v);
     }
@@ -321,10 +350,12 @@ static void place_in(wb__making *m, int g, int x)
 static int space_for(wb__making *m, const wb__value *v)
 {
     bool folds = wb__ops[v->op].class == WB__REDUCE;
-    return folds ? own_space(m, v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr]) : new_space(m, v);
+    return folds ? own_space(m, v, wb__ir_in(&m->ir, v, 0), (unsigned)m->ir.attrs[v->attr])
+                 : new_space(m, v);
 }
 
-/* A new group for v and as many of its deferred operands as fit; the others get groups before it. */
+/* A new group for v and as many of its deferred operands as fit; the others get groups before it.
+ */
 static void group_alone(wb__making *m, int x)
 {
     const wb__value *v = value(m, x);
@@ -394,7 +425,7 @@ static void fusable(wb__making *m, int x, bool needed)
     }
 }
 
-/* ---- everything ------------------------------------------------------------------------------- */
+/* ---- everything ------------------------------------------------------------------------------ */
 
 static bool wants_memory(const wb__op op)
 {
@@ -402,7 +433,8 @@ static bool wants_memory(const wb__op op)
     return c == WB__LIBRARY || op == WB__OP_assemble;
 }
 
-/* Sources and views that a library kernel, an assembly or a result needs as memory are made by a kernel of their own. */
+/* Sources and views that a library kernel, an assembly or a result needs as memory are made by a
+ * kernel of their own. */
 static void find_needed(wb__making *m, bool *needed)
 {
     const wb__request *r = m->request;
@@ -413,9 +445,10 @@ static void find_needed(wb__making *m, bool *needed)
     }
     for (int i = 0; i < r->n_results; i++) needed[m->value_of[r->results[i]->index]] = true;
     for (int i = 0; i < r->n_writes; i++) needed[m->value_of[r->writes[i]->index]] = true;
-    for (int i = m->ir.n - 1; i >= 0; i--) {            /* through views, down to what they look at */
+    for (int i = m->ir.n - 1; i >= 0; i--) { /* through views, down to what they look at */
         const wb__value *v = value(m, i);
-        if (needed[i] && wb__ops[v->op].class == WB__MOVE && v->op != WB__OP_assemble) needed[input(m, v, 0)] = true;
+        if (needed[i] && wb__ops[v->op].class == WB__MOVE && v->op != WB__OP_assemble)
+            needed[input(m, v, 0)] = true;
     }
 }
 
@@ -424,18 +457,22 @@ static void one(wb__making *m, int x, const bool *needed)
     const wb__value *v = value(m, x);
     wb__view view;
     switch (wb__ops[v->op].class) {
-    case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: case WB__REDUCE:
-        fusable(m, x, needed[x]);
-        break;
+    case WB__UNARY:
+    case WB__BINARY:
+    case WB__COMPARE:
+    case WB__TEST:
+    case WB__ELEMENTWISE:
+    case WB__REDUCE: fusable(m, x, needed[x]); break;
     case WB__SOURCE: if (needed[x]) join(m, new_space(m, v), x); break;
     case WB__MOVE:
-        if (m->fate[wb__base(m, input(m, v, 0))].deferred && v->op != WB__OP_assemble && !wb__view_of(m, x, &view)) {
+        if (m->fate[wb__base(m, input(m, v, 0))].deferred && v->op != WB__OP_assemble &&
+            !wb__view_of(m, x, &view)) {
             int base = wb__base(m, input(m, v, 0));
             m->fate[base].deferred = false;
             group_alone(m, base);
         }
         if (v->op == WB__OP_assemble) join(m, new_group(m, WB__GROUP_ASSEMBLE), x);
-        else if (!wb__view_of(m, x, &view)) {                   /* no strides tell it: a copy, in order */
+        else if (!wb__view_of(m, x, &view)) { /* no strides tell it: a copy, in order */
             m->fate[x].closed = true;
             join(m, new_space(m, wb__ir_in(&m->ir, v, 0)), x);
         }
@@ -462,9 +499,12 @@ static void find_stored(wb__making *m, const bool *needed)
             int x = input(m, v, j), base = wb__base(m, x);
             if (m->fate[base].group != g || x != base) m->fate[base].stored = true;
         }
-        if (m->fate[i].closed || (m->group[g].kind != WB__GROUP_FUSED && m->group[g].product == i) || v->op == WB__OP_assemble)
+        if (m->fate[i].closed ||
+            (m->group[g].kind != WB__GROUP_FUSED && m->group[g].product == i) ||
+            v->op == WB__OP_assemble)
             m->fate[i].stored = true;
-        if (v->op == WB__OP_reshape || v->op == WB__OP_permute || v->op == WB__OP_slice || v->op == WB__OP_expand)
+        if (v->op == WB__OP_reshape || v->op == WB__OP_permute || v->op == WB__OP_slice ||
+            v->op == WB__OP_expand)
             m->fate[i].stored = true;
     }
 }
@@ -480,13 +520,20 @@ bool wb__fuse(wb__making *m)
         return false;
     }
     for (int i = 0; i < m->ir.n; i++)
-        m->fate[i] = (wb__fate){.group = -1, .result = -1, .write = -1, .reader = -1, .inside = -1, .constant = -1, .tenant = -1};
+        m->fate[i] = (wb__fate){.group = -1,
+                                .result = -1,
+                                .write = -1,
+                                .reader = -1,
+                                .inside = -1,
+                                .constant = -1,
+                                .tenant = -1};
     find_needed(m, needed);
     for (int i = 0; i < m->ir.n && !m->failed; i++) one(m, i, needed);
     if (!m->failed) find_stored(m, needed);
     for (int g = 0; g < m->n_groups; g++) {
         wb__group *group = &m->group[g];
-        if (group->kind == WB__GROUP_FUSED && group->col_dims < 0) group->col_dims = WB__MIN(group->ndim, 1);
+        if (group->kind == WB__GROUP_FUSED && group->col_dims < 0)
+            group->col_dims = WB__MIN(group->ndim, 1);
     }
     wb__free(needed);
     return !m->failed;

@@ -1,11 +1,12 @@
-/* The walk that takes gradients: from a scalar back to tensors, adding ordinary operations to the graph.
- * The rules are in gradient_rows.c and gradient_ops.c; trees of gradients are made in tree/. */
+/* The walk that takes gradients: from a scalar back to tensors, adding ordinary operations to the
+ * graph. The rules are in gradient_rows.c and gradient_ops.c; trees of gradients are made in tree/.
+ */
 #include "engine/gradient.h"
 
 #include <string.h>
 
-/* What an operation gives to one of its inputs: a tensor, or one not made yet - a window of zeros with g in it, or a
- * product a·b - so that many of a kind can be made as one. */
+/* What an operation gives to one of its inputs: a tensor, or one not made yet - a window of zeros
+ * with g in it, or a product a·b - so that many of a kind can be made as one. */
 typedef struct {
     enum { PLAIN, WINDOW, PRODUCT } kind;
     int next;                               /* of the same node; -1 ends */
@@ -24,9 +25,12 @@ struct wb__gradient_walk {
     bool failed;
 };
 
-static bool is_leaf(const wb_tensor *x) { return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop; }
+static bool is_leaf(const wb_tensor *x)
+{
+    return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
+}
 
-/* ---- gifts ------------------------------------------------------------------------------------ */
+/* ---- gifts ----------------------------------------------------------------------------------- */
 
 static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
 {
@@ -49,28 +53,33 @@ static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
     w->last[node] = w->n_gifts++;
 }
 
-void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g, const int64_t *starts)
+void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
+                     const int64_t *starts)
 {
     gift what = {.kind = WINDOW, .g = g};
     memcpy(what.starts, starts, node->in[i]->ndim * sizeof *starts);
     give(w, node->in[i], what);
 }
 
-void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b, bool ta, bool tb)
+void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
+                      bool ta, bool tb)
 {
     give(w, node->in[i], (gift){.kind = PRODUCT, .g = a, .b = b, .ta = ta, .tb = tb});
 }
 
-/* ---- adding up -------------------------------------------------------------------------------- */
+/* ---- adding up ------------------------------------------------------------------------------- */
 
 static bool overlap(const gift *p, const gift *q, int ndim)
 {
     for (int i = 0; i < ndim; i++)
-        if (p->starts[i] + p->g->dims[i] <= q->starts[i] || q->starts[i] + q->g->dims[i] <= p->starts[i]) return false;
+        if (p->starts[i] + p->g->dims[i] <= q->starts[i] ||
+            q->starts[i] + q->g->dims[i] <= p->starts[i])
+            return false;
     return true;
 }
 
-/* In the usual case each window lies before or after the one before it along one axis, which is seen in one pass. */
+/* In the usual case each window lies before or after the one before it along one axis, which is
+ * seen in one pass. */
 static bool in_a_row(gift *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {
@@ -127,7 +136,8 @@ static wb_tensor *joined(gift *const *p, int n, bool second)
     return all;
 }
 
-/* sum of a_i b_i: from three on, of one form, one product of operands laid side by side along the inner size. */
+/* sum of a_i b_i: from three on, of one form, one product of operands laid side by side along the
+ * inner size. */
 static wb_tensor *products(gift *const *p, int n)
 {
     bool alike = n > 2;
@@ -159,7 +169,8 @@ static wb_tensor *total(wb__gradient_walk *w, int node)
             for (int i = 0; i < count[PLAIN]; i++) sum = i ? wb_add(sum, list[i]->g) : list[i]->g;
             failed = count[PLAIN] && !sum;
         } else if (count[kind]) {
-            wb_tensor *part = kind == WINDOW ? windows(x, list + n, count[kind]) : products(list + 2 * n, count[kind]);
+            wb_tensor *part = kind == WINDOW ? windows(x, list + n, count[kind])
+                                             : products(list + 2 * n, count[kind]);
             sum = sum ? wb_add(sum, part) : part;
             failed = !sum;
         }
@@ -168,7 +179,7 @@ static wb_tensor *total(wb__gradient_walk *w, int node)
     return sum;
 }
 
-/* ---- the walk --------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static int asked(const wb__gradient_walk *w, const wb_tensor *x)
 {
@@ -179,7 +190,8 @@ static int asked(const wb__gradient_walk *w, const wb_tensor *x)
 static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
 {
     for (int i = 0; i < n; i++)
-        if (!wb__map_put(&w->wanted, wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]), i)) return false;
+        if (!wb__map_put(&w->wanted, wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]), i))
+            return false;
     wb__order_begin(&w->order);
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
     size_t nodes = (size_t)w->order.n;
@@ -208,9 +220,13 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     bool *wanted = few_wanted, any = false;
     wb_tensor **out = few;
     if (x->op == WB__OP_automatic) {
-        wb__fail(WB_ERROR_ARGUMENT, "gradient: %s acted in test mode, since the loss was built outside wb_withgradient: "
-                 "take the gradient with wb_withgradient(loss, model, batch, &grads), or call wb_trainmode (or "
-                 "wb_testmode) on the layer first", x->name ? x->name : "a layer");
+        wb__fail(
+            WB_ERROR_ARGUMENT,
+            "gradient: %s acted in test mode, since the loss was built outside wb_withgradient: "
+            "take the gradient with wb_withgradient(loss, model, batch, &grads), or call "
+            "wb_trainmode (or "
+            "wb_testmode) on the layer first",
+            x->name ? x->name : "a layer");
         return false;
     }
     if (x->n_in > 4) {
@@ -235,18 +251,40 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     return good && !w->failed;
 }
 
+/* A variable without a gradient although the loss was made from it: from a value that has been
+ * overwritten. */
+static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
+{
+    for (int i = 0; i < w->order.n; i++) {
+        const wb_tensor *x = w->order.node[i];
+        if (!(x->flags & WB__GONE) || !x->variable) continue;
+        int which = wb__map_get(&w->wanted, x->variable);
+        if (which < 0 || which >= n || grads[which]) continue;
+        wb__fail(WB_ERROR_VERSION,
+                 "gradient: the loss was made from a value of %s, %s, that has been overwritten "
+                 "since: take the gradient before the update, or call the model again",
+                 x->name ? x->name : "a parameter", wb_describe(x));
+        return true;
+    }
+    return false;
+}
+
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
 {
-    if (!wb__floating("gradient", loss)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!wb__floating("gradient", loss))
+        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (loss->size != 1)
-        return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number", wb_describe(loss));
+        return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number",
+                        wb_describe(loss));
     wb__gradient_walk w = {0};
     wb__this_thread()->busy++;
     loss = wb__bind(loss);
     for (int i = 0; i < n; i++) grads[i] = NULL;
     bool good = prepare(&w, loss, n, wrt);
     if (good && w.needed[w.order.n - 1])
-        give(&w, loss, (gift){.kind = PLAIN, .g = wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims)});
+        give(&w, loss,
+             (gift){.kind = PLAIN,
+                    .g = wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims)});
     for (int i = w.order.n - 1; good && i >= 0; i--) {
         wb_tensor *x = w.order.node[i];
         if (w.first[i] < 0) continue;
@@ -254,9 +292,11 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
         int which = asked(&w, x);
         good = g != NULL;
         /* several versions of one variable may be in one graph: their gradients add up */
-        if (good && which >= 0) good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
+        if (good && which >= 0)
+            good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
         if (good && !is_leaf(x)) good = pass_on(&w, x, g);
     }
+    if (good && overwritten(&w, n, grads)) good = false;
     wb__this_thread()->busy--;
     wb__order_free(&w.order);
     wb__map_free(&w.wanted);

@@ -4,22 +4,24 @@
 
 #include "engine/graph.h"
 
-/* A rule gets a node, the gradient g that arrives at it, and for each input whether one is wanted.  It puts one
- * tensor in out[i] for each wanted input: WB_NONE for no gradient, NULL where making it failed.  Windows and products
- * may be handed over unmade (below); out[i] is then WB_NONE. */
+/* A rule gets a node, the gradient g that arrives at it, and for each input whether one is wanted.
+ * It puts one tensor in out[i] for each wanted input: WB_NONE for no gradient, NULL where making it
+ * failed.  Windows and products may be handed over unmade (below); out[i] is then WB_NONE. */
 typedef struct wb__gradient_walk wb__gradient_walk;
-typedef void (*wb__gradient_rule)(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,
-                                  wb_tensor **out);
+typedef void (*wb__gradient_rule)(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g,
+                                  const bool *wanted, wb_tensor **out);
 
 /* The contribution g in a window of zeros of the shape of input i. */
-void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g, const int64_t *starts);
+void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
+                     const int64_t *starts);
 /* The contribution a·b of two matrices.  Those of one weight used many times become one product. */
-void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b, bool ta, bool tb);
+void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
+                      bool ta, bool tb);
 
 extern const wb__gradient_rule wb__gradient_rules[WB__OP_COUNT];
 
-typedef void wb__gradient_function(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,
-                                   wb_tensor **out);
+typedef void wb__gradient_function(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g,
+                                   const bool *wanted, wb_tensor **out);
 wb__gradient_function wb__grad_assemble;
 wb__gradient_function wb__grad_cast;
 wb__gradient_function wb__grad_conv;

@@ -1,11 +1,12 @@
-/* The gradient rules of everything that is not an elementwise row: one function each, named in ops.def.
- * With x the input, y the result and g the gradient of y, each states what it gives. */
+/* The gradient rules of everything that is not an elementwise row: one function each, named in
+ * ops.def. With x the input, y the result and g the gradient of y, each states what it gives. */
 #include "engine/gradient.h"
 
 #include <string.h>
 
-#define RULE(name)                                                                                          \
-    void wb__grad_##name(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted, wb_tensor **out)
+#define RULE(name)                                                                                 \
+    void wb__grad_##name(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,  \
+                         wb_tensor **out)
 #define UNUSED (void)w, (void)wanted, (void)out, (void)g, (void)node
 
 static wb_tensor *zero(const wb_tensor *like) { return wb__literal(0, (wb_dtype)like->dtype); }
@@ -22,10 +23,11 @@ RULE(cast)
 {
     UNUSED;
     wb_dtype from = (wb_dtype)node->in[0]->dtype;
-    out[0] = wb__dtype_float(from) && wb__dtype_float((wb_dtype)node->dtype) ? wb_astype(g, from) : WB_NONE;
+    out[0] = wb__dtype_float(from) && wb__dtype_float((wb_dtype)node->dtype) ? wb_astype(g, from)
+                                                                             : WB_NONE;
 }
 
-/* ---- shape ------------------------------------------------------------------------------------ */
+/* ---- shape ----------------------------------------------------------------------------------- */
 
 RULE(reshape) { UNUSED; out[0] = wb_reshape_to(g, node->in[0]->ndim, node->in[0]->dims); }
 RULE(expand) { UNUSED; out[0] = wb__sum_to(g, node->in[0]->ndim, node->in[0]->dims); }
@@ -59,10 +61,11 @@ RULE(assemble)
 {
     UNUSED;
     for (uint32_t i = 0; i < node->n_in; i++)
-        if (wanted[i]) out[i] = wb__slice_window(g, node->attr + i * node->ndim, node->in[i]->dims, NULL);
+        if (wanted[i])
+            out[i] = wb__slice_window(g, node->attr + i * node->ndim, node->in[i]->dims, NULL);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 /* g with the folded axes back, of size 1 */
 static wb_tensor *unfold(wb_tensor *node, wb_tensor *g)
@@ -81,7 +84,8 @@ RULE(extreme)
     UNUSED;
     wb_tensor *x = node->in[0];
     wb_tensor *here = wb_eq(x, unfold(node, node));
-    wb_tensor *count = wb__reduce(WB__OP_sum, wb_astype(here, (wb_dtype)x->dtype), (unsigned)node->attr[0], true);
+    wb_tensor *count =
+        wb__reduce(WB__OP_sum, wb_astype(here, (wb_dtype)x->dtype), (unsigned)node->attr[0], true);
     out[0] = wb_where(here, wb_div(unfold(node, g), count), zero(g));
 }
 
@@ -108,23 +112,24 @@ RULE(normalise)
     wb_tensor *x = node->in[0];
     wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
-    if (dtype == WB_F16 || dtype == WB_BF16) {              /* sums of squares do not fit into f16 */
+    if (dtype == WB_F16 || dtype == WB_BF16) { /* sums of squares do not fit into f16 */
         x = wb_astype(x, WB_F32);
         g = wb_astype(g, WB_F32);
         node = wb__normalise(x, mask, node->number[0].f);
         if (!x || !g || !node) return;
     }
     wb_tensor *variance = wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, true);
-    wb_tensor *scale = wb_rsqrt(wb_add(variance, wb__literal(node->number[0].f, (wb_dtype)x->dtype)));
+    wb_tensor *scale =
+        wb_rsqrt(wb_add(variance, wb__literal(node->number[0].f, (wb_dtype)x->dtype)));
     wb_tensor *along = wb_mul(node, wb__mean(wb_mul(g, node), mask, true));
     out[0] = wb_mul(scale, wb_sub(wb_sub(g, wb__mean(g, mask, true)), along));
     if (out[0] && out[0]->dtype != dtype) out[0] = wb_astype(out[0], dtype);
 }
 
-/* ---- products --------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
-static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b, bool ta, bool tb,
-                    wb_tensor **out)
+static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
+                    bool ta, bool tb, wb_tensor **out)
 {
     wb_tensor *x = node->in[i];
     out[i] = WB_NONE;
@@ -143,9 +148,11 @@ RULE(matmul)
     if (wanted[1] && tb) product(w, node, 1, g, a, true, ta, out);
 }
 
-static wb_tensor *like(wb__op op, const wb_tensor *shape, wb_tensor *p, wb_tensor *q, const wb_tensor *node)
+static wb_tensor *like(wb__op op, const wb_tensor *shape, wb_tensor *p, wb_tensor *q,
+                       const wb_tensor *node)
 {
-    return wb__node(op, (wb_dtype)shape->dtype, shape->ndim, shape->dims, 2, (wb_tensor *[]){p, q}, node->n_attr, node->attr);
+    return wb__node(op, (wb_dtype)shape->dtype, shape->ndim, shape->dims, 2, (wb_tensor *[]){p, q},
+                    node->n_attr, node->attr);
 }
 
 /* The three kinds of convolution are each other's gradients. */
@@ -173,7 +180,7 @@ RULE(conv_weights)
     if (wanted[1]) out[1] = like(WB__OP_conv, dy, x, g, node);
 }
 
-/* ---- pools and rows --------------------------------------------------------------------------- */
+/* ---- pools and rows -------------------------------------------------------------------------- */
 
 RULE(maxpool) { UNUSED; out[0] = like(WB__OP_maxpool_back, node->in[0], node->in[0], g, node); }
 
@@ -196,14 +203,16 @@ RULE(meanpool)
 {
     UNUSED;
     wb_tensor *x = node->in[0];
-    out[0] = wb__node(WB__OP_meanpool_back, (wb_dtype)x->dtype, 4, x->dims, 1, &g, node->n_attr, node->attr);
+    out[0] = wb__node(WB__OP_meanpool_back, (wb_dtype)x->dtype, 4, x->dims, 1, &g, node->n_attr,
+                      node->attr);
 }
 
 RULE(meanpool_back)
 {
     UNUSED;
     wb_tensor *dy = node->in[0];
-    out[0] = wb__node(WB__OP_meanpool, (wb_dtype)dy->dtype, 4, dy->dims, 1, &g, node->n_attr, node->attr);
+    out[0] = wb__node(WB__OP_meanpool, (wb_dtype)dy->dtype, 4, dy->dims, 1, &g, node->n_attr,
+                      node->attr);
 }
 
 RULE(take)
@@ -211,7 +220,8 @@ RULE(take)
     UNUSED;
     wb_tensor *x = node->in[0], *index = node->in[1];
     if (wanted[0])
-        out[0] = wb__node(WB__OP_take_add, (wb_dtype)x->dtype, x->ndim, x->dims, 2, (wb_tensor *[]){index, g}, 0, NULL);
+        out[0] = wb__node(WB__OP_take_add, (wb_dtype)x->dtype, x->ndim, x->dims, 2,
+                          (wb_tensor *[]){index, g}, 0, NULL);
 }
 
 RULE(take_add)

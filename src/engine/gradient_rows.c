@@ -1,4 +1,5 @@
-/* The gradients of the elementwise rows of ops.def, as functions, and the table of all gradient rules. */
+/* The gradients of the elementwise rows of ops.def, as functions, and the table of all gradient
+ * rules. */
 #include "engine/gradient.h"
 
 /* The words of the gradient column. */
@@ -17,6 +18,7 @@
 #define ERF wb_erf
 #define SIGMOID wb_sigmoid
 #define WHERE wb_where
+#define EQ wb_eq
 #define GT wb_gt
 #define GE wb_ge
 #define LE wb_le

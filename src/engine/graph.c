@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- map: open addressing, power of two -------------------------------------------------------- */
+/* ---- map: open addressing, power of two ------------------------------------------------------ */
 
 static size_t slot_of(const wb__map *m, const void *key)
 {
@@ -65,7 +65,7 @@ void wb__map_free(wb__map *m)
     memset(m, 0, sizeof *m);
 }
 
-/* ---- order -------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 uint32_t wb__next_mark(void)
 {
@@ -116,7 +116,8 @@ static bool append(wb__order *o, wb_tensor *x, bool leaf)
     return true;
 }
 
-/* Depth first.  A tensor on the stack is marked; `index` counts the inputs already walked until it is appended. */
+/* Depth first.  A tensor on the stack is marked; `index` counts the inputs already walked until it
+ * is appended. */
 bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
 {
     int depth = 0;

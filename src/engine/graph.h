@@ -4,8 +4,8 @@
 
 #include "engine/tensor.h"
 
-/* From pointers to small numbers.  For tensors that several threads may be walking over at once (parameters and other
- * constants), whose `mark` nobody may write to. */
+/* From pointers to small numbers.  For tensors that several threads may be walking over at once
+ * (parameters and other constants), whose `mark` nobody may write to. */
 typedef struct {
     const void **key;
     int *value;
@@ -16,7 +16,8 @@ bool wb__map_put(wb__map *m, const void *key, int value);
 void wb__map_clear(wb__map *m);                                     /* keeps its memory */
 void wb__map_free(wb__map *m);
 
-/* An order of everything reachable from some tensors, inputs first.  A leaf has no inputs for this walk. */
+/* An order of everything reachable from some tensors, inputs first.  A leaf has no inputs for this
+ * walk. */
 typedef struct {
     wb_tensor **node;
     int n, room;
@@ -26,10 +27,11 @@ typedef struct {
     int stack_room;
 } wb__order;
 
-void wb__order_begin(wb__order *o);                                 /* forgets the last walk, keeps the memory */
+void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory */
 void wb__order_free(wb__order *o);
 /* Adds what is reachable from x and not there yet; false on lack of memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
-int wb__order_index(const wb__order *o, const wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));  /* -1 if absent */
+int wb__order_index(const wb__order *o, const wb_tensor *x,
+                    bool (*is_leaf)(const wb_tensor *x)); /* -1 if absent */
 
 #endif

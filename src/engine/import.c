@@ -1,4 +1,5 @@
-/* From the graph to values: each tensor of the walk becomes one, composites become what they are made of. */
+/* From the graph to values: each tensor of the walk becomes one, composites become what they are
+ * made of. */
 #include "engine/plan.h"
 
 #include <string.h>
@@ -10,18 +11,21 @@ static wb__value value_like(const wb_tensor *x)
     return v;
 }
 
-/* exp(x - max) and the maximum's row; entries equal to the maximum count 1, so +Inf shares and -Inf alone is uniform */
+/* exp(x - max) and the maximum's row; entries equal to the maximum count 1, so +Inf shares and -Inf
+ * alone is uniform */
 static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
 {
     unsigned last = 1u << (ir->value[x].ndim - 1);
     wb_dtype t = (wb_dtype)ir->value[x].dtype;
     int top = wb__ir_reduce(ir, WB__OP_max, x, last);
-    int is_top = wb__ir_elementwise(ir, WB__OP_eq, x, top), down = wb__ir_elementwise(ir, WB__OP_sub, x, top);
+    int is_top = wb__ir_elementwise(ir, WB__OP_eq, x, top),
+        down = wb__ir_elementwise(ir, WB__OP_sub, x, top);
     if (log_form) {
         *shifted = down = wb__ir_where(ir, is_top, wb__ir_literal(ir, 0, t), down);
         return wb__ir_elementwise(ir, WB__OP_exp, down, -1);
     }
-    return wb__ir_where(ir, is_top, wb__ir_literal(ir, 1, t), wb__ir_elementwise(ir, WB__OP_exp, down, -1));
+    return wb__ir_where(ir, is_top, wb__ir_literal(ir, 1, t),
+                        wb__ir_elementwise(ir, WB__OP_exp, down, -1));
 }
 
 /* f16 and bf16 are storage: what has sums in the middle is computed in f32. */
@@ -35,13 +39,17 @@ static int as(wb__ir *ir, int x, wb_dtype dtype)
     return wb__ir_make(ir, v, 1, &x, 0, NULL);
 }
 
-static wb_dtype computed_in(int dtype) { return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : (wb_dtype)dtype; }
+static wb_dtype computed_in(int dtype)
+{
+    return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : (wb_dtype)dtype;
+}
 
 static int softmax(wb__ir *ir, int x)
 {
     int e = exponentials(ir, x, false, NULL);
     int sum = wb__ir_reduce(ir, WB__OP_sum, e, 1u << (ir->value[x].ndim - 1));
-    return wb__ir_elementwise(ir, WB__OP_mul, e, wb__ir_elementwise(ir, WB__OP_reciprocal, sum, -1));
+    return wb__ir_elementwise(ir, WB__OP_mul, e,
+                              wb__ir_elementwise(ir, WB__OP_reciprocal, sum, -1));
 }
 
 static int logsoftmax(wb__ir *ir, int x)
@@ -65,8 +73,10 @@ static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
 {
     int centred = wb__ir_elementwise(ir, WB__OP_sub, x, mean(ir, x, mask));
     int variance = mean(ir, wb__ir_elementwise(ir, WB__OP_square, centred, -1), mask);
-    int padded = wb__ir_elementwise(ir, WB__OP_add, variance, wb__ir_literal(ir, eps, (wb_dtype)ir->value[x].dtype));
-    return wb__ir_elementwise(ir, WB__OP_mul, centred, wb__ir_elementwise(ir, WB__OP_rsqrt, padded, -1));
+    int padded = wb__ir_elementwise(ir, WB__OP_add, variance,
+                                    wb__ir_literal(ir, eps, (wb_dtype)ir->value[x].dtype));
+    return wb__ir_elementwise(ir, WB__OP_mul, centred,
+                              wb__ir_elementwise(ir, WB__OP_rsqrt, padded, -1));
 }
 
 
@@ -96,10 +106,15 @@ static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *num
         v.number = *number;
         *number += 2;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
-    case WB__OP_softmax: return as(ir, softmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
-    case WB__OP_logsoftmax: return as(ir, logsoftmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
+    case WB__OP_softmax:
+        return as(ir, softmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
+    case WB__OP_logsoftmax:
+        return as(ir, logsoftmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
     case WB__OP_normalise:
-        return as(ir, normalise(ir, as(ir, in[0], computed_in(x->dtype)), (unsigned)x->attr[0], x->number[0].f), (wb_dtype)x->dtype);
+        return as(ir,
+                  normalise(ir, as(ir, in[0], computed_in(x->dtype)), (unsigned)x->attr[0],
+                            x->number[0].f),
+                  (wb_dtype)x->dtype);
     case WB__OP_stop: case WB__OP_automatic: case WB__OP_assign: return in[0];
     case WB__OP_sum: case WB__OP_max: case WB__OP_min: case WB__OP_argmax: {
         int r = wb__ir_reduce(ir, (wb__op)x->op, in[0], (unsigned)x->attr[0]);

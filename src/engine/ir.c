@@ -27,7 +27,7 @@ static bool make_room(wb__ir *ir, void **list, int *room, int want, size_t size)
     return true;
 }
 
-/* ---- merging ---------------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -47,12 +47,13 @@ static uint64_t hash(const wb__value *v, int n_in, const int *in, int n_attr, co
     return h ^ (h >> 32);
 }
 
-static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in, const int *in, int n_attr,
-                  const int64_t *attr)
+static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in, const int *in,
+                  int n_attr, const int64_t *attr)
 {
-    return p->op == v->op && p->dtype == v->dtype && p->ndim == v->ndim && p->fixed == v->fixed && p->number == v->number &&
-           p->leaf == v->leaf && !memcmp(&p->value, &v->value, sizeof v->value) && p->n_in == n_in && p->n_attr == n_attr &&
-           !memcmp(p->dims, v->dims, v->ndim * sizeof v->dims[0]) &&
+    return p->op == v->op && p->dtype == v->dtype && p->ndim == v->ndim && p->fixed == v->fixed &&
+           p->number == v->number && p->leaf == v->leaf &&
+           !memcmp(&p->value, &v->value, sizeof v->value) && p->n_in == n_in &&
+           p->n_attr == n_attr && !memcmp(p->dims, v->dims, v->ndim * sizeof v->dims[0]) &&
            (!n_in || !memcmp(ir->inputs + p->in, in, (size_t)n_in * sizeof *in)) &&
            (!n_attr || !memcmp(ir->attrs + p->attr, attr, (size_t)n_attr * sizeof *attr));
 }
@@ -69,7 +70,8 @@ static bool grow_table(wb__ir *ir)
     memset(table, -1, (size_t)room * sizeof *table);
     for (int i = 0; i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        uint64_t at = hash(v, v->n_in, ir->inputs + v->in, v->n_attr, ir->attrs + v->attr) & (uint64_t)(room - 1);
+        uint64_t at = hash(v, v->n_in, ir->inputs + v->in, v->n_attr, ir->attrs + v->attr) &
+                      (uint64_t)(room - 1);
         while (table[at] >= 0) at = (at + 1) & (uint64_t)(room - 1);
         table[at] = i;
     }
@@ -103,7 +105,7 @@ static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, c
     return ir->n++;
 }
 
-/* ---- simplification --------------------------------------------------------------------------- */
+/* ---- simplification -------------------------------------------------------------------------- */
 
 static bool same_shape(const wb__value *p, const wb__value *q)
 {
@@ -131,9 +133,11 @@ static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
 {
     const wb__value *x = &ir->value[in[0]], *y = &ir->value[in[1]];
     double unit = v->op == WB__OP_mul || v->op == WB__OP_div ? 1 : 0;
-    if (v->op != WB__OP_add && v->op != WB__OP_sub && v->op != WB__OP_mul && v->op != WB__OP_div) return -1;
+    if (v->op != WB__OP_add && v->op != WB__OP_sub && v->op != WB__OP_mul && v->op != WB__OP_div)
+        return -1;
     if (is_number(y, unit) && same_shape(x, v)) return in[0];
-    if ((v->op == WB__OP_add || v->op == WB__OP_mul) && is_number(x, unit) && same_shape(y, v)) return in[1];
+    if ((v->op == WB__OP_add || v->op == WB__OP_mul) && is_number(x, unit) && same_shape(y, v))
+        return in[1];
     return -1;
 }
 
@@ -150,8 +154,10 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
         return enter(ir, v, 0, NULL, 0, NULL);
     }
     int below = p.n_in ? ir->inputs[p.in] : -1;
-    if (v.op == WB__OP_reshape && p.op == WB__OP_reshape) return wb__ir_make(ir, v, 1, &below, 0, NULL);
-    if (v.op == WB__OP_expand && p.op == WB__OP_expand) return wb__ir_make(ir, v, 1, &below, 0, NULL);
+    if (v.op == WB__OP_reshape && p.op == WB__OP_reshape)
+        return wb__ir_make(ir, v, 1, &below, 0, NULL);
+    if (v.op == WB__OP_expand && p.op == WB__OP_expand)
+        return wb__ir_make(ir, v, 1, &below, 0, NULL);
     if (v.op == WB__OP_permute && p.op == WB__OP_permute) {
         bool still = true;
         for (int i = 0; i < n_attr; i++) {
@@ -171,8 +177,9 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Reshapes come and go around sums and elementwise operations (dimensions of size 1, batch and time as one); to let
- * these meet, a reshape is moved behind them: f(reshape(x)) = reshape(f(x)).  Those of leaves stay: they are free. */
+/* Reshapes come and go around sums and elementwise operations (dimensions of size 1, batch and time
+ * as one); to let these meet, a reshape is moved behind them: f(reshape(x)) = reshape(f(x)).  Those
+ * of leaves stay: they are free. */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
@@ -181,7 +188,8 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
-/* A sum over leading axes ends its kernel: what follows is better off in the shape that others have. */
+/* A sum over leading axes ends its kernel: what follows is better off in the shape that others
+ * have. */
 static bool ends_kernel(const wb__ir *ir, int x)
 {
     const wb__value *v = &ir->value[x];
@@ -192,7 +200,8 @@ static bool ends_kernel(const wb__ir *ir, int x)
     return !(ir->attrs[v->attr] >> last & 1);
 }
 
-/* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 where they are no whole axes of q. */
+/* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 where they are no whole
+ * axes of q. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {
     unsigned moved = 0;
@@ -234,11 +243,15 @@ static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
     unsigned mask = 0;
     for (int i = 0; i < p.ndim; i++)
         if (attr[0] >> i & 1 && p.dims[i] != 1) mask |= 1u << i;
-    if (!mask) return v.op == WB__OP_argmax ? wb__ir_move(ir, WB__OP_expand, wb__ir_literal(ir, 0, WB_I32), v.ndim, v.dims, 0, NULL) : x;
+    if (!mask)
+        return v.op == WB__OP_argmax ? wb__ir_move(ir, WB__OP_expand, wb__ir_literal(ir, 0, WB_I32),
+                                                   v.ndim, v.dims, 0, NULL)
+                                     : x;
     if (v.op != WB__OP_argmax) {
         int moved = reduce_behind(ir, v, x, mask);
         if (moved >= 0) return moved;
-        if (p.op == v.op) return wb__ir_reduce(ir, v.op, ir->inputs[p.in], mask | (unsigned)ir->attrs[p.attr]);
+        if (p.op == v.op)
+            return wb__ir_reduce(ir, v.op, ir->inputs[p.in], mask | (unsigned)ir->attrs[p.attr]);
     }
     return enter(ir, v, 1, &x, 1, (int64_t[]){mask});
 }
@@ -257,7 +270,8 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
     }
     if (shape < 0) return -1;
     for (int i = 0; i < n_in; i++)              /* numbers must not bring dimensions of their own */
-        if (moved[i] == in[i] && ir->value[in[i]].ndim) moved[i] = wb__ir_move(ir, WB__OP_reshape, in[i], 0, NULL, 0, NULL);
+        if (moved[i] == in[i] && ir->value[in[i]].ndim)
+            moved[i] = wb__ir_move(ir, WB__OP_reshape, in[i], 0, NULL, 0, NULL);
     wb__value inner = v;
     const wb__value *q = &ir->value[shape];
     inner.ndim = q->ndim;
@@ -267,7 +281,8 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
 }
 
 /* Operands broadcast by themselves, as long as one of them has the result's shape. */
-static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in, int *bare)
+static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in,
+                            int *bare)
 {
     bool whole = false;
     for (int i = 0; i < n_in; i++) {
@@ -297,14 +312,17 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
         return moved >= 0 ? moved : enter(ir, v, n_in, bare, 0, NULL);
     }
     case WB__MOVE:
-        if (v.op == WB__OP_assemble) return n_in == 1 && same_shape(&ir->value[in[0]], &v) ? in[0] : enter(ir, v, n_in, in, n_attr, attr);
+        if (v.op == WB__OP_assemble)
+            return n_in == 1 && same_shape(&ir->value[in[0]], &v)
+                       ? in[0]
+                       : enter(ir, v, n_in, in, n_attr, attr);
         return simplify_move(ir, v, in[0], n_attr, attr);
     case WB__REDUCE: return simplify_reduce(ir, v, in[0], attr);
     default: return enter(ir, v, n_in, in, n_attr, attr);
     }
 }
 
-/* ---- short forms ------------------------------------------------------------------------------ */
+/* ---- short forms ----------------------------------------------------------------------------- */
 
 static wb__value blank(wb__op op, wb_dtype dtype)
 {
@@ -316,7 +334,8 @@ static void broadcast(wb__value *v, const wb__value *x)
     int n = WB__MAX(v->ndim, x->ndim);
     int64_t dims[WB_MAX_DIMS];
     for (int i = 1; i <= n; i++) {
-        int64_t a = i <= v->ndim ? v->dims[v->ndim - i] : 1, b = i <= x->ndim ? x->dims[x->ndim - i] : 1;
+        int64_t a = i <= v->ndim ? v->dims[v->ndim - i] : 1,
+                b = i <= x->ndim ? x->dims[x->ndim - i] : 1;
         dims[n - i] = a == 1 ? b : a;
     }
     v->ndim = (uint8_t)n;
@@ -326,7 +345,8 @@ static void broadcast(wb__value *v, const wb__value *x)
 int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b)
 {
     wb__op_class class = wb__ops[op].class;
-    wb__value v = blank(op, class == WB__COMPARE || class == WB__TEST ? WB_BOOL : (wb_dtype)ir->value[a].dtype);
+    wb__value v = blank(
+        op, class == WB__COMPARE || class == WB__TEST ? WB_BOOL : (wb_dtype)ir->value[a].dtype);
     broadcast(&v, &ir->value[a]);
     if (b >= 0) broadcast(&v, &ir->value[b]);
     return wb__ir_make(ir, v, b >= 0 ? 2 : 1, (int[]){a, b}, 0, NULL);
@@ -358,7 +378,8 @@ int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype)
     return enter(ir, v, 0, NULL, 0, NULL);
 }
 
-int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr, const int64_t *attr)
+int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr,
+                const int64_t *attr)
 {
     wb__value v = blank(op, (wb_dtype)ir->value[x].dtype);
     v.ndim = (uint8_t)ndim;

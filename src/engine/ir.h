@@ -1,7 +1,8 @@
 /* The form in which a plan is made: the graph as an array of values, inputs before their users.
  *
- * Making a value simplifies it and merges it with an equal one that is there already, so every pass is one walk over
- * the array that makes a new one.  Indices, not pointers; nothing here refers to the graph. */
+ * Making a value simplifies it and merges it with an equal one that is there already, so every pass
+ * is one walk over the array that makes a new one.  Indices, not pointers; nothing here refers to
+ * the graph. */
 #ifndef WB__IR_H
 #define WB__IR_H
 
@@ -13,7 +14,8 @@ typedef struct {
     uint8_t dtype, ndim;
     bool fixed;                     /* a literal whose value is known to the plan */
     bool nhwc;                      /* stands in memory as [N, H, W, C] */
-    bool heads_first;               /* a product [b, h, t, d] that stands in memory as [b, t, h, d], as all who use it want */
+    bool heads_first; /* a product [b, h, t, d] that stands in memory as [b, t, h, d], as all who
+                         use it want */
     bool wants_nhwc;                /* a convolution that would have its operands so */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
     int n_attr, attr;               /* likewise ir->attrs */
@@ -38,17 +40,22 @@ typedef struct {
 
 void wb__ir_free(wb__ir *ir);
 
-/* A value like `v` (its in, attr, size and uses are set here), with these inputs and attributes, simplified. */
+/* A value like `v` (its in, attr, size and uses are set here), with these inputs and attributes,
+ * simplified. */
 int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr);
 
 /* Short forms for passes. */
-int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b);        /* b < 0: one operand; broadcasts */
+int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b); /* b < 0: one operand; broadcasts */
 int wb__ir_where(wb__ir *ir, int condition, int x, int y);
 int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask);     /* axes kept with size 1 */
 int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype);       /* fixed, 0-d */
-int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr, const int64_t *attr);
+int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr,
+                const int64_t *attr);
 
-static inline wb__value *wb__ir_in(const wb__ir *ir, const wb__value *v, int i) { return &ir->value[ir->inputs[v->in + i]]; }
+static inline wb__value *wb__ir_in(const wb__ir *ir, const wb__value *v, int i)
+{
+    return &ir->value[ir->inputs[v->in + i]];
+}
 
 /* Do two shapes differ in dimensions of size 1 only? */
 bool wb__unit_change(int n, const int64_t *p, int m, const int64_t *q);

@@ -1,4 +1,5 @@
-/* Counted objects, scopes, the memory of a thread.  What closing a scope computes is in evaluate.c. */
+/* Counted objects, scopes, the memory of a thread.  What closing a scope computes is in evaluate.c.
+ */
 #include "engine/object.h"
 
 #include "engine/tensor.h"
@@ -22,7 +23,7 @@ static void close_all(wb__thread *t)
 static void thread_end(void *memory)
 {
     wb__thread *t = memory;
-    this_thread = t;            /* the key's destructor runs after thread-local variables may be reset */
+    this_thread = t; /* the key's destructor runs after thread-local variables may be reset */
     close_all(t);
     wb__engine_thread_end();
     this_thread = NULL;
@@ -31,10 +32,12 @@ static void thread_end(void *memory)
 
 static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 
-/* A thread's memory is the only block that is not the allocator's: it must exist before the first error. */
+/* A thread's memory is the only block that is not the allocator's: it must exist before the first
+ * error. */
 wb__thread *wb__this_thread(void)
 {
-    static wb__thread spare;    /* if even this fails: shared, and everything that needs memory fails anyway */
+    static wb__thread
+        spare; /* if even this fails: shared, and everything that needs memory fails anyway */
     if (wb__likely(this_thread != NULL)) return this_thread;
     pthread_once(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
@@ -46,7 +49,7 @@ wb__thread *wb__this_thread(void)
     return t;
 }
 
-/* ---- objects ---------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 void *wb__object_new_owned(const wb__class *class, size_t bytes)
 {
@@ -72,7 +75,7 @@ void wb__unref(void *object)
 void *wb_retain(void *object) { return wb__ref(object); }
 void wb_release(void *object) { wb__unref(object); }
 
-/* ---- scopes ----------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 static wb_scope *open_in(wb__thread *t)
 {
@@ -82,7 +85,10 @@ static wb_scope *open_in(wb__thread *t)
     return t->scope = s;
 }
 
-static wb_scope *current(wb__thread *t) { return wb__likely(t->scope != NULL) ? t->scope : open_in(t); }
+static wb_scope *current(wb__thread *t)
+{
+    return wb__likely(t->scope != NULL) ? t->scope : open_in(t);
+}
 
 wb_scope *wb_scope_open(void)
 {
@@ -125,9 +131,9 @@ void *wb_object_keep(void *object)
 {
     if (!object || wb_is_none(object)) return object;
     wb_scope *s = wb__this_thread()->scope;
-    if (!s || !s->outer) return object;             /* in the root scope it lives as long as can be */
+    if (!s || !s->outer) return object; /* in the root scope it lives as long as can be */
     void **place = find(s, object);
-    if (!place) {                                   /* another's: the enclosing scope takes a reference of its own */
+    if (!place) { /* another's: the enclosing scope takes a reference of its own */
         if (find(s->outer, object)) return object;
         if (note(s->outer, object)) return wb__ref(object);
         return NULL;
@@ -153,12 +159,14 @@ void wb_object_free(void *object)
 /* Is an unevaluated tensor held by anything but this scope and the tensors made of it? */
 static bool outlives(const wb_tensor *x)
 {
-    if (x->storage || x->op == WB__OP_variable || (x->flags & (WB__GONE | WB__PENDING))) return false;
+    if (x->storage || x->op == WB__OP_variable || (x->flags & (WB__GONE | WB__PENDING)))
+        return false;
     uint32_t refs = atomic_load_explicit(&x->object.refs, memory_order_relaxed);
     return refs > 1 + atomic_load_explicit(&x->consumers, memory_order_relaxed);
 }
 
-/* A tensor that was returned twice stands in the list twice: one reference is enough, at its first place. */
+/* A tensor that was returned twice stands in the list twice: one reference is enough, at its first
+ * place. */
 static void drop_repeats(wb_scope *s)
 {
     uint32_t mark = wb__next_mark();
@@ -173,8 +181,9 @@ static void drop_repeats(wb_scope *s)
     }
 }
 
-/* Drops the scope's references, newest first, so that results die before what they are made of.  A tensor that
- * lives on stays in the list without a reference of ours; it is the survivor that closing must compute. */
+/* Drops the scope's references, newest first, so that results die before what they are made of.  A
+ * tensor that lives on stays in the list without a reference of ours; it is the survivor that
+ * closing must compute. */
 static int drop_references(wb_scope *s)
 {
     int survivors = 0;
@@ -208,7 +217,8 @@ int wb_scope_close(wb_scope *scope)
     int outcome = wb__evaluate_survivors(n, survivors);
     if (outcome && !status) status = outcome;
     for (int i = n - 1; i >= 0; i--) {
-        if (survivors[i]->storage) wb__tensor_detach(survivors[i]);     /* a graph never outgrows its scope */
+        if (survivors[i]->storage)
+            wb__tensor_detach(survivors[i]); /* a graph never outgrows its scope */
         wb__unref(survivors[i]);
     }
     t->scope = scope->outer;

@@ -19,18 +19,20 @@ typedef struct {
     _Atomic uint32_t refs;
 } wb__object;
 
-extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__rule_class, wb__opt_state_class,
-    wb__dataset_class, wb__loader_class, wb__progress_class, wb__compiled_class;
+extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__rule_class,
+    wb__opt_state_class, wb__dataset_class, wb__loader_class, wb__progress_class,
+    wb__compiled_class;
 
-/* Zeroed memory for an object, one reference, handed to the current scope.  NULL: the error is set and nothing
- * was made.  The maker fills it in before anything can fail, or drops it with wb__drop_new. */
+/* Zeroed memory for an object, one reference, handed to the current scope.  NULL: the error is set
+ * and nothing was made.  The maker fills it in before anything can fail, or drops it with
+ * wb__drop_new. */
 void *wb__object_new(const wb__class *class, size_t bytes);
 
 /* The same without a scope: the one reference is the caller's. */
 void *wb__object_new_owned(const wb__class *class, size_t bytes);
 
-/* Hands a caller's own reference to the current scope and returns the object; on failure (no memory to note it
- * down) the reference is dropped and NULL returned. */
+/* Hands a caller's own reference to the current scope and returns the object; on failure (no memory
+ * to note it down) the reference is dropped and NULL returned. */
 void *wb__scope_give(void *object);
 
 static inline bool wb__is(const void *object, const wb__class *class)
@@ -51,11 +53,11 @@ typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is made when first needed */
     int training;                       /* > 0 inside wb_withgradient */
     int eager;                          /* WEBER_EAGER */
-    struct wb_tensor *sinks;            /* unevaluated tensors nobody consumes: a ring through .next_sink */
+    struct wb_tensor *sinks; /* unevaluated tensors nobody consumes: a ring through .next_sink */
     struct wb_tensor **pending;         /* assignments still to be made, oldest first */
     int n_pending, pending_room;
     int made;                           /* tensors since the last evaluation */
-    int busy;                           /* > 0 inside calls that build much at once: nothing is evaluated behind their back */
+    int busy; /* > 0 inside calls that build much at once: nothing is evaluated behind their back */
     struct wb__recording *recording;    /* of wb_compile */
 } wb__thread;
 wb__thread *wb__this_thread(void);

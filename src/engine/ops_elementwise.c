@@ -7,7 +7,9 @@
 
 static bool accepted(const char *what, int accepts, const wb_tensor *x)
 {
-    int kind = x->dtype == WB_BOOL ? WB__BOOLS : wb__dtype_float((wb_dtype)x->dtype) ? WB__FLOATS : WB__INTEGERS;
+    int kind = x->dtype == WB_BOOL                   ? WB__BOOLS
+               : wb__dtype_float((wb_dtype)x->dtype) ? WB__FLOATS
+                                                     : WB__INTEGERS;
     if (wb__likely(accepts & kind)) return true;
     wb__fail(WB_ERROR_DTYPE, "%s: does not take %s", what, wb_describe(x));
     return false;
@@ -25,8 +27,10 @@ static wb_tensor *follow(wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;
     double v = x->number[0].f;
-    if (other->dtype == WB_BOOL || (!wb__dtype_float((wb_dtype)other->dtype) && v != trunc(v))) return x;
-    wb_tensor *y = x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype) : wb__argument(v, (wb_dtype)other->dtype);
+    if (other->dtype == WB_BOOL || (!wb__dtype_float((wb_dtype)other->dtype) && v != trunc(v)))
+        return x;
+    wb_tensor *y = x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype)
+                                        : wb__argument(v, (wb_dtype)other->dtype);
     if (y && x->flags & WB__RENEWED) {
         y->flags |= WB__RENEWED;
         y->offset = x->offset;
@@ -47,10 +51,13 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
     if (!wb__operand(what, x) || !wb__operand(what, y)) return NULL;
     wb_tensor *in[2] = {follow(x, y), NULL};
     in[1] = follow(y, in[0] ? in[0] : x);
-    if (!in[0] || !in[1] || !same_dtype(what, in[0], in[1]) || !accepted(what, wb__ops[op].accepts, in[0])) return NULL;
+    if (!in[0] || !in[1] || !same_dtype(what, in[0], in[1]) ||
+        !accepted(what, wb__ops[op].accepts, in[0]))
+        return NULL;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
-    if (!wb__broadcast(what, x, y, &ndim, dims) || !wb__check_dims(what, ndim, dims, &size)) return NULL;
+    if (!wb__broadcast(what, x, y, &ndim, dims) || !wb__check_dims(what, ndim, dims, &size))
+        return NULL;
     return wb__node(op, compare ? WB_BOOL : (wb_dtype)in[0]->dtype, ndim, dims, 2, in, 0, NULL);
 }
 
@@ -68,9 +75,11 @@ wb_tensor *wb_identity(wb_tensor *x) { return x; }
 
 wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
 {
-    if (!wb__operand("where", condition) || !wb__operand("where", x) || !wb__operand("where", y)) return NULL;
+    if (!wb__operand("where", condition) || !wb__operand("where", x) || !wb__operand("where", y))
+        return NULL;
     if (condition->dtype != WB_BOOL)
-        return wb__fail_null(WB_ERROR_DTYPE, "where: the condition is %s, not bool", wb_describe(condition));
+        return wb__fail_null(WB_ERROR_DTYPE, "where: the condition is %s, not bool",
+                             wb_describe(condition));
     wb_tensor *in[3] = {condition, follow(x, y), NULL};
     in[2] = follow(y, in[1] ? in[1] : x);
     if (!in[1] || !in[2] || !same_dtype("where", in[1], in[2])) return NULL;
@@ -79,7 +88,9 @@ wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
     if (!wb__broadcast("where", x, y, &ndim, dims)) return NULL;
     wb_tensor both = {.ndim = (uint8_t)ndim, .dtype = in[1]->dtype};
     memcpy(both.dims, dims, sizeof dims);
-    if (!wb__broadcast("where", condition, &both, &ndim, dims) || !wb__check_dims("where", ndim, dims, &size)) return NULL;
+    if (!wb__broadcast("where", condition, &both, &ndim, dims) ||
+        !wb__check_dims("where", ndim, dims, &size))
+        return NULL;
     return wb__node(WB__OP_where, (wb_dtype)in[1]->dtype, ndim, dims, 3, in, 0, NULL);
 }
 

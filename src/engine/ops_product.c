@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- matrix products -------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 /* a [..., m, k] (or [..., k, m] transposed) times b; leading axes broadcast. */
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
@@ -18,25 +18,33 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
     int64_t m = da[ta], k = da[!ta], n = db[!tb], dims[WB_MAX_DIMS], size;
     int ndim;
     if (a->dtype != b->dtype)
-        return wb__fail_null(WB_ERROR_DTYPE, "matmul: dtypes differ: %s · %s", wb_describe(a), wb_describe(b));
+        return wb__fail_null(WB_ERROR_DTYPE, "matmul: dtypes differ: %s · %s", wb_describe(a),
+                             wb_describe(b));
     if (k != db[tb])
-        return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s%s · %s%s", wb_describe(a),
-                             ta ? " transposed" : "", wb_describe(b), tb ? " transposed" : "");
+        return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s%s · %s%s",
+                             wb_describe(a), ta ? " transposed" : "", wb_describe(b),
+                             tb ? " transposed" : "");
     if (!wb__broadcast("matmul", &lead_a, &lead_b, &ndim, dims)) return NULL;
     dims[ndim++] = m;
     dims[ndim++] = n;
     if (!wb__check_dims("matmul", ndim, dims, &size)) return NULL;
-    return wb__node(WB__OP_matmul, (wb_dtype)a->dtype, ndim, dims, 2, (wb_tensor *[]){a, b}, 2, (int64_t[]){ta, tb});
+    return wb__node(WB__OP_matmul, (wb_dtype)a->dtype, ndim, dims, 2, (wb_tensor *[]){a, b}, 2,
+                    (int64_t[]){ta, tb});
 }
 
 wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
 {
     if (!wb__floating("matmul", x) || !wb__floating("matmul", w)) return NULL;
     if (!x->ndim || !w->ndim)
-        return wb__fail_null(WB_ERROR_SHAPE, "matmul: of a scalar: %s · %s", wb_describe(x), wb_describe(w));
+        return wb__fail_null(WB_ERROR_SHAPE, "matmul: of a scalar: %s · %s", wb_describe(x),
+                             wb_describe(w));
+    if (x->dtype != w->dtype)
+        return wb__fail_null(WB_ERROR_DTYPE, "matmul: dtypes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
     bool row = x->ndim == 1, column = w->ndim == 1;
     if (x->dims[x->ndim - 1] != w->dims[column ? 0 : w->ndim - 2])
-        return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s · %s", wb_describe(x), wb_describe(w));
+        return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
     if (row) x = wb_unsqueeze(x, 0);
     if (column) w = wb_unsqueeze(w, 1);
     if (x && w && x->ndim > 2 && w->ndim == 2) {        /* rows of all batches at once */
@@ -44,8 +52,10 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
         memcpy(dims, x->dims, sizeof dims);
         dims[x->ndim - 1] = w->dims[1];
         int ndim = x->ndim;
-        wb_tensor *flat = wb_reshape_to(x, 2, (int64_t[]){x->size / WB__MAX(x->dims[ndim - 1], 1), x->dims[ndim - 1]});
-        if (x->dims[ndim - 1]) return wb_reshape_to(wb__matmul(flat, w, false, false), column ? ndim - 1 : ndim, dims);
+        wb_tensor *flat = wb_reshape_to(
+            x, 2, (int64_t[]){x->size / WB__MAX(x->dims[ndim - 1], 1), x->dims[ndim - 1]});
+        if (x->dims[ndim - 1])
+            return wb_reshape_to(wb__matmul(flat, w, false, false), column ? ndim - 1 : ndim, dims);
     }
     wb_tensor *y = wb__matmul(x, w, false, false);
     if (row) y = wb_squeeze(y, -2);
@@ -56,10 +66,11 @@ wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b)
 {
     if (!wb__floating("linear", x) || !wb__floating("linear", w) || !b) return NULL;
     if (w->ndim != 2 || x->ndim < 1 || x->dims[x->ndim - 1] != w->dims[1])
-        return wb__fail_null(WB_ERROR_SHAPE, "linear: %s · %s: want [..., in] · [out, in]", wb_describe(x), wb_describe(w));
+        return wb__fail_null(WB_ERROR_SHAPE, "linear: %s · %s: want [..., in] · [out, in]",
+                             wb_describe(x), wb_describe(w));
     if (b != WB_NONE && (b->ndim != 1 || b->dims[0] != w->dims[0]))
-        return wb__fail_null(WB_ERROR_SHAPE, "linear: the bias is %s; the weight %s wants [%lld]", wb_describe(b),
-                             wb_describe(w), (long long)w->dims[0]);
+        return wb__fail_null(WB_ERROR_SHAPE, "linear: the bias is %s; the weight %s wants [%lld]",
+                             wb_describe(b), wb_describe(w), (long long)w->dims[0]);
     int64_t in = w->dims[1], dims[WB_MAX_DIMS], rows = 1;
     memcpy(dims, x->dims, sizeof dims);
     dims[x->ndim - 1] = w->dims[0];
@@ -70,22 +81,38 @@ wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b)
     return x->ndim == 2 ? y : wb_reshape_to(y, x->ndim, dims);
 }
 
-/* ---- convolutions and pools ------------------------------------------------------------------- */
+/* ---- convolutions and pools ------------------------------------------------------------------ */
 
-static bool window_size(const char *what, const wb_tensor *x, const int64_t *k, const int64_t *stride, const int64_t *pad,
-                        const int64_t *dilation, int64_t *size)
+static bool window_size(const char *what, const wb_tensor *x, const int64_t *k,
+                        const int64_t *stride, const int64_t *pad, const int64_t *dilation,
+                        int64_t *size)
 {
     for (int i = 0; i < 2; i++) {
-        int64_t padded = x->dims[2 + i] + pad[2 * i] + pad[2 * i + 1], reach = (k[i] - 1) * (dilation ? dilation[i] : 1) + 1;
-        if (k[i] < 1 || stride[i] < 1 || pad[2 * i] < 0 || pad[2 * i + 1] < 0 || (dilation && dilation[i] < 1)) {
-            wb__fail(WB_ERROR_ARGUMENT, "%s: window %lldx%lld, stride %lldx%lld: sizes must be at least 1 and pads 0", what,
-                     (long long)k[0], (long long)k[1], (long long)stride[0], (long long)stride[1]);
+        int64_t most = WB__MAX(WB__MAX(k[i], stride[i]), WB__MAX(pad[2 * i], pad[2 * i + 1]));
+        if (dilation) most = WB__MAX(most, dilation[i]);
+        if (most > INT32_MAX) {             /* what follows cannot overflow */
+            wb__fail(WB_ERROR_ARGUMENT, "%s: %lld as a size of window, stride, dilation or padding",
+                     what, (long long)most);
+            return false;
+        }
+        int64_t padded = x->dims[2 + i] + pad[2 * i] + pad[2 * i + 1],
+                reach = (k[i] - 1) * (dilation ? dilation[i] : 1) + 1;
+        if (k[i] < 1 || stride[i] < 1 || pad[2 * i] < 0 || pad[2 * i + 1] < 0 ||
+            (dilation && dilation[i] < 1)) {
+            wb__fail(WB_ERROR_ARGUMENT,
+                     "%s: window %lldx%lld, stride %lldx%lld, padding %lld,%lld,%lld,%lld: "
+                     "window, stride and dilation are at least 1, padding at least 0",
+                     what, (long long)k[0], (long long)k[1], (long long)stride[0],
+                     (long long)stride[1], (long long)pad[0], (long long)pad[1], (long long)pad[2],
+                     (long long)pad[3]);
             return false;
         }
         if (padded < reach) {
-            wb__fail(WB_ERROR_SHAPE, "%s: a window of %lldx%lld does not fit into %s with padding %lld,%lld,%lld,%lld", what,
-                     (long long)k[0], (long long)k[1], wb_describe(x), (long long)pad[0], (long long)pad[1],
-                     (long long)pad[2], (long long)pad[3]);
+            wb__fail(
+                WB_ERROR_SHAPE,
+                "%s: a window of %lldx%lld does not fit into %s with padding %lld,%lld,%lld,%lld",
+                what, (long long)k[0], (long long)k[1], wb_describe(x), (long long)pad[0],
+                (long long)pad[1], (long long)pad[2], (long long)pad[3]);
             return false;
         }
         size[i] = (padded - reach) / stride[i] + 1;
@@ -111,19 +138,27 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
     memcpy(a.pad, s.pad, sizeof a.pad);
     default_pair(a.stride, 1, 1);
     default_pair(a.dilation, 1, 1);
-    if (x->dtype != w->dtype) return wb__fail_null(WB_ERROR_DTYPE, "conv: dtypes differ: %s · %s", wb_describe(x), wb_describe(w));
+    if (x->dtype != w->dtype)
+        return wb__fail_null(WB_ERROR_DTYPE, "conv: dtypes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
     if (x->ndim != 4 || w->ndim != 4)
-        return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]", wb_describe(x), wb_describe(w));
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
+                             wb_describe(x), wb_describe(w));
+    if (!w->dims[1])
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: no channels: %s · %s", wb_describe(x),
+                             wb_describe(w));
     if (a.groups < 1 || x->dims[1] != w->dims[1] * a.groups || w->dims[0] % a.groups)
-        return wb__fail_null(WB_ERROR_SHAPE, "conv: channels do not fit: %s · %s in %lld group%s", wb_describe(x), wb_describe(w),
-                             (long long)a.groups, a.groups == 1 ? "" : "s");
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: channels do not fit: %s · %s in %lld group%s",
+                             wb_describe(x), wb_describe(w), (long long)a.groups,
+                             a.groups == 1 ? "" : "s");
     if (b != WB_NONE && (b->ndim != 1 || b->dims[0] != w->dims[0]))
-        return wb__fail_null(WB_ERROR_SHAPE, "conv: the bias is %s; the weight %s wants [%lld]", wb_describe(b),
-                             wb_describe(w), (long long)w->dims[0]);
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: the bias is %s; the weight %s wants [%lld]",
+                             wb_describe(b), wb_describe(w), (long long)w->dims[0]);
     if (!window_size("conv", x, w->dims + 2, a.stride, a.pad, a.dilation, a.size)) return NULL;
     int64_t dims[4] = {x->dims[0], w->dims[0], a.size[0], a.size[1]}, size;
     if (!wb__check_dims("conv", 4, dims, &size)) return NULL;
-    wb_tensor *y = wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x, w}, sizeof a / 8, (int64_t *)&a);
+    wb_tensor *y = wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x, w},
+                            sizeof a / 8, (int64_t *)&a);
     return b == WB_NONE ? y : wb_add(y, wb_reshape_to(b, 3, (int64_t[]){b->dims[0], 1, 1}));
 }
 
@@ -138,50 +173,69 @@ static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_
     memcpy(a.pad, s.pad, sizeof a.pad);
     if (!a.window[1]) a.window[1] = a.window[0];
     default_pair(a.stride, a.window[0], a.window[1]);
-    if (x->ndim != 4) return wb__fail_null(WB_ERROR_SHAPE, "%s: %s: wants [N,C,H,W]", what, wb_describe(x));
+    if (x->ndim != 4)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: %s: wants [N,C,H,W]", what, wb_describe(x));
     if (!window_size(what, x, a.window, a.stride, a.pad, NULL, a.size)) return NULL;
     for (int i = 0; i < 4; i++)
         if (a.pad[i] >= a.window[i / 2])
-            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: padding %lld is not smaller than the window %lldx%lld", what,
-                                 (long long)a.pad[i], (long long)a.window[0], (long long)a.window[1]);
+            return wb__fail_null(
+                WB_ERROR_ARGUMENT, "%s: padding %lld is not smaller than the window %lldx%lld",
+                what, (long long)a.pad[i], (long long)a.window[0], (long long)a.window[1]);
     int64_t dims[4] = {x->dims[0], x->dims[1], a.size[0], a.size[1]};
     return wb__node(op, (wb_dtype)x->dtype, 4, dims, 1, &x, sizeof a / 8, (int64_t *)&a);
 }
 
-wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_settings *s) { return pool("maxpool", WB__OP_maxpool, x, s); }
-wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s) { return pool("meanpool", WB__OP_meanpool, x, s); }
+wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_settings *s)
+{
+    return pool("maxpool", WB__OP_maxpool, x, s);
+}
+wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s)
+{
+    return pool("meanpool", WB__OP_meanpool, x, s);
+}
 
-/* ---- rows by number --------------------------------------------------------------------------- */
+/* ---- rows by number -------------------------------------------------------------------------- */
 
 wb_tensor *wb_take(wb_tensor *x, wb_tensor *index)
 {
     if (!wb__operand("take", x) || !wb__operand("take", index)) return NULL;
     if (wb__dtype_float((wb_dtype)index->dtype) || index->dtype == WB_BOOL)
-        return wb__fail_null(WB_ERROR_DTYPE, "take: the index is %s, not of integers", wb_describe(index));
+        return wb__fail_null(WB_ERROR_DTYPE, "take: the index is %s, not of integers",
+                             wb_describe(index));
     if (!x->ndim || index->ndim + x->ndim - 1 > WB_MAX_DIMS)
-        return wb__fail_null(WB_ERROR_SHAPE, "take: rows of %s by %s", wb_describe(x), wb_describe(index));
+        return wb__fail_null(WB_ERROR_SHAPE, "take: rows of %s by %s", wb_describe(x),
+                             wb_describe(index));
     int64_t dims[WB_MAX_DIMS], size;
     for (int i = 0; i < index->ndim; i++) dims[i] = index->dims[i];
     for (int i = 1; i < x->ndim; i++) dims[index->ndim + i - 1] = x->dims[i];
     int ndim = index->ndim + x->ndim - 1;
     if (!wb__check_dims("take", ndim, dims, &size)) return NULL;
-    return wb__node(WB__OP_take, (wb_dtype)x->dtype, ndim, dims, 2, (wb_tensor *[]){x, index}, 0, NULL);
+    return wb__node(WB__OP_take, (wb_dtype)x->dtype, ndim, dims, 2, (wb_tensor *[]){x, index}, 0,
+                    NULL);
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask)
 {
-    if (!wb__floating("attention", q) || !wb__floating("attention", k) || !wb__floating("attention", v) || !mask) return NULL;
+    if (!wb__floating("attention", q) || !wb__floating("attention", k) ||
+        !wb__floating("attention", v) || !mask)
+        return NULL;
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->dims[q->ndim - 1] != k->dims[k->ndim - 1] ||
         k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
-        return wb__fail_null(WB_ERROR_SHAPE, "attention: q %s, k %s, v %s: want [...,Tq,d], [...,Tk,d], [...,Tk,e]",
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "attention: q %s, k %s, v %s: want [...,Tq,d], [...,Tk,d], [...,Tk,e]",
                              wb_describe(q), wb_describe(k), wb_describe(v));
+    if (mask != WB_NONE && (!wb__operand("attention", mask) || mask->dtype != WB_BOOL))
+        return wb__fail_null(WB_ERROR_DTYPE, "attention: the mask is %s, not bool (true: keep)",
+                             wb_describe(mask));
     wb_dtype t = (wb_dtype)q->dtype;
     double scale = 1 / sqrt((double)WB__MAX(q->dims[q->ndim - 1], 1));
     wb_tensor *scores = wb_mul(wb__matmul(q, k, false, true), wb__literal(scale, t));
     if (mask == WB_NONE) return wb__matmul(wb_softmax(scores), v, false, false);
-    /* far below any score, yet finite: exp gives exactly 0, and a row with nothing kept stays a number */
-    wb_tensor *weights = wb_softmax(wb_where(mask, scores, wb__literal(t == WB_F16 ? -6e4 : -1e30, t)));
+    /* far below any score, yet finite: exp gives exactly 0, and a row with nothing kept stays a
+     * number */
+    wb_tensor *weights =
+        wb_softmax(wb_where(mask, scores, wb__literal(t == WB_F16 ? -6e4 : -1e30, t)));
     return wb__matmul(wb_where(mask, weights, wb__literal(0, t)), v, false, false);
 }

@@ -16,12 +16,14 @@ wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
         else if (keep) dims[ndim++] = 1;
     }
     if (op != WB__OP_sum && folded == 0)
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: nothing to choose from: %s", wb__ops[op].name, wb_describe(x));
-    return wb__node(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)x->dtype, ndim, dims, 1, &x, 1, &attr);
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: nothing to choose from: %s", wb__ops[op].name,
+                             wb_describe(x));
+    return wb__node(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)x->dtype, ndim, dims, 1, &x, 1,
+                    &attr);
 }
 
-static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options, wb_reduce_options *o,
-                    unsigned *mask)
+static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options,
+                    wb_reduce_options *o, unsigned *mask)
 {
     memset(o, 0, sizeof *o);
     if (options) memcpy(o, options, WB__MIN(options->size, sizeof *o));
@@ -48,18 +50,34 @@ static wb_tensor *reduce(wb__op op, wb_tensor *x, const wb_reduce_options *optio
     wb_reduce_options o;
     unsigned mask;
     if (!wb__operand(what, x)) return NULL;
-    if (x->dtype == WB_BOOL) return wb__fail_null(WB_ERROR_DTYPE, "%s: does not take %s", what, wb_describe(x));
+    if (x->dtype == WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE, "%s: does not take %s", what, wb_describe(x));
     if (!mask_of(what, x, options, &o, &mask)) return NULL;
     return wb__reduce(op, x, mask, o.keep);
 }
 
-wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_sum, x, o); }
-wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_max, x, o); }
-wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o) { return reduce(WB__OP_min, x, o); }
+wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o)
+{
+    return reduce(WB__OP_sum, x, o);
+}
+wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o)
+{
+    return reduce(WB__OP_max, x, o);
+}
+wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o)
+{
+    return reduce(WB__OP_min, x, o);
+}
 
 /* What has sums in the middle is computed in f32 where f16 or bf16 would hold them. */
-static wb_tensor *wide(wb_tensor *x) { return x && (x->dtype == WB_F16 || x->dtype == WB_BF16) ? wb_astype(x, WB_F32) : x; }
-static wb_tensor *as(wb_tensor *y, wb_dtype dtype) { return y && y->dtype != dtype ? wb_astype(y, dtype) : y; }
+static wb_tensor *wide(wb_tensor *x)
+{
+    return x && (x->dtype == WB_F16 || x->dtype == WB_BF16) ? wb_astype(x, WB_F32) : x;
+}
+static wb_tensor *as(wb_tensor *y, wb_dtype dtype)
+{
+    return y && y->dtype != dtype ? wb_astype(y, dtype) : y;
+}
 
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
 {
@@ -70,7 +88,8 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
     wb_dtype dtype = (wb_dtype)x->dtype;
     x = wide(x);
     if (!x) return NULL;
-    return as(wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype)), dtype);
+    return as(wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype)),
+              dtype);
 }
 
 wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
@@ -88,7 +107,8 @@ wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
     if (!wb__floating("variance", x) || !mask_of("variance", x, options, &o, &mask)) return NULL;
     wb_dtype dtype = (wb_dtype)x->dtype;
     x = wide(x);
-    return x ? as(wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep), dtype) : NULL;
+    return x ? as(wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep), dtype)
+             : NULL;
 }
 
 /* max + log sum exp(x - max), the maximum taken as a constant: its gradient cancels. */
@@ -115,7 +135,8 @@ wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
 wb_tensor *wb_argmax(wb_tensor *x, int axis)
 {
     if (!wb__operand("argmax", x)) return NULL;
-    if (x->dtype == WB_BOOL) return wb__fail_null(WB_ERROR_DTYPE, "argmax: does not take %s", wb_describe(x));
+    if (x->dtype == WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE, "argmax: does not take %s", wb_describe(x));
     int a = wb__axis("argmax", x, axis);
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
 }
@@ -138,8 +159,8 @@ wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps)
 {
     int64_t attr = mask;
     if (!x) return NULL;
-    wb_tensor *y = wb__node_with(WB__OP_normalise, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 1, &attr, 1,
-                                 &(wb__number){.f = eps});
+    wb_tensor *y = wb__node_with(WB__OP_normalise, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 1,
+                                 &attr, 1, &(wb__number){.f = eps});
     wb__thread *t = wb__this_thread();
     return y && t->eager && !t->recording && wb__evaluate(1, &y, NULL) ? NULL : y;
 }
@@ -157,7 +178,9 @@ static wb_tensor *rows(wb__op op, wb_tensor *x)
 {
     const char *what = wb__ops[op].name;
     if (!wb__floating(what, x)) return NULL;
-    if (!x->ndim) return wb__fail_null(WB_ERROR_SHAPE, "%s: of a scalar; it belongs to a whole row, outside a layer", what);
+    if (!x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "%s: of a scalar; it belongs to a whole row, outside a layer", what);
     return wb__node(op, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
@@ -179,4 +202,7 @@ static wb_tensor *rows_over(wb__op op, wb_tensor *x, int axis)
 }
 
 wb_tensor *wb_softmax_over(wb_tensor *x, int axis) { return rows_over(WB__OP_softmax, x, axis); }
-wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis) { return rows_over(WB__OP_logsoftmax, x, axis); }
+wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis)
+{
+    return rows_over(WB__OP_logsoftmax, x, axis);
+}

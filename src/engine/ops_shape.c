@@ -1,4 +1,5 @@
-/* Operations that move elements or look at them in another order.  Most cost nothing: a plan turns them into strides. */
+/* Operations that move elements or look at them in another order.  Most cost nothing: a plan turns
+ * them into strides. */
 #include "engine/tensor.h"
 
 #include <stdio.h>
@@ -7,7 +8,8 @@
 static void list(char *text, size_t room, int n, const int64_t *v)
 {
     size_t at = (size_t)snprintf(text, room, "[");
-    for (int i = 0; i < n && at < room; i++) at += (size_t)snprintf(text + at, room - at, i ? ",%lld" : "%lld", (long long)v[i]);
+    for (int i = 0; i < n && at < room; i++)
+        at += (size_t)snprintf(text + at, room - at, i ? ",%lld" : "%lld", (long long)v[i]);
     if (at < room) snprintf(text + at, room - at, "]");
 }
 
@@ -18,7 +20,10 @@ wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *wanted)
     int free_axis = -1;
     char text[128];
     if (ndim < 0 || ndim > WB_MAX_DIMS)
-        return wb__fail_null(WB_ERROR_SHAPE, "reshape: %d dimensions; a tensor has at most %d", ndim, WB_MAX_DIMS);
+        return wb__fail_null(WB_ERROR_SHAPE, "reshape: %d dimensions; a tensor has at most %d",
+                             ndim, WB_MAX_DIMS);
+    if (ndim && !wanted)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "reshape: no sizes for %d dimensions", ndim);
     list(text, sizeof text, ndim, wanted);
     for (int i = 0; i < ndim; i++) {
         dims[i] = wanted[i];
@@ -30,9 +35,10 @@ wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *wanted)
     if (free_axis >= 0) dims[free_axis] = known ? x->size / known : 0;
     if (free_axis >= 0) known *= dims[free_axis];
     if (known != x->size)
-        return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements, not those of %s", wb_describe(x),
-                             (long long)x->size, text);
-    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) return wb__unchanged(x);
+        return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements, not those of %s",
+                             wb_describe(x), (long long)x->size, text);
+    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims))
+        return wb__unchanged(x);
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 
@@ -49,8 +55,14 @@ wb_tensor *wb_unsqueeze(wb_tensor *x, int axis)
 {
     if (!wb__operand("unsqueeze", x)) return NULL;
     int a = axis < 0 ? axis + x->ndim + 1 : axis;
-    if (a < 0 || a > x->ndim || x->ndim == WB_MAX_DIMS)
-        return wb__fail_null(WB_ERROR_SHAPE, "unsqueeze: axis %d of %s", axis, wb_describe(x));
+    if (x->ndim == WB_MAX_DIMS)
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "unsqueeze: %s has %d dimensions already, the most there may be",
+                             wb_describe(x), WB_MAX_DIMS);
+    if (a < 0 || a > x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "unsqueeze: a new axis of %s is one of %d to %d, not %d",
+                             wb_describe(x), -x->ndim - 1, x->ndim, axis);
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i <= x->ndim; i++) dims[i] = i < a ? x->dims[i] : i == a ? 1 : x->dims[i - 1];
     return wb_reshape_to(x, x->ndim + 1, dims);
@@ -61,7 +73,9 @@ wb_tensor *wb_squeeze(wb_tensor *x, int axis)
     if (!wb__operand("squeeze", x)) return NULL;
     int a = wb__axis("squeeze", x, axis);
     if (a < 0) return NULL;
-    if (x->dims[a] != 1) return wb__fail_null(WB_ERROR_SHAPE, "squeeze: axis %d of %s is not 1", axis, wb_describe(x));
+    if (x->dims[a] != 1)
+        return wb__fail_null(WB_ERROR_SHAPE, "squeeze: axis %d of %s is not 1", axis,
+                             wb_describe(x));
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim - 1; i++) dims[i] = x->dims[i < a ? i : i + 1];
     return wb_reshape_to(x, x->ndim - 1, dims);
@@ -70,6 +84,8 @@ wb_tensor *wb_squeeze(wb_tensor *x, int axis)
 wb_tensor *wb_permute_to(wb_tensor *x, int ndim, const int64_t *order)
 {
     if (!wb__operand("permute", x)) return NULL;
+    if (ndim && !order)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "permute: no order of %d axes", ndim);
     int64_t dims[WB_MAX_DIMS];
     unsigned seen = 0;
     bool moved = false;
@@ -82,15 +98,18 @@ wb_tensor *wb_permute_to(wb_tensor *x, int ndim, const int64_t *order)
     }
     if (ndim != x->ndim || seen != (1u << ndim) - 1) {
         list(text, sizeof text, WB__MIN(WB__MAX(ndim, 0), 16), order);
-        return wb__fail_null(WB_ERROR_SHAPE, "permute: %s is no order of the axes of %s", text, wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "permute: %s is no order of the axes of %s", text,
+                             wb_describe(x));
     }
-    return moved ? wb__node(WB__OP_permute, (wb_dtype)x->dtype, ndim, dims, 1, &x, ndim, order) : wb__unchanged(x);
+    return moved ? wb__node(WB__OP_permute, (wb_dtype)x->dtype, ndim, dims, 1, &x, ndim, order)
+                 : wb__unchanged(x);
 }
 
 wb_tensor *wb_transpose(wb_tensor *x)
 {
     if (!wb__operand("transpose", x)) return NULL;
-    if (x->ndim < 2) return wb__fail_null(WB_ERROR_SHAPE, "transpose: %s has no two axes", wb_describe(x));
+    if (x->ndim < 2)
+        return wb__fail_null(WB_ERROR_SHAPE, "transpose: %s has no two axes", wb_describe(x));
     int64_t order[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) order[i] = i;
     order[x->ndim - 1] = x->ndim - 2;
@@ -109,13 +128,16 @@ wb_tensor *wb_expand_to(wb_tensor *x, int ndim, const int64_t *dims)
         fits = x->dims[x->ndim - i] == dims[ndim - i] || x->dims[x->ndim - i] == 1;
     if (!fits) {
         list(text, sizeof text, ndim, dims);
-        return wb__fail_null(WB_ERROR_SHAPE, "expand: %s does not broadcast to %s", wb_describe(x), text);
+        return wb__fail_null(WB_ERROR_SHAPE, "expand: %s does not broadcast to %s", wb_describe(x),
+                             text);
     }
-    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims)) return wb__unchanged(x);
+    if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims))
+        return wb__unchanged(x);
     return wb__node(WB__OP_expand, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 
-wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims, const int64_t *step)
+wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
+                            const int64_t *step)
 {
     if (!x) return NULL;
     int64_t attr[2 * WB_MAX_DIMS];
@@ -133,8 +155,8 @@ wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop)
     if (a < 0) return NULL;
     int64_t n = x->dims[a], from = start < 0 ? start + n : start, to = stop < 0 ? stop + n : stop;
     if (from < 0 || to > n || from > to)
-        return wb__fail_null(WB_ERROR_SHAPE, "slice: %lld to %lld of axis %d of %s", (long long)start, (long long)stop,
-                             axis, wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "slice: %lld to %lld of axis %d of %s",
+                             (long long)start, (long long)stop, axis, wb_describe(x));
     if (from == 0 && to == n) return wb__unchanged(x);
     int64_t starts[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
     memcpy(dims, x->dims, sizeof dims);
@@ -155,13 +177,16 @@ wb_tensor *wb_flip(wb_tensor *x, int axis)
 }
 
 /* Pieces in windows of a tensor of zeros; the windows do not overlap. */
-wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces, const int64_t *starts)
+wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
+                        const int64_t *starts)
 {
     int64_t size;
     if (!wb__check_dims("concat", ndim, dims, &size)) return NULL;
     if (n * ndim > UINT16_MAX)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "concat: %d pieces of %d dimensions are too many", n, ndim);
-    return wb__node(WB__OP_assemble, (wb_dtype)pieces[0]->dtype, ndim, dims, n, pieces, n * ndim, starts);
+        return wb__fail_null(WB_ERROR_UNSUPPORTED,
+                             "concat: %d pieces of %d dimensions are too many", n, ndim);
+    return wb__node(WB__OP_assemble, (wb_dtype)pieces[0]->dtype, ndim, dims, n, pieces, n * ndim,
+                    starts);
 }
 
 wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after)
@@ -170,7 +195,8 @@ wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after)
     int a = wb__axis("pad", x, axis);
     if (a < 0) return NULL;
     if (before < 0 || after < 0 || before > UINT32_MAX || after > UINT32_MAX)
-        return wb__fail_null(WB_ERROR_SHAPE, "pad: %lld before and %lld after", (long long)before, (long long)after);
+        return wb__fail_null(WB_ERROR_SHAPE, "pad: %lld before and %lld after", (long long)before,
+                             (long long)after);
     if (!before && !after) return wb__unchanged(x);
     int64_t starts[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
     memcpy(dims, x->dims, sizeof dims);
@@ -187,16 +213,19 @@ wb_tensor *wb_concat_of(int n, wb_tensor *const *x, int axis)
     int a = wb__axis("concat", x[0], axis);
     if (a < 0) return NULL;
     if (n == 1) return wb__unchanged(x[0]);
-    int64_t dims[WB_MAX_DIMS], *starts = wb__alloc_zero((size_t)n * (size_t)x[0]->ndim, sizeof *starts);
+    int64_t dims[WB_MAX_DIMS],
+        *starts = wb__alloc_zero((size_t)n * (size_t)x[0]->ndim, sizeof *starts);
     if (!starts) return NULL;
     memcpy(dims, x[0]->dims, sizeof dims);
     dims[a] = 0;
     wb_tensor *y = NULL;
     for (int i = 0; i < n; i++) {
         bool fits = x[i]->ndim == x[0]->ndim && x[i]->dtype == x[0]->dtype;
-        for (int j = 0; fits && j < x[0]->ndim; j++) fits = j == a || x[i]->dims[j] == x[0]->dims[j];
+        for (int j = 0; fits && j < x[0]->ndim; j++)
+            fits = j == a || x[i]->dims[j] == x[0]->dims[j];
         if (!fits) {
-            wb__fail(WB_ERROR_SHAPE, "concat: does not fit along axis %d: %s · %s", axis, wb_describe(x[0]), wb_describe(x[i]));
+            wb__fail(WB_ERROR_SHAPE, "concat: does not fit along axis %d: %s · %s", axis,
+                     wb_describe(x[0]), wb_describe(x[i]));
             goto done;
         }
         starts[i * x[0]->ndim + a] = dims[a];

@@ -1,10 +1,10 @@
-/* Tensors from nothing: filled, counted, drawn.  They cost no memory until somebody needs them as an array: a plan
- * makes their elements where they are used. */
+/* Tensors from nothing: filled, counted, drawn.  They cost no memory until somebody needs them as
+ * an array: a plan makes their elements where they are used. */
 #include "base/philox.h"
 #include "engine/tensor.h"
 
-static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_attr,
-                         const int64_t *attr, int n_numbers, const wb__number *numbers)
+static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims,
+                         int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
@@ -45,10 +45,12 @@ static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, co
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
-    if (!wb__dtype_float(dtype)) return wb__fail_null(WB_ERROR_DTYPE, "%s: floating dtypes only", what);
+    if (!wb__dtype_float(dtype))
+        return wb__fail_null(WB_ERROR_DTYPE, "%s: floating dtypes only", what);
     uint64_t key, counter;
     wb__rng_take((uint64_t)(size + 3) / 4, &key, &counter);
-    return source(what, op, dtype, ndim, dims, 0, NULL, 2, (wb__number[]){{.u = key}, {.u = counter}});
+    return source(what, op, dtype, ndim, dims, 0, NULL, 2,
+                  (wb__number[]){{.u = key}, {.u = counter}});
 }
 
 wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims)
@@ -56,24 +58,32 @@ wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims)
     return draw("rand", WB__OP_uniform, dtype, ndim, dims);
 }
 
-wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims) { return wb__uniform(dtype, ndim, dims); }
+wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb__uniform(dtype, ndim, dims);
+}
 
 wb_tensor *wb_randn_of(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return draw("randn", WB__OP_gaussian, dtype, ndim, dims);
 }
 
-wb_tensor *wb__zeros_like(wb_tensor *x) { return x ? wb_full_of(0, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL; }
+wb_tensor *wb__zeros_like(wb_tensor *x)
+{
+    return x ? wb_full_of(0, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL;
+}
 
 wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
 {
     if (!wb__operand("onehotbatch", labels)) return NULL;
     if (wb__dtype_float((wb_dtype)labels->dtype) || labels->dtype == WB_BOOL)
-        return wb__fail_null(WB_ERROR_DTYPE, "onehotbatch: labels are %s, not integers", wb_describe(labels));
+        return wb__fail_null(WB_ERROR_DTYPE, "onehotbatch: labels are %s, not integers",
+                             wb_describe(labels));
     if (classes < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "onehotbatch: %lld classes", (long long)classes);
     if (labels->ndim == WB_MAX_DIMS)
-        return wb__fail_null(WB_ERROR_SHAPE, "onehotbatch: labels %s have no room for an axis", wb_describe(labels));
+        return wb__fail_null(WB_ERROR_SHAPE, "onehotbatch: labels %s have no room for an axis",
+                             wb_describe(labels));
     if (labels->dtype != WB_I64) labels = wb_astype(labels, WB_I32);
     if (!labels) return NULL;
     wb_tensor *number = iota((wb_dtype)labels->dtype, 1, &classes, 0);
@@ -83,7 +93,8 @@ wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
 wb_tensor *wb_dropout(wb_tensor *x, double p)
 {
     if (!wb__floating("dropout", x)) return NULL;
-    if (!(p >= 0 && p <= 1)) return wb__fail_null(WB_ERROR_ARGUMENT, "dropout: p is %g; it must be in [0, 1]", p);
+    if (!(p >= 0 && p <= 1))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "dropout: p is %g; it must be in [0, 1]", p);
     if (p == 0) return wb__unchanged(x);
     wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
     wb_tensor *keep = wb_gt(wb__uniform(draws, x->ndim, x->dims), wb__argument(p, draws));

@@ -1,10 +1,11 @@
-/* Making a plan: the passes in turn, updates of many parameters merged, the arena laid out, kernels prepared. */
+/* Making a plan: the passes in turn, updates of many parameters merged, the arena laid out, kernels
+ * prepared. */
 #include "engine/plan.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- segments: kernels that differ in what they work on become one ----------------------------- */
+/* ---- segments: kernels that differ in what they work on become one --------------------------- */
 
 static bool same_program(const wb__draft *p, const wb__draft *q)
 {
@@ -12,8 +13,9 @@ static bool same_program(const wb__draft *p, const wb__draft *q)
     if (a->n_instr != b->n_instr || a->n_views != b->n_views) return false;
     for (int i = 0; i < a->n_instr; i++) {
         const wb__instr *x = &p->instr[i], *y = &q->instr[i];
-        if (x->kind != y->kind || x->reg != y->reg || x->level != y->level || x->dtype != y->dtype || x->op != y->op ||
-            x->a != y->a || x->b != y->b || x->c != y->c || x->arg != y->arg || x->scale != y->scale || x->shift != y->shift)
+        if (x->kind != y->kind || x->reg != y->reg || x->level != y->level ||
+            x->dtype != y->dtype || x->op != y->op || x->a != y->a || x->b != y->b ||
+            x->c != y->c || x->arg != y->arg || x->scale != y->scale || x->shift != y->shift)
             return false;
     }
     for (int i = 0; i < a->n_views; i++)
@@ -32,16 +34,22 @@ static void flatten(wb__draft *d)
         size *= s->dims[i];
     }
     for (int i = 0; i < d->step.fused.n_instr; i++)
-        if (d->instr[i].kind != WB__LOAD && d->instr[i].kind != WB__STORE && d->instr[i].kind != WB__ROW &&
-            d->instr[i].kind != WB__NUMBER && d->instr[i].kind != WB__CAST)
+        if (d->instr[i].kind != WB__LOAD && d->instr[i].kind != WB__STORE &&
+            d->instr[i].kind != WB__ROW && d->instr[i].kind != WB__NUMBER &&
+            d->instr[i].kind != WB__CAST)
             return;
     for (int v = 0; v < d->step.fused.n_views; v++)
         for (int i = 0; i < s->ndim; i++)
-            if (s->dims[i] != 1 && d->views[v].strides[i] != stride[i] && d->views[v].strides[i]) return;
-    for (int v = 0; v < d->step.fused.n_views; v++) {       /* a number in memory varies nowhere; all else must everywhere */
+            if (s->dims[i] != 1 && d->views[v].strides[i] != stride[i] && d->views[v].strides[i])
+                return;
+    for (int v = 0; v < d->step.fused.n_views;
+         v++) { /* a number in memory varies nowhere; all else must everywhere */
         bool any = false, all = true;
         for (int i = 0; i < s->ndim; i++)
-            if (s->dims[i] != 1) { any |= d->views[v].strides[i] != 0; all &= d->views[v].strides[i] != 0; }
+            if (s->dims[i] != 1) {
+                any |= d->views[v].strides[i] != 0;
+                all &= d->views[v].strides[i] != 0;
+            }
         if (any != all && size != 1) return;
     }
     for (int v = 0; v < d->step.fused.n_views; v++) {
@@ -62,14 +70,16 @@ static bool apart(const wb__draft *p, const wb__draft *q)
         if (q->instr[i].kind != WB__STORE) continue;
         const wb__view *to = &q->views[q->instr[i].arg];
         for (int v = 0; v < p->step.fused.n_views * p->step.fused.n_segments; v++)
-            if (p->views[v].buffer == to->buffer && p->owners[v] == q->owners[q->instr[i].arg]) return false;
+            if (p->views[v].buffer == to->buffer && p->owners[v] == q->owners[q->instr[i].arg])
+                return false;
     }
     for (int i = 0; i < p->step.fused.n_instr; i++) {
         if (p->instr[i].kind != WB__STORE) continue;
         for (int s = 0; s < p->step.fused.n_segments; s++) {
             int at = s * p->step.fused.n_views + p->instr[i].arg;
             for (int v = 0; v < q->step.fused.n_views; v++)
-                if (q->views[v].buffer == p->views[at].buffer && q->owners[v] == p->owners[at]) return false;
+                if (q->views[v].buffer == p->views[at].buffer && q->owners[v] == p->owners[at])
+                    return false;
         }
     }
     return true;
@@ -113,7 +123,8 @@ static void merge_segments(wb__making *m)
     for (int i = m->n_compute; i < m->n_drafts && !m->failed; i++) {
         if (m->draft[i].step.kind != WB__STEP_FUSED) continue;
         for (int j = i + 1; j < m->n_drafts; ) {
-            bool alike = m->draft[j].step.kind == WB__STEP_FUSED && same_program(&m->draft[i], &m->draft[j]);
+            bool alike =
+                m->draft[j].step.kind == WB__STEP_FUSED && same_program(&m->draft[i], &m->draft[j]);
             bool good = alike && apart(&m->draft[i], &m->draft[j]);
             for (int k = i + 1; good && k < j; k++)
                 good = m->draft[k].step.kind == WB__STEP_FUSED && apart(&m->draft[k], &m->draft[j]);
@@ -127,7 +138,7 @@ static void merge_segments(wb__making *m)
     }
 }
 
-/* ---- the arena -------------------------------------------------------------------------------- */
+/* ---- the arena ------------------------------------------------------------------------------- */
 
 typedef struct { int64_t offset, bytes; } hole;
 
@@ -137,7 +148,8 @@ static int64_t take(hole *holes, int *n, int64_t bytes, int64_t *end)
     int best = -1;
     for (int i = 0; i < *n; i++)
         if (holes[i].bytes >= bytes && (best < 0 || holes[i].bytes < holes[best].bytes)) best = i;
-    if (best < 0 && *n && holes[*n - 1].offset + holes[*n - 1].bytes == *end) {     /* the last hole grows */
+    if (best < 0 && *n &&
+        holes[*n - 1].offset + holes[*n - 1].bytes == *end) { /* the last hole grows */
         best = *n - 1;
         *end += bytes - holes[best].bytes;
         holes[best].bytes = bytes;
@@ -196,8 +208,10 @@ static void find_lives(wb__making *m)
 bool wb__lay_out(wb__making *m, wb__plan *p)
 {
     size_t n = (size_t)m->n_tenants;
-    int *at = wb__alloc_zero((size_t)m->n_drafts + 2, sizeof *at), *by_birth = wb__alloc((n + 1) * sizeof *by_birth);
-    int *next_dead = wb__alloc((n + 1) * sizeof *next_dead), *dead = wb__alloc(((size_t)m->n_drafts + 1) * sizeof *dead);
+    int *at = wb__alloc_zero((size_t)m->n_drafts + 2, sizeof *at),
+        *by_birth = wb__alloc((n + 1) * sizeof *by_birth);
+    int *next_dead = wb__alloc((n + 1) * sizeof *next_dead),
+        *dead = wb__alloc(((size_t)m->n_drafts + 1) * sizeof *dead);
     hole *holes = wb__alloc((n + 2) * sizeof *holes);
     int n_holes = 0;
     int64_t end = 0;
@@ -221,7 +235,8 @@ bool wb__lay_out(wb__making *m, wb__plan *p)
                 t->offset = t->bytes ? take(holes, &n_holes, t->bytes, &end) : 0;
             }
             for (int t = dead[i]; t >= 0; t = next_dead[t])
-                if (m->tenant[t].bytes) give_back(holes, &n_holes, m->tenant[t].offset, m->tenant[t].bytes);
+                if (m->tenant[t].bytes)
+                    give_back(holes, &n_holes, m->tenant[t].offset, m->tenant[t].bytes);
         }
         p->arena_bytes = end;
     }
@@ -233,13 +248,15 @@ bool wb__lay_out(wb__making *m, wb__plan *p)
     return good;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static void settle(const wb__making *m, wb__draft *d)
 {
     wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
     for (int i = 0; i < d->n_owners; i++)
-        if (d->owners[i] >= 0) views[i].offset += m->tenant[d->owners[i]].offset / (int64_t)wb__dtype_size(views[i].dtype);
+        if (d->owners[i] >= 0)
+            views[i].offset +=
+                m->tenant[d->owners[i]].offset / (int64_t)wb__dtype_size(views[i].dtype);
     d->step.fused.instr = d->instr;
     d->step.fused.views = d->views;
     d->step.fused.spaces = d->spaces;
@@ -247,34 +264,50 @@ static void settle(const wb__making *m, wb__draft *d)
 
 static char *describe(const wb__draft *d, const wb__kernel *k)
 {
-    static const char *const kinds[] = {"fused", "matmul", "conv", "pool", "take", "take_add", "copy"};
+    static const char *const kinds[] = {"fused", "matmul",   "conv", "pool",
+                                        "take",  "take_add", "copy"};
     char text[768];
     size_t n = 0, room = sizeof text;
-    const wb__view *shape = d->step.kind == WB__STEP_FUSED ? NULL : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
+    const wb__view *shape = d->step.kind == WB__STEP_FUSED
+                                ? NULL
+                                : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
     if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
     n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
     const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
     int ndim = shape ? shape->ndim : d->spaces[0].ndim;
-    for (int i = 0; i < ndim; i++) n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)dims[i]);
+    for (int i = 0; i < ndim; i++)
+        n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)dims[i]);
     n += (size_t)snprintf(text + n, room - n, "]");
     if (!shape) {
-        if (d->step.fused.n_segments > 1) n += (size_t)snprintf(text + n, room - n, " and %d more", d->step.fused.n_segments - 1);
+        if (d->step.fused.n_segments > 1)
+            n += (size_t)snprintf(text + n, room - n, " and %d more", d->step.fused.n_segments - 1);
         n += (size_t)snprintf(text + n, room - n, ":");
         for (int i = 0; i < d->step.fused.n_instr && n < room - 24; i++) {
             const wb__instr *in = &d->instr[i];
-            const char *word = in->kind == WB__ROW || in->kind == WB__FOLD_COLS || in->kind == WB__FOLD_ROWS || in->kind == WB__FOLD_ALL
-                                   ? wb__ops[in->op].name : in->kind == WB__CAST ? "cast" : in->kind == WB__LOAD ? "load"
-                                   : in->kind == WB__STORE ? "store" : in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN ? "draw" : NULL;
-            const char *over = in->kind == WB__FOLD_COLS ? " cols" : in->kind == WB__FOLD_ROWS ? " rows" : in->kind == WB__FOLD_ALL ? " all" : "";
+            const char *word = in->kind == WB__ROW || in->kind == WB__FOLD_COLS ||
+                                       in->kind == WB__FOLD_ROWS || in->kind == WB__FOLD_ALL
+                                   ? wb__ops[in->op].name
+                               : in->kind == WB__CAST                                ? "cast"
+                               : in->kind == WB__LOAD                                ? "load"
+                               : in->kind == WB__STORE                               ? "store"
+                               : in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN ? "draw"
+                                                                                     : NULL;
+            const char *over = in->kind == WB__FOLD_COLS   ? " cols"
+                               : in->kind == WB__FOLD_ROWS ? " rows"
+                               : in->kind == WB__FOLD_ALL  ? " all"
+                                                           : "";
             if (word) n += (size_t)snprintf(text + n, room - n, " %s%s", word, over);
         }
     } else if (d->text && n < room) {
         n += (size_t)snprintf(text + n, room - n, " %s", d->text);
     }
     if (d->step.epilogue && n < room) n += (size_t)snprintf(text + n, room - n, " + activation");
-    if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) && d->step.n_views == 4 && n < room)
+    if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) &&
+        d->step.n_views == 4 && n < room)
         n += (size_t)snprintf(text + n, room - n, " + bias");
-    if (k->impl && n < room) snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "", k->why ? k->why : "");
+    if (k->impl && n < room)
+        snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "",
+                 k->why ? k->why : "");
     return wb__strdup(text);
 }
 
@@ -313,11 +346,14 @@ void wb__plan_free(wb__plan *p)
 void wb__plan_print(const wb__plan *p)
 {
     char head[256];
-    snprintf(head, sizeof head, "plan: %d kernels, %d of them before the first write; arena %lld bytes, workspace %lld, inputs %lld, results %lld",
-             p->n_steps, p->n_compute, (long long)p->arena_bytes, (long long)p->workspace_bytes, (long long)p->input_bytes,
-             (long long)p->result_bytes);
+    snprintf(head, sizeof head,
+             "plan: %d kernels, %d of them before the first write; arena %lld bytes, workspace "
+             "%lld, inputs %lld, results %lld",
+             p->n_steps, p->n_compute, (long long)p->arena_bytes, (long long)p->workspace_bytes,
+             (long long)p->input_bytes, (long long)p->result_bytes);
     wb__log(WB_LOG_DEBUG, "%s", head);
-    for (int i = 0; i < p->n_steps; i++) wb__log(WB_LOG_DEBUG, "%4d %s", i, p->text && p->text[i] ? p->text[i] : "");
+    for (int i = 0; i < p->n_steps; i++)
+        wb__log(WB_LOG_DEBUG, "%4d %s", i, p->text && p->text[i] ? p->text[i] : "");
 }
 
 static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
@@ -326,7 +362,8 @@ static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
     p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
     if (!p->words || !p->constants) return false;
     memcpy(p->words, r->words, (size_t)r->n_words * sizeof *p->words);
-    if (m->n_constants) memcpy(p->constants, m->constants, (size_t)m->n_constants * sizeof *p->constants);
+    if (m->n_constants)
+        memcpy(p->constants, m->constants, (size_t)m->n_constants * sizeof *p->constants);
     p->n_words = r->n_words;
     p->n_constants = m->n_constants;
     return true;
@@ -345,9 +382,13 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         good = !m.failed && wb__lay_out(&m, p) && prepare(&m, p) && keep_key(r, &m, p);
     }
     if (good)
-        for (int i = 0; i < r->n_leaves; i++) p->input_bytes += r->leaves[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->leaves[i]->dtype);
+        for (int i = 0; i < r->n_leaves; i++)
+            p->input_bytes +=
+                r->leaves[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->leaves[i]->dtype);
     if (good)
-        for (int i = 0; i < r->n_results; i++) p->result_bytes += r->results[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->results[i]->dtype);
+        for (int i = 0; i < r->n_results; i++)
+            p->result_bytes +=
+                r->results[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->results[i]->dtype);
     wb__drafts_free(&m);
     wb__ir_free(&m.ir);
     wb__free(m.value_of);

@@ -24,14 +24,15 @@ typedef struct {
     int n_results, results_room;
     wb_tensor **writes;             /* pending assigns, oldest first */
     int n_writes, writes_room;
-    int *targets;                   /* of each write: the buffer of its variable, or -1 where a later write follows */
+    int *targets; /* of each write: the buffer of its variable, or -1 where a later write follows */
     int targets_room, n_targets;
-    int *leaf_of;                   /* of each tensor of the order: its number among the leaves, -1 */
+    int *leaf_of; /* of each tensor of the order: its number among the leaves, -1 */
     int leaf_of_room;
     bool refused;                   /* what was asked for cannot be had, whatever is pending */
 } wb__request;
 
-/* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for, results, the arena. */
+/* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for,
+ * results, the arena. */
 typedef struct {
     uint64_t hash;
     uint64_t *words;
@@ -54,18 +55,18 @@ void wb__plan_print(const wb__plan *p);
 
 bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of the structure? */
 
-/* ---- inside the making of a plan ---- */
+/* ---- inside the making of a plan ------------------------------------------------------------- */
 
 /* How a value is had. */
 typedef struct {
-    int group;                      /* the group that makes it; -1: a leaf, a view, or a source made where it is used */
+    int group; /* the group that makes it; -1: a leaf, a view, or a source made where it is used */
     bool deferred;                  /* made of leaves alone: joins the first group that wants it */
     int waiting;                    /* how many such values it stands on */
     bool stored;                    /* it is needed in memory */
-    bool closed;                    /* a fold over rows or all: nobody in its own group may use it */
+    bool closed; /* a fold over rows or all: nobody in its own group may use it */
     int result;                     /* number of the result it is, -1 */
     int write;                      /* number of the write whose variable it is made in, -1 */
-    int reader;                     /* the last fused group that loads it, for kernels side by side; -1 */
+    int reader; /* the last fused group that loads it, for kernels side by side; -1 */
     int inside;                     /* the assembly in whose window it stands, -1 */
     int piece;                      /* which piece of it */
     bool placed;
@@ -77,16 +78,17 @@ typedef struct {
 
 typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_ASSEMBLE } wb__group_kind;
 
-/* One kernel to be (an assembly: as many as it has pieces that stand elsewhere).  Groups are made in an order in
- * which each needs earlier ones only; joining one keeps it so. */
+/* One kernel to be (an assembly: as many as it has pieces that stand elsewhere).  Groups are made
+ * in an order in which each needs earlier ones only; joining one keeps it so. */
 typedef struct {
     wb__group_kind kind;
     int ndim, outer_dims, col_dims;     /* of a fused group; col_dims -1 while free */
     bool nhwc, is_final;                /* is_final: it writes variables, and runs at the end */
     int64_t dims[WB_MAX_DIMS];          /* logical */
     int axis[WB_MAX_DIMS];              /* dimension i of the space is logical axis axis[i] */
-    int first, last, n;                 /* its values, through making.next; a library group's: its one value */
-    int bias, epilogue, product;        /* absorbed by a library group: the bias, the activation; the value after both */
+    int first, last, n; /* its values, through making.next; a library group's: its one value */
+    int bias, epilogue,
+        product; /* absorbed by a library group: the bias, the activation; the value after both */
 } wb__group;
 
 typedef struct {
@@ -110,7 +112,7 @@ typedef struct {
 /* A step whose views into the arena still count from the start of their tenant. */
 typedef struct wb__draft {
     wb__step step;
-    int n_owners, *owners;              /* of each view: its tenant, or -1 where it is no arena view */
+    int n_owners, *owners; /* of each view: its tenant, or -1 where it is no arena view */
     wb__view *views;                    /* of a fused step: what step.fused.views points to */
     wb__instr *instr;
     wb__space *spaces;
@@ -129,16 +131,18 @@ bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner);
 int wb__tenant_new(wb__making *m, int64_t bytes);
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
 bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
-void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner, const char *why);
+void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner,
+                    const char *why);
 void wb__draft_zeros(wb__making *m, wb__view to, int owner);
 void wb__drafts_free(wb__making *m);
 
-bool wb__is_view(const wb__making *m, int x);       /* a reshape, permute, expand or slice without memory of its own */
+bool wb__is_view(const wb__making *m,
+                 int x); /* a reshape, permute, expand or slice without memory of its own */
 int wb__base(const wb__making *m, int x);           /* what a chain of views looks at */
-/* The elements of x over its base's memory (buffer -1 where that has none: a source).  False where a reshape cannot
- * be told in strides. */
+/* The elements of x over its base's memory (buffer -1 where that has none: a source).  False where
+ * a reshape cannot be told in strides. */
 bool wb__view_of(const wb__making *m, int x, wb__view *out);
-void wb__contiguous(const wb__value *v, wb__view *out);     /* row-major, or NHWC where v stands so */
+void wb__contiguous(const wb__value *v, wb__view *out); /* row-major, or NHWC where v stands so */
 bool wb__import(wb__making *m);
 bool wb__rewrite(wb__making *m);
 bool wb__fuse(wb__making *m);

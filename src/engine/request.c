@@ -1,5 +1,5 @@
-/* Writing down what is asked for.  This runs at every step, for every tensor of the graph: nothing here allocates
- * once the arrays have grown. */
+/* Writing down what is asked for.  This runs at every step, for every tensor of the graph: nothing
+ * here allocates once the arrays have grown. */
 #include "base/parallel.h"
 #include "engine/request.h"
 
@@ -34,21 +34,25 @@ void wb__request_free(wb__request *r)
 
 static int gone(const wb_tensor *x)
 {
-    return wb__fail(WB_ERROR_VERSION, "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
+    return wb__fail(WB_ERROR_VERSION,
+                    "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
                     "together with the update (wb_eval(loss, it)), or read it before",
                     x->name ? x->name : "a parameter", wb_describe(x));
 }
 
-/* One tensor as words: its operation, shape, inputs and attributes.  Numbers that may change from run to run go to the
- * side; literals' values that may not are part of the words. */
+/* One tensor as words: its operation, shape, inputs and attributes.  Numbers that may change from
+ * run to run go to the side; literals' values that may not are part of the words. */
 static bool write_down(wb__request *r, const wb_tensor *x, int at)
 {
     bool leaf = x->storage != NULL;
     uint32_t n_in = leaf ? 0 : x->n_in;
     int n_attr = leaf ? 0 : x->n_attr;
-    if (!grow(&r->words, &r->words_room, r->n_words + 4 + x->ndim + (int)n_in + n_attr, sizeof *r->words)) return false;
+    if (!grow(&r->words, &r->words_room, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
+              sizeof *r->words))
+        return false;
     uint64_t *w = r->words + r->n_words;
-    *w++ = (uint64_t)(leaf ? WB__OP_constant : x->op) | (uint64_t)x->dtype << 16 | (uint64_t)x->ndim << 24 | (uint64_t)n_in << 32;
+    *w++ = (uint64_t)(leaf ? WB__OP_constant : x->op) | (uint64_t)x->dtype << 16 |
+           (uint64_t)x->ndim << 24 | (uint64_t)n_in << 32;
     for (int i = 0; i < x->ndim; i++) *w++ = (uint64_t)x->dims[i];
     r->leaf_of[at] = -1;
     if (leaf) {
@@ -56,11 +60,14 @@ static bool write_down(wb__request *r, const wb_tensor *x, int at)
         r->leaf_of[at] = r->n_leaves;
         r->leaves[r->n_leaves++] = (wb_tensor *)x;
     } else {
-        for (uint32_t i = 0; i < n_in; i++) *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], is_leaf);
+        for (uint32_t i = 0; i < n_in; i++)
+            *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], is_leaf);
         for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
         if (x->n_numbers) {
-            if (!grow(&r->numbers, &r->numbers_room, r->n_numbers + 2, sizeof *r->numbers)) return false;
-            bool fixed = x->op == WB__OP_normalise || (x->op == WB__OP_literal && wb__literal_fixed(x));
+            if (!grow(&r->numbers, &r->numbers_room, r->n_numbers + 2, sizeof *r->numbers))
+                return false;
+            bool fixed =
+                x->op == WB__OP_normalise || (x->op == WB__OP_literal && wb__literal_fixed(x));
             *w++ = fixed ? 1 : 0;
             if (fixed) *w++ = x->number[0].u;
             else for (int i = 0; i < x->n_numbers; i++) r->numbers[r->n_numbers++] = x->number[i];
@@ -80,7 +87,8 @@ static bool add_result(wb__request *r, wb_tensor *x)
     return true;
 }
 
-/* The buffer of each write's variable: the leaf that stands for it, or one of its own behind the leaves. */
+/* The buffer of each write's variable: the leaf that stands for it, or one of its own behind the
+ * leaves. */
 static bool find_targets(wb__request *r)
 {
     if (!grow(&r->targets, &r->targets_room, r->n_writes + 1, sizeof *r->targets)) return false;
@@ -115,18 +123,22 @@ int wb__request_fill(wb__request *r, int n, wb_tensor *const *tensors, bool with
     for (int i = 0; with_pending && i < t->n_pending; i++) {
         wb_tensor *a = t->pending[i];
         if (!a->variable) continue;
-        if (!wb__order_add(&r->order, a, is_leaf) || !grow(&r->writes, &r->writes_room, r->n_writes + 1, sizeof *r->writes))
+        if (!wb__order_add(&r->order, a, is_leaf) ||
+            !grow(&r->writes, &r->writes_room, r->n_writes + 1, sizeof *r->writes))
             return WB_ERROR_MEMORY;
         r->writes[r->n_writes++] = a;
     }
-    if (!grow(&r->leaf_of, &r->leaf_of_room, r->order.n + 1, sizeof *r->leaf_of)) return WB_ERROR_MEMORY;
+    if (!grow(&r->leaf_of, &r->leaf_of_room, r->order.n + 1, sizeof *r->leaf_of))
+        return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         const wb_tensor *x = r->order.node[i];
         if (x->flags & WB__GONE) return gone(x);
         if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
-    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 3, sizeof *r->words)) return WB_ERROR_MEMORY;
+    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 3,
+              sizeof *r->words))
+        return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;
     *w++ = (uint64_t)r->n_results << 32 | (uint64_t)r->n_writes;
     *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for so many */
@@ -143,7 +155,7 @@ uint64_t wb__request_hash(const wb__request *r)
 {
     uint64_t a = 0x243F6A8885A308D3u, b = 0x13198A2E03707344u;
     int i = 0;
-    for (; i + 1 < r->n_words; i += 2) {            /* two chains, so that the multiplications overlap */
+    for (; i + 1 < r->n_words; i += 2) { /* two chains, so that the multiplications overlap */
         a = (a ^ r->words[i]) * 0x9E3779B97F4A7C15u;
         b = (b ^ r->words[i + 1]) * 0xC2B2AE3D27D4EB4Fu;
         a ^= a >> 32;

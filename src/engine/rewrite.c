@@ -1,10 +1,10 @@
-/* Passes over the values before they are grouped: slices are pushed through elementwise operations, unused values
- * dropped, uses counted, and layouts chosen. */
+/* Passes over the values before they are grouped: slices are pushed through elementwise operations,
+ * unused values dropped, uses counted, and layouts chosen. */
 #include "engine/plan.h"
 
 #include <string.h>
 
-/* ---- roots and uses --------------------------------------------------------------------------- */
+/* ---- roots and uses -------------------------------------------------------------------------- */
 
 static int root(const wb__making *m, const wb_tensor *x) { return m->value_of[x->index]; }
 
@@ -27,7 +27,7 @@ static void count_uses(wb__making *m, int *uses)
     }
 }
 
-/* ---- slices ----------------------------------------------------------------------------------- */
+/* ---- slices ---------------------------------------------------------------------------------- */
 
 static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
 {
@@ -43,7 +43,8 @@ static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
     return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, window);
 }
 
-/* A copy of value i in `to`; where it is a slice of an elementwise value that is only sliced, the operation on slices. */
+/* A copy of value i in `to`; where it is a slice of an elementwise value that is only sliced, the
+ * operation on slices. */
 static int copy(const wb__ir *from, wb__ir *to, int i, const int *map, const bool *only_sliced)
 {
     const wb__value *v = &from->value[i];
@@ -57,7 +58,8 @@ static int copy(const wb__ir *from, wb__ir *to, int i, const int *map, const boo
         const wb__value *e = wb__ir_in(from, v, 0);
         wb__value inner = *e;
         memcpy(inner.dims, v->dims, sizeof inner.dims);
-        for (int j = 0; j < e->n_in; j++) few[j] = slice_of(to, map[from->inputs[e->in + j]], v, from->attrs + v->attr);
+        for (int j = 0; j < e->n_in; j++)
+            few[j] = slice_of(to, map[from->inputs[e->in + j]], v, from->attrs + v->attr);
         made = wb__ir_make(to, inner, e->n_in, few, 0, NULL);
     } else {
         made = wb__ir_make(to, *v, v->n_in, in, v->n_attr, from->attrs + v->attr);
@@ -80,7 +82,8 @@ static bool find_only_sliced(wb__making *m, const int *uses, bool *only_sliced)
     }
     for (int i = 0; slices && covered && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        only_sliced[i] = slices[i] && slices[i] == uses[i] && covered[i] <= v->size && wb__is_elementwise((wb__op)v->op);
+        only_sliced[i] = slices[i] && slices[i] == uses[i] && covered[i] <= v->size &&
+                         wb__is_elementwise((wb__op)v->op);
         any |= only_sliced[i];
     }
     wb__free(slices);
@@ -88,7 +91,8 @@ static bool find_only_sliced(wb__making *m, const int *uses, bool *only_sliced)
     return any;
 }
 
-/* One pass: everything that is used, anew.  True if a slice was pushed, and another pass may find more. */
+/* One pass: everything that is used, anew.  True if a slice was pushed, and another pass may find
+ * more. */
 static bool renew(wb__making *m, bool push)
 {
     wb__ir old = m->ir;
@@ -114,7 +118,7 @@ done:
     return pushed && !m->failed;
 }
 
-/* ---- layouts ---------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 static bool wants_nhwc(wb__making *m, const wb__value *v)
 {
@@ -143,8 +147,8 @@ static void choose_layouts(wb__making *m)
         if (op == WB__OP_conv || op == WB__OP_conv_data || op == WB__OP_conv_weights) {
             v->wants_nhwc = wants_nhwc(m, v);
             v->nhwc = v->wants_nhwc && op != WB__OP_conv_weights;
-        }
-        else if (op >= WB__OP_maxpool && op <= WB__OP_meanpool_back) v->nhwc = wb__ir_in(ir, v, 0)->nhwc;
+        } else if (op >= WB__OP_maxpool && op <= WB__OP_meanpool_back)
+            v->nhwc = wb__ir_in(ir, v, 0)->nhwc;
         else if (wb__is_elementwise(op))
             for (int j = 0; j < v->n_in; j++) {
                 const wb__value *p = wb__ir_in(ir, v, j);
@@ -153,7 +157,8 @@ static void choose_layouts(wb__making *m)
     }
 }
 
-/* The result of attention is wanted with heads and time swapped: then it is made so, and no copy is needed. */
+/* The result of attention is wanted with heads and time swapped: then it is made so, and no copy is
+ * needed. */
 static bool choose_heads(wb__making *m)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
@@ -162,7 +167,9 @@ static bool choose_heads(wb__making *m)
     if (!swaps) return false;
     for (int i = 0; i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        if (v->op == WB__OP_permute && v->ndim == 4 && !memcmp(ir->attrs + v->attr, swap, sizeof swap)) swaps[ir->inputs[v->in]]++;
+        if (v->op == WB__OP_permute && v->ndim == 4 &&
+            !memcmp(ir->attrs + v->attr, swap, sizeof swap))
+            swaps[ir->inputs[v->in]]++;
     }
     for (int i = 0; i < ir->n; i++) {
         wb__value *v = &ir->value[i];

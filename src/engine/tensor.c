@@ -13,7 +13,7 @@ static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .si
 wb_tensor *const WB_NONE = &none;
 bool wb_is_none(const void *object) { return object == &none; }
 
-/* ---- storage ---------------------------------------------------------------------------------- */
+/* ---- storage --------------------------------------------------------------------------------- */
 
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes)
 {
@@ -35,7 +35,7 @@ void wb__storage_unref(wb__storage *s)
     wb__pool_put(s, sizeof *s);
 }
 
-/* ---- sinks: unevaluated tensors that nobody consumes, a ring per thread ------------------------ */
+/* ---- sinks: unevaluated tensors that nobody consumes, a ring per thread ---------------------- */
 
 static void sink_add(wb_tensor *x)
 {
@@ -65,7 +65,7 @@ void wb__sink_remove(wb_tensor *x)
     if (t->sinks == x) t->sinks = x->next_sink;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------ */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static void drop_inputs(wb_tensor *x)
 {
@@ -93,8 +93,8 @@ static void forget_variable(wb_tensor *v)
     wb__unref(v->current);
 }
 
-/* A graph is a chain as long as training runs within one scope, so its end must not recurse down it: tensors whose
- * last reference goes while another is being destroyed wait in a list. */
+/* A graph is a chain as long as training runs within one scope, so its end must not recurse down
+ * it: tensors whose last reference goes while another is being destroyed wait in a list. */
 static void tensor_destroy(void *object)
 {
     static _Thread_local wb_tensor *waiting;
@@ -115,10 +115,12 @@ static void tensor_destroy(void *object)
     busy = false;
 }
 
-wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
-                         int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers)
+wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
+                         wb_tensor *const *in, int n_attr, const int64_t *attr, int n_numbers,
+                         const wb__number *numbers)
 {
-    size_t bytes = sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
+    size_t bytes =
+        sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
     wb_tensor *x = wb__pool_get(bytes);
     if (!x) return NULL;
     memset(x, 0, offsetof(wb_tensor, dims));
@@ -148,13 +150,16 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     return wb__scope_give(x);
 }
 
-wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
-                    int n_attr, const int64_t *attr)
+wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
+                    wb_tensor *const *in, int n_attr, const int64_t *attr)
 {
     wb_tensor *x = wb__node_with(op, dtype, ndim, dims, n_in, in, n_attr, attr, 0, NULL);
     wb__thread *t = wb__this_thread();
-    if (wb__unlikely(++t->made > WB__MOST_UNEVALUATED) && x && wb__evaluate_overgrown(t)) return NULL;
-    if (wb__likely(!t->eager) || !x || t->recording || op == WB__OP_constant || op == WB__OP_variable) return x;
+    if (wb__unlikely(++t->made > WB__MOST_UNEVALUATED) && x && wb__evaluate_overgrown(t))
+        return NULL;
+    if (wb__likely(!t->eager) || !x || t->recording || op == WB__OP_constant ||
+        op == WB__OP_variable)
+        return x;
     return wb__evaluate(1, &x, NULL) ? NULL : x;
 }
 
@@ -184,7 +189,8 @@ wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims)
 
 static wb_tensor *literal(double value, wb_dtype dtype, int flags)
 {
-    wb_tensor *x = wb__node_with(WB__OP_literal, dtype, 0, NULL, 0, NULL, 0, NULL, 1, &(wb__number){.f = value});
+    wb_tensor *x = wb__node_with(WB__OP_literal, dtype, 0, NULL, 0, NULL, 0, NULL, 1,
+                                 &(wb__number){.f = value});
     if (x) x->flags |= (uint8_t)flags;
     return x;
 }
@@ -221,21 +227,24 @@ wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
         wb__pool_put(s, sizeof *s);
         return NULL;
     }
-    *s = (wb__storage){.data = data, .bytes = (size_t)size * wb__dtype_size(dtype), .release = release,
+    *s = (wb__storage){.data = data,
+                       .bytes = (size_t)size * wb__dtype_size(dtype),
+                       .release = release,
                        .context = context};
     atomic_init(&s->refs, 1);
     x->storage = s;
     return x;
 }
 
-/* ---- variables -------------------------------------------------------------------------------- */
+/* ---- variables ------------------------------------------------------------------------------- */
 
 wb_tensor *wb_variable(wb_tensor *x)
 {
     if (!wb__operand("variable", x)) return NULL;
     wb_tensor *bound = wb__bind(x);
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
-    wb_tensor *version = wb_from((char *)bound->storage->data + bound->offset, x->dtype, x->ndim, x->dims);
+    wb_tensor *version =
+        wb_from((char *)bound->storage->data + bound->offset, x->dtype, x->ndim, x->dims);
     if (!version) return NULL;
     wb_tensor *v = wb__node(WB__OP_variable, x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
     if (!v) return NULL;
@@ -248,7 +257,7 @@ wb_tensor *wb_variable(wb_tensor *x)
     return v;
 }
 
-/* ---- telling ---------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 int wb_ndim(const wb_tensor *x) { return !x || x == &none ? -1 : x->ndim; }
 const int64_t *wb_dims(const wb_tensor *x) { return x ? x->dims : NULL; }

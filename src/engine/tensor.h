@@ -3,11 +3,12 @@
  * A tensor is in one of these states:
  *   - evaluated: `storage` is set; it stands there row-major at `offset` bytes, contiguous;
  *   - unevaluated: `op` and `in` say how to compute it; it may be asked for later;
- *   - a variable (op variable): what layers hold.  It has no value of its own: `current` is the tensor that stands
- *     for its present version (an evaluated constant on the variable's storage, or an unevaluated assign), and
- *     every operation given the variable binds that one (wb__bind);
+ *   - a variable (op variable): what layers hold.  It has no value of its own: `current` is the
+ * tensor that stands for its present version (an evaluated constant on the variable's storage, or
+ * an unevaluated assign), and every operation given the variable binds that one (wb__bind);
  *   - gone: a version that was overwritten (flag WB__GONE).
- * Inputs stay attached after evaluation, so that a gradient can still be taken; scopes detach what outlives them. */
+ * Inputs stay attached after evaluation, so that a gradient can still be taken; scopes detach what
+ * outlives them. */
 #ifndef WB__TENSOR_H
 #define WB__TENSOR_H
 
@@ -27,14 +28,16 @@ wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
 void wb__storage_unref(wb__storage *s);
 
 enum {
-    WB__GONE = 1,           /* this version of a variable was overwritten */
-    WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
+    WB__GONE = 1, /* this version of a variable was overwritten */
+    WB__WEAK = 2, /* a literal whose dtype follows the other operand */
     WB__IN_SINKS = 4,
-    WB__PENDING = 8,        /* an assign still to be made */
-    WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
-    WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
-    WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
-    WB__RENEWED = 64        /* a literal whose value each replay of a recording renews: never part of the structure */
+    WB__PENDING = 8, /* an assign still to be made */
+    WB__FROZEN = 16, /* a variable that is not trained: running statistics */
+    WB__FIXED =
+        32, /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
+    WB__TAKEN_BACK = 128, /* an assign that was not made, since an evaluation failed */
+    WB__RENEWED = 64 /* a literal whose value each replay of a recording renews: never part of the
+                        structure */
 };
 
 struct wb_tensor {
@@ -44,51 +47,62 @@ struct wb_tensor {
     uint16_t n_attr;
     uint32_t n_in;
     _Atomic uint32_t consumers;         /* live tensors that have this one as input */
-    uint32_t mark, index;               /* of the walk under way, by the thread that owns the graph */
+    uint32_t mark, index; /* of the walk under way, by the thread that owns the graph */
     int64_t size;                       /* elements */
     wb_tensor **in;
     int64_t *attr;
     wb__number number[2];               /* run-time arguments of plans */
     wb__storage *storage;
     int64_t offset;
-    wb_tensor *variable;                /* of a version: its variable (not counted; of a gone one: only its address) */
+    wb_tensor
+        *variable; /* of a version: its variable (not counted; of a gone one: only its address) */
     wb_tensor *current;                 /* of a variable (counted); its memory is `storage` */
-    wb_tensor *live;                    /* of a variable: the version that stands in its memory (counted) */
-    const char *name;                   /* of a variable: its path, for messages; or of a layer (automatic) */
+    wb_tensor *live; /* of a variable: the version that stands in its memory (counted) */
+    const char *name; /* of a variable: its path, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;
     uint32_t bytes;                     /* of this block */
     int64_t dims[WB_MAX_DIMS];
 };
 
-/* Making.  Checks nothing but memory; the new tensor belongs to the current scope.  Inputs are bound (wb__bind) and
- * referenced; attributes are copied.  Under WEBER_EAGER it is evaluated at once. */
-wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
-                    int n_attr, const int64_t *attr);
-wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in, wb_tensor *const *in,
-                         int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers);
+/* Making.  Checks nothing but memory; the new tensor belongs to the current scope.  Inputs are
+ * bound (wb__bind) and referenced; attributes are copied.  Under WEBER_EAGER it is evaluated at
+ * once. */
+wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
+                    wb_tensor *const *in, int n_attr, const int64_t *attr);
+wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
+                         wb_tensor *const *in, int n_attr, const int64_t *attr, int n_numbers,
+                         const wb__number *numbers);
 
 /* The tensor an operation computes with: a variable's current version, else itself. */
-static inline wb_tensor *wb__bind(wb_tensor *x) { return x->op == WB__OP_variable ? x->current : x; }
+static inline wb_tensor *wb__bind(wb_tensor *x)
+{
+    return x->op == WB__OP_variable ? x->current : x;
+}
 
-/* The result of an operation that has nothing to do: x, or where that is a variable, its present version for good. */
+/* The result of an operation that has nothing to do: x, or where that is a variable, its present
+ * version for good. */
 wb_tensor *wb__unchanged(wb_tensor *x);
 
-uint32_t wb__next_mark(void);                               /* never 0, and no tensor's: for tensors of this thread's own */
+uint32_t wb__next_mark(void); /* never 0, and no tensor's: for tensors of this thread's own */
 
 /* An evaluated tensor on new, uninitialised storage. */
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__literal(double value, wb_dtype dtype);       /* 0-d; its value is part of plans */
-wb_tensor *wb__argument(double value, wb_dtype dtype);      /* 0-d; its value is a run-time argument of plans */
-wb_tensor *wb__number_of(double value);                     /* a literal whose dtype follows the other operand */
+wb_tensor *wb__argument(double value,
+                        wb_dtype dtype); /* 0-d; its value is a run-time argument of plans */
+wb_tensor *wb__number_of(double value); /* a literal whose dtype follows the other operand */
 void wb__tensor_detach(wb_tensor *x);                       /* drops inputs: x must be evaluated */
 void wb__sink_remove(wb_tensor *x);
-void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);   /* takes the reference over; leaves the sinks */
+void wb__set_storage(wb_tensor *x, wb__storage *s,
+                     int64_t offset); /* takes the reference over; leaves the sinks */
 
 /* Checks.  The name of the operation stands first in messages. */
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
-bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim, int64_t *dims);
-int wb__axis(const char *what, const wb_tensor *x, int axis);           /* 0 .. ndim-1, or -1 with the error set */
+bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
+                   int64_t *dims);
+int wb__axis(const char *what, const wb_tensor *x,
+             int axis); /* 0 .. ndim-1, or -1 with the error set */
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
 /* Usable as an operand: not NULL (silent), not WB_NONE, not of another kind (error). */
 bool wb__operand(const char *what, const wb_tensor *x);
@@ -100,31 +114,38 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);     /* undoes a broadcast */
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
-wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims, const int64_t *step);
-wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces, const int64_t *starts);
-wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);     /* test mode chosen by default (see design) */
+wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
+                            const int64_t *step);
+wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
+                        const int64_t *starts);
+wb_tensor *wb__mark_automatic(wb_tensor *x,
+                              const char *layer); /* test mode chosen by default (see design) */
 wb_tensor *wb__zeros_like(wb_tensor *x);
-wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims);  /* takes its counter range now */
+wb_tensor *wb__uniform(wb_dtype dtype, int ndim,
+                       const int64_t *dims); /* takes its counter range now */
 
-wb_tensor *wb_gelu_slope(wb_tensor *x);                     /* a row of its own: the derivative of gelu */
+wb_tensor *wb_gelu_slope(wb_tensor *x); /* a row of its own: the derivative of gelu */
 
-/* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there is none.
- * 0, or an error code. */
+/* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there
+ * is none. 0, or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
 
-/* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write takes place, and
- * WB_ERROR_NUMBER is returned with the gate's value in the message. */
+/* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write
+ * takes place, and WB_ERROR_NUMBER is returned with the gate's value in the message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
-int wb__evaluate_survivors(int n, wb_tensor *const *tensors);   /* of a closing scope: these, and pending writes */
-/* Outside any scope a graph may grow for ever: past so many tensors everything nobody consumed is computed, and said once. */
+int wb__evaluate_survivors(
+    int n, wb_tensor *const *tensors); /* of a closing scope: these, and pending writes */
+/* Outside any scope a graph may grow for ever: past so many tensors everything nobody consumed is
+ * computed, and said once. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_overgrown(wb__thread *t);
 void wb__engine_thread_end(void);       /* gives back this thread's working memory */
 void wb__engine_shutdown(void);         /* and the plans */
-/* While a function is being recorded by wb_compile: these n literals get their values from `before` at each replay, and
- * `after` is called when one succeeded (either may be NULL).  `context` is copied; `holds` lives as long as the
- * recording.  Outside a recording nothing happens.  0, or an error code. */
+/* While a function is being recorded by wb_compile: these n literals get their values from `before`
+ * at each replay, and `after` is called when one succeeded (either may be NULL).  `context` is
+ * copied; `holds` lives as long as the recording.  Outside a recording nothing happens.  0, or an
+ * error code. */
 typedef struct {
     int n;
     wb_tensor *const *literals;
@@ -139,9 +160,12 @@ int wb__on_replay(const wb__replay *r);
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
 int wb__pending_count(void);
-void wb__forget_pending(int first);         /* this thread's pending writes from number `first` on do not take place */
-int wb__new_version(wb_tensor *variable);   /* its memory was written to by a replay: who held the old version finds it gone */
-/* Host values into a variable at once (loading files): bytes must be what it holds; pending writes are dropped. */
+void wb__forget_pending(
+    int first); /* this thread's pending writes from number `first` on do not take place */
+int wb__new_version(wb_tensor *variable); /* its memory was written to by a replay: who held the old
+                                             version finds it gone */
+/* Host values into a variable at once (loading files): bytes must be what it holds; pending writes
+ * are dropped. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 #endif

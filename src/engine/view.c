@@ -1,4 +1,5 @@
-/* Views: chains of reshapes, permutations, expansions and slices as strides over the memory they look at. */
+/* Views: chains of reshapes, permutations, expansions and slices as strides over the memory they
+ * look at. */
 #include "engine/plan.h"
 
 #include <string.h>
@@ -6,7 +7,8 @@
 bool wb__is_view(const wb__making *m, int x)
 {
     wb__op op = (wb__op)m->ir.value[x].op;
-    return (op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand || op == WB__OP_slice) &&
+    return (op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand ||
+            op == WB__OP_slice) &&
            m->fate[x].group < 0;
 }
 
@@ -44,7 +46,8 @@ static void of_base(const wb__making *m, int x, wb__view *out)
     }
 }
 
-/* New dimensions over old strides: each new one divides what is left of a run of old ones that lie one after the other. */
+/* New dimensions over old strides: each new one divides what is left of a run of old ones that lie
+ * one after the other. */
 static bool reshape(const wb__value *v, const wb__view *in, wb__view *out)
 {
     int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
@@ -95,7 +98,8 @@ static bool apply(const wb__making *m, const wb__value *v, const wb__view *in, w
         return true;
     case WB__OP_expand:
         for (int i = 0, lead = v->ndim - in->ndim; i < v->ndim; i++)
-            out->strides[i] = i < lead || in->dims[i - lead] != v->dims[i] ? 0 : in->strides[i - lead];
+            out->strides[i] =
+                i < lead || in->dims[i - lead] != v->dims[i] ? 0 : in->strides[i - lead];
         return true;
     default:                                        /* slice */
         for (int i = 0; i < v->ndim; i++) {

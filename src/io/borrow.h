@@ -1,4 +1,5 @@
-/* A tensor that owns a block of wb__alloc or wb__alloc_aligned: how readers hand over what they read. */
+/* A tensor that owns a block of wb__alloc or wb__alloc_aligned: how readers hand over what they
+ * read. */
 #ifndef WB__BORROW_H
 #define WB__BORROW_H
 
@@ -11,7 +12,8 @@ static inline void wb__free_block(void *block, void *context)
 }
 
 /* The block is the tensor's from here on, and freed on failure too.  NULL is passed on. */
-static inline wb_tensor *wb__borrow_block(void *block, wb_dtype dtype, int ndim, const int64_t *dims)
+static inline wb_tensor *wb__borrow_block(void *block, wb_dtype dtype, int ndim,
+                                          const int64_t *dims)
 {
     wb_tensor *x = block ? wb_borrow(block, dtype, ndim, dims, wb__free_block, NULL) : NULL;
     if (!x) wb__free(block);

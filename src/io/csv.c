@@ -1,7 +1,9 @@
-/* Comma-separated numbers.  A field may stand in quotes ("" is one quote inside); blank lines are skipped; lines end
- * with \n or \r\n; numbers are read the same under every locale, as f64 rounded to f32.
+/* Comma-separated numbers.  A field may stand in quotes ("" is one quote inside); blank lines are
+ * skipped; lines end with \n or \r\n; numbers are read the same under every locale, as f64 rounded
+ * to f32.
  *
- * Labels are gathered as text first: they are classes by number if all are whole numbers, by name if any is none. */
+ * Labels are gathered as text first: they are classes by number if all are whole numbers, by name
+ * if any is none. */
 #include "io/csv.h"
 
 #include "base/file.h"
@@ -25,7 +27,8 @@ typedef struct {
     int64_t rows, label_room;
 } table;
 
-static int wrong(const table *t, const char *at, int64_t column, const char *format, ...) WB__PRINTF(4, 5);
+static int wrong(const table *t, const char *at, int64_t column, const char *format, ...)
+    WB__PRINTF(4, 5);
 static int wrong(const table *t, const char *at, int64_t column, const char *format, ...)
 {
     char reason[256], where[40] = "";
@@ -34,15 +37,19 @@ static int wrong(const table *t, const char *at, int64_t column, const char *for
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     if (column >= 0) snprintf(where, sizeof where, ", column %lld", (long long)column);
-    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (line %lld%s): %s", t->path, (long long)(at - t->text),
-                    (long long)t->line, where, reason);
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (line %lld%s): %s", t->path,
+                    (long long)(at - t->text), (long long)t->line, where, reason);
 }
 
-/* ---- fields ----------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
-static bool is_blank(const table *t, char c) { return (c == ' ' || c == '\t' || c == '\r') && c != t->separator; }
+static bool is_blank(const table *t, char c)
+{
+    return (c == ' ' || c == '\t' || c == '\r') && c != t->separator;
+}
 
-/* One field from t->at on, without blanks and quotes around it; t->at ends on the separator, the newline or the end. */
+/* One field from t->at on, without blanks and quotes around it; t->at ends on the separator, the
+ * newline or the end. */
 static int next_field(table *t, int64_t column, field *f)
 {
     while (t->at < t->end && is_blank(t, *t->at)) t->at++;
@@ -68,18 +75,21 @@ static int next_field(table *t, int64_t column, field *f)
     return 0;
 }
 
-/* Up to 19 digits and a small power of ten are exact in two doubles; the rest is left to the system. */
+/* Up to 19 digits and a small power of ten are exact in two doubles; the rest is left to the
+ * system. */
 static bool read_number(field f, double *value)
 {
-    static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
-                                    1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     const char *c = f.text, *end = f.text + f.length;
     if (f.length <= 0 || f.length > 400) return false;
     bool negative = *c == '-';
     c += *c == '-' || *c == '+';
     uint64_t digits = 0;
     int count = 0, after = 0;
-    for (; c < end && *c >= '0' && *c <= '9' && count < 16; c++, count++) digits = 10 * digits + (uint64_t)(*c - '0');
+    for (; c < end && *c >= '0' && *c <= '9' && count < 16; c++, count++)
+        digits = 10 * digits + (uint64_t)(*c - '0');
     if (c < end && *c == '.')
         for (c++; c < end && *c >= '0' && *c <= '9' && count < 16; c++, count++, after++)
             digits = 10 * digits + (uint64_t)(*c - '0');
@@ -91,7 +101,8 @@ static bool read_number(field f, double *value)
     char copy[401], *stop;
     memcpy(copy, f.text, (size_t)f.length);
     copy[f.length] = 0;
-    if (strpbrk(copy, "xXpP( \t\n")) return false;     /* what strtod takes besides decimal numbers, inf and nan */
+    if (strpbrk(copy, "xXpP( \t\n"))
+        return false; /* what strtod takes besides decimal numbers, inf and nan */
     *value = strtod(copy, &stop);
     return stop != copy && !*stop;
 }
@@ -132,7 +143,7 @@ static int add_label(table *t, int64_t column, field f)
     return 0;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------ */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static bool skip_blank_lines(table *t)
 {
@@ -166,17 +177,19 @@ static int read_line(table *t)
     field f;
     for (int64_t column = 0; column < t->columns; column++) {
         int status = next_field(t, column, &f);
-        if (!status) status = column == t->label ? add_label(t, column, f) : add_number(t, column, f);
+        if (!status)
+            status = column == t->label ? add_label(t, column, f) : add_number(t, column, f);
         if (status) return status;
         bool last = t->at == t->end || *t->at == '\n';
         if (last != (column == t->columns - 1)) {
-            if (last) return wrong(t, start, -1, "%lld columns instead of %lld", (long long)column + 1,
-                                   (long long)t->columns);
+            if (last)
+                return wrong(t, start, -1, "%lld columns instead of %lld", (long long)column + 1,
+                             (long long)t->columns);
             return wrong(t, t->at, -1, "more than %lld columns", (long long)t->columns);
         }
         t->at += t->at < t->end;
     }
-    for (const char *c = start; c < t->at; c++) t->line += *c == '\n';     /* quotes may hold some */
+    for (const char *c = start; c < t->at; c++) t->line += *c == '\n'; /* quotes may hold some */
     t->line += t->at == t->end && t->at[-1] != '\n';
     t->rows++;
     return 0;
@@ -202,7 +215,7 @@ static int read_lines(table *t, const wb_csv_options *o)
     return status;
 }
 
-/* ---- classes ---------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 /* All labels as whole numbers: 1; 0 if one is no number; -1 with the error set. */
 static int whole_numbers(const table *t, int32_t *y)
@@ -216,8 +229,8 @@ static int whole_numbers(const table *t, int32_t *y)
     }
     if (bad < 0) return 1;
     field f = t->labels[bad];
-    wb__fail(WB_ERROR_FORMAT, "%s: byte %lld: the label \"%.*s\" is not a class, a whole number", t->path,
-             (long long)(f.text - t->text), WB__MIN(f.length, 60), f.text);
+    wb__fail(WB_ERROR_FORMAT, "%s: byte %lld: the label \"%.*s\" is not a class, a whole number",
+             t->path, (long long)(f.text - t->text), WB__MIN(f.length, 60), f.text);
     return -1;
 }
 
@@ -226,13 +239,14 @@ static int by_name(const table *t, int32_t *y)
 {
     size_t size = 16;
     while (size < 2 * (size_t)t->rows) size *= 2;
-    int64_t *first = wb__alloc_zero(size, sizeof *first);          /* row + 1 that has the name first */
+    int64_t *first = wb__alloc_zero(size, sizeof *first); /* row + 1 that has the name first */
     if (!first) return WB_ERROR_MEMORY;
     int32_t classes = 0;
     for (int64_t i = 0; i < t->rows; i++) {
         field f = t->labels[i];
         uint64_t hash = 0xcbf29ce484222325u;                        /* FNV-1a */
-        for (int k = 0; k < f.length; k++) hash = (hash ^ (unsigned char)f.text[k]) * 0x100000001b3u;
+        for (int k = 0; k < f.length; k++)
+            hash = (hash ^ (unsigned char)f.text[k]) * 0x100000001b3u;
         size_t at = (size_t)(hash ^ hash >> 32) & (size - 1);
         while (first[at] && (t->labels[first[at] - 1].length != f.length ||
                              memcmp(t->labels[first[at] - 1].text, f.text, (size_t)f.length)))
@@ -261,7 +275,7 @@ static int classes(const table *t, wb_tensor **y)
     return *y ? 0 : (int)wb_error_code();
 }
 
-/* ---- everything ------------------------------------------------------------------------------- */
+/* ---- everything ------------------------------------------------------------------------------ */
 
 static int read_table(table *t, const wb_csv_options *o, wb_tensor **x, wb_tensor **y)
 {
@@ -284,8 +298,10 @@ int wb__csv_read(const char *path, const wb_csv_options *o, wb_tensor **x, wb_te
     if (!text) return wb_error_code();
     table t = {.path = path, .text = text, .at = text, .end = text + bytes, .line = 1,
                .separator = o->separator ? o->separator : ','};
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), old = plain ? uselocale(plain) : (locale_t)0;
-    int status = plain ? read_table(&t, o, x, y) : wb__fail(WB_ERROR_MEMORY, "%s: no memory for a locale", path);
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0),
+             old = plain ? uselocale(plain) : (locale_t)0;
+    int status = plain ? read_table(&t, o, x, y)
+                       : wb__fail(WB_ERROR_MEMORY, "%s: no memory for a locale", path);
     if (plain) {
         uselocale(old);
         freelocale(plain);

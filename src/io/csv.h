@@ -4,7 +4,8 @@
 
 #include "base/base.h"
 
-/* x [rows, columns] f32 without the label column; y [rows] i32, or WB_NONE.  0, or an error code. */
+/* x [rows, columns] f32 without the label column; y [rows] i32, or WB_NONE.  0, or an error code.
+ */
 int wb__csv_read(const char *path, const wb_csv_options *o, wb_tensor **x, wb_tensor **y);
 
 #endif

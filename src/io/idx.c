@@ -1,13 +1,16 @@
-/* IDX, the format of MNIST (LeCun, Cortes & Burges): two zeros, a byte of type, a byte of dimensions, each dimension
- * as a big-endian u32, then the elements, big-endian and row-major.  As a dataset: data/readers.c. */
+/* IDX, the format of MNIST (LeCun, Cortes & Burges): two zeros, a byte of type, a byte of
+ * dimensions, each dimension as a big-endian u32, then the elements, big-endian and row-major.  As
+ * a dataset: data/readers.c. */
 #include "base/file.h"
 #include "io/borrow.h"
 
 #include <string.h>
 
 /* What the types are called in the file, and here: 16-bit integers are widened. */
-static const struct { uint8_t code, bytes; wb_dtype dtype; } types[] = {
-    {0x08, 1, WB_U8}, {0x09, 1, WB_I8}, {0x0b, 2, WB_I32}, {0x0c, 4, WB_I32}, {0x0d, 4, WB_F32}, {0x0e, 8, WB_F64},
+static const struct { uint8_t code, bytes; wb_dtype dtype;
+} types[] = {
+    {0x08, 1, WB_U8},  {0x09, 1, WB_I8},  {0x0b, 2, WB_I32},
+    {0x0c, 4, WB_I32}, {0x0d, 4, WB_F32}, {0x0e, 8, WB_F64},
 };
 
 static void big_to_host(unsigned char *data, int64_t n, int bytes)
@@ -33,7 +36,8 @@ static int64_t read_dims(wb__reader *r, int ndim, int64_t *dims)
         if (wb__reader_exact(r, b, 4, "a dimension")) return -1;
         dims[i] = (int64_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
         if (dims[i] && size > UINT32_MAX / dims[i]) {
-            wb__reader_fail_at(r, wb__reader_offset(r) - 4, "dimension %d is %lld: 2^32 elements or more", i,
+            wb__reader_fail_at(r, wb__reader_offset(r) - 4,
+                               "dimension %d is %lld: 2^32 elements or more", i,
                                (long long)dims[i]);
             return -1;
         }
@@ -50,7 +54,9 @@ static wb_tensor *read_idx(wb__reader *r)
     size_t t = 0;
     while (t < WB__COUNT(types) && types[t].code != magic[2]) t++;
     if (magic[0] || magic[1] || t == WB__COUNT(types))
-        return wb__reader_fail_at(r, 0, "%02x %02x %02x is no header of an IDX file", magic[0], magic[1], magic[2]), NULL;
+        return wb__reader_fail_at(r, 0, "%02x %02x %02x is no header of an IDX file", magic[0],
+                                  magic[1], magic[2]),
+               NULL;
     if (magic[3] > WB_MAX_DIMS)
         return wb__reader_fail_at(r, 3, "%d dimensions; at most %d", magic[3], WB_MAX_DIMS), NULL;
     int64_t n = read_dims(r, magic[3], dims);

@@ -4,8 +4,8 @@
  *   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces, a newline
  *   the elements
  *
- * Integers without a dtype of their own here are widened where nothing is lost (i2, u2, u4).  Not read: big-endian
- * files, records, objects, complex numbers. */
+ * Integers without a dtype of their own here are widened where nothing is lost (i2, u2, u4).  Not
+ * read: big-endian files, records, objects, complex numbers. */
 #include "base/file.h"
 #include "io/borrow.h"
 #include "weber/data.h"
@@ -17,10 +17,11 @@ static const char magic[6] = "\x93NUMPY";
 enum { LONGEST_HEADER = 1 << 16 };
 
 /* What a header may call its elements. */
-static const struct { const char *name; uint8_t bytes; wb_dtype dtype; } types[] = {
-    {"<f4", 4, WB_F32}, {"<f8", 8, WB_F64}, {"<f2", 2, WB_F16}, {"|i1", 1, WB_I8}, {"|u1", 1, WB_U8},
-    {"|b1", 1, WB_BOOL}, {"<i4", 4, WB_I32}, {"<i8", 8, WB_I64},
-    {"<i2", 2, WB_I32}, {"<u2", 2, WB_I32}, {"<u4", 4, WB_I64},     /* widened */
+static const struct { const char *name; uint8_t bytes; wb_dtype dtype;
+} types[] = {
+    {"<f4", 4, WB_F32}, {"<f8", 8, WB_F64},  {"<f2", 2, WB_F16}, {"|i1", 1, WB_I8},
+    {"|u1", 1, WB_U8},  {"|b1", 1, WB_BOOL}, {"<i4", 4, WB_I32}, {"<i8", 8, WB_I64},
+    {"<i2", 2, WB_I32}, {"<u2", 2, WB_I32},  {"<u4", 4, WB_I64}, /* widened */
 };
 
 typedef struct {
@@ -29,7 +30,7 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS], size;
 } header;
 
-/* ---- the header, a literal of Python ----------------------------------------------------------- */
+/* ---- the header, a literal of Python --------------------------------------------------------- */
 
 typedef struct {
     const wb__reader *r;
@@ -64,7 +65,8 @@ static bool quoted(cursor *c, char *to, size_t room)
     char quote = *c->at;
     if (quote != '\'' && quote != '"') return wrong(c, "a string is expected");
     const char *end = strchr(c->at + 1, quote);
-    if (!end || (size_t)(end - c->at) > room) return wrong(c, "a string has no end, or is too long");
+    if (!end || (size_t)(end - c->at) > room)
+        return wrong(c, "a string has no end, or is too long");
     size_t n = (size_t)(end - c->at - 1);
     memcpy(to, c->at + 1, n);
     to[n] = 0;
@@ -81,7 +83,8 @@ static bool shape(cursor *c, header *h)
         if (*c->at < '0' || *c->at > '9') return wrong(c, "a dimension is expected");
         int64_t n = 0;
         for (; *c->at >= '0' && *c->at <= '9'; c->at++)
-            if ((n = 10 * n + (*c->at - '0')) > UINT32_MAX) return wrong(c, "2^32 elements or more");
+            if ((n = 10 * n + (*c->at - '0')) > UINT32_MAX)
+                return wrong(c, "2^32 elements or more");
         if (*c->at == 'L') c->at++;     /* as Python 2 wrote them */
         if (h->ndim == WB_MAX_DIMS) return wrong(c, "more than 8 dimensions");
         if (n && h->size > UINT32_MAX / n) return wrong(c, "2^32 elements or more");
@@ -102,11 +105,15 @@ static bool descr(cursor *c, header *h)
     if (!quoted(c, name, sizeof name)) return false;
     for (h->type = 0; h->type < (int)WB__COUNT(types); h->type++) {
         const char *known = types[h->type].name;
-        if (strcmp(name + 1, known + 1) == 0 && (*name == *known || (*name == '=' && *known == '<'))) return true;
-        if (types[h->type].bytes == 1 && strcmp(name + 1, known + 1) == 0 && strchr("<>=|", *name)) return true;
+        if (strcmp(name + 1, known + 1) == 0 &&
+            (*name == *known || (*name == '=' && *known == '<')))
+            return true;
+        if (types[h->type].bytes == 1 && strcmp(name + 1, known + 1) == 0 && strchr("<>=|", *name))
+            return true;
     }
     char reason[64];
-    snprintf(reason, sizeof reason, "elements of type '%s' are not read%s", name, *name == '>' ? ": big-endian" : "");
+    snprintf(reason, sizeof reason, "elements of type '%s' are not read%s", name,
+             *name == '>' ? ": big-endian" : "");
     return wrong(c, reason);
 }
 
@@ -135,7 +142,8 @@ static bool parse(cursor *c, header *h)
     }
     blank(c);
     if (*c->at) return wrong(c, "something follows it");
-    return (h->type >= 0 && h->has_order && h->has_shape) || wrong(c, "descr, fortran_order or shape is missing");
+    return (h->type >= 0 && h->has_order && h->has_shape) ||
+           wrong(c, "descr, fortran_order or shape is missing");
 }
 
 static bool read_header(wb__reader *r, header *h)
@@ -143,15 +151,19 @@ static bool read_header(wb__reader *r, header *h)
     unsigned char start[12];
     if (wb__reader_exact(r, start, 10, "the header")) return false;
     int version = start[6];
-    if (memcmp(start, magic, sizeof magic) != 0) return wb__reader_fail_at(r, 0, "not an NPY file"), false;
-    if (version < 1 || version > 3) return wb__reader_fail_at(r, 6, "version %d is unknown", version), false;
+    if (memcmp(start, magic, sizeof magic) != 0)
+        return wb__reader_fail_at(r, 0, "not an NPY file"), false;
+    if (version < 1 || version > 3)
+        return wb__reader_fail_at(r, 6, "version %d is unknown", version), false;
     int64_t length = start[8] | start[9] << 8;
     if (version > 1) {
         if (wb__reader_exact(r, start + 10, 2, "the header")) return false;
         length |= (int64_t)start[10] << 16 | (int64_t)start[11] << 24;
     }
     if (length > LONGEST_HEADER)
-        return wb__reader_fail_at(r, 8, "a header of %lld bytes; at most %d", (long long)length, LONGEST_HEADER), false;
+        return wb__reader_fail_at(r, 8, "a header of %lld bytes; at most %d", (long long)length,
+                                  LONGEST_HEADER),
+               false;
     cursor c = {.r = r, .offset = wb__reader_offset(r)};
     char *text = wb__alloc((size_t)length + 1);
     bool good = text && !wb__reader_exact(r, text, length, "the header");
@@ -164,7 +176,7 @@ static bool read_header(wb__reader *r, header *h)
     return good;
 }
 
-/* ---- elements --------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static void widen(void *to, const void *from, const header *h)
 {
@@ -172,8 +184,10 @@ static void widen(void *to, const void *from, const header *h)
         int16_t s;
         uint16_t u;
         uint32_t v;
-        if (!strcmp(types[h->type].name, "<i2")) ((int32_t *)to)[i] = (memcpy(&s, (const char *)from + 2 * i, 2), s);
-        else if (!strcmp(types[h->type].name, "<u2")) ((int32_t *)to)[i] = (memcpy(&u, (const char *)from + 2 * i, 2), u);
+        if (!strcmp(types[h->type].name, "<i2"))
+            ((int32_t *)to)[i] = (memcpy(&s, (const char *)from + 2 * i, 2), s);
+        else if (!strcmp(types[h->type].name, "<u2"))
+            ((int32_t *)to)[i] = (memcpy(&u, (const char *)from + 2 * i, 2), u);
         else ((int64_t *)to)[i] = (memcpy(&v, (const char *)from + 4 * i, 4), v);
     }
 }
@@ -230,7 +244,7 @@ wb_tensor *wb_load_npy(const char *path)
     return x;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* bf16, which NumPy does not have, as f32. */
 static const char *name_of(wb_dtype t)
@@ -246,9 +260,11 @@ static int write_header(char *to, size_t room, const wb_tensor *x)
     char dims[200] = "";
     size_t n = 0;
     for (int i = 0; i < wb_ndim(x); i++)
-        n += (size_t)snprintf(dims + n, sizeof dims - n, i ? ", %lld" : "%lld", (long long)wb_dim(x, i));
-    int length = snprintf(to + 10, room - 10, "{'descr': '%s', 'fortran_order': False, 'shape': (%s%s), }",
-                          name_of(wb_dtype_of(x)), dims, wb_ndim(x) == 1 ? "," : "");
+        n += (size_t)snprintf(dims + n, sizeof dims - n, i ? ", %lld" : "%lld",
+                              (long long)wb_dim(x, i));
+    int length =
+        snprintf(to + 10, room - 10, "{'descr': '%s', 'fortran_order': False, 'shape': (%s%s), }",
+                 name_of(wb_dtype_of(x)), dims, wb_ndim(x) == 1 ? "," : "");
     int total = (10 + length + 1 + 63) / 64 * 64;
     memset(to + 10 + length, ' ', (size_t)(total - 10 - length));
     to[total - 1] = '\n';

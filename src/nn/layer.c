@@ -147,12 +147,12 @@ static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
     wb__text t = {0};
     wb__print_layer(l, &t);
     char *layer = wb__text_take(&t);
-    wb__log(
-        WB_LOG_WARN,
-        "Layer with %s parameters got %s input.\n"
-        "The input will be converted, but any earlier layers may be very slow.\nlayer = %s\nsummary(x) = %s",
-        wb_dtype_name((wb_dtype)parameter->dtype), wb_dtype_name((wb_dtype)x->dtype),
-        layer ? layer : l->type->name, wb_describe(x));
+    wb__log(WB_LOG_WARN,
+            "Layer with %s parameters got %s input.\n"
+            "The input will be converted, but any earlier layers may be very slow.\nlayer = "
+            "%s\nsummary(x) = %s",
+            wb_dtype_name((wb_dtype)parameter->dtype), wb_dtype_name((wb_dtype)x->dtype),
+            layer ? layer : l->type->name, wb_describe(x));
     wb__free(layer);
 }
 

@@ -1,6 +1,8 @@
 /* BatchNorm and LayerNorm. */
 #include "nn/layer.h"
 
+#include <math.h>
+
 /* ---- BatchNorm ------------------------------------------------------------------------------- */
 
 #define BATCH_OPTIONS(X)                                                                        \
@@ -120,6 +122,10 @@ wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
     if (o.channels < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld",
                              (long long)o.channels);
+    if (!(wb__real(o.eps, 1e-5) >= 0) || isinf(o.eps))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: eps is %g; it cannot be negative", o.eps);
+    if (!(wb__real(o.momentum, 0.1) >= 0 && o.momentum <= 1))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: momentum is %g; it must be in [0, 1]", o.momentum);
     if (!wb__layer_dtype("BatchNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
     if (!l) return NULL;
@@ -214,6 +220,8 @@ wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
         if (o.shape[i] < 1)
             return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: sizes are positive, got %lld",
                                  (long long)o.shape[i]);
+    if (!(wb__real(o.eps, 1e-5) >= 0) || isinf(o.eps))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: eps is %g; it cannot be negative", o.eps);
     if (!wb__layer_dtype("LayerNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
     if (!l) return NULL;

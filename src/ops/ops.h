@@ -38,7 +38,9 @@ static inline bool wb__is_elementwise(wb__op op) { return wb__ops[op].class <= W
 typedef union { double f; uint64_t u; } wb__number;
 
 /* Attributes of convolutions and pools, as int64_t fields in this order. */
-typedef struct { int64_t stride[2], dilation[2], pad[4], groups, size[2]; } wb__conv_attr;   /* size: of the result's last axes */
+typedef struct {
+    int64_t stride[2], dilation[2], pad[4], groups, size[2];
+} wb__conv_attr; /* size: of the result's last axes */
 typedef struct { int64_t window[2], stride[2], pad[4], size[2]; } wb__pool_attr;
 
 #endif

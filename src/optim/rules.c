@@ -126,6 +126,8 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
     X(clipgrad, "ClipGrad", 0, clip_numbers, clip, false, .delta = 10)                          \
     X(clipnorm, "ClipNorm", 0, norm_numbers, scale, true, .omega = 10)
 
+enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* places in wb__rule_fields */
+
 bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
@@ -134,6 +136,15 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o)
             wb__fail(WB_ERROR_ARGUMENT,
                      i ? "%s: %s is %g" : "%s: the learning rate cannot be negative: %s is %g",
                      kind->name, wb__rule_fields[i].name, value);
+            return false;
+        }
+        const char *must = NULL;
+        if (i == ETA && isinf(value)) must = "be finite";
+        else if (i != LAMBDA && value < 0 && value != WB_ZERO) must = "not be negative";
+        else if ((i == BETA || i == BETA + 1) && value >= 1) must = "be below 1";
+        if (must) {
+            wb__fail(WB_ERROR_ARGUMENT, "%s: %s is %g; it must %s", kind->name,
+                     wb__rule_fields[i].name, value, must);
             return false;
         }
     }

@@ -1,8 +1,8 @@
 /* Progress: a bar on a terminal, a plain line now and then elsewhere, on standard error.
  *
- * A metric is read one step after it was given: by then the step that made it has been computed, so that
- * showing it makes nothing wait.  A call with the first metric's name (or with none) is a step; other
- * names add their values to the line.
+ * A metric is read one step after it was given: by then the step that made it has been computed, so
+ * that showing it makes nothing wait.  A call with the first metric's name (or with none) is a
+ * step; other names add their values to the line.
  *
  *   epoch 3  ━━━━━━━━━━━━━━╸         61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "engine/tensor.h"
@@ -100,7 +100,8 @@ WB__PRINTF(2, 3) static void add(char *line, const char *format, ...)
 static void add_time(char *line, double seconds)
 {
     int64_t s = (int64_t)(seconds + 0.5);
-    if (s >= 3600) add(line, "%lld:%02d:%02d", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
+    if (s >= 3600)
+        add(line, "%lld:%02d:%02d", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
     else add(line, "%d:%02d", (int)(s / 60), (int)(s % 60));
 }
 
@@ -108,7 +109,9 @@ static void add_metrics(char *line, const wb_progress *p, bool means)
 {
     for (int i = 0; i < p->n_metrics; i++) {
         const metric *m = &p->metrics[i];
-        if (m->n) add(line, "  %s%s %.4g", means ? "mean " : "", m->name, means ? m->sum / (double)m->n : m->last);
+        if (m->n)
+            add(line, "  %s%s %.4g", means ? "mean " : "", m->name,
+                means ? m->sum / (double)m->n : m->last);
     }
 }
 
@@ -123,9 +126,10 @@ static void add_bar(char *line, const wb_progress *p)
 {
     static const char *const glyphs[2][3] = {{"=", ">", " "}, {"\u2501", "\u2578", " "}};
     int full = (int)(BAR * WB__MIN(p->steps, p->total) / p->total);
-    for (int i = 0; i < BAR; i++) add(line, "%s", glyphs[p->utf8][i < full ? 0 : i == full ? 1 : 2]);
-    add(line, "  %3d%%  %lld/%lld", (int)(100 * WB__MIN(p->steps, p->total) / p->total), (long long)p->steps,
-        (long long)p->total);
+    for (int i = 0; i < BAR; i++)
+        add(line, "%s", glyphs[p->utf8][i < full ? 0 : i == full ? 1 : 2]);
+    add(line, "  %3d%%  %lld/%lld", (int)(100 * WB__MIN(p->steps, p->total) / p->total),
+        (long long)p->steps, (long long)p->total);
 }
 
 /* Cuts a line to so many columns; a multi-byte glyph takes one. */
@@ -180,7 +184,8 @@ static void read_held(metric *m)
 static metric *metric_of(wb_progress *p, const char *name)
 {
     for (int i = 0; i < p->n_metrics; i++)
-        if (strncmp(p->metrics[i].name, name, sizeof p->metrics[i].name - 1) == 0) return &p->metrics[i];
+        if (strncmp(p->metrics[i].name, name, sizeof p->metrics[i].name - 1) == 0)
+            return &p->metrics[i];
     if (p->n_metrics == METRICS) return NULL;
     metric *m = &p->metrics[p->n_metrics++];
     snprintf(m->name, sizeof m->name, "%s", name);
@@ -207,7 +212,8 @@ static void finish(wb_progress *p)
     char line[WIDTH] = "";
     double elapsed = wb__now() - p->begun;
     p->ended = true;
-    add(line, "%s  %lld steps in %.*f s", p->title, (long long)p->steps, elapsed < 10 ? 2 : 0, elapsed);
+    add(line, "%s  %lld steps in %.*f s", p->title, (long long)p->steps, elapsed < 10 ? 2 : 0,
+        elapsed);
     add_rate(line, p, elapsed);
     add_metrics(line, p, true);
     if (p->terminal) cut(line, terminal_columns() - 1);

@@ -11,7 +11,8 @@
 enum { WIDTH = 720, HEIGHT = 440, LEFT = 72, RIGHT = 24, TOP = 56, BOTTOM = 56, TICKS = 6 };
 
 /* Okabe & Ito's colours, distinct to colour-blind eyes too. */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
+                                      "#cc79a7", "#e69f00", "#56b4e9"};
 
 typedef struct { double low, high, step; } axis;
 
@@ -67,7 +68,8 @@ static const char *number(double v, const char *format, char *buffer, size_t siz
 static void text(FILE *f, double x, double y, const char *style, const char *s)
 {
     char a[32], b[32];
-    fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a), number(y, "%.1f", b, sizeof b), style);
+    fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
+            number(y, "%.1f", b, sizeof b), style);
     for (; s && *s; s++) {
         if (*s == '<') fputs("&lt;", f);
         else if (*s == '>') fputs("&gt;", f);
@@ -92,12 +94,14 @@ static void axes(FILE *f, axis x, axis y)
     for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
         double at = down(y, k * y.step);
         line(f, LEFT, at, WIDTH - RIGHT, at, "#ddd");
-        text(f, LEFT - 8, at + 4, "text-anchor=\"end\"", number(k * y.step, "%.6g", label, sizeof label));
+        text(f, LEFT - 8, at + 4, "text-anchor=\"end\"",
+             number(k * y.step, "%.6g", label, sizeof label));
     }
     for (double k = ceil(x.low / x.step - 1e-9) + 0.0; k * x.step <= x.high + 1e-9 * x.step; k++) {
         double at = across(x, k * x.step);
         line(f, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
-        text(f, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", number(k * x.step, "%.6g", label, sizeof label));
+        text(f, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
+             number(k * x.step, "%.6g", label, sizeof label));
     }
     line(f, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "#444");
     line(f, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "#444");
@@ -109,7 +113,9 @@ static void curve(FILE *f, axis x, axis y, const wb_series *s, const char *colou
     bool open = false;
     for (int i = 0; i <= s->n; i++) {
         bool point = i < s->n && isfinite(s->x[i]) && isfinite(s->y[i]);
-        if (point && !open) fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"", colour);
+        if (point && !open)
+            fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"",
+                    colour);
         if (point)
             fprintf(f, "%s,%s ", number(across(x, s->x[i]), "%.1f", a, sizeof a),
                     number(down(y, s->y[i]), "%.1f", b, sizeof b));
@@ -121,7 +127,8 @@ static void curve(FILE *f, axis x, axis y, const wb_series *s, const char *colou
 int wb_svg_curves(const char *path, const char *title, const char *x_label, const char *y_label,
                   int n_series, const wb_series *series)
 {
-    if (!path || n_series < 1 || !series) return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: no path, or no series");
+    if (!path || n_series < 1 || !series)
+        return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: no path, or no series");
     for (int s = 0; s < n_series; s++)
         if (series[s].n < 0 || (series[s].n && (!series[s].x || !series[s].y)))
             return wb__fail(WB_ERROR_ARGUMENT, "svg_curves: series %d has no points to read", s);
@@ -129,9 +136,12 @@ int wb_svg_curves(const char *path, const char *title, const char *x_label, cons
     if (!f) return wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
 
     axis x = axis_of(n_series, series, false), y = axis_of(n_series, series, true);
-    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-               "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
-               "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
+    fprintf(f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+            "height=\"%d\" "
+            "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+            "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
+            WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
     text(f, LEFT, 24, "font-size=\"16\"", title);
     text(f, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
     text(f, LEFT - 8, TOP - 10, "text-anchor=\"end\"", y_label);
@@ -148,6 +158,7 @@ int wb_svg_curves(const char *path, const char *title, const char *x_label, cons
     }
     fputs("</svg>\n", f);
     bool bad = ferror(f);
-    if (fclose(f) || bad) return wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
+    if (fclose(f) || bad)
+        return wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", path, strerror(errno));
     return 0;
 }

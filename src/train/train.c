@@ -97,6 +97,9 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     training t = {.loss = loss, .model = model, .data = data, .state = state};
     wb__read_options(&t.o, sizeof t.o, given);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
+    if (!wb_loader_length(data))
+        return wb__fail(WB_ERROR_ARGUMENT, "train: the loader has no batches: the dataset is empty, or shorter than a "
+                        "batch with .drop_last");
     int status = 0, epochs = t.o.epochs ? t.o.epochs : 1;
     for (int epoch = 1; !status && !t.stop && epoch <= epochs; epoch++) {
         status = run_epoch(&t, epoch);

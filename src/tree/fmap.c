@@ -109,7 +109,8 @@ static wb__child *tensor_place(const char *what, wb_layer *layer, const char *pa
     wb__child *place = wb__place(what, layer, path);
     if (!place) return NULL;
     if (wb__is(place->object, &wb__tensor_class) && !wb_is_none(place->object)) return place;
-    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s, not a tensor", what, path,
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s%s, not a tensor", what, path,
+                         wb_is_none(place->object) ? "" : "a ",
                          wb_is_none(place->object) ? "none"
                                                    : ((wb__object *)place->object)->class->name);
 }

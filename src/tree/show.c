@@ -18,6 +18,15 @@ static void show_lines(wb__text *t, const char *text, int indent)
     }
 }
 
+/* Where the comma after a printed layer goes: behind its closing parenthesis, before the remark. */
+static size_t before_remark(const char *text)
+{
+    const char *close = strstr(text, "\n)");
+    size_t start = close ? (size_t)(close + 1 - text) : 0, end = start + strcspn(text + start, "#\n");
+    while (end > start && text[end - 1] == ' ') end--;
+    return end;
+}
+
 static void show_tree(wb__text *t, wb_tree *tree, int indent)
 {
     if (tree->is_opaque) {
@@ -30,7 +39,6 @@ static void show_tree(wb__text *t, wb_tree *tree, int indent)
         wb__text_spaces(t, indent + 2);
         wb__text_add(t, "%s = ", tree->node.children[i].name);
         show_part(t, tree->node.children[i].object, indent + 2);
-        wb__text_add(t, ",");
     }
     if (tree->node.n) {
         wb__text_add(t, "\n");
@@ -42,13 +50,19 @@ static void show_tree(wb__text *t, wb_tree *tree, int indent)
 static void show_part(wb__text *t, void *object, int indent)
 {
     const wb__object *o = object;
-    if (wb__is(object, &wb__tree_class)) show_tree(t, object, indent);
-    else if (wb__is(object, &wb__tensor_class)) wb__text_add(t, "%s", wb_describe(object));
-    else {
+    if (wb__is(object, &wb__tree_class)) {
+        show_tree(t, object, indent);
+        wb__text_add(t, ",");
+    } else if (wb__is(object, &wb__tensor_class)) {
+        wb__text_add(t, "%s,", wb_describe(object));
+    } else {
         char *text = o->class->format ? o->class->format(object) : NULL;
-        if (text) show_lines(t, text, indent);
+        size_t comma = text ? before_remark(text) : 0;
+        char *with = text ? wb__printf("%.*s,%s", (int)comma, text, text + comma) : NULL;
+        if (with) show_lines(t, with, indent);
         else t->failed = true;
         wb__free(text);
+        wb__free(with);
     }
 }
 

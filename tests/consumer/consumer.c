@@ -11,7 +11,8 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
 int main(void)
 {
     wb_seed(1);
-    wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, .no_bias = true), wb_identity);
+    wb_layer *model =
+        wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, .no_bias = true), wb_identity);
     wb_tensor *x = wb_randn(64, 3), *y = wb_sum(x, .axes = WB_AXES(-1), .keep = true);
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), .batchsize = 16, .shuffle = true);
     wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.02), model);
@@ -25,9 +26,11 @@ int main(void)
             last = wb_item(l);
             if (first < 0) first = last;
         }
-    wb_layer *copy = wb_save("consumer.safetensors", model) ? NULL : wb_load("consumer.safetensors");
+    wb_layer *copy =
+        wb_save("consumer.safetensors", model) ? NULL : wb_load("consumer.safetensors");
     double apart = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
     remove("consumer.safetensors");
-    printf("%s: loss %.4f to %.4f, copy apart by %g: %s\n", wb_version(), first, last, apart, wb_error());
+    printf("%s: loss %.4f to %.4f, copy apart by %g: %s\n", wb_version(), first, last, apart,
+           wb_error());
     return !(last < first / 2 && apart == 0);
 }

@@ -409,7 +409,8 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     int error = 0;
     *op = NULL;
     /* oneDNN's blocks of 16 channels stay mostly empty here; our direct kernels are faster (LeNet,
-     * batch 64, one thread: 200 against 303 us for 1 to 6 channels, 136 against 150 for 6 to 16). */
+     * batch 64, one thread: 200 against 303 us for 1 to 6 channels, 136 against 150 for 6 to 16).
+     */
     if (d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16) {
         error = wb__direct_conv(d, op);
         why = "our direct kernel is faster for thin channels";

@@ -94,7 +94,7 @@ static int cpu_copy(const wb_device *d, void *to, const void *from, size_t bytes
     return 0;
 }
 
-/* ---- kernels ---- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 /* A copy is a fused kernel of two instructions. */
 static int prepare_copy(const wb__step *step, wb__cpu_kernel **kernel)

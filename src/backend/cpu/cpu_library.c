@@ -47,7 +47,7 @@ static void destroy(wb__cpu_kernel *kernel)
     wb__free(k);
 }
 
-/* ---- products ---- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static int matmul(const wb__step *s, library_kernel *k)
 {
@@ -96,7 +96,7 @@ static int matmul(const wb__step *s, library_kernel *k)
     return wb__cpu_matmul(&d, &k->op);
 }
 
-/* ---- convolutions and pools ---- */
+/* ---- convolutions and pools ------------------------------------------------------------------ */
 
 /* Whether a view of logical shape [N, C, H, W] stands as NCHW (bit 0), as NHWC (bit 1). */
 static int layouts(const wb__view *v)

@@ -1,4 +1,5 @@
-/* The CPU's library operations: matrix product, convolution, pooling and the copies between layouts.
+/* The CPU's library operations: matrix product, convolution, pooling and the copies between
+ * layouts.
  *
  * An operation is prepared once, when a plan is made, and run at every step: preparing chooses the
  * implementation (oneDNN, or a kernel of ours) and says how much workspace it needs; running takes
@@ -15,9 +16,9 @@
 typedef enum { WB__EPI_NONE, WB__EPI_RELU, WB__EPI_TANH, WB__EPI_SIGMOID } wb__epilogue;
 
 /* C[b][m,n] = act(A[b][m,k] · B[b][k,n] + bias) for b in a grid of up to two batch dimensions.
- * Element (i,j) of A stands at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in elements,
- * 0 where broadcast); likewise B and C.  C never overlaps A or B.  bias is per column n, or absent.
- * f16 and bf16 are storage: products are summed in f32.  Integers are not served. */
+ * Element (i,j) of A stands at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in
+ * elements, 0 where broadcast); likewise B and C.  C never overlaps A or B.  bias is per column n,
+ * or absent. f16 and bf16 are storage: products are summed in f32.  Integers are not served. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch[2], m, n, k;
@@ -63,8 +64,9 @@ typedef struct {
     bool nhwc;
 } wb__pool_desc;
 
-/* A prepared operation.  `impl` names what was chosen ("dnnl brgconv:avx512_core", "gemm avx512"), `why` says
- * in words why a library was not taken, or is NULL; both live as long as the operation. */
+/* A prepared operation.  `impl` names what was chosen ("dnnl brgconv:avx512_core", "gemm avx512"),
+ * `why` says in words why a library was not taken, or is NULL; both live as long as the operation.
+ */
 typedef struct wb__cpu_op wb__cpu_op;
 struct wb__cpu_op {
     void (*run)(const wb__cpu_op *op, void *const *buffers, void *workspace);   /* thread-safe */

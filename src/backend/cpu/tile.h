@@ -12,7 +12,7 @@
 
 #include "backend/backend.h"
 
-/* ---- what is compiled for each instruction set ---- */
+/* ---- what is compiled for each instruction set ----------------------------------------------- */
 
 /* elements of four bytes; sum, max, min, argmax */
 enum { WB__TILE = 1024, WB__REGS = 4, WB__FOLDS = 4 };

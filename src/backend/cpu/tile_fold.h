@@ -148,7 +148,7 @@ EXTREME(min, f64, double, v_f64, v_i64, LESS_f64, TREE_8, NAN)
 EXTREME(min, i32, int32_t, v_i32, v_i32, LESS_i32, TREE_4, 0)
 EXTREME(min, i64, int64_t, v_i64, v_i64, LESS_i64, TREE_8, 0)
 
-/* ---- sums over tiles, element by element ---- */
+/* ---- sums over tiles, element by element ----------------------------------------------------- */
 
 #define GATHER_SUM(kind, acc_type, type)                                                           \
     static void gather_sum_##kind(void *acc_, int64_t *at, const void *v_, int64_t n, int64_t now) \

@@ -245,7 +245,7 @@ void tile_finish_folds(const tile_run *r, bool all, int64_t rows, int64_t c0, in
     }
 }
 
-/* ---- putting tasks together ---- */
+/* ---- putting tasks together ------------------------------------------------------------------ */
 
 /* What all tasks have of one block of columns. */
 typedef struct {
@@ -300,7 +300,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
     }
 }
 
-/* ---- folds along rows, in pieces ---- */
+/* ---- folds along rows, in pieces ------------------------------------------------------------- */
 
 void tile_start_parts(const tile_run *r)
 {

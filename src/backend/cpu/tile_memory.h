@@ -1,6 +1,6 @@
 /* Part of tile_rows.h: registers from and to memory, and from one kind to another. */
 
-/* ---- f16 and bf16 ---- */
+/* ---- f16 and bf16 ---------------------------------------------------------------------------- */
 
 static inline float of_bf16(uint16_t h) { return wb__f32_of_bits((int32_t)((uint32_t)h << 16)); }
 
@@ -172,7 +172,7 @@ STORE_(I32, int32_t, int32_t, AS_IT_IS, line_i32)
 STORE_(I64, int64_t, int64_t, AS_IT_IS, line_i64)
 STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
 
-/* ---- casts: as if stored in the dtype and loaded again ---- */
+/* ---- casts: as if stored in the dtype and loaded again --------------------------------------- */
 
 #define CAST_(kind, from, NAME, to, expression)                                                    \
     static void cast_##kind##_##NAME(void *d_, const void *a_, const void *b_, const void *c_,     \

@@ -47,7 +47,7 @@ static const tile_view *view_of(const compiler *c, int i)
                         ? c->pseudo[i] : in->arg];
 }
 
-/* ---- levels, phases ---- */
+/* ---- levels, phases -------------------------------------------------------------------------- */
 
 static void find_levels(compiler *c)
 {
@@ -111,7 +111,7 @@ static void find_phases(compiler *c)
     for (int i = 0; i < c->n; i++) c->spread[i] = -1;
 }
 
-/* ---- writing into what is read ---- */
+/* ---- writing into what is read --------------------------------------------------------------- */
 
 static bool overlap(const wb__view *a, const wb__view *b)
 {
@@ -173,7 +173,7 @@ static void put_off_stores(compiler *c)
     }
 }
 
-/* ---- emitting ---- */
+/* ---- emitting -------------------------------------------------------------------------------- */
 
 static tile_call *emit(compiler *c, int list, tile_call_kind kind)
 {

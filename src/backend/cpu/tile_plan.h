@@ -6,7 +6,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/tile.h"
 
-/* ---- spaces (tile_space.c) ---- */
+/* ---- spaces (tile_space.c) ------------------------------------------------------------------- */
 
 enum { OUTER, ROWS, COLS, GROUPS };             /* the three loops */
 enum { MOST_STEPS = WB_MAX_DIMS + GROUPS };
@@ -58,7 +58,7 @@ static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
     return sum + i * v->stride[at];
 }
 
-/* ---- programs (tile_plan.c) ---- */
+/* ---- programs (tile_plan.c) ------------------------------------------------------------------ */
 
 /* COL: the same for all rows */
 typedef enum { LEVEL_ONE, LEVEL_ROW, LEVEL_COL, LEVEL_FULL } tile_level;
@@ -142,7 +142,7 @@ int tile_place_values(tile_program *p, const tile_segment *s, int64_t slot);
 void tile_program_free(tile_program *p);
 bool tile_program_same(const tile_program *a, const tile_program *b);
 
-/* ---- kernels (tile_task.c, tile_run.c) ---- */
+/* ---- kernels (tile_task.c, tile_run.c) ------------------------------------------------------- */
 
 typedef struct { int32_t segment, split, index; int64_t outer, r0, r1, c0, c1; } tile_task;
 

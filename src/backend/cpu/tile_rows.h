@@ -67,7 +67,7 @@ static void row_cos_any(void *d, const void *a, const void *b, const void *c, in
 
 #include "backend/cpu/tile_draw.h"
 
-/* ---- the table ---- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define AT1(name, kind) {row_##name##_vvv_##kind}
 #define AT2(name, kind) {row_##name##_vvv_##kind, row_##name##_vsv_##kind, row_##name##_svv_##kind}

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- calls that know where they are ---- */
+/* ---- calls that know where they are ---------------------------------------------------------- */
 
 static char *base_of(const tile_run *r, const tile_view *v) { return r->buffers[v->buffer]; }
 
@@ -169,7 +169,7 @@ static void run_calls(const tile_run *r, int from, int to)
     }
 }
 
-/* ---- tiles of a task ---- */
+/* ---- tiles of a task ------------------------------------------------------------------------- */
 
 /* Where the piece of columns ends that begins at c0: no later than the next break of a view. */
 static int64_t piece_end(const tile_segment *s, int64_t c0, int64_t c1)
@@ -281,7 +281,7 @@ static void run_task(tile_run *r)
     if (p->n_folds) tile_finish_folds(r, true, rows, 0, 0);
 }
 
-/* ---- tasks of a kernel ---- */
+/* ---- tasks of a kernel ----------------------------------------------------------------------- */
 
 typedef struct {
     const tile_kernel *k;

@@ -117,7 +117,7 @@ static int make_views(const program_facts *a, tile_segment *s, int segment)
     return e;
 }
 
-/* ---- the shape of tiles ---- */
+/* ---- the shape of tiles ---------------------------------------------------------------------- */
 
 static bool transposed(const tile_segment *s, int count)
 {
@@ -188,7 +188,7 @@ static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, 
     return s->parts ? 0 : WB_ERROR_MEMORY;
 }
 
-/* ---- tasks ---- */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
