@@ -47,6 +47,14 @@ static void versions(void **state)
     assert_int_equal(wb_eval(p, q), 0);
     IS(p, 3, 4);
     IS(q, 1, 2);
+    /* one value to two variables, and turned round to a third */
+    wb_tensor *same = wb_mul(wb_exp(p), wb_scalar(0)), *one = wb_variable(F(7, 8)), *two = wb_variable(F(9, 10));
+    wb_tensor *three = wb_variable(F(5, 6));
+    same = wb_add(same, F(1, 2));
+    assert_int_equal(wb_assign(one, same) | wb_assign(two, same) | wb_assign(three, wb_flip(same, 0)), 0);
+    IS(two, 1, 2);
+    IS(one, 1, 2);
+    IS(three, 2, 1);
     /* from itself, reversed, transposed, shifted */
     wb_tensor *r = wb_variable(F(1, 2, 3, 4, 5));
     wb_assign(r, wb_flip(r, 0));

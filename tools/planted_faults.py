@@ -43,7 +43,7 @@ TABLE = [
      "mask | (unsigned)ir->attrs[p.attr])", "(unsigned)ir->attrs[p.attr])", [GRAPH, SHAPE]),
     ("two slices composed without the step", "src/engine/ir.c", "ir->attrs[p.attr + i] + step * attr[i];", "ir->attrs[p.attr + i] + attr[i];", [GRAPH, SHAPE]),
     ("a fold met once a column", "src/engine/fuse.c", "(v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x)", "row(g, x)", [GRAPH]),
-    ("a kernel reads what a later one makes", "src/engine/fuse.c", "if (m->fate[base].group > g) return false;", "", [GRAPH]),
+    ("a value of two variables set aside before it is made", "src/engine/emit.c", " && m->fate[wb__base(m, x)].write < 0;", ";", [SEMANTICS]),
     ("a bias of the wrong column", "src/backend/cpu/gemm.c", "g.bias = shift(g.bias, j0, size);", "g.bias = shift(g.bias, 0, size);", ["cpu_lib"]),
     ("the arena gives memory back a step early", "src/engine/plan.c", "            m->tenant[t].dies = i;", "            m->tenant[t].dies = i > m->tenant[t].born ? i - 1 : i;", [GRAPH]),
     ("an update is lost", "src/engine/evaluate.c", "    t->pending[t->n_pending++] = wb__ref(a);", "    if (t->n_pending < 3) t->pending[t->n_pending++] = wb__ref(a);", [SEMANTICS]),

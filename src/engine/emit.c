@@ -492,7 +492,8 @@ static void copy_writes(wb__making *m, bool aside)
         wb__value like = *value(m, x);
         like.nhwc = false;
         wb__contiguous(&like, &to);
-        bool from_variable = from.buffer >= 0 && from.buffer < r->n_leaves + r->n_targets;
+        /* what is made in the memory of another variable, at the end, stands there then */
+        bool from_variable = from.buffer >= 0 && from.buffer < r->n_leaves + r->n_targets && m->fate[wb__base(m, x)].write < 0;
         if (aside && from_variable) {
             to.buffer = wb__arena_buffer(m);
             m->fate[x].made = wb__tenant_new(m, bytes_of(&like));
