@@ -38,7 +38,7 @@ WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
 WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
 WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);       /* x > 0 ? x : 0.01 x */
 WB_API wb_tensor *wb_elu(wb_tensor *x);             /* x > 0 ? x : exp(x) - 1 */
-WB_API wb_tensor *wb_selu(wb_tensor *x);            /* l (x > 0 ? x : a (exp(x) - 1)), l = 1.0507..., a = 1.6732... (Klambauer et al. 2017) */
+WB_API wb_tensor *wb_selu(wb_tensor *x);            /* 1.0507 (x > 0 ? x : 1.6733 (exp(x) - 1)) (Klambauer et al. 2017) */
 WB_API wb_tensor *wb_sigmoid(wb_tensor *x);         /* 1 / (1 + exp(-x)) */
 WB_API wb_tensor *wb_logsigmoid(wb_tensor *x);      /* log(sigmoid(x)) = -softplus(-x) */
 WB_API wb_tensor *wb_tanh(wb_tensor *x);
