@@ -224,7 +224,7 @@ static void lay_out(direct *p)
         p->width = 8;
     }
     const int64_t threads =
-        (double)p->n * (double)(p->oh * p->ow * p->c * p->k) * (double)(d->kh * d->kw) < 100e3
+        (double)p->n * (double)(p->oh * p->ow * p->c * p->k) * (double)(d->kh * d->kw) < 200e3
             ? 1
             : wb__threads();
     p->band = p->oh;
