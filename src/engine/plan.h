@@ -59,21 +59,21 @@ bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of
 
 /* How a value is had. */
 typedef struct {
-    int group; /* the group that makes it; -1: a leaf, a view, or a source made where it is used */
-    bool deferred;                  /* made of leaves alone: joins the first group that wants it */
-    int waiting;                    /* how many such values it stands on */
-    bool stored;                    /* it is needed in memory */
-    bool closed; /* a fold over rows or all: nobody in its own group may use it */
-    int result;                     /* number of the result it is, -1 */
-    int write;                      /* number of the write whose variable it is made in, -1 */
-    int reader; /* the last fused group that loads it, for kernels side by side; -1 */
-    int inside;                     /* the assembly in whose window it stands, -1 */
-    int piece;                      /* which piece of it */
+    int group;          /* that makes it; -1: a leaf, a view, or a source made where it is used */
+    bool deferred;      /* made of leaves alone: joins the first group that wants it */
+    int waiting;        /* how many such values it stands on */
+    bool stored;        /* it is needed in memory */
+    bool closed;        /* a fold over rows or all: nobody in its own group may use it */
+    int result;         /* number of the result it is, -1 */
+    int write;          /* number of the write whose variable it is made in, -1 */
+    int reader;         /* the last fused group that loads it, for kernels side by side; -1 */
+    int inside;         /* the assembly in whose window it stands, -1 */
+    int piece;          /* which piece of it */
     bool placed;
-    wb__view place;                 /* once placed */
-    int constant;                   /* of a fixed literal: its number, -1 until needed */
-    int made;                       /* its instruction, while its group's program is written */
-    int tenant;                     /* its memory in the arena, -1 */
+    wb__view place;     /* once placed */
+    int constant;       /* of a fixed literal: its number, -1 until needed */
+    int made;           /* its instruction, while its group's program is written */
+    int tenant;         /* its memory in the arena, -1 */
 } wb__fate;
 
 typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_ASSEMBLE } wb__group_kind;
@@ -86,9 +86,9 @@ typedef struct {
     bool nhwc, is_final;                /* is_final: it writes variables, and runs at the end */
     int64_t dims[WB_MAX_DIMS];          /* logical */
     int axis[WB_MAX_DIMS];              /* dimension i of the space is logical axis axis[i] */
-    int first, last, n; /* its values, through making.next; a library group's: its one value */
-    int bias, epilogue,
-        product; /* absorbed by a library group: the bias, the activation; the value after both */
+    int first, last, n;                 /* its values, through making.next */
+    int bias, epilogue;                 /* absorbed by a library group, -1 and 0 where not */
+    int product;                        /* the value after both */
 } wb__group;
 
 typedef struct {
@@ -112,7 +112,7 @@ typedef struct {
 /* A step whose views into the arena still count from the start of their tenant. */
 typedef struct wb__draft {
     wb__step step;
-    int n_owners, *owners; /* of each view: its tenant, or -1 where it is no arena view */
+    int n_owners, *owners;              /* of each view: its tenant, or -1 */
     wb__view *views;                    /* of a fused step: what step.fused.views points to */
     wb__instr *instr;
     wb__space *spaces;
@@ -136,8 +136,8 @@ void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, i
 void wb__draft_zeros(wb__making *m, wb__view to, int owner);
 void wb__drafts_free(wb__making *m);
 
-bool wb__is_view(const wb__making *m,
-                 int x); /* a reshape, permute, expand or slice without memory of its own */
+/* a reshape, permute, expand or slice without memory of its own? */
+bool wb__is_view(const wb__making *m, int x);
 int wb__base(const wb__making *m, int x);           /* what a chain of views looks at */
 /* The elements of x over its base's memory (buffer -1 where that has none: a source).  False where
  * a reshape cannot be told in strides. */

@@ -27,41 +27,40 @@ typedef struct {
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
 void wb__storage_unref(wb__storage *s);
 
+/* wb_tensor.flags */
 enum {
-    WB__GONE = 1, /* this version of a variable was overwritten */
-    WB__WEAK = 2, /* a literal whose dtype follows the other operand */
+    WB__GONE = 1,           /* this version of a variable was overwritten */
+    WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
     WB__IN_SINKS = 4,
-    WB__PENDING = 8, /* an assign still to be made */
-    WB__FROZEN = 16, /* a variable that is not trained: running statistics */
-    WB__FIXED =
-        32, /* a literal that is part of a plan's structure: 1/n, the numbers of a formula */
-    WB__TAKEN_BACK = 128, /* an assign that was not made, since an evaluation failed */
-    WB__RENEWED = 64 /* a literal whose value each replay of a recording renews: never part of the
-                        structure */
+    WB__PENDING = 8,        /* an assign still to be made */
+    WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
+    WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
+    WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
+    WB__TAKEN_BACK = 128    /* an assign that was not made, since an evaluation failed */
 };
 
 struct wb_tensor {
     wb__object object;
-    uint16_t op;                        /* wb__op */
+    uint16_t op;                    /* wb__op */
     uint8_t dtype, ndim, flags, n_numbers;
     uint16_t n_attr;
     uint32_t n_in;
-    _Atomic uint32_t consumers;         /* live tensors that have this one as input */
-    uint32_t mark, index; /* of the walk under way, by the thread that owns the graph */
-    int64_t size;                       /* elements */
+    _Atomic uint32_t consumers;     /* live tensors that have this one as input */
+    uint32_t mark, index;           /* of the walk under way, by the thread that owns the graph */
+    int64_t size;                   /* elements */
     wb_tensor **in;
     int64_t *attr;
-    wb__number number[2];               /* run-time arguments of plans */
+    wb__number number[2];           /* run-time arguments of plans */
     wb__storage *storage;
     int64_t offset;
-    wb_tensor
-        *variable; /* of a version: its variable (not counted; of a gone one: only its address) */
-    wb_tensor *current;                 /* of a variable (counted); its memory is `storage` */
-    wb_tensor *live; /* of a variable: the version that stands in its memory (counted) */
-    const char *name; /* of a variable: its path, for messages; or of a layer (automatic) */
+    wb_tensor *variable;            /* of a version: its variable (not counted); once gone, only
+                                       its address */
+    wb_tensor *current;             /* of a variable (counted); its memory is `storage` */
+    wb_tensor *live;                /* of a variable: the version in its memory (counted) */
+    const char *name;               /* of a variable, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;
-    uint32_t bytes;                     /* of this block */
+    uint32_t bytes;                 /* of this block */
     int64_t dims[WB_MAX_DIMS];
 };
 
@@ -84,31 +83,35 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
  * version for good. */
 wb_tensor *wb__unchanged(wb_tensor *x);
 
-uint32_t wb__next_mark(void); /* never 0, and no tensor's: for tensors of this thread's own */
+/* A number for `mark` that no tensor has yet; never 0. */
+uint32_t wb__next_mark(void);
 
 /* An evaluated tensor on new, uninitialised storage. */
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
-wb_tensor *wb__literal(double value, wb_dtype dtype);       /* 0-d; its value is part of plans */
-wb_tensor *wb__argument(double value,
-                        wb_dtype dtype); /* 0-d; its value is a run-time argument of plans */
-wb_tensor *wb__number_of(double value); /* a literal whose dtype follows the other operand */
-void wb__tensor_detach(wb_tensor *x);                       /* drops inputs: x must be evaluated */
+
+/* Numbers of no dimension: part of a plan's structure; a run-time argument of it; part of it, with a
+ * dtype that follows the other operand's. */
+wb_tensor *wb__literal(double value, wb_dtype dtype);
+wb_tensor *wb__argument(double value, wb_dtype dtype);
+wb_tensor *wb__number_of(double value);
+
+void wb__tensor_detach(wb_tensor *x);   /* drops inputs: x must be evaluated */
 void wb__sink_remove(wb_tensor *x);
-void wb__set_storage(wb_tensor *x, wb__storage *s,
-                     int64_t offset); /* takes the reference over; leaves the sinks */
+/* Takes the reference over; x is evaluated from now on. */
+void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
 /* Checks.  The name of the operation stands first in messages. */
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
 bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
                    int64_t *dims);
-int wb__axis(const char *what, const wb_tensor *x,
-             int axis); /* 0 .. ndim-1, or -1 with the error set */
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
-/* Usable as an operand: not NULL (silent), not WB_NONE, not of another kind (error). */
+/* 0 .. ndim-1, or -1 with the error set. */
+int wb__axis(const char *what, const wb_tensor *x, int axis);
+/* Usable as an operand: not NULL (silent), not WB_NONE, not of another kind (error); and floating. */
 bool wb__operand(const char *what, const wb_tensor *x);
-bool wb__floating(const char *what, const wb_tensor *x);    /* and floating */
+bool wb__floating(const char *what, const wb_tensor *x);
 
-/* Shapes without options, for the engine and layers. */
+/* Operations without options, for the engine and layers. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);     /* undoes a broadcast */
@@ -118,30 +121,30 @@ wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *d
                             const int64_t *step);
 wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
                         const int64_t *starts);
-wb_tensor *wb__mark_automatic(wb_tensor *x,
-                              const char *layer); /* test mode chosen by default (see design) */
 wb_tensor *wb__zeros_like(wb_tensor *x);
-wb_tensor *wb__uniform(wb_dtype dtype, int ndim,
-                       const int64_t *dims); /* takes its counter range now */
-
-wb_tensor *wb_gelu_slope(wb_tensor *x); /* a row of its own: the derivative of gelu */
+wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims);  /* takes its counters now */
+/* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */
+wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
+/* The derivative of gelu, a row of its own. */
+wb_tensor *wb_gelu_slope(wb_tensor *x);
 
 /* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there
- * is none. 0, or an error code. */
+ * is none.  0, or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
 
 /* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write
  * takes place, and WB_ERROR_NUMBER is returned with the gate's value in the message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
-int wb__evaluate_survivors(
-    int n, wb_tensor *const *tensors); /* of a closing scope: these, and pending writes */
+/* Of a closing scope: these, and pending writes. */
+int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
 /* Outside any scope a graph may grow for ever: past so many tensors everything nobody consumed is
  * computed, and said once. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_overgrown(wb__thread *t);
 void wb__engine_thread_end(void);       /* gives back this thread's working memory */
 void wb__engine_shutdown(void);         /* and the plans */
+
 /* While a function is being recorded by wb_compile: these n literals get their values from `before`
  * at each replay, and `after` is called when one succeeded (either may be NULL).  `context` is
  * copied; `holds` lives as long as the recording.  Outside a recording nothing happens.  0, or an
@@ -159,13 +162,13 @@ int wb__on_replay(const wb__replay *r);
 
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
+/* All or nothing: this thread's pending writes from number `first` on do not take place. */
 int wb__pending_count(void);
-void wb__forget_pending(
-    int first); /* this thread's pending writes from number `first` on do not take place */
-int wb__new_version(wb_tensor *variable); /* its memory was written to by a replay: who held the old
-                                             version finds it gone */
+void wb__forget_pending(int first);
+/* Its memory was written to by a replay: who held the old version finds it gone. */
+int wb__new_version(wb_tensor *variable);
 /* Host values into a variable at once (loading files): bytes must be what it holds; pending writes
- * are dropped. */
+ * are made first. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 #endif
