@@ -291,14 +291,21 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
     }
 }
 
+/* The sum of a vector's elements, pairwise. */
 static inline T NAME(total)(V v)
 {
+#if WB__ISA == 5 && WB__DOUBLE
+    return _mm512_reduce_add_pd((__m512d)v);
+#elif WB__ISA == 5
+    return _mm512_reduce_add_ps((__m512)v);
+#else
     T lane[LANES], sum = 0;
     store(lane, v);
     for (int half = LANES / 2; half; half /= 2)
         for (int i = 0; i < half; i++) lane[i] += lane[i + half];
     sum += lane[0];
     return sum;
+#endif
 }
 
 /* Rows of A against columns of B, both contiguous along k: for a few rows this reads B once, at its
