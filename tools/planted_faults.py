@@ -51,7 +51,7 @@ TABLE = [
     ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "        if (reads) {", "        if (reads && 0) {", [SEMANTICS]),
     ("dropout without its scale", "src/engine/ops_source.c", "p < 1 ? 1 / (1 - p) : 0", "p < 1 ? 1 : 0", [SEMANTICS]),
     ("a replay draws the same again", "src/engine/compile.c", "wb__rng_take(r->blocks, &key, &counter);", "wb__rng_take(0, &key, &counter);", [COMPILE]),
-    ("a replay does not count its step", "src/optim/update.c", "c->state->slots[c->slot].steps++;", "c->state->slots[c->slot].steps += 0;", [COMPILE]),
+    ("a replay does not count its step", "src/optim/update.c", "steps += c->stepped[i];", "steps += 0 * c->stepped[i];", [COMPILE]),
     ("a failed step is counted", "src/optim/state.c", "slot->steps -= slot->unsure;", "slot->steps -= 0;", [FAULTS]),
     ("a gradient walk hides that memory ran out", "src/engine/gradient.c", "if (good && !w.failed) return 0;", "if (good) return 0;", [FAULTS]),
     ("a convolution padded on the wrong side", "src/engine/ops_product.c", "memcpy(a.pad, s.pad, sizeof a.pad);\n    default_pair(a.stride, 1, 1);",
