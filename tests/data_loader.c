@@ -360,7 +360,7 @@ static void children_of_fork(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_THREAD__
-    print_message("skipped: ThreadSanitizer does not let children of fork start threads\n");
+    print_message("SKIP: ThreadSanitizer does not let children of fork start threads\n");
     skip();
 #endif
     wb_scope *s = wb_scope_open();

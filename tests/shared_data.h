@@ -22,7 +22,7 @@ static inline bool shared_file(char *path, size_t room, const char *name)
         snprintf(path, room, "%.*s/../shared/data/%s", length, end, name);
     }
     if (access(path, R_OK) == 0) return true;
-    printf("skipped: no %s (set WEBER_SHARED to the folder that holds data/)\n", path);
+    printf("SKIP: no %s (set WEBER_SHARED to the folder that holds data/)\n", path);
     return false;
 }
 
