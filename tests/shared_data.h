@@ -23,6 +23,7 @@ static inline bool shared_file(char *path, size_t room, const char *name)
     }
     if (access(path, R_OK) == 0) return true;
     printf("SKIP: no %s (set WEBER_SHARED to the folder that holds data/)\n", path);
+    fflush(stdout);                             /* before cmocka's own line */
     return false;
 }
 
