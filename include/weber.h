@@ -9,6 +9,7 @@
  *   weber/nn.h       layers, losses, initialisers, model trees
  *   weber/train.h    optimiser rules, training, checkpoints, files, progress
  *   weber/data.h     datasets and loaders
+ *   weber/device.h   devices: finding them, choosing one, moving things between them
  *
  * Conventions
  *   - Everything returned belongs to the current scope (base.h), unless its comment says otherwise.
@@ -31,6 +32,7 @@
 #include "weber/nn.h"
 #include "weber/data.h"
 #include "weber/train.h"
+#include "weber/device.h"
 #ifdef __cplusplus
 #include "weber/cxx.h"
 #endif

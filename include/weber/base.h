@@ -58,7 +58,8 @@ typedef enum {
 #define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
     WB_DTYPES(WB_DTYPE_ENUM)
 #undef WB_DTYPE_ENUM
-    WB_DTYPE_COUNT
+    WB_DTYPE_COUNT,
+    WB_KEEP = 255                   /* in options of moves: whatever it is */
 } wb_dtype;
 
 enum { WB_MAX_DIMS = 8 };

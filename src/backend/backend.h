@@ -111,9 +111,11 @@ typedef struct {
 typedef struct wb__kernel wb__kernel;
 typedef struct wb__backend wb__backend;
 
+/* Devices belong to their backend and last as long as it is loaded. */
 struct wb_device {
     const wb__backend *backend;
     int ordinal;
+    const char *name;       /* "NVIDIA H200" */
     void *state;
 };
 
@@ -123,27 +125,59 @@ struct wb__kernel {
     const char *why;        /* why not the library, or NULL */
 };
 
+enum { WB__BACKEND_VERSION = 1 };       /* of this table and of host.h */
+
+/* Memory is a handle: a pointer where `addressable` (the host may then read and write it), else
+ * whatever the backend likes; places within it are told by byte offsets.  Every call may come from
+ * any thread, and leaves the caller's current device, where the driver has such a thing, as it was.
+ * What returns int: 0, or an error code with wb__fail called.
+ *
+ * A device's commands take effect in the order of the calls, whatever runs at the same time:
+ * released memory may be handed out at once, and a download sees all launches before it. */
 struct wb__backend {
+    int version;
     const char *name;                       /* "CPU" */
-    /* Memory comes back to a cache; wb__fail on error.  Aligned to 64 bytes. */
+    const char *tag;                        /* "cpu", as in messages: cpu:1 */
+    bool addressable;
+
+    /* Looks for devices, once; an error's message says what is missing and how to get it. */
+    int (*start)(void);
+    void (*stop)(void);                     /* gives everything back; nothing is used any more */
+    int (*count)(void);
+    const wb_device *(*device)(int ordinal);
+    /* One part of the backend by name ("cuDNN"): 1 works, 0 does not (error set), -1 no such part. */
+    int (*part)(const char *name);
+    bool (*has_dtype)(const wb_device *d, wb_dtype t);
+    int (*memory)(const wb_device *d, wb_device_memory *m);
+
+    /* Memory comes back to a cache, aligned to 64 bytes.  NULL on failure: what is cached has then
+     * been given back and the driver asked again. */
     void *(*allocate)(const wb_device *d, size_t bytes);
     void (*release)(const wb_device *d, void *memory, size_t bytes);
     void (*trim)(const wb_device *d);       /* gives the cache back to the system */
-    int (*upload)(const wb_device *d, void *to, const void *from, size_t bytes);
-    int (*download)(const wb_device *d, void *to, const void *from, size_t bytes);
-    int (*copy)(const wb_device *d, void *to, const void *from, size_t bytes);
+    int (*upload)(const wb_device *d, void *to, size_t at, const void *from, size_t bytes);
+    int (*download)(const wb_device *d, void *to, const void *from, size_t at, size_t bytes);
+    /* Within a device, or from another one of the same backend; WB_ERROR_UNSUPPORTED without a
+     * message where there is no direct way. */
+    int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,
+                const void *from, size_t from_at, size_t bytes);
+
     /* A kernel for a step, or an error.  The step is copied where it must live on. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
-    /* Enqueues: buffers[view.buffer] is the base of each buffer.  Thread-safe. */
+    /* Enqueues: buffers[view.buffer] is each buffer's memory; the workspace begins at byte
+     * `workspace_at` of `workspace`. */
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                  void *workspace, const wb__number *numbers);
+                  void *workspace, size_t workspace_at, const wb__number *numbers);
     int (*wait)(const wb_device *d);        /* until all that was launched is done */
     /* How the engine should lay out a convolution's x and y: true for NHWC. */
     bool (*prefers_nhwc)(const wb_device *d, const wb__step *conv);
 };
 
 extern const wb__backend wb__cpu_backend;
-extern const wb_device wb__cpu;             /* CPUDevice() */
+/* CPUDevice(): one, or as many as WEBER_CPU_DEVICES says, for tests of programs that use several. */
+enum { WB__MOST_CPU_DEVICES = 16 };
+extern const wb_device wb__cpu_devices[WB__MOST_CPU_DEVICES];
+#define wb__cpu (wb__cpu_devices[0])
 
 #endif

@@ -177,8 +177,8 @@ int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, i
         if (i == p->n_compute && gate && !isfinite(number_at(gate, gate_dtype)))
             status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));
         else
-            status = p->device->backend->launch(p->device, p->kernels[i], buffers,
-                                                arena + p->arena_bytes, all);
+            status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena,
+                                                (size_t)p->arena_bytes, all);
     }
     if (!status && gate && p->n_compute == p->n_steps && !isfinite(number_at(gate, gate_dtype)))
         status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));

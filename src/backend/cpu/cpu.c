@@ -4,7 +4,9 @@
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- memory ----
  *
@@ -19,6 +21,7 @@ typedef struct block { struct block *next; } block;
 static struct {
     pthread_mutex_t lock;
     block *free[OCTAVES * A_CLASS];
+    int64_t bytes;                      /* in all of them */
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The class of a size and, in *bytes, the size of its blocks; -1: too large for any. */
@@ -37,6 +40,7 @@ static int class_of(size_t size, size_t *bytes)
 static void empty_cache(void)
 {
     pthread_mutex_lock(&cache.lock);
+    cache.bytes = 0;
     for (int c = 0; c < OCTAVES * A_CLASS; c++) {
         while (cache.free[c]) {
             block *b = cache.free[c];
@@ -56,13 +60,16 @@ static void cpu_trim(const wb_device *d)
 static void *cpu_allocate(const wb_device *d, size_t size)
 {
     (void)d;
-    size_t bytes;
+    size_t bytes = 0;
     const int c = class_of(size, &bytes);
     if (c < 0)
         return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than there can be", size);
     pthread_mutex_lock(&cache.lock);
     block *b = cache.free[c];
-    if (b) cache.free[c] = b->next;
+    if (b) {
+        cache.free[c] = b->next;
+        cache.bytes -= (int64_t)bytes;
+    }
     pthread_mutex_unlock(&cache.lock);
     if (b) return b;
     b = wb__alloc_aligned(bytes);
@@ -77,20 +84,36 @@ static void *cpu_allocate(const wb_device *d, size_t size)
 static void cpu_release(const wb_device *d, void *memory, size_t size)
 {
     (void)d;
-    size_t bytes;
+    size_t bytes = 0;
     if (!memory) return;
     const int c = class_of(size, &bytes);
     block *b = memory;
     pthread_mutex_lock(&cache.lock);
     b->next = cache.free[c];
     cache.free[c] = b;
+    cache.bytes += (int64_t)bytes;
     pthread_mutex_unlock(&cache.lock);
 }
 
-static int cpu_copy(const wb_device *d, void *to, const void *from, size_t bytes)
+static int cpu_upload(const wb_device *d, void *to, size_t at, const void *from, size_t bytes)
 {
     (void)d;
-    if (bytes) memmove(to, from, bytes);
+    if (bytes) memmove((char *)to + at, from, bytes);
+    return 0;
+}
+
+static int cpu_download(const wb_device *d, void *to, const void *from, size_t at, size_t bytes)
+{
+    (void)d;
+    if (bytes) memmove(to, (const char *)from + at, bytes);
+    return 0;
+}
+
+static int cpu_copy(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,
+                    const void *from, size_t from_at, size_t bytes)
+{
+    (void)d, (void)from_device;
+    if (bytes) memmove((char *)to + to_at, (const char *)from + from_at, bytes);
     return 0;
 }
 
@@ -141,12 +164,11 @@ static void cpu_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                      void *workspace,
-                      const wb__number *numbers)
+                      void *workspace, size_t workspace_at, const wb__number *numbers)
 {
     (void)d;
     const wb__cpu_kernel *k = (const wb__cpu_kernel *)kernel;
-    return k->launch(k, buffers, workspace, numbers);
+    return k->launch(k, buffers, (char *)workspace + workspace_at, numbers);
 }
 
 static int cpu_wait(const wb_device *d)
@@ -162,13 +184,71 @@ static bool cpu_prefers_nhwc(const wb_device *d, const wb__step *conv)
     return wb__cpu_conv_desc(conv, &desc) && wb__cpu_prefers_nhwc(&desc);
 }
 
+/* ---- devices --------------------------------------------------------------------------------- */
+
+static int cpu_start(void) { return 0; }
+static void cpu_stop(void) {}
+
+/* More than one is for tests: they share the processor and its memory, and are kept apart as
+ * devices of their own all the same. */
+static int cpu_count(void)
+{
+    static _Atomic int count;
+    if (!count) {
+        const char *text = getenv("WEBER_CPU_DEVICES");
+        const long n = text ? strtol(text, NULL, 10) : 1;
+        count = (int)WB__MAX(1, WB__MIN(n, WB__MOST_CPU_DEVICES));
+    }
+    return count;
+}
+
+static const wb_device *cpu_device(int ordinal)
+{
+    return ordinal >= 0 && ordinal < cpu_count() ? &wb__cpu_devices[ordinal] : NULL;
+}
+
+static int cpu_part(const char *name)
+{
+    (void)name;
+    return -1;
+}
+
+static bool cpu_has_dtype(const wb_device *d, wb_dtype t)
+{
+    (void)d, (void)t;
+    return true;
+}
+
+static int cpu_memory(const wb_device *d, wb_device_memory *m)
+{
+    (void)d;
+    const int64_t page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
+                  idle = sysconf(_SC_AVPHYS_PAGES);
+    pthread_mutex_lock(&cache.lock);
+    *m = (wb_device_memory){.total = all > 0 ? page * all : -1, .free = idle > 0 ? page * idle : -1,
+                            .used = wb_memory_used() - cache.bytes, .peak = wb_memory_peak(),
+                            .cached = cache.bytes};
+    pthread_mutex_unlock(&cache.lock);
+    return 0;
+}
+
 const wb__backend wb__cpu_backend = {
+    .version = WB__BACKEND_VERSION,
     .name = "CPU",
+    .tag = "cpu",
+    .addressable = true,
+    .start = cpu_start,
+    .stop = cpu_stop,
+    .count = cpu_count,
+    .device = cpu_device,
+    .part = cpu_part,
+    .has_dtype = cpu_has_dtype,
+    .memory = cpu_memory,
     .allocate = cpu_allocate,
     .release = cpu_release,
     .trim = cpu_trim,
-    .upload = cpu_copy,
-    .download = cpu_copy,
+    .upload = cpu_upload,
+    .download = cpu_download,
     .copy = cpu_copy,
     .prepare = cpu_prepare,
     .destroy = cpu_destroy,
@@ -177,4 +257,7 @@ const wb__backend wb__cpu_backend = {
     .prefers_nhwc = cpu_prefers_nhwc,
 };
 
-const wb_device wb__cpu = {.backend = &wb__cpu_backend};
+#define CPU(n) {.backend = &wb__cpu_backend, .ordinal = n, .name = ""}
+const wb_device wb__cpu_devices[WB__MOST_CPU_DEVICES] = {
+    CPU(0), CPU(1), CPU(2),  CPU(3),  CPU(4),  CPU(5),  CPU(6),  CPU(7),
+    CPU(8), CPU(9), CPU(10), CPU(11), CPU(12), CPU(13), CPU(14), CPU(15)};

@@ -1,0 +1,73 @@
+/* Steps as kernels: who makes them, and what is common to all launches. */
+#include "backend/gpu/gpu.h"
+
+#include <string.h>
+
+wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
+                            size_t args_bytes, int n_numbers)
+{
+    wb__gpu_launch *more =
+        text ? wb__realloc(work->launch, (size_t)(work->n + 1) * sizeof *more) : NULL;
+    if (!more) {
+        wb__free(text);
+        return NULL;
+    }
+    work->launch = more;
+    wb__gpu_launch *l = &more[work->n++];
+    *l = (wb__gpu_launch){.text = text, .entry = entry, .n_buffers = n_buffers,
+                          .args_bytes = args_bytes, .n_numbers = n_numbers, .workspace_at = -1,
+                          .groups = {1, 1, 1}, .items = {1, 1, 1}};
+    l->buffer = wb__alloc_zero((size_t)n_buffers + 1, sizeof *l->buffer);
+    l->args = wb__alloc_zero(args_bytes + 1, 1);
+    l->numbers = wb__alloc_zero((size_t)n_numbers + 1, sizeof *l->numbers);
+    return l->buffer && l->args && l->numbers ? l : NULL;
+}
+
+void wb__gpu_work_free(wb__gpu_work *work)
+{
+    if (!work) return;
+    for (int i = 0; i < work->n; i++) {
+        wb__free(work->launch[i].text);
+        wb__free(work->launch[i].buffer);
+        wb__free(work->launch[i].args);
+        wb__free(work->launch[i].numbers);
+    }
+    wb__free(work->launch);
+    wb__free(work);
+}
+
+int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
+{
+    wb__gpu_work *w = wb__alloc_zero(1, sizeof *w);
+    if (!w) return WB_ERROR_MEMORY;
+    int status = step->kind == WB__STEP_FUSED ? wb__gpu_fused(t, &step->fused, w)
+                                              : wb__gpu_library(t, step, w);
+    if (!status) *work = w;
+    else wb__gpu_work_free(w);
+    return status;
+}
+
+static void put_word(unsigned char *at, uint64_t v)
+{
+    uint32_t words[2] = {(uint32_t)v, (uint32_t)(v >> 32)};
+    memcpy(at, words, sizeof words);
+}
+
+void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, size_t workspace_at, void *out)
+{
+    unsigned char *to = out;
+    memcpy(to, l->args, l->args_bytes);
+    if (l->workspace_at >= 0) put_word(to + l->workspace_at, workspace_at);
+    for (int i = 0; i < l->n_numbers; i++) {
+        const wb__gpu_number *n = &l->numbers[i];
+        const wb__number v = numbers[n->number];
+        float f = (float)v.f;
+        int32_t small = (int32_t)v.f;
+        switch (n->put) {
+        case WB__PUT_F32: memcpy(to + n->at, &f, sizeof f); break;
+        case WB__PUT_I32: memcpy(to + n->at, &small, sizeof small); break;
+        case WB__PUT_I64: put_word(to + n->at, (uint64_t)(int64_t)v.f); break;
+        case WB__PUT_F64: case WB__PUT_U64: put_word(to + n->at, v.u); break;
+        }
+    }
+}

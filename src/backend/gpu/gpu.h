@@ -1,0 +1,79 @@
+/* What backends that compile text share: a step of a plan as kernels in one dialect.
+ *
+ *   prelude.k    stands in front of every text, and is the only one that knows which language it is in
+ *   kernels/     written kernels: products, convolutions, pools, rows by index, copies
+ *   fused.c ...  fused kernels, generated from the engine's form
+ *   library.c    which written kernel does a step, with which arguments
+ *
+ * A backend compiles texts, and launches kernels with buffers and one struct of arguments; it need
+ * not know what they do.  Before it comes here it may take a step for a library of its vendor's. */
+#ifndef WB__GPU_H
+#define WB__GPU_H
+
+#include "backend/backend.h"
+
+/* What a device can, as far as texts depend on it. */
+typedef struct {
+    bool f64;                   /* double in kernels */
+    bool is_cpu;                /* a processor behind a GPU's interface: items run one after another */
+    int most_items;             /* in a group; at least 256 */
+    size_t local_bytes;         /* of memory that a group shares */
+    size_t most_args;           /* bytes of the struct of arguments; at least 1,024 */
+} wb__gpu_target;
+
+/* A number of the plan's that goes into the struct of arguments at every launch.  f64, i64 and u64
+ * are two words, the lower first; f32 and i32 are converted from the number's double. */
+typedef enum { WB__PUT_F32, WB__PUT_F64, WB__PUT_I32, WB__PUT_I64, WB__PUT_U64 } wb__gpu_put;
+typedef struct {
+    int number;
+    uint32_t at;                /* byte of the struct */
+    wb__gpu_put put;
+} wb__gpu_number;
+
+enum { WB__GPU_WORKSPACE = -1 };
+
+/* One kernel and its launch.  Arguments 0 .. n_buffers-1 are buffers, the last is the struct.  All
+ * fields of the struct are 4 bytes. */
+typedef struct {
+    char *text;                 /* in the dialect, without the prelude */
+    const char *entry;
+    bool f64;                   /* uses double: WB_F64 is defined in front of the prelude */
+    int n_buffers;
+    int *buffer;                /* of each argument: the plan's buffer, or WB__GPU_WORKSPACE */
+    size_t args_bytes;
+    unsigned char *args;        /* as they are but for the numbers and the workspace's place */
+    int workspace_at;           /* byte of the struct where the workspace's byte offset goes, as two
+                                 * words, the lower first; -1: nowhere */
+    int n_numbers;
+    wb__gpu_number *numbers;
+    uint32_t groups[3], items[3];   /* groups, and items in each; all at least 1 */
+} wb__gpu_launch;
+
+/* A step: its launches in order, each seeing what those before it wrote. */
+typedef struct {
+    int n;
+    wb__gpu_launch *launch;
+    size_t workspace;           /* bytes; aligned to 64 by the caller */
+    const char *impl;           /* for the printed plan; a constant */
+} wb__gpu_work;
+
+/* 0, or an error code (UNSUPPORTED: an f64 kernel where the target has none). */
+int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
+void wb__gpu_work_free(wb__gpu_work *work);         /* takes NULL */
+
+/* The struct of arguments as it is to be at one launch: `out` has room for args_bytes. */
+void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, size_t workspace_at, void *out);
+
+extern const char wb__gpu_prelude[];
+
+/* ---- between the files of this folder -------------------------------------------------------- */
+
+int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
+int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+
+/* A launch added to `work`, zeroed, with room for so many buffers, bytes of arguments and numbers;
+ * NULL on failure.  `text` is taken over. */
+wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
+                            size_t args_bytes, int n_numbers);
+
+#endif

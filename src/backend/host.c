@@ -1,0 +1,29 @@
+/* The table of host functions that backends in shared objects are given. */
+#include "backend/host.h"
+#include "backend/kernel_cache.h"
+
+const wb__host wb__host_table = {
+    .version = WB__BACKEND_VERSION,
+    .size = sizeof(wb__host),
+    .alloc = wb__alloc,
+    .alloc_zero = wb__alloc_zero,
+    .realloc = wb__realloc,
+    .free = wb__free,
+    .strdup = wb__strdup,
+    .printf = wb__printf,
+    .fail = wb__fail,
+    .fail_null = wb__fail_null,
+    .error = wb_error,
+    .error_code = wb_error_code,
+    .clear_error = wb_clear_error,
+    .log = wb__log,
+    .debug = wb__debug,
+    .dtype_size = wb__dtype_size,
+    .ops = wb__ops,
+    .prelude = wb__gpu_prelude,
+    .gpu_step = wb__gpu_step,
+    .gpu_work_free = wb__gpu_work_free,
+    .gpu_fill = wb__gpu_fill,
+    .cache_get = wb__kernel_cache_get,
+    .cache_put = wb__kernel_cache_put,
+};
