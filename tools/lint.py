@@ -33,7 +33,8 @@ VENDORS = re.compile(
     r"(?<![a-z])(cuda|cublas\w*|cudnn|nvrtc|nvidia|nccl|rccl|hip|hipblas\w*|hiprtc|miopen|rocm|amdgpu|radeon|"
     r"opencl|pocl|metal|mpi|openmpi|mpich)(?![a-z])|wb_\w*(cuda|opencl|metal|hip|amdgpu)\w*", re.I)
 VENDOR_ROOMS = ("src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", "src/backend/metal/",
-                "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/device/registry")
+                "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/device/registry",
+                "src/backend/gpu/prelude.k")
 
 MAX_LINES = 600
 MAX_COLUMNS = 130
