@@ -67,6 +67,9 @@ typedef struct wb__thread {
 } wb__thread;
 wb__thread *wb__this_thread(void);
 
+/* What wb_shutdown calls when all objects and plans are gone: the backends are above the engine. */
+extern void (*wb__at_shutdown)(void);
+
 /* What a scope holds, for the engine's closing evaluation. */
 struct wb_scope {
     wb_scope *outer;
