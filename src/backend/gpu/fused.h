@@ -21,8 +21,8 @@ enum {
 };
 
 /* Text that grows. */
-typedef struct { char *at; size_t n, room; bool failed; } wb__text;
-void wb__text_add(wb__text *t, const char *format, ...) WB__PRINTF(2, 3);
+typedef struct { char *at; size_t n, room; bool failed; } wb__fuse_text;
+void wb__fuse_add(wb__fuse_text *t, const char *format, ...) WB__PRINTF(2, 3);
 
 /* A program on one space: a segment, or a part of one. */
 typedef struct {
@@ -49,7 +49,7 @@ typedef struct {
     int slot, way;                              /* numbers in the text: of it, of its strides */
     unsigned put;                               /* strides that are in the struct */
     int64_t stride[WB_MAX_DIMS];
-} wb__place;
+} wb__fuse_place;
 
 typedef struct {
     const wb__gpu_target *target;
@@ -61,7 +61,7 @@ typedef struct {
     bool *want;
     uint8_t *level, *made;
     int *place;
-    wb__place *places;
+    wb__fuse_place *places;
     int n_places;
 
     /* What is left of the space. */
@@ -71,7 +71,7 @@ typedef struct {
     unsigned put;                               /* dimensions that are in the struct */
     unsigned inner;                             /* bit mask: dimensions that change in the loop */
 
-    wb__text fields, body;
+    wb__fuse_text fields, body;
     uint32_t *words;                            /* of the struct */
     int n_words, words_room;
     wb__gpu_number *numbers;
@@ -107,7 +107,7 @@ void wb__fuse_bases(wb__fuse *k);
 /* The rest of the way of what is wanted, inside the loop; `row`: of what does not vary there. */
 void wb__fuse_ways(wb__fuse *k, const bool *want);
 /* What to write behind a pointer, [...], or add to a number. */
-void wb__fuse_at(const wb__fuse *k, const wb__place *p, char text[48]);
+void wb__fuse_at(const wb__fuse *k, const wb__fuse_place *p, char text[48]);
 
 /* fused_values.c */
 enum { WB__MADE_NOT, WB__MADE_ROW, WB__MADE_FULL };
@@ -120,7 +120,7 @@ void wb__part_want(const wb__part *p, bool *want, bool past_folds);
 void wb__fuse_values(wb__fuse *k, const bool *want, int level);
 void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_store(wb__fuse *k, int i);
-void wb__fuse_functions(const wb__fuse *k, wb__text *to);
+void wb__fuse_functions(const wb__fuse *k, wb__fuse_text *to);
 const char *wb__fuse_memory(wb_dtype t);        /* the type in memory */
 const char *wb__fuse_dtype(wb_dtype t);         /* F32, BF16, ... */
 wb__reg wb__fuse_reg(wb_dtype t);
