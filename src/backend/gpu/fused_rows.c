@@ -243,7 +243,9 @@ static int make_rows(rows *r)
         wb__fuse_line(k, "const uint l = LID(0), lane = l & (a.lanes - 1);");
         wb__fuse_line(k, "const uint r0 = GRP(0) * (%du >> a.log) + (l >> a.log);",
                       WB__GROUP_ITEMS);
-        wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0, cols = r0 < a.rows ? a.cols : 0;");
+        if (k->first[WB__COLS] > k->first[WB__ROWS])
+            wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0;");
+        wb__fuse_line(k, "const uint cols = r0 < a.rows ? a.cols : 0;");
         if (k->target->is_cpu) {                /* items one after another: each its own piece */
             wb__fuse_uint(k, quotient_up(cols, 1 << log), "piece");
             wb__fuse_line(k, "const uint from = lane * a.piece < cols ? lane * a.piece : cols;");
