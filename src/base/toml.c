@@ -299,8 +299,9 @@ static int read_header(wb__toml *t, int *table)
     }
     e = several ? open_one_more(t, at, &parts[n - 1], table)
                 : open_table(t, at, &parts[n - 1], table);
-    if (!e) t->nodes[*table].key_at = open;
-    return e;
+    if (e) return e;
+    t->nodes[*table].key_at = t->nodes[find_part(t, at, &parts[n - 1])].key_at = open;
+    return 0;
 }
 
 /* Where a line may be added that speaks of the table, and of those that its keys name. */
