@@ -43,7 +43,7 @@ static char *format(void *object)
                       describe_field(&root->field[Y], y, sizeof y));
 }
 
-const wb__class wb__dataset_class = {"dataset", destroy, format};
+const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format};
 
 /* NULL is passed on in silence; anything else that is no dataset is an error. */
 static bool is_dataset(const wb_dataset *d, const char *what)

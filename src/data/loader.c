@@ -32,7 +32,7 @@ static void mark_destroyed(void *object)
     wb__unref(l);
 }
 
-static const wb__class mark_class = {"batch", mark_destroyed, NULL};
+static const wb__class mark_class = {.name = "batch", .destroy = mark_destroyed};
 
 static void destroy(void *object)
 {
@@ -50,7 +50,7 @@ static char *format(void *object)
                       (long long)l->options.batchsize, l->options.shuffle ? ", shuffled" : "");
 }
 
-const wb__class wb__loader_class = {"loader", destroy, format};
+const wb__class wb__loader_class = {.name = "loader", .destroy = destroy, .format = format};
 
 static bool is_loader(const wb_loader *l, const char *what)
 {

@@ -370,7 +370,7 @@ static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
 
 wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
 {
-    wb__making m = {.request = r, .device = &wb__cpu};
+    wb__making m = {.request = r, .device = r->device};
     wb__plan *p = wb__alloc_zero(1, sizeof *p);
     bool good = p && wb__import(&m) && wb__rewrite(&m) && wb__fuse(&m) && wb__emit(&m);
     if (good) {

@@ -13,6 +13,7 @@
 
 /* What a plan is made from: a walked graph.  `words` is its structure, the key of the cache. */
 typedef struct {
+    const wb_device *device;
     wb__order order;
     uint64_t *words;
     int n_words, words_room;

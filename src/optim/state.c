@@ -198,4 +198,4 @@ static char *state_format(void *object)
     return wb__text_take(&t);
 }
 
-const wb__class wb__opt_state_class = {"state", state_destroy, state_format};
+const wb__class wb__opt_state_class = {.name = "state", .destroy = state_destroy, .format = state_format};

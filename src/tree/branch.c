@@ -65,7 +65,8 @@ static void tree_destroy(void *object)
     wb__free(t);
 }
 
-const wb__class wb__tree_class = {"tree", tree_destroy, wb__format_tree};
+const wb__class wb__tree_class = {.name = "tree", .destroy = tree_destroy, .format = wb__format_tree,
+                                   .to = wb__branch_to, .device_of = wb__branch_device};
 
 static wb__branch *tree_like(wb__branch *of)
 {

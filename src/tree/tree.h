@@ -5,7 +5,7 @@
  * layer is a branch with a forward pass; what kind of branch one is says its wb__branch_kind, so
  * that this floor need not know layers. Files: branch.c (branches and paths), walk.c (visits),
  * fmap.c (mapping, ties), functor.c (structs of the program), gradient.c (wb_gradient), show.c and
- * show_tensor.c (printing), seen.c (maps by address), text.c (growing text). */
+ * show_tensor.c (printing), move.c (wb_to), seen.c (maps by address), text.c (growing text). */
 #ifndef WB__TREE_H
 #define WB__TREE_H
 
@@ -88,6 +88,10 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 /* A variable for a layer, holding x, with the flags of the variable it takes the place of (may be
  * NULL). */
 wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of);
+
+/* wb_to and wb_device_of of layers and trees. */
+void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype);
+const wb_device *wb__branch_device(void *object);
 
 /* Values by address. */
 typedef struct { const void **keys; void **values; int n, room; } wb__seen;
