@@ -96,9 +96,9 @@ static int add_node(wb__toml *t, int parent, const part *name, int kind)
         t->room = room;
     }
     wb__toml_node *n = &t->nodes[t->n];
-    *n = (wb__toml_node){.kind = kind, .child = -1, .next = -1, .key_at = t->at, .at = t->at,
-                         .end = t->at, .insert_at = -1};
-    if (name) n->name = name->decoded, n->name_bytes = name->bytes;
+    *n = (wb__toml_node){.kind = kind, .child = -1, .next = -1, .at = t->at, .end = t->at,
+                         .insert_at = -1};
+    if (name) n->name = name->decoded, n->name_bytes = name->bytes, n->key_at = name->at;
     if (parent >= 0) {
         n->next = t->nodes[parent].child;
         t->nodes[parent].child = t->n;
