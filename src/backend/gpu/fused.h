@@ -14,15 +14,12 @@
 #define WB__GPU_FUSED_H
 
 #include "backend/gpu/gpu.h"
+#include "base/text.h"
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* in every group: few sizes are compiled */
     WB__NO_BUFFER = -2                          /* of a view that numbers a draw's elements */
 };
-
-/* Text that grows. */
-typedef struct { char *at; size_t n, room; bool failed; } wb__text;
-void wb__text_add(wb__text *t, const char *format, ...) WB__PRINTF(2, 3);
 
 /* A program on one space: a segment, or a part of one. */
 typedef struct {

@@ -200,7 +200,7 @@ static void way_text(wb__fuse *k, wb__place *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {
         if (!p->stride[d] || !(mask >> d & 1)) continue;
-        wb__text_add(t, "%s(%s)i%d", t->n ? " + " : "", index_type(k), d);
+        wb__text_add(t, "%s(%s)i%d", t->length ? " + " : "", index_type(k), d);
         if (p->stride[d] == 1) continue;
         put_stride(k, p, d);
         if (k->wide) wb__text_add(t, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->way, d, p->way, d);
@@ -275,8 +275,8 @@ void wb__fuse_bases(wb__fuse *k)
             wb__text t = {0};
             way_text(k, p, outside, &t);
             k->failed |= t.failed;
-            if (t.at) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->way, t.at);
-            wb__free(t.at);
+            if (t.text) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->way, t.text);
+            wb__free(t.text);
         }
         if (!first_slot) continue;
         if (p->view && p->view->buffer != WB__NO_BUFFER) pointer(k, p, fixed);
@@ -305,7 +305,7 @@ void wb__fuse_ways(wb__fuse *k, const bool *want)
         wb__text t = {0};
         way_text(k, p, k->inner, &t);
         k->failed |= t.failed;
-        if (t.at) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->way, t.at);
-        wb__free(t.at);
+        if (t.text) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->way, t.text);
+        wb__free(t.text);
     }
 }
