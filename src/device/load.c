@@ -17,7 +17,7 @@
 #define WB_LIBDIR "/usr/local/lib"      /* where the build says that it installs libraries */
 #endif
 
-/* ---- is it a backend ---------------------------------------------------------------------------- */
+/* ---- is it a backend ----------------------------------------------------------------------- */
 
 /* Whatever version it is of, the symbol's name tells. */
 static void tell_version(void *object, char *why, size_t room)
@@ -92,7 +92,7 @@ static const wb__backend *open_object(const wb__row *row, const char *path, char
     return b;
 }
 
-/* ---- where it is -------------------------------------------------------------------------------- */
+/* ---- where it is --------------------------------------------------------------------------- */
 
 /* The folder of this very library, or of the program where it is linked in. */
 static bool own_folder(char *folder, size_t room)

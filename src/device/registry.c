@@ -48,7 +48,7 @@ static const char *const gpu_names[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", NUL
 const char *const *wb_supported_devices(void) { return names; }
 const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
 
-/* ---- state ------------------------------------------------------------------------------------ */
+/* ---- state --------------------------------------------------------------------------------- */
 
 typedef enum { NOT_STARTED, STARTING, WORKS, DOES_NOT } condition;
 
@@ -63,7 +63,8 @@ static struct {
 
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool asked_environment, alias_said;
+static bool asked_environment;
+static bool alias_said;
 
 static void stop_all(void);
 
@@ -117,7 +118,7 @@ void wb__error_restore(const wb__error_kept *k)
     else wb_clear_error();
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------- */
 
 int wb__row_find(const char *name)
 {
@@ -136,13 +137,24 @@ int wb__row_find(const char *name)
     return -1;
 }
 
+static int unsupported(const char *name)
+{
+    wb__fail(WB_ERROR_ARGUMENT, "Unsupported GPU backend: %s.\nSupported backends are: " NAMES ".",
+             name ? name : "NULL");
+    return -1;
+}
+
 int wb__row_named(const char *name)
 {
     int row = wb__row_find(name);
-    if (row < 0)
-        wb__fail(WB_ERROR_ARGUMENT, "Unsupported GPU backend: %s.\nSupported backends are: " NAMES
-                 ".", name ? name : "NULL");
-    return row;
+    return row < 0 ? unsupported(name) : row;
+}
+
+int wb__row_exactly(const char *name)
+{
+    for (int i = 0; i < WB__ROWS; i++)
+        if (!strcmp(name, wb__rows[i].name)) return i;
+    return unsupported(name);
 }
 
 int wb__row_of(const wb__backend *backend)
@@ -221,7 +233,7 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){state[row].n, state[row].devices};
 }
 
-/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when it is asked for. */
+/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when asked for. */
 static void stop_all(void)
 {
     pthread_mutex_lock(&lock);
@@ -237,7 +249,7 @@ static void stop_all(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- loading ---------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------- */
 
 static int load(int row)
 {

@@ -26,8 +26,9 @@ void wb__registry_unlock(void);
 
 /* The row of a name, or -1 without an error; an old name is understood, and that said once. */
 int wb__row_find(const char *name);
-/* The same, or -1 and the error that lists the names. */
+/* The same, or -1 and the error that lists the names.  wb__row_exactly: no old name. */
 int wb__row_named(const char *name);
+int wb__row_exactly(const char *name);
 int wb__row_of(const wb__backend *backend);
 
 /* With the lock taken.  wb__row_works starts the backend if that was not tried before; it leaves

@@ -35,7 +35,7 @@ static bool say(bool *flag)
 
 static const wb_device *first_of(int row) { return wb__row_devices(row).device[0]; }
 
-/* ---- the preference, else the order ----------------------------------------------------------- */
+/* ---- the preference, else the order -------------------------------------------------------- */
 
 /* `once`: what is wrong with the preference is said at most once. */
 static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
@@ -78,7 +78,7 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
     const wb_device *d = preferred(wb__preference_read(), o.verbose, false);
     if (!d) {
         int row = first_working(0, WB__ROWS);
-        if (row < 0) row = WB__CPU_ROW; /* no memory for the list of its devices: it is there still */
+        if (row < 0) row = WB__CPU_ROW; /* without memory for the list of its devices */
         if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
         d = row == WB__CPU_ROW ? &wb__cpu : first_of(row);
     }
@@ -88,7 +88,7 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
 
 const wb_device *wb_cpu_device(void) { return &wb__cpu; }
 
-/* ---- the GPU ---------------------------------------------------------------------------------- */
+/* ---- the GPU ------------------------------------------------------------------------------- */
 
 static bool prefers_cpu(void)
 {
@@ -183,7 +183,7 @@ const wb_device *wb__gpu_for_move(void)
     return d;
 }
 
-/* ---- by name and number ------------------------------------------------------------------------ */
+/* ---- by name and number -------------------------------------------------------------------- */
 
 wb_device_list wb_devices(const char *backend)
 {
@@ -220,7 +220,7 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
     return d;
 }
 
-/* ---- of a device ------------------------------------------------------------------------------- */
+/* ---- of a device --------------------------------------------------------------------------- */
 
 int wb_device_ordinal(const wb_device *d) { return d ? d->ordinal : -1; }
 const char *wb_device_backend(const wb_device *d) { return d ? d->backend->name : ""; }
