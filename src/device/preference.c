@@ -162,10 +162,10 @@ static int set(const place *where, const char *backend)
         wb__log(WB_LOG_INFO, "New GPU backend set: %s.\nRestart your session for this change to "
                 "take effect!", backend);
     else
-        wb__log(WB_LOG_INFO, "The GPU backend of [%s] is no longer set%s%s%s%s.\nRestart your "
+        wb__log(WB_LOG_INFO, "The GPU backend of [%s] is no longer set%s%s%s%s%s.\nRestart your "
                 "session for this change to take effect!", tables[0],
                 after.set ? "; it is now " : "", after.set ? after.name : "",
-                after.set ? " by " : "", after.set ? after.table : "");
+                after.set ? " by [" : "", after.set ? after.table : "", after.set ? "]" : "");
     return 0;
 }
 
