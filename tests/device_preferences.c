@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define B WB_TEST_BACKENDS
+#define B WB_TEST_FAKES
 #define NOTHING ENVIRONMENT(NULL)
 #define BOTH ENVIRONMENT("WEBER_BACKEND_PATH=" B "/two:" B "/one")
 #define PREFERS(name) "[Flux]\ngpu_backend = \"" name "\"\n"

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define B WB_TEST_BACKENDS
+#define B WB_TEST_FAKES
 #define PATH(folders) "WEBER_BACKEND_PATH=" folders
 #define ONLY(name) ENVIRONMENT(PATH(B "/" name))
 #define NOT_OF_THIS_VERSION(name)                                                                 \

@@ -127,6 +127,7 @@ static const wb__backend *try_folder(const wb__row *row, const char *folder, wb_
     const wb__backend *b = NULL;
     if (n >= (int)sizeof l->path) snprintf(why, sizeof why, "the path is too long");
     else b = open_object(row, l->path, why, sizeof why);
+    if (b || access(l->path, F_OK) == 0) l->present = true;
     if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: %s: %s", l->path, b ? "opened" : why);
     if (b) return b;
     size_t used = strlen(l->tried), room = sizeof l->tried - used;
@@ -164,6 +165,7 @@ const wb__backend *wb__load_backend(const wb__row *row, wb__load *l)
 const wb__backend *wb__load_linked(const wb__row *row, wb__load *l)
 {
     const wb__backend *b = enter(row, row->linked, l->tried, sizeof l->tried - 1);
+    l->present = true;
     if (!b) strcat(l->tried, "\n");
     snprintf(l->path, sizeof l->path, "linked in");
     return b;

@@ -95,6 +95,7 @@ typedef struct {
 typedef struct {
     const wb__request *request;
     const wb_device *device;
+    int most_values;                    /* in one kernel */
     wb__ir ir;
     int *value_of;                      /* of each tensor of the order */
     wb__fate *fate;

@@ -1,0 +1,195 @@
+/* Steps: compiled when a plan is made, launched at every run.  A launch looks nothing up and
+ * allocates nothing; arguments are set where they differ from those of the launch before. */
+#include "backend/opencl/opencl.h"
+
+#include <string.h>
+
+/* One launch of a step, and the arguments that its kernel has now. */
+typedef struct {
+    const wb__gpu_launch *launch;
+    wb__cl_program *program;
+    cl_kernel kernel;
+    cl_uint dims;
+    size_t global[3], local[3];
+    bool changes;               /* the struct of arguments differs from launch to launch */
+    bool set;                   /* it was set */
+    unsigned char *args, *next; /* as it was set; as it will be */
+    uint64_t *serial;           /* of the memory of each buffer; 0: none was set */
+} part;
+
+struct wb__cl_kernel {
+    wb__kernel base;
+    wb__gpu_work *work;
+    int n;
+    part parts[];
+};
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+static void set_sizes(part *p)
+{
+    const wb__gpu_launch *l = p->launch;
+    p->dims = 1;
+    for (cl_uint i = 0; i < 3; i++) {
+        p->local[i] = l->items[i];
+        p->global[i] = (size_t)l->groups[i] * l->items[i];
+        if (p->global[i] > 1) p->dims = i + 1;
+    }
+}
+
+/* A kernel may be allowed fewer items than the device. */
+static int check_items(wb__cl_device *d, const part *p)
+{
+    size_t most = 0;
+    const size_t items = p->local[0] * p->local[1] * p->local[2];
+    const char *entry = p->launch->entry;
+    const cl_int code = cl.GetKernelWorkGroupInfo(p->kernel, d->id, CL_KERNEL_WORK_GROUP_SIZE,
+                                                  sizeof most, &most, NULL);
+    if (code) return wb__cl_fail(d, "clGetKernelWorkGroupInfo", code, "kernel %s", entry);
+    if (items <= most) return 0;
+    return host->fail(WB_ERROR_DEVICE, "opencl:%d: kernel %s wants %zu items in a group; %s allows"
+                      " it %zu", d->base.ordinal, entry, items, d->name, most);
+}
+
+static int prepare_part(wb__cl_device *d, part *p, const wb__gpu_launch *l)
+{
+    cl_int code = 0;
+    p->launch = l;
+    p->changes = l->n_numbers || l->workspace_at >= 0;
+    p->args = host->alloc_zero(2 * l->args_bytes + 1, 1);
+    p->serial = host->alloc_zero((size_t)l->n_buffers + 1, sizeof *p->serial);
+    if (!p->args || !p->serial) return WB_ERROR_MEMORY;
+    p->next = p->args + l->args_bytes;
+    set_sizes(p);
+    p->program = wb__cl_program_get(d, l->text, l->f64);
+    if (!p->program) return host->error_code();
+    p->kernel = cl.CreateKernel(wb__cl_program_of(p->program), l->entry, &code);
+    if (!code) return check_items(d, p);
+    p->kernel = NULL;
+    return wb__cl_fail(d, "clCreateKernel", code, "kernel %s", l->entry);
+}
+
+static int prepare_parts(wb__cl_device *d, const wb__step *step, wb__cl_kernel **kernel)
+{
+    wb__gpu_work *work = NULL;
+    int status = host->gpu_step(&d->target, step, &work);
+    if (status) return status;
+    wb__cl_kernel *k = host->alloc_zero(1, sizeof *k + (size_t)work->n * sizeof *k->parts);
+    if (!k) {
+        host->gpu_work_free(work);
+        return WB_ERROR_MEMORY;
+    }
+    k->work = work;
+    k->base.workspace = work->workspace;
+    k->base.impl = work->impl;
+    k->n = work->n;
+    for (int i = 0; i < work->n && !status; i++)
+        status = prepare_part(d, &k->parts[i], &work->launch[i]);
+    *kernel = k;
+    return status;
+}
+
+int wb__cl_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel)
+{
+    wb__cl_device *d = base->state;
+    wb__cl_kernel *k = NULL;
+    *kernel = NULL;
+    if (wb__cl_open(d)) return host->error_code();
+    const int status = prepare_parts(d, step, &k);
+    if (status) wb__cl_destroy(base, k ? &k->base : NULL);
+    else *kernel = &k->base;
+    return status;
+}
+
+void wb__cl_destroy(const wb_device *base, wb__kernel *kernel)
+{
+    wb__cl_device *d = base->state;
+    wb__cl_kernel *k = (wb__cl_kernel *)kernel;
+    if (!k) return;
+    for (int i = 0; i < k->n; i++) {
+        part *p = &k->parts[i];
+        if (p->kernel) cl.ReleaseKernel(p->kernel);
+        wb__cl_program_put(d, p->program);
+        host->free(p->args);
+        host->free(p->serial);
+    }
+    host->gpu_work_free(k->work);
+    host->free(k);
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+static wb__cl_memory *buffer_of(const wb__gpu_launch *l, int i, void *const *buffers,
+                                void *workspace)
+{
+    return l->buffer[i] == WB__GPU_WORKSPACE ? workspace : buffers[l->buffer[i]];
+}
+
+static int set_failed(wb__cl_device *d, const part *p, int argument, cl_int code)
+{
+    return wb__cl_fail(d, "clSetKernelArg", code, "kernel %s, argument %d", p->launch->entry,
+                       argument);
+}
+
+static int set_struct(wb__cl_device *d, part *p, size_t workspace_at, const wb__number *numbers)
+{
+    const wb__gpu_launch *l = p->launch;
+    host->gpu_fill(l, numbers, workspace_at, p->next);
+    if (p->set && !memcmp(p->next, p->args, l->args_bytes)) return 0;
+    const cl_int code =
+        cl.SetKernelArg(p->kernel, (cl_uint)l->n_buffers, l->args_bytes, p->next);
+    if (code) return set_failed(d, p, l->n_buffers, code);
+    memcpy(p->args, p->next, l->args_bytes);
+    p->set = true;
+    return 0;
+}
+
+static int launch_failed(wb__cl_device *d, const char *call, const part *p, cl_int code)
+{
+    const wb__gpu_launch *l = p->launch;
+    return wb__cl_fail(d, call, code, "kernel %s, %u x %u x %u groups of %u x %u x %u items",
+                       l->entry, l->groups[0], l->groups[1], l->groups[2], l->items[0],
+                       l->items[1], l->items[2]);
+}
+
+/* With the lock. */
+static int launch_part(wb__cl_device *d, part *p, void *const *buffers, void *workspace,
+                       size_t workspace_at, const wb__number *numbers)
+{
+    const wb__gpu_launch *l = p->launch;
+    cl_int code = 0;
+    const uint64_t next = d->issued + 1;
+    for (int i = 0; i < l->n_buffers; i++) {
+        wb__cl_memory *m = buffer_of(l, i, buffers, workspace);
+        m->used = next;
+        if (m->serial == p->serial[i]) continue;
+        code = cl.SetKernelArg(p->kernel, (cl_uint)i, sizeof m->mem, &m->mem);
+        if (code) return set_failed(d, p, i, code);
+        p->serial[i] = m->serial;
+    }
+    if (p->changes || !p->set) {
+        const int status = set_struct(d, p, workspace_at, numbers);
+        if (status) return status;
+    }
+    cl_event event = NULL;
+    code = cl.EnqueueNDRangeKernel(d->compute, p->kernel, p->dims, NULL, p->global, p->local, 0,
+                                   NULL, wb__cl_wants_event(d) ? &event : NULL);
+    if (code) return launch_failed(d, "clEnqueueNDRangeKernel", p, code);
+    const int status = wb__cl_enqueued(d, event);
+    if (status || !d->debug_sync) return status;
+    code = cl.Finish(d->compute);
+    return code ? launch_failed(d, "clFinish", p, code) : 0;
+}
+
+int wb__cl_launch(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
+                  void *workspace, size_t workspace_at, const wb__number *numbers)
+{
+    wb__cl_device *d = base->state;
+    wb__cl_kernel *k = (wb__cl_kernel *)kernel;
+    int status = 0;
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < k->n && !status; i++)
+        status = launch_part(d, &k->parts[i], buffers, workspace, workspace_at, numbers);
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}

@@ -1,0 +1,240 @@
+/* Memory: buffers of the driver's behind handles of ours, kept by size when they are released, and
+ * never more of them than the device or WEBER_MEMORY_LIMIT allows. */
+#include "backend/opencl/opencl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- the limit ------------------------------------------------------------------------------- */
+
+/* "100M", "1.5GiB", "2GB", "50%": K, M, G, T and KiB ... are powers of 1,024, KB ... of 1,000. */
+int wb__cl_limit(int64_t total, int64_t *limit)
+{
+    const char *text = getenv("WEBER_MEMORY_LIMIT");
+    *limit = total;
+    if (!text || !*text) return 0;
+    char *end = NULL;
+    double value = strtod(text, &end);
+    static const char letters[] = "KMGT";
+    const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
+    if (*end == '%' && !end[1]) {
+        value *= (double)total / 100;
+        end++;
+    } else if (letter) {
+        end++;
+        const double unit = !strcasecmp(end, "B") ? 1000 : 1024;
+        for (long i = 0; i <= letter - letters; i++) value *= unit;
+        if (!strcasecmp(end, "iB")) end += 2;
+        else if (!strcasecmp(end, "B")) end++;
+    } else if (!strcasecmp(end, "B")) {
+        end++;
+    }
+    if (end == text || *end || !(value >= 0))
+        return host->fail(WB_ERROR_ARGUMENT, "opencl: WEBER_MEMORY_LIMIT: \"%s\" is not a size such"
+                          " as 100M, 1.5GiB or 50%%", text);
+    if (value < (double)total) *limit = (int64_t)value;
+    return 0;
+}
+
+static const char *size_text(int64_t bytes, char room[32])
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t u = 0;
+    while (value >= 1024 && u + 1 < WB__COUNT(units)) value /= 1024, u++;
+    snprintf(room, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
+    return room;
+}
+
+static void *no_room(wb__cl_device *d, size_t bytes)
+{
+    char wanted[32], all[32], used[32], cached[32];
+    const wb__cl_cache *c = &d->cache;
+    pthread_mutex_lock(&d->lock);
+    const int64_t held = c->used, kept = c->cached;
+    pthread_mutex_unlock(&d->lock);
+    const int64_t size = (int64_t)WB__MIN(bytes, (size_t)INT64_MAX);
+    if (size > d->most && d->most < c->limit)
+        return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; the device"
+                               " gives at most %s in one piece", d->base.ordinal,
+                               size_text(size, wanted), size_text(d->most, all));
+    return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; %s %s, %s in"
+                           " tensors and plans, %s cached", d->base.ordinal,
+                           size_text(size, wanted), size_text(c->limit, all),
+                           c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
+                           size_text(held, used), size_text(kept, cached));
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+/* The class of a size and, in *bytes, the size of its blocks; -1: too large for any. */
+static int class_of(size_t size, size_t *bytes)
+{
+    int octave = 0;
+    while (octave < WB__CL_OCTAVES && ((size_t)2 << (WB__CL_LEAST + octave)) < size) octave++;
+    if (octave == WB__CL_OCTAVES) return -1;
+    const size_t base = (size_t)1 << (WB__CL_LEAST + octave), step = base / WB__CL_A_CLASS;
+    size_t k = size <= base ? 0 : (size - base + step - 1) / step;
+    *bytes = base + k * step;
+    if (k == WB__CL_A_CLASS) octave++, k = 0;
+    return octave == WB__CL_OCTAVES ? -1 : octave * WB__CL_A_CLASS + (int)k;
+}
+
+static void free_block(wb__cl_memory *m)
+{
+    if (m->mem) cl.ReleaseMemObject(m->mem);
+    host->free(m);
+}
+
+/* With the lock. */
+static void empty_cache(wb__cl_device *d)
+{
+    wb__cl_cache *c = &d->cache;
+    c->cached = 0;
+    for (size_t i = 0; i < WB__COUNT(c->free); i++) {
+        while (c->free[i].first) {
+            wb__cl_memory *m = c->free[i].first;
+            c->free[i].first = m->next;
+            free_block(m);
+        }
+        c->free[i].last = NULL;
+    }
+}
+
+/* The driver frees a buffer when the commands that use it have ended. */
+void wb__cl_trim(const wb_device *base)
+{
+    wb__cl_device *d = base->state;
+    if (!d->open) return;
+    pthread_mutex_lock(&d->lock);
+    empty_cache(d);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* With the lock.  Blocks made when memory was short may be smaller than their class. */
+static wb__cl_memory *take(wb__cl_cache *c, int k, size_t size)
+{
+    wb__cl_class *list = &c->free[k];
+    for (wb__cl_memory **at = &list->first, *before = NULL; *at; before = *at, at = &(*at)->next) {
+        wb__cl_memory *m = *at;
+        if (m->bytes < size) continue;
+        *at = m->next;
+        if (list->last == m) list->last = before;
+        c->cached -= (int64_t)m->bytes;
+        c->used += (int64_t)m->bytes;
+        c->peak = WB__MAX(c->peak, c->used);
+        return m;
+    }
+    return NULL;
+}
+
+/* ---- asking the driver ----------------------------------------------------------------------- */
+
+/* Drivers give memory when it is first used; a migration asks for it now, so that what fails,
+ * fails here.  It is waited for, on the transfer queue: nothing may use the memory before it. */
+static cl_int create(wb__cl_device *d, wb__cl_memory *m)
+{
+    cl_int code = 0;
+    m->mem = cl.CreateBuffer(d->platform->context, CL_MEM_READ_WRITE, m->bytes, NULL, &code);
+    if (!code)
+        code = cl.EnqueueMigrateMemObjects(d->transfer, 1, &m->mem,
+                                           CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
+    if (!code) code = cl.Finish(d->transfer);
+    return code;
+}
+
+/* A new block, where there is room for it; NULL without an error: there is none; *code is the
+ * driver's error, if it was asked. */
+static wb__cl_memory *fresh(wb__cl_device *d, size_t bytes, cl_int *code)
+{
+    static _Atomic uint64_t serials;
+    wb__cl_cache *c = &d->cache;
+    *code = 0;
+    if (bytes > (size_t)WB__MIN(d->most, c->limit)) return NULL;
+    pthread_mutex_lock(&d->lock);
+    const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;
+    if (room) c->used += (int64_t)bytes;
+    pthread_mutex_unlock(&d->lock);
+    if (!room) return NULL;
+    wb__cl_memory *m = host->alloc_zero(1, sizeof *m);
+    if (m) {
+        m->bytes = bytes;
+        m->serial = ++serials;
+        *code = create(d, m);
+    } else {
+        *code = CL_OUT_OF_HOST_MEMORY;
+    }
+    pthread_mutex_lock(&d->lock);
+    if (*code) c->used -= (int64_t)bytes;
+    else c->peak = WB__MAX(c->peak, c->used);
+    pthread_mutex_unlock(&d->lock);
+    if (!*code) return m;
+    if (m) free_block(m);
+    return NULL;
+}
+
+static bool says_full(cl_int code)
+{
+    return !code || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES ||
+           code == CL_OUT_OF_HOST_MEMORY || code == CL_INVALID_BUFFER_SIZE;
+}
+
+void *wb__cl_allocate(const wb_device *base, size_t size)
+{
+    wb__cl_device *d = base->state;
+    if (wb__cl_open(d)) return NULL;
+    size_t bytes = 0;
+    cl_int code = 0;
+    const int k = class_of(size, &bytes);
+    if (k < 0) return no_room(d, size);
+    pthread_mutex_lock(&d->lock);
+    wb__cl_memory *m = take(&d->cache, k, size);
+    pthread_mutex_unlock(&d->lock);
+    if (m) return m;
+    m = fresh(d, bytes, &code);
+    if (!m && says_full(code)) {            /* what is kept in other sizes, and exactly so much */
+        cl.Finish(d->compute);
+        wb__cl_trim(base);
+        m = fresh(d, bytes, &code);
+        const size_t least = WB__MAX((size + 63) / 64 * 64, (size_t)64);
+        if (!m && says_full(code) && least < bytes) m = fresh(d, least, &code);
+    }
+    if (m) return m;
+    if (code && !says_full(code)) {
+        wb__cl_fail(d, "clCreateBuffer", code, "%zu bytes", size);
+        return NULL;
+    }
+    return no_room(d, size);
+}
+
+void wb__cl_release(const wb_device *base, void *memory, size_t size)
+{
+    wb__cl_device *d = base->state;
+    wb__cl_memory *m = memory;
+    if (!m) return;
+    size_t bytes = 0;
+    const int k = class_of(size, &bytes);
+    wb__cl_class *list = &d->cache.free[k];
+    pthread_mutex_lock(&d->lock);
+    d->cache.used -= (int64_t)m->bytes;
+    d->cache.cached += (int64_t)m->bytes;
+    m->next = NULL;
+    if (list->last && list->first) list->last->next = m;
+    else list->first = m;
+    list->last = m;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* The driver does not tell what others hold: free is what this process could still have. */
+int wb__cl_memory_of(const wb_device *base, wb_device_memory *m)
+{
+    wb__cl_device *d = base->state;
+    pthread_mutex_lock(&d->lock);
+    const wb__cl_cache *c = &d->cache;
+    *m = (wb_device_memory){.total = d->total, .free = c->limit - c->used - c->cached,
+                            .used = c->used, .peak = c->peak, .cached = c->cached};
+    pthread_mutex_unlock(&d->lock);
+    return 0;
+}

@@ -1,0 +1,80 @@
+/* The OpenCL backend's table.  opencl.h says where everything is. */
+#include "backend/opencl/opencl.h"
+
+#include <string.h>
+
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+
+static int start(void)
+{
+    pthread_mutex_lock(&starting);
+    int status = started ? 0 : wb__cl_load();
+    if (!status && !started) status = wb__cl_find();
+    if (!status) started = true;
+    pthread_mutex_unlock(&starting);
+    return status;
+}
+
+static void stop(void)
+{
+    pthread_mutex_lock(&starting);
+    if (started) wb__cl_forget();
+    started = false;
+    pthread_mutex_unlock(&starting);
+}
+
+static const wb_device *device(int ordinal)
+{
+    wb__cl_device *d = wb__cl_at(ordinal);
+    return d ? &d->base : NULL;
+}
+
+static int part(const char *name)
+{
+    (void)name;
+    return -1;
+}
+
+static bool has_dtype(const wb_device *base, wb_dtype t)
+{
+    const wb__cl_device *d = base->state;
+    return t != WB_F64 || d->target.f64;
+}
+
+static bool prefers_nhwc(const wb_device *base, const wb__step *conv)
+{
+    (void)base, (void)conv;
+    return false;
+}
+
+const wb__backend wb__cl_backend = {
+    .version = WB__BACKEND_VERSION,
+    .name = "OpenCL",
+    .tag = "opencl",
+    .start = start,
+    .stop = stop,
+    .count = wb__cl_count,
+    .device = device,
+    .part = part,
+    .has_dtype = has_dtype,
+    .memory = wb__cl_memory_of,
+    .allocate = wb__cl_allocate,
+    .release = wb__cl_release,
+    .trim = wb__cl_trim,
+    .upload = wb__cl_upload,
+    .download = wb__cl_download,
+    .copy = wb__cl_copy,
+    .prepare = wb__cl_prepare,
+    .destroy = wb__cl_destroy,
+    .launch = wb__cl_launch,
+    .wait = wb__cl_wait,
+    .prefers_nhwc = prefers_nhwc,
+};
+
+const wb__backend *wb__opencl_entry(const wb__host *given)
+{
+    if (given->version != WB__BACKEND_VERSION || given->size < sizeof *given) return NULL;
+    wb__cl_host = given;
+    return &wb__cl_backend;
+}

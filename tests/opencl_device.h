@@ -1,0 +1,117 @@
+/* For the tests of the OpenCL backend by itself: the shared object opened as the registry does it,
+ * with hand-written kernels behind the table of host functions in place of the engine's. */
+#ifndef WB_TEST_OPENCL_DEVICE_H
+#define WB_TEST_OPENCL_DEVICE_H
+
+#include "backend/host.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Hand-written steps, chosen by wb__step.variant.  Buffers are 0 and 1, in f32; dims[0] of view 0
+ * is how many elements there are; number 0 is a factor. */
+typedef enum {
+    STEP_SCALE,         /* y = factor x */
+    STEP_TWICE,         /* workspace = x + 1, then y = factor workspace: two launches */
+    STEP_SLOW,          /* y = x + 1, after many turns of a loop */
+    STEP_F64,           /* y = (float)(1 + 2^-40 - 1), which needs double */
+    STEP_WRONG,         /* does not compile */
+    STEP_WIDE,          /* more items in a group than any device has */
+    STEP_NAMELESS       /* its entry is not in the text */
+} test_step;
+
+#define ARGUMENTS                                                                                  \
+    "typedef struct { uint n; float factor; uint at[2]; } test_args;\n"
+static const char *const test_texts[] = {
+    [STEP_SCALE] = ARGUMENTS
+        "KERNEL scale(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
+        "{ uint i = GID(0); if (i < a.n) y[i] = a.factor * x[i]; }\n",
+    [STEP_TWICE] = ARGUMENTS
+        "KERNEL add(IN(float, x, 0), OUT(float, w, 1), ARGS(test_args, 2))\n"
+        "{ uint i = GID(0); if (i < a.n) w[a.at[0] / 4 + i] = x[i] + 1; }\n"
+        "KERNEL scale(IN(float, w, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
+        "{ uint i = GID(0); if (i < a.n) y[i] = a.factor * w[a.at[0] / 4 + i]; }\n",
+    [STEP_SLOW] = ARGUMENTS
+        "KERNEL slow(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
+        "{ uint i = GID(0), k; float v = x[i];\n"
+        "  for (k = 0; k < 400000; k++) { v = v * 1.0001f + 0.001f; if (v > 2) v -= 1; }\n"
+        "  if (i < a.n) y[i] = v > -1 ? x[i] + 1 : v; }\n",
+    [STEP_F64] = ARGUMENTS
+        "KERNEL wide(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
+        "{ double d = 1.0 + 9.094947017729282e-13; uint i = GID(0);\n"
+        "  if (i < a.n) y[i] = (float)(d - x[i]); }\n",
+    [STEP_WRONG] = "KERNEL wrong(IN(float, x, 0) { there is no such_word; }\n",
+    [STEP_WIDE] = ARGUMENTS
+        "KERNEL scale(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2)) { y[0] = x[0]; }\n",
+    [STEP_NAMELESS] = ARGUMENTS
+        "KERNEL other(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2)) { y[0] = x[0]; }\n",
+};
+#undef ARGUMENTS
+
+static inline wb__gpu_launch *test_add(wb__gpu_work *work, const wb__step *step, const char *entry,
+                                       int from, int to)
+{
+    const struct { uint32_t n; float factor; uint32_t at[2]; } args = {
+        (uint32_t)step->views[0].dims[0], 0, {0, 0}};
+    wb__gpu_launch *l = wb__gpu_add(work, wb__strdup(test_texts[step->variant]), entry, 2,
+                                    sizeof args, 1);
+    if (!l) return NULL;
+    memcpy(l->args, &args, sizeof args);
+    l->numbers[0] = (wb__gpu_number){.number = 0, .at = 4, .put = WB__PUT_F32};
+    l->buffer[0] = from;
+    l->buffer[1] = to;
+    l->items[0] = step->variant == STEP_WIDE ? 1 << 24 : 64;
+    l->groups[0] = (args.n + 63) / 64;
+    l->f64 = step->variant == STEP_F64;
+    return l;
+}
+
+static inline int test_gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
+{
+    static const char *const entries[] = {"scale", "add", "slow", "wide", "wrong", "scale",
+                                          "nothing"};
+    if (step->variant == STEP_F64 && !t->f64)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "the device has no double");
+    wb__gpu_work *w = wb__alloc_zero(1, sizeof *w);
+    if (!w) return WB_ERROR_MEMORY;
+    const bool twice = step->variant == STEP_TWICE;
+    wb__gpu_launch *l = test_add(w, step, entries[step->variant], 0, twice ? WB__GPU_WORKSPACE : 1);
+    if (l && twice) {
+        l->workspace_at = 8;
+        l = test_add(w, step, "scale", WB__GPU_WORKSPACE, 1);
+        if (l) l->workspace_at = 8;
+        w->workspace = 4 * (size_t)step->views[0].dims[0];
+    }
+    w->impl = "test";
+    if (l) *work = w;
+    else wb__gpu_work_free(w);
+    return l ? 0 : WB_ERROR_MEMORY;
+}
+
+static inline wb__step test_step_of(test_step which, int64_t n)
+{
+    return (wb__step){.kind = WB__STEP_COPY, .variant = (int)which, .n_views = 2,
+                      .views = {{.dtype = WB_F32, .ndim = 1, .dims = {n}, .strides = {1}},
+                                {.dtype = WB_F32, .buffer = 1, .ndim = 1, .dims = {n},
+                                 .strides = {1}}}};
+}
+
+/* The backend's table, or NULL with the reason printed. */
+static inline const wb__backend *test_open_backend(void)
+{
+    static wb__host table;
+    const char *path = WB_TEST_BACKENDS "/libweber-opencl.so";
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    wb__backend_entry entry = NULL;
+    if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
+    if (!entry) {
+        fprintf(stderr, "%s: %s\n", path, dlerror());
+        return NULL;
+    }
+    table = wb__host_table;
+    table.gpu_step = test_gpu_step;
+    return entry(&table);
+}
+
+#endif
