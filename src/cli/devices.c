@@ -69,6 +69,7 @@ static void print_preference(bool verbose)
     wb__registry_lock();
     const wb__preference *p = wb__preference_read();
     if (p->set) printf("preference: %s, by [%s] in %s\n", p->name, p->table, p->path);
+    else if (p->failed) printf("preference: cannot be read\n");
     else if (verbose && *p->path) printf("preference: none in %s\n", p->path);
     else printf("preference: none\n");
     wb__registry_unlock();

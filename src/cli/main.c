@@ -34,10 +34,11 @@ static int show_preference(void)
 {
     wb__registry_lock();
     const wb__preference *p = wb__preference_read();
+    const bool failed = p->failed;
     if (p->set) printf("%s, by [%s] in %s\n", p->name, p->table, p->path);
-    else printf("none\n");
+    else if (!failed) printf("none\n");
     wb__registry_unlock();
-    return 0;
+    return failed;
 }
 
 static int set_preference(const char *name)

@@ -102,6 +102,7 @@ static void read_once(void)
     wb__free(text);
     was_read = e != WB_ERROR_MEMORY;    /* then it is tried again */
     if (!e && where.exists) memcpy(preference.path, where.path, sizeof where.path);
+    preference.failed = e != 0;
     if (e && e != WB_ERROR_MEMORY)
         wb__log(WB_LOG_WARN, "%s\nDefaulting to automatic device selection.", wb_error());
     if (preference.set) preference.row = wb__row_find(preference.name);
