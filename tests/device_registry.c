@@ -59,7 +59,7 @@ static const char *own(void)
     return path;
 }
 
-/* ---- names and order --------------------------------------------------------------------------- */
+/* ---- names and order ----------------------------------------------------------------------- */
 
 static void test_names(void **state)
 {
@@ -96,7 +96,7 @@ static void test_unknown_names(void **state)
     wb_clear_error();
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------- */
 
 /* Nothing is opened that was not asked for, though it is there. */
 static void test_nothing_unasked(void **state)
@@ -212,7 +212,7 @@ static void test_many_folders(void **state)
     assert_non_null(strstr(p.out, "...\n" NOT_OF_THIS_VERSION("CUDA") "\n"));
 }
 
-/* ---- loaded, but ------------------------------------------------------------------------------- */
+/* ---- loaded, but --------------------------------------------------------------------------- */
 
 static void test_no_device(void **state)
 {
@@ -254,7 +254,7 @@ static void test_parts(void **state)
             "no: CUDA has no part called \"tea\"\nno: CPU has no part called \"tea\"\n", "");
 }
 
-/* ---- devices by number ------------------------------------------------------------------------- */
+/* ---- devices by number --------------------------------------------------------------------- */
 
 static void test_by_number(void **state)
 {
@@ -338,7 +338,7 @@ static void test_accessors(void **state)
     wb_clear_error();
 }
 
-/* ---- choosing without a preference ------------------------------------------------------------- */
+/* ---- choosing without a preference --------------------------------------------------------- */
 
 static void test_order(void **state)
 {
@@ -377,7 +377,7 @@ static void test_gpu_forced(void **state)
             "OpenCL: OpenCL is not loaded: wb_using(\"OpenCL\").\nCPUDevice()\n", "");
 }
 
-/* ---- wb_gpu ------------------------------------------------------------------------------------- */
+/* ---- wb_gpu -------------------------------------------------------------------------------- */
 
 static void test_moves_nowhere(void **state)
 {
@@ -402,7 +402,7 @@ static void test_moves(void **state)
             "");
 }
 
-/* ---- threads, a handler that asks again, memory -------------------------------------------------- */
+/* ---- threads, a handler that asks again, memory -------------------------------------------- */
 
 enum { THREADS = 8 };
 

@@ -43,7 +43,7 @@ static const wb_device *preferred(const wb__preference *p, bool verbose, bool on
     if (!p->set) return NULL;
     if (p->row < 0) {
         if (say(&said.not_allowed))
-            wb__log(WB_LOG_WARN, "`gpu_backend` preference is set to %s, which is not allowed.\n"
+            wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
                     "Defaulting to automatic device selection.", p->name);
         return NULL;
     }
