@@ -208,9 +208,9 @@ static void test_cpu_preferred(void **state)
     printed("ok\nCPUDevice()\nCPUDevice()\nstays on CPUDevice() 3\nCUDADevice(1): Test GPU 1\n"
             "error: No functional GPU device found!\n"
             "The gpu_backend preference is CPU: no other backend is looked at.\n"
-            "AMDGPU: AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
-            "Metal: Metal is not loaded: wb_using(\"Metal\").\n"
-            "OpenCL: OpenCL is not loaded: wb_using(\"OpenCL\").\n", USING("CPU"));
+            "AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
+            "Metal is not loaded: wb_using(\"Metal\").\n"
+            "OpenCL is not loaded: wb_using(\"OpenCL\").\n", USING("CPU"));
 }
 
 static void test_old_name(void **state)

@@ -26,23 +26,24 @@ const wb__backend *wb__opencl_entry(const wb__host *host);
 #define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 const wb__row wb__rows[WB__ROWS] = {
-    {.name = "CUDA", .prefix = "CUDADevice", .file = "libweber-cuda",
+    {.name = "CUDA", .in_front = "CUDA: ", .prefix = "CUDADevice", .file = "libweber-cuda",
      .missing = NOT_OF_THIS_VERSION("CUDA"),
      .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
-    {.name = "AMDGPU", .prefix = "AMDGPUDevice", .alias = "AMD", .file = "libweber-amdgpu",
+    {.name = "AMDGPU", .in_front = "AMDGPU: ", .prefix = "AMDGPUDevice", .alias = "AMD",
+     .file = "libweber-amdgpu",
      .missing = NOT_OF_THIS_VERSION("AMDGPU"),
      .parts = PARTS("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {.name = "Metal", .prefix = "MetalDevice", .file = "libweber-metal",
+    {.name = "Metal", .in_front = "Metal: ", .prefix = "MetalDevice", .file = "libweber-metal",
      .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
-    {.name = "OpenCL", .prefix = "OpenCLDevice", .file = "libweber-opencl",
+    {.name = "OpenCL", .in_front = "OpenCL: ", .prefix = "OpenCLDevice", .file = "libweber-opencl",
      .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED, .parts = PARTS("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
                    "(Debian: pocl-opencl-icd)."},
-    {.name = "CPU", .prefix = "CPUDevice", .missing = "", .deviceless = "",
+    {.name = "CPU", .in_front = "CPU: ", .prefix = "CPUDevice", .missing = "", .deviceless = "",
      .parts = PARTS(NULL)},
 };
 
@@ -232,6 +233,12 @@ const char *wb__row_why(int row)
         snprintf(state[row].why, WB__WHY, "%s is not loaded: wb_using(\"%s\").",
                  wb__rows[row].name, wb__rows[row].name);
     return state[row].why;
+}
+
+const char *wb__row_in_front(int row, const char *why)
+{
+    const char *name = wb__rows[row].name;
+    return strncmp(why, name, strlen(name)) == 0 ? "" : wb__rows[row].in_front;
 }
 
 wb_device_list wb__row_devices(int row)

@@ -123,7 +123,8 @@ static void *no_gpu(void)
     for (int row = 0; row < WB__CPU_ROW && n < (int)sizeof text; row++) {
         const char *why = wb__row_why(row);
         if (*why)
-            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s: %s", wb__rows[row].name, why);
+            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s%s", wb__row_in_front(row, why),
+                          why);
     }
     return wb__fail_null(WB_ERROR_DEVICE, "%s", text);
 }
