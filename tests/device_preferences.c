@@ -63,7 +63,7 @@ static void make(const char *name)
     if (mkdir(below(name), 0777)) fail_msg("%s: %s", below(name), strerror(errno));
 }
 
-/* ---- finding ------------------------------------------------------------------------------------ */
+/* ---- finding ------------------------------------------------------------------------------- */
 
 static void test_found_upwards(void **state)
 {
@@ -118,7 +118,7 @@ static void test_read_once(void **state)
     printed("Metal\n", "");
 }
 
-/* ---- obeying ------------------------------------------------------------------------------------ */
+/* ---- obeying ------------------------------------------------------------------------------- */
 
 #define USING(name) "[ Info: Using backend set in preferences: " name ".\n"
 #define CHOSE(name) "[ Info: Using backend: " name ".\n"
@@ -179,7 +179,7 @@ static void test_not_functional(void **state)
 }
 
 #define NOT_ALLOWED(name)                                                                \
-    "┌ Warning: `gpu_backend` preference is set to " name ", which is not allowed.\n" \
+    "┌ Warning: gpu_backend preference is set to " name ", which is not allowed.\n" \
     "└ Defaulting to automatic device selection.\n"
 
 static void test_not_allowed(void **state)
@@ -208,9 +208,9 @@ static void test_cpu_preferred(void **state)
     printed("ok\nCPUDevice()\nCPUDevice()\nstays on CPUDevice() 3\nCUDADevice(1): Test GPU 1\n"
             "error: No functional GPU device found!\n"
             "The gpu_backend preference is CPU: no other backend is looked at.\n"
-            "AMDGPU: AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
-            "Metal: Metal is not loaded: wb_using(\"Metal\").\n"
-            "OpenCL: OpenCL is not loaded: wb_using(\"OpenCL\").\n", USING("CPU"));
+            "AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
+            "Metal is not loaded: wb_using(\"Metal\").\n"
+            "OpenCL is not loaded: wb_using(\"OpenCL\").\n", USING("CPU"));
 }
 
 static void test_old_name(void **state)
@@ -222,7 +222,7 @@ static void test_old_name(void **state)
             "[ Warning: \"AMD\" backend is deprecated. Please use \"AMDGPU\" instead.\n");
 }
 
-/* ---- what is wrong with the file ------------------------------------------------------------------ */
+/* ---- what is wrong with the file ----------------------------------------------------------- */
 
 static void test_malformed(void **state)
 {
@@ -256,7 +256,7 @@ static void test_not_a_file(void **state)
     printed(out, err);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 static void test_set(void **state)
 {
@@ -374,7 +374,7 @@ static void test_read_only(void **state)
     printed(out, "");
 }
 
-/* ---- faults --------------------------------------------------------------------------------------- */
+/* ---- faults -------------------------------------------------------------------------------- */
 
 static void quiet(wb_log_level level, const char *text, void *context)
 {

@@ -59,7 +59,7 @@ static const char *own(void)
     return path;
 }
 
-/* ---- names and order --------------------------------------------------------------------------- */
+/* ---- names and order ----------------------------------------------------------------------- */
 
 static void test_names(void **state)
 {
@@ -96,7 +96,7 @@ static void test_unknown_names(void **state)
     wb_clear_error();
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------- */
 
 /* Nothing is opened that was not asked for, though it is there. */
 static void test_nothing_unasked(void **state)
@@ -212,7 +212,7 @@ static void test_many_folders(void **state)
     assert_non_null(strstr(p.out, "...\n" NOT_OF_THIS_VERSION("CUDA") "\n"));
 }
 
-/* ---- loaded, but ------------------------------------------------------------------------------- */
+/* ---- loaded, but --------------------------------------------------------------------------- */
 
 static void test_no_device(void **state)
 {
@@ -254,7 +254,7 @@ static void test_parts(void **state)
             "no: CUDA has no part called \"tea\"\nno: CPU has no part called \"tea\"\n", "");
 }
 
-/* ---- devices by number ------------------------------------------------------------------------- */
+/* ---- devices by number --------------------------------------------------------------------- */
 
 static void test_by_number(void **state)
 {
@@ -338,7 +338,7 @@ static void test_accessors(void **state)
     wb_clear_error();
 }
 
-/* ---- choosing without a preference ------------------------------------------------------------- */
+/* ---- choosing without a preference --------------------------------------------------------- */
 
 static void test_order(void **state)
 {
@@ -371,13 +371,13 @@ static void test_gpu_forced(void **state)
     (void)state;
     SCRIPT(&p, folder, ONLY("none"), "using:CUDA", "gpu:force", "gpu");
     printed("ok\nerror: No functional GPU device found!\n"
-            "CUDA: CUDA driver not found: libfake.so.1. Install the driver of your GPU.\n"
-            "AMDGPU: AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
-            "Metal: Metal is not loaded: wb_using(\"Metal\").\n"
-            "OpenCL: OpenCL is not loaded: wb_using(\"OpenCL\").\nCPUDevice()\n", "");
+            "CUDA driver not found: libfake.so.1. Install the driver of your GPU.\n"
+            "AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
+            "Metal is not loaded: wb_using(\"Metal\").\n"
+            "OpenCL is not loaded: wb_using(\"OpenCL\").\nCPUDevice()\n", "");
 }
 
-/* ---- wb_gpu ------------------------------------------------------------------------------------- */
+/* ---- wb_gpu -------------------------------------------------------------------------------- */
 
 static void test_moves_nowhere(void **state)
 {
@@ -402,7 +402,35 @@ static void test_moves(void **state)
             "");
 }
 
-/* ---- threads, a handler that asks again, memory -------------------------------------------------- */
+/* ---- a driver that is really there --------------------------------------------------------------- */
+
+/* PoCL makes as many devices of a processor as it is asked for. */
+static void test_real_devices(void **state)
+{
+    (void)state;
+    const char *const *surroundings =
+        ENVIRONMENT("WEBER_BACKEND_PATH=" WB_TEST_BACKENDS, "POCL_DEVICES=pthread pthread");
+    SCRIPT(&p, folder, surroundings, "using:OpenCL", "why:OpenCL", "count:OpenCL");
+    if (strcmp(p.out, "ok\nwhy: \n2\n") != 0) {
+        print_message("SKIP: no two devices of PoCL: %s\n", p.out);
+        skip();
+    }
+    SCRIPT(&p, folder, surroundings, "using:OpenCL", "at:OpenCL:0", "at:OpenCL:1", "at:OpenCL:2",
+           "functional:OpenCL", "get:verbose", "move", "shutdown", "at:OpenCL:1", "move");
+    const char *name = strstr(p.out, "OpenCLDevice(0): ");
+    assert_non_null(name);
+    name += strlen("OpenCLDevice(0): ");
+    const int n = (int)strcspn(name, "\n");
+    char expected[2048];
+    snprintf(expected, sizeof expected, "ok\nOpenCLDevice(0): %.*s\nOpenCLDevice(1): %.*s\n"
+             "error: OpenCL has no device 2: there are 2, numbered from 0.\nyes\n"
+             "OpenCLDevice(0): %.*s\ngoes to OpenCLDevice(0): %.*s 3\nOpenCLDevice(1): %.*s\n"
+             "goes to OpenCLDevice(0): %.*s 3\n", n, name, n, name, n, name, n, name, n, name, n,
+             name);
+    printed(expected, "[ Info: Using backend: OpenCL.\n");
+}
+
+/* ---- threads, a handler that asks again, memory -------------------------------------------- */
 
 enum { THREADS = 8 };
 
@@ -508,9 +536,9 @@ int main(int argc, char **argv)
         IN_FOLDER(test_several_cpus),        cmocka_unit_test(test_accessors),
         IN_FOLDER(test_order),               IN_FOLDER(test_gpu_device),
         IN_FOLDER(test_gpu_forced),          IN_FOLDER(test_moves_nowhere),
-        IN_FOLDER(test_moves),               cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_handler_asks), cmocka_unit_test(test_error_stays),
-        cmocka_unit_test(test_memory),
+        IN_FOLDER(test_real_devices),        IN_FOLDER(test_moves),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_handler_asks),
+        cmocka_unit_test(test_error_stays),  cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

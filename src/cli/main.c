@@ -9,8 +9,8 @@
 static int help(FILE *to, int status)
 {
     fputs("weber show FILE               a saved model as a table\n"
-          "weber devices [--verbose]     what is here to compute on, what is missing and how to get\n"
-          "                              it; --verbose: paths, parts, what drivers print;\n"
+          "weber devices [--verbose]     what is here to compute on, what is missing and how to\n"
+          "                              get it; --verbose: paths, parts, what drivers print;\n"
           "                              --wait SECONDS for each driver's answer (20)\n"
           "weber backend [NAME|none]     the preferred backend, in LocalPreferences.toml: shows,\n"
           "                              sets or removes it\n"

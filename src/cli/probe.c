@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the one that looks ------------------------------------------------------------------------ */
+/* ---- the one that looks -------------------------------------------------------------------- */
 
 /* A word and a text a line; "end" is the last. */
 static void tell(FILE *to, const char *word, const char *text)
@@ -35,7 +35,8 @@ static void tell_devices(FILE *to, int row)
         char size[64] = "", threads[64], line[512];
         if (!wb_device_memory_of(d, &m) && m.total >= 0)
             snprintf(size, sizeof size, ", %.1f GiB", (double)m.total / ((int64_t)1 << 30));
-        snprintf(threads, sizeof threads, "%d thread%s", wb_threads(), wb_threads() == 1 ? "" : "s");
+        snprintf(threads, sizeof threads, "%d thread%s", wb_threads(),
+                 wb_threads() == 1 ? "" : "s");
         snprintf(line, sizeof line, "%d. %s%s", i, row == WB__CPU_ROW ? threads : d->name, size);
         tell(to, "device", line);
     }
@@ -76,7 +77,7 @@ int wb__cli_probe(const char *backend)
     _Exit(0);                           /* what a driver does at the end is not looked at */
 }
 
-/* ---- the one that asks ------------------------------------------------------------------------- */
+/* ---- the one that asks --------------------------------------------------------------------- */
 
 static void become(const char *self, const char *backend, int pipe_end, bool noisy)
 {

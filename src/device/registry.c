@@ -23,32 +23,38 @@ const wb__backend *wb__opencl_entry(const wb__host *host);
     "It is built with Weber and stands beside libweber.so; WEBER_BACKEND_PATH can name other " \
     "folders."
 
+/* In order of preference; behind them, the CPU. */
+#define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
+#define NAMED(name_) .name = name_, .in_front = name_ ": ", .prefix = name_ "Device"
 #define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 const wb__row wb__rows[WB__ROWS] = {
-    {.name = "CUDA", .prefix = "CUDADevice", .file = "libweber-cuda",
+    {NAMED("CUDA"), .file = "libweber-cuda",
      .missing = NOT_OF_THIS_VERSION("CUDA"),
      .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
-    {.name = "AMDGPU", .prefix = "AMDGPUDevice", .alias = "AMD", .file = "libweber-amdgpu",
+    {NAMED("AMDGPU"), .alias = "AMD",
+     .file = "libweber-amdgpu",
      .missing = NOT_OF_THIS_VERSION("AMDGPU"),
      .parts = PARTS("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {.name = "Metal", .prefix = "MetalDevice", .file = "libweber-metal",
+    {NAMED("Metal"), .file = "libweber-metal",
      .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
-    {.name = "OpenCL", .prefix = "OpenCLDevice", .file = "libweber-opencl",
+    {NAMED("OpenCL"), .file = "libweber-opencl",
      .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED, .parts = PARTS("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
                    "(Debian: pocl-opencl-icd)."},
-    {.name = "CPU", .prefix = "CPUDevice", .missing = "", .deviceless = "",
+    {NAMED("CPU"), .missing = "", .deviceless = "",
      .parts = PARTS(NULL)},
 };
 
-static const char *const names[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL};
-static const char *const gpu_names[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", NULL};
-#define NAMES "CUDA, AMDGPU, Metal, OpenCL, CPU"
+#define ENTRY(name) name,
+#define LISTED(name) name ", "
+static const char *const names[] = {GPU_BACKENDS(ENTRY) "CPU", NULL};
+static const char *const gpu_names[] = {GPU_BACKENDS(ENTRY) NULL};
+#define NAMES GPU_BACKENDS(LISTED) "CPU"
 
 const char *const *wb_supported_devices(void) { return names; }
 const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
@@ -232,6 +238,12 @@ const char *wb__row_why(int row)
         snprintf(state[row].why, WB__WHY, "%s is not loaded: wb_using(\"%s\").",
                  wb__rows[row].name, wb__rows[row].name);
     return state[row].why;
+}
+
+const char *wb__row_in_front(int row, const char *why)
+{
+    const char *name = wb__rows[row].name;
+    return strncmp(why, name, strlen(name)) == 0 ? "" : wb__rows[row].in_front;
 }
 
 wb_device_list wb__row_devices(int row)

@@ -11,7 +11,8 @@
 enum { WB__ROWS = 5, WB__CPU_ROW = WB__ROWS - 1, WB__WHY = 2048 };
 
 typedef struct {
-    const char *name, *prefix;          /* "CPU", "CPUDevice" */
+    const char *name, *in_front;        /* "CPU", and as it stands in front of a sentence */
+    const char *prefix;                 /* "CPUDevice" */
     const char *alias;                  /* an old name that is still understood, or NULL */
     const char *file;                   /* without folder and ".so"; NULL: part of the library */
     const char *missing;                /* how to get the file */
@@ -38,6 +39,7 @@ bool wb__row_loaded(int row);
 bool wb__row_works(int row);
 const wb__backend *wb__row_backend(int row);            /* NULL if not loaded */
 const char *wb__row_why(int row);
+const char *wb__row_in_front(int row, const char *why);     /* "CUDA: ", unless `why` begins so */
 const char *wb__row_path(int row);                      /* of the file that was opened, or "" */
 bool wb__row_present(int row);          /* a file was there when it was last looked for */
 wb_device_list wb__row_devices(int row);
