@@ -8,6 +8,7 @@
 #define WB__BACKEND_H
 
 #include "ops/ops.h"
+#include "backend/kinds.h"
 
 /* ---- values in memory ------------------------------------------------------------------------ */
 
@@ -89,7 +90,7 @@ typedef enum {
     WB__STEP_FUSED,
     WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
     WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy; x, dw, dy */
-    WB__STEP_POOL,          /* by pool_kind, as in the CPU's lib.h */
+    WB__STEP_POOL,          /* by pool_kind; operands in kinds.h */
     WB__STEP_TAKE,          /* x, index, y */
     WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
     WB__STEP_COPY           /* from, to: the same shape and dtype, any strides */

@@ -23,22 +23,27 @@ const wb__backend *wb__opencl_entry(const wb__host *host);
     "It is built with Weber and stands beside libweber.so; WEBER_BACKEND_PATH can name other " \
     "folders."
 
+#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 const wb__row wb__rows[WB__ROWS] = {
     {.name = "CUDA", .prefix = "CUDADevice", .file = "libweber-cuda",
      .missing = NOT_OF_THIS_VERSION("CUDA"),
+     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
     {.name = "AMDGPU", .prefix = "AMDGPUDevice", .alias = "AMD", .file = "libweber-amdgpu",
      .missing = NOT_OF_THIS_VERSION("AMDGPU"),
+     .parts = PARTS("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
     {.name = "Metal", .prefix = "MetalDevice", .file = "libweber-metal",
-     .missing = NOT_OF_THIS_VERSION("Metal"),
+     .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
     {.name = "OpenCL", .prefix = "OpenCLDevice", .file = "libweber-opencl",
-     .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED,
+     .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED, .parts = PARTS("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
                    "(Debian: pocl-opencl-icd)."},
-    {.name = "CPU", .prefix = "CPUDevice", .missing = "", .deviceless = ""},
+    {.name = "CPU", .prefix = "CPUDevice", .missing = "", .deviceless = "",
+     .parts = PARTS(NULL)},
 };
 
 static const char *const names[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL};
@@ -58,6 +63,7 @@ static struct {
     condition condition;
     const wb_device **devices;
     int n;
+    bool present;
     char path[WB__WHY], why[WB__WHY];
 } state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
 
@@ -167,6 +173,7 @@ int wb__row_of(const wb__backend *backend)
 bool wb__row_loaded(int row) { return state[row].backend != NULL; }
 const wb__backend *wb__row_backend(int row) { return state[row].backend; }
 const char *wb__row_path(int row) { return state[row].path; }
+bool wb__row_present(int row) { return state[row].present; }
 
 static bool list_devices(int row)
 {
@@ -256,7 +263,9 @@ static int load(int row)
     static wb__load l;                  /* large; the lock is held */
     const wb__row *r = &wb__rows[row];
     l.path[0] = l.tried[0] = 0;
+    l.present = false;
     const wb__backend *b = r->linked ? wb__load_linked(r, &l) : wb__load_backend(r, &l);
+    state[row].present = l.present;
     if (b) {
         state[row].backend = b;
         state[row].condition = NOT_STARTED;
