@@ -34,7 +34,8 @@ VENDORS = re.compile(
     r"opencl|pocl|metal|mpi|openmpi|mpich)(?![a-z])|wb_\w*(cuda|opencl|metal|hip|amdgpu)\w*", re.I)
 VENDOR_ROOMS = ("src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", "src/backend/metal/",
                 "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/device/registry",
-                "src/backend/gpu/prelude.k")
+                "src/backend/gpu/prelude.k",    # the one text that knows which language it is in
+                "include/weber/device.h")       # the backends' names are its vocabulary
 
 MAX_LINES = 600
 MAX_COLUMNS = 130
@@ -45,7 +46,7 @@ MEMORY_ROOMS = ("src/base/alloc.c",
                 "src/engine/object.c")  # a thread's own block, which must be there before the first error
 EXITS = re.compile(r"(?<![\w.>])(exit|abort|_exit|quick_exit|assert)\s*\(")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|vprintf|perror)\s*\(")
-PRINT_ROOMS = ("src/tree/show",)        # wb_show, which is asked
+PRINT_ROOMS = ("src/tree/show", "src/device/show")      # wb_show and its kin, which are asked
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -9,8 +9,7 @@
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
-#include "weber/train.h"
-
+#include "weber/device.h"
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
 
@@ -316,5 +315,47 @@ inline int wb_load_state(const char *path, void *model, wb_load_options o = {})
     o.size = sizeof o;
     return wb_load_state_with(path, model, &o);
 }
+
+/* ---- devices ---------------------------------------------------------------------------------- */
+
+inline bool wb_functional(const char *backend, const char *part = nullptr) { return wb_functional_part(backend, part); }
+inline const wb_device *wb_get_device(bool verbose = false)
+{
+    wb_get_device_options o = {};
+    o.size = sizeof o;
+    o.verbose = verbose;
+    return wb_get_device_with(&o);
+}
+inline const wb_device *wb_gpu_device(bool force = false)
+{
+    wb_gpu_device_options o = {};
+    o.size = sizeof o;
+    o.force = force;
+    return wb_gpu_device_with(&o);
+}
+/* model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch) */
+template <class T> inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
+{
+    const wb_to_options o = {sizeof o, dtype};
+    return static_cast<T *>(wb_object_to(x, d, &o));
+}
+template <class T> inline T *wb_gpu(T *x, wb_dtype dtype = WB_DTYPE_DEFAULT)
+{
+    const wb_to_options o = {sizeof o, dtype};
+    return static_cast<T *>(wb_object_gpu(x, &o));
+}
+template <class T> inline T *wb_cpu(T *x) { return static_cast<T *>(wb_object_cpu(x)); }
+inline wb_batch wb_to(wb_batch b, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
+{
+    const wb_to_options o = {sizeof o, dtype};
+    return wb_batch_to(b, d, &o);
+}
+inline wb_batch wb_gpu(wb_batch b, wb_dtype dtype = WB_DTYPE_DEFAULT)
+{
+    const wb_to_options o = {sizeof o, dtype};
+    return wb_batch_gpu(b, &o);
+}
+inline wb_batch wb_cpu(wb_batch b) { return wb_batch_cpu(b); }
+template <class T> inline const wb_device *wb_device_of(T *x) { return wb_object_device(x); }
 
 #endif

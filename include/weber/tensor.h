@@ -15,7 +15,8 @@ extern "C" {
 WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims);
 
 /* The same without the copy: `release(data, context)` is called once, when no tensor needs it any
- * more (it may be NULL).  The program must not write to `data` until then.  On failure release is not called. */
+ * more (it may be NULL).  The program must not write to `data` until then.  On failure release is not called.
+ * The tensor is on the CPU, whatever the default device is. */
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
 
@@ -54,7 +55,7 @@ WB_API int64_t wb_dim(const wb_tensor *x, int axis);     /* a negative axis coun
 WB_API int64_t wb_size(const wb_tensor *x);              /* elements */
 WB_API wb_dtype wb_dtype_of(const wb_tensor *x);
 WB_API bool wb_is_none(const void *object);              /* is it WB_NONE? */
-WB_API const char *wb_describe(const wb_tensor *x);      /* "[32,784] f32"; valid for this thread's next 8 calls */
+WB_API const char *wb_describe(const wb_tensor *x);      /* "[32,784] f32", "[32,784] f32 cuda:0"; valid for this thread's next 8 calls */
 
 /* ---- reading (evaluates) ---------------------------------------------------------------------- */
 

@@ -163,7 +163,8 @@ struct wb__backend {
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,
                 const void *from, size_t from_at, size_t bytes);
 
-    /* A kernel for a step, or an error.  The step is copied where it must live on. */
+    /* A kernel for a step, or an error.  The step is copied where it must live on.
+     * WB_ERROR_UNSUPPORTED for a fused step that is too large: the engine makes smaller ones. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
     /* Enqueues: buffers[view.buffer] is each buffer's memory; the workspace begins at byte

@@ -1,14 +1,267 @@
+/* Compiled kernels on disk: one file each, named by a hash of its kind and key.  A file tells its
+ * key again, its length and a checksum; whatever is wrong with it, it counts as absent.  Files are
+ * written beside and renamed, so any number of processes may share a folder.  When the folder grows
+ * past MOST bytes, those that were used least recently go. */
 #include "backend/kernel_cache.h"
+
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t most = (int64_t)256 << 20;       /* bytes of the folder */
+
+enum {
+    NAME = 32,                          /* characters of a file's name, before its ending */
+    DAY = 24 * 60 * 60                  /* seconds: a use is noted once in that time */
+};
+static const char ending[] = ".kernel", unfinished[] = ".part";
+
+/* The file: this, the kind with its 0, the key, the data. */
+typedef struct {
+    char magic[8];
+    uint64_t kind_bytes, key_bytes, data_bytes, checksum;
+} header;
+static const char magic[8] = "WBKERN1";
+
+void wb__kernel_cache_limit(int64_t bytes) { most = bytes; }
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static uint64_t hash(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3u;
+    h ^= h >> 32;
+    h *= 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+/* The folder is `base` with `below` behind it; false: nothing is kept. */
+static bool folder_path(const char **base, const char **below)
+{
+    const char *chosen = getenv("WEBER_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
+    *base = chosen ? chosen : cache && *cache == '/' ? cache : getenv("HOME");
+    *below = chosen ? "" : *base == cache ? "/weber/kernels" : "/.cache/weber/kernels";
+    return *base && **base;
+}
+
+/* Allocated; NULL, without an error, where nothing is kept. */
+static char *file_path(const char *kind, const char *key, size_t key_bytes)
+{
+    const char *base, *below;
+    if (!folder_path(&base, &below)) return NULL;
+    uint64_t h[2] = {0xcbf29ce484222325u, 0x6c62272e07bb0142u};
+    for (int i = 0; i < 2; i++) h[i] = hash(hash(h[i], kind, strlen(kind) + 1), key, key_bytes);
+    char *path = wb__printf("%s%s/%016llx%016llx%s", base, below, (unsigned long long)h[0],
+                            (unsigned long long)h[1], ending);
+    if (!path) wb_clear_error();
+    return path;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool read_all(int file, void *to, size_t n)
+{
+    unsigned char *at = to;
+    while (n) {
+        const ssize_t some = read(file, at, n);
+        if (some < 0 && errno == EINTR) continue;
+        if (some <= 0) return false;
+        at += some;
+        n -= (size_t)some;
+    }
+    return true;
+}
+
+/* Whether the file goes on with exactly these bytes. */
+static bool reads_as(int file, const void *expected, size_t n)
+{
+    const unsigned char *at = expected;
+    unsigned char piece[4096];
+    while (n) {
+        const size_t some = WB__MIN(n, sizeof piece);
+        if (!read_all(file, piece, some) || memcmp(piece, at, some)) return false;
+        at += some;
+        n -= some;
+    }
+    return true;
+}
+
+static void *read_file(int file, const char *kind, const char *key, size_t key_bytes, size_t *bytes)
+{
+    struct stat s;
+    header h;
+    const uint64_t kind_bytes = strlen(kind) + 1;
+    if (fstat(file, &s) || !S_ISREG(s.st_mode) || !read_all(file, &h, sizeof h) ||
+        memcmp(h.magic, magic, sizeof magic) || h.kind_bytes != kind_bytes ||
+        h.key_bytes != key_bytes || h.data_bytes > (uint64_t)s.st_size ||
+        sizeof h + kind_bytes + key_bytes + h.data_bytes != (uint64_t)s.st_size ||
+        !reads_as(file, kind, (size_t)kind_bytes) || !reads_as(file, key, key_bytes))
+        return NULL;
+    void *data = wb__alloc((size_t)h.data_bytes);
+    if (!data) {
+        wb_clear_error();
+        return NULL;
+    }
+    if (!read_all(file, data, (size_t)h.data_bytes) ||
+        hash(0, data, (size_t)h.data_bytes) != h.checksum) {
+        wb__free(data);
+        return NULL;
+    }
+    const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
+    if (time(NULL) - s.st_mtime > DAY) (void)!futimens(file, now);
+    *bytes = (size_t)h.data_bytes;
+    return data;
+}
 
 void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, size_t *bytes)
 {
-    (void)kind, (void)key, (void)key_bytes;
     *bytes = 0;
-    return NULL;
+    char *path = file_path(kind, key, key_bytes);
+    if (!path) return NULL;
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    void *data = file < 0 ? NULL : read_file(file, kind, key, key_bytes, bytes);
+    if (file >= 0) close(file);
+    wb__free(path);
+    return data;
+}
+
+/* ---- keeping the folder small ---------------------------------------------------------------- */
+
+typedef struct {
+    char name[NAME + sizeof ending];
+    int64_t bytes, used;
+} entry;
+
+static int by_use(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    return x->used < y->used ? -1 : x->used > y->used;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end);
+}
+
+/* Nanoseconds. */
+static int64_t last_use(const struct stat *s)
+{
+#ifdef __APPLE__
+    return (int64_t)s->st_mtimespec.tv_sec * 1000000000 + s->st_mtimespec.tv_nsec;
+#else
+    return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+#endif
+}
+
+/* Lists the kept files; removes what a process that ended early left behind. */
+static entry *list(DIR *folder, size_t *n, int64_t *bytes)
+{
+    entry *all = NULL;
+    size_t room = 0;
+    for (struct dirent *e; (e = readdir(folder));) {
+        struct stat s;
+        if (fstatat(dirfd(folder), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode))
+            continue;
+        if (ends_with(e->d_name, unfinished) && time(NULL) - s.st_mtime > DAY)
+            unlinkat(dirfd(folder), e->d_name, 0);
+        if (strlen(e->d_name) != NAME + sizeof ending - 1 || !ends_with(e->d_name, ending))
+            continue;
+        if (*n == room) {
+            entry *more = wb__realloc(all, (room = 2 * room + 64) * sizeof *all);
+            if (!more) break;
+            all = more;
+        }
+        entry *to = &all[(*n)++];
+        memcpy(to->name, e->d_name, sizeof to->name);
+        to->bytes = s.st_size;
+        to->used = last_use(&s);
+        *bytes += s.st_size;
+    }
+    return all;
+}
+
+static void shrink(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (!folder) return;
+    size_t n = 0;
+    int64_t bytes = 0;
+    entry *all = list(folder, &n, &bytes);
+    if (bytes > most) {
+        qsort(all, n, sizeof *all, by_use);
+        for (size_t i = 0; i < n && bytes > most / 8 * 7; i++) {
+            if (unlinkat(dirfd(folder), all[i].name, 0)) continue;
+            bytes -= all[i].bytes;
+        }
+    }
+    wb__free(all);
+    closedir(folder);
+}
+
+/* Looked at when a process puts its first file, and then after each sixteenth of what may be. */
+static bool time_to_shrink(int64_t bytes)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int64_t since = INT64_MAX / 2;
+    pthread_mutex_lock(&lock);
+    since += bytes;
+    const bool now = since > most / 16;
+    if (now) since = 0;
+    pthread_mutex_unlock(&lock);
+    return now;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Makes the folders of a file's path. */
+static void make_folders(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        (void)!mkdir(path, 0777);
+        *slash = '/';
+    }
+}
+
+static int write_file(char *path, const char *kind, const char *key, size_t key_bytes,
+                      const void *data, size_t bytes)
+{
+    header h = {.kind_bytes = strlen(kind) + 1, .key_bytes = key_bytes, .data_bytes = bytes,
+                .checksum = hash(0, data, bytes)};
+    memcpy(h.magic, magic, sizeof magic);
+    make_folders(path);
+    wb__writer *w = wb__writer_open(path);
+    if (!w) return wb_error_code();
+    wb__writer_put(w, &h, sizeof h);
+    wb__writer_put(w, kind, (int64_t)h.kind_bytes);
+    wb__writer_put(w, key, (int64_t)key_bytes);
+    wb__writer_put(w, data, (int64_t)bytes);
+    return wb__writer_close(w);
 }
 
 void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, const void *data,
                           size_t bytes)
 {
-    (void)kind, (void)key, (void)key_bytes, (void)data, (void)bytes;
+    char *path = file_path(kind, key, key_bytes);
+    if (!path) return;
+    if (write_file(path, kind, key, key_bytes, data, bytes)) {
+        if (wb__debug("load")) wb__log(WB_LOG_INFO, "a kernel is not kept: %s", wb_error());
+        wb_clear_error();
+    } else if (time_to_shrink((int64_t)bytes)) {
+        *strrchr(path, '/') = 0;
+        shrink(*path ? path : "/");
+        wb_clear_error();
+    }
+    wb__free(path);
 }

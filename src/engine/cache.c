@@ -98,18 +98,45 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* ---- arenas: all plans share them, one for each run under way -------------------------------- */
+/* ---- arenas: the plans of a device share them, one for each run under way -------------------------------- */
 
 enum { ARENAS = 16 };
-static struct { void *memory; int64_t bytes; } idle[ARENAS];
+static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];
 
-void *wb__arena_take(int64_t bytes, int64_t *got)
+/* One that no plan is using, of a device (NULL: of any), taken out of the list; false: none. */
+static bool drop_idle(const wb_device *d)
+{
+    pthread_mutex_lock(&lock);
+    int i = 0;
+    while (i < ARENAS && (!idle[i].memory || (d && idle[i].device != d))) i++;
+    const wb_device *on = i < ARENAS ? idle[i].device : NULL;
+    void *memory = i < ARENAS ? idle[i].memory : NULL;
+    int64_t bytes = i < ARENAS ? idle[i].bytes : 0;
+    if (memory) idle[i].memory = NULL;
+    pthread_mutex_unlock(&lock);
+    if (!memory) return false;
+    on->backend->release(on, memory, (size_t)bytes);
+    arena_bytes -= bytes;
+    return true;
+}
+
+void *wb__device_allocate(const wb_device *d, size_t bytes)
+{
+    void *memory = d->backend->allocate(d, bytes);
+    while (wb__unlikely(!memory) && drop_idle(d)) {
+        wb_clear_error();
+        memory = d->backend->allocate(d, bytes);
+    }
+    return memory;
+}
+
+static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 {
     void *memory = NULL;
     pthread_mutex_lock(&lock);
     int best = -1;
     for (int i = 0; i < ARENAS; i++) {
-        if (!idle[i].memory) continue;
+        if (!idle[i].memory || idle[i].device != d) continue;
         if (best < 0 ||
             (idle[i].bytes >= bytes &&
              (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
@@ -124,42 +151,48 @@ void *wb__arena_take(int64_t bytes, int64_t *got)
     pthread_mutex_unlock(&lock);
     if (memory && *got >= bytes) return memory;
     if (memory) {                                   /* too small for this plan: it grows, once */
-        wb__cpu.backend->release(&wb__cpu, memory, (size_t)*got);
+        d->backend->release(d, memory, (size_t)*got);
         arena_bytes -= *got;
     }
     *got = WB__MAX(bytes, 64);
-    memory = wb__cpu.backend->allocate(&wb__cpu, (size_t)*got);
+    memory = wb__device_allocate(d, (size_t)*got);
     if (memory) arena_bytes += *got;
     return memory;
 }
 
-void wb__arena_give(void *memory, int64_t bytes)
+static void arena_give(const wb_device *d, void *memory, int64_t bytes)
 {
     if (!memory) return;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < ARENAS && memory; i++) {
         if (idle[i].memory) continue;
+        idle[i].device = d;
         idle[i].memory = memory;
         idle[i].bytes = bytes;
         memory = NULL;
     }
     pthread_mutex_unlock(&lock);
     if (!memory) return;
-    wb__cpu.backend->release(&wb__cpu, memory, (size_t)bytes);
+    d->backend->release(d, memory, (size_t)bytes);
     arena_bytes -= bytes;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static double number_at(const void *at, wb_dtype dtype)
+int wb__gate_check(const wb__gate *g)
 {
     double v = 0;
-    wb__convert(&v, WB_F64, at, dtype, 1);
-    return v;
+    char bytes[8];
+    if (!g->device) return 0;
+    int status = g->device->backend->download(g->device, bytes, g->memory, g->at,
+                                              wb__dtype_size(g->dtype));
+    if (status) return status;
+    wb__convert(&v, WB_F64, bytes, g->dtype, 1);
+    return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
 int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
-                 const void *gate, wb_dtype gate_dtype)
+                 const wb__gate *gate)
 {
     wb__number few[64], *all = few;
     int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
@@ -170,19 +203,16 @@ int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, i
     }
     if (n_numbers) memcpy(all, numbers, (size_t)n_numbers * sizeof *all);
     if (p->n_constants) memcpy(all + n_numbers, p->constants, (size_t)p->n_constants * sizeof *all);
-    char *arena = wb__arena_take(need, &got);
+    void *arena = arena_take(p->device, need, &got);
     if (!arena) status = WB_ERROR_MEMORY;
     buffers[p->arena] = arena;
-    for (int i = 0; i < p->n_steps && !status; i++) {
-        if (i == p->n_compute && gate && !isfinite(number_at(gate, gate_dtype)))
-            status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));
-        else
+    for (int i = 0; i <= p->n_steps && !status; i++) {
+        if (i == p->n_compute && gate) status = wb__gate_check(gate);
+        if (!status && i < p->n_steps)
             status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena,
                                                 (size_t)p->arena_bytes, all);
     }
-    if (!status && gate && p->n_compute == p->n_steps && !isfinite(number_at(gate, gate_dtype)))
-        status = wb__fail(WB_ERROR_NUMBER, "the loss is %g", number_at(gate, gate_dtype));
-    wb__arena_give(arena, got);
+    arena_give(p->device, arena, got);
     if (all != few) wb__free(all);
     pthread_mutex_lock(&lock);
     stats.steps++;
@@ -197,11 +227,6 @@ void wb__cache_clear(void)
     wb__free(plans);
     plans = NULL;
     plans_room = 0;
-    for (int i = 0; i < ARENAS; i++) {
-        if (!idle[i].memory) continue;
-        wb__cpu.backend->release(&wb__cpu, idle[i].memory, (size_t)idle[i].bytes);
-        arena_bytes -= idle[i].bytes;
-        idle[i].memory = NULL;
-    }
     pthread_mutex_unlock(&lock);
+    while (drop_idle(NULL)) {}
 }

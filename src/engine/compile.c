@@ -25,7 +25,12 @@ typedef struct {
     void *context;
 } renewal;
 
-typedef struct { wb_dtype dtype; int ndim; int64_t dims[WB_MAX_DIMS]; } signature;
+typedef struct {
+    const wb_device *device;
+    wb_dtype dtype;
+    int ndim;
+    int64_t dims[WB_MAX_DIMS];
+} signature;
 
 typedef struct wb__recording {
     int n_in, threads;
@@ -95,7 +100,7 @@ static void compiled_destroy(void *object)
     wb__free(c);
 }
 
-const wb__class wb__compiled_class = {"compiled function", compiled_destroy, NULL};
+const wb__class wb__compiled_class = {.name = "compiled function", .destroy = compiled_destroy};
 
 wb_compiled *wb_compile(wb_recordable f, void *ctx)
 {
@@ -135,7 +140,7 @@ int wb__on_replay(const wb__replay *hook)
 
 static signature signature_of(const wb_tensor *x)
 {
-    signature s = {.dtype = (wb_dtype)x->dtype, .ndim = x->ndim};
+    signature s = {.device = wb__device_of(x), .dtype = (wb_dtype)x->dtype, .ndim = x->ndim};
     memcpy(s.dims, x->dims, sizeof s.dims);
     return s;
 }
@@ -167,7 +172,7 @@ static void find_numbers(recording *r, const wb__request *q)
     int at = 0;
     for (int i = 0; i < q->order.n; i++) {
         const wb_tensor *x = q->order.node[i];
-        if (x->storage || !x->n_numbers || x->op == WB__OP_normalise) continue;
+        if (wb__known(x) || !x->n_numbers || x->op == WB__OP_normalise) continue;
         if (x->op != WB__OP_literal) {
             r->draws[r->n_draws++] = (drawing){at, x->number[1].u - r->base};
             at += 2;
@@ -221,9 +226,23 @@ static wb_tensor *stand_in(wb_tensor *x)
     wb_dtype dtype = (wb_dtype)x->dtype;
     wb_tensor *y = wb__node(WB__OP_constant, dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
     if (!y) return NULL;
+    y->device = x->storage->device;
     atomic_fetch_add_explicit(&x->storage->refs, 1, memory_order_relaxed);
     wb__set_storage(y, x->storage, x->offset);
     return y;
+}
+
+/* The device of all that a function asked for; NULL where there are several. */
+static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const *out)
+{
+    const wb_device *d = NULL;
+    for (int i = 0; i < n + t->n_pending; i++) {
+        const wb_device *own = i < n ? out[i]->device : t->pending[i - n]->device;
+        if (!own || own == d) continue;
+        if (d) return NULL;
+        d = own;
+    }
+    return d ? d : wb_default_device();
 }
 
 /* Calls f and makes a plan of what it built; nothing is computed. */
@@ -258,7 +277,10 @@ static int record_with(wb_compiled *c, recording *r, int n_in, wb_tensor **in,
         else if (!wb__operand("compile", out[i])) status = wb_error_code();
         else out[i] = wb__bind(out[i]);
     }
-    if (!status) status = wb__request_fill(&q, n, out, true);
+    const wb_device *d = status ? NULL : recorded_on(t, n, out);
+    if (!status && !d)
+        status = wb__fail(WB_ERROR_UNSUPPORTED, "compile: the function works on several devices");
+    if (!status) status = wb__request_fill(&q, d, n, out, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
     if (!status && !room_for_all(r, &q)) status = WB_ERROR_MEMORY;
@@ -287,7 +309,7 @@ static bool fits(const recording *r, int n, wb_tensor *const *in)
 {
     bool same = r->n_in == n && r->threads == wb__threads();
     for (int i = 0; same && i < n; i++)
-        same = r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
+        same = r->in[i].device == wb__device_of(in[i]) && r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
                !memcmp(r->in[i].dims, in[i]->dims, in[i]->ndim * sizeof in[i]->dims[0]);
     return same;
 }
@@ -342,11 +364,7 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
     for (int i = 0; i < r->n_writes && !written; i++)
         written = r->written[i]->storage == x->storage;
     if (!written) return x;
-    wb_tensor *copy = wb__empty((wb_dtype)x->dtype, x->ndim, x->dims);
-    if (copy)
-        memcpy(copy->storage->data, (char *)x->storage->data + x->offset,
-               (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype));
-    return copy;
+    return wb__copied(x, x->storage->device);
 }
 
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
@@ -355,17 +373,17 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         int input = r->input_of[i];
         const wb_tensor *x = input >= 0 ? apart_from_writes(r, wb__bind(in[input])) : r->leaf[i];
         if (!x) return WB_ERROR_MEMORY;
-        r->buffers[i] = (char *)x->storage->data + (x->op == WB__OP_variable ? 0 : x->offset);
+        r->buffers[i] = wb__memory_of(x);
     }
     for (int i = 0; i < r->n_writes; i++)
         if (r->target[i] >= r->n_leaves) r->buffers[r->target[i]] = r->written[i]->storage->data;
     for (int i = 0; i < r->n_results; i++) {
-        made[i] = wb__empty(r->result[i].dtype, r->result[i].ndim, r->result[i].dims);
+        made[i] = wb__empty_on(r->plan->device, r->result[i].dtype, r->result[i].ndim, r->result[i].dims);
         if (!made[i]) return WB_ERROR_MEMORY;
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
     renew_numbers(r);
-    int status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL, WB_F32);
+    int status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
     for (int i = 0; i < r->n_renewals && !status; i++)

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { MOST_DEVICES = 64 };
+
 /* A thread's own arrays, kept from one evaluation to the next. */
 typedef struct {
     wb__request request;
@@ -50,6 +52,7 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
     wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0,
                                  NULL, 0, NULL);
     if (!a) return NULL;
+    a->device = v->device;
     wb__sink_remove(a);
     a->flags |= WB__PENDING;
     a->variable = v;
@@ -68,6 +71,11 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     if (!wb__same_dims(x, value) || x->dtype != value->dtype)
         return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value),
                         wb_describe(x));
+    if (value->device && value->device != x->device)
+        return wb__fail(WB_ERROR_DEVICE,
+                        "assign: %s to a variable %s of another device: move it first, as in "
+                        "wb_assign(x, wb_to(value, wb_device_of(x)))",
+                        wb_describe(value), wb_describe(x));
     if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
     wb__thread *t = wb__this_thread();
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
@@ -84,6 +92,7 @@ static void publish_write(wb_tensor *a, bool last)
         wb_tensor *old = v->live;
         wb__storage *s = v->storage;
         atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+        wb__storage_written(s);
         wb__set_storage(a, s, 0);
         v->live = wb__ref(a);
         if (old) {
@@ -110,6 +119,7 @@ static void take_back(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
+        if (!(a->flags & WB__PENDING)) continue;        /* made before another device failed */
         if (v && v->current == a) set_current(v, version_before(t, i, v));
         a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
         wb__tensor_detach(a);
@@ -137,11 +147,13 @@ void wb__forget_pending(int first)
 int wb__new_version(wb_tensor *v)
 {
     wb_tensor *old = v->live;
+    wb__storage_written(v->storage);
     if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2)
         return 0;
     wb_tensor *x =
         wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
     if (!x) return WB_ERROR_MEMORY;
+    x->device = v->device;
     atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
     x->storage = v->storage;
     x->variable = v;
@@ -158,18 +170,14 @@ int wb__new_version(wb_tensor *v)
 
 int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 {
-    wb__thread *t = wb__this_thread();
     if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
     if (v->current != v->live && wb__evaluate(0, NULL, NULL)) return wb_error_code();
-    (void)t;
-    memcpy(v->storage->data, values, bytes);
-    return 0;
+    wb__storage_written(v->storage);
+    return bytes ? v->device->backend->upload(v->device, v->storage->data, 0, values, bytes) : 0;
 }
 
 /* ---- sinks ----------------------------------------------------------------------------------- */
-
-static bool is_leaf(const wb_tensor *x) { return x->storage || x->flags & WB__GONE; }
 
 /* Is x the live version of a variable that has a pending write? */
 static bool overwritten(const wb_tensor *x)
@@ -185,18 +193,18 @@ enum { READS = 1, LOST = 2 }; /* a version that is about to go; one that is gone
 static int reads_overwritten(wb_tensor *sink, bool *answer)
 {
     int before = mine.side.n;
-    if (!wb__order_add(&mine.side, sink, is_leaf)) return WB_ERROR_MEMORY;
+    if (!wb__order_add(&mine.side, sink, wb__is_leaf)) return WB_ERROR_MEMORY;
     if (!grow(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
-        unsigned reads = x->flags & WB__GONE ? LOST : is_leaf(x) && overwritten(x) ? READS : 0;
-        for (uint32_t j = 0; !is_leaf(x) && j < x->n_in; j++)
-            reads |= mine.reads[wb__order_index(&mine.side, x->in[j], is_leaf)];
-        if (!is_leaf(x) && x->flags & WB__PENDING) reads |= READS;
+        unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && overwritten(x) ? READS : 0;
+        for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
+            reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
+        if (!wb__is_leaf(x) && x->flags & WB__PENDING) reads |= READS;
         mine.reads[i] = (uint8_t)reads;
     }
-    *answer = mine.reads[wb__order_index(&mine.side, sink, is_leaf)] == READS;
+    *answer = mine.reads[wb__order_index(&mine.side, sink, wb__is_leaf)] == READS;
     return 0;
 }
 
@@ -228,17 +236,33 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static char *data_of(const wb_tensor *x) { return (char *)x->storage->data + x->offset; }
-
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
     if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers))
         return WB_ERROR_MEMORY;
-    for (int i = 0; i < r->n_leaves; i++) mine.buffers[i] = data_of(r->leaves[i]);
+    for (int i = 0; i < r->n_leaves; i++) mine.buffers[i] = wb__memory_of(r->leaves[i]);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
             mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
     return 0;
+}
+
+static wb__gate gate_of(const wb_tensor *gate)
+{
+    if (!gate || !wb__known(gate)) return (wb__gate){0};
+    return (wb__gate){gate->storage->device, gate->storage->data, (size_t)gate->offset,
+                      (wb_dtype)gate->dtype};
+}
+
+/* A device had not enough memory: what this evaluation wants of it, after what the device said. */
+static void tell_need(const wb__plan *p)
+{
+    wb__fail(WB_ERROR_MEMORY,
+             "%s\nthis evaluation needs %.1f MiB: intermediates %.1f, results %.1f, besides "
+             "parameters and inputs of %.1f (wb_memory_estimate tells before it runs)",
+             wb_error(), (double)(p->arena_bytes + p->workspace_bytes + p->result_bytes) / 1048576,
+             (double)(p->arena_bytes + p->workspace_bytes) / 1048576,
+             (double)p->result_bytes / 1048576, (double)p->input_bytes / 1048576);
 }
 
 static int run(wb__request *r, wb_tensor *gate)
@@ -261,13 +285,12 @@ static int run(wb__request *r, wb_tensor *gate)
         }
         mine.buffers[first + made] = stores[made]->data;
     }
-    const void *gate_at = NULL;
+    wb__gate g = gate_of(gate);
     for (int i = 0; gate && !status && i < r->n_results; i++)
-        if (r->results[i] == gate) gate_at = stores[i]->data;
-    if (gate && !gate_at && gate->storage) gate_at = data_of(gate);
-    if (!status)
-        status = wb__plan_run(p, mine.buffers, r->numbers, r->n_numbers, gate_at,
-                              gate ? (wb_dtype)gate->dtype : WB_F32);
+        if (r->results[i] == gate)
+            g = (wb__gate){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
+    if (!status) status = wb__plan_run(p, mine.buffers, r->numbers, r->n_numbers, &g);
+    if (status == WB_ERROR_MEMORY && !p->device->backend->addressable) tell_need(p);
     wb__plan_done(p);
     bool shown =
         !status || status == WB_ERROR_NUMBER; /* a loss that is not finite may still be read */
@@ -278,6 +301,46 @@ static int run(wb__request *r, wb_tensor *gate)
     if (!status)
         for (int i = 0; i < r->n_writes; i++) publish_write(r->writes[i], r->targets[i] >= 0);
     if (stores != few) wb__free(stores);
+    return status;
+}
+
+static int run_on(const wb_device *d, int n_roots, wb_tensor *gate)
+{
+    int status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
+    if (!status && (mine.request.n_results || mine.request.n_writes))
+        status = run(&mine.request, gate);
+    return status;
+}
+
+static bool add_device(const wb_device **list, int *n, const wb_device *d)
+{
+    for (int i = 0; i < *n; i++)
+        if (list[i] == d) return true;
+    if (*n == MOST_DEVICES) return false;
+    list[(*n)++] = d;
+    return true;
+}
+
+/* No edge leads from one device to another, so each has a plan of its own.  The gate's comes first:
+ * the writes of all wait for it. */
+static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *gate)
+{
+    const wb_device *list[MOST_DEVICES];
+    int n = 0, status = 0;
+    bool fits = true;
+    if (gate) fits = add_device(list, &n, wb__device_of(gate));
+    for (int i = 0; i < n_roots; i++) fits &= add_device(list, &n, wb__device_of(mine.roots[i]));
+    for (int i = 0; i < t->n_pending; i++) fits &= add_device(list, &n, t->pending[i]->device);
+    if (!fits)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "one evaluation on more than %d devices",
+                        MOST_DEVICES);
+    for (int i = 0; i < n && !status; i++) {
+        status = run_on(list[i], n_roots, i ? NULL : gate);
+        if (!status && !i && gate && n > 1) {
+            wb__gate g = gate_of(gate);
+            status = wb__gate_check(&g);
+        }
+    }
     return status;
 }
 
@@ -297,9 +360,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with
             grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots) ? 0 : WB_ERROR_MEMORY;
         for (int i = 0; i < n && !status; i++) mine.roots[n_roots++] = wb__bind(tensors[i]);
     }
-    if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
-    if (!status && (mine.request.n_results || mine.request.n_writes))
-        status = run(&mine.request, gate);
+    if (!status) status = run_everywhere(t, n_roots, gate);
     if (!pending || (status == WB_ERROR_VERSION && mine.request.refused)) return status;
     if (status) take_back(t, 0);
     end_pending(t, 0);
@@ -369,7 +430,8 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
         if (!wb__operand("memory_estimate", tensors[i]))
             return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     int status = collect(t, n, tensors, &n_roots);
-    if (!status) status = wb__request_fill(&mine.request, n_roots, mine.roots, true);
+    const wb_device *d = n ? wb__device_of(mine.roots[0]) : wb_default_device();
+    if (!status) status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
     if (status) return status;
     wb__plan *p = wb__plan_find(&mine.request);
     if (!p) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;

@@ -156,12 +156,10 @@ static void make_deferred(wb__making *m, const wb__value *v)
     }
 }
 
-enum { MOST_VALUES = 256 };                 /* in a kernel */
-
 static bool may_join(wb__making *m, int g, const wb__value *v)
 {
     wb__group trial = m->group[g];
-    if (trial.n >= MOST_VALUES) return false;
+    if (trial.n >= m->most_values) return false;
     return m->group[g].kind == WB__GROUP_FUSED && reachable(m, g, v) &&
            deferred_fit(m, g, &trial, v) && fits(m, &trial, v);
 }

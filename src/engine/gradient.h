@@ -34,6 +34,7 @@ wb__gradient_function wb__grad_matmul;
 wb__gradient_function wb__grad_maxpool;
 wb__gradient_function wb__grad_maxpool_back;
 wb__gradient_function wb__grad_maxpool_take;
+wb__gradient_function wb__grad_moved;
 wb__gradient_function wb__grad_meanpool;
 wb__gradient_function wb__grad_meanpool_back;
 wb__gradient_function wb__grad_normalise;

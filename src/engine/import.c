@@ -91,7 +91,7 @@ static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *num
 {
     wb__ir *ir = &m->ir;
     wb__value v = value_like(x);
-    if (x->storage) {
+    if (wb__known(x)) {
         v.op = WB__OP_constant;
         v.leaf = (*leaf)++;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
@@ -131,15 +131,15 @@ bool wb__import(wb__making *m)
     bool good = in && (m->value_of = wb__alloc((size_t)(o->n + 1) * sizeof *m->value_of));
     for (int i = 0; good && i < o->n; i++) {
         const wb_tensor *x = o->node[i];
-        if (!x->storage && (int)x->n_in > room) {
+        if (!wb__known(x) && (int)x->n_in > room) {
             room = 2 * (int)x->n_in;
             wb__free(in);
             good = (in = wb__alloc((size_t)room * sizeof *in)) != NULL;
             if (!good) break;
         }
-        for (uint32_t j = 0; !x->storage && j < x->n_in; j++) {
+        for (uint32_t j = 0; !wb__known(x) && j < x->n_in; j++) {
             const wb_tensor *y = x->in[j];
-            in[j] = m->value_of[y->storage ? wb__map_get(&o->leaves, y) : (int)y->index];
+            in[j] = m->value_of[wb__known(y) ? wb__map_get(&o->leaves, y) : (int)y->index];
         }
         m->value_of[i] = import_one(m, x, in, &number, &leaf);
         good = !m->ir.failed;

@@ -227,11 +227,14 @@ int wb_scope_close(wb_scope *scope)
     return status;
 }
 
+void (*wb__at_shutdown)(void);
+
 void wb_shutdown(void)
 {
     wb__thread *t = this_thread;
     if (t) close_all(t);
     wb__engine_shutdown();
+    if (wb__at_shutdown) wb__at_shutdown();
     wb__cpu.backend->trim(&wb__cpu);
     wb__pool_trim();
 }

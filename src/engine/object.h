@@ -11,6 +11,10 @@ typedef struct {
     const char *name;                   /* "tensor", as in messages */
     void (*destroy)(void *object);
     char *(*format)(void *object);      /* for wb_show; wb__alloc'ed text, or NULL */
+    /* Behind wb_to and wb_device_of; NULL: objects of this kind have no place.  `to` gives the same
+     * object where nothing is to be done; dtype as in wb_to_options. */
+    void *(*to)(void *object, const wb_device *d, wb_dtype dtype);
+    const wb_device *(*device_of)(void *object);
 } wb__class;
 
 /* Every object begins with this. */
@@ -53,6 +57,7 @@ typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is made when first needed */
     int training;                       /* > 0 inside wb_withgradient */
     int eager;                          /* WEBER_EAGER */
+    const wb_device *device;            /* where new tensors are made; NULL: the CPU */
     struct wb_tensor *sinks; /* unevaluated tensors nobody consumes: a ring through .next_sink */
     struct wb_tensor **pending;         /* assignments still to be made, oldest first */
     int n_pending, pending_room;
@@ -61,6 +66,9 @@ typedef struct wb__thread {
     struct wb__recording *recording;    /* of wb_compile */
 } wb__thread;
 wb__thread *wb__this_thread(void);
+
+/* What wb_shutdown calls when all objects and plans are gone: the backends are above the engine. */
+extern void (*wb__at_shutdown)(void);
 
 /* What a scope holds, for the engine's closing evaluation. */
 struct wb_scope {

@@ -12,7 +12,7 @@ static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, 
         return wb__fail_null(WB_ERROR_DTYPE, "%s: no dtype has the number %d", what, (int)dtype);
     wb_tensor *x = wb__node_with(op, dtype, ndim, dims, 0, NULL, n_attr, attr, n_numbers, numbers);
     wb__thread *t = wb__this_thread();
-    if (!x || !t->eager || t->recording) return x;
+    if (!x || !x->device || !t->eager || t->recording) return x;
     return wb__evaluate(1, &x, NULL) ? NULL : x;
 }
 
@@ -53,14 +53,17 @@ static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, co
                   (wb__number[]){{.u = key}, {.u = counter}});
 }
 
-wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return draw("rand", WB__OP_uniform, dtype, ndim, dims);
 }
 
-wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return wb__uniform(dtype, ndim, dims);
+    const wb_device *was = wb__use_device(wb__device_of(x));
+    wb_tensor *u = wb_rand_of(dtype, ndim, dims);
+    wb__use_device(was);
+    return u;
 }
 
 wb_tensor *wb_randn_of(wb_dtype dtype, int ndim, const int64_t *dims)
@@ -97,7 +100,7 @@ wb_tensor *wb_dropout(wb_tensor *x, double p)
         return wb__fail_null(WB_ERROR_ARGUMENT, "dropout: p is %g; it must be in [0, 1]", p);
     if (p == 0) return wb__unchanged(x);
     wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
-    wb_tensor *keep = wb_gt(wb__uniform(draws, x->ndim, x->dims), wb__argument(p, draws));
+    wb_tensor *keep = wb_gt(wb__uniform_beside(x, draws, x->ndim, x->dims), wb__argument(p, draws));
     wb_tensor *scale = wb__argument(p < 1 ? 1 / (1 - p) : 0, (wb_dtype)x->dtype);
     return wb_where(keep, wb_mul(x, scale), wb__literal(0, (wb_dtype)x->dtype));
 }

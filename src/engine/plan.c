@@ -368,9 +368,9 @@ static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
     return true;
 }
 
-wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
+static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
 {
-    wb__making m = {.request = r, .device = &wb__cpu};
+    wb__making m = {.request = r, .device = r->device, .most_values = most_values};
     wb__plan *p = wb__alloc_zero(1, sizeof *p);
     bool good = p && wb__import(&m) && wb__rewrite(&m) && wb__fuse(&m) && wb__emit(&m);
     if (good) {
@@ -400,4 +400,17 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
     if (good) return p;
     wb__plan_free(p);
     return NULL;
+}
+
+/* A device may refuse a fused kernel that is too large for it: smaller ones then. */
+wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
+{
+    static const int most_values[] = {256, 64, 16, 4, 1};
+    wb__plan *p = NULL;
+    for (size_t i = 0; !p && i < WB__COUNT(most_values); i++) {
+        if (i && (r->device->backend->addressable || wb_error_code() != WB_ERROR_UNSUPPORTED)) break;
+        if (i) wb_clear_error();
+        p = make(r, hash, most_values[i]);
+    }
+    return p;
 }

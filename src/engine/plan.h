@@ -13,6 +13,7 @@
 
 /* What a plan is made from: a walked graph.  `words` is its structure, the key of the cache. */
 typedef struct {
+    const wb_device *device;
     wb__order order;
     uint64_t *words;
     int n_words, words_room;
@@ -94,6 +95,7 @@ typedef struct {
 typedef struct {
     const wb__request *request;
     const wb_device *device;
+    int most_values;                    /* in one kernel */
     wb__ir ir;
     int *value_of;                      /* of each tensor of the order */
     wb__fate *fate;

@@ -1,10 +1,17 @@
-/* Reading values, which evaluates them. */
+/* Reading values, which evaluates them, and fetches them from where they are. */
 #include "engine/tensor.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdatomic.h>
 
-static const char *values(const char *what, wb_tensor *x)
+enum { PART_BYTES = 1 << 20 };          /* of what is read in parts */
+
+static _Atomic int scalar_reads = 1;    /* of a GPU's tensors: 0 refused, 1 warned of, 2 done */
+
+void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
+
+/* x bound and evaluated; NULL on failure. */
+static wb_tensor *evaluated(const char *what, wb_tensor *x)
 {
     if (!wb__operand(what, x)) return NULL;
     wb_tensor *bound = wb__bind(x);
@@ -16,16 +23,47 @@ static const char *values(const char *what, wb_tensor *x)
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
     if (!bound->storage)
         return wb__fail_null(WB_ERROR_INTERNAL, "%s: %s has no value", what, wb_describe(x));
-    return (const char *)bound->storage->data + bound->offset;
+    return bound;
 }
 
-const void *wb_data(wb_tensor *x) { return values("data", x); }
-
-static double one(const char *at, wb_dtype dtype)
+const void *wb_data(wb_tensor *x)
 {
+    wb_tensor *bound = evaluated("data", x);
+    const char *values = bound ? wb__storage_read(bound->storage) : NULL;
+    return values ? values + bound->offset : NULL;
+}
+
+/* One element; NaN on failure. */
+static double element(const wb_tensor *bound, int64_t index)
+{
+    const wb__storage *s = bound->storage;
+    const size_t size = wb__dtype_size((wb_dtype)bound->dtype);
+    char bytes[8];
     double v;
-    wb__convert(&v, WB_F64, at, dtype, 1);
+    if (s->device->backend->download(s->device, bytes, s->data,
+                                     (size_t)bound->offset + (size_t)index * size, size))
+        return NAN;
+    wb__convert(&v, WB_F64, bytes, (wb_dtype)bound->dtype, 1);
     return v;
+}
+
+/* Element by element is no way to read from a GPU: said once, or refused. */
+static bool scalar_allowed(const wb_tensor *bound)
+{
+    if (bound->storage->device->backend->addressable || scalar_reads == 2) return true;
+    if (!scalar_reads) {
+        wb__fail(WB_ERROR_DEVICE,
+                 "Scalar indexing is disallowed: one element of %s was asked for; read the whole "
+                 "(wb_data, wb_copy_out), or move it first (wb_cpu)",
+                 wb_describe(bound));
+        return false;
+    }
+    scalar_reads = 2;
+    wb__log(WB_LOG_WARN,
+            "Performing scalar indexing on a tensor of a GPU, %s: each element is a transfer.\n"
+            "Read the whole with wb_data or wb_copy_out; wb_allow_scalar(false) makes this an error.",
+            wb_describe(bound));
+    return true;
 }
 
 double wb_item(wb_tensor *x)
@@ -34,8 +72,8 @@ double wb_item(wb_tensor *x)
         wb__fail(WB_ERROR_SHAPE, "item: %s is not one element", wb_describe(x));
         return NAN;
     }
-    const char *at = values("item", x);
-    return at ? one(at, (wb_dtype)x->dtype) : NAN;
+    const wb_tensor *bound = evaluated("item", x);
+    return bound ? element(bound, 0) : NAN;
 }
 
 double wb_at_index(wb_tensor *x, int n, const int64_t *index)
@@ -58,20 +96,42 @@ double wb_at_index(wb_tensor *x, int n, const int64_t *index)
         }
         at = at * x->dims[i] + index[i];
     }
-    const char *from = values("at", x);
-    return from ? one(from + (size_t)at * wb__dtype_size((wb_dtype)x->dtype), (wb_dtype)x->dtype)
-                : NAN;
+    const wb_tensor *bound = evaluated("at", x);
+    return bound && scalar_allowed(bound) ? element(bound, at) : NAN;
 }
 
 int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 {
-    const char *from = values("copy_out", x);
+    const wb_tensor *from = evaluated("copy_out", x);
     if (!from) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     size_t need = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
     if (bytes != need)
         return wb__fail(WB_ERROR_ARGUMENT, "copy_out: %zu bytes of room for %s, which is %zu",
                         bytes, wb_describe(x), need);
     if (bytes && !buffer) return wb__fail(WB_ERROR_ARGUMENT, "copy_out: no buffer");
-    if (bytes) memcpy(buffer, from, bytes);
-    return 0;
+    const wb__storage *s = from->storage;
+    return bytes ? s->device->backend->download(s->device, buffer, s->data, (size_t)from->offset,
+                                                bytes)
+                 : 0;
+}
+
+int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
+{
+    const wb_tensor *from = evaluated("read", x);
+    if (!from) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    const wb__storage *s = from->storage;
+    if (!x->size) return 0;
+    if (s->device->backend->addressable)
+        return f((const char *)s->data + from->offset, x->size, ctx);
+    const int64_t each = (int64_t)wb__dtype_size((wb_dtype)x->dtype), most = PART_BYTES / each;
+    void *part = wb__alloc_aligned((size_t)(WB__MIN(most, x->size) * each));
+    int status = part ? 0 : WB_ERROR_MEMORY;
+    for (int64_t i = 0; !status && i < x->size; i += most) {
+        const int64_t n = WB__MIN(most, x->size - i);
+        status = s->device->backend->download(s->device, part, s->data,
+                                              (size_t)(from->offset + i * each), (size_t)(n * each));
+        if (!status) status = f(part, n, ctx);
+    }
+    wb__free(part);
+    return status;
 }

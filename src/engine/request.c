@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-static bool is_leaf(const wb_tensor *x) { return x->storage || x->flags & WB__GONE; }
-
 static bool grow(void *list, int *room, int want, size_t size)
 {
     if (wb__likely(want <= *room)) return true;
@@ -44,7 +42,7 @@ static int gone(const wb_tensor *x)
  * run to run go to the side; literals' values that may not are part of the words. */
 static bool write_down(wb__request *r, const wb_tensor *x, int at)
 {
-    bool leaf = x->storage != NULL;
+    bool leaf = wb__known(x);
     uint32_t n_in = leaf ? 0 : x->n_in;
     int n_attr = leaf ? 0 : x->n_attr;
     if (!grow(&r->words, &r->words_room, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
@@ -61,7 +59,7 @@ static bool write_down(wb__request *r, const wb_tensor *x, int at)
         r->leaves[r->n_leaves++] = (wb_tensor *)x;
     } else {
         for (uint32_t i = 0; i < n_in; i++)
-            *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], is_leaf);
+            *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], wb__is_leaf);
         for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
         if (x->n_numbers) {
             if (!grow(&r->numbers, &r->numbers_room, r->n_numbers + 2, sizeof *r->numbers))
@@ -103,16 +101,18 @@ static bool find_targets(wb__request *r)
     return true;
 }
 
-int wb__request_fill(wb__request *r, int n, wb_tensor *const *tensors, bool with_pending)
+int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
+                     bool with_pending)
 {
     wb__thread *t = wb__this_thread();
+    r->device = device;
     r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = 0;
     r->refused = true;
     wb__order_begin(&r->order);
     for (int i = 0; i < n; i++) {
         if (tensors[i]->flags & WB__GONE) return gone(tensors[i]);
-        if (tensors[i]->storage) continue;
-        if (!wb__order_add(&r->order, tensors[i], is_leaf) || !add_result(r, tensors[i])) {
+        if (tensors[i]->storage || wb__device_of(tensors[i]) != device) continue;
+        if (!wb__order_add(&r->order, tensors[i], wb__is_leaf) || !add_result(r, tensors[i])) {
             r->refused = false;
             return WB_ERROR_MEMORY;
         }
@@ -122,8 +122,8 @@ int wb__request_fill(wb__request *r, int n, wb_tensor *const *tensors, bool with
     r->refused = false;
     for (int i = 0; with_pending && i < t->n_pending; i++) {
         wb_tensor *a = t->pending[i];
-        if (!a->variable) continue;
-        if (!wb__order_add(&r->order, a, is_leaf) ||
+        if (!a->variable || a->device != device) continue;
+        if (!wb__order_add(&r->order, a, wb__is_leaf) ||
             !grow(&r->writes, &r->writes_room, r->n_writes + 1, sizeof *r->writes))
             return WB_ERROR_MEMORY;
         r->writes[r->n_writes++] = a;
@@ -136,12 +136,13 @@ int wb__request_fill(wb__request *r, int n, wb_tensor *const *tensors, bool with
         if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
-    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 3,
+    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 4,
               sizeof *r->words))
         return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;
     *w++ = (uint64_t)r->n_results << 32 | (uint64_t)r->n_writes;
-    *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for so many */
+    *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for so many, */
+    *w++ = (uint64_t)(uintptr_t)device;             /* and for one device */
     for (int i = 0; i < r->n_results; i++) *w++ = r->results[i]->index;
     for (int i = 0; i < r->n_writes; i++) {
         *w++ = r->writes[i]->index;

@@ -6,8 +6,10 @@
 #include "engine/plan.h"
 
 /* Walks from n tensors (unevaluated; assigns among them are writes), then from the thread's pending
- * writes if `with_pending`, and fills r.  0, or an error code. */
-int wb__request_fill(wb__request *r, int n, wb_tensor *const *tensors, bool with_pending);
+ * writes if `with_pending`, leaving out what is on another device, and fills r.  0, or an error
+ * code. */
+int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
+                     bool with_pending);
 void wb__request_free(wb__request *r);
 uint64_t wb__request_hash(const wb__request *r);
 
@@ -16,13 +18,21 @@ wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
-/* Memory of an arena of at least so many bytes, the caller's until given back. */
-void *wb__arena_take(int64_t bytes, int64_t *got);
-void wb__arena_give(void *memory, int64_t bytes);
+/* A device's memory; where it has no more, arenas that no plan is using are given back first.
+ * NULL: failed. */
+void *wb__device_allocate(const wb_device *d, size_t bytes);
 
-/* Runs a plan on buffers; the gate, where there is one, is a result that must be finite before
- * anything is written. */
+/* A number that must be finite before anything is written; none where the device is NULL. */
+typedef struct {
+    const wb_device *device;
+    const void *memory;
+    size_t at;
+    wb_dtype dtype;
+} wb__gate;
+int wb__gate_check(const wb__gate *g);
+
+/* Runs a plan on buffers. */
 int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
-                 const void *gate, wb_dtype gate_dtype);
+                 const wb__gate *gate);
 
 #endif

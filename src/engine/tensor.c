@@ -1,12 +1,18 @@
 /* Making tensors and telling about them.  Reading them is in read.c, operations are in ops_*.c. */
-#include "engine/tensor.h"
+#include "engine/request.h"
 
-#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 static void tensor_destroy(void *object);
-const wb__class wb__tensor_class = {"tensor", tensor_destroy, NULL};
+static void *tensor_to(void *x, const wb_device *d, wb_dtype dtype)
+{
+    return wb__tensor_to(x, d, dtype);
+}
+static const wb_device *tensor_device(void *x) { return wb__device_of(x); }
+const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy, .to = tensor_to,
+                                    .device_of = tensor_device};
 
 /* WB_NONE is a static tensor without elements; its count starts so high that it never dies. */
 static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
@@ -21,17 +27,46 @@ wb__storage *wb__storage_new(const wb_device *device, size_t bytes)
     if (!s) return NULL;
     *s = (wb__storage){.device = device, .bytes = bytes ? bytes : 1};
     atomic_init(&s->refs, 1);
-    s->data = device->backend->allocate(device, s->bytes);
+    s->data = wb__device_allocate(device, s->bytes);
     if (s->data) return s;
     wb__pool_put(s, sizeof *s);
     return NULL;
 }
 
+static pthread_mutex_t mirrors = PTHREAD_MUTEX_INITIALIZER;
+
+const void *wb__storage_read(wb__storage *s)
+{
+    if (s->device->backend->addressable) return s->data;
+    pthread_mutex_lock(&mirrors);
+    if (!s->mirror) {
+        void *copy = wb__alloc_aligned(s->bytes);
+        if (copy && s->device->backend->download(s->device, copy, s->data, 0, s->bytes)) {
+            wb__free(copy);
+            copy = NULL;
+        }
+        s->mirror = copy;
+    }
+    const void *values = s->mirror;
+    pthread_mutex_unlock(&mirrors);
+    return values;
+}
+
+void wb__storage_written(wb__storage *s)
+{
+    if (wb__likely(!s->mirror)) return;
+    pthread_mutex_lock(&mirrors);
+    wb__free(s->mirror);
+    s->mirror = NULL;
+    pthread_mutex_unlock(&mirrors);
+}
+
 void wb__storage_unref(wb__storage *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-    if (!s->device) { if (s->release) s->release(s->data, s->context); }
-    else s->device->backend->release(s->device, s->data, s->bytes);
+    wb__free(s->mirror);
+    if (!s->borrowed) s->device->backend->release(s->device, s->data, s->bytes);
+    else if (s->release) s->release(s->data, s->context);
     wb__pool_put(s, sizeof *s);
 }
 
@@ -63,6 +98,60 @@ void wb__sink_remove(wb_tensor *x)
     x->prev_sink->next_sink = x->next_sink;
     x->next_sink->prev_sink = x->prev_sink;
     if (t->sinks == x) t->sinks = x->next_sink;
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+const wb_device *wb__use_device(const wb_device *d)
+{
+    wb__thread *t = wb__this_thread();
+    const wb_device *was = t->device;
+    t->device = d;
+    return was;
+}
+
+const wb_device *wb_default_device(void)
+{
+    const wb_device *d = wb__this_thread()->device;
+    return d ? d : &wb__cpu;
+}
+
+void wb_set_default_device(const wb_device *d) { wb__use_device(d); }
+
+const wb_device *wb__device_of(const wb_tensor *x)
+{
+    return x->device ? x->device : x->storage ? x->storage->device : wb_default_device();
+}
+
+void *wb__memory_of(const wb_tensor *x)
+{
+    const wb__storage *s = x->storage;
+    if (!s->device->backend->addressable || x->op == WB__OP_variable) return s->data;
+    return (char *)s->data + x->offset;
+}
+
+/* The device of a new node: that of its operands, which must have one; else, for what is not
+ * made of numbers alone, the thread's.  False: they have two. */
+static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_device **device)
+{
+    const wb_tensor *first = NULL;
+    *device = NULL;
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i]->device || in[i]->device == *device) continue;
+        if (first) {
+            wb__fail(WB_ERROR_DEVICE,
+                     "%s: %s and %s are on two devices, %s:%d and %s:%d: move one to the other, as "
+                     "in y = wb_to(y, wb_device_of(x))",
+                     wb__ops[op].name, wb_describe(first), wb_describe(in[i]),
+                     first->device->backend->tag, first->device->ordinal,
+                     in[i]->device->backend->tag, in[i]->device->ordinal);
+            return false;
+        }
+        first = in[i];
+        *device = first->device;
+    }
+    if (!n_in && op != WB__OP_literal && op != WB__OP_iota) *device = wb_default_device();
+    return true;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -121,7 +210,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
 {
     size_t bytes =
         sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
-    wb_tensor *x = wb__pool_get(bytes);
+    const wb_device *device;
+    wb_tensor *x = find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
     if (!x) return NULL;
     memset(x, 0, offsetof(wb_tensor, dims));
     x->object.class = &wb__tensor_class;
@@ -131,7 +221,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     x->ndim = (uint8_t)ndim;
     x->n_attr = (uint16_t)n_attr;
     x->bytes = (uint32_t)bytes;
-    x->device = &wb__cpu;
+    x->device = device;
     x->attr = (int64_t *)(x + 1);
     x->in = (wb_tensor **)(x->attr + n_attr);
     x->size = 1;
@@ -157,7 +247,7 @@ wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, in
     wb__thread *t = wb__this_thread();
     if (wb__unlikely(++t->made > WB__MOST_UNEVALUATED) && x && wb__evaluate_overgrown(t))
         return NULL;
-    if (wb__likely(!t->eager) || !x || t->recording || op == WB__OP_constant ||
+    if (wb__likely(!t->eager) || !x || !x->device || t->recording || op == WB__OP_constant ||
         op == WB__OP_variable)
         return x;
     return wb__evaluate(1, &x, NULL) ? NULL : x;
@@ -174,13 +264,20 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
     wb__storage_unref(x->storage);
     x->storage = s;
     x->offset = offset;
+    if (!x->device && (x->op != WB__OP_literal || x->ndim)) x->device = s->device;
     wb__sink_remove(x);
 }
 
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims)
 {
+    return wb__empty_on(wb_default_device(), dtype, ndim, dims);
+}
+
+wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims)
+{
     wb_tensor *x = wb__node(WB__OP_constant, dtype, ndim, dims, 0, NULL, 0, NULL);
     if (!x) return NULL;
+    x->device = d;
     x->storage = wb__storage_new(x->device, (size_t)x->size * wb__dtype_size(dtype));
     if (x->storage) return x;
     wb_object_free(x);
@@ -208,8 +305,11 @@ wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *di
         return wb__fail_null(WB_ERROR_DTYPE, "from: no dtype has the number %d", (int)dtype);
     if (!data && size) return wb__fail_null(WB_ERROR_ARGUMENT, "from: no data");
     wb_tensor *x = wb__empty(dtype, ndim, dims);
-    if (x && size) memcpy(x->storage->data, data, (size_t)size * wb__dtype_size(dtype));
-    return x;
+    if (!x || !size || !x->device->backend->upload(x->device, x->storage->data, 0, data,
+                                                   (size_t)size * wb__dtype_size(dtype)))
+        return x;
+    wb_object_free(x);
+    return NULL;
 }
 
 wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
@@ -227,7 +327,10 @@ wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
         wb__pool_put(s, sizeof *s);
         return NULL;
     }
+    if (!x->device->backend->addressable) x->device = &wb__cpu;
     *s = (wb__storage){.data = data,
+                       .borrowed = true,
+                       .device = x->device,
                        .bytes = (size_t)size * wb__dtype_size(dtype),
                        .release = release,
                        .context = context};
@@ -241,13 +344,17 @@ wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
 wb_tensor *wb_variable(wb_tensor *x)
 {
     if (!wb__operand("variable", x)) return NULL;
-    wb_tensor *bound = wb__bind(x);
-    if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
-    wb_tensor *version =
-        wb_from((char *)bound->storage->data + bound->offset, x->dtype, x->ndim, x->dims);
+    return wb__variable_on(x, wb__device_of(x));
+}
+
+wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
+{
+    wb_tensor *version = wb__copied(x, d);
     if (!version) return NULL;
     wb_tensor *v = wb__node(WB__OP_variable, x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
     if (!v) return NULL;
+    v->device = d;
+    if (x->op == WB__OP_variable) v->flags |= x->flags & WB__FROZEN;
     v->current = wb__ref(version);
     v->live = wb__ref(version);
     v->storage = version->storage;
@@ -282,6 +389,8 @@ const char *wb_describe(const wb_tensor *x)
     n += (size_t)snprintf(text, room, "[");
     for (int i = 0; i < x->ndim && n < room; i++)
         n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);
-    if (n < room) snprintf(text + n, room - n, "] %s", wb_dtype_name((wb_dtype)x->dtype));
+    if (n < room) n += (size_t)snprintf(text + n, room - n, "] %s", wb_dtype_name((wb_dtype)x->dtype));
+    if (n < room && x->device && x->device != &wb__cpu)
+        snprintf(text + n, room - n, " %s:%d", x->device->backend->tag, x->device->ordinal);
     return text;
 }

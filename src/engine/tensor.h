@@ -7,6 +7,12 @@
  * tensor that stands for its present version (an evaluated constant on the variable's storage, or
  * an unevaluated assign), and every operation given the variable binds that one (wb__bind);
  *   - gone: a version that was overwritten (flag WB__GONE).
+ *
+ * A tensor has a device, and its operands have the same one.  Literals and counts (iota) have none,
+ * nor has what is made of such alone: they float, and are computed wherever they are used.  Once
+ * computed for its own sake such a result settles, on the thread's device; a single number never
+ * does: it is not read from memory but made anew (wb__known).
+ *
  * Inputs stay attached after evaluation, so that a gradient can still be taken; scopes detach what
  * outlives them. */
 #ifndef WB__TENSOR_H
@@ -18,14 +24,24 @@
 /* Memory on a device, counted. */
 typedef struct {
     _Atomic uint32_t refs;
+    bool borrowed;                      /* of wb_borrow: the program's own memory, on the host */
     const wb_device *device;
-    void *data;
+    void *data;                         /* a handle of the device's; a pointer where addressable */
     size_t bytes;
-    void (*release)(void *data, void *context);     /* of wb_borrow; NULL: the device's */
+    void (*release)(void *data, void *context);     /* of borrowed memory; may be NULL */
     void *context;
+    void *mirror;                       /* the values on the host, once somebody read them there */
 } wb__storage;
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
 void wb__storage_unref(wb__storage *s);
+/* The values as the host can read them, until the storage is written to or goes; NULL on failure. */
+const void *wb__storage_read(wb__storage *s);
+void wb__storage_written(wb__storage *s);       /* what was read of it is no longer so */
+
+/* x's values, evaluated, in order and in parts of bounded size: f(part, elements, ctx), whose nonzero
+ * return ends it.  Where wb_data would keep a copy of a device's memory on the host, this keeps
+ * nothing. */
+int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx);
 
 /* wb_tensor.flags */
 enum {
@@ -59,7 +75,7 @@ struct wb_tensor {
     wb_tensor *live;                /* of a variable: the version in its memory (counted) */
     const char *name;               /* of a variable, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
-    const wb_device *device;
+    const wb_device *device;        /* NULL: it floats */
     uint32_t bytes;                 /* of this block */
     int64_t dims[WB_MAX_DIMS];
 };
@@ -79,6 +95,17 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
     return x->op == WB__OP_variable ? x->current : x;
 }
 
+/* Is its value there to be read by a plan? */
+static inline bool wb__known(const wb_tensor *x) { return x->storage && x->device; }
+static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE; }
+
+/* Where x is, or would be if it were computed for its own sake. */
+const wb_device *wb__device_of(const wb_tensor *x);
+/* Sets where this thread's new tensors are made, and returns where they were (NULL: the CPU). */
+const wb_device *wb__use_device(const wb_device *d);
+/* The bytes of a known tensor or variable in its storage, as backends take them. */
+void *wb__memory_of(const wb_tensor *x);
+
 /* The result of an operation that has nothing to do: x, or where that is a variable, its present
  * version for good. */
 wb_tensor *wb__unchanged(wb_tensor *x);
@@ -88,6 +115,20 @@ uint32_t wb__next_mark(void);
 
 /* An evaluated tensor on new, uninitialised storage. */
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
+wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims);
+
+/* move.c: x, evaluated, as a constant on the same memory that knows nothing of x; x's value anew on
+ * a device, such a constant too; the same as a variable, with x's flags if it is one; and wb_to,
+ * which gives x itself where there is nothing to do, and through which gradients pass. */
+wb_tensor *wb__alone(const wb_tensor *x);
+wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
+wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
+wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
+/* What wb_to makes of a dtype on its way to a device; WB_DTYPE_DEFAULT, with the error set, where
+ * the device has no such. */
+wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
+int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
+                   const void *from, size_t from_at, size_t bytes);
 
 /* Numbers of no dimension: part of a plan's structure; a run-time argument of it; part of it, with a
  * dtype that follows the other operand's. */
@@ -122,7 +163,8 @@ wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *d
 wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
                         const int64_t *starts);
 wb_tensor *wb__zeros_like(wb_tensor *x);
-wb_tensor *wb__uniform(wb_dtype dtype, int ndim, const int64_t *dims);  /* takes its counters now */
+/* Takes its counters now; on the device of x. */
+wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */
 wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
 /* The derivative of gelu, a row of its own. */

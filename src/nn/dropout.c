@@ -15,7 +15,7 @@ static wb_tensor *drop_slices(wb_tensor *x, const wb_dropout_options *o)
         dims[axis] = x->dims[axis];
     }
     wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
-    wb_tensor *keep = wb_ge(wb_rand_of(draws, x->ndim, dims), wb_scalar(o->p));
+    wb_tensor *keep = wb_ge(wb__uniform_beside(x, draws, x->ndim, dims), wb_scalar(o->p));
     return wb_where(keep, wb_mul(x, wb_scalar(o->p < 1 ? 1 / (1 - o->p) : 0)), wb_scalar(0));
 }
 

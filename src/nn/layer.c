@@ -33,7 +33,8 @@ static void layer_destroy(void *object)
     wb__free(l);
 }
 
-const wb__class wb__layer_class = {"layer", layer_destroy, wb__format_layer};
+const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy, .format = wb__format_layer,
+                                    .to = wb__branch_to, .device_of = wb__branch_device};
 
 static wb__branch *layer_like(wb__branch *of);
 static const wb__branch_kind layer_kind = {.layer = true, .like = layer_like};

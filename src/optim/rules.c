@@ -165,7 +165,7 @@ static char *rule_format(void *object)
     return wb__text_take(&t);
 }
 
-const wb__class wb__rule_class = {"rule", rule_destroy, rule_format};
+const wb__class wb__rule_class = {.name = "rule", .destroy = rule_destroy, .format = rule_format};
 
 static wb_rule *rule_new(int n)
 {

@@ -36,7 +36,7 @@ struct wb_progress {
 
 static void progress_destroy(void *object);
 static char *progress_format(void *object);
-const wb__class wb__progress_class = {"progress", progress_destroy, progress_format};
+const wb__class wb__progress_class = {.name = "progress", .destroy = progress_destroy, .format = progress_format};
 
 static bool terminal_speaks_utf8(void)
 {

@@ -10,9 +10,13 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *)
 int main()
 {
     wb_seed(1);
+    wb_using("CUDA");
+    const wb_device *device = wb_get_device();
     wb_dense_options plain = {};
     plain.no_bias = true;
     wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, nullptr, plain), wb_identity);
+    model = wb_to(model, device);
+    if (wb_device_of(model) != device) return 1;
     wb_reduce_options rows = {};
     rows.axes = wb_axes_of(-1);
     rows.keep = true;

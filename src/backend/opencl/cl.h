@@ -68,127 +68,127 @@ enum {
 };
 
 /* Errors that somebody can meet, with their numbers. */
-#define WB__CL_ERRORS(X)                                                                            \
-    X(DEVICE_NOT_FOUND, -1) X(DEVICE_NOT_AVAILABLE, -2) X(COMPILER_NOT_AVAILABLE, -3)               \
-    X(MEM_OBJECT_ALLOCATION_FAILURE, -4) X(OUT_OF_RESOURCES, -5) X(OUT_OF_HOST_MEMORY, -6)          \
-    X(PROFILING_INFO_NOT_AVAILABLE, -7) X(MEM_COPY_OVERLAP, -8) X(BUILD_PROGRAM_FAILURE, -11)       \
-    X(MAP_FAILURE, -12) X(MISALIGNED_SUB_BUFFER_OFFSET, -13)                                        \
-    X(EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, -14) X(COMPILE_PROGRAM_FAILURE, -15)               \
-    X(LINKER_NOT_AVAILABLE, -16) X(LINK_PROGRAM_FAILURE, -17) X(INVALID_VALUE, -30)                 \
-    X(INVALID_DEVICE_TYPE, -31) X(INVALID_PLATFORM, -32) X(INVALID_DEVICE, -33)                     \
-    X(INVALID_CONTEXT, -34) X(INVALID_QUEUE_PROPERTIES, -35) X(INVALID_COMMAND_QUEUE, -36)          \
-    X(INVALID_HOST_PTR, -37) X(INVALID_MEM_OBJECT, -38) X(INVALID_BINARY, -42)                      \
-    X(INVALID_BUILD_OPTIONS, -43) X(INVALID_PROGRAM, -44) X(INVALID_PROGRAM_EXECUTABLE, -45)        \
-    X(INVALID_KERNEL_NAME, -46) X(INVALID_KERNEL_DEFINITION, -47) X(INVALID_KERNEL, -48)            \
-    X(INVALID_ARG_INDEX, -49) X(INVALID_ARG_VALUE, -50) X(INVALID_ARG_SIZE, -51)                    \
-    X(INVALID_KERNEL_ARGS, -52) X(INVALID_WORK_DIMENSION, -53) X(INVALID_WORK_GROUP_SIZE, -54)      \
-    X(INVALID_WORK_ITEM_SIZE, -55) X(INVALID_GLOBAL_OFFSET, -56) X(INVALID_EVENT_WAIT_LIST, -57)    \
-    X(INVALID_EVENT, -58) X(INVALID_OPERATION, -59) X(INVALID_BUFFER_SIZE, -61)                     \
-    X(INVALID_GLOBAL_WORK_SIZE, -63) X(INVALID_PROPERTY, -64) X(INVALID_COMPILER_OPTIONS, -66)      \
+#define WB__CL_ERRORS(X)                                                                           \
+    X(DEVICE_NOT_FOUND, -1) X(DEVICE_NOT_AVAILABLE, -2) X(COMPILER_NOT_AVAILABLE, -3)              \
+    X(MEM_OBJECT_ALLOCATION_FAILURE, -4) X(OUT_OF_RESOURCES, -5) X(OUT_OF_HOST_MEMORY, -6)         \
+    X(PROFILING_INFO_NOT_AVAILABLE, -7) X(MEM_COPY_OVERLAP, -8) X(BUILD_PROGRAM_FAILURE, -11)      \
+    X(MAP_FAILURE, -12) X(MISALIGNED_SUB_BUFFER_OFFSET, -13)                                       \
+    X(EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, -14) X(COMPILE_PROGRAM_FAILURE, -15)              \
+    X(LINKER_NOT_AVAILABLE, -16) X(LINK_PROGRAM_FAILURE, -17) X(INVALID_VALUE, -30)                \
+    X(INVALID_DEVICE_TYPE, -31) X(INVALID_PLATFORM, -32) X(INVALID_DEVICE, -33)                    \
+    X(INVALID_CONTEXT, -34) X(INVALID_QUEUE_PROPERTIES, -35) X(INVALID_COMMAND_QUEUE, -36)         \
+    X(INVALID_HOST_PTR, -37) X(INVALID_MEM_OBJECT, -38) X(INVALID_BINARY, -42)                     \
+    X(INVALID_BUILD_OPTIONS, -43) X(INVALID_PROGRAM, -44) X(INVALID_PROGRAM_EXECUTABLE, -45)       \
+    X(INVALID_KERNEL_NAME, -46) X(INVALID_KERNEL_DEFINITION, -47) X(INVALID_KERNEL, -48)           \
+    X(INVALID_ARG_INDEX, -49) X(INVALID_ARG_VALUE, -50) X(INVALID_ARG_SIZE, -51)                   \
+    X(INVALID_KERNEL_ARGS, -52) X(INVALID_WORK_DIMENSION, -53) X(INVALID_WORK_GROUP_SIZE, -54)     \
+    X(INVALID_WORK_ITEM_SIZE, -55) X(INVALID_GLOBAL_OFFSET, -56) X(INVALID_EVENT_WAIT_LIST, -57)   \
+    X(INVALID_EVENT, -58) X(INVALID_OPERATION, -59) X(INVALID_BUFFER_SIZE, -61)                    \
+    X(INVALID_GLOBAL_WORK_SIZE, -63) X(INVALID_PROPERTY, -64) X(INVALID_COMPILER_OPTIONS, -66)     \
     X(PLATFORM_NOT_FOUND_KHR, -1001)
 
 #define WB__CL_ERROR_ENUM(name, number) CL_##name = number,
 enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
 #undef WB__CL_ERROR_ENUM
 
-/* Functions: those that give a status, those that give an object and the status by their last
- * parameter, and those that release one (which are told apart because they are never made to
- * fail: what they release would leak). */
-#define WB__CL_FUNCTIONS(STATUS, OBJECT, RELEASE)                                                   \
-    STATUS(GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n), (room, list, n))       \
-    STATUS(GetPlatformInfo,                                                                         \
-           (cl_platform_id p, cl_uint what, size_t room, void *value, size_t *bytes),               \
-           (p, what, room, value, bytes))                                                           \
-    STATUS(GetDeviceIDs,                                                                            \
-           (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n),      \
-           (p, type, room, list, n))                                                                \
-    STATUS(GetDeviceInfo,                                                                           \
-           (cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),                 \
-           (d, what, room, value, bytes))                                                           \
-    OBJECT(cl_context, CreateContext,                                                               \
-           (const cl_property *properties, cl_uint n, const cl_device_id *devices,                  \
-            cl_context_notify notify, void *context, cl_int *error),                                \
-           (properties, n, devices, notify, context, error))                                        \
-    OBJECT(cl_command_queue, CreateCommandQueue,                                                    \
-           (cl_context c, cl_device_id d, cl_bitfield properties, cl_int *error),                   \
-           (c, d, properties, error))                                                               \
-    OBJECT(cl_mem, CreateBuffer,                                                                    \
-           (cl_context c, cl_bitfield flags, size_t bytes, void *host, cl_int *error),              \
-           (c, flags, bytes, host, error))                                                          \
-    OBJECT(cl_program, CreateProgramWithSource,                                                     \
-           (cl_context c, cl_uint n, const char **texts, const size_t *lengths, cl_int *error),     \
-           (c, n, texts, lengths, error))                                                           \
-    OBJECT(cl_program, CreateProgramWithBinary,                                                     \
-           (cl_context c, cl_uint n, const cl_device_id *devices, const size_t *lengths,            \
-            const unsigned char **binaries, cl_int *status, cl_int *error),                         \
-           (c, n, devices, lengths, binaries, status, error))                                       \
-    STATUS(BuildProgram,                                                                            \
-           (cl_program p, cl_uint n, const cl_device_id *devices, const char *options,              \
-            cl_build_notify notify, void *context),                                                 \
-           (p, n, devices, options, notify, context))                                               \
-    STATUS(GetProgramInfo,                                                                          \
-           (cl_program p, cl_uint what, size_t room, void *value, size_t *bytes),                   \
-           (p, what, room, value, bytes))                                                           \
-    STATUS(GetProgramBuildInfo,                                                                     \
-           (cl_program p, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),   \
-           (p, d, what, room, value, bytes))                                                        \
-    OBJECT(cl_kernel, CreateKernel, (cl_program p, const char *name, cl_int *error),                \
-           (p, name, error))                                                                        \
-    STATUS(GetKernelWorkGroupInfo,                                                                  \
-           (cl_kernel k, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),    \
-           (k, d, what, room, value, bytes))                                                        \
-    STATUS(SetKernelArg, (cl_kernel k, cl_uint index, size_t bytes, const void *value),             \
-           (k, index, bytes, value))                                                                \
-    STATUS(EnqueueNDRangeKernel,                                                                    \
-           (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,                    \
-            const size_t *global, const size_t *local, cl_uint n, const cl_event *wait,             \
-            cl_event *event),                                                                       \
-           (q, k, dims, offset, global, local, n, wait, event))                                     \
-    STATUS(EnqueueReadBuffer,                                                                       \
-           (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *to,      \
-            cl_uint n, const cl_event *wait, cl_event *event),                                      \
-           (q, m, blocking, at, bytes, to, n, wait, event))                                         \
-    STATUS(EnqueueWriteBuffer,                                                                      \
-           (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,                \
-            const void *from, cl_uint n, const cl_event *wait, cl_event *event),                    \
-           (q, m, blocking, at, bytes, from, n, wait, event))                                       \
-    STATUS(EnqueueCopyBuffer,                                                                       \
-           (cl_command_queue q, cl_mem from, cl_mem to, size_t from_at, size_t to_at,               \
-            size_t bytes, cl_uint n, const cl_event *wait, cl_event *event),                        \
-           (q, from, to, from_at, to_at, bytes, n, wait, event))                                    \
-    STATUS(EnqueueMigrateMemObjects,                                                                \
-           (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags,            \
-            cl_uint n, const cl_event *wait, cl_event *event),                                      \
-           (q, count, objects, flags, n, wait, event))                                              \
-    OBJECT(void *, EnqueueMapBuffer,                                                                \
-           (cl_command_queue q, cl_mem m, cl_bool blocking, cl_bitfield flags, size_t at,           \
-            size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *error),         \
-           (q, m, blocking, flags, at, bytes, n, wait, event, error))                               \
-    RELEASE(EnqueueUnmapMemObject,                                                                  \
-            (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait,               \
-             cl_event *event),                                                                      \
-            (q, m, at, n, wait, event))                                                             \
-    STATUS(EnqueueMarkerWithWaitList,                                                               \
-           (cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event),                  \
-           (q, n, wait, event))                                                                     \
-    STATUS(Flush, (cl_command_queue q), (q))                                                        \
-    STATUS(Finish, (cl_command_queue q), (q))                                                       \
-    STATUS(WaitForEvents, (cl_uint n, const cl_event *events), (n, events))                         \
-    STATUS(GetEventInfo,                                                                            \
-           (cl_event e, cl_uint what, size_t room, void *value, size_t *bytes),                     \
-           (e, what, room, value, bytes))                                                           \
-    RELEASE(ReleaseContext, (cl_context c), (c))                                                    \
-    RELEASE(ReleaseCommandQueue, (cl_command_queue q), (q))                                         \
-    RELEASE(ReleaseMemObject, (cl_mem m), (m))                                                      \
-    RELEASE(ReleaseProgram, (cl_program p), (p))                                                    \
-    RELEASE(ReleaseKernel, (cl_kernel k), (k))                                                      \
+/* Functions: those that give a status; a status, and an event by their last parameter where it is
+ * not NULL; an object, and the status by their last parameter; and those that release one. */
+#define WB__CL_FUNCTIONS(STATUS, EVENT, OBJECT, RELEASE)                                           \
+    STATUS(GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n), (room, list, n))      \
+    STATUS(GetPlatformInfo,                                                                        \
+           (cl_platform_id p, cl_uint what, size_t room, void *value, size_t *bytes),              \
+           (p, what, room, value, bytes))                                                          \
+    STATUS(GetDeviceIDs,                                                                           \
+           (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n),     \
+           (p, type, room, list, n))                                                               \
+    STATUS(GetDeviceInfo,                                                                          \
+           (cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),                \
+           (d, what, room, value, bytes))                                                          \
+    OBJECT(cl_context, CreateContext,                                                              \
+           (const cl_property *properties, cl_uint n, const cl_device_id *devices,                 \
+            cl_context_notify notify, void *context, cl_int *error),                               \
+           (properties, n, devices, notify, context, error))                                       \
+    OBJECT(cl_command_queue, CreateCommandQueue,                                                   \
+           (cl_context c, cl_device_id d, cl_bitfield properties, cl_int *error),                  \
+           (c, d, properties, error))                                                              \
+    OBJECT(cl_mem, CreateBuffer,                                                                   \
+           (cl_context c, cl_bitfield flags, size_t bytes, void *host, cl_int *error),             \
+           (c, flags, bytes, host, error))                                                         \
+    OBJECT(cl_program, CreateProgramWithSource,                                                    \
+           (cl_context c, cl_uint n, const char **texts, const size_t *lengths, cl_int *error),    \
+           (c, n, texts, lengths, error))                                                          \
+    OBJECT(cl_program, CreateProgramWithBinary,                                                    \
+           (cl_context c, cl_uint n, const cl_device_id *devices, const size_t *lengths,           \
+            const unsigned char **binaries, cl_int *status, cl_int *error),                        \
+           (c, n, devices, lengths, binaries, status, error))                                      \
+    STATUS(BuildProgram,                                                                           \
+           (cl_program p, cl_uint n, const cl_device_id *devices, const char *options,             \
+            cl_build_notify notify, void *context),                                                \
+           (p, n, devices, options, notify, context))                                              \
+    STATUS(GetProgramInfo,                                                                         \
+           (cl_program p, cl_uint what, size_t room, void *value, size_t *bytes),                  \
+           (p, what, room, value, bytes))                                                          \
+    STATUS(GetProgramBuildInfo,                                                                    \
+           (cl_program p, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),  \
+           (p, d, what, room, value, bytes))                                                       \
+    OBJECT(cl_kernel, CreateKernel, (cl_program p, const char *name, cl_int *error),               \
+           (p, name, error))                                                                       \
+    STATUS(GetKernelWorkGroupInfo,                                                                 \
+           (cl_kernel k, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),   \
+           (k, d, what, room, value, bytes))                                                       \
+    STATUS(SetKernelArg, (cl_kernel k, cl_uint index, size_t bytes, const void *value),            \
+           (k, index, bytes, value))                                                               \
+    EVENT(EnqueueNDRangeKernel,                                                                    \
+          (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,                    \
+           const size_t *global, const size_t *local, cl_uint n, const cl_event *wait,             \
+           cl_event *event),                                                                       \
+          (q, k, dims, offset, global, local, n, wait, event))                                     \
+    EVENT(EnqueueReadBuffer,                                                                       \
+          (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *to,      \
+           cl_uint n, const cl_event *wait, cl_event *event),                                      \
+          (q, m, blocking, at, bytes, to, n, wait, event))                                         \
+    EVENT(EnqueueWriteBuffer,                                                                      \
+          (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,                \
+           const void *from, cl_uint n, const cl_event *wait, cl_event *event),                    \
+          (q, m, blocking, at, bytes, from, n, wait, event))                                       \
+    EVENT(EnqueueCopyBuffer,                                                                       \
+          (cl_command_queue q, cl_mem from, cl_mem to, size_t from_at, size_t to_at,               \
+           size_t bytes, cl_uint n, const cl_event *wait, cl_event *event),                        \
+          (q, from, to, from_at, to_at, bytes, n, wait, event))                                    \
+    EVENT(EnqueueMigrateMemObjects,                                                                \
+          (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags,            \
+           cl_uint n, const cl_event *wait, cl_event *event),                                      \
+          (q, count, objects, flags, n, wait, event))                                              \
+    OBJECT(void *, EnqueueMapBuffer,                                                               \
+           (cl_command_queue q, cl_mem m, cl_bool blocking, cl_bitfield flags, size_t at,          \
+            size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *error),        \
+           (q, m, blocking, flags, at, bytes, n, wait, event, error))                              \
+    RELEASE(EnqueueUnmapMemObject,                                                                 \
+            (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait,              \
+             cl_event *event),                                                                     \
+            (q, m, at, n, wait, event))                                                            \
+    EVENT(EnqueueMarkerWithWaitList,                                                               \
+          (cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event),                  \
+          (q, n, wait, event))                                                                     \
+    STATUS(Flush, (cl_command_queue q), (q))                                                       \
+    STATUS(Finish, (cl_command_queue q), (q))                                                      \
+    STATUS(WaitForEvents, (cl_uint n, const cl_event *events), (n, events))                        \
+    STATUS(GetEventInfo,                                                                           \
+           (cl_event e, cl_uint what, size_t room, void *value, size_t *bytes),                    \
+           (e, what, room, value, bytes))                                                          \
+    RELEASE(ReleaseContext, (cl_context c), (c))                                                   \
+    RELEASE(ReleaseCommandQueue, (cl_command_queue q), (q))                                        \
+    RELEASE(ReleaseMemObject, (cl_mem m), (m))                                                     \
+    RELEASE(ReleaseProgram, (cl_program p), (p))                                                   \
+    RELEASE(ReleaseKernel, (cl_kernel k), (k))                                                     \
     RELEASE(ReleaseEvent, (cl_event e), (e))
 
 /* The table of opened functions: cl.Finish is clFinish. */
 #define WB__CL_STATUS_FIELD(name, parameters, arguments) cl_int (*name) parameters;
 #define WB__CL_OBJECT_FIELD(type, name, parameters, arguments) type (*name) parameters;
 typedef struct {
-    WB__CL_FUNCTIONS(WB__CL_STATUS_FIELD, WB__CL_OBJECT_FIELD, WB__CL_STATUS_FIELD)
+    WB__CL_FUNCTIONS(WB__CL_STATUS_FIELD, WB__CL_STATUS_FIELD, WB__CL_OBJECT_FIELD,
+                     WB__CL_STATUS_FIELD)
 } wb__cl_functions;
 #undef WB__CL_STATUS_FIELD
 #undef WB__CL_OBJECT_FIELD

@@ -17,6 +17,7 @@ int wb__cl_limit(int64_t total, int64_t *limit)
     if (!text || !*text) return 0;
     char *end = NULL;
     double value = strtod(text, &end);
+    const bool number = end != text;
     static const char letters[] = "KMGT";
     const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
     if (*end == '%' && !end[1]) {
@@ -31,7 +32,7 @@ int wb__cl_limit(int64_t total, int64_t *limit)
     } else if (!strcasecmp(end, "B")) {
         end++;
     }
-    if (end == text || *end || !(value >= 0))
+    if (!number || *end || !(value >= 0))
         return host->fail(WB_ERROR_ARGUMENT, "opencl: WEBER_MEMORY_LIMIT: \"%s\" is not a size such"
                           " as 100M, 1.5GiB or 50%%", text);
     if (value < (double)total) *limit = (int64_t)value;

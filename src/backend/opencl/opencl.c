@@ -1,8 +1,6 @@
 /* The OpenCL backend's table.  opencl.h says where everything is. */
 #include "backend/opencl/opencl.h"
 
-#include <string.h>
-
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 
@@ -19,7 +17,10 @@ static int start(void)
 static void stop(void)
 {
     pthread_mutex_lock(&starting);
-    if (started) wb__cl_forget();
+    if (started) {
+        wb__cl_forget();
+        wb__cl_tell_left();
+    }
     started = false;
     pthread_mutex_unlock(&starting);
 }

@@ -123,6 +123,8 @@ bool wb__cl_usual_driver(void);
 int wb__cl_fail(wb__cl_device *d, const char *call, cl_int code, const char *format, ...)
     WB__PRINTF(4, 5);
 const char *wb__cl_error_name(cl_int code);
+/* Where WEBER_OPENCL_FAIL counts: says so if objects of the driver's were not released. */
+void wb__cl_tell_left(void);
 
 /* ---- device.c -------------------------------------------------------------------------------- */
 

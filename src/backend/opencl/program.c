@@ -119,6 +119,9 @@ static void keep(wb__cl_device *d, cl_program program, const char *key, size_t k
     if (ids && sizes && binaries) {
         const int mine = find_binary(d, program, ids, sizes, binaries, n);
         if (mine >= 0) host->cache_put("opencl", key, key_bytes, binaries[mine], sizes[mine]);
+        else host->clear_error();
+    } else {
+        host->clear_error();
     }
     for (cl_uint i = 0; i < n && binaries; i++) host->free(binaries[i]);
     host->free(binaries);

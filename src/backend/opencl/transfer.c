@@ -204,9 +204,11 @@ static int download_staged(wb__cl_device *d, unsigned char *to, const wb__cl_mem
             }
         }
         if (!i) continue;
-        const size_t begins = (i - 1) * WB__CL_HALF, n = WB__MIN(bytes - begins, (size_t)WB__CL_HALF);
-        status = wait_half(d, s, (i - 1) & 1);
-        if (!status) memcpy(to + begins, s->at + ((i - 1) & 1) * WB__CL_HALF, n);
+        const size_t last = i - 1, begins = last * WB__CL_HALF;
+        status = wait_half(d, s, last & 1);
+        if (!status)
+            memcpy(to + begins, s->at + (last & 1) * WB__CL_HALF,
+                   WB__MIN(bytes - begins, (size_t)WB__CL_HALF));
     }
     return status;
 }

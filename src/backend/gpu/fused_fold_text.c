@@ -1,0 +1,162 @@
+/* Folds as text.  The number of a fold names what an item has of it: s0, its sum or best so far; c0,
+ * what the sum lost by rounding; w0, the place of the best.  Its slot and register name what the
+ * group shares: t0_f32, and z0 for places. */
+#include "backend/gpu/fused.h"
+
+#include <stdio.h>
+
+#define KIND(reg) wb__fuse_kinds[reg]
+
+static bool is_float(wb__reg reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
+
+wb__fold wb__fold_of(const wb__part *p, int instr, int n, int slot)
+{
+    const wb__instr *in = &p->instr[instr];
+    const wb__reg from = (wb__reg)p->instr[in->a].reg, out = (wb__reg)in->reg;
+    wb__reg acc = from;
+    if (in->op == WB__OP_sum && is_float(from))
+        acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
+    else if (in->op == WB__OP_sum)
+        acc = is_float(out) ? WB__REG_I64 : out;
+    return (wb__fold){.instr = instr, .n = n, .slot = slot, .from = from, .acc = acc, .out = out,
+                      .op = in->op};
+}
+
+static bool lossy(const wb__fold *f) { return f->op == WB__OP_sum && f->acc == WB__REG_F32; }
+
+void wb__fold_start(wb__fuse *k, const wb__fold *f)
+{
+    static const char *lowest[] = {"-INFINITE", "-INFINITE", "-0x7fffffff - 1",
+                                   "-(i64)(~(u64)0 >> 1) - 1"};
+    static const char *highest[] = {"INFINITE", "INFINITE", "0x7fffffff", "(i64)(~(u64)0 >> 1)"};
+    const char *kind = KIND(f->acc);
+    k->f64 |= f->acc == WB__REG_F64;
+    if (f->op == WB__OP_argmax)
+        wb__fuse_line(k, "%s s%d = 0; uint w%d = NOWHERE;", kind, f->n, f->n);
+    else if (lossy(f))
+        wb__fuse_line(k, "f32 s%d = 0.0f, c%d = 0.0f;", f->n, f->n);
+    else
+        wb__fuse_line(k, "%s s%d = %s;", kind, f->n, f->op == WB__OP_sum ? "0"
+                      : f->op == WB__OP_max ? lowest[f->acc] : highest[f->acc]);
+}
+
+static void take(wb__fuse *k, const wb__fold *f, const char *v)
+{
+    switch (f->op) {
+    case WB__OP_max: wb__fuse_line(k, "TAKE_MAX(s%d, %s)", f->n, v); break;
+    case WB__OP_min: wb__fuse_line(k, "TAKE_MIN(s%d, %s)", f->n, v); break;
+    default:
+        if (lossy(f)) wb__fuse_line(k, "TAKE_SUM(s%d, c%d, %s)", f->n, f->n, v);
+        else if (is_float(f->acc)) wb__fuse_line(k, "s%d += %s;", f->n, v);
+        else wb__fuse_line(k, "s%d = (%s)((u64)s%d + (u64)%s);", f->n, KIND(f->acc), f->n, v);
+    }
+}
+
+void wb__fold_take(wb__fuse *k, const wb__fold *f, const char *place)
+{
+    static const char *dtype[] = {"F32", "F64", "I32", "I64"};
+    char v[24];
+    const int a = k->part->instr[f->instr].a;
+    snprintf(v, sizeof v, "v%d", a);
+    if (f->acc != f->from) {
+        wb__fuse_line(k, "const %s u%d = TO_%s_%s(v%d);", KIND(f->acc), f->n, dtype[f->acc],
+                      KIND(f->from), a);
+        snprintf(v, sizeof v, "u%d", f->n);
+    }
+    if (f->op == WB__OP_argmax)
+        wb__fuse_line(k, "TAKE_ARGMAX(s%d, w%d, %s, %s)", f->n, f->n, v, place);
+    else
+        take(k, f, v);
+}
+
+void wb__fold_merge(wb__fuse *k, const wb__fold *f, const char *at)
+{
+    char v[24];
+    snprintf(v, sizeof v, "u%d", f->n);
+    wb__fuse_line(k, "const %s u%d = q%d[%s];", KIND(f->acc), f->n, f->n, at);
+    if (f->op == WB__OP_argmax)
+        wb__fuse_line(k, "const uint g%d = z%d_[%s]; MERGE_ARGMAX(s%d, w%d, u%d, g%d)", f->n,
+                      f->n, at, f->n, f->n, f->n, f->n);
+    else
+        take(k, f, v);
+}
+
+int64_t wb__fold_locals(wb__fuse *k, const wb__fold *f, int n)
+{
+    static const int bytes[] = {4, 8, 4, 8};
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        bool had = false, had_place = f[i].op != WB__OP_argmax;
+        for (int j = 0; j < i; j++) {
+            had |= f[j].slot == f[i].slot && f[j].acc == f[i].acc;
+            had_place |= f[j].slot == f[i].slot && f[j].op == WB__OP_argmax;
+        }
+        if (!had) sum += bytes[f[i].acc] * WB__GROUP_ITEMS;
+        if (!had_place) sum += 4 * WB__GROUP_ITEMS;
+        if (!had && k)
+            wb__fuse_line(k, "LOCAL %s t%d_%s[%d];", KIND(f[i].acc), f[i].slot, KIND(f[i].acc),
+                          WB__GROUP_ITEMS);
+        if (!had_place && k) wb__fuse_line(k, "LOCAL uint z%d[%d];", f[i].slot, WB__GROUP_ITEMS);
+    }
+    return sum;
+}
+
+void wb__fold_share(wb__fuse *k, const wb__fold *f)
+{
+    const char *kind = KIND(f->acc);
+    if (lossy(f))
+        wb__fuse_line(k, "t%d_%s[l] = TOTAL(s%d, c%d);", f->slot, kind, f->n, f->n);
+    else
+        wb__fuse_line(k, "t%d_%s[l] = s%d;", f->slot, kind, f->n);
+    if (f->op == WB__OP_argmax) wb__fuse_line(k, "z%d[l] = w%d;", f->slot, f->n);
+}
+
+static void join(wb__fuse *k, const wb__fold *f)
+{
+    const char *kind = KIND(f->acc);
+    const int s = f->slot;
+    char mine[24], other[32];
+    snprintf(mine, sizeof mine, "t%d_%s[l]", s, kind);
+    snprintf(other, sizeof other, "t%d_%s[l + h]", s, kind);
+    switch (f->op) {
+    case WB__OP_max: wb__fuse_line(k, "TAKE_MAX(%s, %s)", mine, other); break;
+    case WB__OP_min: wb__fuse_line(k, "TAKE_MIN(%s, %s)", mine, other); break;
+    case WB__OP_argmax:
+        wb__fuse_line(k, "MERGE_ARGMAX(%s, z%d[l], %s, z%d[l + h])", mine, s, other, s);
+        break;
+    default:
+        if (is_float(f->acc)) wb__fuse_line(k, "%s += %s;", mine, other);
+        else wb__fuse_line(k, "%s = (%s)((u64)%s + (u64)%s);", mine, kind, mine, other);
+    }
+}
+
+void wb__fold_tree(wb__fuse *k, const wb__fold *f, int n, const char *item, const char *from,
+                   const char *least)
+{
+    for (int i = 0; i < n; i++) wb__fold_share(k, &f[i]);
+    wb__fuse_line(k, "BARRIER;");
+    wb__fuse_open(k, "for (uint h = %s; h >= %s; h >>= 1)", from, least);
+    wb__fuse_open(k, "if (%s < h)", item);
+    for (int i = 0; i < n; i++) join(k, &f[i]);
+    wb__fuse_close(k);
+    wb__fuse_line(k, "BARRIER;");
+    wb__fuse_close(k);
+}
+
+void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at)
+{
+    static const char *dtype[] = {"F32", "F64", "I32", "I64"};
+    const char *out = KIND(f->out), *acc = KIND(f->acc);
+    char s[64];
+    k->f64 |= f->out == WB__REG_F64;
+    if (f->op == WB__OP_argmax) {
+        if (at) snprintf(s, sizeof s, "z%d[%s]", f->slot, at);
+        else snprintf(s, sizeof s, "w%d", f->n);
+        wb__fuse_line(k, "const %s v%d = (%s)(%s == NOWHERE ? 0 : %s);", out, f->instr, out, s, s);
+        return;
+    }
+    if (at) snprintf(s, sizeof s, "t%d_%s[%s]", f->slot, acc, at);
+    else if (lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
+    else snprintf(s, sizeof s, "s%d", f->n);
+    wb__fuse_line(k, "const %s v%d = TO_%s_%s(%s);", out, f->instr, dtype[f->out], acc, s);
+}

@@ -1,0 +1,247 @@
+/* Kernels that fold rows, or everything (rows then are all there is, and the columns one).  A group
+ * is a tile: some columns side by side, its other items further rows of them.  Where there are too
+ * few columns to keep a device busy the rows are cut into chunks, whose results go into the
+ * workspace and are put together, in order, by a second kernel. */
+#include "backend/gpu/fused.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    wb__fuse k;
+    const wb__part *part;
+    wb__fold *folds;
+    int n;
+    bool all;
+    int64_t outers, rows, cols;
+    int64_t chunks, chunk;          /* of rows */
+    int log;                        /* of the columns side by side */
+    size_t at;                      /* in the workspace, where partial results begin */
+} folds;
+
+static int64_t quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+static size_t aligned(int64_t bytes) { return ((size_t)bytes + 63) & ~(size_t)63; }
+
+/* ---- the shape of a launch ------------------------------------------------------------------- */
+
+/* Does what is read lie side by side along the last of the columns?  0: not known. */
+static int neighbours(const wb__fuse *k)
+{
+    const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
+    int along_cols = 0, along_rows = 0;
+    for (int i = 0; i < k->part->n_instr; i++) {
+        if (!k->want[i] || k->part->instr[i].kind != WB__LOAD) continue;
+        const wb__place *p = &k->places[k->place[i]];
+        along_cols += k->first[WB__COLS] <= col && p->stride[col] == 1;
+        along_rows += k->first[WB__ROWS] <= row && p->stride[row] == 1;
+    }
+    return along_cols - along_rows;
+}
+
+static void choose(folds *f, const wb__fuse *k)
+{
+    const bool cpu = k->target->is_cpu;
+    const int most = cpu ? 8 : 5, side = neighbours(k);
+    f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, most);
+    const int tall = wb__fuse_log(f->rows, 8);          /* no more items than rows */
+    if (side >= 0 && f->log < 8 - tall) f->log = WB__MIN(8 - tall, wb__fuse_log(f->cols, 8));
+    const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = quotient_up(f->cols, 1 << f->log);
+    const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
+    const int64_t least = lanes * (cpu ? 64 : 16);
+    f->chunks = WB__MAX(WB__MIN(wanted, f->rows / least), 1);
+    f->chunk = WB__MAX(quotient_up(f->rows, f->chunks), 1);
+    f->chunks = WB__MAX(quotient_up(f->rows, f->chunk), 1);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* Pointers at the partial results of all folds. */
+static void parts(folds *f, wb__fuse *k)
+{
+    static const int bytes[] = {4, 8, 4, 8};
+    const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
+    const int64_t n = f->chunks * f->outers * f->cols;
+    size_t at = f->at;
+    for (int i = 0; i < f->n; i++) {
+        const wb__fold *one = &f->folds[i];
+        const char *kind = wb__fuse_kinds[one->acc];
+        wb__fuse_pair(k, (int64_t)at, "q%d", i);
+        wb__fuse_line(k, "GLOBAL %s *q%d = (GLOBAL %s *)PTR(u8, PTR(u8, b%d, a.workspace, "
+                      "a.workspaceh), a.q%d, a.q%dh);", kind, i, kind, b, i, i);
+        at += aligned(n * bytes[one->acc]);
+        if (one->op != WB__OP_argmax) continue;
+        wb__fuse_pair(k, (int64_t)at, "z%d_", i);
+        wb__fuse_line(k, "GLOBAL uint *z%d_ = (GLOBAL uint *)PTR(u8, PTR(u8, b%d, a.workspace, "
+                      "a.workspaceh), a.z%d_, a.z%d_h);", i, b, i, i);
+        at += aligned(n * 4);
+    }
+    k->work->workspace = WB__MAX(k->work->workspace, at);
+}
+
+/* Items of a tile: x across the columns, y along the rows; l in the group. */
+static void items(folds *f, wb__fuse *k)
+{
+    wb__fold_locals(k, f->folds, f->n);
+    wb__fuse_uint(k, 1 << f->log, "across");
+    wb__fuse_uint(k, f->log, "log");
+    wb__fuse_uint(k, f->cols, "cols");
+    wb__fuse_uint(k, f->rows, "rows");
+    wb__fuse_line(k, "const uint l = LID(0), x = l & (a.across - 1), y = l >> a.log;");
+    wb__fuse_line(k, "const uint lanes = %du >> a.log;", WB__GROUP_ITEMS);
+}
+
+/* The loop over an item's rows r, of [from, to). */
+static void open_rows(wb__fuse *k)
+{
+    if (k->target->is_cpu) {                    /* items one after another: each its own piece */
+        wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
+        wb__fuse_line(k, "const uint start = y * piece < to - from ? from + y * piece : to;");
+        wb__fuse_line(k, "const uint end = to - start < piece ? to : start + piece;");
+        wb__fuse_open(k, "for (uint r = start; r < end; r++)");
+    } else {
+        wb__fuse_open(k, "for (uint r = from + y; r < to; r += lanes)");
+    }
+}
+
+static void store_results(folds *f, wb__fuse *k)
+{
+    static const char *regs[] = {"f32", "f64", "i32", "i64"};
+    wb__fold_tree(k, f->folds, f->n, "l", "128", "a.across");
+    wb__fuse_open(k, "if (y == 0 && c < a.cols)");
+    for (int i = 0; i < f->n; i++) {
+        const wb__fold *one = &f->folds[i];
+        const wb__place *p = &k->places[k->place[one->instr]];
+        wb__fold_value(k, one, "l");
+        wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->slot, wb__fuse_dtype(p->view->dtype),
+                      regs[one->out], one->instr);
+    }
+    wb__fuse_close(k);
+}
+
+static void store_parts(folds *f, wb__fuse *k)
+{
+    wb__fold_tree(k, f->folds, f->n, "l", "128", "a.across");
+    wb__fuse_open(k, "if (y == 0 && c < a.cols)");
+    wb__fuse_uint(k, f->outers * f->cols, "line");
+    wb__fuse_line(k, "const uint at = GRP(1) * a.line + %sc;", f->outers > 1 ? "o * a.cols + " : "");
+    for (int i = 0; i < f->n; i++) {
+        const wb__fold *one = &f->folds[i];
+        wb__fuse_line(k, "q%d[at] = t%d_%s[l];", i, one->slot, wb__fuse_kinds[one->acc]);
+        if (one->op == WB__OP_argmax) wb__fuse_line(k, "z%d_[at] = z%d[l];", i, one->slot);
+    }
+    wb__fuse_close(k);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
+{
+    wb__fuse k;
+    const int e = wb__fuse_start(&k, t, work, f->part);
+    if (e) {
+        wb__fuse_free(&k);
+        return e;
+    }
+    for (int i = 0; i < f->n; i++) k.want[f->part->instr[f->folds[i].instr].a] = true;
+    wb__part_want(f->part, k.want, true);
+    const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
+    wb__fuse_loops(&k, walk);
+    f->outers = k.points[WB__OUTER], f->rows = k.points[WB__ROWS], f->cols = k.points[WB__COLS];
+    choose(f, &k);
+    const bool cut = f->chunks > 1;
+    if (!cut) {                                 /* what is written is this kernel's business too */
+        wb__fuse_free(&k);
+        if (wb__fuse_start(&k, t, work, f->part)) {
+            wb__fuse_free(&k);
+            return WB_ERROR_MEMORY;
+        }
+        for (int i = 0; i < f->n; i++) k.want[f->folds[i].instr] = true;
+        wb__part_want(f->part, k.want, true);
+        wb__fuse_loops(&k, walk);
+    }
+    const int64_t tiles = quotient_up(f->cols, 1 << f->log);
+    k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
+    for (int d = k.first[WB__ROWS]; d < k.first[WB__ROWS + 1]; d++) k.inner |= 1u << d;
+    items(f, &k);
+    wb__fuse_uint(&k, f->chunk, "chunk");
+    if (f->outers > 1) {
+        wb__fuse_uint(&k, tiles, "tiles");
+        wb__fuse_line(&k, "const uint o = GRP(0) / a.tiles;");
+        wb__fuse_line(&k, "const uint c = (GRP(0) - o * a.tiles) * a.across + x;");
+    } else {
+        wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x;");
+    }
+    wb__fuse_line(&k, "const uint from = GRP(1) * a.chunk, left = a.rows - from;");
+    wb__fuse_line(&k, "const uint to = c >= a.cols ? from : left < a.chunk ? a.rows "
+                  ": from + a.chunk;");
+    wb__fuse_unravel(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
+    wb__fuse_unravel(&k, "c", k.first[WB__COLS], k.n_dims);
+    wb__fuse_bases(&k);
+    if (cut) parts(f, &k);
+    for (int i = 0; i < f->n; i++) wb__fold_start(&k, &f->folds[i]);
+    open_rows(&k);
+    wb__fuse_unravel(&k, "r", k.first[WB__ROWS], k.first[WB__ROWS + 1]);
+    wb__fuse_ways(&k, k.want);
+    wb__fuse_values(&k, k.want, WB__LEVEL_FULL);
+    for (int i = 0; i < f->n; i++) wb__fold_take(&k, &f->folds[i], "r");
+    wb__fuse_close(&k);
+    if (cut) store_parts(f, &k);
+    else store_results(f, &k);
+    return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
+}
+
+/* Puts the chunks together: rows now are chunks, columns all results of a chunk. */
+static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
+{
+    wb__fuse k;
+    wb__part flat = *f->part;
+    const int outer = flat.space.ndim - flat.space.row_dims - flat.space.col_dims;
+    for (int d = 0; d < flat.space.ndim; d++)
+        if (f->all || (d >= outer && d < outer + flat.space.row_dims)) flat.space.dims[d] = 1;
+    const int e = wb__fuse_start(&k, t, work, &flat);
+    if (e) {
+        wb__fuse_free(&k);
+        return e;
+    }
+    for (int i = 0; i < f->n; i++) k.want[f->folds[i].instr] = true;
+    wb__fuse_loops(&k, WB__IN_ORDER);
+    parts(f, &k);
+    folds g = *f;
+    g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
+    const int tall = wb__fuse_log(g.rows, 8);
+    g.log = WB__MAX(wb__fuse_log(g.cols, t->is_cpu ? 8 : 5), WB__MIN(8 - tall, 8));
+    k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
+    items(&g, &k);
+    wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x, from = 0;");
+    wb__fuse_line(&k, "const uint to = c < a.cols ? a.rows : 0;");
+    wb__fuse_unravel(&k, "c", 0, k.n_dims);
+    wb__fuse_bases(&k);
+    for (int i = 0; i < f->n; i++) wb__fold_start(&k, &f->folds[i]);
+    open_rows(&k);
+    for (int i = 0; i < f->n; i++) wb__fold_merge(&k, &f->folds[i], "r * a.cols + c");
+    wb__fuse_close(&k);
+    store_results(&g, &k);
+    return wb__fuse_finish(&k, quotient_up(g.cols, 1 << g.log), 1, 1);
+}
+
+int wb__fused_folds(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
+                    wb__gpu_work *work)
+{
+    folds f = {.part = p, .all = kind == WB__FOLD_ALL, .at = at};
+    int e = 0;
+    f.folds = wb__alloc_zero((size_t)p->n_instr, sizeof *f.folds);
+    if (!f.folds) return WB_ERROR_MEMORY;
+    for (int i = 0; i < p->n_instr && !e;) {
+        f.n = 0;                                /* as many at a time as share the local memory */
+        for (; i < p->n_instr; i++) {
+            if (p->instr[i].kind != kind) continue;
+            f.folds[f.n] = wb__fold_of(p, i, f.n, f.n);
+            if (f.n && wb__fold_locals(NULL, f.folds, f.n + 1) > (int64_t)t->local_bytes) break;
+            f.n++;
+        }
+        if (f.n) e = first_kernel(&f, t, work);
+        if (f.n && !e && f.chunks > 1) e = second_kernel(&f, t, work);
+    }
+    wb__free(f.folds);
+    return e;
+}

@@ -1,0 +1,311 @@
+/* Spaces of fused kernels as few dimensions as their views allow, and the ways of the views along
+ * them. */
+#include "backend/gpu/fused.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- dimensions ------------------------------------------------------------------------------ */
+
+static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
+{
+    const int outer = s->ndim - s->row_dims - s->col_dims;
+    if (walk == WB__ANY_ORDER) return WB__COLS;
+    if (walk == WB__IN_ORDER) return WB__ROWS;
+    if (d >= s->ndim - s->col_dims) return WB__COLS;
+    return d < outer && walk == WB__BY_GROUP ? WB__OUTER : WB__ROWS;
+}
+
+/* Views and iotas of what is wanted. */
+static void find_places(wb__fuse *k)
+{
+    const wb__part *p = k->part;
+    k->n_places = p->n_views;
+    for (int i = 0; i < p->n_instr; i++) {
+        const wb__instr *in = &p->instr[i];
+        k->place[i] = -1;
+        switch ((wb__instr_kind)in->kind) {
+        case WB__LOAD: case WB__STORE: case WB__FOLD_ROWS: case WB__FOLD_ALL:
+            k->place[i] = in->arg;
+            break;
+        case WB__UNIFORM: case WB__GAUSSIAN: k->place[i] = in->c; break;
+        case WB__IOTA: k->place[i] = k->n_places++; break;
+        default: break;
+        }
+        if (k->place[i] < 0) continue;
+        wb__place *place = &k->places[k->place[i]];
+        place->used |= k->want[i];
+        if (in->kind == WB__IOTA) place->stride[in->arg] = 1;
+        else place->view = &p->views[k->place[i]];
+    }
+}
+
+static void swap_dims(wb__fuse *k, int a, int b)
+{
+    const int64_t d = k->dim[a];
+    k->dim[a] = k->dim[b];
+    k->dim[b] = d;
+    for (int i = 0; i < k->n_places; i++) {
+        int64_t *s = k->places[i].stride, t = s[a];
+        s[a] = s[b];
+        s[b] = t;
+    }
+}
+
+/* Innermost the dimension where what is written (or else read first) steps least. */
+static void sort_dims(wb__fuse *k)
+{
+    const wb__place *guide = NULL;
+    for (int i = 0; i < k->part->n_instr; i++) {
+        const int kind = k->part->instr[i].kind;
+        if (!k->want[i] || (kind != WB__STORE && kind != WB__LOAD)) continue;
+        if (!guide || kind == WB__STORE) guide = &k->places[k->place[i]];
+        if (kind == WB__STORE) break;
+    }
+    if (!guide) return;
+    for (int i = 1; i < k->n_dims; i++)
+        for (int j = i; j > 0; j--) {
+            const int64_t in = llabs(guide->stride[j]), out = llabs(guide->stride[j - 1]);
+            if (!in || in <= out) break;
+            swap_dims(k, j, j - 1);
+        }
+}
+
+/* Does every view walk dimension d and the one inside it as one? */
+static bool together(const wb__fuse *k, int d)
+{
+    for (int i = 0; i < k->n_places; i++) {
+        const wb__place *p = &k->places[i];
+        if (p->used && p->stride[d] != p->stride[d + 1] * k->dim[d + 1]) return false;
+    }
+    return true;
+}
+
+static void remove_dim(wb__fuse *k, int d)
+{
+    for (int i = d; i + 1 < k->n_dims; i++) {
+        k->dim[i] = k->dim[i + 1];
+        for (int j = 0; j < k->n_places; j++)
+            k->places[j].stride[i] = k->places[j].stride[i + 1];
+    }
+    k->n_dims--;
+    for (int j = 0; j < k->n_places; j++) k->places[j].stride[k->n_dims] = 0;
+}
+
+static bool same_place(const wb__place *a, const wb__place *b)
+{
+    return a->view && b->view && a->view->buffer == b->view->buffer && a->view->buffer != WB__NO_BUFFER
+        && a->view->offset == b->view->offset && a->view->dtype == b->view->dtype
+        && !memcmp(a->stride, b->stride, sizeof a->stride);
+}
+
+/* Numbers of places and of their strides, in the order of the program; what lies far. */
+static void number_places(wb__fuse *k)
+{
+    for (int i = 0; i < k->n_places; i++) {
+        wb__place *p = &k->places[i];
+        if (!p->used) continue;
+        p->slot = p->way = -1;
+        int64_t far = 0;
+        for (int d = 0; d < k->n_dims; d++) far += llabs(p->stride[d]) * (k->dim[d] - 1);
+        k->wide |= far > INT32_MAX;
+        for (int j = 0; j < i; j++) {
+            const wb__place *q = &k->places[j];
+            if (!q->used) continue;
+            if (p->way < 0 && !memcmp(p->stride, q->stride, sizeof p->stride)) p->way = q->way;
+            if (p->slot < 0 && same_place(p, q)) p->slot = q->slot;
+        }
+        if (p->way < 0) p->way = k->n_ways++;
+        if (p->slot < 0) p->slot = k->n_slots++;
+    }
+}
+
+void wb__fuse_loops(wb__fuse *k, wb__walk walk)
+{
+    const wb__space *s = &k->part->space;
+    wb__loop loop[WB_MAX_DIMS];
+    find_places(k);
+    for (int i = 0; i < k->part->n_views; i++)
+        if (k->places[i].view)
+            for (int d = 0; d < s->ndim; d++)
+                k->places[i].stride[d] = s->dims[d] == 1 ? 0 : k->places[i].view->strides[d];
+    k->n_dims = s->ndim;
+    for (int d = 0; d < s->ndim; d++) {
+        k->dim[d] = s->dims[d];
+        loop[d] = loop_of(s, walk, d);
+    }
+    for (int g = 0; g < 3; g++) k->points[g] = 1;
+    for (int d = 0; d < s->ndim; d++) k->points[loop[d]] *= s->dims[d];
+    for (int d = k->n_dims - 1; d >= 0; d--) {
+        if (k->dim[d] != 1) continue;
+        for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
+        remove_dim(k, d);
+    }
+    if (walk == WB__ANY_ORDER) sort_dims(k);
+    for (int d = k->n_dims - 2; d >= 0; d--) {
+        if (loop[d] != loop[d + 1] || !together(k, d)) continue;
+        k->dim[d + 1] *= k->dim[d];
+        for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
+        remove_dim(k, d);
+    }
+    for (int g = 0, d = 0; g < 4; g++) {
+        k->first[g] = d;
+        while (d < k->n_dims && (int)loop[d] == g) d++;
+    }
+    number_places(k);
+}
+
+/* ---- indices --------------------------------------------------------------------------------- */
+
+/* Factor and shift of divide() in the prelude, for d >= 2. */
+static void put_divisor(wb__fuse *k, int64_t d, int n)
+{
+    int log = 0;
+    if (k->put >> n & 1) return;
+    k->put |= 1u << n;
+    while (((uint64_t)1 << log) < (uint64_t)d) log++;
+    const uint64_t factor =
+        ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
+    wb__fuse_uint(k, d, "d%d", n);
+    wb__fuse_uint(k, (int64_t)(uint32_t)factor, "f%d", n);
+    wb__fuse_uint(k, log - 1, "h%d", n);
+}
+
+void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
+{
+    char left[24];
+    snprintf(left, sizeof left, "%s", count);
+    for (int d = to - 1; d > from; d--) {
+        put_divisor(k, k->dim[d], d);
+        wb__fuse_line(k, "const uint q%d = divide(%s, a.f%d, a.h%d), i%d = %s - q%d * a.d%d;", d,
+                      left, d, d, d, left, d, d);
+        snprintf(left, sizeof left, "q%d", d);
+    }
+    if (to > from) wb__fuse_line(k, "const uint i%d = %s;", from, left);
+}
+
+static const char *index_type(const wb__fuse *k) { return k->wide ? "i64" : "int"; }
+
+static void put_stride(wb__fuse *k, wb__place *p, int d)
+{
+    if (p->put >> d & 1) return;
+    p->put |= 1u << d;
+    if (k->wide) wb__fuse_pair(k, p->stride[d], "s%d_%d_", p->way, d);
+    else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->way, d);
+}
+
+/* The sum over the dimensions of `mask`; "" where there is none. */
+static void way_text(wb__fuse *k, wb__place *p, unsigned mask, wb__text *t)
+{
+    for (int d = 0; d < k->n_dims; d++) {
+        if (!p->stride[d] || !(mask >> d & 1)) continue;
+        wb__text_add(t, "%s(%s)i%d", t->length ? " + " : "", index_type(k), d);
+        if (p->stride[d] == 1) continue;
+        put_stride(k, p, d);
+        if (k->wide) wb__text_add(t, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->way, d, p->way, d);
+        else wb__text_add(t, " * (int)a.s%d_%d", p->way, d);
+    }
+}
+
+/* The one dimension of `mask` along which p steps, by 1: -1 if there is none or more. */
+static int plain(const wb__fuse *k, const wb__place *p, unsigned mask)
+{
+    int found = -1;
+    for (int d = 0; d < k->n_dims; d++) {
+        if (!p->stride[d] || !(mask >> d & 1)) continue;
+        if (found >= 0 || p->stride[d] != 1) return -1;
+        found = d;
+    }
+    return found;
+}
+
+static bool varies(const wb__fuse *k, const wb__place *p, unsigned mask)
+{
+    for (int d = 0; d < k->n_dims; d++)
+        if (p->stride[d] && (mask >> d & 1)) return true;
+    return false;
+}
+
+static void pointer(wb__fuse *k, const wb__place *p, const char *fixed)
+{
+    const wb__view *v = p->view;
+    const char *type = wb__fuse_memory(v->dtype);
+    const int b = wb__fuse_buffer(k, v->buffer), s = p->slot;
+    wb__fuse_pair(k, v->offset, "o%d", s);
+    k->f64 |= v->dtype == WB_F64;
+    if (v->buffer == WB__GPU_WORKSPACE)
+        wb__fuse_line(k, "GLOBAL %s *p%d = PTR(%s, PTR(u8, b%d, a.workspace, a.workspaceh), a.o%d, "
+                      "a.o%dh)%s%s;", type, s, type, b, s, s, *fixed ? " + " : "", fixed);
+    else
+        wb__fuse_line(k, "GLOBAL %s *p%d = PTR(%s, b%d, a.o%d, a.o%dh)%s%s;", type, s, type, b, s,
+                      s, *fixed ? " + " : "", fixed);
+}
+
+/* A place in a draw, or an index: a number that the inner way is added to. */
+static void origin(wb__fuse *k, const wb__place *p, const char *fixed)
+{
+    const int s = p->slot;
+    if (!p->view) {
+        wb__fuse_line(k, "const i64 e%d = %s;", s, *fixed ? fixed : "0");
+        return;
+    }
+    wb__fuse_pair(k, p->view->offset, "o%d", s);
+    wb__fuse_line(k, "const i64 e%d = I64(a.o%d, a.o%dh)%s%s;", s, s, s, *fixed ? " + " : "",
+                  fixed);
+}
+
+void wb__fuse_bases(wb__fuse *k)
+{
+    const unsigned outside = ~k->inner;
+    for (int i = 0; i < k->n_places; i++) {
+        wb__place *p = &k->places[i];
+        if (!p->used) continue;
+        bool first_way = true, first_slot = true;
+        for (int j = 0; j < i; j++) {
+            if (!k->places[j].used) continue;
+            first_way &= k->places[j].way != p->way;
+            first_slot &= k->places[j].slot != p->slot;
+        }
+        char fixed[24] = "";
+        const int one = plain(k, p, outside);
+        if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
+        else if (varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->way);
+        if (first_way && *fixed == 'x') {
+            wb__text t = {0};
+            way_text(k, p, outside, &t);
+            k->failed |= t.failed;
+            if (t.text) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->way, t.text);
+            wb__free(t.text);
+        }
+        if (!first_slot) continue;
+        if (p->view && p->view->buffer != WB__NO_BUFFER) pointer(k, p, fixed);
+        else origin(k, p, fixed);
+    }
+}
+
+void wb__fuse_at(const wb__fuse *k, const wb__place *p, char text[48])
+{
+    const int one = plain(k, p, k->inner);
+    if (one >= 0) snprintf(text, 48, "i%d", one);
+    else if (varies(k, p, k->inner)) snprintf(text, 48, "y%d", p->way);
+    else snprintf(text, 48, "0");
+}
+
+void wb__fuse_ways(wb__fuse *k, const bool *want)
+{
+    for (int i = 0; i < k->n_places; i++) {
+        wb__place *p = &k->places[i];
+        bool wanted = false, first = true;
+        for (int j = 0; j < k->part->n_instr; j++)
+            wanted |= want[j] && k->place[j] >= 0 && k->places[k->place[j]].way == p->way;
+        for (int j = 0; j < i; j++) first &= !k->places[j].used || k->places[j].way != p->way;
+        if (!p->used || !wanted || !first) continue;
+        if (plain(k, p, k->inner) >= 0 || !varies(k, p, k->inner)) continue;
+        wb__text t = {0};
+        way_text(k, p, k->inner, &t);
+        k->failed |= t.failed;
+        if (t.text) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->way, t.text);
+        wb__free(t.text);
+    }
+}

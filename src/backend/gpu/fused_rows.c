@@ -1,0 +1,289 @@
+/* Kernels without folds, one item an element; and kernels with folds along the columns, in which a
+ * row is one item's or that of some items of a group. */
+#include "backend/gpu/fused.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int wb__fuse_log(int64_t n, int most)
+{
+    int log = 0;
+    while (log < most && ((int64_t)1 << log) < n) log++;
+    return log;
+}
+
+static int64_t quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+
+/* ---- one item an element --------------------------------------------------------------------- */
+
+/* Rows shorter than this are counted through together with what is around them. */
+enum { LONG_ROW = 128, MOST_GROUPS_Y = 32768 };
+
+static void element(wb__fuse *k, const bool *stores)
+{
+    wb__fuse_ways(k, k->want);
+    wb__fuse_values(k, k->want, WB__LEVEL_FULL);
+    for (int i = 0; i < k->part->n_instr; i++)
+        if (stores[i]) wb__fuse_store(k, i);
+    wb__fuse_close(k);
+}
+
+static int by_element(wb__fuse *k, const bool *stores)
+{
+    const int64_t n = k->points[WB__COLS];
+    k->inner = ~0u;
+    k->impl = "one item an element";
+    wb__fuse_uint(k, n, "n");
+    wb__fuse_bases(k);
+    wb__fuse_line(k, "const uint i = GID(0);");
+    wb__fuse_open(k, "if (i < a.n)");
+    wb__fuse_unravel(k, "i", 0, k->n_dims);
+    element(k, stores);
+    return wb__fuse_finish(k, quotient_up(n, WB__GROUP_ITEMS), 1, 1);
+}
+
+static int by_line(wb__fuse *k, const bool *stores)
+{
+    const int last = k->n_dims - 1;
+    const int64_t cols = k->dim[last], rows = k->points[WB__COLS] / cols;
+    const int64_t y = WB__MIN(rows, MOST_GROUPS_Y);
+    k->inner = 1u << last;
+    k->impl = "one item an element, by lines";
+    wb__fuse_uint(k, cols, "n");
+    wb__fuse_uint(k, rows, "rows");
+    wb__fuse_uint(k, y, "high");
+    wb__fuse_line(k, "const uint r = GRP(1) + GRP(2) * a.high, i%d = GID(0);", last);
+    wb__fuse_unravel(k, "r", 0, last);
+    wb__fuse_bases(k);
+    wb__fuse_open(k, "if (r < a.rows && i%d < a.n)", last);
+    element(k, stores);
+    return wb__fuse_finish(k, quotient_up(cols, WB__GROUP_ITEMS), y, quotient_up(rows, y));
+}
+
+int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+                   wb__gpu_work *work)
+{
+    wb__fuse k;
+    const int e = wb__fuse_start(&k, t, work, p);
+    if (e) {
+        wb__fuse_free(&k);
+        return e;
+    }
+    for (int i = 0; i < p->n_instr; i++) k.want[i] = stores[i];
+    wb__part_want(p, k.want, true);
+    wb__fuse_loops(&k, WB__ANY_ORDER);
+    return k.n_dims > 1 && k.dim[k.n_dims - 1] >= LONG_ROW ? by_line(&k, stores)
+                                                           : by_element(&k, stores);
+}
+
+/* ---- folds along columns --------------------------------------------------------------------- */
+
+typedef struct {
+    wb__fuse k;
+    const bool *stores;
+    bool by_item;                   /* a row is one item's */
+    wb__fold *folds;
+    int *phase, n_folds, n_phases, store_phase;
+    bool *want;                     /* of one phase */
+} rows;
+
+/* A store of one number a row. */
+static bool of_row(const rows *r, int i)
+{
+    const wb__part *p = r->k.part;
+    return !wb__part_varies(p, &p->views[p->instr[i].arg])
+        && r->k.level[p->instr[i].a] <= WB__LEVEL_ROW;
+}
+
+/* Which loop each fold is made in, and which one is the last: there alone whole rows are stored,
+ * for a store may write what a load of an earlier loop reads. */
+static void find_phases(rows *r, int *after)
+{
+    const wb__part *p = r->k.part;
+    for (int i = 0; i < p->n_instr; i++) {
+        const wb__instr *in = &p->instr[i];
+        const int of[3] = {in->a, in->b, in->c};
+        const bool source = in->kind <= WB__GAUSSIAN;
+        after[i] = 0;
+        for (int j = 0; j < 3 && !source; j++)
+            if (of[j] >= 0) after[i] = WB__MAX(after[i], after[of[j]]);
+        if (in->kind == WB__FOLD_COLS && r->k.want[i]) {
+            int slot = 0;
+            for (int j = 0; j < r->n_folds; j++) slot += r->phase[j] == after[i];
+            r->folds[r->n_folds] = wb__fold_of(p, i, r->n_folds, slot);
+            r->phase[r->n_folds++] = after[i]++;
+            r->n_phases = WB__MAX(r->n_phases, after[i]);
+        }
+    }
+    r->store_phase = -1;
+    for (int i = 0; i < p->n_instr; i++)
+        if (r->stores[i] && !of_row(r, i))
+            r->store_phase = WB__MAX(r->store_phase, WB__MAX(after[p->instr[i].a],
+                                                             r->n_phases - 1));
+    r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
+}
+
+/* The loop over the columns, and the place in the row. */
+static int open_columns(rows *r, bool places, char place[24])
+{
+    wb__fuse *k = &r->k;
+    const int from = k->first[WB__COLS], to = k->first[WB__COLS + 1];
+    if (!r->by_item) {
+        if (k->target->is_cpu)
+            wb__fuse_open(k, "for (uint j = from; j < to; j++)");
+        else
+            wb__fuse_open(k, "for (uint j = from; j < to; j += a.lanes)");
+        wb__fuse_unravel(k, "j", from, to);
+        strcpy(place, "j");
+        return 1;
+    }
+    strcpy(place, to == from ? "0" : "j");
+    if (places && to > from + 1) wb__fuse_line(k, "j = 0;");
+    for (int d = from; d < to; d++) {
+        if (!(k->put >> (d + 16) & 1)) wb__fuse_uint(k, k->dim[d], "e%d", d);
+        k->put |= 1u << (d + 16);
+        wb__fuse_open(k, "for (uint i%d = 0; i%d < a.e%d; i%d++)", d, d, d, d);
+    }
+    if (to == from + 1) snprintf(place, 24, "i%d", from);
+    return to - from;
+}
+
+static void make_phase(rows *r, int phase, bool argmax)
+{
+    wb__fuse *k = &r->k;
+    const wb__part *p = k->part;
+    char place[24];
+    int first = r->n_folds, n = 0;
+    memset(r->want, 0, (size_t)p->n_instr * sizeof *r->want);
+    for (int i = 0; i < p->n_instr; i++)
+        if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->want[i] = true;
+    for (int i = r->n_folds - 1; i >= 0; i--)
+        if (r->phase[i] == phase) r->want[p->instr[r->folds[i].instr].a] = true, first = i, n++;
+    wb__part_want(p, r->want, false);
+    wb__fuse_values(k, r->want, WB__LEVEL_ROW);
+    for (int i = 0; i < r->n_folds; i++)
+        if (r->phase[i] == phase) wb__fold_start(k, &r->folds[i]);
+    int open = open_columns(r, argmax, place);
+    wb__fuse_ways(k, r->want);
+    wb__fuse_values(k, r->want, WB__LEVEL_FULL);
+    for (int i = 0; i < r->n_folds; i++)
+        if (r->phase[i] == phase) wb__fold_take(k, &r->folds[i], place);
+    for (int i = 0; i < p->n_instr && phase == r->store_phase; i++)
+        if (r->stores[i] && !of_row(r, i)) wb__fuse_store(k, i);
+    if (r->by_item && argmax && open > 1) wb__fuse_line(k, "j++;");
+    while (open--) wb__fuse_close(k);
+    wb__fuse_forget(k);
+    if (!n) return;
+    wb__fold *of = r->folds + first;
+    if (!r->by_item) {
+        if (first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
+        wb__fold_tree(k, of, n, "lane", "a.lanes / 2", "1");
+    }
+    for (int i = 0; i < n; i++) {
+        wb__fold_value(k, &of[i], r->by_item ? NULL : "l - lane");
+        k->made[of[i].instr] = WB__MADE_ROW;
+    }
+}
+
+/* Numbers of rows, stored once all loops are done. */
+static void store_rows(rows *r)
+{
+    wb__fuse *k = &r->k;
+    const wb__part *p = k->part;
+    bool any = false;
+    memset(r->want, 0, (size_t)p->n_instr * sizeof *r->want);
+    for (int i = 0; i < p->n_instr; i++)
+        if (r->stores[i] && of_row(r, i)) any = r->want[i] = true;
+    if (!any) return;
+    wb__part_want(p, r->want, false);
+    wb__fuse_values(k, r->want, WB__LEVEL_ROW);
+    if (!r->by_item) {
+        wb__fuse_line(k, "BARRIER;");           /* others may still read what is written here */
+        wb__fuse_open(k, "if (lane == 0 && r0 < a.rows)");
+    }
+    for (int i = 0; i < p->n_instr; i++)
+        if (r->stores[i] && of_row(r, i)) wb__fuse_store(k, i);
+    if (!r->by_item) wb__fuse_close(k);
+}
+
+/* Folds in the order of their phases, so that those of one phase lie together. */
+static void sort_folds(rows *r)
+{
+    for (int i = 1; i < r->n_folds; i++)
+        for (int j = i; j > 0 && r->phase[j] < r->phase[j - 1]; j--) {
+            const wb__fold f = r->folds[j];
+            const int phase = r->phase[j];
+            r->folds[j] = r->folds[j - 1], r->phase[j] = r->phase[j - 1];
+            r->folds[j - 1] = f, r->phase[j - 1] = phase;
+        }
+    for (int i = 0; i < r->n_folds; i++) r->folds[i].n = i;
+}
+
+static int make_rows(rows *r)
+{
+    wb__fuse *k = &r->k;
+    const int64_t n = k->points[WB__ROWS], cols = k->points[WB__COLS];
+    const bool few = k->target->is_cpu ? n >= 512 || cols <= 64 : cols <= 4;
+    bool argmax = false;
+    for (int i = 0; i < r->n_folds; i++) argmax |= r->folds[i].op == WB__OP_argmax;
+    r->by_item = few || wb__fold_locals(NULL, r->folds, r->n_folds) > (int64_t)k->target->local_bytes;
+    const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, 8);
+    for (int d = k->first[WB__COLS]; d < k->n_dims; d++) k->inner |= 1u << d;
+    wb__fuse_uint(k, n, "rows");
+    if (r->by_item) {
+        k->impl = "one item a row";
+        wb__fuse_line(k, "const uint r = GID(0);");
+        wb__fuse_open(k, "if (r < a.rows)");
+    } else {
+        k->impl = "a group or part of one a row";
+        wb__fold_locals(k, r->folds, r->n_folds);
+        wb__fuse_uint(k, cols, "cols");
+        wb__fuse_uint(k, 1 << log, "lanes");
+        wb__fuse_uint(k, log, "log");
+        wb__fuse_line(k, "const uint l = LID(0), lane = l & (a.lanes - 1);");
+        wb__fuse_line(k, "const uint r0 = GRP(0) * (%du >> a.log) + (l >> a.log);",
+                      WB__GROUP_ITEMS);
+        wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0, cols = r0 < a.rows ? a.cols : 0;");
+        if (k->target->is_cpu) {                /* items one after another: each its own piece */
+            wb__fuse_uint(k, quotient_up(cols, 1 << log), "piece");
+            wb__fuse_line(k, "const uint from = lane * a.piece < cols ? lane * a.piece : cols;");
+            wb__fuse_line(k, "const uint to = cols - from < a.piece ? cols : from + a.piece;");
+        } else {
+            wb__fuse_line(k, "const uint from = lane, to = cols;");
+        }
+    }
+    wb__fuse_unravel(k, "r", k->first[WB__ROWS], k->first[WB__COLS]);
+    wb__fuse_bases(k);
+    if (r->by_item && argmax && k->n_dims - k->first[WB__COLS] > 1) wb__fuse_line(k, "uint j;");
+    for (int phase = 0; phase < r->n_phases; phase++) make_phase(r, phase, argmax);
+    store_rows(r);
+    if (r->by_item) wb__fuse_close(k);
+    return wb__fuse_finish(k, quotient_up(n, WB__GROUP_ITEMS >> (r->by_item ? 0 : log)), 1, 1);
+}
+
+int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+                   wb__gpu_work *work)
+{
+    const size_t n = (size_t)p->n_instr;
+    rows r = {.stores = stores};
+    int e = wb__fuse_start(&r.k, t, work, p);
+    r.folds = wb__alloc_zero(n, sizeof *r.folds);
+    r.phase = wb__alloc_zero(2 * n, sizeof *r.phase);
+    r.want = wb__alloc_zero(n, sizeof *r.want);
+    if (!r.folds || !r.phase || !r.want) e = WB_ERROR_MEMORY;
+    if (e) {
+        wb__fuse_free(&r.k);
+    } else {
+        for (size_t i = 0; i < n; i++) r.k.want[i] = stores[i];
+        wb__part_want(p, r.k.want, true);
+        wb__part_levels(p, r.k.level);
+        find_phases(&r, r.phase + n);
+        sort_folds(&r);
+        wb__fuse_loops(&r.k, WB__BY_ROW);
+        e = make_rows(&r);
+    }
+    wb__free(r.folds);
+    wb__free(r.phase);
+    wb__free(r.want);
+    return e;
+}

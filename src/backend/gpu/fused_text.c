@@ -1,0 +1,190 @@
+/* Texts of fused kernels and the struct of arguments that goes with each. */
+#include "backend/gpu/fused.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const wb__fuse_kinds[4] = {"f32", "f64", "i32", "i64"};
+
+static void indent(wb__fuse *k) { wb__text_add(&k->body, "%*s", 4 * k->indent, ""); }
+
+void wb__fuse_line(wb__fuse *k, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    indent(k);
+    wb__text_list(&k->body, format, list);
+    wb__text_add(&k->body, "\n");
+    va_end(list);
+}
+
+void wb__fuse_open(wb__fuse *k, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    indent(k);
+    wb__text_list(&k->body, format, list);
+    wb__text_add(&k->body, " {\n");
+    va_end(list);
+    k->indent++;
+}
+
+void wb__fuse_close(wb__fuse *k)
+{
+    k->indent--;
+    wb__fuse_line(k, "}");
+}
+
+/* ---- the struct ------------------------------------------------------------------------------ */
+
+static int add_words(wb__fuse *k, int n)
+{
+    if (k->n_words + n > k->words_room) {
+        const int room = 2 * k->words_room + 64;
+        uint32_t *more = wb__realloc(k->words, (size_t)room * sizeof *more);
+        if (!more) {
+            k->failed = true;
+            return 0;
+        }
+        k->words = more;
+        k->words_room = room;
+    }
+    k->n_words += n;
+    return k->n_words - n;
+}
+
+static void add_field(wb__fuse *k, const char *type, const char *format, va_list list)
+{
+    wb__text_add(&k->fields, "    %s ", type);
+    wb__text_list(&k->fields, format, list);
+    wb__text_add(&k->fields, ";\n");
+}
+
+void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...)
+{
+    const int at = add_words(k, 1);
+    if (k->failed) return;
+    k->words[at] = (uint32_t)v;
+    va_list list;
+    va_start(list, format);
+    add_field(k, "uint", format, list);
+    va_end(list);
+}
+
+void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...)
+{
+    const int at = add_words(k, 2);
+    if (k->failed) return;
+    k->words[at] = (uint32_t)v;
+    k->words[at + 1] = (uint32_t)((uint64_t)v >> 32);
+    va_list list;
+    for (int high = 0; high < 2; high++) {
+        va_start(list, format);
+        wb__text_add(&k->fields, "    uint ");
+        wb__text_list(&k->fields, format, list);
+        wb__text_add(&k->fields, high ? "h;\n" : ";\n");
+        va_end(list);
+    }
+}
+
+void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24])
+{
+    static const char *types[] = {"float", "uint", "int", "uint", "uint"};
+    int i = 0;
+    while (i < k->n_numbers && (k->numbers[i].number != n || k->numbers[i].put != put)) i++;
+    snprintf(name, 24, "n%d", i);
+    if (i < k->n_numbers) return;
+    const bool two = put == WB__PUT_F64 || put == WB__PUT_I64 || put == WB__PUT_U64;
+    const int at = add_words(k, two ? 2 : 1);
+    wb__gpu_number *more = wb__realloc(k->numbers, (size_t)(i + 1) * sizeof *more);
+    if (!more) k->failed = true;
+    else k->numbers = more;
+    if (k->failed) return;
+    memset(k->words + at, 0, two ? 8 : 4);
+    more[k->n_numbers++] = (wb__gpu_number){.number = n, .at = (uint32_t)at * 4, .put = put};
+    wb__text_add(&k->fields, "    %s n%d;\n", types[put], i);
+    if (two) wb__text_add(&k->fields, "    uint n%dh;\n", i);
+}
+
+int wb__fuse_buffer(wb__fuse *k, int buffer)
+{
+    for (int i = 0; i < k->n_buffers; i++)
+        if (k->buffers[i] == buffer) return i;
+    if (buffer == WB__GPU_WORKSPACE) {
+        k->workspace_word = k->n_words;
+        wb__fuse_pair(k, 0, "workspace");
+    }
+    k->buffers[k->n_buffers] = buffer;
+    return k->n_buffers++;
+}
+
+/* ---- a kernel's beginning and end ------------------------------------------------------------ */
+
+int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, const wb__part *part)
+{
+    const size_t n = (size_t)part->n_instr + 1, places = n + (size_t)part->n_views;
+    *k = (wb__fuse){.target = t, .work = work, .part = part, .workspace_word = -1, .indent = 1};
+    k->want = wb__alloc_zero(n, sizeof *k->want);
+    k->level = wb__alloc_zero(n, sizeof *k->level);
+    k->made = wb__alloc_zero(n, sizeof *k->made);
+    k->place = wb__alloc_zero(n, sizeof *k->place);
+    k->places = wb__alloc_zero(places, sizeof *k->places);
+    k->buffers = wb__alloc_zero(places + 1, sizeof *k->buffers);
+    k->failed = !k->want || !k->level || !k->made || !k->place || !k->places || !k->buffers;
+    return k->failed ? WB_ERROR_MEMORY : 0;
+}
+
+void wb__fuse_free(wb__fuse *k)
+{
+    void *const all[] = {k->want, k->level, k->made, k->place, k->places, k->buffers,
+                         k->words, k->numbers, k->fields.text, k->body.text};
+    for (size_t i = 0; i < WB__COUNT(all); i++) wb__free(all[i]);
+}
+
+static char *whole_text(const wb__fuse *k)
+{
+    wb__text t = {0};
+    wb__text_add(&t, "/* %s */\n", k->impl);
+    wb__text_add(&t, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length, k->fields.text);
+    wb__fuse_functions(k, &t);
+    wb__text_add(&t, "KERNEL fused(");
+    for (int i = 0; i < k->n_buffers; i++) wb__text_add(&t, "BUF(b%d, %d), ", i, i);
+    wb__text_add(&t, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.length,
+                 k->body.text);
+    if (!t.failed) return t.text;
+    wb__free(t.text);
+    return NULL;
+}
+
+int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y,
+                    int64_t groups_z)
+{
+    const size_t bytes = (size_t)k->n_words * 4;
+    const bool failed = k->failed || k->fields.failed || k->body.failed;
+    int e = failed ? WB_ERROR_MEMORY : 0;
+    if (!e && k->f64 && !k->target->f64)
+        e = wb__fail(WB_ERROR_UNSUPPORTED, "this device has no f64");
+    if (!e && bytes > k->target->most_args)
+        e = wb__fail(WB_ERROR_UNSUPPORTED,
+                     "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
+                     "this device has room for %zu", k->part->n_instr, k->n_slots, bytes,
+                     k->target->most_args);
+    wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, whole_text(k), "fused", k->n_buffers,
+                                               bytes, k->n_numbers);
+    if (!e && !l) e = WB_ERROR_MEMORY;
+    if (l) {
+        l->f64 = k->f64;
+        memcpy(l->buffer, k->buffers, (size_t)k->n_buffers * sizeof *l->buffer);
+        memcpy(l->args, k->words, bytes);
+        if (k->n_numbers)
+            memcpy(l->numbers, k->numbers, (size_t)k->n_numbers * sizeof *l->numbers);
+        if (k->workspace_word >= 0) l->workspace_at = 4 * k->workspace_word;
+        l->groups[0] = (uint32_t)groups_x;
+        l->groups[1] = (uint32_t)groups_y;
+        l->groups[2] = (uint32_t)groups_z;
+        l->items[0] = WB__GROUP_ITEMS;
+        k->work->impl = k->impl;
+    }
+    wb__fuse_free(k);
+    return e;
+}

@@ -1,0 +1,243 @@
+/* Instructions of fused kernels as text: v12 is the value of instruction 12. */
+#include "backend/gpu/fused.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KIND(reg) wb__fuse_kinds[reg]
+
+const char *wb__fuse_memory(wb_dtype t)
+{
+    switch (t) {
+    case WB_F64: return "f64";
+    case WB_F16: case WB_BF16: return "u16";
+    case WB_I8: return "i8";
+    case WB_U8: case WB_BOOL: return "u8";
+    case WB_I32: return "i32";
+    case WB_I64: return "i64";
+    default: return "f32";
+    }
+}
+
+const char *wb__fuse_dtype(wb_dtype t)
+{
+    static const char *names[] = {
+#define NAME(NAME, type, bytes, floating, text) [WB_##NAME] = #NAME,
+        WB_DTYPES(NAME)
+#undef NAME
+    };
+    return t == WB_DTYPE_DEFAULT ? "F32" : names[t];
+}
+
+wb__reg wb__fuse_reg(wb_dtype t)
+{
+    switch (t) {
+    case WB_F64: return WB__REG_F64;
+    case WB_I64: return WB__REG_I64;
+    case WB_I8: case WB_U8: case WB_BOOL: case WB_I32: return WB__REG_I32;
+    default: return WB__REG_F32;
+    }
+}
+
+/* ---- what is needed, and how often ----------------------------------------------------------- */
+
+bool wb__part_varies(const wb__part *p, const wb__view *v)
+{
+    const wb__space *s = &p->space;
+    for (int d = s->ndim - s->col_dims; d < s->ndim; d++)
+        if (v->strides[d] && s->dims[d] != 1) return true;
+    return false;
+}
+
+static int operands(const wb__instr *in, int list[3])
+{
+    int n = 0;
+    switch ((wb__instr_kind)in->kind) {
+    case WB__LOAD: case WB__NUMBER: case WB__IOTA: case WB__UNIFORM: case WB__GAUSSIAN: return 0;
+    default: break;
+    }
+    if (in->a >= 0) list[n++] = in->a;
+    if (in->b >= 0) list[n++] = in->b;
+    if (in->c >= 0) list[n++] = in->c;
+    return n;
+}
+
+void wb__part_levels(const wb__part *p, uint8_t *level)
+{
+    for (int i = 0; i < p->n_instr; i++) {
+        const wb__instr *in = &p->instr[i];
+        int of[3], n = operands(in, of);
+        level[i] = WB__LEVEL_ONE;
+        for (int j = 0; j < n; j++) level[i] = WB__MAX(level[i], level[of[j]]);
+        bool full = false;
+        switch ((wb__instr_kind)in->kind) {
+        case WB__LOAD: full = wb__part_varies(p, &p->views[in->arg]); break;
+        case WB__UNIFORM: case WB__GAUSSIAN:
+            full = wb__part_varies(p, &p->views[in->c]);
+            break;
+        case WB__IOTA: full = in->arg >= p->space.ndim - p->space.col_dims; break;
+        case WB__FOLD_COLS: break;
+        default: continue;
+        }
+        level[i] = full ? WB__LEVEL_FULL : WB__LEVEL_ROW;
+    }
+}
+
+void wb__part_want(const wb__part *p, bool *want, bool past_folds)
+{
+    for (int i = p->n_instr - 1; i >= 0; i--) {
+        int of[3];
+        if (!want[i] || (p->instr[i].kind == WB__FOLD_COLS && !past_folds)) continue;
+        for (int n = operands(&p->instr[i], of); n > 0; n--) want[of[n - 1]] = true;
+    }
+}
+
+/* ---- functions of operations ----------------------------------------------------------------- */
+
+/* Integers of these wrap around, which only unsigned ones are sure to do. */
+static bool wraps(wb__op op)
+{
+    return op == WB__OP_neg || op == WB__OP_square || op == WB__OP_add || op == WB__OP_sub
+        || op == WB__OP_mul;
+}
+
+void wb__fuse_functions(const wb__fuse *k, wb__text *to)
+{
+    for (int reg = 0; reg < 4; reg++) {
+        bool said = reg == WB__REG_F32;
+        for (int op = 0; op < WB__OP_COUNT; op++) {
+            if (!k->used[op][reg]) continue;
+            const wb__op_info *info = &wb__ops[op];
+            const bool test = info->class == WB__COMPARE || info->class == WB__TEST;
+            const bool two = info->class == WB__BINARY || info->class == WB__COMPARE;
+            const char *kind = KIND(reg), *out = test ? "i32" : kind;
+            const char *in = !wraps(op) ? kind : reg == WB__REG_I32 ? "u32"
+                           : reg == WB__REG_I64 ? "u64" : kind;
+            if (!said) wb__text_add(to, "#undef KIND\n#define KIND %s\n", kind);
+            said = true;
+            wb__text_add(to, "FN %s op_%s_%s(%s x", out, info->name, kind, in);
+            if (two) wb__text_add(to, ", %s y", in);
+            wb__text_add(to, ") { return (%s)(%s); }\n", out, info->expression);
+        }
+    }
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void load(wb__fuse *k, int i)
+{
+    const wb__instr *in = &k->part->instr[i];
+    const wb__place *p = &k->places[k->place[i]];
+    char at[48];
+    wb__fuse_at(k, p, at);
+    wb__fuse_line(k, "const %s v%d = OF_%s(p%d[%s]);", KIND(in->reg), i,
+                  wb__fuse_dtype(p->view->dtype), p->slot, at);
+}
+
+static void number(wb__fuse *k, int i)
+{
+    static const wb__gpu_put put[] = {WB__PUT_F32, WB__PUT_F64, WB__PUT_I32, WB__PUT_I64};
+    const wb__instr *in = &k->part->instr[i];
+    char name[24];
+    wb__fuse_number(k, in->arg, put[in->reg], name);
+    if (in->reg == WB__REG_F64)
+        wb__fuse_line(k, "const f64 v%d = F64(a.%s, a.%sh);", i, name, name);
+    else if (in->reg == WB__REG_I64)
+        wb__fuse_line(k, "const i64 v%d = I64(a.%s, a.%sh);", i, name, name);
+    else
+        wb__fuse_line(k, "const %s v%d = a.%s;", KIND(in->reg), i, name);
+}
+
+static void iota(wb__fuse *k, int i)
+{
+    const wb__instr *in = &k->part->instr[i];
+    const wb__place *p = &k->places[k->place[i]];
+    char at[48];
+    wb__fuse_at(k, p, at);
+    wb__fuse_pair(k, in->scale, "scale%d", i);
+    wb__fuse_pair(k, in->shift, "shift%d", i);
+    wb__fuse_line(k, "const %s v%d = (%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + "
+                  "I64(a.shift%d, a.shift%dh));", KIND(in->reg), i, KIND(in->reg), p->slot, at, i,
+                  i, i, i);
+}
+
+static void draw(wb__fuse *k, int i)
+{
+    const wb__instr *in = &k->part->instr[i];
+    const wb__place *p = &k->places[k->place[i]];
+    char at[48], key[24], counter[24];
+    wb__fuse_at(k, p, at);
+    wb__fuse_number(k, in->arg, WB__PUT_U64, key);
+    wb__fuse_number(k, in->arg + 1, WB__PUT_U64, counter);
+    wb__fuse_line(k, "const %s v%d = %s_%s(U64(a.%s, a.%sh), U64(a.%s, a.%sh), (u64)(e%d + %s));",
+                  KIND(in->reg), i, in->kind == WB__UNIFORM ? "uniform" : "gaussian",
+                  KIND(in->reg), key, key, counter, counter, p->slot, at);
+}
+
+static void row(wb__fuse *k, int i)
+{
+    const wb__instr *in = &k->part->instr[i], *a = &k->part->instr[in->a];
+    const bool narrow = in->reg == WB__REG_I32 && (in->dtype == WB_I8 || in->dtype == WB_U8);
+    const char *kind = KIND(in->reg), *t = wb__fuse_dtype(in->dtype);
+    if (in->op == WB__OP_where) {
+        wb__fuse_line(k, "const %s v%d = v%d ? v%d : v%d;", kind, i, in->a, in->b, in->c);
+        return;
+    }
+    k->used[in->op][a->reg] = true;
+    char call[96];
+    if (in->b >= 0)
+        snprintf(call, sizeof call, "op_%s_%s(v%d, v%d)", wb__ops[in->op].name, KIND(a->reg),
+                 in->a, in->b);
+    else
+        snprintf(call, sizeof call, "op_%s_%s(v%d)", wb__ops[in->op].name, KIND(a->reg), in->a);
+    if (narrow)
+        wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, call);
+    else
+        wb__fuse_line(k, "const %s v%d = %s;", kind, i, call);
+}
+
+static void value(wb__fuse *k, int i)
+{
+    const wb__instr *in = &k->part->instr[i];
+    k->f64 |= in->reg == WB__REG_F64;
+    switch ((wb__instr_kind)in->kind) {
+    case WB__LOAD: load(k, i); break;
+    case WB__NUMBER: number(k, i); break;
+    case WB__IOTA: iota(k, i); break;
+    case WB__UNIFORM: case WB__GAUSSIAN: draw(k, i); break;
+    case WB__ROW: row(k, i); break;
+    case WB__CAST: {
+        const char *t = wb__fuse_dtype(in->dtype);
+        wb__fuse_line(k, "const %s v%d = OF_%s(TO_%s_%s(v%d));", KIND(in->reg), i, t, t,
+                      KIND(k->part->instr[in->a].reg), in->a);
+        break;
+    }
+    default: break;
+    }
+}
+
+void wb__fuse_values(wb__fuse *k, const bool *want, int level)
+{
+    for (int i = 0; i < k->part->n_instr; i++) {
+        const int kind = k->part->instr[i].kind;
+        if (!want[i] || k->made[i] || k->level[i] > level || kind >= WB__FOLD_COLS) continue;
+        value(k, i);
+        k->made[i] = level == WB__LEVEL_FULL ? WB__MADE_FULL : WB__MADE_ROW;
+    }
+}
+
+void wb__fuse_forget(wb__fuse *k)
+{
+    for (int i = 0; i < k->part->n_instr; i++)
+        if (k->made[i] == WB__MADE_FULL) k->made[i] = WB__MADE_NOT;
+}
+
+void wb__fuse_store(wb__fuse *k, int i)
+{
+    const wb__instr *in = &k->part->instr[i];
+    const wb__place *p = &k->places[k->place[i]];
+    char at[48];
+    wb__fuse_at(k, p, at);
+    wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->slot, at, wb__fuse_dtype(p->view->dtype),
+                  KIND(k->part->instr[in->a].reg), in->a);
+}

@@ -1,0 +1,17 @@
+/* wb_gpu: wb_to with a device that need not be there. */
+#include "device/device.h"
+
+void *wb_object_gpu(void *x, const wb_to_options *o)
+{
+    if (!x || wb_is_none(x)) return x;
+    const wb_device *d = wb__gpu_for_move();
+    return d ? wb_object_to(x, d, o) : x;
+}
+
+wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o)
+{
+    b.x = wb_object_gpu(b.x, o);
+    b.y = b.x ? wb_object_gpu(b.y, o) : NULL;
+    if (!b.y) b.x = NULL;
+    return b;
+}

@@ -1,0 +1,339 @@
+/* The one table that names the backends, and what is known of each.  See registry.h. */
+#include "device/registry.h"
+
+#include "device/device.h"
+#include "engine/object.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WB_STATIC_OPENCL
+const wb__backend *wb__opencl_entry(const wb__host *host);
+#define OPENCL_LINKED wb__opencl_entry
+#else
+#define OPENCL_LINKED NULL
+#endif
+
+#define NOT_OF_THIS_VERSION(name)                                                                 \
+    "This version of Weber comes without a backend for " name "; such a GPU can be used through " \
+    "its OpenCL driver: wb_using(\"OpenCL\")."
+#define BESIDE_THE_LIBRARY                                                                    \
+    "It is built with Weber and stands beside libweber.so; WEBER_BACKEND_PATH can name other " \
+    "folders."
+
+/* In order of preference; behind them, the CPU. */
+#define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
+#define NAMED(name_) .name = name_, .in_front = name_ ": ", .prefix = name_ "Device"
+#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+const wb__row wb__rows[WB__ROWS] = {
+    {NAMED("CUDA"), .file = "libweber-cuda",
+     .missing = NOT_OF_THIS_VERSION("CUDA"),
+     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
+     .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
+    {NAMED("AMDGPU"), .alias = "AMD",
+     .file = "libweber-amdgpu",
+     .missing = NOT_OF_THIS_VERSION("AMDGPU"),
+     .parts = PARTS("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
+     .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
+                   "not to hide it."},
+    {NAMED("Metal"), .file = "libweber-metal",
+     .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
+     .deviceless = "It needs macOS and a GPU that knows Metal 3."},
+    {NAMED("OpenCL"), .file = "libweber-opencl",
+     .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED, .parts = PARTS("CLBlast"),
+     .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
+                   "(Debian: pocl-opencl-icd)."},
+    {NAMED("CPU"), .missing = "", .deviceless = "",
+     .parts = PARTS(NULL)},
+};
+
+#define ENTRY(name) name,
+#define LISTED(name) name ", "
+static const char *const names[] = {GPU_BACKENDS(ENTRY) "CPU", NULL};
+static const char *const gpu_names[] = {GPU_BACKENDS(ENTRY) NULL};
+#define NAMES GPU_BACKENDS(LISTED) "CPU"
+
+const char *const *wb_supported_devices(void) { return names; }
+const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
+
+/* ---- state --------------------------------------------------------------------------------- */
+
+typedef enum { NOT_STARTED, STARTING, WORKS, DOES_NOT } condition;
+
+/* Reasons are kept in fixed memory, as errors are. */
+static struct {
+    const wb__backend *backend;
+    condition condition;
+    const wb_device **devices;
+    int n;
+    bool present;
+    char path[WB__WHY], why[WB__WHY];
+} state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
+
+static pthread_mutex_t lock;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool asked_environment;
+static bool alias_said;
+
+static void stop_all(void);
+
+static void prepare(void)
+{
+    pthread_mutexattr_t again;
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &again);
+    pthread_mutexattr_destroy(&again);
+    wb__at_shutdown = stop_all;
+}
+
+static void load_from_environment(void)
+{
+    asked_environment = true;
+    const char *at = getenv("WEBER_BACKENDS");
+    wb__error_kept kept;
+    wb__error_keep(&kept);
+    while (at && *at) {
+        char name[64];
+        size_t n = strcspn(at, ","), blank = strspn(at, " ");
+        if (blank > n) blank = n;
+        size_t length = n - blank;
+        while (length && at[blank + length - 1] == ' ') length--;
+        snprintf(name, sizeof name, "%.*s", (int)length, at + blank);
+        if (*name && wb_using(name)) wb__log(WB_LOG_WARN, "WEBER_BACKENDS: %s", wb_error());
+        at += n + (at[n] == ',');
+    }
+    wb__error_restore(&kept);
+}
+
+void wb__registry_lock(void)
+{
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&lock);
+    if (!asked_environment) load_from_environment();
+}
+
+void wb__registry_unlock(void) { pthread_mutex_unlock(&lock); }
+
+void wb__error_keep(wb__error_kept *k)
+{
+    k->code = wb_error_code();
+    snprintf(k->text, sizeof k->text, "%s", wb_error());
+}
+
+void wb__error_restore(const wb__error_kept *k)
+{
+    if (k->code) wb__fail(k->code, "%s", k->text);
+    else wb_clear_error();
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+int wb__row_find(const char *name)
+{
+    for (int i = 0; name && i < WB__ROWS; i++) {
+        if (!strcmp(name, wb__rows[i].name)) return i;
+        if (!wb__rows[i].alias || strcmp(name, wb__rows[i].alias) != 0) continue;
+        wb__registry_lock();
+        bool said = alias_said;
+        alias_said = true;
+        wb__registry_unlock();
+        if (!said)
+            wb__log(WB_LOG_WARN, "\"%s\" backend is deprecated. Please use \"%s\" instead.", name,
+                    wb__rows[i].name);
+        return i;
+    }
+    return -1;
+}
+
+static int unsupported(const char *name)
+{
+    wb__fail(WB_ERROR_ARGUMENT, "Unsupported GPU backend: %s.\nSupported backends are: " NAMES ".",
+             name ? name : "NULL");
+    return -1;
+}
+
+int wb__row_named(const char *name)
+{
+    int row = wb__row_find(name);
+    return row < 0 ? unsupported(name) : row;
+}
+
+int wb__row_exactly(const char *name)
+{
+    for (int i = 0; i < WB__ROWS; i++)
+        if (!strcmp(name, wb__rows[i].name)) return i;
+    return unsupported(name);
+}
+
+int wb__row_of(const wb__backend *backend)
+{
+    for (int i = 0; i < WB__ROWS; i++)
+        if (!strcmp(backend->name, wb__rows[i].name)) return i;
+    return WB__CPU_ROW;
+}
+
+bool wb__row_loaded(int row) { return state[row].backend != NULL; }
+const wb__backend *wb__row_backend(int row) { return state[row].backend; }
+const char *wb__row_path(int row) { return state[row].path; }
+bool wb__row_present(int row) { return state[row].present; }
+
+static bool list_devices(int row)
+{
+    const wb__backend *b = state[row].backend;
+    int n = b->count();
+    if (n <= 0) {
+        wb__fail(WB_ERROR_DEVICE, "%s found no device. %s", wb__rows[row].name,
+                 wb__rows[row].deviceless);
+        return false;
+    }
+    const wb_device **list = wb__alloc_zero((size_t)n, sizeof(*list));
+    if (!list) return false;
+    for (int i = 0; i < n; i++) list[i] = b->device(i);
+    state[row].devices = list;
+    state[row].n = n;
+    return true;
+}
+
+/* Once: what a driver says does not change while a process lives.  Only for want of memory it is
+ * tried again. */
+static void start(int row)
+{
+    wb__error_kept kept;
+    wb__error_keep(&kept);
+    wb_clear_error();
+    state[row].condition = STARTING;
+    snprintf(state[row].why, WB__WHY, "%s is being started.", wb__rows[row].name);
+    if (state[row].backend->start() == 0) {
+        if (list_devices(row)) state[row].condition = WORKS;
+        else state[row].backend->stop();
+    }
+    if (state[row].condition != WORKS) {
+        bool again = wb_error_code() == WB_ERROR_MEMORY;
+        state[row].condition = again ? NOT_STARTED : DOES_NOT;
+        snprintf(state[row].why, WB__WHY, "%s",
+                 *wb_error() ? wb_error() : wb__rows[row].deviceless);
+    }
+    if (wb__debug("load"))
+        wb__log(WB_LOG_DEBUG, "load: %s: %d device%s%s%s", wb__rows[row].name, state[row].n,
+                state[row].n == 1 ? "" : "s", state[row].n ? "" : ": ",
+                state[row].n ? "" : state[row].why);
+    wb__error_restore(&kept);
+}
+
+bool wb__row_works(int row)
+{
+    if (!state[row].backend) return false;
+    if (state[row].condition == NOT_STARTED) start(row);
+    return state[row].condition == WORKS;
+}
+
+const char *wb__row_why(int row)
+{
+    if (wb__row_works(row)) return "";
+    if (!state[row].backend && !*state[row].why)
+        snprintf(state[row].why, WB__WHY, "%s is not loaded: wb_using(\"%s\").",
+                 wb__rows[row].name, wb__rows[row].name);
+    return state[row].why;
+}
+
+const char *wb__row_in_front(int row, const char *why)
+{
+    const char *name = wb__rows[row].name;
+    return strncmp(why, name, strlen(name)) == 0 ? "" : wb__rows[row].in_front;
+}
+
+wb_device_list wb__row_devices(int row)
+{
+    if (!wb__row_works(row)) return (wb_device_list){0};
+    return (wb_device_list){state[row].n, state[row].devices};
+}
+
+/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when asked for. */
+static void stop_all(void)
+{
+    pthread_mutex_lock(&lock);
+    wb__selection_forget_device();
+    for (int i = 0; i < WB__ROWS; i++) {
+        if (state[i].condition == WORKS) state[i].backend->stop();
+        if (state[i].backend) state[i].condition = NOT_STARTED;
+        wb__free(state[i].devices);
+        state[i].devices = NULL;
+        state[i].n = 0;
+        state[i].why[0] = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- loading ------------------------------------------------------------------------------- */
+
+static int load(int row)
+{
+    static wb__load l;                  /* large; the lock is held */
+    const wb__row *r = &wb__rows[row];
+    l.path[0] = l.tried[0] = 0;
+    l.present = false;
+    const wb__backend *b = r->linked ? wb__load_linked(r, &l) : wb__load_backend(r, &l);
+    state[row].present = l.present;
+    if (b) {
+        state[row].backend = b;
+        state[row].condition = NOT_STARTED;
+        state[row].why[0] = 0;
+        snprintf(state[row].path, sizeof state[row].path, "%s", l.path);
+        return 0;
+    }
+    int code = wb__fail(WB_ERROR_DEVICE, "%s cannot be loaded. Tried:\n%s%s", r->name, l.tried,
+                        r->missing);
+    snprintf(state[row].why, WB__WHY, "%s", wb_error());
+    return code;
+}
+
+int wb_using(const char *backend)
+{
+    int row = wb__row_named(backend);
+    if (row < 0) return wb_error_code();
+    wb__registry_lock();
+    int status = state[row].backend ? 0 : load(row);
+    wb__registry_unlock();
+    return status;
+}
+
+bool wb_loaded(const char *backend)
+{
+    int row = wb__row_named(backend);
+    if (row < 0) return false;
+    wb__registry_lock();
+    bool loaded = wb__row_loaded(row);
+    wb__registry_unlock();
+    return loaded;
+}
+
+bool wb_functional_part(const char *backend, const char *part)
+{
+    int row = wb__row_named(backend), have = 1;
+    if (row < 0) return false;
+    wb__registry_lock();
+    bool works = wb__row_works(row);
+    if (works && part) have = state[row].backend->part(part);
+    wb__registry_unlock();
+    if (have < 0)
+        wb__fail(WB_ERROR_ARGUMENT, "%s has no part called \"%s\"", wb__rows[row].name, part);
+    return works && have > 0;
+}
+
+const char *wb_why_not(const char *backend)
+{
+    static _Thread_local char text[WB__WHY];
+    int row = wb__row_named(backend);
+    if (row < 0) {
+        snprintf(text, sizeof text, "%s", wb_error());
+    } else {
+        wb__registry_lock();
+        snprintf(text, sizeof text, "%s", wb__row_why(row));
+        wb__registry_unlock();
+    }
+    return text;
+}

@@ -1,0 +1,275 @@
+/* Which device to use: by preference, by order, by number; and the accessors of devices.  The
+ * texts are promised in docs and tests, word for word. */
+#include "device/device.h"
+#include "device/registry.h"
+
+#include "base/options.h"
+#include "tree/tree.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* All guarded by the registry's lock. */
+static const wb_device *remembered;     /* by wb_gpu_device */
+static struct {
+    bool not_allowed, not_loaded, not_functional, nothing;
+} said;
+
+void wb__selection_forget_device(void) { remembered = NULL; }
+
+void wb__device_forget(void)
+{
+    wb__registry_lock();
+    remembered = NULL;
+    memset(&said, 0, sizeof said);
+    wb__preference_forget();
+    wb__registry_unlock();
+}
+
+static bool say(bool *flag)
+{
+    bool first = !*flag;
+    *flag = true;
+    return first;
+}
+
+static const wb_device *first_of(int row) { return wb__row_devices(row).device[0]; }
+
+/* ---- the preference, else the order -------------------------------------------------------- */
+
+/* `once`: what is wrong with the preference is said at most once. */
+static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
+{
+    if (!p->set) return NULL;
+    if (p->row < 0) {
+        if (say(&said.not_allowed))
+            wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
+                    "Defaulting to automatic device selection.", p->name);
+        return NULL;
+    }
+    const char *name = wb__rows[p->row].name;
+    if (verbose) wb__log(WB_LOG_INFO, "Using backend set in preferences: %s.", name);
+    if (!wb__row_loaded(p->row)) {
+        if (say(&said.not_loaded) || !once)
+            wb__log(WB_LOG_WARN, "Trying to use backend: %s but it's trigger package is not "
+                    "loaded.\nPlease load the package and call this function again to respect the "
+                    "preferences backend: wb_using(\"%s\").", name, name);
+        return NULL;
+    }
+    if (wb__row_works(p->row)) return first_of(p->row);
+    if (say(&said.not_functional) || !once)
+        wb__log(WB_LOG_WARN, "Backend: %s from the set preferences is not functional. Defaulting "
+                "to automatic device selection.\n%s", name, wb__row_why(p->row));
+    return NULL;
+}
+
+static int first_working(int from, int to)
+{
+    for (int row = from; row < to; row++)
+        if (wb__row_works(row)) return row;
+    return -1;
+}
+
+const wb_device *wb_get_device_with(const wb_get_device_options *given)
+{
+    wb_get_device_options o;
+    wb__read_options(&o, sizeof o, given);
+    wb__registry_lock();
+    const wb_device *d = preferred(wb__preference_read(), o.verbose, false);
+    if (!d) {
+        int row = first_working(0, WB__ROWS);
+        if (row < 0) row = WB__CPU_ROW; /* without memory for the list of its devices */
+        if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
+        d = row == WB__CPU_ROW ? &wb__cpu : first_of(row);
+    }
+    wb__registry_unlock();
+    return d;
+}
+
+const wb_device *wb_cpu_device(void) { return &wb__cpu; }
+
+/* ---- the GPU ------------------------------------------------------------------------------- */
+
+static bool prefers_cpu(void)
+{
+    const wb__preference *p = wb__preference_read();
+    return p->set && p->row == WB__CPU_ROW;
+}
+
+/* NULL: there is none, or the CPU is preferred.  A GPU is remembered; that there is none is not, so
+ * that one which is loaded later is found. */
+static const wb_device *gpu(bool *any_works)
+{
+    int row;
+    *any_works = false;
+    if (remembered) return remembered;
+    if (prefers_cpu()) return NULL;
+    if ((row = first_working(0, WB__CPU_ROW)) < 0) return NULL;
+    *any_works = true;
+    remembered = preferred(wb__preference_read(), false, true);
+    if (!remembered) remembered = first_of(row);
+    return remembered;
+}
+
+/* A line a backend, after the sentence. */
+static void *no_gpu(void)
+{
+    char text[WB__WHY];
+    int n = snprintf(text, sizeof text, "No functional GPU device found!");
+    const wb__preference *p = wb__preference_read();
+    if (p->set && p->row == WB__CPU_ROW)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "\nThe gpu_backend preference is CPU: no other backend is looked at.");
+    for (int row = 0; row < WB__CPU_ROW && n < (int)sizeof text; row++) {
+        const char *why = wb__row_why(row);
+        if (*why)
+            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s%s", wb__row_in_front(row, why),
+                          why);
+    }
+    return wb__fail_null(WB_ERROR_DEVICE, "%s", text);
+}
+
+const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
+{
+    wb_gpu_device_options o;
+    bool any;
+    wb__read_options(&o, sizeof o, given);
+    wb__registry_lock();
+    const wb_device *d = gpu(&any);
+    if (!d && !prefers_cpu()) preferred(wb__preference_read(), false, true);
+    if (!d) d = o.force ? no_gpu() : &wb__cpu;
+    wb__registry_unlock();
+    return d;
+}
+
+void wb_reset_gpu_device(void)
+{
+    wb__registry_lock();
+    remembered = NULL;
+    said.not_loaded = said.not_functional = false;
+    wb__registry_unlock();
+}
+
+/* Of a backend that was asked for: the preferred one, else the first loaded, else the first. */
+static void say_nothing_works(void)
+{
+    const wb__preference *p = wb__preference_read();
+    int row = p->set ? p->row : -1;
+    if (row < 0) {
+        for (row = 0; row < WB__CPU_ROW && !wb__row_loaded(row);) row++;
+        if (row == WB__CPU_ROW) row = 0;
+    }
+    const wb__row *r = &wb__rows[row];
+    if (!say(&said.nothing)) return;
+    if (wb__row_loaded(row))
+        wb__log(WB_LOG_INFO, "The %s function is being called but %s is not functional.\n"
+                "Defaulting back to the CPU. (No action is required if you want to run on the "
+                "CPU).", r->name, r->name);
+    else
+        wb__log(WB_LOG_INFO, "The %s functionality is being called but %s must be loaded to "
+                "access it: wb_using(\"%s\").", r->name, r->file, r->name);
+}
+
+const wb_device *wb__gpu_for_move(void)
+{
+    bool any;
+    wb__registry_lock();
+    const wb_device *d = gpu(&any);
+    if (!d && !prefers_cpu()) {
+        const wb__preference *p = wb__preference_read();
+        if (p->set && p->row < 0) preferred(p, false, true);
+        say_nothing_works();
+    }
+    wb__registry_unlock();
+    return d;
+}
+
+/* ---- by name and number -------------------------------------------------------------------- */
+
+wb_device_list wb_devices(const char *backend)
+{
+    int row = wb__row_named(backend);
+    if (row < 0) return (wb_device_list){0};
+    wb__registry_lock();
+    wb_device_list list = wb__row_devices(row);
+    wb__registry_unlock();
+    return list;
+}
+
+static const wb_device *numbered(int row, int ordinal)
+{
+    const char *name = wb__rows[row].name;
+    if (!wb__row_loaded(row))
+        return wb__fail_null(WB_ERROR_DEVICE, "Unavailable backend: %s. Try loading it with "
+                             "wb_using(\"%s\").", name, name);
+    wb_device_list list = wb__row_devices(row);
+    if (!list.n)
+        return wb__fail_null(WB_ERROR_DEVICE, "Backend: %s is not functional.\n%s", name,
+                             wb__row_why(row));
+    if (ordinal >= 0 && ordinal < list.n) return list.device[ordinal];
+    return wb__fail_null(WB_ERROR_DEVICE, "%s has no device %d: there %s %d, numbered from 0.",
+                         name, ordinal, list.n == 1 ? "is" : "are", list.n);
+}
+
+const wb_device *wb_device_at(const char *backend, int ordinal)
+{
+    int row = wb__row_named(backend);
+    if (row < 0) return NULL;
+    wb__registry_lock();
+    const wb_device *d = numbered(row, ordinal);
+    wb__registry_unlock();
+    return d;
+}
+
+/* ---- of a device --------------------------------------------------------------------------- */
+
+int wb_device_ordinal(const wb_device *d) { return d ? d->ordinal : -1; }
+const char *wb_device_backend(const wb_device *d) { return d ? d->backend->name : ""; }
+bool wb_device_is_gpu(const wb_device *d) { return d && d->backend != &wb__cpu_backend; }
+
+const char *wb_device_name(const wb_device *d)
+{
+    return !d ? "" : d->name && *d->name ? d->name : d->backend->name;
+}
+
+const char *wb_device_describe(const wb_device *d)
+{
+    enum { RING = 8, ROOM = 256 };
+    static _Thread_local char texts[RING][ROOM];
+    static _Thread_local unsigned next;
+    if (!d) return "";
+    char *text = texts[next++ % RING];
+    const char *prefix = wb__rows[wb__row_of(d->backend)].prefix;
+    if (wb_device_is_gpu(d))
+        snprintf(text, ROOM, "%s(%d): %s", prefix, d->ordinal, d->name);
+    else if (wb__cpu_backend.count() > 1)
+        snprintf(text, ROOM, "%s(%d)", prefix, d->ordinal);
+    else
+        snprintf(text, ROOM, "%s()", prefix);
+    return text;
+}
+
+static const wb_device *given_device(const wb_device *d, const char *what)
+{
+    if (!d && !*wb_error()) wb__fail(WB_ERROR_ARGUMENT, "%s: no device", what);
+    return d;
+}
+
+int wb_device_memory_of(const wb_device *d, wb_device_memory *m)
+{
+    if (m) *m = (wb_device_memory){-1, -1, -1, -1, -1};
+    if (!given_device(d, "device_memory_of")) return wb_error_code();
+    if (!m) return wb__fail(WB_ERROR_ARGUMENT, "device_memory_of: nowhere to put the answer");
+    return d->backend->memory(d, m);
+}
+
+void wb_device_trim(const wb_device *d)
+{
+    if (given_device(d, "device_trim")) d->backend->trim(d);
+}
+
+int wb_synchronize(const wb_device *d)
+{
+    if (!given_device(d, "synchronize")) return wb_error_code();
+    return d->backend->wait(d);
+}

@@ -1,0 +1,114 @@
+/* Values from device to device.  A move takes place when it is called; what it gives knows where it
+ * came from, so that gradients find their way back. */
+#include "engine/gradient.h"
+
+#include <string.h>
+
+static int through_host(const wb_device *to_device, void *to, size_t to_at,
+                        const wb_device *from_device, const void *from, size_t from_at,
+                        size_t bytes)
+{
+    void *stage = wb__alloc_aligned(bytes);
+    if (!stage) return WB_ERROR_MEMORY;
+    int status = from_device->backend->download(from_device, stage, from, from_at, bytes);
+    if (!status) status = to_device->backend->upload(to_device, to, to_at, stage, bytes);
+    wb__free(stage);
+    return status;
+}
+
+int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
+                   const void *from, size_t from_at, size_t bytes)
+{
+    const wb__backend *into = to_device->backend, *out_of = from_device->backend;
+    if (!bytes) return 0;
+    if (out_of->addressable)
+        return into->upload(to_device, to, to_at, (const char *)from + from_at, bytes);
+    if (into->addressable)
+        return out_of->download(from_device, (char *)to + to_at, from, from_at, bytes);
+    int status = WB_ERROR_UNSUPPORTED;
+    if (into == out_of)
+        status = into->copy(to_device, to, to_at, from_device, from, from_at, bytes);
+    if (status != WB_ERROR_UNSUPPORTED) return status;
+    return through_host(to_device, to, to_at, from_device, from, from_at, bytes);
+}
+
+/* Evaluated: x, or what stands for it now. */
+static wb_tensor *known(wb_tensor *x)
+{
+    wb_tensor *bound = wb__bind(x);
+    return bound->storage || !wb__evaluate(1, &bound, NULL) ? bound : NULL;
+}
+
+wb_tensor *wb__alone(const wb_tensor *x)
+{
+    wb_tensor *made =
+        wb__node(WB__OP_constant, (wb_dtype)x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
+    if (!made) return NULL;
+    made->device = x->storage->device;
+    atomic_fetch_add_explicit(&x->storage->refs, 1, memory_order_relaxed);
+    wb__set_storage(made, x->storage, x->offset);
+    return made;
+}
+
+wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
+{
+    wb_tensor *from = known(x);
+    wb_tensor *made = from ? wb__empty_on(d, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL;
+    if (!made) return NULL;
+    if (!wb__copy_bytes(d, made->storage->data, 0, from->storage->device, from->storage->data,
+                        (size_t)from->offset,
+                        (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype)))
+        return made;
+    wb_object_free(made);
+    return NULL;
+}
+
+wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted)
+{
+    wb_dtype t = from;
+    if (wb__dtype_float(from) && wanted != WB_KEEP) {
+        if (wanted) t = wanted;
+        else if (from == WB_F64 && !d->backend->addressable) t = WB_F32;
+    }
+    if (d->backend->has_dtype(d, t)) return t;
+    wb__fail(WB_ERROR_UNSUPPORTED, "to: %s:%d has no %s; without .dtype = WB_KEEP it becomes f32",
+             d->backend->tag, d->ordinal, wb_dtype_name(t));
+    return WB_DTYPE_DEFAULT;
+}
+
+wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
+{
+    if (!x || wb_is_none(x)) return x;
+    if (wanted != WB_DTYPE_DEFAULT && wanted != WB_KEEP && !wb__dtype_float(wanted))
+        return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
+                             wb_dtype_name(wanted));
+    const bool there = x->device == d;
+    wb_dtype t = there && !wanted ? (wb_dtype)x->dtype : wb__dtype_on(d, (wb_dtype)x->dtype, wanted);
+    if (!t) return NULL;
+    if (there && t == (wb_dtype)x->dtype) return x;
+    if (there) return wb_astype(x, t);
+    if (wb__this_thread()->recording)
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "to: %s was moved while a function was being recorded by wb_compile",
+                             wb_describe(x));
+    const wb_device *was = wb__use_device(x->device ? x->device : d);
+    wb_tensor *narrow = t == (wb_dtype)x->dtype ? x : wb_astype(x, t);
+    wb_tensor *made = narrow ? wb__copied(narrow, d) : NULL;
+    wb__use_device(was);
+    if (!made) return NULL;
+    wb_tensor *moved = wb__node_with(WB__OP_moved, t, x->ndim, x->dims, 1, &narrow, 0, NULL, 0, NULL);
+    if (!moved) return NULL;
+    moved->device = d;
+    atomic_fetch_add_explicit(&made->storage->refs, 1, memory_order_relaxed);
+    wb__set_storage(moved, made->storage, 0);
+    wb_object_free(made);
+    return moved;
+}
+
+/* The gradient goes back to where the value came from, and there it is needed at once. */
+void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,
+                    wb_tensor **out)
+{
+    (void)w;
+    if (wanted[0]) out[0] = wb__tensor_to(g, wb__device_of(node->in[0]), WB_KEEP);
+}

@@ -1,0 +1,130 @@
+/* Moving trees, and saying where they are.  What is moved is copied once and shared as before; a
+ * tree that is where it should be is given back as it is. */
+#include "tree/tree.h"
+
+#include "base/options.h"
+
+typedef struct {
+    const wb_device *device;
+    wb_dtype dtype;
+} moving;
+
+static bool stays(const wb_tensor *x, const moving *m)
+{
+    if (x->device != m->device) return false;
+    return !wb__dtype_float((wb_dtype)x->dtype) || !m->dtype || m->dtype == WB_KEEP ||
+           m->dtype == (wb_dtype)x->dtype;
+}
+
+static int has_to_go(const wb__leaf *leaf, void *ctx) { return !stays(leaf->x, ctx); }
+
+static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
+{
+    const moving *m = ctx;
+    (void)path;
+    if (x->op != WB__OP_variable || stays(x, m)) return wb__tensor_to(x, m->device, m->dtype);
+    wb_dtype t = x->device == m->device && !m->dtype
+                     ? (wb_dtype)x->dtype
+                     : wb__dtype_on(m->device, (wb_dtype)x->dtype, m->dtype);
+    if (!t) return NULL;
+    wb_scope *s = wb_scope_open();
+    if (!s) return NULL;
+    wb_tensor *value = t == (wb_dtype)x->dtype ? x : wb_astype(x, t);
+    wb_tensor *v = value ? wb__variable_on(value, m->device) : NULL;
+    if (v) {
+        v->flags |= x->flags & WB__FROZEN;
+        v->name = x->name;
+        v = wb_object_keep(v);
+    }
+    return wb_scope_close(s) ? NULL : v;
+}
+
+void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype)
+{
+    moving m = {d, dtype};
+    int status = wb__walk("to", object, NULL, WB__DISTINCT, has_to_go, &m);
+    if (!status) return object;
+    if (wb__this_thread()->recording)
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "to: a %s was moved while a function was being recorded by wb_compile",
+                             ((wb__object *)object)->class->name);
+    return wb__fmap(object, move_leaf, &m);
+}
+
+/* ---- where it is ----------------------------------------------------------------------------- */
+
+typedef struct {
+    const wb_device *device;
+    char *path;                         /* of the leaf that was met first */
+} place;
+
+static int compare_place(const wb__leaf *leaf, void *ctx)
+{
+    place *p = ctx;
+    const wb_device *d = leaf->x->device;
+    if (!d || d == p->device) return 0;
+    if (!p->device) {
+        p->device = d;
+        return (p->path = wb__strdup(leaf->path)) ? 0 : WB_ERROR_MEMORY;
+    }
+    return wb__fail(WB_ERROR_DEVICE,
+                    "Objects are on different devices: \"%s\" is on %s:%d and \"%s\" on %s:%d; "
+                    "wb_to moves all of it to one",
+                    p->path, p->device->backend->tag, p->device->ordinal, leaf->path,
+                    d->backend->tag, d->ordinal);
+}
+
+const wb_device *wb__branch_device(void *object)
+{
+    place p = {0};
+    int status = wb__walk("device_of", object, NULL, WB__DISTINCT, compare_place, &p);
+    wb__free(p.path);
+    if (status) return NULL;
+    return p.device ? p.device : &wb__cpu;
+}
+
+/* ---- the generic verbs ----------------------------------------------------------------------- */
+
+void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
+{
+    wb_to_options o;
+    if (!x || wb_is_none(x)) return x;
+    if (!d) {
+        if (wb_error_code()) return NULL;
+        return wb__fail_null(WB_ERROR_ARGUMENT, "to: no device");
+    }
+    wb__read_options(&o, sizeof o, given);
+    const wb__class *class = ((const wb__object *)x)->class;
+    if (!class->to)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s is nowhere, and cannot be moved",
+                             class->name);
+    if (o.dtype && o.dtype != WB_KEEP && !wb__dtype_float(o.dtype))
+        return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
+                             wb_dtype_name(o.dtype));
+    return class->to(x, d, o.dtype);
+}
+
+void *wb_object_cpu(void *x)
+{
+    if (!x || wb_is_none(x)) return x;
+    return wb_object_to(x, &wb__cpu, NULL);
+}
+
+const wb_device *wb_object_device(void *x)
+{
+    if (!x) return NULL;
+    if (wb_is_none(x)) return &wb__cpu;
+    const wb__class *class = ((const wb__object *)x)->class;
+    if (class->device_of) return class->device_of(x);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "device_of: a %s is nowhere", class->name);
+}
+
+wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o)
+{
+    b.x = wb_object_to(b.x, d, o);
+    b.y = b.x ? wb_object_to(b.y, d, o) : NULL;
+    if (!b.y) b.x = NULL;
+    return b;
+}
+
+wb_batch wb_batch_cpu(wb_batch b) { return wb_batch_to(b, &wb__cpu, NULL); }

@@ -1,0 +1,398 @@
+/* Moving tensors, layers and trees between devices, and what may not be mixed.  Three devices of
+ * the CPU's are there always (WEBER_CPU_DEVICES); where a GPU's backend works, its devices take
+ * part: what is said of moves holds for all. */
+#include "reference.h"
+
+#include "engine/tensor.h"
+#include "weber/train.h"
+
+#include <stdlib.h>
+
+enum { MOST = 8 };
+static const wb_device *devices[MOST];
+static int n_devices, n_cpus;
+
+static bool says(const char *text)
+{
+    if (strstr(wb_error(), text)) return true;
+    print_message("not in \"%s\": \"%s\"\n", wb_error(), text);
+    return false;
+}
+
+static bool same_bits(wb_tensor *x, wb_tensor *y)
+{
+    if (!x || !y || wb_ndim(x) != wb_ndim(y) || wb_dtype_of(x) != wb_dtype_of(y) ||
+        memcmp(wb_dims(x), wb_dims(y), (size_t)wb_ndim(x) * sizeof(int64_t)))
+        return false;
+    size_t bytes = (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x));
+    const void *a = wb_data(x), *b = wb_data(y);
+    return a && b && !memcmp(a, b, bytes);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static void every_dtype_there_and_back(void **state)
+{
+    (void)state;
+    unsigned char bytes[8 * 24];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 37 % 251);
+    for (int t = 1; t < WB_DTYPE_COUNT; t++)
+        for (int d = 0; d < n_devices; d++) {
+            if (!devices[d]->backend->has_dtype(devices[d], (wb_dtype)t)) continue;
+            wb_tensor *x = wb_from(bytes, (wb_dtype)t, 3, (int64_t[]){2, 3, 4});
+            wb_tensor *y = wb_to(x, devices[d], .dtype = WB_KEEP);
+            if (!y) fail_msg("%s", wb_error());
+            assert_ptr_equal(wb_device_of(y), devices[d]);
+            assert_ptr_equal(wb_to(y, devices[d]), y);          /* it is there: the same object */
+            wb_tensor *next = wb_to(y, devices[(d + 1) % n_devices], .dtype = WB_KEEP);
+            assert_true(!next || same_bits(next, x));           /* the next one may lack the dtype */
+            wb_tensor *back = wb_cpu(y);
+            assert_ptr_equal(wb_device_of(back), wb_cpu_device());
+            assert_true(same_bits(back, x) && same_bits(y, x));
+        }
+    wb_tensor *empty = wb_to(wb_from(NULL, WB_F32, 2, (int64_t[]){0, 3}), devices[1]);
+    assert_int_equal(wb_size(empty), 0);
+    assert_ptr_equal(wb_to(WB_NONE, devices[1]), WB_NONE);
+    assert_null(wb_to((wb_tensor *)NULL, devices[1]));
+}
+
+static void doubles_become_floats_on_a_gpu(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_from((double[]){0.1, 0.2}, WB_F64, 1, (int64_t[]){2});
+    wb_tensor *same = wb_to(x, devices[1]);
+    assert_int_equal(wb_dtype_of(same), WB_F64);
+    assert_int_equal(wb_dtype_of(wb_to(x, devices[1], .dtype = WB_F16)), WB_F16);
+    assert_int_equal(wb_dtype_of(wb_to(same, devices[1], .dtype = WB_F16)), WB_F16);    /* there already */
+    assert_null(wb_to(x, devices[1], .dtype = WB_I32));
+    assert_true(says("it must be floating"));
+    wb_tensor *i = wb_from((int64_t[]){1, 2}, WB_I64, 1, (int64_t[]){2});
+    assert_int_equal(wb_dtype_of(wb_to(i, devices[1], .dtype = WB_F16)), WB_I64);
+    if (n_devices == n_cpus) return;
+    wb_tensor *y = wb_to(x, devices[n_cpus]);
+    assert_int_equal(wb_dtype_of(y), WB_F32);
+    assert_int_equal(wb_dtype_of(wb_cpu(y)), WB_F32);           /* what was lost stays lost */
+    assert_true(wb_item(wb_sum(wb_cpu(y))) != wb_item(wb_sum(x)));
+}
+
+static void mixing_is_an_error(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_ones(2, 3), *y;
+    assert_int_equal(wb_eval(x), 0);
+    for (int d = 1; d < n_devices; d++) {
+        char there[64];
+        snprintf(there, sizeof there, "[2,3] f32 %s:%d", devices[d]->backend->tag,
+                 devices[d]->ordinal);
+        y = wb_to(x, devices[d]);
+        assert_string_equal(wb_describe(y), there);
+        wb_clear_error();
+        assert_null(wb_add(x, y));
+        assert_int_equal(wb_error_code(), WB_ERROR_DEVICE);
+        assert_true(says("add: [2,3] f32 and ") && says(there) && says("wb_to("));
+        assert_null(wb_matmul(x, wb_transpose(y)));
+        assert_true(says("matmul: "));
+        wb_tensor *v = wb_variable(x);
+        assert_int_equal(wb_assign(v, y), WB_ERROR_DEVICE);
+        assert_true(says("wb_to(value"));
+        assert_int_equal(wb_assign(v, wb_to(y, devices[0])), 0);
+        /* numbers have no device */
+        assert_true(same_bits(wb_cpu(wb_mul(y, wb_scalar(2))), wb_mul(x, wb_scalar(2))));
+        assert_true(same_bits(wb_cpu(wb_add(y, wb_zeros(2, 3))), x));
+        wb_tensor *counted = wb_mul(y, wb_astype(wb_arange(3, WB_I32), WB_F32));
+        assert_ptr_equal(wb_device_of(counted), devices[d]);
+        assert_true(same_bits(wb_cpu(counted), wb_mul(x, wb_astype(wb_arange(3, WB_I32), WB_F32))));
+    }
+}
+
+static void a_number_that_was_read_still_fits_everywhere(void **state)
+{
+    (void)state;
+    wb_tensor *two = wb_scalar(2);
+    assert_true(wb_item(two) == 2);
+    for (int d = 0; d < n_devices; d++) {
+        wb_tensor *x = wb_to(wb_from((float[]){3}, WB_F32, 1, (int64_t[]){1}), devices[d]);
+        assert_true(wb_item(wb_mul(x, two)) == 6);
+    }
+}
+
+static void gradients_pass_through_moves(void **state)
+{
+    (void)state;
+    for (int d = 0; d < n_devices; d++) {
+        wb_tensor *w = wb_variable(wb_from((float[]){1, 2, 3}, WB_F32, 1, (int64_t[]){3}));
+        wb_tensor *there = wb_to(wb_mul(w, w), devices[d]);
+        wb_tensor *loss = wb_sum(wb_mul(there, wb_scalar(5)));
+        wb_tensor *g = wb_gradient(loss, w);
+        if (!g) fail_msg("%s", wb_error());
+        assert_ptr_equal(wb_device_of(g), devices[0]);
+        const float *at = wb_data(g);
+        assert_true(at[0] == 10 && at[1] == 20 && at[2] == 30);
+    }
+}
+
+static int moves_inside(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    out[0] = wb_to(in[0], ctx ? devices[1] : devices[0]);
+    out[0] = wb_exp(out[0]);
+    return out[0] ? 1 : -1;
+}
+
+static void recordings_belong_to_a_device(void **state)
+{
+    (void)state;
+    wb_compiled *f = wb_compile(moves_inside, NULL), *g = wb_compile(moves_inside, "move");
+    wb_tensor *x = wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}), *y = NULL;
+    assert_int_equal(wb_call_compiled(f, 1, &x, 1, &y), 0);
+    assert_true(same_bits(y, wb_exp(x)));
+    assert_int_not_equal(wb_call_compiled(g, 1, &x, 1, &y), 0);
+    assert_true(says("recorded by wb_compile"));
+    x = wb_to(x, devices[1]);               /* another recording, though the shape is the same */
+    assert_int_equal(wb_call_compiled(g, 1, &x, 1, &y), 0);
+    assert_ptr_equal(wb_device_of(y), devices[1]);
+}
+
+static void reading_single_elements(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_from((float[]){1, 2, 3, 4}, WB_F32, 2, (int64_t[]){2, 2});
+    wb_allow_scalar(false);
+    assert_true(wb_at(wb_to(x, devices[1]), 1, 0) == 3);        /* the host's own memory */
+    if (n_devices > n_cpus) {
+        wb_tensor *y = wb_to(x, devices[n_cpus]);
+        assert_true(isnan(wb_at(y, 1, 0)));
+        assert_true(says("Scalar indexing is disallowed"));
+        wb_allow_scalar(true);
+        assert_true(wb_at(y, 1, 0) == 3);
+    }
+    wb_allow_scalar(true);
+}
+
+static void the_default_device(void **state)
+{
+    (void)state;
+    for (int d = n_devices - 1; d >= 0; d--) {
+        wb_set_default_device(devices[d]);
+        assert_ptr_equal(wb_default_device(), devices[d]);
+        wb_seed(7);
+        wb_tensor *x = wb_rand(3, 4), *z = wb_from((float[]){1}, WB_F32, 1, (int64_t[]){1});
+        wb_layer *m = wb_Dense(4, 2);
+        assert_ptr_equal(wb_device_of(x), devices[d]);
+        assert_ptr_equal(wb_device_of(z), devices[d]);
+        assert_ptr_equal(wb_device_of(m), devices[d]);
+        wb_tensor *y = wb_call(m, x);
+        assert_int_equal(wb_eval(y), 0);
+        assert_ptr_equal(wb_device_of(wb_zeros(2)), devices[d]);
+    }
+    wb_set_default_device(NULL);
+    assert_ptr_equal(wb_default_device(), wb_cpu_device());
+}
+
+/* ---- layers and trees ------------------------------------------------------------------------ */
+
+static void a_model_moves_whole(void **state)
+{
+    (void)state;
+    wb_seed(3);
+    wb_layer *m = wb_Chain(wb_Conv(1, 3, {3}, wb_relu), wb_BatchNorm(3), wb_Flatten(),
+                           wb_Dense(48, 4, wb_tanh), wb_Dense(4, 4), wb_softmax);
+    assert_int_equal(wb_tie(m, "layers.4.bias", "layers.3.bias"), 0);
+    wb_tensor *x = wb_randn(2, 1, 6, 6), *want = wb_call(m, x);
+    for (int d = 1; d < n_devices; d++) {
+        wb_layer *there = wb_to(m, devices[d]);
+        if (!there) fail_msg("%s", wb_error());
+        assert_ptr_not_equal(there, m);
+        assert_ptr_equal(wb_device_of(m), devices[0]);          /* the original stays where it was */
+        assert_ptr_equal(wb_device_of(there), devices[d]);
+        assert_ptr_equal(wb_to(there, devices[d]), there);
+        assert_ptr_equal(wb_get(there, "layers.4.bias"), wb_get(there, "layers.3.bias"));
+        assert_int_equal(wb_parameter_count(there), wb_parameter_count(m));
+        char *a = wb_format_object(m), *b = wb_format_object(there);
+        assert_string_equal(a, b);                              /* printing works anywhere */
+        wb_free_text(a);
+        wb_free_text(b);
+        wb_clear_error();
+        assert_null(wb_call(there, x));
+        assert_int_equal(wb_error_code(), WB_ERROR_DEVICE);
+        wb_tensor *y = wb_call(there, wb_to(x, devices[d]));
+        assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_cpu(y), want)))) < 1e-5);
+        wb_layer *back = wb_cpu(there);
+        assert_true(same_bits(wb_get(back, "layers.0.weight"), wb_get(m, "layers.0.weight")));
+        assert_ptr_equal(wb_get(back, "layers.4.bias"), wb_get(back, "layers.3.bias"));
+    }
+}
+
+static void a_tree_on_two_devices_is_told(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_ones(2), *y = wb_to(wb_ones(3), devices[1]);
+    assert_int_equal(wb_eval(x), 0);
+    wb_tree *mixed = wb_tuple(x, wb_tuple(wb_scalar(1), y));
+    assert_null(wb_device_of(mixed));
+    assert_true(says("\"0\" is on cpu:0 and \"1.1\" on cpu:1"));
+    wb_tree *one = wb_to(mixed, devices[1]);
+    assert_ptr_equal(wb_device_of(one), devices[1]);
+    assert_ptr_equal(wb_get(one, "1.1"), y);                    /* was there: the same object */
+    int outside = 5;
+    wb_tree *opaque = wb_tuple(wb_opaque(&outside));
+    assert_ptr_equal(wb_device_of(opaque), wb_cpu_device());
+    assert_ptr_equal(wb_to(opaque, devices[1]), opaque);
+}
+
+/* Random trees, with ties, around the devices and back: equal, and tied where they were tied. */
+static uint64_t chance = 1;
+static int below(int n)
+{
+    chance = chance * 6364136223846793005u + 1442695040888963407u;
+    return (int)((chance >> 33) % (uint64_t)n);
+}
+
+static void *random_tree(int depth, void **made, int *n_made)
+{
+    if (*n_made && !below(5)) return made[below(*n_made)];      /* a tie */
+    void *object;
+    if (depth && below(3)) {
+        void *parts[4];
+        int n = 1 + below(4);
+        for (int i = 0; i < n; i++) parts[i] = random_tree(depth - 1, made, n_made);
+        object = wb_tuple_of(n, parts);
+    } else if (!below(4)) {
+        object = wb_Dense(1 + below(4), 1 + below(4));
+    } else {
+        static const wb_dtype dtypes[] = {WB_F32, WB_F16, WB_BF16, WB_I32, WB_I64, WB_U8, WB_I8, WB_BOOL};
+        unsigned char bytes[8 * 16];
+        wb_dtype t = dtypes[below(8)];
+        for (int i = 0; i < 8 * 16; i++) bytes[i] = (unsigned char)below(t == WB_BOOL ? 2 : 256);
+        object = wb_from(bytes, t, 2, (int64_t[]){below(5), below(4)});
+    }
+    if (*n_made < 16) made[(*n_made)++] = object;
+    return object;
+}
+
+typedef struct { wb_tensor *leaf[256]; int n; } leaves;
+static int list_leaf(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)path;
+    leaves *l = ctx;
+    if (l->n < 256) l->leaf[l->n++] = x;
+    return 0;
+}
+
+static void a_thousand_random_trees(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 1000; round++) {
+        wb_scope *s = wb_scope_open();
+        void *made[16], *part = NULL;
+        int n_made = 0;
+        chance = (uint64_t)round + 1;
+        part = random_tree(3, made, &n_made);
+        wb_tree *tree = wb_tuple(part, random_tree(2, made, &n_made)), *moved = tree;
+        for (int step = 0, at = below(n_devices); step < 3; step++, at += 1 + below(2)) {
+            moved = wb_to(moved, devices[at % n_devices], .dtype = WB_KEEP);
+            if (!moved) fail_msg("round %d: %s", round, wb_error());
+        }
+        leaves a = {0}, b = {0};
+        wb_each_tensor(tree, list_leaf, &a);
+        wb_each_tensor(moved, list_leaf, &b);
+        if (a.n != b.n) fail_msg("round %d: %d distinct tensors became %d", round, a.n, b.n);
+        for (int i = 0; i < a.n; i++)
+            if (!same_bits(a.leaf[i], b.leaf[i])) fail_msg("round %d: tensor %d differs", round, i);
+        wb_scope_close(s);
+    }
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
+{
+    (void)ctx;
+    return wb_mse(wb_call(m, b.x), b.y);
+}
+
+static double train_on(const wb_device *d, wb_layer **result)
+{
+    wb_set_default_device(d);
+    wb_seed(11);
+    wb_layer *m = wb_Chain(wb_Dense(5, 16, wb_tanh), wb_Dropout(0.2), wb_Dense(16, 1));
+    wb_tensor *x = wb_rand(32, 5), *y = wb_rand(32, 1);
+    wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
+    double last = 0;
+    for (int i = 0; i < 10; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_tree *g;
+        wb_tensor *l = wb_withgradient(loss_of, m, ((wb_batch){.x = x, .y = y, .n = 32}), &g);
+        if (!l || wb_update(o, m, g)) fail_msg("%s", wb_error());
+        last = wb_item(l);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+    wb_set_default_device(NULL);
+    *result = m;
+    return last;
+}
+
+static void training_is_the_same_everywhere(void **state)
+{
+    (void)state;
+    wb_layer *m, *other;
+    double want = train_on(devices[0], &m);
+    for (int d = 1; d < n_devices; d++) {
+        double got = train_on(devices[d], &other);
+        assert_ptr_equal(wb_device_of(other), devices[d]);
+        if (d < n_cpus) assert_true(got == want);
+        else if (fabs(got - want) > 1e-4 * fabs(want)) fail_msg("%.9g, not %.9g", got, want);
+        wb_tensor *a = wb_get(wb_cpu(other), "layers.0.weight"), *b = wb_get(m, "layers.0.weight");
+        assert_true(wb_item(wb_max(wb_abs(wb_sub(a, b)))) < (d < n_cpus ? 1e-30 : 1e-4));
+    }
+}
+
+/* Two models on two devices, stepped in one scope; and a loss that is not finite stops both. */
+static void one_evaluation_on_several_devices(void **state)
+{
+    (void)state;
+    for (int d = 1; d < n_devices; d++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *a = wb_variable(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}));
+        wb_tensor *b = wb_variable(wb_to(wb_from((float[]){3, 4}, WB_F32, 1, (int64_t[]){2}), devices[d]));
+        assert_ptr_equal(wb_device_of(b), devices[d]);
+        wb_tensor *old = wb_mul(b, wb_scalar(10));
+        assert_int_equal(wb_assign(a, wb_add(a, wb_scalar(1))) | wb_assign(b, wb_add(b, wb_scalar(1))), 0);
+        wb_tensor *sum_a = wb_sum(a), *sum_b = wb_sum(b);
+        assert_int_equal(wb_eval(sum_a, sum_b), 0);
+        assert_true(wb_item(sum_a) == 5 && wb_item(sum_b) == 9 && wb_item(wb_sum(old)) == 70);
+        wb_tensor *bad = wb_div(wb_sub(wb_sum(b), wb_sum(b)), wb_sub(wb_sum(b), wb_sum(b)));
+        assert_int_equal(wb_assign(a, wb_add(a, wb_scalar(1))) | wb_assign(b, wb_add(b, wb_scalar(1))), 0);
+        assert_int_equal(wb__evaluate(1, &bad, bad), WB_ERROR_NUMBER);
+        assert_true(wb_item(wb_sum(a)) == 5 && wb_item(wb_sum(b)) == 9);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+int main(void)
+{
+    setenv("WEBER_CPU_DEVICES", "3", 1);
+    n_cpus = wb_devices("CPU").n;
+    for (int i = 0; i < n_cpus; i++) devices[n_devices++] = wb_device_at("CPU", i);
+    if (!wb_using("OpenCL"))
+        for (int i = 0; i < wb_devices("OpenCL").n && n_devices < MOST; i++)
+            devices[n_devices++] = wb_device_at("OpenCL", i);
+    print_message("on %d devices, %d of them the CPU's\n", n_devices, n_cpus);
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(every_dtype_there_and_back),
+        cmocka_unit_test(doubles_become_floats_on_a_gpu),
+        cmocka_unit_test(mixing_is_an_error),
+        cmocka_unit_test(a_number_that_was_read_still_fits_everywhere),
+        cmocka_unit_test(gradients_pass_through_moves),
+        cmocka_unit_test(recordings_belong_to_a_device),
+        cmocka_unit_test(reading_single_elements),
+        cmocka_unit_test(the_default_device),
+        cmocka_unit_test(a_model_moves_whole),
+        cmocka_unit_test(a_tree_on_two_devices_is_told),
+        cmocka_unit_test(a_thousand_random_trees),
+        cmocka_unit_test(training_is_the_same_everywhere),
+        cmocka_unit_test(one_evaluation_on_several_devices),
+    };
+    int failed = n_cpus == 3 ? cmocka_run_group_tests(all, NULL, NULL) : 1;
+    wb_shutdown();
+    return failed;
+}
