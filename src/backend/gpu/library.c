@@ -137,14 +137,16 @@ static int copy(const wb__step *s, wb__gpu_work *work)
     int n = merge(from, to, dim, from_s, to_s);
     wb__copy_args args = {.total = wb__wide_of(total), .from_at = wb__wide_of(from->offset),
                           .to_at = wb__wide_of(to->offset)};
-    for (int i = 0; i < n; i++) {
-        args.dims[i] = wb__wide_of(dim[i]);
-        args.from_s[i] = wb__wide_of(from_s[i]);
-        args.to_s[i] = wb__wide_of(to_s[i]);
-    }
     const bool runs = !n || (n == 1 && from_s[0] == 1 && to_s[0] == 1);
+    const int dims = runs ? 0 : n <= 2 ? 2 : n <= 4 ? 4 : WB_MAX_DIMS;     /* few texts */
+    for (int i = 0; i < dims; i++) {        /* those missing stand in front */
+        const int at = i - (dims - n);
+        args.dims[i] = wb__wide_of(at < 0 ? 1 : dim[at]);
+        args.from_s[i] = wb__wide_of(at < 0 ? 0 : from_s[at]);
+        args.to_s[i] = wb__wide_of(at < 0 ? 0 : to_s[at]);
+    }
     char defines[64];
-    snprintf(defines, sizeof defines, "#define DIMS %d\n#define ELEMENT u%d\n", runs ? 0 : n,
+    snprintf(defines, sizeof defines, "#define DIMS %d\n#define ELEMENT u%d\n", dims,
              8 * (int)wb__dtype_size(from->dtype));
     work->impl = "copy";
     return wb__gpu_launch_of(

@@ -198,13 +198,13 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
 }
 
 /* The buffers that stand where there is nothing to read or write are C's. */
-static int finish(product *p, wb__gpu_work *work, int64_t before)
+static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
 {
     const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;
     const int64_t total = p->z * p->m * p->n;
     work->workspace = (size_t)((before + (splits > 1 ? splits * total : 0)) * size);
     if (splits == 1) return 0;
-    return launch(p, work, "#define FINISH\n",
+    return launch(p, work, defines,
                   (wb__gpu_plan){.entry = "product_finish", .n_buffers = 3,
                                  .buffers = {p->bias ? p->bias->buffer : p->c->buffer, p->c->buffer,
                                              WB__GPU_WORKSPACE},
@@ -222,7 +222,7 @@ static int run(product *p, wb__gpu_work *work, const char *entry, const char *de
                                                     p->c->buffer,
                                                     splits ? WB__GPU_WORKSPACE : p->c->buffer},
                                         .total = total, .items = items});
-    return e ? e : finish(p, work, 0);
+    return e ? e : finish(p, work, defines, 0);
 }
 
 static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
@@ -268,20 +268,19 @@ static int block(product *p, wb__gpu_work *work)
     args->packed_z = wb__wide_of(p->shared_b ? 0 : each);
     args->partial_at = wb__wide_of(packed);
     p->wide |= packed >= WB__GPU_NARROW;
-    snprintf(defines, sizeof defines, "#define PACK\n#define COLUMNS %d\n", (int)columns);
+    snprintf(defines, sizeof defines, "#define BLOCK\n#define COLUMNS %d\n", (int)columns);
     work->impl = "product, blocks by rows";
     int e = launch(p, work, defines,
                    (wb__gpu_plan){.entry = "product_pack", .n_buffers = 2,
                                   .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
                                   .total = packs * panels * p->k, .items = 64});
-    snprintf(defines, sizeof defines, "#define BLOCK\n#define COLUMNS %d\n", (int)columns);
     if (!e)
         e = launch(p, work, defines,
                    (wb__gpu_plan){.entry = "product_block", .n_buffers = 4,
                                   .buffers = {p->a->buffer, p->bias ? p->bias->buffer : p->c->buffer,
                                               p->c->buffer, WB__GPU_WORKSPACE},
                                   .total = groups * narrow(args->splits), .items = 1});
-    return e ? e : finish(p, work, packed);
+    return e ? e : finish(p, work, defines, packed);
 }
 
 int wb__gpu_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)

@@ -34,32 +34,29 @@ static int take_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_a
                     int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
 {
     const wb__view *index = &s->views[0], *x = &s->views[1], *y = &s->views[2];
-    const int at = (int)offsetof(wb__rows_args, work_at);
     const int64_t group = t->is_cpu ? 1 : 256;
     char defines[96];
+    snprintf(defines, sizeof defines, "#define INDEX %s\n#define GROUP %d\n",
+             index_type(index->dtype), (int)group);
+    const wb__gpu_plan plans[3] = {
+        {.entry = "rows_clear", .n_buffers = 1, .buffers = {WB__GPU_WORKSPACE}, .total = n,
+         .items = 256},
+        {.entry = "rows_link", .n_buffers = 2, .buffers = {index->buffer, WB__GPU_WORKSPACE},
+         .total = group, .items = group},
+        {.entry = "rows_add", .n_buffers = 3, .total = total, .items = 256,
+         .buffers = {x->buffer, y->buffer, WB__GPU_WORKSPACE}}};
     work->impl = "rows added";
     work->workspace = (size_t)(2 * n + count) * (wide ? 8 : 4);
-    int e = wb__gpu_launch_of(
-        work, wb__gpu_text(-1, wide, "#define CLEAR\n", wb__gpu_text_rows, ""),
-        &(wb__gpu_plan){.entry = "rows_clear", .n_buffers = 1, .buffers = {WB__GPU_WORKSPACE},
-                        .args = args, .args_bytes = sizeof *args, .workspace_at = at,
-                        .total = n, .items = 256});
-    snprintf(defines, sizeof defines, "#define LINK\n#define INDEX %s\n#define GROUP %d\n",
-             index_type(index->dtype), (int)group);
-    if (!e)
+    int e = 0;
+    for (int i = 0; i < 3 && !e; i++) {
+        wb__gpu_plan plan = plans[i];
+        plan.args = args;
+        plan.args_bytes = sizeof *args;
+        plan.workspace_at = (int)offsetof(wb__rows_args, work_at);
+        plan.f64 = y->dtype == WB_F64;
         e = wb__gpu_launch_of(
-            work, wb__gpu_text(-1, wide, defines, wb__gpu_text_rows, ""),
-            &(wb__gpu_plan){.entry = "rows_link", .n_buffers = 2,
-                            .buffers = {index->buffer, WB__GPU_WORKSPACE}, .args = args,
-                            .args_bytes = sizeof *args, .workspace_at = at, .total = group,
-                            .items = group});
-    if (!e)
-        e = wb__gpu_launch_of(
-            work, wb__gpu_text((int)y->dtype, wide, "#define ADD\n", wb__gpu_text_rows, ""),
-            &(wb__gpu_plan){.entry = "rows_add", .n_buffers = 3,
-                            .buffers = {x->buffer, y->buffer, WB__GPU_WORKSPACE}, .args = args,
-                            .args_bytes = sizeof *args, .workspace_at = at,
-                            .f64 = y->dtype == WB_F64, .total = total, .items = 256});
+            work, wb__gpu_text((int)y->dtype, wide, defines, wb__gpu_text_rows, ""), &plan);
+    }
     return e;
 }
 
