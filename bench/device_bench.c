@@ -115,7 +115,7 @@ static bool open_driver(wb__cl_functions *cl)
     if (!library) return false;
 #define OPEN_STATUS(name, parameters, arguments) *(void **)&cl->name = dlsym(library, "cl" #name);
 #define OPEN_OBJECT(type, name, parameters, arguments) OPEN_STATUS(name, parameters, arguments)
-    WB__CL_FUNCTIONS(OPEN_STATUS, OPEN_OBJECT, OPEN_STATUS)
+    WB__CL_FUNCTIONS(OPEN_STATUS, OPEN_STATUS, OPEN_OBJECT, OPEN_STATUS)
     return true;
 }
 

@@ -32,7 +32,8 @@ static void test_well_formed(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "", "\n", "\r\n", " \t\n# comment", "\xef\xbb\xbf" "a = 1", "# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+        "", "\n", "\r\n", " \t\n# comment", ("\xef\xbb\xbf" "a = 1"),
+        "# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
         "a = 1", "a=1 # one", "a.b.c = 1\na.b.d = 2", "\"a b\" = 1\n'c d' = 2\n\"\" = 3",
         "3.14159 = 'pi'", "a . b = 1", "1979-05-27 = 1", "-_- = 1",
         "a = 0\nb = +0\nc = -0\nd = 1_000\ne = 9223372036854775807\nf = -9223372036854775808",

@@ -16,6 +16,7 @@ void wb__selection_forget_device(void);
 /* The preference as it was when it was first asked for. */
 typedef struct {
     bool set;
+    bool failed;                        /* the file could not be read: that was said */
     int row;                            /* of the registry; -1: not the name of a backend */
     char name[64];                      /* what the file says */
     char table[32];                     /* which table says so */

@@ -102,6 +102,7 @@ static void read_once(void)
     wb__free(text);
     was_read = e != WB_ERROR_MEMORY;    /* then it is tried again */
     if (!e && where.exists) memcpy(preference.path, where.path, sizeof where.path);
+    preference.failed = e != 0;
     if (e && e != WB_ERROR_MEMORY)
         wb__log(WB_LOG_WARN, "%s\nDefaulting to automatic device selection.", wb_error());
     if (preference.set) preference.row = wb__row_find(preference.name);
@@ -162,10 +163,10 @@ static int set(const place *where, const char *backend)
         wb__log(WB_LOG_INFO, "New GPU backend set: %s.\nRestart your session for this change to "
                 "take effect!", backend);
     else
-        wb__log(WB_LOG_INFO, "The GPU backend of [%s] is no longer set%s%s%s%s.\nRestart your "
+        wb__log(WB_LOG_INFO, "The GPU backend of [%s] is no longer set%s%s%s%s%s.\nRestart your "
                 "session for this change to take effect!", tables[0],
                 after.set ? "; it is now " : "", after.set ? after.name : "",
-                after.set ? " by " : "", after.set ? after.table : "");
+                after.set ? " by [" : "", after.set ? after.table : "", after.set ? "]" : "");
     return 0;
 }
 

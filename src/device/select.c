@@ -43,7 +43,7 @@ static const wb_device *preferred(const wb__preference *p, bool verbose, bool on
     if (!p->set) return NULL;
     if (p->row < 0) {
         if (say(&said.not_allowed))
-            wb__log(WB_LOG_WARN, "`gpu_backend` preference is set to %s, which is not allowed.\n"
+            wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
                     "Defaulting to automatic device selection.", p->name);
         return NULL;
     }
@@ -123,7 +123,8 @@ static void *no_gpu(void)
     for (int row = 0; row < WB__CPU_ROW && n < (int)sizeof text; row++) {
         const char *why = wb__row_why(row);
         if (*why)
-            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s: %s", wb__rows[row].name, why);
+            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s%s", wb__row_in_front(row, why),
+                          why);
     }
     return wb__fail_null(WB_ERROR_DEVICE, "%s", text);
 }
