@@ -203,8 +203,8 @@ static void test_behind_a_product(void **state)
     for (int e = WB__EPI_NONE; e <= WB__EPI_SIGMOID; e++)
         for (int bias = 0; bias < 2; bias++)
             run(&(product){.dtype = e == 2 && !bias ? WB_F64 : WB_F32, .batch = 1 + bias,
-                           .m = 10, .n = 33, .k = 8, .apart = 1, .offset = 3, .bias = bias, .act = (wb__epilogue)e},
-                "CLBlast", NULL);
+                           .m = 10, .n = 33, .k = 8, .apart = 1, .offset = 3, .bias = bias,
+                           .act = (wb__epilogue)e}, "CLBlast", NULL);
 }
 
 /* Sizes at which CLBlast pads its operands first. */
