@@ -118,7 +118,7 @@ static void *no_gpu(void)
     const wb__preference *p = wb__preference_read();
     if (p->set && p->row == WB__CPU_ROW)
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      "\nThe gpu_backend preference is CPU: no other backend is looked at.");
+                      "\nThe gpu_backend preference is CPU: no other backend is used.");
     for (int row = 0; row < WB__CPU_ROW && n < (int)sizeof text; row++) {
         const char *why = wb__row_why(row);
         if (*why)
