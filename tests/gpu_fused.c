@@ -593,10 +593,8 @@ static void check_draw(const hand *h, int view, int64_t i, const void *cpu, cons
         fail_msg("normal %lld: %.9g, not %.9g", (long long)i, b, a);
 }
 
-static void draws(void **state)
+static void draw_numbers(bool far)
 {
-    (void)state;
-    if (no_device()) skip();
     enum { R = 370, C = 530 };
     static const wb__number numbers[8] = {{.u = 0x123456789abcdef}, {.u = 0xfffffffff0},
                                           {.f = 0.1}, {.f = -7}, {.f = 3e9}, {.f = -5e11}};
@@ -606,6 +604,7 @@ static void draws(void **state)
         const int v = view_of(&h, WB_I64, turned ? 1 : C, turned ? R : 1);
         h.views[v].buffer = -1;
         h.views[v].offset = turned ? 3 : (int64_t)1 << 34;
+        if (far) h.views[v].strides[turned] = (int64_t)5 << 31;     /* needs 64 bits */
         for (int reg = 0; reg < 2; reg++)
             for (int kind = WB__UNIFORM; kind <= WB__GAUSSIAN; kind++) {
                 if (reg && !gpu->has_dtype(gpu_device, WB_F64)) continue;
@@ -632,9 +631,16 @@ static void draws(void **state)
     const int big = put(&h, (wb__instr){.kind = WB__NUMBER, .reg = WB__REG_I64, .a = -1, .b = -1,
                                         .c = -1, .arg = 5});
     op_of_view[store(&h, big, WB_I64, C, 1)] = WB__OP_literal;
-    /* views of no buffer have none on the device either */
     both(&h, numbers, check_draw);
     finish(&h);
+}
+
+static void draws(void **state)
+{
+    (void)state;
+    if (no_device()) skip();
+    draw_numbers(false);
+    draw_numbers(true);
 }
 
 /* ---- programs at random ---------------------------------------------------------------------- */

@@ -257,7 +257,6 @@ static void test_product_dtypes(void **unused)
             product(floats[t], 1, 1, 3, 9, 1200, how | GAPS, 0);
         }
         product(floats[t], 1, 1, 24, 20, 3000, BIAS, WB__EPI_SIGMOID);
-        product(floats[t], 1, 1, 1300, 1400, 18, 0, WB__EPI_NONE);
     }
 }
 

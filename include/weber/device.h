@@ -27,8 +27,8 @@ WB_API const char *const *wb_supported_devices(void);
 WB_API const char *const *wb_supported_gpu_backends(void);
 
 /* Loads a backend: opens libweber-NAME.so from, in turn, the folders of WEBER_BACKEND_PATH (separated by ':'), the
- * folder of libweber.so (of the program, where that is linked in), and the one it was installed to.  Once loaded it stays.  WEBER_BACKENDS=OpenCL,CUDA in the
- * environment does the same at the first use of any function of this chapter.
+ * folder of libweber.so (of the program, where that is linked in), and the one it was installed to.  Once loaded it
+ * stays.  WEBER_BACKENDS=OpenCL,CUDA in the environment does the same at the first use of any function of this chapter.
  * 0, or an error code whose message tells each path that was tried and why it failed; harmless to ignore.
  * A backend that is loaded may still be without a device: wb_functional. */
 WB_API int wb_using(const char *backend);

@@ -16,15 +16,20 @@ static int64_t product(const wb__space *s, int from, int to)
     return n;
 }
 
-/* Where a loop is empty, one dimension says so and the others are 1. */
+/* Where a loop is empty, its last empty dimension says so (what is empty steps along it) and the
+ * others are 1. */
 static void calm_empty(wb__space *s)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;
     const int ends[4] = {0, outer, outer + s->row_dims, s->ndim};
     for (int g = 0; g < 3; g++) {
         if (product(s, ends[g], ends[g + 1])) continue;
-        for (int d = ends[g]; d < ends[g + 1]; d++) s->dims[d] = d == ends[g];
-        s->dims[ends[g]] = 0;
+        int empty = ends[g];
+        for (int d = ends[g]; d < ends[g + 1]; d++) {
+            if (!s->dims[d]) empty = d;
+            s->dims[d] = 1;
+        }
+        s->dims[empty] = 0;
     }
 }
 

@@ -169,7 +169,7 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
         wb__fuse_line(&k, "const uint o = GRP(0) / a.tiles;");
         wb__fuse_line(&k, "const uint c = (GRP(0) - o * a.tiles) * a.across + x;");
     } else {
-        wb__fuse_line(&k, "const uint o = 0, c = GRP(0) * a.across + x;");
+        wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x;");
     }
     wb__fuse_line(&k, "const uint from = GRP(1) * a.chunk, left = a.rows - from;");
     wb__fuse_line(&k, "const uint to = c >= a.cols ? from : left < a.chunk ? a.rows "

@@ -45,7 +45,7 @@ bool wb__part_varies(const wb__part *p, const wb__view *v)
 {
     const wb__space *s = &p->space;
     for (int d = s->ndim - s->col_dims; d < s->ndim; d++)
-        if (v->strides[d] && s->dims[d] > 1) return true;
+        if (v->strides[d] && s->dims[d] != 1) return true;
     return false;
 }
 

@@ -268,12 +268,13 @@ static int block(product *p, wb__gpu_work *work)
     args->packed_z = wb__wide_of(p->shared_b ? 0 : each);
     args->partial_at = wb__wide_of(packed);
     p->wide |= packed >= WB__GPU_NARROW;
-    snprintf(defines, sizeof defines, "#define BLOCK\n#define COLUMNS %d\n", (int)columns);
+    snprintf(defines, sizeof defines, "#define PACK\n#define COLUMNS %d\n", (int)columns);
     work->impl = "product, blocks by rows";
     int e = launch(p, work, defines,
                    (wb__gpu_plan){.entry = "product_pack", .n_buffers = 2,
                                   .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
                                   .total = packs * panels * p->k, .items = 64});
+    snprintf(defines, sizeof defines, "#define BLOCK\n#define COLUMNS %d\n", (int)columns);
     if (!e)
         e = launch(p, work, defines,
                    (wb__gpu_plan){.entry = "product_block", .n_buffers = 4,
