@@ -186,6 +186,40 @@ static void a_map_may_move_batches_itself(void **state)
     }
 }
 
+/* What is moved and where batches are has nothing to do with where new tensors are made, which stays
+ * what it was, whatever fails. */
+static void the_default_device_has_no_part_in_it(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_places; i++)
+        for (int ahead = -1; ahead < 2; ahead++) {
+            wb_scope *s = wb_scope_open();
+            int out[16];
+            wb_dataset *d = numbers(9);
+            wb_layer *m = wb_Dense(2, 1);
+            wb_set_default_device(places[i]);
+            wb_loader *l = wb_dataloader(d, .batchsize = 4, .ahead = ahead);
+            assert_int_equal(epoch_on(places[0], l, out), 9);
+            assert_ptr_equal(wb_device_of(wb_setup(wb_Adam(), m)), places[0]);
+            assert_ptr_equal(wb_device_of(wb_dataset_x(wb_subset(d, 2, 5))), places[0]);
+            for (int j = 0; j < n_places; j++) {
+                assert_int_equal(epoch_on(places[j], wb_to(l, places[j]), out), 9);
+                wb_dataset *there = wb_to(d, places[j]);
+                wb_loader *whole = wb_dataloader(there, .batchsize = 4, .shuffle = true);
+                assert_int_equal(epoch_on(places[j], whole, out), 9);
+                assert_ptr_equal(wb_device_of(wb_setup(wb_Adam(), wb_to(m, places[j]))), places[j]);
+                assert_ptr_equal(wb_default_device(), places[i]);
+            }
+            far_fail_at(2);
+            wb_to(d, far_device());
+            far_fail_at(0);
+            wb_clear_error();
+            assert_ptr_equal(wb_default_device(), places[i]);
+            wb_set_default_device(NULL);
+            assert_int_equal(wb_scope_close(s), 0);
+        }
+}
+
 static void without_a_gpu_everything_comes_back(void **state)
 {
     (void)state;
@@ -440,6 +474,7 @@ int main(void)
         cmocka_unit_test(device_memory_is_flat),
         cmocka_unit_test(functions_come_before_the_move),
         cmocka_unit_test(a_map_may_move_batches_itself),
+        cmocka_unit_test(the_default_device_has_no_part_in_it),
         cmocka_unit_test(without_a_gpu_everything_comes_back),
         cmocka_unit_test(loaders_do_not_go_into_tuples),
         cmocka_unit_test(one_hot_batches_of_labels_there),

@@ -113,7 +113,7 @@ WB_API int wb_set_gpu_backend(const char *backend);
 /* A copy of x on a device, made anew; x itself where it is there already.  x is a tensor, layer, tree or tuple,
  * optimiser state, dataset, loader or batch:
  *   - a layer or tree is rebuilt around moved tensors; ties stay ties; functions, numbers and opaque parts are as they were
- *   - a dataset is moved whole, and shuffled batches are then gathered on the device
+ *   - a dataset is moved whole (that of a function is computed first), and batches are then gathered on the device
  *   - a loader keeps all its options and uploads each batch ahead of its use
  * f64 becomes f32 on the way to a GPU (and stays f32 on the way back); f16, bf16, integers and bools stay.
  * .dtype = WB_KEEP keeps f64 too: an error where the device has none.  .dtype = WB_F16 (or any floating one) makes
