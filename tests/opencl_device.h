@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Hand-written steps, chosen by wb__step.variant.  Buffers are 0 and 1, in f32; dims[0] of view 0
@@ -35,7 +36,7 @@ static const char *const test_texts[] = {
     [STEP_SLOW] = ARGUMENTS
         "KERNEL slow(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
         "{ uint i = GID(0), k; float v = x[i];\n"
-        "  for (k = 0; k < 400000; k++) { v = v * 1.0001f + 0.001f; if (v > 2) v -= 1; }\n"
+        "  for (k = 0; k < 60000; k++) { v = v * 1.0001f + 0.001f; if (v > 2) v -= 1; }\n"
         "  if (i < a.n) y[i] = v > -1 ? x[i] + 1 : v; }\n",
     [STEP_F64] = ARGUMENTS
         "KERNEL wide(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
@@ -97,20 +98,84 @@ static inline wb__step test_step_of(test_step which, int64_t n)
                                  .strides = {1}}}};
 }
 
+/* The disk's place for compiled kernels, kept in memory: one of each kind of kernel.  What is got
+ * while `spoiled` is no binary. */
+enum { TEST_CACHE = 32 };
+static struct {
+    char *key;
+    void *data;
+    size_t key_bytes, bytes;
+} test_disk[TEST_CACHE];
+static int test_kept, test_hits;
+static bool test_spoiled;
+
+static inline void *test_disk_get(const char *kind, const char *key, size_t key_bytes,
+                                   size_t *bytes)
+{
+    (void)kind;
+    for (int i = 0; i < test_kept; i++) {
+        if (test_disk[i].key_bytes != key_bytes || memcmp(test_disk[i].key, key, key_bytes))
+            continue;
+        void *data = wb__alloc(test_disk[i].bytes);
+        if (!data) {
+            wb_clear_error();
+            return NULL;
+        }
+        *bytes = test_disk[i].bytes;
+        memcpy(data, test_disk[i].data, *bytes);
+        if (test_spoiled) memset(data, 'x', *bytes);
+        test_hits++;
+        return data;
+    }
+    return NULL;
+}
+
+static inline void test_disk_put(const char *kind, const char *key, size_t key_bytes,
+                                  const void *data, size_t bytes)
+{
+    (void)kind;
+    if (test_kept == TEST_CACHE) return;
+    char *k = malloc(key_bytes), *d = malloc(bytes);
+    memcpy(k, key, key_bytes);
+    memcpy(d, data, bytes);
+    test_disk[test_kept].key = k;
+    test_disk[test_kept].key_bytes = key_bytes;
+    test_disk[test_kept].data = d;
+    test_disk[test_kept++].bytes = bytes;
+}
+
+static inline void test_disk_empty(void)
+{
+    while (test_kept) {
+        free(test_disk[--test_kept].key);
+        free(test_disk[test_kept].data);
+    }
+}
+
+#ifdef WB_STATIC_OPENCL
+const wb__backend *wb__opencl_entry(const wb__host *host);
+#endif
+
 /* The backend's table, or NULL with the reason printed. */
 static inline const wb__backend *test_open_backend(void)
 {
     static wb__host table;
+    wb__backend_entry entry = NULL;
+#ifdef WB_STATIC_OPENCL
+    entry = wb__opencl_entry;
+#else
     const char *path = WB_TEST_BACKENDS "/libweber-opencl.so";
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    wb__backend_entry entry = NULL;
     if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
     if (!entry) {
         fprintf(stderr, "%s: %s\n", path, dlerror());
         return NULL;
     }
+#endif
     table = wb__host_table;
     table.gpu_step = test_gpu_step;
+    table.cache_get = test_disk_get;
+    table.cache_put = test_disk_put;
     return entry(&table);
 }
 

@@ -1,4 +1,5 @@
-/* The OpenCL backend by itself, on two devices of PoCL's: memory, copies, kernels, errors. */
+/* The OpenCL backend by itself, on two devices of PoCL's: the order of commands, kernels and what
+ * is wrong with them, programs that are kept, threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,71 +9,288 @@
 
 #include <cmocka.h>
 
-#include "opencl_device.h"
+#include "opencl_program.h"
 
-static const wb__backend *b;
-static const wb_device *dev[2];
+#include <pthread.h>
 
-enum { N = 1000 };
+/* ---- the order of commands ------------------------------------------------------------------- */
 
-static wb__kernel *prepared(const wb_device *d, test_step which, int64_t n)
+/* A slow kernel is still running when its memory is written, released, handed out and written. */
+static void order(void)
 {
-    wb__kernel *k = NULL;
-    const wb__step step = test_step_of(which, n);
-    assert_int_equal(b->prepare(d, &step, &k), 0);
-    assert_non_null(k);
-    return k;
+    const wb_device *d = dev[0];
+    float x[N], y[N], z[N];
+    fill(x, N, 1);
+    fill(z, N, 5);
+    wb__kernel *slow = prepared(d, STEP_SLOW, N), *scale = prepared(d, STEP_SCALE, N);
+    void *from = take(d, BYTES), *to = take(d, BYTES), *third = take(d, BYTES);
+    check(b->upload(d, from, 0, x, BYTES));
+    for (int turn = 0; turn < 2; turn++) {      /* the first one compiles */
+        launch(d, slow, from, to, NULL, 0, 0);
+        launch(d, scale, to, third, NULL, 0, 2);
+        check(b->upload(d, from, 0, z, BYTES)); /* read by the slow one first */
+        b->release(d, to, BYTES);
+        void *again = take(d, BYTES);           /* the same memory: the only one of its size */
+        assert_ptr_equal(again, to);
+        check(b->upload(d, again, 0, z, BYTES));
+        check(b->download(d, y, again, 0, BYTES));
+        assert_memory_equal(y, z, BYTES);
+        check(b->download(d, y, third, 0, BYTES));
+        for (int i = 0; i < N; i++) assert_true(y[i] == 2 * (x[i] + 1));
+        check(b->upload(d, from, 0, x, BYTES));
+    }
+    b->destroy(d, slow);                        /* a kernel that is on its way */
+    slow = prepared(d, STEP_SLOW, N);
+    launch(d, slow, from, to, NULL, 0, 0);
+    b->destroy(d, slow);
+    b->destroy(d, scale);
+    check(b->wait(d));
+    check(b->download(d, y, to, 0, BYTES));
+    for (int i = 0; i < N; i++) assert_true(y[i] == x[i] + 1);
+    b->release(d, from, BYTES);
+    b->release(d, to, BYTES);
+    b->release(d, third, BYTES);
+    b->trim(d);
 }
+
+static void test_order(void **state)
+{
+    (void)state;
+    order();
+}
+
+/* Once more with transfers through pinned memory, as on a device with memory of its own. */
+static void test_staged_order(void **state)
+{
+    (void)state;
+    check(restart("WEBER_OPENCL_STAGING", "1"));
+    order();
+    check(restart("WEBER_OPENCL_STAGING", NULL));
+}
+
+/* Memory that no command uses is written while a kernel runs: it need not end before. */
+static void test_upload_beside_kernels(void **state)
+{
+    (void)state;
+    const wb_device *d = dev[0];
+    float x[64], y[64];
+    fill(x, 64, 1);
+    wb__kernel *slow = prepared(d, STEP_SLOW, 64);
+    void *from = take(d, sizeof x), *to = take(d, sizeof x), *other = take(d, sizeof x);
+    check(b->upload(d, from, 0, x, sizeof x));
+    launch(d, slow, from, to, NULL, 0, 0);
+    check(b->wait(d));                          /* it is compiled */
+    const double begins = wb__now();
+    for (int i = 0; i < 4; i++) launch(d, slow, from, to, NULL, 0, 0);
+    check(b->upload(d, other, 0, x, sizeof x));
+    const double uploaded = wb__now() - begins;
+    check(b->wait(d));
+    const double waited = wb__now() - begins;
+    if (uploaded > waited / 2) fail_msg("%g s of %g s", uploaded, waited);
+    check(b->download(d, y, other, 0, sizeof y));
+    assert_memory_equal(x, y, sizeof x);
+    b->destroy(d, slow);
+    b->release(d, from, sizeof x);
+    b->release(d, to, sizeof x);
+    b->release(d, other, sizeof x);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static void test_launches(void **state)
 {
     (void)state;
     float x[N], y[N];
-    for (int i = 0; i < N; i++) x[i] = (float)i;
+    fill(x, N, 0);
     for (int i = 0; i < 2; i++) {
         const wb_device *d = dev[i];
-        void *from = b->allocate(d, sizeof x), *to = b->allocate(d, sizeof x);
-        assert_non_null(from);
-        assert_non_null(to);
-        assert_int_equal(b->upload(d, from, 0, x, sizeof x), 0);
+        void *from = take(d, BYTES), *to = take(d, BYTES), *other = take(d, BYTES);
+        check(b->upload(d, from, 0, x, BYTES));
         wb__kernel *k = prepared(d, STEP_SCALE, N);
-        for (int turn = 1; turn < 40; turn++) {
-            const wb__number factor = {.f = turn};
-            void *buffers[] = {from, to};
-            assert_int_equal(b->launch(d, k, buffers, NULL, 0, &factor), 0);
+        assert_string_equal(k->impl, "test");
+        assert_int_equal(k->workspace, 0);
+        for (int turn = 1; turn < 100; turn++) {        /* numbers and buffers change or do not */
+            launch(d, k, from, turn % 5 == 4 ? other : to, NULL, 0, turn / 2);
+            if (turn % 10) continue;
+            check(b->download(d, y, to, 0, BYTES));
+            for (int n = 0; n < N; n++) assert_true(y[n] == (float)(turn / 2) * x[n]);
         }
-        assert_int_equal(b->download(d, y, to, 0, sizeof y), 0);
-        for (int n = 0; n < N; n++) assert_true(y[n] == 39.0f * x[n]);
+        b->release(d, other, BYTES);
+        b->trim(d);             /* new memory may have the old one's place: it is set anew */
+        other = take(d, BYTES);
+        launch(d, k, from, other, NULL, 0, 7);
+        check(b->download(d, y, other, 0, BYTES));
+        for (int n = 0; n < N; n++) assert_true(y[n] == 7 * x[n]);
         b->destroy(d, k);
-        b->release(d, from, sizeof x);
-        b->release(d, to, sizeof x);
+        b->destroy(d, NULL);
+        b->release(d, from, BYTES);
+        b->release(d, to, BYTES);
+        b->release(d, other, BYTES);
     }
 }
 
-static int begin(void **state)
+static void test_workspace(void **state)
 {
     (void)state;
-    b = test_open_backend();
-    if (!b || b->start()) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
+    const wb_device *d = dev[1];
+    float x[N], y[N], around[3 * N];
+    fill(x, N, 0);
+    memset(around, 0, sizeof around);
+    void *from = take(d, BYTES), *to = take(d, BYTES), *arena = take(d, sizeof around);
+    check(b->upload(d, from, 0, x, BYTES));
+    check(b->upload(d, arena, 0, around, sizeof around));
+    wb__kernel *k = prepared(d, STEP_TWICE, N);
+    assert_int_equal(k->workspace, BYTES);
+    for (int place = 0; place < 2; place++) {
+        launch(d, k, from, to, arena, (size_t)(2 - place) * 1024, 3);
+        check(b->download(d, y, to, 0, BYTES));
+        for (int i = 0; i < N; i++) assert_true(y[i] == 3 * (x[i] + 1));
+        check(b->download(d, around, arena, 0, sizeof around));
+        const int at = (2 - place) * 256;
+        for (int i = 0; i < 3 * N; i++)
+            assert_true(around[i] == (i >= at && i < at + N ? x[i - at] + 1
+                                      : i >= at + N && i < 512 + N ? x[i - 512] + 1 : 0));
     }
-    for (int i = 0; i < 2; i++) dev[i] = b->device(i);
-    return b->count() == 2 ? 0 : 1;
+    b->destroy(d, k);
+    b->release(d, from, BYTES);
+    b->release(d, to, BYTES);
+    b->release(d, arena, sizeof around);
 }
 
-static int end(void **state)
+/* Constants are float in f32 kernels and double in those of f64. */
+static void test_f64(void **state)
 {
     (void)state;
-    b->stop();
-    return 0;
+    const wb_device *d = dev[0];
+    const float one = 1;
+    float y = 0;
+    void *from = take(d, 4), *to = take(d, 4);
+    check(b->upload(d, from, 0, &one, 4));
+    wb__kernel *k = prepared(d, STEP_F64, 1);
+    launch(d, k, from, to, NULL, 0, 0);
+    check(b->download(d, &y, to, 0, 4));
+    assert_true(y == 0x1p-40f);
+    b->destroy(d, k);
+    b->release(d, from, 4);
+    b->release(d, to, 4);
+}
+
+static void test_kernels_that_cannot_be(void **state)
+{
+    (void)state;
+    static const struct { test_step step; const char *part; } wrong[] = {
+        {STEP_WRONG, "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11): "},
+        {STEP_WRONG, "error:"},                         /* the compiler's words */
+        {STEP_WIDE, "kernel scale wants 16777216 items"},
+        {STEP_NAMELESS, "clCreateKernel: CL_INVALID_KERNEL_NAME (-46): kernel nothing"}};
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
+        const wb__step step = test_step_of(wrong[i].step, N);
+        wb__kernel *k = (wb__kernel *)&step;
+        const int status = b->prepare(dev[0], &step, &k);
+        assert_null(k);
+        expect_error(status, WB_ERROR_DEVICE, wrong[i].part);
+    }
+}
+
+/* Compiled once a device and text; the next process finds the binary; one that the driver refuses
+ * is compiled again. */
+static void test_programs_are_kept(void **state)
+{
+    (void)state;
+    float x[N], y[N];
+    fill(x, N, 1);
+    check(restart("WEBER_MEMORY_LIMIT", NULL));
+    test_disk_empty();
+    for (int turn = 0; turn < 3; turn++) {
+        const int before = test_kept;
+        test_hits = 0;
+        test_spoiled = turn == 2;
+        const wb_device *d = dev[0];
+        void *from = take(d, BYTES), *to = take(d, BYTES);
+        check(b->upload(d, from, 0, x, BYTES));
+        wb__kernel *k = prepared(d, STEP_SCALE, N), *same = prepared(d, STEP_SCALE, 10);
+        launch(d, k, from, to, NULL, 0, 3);
+        check(b->download(d, y, to, 0, BYTES));
+        for (int i = 0; i < N; i++) assert_true(y[i] == 3 * x[i]);
+        assert_int_equal(test_hits, turn > 0);
+        assert_int_equal(test_kept - before, turn != 1);
+        b->destroy(d, k);
+        b->destroy(d, same);
+        k = prepared(d, STEP_SCALE, 20);                /* still in memory */
+        assert_int_equal(test_hits, turn > 0);
+        b->destroy(d, k);
+        b->release(d, from, BYTES);
+        b->release(d, to, BYTES);
+        check(restart("WEBER_MEMORY_LIMIT", NULL));
+    }
+    test_spoiled = false;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, TURNS = 60 };
+static wb__kernel *shared[2];
+
+/* Each has memory of its own; kernels are shared by the threads of a device. */
+static void *work(void *argument)
+{
+    const int id = (int)(intptr_t)argument;
+    const wb_device *d = dev[id & 1];
+    float x[N], y[N];
+    intptr_t wrong = 0;
+    for (int turn = 0; turn < TURNS && !wrong; turn++) {
+        const wb__number factor = {.f = id + turn};
+        void *from = b->allocate(d, BYTES), *to = b->allocate(d, BYTES);
+        void *buffers[] = {from, to};
+        fill(x, N, (float)(id * 100 + turn));
+        wrong |= !from || !to;
+        if (!wrong) wrong |= b->upload(d, from, 0, x, BYTES);
+        if (!wrong) wrong |= b->launch(d, shared[id & 1], buffers, NULL, 0, &factor);
+        if (!wrong) wrong |= b->copy(d, from, 0, d, to, 0, BYTES);
+        if (!wrong) wrong |= b->download(d, y, from, 0, BYTES);
+        for (int i = 0; i < N && !wrong; i++) wrong |= y[i] != (float)(id + turn) * x[i];
+        if (turn % 8 == 7) b->trim(d);
+        if (turn % 8 == 3 && !wrong) {
+            const wb__step step = test_step_of(turn % 16 == 3 ? STEP_TWICE : STEP_SCALE, N);
+            wb__kernel *k = NULL;
+            wrong |= b->prepare(d, &step, &k);
+            b->destroy(d, k);
+        }
+        b->release(d, from, BYTES);
+        b->release(d, to, BYTES);
+    }
+    if (wrong) print_error("thread %d: %s\n", id, wb_error());
+    return (void *)wrong;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    pthread_t thread[THREADS];
+    for (int i = 0; i < 2; i++) shared[i] = prepared(dev[i], STEP_SCALE, N);
+    for (intptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, work, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *wrong;
+        pthread_join(thread[i], &wrong);
+        assert_null(wrong);
+    }
+    for (int i = 0; i < 2; i++) b->destroy(dev[i], shared[i]);
 }
 
 int main(void)
 {
-    setenv("POCL_DEVICES", "pthread pthread", 0);
+    setenv("POCL_DEVICES", "pthread pthread", 1);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_staged_order),
+        cmocka_unit_test(test_upload_beside_kernels),
         cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_f64),
+        cmocka_unit_test(test_kernels_that_cannot_be),
+        cmocka_unit_test(test_programs_are_kept),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

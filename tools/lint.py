@@ -34,7 +34,7 @@ VENDORS = re.compile(
     r"opencl|pocl|metal|mpi|openmpi|mpich)(?![a-z])|wb_\w*(cuda|opencl|metal|hip|amdgpu)\w*", re.I)
 VENDOR_ROOMS = ("src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", "src/backend/metal/",
                 "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/device/registry",
-                "src/backend/gpu/prelude.k",    # all kernel languages meet there
+                "src/backend/gpu/prelude.k",    # the one text that knows which language it is in
                 "include/weber/device.h")       # the backends' names are its vocabulary
 
 MAX_LINES = 600

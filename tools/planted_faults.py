@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_shape", "conformance_product"
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
+REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 
 # what is wrong; the file; the text; what stands there instead; tests that must see it (one is enough)
 TABLE = [
@@ -61,6 +62,24 @@ TABLE = [
     ("a mean over the wrong count", "src/engine/ops_reduce.c", "if (mask >> i & 1) n *= (double)x->dims[i];\n    wb_dtype",
      "if (mask >> i & 1) n = (double)x->dims[i];\n    wb_dtype", [SHAPE]),
     ("the caller does not wait for the pool", "src/base/parallel.c", "atomic_load(&pool.state) & INSIDE; spins++", "spins < 0; spins++", ["base_core", COMPILE, "cpu_lib"]),
+    ("a backend's table is believed", "src/device/load.c", "else if (b->version != WB__BACKEND_VERSION)", "else if (0)", [REGISTRY]),
+    ("an unusable object ends the search", "src/device/load.c", "for (const char *at = search_path(); at && *at && !b;)",
+     "for (const char *at = search_path(); at && *at && !l->present;)", [REGISTRY]),
+    ("a backend starts at every question", "src/device/registry.c", "if (state[row].condition == NOT_STARTED) start(row);",
+     "if (state[row].condition != WORKS) start(row);", [REGISTRY]),
+    ("a question leaves its error behind", "src/device/registry.c", "state[row].n ? \"\" : state[row].why);\n    wb__error_restore(&kept);",
+     "state[row].n ? \"\" : state[row].why);", [REGISTRY]),
+    ("the last device asked for is the one chosen", "src/device/select.c", "return list.device[ordinal];",
+     "return remembered = list.device[ordinal];", [REGISTRY]),
+    ("shutting down stops no backend", "src/device/registry.c", "if (state[i].condition == WORKS) state[i].backend->stop();",
+     "(void)0;", [REGISTRY]),
+    ("the CPU's preference is not obeyed", "src/device/select.c", "if (prefers_cpu()) return NULL;", "if (0) return NULL;", [PREFERENCES]),
+    ("the farthest preferences win", "src/device/preference.c", "if (p->exists) return 0;\n        if (is_there",
+     "if (p->exists && !strrchr(folder + 1, '/')) return 0;\n        if (is_there", [PREFERENCES]),
+    ("the preference is read again", "src/device/preference.c", "was_read = e != WB_ERROR_MEMORY;", "was_read = false;", [PREFERENCES]),
+    ("a line is added at the end of the file", "src/base/toml_edit.c", "text = add_line(t, t->nodes[table].insert_at, \"\",",
+     "text = add_line(t, t->bytes, \"\",", ["toml"]),
+    ("a table may be opened twice", "src/base/toml.c", "if (node >= 0 && t->nodes[node].kind != WB__AT_IMPLICIT)", "if (0)", ["toml"]),
 ]
 
 

@@ -27,8 +27,8 @@ WB_API const char *const *wb_supported_devices(void);
 WB_API const char *const *wb_supported_gpu_backends(void);
 
 /* Loads a backend: opens libweber-NAME.so from, in turn, the folders of WEBER_BACKEND_PATH (separated by ':'), the
- * folder of libweber.so, and the one it was installed to.  Once loaded it stays.  WEBER_BACKENDS=OpenCL,CUDA in the
- * environment does the same at the first use of any function of this chapter.
+ * folder of libweber.so (of the program, where that is linked in), and the one it was installed to.  Once loaded it
+ * stays.  WEBER_BACKENDS=OpenCL,CUDA in the environment does the same at the first use of any function of this chapter.
  * 0, or an error code whose message tells each path that was tried and why it failed; harmless to ignore.
  * A backend that is loaded may still be without a device: wb_functional. */
 WB_API int wb_using(const char *backend);
@@ -47,8 +47,8 @@ WB_API const char *wb_why_not(const char *backend);
 
 /* ---- devices ---------------------------------------------------------------------------------- */
 
-/* The devices of a backend; none if it is not loaded or not functional.  wb_show_devices prints
- * "CUDA: 2 devices:" and a line "0. NVIDIA H200" each. */
+/* The devices of a backend; none if it is not loaded or not functional.  The list lasts until wb_shutdown.
+ * wb_show_devices prints "CUDA: 2 devices:" and a line "0. NVIDIA H200" each to standard output. */
 typedef struct { int n; const wb_device *const *device; } wb_device_list;
 WB_API wb_device_list wb_devices(const char *backend);
 WB_API void wb_show_devices(const char *backend);
@@ -61,8 +61,8 @@ WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 /* That very one, by backend and number from 0.  Errors: no such backend, not loaded, not functional, not so many. */
 WB_API const wb_device *wb_device_at(const char *backend, int ordinal);
 
-/* As Lux has them: the GPU that would be chosen, remembered until wb_reset_gpu_device; the CPU where there is none, or,
- * with .force, NULL and an error that says why for each backend.  wb_cpu_device: the CPU. */
+/* As Lux has them: the GPU that would be chosen, remembered until wb_reset_gpu_device; the CPU where there is none or
+ * the CPU is preferred, or, with .force, NULL and an error that says why for each backend.  wb_cpu_device: the CPU. */
 typedef struct { size_t size; bool force; } wb_gpu_device_options;
 WB_API const wb_device *wb_gpu_device_with(const wb_gpu_device_options *o);
 WB_API const wb_device *wb_cpu_device(void);
@@ -99,9 +99,12 @@ WB_API const wb_device *wb_default_device(void);
  * [MLDataDevices] or [LuxDeviceUtils].  It is looked for from the working directory upwards; the first folder with a
  * JuliaLocalPreferences.toml (which wins), a LocalPreferences.toml or a Project.toml ends the search.
  *
+ * A file that cannot be read, or is not TOML, is told once, and counts as none.
+ *
  * wb_gpu_backend: the preference in force in this process; NULL if none is set.
- * wb_set_gpu_backend: writes it, keeping all else in the file; takes effect at the next start.  NULL removes it.
- * Errors: not the name of a backend; the file cannot be read or written. */
+ * wb_set_gpu_backend: writes that of [Flux], keeping all else in the file; takes effect at the next start.  NULL removes
+ * it.  Where none of these files was found, LocalPreferences.toml is made: beside Project.toml, else in the working
+ * directory.  Errors: not the name of a backend; the file cannot be read or written, or is not TOML. */
 WB_API const char *wb_gpu_backend(void);
 WB_API int wb_set_gpu_backend(const char *backend);
 
@@ -110,7 +113,7 @@ WB_API int wb_set_gpu_backend(const char *backend);
 /* A copy of x on a device, made anew; x itself where it is there already.  x is a tensor, layer, tree or tuple,
  * optimiser state, dataset, loader or batch:
  *   - a layer or tree is rebuilt around moved tensors; ties stay ties; functions, numbers and opaque parts are as they were
- *   - a dataset is moved whole, and shuffled batches are then gathered on the device
+ *   - a dataset is moved whole (that of a function is computed first), and batches are then gathered on the device
  *   - a loader keeps all its options and uploads each batch ahead of its use
  * f64 becomes f32 on the way to a GPU (and stays f32 on the way back); f16, bf16, integers and bools stay.
  * .dtype = WB_KEEP keeps f64 too: an error where the device has none.  .dtype = WB_F16 (or any floating one) makes

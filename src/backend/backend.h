@@ -8,6 +8,7 @@
 #define WB__BACKEND_H
 
 #include "ops/ops.h"
+#include "backend/kinds.h"
 
 /* ---- values in memory ------------------------------------------------------------------------ */
 
@@ -89,7 +90,7 @@ typedef enum {
     WB__STEP_FUSED,
     WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
     WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy; x, dw, dy */
-    WB__STEP_POOL,          /* by pool_kind, as in the CPU's lib.h */
+    WB__STEP_POOL,          /* by pool_kind; operands in kinds.h */
     WB__STEP_TAKE,          /* x, index, y */
     WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
     WB__STEP_COPY           /* from, to: the same shape and dtype, any strides */
@@ -115,7 +116,7 @@ typedef struct wb__backend wb__backend;
 struct wb_device {
     const wb__backend *backend;
     int ordinal;
-    const char *name;       /* "NVIDIA H200" */
+    const char *name;       /* the maker's; "" for the CPU */
     void *state;
 };
 
@@ -145,7 +146,7 @@ struct wb__backend {
     void (*stop)(void);                     /* gives everything back; nothing is used any more */
     int (*count)(void);
     const wb_device *(*device)(int ordinal);
-    /* One part of the backend by name ("cuDNN"): 1 works, 0 does not (error set), -1 no such part. */
+    /* One part of the backend by name such as a library that it uses: 1 works, 0 does not (error set), -1 no such part. */
     int (*part)(const char *name);
     bool (*has_dtype)(const wb_device *d, wb_dtype t);
     int (*memory)(const wb_device *d, wb_device_memory *m);

@@ -21,7 +21,7 @@ static int64_t most = (int64_t)256 << 20;       /* bytes of the folder */
 
 enum {
     NAME = 32,                          /* characters of a file's name, before its ending */
-    DAY = 24 * 60 * 60                  /* seconds: a file's last use is told no finer */
+    DAY = 24 * 60 * 60                  /* seconds: a use is noted once in that time */
 };
 static const char ending[] = ".kernel", unfinished[] = ".part";
 
@@ -154,6 +154,16 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && !strcmp(name + n - m, end);
 }
 
+/* Nanoseconds. */
+static int64_t last_use(const struct stat *s)
+{
+#ifdef __APPLE__
+    return (int64_t)s->st_mtimespec.tv_sec * 1000000000 + s->st_mtimespec.tv_nsec;
+#else
+    return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+#endif
+}
+
 /* Lists the kept files; removes what a process that ended early left behind. */
 static entry *list(DIR *folder, size_t *n, int64_t *bytes)
 {
@@ -165,7 +175,8 @@ static entry *list(DIR *folder, size_t *n, int64_t *bytes)
             continue;
         if (ends_with(e->d_name, unfinished) && time(NULL) - s.st_mtime > DAY)
             unlinkat(dirfd(folder), e->d_name, 0);
-        if (strlen(e->d_name) != NAME + sizeof ending - 1 || !ends_with(e->d_name, ending)) continue;
+        if (strlen(e->d_name) != NAME + sizeof ending - 1 || !ends_with(e->d_name, ending))
+            continue;
         if (*n == room) {
             entry *more = wb__realloc(all, (room = 2 * room + 64) * sizeof *all);
             if (!more) break;
@@ -174,7 +185,7 @@ static entry *list(DIR *folder, size_t *n, int64_t *bytes)
         entry *to = &all[(*n)++];
         memcpy(to->name, e->d_name, sizeof to->name);
         to->bytes = s.st_size;
-        to->used = (int64_t)s.st_mtime;
+        to->used = last_use(&s);
         *bytes += s.st_size;
     }
     return all;

@@ -1,13 +1,19 @@
 /* The `weber` command: what is here, and what is in a file.  A thin face over the library. */
-#include "weber.h"
+#include "cli/cli.h"
+#include "device/device.h"
+#include "device/registry.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static int help(FILE *to, int status)
 {
-    fputs("weber show FILE       a saved model as a table\n"
-          "weber devices         where tensors can be computed, and how\n"
+    fputs("weber show FILE               a saved model as a table\n"
+          "weber devices [--verbose]     what is here to compute on, what is missing and how to\n"
+          "                              get it; --verbose: paths, parts, what drivers print;\n"
+          "                              --wait SECONDS for each driver's answer (20)\n"
+          "weber backend [NAME|none]     the preferred backend, in LocalPreferences.toml: shows,\n"
+          "                              sets or removes it\n"
           "weber version\n"
           "weber help\n", to);
     return status;
@@ -24,11 +30,22 @@ static int show(const char *path)
     return wb_error_code() == WB_OK ? 0 : 1;
 }
 
-static int devices(void)
+static int show_preference(void)
 {
-    int n = wb_threads();
-    printf("CPUDevice(): %d thread%s\n", n, n == 1 ? "" : "s");
-    return 0;
+    wb__registry_lock();
+    const wb__preference *p = wb__preference_read();
+    const bool failed = p->failed;
+    if (p->set) printf("%s, by [%s] in %s\n", p->name, p->table, p->path);
+    else if (!failed) printf("none\n");
+    wb__registry_unlock();
+    return failed;
+}
+
+static int set_preference(const char *name)
+{
+    if (!wb_set_gpu_backend(strcmp(name, "none") ? name : NULL)) return 0;
+    fprintf(stderr, "weber: %s\n", wb_error());
+    return 1;
 }
 
 int main(int argc, char **argv)
@@ -36,11 +53,16 @@ int main(int argc, char **argv)
     const char *command = argc > 1 ? argv[1] : "help";
     int status;
     if (!strcmp(command, "show") && argc == 3) status = show(argv[2]);
-    else if (!strcmp(command, "devices") && argc == 2) status = devices();
+    else if (!strcmp(command, "devices"))
+        status = wb__cli_devices(argc - 2, argv + 2, argv[0]);
+    else if (!strcmp(command, "backend") && argc == 2) status = show_preference();
+    else if (!strcmp(command, "backend") && argc == 3) status = set_preference(argv[2]);
+    else if (!strcmp(command, "probe") && argc == 3) status = wb__cli_probe(argv[2]);
     else if (!strcmp(command, "version") && argc == 2)
         status = printf("weber %s\n", wb_version()) < 0;
     else if (!strcmp(command, "help")) status = help(stdout, 0);
-    else status = help(stderr, 2);
+    else status = -1;
+    if (status < 0) status = help(stderr, 2);
     wb_shutdown();
     return status;
 }

@@ -1,10 +1,9 @@
 /* Making datasets and asking about them.  How their observations are fetched is fetch.c, batches
- * are loader.c. */
+ * are loader.c, moving is move.c. */
 #include "data/dataset.h"
 
 #include "base/options.h"
 #include "base/philox.h"
-#include "engine/tensor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,14 +35,18 @@ static const char *describe_field(const wb__field *f, char *text, size_t room)
 static char *format(void *object)
 {
     const wb_dataset *d = object, *root = wb__dataset_root(d);
-    char x[160], y[160];
-    return wb__printf("Dataset(%lld observations%s: x %s, y %s)", (long long)d->n,
+    char x[160], y[160], place[64] = "";
+    if (root->device != &wb__cpu)
+        snprintf(place, sizeof place, ", on %s:%d", root->device->backend->tag,
+                 root->device->ordinal);
+    return wb__printf("Dataset(%lld observations%s: x %s, y %s%s)", (long long)d->n,
                       wb__dataset_mapped(d) ? ", mapped" : "",
                       describe_field(&root->field[X], x, sizeof x),
-                      describe_field(&root->field[Y], y, sizeof y));
+                      describe_field(&root->field[Y], y, sizeof y), place);
 }
 
-const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format};
+const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
+                                     .to = wb__dataset_to, .device_of = wb__dataset_device};
 
 /* NULL is passed on in silence; anything else that is no dataset is an error. */
 static bool is_dataset(const wb_dataset *d, const char *what)
@@ -76,20 +79,28 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Takes a reference to x, or to a copy where its values may change under the dataset or are not the
- * host's. */
+/* Takes a reference to x; to a copy beside it where its values may change under the dataset; to the
+ * values alone where x would keep alive what it was made of. */
 static bool take_array(wb_dataset *d, int part, wb_tensor *x)
 {
     wb__field *f = &d->field[part];
-    int ndim = wb_ndim(x);
-    const int64_t *dims = wb_dims(x);
     if (wb_eval_all(1, &x)) return false;
     const wb_tensor *bound = wb__bind(x);
-    if (x != bound || x->variable || x->device != &wb__cpu)
-        x = wb_from(wb_data(x), wb_dtype_of(x), ndim, dims);
-    if (!x || !(d->data[part] = wb_data(x))) return false;
-    *f = (wb__field){.present = true, .dtype = wb_dtype_of(x), .ndim = ndim - 1};
-    memcpy(f->dims, dims + 1, (size_t)f->ndim * sizeof *dims);
+    if (x != bound || x->variable) x = wb__copied(x, wb__device_of(x));
+    else if (x->n_in || !x->device) x = wb__alone(x);
+    if (!x) return false;
+    if (part == Y && x->device != d->device) {
+        wb__fail(WB_ERROR_DEVICE,
+                 "dataset_of: x is on %s:%d and y on %s:%d: move one to the other, as in "
+                 "y = wb_to(y, wb_device_of(x))",
+                 d->device->backend->tag, d->device->ordinal, x->device->backend->tag,
+                 x->device->ordinal);
+        return false;
+    }
+    d->device = x->device;
+    if (d->device == &wb__cpu && !(d->data[part] = wb_data(x))) return false;
+    *f = (wb__field){.present = true, .dtype = (wb_dtype)x->dtype, .ndim = x->ndim - 1};
+    memcpy(f->dims, x->dims + 1, (size_t)f->ndim * sizeof *f->dims);
     f->bytes = field_bytes("dataset_of", part == X ? "x" : "y", f);
     if (f->bytes < 0) return false;
     d->tensor[part] = wb__ref(x);
@@ -110,6 +121,7 @@ wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = WB__DATA_ARRAYS;
+    d->device = &wb__cpu;
     d->n = wb_dim(x, 0);
     if (take_array(d, X, x) && (!labelled || take_array(d, Y, y))) return d;
     wb_object_free(d);
@@ -126,6 +138,7 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = WB__DATA_SOURCE;
+    d->device = &wb__cpu;
     d->n = s.n;
     d->get = s.get;
     d->ctx = s.ctx;
@@ -145,7 +158,7 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 
 /* ---- views and maps -------------------------------------------------------------------------- */
 
-static wb_dataset *over(wb_dataset *under, wb__data_kind kind, int64_t n)
+wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n)
 {
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
@@ -161,7 +174,7 @@ wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop)
     if (start < 0 || stop < start || stop > d->n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "subset: %lld .. %lld of %lld observations",
                              (long long)start, (long long)stop, (long long)d->n);
-    wb_dataset *part = over(d, WB__DATA_VIEW, stop - start);
+    wb_dataset *part = wb__dataset_over(d, WB__DATA_VIEW, stop - start);
     if (part) part->start = start;
     return part;
 }
@@ -191,7 +204,7 @@ int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_d
     int64_t n = (int64_t)nearbyint((double)d->n * at);
     if (shuffle) {
         uint32_t *order = random_order(d->n);
-        wb_dataset *mixed = order ? over(d, WB__DATA_VIEW, d->n) : NULL;
+        wb_dataset *mixed = order ? wb__dataset_over(d, WB__DATA_VIEW, d->n) : NULL;
         if (!mixed) {
             wb__free(order);
             return wb_error_code();
@@ -210,7 +223,7 @@ wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
 {
     if (!is_dataset(d, "mapobs")) return NULL;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "mapobs: no function");
-    wb_dataset *mapped = over(d, WB__DATA_MAP, d->n);
+    wb_dataset *mapped = wb__dataset_over(d, WB__DATA_MAP, d->n);
     if (!mapped) return NULL;
     mapped->map = f;
     mapped->ctx = ctx;
@@ -230,14 +243,12 @@ static void free_data(void *data, void *context)
     wb__free(data);
 }
 
-/* Everything as one batch, in the current scope. */
-static int compute(const wb_dataset *d, const wb_dataset *root, wb_batch *batch)
+/* Copied, or computed by a source's function, into memory of the batch's own. */
+static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index, wb_batch *batch)
 {
     void *to[2] = {NULL, NULL};
     int made = 0, status = 0;
-    int64_t *index = wb__alloc_zero((size_t)d->n + 1, sizeof *index);
-    for (int64_t i = 0; index && i < d->n; i++) index[i] = i;
-    for (int part = X; part <= Y && index && !status; part++) {
+    for (int part = X; part <= Y && !status; part++) {
         int64_t bytes = root->field[part].present ? root->field[part].bytes : 0;
         if (bytes && d->n > INT64_MAX / bytes)
             status =
@@ -245,14 +256,27 @@ static int compute(const wb_dataset *d, const wb_dataset *root, wb_batch *batch)
         else if (!(to[part] = wb__alloc_aligned((size_t)(d->n * bytes))))
             status = WB_ERROR_MEMORY;
     }
-    if (!index) status = WB_ERROR_MEMORY;
     if (!status) status = wb__dataset_fill(d, d->n, index, to, true);
     if (!status) status = wb__dataset_wrap(root, d->n, to, free_data, NULL, batch, &made);
     if (made < 1) wb__free(to[X]);
     if (made < 2) wb__free(to[Y]);
+    return status;
+}
+
+int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
+{
+    const wb_dataset *root = wb__dataset_root(d);
+    int64_t *index = wb__alloc_zero((size_t)d->n + 1, sizeof *index);
+    if (!index) return WB_ERROR_MEMORY;
+    for (int64_t i = 0; i < d->n; i++) index[i] = i;
+    int status = wb__dataset_on_host(d) ? fill_all(d, root, index, batch)
+                                        : wb__dataset_gather(d, d->n, index, batch);
     wb__free(index);
+    const wb_device *was = wb__use_device(root->device);
     if (!status) status = wb__dataset_apply(d, batch);
-    return status ? status : wb__batch_evaluate(batch);
+    if (!status) status = wb__batch_evaluate(batch);
+    wb__use_device(was);
+    return status;
 }
 
 static wb_tensor *whole(wb_dataset *d, int part, const char *what)
@@ -264,7 +288,7 @@ static wb_tensor *whole(wb_dataset *d, int part, const char *what)
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_batch batch;
-    int status = compute(d, root, &batch);
+    int status = wb__dataset_all(d, &batch);
     wb_tensor *result = status ? NULL : part == X ? batch.x : batch.y;
     if (result) result = wb_object_keep(result);
     return wb_scope_close(s) ? NULL : result;

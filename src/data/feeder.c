@@ -10,7 +10,6 @@
 #include "data/feeder.h"
 
 #include "data/lock.h"
-#include "engine/tensor.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +23,9 @@ struct wb__feeder {
     const wb_dataset *dataset, *root;
     wb_collate collate;
     void *ctx;
-    bool finished_tensors; /* a map or a collate function: they are made on the thread */
+    wb__target target;
+    bool on_host;                       /* batches begin in buffers, not on another device */
+    bool finished_tensors;              /* they are made on the thread */
     int64_t batchsize;
     int64_t *index;                     /* numbers of one batch's observations */
     wb__slots *slots;
@@ -68,16 +69,37 @@ static int wrap(const wb_dataset *root, wb__feed *feed, wb_batch *batch)
     return status;
 }
 
-/* Runs maps and the collate function, and takes references to what they leave. */
+static wb_tensor *sent(const wb__target *t, wb_tensor *x)
+{
+    wb_dtype from = wb_dtype_of(x), to = wb__target_dtype(t, from);
+    return wb__tensor_to(x, t->device, to == from ? WB_KEEP : to);
+}
+
+/* A batch where it is wanted, in memory of its own: nobody writes there while somebody has it. */
+static int make_tensors(wb__feeder *f, wb__feed *feed, wb_batch *batch)
+{
+    int status = f->on_host ? wrap(f->root, feed, batch)
+                            : wb__dataset_gather(f->dataset, feed->n, f->index, batch);
+    batch->index = feed->index;
+    if (!status) status = wb__dataset_apply(f->dataset, batch);
+    if (!status && f->collate) status = wb__collate_call(f->collate, f->ctx, batch, "collate");
+    if (!status && f->target.device) {
+        batch->x = sent(&f->target, batch->x);
+        batch->y = batch->x ? sent(&f->target, batch->y) : NULL;
+        if (!batch->y) status = wb_error_code();
+    }
+    return status ? status : wb__batch_evaluate(batch);
+}
+
+/* Functions of the program run where the data is: what they make of nothing is made there too. */
 static int finish_tensors(wb__feeder *f, wb__feed *feed)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
     wb_batch batch;
-    int status = wrap(f->root, feed, &batch);
-    if (!status) status = wb__dataset_apply(f->dataset, &batch);
-    if (!status && f->collate) status = wb__collate_call(f->collate, f->ctx, &batch, "collate");
-    if (!status) status = wb__batch_evaluate(&batch);
+    const wb_device *was = wb__use_device(f->root->device);
+    int status = make_tensors(f, feed, &batch);
+    wb__use_device(was);
     if (!status) {
         feed->x = wb__ref(batch.x);
         feed->y = wb__ref(batch.y);
@@ -89,10 +111,10 @@ static int finish_tensors(wb__feeder *f, wb__feed *feed)
 
 static wb__feed prepare(wb__feeder *f, int64_t index, bool parallel)
 {
-    wb__feed feed = {.index = index, .slot = wb__slot_take(f->slots)};
+    wb__feed feed = {.index = index, .slot = f->on_host ? wb__slot_take(f->slots) : NULL};
     fill_index(f, &feed);
-    int status = feed.slot ? 0 : WB_ERROR_MEMORY;
-    if (!status) status = wb__dataset_fill(f->dataset, feed.n, f->index, feed.slot->data, parallel);
+    int status = f->on_host && !feed.slot ? WB_ERROR_MEMORY : 0;
+    if (feed.slot) status = wb__dataset_fill(f->dataset, feed.n, f->index, feed.slot->data, parallel);
     if (!status && f->finished_tensors) status = finish_tensors(f, &feed);
     if (!status) return feed;
     wb__feed_drop(&feed);
@@ -226,7 +248,7 @@ static void ensure_thread(wb__feeder *f)
 /* ---- an epoch -------------------------------------------------------------------------------- */
 
 wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate,
-                           void *ctx)
+                           void *ctx, const wb__target *target)
 {
     wb__feeder *f = wb__alloc_zero(1, sizeof *f);
     if (!f) return NULL;
@@ -236,7 +258,9 @@ wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb
     f->root = wb__dataset_root(d);
     f->collate = collate;
     f->ctx = ctx;
-    f->finished_tensors = collate || wb__dataset_mapped(d);
+    f->target = *target;
+    f->on_host = wb__dataset_on_host(d);
+    f->finished_tensors = collate || target->device || !f->on_host || wb__dataset_mapped(d);
     f->batchsize = batchsize;
     f->ahead = ahead;
     const wb__field *x = &f->root->field[0], *y = &f->root->field[1];

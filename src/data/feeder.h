@@ -1,12 +1,13 @@
-/* The batches of one epoch in order, prepared ahead on a thread of their own. */
+/* The batches of one epoch in order, prepared ahead on a thread of their own: fetched, changed by
+ * maps and the collate function, and sent to where they are wanted. */
 #ifndef WB__FEEDER_H
 #define WB__FEEDER_H
 
 #include "data/dataset.h"
 #include "data/slots.h"
 
-/* A prepared batch: a filled buffer, or finished tensors (of a mapped dataset or a collate
- * function; a reference each), or a failure whose message is wb__feeder's. */
+/* A prepared batch: a filled buffer, or finished tensors (of a mapped dataset, a collate function or
+ * another device; a reference each), or a failure whose message is wb__feeder's. */
 typedef struct {
     int64_t n, index;
     wb__slot *slot;
@@ -15,12 +16,22 @@ typedef struct {
     const char *message;
 } wb__feed;
 
+/* Where batches are wanted; device NULL: they stay where they were made.  Floating parts become
+ * `dtype`; where that is WB_DTYPE_DEFAULT they stay as they are, but for f64, which `narrow` makes
+ * f32. */
+typedef struct { const wb_device *device; wb_dtype dtype; bool narrow; } wb__target;
+static inline wb_dtype wb__target_dtype(const wb__target *t, wb_dtype from)
+{
+    if (!wb__dtype_float(from)) return from;
+    return t->dtype ? t->dtype : t->narrow && from == WB_F64 ? WB_F32 : from;
+}
+
 typedef struct wb__feeder wb__feeder;
 
 /* Batches of `batchsize` observations of `d` in the order given at wb__feeder_start, at most
  * `ahead` (0: none, all on the caller's thread).  The dataset is the caller's to keep alive. */
 wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate,
-                           void *ctx);
+                           void *ctx, const wb__target *target);
 void wb__feeder_free(wb__feeder *f);            /* joins the thread; takes NULL */
 
 /* Batches first .. last-1; batch i holds observations order[i*batchsize], ..., or i*batchsize, ...

@@ -1,9 +1,8 @@
-/* From numbers of observations to a batch: views translated, arrays copied or functions called,
- * maps applied. */
+/* From numbers of observations to a batch: views translated, arrays copied or gathered or functions
+ * called, maps applied. */
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "data/dataset.h"
-#include "engine/tensor.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -75,14 +74,21 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
                     c.code);
 }
 
-int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
-                     bool parallel)
+/* Numbers of a view's observations become those of the root's, which is returned. */
+static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
     for (; d->under; d = d->under) {
         if (d->kind != WB__DATA_VIEW) continue;
         for (int64_t i = 0; i < n; i++)
             index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
     }
+    return d;
+}
+
+int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
+                     bool parallel)
+{
+    d = translate(d, n, index);
     if (d->kind == WB__DATA_SOURCE) return call_all(d, n, index, to, parallel);
     for (int part = X; part <= Y; part++) {
         size_t bytes = (size_t)d->field[part].bytes;
@@ -96,6 +102,67 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
     return 0;
 }
 
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+/* Row numbers beside the arrays: four bytes each where they fit. */
+static wb_tensor *upload_index(const wb_dataset *root, int64_t n, const int64_t *index)
+{
+    const wb_dtype dtype = root->n > INT32_MAX ? WB_I64 : WB_I32;
+    void *numbers = wb__alloc((size_t)n * wb__dtype_size(dtype));
+    if (!numbers) return NULL;
+    wb__convert(numbers, dtype, index, WB_I64, n);
+    const wb_device *was = wb__use_device(root->device);
+    wb_tensor *rows = wb_from(numbers, dtype, 1, &n);
+    wb__use_device(was);
+    wb__free(numbers);
+    return rows;
+}
+
+static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_t bytes)
+{
+    const wb__storage *s = x->storage;
+    int64_t dims[WB_MAX_DIMS] = {n};
+    memcpy(dims + 1, x->dims + 1, (size_t)(x->ndim - 1) * sizeof *dims);
+    wb_tensor *made = wb__empty_on(s->device, (wb_dtype)x->dtype, x->ndim, dims);
+    if (!made || !wb__copy_bytes(s->device, made->storage->data, 0, s->device, s->data,
+                                 (size_t)(x->offset + first * bytes), (size_t)(n * bytes)))
+        return made;
+    wb_object_free(made);
+    return NULL;
+}
+
+/* The dataset's own tensor may be part of the program's graph on another thread: what is taken from
+ * is one of this thread's, on the same memory. */
+static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
+{
+    wb_tensor *mine = wb__alone(x);
+    return mine ? wb_take(mine, rows) : NULL;
+}
+
+int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch)
+{
+    const wb_dataset *root = translate(d, n, index);
+    wb_tensor *rows = NULL, *part[2] = {NULL, WB_NONE};
+    int64_t run = 1;
+    while (run < n && index[run] == index[0] + run) run++;
+    const bool together = run >= n;
+    *batch = (wb_batch){.y = WB_NONE, .n = n};
+    for (int k = X; k <= Y; k++) {
+        const wb__field *f = &root->field[k];
+        if (!f->present) continue;
+        if (together || !f->bytes) {
+            part[k] = copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
+        } else {
+            if (!rows) rows = upload_index(root, n, index);
+            part[k] = rows ? take_rows(root->tensor[k], rows) : NULL;
+        }
+        if (!part[k]) return wb_error_code();
+    }
+    batch->x = part[X];
+    batch->y = part[Y];
+    return 0;
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 static wb_tensor *wrap(const wb__field *f, int64_t n, void *data, void (*release)(void *, void *),
@@ -103,7 +170,10 @@ static wb_tensor *wrap(const wb__field *f, int64_t n, void *data, void (*release
 {
     int64_t dims[WB_MAX_DIMS] = {n};
     memcpy(dims + 1, f->dims, (size_t)f->ndim * sizeof *dims);
-    return wb_borrow(data, f->dtype, f->ndim + 1, dims, release, context);
+    const wb_device *was = wb__use_device(&wb__cpu);
+    wb_tensor *x = wb_borrow(data, f->dtype, f->ndim + 1, dims, release, context);
+    wb__use_device(was);
+    return x;
 }
 
 int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
@@ -150,7 +220,7 @@ static wb_tensor *settled(wb_tensor *x)
 {
     if (wb_is_none(x)) return x;
     if (x->op == WB__OP_variable || x->variable)
-        return wb_from(wb_data(x), wb_dtype_of(x), wb_ndim(x), wb_dims(x));
+        return wb__copied(x, wb__device_of(x));
     wb__tensor_detach(x);
     return x;
 }

@@ -7,11 +7,13 @@
 #include "data/dataset.h"
 #include "data/feeder.h"
 
+#include <stdio.h>
 
 struct wb_loader {
     wb__object object;
     wb_dataset *dataset;                /* counted */
     wb_loader_options options;
+    wb__target target;                  /* of wb_to */
     int64_t batches;
     wb__feeder *feeder;
     uint32_t *order;                    /* of a shuffled epoch */
@@ -43,14 +45,26 @@ static void destroy(void *object)
     wb__free(l);
 }
 
+static const wb_device *loader_device(void *object)
+{
+    const wb_loader *l = object;
+    return l->target.device ? l->target.device : wb__dataset_root(l->dataset)->device;
+}
+
 static char *format(void *object)
 {
     const wb_loader *l = object;
-    return wb__printf("DataLoader(%lld batches of %lld%s)", (long long)l->batches,
-                      (long long)l->options.batchsize, l->options.shuffle ? ", shuffled" : "");
+    const wb_device *d = loader_device(object);
+    char place[64] = "";
+    if (d != &wb__cpu) snprintf(place, sizeof place, ", on %s:%d", d->backend->tag, d->ordinal);
+    return wb__printf("DataLoader(%lld batches of %lld%s%s)", (long long)l->batches,
+                      (long long)l->options.batchsize, l->options.shuffle ? ", shuffled" : "",
+                      place);
 }
 
-const wb__class wb__loader_class = {.name = "loader", .destroy = destroy, .format = format};
+static void *loader_to(void *object, const wb_device *d, wb_dtype dtype);
+const wb__class wb__loader_class = {.name = "loader", .destroy = destroy, .format = format,
+                                    .to = loader_to, .device_of = loader_device};
 
 static bool is_loader(const wb_loader *l, const char *what)
 {
@@ -93,6 +107,24 @@ static uint64_t draw_seed(void)
     return seed ? seed : 1;
 }
 
+static wb_loader *make(wb_dataset *d, const wb_loader_options *o, const wb__target *target)
+{
+    wb_loader *l = wb__object_new(&wb__loader_class, sizeof *l);
+    if (!l) return NULL;
+    l->dataset = wb__ref(d);
+    l->options = *o;
+    l->target = *target;
+    l->batches = d->n / o->batchsize + (!o->drop_last && d->n % o->batchsize != 0);
+    l->mark.class = &mark_class;
+    int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
+    int ahead = o->ahead == WB_NO_AHEAD ? 0 : (int)WB__MIN(o->ahead, WB__MAX(l->batches, 1));
+    l->feeder = wb__feeder_new(d, most, ahead, o->collate, o->collate_ctx, target);
+    if (l->feeder && o->shuffle) l->order = wb__alloc((size_t)d->n * sizeof *l->order);
+    if (l->feeder && (!o->shuffle || l->order)) return l;
+    wb_object_free(l);
+    return NULL;
+}
+
 wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
 {
     if (!d) return NULL;
@@ -104,28 +136,61 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
     if (!o.batchsize) o.batchsize = 1;
     if (!o.ahead) o.ahead = 2;
     if (check(&o, d)) return NULL;
-    wb_loader *l = wb__object_new(&wb__loader_class, sizeof *l);
-    if (!l) return NULL;
     if (!o.seed && o.shuffle) o.seed = draw_seed();
-    l->dataset = wb__ref(d);
-    l->options = o;
-    l->batches = o.drop_last ? d->n / o.batchsize : d->n / o.batchsize + (d->n % o.batchsize != 0);
-    l->mark.class = &mark_class;
-    int64_t most = WB__MIN(o.batchsize, WB__MAX(d->n, 1));
-    int ahead = o.ahead == WB_NO_AHEAD ? 0 : (int)WB__MIN(o.ahead, WB__MAX(l->batches, 1));
-    l->feeder = wb__feeder_new(d, most, ahead, o.collate, o.collate_ctx);
-    if (l->feeder && o.shuffle) l->order = wb__alloc((size_t)d->n * sizeof *l->order);
-    if (!l->feeder || (o.shuffle && !l->order)) {
-        wb_object_free(l);
-        return NULL;
-    }
-    if (!l->batches && d->n)
+    wb_loader *l = make(d, &o, &(wb__target){0});
+    if (l && !l->batches && d->n)
         wb__log(WB_LOG_WARN,
                 "dataloader: %lld observations are fewer than the batchsize %lld; with drop_last "
                 "there is "
                 "no batch",
                 (long long)d->n, (long long)o.batchsize);
     return l;
+}
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+/* The target of a loader on its way to a device: what earlier moves made of its dtypes remains. */
+static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype wanted)
+{
+    wb__target t = l->target;
+    const bool there = loader_device((void *)(uintptr_t)l) == d;
+    t.device = d;
+    if (wanted && wanted != WB_KEEP) t.dtype = wanted;
+    else if (!wanted && !there && !d->backend->addressable) t.narrow = true;
+    return t;
+}
+
+/* Does a batch come out other than before?  -1: the device cannot have it.  What functions of the
+ * program leave is seen only when they have run. */
+static int changes(const wb_loader *l, const wb__target *t)
+{
+    const wb_dataset *root = wb__dataset_root(l->dataset);
+    if (l->options.collate || wb__dataset_mapped(l->dataset))
+        return t->dtype != l->target.dtype || t->narrow != l->target.narrow;
+    int other = 0;
+    for (int part = 0; part < 2; part++) {
+        const wb__field *f = &root->field[part];
+        if (!f->present) continue;
+        const wb_dtype to = wb__target_dtype(t, f->dtype);
+        if (!wb__dtype_on(t->device, to, WB_KEEP)) return -1;
+        if (to != wb__target_dtype(&l->target, f->dtype)) other = 1;
+    }
+    return other;
+}
+
+/* A loader of its own in the same place of the same epochs; this one goes on as before. */
+static void *loader_to(void *object, const wb_device *d, wb_dtype wanted)
+{
+    wb_loader *l = object;
+    const wb__target t = target_on(l, d, wanted);
+    const int other = changes(l, &t);
+    if (other < 0) return NULL;
+    if (!other && loader_device(l) == d) return l;
+    wb_loader *made = make(l->dataset, &l->options, &t);
+    if (!made) return NULL;
+    made->epoch = l->epoch;
+    made->position = l->position;
+    return made;
 }
 
 /* ---- epochs ---------------------------------------------------------------------------------- */

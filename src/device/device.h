@@ -4,7 +4,10 @@
 
 #include "backend/backend.h"
 
-/* The device that wb_gpu moves to, or NULL: everything stays where it is, and why was said, once. */
+#include <limits.h>
+
+/* The device that wb_gpu moves to, or NULL: everything stays where it is, and why was said
+ * once. */
 const wb_device *wb__gpu_for_move(void);
 
 /* Devices are gone after wb_shutdown: the one that wb_gpu_device remembers must go too. */
@@ -13,12 +16,13 @@ void wb__selection_forget_device(void);
 /* The preference as it was when it was first asked for. */
 typedef struct {
     bool set;
+    bool failed;                        /* the file could not be read: that was said */
     int row;                            /* of the registry; -1: not the name of a backend */
     char name[64];                      /* what the file says */
     char table[32];                     /* which table says so */
-    char path[1024];                    /* the file that was read, or "" */
+    char path[PATH_MAX];                /* the file that was read, or "" */
 } wb__preference;
-const wb__preference *wb__preference_read(void);
+const wb__preference *wb__preference_read(void);         /* with the registry's lock taken */
 
 /* For tests: as when the process started.  The preference is read again, what is said once may be
  * said again; what is loaded stays. */

@@ -15,9 +15,10 @@
 
 #ifndef WB_LIBDIR
 #define WB_LIBDIR "/usr/local/lib"      /* where the build says that it installs libraries */
+#define WB_LIBDIR_BESIDE "lib"          /* the same below its prefix */
 #endif
 
-/* ---- is it a backend ---------------------------------------------------------------------------- */
+/* ---- is it a backend ----------------------------------------------------------------------- */
 
 /* Whatever version it is of, the symbol's name tells. */
 static void tell_version(void *object, char *why, size_t room)
@@ -92,13 +93,19 @@ static const wb__backend *open_object(const wb__row *row, const char *path, char
     return b;
 }
 
-/* ---- where it is -------------------------------------------------------------------------------- */
+/* ---- where it is --------------------------------------------------------------------------- */
+
+static bool folder_of(const char *file, char *folder)
+{
+    char *slash = realpath(file, folder) ? strrchr(folder, '/') : NULL;
+    if (slash) slash[slash == folder] = 0;
+    return slash != NULL;
+}
 
 /* The folder of this very library, or of the program where it is linked in. */
-static bool own_folder(char *folder, size_t room)
+static bool own_folder(char *folder, bool *linked_in)
 {
     static const char here;
-    char path[PATH_MAX] = "", real[PATH_MAX];
     Dl_info info;
     const char *name = NULL;
 #ifdef __GLIBC__
@@ -108,16 +115,17 @@ static bool own_folder(char *folder, size_t room)
 #else
     if (dladdr(&here, &info)) name = info.dli_fname;
 #endif
-    if (!name || !realpath(name, real)) {
-        ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-        if (n <= 0) return false;
-        memcpy(real, path, (size_t)n);
-        real[n] = 0;
-    }
-    char *slash = strrchr(real, '/');
-    if (!slash) return false;
-    slash[slash == real] = 0;
-    return (size_t)snprintf(folder, room, "%s", real) < room;
+    *linked_in = !name;
+    return (name && folder_of(name, folder)) || folder_of("/proc/self/exe", folder);
+}
+
+/* Where an installation that was moved has its libraries, seen from its programs. */
+static bool beside_programs(const char *programs, char *folder)
+{
+    char path[2 * PATH_MAX];
+    if (WB_LIBDIR_BESIDE[0] == '/') return false;
+    snprintf(path, sizeof path, "%s/../%s", programs, WB_LIBDIR_BESIDE);
+    return realpath(path, folder) != NULL;
 }
 
 static const wb__backend *try_folder(const wb__row *row, const char *folder, wb__load *l)
@@ -127,6 +135,7 @@ static const wb__backend *try_folder(const wb__row *row, const char *folder, wb_
     const wb__backend *b = NULL;
     if (n >= (int)sizeof l->path) snprintf(why, sizeof why, "the path is too long");
     else b = open_object(row, l->path, why, sizeof why);
+    if (b || access(l->path, F_OK) == 0) l->present = true;
     if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: %s: %s", l->path, b ? "opened" : why);
     if (b) return b;
     size_t used = strlen(l->tried), room = sizeof l->tried - used;
@@ -155,8 +164,11 @@ const wb__backend *wb__load_backend(const wb__row *row, wb__load *l)
         }
         at += n + (at[n] == ':');
     }
-    bool have_own = own_folder(own, sizeof own);
-    if (!b && have_own) b = try_folder(row, own, l);
+    bool linked_in = false, have_own = !b && own_folder(own, &linked_in);
+    if (have_own) b = try_folder(row, own, l);
+    bool moved = have_own && !b && linked_in && beside_programs(own, folder) &&
+                 strcmp(folder, WB_LIBDIR) != 0;
+    if (moved) b = try_folder(row, folder, l);
     if (!b && !(have_own && !strcmp(own, WB_LIBDIR))) b = try_folder(row, WB_LIBDIR, l);
     return b;
 }
@@ -164,7 +176,10 @@ const wb__backend *wb__load_backend(const wb__row *row, wb__load *l)
 const wb__backend *wb__load_linked(const wb__row *row, wb__load *l)
 {
     const wb__backend *b = enter(row, row->linked, l->tried, sizeof l->tried - 1);
-    if (!b) strcat(l->tried, "\n");
+    l->present = true;
     snprintf(l->path, sizeof l->path, "linked in");
+    if (wb__debug("load"))
+        wb__log(WB_LOG_DEBUG, "load: %s: %s", row->name, b ? l->path : l->tried);
+    if (!b) strcat(l->tried, "\n");
     return b;
 }

@@ -1,6 +1,185 @@
-/* The preferred backend, from LocalPreferences.toml. */
+/* The preferred backend, in LocalPreferences.toml: found, read once, and written. */
 #include "device/device.h"
+#include "device/registry.h"
+
+#include "base/file.h"
+#include "base/toml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char key[] = "gpu_backend";
+static const char *const tables[] = {"Flux", "MLDataDevices", "LuxDeviceUtils"};
+
+/* ---- where --------------------------------------------------------------------------------- */
+
+typedef struct { char path[PATH_MAX]; bool exists; } place;
+
+static bool join(char *path, const char *folder, const char *name)
+{
+    const char *between = folder[strlen(folder) - 1] == '/' ? "" : "/";
+    return snprintf(path, PATH_MAX, "%s%s%s", folder, between, name) < PATH_MAX;
+}
+
+static bool is_there(char *path, const char *folder, const char *name)
+{
+    return join(path, folder, name) && access(path, F_OK) == 0;
+}
+
+/* From the working directory upwards, the first folder that has one or is a project; if there is
+ * none, the working directory is where one would be written. */
+static int find(place *p)
+{
+    char folder[PATH_MAX], here[PATH_MAX];
+    if (!getcwd(here, sizeof here))
+        return wb__fail(WB_ERROR_FILE, "the working directory cannot be told: %s", strerror(errno));
+    strcpy(folder, here);
+    for (;;) {
+        p->exists = is_there(p->path, folder, "JuliaLocalPreferences.toml") ||
+                    is_there(p->path, folder, "LocalPreferences.toml");
+        if (p->exists) return 0;
+        if (is_there(p->path, folder, "Project.toml")) break;
+        char *slash = strrchr(folder, '/');
+        if (!slash || !folder[1]) {
+            strcpy(folder, here);
+            break;
+        }
+        slash[slash == folder] = 0;
+    }
+    if (!join(p->path, folder, "LocalPreferences.toml"))
+        return wb__fail(WB_ERROR_FILE, "%s: the path is too long", folder);
+    return 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* What the text says, by the first of the tables that says anything. */
+static int look(wb__preference *p, const char *path, const char *text, size_t bytes)
+{
+    wb__toml *t = wb__toml_parse(path, text, bytes);
+    if (!t) return wb_error_code();
+    for (size_t i = 0; i < WB__COUNT(tables) && !p->set; i++) {
+        const char *at;
+        size_t n;
+        if (wb__toml_get(t, tables[i], key, &at, &n) == WB__TOML_ABSENT || (at && !n)) continue;
+        p->set = true;
+        snprintf(p->name, sizeof p->name, "%.*s", at ? (int)n : 7, at ? at : "a table");
+        snprintf(p->table, sizeof p->table, "%s", tables[i]);
+    }
+    wb__toml_free(t);
+    return 0;
+}
+
+static int read_file(const place *where, wb__preference *p, char **text, int64_t *bytes)
+{
+    *text = where->exists ? wb__file_read(where->path, bytes) : wb__strdup("");
+    if (!*text) return wb_error_code();
+    if (!where->exists) *bytes = 0;
+    return look(p, where->path, *text, (size_t)*bytes);
+}
 
 static wb__preference preference;
-const wb__preference *wb__preference_read(void) { return &preference; }
-void wb__preference_forget(void) {}
+static bool was_read;
+
+void wb__preference_forget(void)
+{
+    was_read = false;
+    preference = (wb__preference){0};
+}
+
+static void read_once(void)
+{
+    wb__error_kept kept;
+    place where;
+    char *text = NULL;
+    int64_t bytes = 0;
+    wb__error_keep(&kept);
+    preference = (wb__preference){0};
+    int e = find(&where);
+    if (!e && where.exists) e = read_file(&where, &preference, &text, &bytes);
+    wb__free(text);
+    was_read = e != WB_ERROR_MEMORY;    /* then it is tried again */
+    if (!e && where.exists) memcpy(preference.path, where.path, sizeof where.path);
+    preference.failed = e != 0;
+    if (e && e != WB_ERROR_MEMORY)
+        wb__log(WB_LOG_WARN, "%s\nDefaulting to automatic device selection.", wb_error());
+    if (preference.set) preference.row = wb__row_find(preference.name);
+    wb__error_restore(&kept);
+}
+
+const wb__preference *wb__preference_read(void)
+{
+    if (!was_read) read_once();
+    return &preference;
+}
+
+const char *wb_gpu_backend(void)
+{
+    wb__registry_lock();
+    const wb__preference *p = wb__preference_read();
+    const char *name = p->set && p->row >= 0 ? wb__rows[p->row].name : NULL;
+    wb__registry_unlock();
+    return name;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static int write_file(const place *where, const char *text, int64_t bytes, const char *value,
+                      wb__preference *after)
+{
+    size_t changed_bytes;
+    char *changed = wb__toml_edit(where->path, text, (size_t)bytes, tables[0], key, value,
+                                  &changed_bytes);
+    if (!changed) return wb_error_code();
+    int e = look(after, where->path, changed, changed_bytes);
+    if (!e) e = wb__file_write(where->path, changed, (int64_t)changed_bytes);
+    wb__free(changed);
+    return e;
+}
+
+/* The other tables are other libraries': what they say stays. */
+static int set(const place *where, const char *backend)
+{
+    wb__preference before = {0}, after = {0};
+    char *text = NULL;
+    int64_t bytes = 0;
+    int e = read_file(where, &before, &text, &bytes);
+    const bool same = backend ? before.set && !strcmp(before.name, backend)
+                              : !before.set || strcmp(before.table, tables[0]) != 0;
+    if (!e && !same) e = write_file(where, text, bytes, backend, &after);
+    wb__free(text);
+    if (e) return e;
+    if (same && backend)
+        wb__log(WB_LOG_INFO, "GPU backend is already set to: %s.\nNo need to do anything else.",
+                backend);
+    else if (same && before.set)
+        wb__log(WB_LOG_INFO, "The GPU backend is set to %s by [%s], which is left alone: %s.",
+                before.name, before.table, where->path);
+    else if (same)
+        wb__log(WB_LOG_INFO, "No GPU backend is set.\nNo need to do anything else.");
+    else if (backend)
+        wb__log(WB_LOG_INFO, "New GPU backend set: %s.\nRestart your session for this change to "
+                "take effect!", backend);
+    else
+        wb__log(WB_LOG_INFO, "The GPU backend of [%s] is no longer set%s%s%s%s%s.\nRestart your "
+                "session for this change to take effect!", tables[0],
+                after.set ? "; it is now " : "", after.set ? after.name : "",
+                after.set ? " by [" : "", after.set ? after.table : "", after.set ? "]" : "");
+    return 0;
+}
+
+int wb_set_gpu_backend(const char *backend)
+{
+    place where;
+    if (backend && wb__row_exactly(backend) < 0) return wb_error_code();
+    wb__registry_lock();
+    int e = find(&where);
+    if (!e) {
+        wb__preference_read();          /* what is in force stays so */
+        e = set(&where, backend);
+    }
+    wb__registry_unlock();
+    return e;
+}

@@ -23,32 +23,43 @@ const wb__backend *wb__opencl_entry(const wb__host *host);
     "It is built with Weber and stands beside libweber.so; WEBER_BACKEND_PATH can name other " \
     "folders."
 
+/* In order of preference; behind them, the CPU. */
+#define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
+#define NAMED(name_) .name = name_, .in_front = name_ ": ", .prefix = name_ "Device"
+#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 const wb__row wb__rows[WB__ROWS] = {
-    {.name = "CUDA", .prefix = "CUDADevice", .file = "libweber-cuda",
+    {NAMED("CUDA"), .file = "libweber-cuda",
      .missing = NOT_OF_THIS_VERSION("CUDA"),
+     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
-    {.name = "AMDGPU", .prefix = "AMDGPUDevice", .alias = "AMD", .file = "libweber-amdgpu",
+    {NAMED("AMDGPU"), .alias = "AMD",
+     .file = "libweber-amdgpu",
      .missing = NOT_OF_THIS_VERSION("AMDGPU"),
+     .parts = PARTS("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {.name = "Metal", .prefix = "MetalDevice", .file = "libweber-metal",
-     .missing = NOT_OF_THIS_VERSION("Metal"),
+    {NAMED("Metal"), .file = "libweber-metal",
+     .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
-    {.name = "OpenCL", .prefix = "OpenCLDevice", .file = "libweber-opencl",
-     .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED,
+    {NAMED("OpenCL"), .file = "libweber-opencl",
+     .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED, .parts = PARTS("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
                    "(Debian: pocl-opencl-icd)."},
-    {.name = "CPU", .prefix = "CPUDevice", .missing = "", .deviceless = ""},
+    {NAMED("CPU"), .missing = "", .deviceless = "",
+     .parts = PARTS(NULL)},
 };
 
-static const char *const names[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU", NULL};
-static const char *const gpu_names[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", NULL};
-#define NAMES "CUDA, AMDGPU, Metal, OpenCL, CPU"
+#define ENTRY(name) name,
+#define LISTED(name) name ", "
+static const char *const names[] = {GPU_BACKENDS(ENTRY) "CPU", NULL};
+static const char *const gpu_names[] = {GPU_BACKENDS(ENTRY) NULL};
+#define NAMES GPU_BACKENDS(LISTED) "CPU"
 
 const char *const *wb_supported_devices(void) { return names; }
 const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
 
-/* ---- state ------------------------------------------------------------------------------------ */
+/* ---- state --------------------------------------------------------------------------------- */
 
 typedef enum { NOT_STARTED, STARTING, WORKS, DOES_NOT } condition;
 
@@ -58,12 +69,14 @@ static struct {
     condition condition;
     const wb_device **devices;
     int n;
+    bool present;
     char path[WB__WHY], why[WB__WHY];
 } state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
 
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool asked_environment, alias_said;
+static bool asked_environment;
+static bool alias_said;
 
 static void stop_all(void);
 
@@ -117,7 +130,7 @@ void wb__error_restore(const wb__error_kept *k)
     else wb_clear_error();
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------- */
 
 int wb__row_find(const char *name)
 {
@@ -136,13 +149,24 @@ int wb__row_find(const char *name)
     return -1;
 }
 
+static int unsupported(const char *name)
+{
+    wb__fail(WB_ERROR_ARGUMENT, "Unsupported GPU backend: %s.\nSupported backends are: " NAMES ".",
+             name ? name : "NULL");
+    return -1;
+}
+
 int wb__row_named(const char *name)
 {
     int row = wb__row_find(name);
-    if (row < 0)
-        wb__fail(WB_ERROR_ARGUMENT, "Unsupported GPU backend: %s.\nSupported backends are: " NAMES
-                 ".", name ? name : "NULL");
-    return row;
+    return row < 0 ? unsupported(name) : row;
+}
+
+int wb__row_exactly(const char *name)
+{
+    for (int i = 0; i < WB__ROWS; i++)
+        if (!strcmp(name, wb__rows[i].name)) return i;
+    return unsupported(name);
 }
 
 int wb__row_of(const wb__backend *backend)
@@ -155,6 +179,7 @@ int wb__row_of(const wb__backend *backend)
 bool wb__row_loaded(int row) { return state[row].backend != NULL; }
 const wb__backend *wb__row_backend(int row) { return state[row].backend; }
 const char *wb__row_path(int row) { return state[row].path; }
+bool wb__row_present(int row) { return state[row].present; }
 
 static bool list_devices(int row)
 {
@@ -215,13 +240,19 @@ const char *wb__row_why(int row)
     return state[row].why;
 }
 
+const char *wb__row_in_front(int row, const char *why)
+{
+    const char *name = wb__rows[row].name;
+    return strncmp(why, name, strlen(name)) == 0 ? "" : wb__rows[row].in_front;
+}
+
 wb_device_list wb__row_devices(int row)
 {
     if (!wb__row_works(row)) return (wb_device_list){0};
     return (wb_device_list){state[row].n, state[row].devices};
 }
 
-/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when it is asked for. */
+/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when asked for. */
 static void stop_all(void)
 {
     pthread_mutex_lock(&lock);
@@ -237,14 +268,16 @@ static void stop_all(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- loading ---------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------- */
 
 static int load(int row)
 {
     static wb__load l;                  /* large; the lock is held */
     const wb__row *r = &wb__rows[row];
     l.path[0] = l.tried[0] = 0;
+    l.present = false;
     const wb__backend *b = r->linked ? wb__load_linked(r, &l) : wb__load_backend(r, &l);
+    state[row].present = l.present;
     if (b) {
         state[row].backend = b;
         state[row].condition = NOT_STARTED;

@@ -12,7 +12,8 @@
 /* All guarded by the registry's lock. */
 static const wb_device *remembered;     /* by wb_gpu_device */
 static struct {
-    bool not_allowed, not_loaded, not_functional, nothing;
+    bool not_allowed, not_loaded, not_functional;       /* of the preference */
+    bool nothing_loaded, nothing_works;                 /* of wb_gpu */
 } said;
 
 void wb__selection_forget_device(void) { remembered = NULL; }
@@ -35,7 +36,7 @@ static bool say(bool *flag)
 
 static const wb_device *first_of(int row) { return wb__row_devices(row).device[0]; }
 
-/* ---- the preference, else the order ----------------------------------------------------------- */
+/* ---- the preference, else the order -------------------------------------------------------- */
 
 /* `once`: what is wrong with the preference is said at most once. */
 static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
@@ -43,7 +44,7 @@ static const wb_device *preferred(const wb__preference *p, bool verbose, bool on
     if (!p->set) return NULL;
     if (p->row < 0) {
         if (say(&said.not_allowed))
-            wb__log(WB_LOG_WARN, "`gpu_backend` preference is set to %s, which is not allowed.\n"
+            wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
                     "Defaulting to automatic device selection.", p->name);
         return NULL;
     }
@@ -78,7 +79,7 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
     const wb_device *d = preferred(wb__preference_read(), o.verbose, false);
     if (!d) {
         int row = first_working(0, WB__ROWS);
-        if (row < 0) row = WB__CPU_ROW; /* no memory for the list of its devices: it is there still */
+        if (row < 0) row = WB__CPU_ROW; /* without memory for the list of its devices */
         if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
         d = row == WB__CPU_ROW ? &wb__cpu : first_of(row);
     }
@@ -88,7 +89,7 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
 
 const wb_device *wb_cpu_device(void) { return &wb__cpu; }
 
-/* ---- the GPU ---------------------------------------------------------------------------------- */
+/* ---- the GPU ------------------------------------------------------------------------------- */
 
 static bool prefers_cpu(void)
 {
@@ -98,14 +99,12 @@ static bool prefers_cpu(void)
 
 /* NULL: there is none, or the CPU is preferred.  A GPU is remembered; that there is none is not, so
  * that one which is loaded later is found. */
-static const wb_device *gpu(bool *any_works)
+static const wb_device *gpu(void)
 {
-    int row;
-    *any_works = false;
     if (remembered) return remembered;
     if (prefers_cpu()) return NULL;
-    if ((row = first_working(0, WB__CPU_ROW)) < 0) return NULL;
-    *any_works = true;
+    const int row = first_working(0, WB__CPU_ROW);
+    if (row < 0) return NULL;
     remembered = preferred(wb__preference_read(), false, true);
     if (!remembered) remembered = first_of(row);
     return remembered;
@@ -119,11 +118,12 @@ static void *no_gpu(void)
     const wb__preference *p = wb__preference_read();
     if (p->set && p->row == WB__CPU_ROW)
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      "\nThe gpu_backend preference is CPU: no other backend is looked at.");
+                      "\nThe gpu_backend preference is CPU: no other backend is used.");
     for (int row = 0; row < WB__CPU_ROW && n < (int)sizeof text; row++) {
         const char *why = wb__row_why(row);
         if (*why)
-            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s: %s", wb__rows[row].name, why);
+            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s%s", wb__row_in_front(row, why),
+                          why);
     }
     return wb__fail_null(WB_ERROR_DEVICE, "%s", text);
 }
@@ -131,10 +131,9 @@ static void *no_gpu(void)
 const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
 {
     wb_gpu_device_options o;
-    bool any;
     wb__read_options(&o, sizeof o, given);
     wb__registry_lock();
-    const wb_device *d = gpu(&any);
+    const wb_device *d = gpu();
     if (!d && !prefers_cpu()) preferred(wb__preference_read(), false, true);
     if (!d) d = o.force ? no_gpu() : &wb__cpu;
     wb__registry_unlock();
@@ -159,8 +158,9 @@ static void say_nothing_works(void)
         if (row == WB__CPU_ROW) row = 0;
     }
     const wb__row *r = &wb__rows[row];
-    if (!say(&said.nothing)) return;
-    if (wb__row_loaded(row))
+    const bool loaded = wb__row_loaded(row);
+    if (!say(loaded ? &said.nothing_works : &said.nothing_loaded)) return;
+    if (loaded)
         wb__log(WB_LOG_INFO, "The %s function is being called but %s is not functional.\n"
                 "Defaulting back to the CPU. (No action is required if you want to run on the "
                 "CPU).", r->name, r->name);
@@ -171,9 +171,8 @@ static void say_nothing_works(void)
 
 const wb_device *wb__gpu_for_move(void)
 {
-    bool any;
     wb__registry_lock();
-    const wb_device *d = gpu(&any);
+    const wb_device *d = gpu();
     if (!d && !prefers_cpu()) {
         const wb__preference *p = wb__preference_read();
         if (p->set && p->row < 0) preferred(p, false, true);
@@ -183,7 +182,7 @@ const wb_device *wb__gpu_for_move(void)
     return d;
 }
 
-/* ---- by name and number ------------------------------------------------------------------------ */
+/* ---- by name and number -------------------------------------------------------------------- */
 
 wb_device_list wb_devices(const char *backend)
 {
@@ -220,7 +219,7 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
     return d;
 }
 
-/* ---- of a device ------------------------------------------------------------------------------- */
+/* ---- of a device --------------------------------------------------------------------------- */
 
 int wb_device_ordinal(const wb_device *d) { return d ? d->ordinal : -1; }
 const char *wb_device_backend(const wb_device *d) { return d ? d->backend->name : ""; }

@@ -39,6 +39,17 @@ static wb_tensor *known(wb_tensor *x)
     return bound->storage || !wb__evaluate(1, &bound, NULL) ? bound : NULL;
 }
 
+wb_tensor *wb__alone(const wb_tensor *x)
+{
+    wb_tensor *made =
+        wb__node(WB__OP_constant, (wb_dtype)x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
+    if (!made) return NULL;
+    made->device = x->storage->device;
+    atomic_fetch_add_explicit(&x->storage->refs, 1, memory_order_relaxed);
+    wb__set_storage(made, x->storage, x->offset);
+    return made;
+}
+
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
 {
     wb_tensor *from = known(x);

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdatomic.h>
 
+enum { PART_BYTES = 1 << 20 };          /* of what is read in parts */
+
 static _Atomic int scalar_reads = 1;    /* of a GPU's tensors: 0 refused, 1 warned of, 2 done */
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
@@ -111,4 +113,25 @@ int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
     return bytes ? s->device->backend->download(s->device, buffer, s->data, (size_t)from->offset,
                                                 bytes)
                  : 0;
+}
+
+int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
+{
+    const wb_tensor *from = evaluated("read", x);
+    if (!from) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    const wb__storage *s = from->storage;
+    if (!x->size) return 0;
+    if (s->device->backend->addressable)
+        return f((const char *)s->data + from->offset, x->size, ctx);
+    const int64_t each = (int64_t)wb__dtype_size((wb_dtype)x->dtype), most = PART_BYTES / each;
+    void *part = wb__alloc_aligned((size_t)(WB__MIN(most, x->size) * each));
+    int status = part ? 0 : WB_ERROR_MEMORY;
+    for (int64_t i = 0; !status && i < x->size; i += most) {
+        const int64_t n = WB__MIN(most, x->size - i);
+        status = s->device->backend->download(s->device, part, s->data,
+                                              (size_t)(from->offset + i * each), (size_t)(n * each));
+        if (!status) status = f(part, n, ctx);
+    }
+    wb__free(part);
+    return status;
 }

@@ -10,8 +10,9 @@
  *
  * A tensor has a device, and its operands have the same one.  Literals and counts (iota) have none,
  * nor has what is made of such alone: they float, and are computed wherever they are used.  Once
- * computed for its own sake such a result settles, on the thread's device; a single number never
- * does: it is not read from memory but made anew (wb__known).
+ * computed for its own sake such a result settles, on the thread's device, unless something is made of
+ * it already, which may be elsewhere; a single number never does: it is not read from memory but made
+ * anew (wb__known).
  *
  * Inputs stay attached after evaluation, so that a gradient can still be taken; scopes detach what
  * outlives them. */
@@ -37,6 +38,11 @@ void wb__storage_unref(wb__storage *s);
 /* The values as the host can read them, until the storage is written to or goes; NULL on failure. */
 const void *wb__storage_read(wb__storage *s);
 void wb__storage_written(wb__storage *s);       /* what was read of it is no longer so */
+
+/* x's values, evaluated, in order and in parts of bounded size: f(part, elements, ctx), whose nonzero
+ * return ends it.  Where wb_data would keep a copy of a device's memory on the host, this keeps
+ * nothing. */
+int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx);
 
 /* wb_tensor.flags */
 enum {
@@ -112,9 +118,10 @@ uint32_t wb__next_mark(void);
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims);
 
-/* move.c: x's value anew on a device, an evaluated constant that knows nothing of x; the same as a
- * variable, with x's flags if it is one; and wb_to, which gives x itself where there is nothing to
- * do, and through which gradients pass. */
+/* move.c: x, evaluated, as a constant on the same memory that knows nothing of x; x's value anew on
+ * a device, such a constant too; the same as a variable, with x's flags if it is one; and wb_to,
+ * which gives x itself where there is nothing to do, and through which gradients pass. */
+wb_tensor *wb__alone(const wb_tensor *x);
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);

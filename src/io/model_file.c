@@ -12,6 +12,27 @@ typedef struct {
     wb__st_list *list;
 } gathering;
 
+/* Values go from their device to the file in parts: a model need not fit beside itself. */
+typedef struct { wb__writer *w; size_t each; } putting;
+
+static int put_part(const void *part, int64_t n, void *ctx)
+{
+    const putting *p = ctx;
+    return wb__writer_put(p->w, part, n * (int64_t)p->each);
+}
+
+static int put_tensor(wb__writer *w, const void *data)
+{
+    wb_tensor *x = (wb_tensor *)(uintptr_t)data;
+    putting p = {w, wb__dtype_size((wb_dtype)x->dtype)};
+    return wb__read_in_parts(x, put_part, &p);
+}
+
+int wb__st_list_save(wb__st_list *l, const char *path, int n_notes, const wb__st_note *notes)
+{
+    return wb__st_save_by(put_tensor, path, l->n, l->tensors, n_notes, notes);
+}
+
 int wb__st_list_add(wb__st_list *l, const char *prefix, const char *name, wb_tensor *x)
 {
     if (l->n == l->room) {
@@ -21,11 +42,12 @@ int wb__st_list_add(wb__st_list *l, const char *prefix, const char *name, wb_ten
         l->tensors = more;
         l->room = room;
     }
-    const void *data = wb_data(x);
-    char *full = data || !x->size ? wb__printf("%s%s", prefix, name) : NULL;
-    if (!full) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    int status = wb_eval_all(1, &x);
+    if (status) return status;
+    char *full = wb__printf("%s%s", prefix, name);
+    if (!full) return WB_ERROR_MEMORY;
     l->tensors[l->n++] = (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims,
-                                      x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype), data};
+                                      x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype), x};
     return 0;
 }
 
@@ -63,8 +85,8 @@ int wb_save_model(const char *path, void *model)
     char *text = wb__structure_text(model);
     int status = text ? wb__st_list_model(&list, "", model) : no_object();
     if (!status)
-        status = wb__st_save(path, list.n, list.tensors, 2,
-                             (wb__st_note[]){{"format", "weber"}, {"weber", text}});
+        status = wb__st_list_save(&list, path, 2,
+                                  (wb__st_note[]){{"format", "weber"}, {"weber", text}});
     wb__st_list_free(&list);
     wb__free(text);
     return status;

@@ -7,8 +7,8 @@
  * Integers without a dtype of their own here are widened where nothing is lost (i2, u2, u4).  Not
  * read: big-endian files, records, objects, complex numbers. */
 #include "base/file.h"
+#include "engine/tensor.h"
 #include "io/borrow.h"
-#include "weber/data.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -276,24 +276,35 @@ static int write_header(char *to, size_t room, const wb_tensor *x)
     return total;
 }
 
+typedef struct { wb__writer *w; wb_dtype dtype; } writing;
+
+static int write_part(const void *part, int64_t n, void *ctx)
+{
+    const writing *to = ctx;
+    int status = 0;
+    if (to->dtype != WB_BF16)
+        return wb__writer_put(to->w, part, n * (int64_t)wb__dtype_size(to->dtype));
+    for (int64_t i = 0, some; !status && i < n; i += some) {
+        float wide[256];
+        some = WB__MIN(n - i, 256);
+        wb__convert(wide, WB_F32, (const char *)part + 2 * i, WB_BF16, some);
+        status = wb__writer_put(to->w, wide, some * 4);
+    }
+    return status;
+}
+
 int wb_save_npy(const char *path, wb_tensor *x)
 {
     if (!x) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (wb_ndim(x) < 0) return wb__fail(WB_ERROR_ARGUMENT, "save_npy: no tensor");
-    const char *data = wb_data(x);
-    if (!data) return wb_error_code();
+    int status = wb_eval_all(1, &x);
+    if (status) return status;
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
     char text[512];
-    wb__writer_put(w, text, write_header(text, sizeof text, x));
-    int64_t n = wb_size(x);
-    wb_dtype t = wb_dtype_of(x);
-    if (t != WB_BF16) wb__writer_put(w, data, n * (int64_t)wb__dtype_size(t));
-    for (int64_t i = 0, some; t == WB_BF16 && i < n; i += some) {
-        float wide[256];
-        some = WB__MIN(n - i, 256);
-        wb__convert(wide, WB_F32, data + 2 * i, WB_BF16, some);
-        wb__writer_put(w, wide, some * 4);
-    }
-    return wb__writer_close(w);
+    status = wb__writer_put(w, text, write_header(text, sizeof text, x));
+    if (!status) status = wb__read_in_parts(x, write_part, &(writing){w, wb_dtype_of(x)});
+    if (!status) return wb__writer_close(w);
+    wb__writer_drop(w);
+    return status;
 }

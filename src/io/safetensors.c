@@ -2,7 +2,6 @@
  * allocator is one for the whole process, so it is left as the program has it. */
 #include "io/safetensors.h"
 
-#include "base/file.h"
 #include "io/json_text.h"
 
 #include <stdlib.h>
@@ -260,7 +259,8 @@ static int describe(json_t *header, int n, const wb__st_out *tensors, int n_note
     return status;
 }
 
-static int write(const char *path, const char *text, int n, const wb__st_out *tensors)
+static int write(wb__st_put put, const char *path, const char *text, int n,
+                 const wb__st_out *tensors)
 {
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
@@ -270,11 +270,23 @@ static int write(const char *path, const char *text, int n, const wb__st_out *te
     wb__writer_put(w, bytes, 8);
     wb__writer_put(w, text, (int64_t)length);
     wb__writer_put(w, "        ", (int64_t)(padded - length));
-    for (int i = 0; i < n; i++) wb__writer_put(w, tensors[i].data, tensors[i].bytes);
-    return wb__writer_close(w);
+    int status = 0;
+    for (int i = 0; !status && i < n; i++) {
+        const wb__st_out *t = &tensors[i];
+        status = put ? put(w, t->data) : wb__writer_put(w, t->data, t->bytes);
+    }
+    if (!status) return wb__writer_close(w);
+    wb__writer_drop(w);
+    return status;
 }
 
 int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const wb__st_note *notes)
+{
+    return wb__st_save_by(NULL, path, n, tensors, n_notes, notes);
+}
+
+int wb__st_save_by(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
+                   const wb__st_note *notes)
 {
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
     json_t *header = json_object();
@@ -283,7 +295,7 @@ int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const
     char *text = status ? NULL : wb__json_text(header);
     if (!status && !text) status = wb_error_code();
     json_decref(header);
-    if (!status) status = write(path, text, n, tensors);
+    if (!status) status = write(put, path, text, n, tensors);
     wb__free(text);
     return status;
 }

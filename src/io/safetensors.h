@@ -8,7 +8,7 @@
 #ifndef WB__SAFETENSORS_H
 #define WB__SAFETENSORS_H
 
-#include "base/base.h"
+#include "base/file.h"
 
 typedef struct {
     char *name;
@@ -46,5 +46,10 @@ typedef struct {
 } wb__st_out;
 int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes,
                 const wb__st_note *notes);
+
+/* The same where data is what `put` knows how to write: that tensor's bytes, no more and no less. */
+typedef int (*wb__st_put)(wb__writer *w, const void *data);
+int wb__st_save_by(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
+                   const wb__st_note *notes);
 
 #endif

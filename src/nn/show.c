@@ -26,23 +26,26 @@ typedef struct {
     bool all_zero, some_nan, some_inf, failed;
 } sums;
 
-static void look_at(const wb_tensor *x, const void *data, sums *s)
+typedef struct { sums sums; bool values; wb_dtype dtype; } count;
+
+static int look_at(const void *data, int64_t size, void *ctx)
 {
     enum { BLOCK = 512 };
     double block[BLOCK];
-    size_t each = wb__dtype_size((wb_dtype)x->dtype);
-    for (int64_t i = 0; i < x->size; i += BLOCK) {
-        int64_t n = WB__MIN(x->size - i, BLOCK);
-        wb__convert(block, WB_F64, (const char *)data + (size_t)i * each, (wb_dtype)x->dtype, n);
+    count *c = ctx;
+    sums *s = &c->sums;
+    const size_t each = wb__dtype_size(c->dtype);
+    for (int64_t i = 0; i < size; i += BLOCK) {
+        int64_t n = WB__MIN(size - i, BLOCK);
+        wb__convert(block, WB_F64, (const char *)data + (size_t)i * each, c->dtype, n);
         for (int64_t j = 0; j < n; j++) {
             if (block[j] != 0) s->all_zero = false;
             if (isnan(block[j])) s->some_nan = true;
             if (isinf(block[j])) s->some_inf = true;
         }
     }
+    return 0;
 }
-
-typedef struct { sums sums; bool values; } count;
 
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
@@ -57,9 +60,8 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     c->sums.arrays++;
     c->sums.elements += x->size;
     if (!c->values || !x->size) return 0;
-    const void *data = wb_data(leaf->x);
-    if (data) look_at(x, data, &c->sums);
-    else c->sums.failed = true;
+    c->dtype = (wb_dtype)x->dtype;
+    if (wb__read_in_parts(leaf->x, look_at, c)) c->sums.failed = true;
     return 0;
 }
 

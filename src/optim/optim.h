@@ -64,11 +64,21 @@ static inline double *wb__rule_number(const wb_rule_options *o, int field)
     return (double *)((char *)(uintptr_t)o + wb__rule_fields[field].offset);
 }
 
+/* A half has too few bits to average in. */
+static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
+{
+    return parameter == WB_F64 ? WB_F64 : WB_F32;
+}
+
 bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 
 /* Takes back the counts of steps whose writes an evaluation that failed did not make. */
 void wb__opt_settle(wb_opt_state *s);
+
+/* move.c: behind wb_to and wb_device_of. */
+void *wb__opt_to(void *state, const wb_device *d, wb_dtype dtype);
+const wb_device *wb__opt_device(void *state);
 
 #endif

@@ -1,4 +1,5 @@
-/* The state of a rule: made for a model, adjusted, frozen, thawed, printed. */
+/* The state of a rule: made for a model, adjusted, frozen, thawed, printed.  How it is moved is
+ * move.c. */
 #include "optim/optim.h"
 
 #include <string.h>
@@ -23,6 +24,19 @@ static void state_destroy(void *object)
 
 typedef struct { wb_opt_state *state; wb__seen seen; int leaf_room, slot_room; } making;
 
+/* Zeros beside the parameter: on its device, in the dtype of moments. */
+static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
+{
+    const wb_device *was = wb__use_device(d);
+    wb_tensor *zeros = wb_full_of(0, wb__moment_dtype(slot->dtype), slot->ndim, slot->dims);
+    wb_tensor *v = wb_variable(zeros);
+    wb__use_device(was);
+    if (!v) return NULL;
+    wb_object_free(zeros);
+    v->name = "moment";
+    return wb__ref(v);
+}
+
 static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf)
 {
     const wb_tensor *x = leaf->x;
@@ -32,15 +46,8 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     slot->path = wb__strdup(leaf->path);
     slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
     if (!slot->path || !slot->moments) return false;
-    wb_dtype dtype =
-        slot->dtype == WB_F64 ? WB_F64 : WB_F32; /* a half has too few bits to average in */
-    for (int k = 0; k < s->n_moments; k++) {
-        wb_tensor *zeros = wb_full_of(0, dtype, slot->ndim, slot->dims), *v = wb_variable(zeros);
-        if (!v) return false;
-        wb_object_free(zeros);
-        v->name = "moment";
-        slot->moments[k] = wb__ref(v);
-    }
+    for (int k = 0; k < s->n_moments; k++)
+        if (!(slot->moments[k] = new_moment(slot, x->device))) return false;
     return true;
 }
 
@@ -198,4 +205,6 @@ static char *state_format(void *object)
     return wb__text_take(&t);
 }
 
-const wb__class wb__opt_state_class = {.name = "state", .destroy = state_destroy, .format = state_format};
+const wb__class wb__opt_state_class = {.name = "state", .destroy = state_destroy,
+                                       .format = state_format, .to = wb__opt_to,
+                                       .device_of = wb__opt_device};

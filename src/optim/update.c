@@ -30,6 +30,19 @@ static int differs(const update *u, const wb__leaf *leaf)
                     u->what, leaf->path, wb_describe(leaf->x));
 }
 
+#define PLACE(x) (x)->device->backend->tag, (x)->device->ordinal
+
+static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *slot)
+{
+    for (int k = 0; k < u->state->n_moments; k++)
+        if (slot->moments[k]->device != leaf->x->device)
+            return wb__fail(WB_ERROR_DEVICE,
+                            "%s: the state of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
+                            "state, as in state = wb_to(state, wb_device_of(model))",
+                            u->what, leaf->path, PLACE(slot->moments[k]), PLACE(leaf->x));
+    return 0;
+}
+
 static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *slot, work *w)
 {
     wb_tensor *g = leaf->other;
@@ -40,7 +53,12 @@ static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *s
                         leaf->path, wb_describe(leaf->x),
                         wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
     w->last = g;
-    wb_dtype dtype = slot->dtype == WB_F64 ? WB_F64 : WB_F32;
+    if (g->device && g->device != leaf->x->device)
+        return wb__fail(WB_ERROR_DEVICE,
+                        "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
+                        "gradients, as in grads = wb_to(grads, wb_device_of(model))",
+                        u->what, leaf->path, PLACE(g), PLACE(leaf->x));
+    wb_dtype dtype = wb__moment_dtype(slot->dtype);
     if (g->dtype != dtype && !(g = wb_astype(g, dtype))) return WB_ERROR_MEMORY;
     w->g = w->g ? wb_add(w->g, g) : g;          /* a tie whose places have gradients of their own */
     return w->g ? 0 : WB_ERROR_MEMORY;
@@ -60,7 +78,8 @@ static int meet(const wb__leaf *leaf, void *ctx)
         (!w->x && strcmp(slot->path, leaf->path)))
         return differs(u, leaf);
     w->x = leaf->x;
-    return add_gradient(u, leaf, slot, w);
+    int status = check_moments(u, leaf, slot);
+    return status ? status : add_gradient(u, leaf, slot, w);
 }
 
 /* ---- the rule -------------------------------------------------------------------------------- */

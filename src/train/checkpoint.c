@@ -107,8 +107,8 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     char *text = status ? NULL : note_text(c);
     if (!status && !text) status = wb_error_code();
     if (!status)
-        status = wb__st_save(path, list.n, list.tensors, 2,
-                             (wb__st_note[]){{"format", "weber"}, {"weber_checkpoint", text}});
+        status = wb__st_list_save(&list, path, 2,
+                                  (wb__st_note[]){{"format", "weber"}, {"weber_checkpoint", text}});
     wb__free(text);
     wb__st_list_free(&list);
     return status;

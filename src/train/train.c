@@ -5,6 +5,7 @@
 #include "optim/optim.h"
 
 #include <math.h>
+#include <stdio.h>
 
 wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
                                void *ctx)
@@ -47,11 +48,26 @@ static int not_finite(wb_tensor *loss, int64_t batch)
                     isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch);
 }
 
+/* A model and a batch that are apart: what the operation said, and the cure. */
+static int tell_places(const training *t, const wb_batch *batch)
+{
+    char said[1024];
+    const int code = wb_error_code();
+    snprintf(said, sizeof said, "%s", wb_error());
+    const wb_device *model = wb_device_of(t->model), *data = wb_device_of(batch->x);
+    if (!model || !data || model == data) return wb__fail(code, "%s", said);
+    return wb__fail(code,
+                    "%s\nthe model is on %s:%d, the loader's batches on %s:%d: move the loader, as "
+                    "in data = wb_to(data, wb_device_of(model))",
+                    said, model->backend->tag, model->ordinal, data->backend->tag, data->ordinal);
+}
+
 /* Writes wait for the loss: one that is not finite leaves the model and the state as they were. */
 static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
     wb_tensor *loss = wb_withgradient_ctx(t->loss, t->model, batch, &grads, t->o.ctx);
+    if (!loss && wb_error_code() == WB_ERROR_DEVICE) return tell_places(t, &batch);
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");

@@ -98,6 +98,13 @@ wb_tree *wb__tree_new(int n)
     return NULL;
 }
 
+/* What wb_to takes, and no tuple does. */
+static bool moves_alone(const void *object)
+{
+    return wb__is(object, &wb__loader_class) || wb__is(object, &wb__dataset_class) ||
+           wb__is(object, &wb__opt_state_class);
+}
+
 static wb_tree *tree_of(const char *what, int n, const char *const *names, void *const *objects)
 {
     if (n < 0 || (n && !objects)) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no elements", what);
@@ -105,8 +112,10 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
         if (!objects[i]) return NULL;
         if (!wb__is(objects[i], &wb__tensor_class) && !wb__is_branch(objects[i]))
             return wb__fail_null(WB_ERROR_ARGUMENT,
-                                 "%s: element %d is a %s; tensors, layers and trees go in", what, i,
-                                 ((const wb__object *)objects[i])->class->name);
+                                 "%s: element %d is a %s; tensors, layers and trees go in%s", what,
+                                 i, ((const wb__object *)objects[i])->class->name,
+                                 moves_alone(objects[i]) ? ": move each by itself, as in "
+                                                           "train = wb_gpu(train)" : "");
         if (!names) continue;
         if (!names[i] || !names[i][0] || strchr(names[i], '.'))
             return wb__fail_null(

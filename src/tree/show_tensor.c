@@ -53,33 +53,43 @@ static void show_matrix(wb__text *t, const void *data, wb_dtype dtype, int64_t b
     }
 }
 
-char *wb__format_tensor(wb_tensor *x)
+static void show_values(wb__text *t, const wb_tensor *x, const void *data)
 {
-    wb__text t = {0};
-    wb__text_add(&t, "%s", wb_describe(x));
-    if (wb_is_none(x)) return wb__text_take(&t);
-    const void *data = x->size ? wb_data(x) : NULL;
-    if (x->size && !data) {
-        wb__free(wb__text_take(&t));
-        return NULL;
-    }
     int64_t columns = x->ndim ? x->dims[x->ndim - 1] : 1,
             rows = x->ndim > 1 ? x->dims[x->ndim - 2] : 1;
     int64_t matrices = x->size ? x->size / (rows * columns) : 0;
     for (int k = 0; matrices && k < shown(matrices); k++) {
         int64_t m = index_shown(matrices, k), rest = m;
         if (m < 0) {
-            wb__text_add(&t, "\n...");
+            wb__text_add(t, "\n...");
             continue;
         }
         if (x->ndim > 2) {
             int64_t index[WB_MAX_DIMS];
             for (int a = x->ndim - 3; a >= 0; rest /= x->dims[a], a--) index[a] = rest % x->dims[a];
-            wb__text_add(&t, "\n[");
-            for (int a = 0; a < x->ndim - 2; a++) wb__text_add(&t, "%lld,", (long long)index[a]);
-            wb__text_add(&t, ":,:]");
+            wb__text_add(t, "\n[");
+            for (int a = 0; a < x->ndim - 2; a++) wb__text_add(t, "%lld,", (long long)index[a]);
+            wb__text_add(t, ":,:]");
         }
-        show_matrix(&t, data, (wb_dtype)x->dtype, m * rows * columns, rows, columns);
+        show_matrix(t, data, (wb_dtype)x->dtype, m * rows * columns, rows, columns);
     }
-    return wb__text_take(&t);
+}
+
+/* A device's values are fetched for this, and not kept. */
+char *wb__format_tensor(wb_tensor *x)
+{
+    wb__text t = {0};
+    wb__text_add(&t, "%s", wb_describe(x));
+    if (wb_is_none(x) || !x->size) return wb__text_take(&t);
+    const bool here = wb__device_of(x)->backend->addressable;
+    const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+    void *fetched = here ? NULL : wb__alloc_aligned(bytes);
+    const void *data = here ? wb_data(x) : fetched;
+    if (fetched && wb_copy_out(x, fetched, bytes)) data = NULL;
+    if (data) show_values(&t, x, data);
+    wb__free(fetched);
+    char *text = wb__text_take(&t);
+    if (data) return text;
+    wb__free(text);
+    return NULL;
 }

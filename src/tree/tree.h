@@ -5,10 +5,11 @@
  * layer is a branch with a forward pass; what kind of branch one is says its wb__branch_kind, so
  * that this floor need not know layers. Files: branch.c (branches and paths), walk.c (visits),
  * fmap.c (mapping, ties), functor.c (structs of the program), gradient.c (wb_gradient), show.c and
- * show_tensor.c (printing), move.c (wb_to), seen.c (maps by address), text.c (growing text). */
+ * show_tensor.c (printing), move.c (wb_to), seen.c (maps by address). */
 #ifndef WB__TREE_H
 #define WB__TREE_H
 
+#include "base/text.h"
 #include "engine/tensor.h"
 
 /* A child's name belongs to its node, to the node whose names it borrows, or to the program's
@@ -98,13 +99,6 @@ typedef struct { const void **keys; void **values; int n, room; } wb__seen;
 /* the key's value, NULL when new; NULL without memory */
 void **wb__seen_at(wb__seen *s, const void *key);
 void wb__seen_drop(wb__seen *s);
-
-/* Text that grows; after a failure nothing more is added and wb__text_take gives NULL. */
-typedef struct { char *text; size_t length, room; bool failed; } wb__text;
-void wb__text_add(wb__text *t, const char *format, ...) WB__PRINTF(2, 3);
-void wb__text_raw(wb__text *t, const char *bytes, size_t n);
-void wb__text_spaces(wb__text *t, int n);
-char *wb__text_take(wb__text *t);           /* allocated; the text is empty again */
 
 char *wb__format_tensor(wb_tensor *x);      /* "[2,3] f32" and its values in rows */
 char *wb__format_tree(void *tree);

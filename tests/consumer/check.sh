@@ -50,6 +50,20 @@ export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
 check pkg_config_cxx "$work/cxx"
 
+# the installed command and a program on the installed library find the backends of that installation
+unset WEBER_BACKEND_PATH WEBER_BACKENDS
+finds_backends() {
+    "$prefix/bin/weber" devices --verbose >"$work/devices"
+    grep "^OpenCL: $(dirname "$pc")/libweber-opencl.so\$" "$work/devices" || { cat "$work/devices"; return 1; }
+    echo '#include <weber.h>
+          int main(void) { return wb_using("OpenCL"); }' >"$work/using.c"
+    # shellcheck disable=SC2046
+    "$cc" -std=c11 "$work/using.c" -o "$work/using" $(pkg --cflags --libs) && WEBER_DEBUG=load "$work/using" 2>"$work/using.log"
+    grep "^\[ Debug: load: $(dirname "$pc")/libweber-opencl.so: opened\$" "$work/using.log" || { cat "$work/using.log"; return 1; }
+}
+# unless it is part of the library itself
+if [ -e "$(dirname "$pc")/libweber-opencl.so" ]; then check finds_backends finds_backends; fi
+
 # the program in the README, and what the README says that it prints
 block() { awk -v want="$1" '/^```/ { n += open ? 0 : 1; open = !open; next } open && n == want' "$here/../../README.md"; }
 block 1 >"$work/readme.c"

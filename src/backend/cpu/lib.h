@@ -11,9 +11,7 @@
 
 #include "base/base.h"
 #include "base/parallel.h"
-
-/* What a unary epilogue may be: applied to the finished product, after the bias. */
-typedef enum { WB__EPI_NONE, WB__EPI_RELU, WB__EPI_TANH, WB__EPI_SIGMOID } wb__epilogue;
+#include "backend/kinds.h"
 
 /* C[b][m,n] = act(A[b][m,k] · B[b][k,n] + bias) for b in a grid of up to two batch dimensions.
  * Element (i,j) of A stands at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in
@@ -27,8 +25,6 @@ typedef struct {
     bool has_bias;
     wb__epilogue act;
 } wb__matmul_desc;
-
-typedef enum { WB__CONV_FORWARD, WB__CONV_DATA, WB__CONV_WEIGHTS } wb__conv_kind;
 
 /* Cross-correlation over two spatial dimensions (one dimension: h = 1).
  *   x [n, c, h, w]    y [n, k, oh, ow]    w [k, c/groups, kh, kw], always contiguous
@@ -45,14 +41,6 @@ typedef struct {
     bool x_nhwc, y_nhwc, has_bias;
     wb__epilogue act;
 } wb__conv_desc;
-
-typedef enum {
-    WB__POOL_MAX,           /* y = max over the window            buffers: x, y      */
-    WB__POOL_MAX_BACK,      /* dx: dy at the first maximum        buffers: x, dy, dx */
-    WB__POOL_MAX_TAKE,      /* y = v at the first maximum of x    buffers: x, v, y   */
-    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y      */
-    WB__POOL_MEAN_BACK      /* its adjoint                        buffers: dy, dx    */
-} wb__pool_kind;
 
 /* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.
  * All operands of one layout. */

@@ -14,15 +14,13 @@
 #define WB__GPU_FUSED_H
 
 #include "backend/gpu/gpu.h"
+#include "base/text.h"
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* in every group: few sizes are compiled */
     WB__NO_BUFFER = -2                          /* of a view that numbers a draw's elements */
 };
 
-/* Text that grows. */
-typedef struct { char *at; size_t n, room; bool failed; } wb__fuse_text;
-void wb__fuse_add(wb__fuse_text *t, const char *format, ...) WB__PRINTF(2, 3);
 
 /* A program on one space: a segment, or a part of one. */
 typedef struct {
@@ -71,7 +69,7 @@ typedef struct {
     unsigned put;                               /* dimensions that are in the struct */
     unsigned inner;                             /* bit mask: dimensions that change in the loop */
 
-    wb__fuse_text fields, body;
+    wb__text fields, body;
     uint32_t *words;                            /* of the struct */
     int n_words, words_room;
     wb__gpu_number *numbers;
@@ -120,7 +118,7 @@ void wb__part_want(const wb__part *p, bool *want, bool past_folds);
 void wb__fuse_values(wb__fuse *k, const bool *want, int level);
 void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_store(wb__fuse *k, int i);
-void wb__fuse_functions(const wb__fuse *k, wb__fuse_text *to);
+void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 const char *wb__fuse_memory(wb_dtype t);        /* the type in memory */
 const char *wb__fuse_dtype(wb_dtype t);         /* F32, BF16, ... */
 wb__reg wb__fuse_reg(wb_dtype t);

@@ -196,15 +196,15 @@ static void put_stride(wb__fuse *k, wb__fuse_place *p, int d)
 }
 
 /* The sum over the dimensions of `mask`; "" where there is none. */
-static void way_text(wb__fuse *k, wb__fuse_place *p, unsigned mask, wb__fuse_text *t)
+static void way_text(wb__fuse *k, wb__fuse_place *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {
         if (!p->stride[d] || !(mask >> d & 1)) continue;
-        wb__fuse_add(t, "%s(%s)i%d", t->n ? " + " : "", index_type(k), d);
+        wb__text_add(t, "%s(%s)i%d", t->length ? " + " : "", index_type(k), d);
         if (p->stride[d] == 1) continue;
         put_stride(k, p, d);
-        if (k->wide) wb__fuse_add(t, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->way, d, p->way, d);
-        else wb__fuse_add(t, " * (int)a.s%d_%d", p->way, d);
+        if (k->wide) wb__text_add(t, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->way, d, p->way, d);
+        else wb__text_add(t, " * (int)a.s%d_%d", p->way, d);
     }
 }
 
@@ -272,11 +272,11 @@ void wb__fuse_bases(wb__fuse *k)
         if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
         else if (varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->way);
         if (first_way && *fixed == 'x') {
-            wb__fuse_text t = {0};
+            wb__text t = {0};
             way_text(k, p, outside, &t);
             k->failed |= t.failed;
-            if (t.at) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->way, t.at);
-            wb__free(t.at);
+            if (t.text) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->way, t.text);
+            wb__free(t.text);
         }
         if (!first_slot) continue;
         if (p->view && p->view->buffer != WB__NO_BUFFER) pointer(k, p, fixed);
@@ -302,10 +302,10 @@ void wb__fuse_ways(wb__fuse *k, const bool *want)
         for (int j = 0; j < i; j++) first &= !k->places[j].used || k->places[j].way != p->way;
         if (!p->used || !wanted || !first) continue;
         if (plain(k, p, k->inner) >= 0 || !varies(k, p, k->inner)) continue;
-        wb__fuse_text t = {0};
+        wb__text t = {0};
         way_text(k, p, k->inner, &t);
         k->failed |= t.failed;
-        if (t.at) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->way, t.at);
-        wb__free(t.at);
+        if (t.text) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->way, t.text);
+        wb__free(t.text);
     }
 }

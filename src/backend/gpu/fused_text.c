@@ -6,47 +6,15 @@
 
 const char *const wb__fuse_kinds[4] = {"f32", "f64", "i32", "i64"};
 
-static void add_list(wb__fuse_text *t, const char *format, va_list list)
-{
-    for (;;) {
-        va_list again;
-        va_copy(again, list);
-        const size_t left = t->room - t->n;
-        const int n = t->failed ? -1 : vsnprintf(t->at ? t->at + t->n : NULL, left, format, again);
-        va_end(again);
-        if (n < 0) return;
-        if ((size_t)n < left) {
-            t->n += (size_t)n;
-            return;
-        }
-        const size_t room = 2 * t->room + (size_t)n + 1024;
-        char *more = wb__realloc(t->at, room);
-        if (!more) {
-            t->failed = true;
-            return;
-        }
-        t->at = more;
-        t->room = room;
-    }
-}
-
-void wb__fuse_add(wb__fuse_text *t, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    add_list(t, format, list);
-    va_end(list);
-}
-
-static void indent(wb__fuse *k) { wb__fuse_add(&k->body, "%*s", 4 * k->indent, ""); }
+static void indent(wb__fuse *k) { wb__text_add(&k->body, "%*s", 4 * k->indent, ""); }
 
 void wb__fuse_line(wb__fuse *k, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
     indent(k);
-    add_list(&k->body, format, list);
-    wb__fuse_add(&k->body, "\n");
+    wb__text_list(&k->body, format, list);
+    wb__text_add(&k->body, "\n");
     va_end(list);
 }
 
@@ -55,8 +23,8 @@ void wb__fuse_open(wb__fuse *k, const char *format, ...)
     va_list list;
     va_start(list, format);
     indent(k);
-    add_list(&k->body, format, list);
-    wb__fuse_add(&k->body, " {\n");
+    wb__text_list(&k->body, format, list);
+    wb__text_add(&k->body, " {\n");
     va_end(list);
     k->indent++;
 }
@@ -87,9 +55,9 @@ static int add_words(wb__fuse *k, int n)
 
 static void add_field(wb__fuse *k, const char *type, const char *format, va_list list)
 {
-    wb__fuse_add(&k->fields, "    %s ", type);
-    add_list(&k->fields, format, list);
-    wb__fuse_add(&k->fields, ";\n");
+    wb__text_add(&k->fields, "    %s ", type);
+    wb__text_list(&k->fields, format, list);
+    wb__text_add(&k->fields, ";\n");
 }
 
 void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...)
@@ -112,9 +80,9 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...)
     va_list list;
     for (int high = 0; high < 2; high++) {
         va_start(list, format);
-        wb__fuse_add(&k->fields, "    uint ");
-        add_list(&k->fields, format, list);
-        wb__fuse_add(&k->fields, high ? "h;\n" : ";\n");
+        wb__text_add(&k->fields, "    uint ");
+        wb__text_list(&k->fields, format, list);
+        wb__text_add(&k->fields, high ? "h;\n" : ";\n");
         va_end(list);
     }
 }
@@ -134,8 +102,8 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24])
     if (k->failed) return;
     memset(k->words + at, 0, two ? 8 : 4);
     more[k->n_numbers++] = (wb__gpu_number){.number = n, .at = (uint32_t)at * 4, .put = put};
-    wb__fuse_add(&k->fields, "    %s n%d;\n", types[put], i);
-    if (two) wb__fuse_add(&k->fields, "    uint n%dh;\n", i);
+    wb__text_add(&k->fields, "    %s n%d;\n", types[put], i);
+    if (two) wb__text_add(&k->fields, "    uint n%dh;\n", i);
 }
 
 int wb__fuse_buffer(wb__fuse *k, int buffer)
@@ -169,22 +137,22 @@ int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, con
 void wb__fuse_free(wb__fuse *k)
 {
     void *const all[] = {k->want, k->level, k->made, k->place, k->places, k->buffers,
-                         k->words, k->numbers, k->fields.at, k->body.at};
+                         k->words, k->numbers, k->fields.text, k->body.text};
     for (size_t i = 0; i < WB__COUNT(all); i++) wb__free(all[i]);
 }
 
 static char *whole_text(const wb__fuse *k)
 {
-    wb__fuse_text t = {0};
-    wb__fuse_add(&t, "/* %s */\n", k->impl);
-    wb__fuse_add(&t, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.n, k->fields.at);
+    wb__text t = {0};
+    wb__text_add(&t, "/* %s */\n", k->impl);
+    wb__text_add(&t, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length, k->fields.text);
     wb__fuse_functions(k, &t);
-    wb__fuse_add(&t, "KERNEL fused(");
-    for (int i = 0; i < k->n_buffers; i++) wb__fuse_add(&t, "BUF(b%d, %d), ", i, i);
-    wb__fuse_add(&t, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.n,
-                 k->body.at);
-    if (!t.failed) return t.at;
-    wb__free(t.at);
+    wb__text_add(&t, "KERNEL fused(");
+    for (int i = 0; i < k->n_buffers; i++) wb__text_add(&t, "BUF(b%d, %d), ", i, i);
+    wb__text_add(&t, "ARGS(fused_args, %d))\n{\n%.*s}\n", k->n_buffers, (int)k->body.length,
+                 k->body.text);
+    if (!t.failed) return t.text;
+    wb__free(t.text);
     return NULL;
 }
 

@@ -101,7 +101,7 @@ static bool wraps(wb__op op)
         || op == WB__OP_mul;
 }
 
-void wb__fuse_functions(const wb__fuse *k, wb__fuse_text *to)
+void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 {
     for (int reg = 0; reg < 4; reg++) {
         bool said = reg == WB__REG_F32;
@@ -113,11 +113,11 @@ void wb__fuse_functions(const wb__fuse *k, wb__fuse_text *to)
             const char *kind = KIND(reg), *out = test ? "i32" : kind;
             const char *in = !wraps(op) ? kind : reg == WB__REG_I32 ? "u32"
                            : reg == WB__REG_I64 ? "u64" : kind;
-            if (!said) wb__fuse_add(to, "#undef KIND\n#define KIND %s\n", kind);
+            if (!said) wb__text_add(to, "#undef KIND\n#define KIND %s\n", kind);
             said = true;
-            wb__fuse_add(to, "FN %s op_%s_%s(%s x", out, info->name, kind, in);
-            if (two) wb__fuse_add(to, ", %s y", in);
-            wb__fuse_add(to, ") { return (%s)(%s); }\n", out, info->expression);
+            wb__text_add(to, "FN %s op_%s_%s(%s x", out, info->name, kind, in);
+            if (two) wb__text_add(to, ", %s y", in);
+            wb__text_add(to, ") { return (%s)(%s); }\n", out, info->expression);
         }
     }
 }

@@ -1,7 +1,170 @@
-#include "backend/gpu/gpu.h"
+/* Library operations by written kernels: what they share, pools, and copies.
+ *
+ * A text is a few lines that choose, then types and structs, then a file of kernels/.  Shapes and
+ * places are arguments, so that one text serves all shapes of a dtype.
+ *
+ * Next: library_product.c, library_rows.c. */
+#include "backend/gpu/library.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- texts and launches ---------------------------------------------------------------------- */
+
+bool wb__gpu_wide(const wb__view *views, int n, int64_t count)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t reach = 0;
+        for (int d = 0; d < views[i].ndim; d++) {
+            const int64_t s = views[i].strides[d];
+            if (views[i].dims[d] > 0) reach += (views[i].dims[d] - 1) * (s < 0 ? -s : s);
+        }
+        if (reach >= WB__GPU_NARROW) return true;
+    }
+    return count >= WB__GPU_NARROW;
+}
+
+char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest)
+{
+    static const struct { const char *name, *stored, *kind; } types[WB_DTYPE_COUNT] = {
+        [WB_F32] = {"F32", "f32", "f32"}, [WB_F64] = {"F64", "f64", "f64"},
+        [WB_F16] = {"F16", "u16", "f32"}, [WB_BF16] = {"BF16", "u16", "f32"},
+        [WB_I8] = {"I8", "i8", "i32"}, [WB_U8] = {"U8", "u8", "i32"},
+        [WB_I32] = {"I32", "i32", "i32"}, [WB_I64] = {"I64", "i64", "i64"},
+        [WB_BOOL] = {"U8", "u8", "i32"},        /* sums of such wrap, as bytes do */
+    };
+    char head[160] = "";
+    if (dtype >= 0)
+        snprintf(head, sizeof head, "#define NAME %s\n#define STORED %s\n#undef KIND\n"
+                 "#define KIND %s\n%s", types[dtype].name, types[dtype].stored, types[dtype].kind,
+                 wb__dtype_float((wb_dtype)dtype) ? "" : "#define INTEGER\n");
+    return wb__printf("%s%s%s%s%s%s%s", wide ? "#define WIDE\n" : "", head, defines,
+                      wb__gpu_text_types, wb__gpu_text_args, family, rest);
+}
+
+int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p)
+{
+    const int64_t groups = (p->total + p->items - 1) / p->items;
+    if (groups > INT32_MAX) {
+        wb__free(text);
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %lld groups of a kernel are more than a device "
+                        "can be asked for", p->entry, (long long)groups);
+    }
+    wb__gpu_launch *l = wb__gpu_add(work, text, p->entry, p->n_buffers, p->args_bytes, 0);
+    if (!l) return WB_ERROR_MEMORY;
+    memcpy(l->buffer, p->buffers, (size_t)p->n_buffers * sizeof *l->buffer);
+    memcpy(l->args, p->args, p->args_bytes);
+    l->workspace_at = p->workspace_at;
+    l->f64 = p->f64;
+    l->groups[0] = (uint32_t)groups;
+    l->items[0] = (uint32_t)p->items;
+    return 0;
+}
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+static void strides_of(const wb__view *v, wb__wide *to)
+{
+    for (int i = 0; i < 4; i++) to[i] = wb__wide_of(v->strides[i]);
+}
+
+static int pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+{
+    static const char *const defines[] = {
+        [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_BACK] = "#define POOL_MAX_BACK\n",
+        [WB__POOL_MAX_TAKE] = "#define POOL_MAX_TAKE\n", [WB__POOL_MEAN] = "#define POOL_MEAN\n",
+        [WB__POOL_MEAN_BACK] = "#define POOL_MEAN_BACK\n"};
+    const bool back = s->variant == WB__POOL_MAX_BACK || s->variant == WB__POOL_MEAN_BACK;
+    const wb__view *c = &s->views[s->n_views - 1], *a = &s->views[0];
+    const wb__view *b = s->n_views > 2 ? &s->views[1] : a;
+    const wb__view *x = back ? c : a;
+    const wb__view *y = s->variant == WB__POOL_MAX_BACK ? b : back ? a : c;
+    const wb_dtype dtype = c->dtype;
+    int64_t total = 1;
+    for (int i = 0; i < 4; i++) total *= c->dims[i];
+    if (!wb__dtype_float(dtype))
+        return wb__fail(WB_ERROR_UNSUPPORTED, "pool: not for dtype %s", wb_dtype_name(dtype));
+    if (dtype == WB_F64 && !t->f64)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "pool: this device has no f64");
+    if (!total) return 0;
+    wb__pool_args args = {
+        .total = wb__wide_of(total), .a_at = wb__wide_of(a->offset), .b_at = wb__wide_of(b->offset),
+        .c_at = wb__wide_of(c->offset), .c = (int)x->dims[1], .h = (int)x->dims[2],
+        .w = (int)x->dims[3], .oh = (int)y->dims[2], .ow = (int)y->dims[3],
+        .channels_last = c->strides[1] == 1 && c->dims[1] > 1,
+    };
+    for (int i = 0; i < 2; i++) {
+        args.window[i] = (int)s->pool.window[i];
+        args.stride[i] = (int)s->pool.stride[i];
+        args.pad[i] = (int)s->pool.pad[2 * i];
+    }
+    strides_of(a, args.a_s);
+    strides_of(b, args.b_s);
+    strides_of(c, args.c_s);
+    work->impl = "pool";
+    return wb__gpu_launch_of(
+        work, wb__gpu_text(dtype, wb__gpu_wide(s->views, s->n_views, total), defines[s->variant],
+                           wb__gpu_text_pool, ""),
+        &(wb__gpu_plan){.entry = "pool", .n_buffers = 3, .buffers = {a->buffer, b->buffer, c->buffer},
+                        .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
+                        .f64 = dtype == WB_F64, .total = total, .items = 256});
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* Dimensions of both views that run on are merged; gives their number. */
+static int merge(const wb__view *from, const wb__view *to, int64_t dim[], int64_t from_s[],
+                 int64_t to_s[])
+{
+    int n = 0;
+    for (int i = 0; i < from->ndim; i++) {
+        const int64_t size = from->dims[i], f = from->strides[i], t = to->strides[i];
+        if (size == 1) continue;
+        if (n && from_s[n - 1] == f * size && to_s[n - 1] == t * size) dim[n - 1] *= size;
+        else dim[n++] = size;
+        from_s[n - 1] = f;
+        to_s[n - 1] = t;
+    }
+    return n;
+}
+
+static int copy(const wb__step *s, wb__gpu_work *work)
+{
+    const wb__view *from = &s->views[0], *to = &s->views[1];
+    int64_t dim[WB_MAX_DIMS], from_s[WB_MAX_DIMS], to_s[WB_MAX_DIMS], total = 1;
+    for (int i = 0; i < from->ndim; i++) total *= from->dims[i];
+    if (!total) return 0;
+    int n = merge(from, to, dim, from_s, to_s);
+    wb__copy_args args = {.total = wb__wide_of(total), .from_at = wb__wide_of(from->offset),
+                          .to_at = wb__wide_of(to->offset)};
+    const bool runs = !n || (n == 1 && from_s[0] == 1 && to_s[0] == 1);
+    const int dims = runs ? 0 : n <= 2 ? 2 : n <= 4 ? 4 : WB_MAX_DIMS;     /* few texts */
+    for (int i = 0; i < dims; i++) {        /* those missing stand in front */
+        const int at = i - (dims - n);
+        args.dims[i] = wb__wide_of(at < 0 ? 1 : dim[at]);
+        args.from_s[i] = wb__wide_of(at < 0 ? 0 : from_s[at]);
+        args.to_s[i] = wb__wide_of(at < 0 ? 0 : to_s[at]);
+    }
+    char defines[64];
+    snprintf(defines, sizeof defines, "#define DIMS %d\n#define ELEMENT u%d\n", dims,
+             8 * (int)wb__dtype_size(from->dtype));
+    work->impl = "copy";
+    return wb__gpu_launch_of(
+        work, wb__gpu_text(-1, wb__gpu_wide(s->views, 2, total), defines, wb__gpu_text_copy, ""),
+        &(wb__gpu_plan){.entry = "copy", .n_buffers = 2, .buffers = {from->buffer, to->buffer},
+                        .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
+                        .total = total, .items = 256});
+}
 
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work)
 {
-    (void)t, (void)step, (void)work;
-    return wb__fail(WB_ERROR_UNSUPPORTED, "library steps have no kernels yet");
+    work->impl = "nothing";
+    switch (step->kind) {
+    case WB__STEP_MATMUL: case WB__STEP_CONV: return wb__gpu_product(t, step, work);
+    case WB__STEP_POOL: return pool(t, step, work);
+    case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: return wb__gpu_rows(t, step, work);
+    case WB__STEP_COPY: return copy(step, work);
+    case WB__STEP_FUSED: break;
+    }
+    return wb__fail(WB_ERROR_INTERNAL, "no library operation is of kind %d", step->kind);
 }

@@ -91,10 +91,9 @@ enum {
 enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
 #undef WB__CL_ERROR_ENUM
 
-/* Functions: those that give a status, those that give an object and the status by their last
- * parameter, and those that release one (which are told apart because they are never made to
- * fail: what they release would leak). */
-#define WB__CL_FUNCTIONS(STATUS, OBJECT, RELEASE)                                                  \
+/* Functions: those that give a status; a status, and an event by their last parameter where it is
+ * not NULL; an object, and the status by their last parameter; and those that release one. */
+#define WB__CL_FUNCTIONS(STATUS, EVENT, OBJECT, RELEASE)                                           \
     STATUS(GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n), (room, list, n))      \
     STATUS(GetPlatformInfo,                                                                        \
            (cl_platform_id p, cl_uint what, size_t room, void *value, size_t *bytes),              \
@@ -139,27 +138,27 @@ enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
            (k, d, what, room, value, bytes))                                                       \
     STATUS(SetKernelArg, (cl_kernel k, cl_uint index, size_t bytes, const void *value),            \
            (k, index, bytes, value))                                                               \
-    STATUS(EnqueueNDRangeKernel,                                                                   \
-           (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,                   \
-            const size_t *global, const size_t *local, cl_uint n, const cl_event *wait,            \
-            cl_event *event),                                                                      \
-           (q, k, dims, offset, global, local, n, wait, event))                                    \
-    STATUS(EnqueueReadBuffer,                                                                      \
-           (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *to,     \
-            cl_uint n, const cl_event *wait, cl_event *event),                                     \
-           (q, m, blocking, at, bytes, to, n, wait, event))                                        \
-    STATUS(EnqueueWriteBuffer,                                                                     \
-           (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,               \
-            const void *from, cl_uint n, const cl_event *wait, cl_event *event),                   \
-           (q, m, blocking, at, bytes, from, n, wait, event))                                      \
-    STATUS(EnqueueCopyBuffer,                                                                      \
-           (cl_command_queue q, cl_mem from, cl_mem to, size_t from_at, size_t to_at,              \
-            size_t bytes, cl_uint n, const cl_event *wait, cl_event *event),                       \
-           (q, from, to, from_at, to_at, bytes, n, wait, event))                                   \
-    STATUS(EnqueueMigrateMemObjects,                                                               \
-           (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags,           \
-            cl_uint n, const cl_event *wait, cl_event *event),                                     \
-           (q, count, objects, flags, n, wait, event))                                             \
+    EVENT(EnqueueNDRangeKernel,                                                                    \
+          (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,                    \
+           const size_t *global, const size_t *local, cl_uint n, const cl_event *wait,             \
+           cl_event *event),                                                                       \
+          (q, k, dims, offset, global, local, n, wait, event))                                     \
+    EVENT(EnqueueReadBuffer,                                                                       \
+          (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *to,      \
+           cl_uint n, const cl_event *wait, cl_event *event),                                      \
+          (q, m, blocking, at, bytes, to, n, wait, event))                                         \
+    EVENT(EnqueueWriteBuffer,                                                                      \
+          (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,                \
+           const void *from, cl_uint n, const cl_event *wait, cl_event *event),                    \
+          (q, m, blocking, at, bytes, from, n, wait, event))                                       \
+    EVENT(EnqueueCopyBuffer,                                                                       \
+          (cl_command_queue q, cl_mem from, cl_mem to, size_t from_at, size_t to_at,               \
+           size_t bytes, cl_uint n, const cl_event *wait, cl_event *event),                        \
+          (q, from, to, from_at, to_at, bytes, n, wait, event))                                    \
+    EVENT(EnqueueMigrateMemObjects,                                                                \
+          (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags,            \
+           cl_uint n, const cl_event *wait, cl_event *event),                                      \
+          (q, count, objects, flags, n, wait, event))                                              \
     OBJECT(void *, EnqueueMapBuffer,                                                               \
            (cl_command_queue q, cl_mem m, cl_bool blocking, cl_bitfield flags, size_t at,          \
             size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *error),        \
@@ -168,9 +167,9 @@ enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
             (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait,              \
              cl_event *event),                                                                     \
             (q, m, at, n, wait, event))                                                            \
-    STATUS(EnqueueMarkerWithWaitList,                                                              \
-           (cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event),                 \
-           (q, n, wait, event))                                                                    \
+    EVENT(EnqueueMarkerWithWaitList,                                                               \
+          (cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event),                  \
+          (q, n, wait, event))                                                                     \
     STATUS(Flush, (cl_command_queue q), (q))                                                       \
     STATUS(Finish, (cl_command_queue q), (q))                                                      \
     STATUS(WaitForEvents, (cl_uint n, const cl_event *events), (n, events))                        \
@@ -188,7 +187,8 @@ enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
 #define WB__CL_STATUS_FIELD(name, parameters, arguments) cl_int (*name) parameters;
 #define WB__CL_OBJECT_FIELD(type, name, parameters, arguments) type (*name) parameters;
 typedef struct {
-    WB__CL_FUNCTIONS(WB__CL_STATUS_FIELD, WB__CL_OBJECT_FIELD, WB__CL_STATUS_FIELD)
+    WB__CL_FUNCTIONS(WB__CL_STATUS_FIELD, WB__CL_STATUS_FIELD, WB__CL_OBJECT_FIELD,
+                     WB__CL_STATUS_FIELD)
 } wb__cl_functions;
 #undef WB__CL_STATUS_FIELD
 #undef WB__CL_OBJECT_FIELD

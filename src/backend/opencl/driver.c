@@ -10,10 +10,12 @@
 const wb__host *wb__cl_host;
 wb__cl_functions wb__cl;
 
-/* ---- calls that fail when a test asks -------------------------------------------------------- */
+/* ---- calls that fail when a test asks --------------------------------------------------------
+ *
+ * Releases never fail: what they release would leak.  What is made and not released is counted. */
 
 static wb__cl_functions opened;
-static _Atomic int64_t calls;
+static _Atomic int64_t calls, live;
 static int64_t fail_at;
 static bool fail_all;           /* from there on */
 
@@ -32,31 +34,51 @@ static bool must_fail(const char *name)
     {                                                                                              \
         return must_fail("cl" #name) ? CL_OUT_OF_RESOURCES : opened.name arguments;                \
     }
+#define EVENT(name, parameters, arguments)                                                         \
+    static cl_int failing_##name parameters                                                        \
+    {                                                                                              \
+        const cl_int code = must_fail("cl" #name) ? CL_OUT_OF_RESOURCES : opened.name arguments;   \
+        if (!code && event) live++;                                                                \
+        return code;                                                                               \
+    }
 #define OBJECT(type, name, parameters, arguments)                                                  \
     static type failing_##name parameters                                                          \
     {                                                                                              \
-        if (!must_fail("cl" #name)) return opened.name arguments;                                  \
+        type object = NULL;                                                                        \
         *error = CL_OUT_OF_RESOURCES;                                                              \
-        return NULL;                                                                               \
+        if (!must_fail("cl" #name)) object = opened.name arguments;                                \
+        if (object) live++;                                                                        \
+        return object;                                                                             \
     }
 #define RELEASE(name, parameters, arguments)                                                       \
-    static cl_int failing_##name parameters { return opened.name arguments; }
-WB__CL_FUNCTIONS(STATUS, OBJECT, RELEASE)
+    static cl_int failing_##name parameters                                                        \
+    {                                                                                              \
+        live--;                                                                                    \
+        return opened.name arguments;                                                              \
+    }
+WB__CL_FUNCTIONS(STATUS, EVENT, OBJECT, RELEASE)
 #undef STATUS
+#undef EVENT
 #undef OBJECT
 #undef RELEASE
 
 #define STATUS(name, parameters, arguments) .name = failing_##name,
 #define OBJECT(type, name, parameters, arguments) .name = failing_##name,
-static const wb__cl_functions failing = {WB__CL_FUNCTIONS(STATUS, OBJECT, STATUS)};
+static const wb__cl_functions failing = {WB__CL_FUNCTIONS(STATUS, STATUS, OBJECT, STATUS)};
 #undef STATUS
 #undef OBJECT
+
+void wb__cl_tell_left(void)
+{
+    if (live) host->log(WB_LOG_WARN, "opencl: %lld objects of the driver's are left",
+                        (long long)live);
+}
 
 static void choose_table(void)
 {
     const char *text = getenv("WEBER_OPENCL_FAIL");
     char *end = NULL;
-    calls = 0;
+    calls = live = 0;
     fail_at = text ? strtoll(text, &end, 10) : 0;
     fail_all = fail_at > 0 && *end == '+';
     cl = fail_at > 0 ? failing : opened;
@@ -67,7 +89,7 @@ static void choose_table(void)
 #define STATUS(name, parameters, arguments) {"cl" #name, offsetof(wb__cl_functions, name)},
 #define OBJECT(type, name, parameters, arguments) STATUS(name, parameters, arguments)
 static const struct { const char *name; size_t at; } functions[] = {
-    WB__CL_FUNCTIONS(STATUS, OBJECT, STATUS)
+    WB__CL_FUNCTIONS(STATUS, STATUS, OBJECT, STATUS)
 };
 #undef STATUS
 #undef OBJECT
@@ -133,7 +155,7 @@ static int code_of(cl_int code)
 
 int wb__cl_fail(wb__cl_device *d, const char *call, cl_int code, const char *format, ...)
 {
-    char who[24] = "opencl", what[400], said[sizeof d->platform->said] = "";
+    char who[24] = "opencl", what[1200], said[sizeof d->platform->said] = "";
     if (d) {
         snprintf(who, sizeof who, "opencl:%d", d->base.ordinal);
         pthread_mutex_lock(&d->platform->lock);

@@ -19,7 +19,11 @@ static int start(void)
 static void stop(void)
 {
     pthread_mutex_lock(&starting);
-    if (started) wb__cl_forget();
+    if (started) {
+        wb__cl_blast_stop();
+        wb__cl_forget();
+        wb__cl_tell_left();
+    }
     started = false;
     pthread_mutex_unlock(&starting);
 }
@@ -32,8 +36,7 @@ static const wb_device *device(int ordinal)
 
 static int part(const char *name)
 {
-    (void)name;
-    return -1;
+    return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
 static bool has_dtype(const wb_device *base, wb_dtype t)

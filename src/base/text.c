@@ -1,5 +1,5 @@
 /* Text that grows, for everything that prints. */
-#include "tree/tree.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,18 +29,24 @@ void wb__text_spaces(wb__text *t, int n)
     while (n-- > 0) wb__text_raw(t, " ", 1);
 }
 
-void wb__text_add(wb__text *t, const char *format, ...)
+void wb__text_list(wb__text *t, const char *format, va_list list)
 {
-    va_list arguments, again;
-    va_start(arguments, format);
-    va_copy(again, arguments);
-    int n = vsnprintf(NULL, 0, format, arguments);
+    va_list again;
+    va_copy(again, list);
+    int n = vsnprintf(NULL, 0, format, list);
     if (n >= 0 && room_for(t, (size_t)n)) {
         vsnprintf(t->text + t->length, (size_t)n + 1, format, again);
         t->length += (size_t)n;
     }
     va_end(again);
-    va_end(arguments);
+}
+
+void wb__text_add(wb__text *t, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    wb__text_list(t, format, list);
+    va_end(list);
 }
 
 char *wb__text_take(wb__text *t)

@@ -1,0 +1,44 @@
+/* Between library.c and the files beside it that fill launches of written kernels. */
+#ifndef WB__GPU_LIBRARY_H
+#define WB__GPU_LIBRARY_H
+
+#include "backend/gpu/gpu.h"
+
+#define uint uint32_t
+#include "backend/gpu/kernels/args.k"
+#undef uint
+
+extern const char wb__gpu_text_args[], wb__gpu_text_types[], wb__gpu_text_matmul[],
+    wb__gpu_text_conv[], wb__gpu_text_product[], wb__gpu_text_pool[], wb__gpu_text_rows[],
+    wb__gpu_text_copy[];
+
+static inline wb__wide wb__wide_of(int64_t v)
+{
+    return (wb__wide){(uint32_t)v, (uint32_t)((uint64_t)v >> 32)};
+}
+
+/* Below so many elements places are computed in 32 bits. */
+enum { WB__GPU_NARROW = 1 << 30 };
+
+/* Whether the elements of all views, and `count` of anything, need wider places. */
+bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
+
+/* The text of one launch.  `dtype` is what elements are computed with, or -1: they are only moved. */
+char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
+
+/* Adds a launch of at least `total` items in groups of `items`. */
+typedef struct {
+    const char *entry;
+    int n_buffers, buffers[5];
+    const void *args;
+    size_t args_bytes;
+    int workspace_at;                       /* as in wb__gpu_launch */
+    bool f64;
+    int64_t total, items;
+} wb__gpu_plan;
+int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p);
+
+int wb__gpu_product(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+int wb__gpu_rows(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+
+#endif

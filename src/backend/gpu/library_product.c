@@ -1,0 +1,317 @@
+/* Matrix products and convolutions as launches of kernels/product.k.
+ *
+ * A convolution is a product whose rows are looked up rather than laid out (kernels/conv.k).  Which
+ * kernel, in which blocks, and into how many parts the sum is split depends on shapes and on the kind
+ * of device alone, so results do not depend on what else runs. */
+#include "backend/gpu/library.h"
+
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(sizeof(wb__wide) == 8, "two words");
+_Static_assert(sizeof(wb__product_args) % 4 == 0 && sizeof(wb__product_args) <= 512, "no holes");
+_Static_assert(sizeof(wb__matmul_args) == sizeof(wb__product_args) + 16, "no holes");
+_Static_assert(sizeof(wb__conv_args) == sizeof(wb__product_args) + 64 + 13 * 4 && sizeof(wb__conv_args)
+               <= 1024, "no holes");
+
+/* A product as the kernels see it. */
+typedef struct {
+    union {
+        wb__product_args p;                     /* how both begin */
+        wb__matmul_args matmul;
+        wb__conv_args conv;
+    } args;
+    size_t args_bytes;
+    const char *family, *defines;           /* which text; its first line */
+    const wb__view *a, *b, *c, *bias;       /* bias: NULL for none */
+    wb_dtype dtype;
+    int64_t z, m, n, k, steps, inner;
+    bool shared_b, wide;                    /* one B for all z */
+    bool cuts;                              /* inner may be chosen: steps have no meaning */
+} product;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* ---- matrix products ------------------------------------------------------------------------- */
+
+static int matmul(const wb__step *s, product *p)
+{
+    const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
+    const wb__view *v[3] = {a, b, c};
+    const int last = c->ndim - 1;
+    wb__matmul_args *args = &p->args.matmul;
+    int64_t dim[WB_MAX_DIMS] = {0}, stride[WB_MAX_DIMS][3] = {{0}};
+    int n = 0;
+    p->family = wb__gpu_text_matmul;
+    p->defines = "";
+    p->args_bytes = sizeof *args;
+    p->a = a, p->b = b, p->c = c;
+    p->m = c->dims[last - 1], p->n = c->dims[last];
+    p->k = p->inner = a->dims[a->ndim - 1];
+    p->steps = 1;
+    p->z = 1;
+    p->cuts = p->shared_b = true;
+    for (int i = 0; i < c->ndim - 2; i++) {
+        bool merges = n > 0;
+        p->z *= c->dims[i];
+        if (c->dims[i] == 1) continue;
+        for (int j = 0; merges && j < 3; j++)
+            merges = stride[n - 1][j] == v[j]->strides[i] * c->dims[i];
+        if (merges) dim[n - 1] *= c->dims[i];
+        else dim[n++] = c->dims[i];
+        for (int j = 0; j < 3; j++) stride[n - 1][j] = v[j]->strides[i];
+        p->shared_b &= b->strides[i] == 0;
+    }
+    for (int i = 0; i < n; i++) {           /* the last dimension stands last */
+        const int to = WB__ARGS_BATCH - n + i;
+        args->batch[to] = wb__wide_of(dim[i]);
+        args->a_z[to] = wb__wide_of(stride[i][0]);
+        args->b_z[to] = wb__wide_of(stride[i][1]);
+        args->c_z[to] = wb__wide_of(stride[i][2]);
+    }
+    const int64_t *a_s = a->strides + a->ndim - 2, *b_s = b->strides + b->ndim - 2;
+    args->a_row = wb__wide_of(a_s[0]);
+    args->a_step = wb__wide_of(a_s[1]);
+    args->b_step = wb__wide_of(b_s[0]);
+    args->b_column = wb__wide_of(b_s[1]);
+    args->c_row = wb__wide_of(c->strides[last - 1]);
+    args->c_column = wb__wide_of(c->strides[last]);
+    args->a_along = a_s[1] != 1 && a_s[0] == 1;
+    args->b_along = b_s[0] != 1;
+    return 0;
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+static bool contiguous(const wb__view *v)
+{
+    int64_t size = 1;
+    for (int i = v->ndim - 1; i >= 0; i--) {
+        if (v->dims[i] != 1 && v->strides[i] != size) return false;
+        size *= v->dims[i];
+    }
+    return true;
+}
+
+static int convolution(const wb__step *s, product *p)
+{
+    static const char *const defines[] = {[WB__CONV_FORWARD] = "#define CONV_FORWARD\n",
+                                          [WB__CONV_DATA] = "#define CONV_DATA\n",
+                                          [WB__CONV_WEIGHTS] = "#define CONV_WEIGHTS\n"};
+    const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
+    if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4 || !contiguous(w))
+        return wb__fail(WB_ERROR_INTERNAL, "conv: operands must have 4 dimensions, weights be dense");
+    const int64_t groups = s->conv.groups, cg = w->dims[1], kg = w->dims[0] / WB__MAX(groups, 1);
+    const int64_t taps = w->dims[2] * w->dims[3], *xs = x->strides, *ys = y->strides;
+    wb__conv_args *args = &p->args.conv;
+    /* a step of the inner index in A and B, a column of B and C, a group in A, B and C */
+    int64_t a_step, b_step, b_column, c_column, group[3];
+    p->family = wb__gpu_text_conv;
+    p->defines = defines[s->variant];
+    p->args_bytes = sizeof *args;
+    p->z = groups;
+    switch (s->variant) {
+    case WB__CONV_FORWARD:
+        p->a = x, p->b = w, p->c = y;
+        p->m = y->dims[0] * y->dims[2] * y->dims[3], p->n = kg, p->steps = taps, p->inner = cg;
+        a_step = xs[1], b_step = taps, b_column = cg * taps, c_column = ys[1];
+        group[0] = cg * xs[1], group[1] = kg * cg * taps, group[2] = kg * ys[1];
+        args->a_along = xs[1] != 1;
+        break;
+    case WB__CONV_DATA:
+        p->a = y, p->b = w, p->c = x;
+        p->m = x->dims[0] * x->dims[2] * x->dims[3], p->n = cg, p->steps = taps, p->inner = kg;
+        a_step = ys[1], b_step = cg * taps, b_column = taps, c_column = xs[1];
+        group[0] = kg * ys[1], group[1] = kg * cg * taps, group[2] = cg * xs[1];
+        args->a_along = ys[1] != 1;
+        break;
+    default:
+        p->a = x, p->b = y, p->c = w;
+        p->m = taps * cg, p->n = kg, p->steps = y->dims[0] * y->dims[2], p->inner = y->dims[3];
+        a_step = s->conv.stride[1] * xs[3], b_step = ys[3], b_column = ys[1], c_column = cg * taps;
+        group[0] = cg * xs[1], group[1] = kg * ys[1], group[2] = kg * cg * taps;
+        args->a_along = xs[1] == 1;
+    }
+    p->k = p->steps * p->inner;
+    args->b_along = b_column <= b_step;
+    args->a_step = wb__wide_of(a_step);
+    args->b_step = wb__wide_of(b_step);
+    args->b_column = wb__wide_of(b_column);
+    args->c_column = wb__wide_of(c_column);
+    args->batch[WB__ARGS_BATCH - 1] = wb__wide_of(groups);
+    args->a_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[0]);
+    args->b_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[1]);
+    args->c_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[2]);
+    args->bias_z = wb__wide_of(kg);
+    for (int i = 0; i < 4; i++) {
+        args->x_s[i] = wb__wide_of(xs[i]);
+        args->y_s[i] = wb__wide_of(ys[i]);
+    }
+    args->h = (int)x->dims[2], args->w = (int)x->dims[3];
+    args->oh = (int)y->dims[2], args->ow = (int)y->dims[3];
+    args->kw = (int)w->dims[3], args->taps = (int)taps, args->channels = (int)cg;
+    for (int i = 0; i < 2; i++) {
+        args->stride[i] = (int)s->conv.stride[i];
+        args->dilation[i] = (int)s->conv.dilation[i];
+        args->pad[i] = (int)s->conv.pad[2 * i];
+    }
+    return 0;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* The sum in parts of whole steps, about `parts` of them. */
+static void split_steps(product *p, int64_t parts)
+{
+    wb__product_args *args = &p->args.p;
+    if (p->cuts && parts > 1) {
+        p->inner = ceil_div(p->k, parts);
+        p->steps = ceil_div(p->k, WB__MAX(p->inner, 1));
+    }
+    const int64_t piece = WB__MAX(ceil_div(p->steps, parts), 1);
+    args->piece = wb__wide_of(piece);
+    args->splits = wb__wide_of(WB__MAX(ceil_div(p->steps, piece), 1));
+}
+
+/* How many parts, so that about `want` groups are busy with at least `least` indices each, and the
+ * parts take 64 MiB at most. */
+static int64_t parts_for(const product *p, int64_t groups, int64_t want, int64_t least)
+{
+    int64_t parts = WB__MIN(ceil_div(want, WB__MAX(groups, 1)), p->k / least);
+    parts = WB__MIN(parts, (16 << 20) / WB__MAX(p->z * p->m * p->n, 1));
+    return WB__MAX(parts, 1);
+}
+
+static int64_t narrow(wb__wide w) { return (int64_t)((uint64_t)w.high << 32 | w.low); }
+
+static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_plan plan)
+{
+    char head[128];
+    snprintf(head, sizeof head, "%s%s", p->defines, defines);
+    p->args.p.total = wb__wide_of(plan.total);
+    plan.args = &p->args;
+    plan.args_bytes = p->args_bytes;
+    plan.workspace_at = (int)offsetof(wb__product_args, work_at);
+    plan.f64 = p->dtype == WB_F64;
+    return wb__gpu_launch_of(
+        work, wb__gpu_text((int)p->dtype, p->wide, head, p->family, wb__gpu_text_product), &plan);
+}
+
+/* The buffers that stand where there is nothing to read or write are C's. */
+static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
+{
+    const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;
+    const int64_t total = p->z * p->m * p->n;
+    work->workspace = (size_t)((before + (splits > 1 ? splits * total : 0)) * size);
+    if (splits == 1) return 0;
+    return launch(p, work, defines,
+                  (wb__gpu_plan){.entry = "product_finish", .n_buffers = 3,
+                                 .buffers = {p->bias ? p->bias->buffer : p->c->buffer, p->c->buffer,
+                                             WB__GPU_WORKSPACE},
+                                 .total = total, .items = 256});
+}
+
+static int run(product *p, wb__gpu_work *work, const char *entry, const char *defines,
+               int64_t total, int64_t items)
+{
+    const bool splits = narrow(p->args.p.splits) > 1;
+    const int e = launch(p, work, defines,
+                         (wb__gpu_plan){.entry = entry, .n_buffers = 5,
+                                        .buffers = {p->a->buffer, p->b->buffer,
+                                                    p->bias ? p->bias->buffer : p->c->buffer,
+                                                    p->c->buffer,
+                                                    splits ? WB__GPU_WORKSPACE : p->c->buffer},
+                                        .total = total, .items = items});
+    return e ? e : finish(p, work, defines, 0);
+}
+
+static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
+{
+    const int64_t elements = p->z * p->m * p->n;
+    split_steps(p, t->is_cpu ? parts_for(p, elements, 2048, 512)
+                             : parts_for(p, elements, 32 * 1024, 64));
+    p->args.p.inner = wb__wide_of(p->inner);
+    p->args.p.steps = wb__wide_of(p->steps);
+    work->impl = "product, an element an item";
+    return run(p, work, "product_simple", "#define SIMPLE\n",
+               elements * narrow(p->args.p.splits), 256);
+}
+
+static int tile(product *p, int per, wb__gpu_work *work)
+{
+    enum { DEEP = 16, WANT = 264 };
+    const int64_t side = 16 * per, groups = ceil_div(p->m, side) * ceil_div(p->n, side) * p->z;
+    const int64_t parts = parts_for(p, groups, WANT, 8 * DEEP);
+    const int64_t piece = ceil_div(ceil_div(p->k, DEEP), parts) * DEEP;
+    const int64_t splits = ceil_div(p->k, piece);
+    char defines[48];
+    p->args.p.piece = wb__wide_of(piece);
+    p->args.p.splits = wb__wide_of(splits);
+    snprintf(defines, sizeof defines, "#define TILE\n#define PER %d\n", per);
+    work->impl = per == 8 ? "product, tiles of 128" : "product, tiles of 64";
+    return run(p, work, "product_tile", defines, groups * splits * 256, 256);
+}
+
+static int block(product *p, wb__gpu_work *work)
+{
+    enum { ROWS = 6, WANT = 16 };
+    const int64_t most = p->dtype == WB_F64 ? 16 : 32;
+    const int64_t columns = p->n > 16 ? most : p->n > 8 ? 16 : 8;
+    const int64_t panels = ceil_div(p->n, columns), groups = ceil_div(p->m, ROWS) * panels * p->z;
+    const int64_t each = panels * p->k * columns, packs = p->shared_b ? 1 : p->z;
+    const int64_t packed = (packs * each + 15) / 16 * 16;
+    wb__product_args *args = &p->args.p;
+    char defines[64];
+    split_steps(p, parts_for(p, groups, WANT, 512));
+    args->inner = wb__wide_of(p->inner);
+    args->steps = wb__wide_of(p->steps);
+    args->packed_z = wb__wide_of(p->shared_b ? 0 : each);
+    args->partial_at = wb__wide_of(packed);
+    p->wide |= packed >= WB__GPU_NARROW;
+    snprintf(defines, sizeof defines, "#define BLOCK\n#define COLUMNS %d\n", (int)columns);
+    work->impl = "product, blocks by rows";
+    int e = launch(p, work, defines,
+                   (wb__gpu_plan){.entry = "product_pack", .n_buffers = 2,
+                                  .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
+                                  .total = packs * panels * p->k, .items = 64});
+    if (!e)
+        e = launch(p, work, defines,
+                   (wb__gpu_plan){.entry = "product_block", .n_buffers = 4,
+                                  .buffers = {p->a->buffer, p->bias ? p->bias->buffer : p->c->buffer,
+                                              p->c->buffer, WB__GPU_WORKSPACE},
+                                  .total = groups * narrow(args->splits), .items = 1});
+    return e ? e : finish(p, work, defines, packed);
+}
+
+int wb__gpu_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+{
+    const char *name = s->kind == WB__STEP_MATMUL ? "matmul" : "conv";
+    product p = {.dtype = s->views[0].dtype, .bias = s->n_views > 3 ? &s->views[3] : NULL};
+    if (!wb__dtype_float(p.dtype))
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s: products of %s are not computed", name,
+                        wb_dtype_name(p.dtype));
+    if (p.dtype == WB_F64 && !t->f64)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s: this device has no f64", name);
+    const int e = s->kind == WB__STEP_MATMUL ? matmul(s, &p) : convolution(s, &p);
+    const int64_t elements = p.z * p.m * p.n;
+    if (e || !elements) return e;
+    wb__product_args *args = &p.args.p;
+    args->m = wb__wide_of(p.m);
+    args->n = wb__wide_of(p.n);
+    args->k = wb__wide_of(p.k);
+    args->steps = wb__wide_of(p.steps);
+    args->inner = wb__wide_of(p.inner);
+    args->a_at = wb__wide_of(p.a->offset);
+    args->b_at = wb__wide_of(p.b->offset);
+    args->c_at = wb__wide_of(p.c->offset);
+    args->bias_at = wb__wide_of(p.bias ? p.bias->offset : 0);
+    args->has_bias = p.bias != NULL;
+    args->act = (uint32_t)s->epilogue;
+    p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
+    const bool tiny = p.k == 0 || elements * p.k < 4096;
+    if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, work);
+    if (tiny || p.m < 16 || p.n < 16) return simple(&p, t, work);
+    const int64_t large = ceil_div(p.m, 128) * ceil_div(p.n, 128) * p.z;
+    const bool fits = t->local_bytes >= (p.dtype == WB_F64 ? 2u : 1u) * 2 * 16 * 129 * 4;
+    return tile(&p, fits && p.m >= 128 && p.n >= 128 && large >= 128 ? 8 : 4, work);
+}

@@ -1,0 +1,82 @@
+/* Rows by index as launches of kernels/rows.k. */
+#include "backend/gpu/library.h"
+
+#include <stdio.h>
+
+static int64_t size_of(const wb__view *v, int from)
+{
+    int64_t n = 1;
+    for (int i = from; i < v->ndim; i++) n *= v->dims[i];
+    return n;
+}
+
+static const char *index_type(wb_dtype t)
+{
+    return t == WB_I8 ? "i8" : t == WB_I32 ? "i32" : t == WB_I64 ? "i64" : "u8";
+}
+
+static int take(const wb__step *s, const wb__rows_args *args, bool wide, int64_t total,
+                wb__gpu_work *work)
+{
+    char defines[96];
+    snprintf(defines, sizeof defines, "#define TAKE\n#define INDEX %s\n#define ELEMENT u%d\n",
+             index_type(s->views[1].dtype), 8 * (int)wb__dtype_size(s->views[0].dtype));
+    work->impl = "rows taken";
+    return wb__gpu_launch_of(
+        work, wb__gpu_text(-1, wide, defines, wb__gpu_text_rows, ""),
+        &(wb__gpu_plan){.entry = "rows_take", .n_buffers = 3,
+                        .buffers = {s->views[0].buffer, s->views[1].buffer, s->views[2].buffer},
+                        .args = args, .args_bytes = sizeof *args, .workspace_at = -1,
+                        .total = total, .items = 256});
+}
+
+static int take_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args, bool wide,
+                    int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
+{
+    const wb__view *index = &s->views[0], *x = &s->views[1], *y = &s->views[2];
+    const int64_t group = t->is_cpu ? 1 : 256;
+    char defines[96];
+    snprintf(defines, sizeof defines, "#define INDEX %s\n#define GROUP %d\n",
+             index_type(index->dtype), (int)group);
+    const wb__gpu_plan plans[3] = {
+        {.entry = "rows_clear", .n_buffers = 1, .buffers = {WB__GPU_WORKSPACE}, .total = n,
+         .items = 256},
+        {.entry = "rows_link", .n_buffers = 2, .buffers = {index->buffer, WB__GPU_WORKSPACE},
+         .total = group, .items = group},
+        {.entry = "rows_add", .n_buffers = 3, .total = total, .items = 256,
+         .buffers = {x->buffer, y->buffer, WB__GPU_WORKSPACE}}};
+    work->impl = "rows added";
+    work->workspace = (size_t)(2 * n + count) * (wide ? 8 : 4);
+    int e = 0;
+    for (int i = 0; i < 3 && !e; i++) {
+        wb__gpu_plan plan = plans[i];
+        plan.args = args;
+        plan.args_bytes = sizeof *args;
+        plan.workspace_at = (int)offsetof(wb__rows_args, work_at);
+        plan.f64 = y->dtype == WB_F64;
+        e = wb__gpu_launch_of(
+            work, wb__gpu_text((int)y->dtype, wide, defines, wb__gpu_text_rows, ""), &plan);
+    }
+    return e;
+}
+
+int wb__gpu_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+{
+    const bool adds = s->kind == WB__STEP_TAKE_ADD;
+    const wb__view *x = &s->views[adds], *index = &s->views[!adds], *y = &s->views[2];
+    const wb__view *table = adds ? y : x;
+    const int64_t n = table->dims[0], inner = size_of(table, 1), count = size_of(index, 0);
+    const int64_t total = (adds ? n : count) * inner;
+    const int64_t x_row = adds || x->dims[0] == 1 ? inner : x->strides[0];
+    const bool wide = wb__gpu_wide(s->views, 3, WB__MAX(total, 2 * n + count));
+    const wb__rows_args args = {
+        .total = wb__wide_of(total), .count = wb__wide_of(count), .rows = wb__wide_of(n),
+        .inner = wb__wide_of(inner), .x_row = wb__wide_of(x_row), .x_at = wb__wide_of(x->offset),
+        .index_at = wb__wide_of(index->offset), .y_at = wb__wide_of(y->offset),
+    };
+    if (adds && y->dtype == WB_F64 && !t->f64)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "take: this device has no f64 to add rows in");
+    if (!total) return 0;
+    return adds ? take_add(t, s, &args, wide, n, count, total, work)
+                : take(s, &args, wide, total, work);
+}

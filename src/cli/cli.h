@@ -1,0 +1,24 @@
+/* The commands that are more than a few lines.  Each returns the status to exit with. */
+#ifndef WB__CLI_H
+#define WB__CLI_H
+
+#include "base/base.h"
+
+/* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
+int wb__cli_devices(int n, char **arguments, const char *self);
+
+/* probe.c: looks at one backend in this process, and tells the one that asked over PROBE_FILE. */
+enum { PROBE_FILE = 3 };
+int wb__cli_probe(const char *backend);
+
+/* What such a process told, or what became of it. */
+typedef struct {
+    bool answered, present, loaded, works;
+    char state[64];                     /* "works" */
+    char path[1024];
+    char *devices, *parts, *why;        /* a line each; allocated, or NULL: none */
+} wb__probe;
+void wb__cli_ask(wb__probe *p, const char *self, const char *backend, double seconds, bool noisy);
+void wb__probe_free(wb__probe *p);
+
+#endif

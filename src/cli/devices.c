@@ -1,0 +1,99 @@
+/* `weber devices`: a line a device, then what is missing and how to get it.  Looking itself is
+ * probe.c's. */
+#include "cli/cli.h"
+#include "device/device.h"
+#include "device/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int width_of(const wb__probe *p)
+{
+    int width = 0;
+    for (int i = 0; i < WB__ROWS; i++) width = WB__MAX(width, (int)strlen(p[i].state));
+    return width;
+}
+
+/* The lines of a text, each with the same in front. */
+static void print_lines(const char *text, const char *first, const char *others)
+{
+    for (const char *line = text; line && *line;) {
+        const size_t n = strcspn(line, "\n");
+        printf("%s%.*s\n", line == text ? first : others, (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void print_table(const wb__probe *p)
+{
+    const int width = width_of(p);
+    printf("%-7s  %-*s  devices\n", "backend", width, "state");
+    for (int i = 0; i < WB__ROWS; i++) {
+        char first[96], others[96];
+        if (!p[i].devices || !*p[i].devices) {
+            printf("%-7s  %s\n", wb__rows[i].name, p[i].state);
+            continue;
+        }
+        snprintf(first, sizeof first, "%-7s  %-*s  ", wb__rows[i].name, width, p[i].state);
+        snprintf(others, sizeof others, "%*s", (int)strlen(first), "");
+        print_lines(p[i].devices, first, others);
+    }
+}
+
+static void print_cure(int row, const wb__probe *p, bool verbose)
+{
+    if (!p->answered)
+        printf("%s: the process that looked at it came to no good end, and so would any that uses "
+               "it%s%s.\n    Another version of its driver may help.\n", wb__rows[row].name,
+               p->loaded ? ": " : "", p->path);
+    else if (!p->present && !p->loaded && !verbose)
+        print_lines(wb__rows[row].missing, wb__rows[row].in_front, "");
+    else if (p->why)
+        print_lines(p->why, wb__row_in_front(row, p->why), "    ");
+}
+
+static void print_parts(const wb__row *row, const wb__probe *p)
+{
+    char first[64];
+    if (p->loaded && *p->path) printf("%s: %s\n", row->name, p->path);
+    snprintf(first, sizeof first, "%s, ", row->name);
+    print_lines(p->parts, first, first);
+}
+
+static void print_preference(bool verbose)
+{
+    wb__registry_lock();
+    const wb__preference *p = wb__preference_read();
+    if (p->set) printf("preference: %s, by [%s] in %s\n", p->name, p->table, p->path);
+    else if (p->failed) printf("preference: cannot be read\n");
+    else if (verbose && *p->path) printf("preference: none in %s\n", p->path);
+    else printf("preference: none\n");
+    wb__registry_unlock();
+}
+
+int wb__cli_devices(int n, char **arguments, const char *self)
+{
+    wb__probe probes[WB__ROWS];
+    bool verbose = false, trouble = false;
+    double seconds = 20;
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(arguments[i], "--verbose")) verbose = true;
+        else if (!strcmp(arguments[i], "--wait") && i + 1 < n) seconds = atof(arguments[++i]);
+        else return -1;
+    }
+    if (access("/proc/self/exe", X_OK) == 0) self = "/proc/self/exe";
+    for (int i = 0; i < WB__ROWS; i++)
+        wb__cli_ask(&probes[i], self, wb__rows[i].name, seconds, verbose);
+    print_table(probes);
+    for (int i = 0; i < WB__ROWS; i++) trouble = trouble || !probes[i].works;
+    if (trouble) printf("\n");
+    for (int i = 0; i < WB__ROWS; i++)
+        if (!probes[i].works) print_cure(i, &probes[i], verbose);
+    printf("\n");
+    for (int i = 0; i < WB__ROWS && verbose; i++) print_parts(&wb__rows[i], &probes[i]);
+    print_preference(verbose);
+    for (int i = 0; i < WB__ROWS; i++) wb__probe_free(&probes[i]);
+    return 0;
+}

@@ -1,0 +1,78 @@
+/* Datasets on other devices: the arrays at the root are moved whole, views and maps stand over them
+ * as before.  What a function of the program makes is computed first, all of it. */
+#include "data/dataset.h"
+
+#include <string.h>
+
+enum { X, Y };
+
+const wb_device *wb__dataset_device(void *dataset)
+{
+    return wb__dataset_root(dataset)->device;
+}
+
+/* 1: some part becomes another dtype or leaves its device; 0: none does; -1: the device has no such
+ * dtype. */
+static int has_to_go(const wb_dataset *root, const wb_device *d, wb_dtype wanted)
+{
+    int go = root->device != d;
+    for (int part = X; part <= Y; part++) {
+        const wb__field *f = &root->field[part];
+        if (!f->present || (root->device == d && !wanted)) continue;
+        const wb_dtype t = wb__dtype_on(d, f->dtype, wanted);
+        if (!t) return -1;
+        if (t != f->dtype) go = 1;
+    }
+    return go;
+}
+
+static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype wanted)
+{
+    wb_batch all = {.x = root->tensor[X],
+                    .y = root->field[Y].present ? root->tensor[Y] : WB_NONE};
+    if (root->kind == WB__DATA_SOURCE && wb__dataset_all(root, &all)) return NULL;
+    wb_tensor *x = wb__tensor_to(all.x, d, wanted), *y = x ? wb__tensor_to(all.y, d, wanted) : NULL;
+    return y ? wb_dataset_of(x, y) : NULL;
+}
+
+/* Only the dataset leaves the scope in which it was made. */
+static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype wanted)
+{
+    const int go = has_to_go(root, d, wanted);
+    if (go <= 0) return go ? NULL : root;
+    if (wb__this_thread()->recording)
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "to: a dataset was moved while a function was being recorded by "
+                             "wb_compile");
+    wb_scope *s = wb_scope_open();
+    if (!s) return NULL;
+    wb_dataset *made = move_root(root, d, wanted);
+    if (made) made = wb_object_keep(made);
+    return wb_scope_close(s) ? NULL : made;
+}
+
+static wb_dataset *rebuilt(const wb_dataset *from, wb_dataset *under)
+{
+    wb_dataset *made = wb__dataset_over(under, from->kind, from->n);
+    if (!made) return NULL;
+    made->start = from->start;
+    made->map = from->map;
+    made->ctx = from->ctx;
+    if (!from->order) return made;
+    made->order = wb__alloc((size_t)from->n * sizeof *made->order);
+    if (!made->order) {
+        wb_object_free(made);
+        return NULL;
+    }
+    memcpy(made->order, from->order, (size_t)from->n * sizeof *made->order);
+    return made;
+}
+
+void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype wanted)
+{
+    wb_dataset *from = dataset;
+    if (!from->under) return root_to(from, d, wanted);
+    wb_dataset *under = wb__dataset_to(from->under, d, wanted);
+    if (!under || under == from->under) return under ? from : NULL;
+    return rebuilt(from, under);
+}

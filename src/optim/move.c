@@ -1,0 +1,114 @@
+/* The state of a rule on another device: new moments of the same values, the same counts.  Moments
+ * follow their parameter's dtype, so that a state fits the model that was moved in the same way. */
+#include "optim/optim.h"
+
+#include <string.h>
+
+/* What a slot's parameter becomes on the way. */
+static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d, wb_dtype wanted)
+{
+    return there && !wanted ? slot->dtype : wb__dtype_on(d, slot->dtype, wanted);
+}
+
+static bool is_there(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
+{
+    return s->n_moments ? slot->moments[0]->device == d : d == &wb__cpu;
+}
+
+static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
+{
+    wb_scope *s = wb_scope_open();
+    if (!s) return NULL;
+    wb_tensor *value = (wb_dtype)m->dtype == dtype ? m : wb_astype(m, dtype);
+    wb_tensor *v = value ? wb__ref(wb__variable_on(value, d)) : NULL;
+    if (v) v->name = m->name;
+    if (!wb_scope_close(s)) return v;
+    wb__unref(v);
+    return NULL;
+}
+
+static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to, const wb_device *d,
+                      wb_dtype dtype)
+{
+    *to = (wb__slot){.ndim = from->ndim, .dtype = dtype, .steps = from->steps,
+                     .frozen = from->frozen};
+    memcpy(to->dims, from->dims, sizeof to->dims);
+    to->path = wb__strdup(from->path);
+    to->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *to->moments);
+    if (!to->path || !to->moments) return false;
+    for (int k = 0; k < s->n_moments; k++)
+        if (!(to->moments[k] = move_moment(from->moments[k], d, wb__moment_dtype(dtype))))
+            return false;
+    return true;
+}
+
+static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
+{
+    wb_rule *rule = wb__rule_copy(from->rule);
+    to->rule = wb__ref(rule);
+    if (rule) wb_object_free(rule);
+    to->n_moments = from->n_moments;
+    to->n_leaves = from->n_leaves;
+    to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
+    to->slot_of_leaf = wb__alloc((size_t)from->n_leaves * sizeof *to->slot_of_leaf);
+    if (!rule || !to->slots || !to->slot_of_leaf) return false;
+    memcpy(to->slot_of_leaf, from->slot_of_leaf, (size_t)from->n_leaves * sizeof *to->slot_of_leaf);
+    return true;
+}
+
+/* 1: something has to go, or to become another dtype; 0: nothing; -1: the device cannot have it. */
+static int has_to_go(const wb_opt_state *s, const wb_device *d, wb_dtype wanted)
+{
+    int go = 0;
+    for (int i = 0; i < s->n; i++) {
+        const wb__slot *slot = &s->slots[i];
+        const bool there = is_there(s, slot, d);
+        const wb_dtype t = dtype_there(slot, there, d, wanted);
+        if (!t) return -1;
+        if (t != slot->dtype || (s->n_moments && !there)) go = 1;
+    }
+    return go;
+}
+
+void *wb__opt_to(void *state, const wb_device *d, wb_dtype wanted)
+{
+    wb_opt_state *s = state;
+    const int go = has_to_go(s, d, wanted);
+    if (go <= 0) return go ? NULL : s;
+    if (wb__this_thread()->recording)
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "to: a state was moved while a function was being recorded by "
+                             "wb_compile");
+    const int status = wb__evaluate_pending();
+    wb__opt_settle(s);
+    wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);
+    if (!made) return NULL;
+    bool good = copy_frame(made, s);
+    for (int i = 0; good && i < s->n; i++) {
+        const wb__slot *slot = &s->slots[i];
+        made->n = i + 1;
+        good = move_slot(s, slot, &made->slots[i], d,
+                         dtype_there(slot, is_there(s, slot, d), d, wanted));
+    }
+    if (good) return made;
+    wb_object_free(made);
+    return NULL;
+}
+
+const wb_device *wb__opt_device(void *state)
+{
+    const wb_opt_state *s = state;
+    const wb__slot *first = NULL;
+    for (int i = 0; i < s->n && s->n_moments; i++) {
+        const wb__slot *slot = &s->slots[i];
+        if (!first) first = slot;
+        const wb_device *a = first->moments[0]->device, *b = slot->moments[0]->device;
+        if (a != b)
+            return wb__fail_null(WB_ERROR_DEVICE,
+                                 "Objects are on different devices: the state of \"%s\" is on %s:%d "
+                                 "and that of \"%s\" on %s:%d; wb_to moves all of it to one",
+                                 first->path, a->backend->tag, a->ordinal, slot->path,
+                                 b->backend->tag, b->ordinal);
+    }
+    return first ? first->moments[0]->device : &wb__cpu;
+}

@@ -1,0 +1,186 @@
+/* `weber devices` and `weber backend`, run as a user runs them, with backends that work, that have no
+ * device, that crash, hang, or are none. */
+#include "process.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define B WB_TEST_FAKES
+#define NOTHING ENVIRONMENT(NULL)
+#define ONLY(name) ENVIRONMENT("WEBER_BACKEND_PATH=" B "/" name)
+#define WEBER(environment, ...) \
+    process_run(&p, folder, environment, (const char *const[]){WB_TEST_COMMAND, __VA_ARGS__, NULL})
+
+static char folder[128];
+static process p;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, process_folder());
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    process_remove(folder);
+    return 0;
+}
+
+/* The line of the table, or of what stands below it, that begins with these words. */
+static void has_line(const char *begin, const char *rest)
+{
+    char all[2048];
+    snprintf(all, sizeof all, "%s%s\n", begin, rest);
+    const char *at = strstr(p.out, all);
+    if (!at || (at > p.out && at[-1] != '\n')) fail_msg("no line \"%s%s\" in:\n%s%s", begin, rest,
+                                                        p.out, p.err);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    WEBER(ENVIRONMENT("WEBER_BACKEND_PATH=" B "/two:" B "/one"), "devices");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.err, "");
+    has_line("backend  state ", "         devices");
+    has_line("CUDA     works          0. Test GPU 0, 24.0 GiB", "");
+    has_line("                        1. Test GPU 1, 24.0 GiB", "");
+    has_line("AMDGPU   works          0. Test GPU 0, 24.0 GiB", "");
+    has_line("Metal    not installed", "");
+    assert_non_null(strstr(p.out, "CPU      works          0. "));
+    has_line("Metal: This version of Weber comes without a backend for Metal; such a GPU can be used "
+             "through its OpenCL driver: wb_using(\"OpenCL\").", "");
+    assert_null(strstr(p.out, "\nCUDA: "));     /* nothing is missing */
+    has_line("preference: none", "");
+}
+
+static void test_each_trouble(void **state)
+{
+    (void)state;
+    static const struct { const char *folder, *state, *why; } cases[] = {
+        {"none", "no device", "CUDA driver not found: libfake.so.1. Install the driver of your GPU."},
+        {"empty", "no device", "CUDA found no device. It needs an NVIDIA GPU, its driver, and "
+                               "CUDA_VISIBLE_DEVICES not to hide it."},
+        {"foreign", "cannot be loaded", "CUDA cannot be loaded. Tried:"},
+        {"crashes", "crashed (Segmentation fault)", NULL},
+        {"leaves", "ended the process (3)", NULL},
+        {"hangs", "no answer in 1.5 s", NULL},
+    };
+    for (size_t i = 0; i < WB__COUNT(cases); i++) {
+        char path[512], why[1024];
+        snprintf(path, sizeof path, "WEBER_BACKEND_PATH=" B "/%s", cases[i].folder);
+        WEBER(ENVIRONMENT(path), "devices", "--wait", "1.5");
+        assert_int_equal(p.status, 0);
+        assert_string_equal(p.err, "");
+        has_line("CUDA     ", cases[i].state);
+        if (cases[i].why) {
+            has_line(cases[i].why, "");
+        } else {
+            snprintf(why, sizeof why, "the process that looked at it came to no good end, and so "
+                     "would any that uses it: " B "/%s/libweber-cuda.so.", cases[i].folder);
+            has_line("CUDA: ", why);
+            has_line("    Another version of its driver may help.", "");
+        }
+        assert_non_null(strstr(p.out, "\nCPU      works"));     /* the others are looked at all the same */
+    }
+}
+
+static void test_verbose(void **state)
+{
+    (void)state;
+    process_file(folder, "LocalPreferences.toml", "[Flux]\ngpu_backend = \"CUDA\"\n");
+    WEBER(ONLY("two"), "devices", "--verbose");
+    assert_int_equal(p.status, 0);
+    has_line("CUDA: " B "/two/libweber-cuda.so", "");
+    has_line("CUDA, cuDNN: works", "");
+    has_line("CUDA, NCCL: NCCL not found: libfakeccl.so.2", "");
+    has_line("AMDGPU cannot be loaded. Tried:", "");
+    has_line("    " B "/two/libweber-amdgpu.so: No such file or directory", "");
+    has_line("    " WB_TEST_LIBDIR "/libweber-amdgpu.so: No such file or directory", "");
+    char preference[512];
+    snprintf(preference, sizeof preference, "CUDA, by [Flux] in %s/LocalPreferences.toml", folder);
+    has_line("preference: ", preference);
+    process_file(folder, "LocalPreferences.toml", "\n");
+    WEBER(NOTHING, "devices", "--verbose");
+    snprintf(preference, sizeof preference, "preference: none in %s/LocalPreferences.toml", folder);
+    has_line(preference, "");
+}
+
+/* Each backend is looked at alone, whatever the environment asks for. */
+static void test_alone(void **state)
+{
+    (void)state;
+    WEBER(ENVIRONMENT("WEBER_BACKEND_PATH=" B "/two:" B "/one", "WEBER_BACKENDS=CUDA,AMDGPU",
+                      "FAKE_TRACE=t"), "devices");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(process_text(folder, "t"), "ss");
+}
+
+static void test_backend(void **state)
+{
+    (void)state;
+    char expected[512];
+    WEBER(NOTHING, "backend");
+    assert_string_equal(p.out, "none\n");
+    WEBER(NOTHING, "backend", "OpenCL");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(p.err, "┌ Info: New GPU backend set: OpenCL.\n"
+                        "└ Restart your session for this change to take effect!\n");
+    WEBER(NOTHING, "backend");
+    snprintf(expected, sizeof expected, "OpenCL, by [Flux] in %s/LocalPreferences.toml\n", folder);
+    assert_string_equal(p.out, expected);
+    WEBER(NOTHING, "backend", "OpenCL");
+    assert_string_equal(p.err, "┌ Info: GPU backend is already set to: OpenCL.\n"
+                        "└ No need to do anything else.\n");
+    WEBER(NOTHING, "backend", "Voodoo");
+    assert_int_equal(p.status, 1);
+    assert_string_equal(p.err, "weber: Unsupported GPU backend: Voodoo.\n"
+                        "Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.\n");
+    WEBER(NOTHING, "backend", "none");
+    assert_int_equal(p.status, 0);
+    assert_string_equal(process_text(folder, "LocalPreferences.toml"), "[Flux]\n");
+    process_file(folder, "LocalPreferences.toml", "[Flux\n");
+    WEBER(NOTHING, "backend");
+    assert_int_equal(p.status, 1);
+    assert_string_equal(p.out, "");
+    snprintf(expected, sizeof expected, "┌ Warning: %s/LocalPreferences.toml:1:6: ] was expected "
+             "after the table's name\n└ Defaulting to automatic device selection.\n", folder);
+    assert_string_equal(p.err, expected);
+}
+
+static void test_help(void **state)
+{
+    (void)state;
+    WEBER(NOTHING, "help");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, "weber devices [--verbose] "));
+    assert_non_null(strstr(p.out, "weber backend [NAME|none] "));
+    static const char *const wrong[][2] = {{"devices", "--loud"}, {"devices", "--wait"}, {"sing", NULL}};
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
+        WEBER(NOTHING, wrong[i][0], wrong[i][1]);
+        assert_int_equal(p.status, 2);
+        assert_string_equal(p.out, "");
+        assert_non_null(strstr(p.err, "weber show FILE"));
+    }
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_table), IN_FOLDER(test_each_trouble), IN_FOLDER(test_verbose),
+        IN_FOLDER(test_alone), IN_FOLDER(test_backend),      IN_FOLDER(test_help),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,226 @@
+/* Datasets on devices: moved whole, and batches gathered there.  Loaders are device_loader.c. */
+#include "device_numbers.h"
+
+/* ---- datasets -------------------------------------------------------------------------------- */
+
+static void a_dataset_goes_there_and_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_places; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_dataset *d = numbers(10), *there = wb_to(d, places[i]);
+        assert_true((there == d) == (i == 0));
+        assert_ptr_equal(wb_device_of(there), places[i]);
+        assert_ptr_equal(wb_to(there, places[i]), there);
+        assert_ptr_equal(wb_device_of(wb_dataset_x(there)), places[i]);
+        assert_int_equal(wb_dataset_length(there), 10);
+        char want[128];
+        snprintf(want, sizeof want, "Dataset(10 observations: x [2] f32, y [] i32, on %s:%d)",
+                 places[i]->backend->tag, places[i]->ordinal);
+        assert_text(there, i ? want : "Dataset(10 observations: x [2] f32, y [] i32)");
+        wb_dataset *back = wb_cpu(there);
+        assert_ptr_equal(wb_device_of(back), places[0]);
+        assert_memory_equal(wb_data(wb_dataset_x(back)), wb_data(wb_dataset_x(d)), 80);
+        assert_memory_equal(wb_data(wb_dataset_y(back)), wb_data(wb_dataset_y(d)), 40);
+        wb_dataset *alone = wb_to(wb_dataset_of(wb_dataset_x(d), WB_NONE), places[i]);
+        assert_true(wb_is_none(wb_dataset_y(alone)));
+        wb_dataset *empty = wb_to(wb_subset(d, 4, 4), places[i]);
+        assert_int_equal(wb_size(wb_dataset_x(empty)), 0);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+static void tensors_of_a_device_stay_there(void **state)
+{
+    (void)state;
+    for (int i = 1; i < n_places; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *x = wb_to(wb_ones(6, 2), places[i]), *v = wb_variable(x);
+        wb_dataset *d = wb_dataset_of(v, WB_NONE);      /* a variable may change: a copy, there */
+        assert_ptr_equal(wb_device_of(d), places[i]);
+        assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(3))), 0);
+        assert_true(wb_item(wb_sum(wb_dataset_x(d))) == 12);
+        wb_dataset *made = wb_dataset_of(wb_add(x, x), WB_NONE);
+        assert_ptr_equal(wb_device_of(made), places[i]);
+        assert_true(wb_item(wb_sum(wb_dataset_x(made))) == 24);
+        wb_tensor *near = wb_ones(6);
+        assert_null(wb_dataset_of(x, near));
+        assert_int_equal(wb_error_code(), WB_ERROR_DEVICE);
+        assert_true(says("dataset_of: x is on ") && says("and y on cpu:0: move one to the other"));
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+static void views_stay_views(void **state)
+{
+    (void)state;
+    for (int i = 1; i < n_places; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_seed(4);
+        wb_dataset *d = numbers(20), *a, *b;
+        assert_int_equal(wb_splitobs(d, 0.7, true, &a, &b), 0);
+        a = wb_subset(a, 2, 9);
+        wb_dataset *there = wb_to(a, places[i]);
+        assert_int_equal(there->kind, WB__DATA_VIEW);
+        assert_int_equal(wb_dataset_length(there), 7);
+        assert_ptr_equal(wb_to(there, places[i]), there);
+        assert_memory_equal(wb_data(wb_dataset_y(there)), wb_data(wb_dataset_y(a)), 28);
+        assert_memory_equal(wb_data(wb_dataset_x(there)), wb_data(wb_dataset_x(a)), 56);
+        /* views made there */
+        wb_seed(4);
+        wb_dataset *c, *e;
+        assert_int_equal(wb_splitobs(wb_to(d, places[i]), 0.7, true, &c, &e), 0);
+        assert_ptr_equal(wb_device_of(e), places[i]);
+        assert_memory_equal(wb_data(wb_dataset_y(e)), wb_data(wb_dataset_y(b)), 24);
+        wb_tensor *some = wb_dataset_y(wb_subset(wb_to(d, places[i]), 3, 6));
+        assert_ptr_equal(wb_device_of(some), places[i]);
+        assert_true(wb_item(wb_sum(wb_astype(some, WB_F32))) == 12);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+static void maps_run_where_the_dataset_is(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_places; i++) {
+        wb_scope *s = wb_scope_open();
+        const wb_device *seen = NULL;
+        wb_dataset *d = wb_to(wb_mapobs(numbers(9), twice, &seen), places[i]);
+        assert_int_equal(d->kind, WB__DATA_MAP);
+        assert_ptr_equal(wb_device_of(d), places[i]);
+        assert_true(wb_item(wb_sum(wb_dataset_x(d))) == 2 * (2 * 36 + 4.5));
+        assert_ptr_equal(seen, places[i]);
+        double sum = 0;
+        wb_loader *l = wb_dataloader(d, .batchsize = 2, .shuffle = true);
+        WB_EACH_BATCH(b, l) {
+            assert_ptr_equal(wb_device_of(b.x), places[i]);
+            sum += wb_item(wb_sum(b.x));
+        }
+        assert_true(sum == 2 * (2 * 36 + 4.5));
+        assert_ptr_equal(seen, places[i]);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+static void a_function_is_read_out_once(void **state)
+{
+    (void)state;
+    for (int i = 1; i < n_places; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_dataset *source = computed(30), *view = wb_subset(source, 10, 20);
+        asked = 0;
+        assert_ptr_equal(wb_to(source, places[0]), source);
+        assert_int_equal(asked, 0);
+        wb_dataset *there = wb_to(view, places[i]);
+        assert_int_equal(asked, 30);
+        int out[16];
+        assert_int_equal(epoch_on(places[i], wb_dataloader(there, .batchsize = 4), out), 10);
+        for (int k = 0; k < 10; k++) assert_int_equal(out[k], 10 + k);
+        assert_int_equal(asked, 30);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+static void dtypes(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_dataset *d = wb_dataset_of(wb_from((double[]){0.1, 0.2}, WB_F64, 1, (int64_t[]){2}),
+                                  wb_from((int64_t[]){1, 2}, WB_I64, 1, (int64_t[]){2}));
+    assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(d, places[1]))), WB_F64);
+    wb_dataset *f = wb_to(d, far_device());
+    assert_int_equal(wb_dtype_of(wb_dataset_x(f)), WB_F32);
+    assert_int_equal(wb_dtype_of(wb_dataset_y(f)), WB_I64);
+    assert_int_equal(wb_dtype_of(wb_dataset_x(wb_cpu(f))), WB_F32);
+    assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(f, far_device(), .dtype = WB_F16))), WB_F16);
+    assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(d, places[0], .dtype = WB_F32))), WB_F32);
+    assert_null(wb_to(d, far_device(), .dtype = WB_KEEP));
+    assert_true(says("far:0 has no f64"));
+    wb_clear_error();
+
+    /* the same of loaders, whose batches are made so */
+    wb_loader *l = wb_dataloader(d, .batchsize = 2);
+    const struct { const wb_device *d; wb_dtype wanted, becomes; } all[] = {
+        {places[1], 0, WB_F64}, {places[1], WB_F16, WB_F16}, {places[0], WB_F32, WB_F32},
+        {places[0], WB_KEEP, WB_F64}, {far_device(), 0, WB_F32}, {far_device(), WB_BF16, WB_BF16}};
+    for (size_t i = 0; i < WB__COUNT(all); i++) {
+        wb_loader *to = wb_to(l, all[i].d, .dtype = all[i].wanted);
+        assert_true((to == l) == (all[i].becomes == WB_F64 && all[i].d == places[0]));
+        WB_EACH_BATCH(b, to) {
+            assert_int_equal(wb_dtype_of(b.x), all[i].becomes);
+            assert_int_equal(wb_dtype_of(b.y), WB_I64);
+            assert_true(fabs(wb_item(wb_sum(b.x)) - 0.3) < 0.01);
+        }
+        wb_loader *back = wb_cpu(to);
+        WB_EACH_BATCH(b, back) assert_int_equal(wb_dtype_of(b.x), all[i].becomes);
+        assert_ptr_equal(wb_to(to, all[i].d, .dtype = all[i].wanted), to);
+    }
+    assert_null(wb_to(l, far_device(), .dtype = WB_KEEP));
+    assert_true(says("far:0 has no f64"));
+    assert_null(wb_to(l, places[1], .dtype = WB_I8));
+    assert_true(says("it must be floating"));
+    assert_int_equal(wb_scope_close(s), 0);
+}
+
+/* ---- batches of a dataset that was moved whole ----------------------------------------------- */
+
+static void batches_are_gathered_on_the_device(void **state)
+{
+    (void)state;
+    for (int i = 1; i < n_places; i++)
+        for (int shuffle = 0; shuffle < 2; shuffle++)
+            for (int drop = 0; drop < 2; drop++) {
+                wb_scope *s = wb_scope_open();
+                int want[32], got[32];
+                wb_dataset *d = numbers(23), *there = wb_to(d, places[i]);
+                wb_loader_options o = {.size = sizeof o, .batchsize = 5, .shuffle = shuffle,
+                                       .drop_last = drop, .seed = 8};
+                wb_loader *near = wb_dataloader_with(d, &o), *l = wb_dataloader_with(there, &o);
+                assert_ptr_equal(wb_device_of(l), places[i]);
+                assert_ptr_equal(wb_to(l, places[i]), l);
+                for (int epoch = 0; epoch < 3; epoch++) {
+                    int n = epoch_on(places[0], near, want);
+                    assert_int_equal(n, drop ? 20 : 23);
+                    assert_int_equal(epoch_on(places[i], l, got), n);
+                    assert_memory_equal(got, want, (size_t)n * sizeof(int));
+                }
+                assert_int_equal(epoch_on(places[0], wb_cpu(l), got), drop ? 20 : 23);
+                assert_int_equal(wb_scope_close(s), 0);
+            }
+}
+
+static void nothing_comes_to_the_host_meanwhile(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_dataset *d = wb_to(numbers(240), far_device());
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        wb_loader *l = wb_dataloader(d, .batchsize = 48, .shuffle = shuffle);
+        far_forget();
+        for (int epoch = 0; epoch < 2; epoch++) WB_EACH_BATCH(b, l) assert_int_equal(b.n, 48);
+        const far_counts c = far_count();
+        assert_int_equal(c.downloads, 0);
+        assert_int_equal(c.up_bytes, shuffle ? 2 * 240 * 4 : 0);    /* the order alone */
+        assert_int_equal(c.copies, shuffle ? 0 : 2 * 2 * 5);
+    }
+    assert_int_equal(wb_scope_close(s), 0);
+}
+
+int main(void)
+{
+    n_places = every_device(places);
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(a_dataset_goes_there_and_back),
+        cmocka_unit_test(tensors_of_a_device_stay_there),
+        cmocka_unit_test(views_stay_views),
+        cmocka_unit_test(maps_run_where_the_dataset_is),
+        cmocka_unit_test(a_function_is_read_out_once),
+        cmocka_unit_test(dtypes),
+        cmocka_unit_test(batches_are_gathered_on_the_device),
+        cmocka_unit_test(nothing_comes_to_the_host_meanwhile),
+    };
+    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    wb_shutdown();
+    if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());
+    return failed || far_held();
+}

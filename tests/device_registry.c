@@ -1,0 +1,546 @@
+/* Loading backends and choosing devices, each case in a process of its own with test backends
+ * (backends/fake.c), and every text that is printed word for word. */
+#include "process.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "device/registry.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define B WB_TEST_FAKES
+#define PATH(folders) "WEBER_BACKEND_PATH=" folders
+#define ONLY(name) ENVIRONMENT(PATH(B "/" name))
+#define NOT_OF_THIS_VERSION(name)                                                                 \
+    "This version of Weber comes without a backend for " name "; such a GPU can be used through " \
+    "its OpenCL driver: wb_using(\"OpenCL\")."
+
+static const char *folder;
+static process p;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    folder = process_folder();
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    process_remove(folder);
+    return 0;
+}
+
+/* The script's standard output and error are exactly these. */
+static void printed(const char *out, const char *err)
+{
+    assert_string_equal(p.err, err);
+    assert_string_equal(p.out, out);
+    assert_int_equal(p.status, 0);
+}
+
+/* The folder that this program is in. */
+static const char *own(void)
+{
+    static char path[1024];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    assert_true(n > 0);
+    path[n] = 0;
+    *strrchr(path, '/') = 0;
+    return path;
+}
+
+/* ---- names and order ----------------------------------------------------------------------- */
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const all[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU"};
+    const char *const *names = wb_supported_devices(), *const *gpus = wb_supported_gpu_backends();
+    for (int i = 0; i < 5; i++) {
+        assert_string_equal(names[i], all[i]);
+        assert_string_equal(wb__rows[i].name, all[i]);
+        if (i < 4) assert_string_equal(gpus[i], all[i]);
+    }
+    assert_null(names[5]);
+    assert_null(gpus[4]);
+}
+
+static void test_unknown_names(void **state)
+{
+    (void)state;
+    static const char expected[] = "Unsupported GPU backend: cuda.\n"
+                                   "Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.";
+    assert_int_equal(wb_using("cuda"), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(), expected);
+    wb_clear_error();
+    assert_null(wb_device_at("cuda", 0));
+    assert_string_equal(wb_error(), expected);
+    wb_clear_error();
+    assert_false(wb_functional("cuda"));
+    assert_string_equal(wb_error(), expected);
+    assert_false(wb_loaded("cuda"));
+    assert_int_equal(wb_devices("cuda").n, 0);
+    assert_string_equal(wb_why_not("cuda"), expected);
+    assert_int_equal(wb_using(NULL), WB_ERROR_ARGUMENT);
+    assert_null(wb_device_at(NULL, 0));
+    wb_clear_error();
+}
+
+/* ---- loading ------------------------------------------------------------------------------- */
+
+/* Nothing is opened that was not asked for, though it is there. */
+static void test_nothing_unasked(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/two:" B "/one"), "WEBER_DEBUG=load", "FAKE_TRACE=t"),
+           "loaded:CUDA", "functional:CUDA", "get:verbose", "gpu", "move", "show:CUDA", "at:CUDA:0");
+    assert_non_null(strstr(p.err, "[ Info: Using backend: CPU.\n"));
+    assert_null(strstr(p.err, "libweber-cuda.so: opened"));
+    assert_string_equal(p.out, "no\nno\nCPUDevice()\nCPUDevice()\nstays on CPUDevice() 3\n"
+                        "CUDA: 0 devices\nerror: Unavailable backend: CUDA. Try loading it with "
+                        "wb_using(\"CUDA\").\n");
+    assert_string_equal(process_text(folder, "t"), "");
+}
+
+static void test_loads_from_path(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH("/nowhere::" B "/one:" B "/two")),
+           "using:CUDA", "loaded:CUDA", "loaded:AMDGPU", "why:CUDA", "show:CUDA", "using:CUDA");
+    printed("ok\nyes\nno\nwhy: \nCUDA: 2 devices:\n0. Test GPU 0\n1. Test GPU 1\nok\n", "");
+}
+
+static void test_loads_from_environment(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/two:" B "/one"), "WEBER_BACKENDS= AMDGPU ,CUDA,"),
+           "loaded:CUDA", "loaded:AMDGPU", "loaded:Metal", "show:AMDGPU");
+    printed("yes\nyes\nno\nAMDGPU: 1 device:\n0. Test GPU 0\n", "");
+    SCRIPT(&p, folder, ENVIRONMENT("WEBER_BACKENDS=Voodoo"), "get");
+    printed("CPUDevice()\n", "┌ Warning: WEBER_BACKENDS: Unsupported GPU backend: Voodoo.\n"
+            "└ Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.\n");
+}
+
+static void test_debug_tells_files(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH("/nowhere:" B "/two"), "WEBER_DEBUG=load"),
+           "using:CUDA", "count:CUDA");
+    printed("ok\n2\n",
+            "[ Debug: load: /nowhere/libweber-cuda.so: No such file or directory\n"
+            "[ Debug: load: " B "/two/libweber-cuda.so: opened\n"
+            "[ Debug: load: CUDA: 2 devices\n");
+}
+
+static void test_absent(void **state)
+{
+    (void)state;
+    char expected[4096];
+    SCRIPT(&p, folder, ENVIRONMENT("WEBER_BACKEND_PATH="), "using:CUDA", "loaded:CUDA", "why:CUDA");
+    snprintf(expected, sizeof expected, "CUDA cannot be loaded. Tried:\n"
+             "%s/libweber-cuda.so: No such file or directory\n"
+             WB_TEST_LIBDIR "/libweber-cuda.so: No such file or directory\n"
+             NOT_OF_THIS_VERSION("CUDA"), own());
+    char all[8400];
+    snprintf(all, sizeof all, "error: %s\nno\nwhy: %s\n", expected, expected);
+    printed(all, "");
+}
+
+static void test_unusable(void **state)
+{
+    (void)state;
+    static const struct { const char *folder, *why; } cases[] = {
+        {"foreign", "is no backend of Weber: it has no symbol wb_backend_1"},
+        {"old", "is for version 0 of the interface to backends; this Weber has 1"},
+        {"version", "gave a table of version 99; this Weber has 1"},
+        {"misnamed", "is the backend OpenCL, not CUDA"},
+        {"torn", "gave a table without \"launch\""},
+        {"declines", "declined: this processor is too old for CUDA"},
+    };
+    for (size_t i = 0; i < WB__COUNT(cases); i++) {
+        char path[512], expected[5000];
+        snprintf(path, sizeof path, PATH(B "/%s"), cases[i].folder);
+        SCRIPT(&p, folder, ENVIRONMENT(path), "using:CUDA", "loaded:CUDA");
+        snprintf(expected, sizeof expected, "error: CUDA cannot be loaded. Tried:\n" B
+                 "/%s/libweber-cuda.so: %s\n%s/libweber-cuda.so: No such file or directory\n"
+                 WB_TEST_LIBDIR "/libweber-cuda.so: No such file or directory\n"
+                 NOT_OF_THIS_VERSION("CUDA") "\nno\n", cases[i].folder, cases[i].why, own());
+        printed(expected, "");
+    }
+}
+
+/* What is there and unusable does not hide what is usable further on. */
+static void test_goes_on_after_unusable(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/foreign:" B "/old:" B "/two")), "using:CUDA", "count:CUDA");
+    printed("ok\n2\n", "");
+}
+
+static void test_not_an_object(void **state)
+{
+    (void)state;
+    char path[512], line[512];
+    process_file(folder, "libweber-cuda.so", "no object at all");
+    snprintf(path, sizeof path, PATH("%s"), folder);
+    SCRIPT(&p, folder, ENVIRONMENT(path), "using:CUDA");
+    snprintf(line, sizeof line, "Tried:\n%s/libweber-cuda.so: ", folder);
+    const char *why = strstr(p.out, line);
+    if (!why) fail_msg("%s", p.out);
+    why += strlen(line);
+    assert_true(*why && *why != '\n' && !strstr(why, line + 7));    /* the path is not told twice */
+}
+
+/* More folders than the message has room for: it ends in dots and still tells the cure. */
+static void test_many_folders(void **state)
+{
+    (void)state;
+    static char path[8192] = "WEBER_BACKEND_PATH=";
+    for (int i = 0; i < 100; i++)
+        snprintf(path + strlen(path), 64, "/no/such/folder/with/a/long/name/%d:", i);
+    SCRIPT(&p, folder, ENVIRONMENT(path), "using:CUDA");
+    assert_non_null(strstr(p.out, "...\n" NOT_OF_THIS_VERSION("CUDA") "\n"));
+}
+
+/* ---- loaded, but --------------------------------------------------------------------------- */
+
+static void test_no_device(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ONLY("none"), "using:CUDA", "loaded:CUDA", "functional:CUDA",
+           "functional:CUDA:cuDNN", "why:CUDA", "at:CUDA:0", "count:CUDA", "get:verbose");
+    printed("ok\nyes\nno\nno\n"
+            "why: CUDA driver not found: libfake.so.1. Install the driver of your GPU.\n"
+            "error: Backend: CUDA is not functional.\n"
+            "CUDA driver not found: libfake.so.1. Install the driver of your GPU.\n0\n"
+            "CPUDevice()\n", "[ Info: Using backend: CPU.\n");
+    SCRIPT(&p, folder, ONLY("empty"), "using:CUDA", "functional:CUDA", "why:CUDA");
+    printed("ok\nno\nwhy: CUDA found no device. It needs an NVIDIA GPU, its driver, and "
+            "CUDA_VISIBLE_DEVICES not to hide it.\n", "");
+}
+
+/* Once, whatever is asked; again after wb_shutdown; stopped only if it was started. */
+static void test_starts_once(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/two"), "FAKE_TRACE=t"), "using:CUDA", "loaded:CUDA");
+    assert_string_equal(process_text(folder, "t"), "");
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/two"), "FAKE_TRACE=t"), "using:CUDA", "count:CUDA",
+           "get", "functional:CUDA", "shutdown", "shutdown", "loaded:CUDA", "at:CUDA:1", "gpu");
+    printed("ok\n2\nCUDADevice(0): Test GPU 0\nyes\nyes\nCUDADevice(1): Test GPU 1\n"
+            "CUDADevice(0): Test GPU 0\n", "");
+    assert_string_equal(process_text(folder, "t"), "sese");
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/none"), "FAKE_TRACE=u"), "using:CUDA", "count:CUDA",
+           "get", "functional:CUDA", "why:CUDA");
+    assert_string_equal(process_text(folder, "u"), "s");
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ONLY("two"), "functional:CUDA:cuDNN", "using:CUDA", "functional:CUDA:cuDNN",
+           "functional:CUDA:NCCL", "functional:CUDA:tea", "functional:CPU:tea");
+    printed("no\nok\nyes\nno: NCCL not found: libfakeccl.so.2\n"
+            "no: CUDA has no part called \"tea\"\nno: CPU has no part called \"tea\"\n", "");
+}
+
+/* ---- devices by number --------------------------------------------------------------------- */
+
+static void test_by_number(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/two:" B "/one")), "at:CUDA:0", "using:CUDA",
+           "using:AMDGPU", "at:CUDA:1", "at:CUDA:2", "at:CUDA:-1", "at:AMDGPU:0", "at:AMDGPU:1",
+           "at:Voodoo:0", "memory:CUDA:1", "wait:CUDA:0", "wait:CUDA:1");
+    printed("error: Unavailable backend: CUDA. Try loading it with wb_using(\"CUDA\").\nok\nok\n"
+            "CUDADevice(1): Test GPU 1\n"
+            "error: CUDA has no device 2: there are 2, numbered from 0.\n"
+            "error: CUDA has no device -1: there are 2, numbered from 0.\n"
+            "AMDGPUDevice(0): Test GPU 0\n"
+            "error: AMDGPU has no device 1: there is 1, numbered from 0.\n"
+            "error: Unsupported GPU backend: Voodoo.\n"
+            "Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.\n"
+            "used 0 peak 0 total 25769803776\nok\nerror: Test GPU 1 fell off the bus\n", "");
+}
+
+static void test_old_name(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ONLY("one"), "using:AMD", "at:AMD:0", "functional:AMD");
+    printed("ok\nAMDGPUDevice(0): Test GPU 0\nyes\n",
+            "[ Warning: \"AMD\" backend is deprecated. Please use \"AMDGPU\" instead.\n");
+}
+
+static void test_several_cpus(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT("WEBER_CPU_DEVICES=3"), "show:CPU", "at:CPU:2", "at:CPU:3",
+           "cpu", "get");
+    printed("CPU: 3 devices:\n0. CPU\n1. CPU\n2. CPU\nCPUDevice(2)\n"
+            "error: CPU has no device 3: there are 3, numbered from 0.\n"
+            "CPUDevice(0)\nCPUDevice(0)\n", "");
+    SCRIPT(&p, folder, ENVIRONMENT(NULL), "at:CPU:0", "at:CPU:1", "functional:CPU", "loaded:CPU",
+           "using:CPU", "why:CPU");
+    printed("CPUDevice()\nerror: CPU has no device 1: there is 1, numbered from 0.\nyes\nyes\nok\n"
+            "why: \n", "");
+}
+
+static void test_accessors(void **state)
+{
+    (void)state;
+    const wb_device *d = wb_device_at("CPU", 0);
+    assert_ptr_equal(d, wb_cpu_device());
+    assert_int_equal(wb_device_ordinal(d), 0);
+    assert_string_equal(wb_device_name(d), "CPU");
+    assert_string_equal(wb_device_backend(d), "CPU");
+    assert_false(wb_device_is_gpu(d));
+    wb_device_memory m;
+    assert_int_equal(wb_device_memory_of(d, &m), 0);
+    assert_true(m.total > 0 && m.used >= 0 && m.peak >= m.used && m.cached >= 0);
+    assert_int_equal(wb_synchronize(d), 0);
+    wb_tensor *x = wb_zeros(1 << 16);
+    assert_int_equal(wb_eval(x), 0);
+    wb_free(x);
+    assert_int_equal(wb_device_memory_of(d, &m), 0);
+    assert_true(m.cached >= 1 << 18);
+    wb_device_trim(d);
+    assert_int_equal(wb_device_memory_of(d, &m), 0);
+    assert_int_equal(m.cached, 0);
+
+    const char *texts[8];               /* eight stay valid beside each other */
+    for (int i = 0; i < 8; i++) texts[i] = wb_device_describe(d);
+    for (int i = 0; i < 8; i++) {
+        assert_string_equal(texts[i], "CPUDevice()");
+        for (int k = 0; k < i; k++) assert_ptr_not_equal(texts[i], texts[k]);
+    }
+    assert_int_equal(wb_device_ordinal(NULL), -1);
+    assert_string_equal(wb_device_name(NULL), "");
+    assert_string_equal(wb_device_backend(NULL), "");
+    assert_string_equal(wb_device_describe(NULL), "");
+    assert_false(wb_device_is_gpu(NULL));
+    wb_clear_error();
+    assert_int_equal(wb_device_memory_of(NULL, &m), WB_ERROR_ARGUMENT);
+    assert_int_equal(m.total, -1);
+    assert_int_equal(wb_device_memory_of(d, NULL), WB_ERROR_ARGUMENT);
+    wb_clear_error();
+    assert_int_equal(wb_synchronize(NULL), WB_ERROR_ARGUMENT);
+    wb_device_trim(NULL);
+    wb_clear_error();
+}
+
+/* ---- choosing without a preference --------------------------------------------------------- */
+
+static void test_order(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/two:" B "/one")), "get:verbose", "using:AMDGPU",
+           "get:verbose", "using:CUDA", "get:verbose", "get");
+    printed("CPUDevice()\nok\nAMDGPUDevice(0): Test GPU 0\nok\nCUDADevice(0): Test GPU 0\n"
+            "CUDADevice(0): Test GPU 0\n",
+            "[ Info: Using backend: CPU.\n[ Info: Using backend: AMDGPU.\n"
+            "[ Info: Using backend: CUDA.\n");
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/none:" B "/one")), "using:AMDGPU", "using:CUDA",
+           "get:verbose");
+    printed("ok\nok\nAMDGPUDevice(0): Test GPU 0\n", "[ Info: Using backend: AMDGPU.\n");
+}
+
+/* Remembered: another that is loaded later does not change it, until it is told to forget.  That
+ * there is none is not remembered. */
+static void test_gpu_device(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/two:" B "/one")), "gpu", "using:AMDGPU", "gpu",
+           "using:CUDA", "gpu", "at:CUDA:1", "gpu", "reset", "gpu", "gpu:force");
+    printed("CPUDevice()\nok\nAMDGPUDevice(0): Test GPU 0\nok\nAMDGPUDevice(0): Test GPU 0\n"
+            "CUDADevice(1): Test GPU 1\nAMDGPUDevice(0): Test GPU 0\nCUDADevice(0): Test GPU 0\n"
+            "CUDADevice(0): Test GPU 0\n", "");
+}
+
+static void test_gpu_forced(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ONLY("none"), "using:CUDA", "gpu:force", "gpu");
+    printed("ok\nerror: No functional GPU device found!\n"
+            "CUDA driver not found: libfake.so.1. Install the driver of your GPU.\n"
+            "AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
+            "Metal is not loaded: wb_using(\"Metal\").\n"
+            "OpenCL is not loaded: wb_using(\"OpenCL\").\nCPUDevice()\n", "");
+}
+
+/* ---- wb_gpu -------------------------------------------------------------------------------- */
+
+static void test_moves_nowhere(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(NULL), "move", "move");
+    printed("stays on CPUDevice() 3\nstays on CPUDevice() 3\n",
+            "[ Info: The CUDA functionality is being called but libweber-cuda must be loaded to "
+            "access it: wb_using(\"CUDA\").\n");
+    SCRIPT(&p, folder, ONLY("none"), "move", "using:CUDA", "move", "move");
+    printed("stays on CPUDevice() 3\nok\nstays on CPUDevice() 3\nstays on CPUDevice() 3\n",
+            "[ Info: The CUDA functionality is being called but libweber-cuda must be loaded to "
+            "access it: wb_using(\"CUDA\").\n"
+            "┌ Info: The CUDA function is being called but CUDA is not functional.\n"
+            "└ Defaulting back to the CPU. (No action is required if you want to run on the "
+            "CPU).\n");
+}
+
+static void test_moves(void **state)
+{
+    (void)state;
+    SCRIPT(&p, folder, ENVIRONMENT(PATH(B "/none:" B "/one")), "using:CUDA", "using:AMDGPU", "move",
+           "log", "move");
+    printed("ok\nok\ngoes to AMDGPUDevice(0): Test GPU 0 3\ngoes to AMDGPUDevice(0): Test GPU 0 3\n",
+            "");
+}
+
+/* ---- a driver that is really there --------------------------------------------------------------- */
+
+/* PoCL makes as many devices of a processor as it is asked for. */
+static void test_real_devices(void **state)
+{
+    (void)state;
+    const char *const *surroundings =
+        ENVIRONMENT("WEBER_BACKEND_PATH=" WB_TEST_BACKENDS, "POCL_DEVICES=pthread pthread");
+    SCRIPT(&p, folder, surroundings, "using:OpenCL", "why:OpenCL", "count:OpenCL");
+    if (strcmp(p.out, "ok\nwhy: \n2\n") != 0) {
+        print_message("SKIP: no two devices of PoCL: %s\n", p.out);
+        skip();
+    }
+    SCRIPT(&p, folder, surroundings, "using:OpenCL", "at:OpenCL:0", "at:OpenCL:1", "at:OpenCL:2",
+           "functional:OpenCL", "get:verbose", "move", "shutdown", "at:OpenCL:1", "move");
+    const char *name = strstr(p.out, "OpenCLDevice(0): ");
+    assert_non_null(name);
+    name += strlen("OpenCLDevice(0): ");
+    const int n = (int)strcspn(name, "\n");
+    char expected[2048];
+    snprintf(expected, sizeof expected, "ok\nOpenCLDevice(0): %.*s\nOpenCLDevice(1): %.*s\n"
+             "error: OpenCL has no device 2: there are 2, numbered from 0.\nyes\n"
+             "OpenCLDevice(0): %.*s\ngoes to OpenCLDevice(0): %.*s 3\nOpenCLDevice(1): %.*s\n"
+             "goes to OpenCLDevice(0): %.*s 3\n", n, name, n, name, n, name, n, name, n, name, n,
+             name);
+    printed(expected, "[ Info: Using backend: OpenCL.\n");
+}
+
+/* ---- threads, a handler that asks again, memory -------------------------------------------- */
+
+enum { THREADS = 8 };
+
+static void *ask(void *context)
+{
+    (void)context;
+    for (int i = 0; i < 200; i++) {
+        if (wb_functional("CPU") + wb_devices("CPU").n < 2) return "no CPU";
+        if (wb_get_device() != wb_cpu_device()) return "not the CPU";
+        if (!*wb_why_not("Metal")) return "Metal works";
+        if (wb_using("Metal") == 0) return "Metal is loaded";
+        if (wb_gpu_device() != wb_cpu_device()) return "not the CPU";
+        wb_reset_gpu_device();
+        wb_clear_error();
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask, NULL), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        if (wrong) fail_msg("%s", (const char *)wrong);
+    }
+}
+
+static void asks_again(wb_log_level level, const char *text, void *context)
+{
+    (void)level, (void)text;
+    *(bool *)context = wb_functional("CPU") && wb_gpu_device() == wb_cpu_device();
+}
+
+static void test_handler_asks(void **state)
+{
+    (void)state;
+    bool answered = false;
+    wb_set_log(asks_again, &answered);
+    wb_get_device(.verbose = true);
+    wb_set_log(NULL, NULL);
+    assert_true(answered);
+}
+
+/* Questions that never fail leave this thread's error as it was. */
+static void test_error_stays(void **state)
+{
+    (void)state;
+    wb__fail(WB_ERROR_SHAPE, "an earlier error");
+    wb_shutdown();
+    assert_true(wb_functional("CPU"));
+    assert_false(wb_functional("CUDA"));
+    wb_get_device();
+    wb_gpu_device();
+    wb_why_not("CUDA");
+    wb_gpu_backend();
+    assert_string_equal(wb_error(), "an earlier error");
+    assert_int_equal(wb_error_code(), WB_ERROR_SHAPE);
+    wb_clear_error();
+}
+
+/* Every allocation fails once: what cannot fail still answers, and the next question is answered as
+ * if nothing had been. */
+static void test_memory(void **state)
+{
+    (void)state;
+    wb_shutdown();
+    const int64_t held = wb_memory_used();
+    for (int n = 1; n <= 6; n++) {
+        wb__device_forget();
+        wb__alloc_fail_at(n);
+        const wb_device *d = wb_get_device();
+        wb_device_list list = wb_devices("CPU");
+        const wb_device *at = wb_device_at("CPU", 0);
+        wb__alloc_fail_at(0);
+        assert_ptr_equal(d, wb_cpu_device());
+        if (list.n) assert_int_equal(list.n, 1);
+        if (!at) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+        wb_clear_error();
+        assert_int_equal(wb_devices("CPU").n, 1);
+        assert_ptr_equal(wb_device_at("CPU", 0), wb_cpu_device());
+        wb_shutdown();
+        assert_int_equal(wb_memory_used(), held);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "script")) return device_script(argc - 2, argv + 2);
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),        cmocka_unit_test(test_unknown_names),
+        IN_FOLDER(test_nothing_unasked),     IN_FOLDER(test_loads_from_path),
+        IN_FOLDER(test_loads_from_environment), IN_FOLDER(test_debug_tells_files),
+        IN_FOLDER(test_absent),              IN_FOLDER(test_unusable),
+        IN_FOLDER(test_goes_on_after_unusable), IN_FOLDER(test_not_an_object),
+        IN_FOLDER(test_many_folders),        IN_FOLDER(test_no_device),
+        IN_FOLDER(test_starts_once),         IN_FOLDER(test_parts),
+        IN_FOLDER(test_by_number),           IN_FOLDER(test_old_name),
+        IN_FOLDER(test_several_cpus),        cmocka_unit_test(test_accessors),
+        IN_FOLDER(test_order),               IN_FOLDER(test_gpu_device),
+        IN_FOLDER(test_gpu_forced),          IN_FOLDER(test_moves_nowhere),
+        IN_FOLDER(test_real_devices),        IN_FOLDER(test_moves),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_handler_asks),
+        cmocka_unit_test(test_error_stays),  cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

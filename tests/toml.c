@@ -1,0 +1,309 @@
+/* TOML: what is well formed and what is not, where an error is, what a value is, and that changing
+ * one value leaves every other byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/toml.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void accepts(const char *text)
+{
+    wb_clear_error();
+    wb__toml *t = wb__toml_parse("t", text, strlen(text));
+    if (!t) fail_msg("refused: %s\n%s", wb_error(), text);
+    wb__toml_free(t);
+}
+
+static void refuses(const char *text, const char *message)
+{
+    wb_clear_error();
+    wb__toml *t = wb__toml_parse("t", text, strlen(text));
+    if (t) fail_msg("accepted:\n%s", text);
+    assert_string_equal(wb_error(), message);
+    assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+}
+
+static void test_well_formed(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "", "\n", "\r\n", " \t\n# comment", ("\xef\xbb\xbf" "a = 1"),
+        "# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+        "a = 1", "a=1 # one", "a.b.c = 1\na.b.d = 2", "\"a b\" = 1\n'c d' = 2\n\"\" = 3",
+        "3.14159 = 'pi'", "a . b = 1", "1979-05-27 = 1", "-_- = 1",
+        "a = 0\nb = +0\nc = -0\nd = 1_000\ne = 9223372036854775807\nf = -9223372036854775808",
+        "a = 0xDEAD_beef\nb = 0o755\nc = 0b1101\nd = 0x7fffffffffffffff",
+        "a = 1.5\nb = -0.0\nc = 1e10\nd = 6.626e-34\ne = +1E+06\nf = 1_0.0_1\ng = 1e1_0",
+        "a = inf\nb = +inf\nc = -inf\nd = nan\ne = -nan\nf = true\ng = false",
+        "a = 1979-05-27T07:32:00Z\nb = 1979-05-27t00:32:00.999999-07:00\nc = 1979-05-27 07:32:00",
+        "a = 1979-05-27\nb = 07:32:00\nc = 00:32:00.5\nd = 2024-02-29\ne = 23:59:60\nf = 2000-02-29",
+        "a = \"\\b\\t\\n\\f\\r\\\"\\\\\\u00e9\\U0001F600\"", "a = 'C:\\x'",
+        "a = \"\"\"\nx\n \"y\" \"\"z\\\n   w\"\"\"", "a = \"\"\"x\"\"\"\"\"", "a = '''\r\nx'y''z'''''",
+        "a = []", "a = [1, 'x', [2.0, true], {b = 1}]", "a = [\n  1, # one\n\n  2,\n]",
+        "a = {}", "a = {b = 1, c.d = 2, \"e\" = {f = [1,\n2]}}",
+        "[a]\n[a.b]\n[c.d.e]\nx = 1\n[c.d]\ny = 2\n[c]", "[ a . 'b' ]",
+        "[[a]]\nx = 1\n[[a]]\nx = 2\n[a.b]\ny = 1\n[[a.c]]\n[[a.c]]",
+        "[a]\nb.c = 1\nb.d.e = 2\n[a.b.f]\ng = 1", "a.b = 1\n[c]\na.b = 1",
+    };
+    for (size_t i = 0; i < WB__COUNT(texts); i++) accepts(texts[i]);
+}
+
+static void test_ill_formed(void **state)
+{
+    (void)state;
+    static const struct { const char *text, *message; } cases[] = {
+        {"a", "t:1:2: = was expected after the key"},
+        {"a = ", "t:1:5: a value was expected"},
+        {"= 1", "t:1:1: a key was expected"},
+        {"a. = 1", "t:1:4: a key was expected"},
+        {"\n\n  a = 1 b = 2", "t:3:9: nothing more was expected in this line"},
+        {"a = 1\ra = 2", "t:1:6: nothing more was expected in this line"},
+        {"a = 1\na = 2", "t:2:1: \"a\" is defined twice"},
+        {"a = 1\n\"a\" = 2", "t:2:1: \"a\" is defined twice"},
+        {"a = 1\na.b = 2", "t:2:1: \"a\" is defined already, and cannot be added to here"},
+        {"a = {b = 1}\na.c = 2", "t:2:1: \"a\" is defined already, and cannot be added to here"},
+        {"[a.b]\nx = 1\n[a]\nb.c = 2", "t:4:1: \"b\" is defined already, and cannot be added to here"},
+        {"[a]\n[b]\n[a]", "t:3:2: \"a\" is defined twice"},
+        {"a.b = 1\n[a]", "t:2:2: \"a\" is defined twice"},
+        {"[x]\na.b = 1\n[x.a]", "t:3:4: \"a\" is defined twice"},
+        {"a = 1\n[a.b]", "t:2:2: \"a\" is a value, not a table"},
+        {"a = {b = 1}\n[a.c]", "t:2:2: \"a\" is a value, not a table"},
+        {"a = [1]\n[[a]]", "t:2:3: \"a\" is defined already, and not as an array of tables"},
+        {"[a]\n[[a]]", "t:2:3: \"a\" is defined already, and not as an array of tables"},
+        {"[[a]]\n[a]", "t:2:2: \"a\" is defined twice"},
+        {"[a", "t:1:3: ] was expected after the table's name"},
+        {"[[a]", "t:1:4: ]] was expected after the table's name"},
+        {"[]", "t:1:2: a key was expected"},
+        {"[a] x = 1", "t:1:5: nothing more was expected in this line"},
+        {"a = \"x", "t:1:5: this string is never closed"},
+        {"a = \"x\ny\"", "t:1:5: this string is never closed"},
+        {"a = '''x''", "t:1:5: this string is never closed"},
+        {"\"\"\"a\"\"\" = 1", "t:1:3: = was expected after the key"},
+        {"a = \"\\q\"", "t:1:6: there is no such escape"},
+        {"a = \"\\u12\"", "t:1:6: this escape wants 4 hexadecimal digits"},
+        {"a = \"\\ud800\"", "t:1:6: d800 is no character of Unicode"},
+        {"a = \"\\U00110000\"", "t:1:6: 110000 is no character of Unicode"},
+        {"a = \"\x01\"", "t:1:6: the control character 1 in a string"},
+        {"# \x7f", "t:1:3: the control character 127 in a comment"},
+        {"a = \xff", "t:1:5: the byte ff is not UTF-8"},
+        {"# \xe2\x82\xac\xc0\x80", "t:1:4: the byte c0 is not UTF-8"},
+        {"# \xed\xa0\x80", "t:1:3: the byte ed is not UTF-8"},
+        {"# \xf0\x9f", "t:1:3: the byte f0 is not UTF-8"},
+        {"\xc3\xa9 = 1", "t:1:1: a key was expected"},
+        {"# \xc3\xa9\n'\xc3\xa9' = x", "t:2:7: this is no value (strings stand in quotes)"},
+        {"a = CUDA", "t:1:5: this is no value (strings stand in quotes)"},
+        {"a = 01", "t:1:5: a number must not begin with 0"},
+        {"a = -00.1", "t:1:5: a number must not begin with 0"},
+        {"a = 1__0", "t:1:5: this is no number"},
+        {"a = 1_", "t:1:5: this is no number"},
+        {"a = 1.", "t:1:5: this is no number"},
+        {"a = 1.e5", "t:1:5: this is no number"},
+        {"a = 1e", "t:1:5: this is no number"},
+        {"a = 1.2.3", "t:1:5: this is no number"},
+        {"a = 0x", "t:1:5: this is no number"},
+        {"a = 0xg", "t:1:5: this is no number"},
+        {"a = -0x1", "t:1:5: this is no number"},
+        {"a = 0o8", "t:1:5: this is no number"},
+        {"a = 9223372036854775808", "t:1:5: this number does not fit into 64 bits"},
+        {"a = -9223372036854775809", "t:1:5: this number does not fit into 64 bits"},
+        {"a = 0x8000000000000000", "t:1:5: this number does not fit into 64 bits"},
+        {"a = True", "t:1:5: this is no value (strings stand in quotes)"},
+        {"a = 2023-02-29", "t:1:5: this is no date or time"},
+        {"a = 1900-02-29", "t:1:5: this is no date or time"},
+        {"a = 1979-13-01", "t:1:5: this is no date or time"},
+        {"a = 1979-05-27T", "t:1:5: this is no date or time"},
+        {"a = 1979-05-27T25:00:00", "t:1:5: this is no date or time"},
+        {"a = 07:32", "t:1:5: this is no date or time"},
+        {"a = 07:32:00.", "t:1:5: this is no date or time"},
+        {"a = 1979-05-27T07:32:00+24:00", "t:1:5: this is no date or time"},
+        {"a = [1, 2", "t:1:5: this array is never closed"},
+        {"a = [1 2]", "t:1:8: a comma or ] was expected in this array"},
+        {"a = [,]", "t:1:6: a value was expected"},
+        {"a = {b = 1", "t:1:5: this inline table is not closed in its line"},
+        {"a = {b = 1\n}", "t:1:5: this inline table is not closed in its line"},
+        {"a = {b = 1,}", "t:1:12: a key was expected"},
+        {"a = {b = 1, b = 2}", "t:1:13: \"b\" is defined twice"},
+        {"a = {b = 1; c = 2}", "t:1:11: a comma or } was expected in this table"},
+        {"a = [{b = 1, b = 2}]", "t:1:14: \"b\" is defined twice"},
+    };
+    for (size_t i = 0; i < WB__COUNT(cases); i++) refuses(cases[i].text, cases[i].message);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    char text[512] = "a = ";
+    memset(text + 4, '[', 63);
+    memset(text + 67, ']', 63);
+    accepts(text);
+    memset(text + 4, '[', 100);
+    refuses(text, "t:1:69: values nested more than 64 deep");
+    memset(text, 0, sizeof text);
+    for (int i = 0; i < 65; i++) memcpy(text + 2 * i, "a.", 2);
+    refuses(text, "t:1:129: a key of more than 64 parts");
+    static char large[(256 << 10) + 1];
+    memset(large, ' ', sizeof large);
+    assert_null(wb__toml_parse("t", large, sizeof large));
+    assert_string_equal(wb_error(), "t:1:1: 262145 bytes; the limit is 256 KiB");
+    assert_null(wb__toml_parse("t", "a = \"x\0y\"", 9));
+    assert_string_equal(wb_error(), "t:1:7: the control character 0 in a string");
+}
+
+static void reads(const char *text, wb__toml_kind kind, const char *value)
+{
+    const char *at;
+    size_t n;
+    wb__toml *t = wb__toml_parse("t", text, strlen(text));
+    if (!t) fail_msg("%s", wb_error());
+    assert_int_equal(wb__toml_get(t, "Flux", "gpu", &at, &n), kind);
+    if (value) {
+        if (n != strlen(value) || memcmp(at, value, n) != 0)
+            fail_msg("\"%.*s\", not \"%s\", in:\n%s", (int)n, at, value, text);
+    } else {
+        assert_null(at);
+    }
+    wb__toml_free(t);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    reads("", WB__TOML_ABSENT, NULL);
+    reads("gpu = 'x'\n[Flux]\n[Flux.gpu2]\ngpu = 'y'", WB__TOML_ABSENT, NULL);
+    reads("Flux = 1", WB__TOML_ABSENT, NULL);
+    reads("[[Flux]]\ngpu = 'x'", WB__TOML_ABSENT, NULL);
+    reads("[a]\nx = 1\n[Flux]\ngpu = \"CUDA\" # here", WB__TOML_STRING, "CUDA");
+    reads("Flux.gpu = 'CUDA'", WB__TOML_STRING, "CUDA");
+    reads("Flux = { other = 1, gpu = 'CUDA' }", WB__TOML_STRING, "CUDA");
+    reads("['Flux']\n\"g\\u0070u\" = \"\"\"\nCU\\\n   DA\"\"\"", WB__TOML_STRING, "CUDA");
+    reads("[Flux]\ngpu = \"\\u00e9\\U0001f600\\t\\\\\"", WB__TOML_STRING, "\xc3\xa9\xf0\x9f\x98\x80\t\\");
+    reads("[Flux]\ngpu = ''''a''b'''''", WB__TOML_STRING, "'a''b''");
+    reads("[Flux]\ngpu = '''\r\na\r\nb'''", WB__TOML_STRING, "a\r\nb");
+    reads("[Flux]\ngpu = ''", WB__TOML_STRING, "");
+    reads("[Flux]\ngpu =  12_3 # number", WB__TOML_OTHER, "12_3");
+    reads("[Flux]\ngpu = [ 1,\n 2 ]", WB__TOML_OTHER, "[ 1,\n 2 ]");
+    reads("[Flux]\ngpu = 1979-05-27 07:32:00", WB__TOML_OTHER, "1979-05-27 07:32:00");
+    reads("[Flux]\ngpu = {a = 1}", WB__TOML_TABLE, "{a = 1}");
+    reads("[Flux.gpu]", WB__TOML_TABLE, NULL);
+    reads("[Flux]\ngpu.a = 1", WB__TOML_TABLE, NULL);
+}
+
+static void becomes(const char *before, const char *value, const char *after)
+{
+    size_t n = 0;
+    char *text = wb__toml_edit("t", before, strlen(before), "Flux", "gpu", value, &n);
+    if (!text) fail_msg("%s, in:\n%s", wb_error(), before);
+    assert_string_equal(text, after);
+    assert_int_equal(n, strlen(after));
+    wb__free(text);
+}
+
+static void test_setting(void **state)
+{
+    (void)state;
+    becomes("", "X", "[Flux]\ngpu = \"X\"\n");
+    becomes("# only a remark", "X", "# only a remark\n\n[Flux]\ngpu = \"X\"\n");
+    becomes("a = 1\n\n", "X", "a = 1\n\n[Flux]\ngpu = \"X\"\n");
+    becomes("a = 1\r\n", "X", "a = 1\r\n\r\n[Flux]\r\ngpu = \"X\"\r\n");
+    becomes("[Flux]", "X", "[Flux]\ngpu = \"X\"\n");
+    becomes("[Flux] # it\n\n[b]\nc = 1\n", "X", "[Flux] # it\ngpu = \"X\"\n\n[b]\nc = 1\n");
+    becomes("[Flux]\na = 1 # one\n# end\n\n[b]", "X", "[Flux]\na = 1 # one\ngpu = \"X\"\n# end\n\n[b]");
+    becomes("[Flux]\na = [1,\n2]", "X", "[Flux]\na = [1,\n2]\ngpu = \"X\"\n");
+    becomes("[Flux]\na.b = 1\n[c]", "X", "[Flux]\na.b = 1\ngpu = \"X\"\n[c]");
+    becomes("[Flux]\n  gpu  =  'Y'   # why\nz = 1", "X", "[Flux]\n  gpu  =  \"X\"   # why\nz = 1");
+    becomes("[Flux]\ngpu = [\n1 ]\n", "X", "[Flux]\ngpu = \"X\"\n");
+    becomes("[Flux.sub]\na = 1\n", "X", "[Flux.sub]\na = 1\n\n[Flux]\ngpu = \"X\"\n");
+    becomes("Flux.a = 1\nb = 2\n[c]\n", "X", "Flux.a = 1\nFlux.gpu = \"X\"\nb = 2\n[c]\n");
+    becomes("Flux.gpu = 'Y'\n", "X", "Flux.gpu = \"X\"\n");
+    becomes("Flux = {}\n", "X", "Flux = { gpu = \"X\" }\n");
+    becomes("Flux = { a = 1 } # c\n", "X", "Flux = { a = 1, gpu = \"X\" } # c\n");
+    becomes("Flux = {gpu = 'Y', a = 1}", "X", "Flux = {gpu = \"X\", a = 1}");
+    becomes("\xef\xbb\xbf[Flux]\n", "X", "\xef\xbb\xbf[Flux]\ngpu = \"X\"\n");
+    becomes("[Flux]\r\na = 1\r\n[b]\r\n", "X", "[Flux]\r\na = 1\r\ngpu = \"X\"\r\n[b]\r\n");
+    becomes("", "a\"b\\c\n\x7f", "[Flux]\ngpu = \"a\\\"b\\\\c\\u000a\\u007f\"\n");
+}
+
+static void test_removing(void **state)
+{
+    (void)state;
+    becomes("a = 1", NULL, "a = 1");
+    becomes("[Flux]\ngpu = 'X'\nb = 1\n", NULL, "[Flux]\nb = 1\n");
+    becomes("[Flux]\na = 1\n  gpu = 'X'", NULL, "[Flux]\na = 1\n");
+    becomes("[Flux]\r\ngpu = 'X'\r\nb = 1\r\n", NULL, "[Flux]\r\nb = 1\r\n");
+    becomes("[Flux]\ngpu = 'X' # why\nb = 1\n", NULL, "[Flux]\n# why\nb = 1\n");
+    becomes("[Flux]\ngpu = '''\nX\n'''\nb = 1\n", NULL, "[Flux]\nb = 1\n");
+    becomes("Flux.gpu = 'X'\nb = 1\n", NULL, "b = 1\n");
+    becomes("Flux = { gpu = 'X' }\n", NULL, "Flux = {  }\n");
+    becomes("Flux = { gpu = 'X', b = 1 }\n", NULL, "Flux = { b = 1 }\n");
+    becomes("Flux = { b = 1, gpu = 'X' }\n", NULL, "Flux = { b = 1 }\n");
+    becomes("Flux = { b = 1, gpu = 'X', c = 2 }\n", NULL, "Flux = { b = 1, c = 2 }\n");
+}
+
+static void refuses_edit(const char *before, const char *message)
+{
+    size_t n;
+    wb_clear_error();
+    assert_null(wb__toml_edit("t", before, strlen(before), "Flux", "gpu", "X", &n));
+    assert_string_equal(wb_error(), message);
+}
+
+static void test_not_to_be_changed(void **state)
+{
+    (void)state;
+    refuses_edit("a = \n", "t:1:5: a value was expected");
+    refuses_edit("b = 1\nFlux = 3\n", "t:2:1: Flux is not a table");
+    refuses_edit("[[Flux]]\n", "t:1:1: Flux is not a table");
+    refuses_edit("[Flux.gpu]\n", "t:1:1: Flux.gpu is a table");
+    refuses_edit("[Flux]\ngpu.a = 1\n", "t:2:1: Flux.gpu is a table");
+}
+
+/* Names that are no bare keys. */
+static void test_quoted_names(void **state)
+{
+    (void)state;
+    size_t n;
+    char *text = wb__toml_edit("t", "", 0, "a b", "", "x", &n);
+    assert_string_equal(text, "[\"a b\"]\n\"\" = \"x\"\n");
+    wb__free(text);
+}
+
+/* Every allocation fails once: an error, and nothing left held. */
+static void test_memory(void **state)
+{
+    (void)state;
+    static const char text[] = "[a]\nb = 1\n[Flux]\nc = { d = [{e = 1}] }\n[[x]]\n[x.y]\n";
+    const int64_t held = wb_memory_used();
+    int failures = 0;
+    for (int n = 1;; n++) {
+        size_t bytes;
+        wb_clear_error();
+        wb__alloc_fail_at(n);
+        char *changed = wb__toml_edit("t", text, strlen(text), "Flux", "gpu", "X", &bytes);
+        wb__alloc_fail_at(0);
+        if (!changed) {
+            assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+            failures++;
+        }
+        wb__free(changed);
+        assert_int_equal(wb_memory_used(), held);
+        if (changed) break;
+    }
+    assert_in_range(failures, 5, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_well_formed), cmocka_unit_test(test_ill_formed),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_values),
+        cmocka_unit_test(test_setting),     cmocka_unit_test(test_removing),
+        cmocka_unit_test(test_not_to_be_changed), cmocka_unit_test(test_quoted_names),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
