@@ -1,5 +1,5 @@
-/* Folds as text.  The number of a fold names what an item has of it: s0, its sum or best so far; c0,
- * what the sum lost by rounding; w0, the place of the best.  Its slot and register name what the
+/* Folds as text.  The number of a fold names what an item has of it: s0, its sum or best so far;
+ * c0, what the sum lost by rounding; w0, the place of the best.  Its slot and register name what the
  * group shares: t0_f32, and z0 for places. */
 #include "backend/gpu/fused.h"
 

@@ -226,7 +226,8 @@ static int make_rows(rows *r)
     const bool few = k->target->is_cpu ? n >= 512 || cols <= 64 : cols <= 4;
     bool argmax = false;
     for (int i = 0; i < r->n_folds; i++) argmax |= r->folds[i].op == WB__OP_argmax;
-    r->by_item = few || wb__fold_locals(NULL, r->folds, r->n_folds) > (int64_t)k->target->local_bytes;
+    r->by_item =
+        few || wb__fold_locals(NULL, r->folds, r->n_folds) > (int64_t)k->target->local_bytes;
     const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, 8);
     for (int d = k->first[WB__COLS]; d < k->n_dims; d++) k->inner |= 1u << d;
     wb__fuse_uint(k, n, "rows");
