@@ -189,7 +189,7 @@ static void fused(void **state)
 {
     (void)state;
     static program p;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 20; i++) {
         draw_program(&p);
         const wb__step s = {.kind = WB__STEP_FUSED, .fused = p.f};
         wb__gpu_work *w = NULL;
