@@ -116,6 +116,24 @@ static void a_number_that_was_read_still_fits_everywhere(void **state)
     }
 }
 
+/* What is made of numbers alone is read on one device while another still needs it. */
+static void numbers_in_use_belong_to_nobody(void **state)
+{
+    (void)state;
+    for (int d = 0; d < n_devices; d++)
+        for (int e = 0; e < n_devices; e++) {
+            wb_scope *s = wb_scope_open();
+            wb_tensor *x = wb_ones(2, 3), *y = wb_add(x, x);
+            wb_tensor *here = wb_add(wb_to(wb_full_of(5, WB_F32, 2, (int64_t[]){2, 3}), devices[d]), y);
+            wb_tensor *there = wb_to(y, devices[e]);
+            assert_ptr_equal(wb_device_of(here), devices[d]);
+            assert_ptr_equal(wb_device_of(there), devices[e]);
+            assert_true(wb_item(wb_sum(there)) == 12 && wb_item(wb_sum(x)) == 6);
+            assert_true(wb_item(wb_sum(here)) == 42);
+            assert_int_equal(wb_scope_close(s), 0);
+        }
+}
+
 static void gradients_pass_through_moves(void **state)
 {
     (void)state;
@@ -382,6 +400,7 @@ int main(void)
         cmocka_unit_test(doubles_become_floats_on_a_gpu),
         cmocka_unit_test(mixing_is_an_error),
         cmocka_unit_test(a_number_that_was_read_still_fits_everywhere),
+        cmocka_unit_test(numbers_in_use_belong_to_nobody),
         cmocka_unit_test(gradients_pass_through_moves),
         cmocka_unit_test(recordings_belong_to_a_device),
         cmocka_unit_test(reading_single_elements),

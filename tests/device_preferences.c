@@ -207,7 +207,7 @@ static void test_cpu_preferred(void **state)
     SCRIPT(&p, folder, BOTH, "using:CUDA", "get:verbose", "gpu", "move", "at:CUDA:1", "gpu:force");
     printed("ok\nCPUDevice()\nCPUDevice()\nstays on CPUDevice() 3\nCUDADevice(1): Test GPU 1\n"
             "error: No functional GPU device found!\n"
-            "The gpu_backend preference is CPU: no other backend is looked at.\n"
+            "The gpu_backend preference is CPU: no other backend is used.\n"
             "AMDGPU is not loaded: wb_using(\"AMDGPU\").\n"
             "Metal is not loaded: wb_using(\"Metal\").\n"
             "OpenCL is not loaded: wb_using(\"OpenCL\").\n", USING("CPU"));

@@ -386,8 +386,10 @@ static void test_moves_nowhere(void **state)
     printed("stays on CPUDevice() 3\nstays on CPUDevice() 3\n",
             "[ Info: The CUDA functionality is being called but libweber-cuda must be loaded to "
             "access it: wb_using(\"CUDA\").\n");
-    SCRIPT(&p, folder, ONLY("none"), "using:CUDA", "move", "move");
-    printed("ok\nstays on CPUDevice() 3\nstays on CPUDevice() 3\n",
+    SCRIPT(&p, folder, ONLY("none"), "move", "using:CUDA", "move", "move");
+    printed("stays on CPUDevice() 3\nok\nstays on CPUDevice() 3\nstays on CPUDevice() 3\n",
+            "[ Info: The CUDA functionality is being called but libweber-cuda must be loaded to "
+            "access it: wb_using(\"CUDA\").\n"
             "┌ Info: The CUDA function is being called but CUDA is not functional.\n"
             "└ Defaulting back to the CPU. (No action is required if you want to run on the "
             "CPU).\n");

@@ -106,8 +106,11 @@ static void a_transformer_has_the_losses_of_the_cpu(void **state)
     for (int i = 0; i < N * T; i++) x[i] = (i * i + 3 * i) % 32, y[i] = (x[i] * 5 + 1) % 32;
     wb_seed(9);
     wb_layer *m = wb_Chain(
-        wb_Embedding(32, D), wb_SkipConnection(wb_Chain(wb_LayerNorm({D}), wb_MultiHeadAttention(D, 4, .causal = true)), residual),
-        wb_SkipConnection(wb_Chain(wb_LayerNorm({D}), wb_Dense(D, 4 * D, wb_gelu), wb_Dense(4 * D, D)), residual),
+        wb_Embedding(32, D),
+        wb_SkipConnection(
+            wb_Chain(wb_LayerNorm({D}), wb_MultiHeadAttention(D, 4, .causal = true)), residual),
+        wb_SkipConnection(
+            wb_Chain(wb_LayerNorm({D}), wb_Dense(D, 4 * D, wb_gelu), wb_Dense(4 * D, D)), residual),
         wb_Dense(D, 32));
     for (int d = -1; d < n_devices; d++) {
         static double want[STEPS];

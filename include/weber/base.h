@@ -18,9 +18,9 @@ extern "C" {
 #endif
 
 #define WB_VERSION_MAJOR 0
-#define WB_VERSION_MINOR 1
+#define WB_VERSION_MINOR 2
 #define WB_VERSION_PATCH 0
-WB_API const char *wb_version(void);                /* "0.1.0" */
+WB_API const char *wb_version(void);                /* "0.2.0" */
 
 /* ---- the kinds of object --------------------------------------------------------------------- */
 

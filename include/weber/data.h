@@ -10,7 +10,8 @@ extern "C" {
 
 /* ---- datasets --------------------------------------------------------------------------------- */
 
-/* Observations along the first axis: x [N, ...] and y [N, ...] (y may be WB_NONE), evaluated on the CPU. */
+/* Observations along the first axis: x [N, ...] and y [N, ...] (y may be WB_NONE), both on one device, where they
+ * stay: batches are made there. */
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 
 /* Observations by a function of the program's: fills the i-th x and y, of the given shapes and dtypes (without
@@ -46,11 +47,12 @@ WB_API wb_tensor *wb_load_npy(const char *path);
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
 WB_API int64_t wb_dataset_length(const wb_dataset *d);      /* observations */
-WB_API wb_tensor *wb_dataset_x(wb_dataset *d);      /* everything, as a tensor; mapped sets are computed */
+WB_API wb_tensor *wb_dataset_x(wb_dataset *d);      /* everything, as a tensor, where it is; mapped sets are computed */
 WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
 
 /* Views: the first part holds round-half-to-even(n * at) observations, the second the rest.  at in [0, 1].
- * wb_subset: observations start .. stop-1.  wb_mapobs: f applied to each batch as it is made, on the loader's thread. */
+ * wb_subset: observations start .. stop-1.  wb_mapobs: f applied to each batch as it is made, on the loader's thread
+ * and the dataset's device. */
 WB_API int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_dataset **second);
 WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
 
@@ -67,7 +69,9 @@ typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
 /* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch; .seed 0 draws one from wb_seed;
- * .ahead batches are prepared in the background (2; WB_NO_AHEAD for none).  The order depends on the seed alone. */
+ * .ahead batches are prepared in the background (2; WB_NO_AHEAD for none).  The order depends on the seed alone.
+ * A loader that was moved (wb_to, wb_gpu) is a new one at the same place of the same epochs, whose batches are uploaded
+ * in the background too, after maps and .collate.  A batch may be kept (wb_keep): it is never written to. */
 enum { WB_NO_AHEAD = -1 };
 typedef struct {
     size_t size;

@@ -27,8 +27,8 @@ WB_API const char *const *wb_supported_devices(void);
 WB_API const char *const *wb_supported_gpu_backends(void);
 
 /* Loads a backend: opens libweber-NAME.so from, in turn, the folders of WEBER_BACKEND_PATH (separated by ':'), the
- * folder of libweber.so (of the program, where that is linked in), and the one it was installed to.  Once loaded it stays.  WEBER_BACKENDS=OpenCL,CUDA in the
- * environment does the same at the first use of any function of this chapter.
+ * folder of libweber.so (of the program, where that is linked in), and the one it was installed to.  Once loaded it
+ * stays.  WEBER_BACKENDS=OpenCL,CUDA in the environment does the same at the first use of any function of this chapter.
  * 0, or an error code whose message tells each path that was tried and why it failed; harmless to ignore.
  * A backend that is loaded may still be without a device: wb_functional. */
 WB_API int wb_using(const char *backend);
@@ -113,7 +113,7 @@ WB_API int wb_set_gpu_backend(const char *backend);
 /* A copy of x on a device, made anew; x itself where it is there already.  x is a tensor, layer, tree or tuple,
  * optimiser state, dataset, loader or batch:
  *   - a layer or tree is rebuilt around moved tensors; ties stay ties; functions, numbers and opaque parts are as they were
- *   - a dataset is moved whole, and shuffled batches are then gathered on the device
+ *   - a dataset is moved whole (that of a function is computed first), and batches are then gathered on the device
  *   - a loader keeps all its options and uploads each batch ahead of its use
  * f64 becomes f32 on the way to a GPU (and stays f32 on the way back); f16, bf16, integers and bools stay.
  * .dtype = WB_KEEP keeps f64 too: an error where the device has none.  .dtype = WB_F16 (or any floating one) makes

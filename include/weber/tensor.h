@@ -55,7 +55,8 @@ WB_API int64_t wb_dim(const wb_tensor *x, int axis);     /* a negative axis coun
 WB_API int64_t wb_size(const wb_tensor *x);              /* elements */
 WB_API wb_dtype wb_dtype_of(const wb_tensor *x);
 WB_API bool wb_is_none(const void *object);              /* is it WB_NONE? */
-WB_API const char *wb_describe(const wb_tensor *x);      /* "[32,784] f32", "[32,784] f32 cuda:0"; valid for this thread's next 8 calls */
+/* "[32,784] f32"; with its device behind where that is not the CPU.  Valid for this thread's next 8 calls. */
+WB_API const char *wb_describe(const wb_tensor *x);
 
 /* ---- reading (evaluates) ---------------------------------------------------------------------- */
 

@@ -33,11 +33,12 @@ WB_API wb_rule *wb_clipnorm_with(const wb_rule_options *o);
 /* Rules one after the other, each fed with what the one before it makes of the gradient. */
 WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
 
-/* State for every trainable parameter of a model (a layer or tree); tied parameters share one. */
+/* State for every trainable parameter of a model (a layer or tree), on its device; tied parameters share one. */
 WB_API wb_opt_state *wb_setup(wb_rule *rule, void *model);
 
 /* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
- * WB_NONE are skipped entirely.  0, or an error code, and then nothing was recorded. */
+ * WB_NONE are skipped entirely.  0, or an error code, and then nothing was recorded.
+ * Errors: state or gradients of another model, or on another device than their parameter. */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 /* Out of place: a new model; state and model stay as they are but for the state's moments. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
@@ -94,11 +95,11 @@ WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_
 /* ---- files ------------------------------------------------------------------------------------ */
 
 /* A model as safetensors, its structure (layers, options, ties) in the metadata.  Written to a temporary file beside
- * it, synced and renamed: a crash leaves the old file or the new one, whole. */
+ * it, synced and renamed: a crash leaves the old file or the new one, whole.  The same bytes from every device. */
 WB_API int wb_save_model(const char *path, void *model);
 #define wb_save(path, model) wb_save_model((path), (model))
 
-/* A model from such a file, ready to run.  Errors name file, offset and reason. */
+/* A model from such a file, ready to run on the default device.  Errors name file, offset and reason. */
 WB_API wb_layer *wb_load(const char *path);
 
 /* Values by name into a model that exists, from any safetensors file.  Strict: every tensor of the model must be

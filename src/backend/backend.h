@@ -116,7 +116,7 @@ typedef struct wb__backend wb__backend;
 struct wb_device {
     const wb__backend *backend;
     int ordinal;
-    const char *name;       /* "NVIDIA H200" */
+    const char *name;       /* the maker's; "" for the CPU */
     void *state;
 };
 
@@ -146,7 +146,7 @@ struct wb__backend {
     void (*stop)(void);                     /* gives everything back; nothing is used any more */
     int (*count)(void);
     const wb_device *(*device)(int ordinal);
-    /* One part of the backend by name ("cuDNN"): 1 works, 0 does not (error set), -1 no such part. */
+    /* One part of the backend by name such as a library that it uses: 1 works, 0 does not (error set), -1 no such part. */
     int (*part)(const char *name);
     bool (*has_dtype)(const wb_device *d, wb_dtype t);
     int (*memory)(const wb_device *d, wb_device_memory *m);

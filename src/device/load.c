@@ -177,7 +177,9 @@ const wb__backend *wb__load_linked(const wb__row *row, wb__load *l)
 {
     const wb__backend *b = enter(row, row->linked, l->tried, sizeof l->tried - 1);
     l->present = true;
-    if (!b) strcat(l->tried, "\n");
     snprintf(l->path, sizeof l->path, "linked in");
+    if (wb__debug("load"))
+        wb__log(WB_LOG_DEBUG, "load: %s: %s", row->name, b ? l->path : l->tried);
+    if (!b) strcat(l->tried, "\n");
     return b;
 }

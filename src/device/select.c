@@ -12,7 +12,8 @@
 /* All guarded by the registry's lock. */
 static const wb_device *remembered;     /* by wb_gpu_device */
 static struct {
-    bool not_allowed, not_loaded, not_functional, nothing;
+    bool not_allowed, not_loaded, not_functional;       /* of the preference */
+    bool nothing_loaded, nothing_works;                 /* of wb_gpu */
 } said;
 
 void wb__selection_forget_device(void) { remembered = NULL; }
@@ -98,14 +99,12 @@ static bool prefers_cpu(void)
 
 /* NULL: there is none, or the CPU is preferred.  A GPU is remembered; that there is none is not, so
  * that one which is loaded later is found. */
-static const wb_device *gpu(bool *any_works)
+static const wb_device *gpu(void)
 {
-    int row;
-    *any_works = false;
     if (remembered) return remembered;
     if (prefers_cpu()) return NULL;
-    if ((row = first_working(0, WB__CPU_ROW)) < 0) return NULL;
-    *any_works = true;
+    const int row = first_working(0, WB__CPU_ROW);
+    if (row < 0) return NULL;
     remembered = preferred(wb__preference_read(), false, true);
     if (!remembered) remembered = first_of(row);
     return remembered;
@@ -119,7 +118,7 @@ static void *no_gpu(void)
     const wb__preference *p = wb__preference_read();
     if (p->set && p->row == WB__CPU_ROW)
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      "\nThe gpu_backend preference is CPU: no other backend is looked at.");
+                      "\nThe gpu_backend preference is CPU: no other backend is used.");
     for (int row = 0; row < WB__CPU_ROW && n < (int)sizeof text; row++) {
         const char *why = wb__row_why(row);
         if (*why)
@@ -132,10 +131,9 @@ static void *no_gpu(void)
 const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
 {
     wb_gpu_device_options o;
-    bool any;
     wb__read_options(&o, sizeof o, given);
     wb__registry_lock();
-    const wb_device *d = gpu(&any);
+    const wb_device *d = gpu();
     if (!d && !prefers_cpu()) preferred(wb__preference_read(), false, true);
     if (!d) d = o.force ? no_gpu() : &wb__cpu;
     wb__registry_unlock();
@@ -160,8 +158,9 @@ static void say_nothing_works(void)
         if (row == WB__CPU_ROW) row = 0;
     }
     const wb__row *r = &wb__rows[row];
-    if (!say(&said.nothing)) return;
-    if (wb__row_loaded(row))
+    const bool loaded = wb__row_loaded(row);
+    if (!say(loaded ? &said.nothing_works : &said.nothing_loaded)) return;
+    if (loaded)
         wb__log(WB_LOG_INFO, "The %s function is being called but %s is not functional.\n"
                 "Defaulting back to the CPU. (No action is required if you want to run on the "
                 "CPU).", r->name, r->name);
@@ -172,9 +171,8 @@ static void say_nothing_works(void)
 
 const wb_device *wb__gpu_for_move(void)
 {
-    bool any;
     wb__registry_lock();
-    const wb_device *d = gpu(&any);
+    const wb_device *d = gpu();
     if (!d && !prefers_cpu()) {
         const wb__preference *p = wb__preference_read();
         if (p->set && p->row < 0) preferred(p, false, true);

@@ -309,7 +309,8 @@ static bool fits(const recording *r, int n, wb_tensor *const *in)
 {
     bool same = r->n_in == n && r->threads == wb__threads();
     for (int i = 0; same && i < n; i++)
-        same = r->in[i].device == wb__device_of(in[i]) && r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
+        same = r->in[i].device == wb__device_of(in[i]) &&
+               r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
                !memcmp(r->in[i].dims, in[i]->dims, in[i]->ndim * sizeof in[i]->dims[0]);
     return same;
 }

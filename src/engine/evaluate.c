@@ -249,7 +249,7 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
 
 static wb__gate gate_of(const wb_tensor *gate)
 {
-    if (!gate || !wb__known(gate)) return (wb__gate){0};
+    if (!gate || !gate->storage) return (wb__gate){0};
     return (wb__gate){gate->storage->device, gate->storage->data, (size_t)gate->offset,
                       (wb_dtype)gate->dtype};
 }

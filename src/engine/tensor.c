@@ -169,7 +169,6 @@ static void drop_inputs(wb_tensor *x)
     x->n_in = 0;
 }
 
-void wb__tensor_detach(wb_tensor *x) { drop_inputs(x); }
 
 static void forget_variable(wb_tensor *v)
 {
@@ -259,12 +258,26 @@ wb_tensor *wb__unchanged(wb_tensor *x)
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
+/* What floated belongs to where it was computed; but not while something is made of it that may be
+ * computed elsewhere. */
+static void settle(wb_tensor *x)
+{
+    if (!x->device && x->storage && (x->op != WB__OP_literal || x->ndim))
+        x->device = x->storage->device;
+}
+
+void wb__tensor_detach(wb_tensor *x)
+{
+    settle(x);
+    drop_inputs(x);
+}
+
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
 {
     wb__storage_unref(x->storage);
     x->storage = s;
     x->offset = offset;
-    if (!x->device && (x->op != WB__OP_literal || x->ndim)) x->device = s->device;
+    if (!atomic_load_explicit(&x->consumers, memory_order_relaxed)) settle(x);
     wb__sink_remove(x);
 }
 

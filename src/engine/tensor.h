@@ -10,8 +10,9 @@
  *
  * A tensor has a device, and its operands have the same one.  Literals and counts (iota) have none,
  * nor has what is made of such alone: they float, and are computed wherever they are used.  Once
- * computed for its own sake such a result settles, on the thread's device; a single number never
- * does: it is not read from memory but made anew (wb__known).
+ * computed for its own sake such a result settles, on the thread's device, unless something is made of
+ * it already, which may be elsewhere; a single number never does: it is not read from memory but made
+ * anew (wb__known).
  *
  * Inputs stay attached after evaluation, so that a gradient can still be taken; scopes detach what
  * outlives them. */

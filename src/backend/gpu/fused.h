@@ -21,6 +21,7 @@ enum {
     WB__NO_BUFFER = -2                          /* of a view that numbers a draw's elements */
 };
 
+
 /* A program on one space: a segment, or a part of one. */
 typedef struct {
     int n_instr, n_views;
@@ -46,7 +47,7 @@ typedef struct {
     int slot, way;                              /* numbers in the text: of it, of its strides */
     unsigned put;                               /* strides that are in the struct */
     int64_t stride[WB_MAX_DIMS];
-} wb__place;
+} wb__fuse_place;
 
 typedef struct {
     const wb__gpu_target *target;
@@ -58,7 +59,7 @@ typedef struct {
     bool *want;
     uint8_t *level, *made;
     int *place;
-    wb__place *places;
+    wb__fuse_place *places;
     int n_places;
 
     /* What is left of the space. */
@@ -104,7 +105,7 @@ void wb__fuse_bases(wb__fuse *k);
 /* The rest of the way of what is wanted, inside the loop; `row`: of what does not vary there. */
 void wb__fuse_ways(wb__fuse *k, const bool *want);
 /* What to write behind a pointer, [...], or add to a number. */
-void wb__fuse_at(const wb__fuse *k, const wb__place *p, char text[48]);
+void wb__fuse_at(const wb__fuse *k, const wb__fuse_place *p, char text[48]);
 
 /* fused_values.c */
 enum { WB__MADE_NOT, WB__MADE_ROW, WB__MADE_FULL };

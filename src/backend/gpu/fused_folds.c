@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_CHUNKS = 4096 };
+
 typedef struct {
-    wb__fuse k;
     const wb__part *part;
     wb__fold *folds;
     int n;
@@ -31,7 +32,7 @@ static int neighbours(const wb__fuse *k)
     int along_cols = 0, along_rows = 0;
     for (int i = 0; i < k->part->n_instr; i++) {
         if (!k->want[i] || k->part->instr[i].kind != WB__LOAD) continue;
-        const wb__place *p = &k->places[k->place[i]];
+        const wb__fuse_place *p = &k->places[k->place[i]];
         along_cols += k->first[WB__COLS] <= col && p->stride[col] == 1;
         along_rows += k->first[WB__ROWS] <= row && p->stride[row] == 1;
     }
@@ -41,14 +42,15 @@ static int neighbours(const wb__fuse *k)
 static void choose(folds *f, const wb__fuse *k)
 {
     const bool cpu = k->target->is_cpu;
-    const int most = cpu ? 8 : 5, side = neighbours(k);
-    f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, most);
+    const int side = neighbours(k);
+    f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : 5);
     const int tall = wb__fuse_log(f->rows, 8);          /* no more items than rows */
     if (side >= 0 && f->log < 8 - tall) f->log = WB__MIN(8 - tall, wb__fuse_log(f->cols, 8));
     const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
-    const int64_t least = lanes * (cpu ? 64 : 16);
-    f->chunks = WB__MAX(WB__MIN(wanted, f->rows / least), 1);
+    const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
+    /* a processor's items walk down columns one after another: their lines are to stay cached */
+    f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MOST_CHUNKS) : WB__MIN(wanted, most), 1);
     f->chunk = WB__MAX(quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(quotient_up(f->rows, f->chunk), 1);
 }
@@ -110,7 +112,7 @@ static void store_results(folds *f, wb__fuse *k)
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     for (int i = 0; i < f->n; i++) {
         const wb__fold *one = &f->folds[i];
-        const wb__place *p = &k->places[k->place[one->instr]];
+        const wb__fuse_place *p = &k->places[k->place[one->instr]];
         wb__fold_value(k, one, "l");
         wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->slot, wb__fuse_dtype(p->view->dtype),
                       regs[one->out], one->instr);

@@ -34,7 +34,7 @@ static void find_places(wb__fuse *k)
         default: break;
         }
         if (k->place[i] < 0) continue;
-        wb__place *place = &k->places[k->place[i]];
+        wb__fuse_place *place = &k->places[k->place[i]];
         place->used |= k->want[i];
         if (in->kind == WB__IOTA) place->stride[in->arg] = 1;
         else place->view = &p->views[k->place[i]];
@@ -56,7 +56,7 @@ static void swap_dims(wb__fuse *k, int a, int b)
 /* Innermost the dimension where what is written (or else read first) steps least. */
 static void sort_dims(wb__fuse *k)
 {
-    const wb__place *guide = NULL;
+    const wb__fuse_place *guide = NULL;
     for (int i = 0; i < k->part->n_instr; i++) {
         const int kind = k->part->instr[i].kind;
         if (!k->want[i] || (kind != WB__STORE && kind != WB__LOAD)) continue;
@@ -76,7 +76,7 @@ static void sort_dims(wb__fuse *k)
 static bool together(const wb__fuse *k, int d)
 {
     for (int i = 0; i < k->n_places; i++) {
-        const wb__place *p = &k->places[i];
+        const wb__fuse_place *p = &k->places[i];
         if (p->used && p->stride[d] != p->stride[d + 1] * k->dim[d + 1]) return false;
     }
     return true;
@@ -93,7 +93,7 @@ static void remove_dim(wb__fuse *k, int d)
     for (int j = 0; j < k->n_places; j++) k->places[j].stride[k->n_dims] = 0;
 }
 
-static bool same_place(const wb__place *a, const wb__place *b)
+static bool same_place(const wb__fuse_place *a, const wb__fuse_place *b)
 {
     return a->view && b->view && a->view->buffer == b->view->buffer && a->view->buffer != WB__NO_BUFFER
         && a->view->offset == b->view->offset && a->view->dtype == b->view->dtype
@@ -104,14 +104,14 @@ static bool same_place(const wb__place *a, const wb__place *b)
 static void number_places(wb__fuse *k)
 {
     for (int i = 0; i < k->n_places; i++) {
-        wb__place *p = &k->places[i];
+        wb__fuse_place *p = &k->places[i];
         if (!p->used) continue;
         p->slot = p->way = -1;
         int64_t far = 0;
         for (int d = 0; d < k->n_dims; d++) far += llabs(p->stride[d]) * (k->dim[d] - 1);
         k->wide |= far > INT32_MAX;
         for (int j = 0; j < i; j++) {
-            const wb__place *q = &k->places[j];
+            const wb__fuse_place *q = &k->places[j];
             if (!q->used) continue;
             if (p->way < 0 && !memcmp(p->stride, q->stride, sizeof p->stride)) p->way = q->way;
             if (p->slot < 0 && same_place(p, q)) p->slot = q->slot;
@@ -187,7 +187,7 @@ void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
 
 static const char *index_type(const wb__fuse *k) { return k->wide ? "i64" : "int"; }
 
-static void put_stride(wb__fuse *k, wb__place *p, int d)
+static void put_stride(wb__fuse *k, wb__fuse_place *p, int d)
 {
     if (p->put >> d & 1) return;
     p->put |= 1u << d;
@@ -196,7 +196,7 @@ static void put_stride(wb__fuse *k, wb__place *p, int d)
 }
 
 /* The sum over the dimensions of `mask`; "" where there is none. */
-static void way_text(wb__fuse *k, wb__place *p, unsigned mask, wb__text *t)
+static void way_text(wb__fuse *k, wb__fuse_place *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {
         if (!p->stride[d] || !(mask >> d & 1)) continue;
@@ -209,7 +209,7 @@ static void way_text(wb__fuse *k, wb__place *p, unsigned mask, wb__text *t)
 }
 
 /* The one dimension of `mask` along which p steps, by 1: -1 if there is none or more. */
-static int plain(const wb__fuse *k, const wb__place *p, unsigned mask)
+static int plain(const wb__fuse *k, const wb__fuse_place *p, unsigned mask)
 {
     int found = -1;
     for (int d = 0; d < k->n_dims; d++) {
@@ -220,14 +220,14 @@ static int plain(const wb__fuse *k, const wb__place *p, unsigned mask)
     return found;
 }
 
-static bool varies(const wb__fuse *k, const wb__place *p, unsigned mask)
+static bool varies(const wb__fuse *k, const wb__fuse_place *p, unsigned mask)
 {
     for (int d = 0; d < k->n_dims; d++)
         if (p->stride[d] && (mask >> d & 1)) return true;
     return false;
 }
 
-static void pointer(wb__fuse *k, const wb__place *p, const char *fixed)
+static void pointer(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
 {
     const wb__view *v = p->view;
     const char *type = wb__fuse_memory(v->dtype);
@@ -243,7 +243,7 @@ static void pointer(wb__fuse *k, const wb__place *p, const char *fixed)
 }
 
 /* A place in a draw, or an index: a number that the inner way is added to. */
-static void origin(wb__fuse *k, const wb__place *p, const char *fixed)
+static void origin(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
 {
     const int s = p->slot;
     if (!p->view) {
@@ -259,7 +259,7 @@ void wb__fuse_bases(wb__fuse *k)
 {
     const unsigned outside = ~k->inner;
     for (int i = 0; i < k->n_places; i++) {
-        wb__place *p = &k->places[i];
+        wb__fuse_place *p = &k->places[i];
         if (!p->used) continue;
         bool first_way = true, first_slot = true;
         for (int j = 0; j < i; j++) {
@@ -284,7 +284,7 @@ void wb__fuse_bases(wb__fuse *k)
     }
 }
 
-void wb__fuse_at(const wb__fuse *k, const wb__place *p, char text[48])
+void wb__fuse_at(const wb__fuse *k, const wb__fuse_place *p, char text[48])
 {
     const int one = plain(k, p, k->inner);
     if (one >= 0) snprintf(text, 48, "i%d", one);
@@ -295,7 +295,7 @@ void wb__fuse_at(const wb__fuse *k, const wb__place *p, char text[48])
 void wb__fuse_ways(wb__fuse *k, const bool *want)
 {
     for (int i = 0; i < k->n_places; i++) {
-        wb__place *p = &k->places[i];
+        wb__fuse_place *p = &k->places[i];
         bool wanted = false, first = true;
         for (int j = 0; j < k->part->n_instr; j++)
             wanted |= want[j] && k->place[j] >= 0 && k->places[k->place[j]].way == p->way;

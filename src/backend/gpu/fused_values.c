@@ -127,7 +127,7 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 static void load(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->part->instr[i];
-    const wb__place *p = &k->places[k->place[i]];
+    const wb__fuse_place *p = &k->places[k->place[i]];
     char at[48];
     wb__fuse_at(k, p, at);
     wb__fuse_line(k, "const %s v%d = OF_%s(p%d[%s]);", KIND(in->reg), i,
@@ -151,7 +151,7 @@ static void number(wb__fuse *k, int i)
 static void iota(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->part->instr[i];
-    const wb__place *p = &k->places[k->place[i]];
+    const wb__fuse_place *p = &k->places[k->place[i]];
     char at[48];
     wb__fuse_at(k, p, at);
     wb__fuse_pair(k, in->scale, "scale%d", i);
@@ -164,7 +164,7 @@ static void iota(wb__fuse *k, int i)
 static void draw(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->part->instr[i];
-    const wb__place *p = &k->places[k->place[i]];
+    const wb__fuse_place *p = &k->places[k->place[i]];
     char at[48], key[24], counter[24];
     wb__fuse_at(k, p, at);
     wb__fuse_number(k, in->arg, WB__PUT_U64, key);
@@ -235,7 +235,7 @@ void wb__fuse_forget(wb__fuse *k)
 void wb__fuse_store(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->part->instr[i];
-    const wb__place *p = &k->places[k->place[i]];
+    const wb__fuse_place *p = &k->places[k->place[i]];
     char at[48];
     wb__fuse_at(k, p, at);
     wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->slot, at, wb__fuse_dtype(p->view->dtype),

@@ -62,11 +62,18 @@ void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, size_t wor
         const wb__gpu_number *n = &l->numbers[i];
         const wb__number v = numbers[n->number];
         float f = (float)v.f;
-        int32_t small = (int32_t)v.f;
+        int32_t narrow;
+        int64_t wide;
         switch (n->put) {
         case WB__PUT_F32: memcpy(to + n->at, &f, sizeof f); break;
-        case WB__PUT_I32: memcpy(to + n->at, &small, sizeof small); break;
-        case WB__PUT_I64: put_word(to + n->at, (uint64_t)(int64_t)v.f); break;
+        case WB__PUT_I32:
+            wb__convert(&narrow, WB_I32, &v.f, WB_F64, 1);
+            memcpy(to + n->at, &narrow, sizeof narrow);
+            break;
+        case WB__PUT_I64:
+            wb__convert(&wide, WB_I64, &v.f, WB_F64, 1);
+            put_word(to + n->at, (uint64_t)wide);
+            break;
         case WB__PUT_F64: case WB__PUT_U64: put_word(to + n->at, v.u); break;
         }
     }

@@ -282,6 +282,9 @@ int wb__cl_find(void)
     if (!status) status = gather_members();
     for (int i = 0; i < found.n && !status; i++) {
         wb__cl_device *d = found.device[i];
+        if (host->debug("load"))
+            host->log(WB_LOG_INFO, "opencl:%d: %s, %s %s", i, d->name, d->platform->name,
+                      d->driver);
         d->base.backend = &wb__cl_backend;
         d->base.ordinal = i;
         d->base.name = d->name;

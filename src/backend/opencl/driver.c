@@ -155,7 +155,7 @@ static int code_of(cl_int code)
 
 int wb__cl_fail(wb__cl_device *d, const char *call, cl_int code, const char *format, ...)
 {
-    char who[24] = "opencl", what[400], said[sizeof d->platform->said] = "";
+    char who[24] = "opencl", what[1200], said[sizeof d->platform->said] = "";
     if (d) {
         snprintf(who, sizeof who, "opencl:%d", d->base.ordinal);
         pthread_mutex_lock(&d->platform->lock);

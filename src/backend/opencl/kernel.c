@@ -2,6 +2,8 @@
  * allocates nothing; arguments are set where they differ from those of the launch before. */
 #include "backend/opencl/opencl.h"
 
+#include "backend/kinds.h"
+
 #include <string.h>
 
 /* One launch of a step, and the arguments that its kernel has now. */
@@ -19,7 +21,9 @@ typedef struct {
 
 struct wb__cl_kernel {
     wb__kernel base;
-    wb__gpu_work *work;
+    bool blast;                 /* a product by CLBlast comes first */
+    wb__cl_product product;
+    wb__gpu_work *work;         /* NULL: none */
     int n;
     part parts[];
 };
@@ -69,21 +73,67 @@ static int prepare_part(wb__cl_device *d, part *p, const wb__gpu_launch *l)
     return wb__cl_fail(d, "clCreateKernel", code, "kernel %s", l->entry);
 }
 
+static wb__instr instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, int b, int arg)
+{
+    return (wb__instr){.kind = (uint8_t)kind, .reg = t == WB_F64 ? WB__REG_F64 : WB__REG_F32,
+                       .level = WB__LEVEL_FULL, .dtype = (uint8_t)t, .op = (uint16_t)op, .a = a,
+                       .b = b, .c = -1, .arg = arg};
+}
+
+/* What is done to a product in place when it is there: c = act(c + bias). */
+static int prepare_epilogue(wb__cl_device *d, const wb__step *step, wb__gpu_work **work)
+{
+    static const wb__op acts[] = {[WB__EPI_RELU] = WB__OP_relu, [WB__EPI_TANH] = WB__OP_tanh,
+                                  [WB__EPI_SIGMOID] = WB__OP_sigmoid};
+    const wb__view *c = &step->views[2], *bias = step->n_views > 3 ? &step->views[3] : NULL;
+    wb__view views[2] = {*c, *c};
+    wb__instr program[5];
+    int n = 0;
+    program[n++] = instruction(c->dtype, WB__LOAD, 0, -1, -1, 0);
+    if (bias) {
+        views[1].buffer = bias->buffer;
+        views[1].offset = bias->offset;
+        memset(views[1].strides, 0, sizeof views[1].strides);
+        views[1].strides[c->ndim - 1] = bias->strides[0];
+        program[n++] = instruction(c->dtype, WB__LOAD, 0, -1, -1, 1);
+        program[n++] = instruction(c->dtype, WB__ROW, WB__OP_add, 0, 1, 0);
+    }
+    if (step->epilogue) {
+        program[n] = instruction(c->dtype, WB__ROW, acts[step->epilogue], n - 1, -1, 0);
+        n++;
+    }
+    program[n] = instruction(c->dtype, WB__STORE, 0, n - 1, -1, 0);
+    wb__space space = {.ndim = c->ndim, .col_dims = c->ndim};
+    memcpy(space.dims, c->dims, sizeof space.dims);
+    const wb__step pass = {.kind = WB__STEP_FUSED,
+                           .fused = {.n_instr = n + 1, .n_views = bias ? 2 : 1, .n_segments = 1,
+                                     .instr = program, .spaces = &space, .views = views}};
+    return host->gpu_step(&d->target, &pass, work);
+}
+
 static int prepare_parts(wb__cl_device *d, const wb__step *step, wb__cl_kernel **kernel)
 {
     wb__gpu_work *work = NULL;
-    int status = host->gpu_step(&d->target, step, &work);
+    wb__cl_product product = {0};
+    const char *why = NULL;
+    const bool blast = wb__cl_blast_takes(d, step, &product, &why);
+    int status = !blast ? host->gpu_step(&d->target, step, &work)
+               : step->n_views > 3 || step->epilogue ? prepare_epilogue(d, step, &work) : 0;
     if (status) return status;
-    wb__cl_kernel *k = host->alloc_zero(1, sizeof *k + (size_t)work->n * sizeof *k->parts);
+    const int n = work ? work->n : 0;
+    wb__cl_kernel *k = host->alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
     if (!k) {
         host->gpu_work_free(work);
         return WB_ERROR_MEMORY;
     }
+    k->blast = blast;
+    k->product = product;
     k->work = work;
-    k->base.workspace = work->workspace;
-    k->base.impl = work->impl;
-    k->n = work->n;
-    for (int i = 0; i < work->n && !status; i++)
+    k->base.workspace = work ? work->workspace : 0;
+    k->base.impl = blast ? "CLBlast" : work->impl;
+    k->base.why = why;
+    k->n = n;
+    for (int i = 0; i < n && !status; i++)
         status = prepare_part(d, &k->parts[i], &work->launch[i]);
     *kernel = k;
     return status;
@@ -186,8 +236,8 @@ int wb__cl_launch(const wb_device *base, const wb__kernel *kernel, void *const *
 {
     wb__cl_device *d = base->state;
     wb__cl_kernel *k = (wb__cl_kernel *)kernel;
-    int status = 0;
     pthread_mutex_lock(&d->lock);
+    int status = k->blast ? wb__cl_blast_launch(d, &k->product, buffers) : 0;
     for (int i = 0; i < k->n && !status; i++)
         status = launch_part(d, &k->parts[i], buffers, workspace, workspace_at, numbers);
     pthread_mutex_unlock(&d->lock);

@@ -49,23 +49,27 @@ static const char *size_text(int64_t bytes, char room[32])
     return room;
 }
 
-static void *no_room(wb__cl_device *d, size_t bytes)
+/* `code`: what the driver said, if it was asked. */
+static void *no_room(wb__cl_device *d, size_t bytes, cl_int code)
 {
-    char wanted[32], all[32], used[32], cached[32];
+    char wanted[32], all[32], used[32], cached[32], said[96] = "";
     const wb__cl_cache *c = &d->cache;
     pthread_mutex_lock(&d->lock);
     const int64_t held = c->used, kept = c->cached;
     pthread_mutex_unlock(&d->lock);
     const int64_t size = (int64_t)WB__MIN(bytes, (size_t)INT64_MAX);
+    if (code)
+        snprintf(said, sizeof said, "; the driver says %s (%d)", wb__cl_error_name(code),
+                 (int)code);
     if (size > d->most && d->most < c->limit)
         return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; the device"
                                " gives at most %s in one piece", d->base.ordinal,
                                size_text(size, wanted), size_text(d->most, all));
     return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; %s %s, %s in"
-                           " tensors and plans, %s cached", d->base.ordinal,
+                           " tensors and plans, %s cached%s", d->base.ordinal,
                            size_text(size, wanted), size_text(c->limit, all),
                            c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
-                           size_text(held, used), size_text(kept, cached));
+                           size_text(held, used), size_text(kept, cached), said);
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */
@@ -189,7 +193,7 @@ void *wb__cl_allocate(const wb_device *base, size_t size)
     size_t bytes = 0;
     cl_int code = 0;
     const int k = class_of(size, &bytes);
-    if (k < 0) return no_room(d, size);
+    if (k < 0) return no_room(d, size, 0);
     pthread_mutex_lock(&d->lock);
     wb__cl_memory *m = take(&d->cache, k, size);
     pthread_mutex_unlock(&d->lock);
@@ -207,7 +211,7 @@ void *wb__cl_allocate(const wb_device *base, size_t size)
         wb__cl_fail(d, "clCreateBuffer", code, "%zu bytes", size);
         return NULL;
     }
-    return no_room(d, size);
+    return no_room(d, size, code);
 }
 
 void wb__cl_release(const wb_device *base, void *memory, size_t size)

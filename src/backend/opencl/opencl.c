@@ -1,6 +1,8 @@
 /* The OpenCL backend's table.  opencl.h says where everything is. */
 #include "backend/opencl/opencl.h"
 
+#include <string.h>
+
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 
@@ -18,6 +20,7 @@ static void stop(void)
 {
     pthread_mutex_lock(&starting);
     if (started) {
+        wb__cl_blast_stop();
         wb__cl_forget();
         wb__cl_tell_left();
     }
@@ -33,8 +36,7 @@ static const wb_device *device(int ordinal)
 
 static int part(const char *name)
 {
-    (void)name;
-    return -1;
+    return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
 static bool has_dtype(const wb_device *base, wb_dtype t)

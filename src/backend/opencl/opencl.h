@@ -7,6 +7,7 @@
  *   transfer.c   uploads, downloads, copies
  *   program.c    texts compiled, kept in memory and on disk
  *   kernel.c     steps prepared and launched
+ *   clblast.c    large matrix products by CLBlast, where it is installed
  *   opencl.c     the backend's table
  *   export.c     the one symbol of the shared object
  *
@@ -166,14 +167,31 @@ void wb__cl_program_put(wb__cl_device *d, wb__cl_program *p);
 cl_program wb__cl_program_of(const wb__cl_program *p);
 void wb__cl_free_programs(wb__cl_device *d);
 
-/* ---- kernel.c -------------------------------------------------------------------------------- */
+/* ---- kernel.c, clblast.c --------------------------------------------------------------------- */
 
 typedef struct wb__cl_kernel wb__cl_kernel;
+
+/* A product for CLBlast. */
+typedef struct {
+    wb_dtype dtype;
+    int view[3];                            /* buffers of a, b, c */
+    bool transposed[2];
+    size_t m, n, k, batch, at[3], row[3], step[3];      /* elements */
+} wb__cl_product;
 
 int wb__cl_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel);
 void wb__cl_destroy(const wb_device *base, wb__kernel *kernel);
 int wb__cl_launch(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
                   void *workspace, size_t workspace_at, const wb__number *numbers);
+
+/* Whether CLBlast can be used: opens it, once; false with the error set. */
+bool wb__cl_blast_works(void);
+/* Whether this step is for CLBlast, and as what; else *why. */
+bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_product *p,
+                        const char **why);
+/* With the device's lock: enqueues it. */
+int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers);
+void wb__cl_blast_stop(void);
 
 /* The backend's entry, as the registry lists it where the backend is linked in. */
 const wb__backend *wb__opencl_entry(const wb__host *table);

@@ -194,11 +194,12 @@ static int download_staged(wb__cl_device *d, unsigned char *to, const wb__cl_mem
     for (size_t i = 0; i <= pieces && !status; i++) {
         if (i < pieces) {
             const size_t begins = i * WB__CL_HALF, n = WB__MIN(bytes - begins, (size_t)WB__CL_HALF);
-            const cl_int code =
-                cl.EnqueueReadBuffer(d->compute, m->mem, CL_FALSE, at + begins, n,
-                                     s->at + (i & 1) * WB__CL_HALF, 0, NULL, &s->busy[i & 1]);
+            cl_event *busy = &s->busy[i & 1];
+            cl_int code = cl.EnqueueReadBuffer(d->compute, m->mem, CL_FALSE, at + begins, n,
+                                               s->at + (i & 1) * WB__CL_HALF, 0, NULL, busy);
+            if (code) *busy = NULL;
+            else code = cl.Flush(d->compute);
             if (code) {
-                s->busy[i & 1] = NULL;
                 status = wb__cl_fail(d, "clEnqueueReadBuffer", code, "%zu bytes", n);
                 break;
             }

@@ -1,0 +1,199 @@
+/* Large matrix products by CLBlast, where it is installed: opened at run time, for the usual driver
+ * only, since it opens that one itself.  Its kernels are compiled at the first product, so small
+ * products stay with ours, and all of them on a processor, where that takes seconds and gains
+ * nothing.
+ *
+ *   WEBER_OPENCL_CLBLAST   0: never; 1: wherever it can, however small */
+#include "backend/opencl/opencl.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
+
+/* Fewer multiplications than these do not pay for it: 256 x 256 x 256. */
+static const int64_t worth = (int64_t)1 << 24;
+
+#define SIDES(T)                                                                                   \
+    (int layout, int a_transposed, int b_transposed, size_t m, size_t n, size_t k, T alpha,        \
+     cl_mem a, size_t a_at, size_t a_row, cl_mem b, size_t b_at, size_t b_row, T beta, cl_mem c,   \
+     size_t c_at, size_t c_row, cl_command_queue *queue, cl_event *event)
+#define BATCHED(T)                                                                                 \
+    (int layout, int a_transposed, int b_transposed, size_t m, size_t n, size_t k, T alpha,        \
+     cl_mem a, size_t a_at, size_t a_row, size_t a_step, cl_mem b, size_t b_at, size_t b_row,      \
+     size_t b_step, T beta, cl_mem c, size_t c_at, size_t c_row, size_t c_step, size_t batch,      \
+     cl_command_queue *queue, cl_event *event)
+
+#define FUNCTIONS(X)                                                                               \
+    X(int, Sgemm, SIDES(float)) X(int, Dgemm, SIDES(double))                                       \
+    X(int, SgemmStridedBatched, BATCHED(float)) X(int, DgemmStridedBatched, BATCHED(double))       \
+    X(int, ClearCache, (void))
+
+#define FIELD(type, name, parameters) type (*name) parameters;
+static struct { FUNCTIONS(FIELD) } blast;
+#undef FIELD
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char why_not[400];
+static bool used;               /* its caches have something of a context of ours */
+
+static void *lookup(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    if (!found && !*why_not) {
+        strcpy(why_not, "libclblast.so.1 has no ");
+        strncat(why_not, name, 64);
+    }
+    return found;
+}
+
+static void open_once(void)
+{
+    void *library = dlopen("libclblast.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *said = dlerror();
+        strncat(why_not, said ? said : "libclblast.so.1 was not found", 200);
+        strcat(why_not, "; install CLBlast 1.5 or newer (Debian: libclblast1)");
+        return;
+    }
+#define OPEN(type, name, parameters)                                                               \
+    {                                                                                              \
+        void *found = lookup(library, "CLBlast" #name);                                            \
+        memcpy(&blast.name, &found, sizeof found);                                                 \
+    }
+    FUNCTIONS(OPEN)
+#undef OPEN
+}
+
+bool wb__cl_blast_works(void)
+{
+    if (!wb__cl_usual_driver()) {
+        host->fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
+                   " WEBER_OPENCL_LIBRARY names: it opens the usual one");
+        return false;
+    }
+    pthread_once(&once, open_once);
+    if (!*why_not) return true;
+    host->fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast: %s", why_not);
+    return false;
+}
+
+void wb__cl_blast_stop(void)
+{
+    if (used) blast.ClearCache();
+    used = false;
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+/* Whether the last two dimensions are rows one after another, as they are or transposed. */
+static bool rows_of(const wb__view *v, bool *transposed, size_t *row)
+{
+    const int64_t *dims = v->dims + v->ndim - 2, *strides = v->strides + v->ndim - 2;
+    for (int turned = 0; turned < 2; turned++) {
+        const int64_t length = dims[!turned], step = strides[!turned], apart = strides[turned];
+        const bool one_row = dims[turned] == 1;
+        if ((step != 1 && length != 1) || (!one_row && apart < length)) continue;
+        *transposed = turned;
+        *row = (size_t)(one_row ? length : apart);
+        return true;
+    }
+    return false;
+}
+
+/* Whether all batch dimensions are one, with one step for each operand. */
+static bool one_batch(const wb__view *const v[3], wb__cl_product *p)
+{
+    bool first = true;
+    p->batch = 1;
+    for (int i = v[2]->ndim - 3; i >= 0; i--) {
+        const int64_t dim = v[2]->dims[i];
+        if (dim == 1) continue;
+        for (int j = 0; j < 3; j++) {
+            const size_t step = (size_t)v[j]->strides[i];
+            if (v[j]->strides[i] < 0 || (!first && step != p->step[j] * p->batch)) return false;
+            if (first) p->step[j] = step;
+        }
+        first = false;
+        p->batch *= (size_t)dim;
+    }
+    return true;
+}
+
+static const char *reason(const wb__cl_device *d, const wb__step *step, wb__cl_product *p)
+{
+    const wb__view *const v[3] = {&step->views[0], &step->views[1], &step->views[2]};
+    const char *wish = getenv("WEBER_OPENCL_CLBLAST");
+    const bool always = wish && *wish == '1';
+    const int last = v[2]->ndim - 1;
+    if (wish && *wish == '0') return "CLBlast: not wanted";
+    if (d->target.is_cpu && !always) return "CLBlast: no faster on a processor";
+    if (v[0]->dtype != WB_F32 && v[0]->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
+    *p = (wb__cl_product){.dtype = v[0]->dtype, .m = (size_t)v[2]->dims[last - 1],
+                          .n = (size_t)v[2]->dims[last], .k = (size_t)v[0]->dims[v[0]->ndim - 1]};
+    const double work = (double)p->m * (double)p->n * (double)p->k;
+    if (!work) return "CLBlast: nothing to multiply";
+    if (work < (double)worth && !always) return "CLBlast: too small";
+    for (int j = 0; j < 3; j++) {
+        bool transposed = false;
+        if (v[j]->ndim != v[2]->ndim || !rows_of(v[j], &transposed, &p->row[j]))
+            return "CLBlast: strides";
+        if (j < 2) p->transposed[j] = transposed;
+        else if (transposed) return "CLBlast: the result is transposed";
+        p->view[j] = v[j]->buffer;
+        p->at[j] = (size_t)v[j]->offset;
+    }
+    if (!one_batch(v, p) || p->batch == 0) return "CLBlast: strides of the batch";
+    if (!wb__cl_blast_works()) {
+        host->clear_error();
+        return "CLBlast: not there";
+    }
+    return NULL;
+}
+
+bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_product *p,
+                        const char **why)
+{
+    if (step->kind != WB__STEP_MATMUL) return false;
+    *why = reason(d, step, p);
+    if (host->debug("dispatch"))
+        host->log(WB_LOG_INFO, "opencl:%d: product of %lld x %lld x %lld: %s", d->base.ordinal,
+                  (long long)step->views[2].dims[step->views[2].ndim - 2],
+                  (long long)step->views[2].dims[step->views[2].ndim - 1],
+                  (long long)step->views[0].dims[step->views[0].ndim - 1], *why ? *why : "CLBlast");
+    return !*why;
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+#define ONE(T) ROW_MAJOR, side[p->transposed[0]], side[p->transposed[1]], p->m, p->n, p->k, (T)1,  \
+               m[0]->mem, p->at[0], p->row[0]
+
+int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers)
+{
+    static const int side[2] = {NOT_TRANSPOSED, TRANSPOSED};
+    const bool f32 = p->dtype == WB_F32;
+    wb__cl_memory *m[3];
+    cl_event event = NULL, *wanted = wb__cl_wants_event(d) ? &event : NULL;
+    for (int j = 0; j < 3; j++) {
+        m[j] = buffers[p->view[j]];
+        m[j]->used = d->issued + 1;
+    }
+    used = true;
+#define PRODUCT(T, name)                                                                           \
+    blast.name(ONE(T), m[1]->mem, p->at[1], p->row[1], (T)0, m[2]->mem, p->at[2], p->row[2],       \
+               &d->compute, wanted)
+#define PRODUCTS(T, name)                                                                          \
+    blast.name(ONE(T), p->step[0], m[1]->mem, p->at[1], p->row[1], p->step[1], (T)0, m[2]->mem,    \
+               p->at[2], p->row[2], p->step[2], p->batch, &d->compute, wanted)
+    const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
+                                        : PRODUCTS(double, DgemmStridedBatched)
+                                  : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);
+    if (code)
+        return wb__cl_fail(d, "CLBlast", code, "%zu products of %zu x %zu x %zu", p->batch, p->m,
+                           p->n, p->k);
+    return wb__cl_enqueued(d, event);
+}
