@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Kernel texts through every compiler that is here.  check.py FOLDER RTC
+
+FOLDER holds texts as tests/gpu_texts.c writes them (entry-hash.k, hash.k, .f64 before the .k where
+double is used), RTC is the program made of rtc.c.  Each text is compiled behind the prelude
+
+  as OpenCL C 1.2     by clang's front end
+  as CUDA             by NVRTC: all to PTX, one of each kernel to code for two architectures
+  as HIP              by hiprtc, one of each kernel and some generated ones
+  as Metal            by two stand-ins, for there is no compiler of Apple's: C++ for OpenCL, which knows
+                      address spaces, and plain C++ (strict/, plain/).  A pointer without its address
+                      space is refused as OpenCL C: C++ for OpenCL takes it for any.
+
+and a table says how many were compiled and how many failed; what is not here is skipped, and why.  The
+exit status is 1 if anything failed, or if nothing could be compiled at all.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import which
+
+HERE = Path(__file__).resolve().parent
+PRELUDE = HERE.parent.parent / "src/backend/gpu/prelude.k"
+CORES = os.cpu_count() or 1
+# of what is written by hand; generated texts may hold more than they use
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter", "-Wno-unknown-pragmas"]
+CUDA_LIBRARIES = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+# hiprtc is a library of its own from ROCm 6 on, and inside the runtime before
+HIP_LIBRARIES = ["libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so.5"]
+
+
+class Text:
+    def __init__(self, path):
+        self.f64 = path.name.endswith(".f64.k")
+        self.entry = path.name.split("-")[0] if "-" in path.name else None      # None: generated
+        self.body = path.read_text()
+        self.path = None
+
+
+def read_texts(folder):
+    """Each text once, with the prelude, in FOLDER/whole; launches of one step share theirs."""
+    prelude = PRELUDE.read_text()
+    whole = folder / "whole"
+    whole.mkdir(exist_ok=True)
+    texts = {}
+    for path in sorted(folder.glob("*.k")):
+        text = Text(path)
+        known = texts.setdefault((text.body, text.f64), text)
+        if known is text:
+            text.path = whole / path.name
+            text.path.write_text(("#define WB_F64\n" if text.f64 else "") + prelude + text.body)
+    return list(texts.values())
+
+
+def sample(texts):
+    """One text of each kernel and line of choices that are not a dtype, and a few generated ones."""
+    seen, few = {}, []
+    for text in texts:
+        if text.entry is None:
+            few.append(text)
+        else:
+            choices = re.findall(r"^#define (?:CONV_\w+|POOL_\w+|SIMPLE|TILE|BLOCK|PER \d+)$",
+                                 text.body, re.M)
+            seen.setdefault((text.entry, *choices), text)
+    return list(seen.values()) + few[:4]
+
+
+class Row:
+    def __init__(self, language, compiler, target):
+        self.names = (language, compiler, target)
+        self.good, self.bad, self.skipped, self.seconds = 0, [], None, 0.0
+
+
+def with_clang(row, clang, options, texts):
+    def one(text):
+        run = subprocess.run([clang, *options, *(WARNINGS if text.entry else ["-w"]), "-fsyntax-only", str(text.path)],
+                             capture_output=True, text=True, check=False)
+        return text, run.returncode, run.stderr
+
+    with ThreadPoolExecutor(CORES) as pool:
+        for text, code, words in pool.map(one, texts):
+            if code:
+                row.bad.append((text.path.name, words))
+            else:
+                row.good += 1
+
+
+def with_rtc(row, rtc, library, prefix, options, texts):
+    def some(part):
+        run = subprocess.run([rtc, library, prefix, *options, "--", *(str(t.path) for t in part)],
+                             capture_output=True, text=True, check=False, errors="replace")
+        return part, run
+
+    parts = [texts[i::CORES] for i in range(CORES) if texts[i::CORES]]
+    with ThreadPoolExecutor(CORES) as pool:
+        for part, run in pool.map(some, parts):
+            answered = 0
+            for chunk in re.split(r"^(?=ok |failed )", run.stdout, flags=re.M):
+                if chunk.startswith("ok "):
+                    row.good += 1
+                    answered += 1
+                elif chunk.startswith("failed "):
+                    row.bad.append((Path(chunk.split()[1]).name, chunk))
+                    answered += 1
+            if answered < len(part):
+                row.bad.append((part[answered].path.name,
+                                f"the compiler ended the process ({run.returncode})\n{run.stderr}"))
+
+
+def usable(rtc, names, prefix, folders):
+    """The first of the libraries that can be opened and has the functions, or why there is none."""
+    reasons = []
+    for name in names:
+        for path in [name, *(p for f in folders for p in sorted(glob.glob(f"{f}/{name}")))]:
+            run = subprocess.run([rtc, path, prefix, "--"], capture_output=True, text=True, check=False)
+            if run.returncode == 0:
+                return path, None
+            reasons.append(run.stdout.strip() or f"{path} ended the process")
+    return None, reasons[-1] if reasons else "no library"
+
+
+def clang_of(least):
+    for name in ["clang-15", "clang", *(f"clang-{v}" for v in range(22, 13, -1))]:
+        if which(name):
+            words = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout
+            version = re.search(r"version (\d+)", words)
+            if version and int(version.group(1)) >= least:
+                return name
+    return None
+
+
+def run_all(texts, rtc):
+    rows = []
+
+    def add(language, compiler, target, reason, check, *arguments):
+        row = Row(language, compiler, target)
+        rows.append(row)
+        began = time.monotonic()
+        if reason:
+            row.skipped = reason
+        else:
+            check(row, *arguments)
+        row.seconds = time.monotonic() - began
+
+    few = sample(texts)
+    some = few + [t for t in texts if t.entry is None][4:24]        # this compiler is the slowest
+    single = [t for t in texts if not t.f64]
+    clang = clang_of(14)
+    missing = None if clang else "no clang of 14 or later"
+    target = ["-target", "spir64", "-Xclang", "-finclude-default-header", "-Xclang",
+              "-fdeclare-opencl-builtins"]
+    add("OpenCL C", clang or "clang", "1.2", missing, with_clang, clang,
+        ["-x", "cl", "-cl-std=CL1.2", *target], texts)
+
+    library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc", ["/usr/local/cuda/lib64", "/usr/local/cuda/lib"])
+    options = ["--fmad=false", "-default-device", "-w"]
+    for arch, which_texts in ("compute_80", texts), ("sm_80", few), ("sm_90", few):
+        add("CUDA", "NVRTC", "PTX" if arch.startswith("compute") else arch, reason, with_rtc, rtc, library,
+            "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
+
+    library, reason = usable(rtc, HIP_LIBRARIES, "hiprtc", ["/opt/rocm/lib"])
+    for arch, which_texts in ("gfx90a", some), ("gfx906", few), ("gfx1030", few):
+        add("HIP", "hiprtc", arch, reason, with_rtc, rtc, library, "hiprtc",
+            [f"--offload-arch={arch}", "-ffp-contract=off", "-w"], which_texts)
+
+    metal = ["-D__METAL_VERSION__=240", "-Wno-unknown-attributes", "-Wno-ignored-attributes"]
+    add("Metal", clang or "clang", "strict stand-in", missing, with_clang, clang,
+        ["-x", "cl", "-cl-std=clc++2021", *target, "-I", str(HERE / "strict"), *metal], single)
+    add("Metal", clang or "clang", "C++ stand-in", missing, with_clang, clang,
+        ["-x", "c++", "-std=c++17", "-nostdinc++", "-I", str(HERE / "plain"), *metal], single)
+    return rows
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__)
+        return 2
+    texts = read_texts(Path(sys.argv[1]))
+    written = sum(t.entry is not None for t in texts)
+    print(f"{written} texts of written kernels, {len(texts) - written} generated")
+    rows = run_all(texts, sys.argv[2])
+    print(f"{'language':10}{'compiler':12}{'for':18}{'compiled':>9}{'failed':>8}{'seconds':>9}")
+    for row in rows:
+        names = "".join(f"{name:{width}}" for name, width in zip(row.names, (10, 12, 18)))
+        if row.skipped:
+            print(f"{names} skipped: {row.skipped}")
+        else:
+            print(f"{names}{row.good:9}{len(row.bad):8}{row.seconds:9.1f}")
+    for row in rows:
+        for name, words in row.bad[:3]:
+            print(f"\n{' '.join(row.names)}: {name}\n" + "\n".join(words.splitlines()[:20]))
+    failed = any(row.bad for row in rows)
+    done = all(row.good or row.skipped for row in rows) and any(row.good for row in rows)
+    return 0 if texts and done and not failed else 1
+
+
+sys.exit(main())

@@ -1,0 +1,89 @@
+/* Texts compiled by a vendor's run-time compiler, without a device.
+ *
+ *   rtc LIBRARY PREFIX OPTION... -- FILE...
+ *
+ * NVRTC and hiprtc are twins: the same functions under another prefix ("nvrtc", "hiprtc").  Prints
+ * "ok FILE", or "failed FILE" and the compiler's words behind a bar.  Exit status: 0 if all were
+ * compiled, 1 if one was not, 3 if the library cannot be used.  One library a process. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void *program;
+
+static int (*create)(program *, const char *text, const char *name, int, const char *const *,
+                     const char *const *);
+static int (*compile)(program, int n, const char *const *options);
+static int (*log_size)(program, size_t *);
+static int (*get_log)(program, char *);
+static int (*destroy)(program *);
+
+static int find(void *library, const char *prefix, const char *name, void *to)
+{
+    char symbol[64];
+    snprintf(symbol, sizeof symbol, "%s%s", prefix, name);
+    void *found = dlsym(library, symbol);
+    memcpy(to, &found, sizeof found);
+    if (!found) printf("no %s\n", symbol);
+    return found != NULL;
+}
+
+static char *contents(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = NULL;
+    long n = 0;
+    if (f && !fseek(f, 0, SEEK_END) && (n = ftell(f)) >= 0 && !fseek(f, 0, SEEK_SET)
+        && (text = calloc((size_t)n + 1, 1)) && fread(text, 1, (size_t)n, f) != (size_t)n) {
+        free(text);
+        text = NULL;
+    }
+    if (f) fclose(f);
+    return text;
+}
+
+static int one(const char *path, int n, const char *const *options)
+{
+    char *text = contents(path);
+    program p = NULL;
+    size_t size = 0;
+    int status = !text || create(&p, text, path, 0, NULL, NULL) || compile(p, n, options);
+    printf("%s %s\n", status ? "failed" : "ok", path);
+    if (status && p && !log_size(p, &size) && size > 1) {
+        char *words = calloc(size + 1, 1);
+        if (words && !get_log(p, words))
+            for (char *line = strtok(words, "\n"); line; line = strtok(NULL, "\n"))
+                printf("| %s\n", line);
+        free(words);
+    }
+    if (p) destroy(&p);
+    free(text);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    int first = 3, failed = 0;
+    while (first < argc && strcmp(argv[first], "--")) first++;
+    if (first >= argc) {
+        fprintf(stderr, "usage: rtc LIBRARY PREFIX OPTION... -- FILE...\n");
+        return 2;
+    }
+    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        printf("%s\n", dlerror());
+        return 3;
+    }
+    if (!find(library, argv[2], "CreateProgram", &create)
+        || !find(library, argv[2], "CompileProgram", &compile)
+        || !find(library, argv[2], "GetProgramLogSize", &log_size)
+        || !find(library, argv[2], "GetProgramLog", &get_log)
+        || !find(library, argv[2], "DestroyProgram", &destroy))
+        return 3;
+    for (int i = first + 1; i < argc; i++) {
+        failed |= one(argv[i], first - 3, (const char *const *)argv + 3) != 0;
+        fflush(stdout);
+    }
+    return failed;
+}
