@@ -48,6 +48,20 @@ static int ask_text(cl_device_id id, cl_uint what, char *text, size_t room, cons
     return 0;
 }
 
+/* A variable that says 1 or 0, or else what is best. */
+static bool wished(const char *variable, bool best)
+{
+    const char *text = getenv(variable);
+    return text && *text ? *text == '1' : best;
+}
+
+/* PoCL compiles every kernel once more when it is asked for a binary, which takes as long as the
+ * first time, and keeps on disk itself what it compiled. */
+static bool keeps_its_own(const wb__cl_device *d)
+{
+    return strstr(d->platform->name, "Portable Computing Language") != NULL;
+}
+
 /* Fills in what the driver tells; *unfit: why the device cannot be used, or NULL. */
 static int describe(wb__cl_device *d, const char **unfit)
 {
@@ -77,13 +91,12 @@ static int describe(wb__cl_device *d, const char **unfit)
            : arguments < 1024 ? "takes less than 1,024 bytes of arguments" : NULL;
     d->total = (int64_t)WB__MIN(total, (cl_ulong)INT64_MAX);
     d->most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
-    d->unified = unified;
     d->exact_division = single_fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
     d->target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
                                  .most_items = (int)WB__MIN(items, (size_t)1 << 20),
                                  .local_bytes = (size_t)local, .most_args = arguments};
-    const char *staging = getenv("WEBER_OPENCL_STAGING");
-    d->staged = staging && *staging ? *staging == '1' : !unified;
+    d->staged = wished("WEBER_OPENCL_STAGING", !unified);
+    d->keeps_binaries = wished("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
     d->debug_sync = host->debug("sync");
     return wb__cl_limit(d->total, &d->cache.limit);
 }

@@ -21,6 +21,7 @@
  *   WEBER_OPENCL_DEVICES   which devices there are: "gpu", "1,0", "cpu,0"; in this order
  *   WEBER_MEMORY_LIMIT     bytes that a device may hold: 100M, 1.5GiB, 50%
  *   WEBER_OPENCL_STAGING   1: transfers through pinned memory, 0: never; else as the device is
+ *   WEBER_OPENCL_BINARIES  1: compiled kernels are kept on disk, 0: never; else where it pays
  *   WEBER_OPENCL_FAIL      for tests: the n-th call of the driver fails; "n+": all from there on */
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H
@@ -91,7 +92,7 @@ typedef struct wb__cl_device {
     char name[128], driver[128];
     wb__gpu_target target;
     int64_t total, most;        /* bytes: of the device, of one buffer */
-    bool unified, exact_division, debug_sync, staged;
+    bool exact_division, debug_sync, staged, keeps_binaries;
 
     pthread_mutex_t opening;
     _Atomic bool open;

@@ -133,10 +133,11 @@ static cl_program make(wb__cl_device *d, const char *text, bool f64)
 {
     const char *options = options_of(d, f64);
     size_t key_bytes = 0, bytes = 0;
-    char *key = key_of(d, text, options, &key_bytes);
-    if (!key) return NULL;
     if (host->debug("kernel"))
         host->log(WB_LOG_INFO, "opencl:%d: %s\n%s", d->base.ordinal, options, text);
+    if (!d->keeps_binaries) return from_text(d, text, options);
+    char *key = key_of(d, text, options, &key_bytes);
+    if (!key) return NULL;
     cl_program program = NULL;
     void *binary = host->cache_get("opencl", key, key_bytes, &bytes);
     if (binary) program = from_binary(d, binary, bytes, options);
