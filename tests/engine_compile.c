@@ -118,8 +118,11 @@ static wb_layer *shared;
 static float given[32 * 6], expected[32 * 3];
 static _Atomic int wrong;
 
+static const wb_device *where;          /* new tensors of the test's thread are */
+
 static void *infer(void *arg)
 {
+    wb_set_default_device(where);
     for (int round = 0; round < 40; round++) {
         wb_scope *s = wb_scope_open();
         int from = (int)(intptr_t)arg % 4, n = 20 + (int)((intptr_t)arg + round) % 3;
@@ -139,6 +142,7 @@ static void *infer(void *arg)
 static void threads(void **state)
 {
     (void)state;
+    where = wb_default_device();
     wb_scope *s = wb_scope_open();
     shared = wb_Chain(wb_Dense(6, 40, wb_gelu), wb_LayerNorm({40}), wb_Dense(40, 3), wb_softmax);
     for (int i = 0; i < 32 * 6; i++) given[i] = (float)draw_real(-1, 1);
@@ -157,6 +161,7 @@ static void threads(void **state)
 static void *large(void *arg)
 {
     wb_tensor *const *x = arg;
+    wb_set_default_device(where);
     for (int round = 0; round < 6; round++) {
         wb_scope *s = wb_scope_open();
         double sum = wb_item(wb_mean(wb_sin(wb_mul(*x, wb_scalar(2)))));
@@ -170,6 +175,7 @@ static void *large(void *arg)
 static void threads_on_the_pool(void **state)
 {
     (void)state;
+    where = wb_default_device();
     wb_tensor *x = wb_ones(500, 500);
     wb_eval(x);
     int before = wb_threads();

@@ -1,6 +1,7 @@
 /* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of
  * place. */
 #include "golden.h"
+#include "plain_error.h"
 
 #include "optim/optim.h"
 
@@ -8,7 +9,7 @@
     do {                                                \
         wb_clear_error();                               \
         assert_false(call);                             \
-        assert_string_equal(wb_error(), message);       \
+        assert_string_equal(plain_error(), message);       \
     } while (0)
 
 static wb_tree *parameters(void)

@@ -143,7 +143,9 @@ struct wb__backend {
 
     /* Looks for devices, once; an error's message says what is missing and how to get it. */
     int (*start)(void);
-    void (*stop)(void);                     /* gives everything back; nothing is used any more */
+    /* Gives back everything that nobody holds.  Devices keep their addresses, and start again when
+     * they are used. */
+    void (*stop)(void);
     int (*count)(void);
     const wb_device *(*device)(int ordinal);
     /* One part of the backend by name such as a library that it uses: 1 works, 0 does not (error set), -1 no such part. */

@@ -46,6 +46,7 @@ typedef struct {
     bool used;
     int slot, way;                              /* numbers in the text: of it, of its strides */
     unsigned put;                               /* strides that are in the struct */
+    bool told;                                  /* an iota's numbers are in the struct */
     int64_t stride[WB_MAX_DIMS];
 } wb__fuse_place;
 

@@ -164,6 +164,7 @@ static void put_divisor(wb__fuse *k, int64_t d, int n)
     int log = 0;
     if (k->put >> n & 1) return;
     k->put |= 1u << n;
+    d = WB__MAX(d, 2);                          /* 0: there are no points to number */
     while (((uint64_t)1 << log) < (uint64_t)d) log++;
     const uint64_t factor =
         ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;

@@ -151,11 +151,14 @@ static void number(wb__fuse *k, int i)
 static void iota(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->part->instr[i];
-    const wb__fuse_place *p = &k->places[k->place[i]];
+    wb__fuse_place *p = &k->places[k->place[i]];
     char at[48];
     wb__fuse_at(k, p, at);
-    wb__fuse_pair(k, in->scale, "scale%d", i);
-    wb__fuse_pair(k, in->shift, "shift%d", i);
+    if (!p->told) {                             /* made anew in each loop, told once */
+        wb__fuse_pair(k, in->scale, "scale%d", i);
+        wb__fuse_pair(k, in->shift, "shift%d", i);
+        p->told = true;
+    }
     wb__fuse_line(k, "const %s v%d = (%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + "
                   "I64(a.shift%d, a.shift%dh));", KIND(in->reg), i, KIND(in->reg), p->slot, at, i,
                   i, i, i);

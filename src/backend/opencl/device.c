@@ -7,10 +7,16 @@
 #include <string.h>
 #include <strings.h>
 
+/* A program may keep a device's address for as long as it likes, so devices stand in fixed places:
+ * found again after they were forgotten, each is where it was. */
+enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__CL_MOST_DEVICES };
+static wb__cl_platform platforms[MOST_PLATFORMS];
+static wb__cl_device places[MOST_DEVICES];
+static int n_places;
+
 static struct {
-    wb__cl_platform *platform;
     cl_uint n_platforms;
-    wb__cl_device **device;     /* in order: those of all platforms, then those that were chosen */
+    wb__cl_device *device[MOST_DEVICES];    /* in order: those of all platforms, then the chosen */
     int n;
 } found;
 
@@ -103,21 +109,21 @@ static int describe(wb__cl_device *d, const char **unfit)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-static void free_device(wb__cl_device *d)
+static void drop_device(wb__cl_device *d)
 {
     if (!d) return;
+    if (d == &places[n_places - 1]) n_places--;
     pthread_mutex_destroy(&d->opening);
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->building);
     pthread_mutex_destroy(&d->up.lock);
     pthread_mutex_destroy(&d->down.lock);
-    host->free(d);
 }
 
 static wb__cl_device *new_device(wb__cl_platform *p, cl_device_id id)
 {
-    wb__cl_device *d = host->alloc_zero(1, sizeof *d);
-    if (!d) return NULL;
+    wb__cl_device *d = &places[n_places++];
+    memset(d, 0, sizeof *d);
     d->platform = p;
     d->id = id;
     d->most_waiting = 1;
@@ -129,15 +135,6 @@ static wb__cl_device *new_device(wb__cl_platform *p, cl_device_id id)
     return d;
 }
 
-static int add_device(wb__cl_device *d)
-{
-    wb__cl_device **more =
-        host->realloc(found.device, ((size_t)found.n + 1) * sizeof(*found.device));
-    if (!more) return WB_ERROR_MEMORY;
-    found.device = more;
-    more[found.n++] = d;
-    return 0;
-}
 
 /* The devices of one platform, added to those that were found. */
 static int list_devices(wb__cl_platform *p)
@@ -155,14 +152,14 @@ static int list_devices(wb__cl_platform *p)
     if (!ids) return WB_ERROR_MEMORY;
     code = cl.GetDeviceIDs(p->id, types, n, ids, NULL);
     int status = code ? wb__cl_fail(NULL, "clGetDeviceIDs", code, "platform %s", p->name) : 0;
-    for (cl_uint i = 0; i < n && !status; i++) {
+    for (cl_uint i = 0; i < n && !status && n_places < MOST_DEVICES; i++) {
         const char *unfit = NULL;
         wb__cl_device *d = new_device(p, ids[i]);
-        status = d ? describe(d, &unfit) : WB_ERROR_MEMORY;
+        status = describe(d, &unfit);
         if (!status && unfit)
             host->log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->name, p->name, unfit);
-        if (!status && !unfit) status = add_device(d);
-        if (status || unfit) free_device(d);
+        if (!status && !unfit) found.device[found.n++] = d;
+        else drop_device(d);
     }
     host->free(ids);
     return status;
@@ -178,22 +175,21 @@ static int list_platforms(void)
                           " is registered with it (in /etc/OpenCL/vendors); install that of your"
                           " GPU's vendor, or for any processor what Debian calls pocl-opencl-icd");
     }
-    const cl_uint n = code ? 0 : found.n_platforms;
+    const cl_uint n = code ? 0 : WB__MIN(found.n_platforms, (cl_uint)MOST_PLATFORMS);
     found.n_platforms = 0;
     if (code) return wb__cl_fail(NULL, "clGetPlatformIDs", code, "how many there are");
     cl_platform_id *ids = host->alloc_zero(n, sizeof(*ids));
-    found.platform = host->alloc_zero(n, sizeof *found.platform);
-    int status = ids && found.platform ? 0 : WB_ERROR_MEMORY, failed = 0;
+    int status = ids ? 0 : WB_ERROR_MEMORY, failed = 0;
     if (!status && (code = cl.GetPlatformIDs(n, ids, NULL)))
         status = wb__cl_fail(NULL, "clGetPlatformIDs", code, "%u of them", (unsigned)n);
     for (cl_uint i = 0; i < n && !status; i++) {
-        wb__cl_platform *p = &found.platform[found.n_platforms++];
-        p->id = ids[i];
+        wb__cl_platform *p = &platforms[found.n_platforms++];
+        *p = (wb__cl_platform){.id = ids[i]};
         pthread_mutex_init(&p->lock, NULL);
         const int before = found.n;
         if (!list_devices(p)) continue;
         failed = host->error_code();
-        while (found.n > before) free_device(found.device[--found.n]);
+        while (found.n > before) drop_device(found.device[--found.n]);
         if (n > 1) host->log(WB_LOG_WARN, "%s: platform left out", host->error());
     }
     host->free(ids);
@@ -201,7 +197,7 @@ static int list_platforms(void)
     return failed ? failed
                   : host->fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
                                " %s); see what `clinfo` says", (unsigned)n, n == 1 ? "" : "s",
-                               found.platform[0].name);
+                               platforms[0].name);
 }
 
 static int rank(const wb__cl_device *d) { return d->type & CL_DEVICE_TYPE_CPU ? 1 : 0; }
@@ -257,7 +253,7 @@ static int choose_devices(const char *text)
     for (char *word; !status && (word = strtok_r(rest, ", ", &rest));)
         status = choose(word, found.device, to, &n);
     for (int i = 0; i < all && to; i++)
-        if (found.device[i] && !status) free_device(found.device[i]);
+        if (found.device[i] && !status) drop_device(found.device[i]);
     if (status) {                               /* all are to be freed with the rest */
         for (int i = 0, k = 0; i < all && to; i++)
             if (!found.device[i]) found.device[i] = to[k++];
@@ -274,16 +270,12 @@ static int choose_devices(const char *text)
 }
 
 /* The devices of each platform that are ours, for its context. */
-static int gather_members(void)
+static void gather_members(void)
 {
-    for (cl_uint i = 0; i < found.n_platforms; i++) {
-        wb__cl_platform *p = &found.platform[i];
-        p->members = host->alloc_zero((size_t)found.n, sizeof(*p->members));
-        if (!p->members) return WB_ERROR_MEMORY;
-        for (int k = 0; k < found.n; k++)
-            if (found.device[k]->platform == p) p->members[p->n++] = found.device[k]->id;
+    for (int i = 0; i < found.n; i++) {
+        wb__cl_platform *p = found.device[i]->platform;
+        p->members[p->n++] = found.device[i]->id;
     }
-    return 0;
 }
 
 int wb__cl_find(void)
@@ -292,7 +284,7 @@ int wb__cl_find(void)
     int status = list_platforms();
     if (!status) sort_devices();
     if (!status && chosen) status = choose_devices(chosen);
-    if (!status) status = gather_members();
+    if (!status) gather_members();
     for (int i = 0; i < found.n && !status; i++) {
         wb__cl_device *d = found.device[i];
         if (host->debug("load"))
@@ -353,8 +345,10 @@ static int open_queues(wb__cl_device *d)
 int wb__cl_open(wb__cl_device *d)
 {
     if (wb__likely(d->open)) return 0;
+    int status = wb__cl_backend.start();        /* it may have been stopped since d was found */
+    if (status) return status;
     pthread_mutex_lock(&d->opening);
-    int status = d->open ? 0 : open_context(d);
+    if (!d->open) status = open_context(d);
     if (!status && !d->open) status = open_queues(d);
     if (!status) d->open = true;
     pthread_mutex_unlock(&d->opening);
@@ -375,19 +369,26 @@ static void close_device(wb__cl_device *d)
     d->open = false;
 }
 
+bool wb__cl_in_use(void)
+{
+    bool used = false;
+    for (int i = 0; i < found.n; i++)
+        used |= found.device[i]->cache.used || found.device[i]->kernels;
+    return used;
+}
+
 void wb__cl_forget(void)
 {
     for (int i = 0; i < found.n; i++) {
         close_device(found.device[i]);
-        free_device(found.device[i]);
+        drop_device(found.device[i]);
     }
     for (cl_uint i = 0; i < found.n_platforms; i++) {
-        wb__cl_platform *p = &found.platform[i];
+        wb__cl_platform *p = &platforms[i];
         if (p->context) cl.ReleaseContext(p->context);
+        p->context = NULL;
         pthread_mutex_destroy(&p->lock);
-        host->free(p->members);
     }
-    host->free(found.platform);
-    host->free(found.device);
+    n_places = 0;
     memset(&found, 0, sizeof found);
 }

@@ -146,6 +146,7 @@ int wb__cl_prepare(const wb_device *base, const wb__step *step, wb__kernel **ker
     *kernel = NULL;
     if (wb__cl_open(d)) return host->error_code();
     const int status = prepare_parts(d, step, &k);
+    if (k) d->kernels++;
     if (status) wb__cl_destroy(base, k ? &k->base : NULL);
     else *kernel = &k->base;
     return status;
@@ -156,6 +157,7 @@ void wb__cl_destroy(const wb_device *base, wb__kernel *kernel)
     wb__cl_device *d = base->state;
     wb__cl_kernel *k = (wb__cl_kernel *)kernel;
     if (!k) return;
+    d->kernels--;
     for (int i = 0; i < k->n; i++) {
         part *p = &k->parts[i];
         if (p->kernel) cl.ReleaseKernel(p->kernel);

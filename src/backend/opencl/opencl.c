@@ -19,12 +19,14 @@ static int start(void)
 static void stop(void)
 {
     pthread_mutex_lock(&starting);
-    if (started) {
+    if (started && wb__cl_in_use()) {       /* by what the program still holds: it stays usable */
+        for (int i = 0; i < wb__cl_count(); i++) wb__cl_trim(&wb__cl_at(i)->base);
+    } else if (started) {
         wb__cl_blast_stop();
         wb__cl_forget();
         wb__cl_tell_left();
+        started = false;
     }
-    started = false;
     pthread_mutex_unlock(&starting);
 }
 

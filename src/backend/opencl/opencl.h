@@ -70,13 +70,15 @@ typedef struct {
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
+enum { WB__CL_MOST_DEVICES = 64 };
+
 /* A driver's platform; its devices share a context, so that they can copy from one another. */
 typedef struct {
     cl_platform_id id;
     char name[128];
     pthread_mutex_t lock;
     cl_context context;         /* made when the first of its devices is opened */
-    cl_device_id *members;      /* its devices, those that are ours */
+    cl_device_id members[WB__CL_MOST_DEVICES];      /* its devices, those that are ours */
     cl_uint n;
     char said[400];             /* what the driver told last */
 } wb__cl_platform;
@@ -96,6 +98,7 @@ typedef struct wb__cl_device {
 
     pthread_mutex_t opening;
     _Atomic bool open;
+    _Atomic int kernels;        /* that were prepared and not destroyed */
     cl_command_queue compute, transfer;
 
     pthread_mutex_t lock;       /* of what follows, and of setting a kernel's arguments */
@@ -131,6 +134,7 @@ void wb__cl_tell_left(void);
 /* ---- device.c -------------------------------------------------------------------------------- */
 
 int wb__cl_find(void);                          /* lists devices; 0, or an error */
+bool wb__cl_in_use(void);                       /* is memory of theirs held, or a kernel? */
 void wb__cl_forget(void);                       /* closes and forgets them */
 int wb__cl_count(void);
 wb__cl_device *wb__cl_at(int ordinal);          /* NULL: there is none */
