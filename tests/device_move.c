@@ -93,6 +93,14 @@ static void mixing_is_an_error(void **state)
         assert_true(says("add: [2,3] f32 and ") && says(there) && says("wb_to("));
         assert_null(wb_matmul(x, wb_transpose(y)));
         assert_true(says("matmul: "));
+        assert_null(wb_concat(0, wb_ones(2, 3), x, y));
+        assert_true(says("concat: ") && says(there));
+        assert_null(wb_stack(0, y, x));
+        assert_true(says("stack: ") && says(there));
+        assert_null(wb_mse(x, y));
+        assert_true(says("mse: ") && says(there));
+        assert_null(wb_logitcrossentropy(x, y));
+        assert_true(says("logitcrossentropy: ") && says(there));
         wb_tensor *v = wb_variable(x);
         assert_int_equal(wb_assign(v, y), WB_ERROR_DEVICE);
         assert_true(says("wb_to(value"));
