@@ -209,6 +209,23 @@ static void gradients_are_beside_their_parameters(void **state)
     }
 }
 
+static void a_variable_by_itself_and_in_a_tuple(void **state)
+{
+    (void)state;
+    for (int d = 1; d < n_devices; d++) {
+        wb_tensor *w = wb_variable(wb_ones(3)), *there = wb_to(w, devices[d]);
+        assert_int_equal(wb_assign(there, wb_zeros(3)), WB_ERROR_ARGUMENT);
+        assert_true(says("not a variable") && says("wb_variable(x)"));
+        wb_tensor *g = wb_gradient(wb_sum(there), w);
+        assert_true(g && wb_item(wb_sum(g)) == 3);
+        wb_tensor *also = wb_variable(there), *in_a_tuple = wb_get(wb_to(wb_tuple(w), devices[d]), "0");
+        assert_int_equal(wb_assign(also, wb_zeros(3)), 0);
+        assert_int_equal(wb_assign(in_a_tuple, wb_zeros(3)), 0);
+        assert_true(wb_item(wb_sum(also)) == 0 && wb_item(wb_sum(in_a_tuple)) == 0);
+        assert_true(wb_item(wb_sum(w)) == 3);
+    }
+}
+
 static int moves_inside(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     out[0] = wb_to(in[0], ctx ? devices[1] : devices[0]);
@@ -464,6 +481,7 @@ int main(void)
         cmocka_unit_test(gradients_pass_through_moves),
         cmocka_unit_test(gradients_pass_beside_moves),
         cmocka_unit_test(gradients_are_beside_their_parameters),
+        cmocka_unit_test(a_variable_by_itself_and_in_a_tuple),
         cmocka_unit_test(recordings_belong_to_a_device),
         cmocka_unit_test(reading_single_elements),
         cmocka_unit_test(the_default_device),
