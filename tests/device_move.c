@@ -125,6 +125,31 @@ static void a_number_that_was_read_still_fits_everywhere(void **state)
     }
 }
 
+/* And so does what was moved: it is as it was. */
+static void numbers_that_were_moved_still_fit_everywhere(void **state)
+{
+    (void)state;
+    for (int d = 0; d < n_devices; d++) {
+        wb_tensor *x = wb_ones(3), *counted = wb_exp(wb_arange(3, WB_F32)), *in_a_tuple = wb_ones(3);
+        wb_tensor *there = wb_to(x, devices[d]), *half = wb_to(x, devices[d], .dtype = WB_F16);
+        wb_tensor *also = wb_to(counted, devices[d]);
+        wb_tree *t = wb_to(wb_tuple(in_a_tuple), devices[d]);
+        if (!there || !half || !also || !t) fail_msg("%s", wb_error());
+        assert_ptr_equal(wb_device_of(wb_get(t, "0")), devices[d]);
+        assert_ptr_equal(wb_device_of(also), devices[d]);
+        for (int e = 0; e < n_devices; e++) {
+            wb_tensor *y = wb_to(wb_rand(3), devices[e]);
+            wb_tensor *sum = wb_add(wb_add(y, x), wb_add(counted, in_a_tuple));
+            if (!sum) fail_msg("%s", wb_error());
+            assert_ptr_equal(wb_device_of(sum), devices[e]);
+            assert_true(fabs(wb_item(wb_sum(wb_sub(sum, y))) - 17.1073) < 1e-3);
+        }
+        assert_true(wb_item(wb_sum(there)) == 3 && wb_item(wb_sum(half)) == 3);
+        wb_tensor *g = wb_gradient(wb_sum(wb_square(there)), x);
+        assert_true(g && wb_item(wb_sum(g)) == 6);
+    }
+}
+
 /* What is made of numbers alone is read on one device while another still needs it. */
 static void numbers_in_use_belong_to_nobody(void **state)
 {
@@ -477,6 +502,7 @@ int main(void)
         cmocka_unit_test(doubles_become_floats_on_a_gpu),
         cmocka_unit_test(mixing_is_an_error),
         cmocka_unit_test(a_number_that_was_read_still_fits_everywhere),
+        cmocka_unit_test(numbers_that_were_moved_still_fit_everywhere),
         cmocka_unit_test(numbers_in_use_belong_to_nobody),
         cmocka_unit_test(gradients_pass_through_moves),
         cmocka_unit_test(gradients_pass_beside_moves),

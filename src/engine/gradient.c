@@ -307,7 +307,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     }
     if (good && overwritten(&w, n, grads)) good = false;
     for (int i = 0; good && i < n; i++)
-        if (grads[i]) good = (grads[i] = wb__beside(grads[i], wrt[i])) != NULL;
+        if (grads[i]) good = (grads[i] = wb__placed(grads[i], wrt[i]->device)) != NULL;
     wb__this_thread()->busy--;
     wb__order_free(&w.order);
     wb__map_free(&w.wanted);

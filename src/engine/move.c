@@ -32,10 +32,11 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
     return through_host(to_device, to, to_at, from_device, from, from_at, bytes);
 }
 
-/* Evaluated: x, or what stands for it now. */
+/* Evaluated: x, or what stands for it now.  What floats does not settle here because it was moved. */
 static wb_tensor *known(wb_tensor *x)
 {
-    wb_tensor *bound = wb__bind(x);
+    wb_tensor *bound = wb__placed(wb__bind(x), wb_default_device());
+    if (!bound) return NULL;
     return bound->storage || !wb__evaluate(1, &bound, NULL) ? bound : NULL;
 }
 

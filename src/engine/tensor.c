@@ -261,12 +261,12 @@ wb_tensor *wb__unchanged(wb_tensor *x)
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
-wb_tensor *wb__beside(wb_tensor *g, const wb_tensor *x)
+wb_tensor *wb__placed(wb_tensor *x, const wb_device *d)
 {
-    if (!g || g->device || !x->device) return g;
+    if (!x || x->device || !d) return x;
     wb_tensor *made =
-        wb__node(WB__OP_reshape, (wb_dtype)g->dtype, g->ndim, g->dims, 1, &g, 0, NULL);
-    if (made) made->device = x->device;
+        wb__node(WB__OP_reshape, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+    if (made) made->device = d;
     return made;
 }
 

@@ -166,8 +166,8 @@ wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *d
 wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
                         const int64_t *starts);
 wb_tensor *wb__zeros_like(wb_tensor *x);       /* where x is */
-/* g itself, or where it floats the same at x's place. */
-wb_tensor *wb__beside(wb_tensor *g, const wb_tensor *x);
+/* x itself, or where it floats the same on d, while x floats on; d may be NULL: x. */
+wb_tensor *wb__placed(wb_tensor *x, const wb_device *d);
 /* Takes its counters now; on the device of x. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */
