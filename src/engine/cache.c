@@ -191,6 +191,14 @@ int wb__gate_check(const wb__gate *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
+/* A device that fails among the last kernels, which write variables in place, leaves some of them
+ * written; whatever the caller takes back, their values are not what they were. */
+static void tell_written(int code)
+{
+    wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "
+             "them, as from a checkpoint", wb_error());
+}
+
 int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
                  const wb__gate *gate)
 {
@@ -208,9 +216,10 @@ int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, i
     buffers[p->arena] = arena;
     for (int i = 0; i <= p->n_steps && !status; i++) {
         if (i == p->n_compute && gate) status = wb__gate_check(gate);
-        if (!status && i < p->n_steps)
-            status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena,
-                                                (size_t)p->arena_bytes, all);
+        if (status || i == p->n_steps) continue;
+        status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena,
+                                            (size_t)p->arena_bytes, all);
+        if (status && i >= p->n_compute) tell_written(status);
     }
     arena_give(p->device, arena, got);
     if (all != few) wb__free(all);
