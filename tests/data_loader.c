@@ -188,6 +188,29 @@ static void kept_batches_stay(void **state)
     wb_scope_close(s);
 }
 
+/* Their scopes lie in one another, so keeping goes round them. */
+static void loaders_take_turns(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_loader *l[2] = {wb_dataloader(numbers(12), .batchsize = 2), wb_dataloader(numbers(12), .batchsize = 2)};
+    wb_tensor *kept[6][2];
+    wb_batch b[2];
+    int n = 0;
+    for (; wb_loader_next(l[0], &b[0]) && wb_loader_next(l[1], &b[1]); n++)
+        for (int i = 0; i < 2; i++) {
+            assert_true(wb_at(b[i].x, 0, 0) == 2 * n);
+            kept[n][i] = wb_retain(b[i].x);
+        }
+    assert_int_equal(n, 6);
+    assert_int_equal(wb_loader_status(l[0]) + wb_loader_status(l[1]), 0);
+    assert_int_equal(wb_scope_close(s), 0);
+    for (int i = 0; i < 12; i++) {
+        assert_true(wb_at(kept[i / 2][i % 2], 1, 0) == 2 * (i / 2) + 1);
+        wb_release(kept[i / 2][i % 2]);
+    }
+}
+
 /* Tensors of a batch come from the pool, buffers from the loader's stock; a scope's list is the
  * only block.  How many small blocks are out at once depends on how the two threads happen to meet,
  * so what they have in hand is allowed for; many epochs are held to less than 16 bytes each would
@@ -486,6 +509,7 @@ int main(void)
         cmocka_unit_test(shuffling_depends_on_the_seed_alone),
         cmocka_unit_test(leaving_a_loop_is_safe),
         cmocka_unit_test(kept_batches_stay),
+        cmocka_unit_test(loaders_take_turns),
         cmocka_unit_test(nothing_is_allocated_in_the_steady_state),
         cmocka_unit_test(a_place_can_be_restored),
         cmocka_unit_test(failures_end_an_epoch),

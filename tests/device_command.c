@@ -175,12 +175,26 @@ static void test_help(void **state)
     }
 }
 
+/* What cannot be written is no success. */
+static void test_full(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"devices", "backend", "version", "help"};
+    for (size_t i = 0; i < WB__COUNT(commands); i++) {
+        process_run(&p, folder, ONLY("none"), (const char *const[]){"/bin/sh", "-c",
+                    "exec \"$0\" \"$1\" >/dev/full", WB_TEST_COMMAND, commands[i], NULL});
+        assert_int_equal(p.status, 1);
+        assert_string_equal(p.err, "weber: standard output: No space left on device\n");
+    }
+}
+
 int main(void)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_table), IN_FOLDER(test_each_trouble), IN_FOLDER(test_verbose),
         IN_FOLDER(test_alone), IN_FOLDER(test_backend),      IN_FOLDER(test_help),
+        IN_FOLDER(test_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,14 @@ static void mixing_is_an_error(void **state)
         assert_true(says("add: [2,3] f32 and ") && says(there) && says("wb_to("));
         assert_null(wb_matmul(x, wb_transpose(y)));
         assert_true(says("matmul: "));
+        assert_null(wb_concat(0, wb_ones(2, 3), x, y));
+        assert_true(says("concat: ") && says(there));
+        assert_null(wb_stack(0, y, x));
+        assert_true(says("stack: ") && says(there));
+        assert_null(wb_mse(x, y));
+        assert_true(says("mse: ") && says(there));
+        assert_null(wb_logitcrossentropy(x, y));
+        assert_true(says("logitcrossentropy: ") && says(there));
         wb_tensor *v = wb_variable(x);
         assert_int_equal(wb_assign(v, y), WB_ERROR_DEVICE);
         assert_true(says("wb_to(value"));
@@ -198,6 +206,23 @@ static void gradients_are_beside_their_parameters(void **state)
         wb_tensor *h = wb_hessian(wb_sum(wb_get(m, "weight")), wb_get(m, "weight"));
         assert_ptr_equal(wb_device_of(h), devices[d]);
         assert_true(wb_item(wb_sum(h)) == 0);
+    }
+}
+
+static void a_variable_by_itself_and_in_a_tuple(void **state)
+{
+    (void)state;
+    for (int d = 1; d < n_devices; d++) {
+        wb_tensor *w = wb_variable(wb_ones(3)), *there = wb_to(w, devices[d]);
+        assert_int_equal(wb_assign(there, wb_zeros(3)), WB_ERROR_ARGUMENT);
+        assert_true(says("not a variable") && says("wb_variable(x)"));
+        wb_tensor *g = wb_gradient(wb_sum(there), w);
+        assert_true(g && wb_item(wb_sum(g)) == 3);
+        wb_tensor *also = wb_variable(there), *in_a_tuple = wb_get(wb_to(wb_tuple(w), devices[d]), "0");
+        assert_int_equal(wb_assign(also, wb_zeros(3)), 0);
+        assert_int_equal(wb_assign(in_a_tuple, wb_zeros(3)), 0);
+        assert_true(wb_item(wb_sum(also)) == 0 && wb_item(wb_sum(in_a_tuple)) == 0);
+        assert_true(wb_item(wb_sum(w)) == 3);
     }
 }
 
@@ -456,6 +481,7 @@ int main(void)
         cmocka_unit_test(gradients_pass_through_moves),
         cmocka_unit_test(gradients_pass_beside_moves),
         cmocka_unit_test(gradients_are_beside_their_parameters),
+        cmocka_unit_test(a_variable_by_itself_and_in_a_tuple),
         cmocka_unit_test(recordings_belong_to_a_device),
         cmocka_unit_test(reading_single_elements),
         cmocka_unit_test(the_default_device),

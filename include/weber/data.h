@@ -71,7 +71,8 @@ WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 /* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch; .seed 0 draws one from wb_seed;
  * .ahead batches are prepared in the background (2; WB_NO_AHEAD for none).  The order depends on the seed alone.
  * A loader that was moved (wb_to, wb_gpu) is a new one at the same place of the same epochs, whose batches are uploaded
- * in the background too, after maps and .collate.  A batch may be kept (wb_keep): it is never written to. */
+ * in the background too, after maps and .collate.  A batch may be kept (wb_keep): it is never written to.  Of two loaders
+ * that take turns, one's batch lies in the scope of the other's: there, keep with wb_retain. */
 enum { WB_NO_AHEAD = -1 };
 typedef struct {
     size_t size;

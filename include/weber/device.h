@@ -118,7 +118,8 @@ WB_API int wb_set_gpu_backend(const char *backend);
  * f64 becomes f32 on the way to a GPU (and stays f32 on the way back); f16, bf16, integers and bools stay.
  * .dtype = WB_KEEP keeps f64 too: an error where the device has none.  .dtype = WB_F16 (or any floating one) makes
  * everything floating that, wherever it is.
- * A tensor's move is differentiable.  Errors: out of the device's memory; a tuple of loaders; inside wb_compile.
+ * A tensor's move is differentiable, and what a variable by itself becomes is no variable (those in a layer or tree
+ * stay such): W = wb_variable(wb_to(W, d)).  Errors: out of the device's memory; a tuple of loaders; inside wb_compile.
  *
  * wb_gpu: to wb_gpu_device(); where there is no GPU its argument comes back, without an error.  wb_cpu: to the CPU. */
 typedef struct { size_t size; wb_dtype dtype; } wb_to_options;

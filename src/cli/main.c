@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "device/registry.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,6 +64,10 @@ int main(int argc, char **argv)
     else if (!strcmp(command, "help")) status = help(stdout, 0);
     else status = -1;
     if (status < 0) status = help(stderr, 2);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "weber: standard output: %s\n", strerror(errno));
+        status = status ? status : 1;
+    }
     wb_shutdown();
     return status;
 }

@@ -67,7 +67,8 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     if (!wb__operand("assign", x) || !wb__operand("assign", value))
         return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (x->op != WB__OP_variable)
-        return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable", wb_describe(x));
+        return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable: make one of it "
+                        "first, as in x = wb_variable(x)", wb_describe(x));
     if (!wb__same_dims(x, value) || x->dtype != value->dtype)
         return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value),
                         wb_describe(x));

@@ -205,11 +205,21 @@ wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after)
     return wb__assemble(x->ndim, dims, 1, &x, starts);
 }
 
+static bool operands(const char *what, int n, wb_tensor *const *x)
+{
+    const wb_tensor *placed = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!wb__operand(what, x[i]) || (placed && !wb__one_device(what, placed, x[i])))
+            return false;
+        if (x[i]->device) placed = x[i];
+    }
+    return true;
+}
+
 wb_tensor *wb_concat_of(int n, wb_tensor *const *x, int axis)
 {
     if (n < 1) return wb__fail_null(WB_ERROR_ARGUMENT, "concat: nothing to join");
-    for (int i = 0; i < n; i++)
-        if (!wb__operand("concat", x[i])) return NULL;
+    if (!operands("concat", n, x)) return NULL;
     int a = wb__axis("concat", x[0], axis);
     if (a < 0) return NULL;
     if (n == 1) return wb__unchanged(x[0]);
@@ -240,12 +250,13 @@ done:
 wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis)
 {
     if (n < 1) return wb__fail_null(WB_ERROR_ARGUMENT, "stack: nothing to join");
+    if (!operands("stack", n, x)) return NULL;
     wb_tensor **wide = wb__alloc((size_t)n * sizeof *wide);
     if (!wide) return NULL;
     wb_tensor *y = NULL;
     int i = 0;
     for (; i < n; i++) {
-        if (!wb__operand("stack", x[i]) || !(wide[i] = wb_unsqueeze(x[i], axis))) break;
+        if (!(wide[i] = wb_unsqueeze(x[i], axis))) break;
         if (x[i]->dtype == x[0]->dtype && wb__same_dims(x[i], x[0])) continue;
         wb__fail(WB_ERROR_SHAPE, "stack: differ: %s · %s", wb_describe(x[0]), wb_describe(x[i]));
         break;

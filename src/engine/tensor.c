@@ -130,6 +130,17 @@ void *wb__memory_of(const wb_tensor *x)
     return (char *)s->data + x->offset;
 }
 
+bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y)
+{
+    if (!x->device || !y->device || x->device == y->device) return true;
+    wb__fail(WB_ERROR_DEVICE,
+             "%s: %s and %s are on two devices, %s:%d and %s:%d: move one to the other, as in "
+             "y = wb_to(y, wb_device_of(x))",
+             what, wb_describe(x), wb_describe(y), x->device->backend->tag, x->device->ordinal,
+             y->device->backend->tag, y->device->ordinal);
+    return false;
+}
+
 /* The device of a new node: that of its operands, which must have one; else, for what is not
  * made of numbers alone, the thread's.  False: they have two. */
 static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_device **device)
@@ -138,15 +149,7 @@ static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_devi
     *device = NULL;
     for (int i = 0; i < n_in; i++) {
         if (!in[i]->device || in[i]->device == *device) continue;
-        if (first) {
-            wb__fail(WB_ERROR_DEVICE,
-                     "%s: %s and %s are on two devices, %s:%d and %s:%d: move one to the other, as "
-                     "in y = wb_to(y, wb_device_of(x))",
-                     wb__ops[op].name, wb_describe(first), wb_describe(in[i]),
-                     first->device->backend->tag, first->device->ordinal,
-                     in[i]->device->backend->tag, in[i]->device->ordinal);
-            return false;
-        }
+        if (first && !wb__one_device(wb__ops[op].name, first, in[i])) return false;
         first = in[i];
         *device = first->device;
     }

@@ -146,6 +146,8 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
 bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
                    int64_t *dims);
+/* Not on two devices; what floats is on any. */
+bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y);
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
 /* 0 .. ndim-1, or -1 with the error set. */
 int wb__axis(const char *what, const wb_tensor *x, int axis);

@@ -8,6 +8,7 @@ static bool match(const char *what, const wb_tensor *yhat, const wb_tensor *y)
         return wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat),
                         wb_describe(y)),
                false;
+    if (!wb__one_device(what, yhat, y)) return false;
     if (yhat->dtype == y->dtype) return true;
     return wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(yhat),
                     wb_describe(y)),
