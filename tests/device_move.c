@@ -6,6 +6,7 @@
 #include "engine/tensor.h"
 #include "weber/train.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { MOST = 8 };
@@ -146,6 +147,57 @@ static void gradients_pass_through_moves(void **state)
         assert_ptr_equal(wb_device_of(g), devices[0]);
         const float *at = wb_data(g);
         assert_true(at[0] == 10 && at[1] == 20 && at[2] == 30);
+    }
+}
+
+/* What is moved is also used where it was: the gradient that comes back is computed on the way,
+ * among tensors that the walk has yet to pass. */
+static void gradients_pass_beside_moves(void **state)
+{
+    (void)state;
+    for (int d = 0; d < n_devices; d++) {
+        wb_tensor *w = wb_variable(wb_from((float[]){0.5f, 0.7f, 0.9f}, WB_F32, 1, (int64_t[]){3}));
+        wb_tensor *h = wb_exp(w), *there = wb_to(wb_mul(h, h), devices[d]);
+        wb_tensor *g = wb_gradient(wb_sum(wb_mul(h, wb_to(there, devices[0]))), w);
+        wb_tensor *gg = wb_gradient(wb_sum(wb_square(g)), w), *ggg = wb_gradient(wb_sum(gg), w);
+        if (!ggg) fail_msg("%s", wb_error());
+        const float *x = wb_data(w), *at = wb_data(g), *at2 = wb_data(gg), *at3 = wb_data(ggg);
+        for (int i = 0; i < 3; i++) {
+            double e = exp(x[i]), e6 = e * e * e * e * e * e;
+            assert_true(fabs(at[i] - 3 * e * e * e) < 1e-5 * 3 * e * e * e);
+            assert_true(fabs(at2[i] - 54 * e6) < 1e-5 * 54 * e6);
+            assert_true(fabs(at3[i] - 324 * e6) < 1e-5 * 324 * e6);
+        }
+    }
+}
+
+/* Also one that depends on numbers alone, and was read before the update. */
+static void gradients_are_beside_their_parameters(void **state)
+{
+    (void)state;
+    for (int d = 0; d < n_devices; d++) {
+        wb_layer *m = wb_to(wb_Dense(3, 2), devices[d]);
+        wb_tensor *x = wb_to(wb_ones(4, 3), devices[d]);
+        wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), m);
+        wb_tree *g = wb_gradient(wb_mean(wb_call(m, x)), m);
+        wb_tensor *of_bias = wb_get(g, "bias");
+        assert_ptr_equal(wb_device_of(of_bias), devices[d]);
+        wb_allow_scalar(true);
+        assert_true(wb_at(of_bias, 1) == 0.5);
+        assert_ptr_equal(wb_device_of(g), devices[d]);
+        assert_int_equal(wb_update(s, m, g), 0);
+        assert_true(wb_at(wb_get(m, "bias"), 0) == -0.5);
+        wb_tensor *scalar = wb_variable(wb_to(wb_full_of(3, WB_F32, 0, NULL), devices[d]));
+        wb_tensor *one = wb_gradient(wb_add(scalar, wb_scalar(1)), scalar);
+        wb_tensor *none = wb_gradient(wb_sum(wb_get(m, "bias")), scalar);
+        assert_true(wb_item(one) == 1 && wb_item(none) == 0);
+        assert_ptr_equal(wb_device_of(one), devices[d]);
+        assert_ptr_equal(wb_device_of(none), devices[d]);
+        assert_int_equal(wb_assign(scalar, wb_sub(scalar, wb_sub(one, none))), 0);
+        assert_true(wb_item(scalar) == 2);
+        wb_tensor *h = wb_hessian(wb_sum(wb_get(m, "weight")), wb_get(m, "weight"));
+        assert_ptr_equal(wb_device_of(h), devices[d]);
+        assert_true(wb_item(wb_sum(h)) == 0);
     }
 }
 
@@ -402,6 +454,8 @@ int main(void)
         cmocka_unit_test(a_number_that_was_read_still_fits_everywhere),
         cmocka_unit_test(numbers_in_use_belong_to_nobody),
         cmocka_unit_test(gradients_pass_through_moves),
+        cmocka_unit_test(gradients_pass_beside_moves),
+        cmocka_unit_test(gradients_are_beside_their_parameters),
         cmocka_unit_test(recordings_belong_to_a_device),
         cmocka_unit_test(reading_single_elements),
         cmocka_unit_test(the_default_device),

@@ -1,5 +1,5 @@
 /* The OpenCL backend by itself, on two devices of PoCL's: the order of commands, kernels and what
- * is wrong with them, programs that are kept, threads. */
+ * is wrong with them, programs that are kept, threads, fork. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,8 @@
 #include "opencl_program.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- the order of commands ------------------------------------------------------------------- */
 
@@ -281,6 +283,58 @@ static void test_threads(void **state)
     for (int i = 0; i < 2; i++) b->destroy(dev[i], shared[i]);
 }
 
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+static int refused(int status) { return !status || !strstr(wb_error(), "forked"); }
+
+/* In a child each call that would need the driver fails, and what only gives back does nothing. */
+static int child_goes_wrong(void *held, wb__kernel *kernel)
+{
+    const wb_device *d = dev[0];
+    float x[N] = {0};
+    wb_device_memory m;
+    wb__kernel *another = NULL;
+    void *buffers[] = {held, held};
+    const wb__step step = test_step_of(STEP_TWICE, N);
+    const wb__number two = {.f = 2};
+    int wrong = b->allocate(d, BYTES) || !strstr(wb_error(), "forked");
+    wrong |= refused(b->upload(d, held, 0, x, BYTES)) << 1;
+    wrong |= refused(b->download(d, x, held, 0, BYTES)) << 2;
+    wrong |= refused(b->copy(d, held, 0, d, held, 0, BYTES)) << 3;
+    wrong |= refused(b->prepare(d, &step, &another)) << 4;
+    wrong |= refused(b->launch(d, kernel, buffers, NULL, 0, &two)) << 5;
+    wrong |= (refused(b->wait(d)) | refused(b->memory(d, &m)) | refused(b->start())) << 6;
+    b->destroy(d, kernel);
+    b->release(d, held, BYTES);
+    b->trim(d);
+    b->stop();
+    return wrong;
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    void *held = take(dev[0], BYTES);
+    wb__kernel *kernel = prepared(dev[0], STEP_SCALE, N);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        alarm(30);
+        _exit(child_goes_wrong(held, kernel));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    float x[N], y[N];                               /* and here all is as it was */
+    fill(x, N, 3);
+    check(b->upload(dev[0], held, 0, x, BYTES));
+    check(b->download(dev[0], y, held, 0, BYTES));
+    assert_memory_equal(x, y, BYTES);
+    b->destroy(dev[0], kernel);
+    b->release(dev[0], held, BYTES);
+}
+
 int main(void)
 {
     setenv("POCL_DEVICES", "pthread pthread", 1);
@@ -294,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_kernels_that_cannot_be),
         cmocka_unit_test(test_programs_are_kept),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -30,11 +30,21 @@ static bool is_leaf(const wb_tensor *x)
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
 
+/* A tensor's number in the walk.  A rule may have had something computed (a move does), and that is
+ * a walk of its own over the same tensors: then they are numbered again. */
+static int number_of(wb__gradient_walk *w, const wb_tensor *x)
+{
+    int i = wb__order_index(&w->order, x, is_leaf);
+    if (i >= 0) return i;
+    wb__order_again(&w->order, is_leaf);
+    return wb__order_index(&w->order, x, is_leaf);
+}
+
 /* ---- gifts ----------------------------------------------------------------------------------- */
 
 static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
 {
-    int node = wb__order_index(&w->order, to, is_leaf);
+    int node = number_of(w, to);
     if (node < 0 || !w->needed[node]) return;
     if (w->n_gifts == w->gift_room) {
         int room = w->gift_room ? 2 * w->gift_room : 64;
@@ -235,8 +245,7 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     }
     bool good = wanted && out;
     for (uint32_t i = 0; good && i < x->n_in; i++) {
-        int in = wb__order_index(&w->order, x->in[i], is_leaf);
-        any |= wanted[i] = w->needed[in];
+        any |= wanted[i] = w->needed[number_of(w, x->in[i])];
     }
     if (good && any && wb__gradient_rules[x->op]) {
         wb__gradient_rules[x->op](w, x, g, wanted, out);
@@ -297,6 +306,8 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
         if (good && !is_leaf(x)) good = pass_on(&w, x, g);
     }
     if (good && overwritten(&w, n, grads)) good = false;
+    for (int i = 0; good && i < n; i++)
+        if (grads[i]) good = (grads[i] = wb__beside(grads[i], wrt[i])) != NULL;
     wb__this_thread()->busy--;
     wb__order_free(&w.order);
     wb__map_free(&w.wanted);

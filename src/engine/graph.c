@@ -107,6 +107,15 @@ int wb__order_index(const wb__order *o, const wb_tensor *x, bool (*is_leaf)(cons
     return x->mark == o->mark ? (int)x->index : -1;
 }
 
+void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
+{
+    for (int i = 0; i < o->n; i++) {
+        if (is_leaf(o->node[i])) continue;
+        o->node[i]->mark = o->mark;
+        o->node[i]->index = (uint32_t)i;
+    }
+}
+
 static bool append(wb__order *o, wb_tensor *x, bool leaf)
 {
     if (!room_for(&o->node, &o->room, o->n + 1)) return false;

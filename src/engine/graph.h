@@ -33,5 +33,7 @@ void wb__order_free(wb__order *o);
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
 int wb__order_index(const wb__order *o, const wb_tensor *x,
                     bool (*is_leaf)(const wb_tensor *x)); /* -1 if absent */
+/* Numbers its tensors as they were, after another walk went over them. */
+void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x));
 
 #endif

@@ -73,7 +73,7 @@ wb_tensor *wb_randn_of(wb_dtype dtype, int ndim, const int64_t *dims)
 
 wb_tensor *wb__zeros_like(wb_tensor *x)
 {
-    return x ? wb_full_of(0, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL;
+    return x ? wb__beside(wb_full_of(0, (wb_dtype)x->dtype, x->ndim, x->dims), x) : NULL;
 }
 
 wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)

@@ -258,6 +258,15 @@ wb_tensor *wb__unchanged(wb_tensor *x)
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
+wb_tensor *wb__beside(wb_tensor *g, const wb_tensor *x)
+{
+    if (!g || g->device || !x->device) return g;
+    wb_tensor *made =
+        wb__node(WB__OP_reshape, (wb_dtype)g->dtype, g->ndim, g->dims, 1, &g, 0, NULL);
+    if (made) made->device = x->device;
+    return made;
+}
+
 /* What floated belongs to where it was computed; but not while something is made of it that may be
  * computed elsewhere. */
 static void settle(wb_tensor *x)

@@ -163,7 +163,9 @@ wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *d
                             const int64_t *step);
 wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
                         const int64_t *starts);
-wb_tensor *wb__zeros_like(wb_tensor *x);
+wb_tensor *wb__zeros_like(wb_tensor *x);       /* where x is */
+/* g itself, or where it floats the same at x's place. */
+wb_tensor *wb__beside(wb_tensor *g, const wb_tensor *x);
 /* Takes its counters now; on the device of x. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */

@@ -84,6 +84,24 @@ static void choose_table(void)
     cl = fail_at > 0 ? failing : opened;
 }
 
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+static _Atomic bool child;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void in_child(void) { child = true; }
+static void prepare_fork(void) { pthread_atfork(NULL, NULL, in_child); }
+
+bool wb__cl_is_child(void) { return child; }
+
+int wb__cl_check_fork(void)
+{
+    if (wb__likely(!child)) return 0;
+    return host->fail(WB_ERROR_DEVICE, "opencl: this process was forked from one that had started"
+                      " OpenCL, which works there alone: fork before the first use of a device, or"
+                      " call exec after it");
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 #define STATUS(name, parameters, arguments) {"cl" #name, offsetof(wb__cl_functions, name)},
@@ -111,6 +129,7 @@ bool wb__cl_usual_driver(void) { return strcmp(driver_file(), usual) == 0; }
 int wb__cl_load(void)
 {
     const char *file = driver_file();
+    pthread_once(&once, prepare_fork);
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *said = dlerror();

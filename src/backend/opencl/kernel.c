@@ -144,7 +144,7 @@ int wb__cl_prepare(const wb_device *base, const wb__step *step, wb__kernel **ker
     wb__cl_device *d = base->state;
     wb__cl_kernel *k = NULL;
     *kernel = NULL;
-    if (wb__cl_open(d)) return host->error_code();
+    if (wb__cl_check_fork() || wb__cl_open(d)) return host->error_code();
     const int status = prepare_parts(d, step, &k);
     if (k) d->kernels++;
     if (status) wb__cl_destroy(base, k ? &k->base : NULL);
@@ -156,7 +156,7 @@ void wb__cl_destroy(const wb_device *base, wb__kernel *kernel)
 {
     wb__cl_device *d = base->state;
     wb__cl_kernel *k = (wb__cl_kernel *)kernel;
-    if (!k) return;
+    if (!k || wb__cl_is_child()) return;
     d->kernels--;
     for (int i = 0; i < k->n; i++) {
         part *p = &k->parts[i];
@@ -238,6 +238,7 @@ int wb__cl_launch(const wb_device *base, const wb__kernel *kernel, void *const *
 {
     wb__cl_device *d = base->state;
     wb__cl_kernel *k = (wb__cl_kernel *)kernel;
+    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&d->lock);
     int status = k->blast ? wb__cl_blast_launch(d, &k->product, buffers) : 0;
     for (int i = 0; i < k->n && !status; i++)

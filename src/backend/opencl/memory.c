@@ -112,7 +112,7 @@ static void empty_cache(wb__cl_device *d)
 void wb__cl_trim(const wb_device *base)
 {
     wb__cl_device *d = base->state;
-    if (!d->open) return;
+    if (!d->open || wb__cl_is_child()) return;
     pthread_mutex_lock(&d->lock);
     empty_cache(d);
     pthread_mutex_unlock(&d->lock);
@@ -189,7 +189,7 @@ static bool says_full(cl_int code)
 void *wb__cl_allocate(const wb_device *base, size_t size)
 {
     wb__cl_device *d = base->state;
-    if (wb__cl_open(d)) return NULL;
+    if (wb__cl_check_fork() || wb__cl_open(d)) return NULL;
     size_t bytes = 0;
     cl_int code = 0;
     const int k = class_of(size, &bytes);
@@ -218,7 +218,7 @@ void wb__cl_release(const wb_device *base, void *memory, size_t size)
 {
     wb__cl_device *d = base->state;
     wb__cl_memory *m = memory;
-    if (!m) return;
+    if (!m || wb__cl_is_child()) return;
     size_t bytes = 0;
     const int k = class_of(size, &bytes);
     wb__cl_class *list = &d->cache.free[k];
@@ -236,6 +236,7 @@ void wb__cl_release(const wb_device *base, void *memory, size_t size)
 int wb__cl_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__cl_device *d = base->state;
+    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&d->lock);
     const wb__cl_cache *c = &d->cache;
     *m = (wb_device_memory){.total = d->total, .free = c->limit - c->used - c->cached,

@@ -8,6 +8,7 @@ static bool started;
 
 static int start(void)
 {
+    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&starting);
     int status = started ? 0 : wb__cl_load();
     if (!status && !started) status = wb__cl_find();
@@ -18,6 +19,7 @@ static int start(void)
 
 static void stop(void)
 {
+    if (wb__cl_is_child()) return;
     pthread_mutex_lock(&starting);
     if (started && wb__cl_in_use()) {       /* by what the program still holds: it stays usable */
         for (int i = 0; i < wb__cl_count(); i++) wb__cl_trim(&wb__cl_at(i)->base);

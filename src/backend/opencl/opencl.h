@@ -128,6 +128,10 @@ bool wb__cl_usual_driver(void);
 int wb__cl_fail(wb__cl_device *d, const char *call, cl_int code, const char *format, ...)
     WB__PRINTF(4, 5);
 const char *wb__cl_error_name(cl_int code);
+/* A child of fork has none of the driver's threads, and its calls may wait for them for ever: none is
+ * made there.  0, or an error that says so; what only gives back asks for wb__cl_is_child. */
+bool wb__cl_is_child(void);
+int wb__cl_check_fork(void);
 /* Where WEBER_OPENCL_FAIL counts: says so if objects of the driver's were not released. */
 void wb__cl_tell_left(void);
 

@@ -92,6 +92,7 @@ int wb__cl_wait(const wb_device *base)
 {
     wb__cl_device *d = base->state;
     if (!d->open) return 0;
+    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     const uint64_t count = begin(d);
     const cl_int code = cl.Finish(d->compute);
     return code ? wb__cl_fail(d, "clFinish", code, "waiting for all that was launched")
@@ -230,6 +231,7 @@ int wb__cl_upload(const wb_device *base, void *to, size_t at, const void *from, 
     wb__cl_memory *m = to;
     if (!bytes) return 0;
     if (check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
+    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&d->lock);
     if (m->used > d->completed) look(d);
     const cl_command_queue queue = m->used > d->completed ? d->compute : d->transfer;
@@ -253,6 +255,7 @@ int wb__cl_download(const wb_device *base, void *to, const void *from, size_t at
     const wb__cl_memory *m = from;
     if (!bytes) return 0;
     if (check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
+    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     const uint64_t count = begin(d);
     if (d->staged) {
         pthread_mutex_lock(&d->down.lock);
@@ -307,6 +310,7 @@ int wb__cl_copy(const wb_device *base, void *to, size_t to_at, const wb_device *
     if (!bytes) return 0;
     if (check_place(d, target, to_at, bytes) || check_place(source, from, from_at, bytes))
         return WB_ERROR_INTERNAL;
+    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     if (d != source) return copy_across(d, target, to_at, source, from, from_at, bytes);
     wb__cl_memory *m = (wb__cl_memory *)from;
     cl_event event = NULL;
