@@ -130,6 +130,10 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
+/* A plan that needs next to nothing, such as a loader's that gathers a batch, leaves large arenas to
+ * the training that runs at the same time, which would make itself another one. */
+enum { LITTLE = 4096, LARGE = 4 * LITTLE };
+
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 {
     void *memory = NULL;
@@ -137,6 +141,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     int best = -1;
     for (int i = 0; i < ARENAS; i++) {
         if (!idle[i].memory || idle[i].device != d) continue;
+        if (bytes <= LITTLE && idle[i].bytes > LARGE) continue;
         if (best < 0 ||
             (idle[i].bytes >= bytes &&
              (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
