@@ -124,7 +124,8 @@ WB_API void wb_object_free(void *object);
 WB_API void *wb_retain(void *object);
 WB_API void wb_release(void *object);
 
-/* Frees what this thread's root scope holds, plans and caches.  For leak checkers; optional. */
+/* Frees what this thread's root scope holds, plans and caches, those of devices too; devices keep their addresses, and
+ * whatever is used again starts again.  For leak checkers; optional. */
 WB_API void wb_shutdown(void);
 
 /* ---- the log ---------------------------------------------------------------------------------- */

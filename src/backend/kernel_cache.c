@@ -256,7 +256,7 @@ void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, c
     char *path = file_path(kind, key, key_bytes);
     if (!path) return;
     if (write_file(path, kind, key, key_bytes, data, bytes)) {
-        if (wb__debug("load")) wb__log(WB_LOG_INFO, "a kernel is not kept: %s", wb_error());
+        if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: a kernel is not kept: %s", wb_error());
         wb_clear_error();
     } else if (time_to_shrink((int64_t)bytes)) {
         *strrchr(path, '/') = 0;

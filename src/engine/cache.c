@@ -130,6 +130,10 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
+/* A plan that needs next to nothing, such as a loader's that gathers a batch, leaves large arenas to
+ * the training that runs at the same time, which would make itself another one. */
+enum { LITTLE = 4096, LARGE = 4 * LITTLE };
+
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 {
     void *memory = NULL;
@@ -137,6 +141,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     int best = -1;
     for (int i = 0; i < ARENAS; i++) {
         if (!idle[i].memory || idle[i].device != d) continue;
+        if (bytes <= LITTLE && idle[i].bytes > LARGE) continue;
         if (best < 0 ||
             (idle[i].bytes >= bytes &&
              (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
@@ -191,6 +196,14 @@ int wb__gate_check(const wb__gate *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
+/* A device that fails among the last kernels, which write variables in place, leaves some of them
+ * written; whatever the caller takes back, their values are not what they were. */
+static void tell_written(int code)
+{
+    wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "
+             "them, as from a checkpoint", wb_error());
+}
+
 int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
                  const wb__gate *gate)
 {
@@ -208,9 +221,10 @@ int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, i
     buffers[p->arena] = arena;
     for (int i = 0; i <= p->n_steps && !status; i++) {
         if (i == p->n_compute && gate) status = wb__gate_check(gate);
-        if (!status && i < p->n_steps)
-            status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena,
-                                                (size_t)p->arena_bytes, all);
+        if (status || i == p->n_steps) continue;
+        status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena,
+                                            (size_t)p->arena_bytes, all);
+        if (status && i >= p->n_compute) tell_written(status);
     }
     arena_give(p->device, arena, got);
     if (all != few) wb__free(all);

@@ -311,9 +311,18 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     return wb__strdup(text);
 }
 
+/* What a library operation will be done by, and why not by a vendor's routine. */
+static void tell_dispatch(const wb__making *m, const wb__draft *d, const wb__kernel *k)
+{
+    char *text = describe(d, k);
+    wb__log(WB_LOG_DEBUG, "dispatch: %s:%d: %s", m->device->backend->tag, m->device->ordinal,
+            text ? text : "");
+    wb__free(text);
+}
+
 static bool prepare(wb__making *m, wb__plan *p)
 {
-    bool telling = wb__debug("plan");
+    const bool telling = wb__debug("plan"), dispatch = wb__debug("dispatch");
     p->kernels = wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *p->kernels);
     p->text = telling ? wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *p->text) : NULL;
     if (!p->kernels || (telling && !p->text)) return false;
@@ -325,6 +334,7 @@ static bool prepare(wb__making *m, wb__plan *p)
         p->n_steps++;
         p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
         if (telling) p->text[i] = describe(d, p->kernels[i]);
+        if (dispatch && d->step.kind != WB__STEP_FUSED) tell_dispatch(m, d, p->kernels[i]);
     }
     return true;
 }

@@ -159,11 +159,6 @@ bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_pro
 {
     if (step->kind != WB__STEP_MATMUL) return false;
     *why = reason(d, step, p);
-    if (host->debug("dispatch"))
-        host->log(WB_LOG_INFO, "opencl:%d: product of %lld x %lld x %lld: %s", d->base.ordinal,
-                  (long long)step->views[2].dims[step->views[2].ndim - 2],
-                  (long long)step->views[2].dims[step->views[2].ndim - 1],
-                  (long long)step->views[0].dims[step->views[0].ndim - 1], *why ? *why : "CLBlast");
     return !*why;
 }
 
@@ -195,5 +190,6 @@ int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *
     if (code)
         return wb__cl_fail(d, "CLBlast", code, "%zu products of %zu x %zu x %zu", p->batch, p->m,
                            p->n, p->k);
-    return wb__cl_enqueued(d, event);
+    wb__cl_enqueued(d, event);
+    return 0;
 }

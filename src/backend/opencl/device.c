@@ -288,7 +288,7 @@ int wb__cl_find(void)
     for (int i = 0; i < found.n && !status; i++) {
         wb__cl_device *d = found.device[i];
         if (host->debug("load"))
-            host->log(WB_LOG_INFO, "opencl:%d: %s, %s %s", i, d->name, d->platform->name,
+            host->log(WB_LOG_DEBUG, "load: opencl:%d: %s, %s %s", i, d->name, d->platform->name,
                       d->driver);
         d->base.backend = &wb__cl_backend;
         d->base.ordinal = i;

@@ -164,7 +164,7 @@ int wb__cl_wait(const wb_device *base);
 /* To be called with the lock.  _enqueued: a command was put on the compute queue, and `event`,
  * if it is not NULL, is its; _wants_event: whether it should have one. */
 bool wb__cl_wants_event(const wb__cl_device *d);
-int wb__cl_enqueued(wb__cl_device *d, cl_event event);
+void wb__cl_enqueued(wb__cl_device *d, cl_event event);
 void wb__cl_drop_marks(wb__cl_device *d);
 void wb__cl_free_staging(wb__cl_device *d, wb__cl_staging *s);
 

@@ -40,7 +40,7 @@ static int build_failed(wb__cl_device *d, cl_program program, cl_int code, const
     if (log && cl.GetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL))
         log[0] = 0;
     if (host->debug("kernel"))
-        host->log(WB_LOG_ERROR, "opencl:%d: does not compile:\n%s\n%s", d->base.ordinal, text,
+        host->log(WB_LOG_ERROR, "kernel: opencl:%d: does not compile:\n%s\n%s", d->base.ordinal, text,
                   log ? log : "");
     const int status = wb__cl_fail(d, "clBuildProgram", code, "%s",
                                    log && *log ? log : "the compiler gave no reason");
@@ -134,7 +134,7 @@ static cl_program make(wb__cl_device *d, const char *text, bool f64)
     const char *options = options_of(d, f64);
     size_t key_bytes = 0, bytes = 0;
     if (host->debug("kernel"))
-        host->log(WB_LOG_INFO, "opencl:%d: %s\n%s", d->base.ordinal, options, text);
+        host->log(WB_LOG_DEBUG, "kernel: opencl:%d: %s\n%s", d->base.ordinal, options, text);
     if (!d->keeps_binaries) return from_text(d, text, options);
     char *key = key_of(d, text, options, &key_bytes);
     if (!key) return NULL;

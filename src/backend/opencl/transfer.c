@@ -9,7 +9,10 @@ enum { MOST_WAITING = 16 };
  *
  * Now and then a command is given an event (a mark), and the queue is flushed: at first after each
  * command, so that an idle device starts at once, then after 2, 4, ... 16 of them.  The queue runs
- * in order, so a mark that is reached tells of all commands before it. */
+ * in order, so a mark that is reached tells of all commands before it.
+ *
+ * What was enqueued takes place.  So a flush that fails is no failure of the command before it: the
+ * next command tries again, and whoever waits for the queue is told what is wrong with it. */
 
 bool wb__cl_wants_event(const wb__cl_device *d) { return d->waiting + 1 >= d->most_waiting; }
 
@@ -24,7 +27,7 @@ void wb__cl_drop_marks(wb__cl_device *d)
     while (d->n_marks) drop_oldest(d);
 }
 
-int wb__cl_enqueued(wb__cl_device *d, cl_event event)
+void wb__cl_enqueued(wb__cl_device *d, cl_event event)
 {
     d->issued++;
     d->waiting++;
@@ -33,11 +36,9 @@ int wb__cl_enqueued(wb__cl_device *d, cl_event event)
         d->mark[d->n_marks].event = event;
         d->mark[d->n_marks++].count = d->issued;
     }
-    if (d->waiting < d->most_waiting) return 0;
+    if (d->waiting < d->most_waiting || cl.Flush(d->compute)) return;
     d->waiting = 0;
     d->most_waiting = WB__MIN(2 * d->most_waiting, MOST_WAITING);
-    const cl_int code = cl.Flush(d->compute);
-    return code ? wb__cl_fail(d, "clFlush", code, "the compute queue") : 0;
 }
 
 /* With the lock: all commands up to this one are done. */
@@ -168,7 +169,7 @@ static int upload_staged(wb__cl_device *d, wb__cl_memory *m, size_t at, const un
                                      &s->busy[half]);
         if (code) s->busy[half] = NULL;
         if (!code && queue == d->compute) {
-            status = wb__cl_enqueued(d, NULL);
+            wb__cl_enqueued(d, NULL);
             m->used = d->issued;
         }
         pthread_mutex_unlock(&d->lock);
@@ -282,7 +283,7 @@ static int copy_across(wb__cl_device *d, wb__cl_memory *to, size_t to_at, wb__cl
         pthread_mutex_lock(&d->lock);
         code = cl.EnqueueCopyBuffer(d->compute, from->mem, to->mem, from_at, to_at, bytes, 1,
                                     &ready, &copied);
-        if (!code) status = wb__cl_enqueued(d, NULL);
+        if (!code) wb__cl_enqueued(d, NULL);
         to->used = d->issued;
         pthread_mutex_unlock(&d->lock);
         if (code)
@@ -316,8 +317,10 @@ int wb__cl_copy(const wb_device *base, void *to, size_t to_at, const wb_device *
     pthread_mutex_lock(&d->lock);
     const cl_int code = cl.EnqueueCopyBuffer(d->compute, m->mem, target->mem, from_at, to_at,
                                              bytes, 0, NULL, wb__cl_wants_event(d) ? &event : NULL);
-    int status = code ? 0 : wb__cl_enqueued(d, event);
-    if (!code) m->used = target->used = d->issued;
+    if (!code) {
+        wb__cl_enqueued(d, event);
+        m->used = target->used = d->issued;
+    }
     pthread_mutex_unlock(&d->lock);
-    return code ? wb__cl_fail(d, "clEnqueueCopyBuffer", code, "%zu bytes", bytes) : status;
+    return code ? wb__cl_fail(d, "clEnqueueCopyBuffer", code, "%zu bytes", bytes) : 0;
 }

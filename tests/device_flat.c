@@ -1,0 +1,222 @@
+/* Memory that does not grow while a program trains: of the device, constant from step 3 on; of the
+ * host, bounded.  And what wb_memory_estimate says beforehand is what is used.  On every device of
+ * every backend that works here; one without a cache of its own can be asked for estimates only. */
+#include "device_numbers.h"
+
+#include "engine/request.h"
+
+#include <unistd.h>
+
+enum { STEPS = 100, SETTLED = 2, BATCH = 16, BATCHES = 5, FEATURES = 96, CLASSES = 10 };
+
+typedef struct { int64_t device[STEPS], host[STEPS]; } record;
+
+static int64_t held_of(const wb_device *d)
+{
+    wb_device_memory m;
+    if (wb_device_memory_of(d, &m)) fail_msg("%s", wb_error());
+    return m.used + m.cached;
+}
+
+/* In the first steps the loader has time to prepare as much ahead as it will.  Small blocks that a
+ * loader's thread took are kept by this one, which gives them back, in a list whose length is
+ * bounded: they do not count. */
+static void note(record *r, int i, const wb_device *d)
+{
+    if (i < SETTLED) usleep(50000);
+    r->device[i] = held_of(d);
+    wb__pool_trim();
+    r->host[i] = wb_memory_used();
+}
+
+/* The host's varies with the batches that are under way. */
+static void check_flat(const record *r, int64_t slack, const wb_device *d, const char *what)
+{
+    int64_t least = r->host[10], most = r->host[10];
+    for (int i = SETTLED; i < STEPS; i++)
+        if (llabs(r->device[i] - r->device[SETTLED]) > slack)
+            fail_msg("%s, %s: after step %d %lld bytes of the device are held, after step %d %lld",
+                     wb_device_describe(d), what, i + 1, (long long)r->device[i], SETTLED + 1,
+                     (long long)r->device[SETTLED]);
+    for (int i = 10; i < STEPS; i++) {
+        least = WB__MIN(least, r->host[i]);
+        most = WB__MAX(most, r->host[i]);
+    }
+    const int64_t grown = r->host[STEPS - 1] - r->host[10];
+    print_message("%s, %s: %lld bytes of the device; of the host %lld and %lld more at times\n",
+                  wb_device_describe(d), what, (long long)r->device[STEPS - 1], (long long)least,
+                  (long long)(most - least));
+    if (grown > 4096)
+        fail_msg("%s, %s: the host holds %lld bytes more after step %d than after step 10",
+                 wb_device_describe(d), what, (long long)grown, STEPS);
+}
+
+static wb_loader *make_loader(const wb_device *d, bool whole, int ahead)
+{
+    static float x[BATCH * BATCHES * FEATURES];
+    int32_t y[BATCH * BATCHES];
+    for (size_t i = 0; i < WB__COUNT(x); i++) x[i] = sinf((float)i);
+    for (int i = 0; i < BATCH * BATCHES; i++) y[i] = i % CLASSES;
+    wb_dataset *data = wb_dataset_of(
+        wb_from(x, WB_F32, 2, (int64_t[]){BATCH * BATCHES, FEATURES}),
+        wb_from(y, WB_I32, 1, (int64_t[]){BATCH * BATCHES}));
+    if (whole) data = wb_to(data, d);
+    wb_loader *l = wb_dataloader(data, .batchsize = BATCH, .shuffle = true, .ahead = ahead);
+    return wb_to(l, d);
+}
+
+/* ---- layers and wb_train --------------------------------------------------------------------- */
+
+static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
+{
+    (void)ctx;
+    return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, CLASSES));
+}
+
+static wb_layer *make_model(void)
+{
+    wb_seed(2);
+    return wb_Chain(wb_Dense(FEATURES, 40, wb_tanh), wb_BatchNorm(40), wb_Dropout(0.2),
+                    wb_Dense(40, CLASSES));
+}
+
+typedef struct { record r; const wb_device *d; } watched;
+
+static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
+{
+    watched *w = ctx;
+    const int i = (epoch - 1) * BATCHES + (int)batch - 1;
+    const double v = wb_item(loss);
+    if (!(v == v)) return 1;
+    note(&w->r, i, w->d);
+    return 0;
+}
+
+static void training_by_the_library(void **state)
+{
+    (void)state;
+    static watched w;
+    for (int i = 1; i < n_places; i++)
+        for (int whole = 0; whole < 3; whole++) {
+            w.d = places[i];
+            wb_scope *s = wb_scope_open();
+            wb_layer *m = wb_to(make_model(), w.d);
+            wb_opt_state *o = wb_setup(wb_Adam(), m);
+            if (wb_train(loss_of, m, make_loader(w.d, whole > 0, whole == 1 ? WB_NO_AHEAD : 2), o, .epochs = STEPS / BATCHES,
+                         .each = each, .ctx = &w))
+                fail_msg("%s", wb_error());
+            /* the loader's thread gathers with a small plan, now and then at the same time as one here */
+            check_flat(&w.r, whole == 2 ? 4096 : 0, w.d,
+                       whole == 2 ? "data there, ahead" : whole ? "data there" : "loader moved");
+            assert_int_equal(wb_scope_close(s), 0);
+        }
+}
+
+/* ---- a model and a loop of the program's own -------------------------------------------------- */
+
+typedef struct { wb_tensor *in, *out; double scale; } net;
+WB_FUNCTOR(net, in, out)
+
+static wb_tensor *loss_of_net(const net *n, wb_batch b)
+{
+    wb_tensor *h = wb_relu(wb_mul(wb_matmul(b.x, n->in), wb_scalar(n->scale)));
+    return wb_logitcrossentropy(wb_matmul(h, n->out), wb_onehotbatch(b.y, CLASSES));
+}
+
+static void training_by_the_program(void **state)
+{
+    (void)state;
+    static record r;
+    for (int k = 1; k < n_places; k++) {
+        const wb_device *d = places[k];
+        wb_scope *s = wb_scope_open();
+        wb_seed(3);
+        net n = {wb_variable(wb_randn(FEATURES, 30)), wb_variable(wb_randn(30, CLASSES)), 0.1};
+        wb_tree *tree = wb_to(wb_struct(net, &n), d);
+        if (!tree || wb_struct_get(net, tree, &n)) fail_msg("%s", wb_error());
+        wb_opt_state *o = wb_setup(wb_Momentum(.eta = 0.05), tree);
+        wb_loader *l = make_loader(d, false, 2);
+        int i = 0;
+        double first = 0, last = 0;
+        while (i < STEPS) {
+            WB_EACH_BATCH(b, l) {
+                wb_tensor *loss = loss_of_net(&n, b);
+                if (wb_update(o, tree, wb_gradient(loss, tree)) || wb_eval(loss))
+                    fail_msg("%s", wb_error());
+                last = wb_item(loss);
+                if (!i) first = last;
+                note(&r, i++, d);
+            }
+            if (wb_loader_status(l)) fail_msg("%s", wb_error());
+        }
+        if (!(last < first)) fail_msg("%g, and then %g", first, last);
+        check_flat(&r, 0, d, "a struct of the program's");
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+/* ---- estimates ------------------------------------------------------------------------------- */
+
+/* Backends hand out blocks of up to an eighth more than what was asked for. */
+static void check_estimate(const wb_device *d, wb_tensor *x)
+{
+    wb_memory m;
+    wb_device_memory start, end;
+    wb__cache_clear();                  /* no arena of an earlier plan */
+    if (wb_memory_estimate(1, &x, &m)) fail_msg("%s", wb_error());
+    if (wb_device_memory_of(d, &start)) fail_msg("%s", wb_error());
+    assert_true(m.peak == m.arena + m.inputs + m.outputs && m.arena > 4096 && m.inputs > 4096);
+    if (wb_eval(x) || wb_device_memory_of(d, &end)) fail_msg("%s", wb_error());
+    const int64_t used = end.used - start.used, said = m.arena + m.outputs;
+    if (used < said || used > said + said / 8 + 512)
+        fail_msg("%s: %lld bytes estimated, %lld used", wb_device_describe(d), (long long)said,
+                 (long long)used);
+    if (end.peak >= 0 && end.peak < start.used + said)
+        fail_msg("%s: a peak of %lld bytes, %lld of them estimated", wb_device_describe(d),
+                 (long long)end.peak, (long long)said);
+    if (start.used < m.inputs)
+        fail_msg("%s: inputs of %lld bytes are estimated, %lld are used in all",
+                 wb_device_describe(d), (long long)m.inputs, (long long)start.used);
+}
+
+static void estimates_are_what_is_used(void **state)
+{
+    (void)state;
+    for (int k = 0; k < n_places; k++) {
+        const wb_device *d = places[k];
+        wb_scope *s = wb_scope_open();
+        wb_tensor *x = wb_to(wb_randn(300, 40), d), *w = wb_to(wb_randn(40, 50), d);
+        wb_tensor *y = wb_matmul(wb_softmax(wb_matmul(x, w)), wb_transpose(w));
+        check_estimate(d, wb_square(y));
+        wb_layer *m = wb_to(make_model(), d);       /* a step: loss, gradient, update */
+        wb_opt_state *o = wb_setup(wb_Adam(), m);
+        wb_loader *l = make_loader(d, true, WB_NO_AHEAD);
+        WB_EACH_BATCH(b, l) {
+            wb_tree *g;
+            wb_tensor *loss = wb_withgradient(loss_of, m, b, &g);
+            if (!loss || wb_eval(b.x, b.y) || wb_update(o, m, g)) fail_msg("%s", wb_error());
+            check_estimate(d, loss);
+        }
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+int main(void)
+{
+    places[n_places++] = far_device();
+    for (const char *const *name = wb_supported_gpu_backends(); *name; name++) {
+        if (wb_using(*name)) continue;
+        for (int i = 0; i < wb_devices(*name).n && n_places < MOST_PLACES; i++)
+            places[n_places++] = wb_device_at(*name, i);
+    }
+    if (n_places == 1) printf("only the device of these tests: no GPU's backend works here\n");
+    wb_clear_error();
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(training_by_the_library),
+        cmocka_unit_test(training_by_the_program),
+        cmocka_unit_test(estimates_are_what_is_used),
+    };
+    const int failed = cmocka_run_group_tests(all, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}
