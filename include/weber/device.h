@@ -89,7 +89,8 @@ WB_API void wb_device_trim(const wb_device *d);
 /* Waits until everything asked of the device is done.  0, or the error of what failed meanwhile. */
 WB_API int wb_synchronize(const wb_device *d);
 
-/* Where this thread's new tensors (wb_from, wb_rand, layers, ...) are made: the CPU until set.  NULL sets the CPU. */
+/* Where this thread's new tensors (wb_from, wb_rand, layers, wb_load) are made: the CPU until set.  NULL sets the CPU.
+ * What is borrowed or read as data (wb_borrow, wb_load_npy, wb_load_idx, wb_load_csv) is on the CPU. */
 WB_API void wb_set_default_device(const wb_device *d);
 WB_API const wb_device *wb_default_device(void);
 
