@@ -106,9 +106,9 @@ static void it_is_loaded_where_new_tensors_are_made(void **state)
             wb_layer *l = wb_load(path);
             if (!l) fail_msg("%s", wb_error());
             assert_int_equal(wb_save_npy(path, wb_get(l, "layers.3.weight")), 0);
-            wb_tensor *data = wb_load_npy(path);        /* data begins on the CPU */
+            wb_tensor *data = wb_load_npy(path);        /* data begin on the CPU */
             wb_set_default_device(NULL);
-            assert_ptr_equal(wb_device_of(data), wb_cpu_device());
+            assert_false(wb_device_is_gpu(wb_device_of(data)));
             assert_ptr_equal(wb_device_of(l), places[j]);
             assert_ptr_equal(wb_get(l, "layers.3.weight"), wb_get(l, "layers.4.weight"));
             assert_same_values(l, m);
