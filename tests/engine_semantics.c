@@ -353,9 +353,15 @@ static void long_chains(void **state)
 #if defined(__SANITIZE_ADDRESS__)
         unit /= 10;
 #endif
-        double a = seconds_for_chain(unit, kind), b = seconds_for_chain(2 * unit, kind),
-               c = seconds_for_chain(4 * unit, kind);
-        if (c > 10 * a + 0.5 && c > 5 * b)
+        double a = 0, b = 0, c = 0;
+        bool good = false;
+        for (int try = 0; try < 5 && !good; try++) {    /* others may be busy meanwhile */
+            a = seconds_for_chain(unit, kind);
+            b = seconds_for_chain(2 * unit, kind);
+            c = seconds_for_chain(4 * unit, kind);
+            good = c <= 10 * a + 0.5 || c <= 5 * b;
+        }
+        if (!good)
             fail_msg("chains of kind %d: %g s, %g s for twice, %g s for four times as many", kind,
                      a, b, c);
     }

@@ -16,7 +16,7 @@ WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int6
 
 /* The same without the copy: `release(data, context)` is called once, when no tensor needs it any
  * more (it may be NULL).  The program must not write to `data` until then.  On failure release is not called.
- * The tensor is on the CPU, whatever the default device is. */
+ * The tensor is on the CPU: on the default device where that is one of the CPU's, else on the first. */
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
 

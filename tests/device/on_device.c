@@ -1,20 +1,42 @@
-/* Runs a test program on another device than the CPU: WEBER_TEST_DEVICE names a backend, and the
- * tests' tensors and layers are made on its first device.  Linked into every test program; without
- * the variable it does nothing.  Where the backend does not work, the program is skipped. */
+/* Linked into every test program; without its variables it does nothing.
+ *
+ *   WEBER_TEST_DEVICE=NAME   the tests' tensors and layers are made on that backend's first device
+ *   WEBER_TEST_NEEDS=NAME    the tests are about that backend, and open it themselves
+ *
+ * Where the backend does not work the program is skipped, and says why. */
 #include "weber.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SKIPPED = 77 };
+
+static void need(const char *name)
+{
+    wb_using(name);
+    if (wb_functional(name)) return;
+    printf("SKIP: %s is not functional here: %s\n", name, wb_why_not(name));
+    fflush(stdout);
+    _Exit(SKIPPED);
+}
 
 __attribute__((constructor)) static void choose_device(void)
 {
-    const char *name = getenv("WEBER_TEST_DEVICE");
-    if (!name || !*name) return;
-    wb_using(name);
-    if (!wb_functional(name)) {
-        printf("SKIP: %s is not functional here: %s\n", name, wb_why_not(name));
-        fflush(stdout);
-        _Exit(77);
+    const char *needed = getenv("WEBER_TEST_NEEDS"), *name = getenv("WEBER_TEST_DEVICE");
+    if (needed && *needed) {            /* asked by a child: this process has opened nothing yet */
+        pid_t child = fork();
+        int status = 0;
+        if (child == 0) {
+            need(needed);
+            _Exit(0);
+        }
+        if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+            WEXITSTATUS(status) == SKIPPED)
+            _Exit(SKIPPED);
     }
+    if (!name || !*name) return;
+    need(name);
     wb_set_default_device(wb_device_at(name, 0));
 }
