@@ -288,6 +288,21 @@ static void reading_single_elements(void **state)
     wb_allow_scalar(true);
 }
 
+/* What the host has read of a variable is not what it reads after an update. */
+static void reading_again_after_an_update(void **state)
+{
+    (void)state;
+    for (int d = 0; d < n_devices; d++) {
+        wb_tensor *v = wb_variable(wb_to(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}), devices[d]));
+        for (int step = 0; step < 3; step++) {
+            const float *at = wb_data(v);
+            assert_true(at && at[0] == (float)(1 + step) && at[1] == (float)(2 + step));
+            assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);
+            assert_int_equal(wb_eval(v), 0);
+        }
+    }
+}
+
 static void the_default_device(void **state)
 {
     (void)state;
@@ -510,6 +525,7 @@ int main(void)
         cmocka_unit_test(a_variable_by_itself_and_in_a_tuple),
         cmocka_unit_test(recordings_belong_to_a_device),
         cmocka_unit_test(reading_single_elements),
+        cmocka_unit_test(reading_again_after_an_update),
         cmocka_unit_test(the_default_device),
         cmocka_unit_test(a_model_moves_whole),
         cmocka_unit_test(a_tree_on_two_devices_is_told),
