@@ -98,7 +98,7 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* ---- arenas: the plans of a device share them, one for each run under way -------------------------------- */
+/* ---- arenas: the plans of a device share them, one for each run under way -------------------- */
 
 enum { ARENAS = 16 };
 static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];

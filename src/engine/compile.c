@@ -220,17 +220,7 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
 
 /* What f gets for an input: a constant that is nothing else, so that the recording tells it from
  * any other input, from a variable, and from what f knows by itself. */
-static wb_tensor *stand_in(wb_tensor *x)
-{
-    x = wb__bind(x);
-    wb_dtype dtype = (wb_dtype)x->dtype;
-    wb_tensor *y = wb__node(WB__OP_constant, dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
-    if (!y) return NULL;
-    y->device = x->storage->device;
-    atomic_fetch_add_explicit(&x->storage->refs, 1, memory_order_relaxed);
-    wb__set_storage(y, x->storage, x->offset);
-    return y;
-}
+static wb_tensor *stand_in(wb_tensor *x) { return wb__alone(wb__bind(x)); }
 
 /* The device of all that a function asked for; NULL where there are several. */
 static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const *out)

@@ -342,7 +342,7 @@ static bool prepare(wb__making *m, wb__plan *p)
 void wb__plan_free(wb__plan *p)
 {
     if (!p) return;
-    for (int i = 0; i < p->n_steps; i++) {
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* the youngest first: drivers keep lists of them */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }
