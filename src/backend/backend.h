@@ -93,18 +93,25 @@ typedef enum {
     WB__STEP_POOL,          /* by pool_kind; operands in kinds.h */
     WB__STEP_TAKE,          /* x, index, y */
     WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
-    WB__STEP_COPY           /* from, to: the same shape and dtype, any strides */
+    WB__STEP_COPY,          /* from, to: the same shape and dtype, any strides */
+    WB__STEP_ATTENTION      /* by attention_kind; only where the backend takes it */
 } wb__step_kind;
 
 typedef struct {
     wb__step_kind kind;
     wb__fused fused;
     int n_views;
-    wb__view views[4];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
-    int variant;            /* wb__conv_kind or wb__pool_kind */
+    wb__view views[9];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
+    int variant;            /* wb__conv_kind, wb__pool_kind or wb__attention_kind */
     int epilogue;           /* wb__epilogue, of matrix products and forward convolutions */
+    wb__view aux;           /* of epilogues that have it */
+    bool sums_rows;         /* of a product without batch dimensions: sums [n] = c summed over m ... */
+    wb__view sums;          /* ... after the epilogue; f32 or c's dtype */
+    uint8_t precision;      /* wb__precision, of products, convolutions and attention */
+    bool deterministic;     /* the same bits at every run */
     wb__conv_attr conv;
     wb__pool_attr pool;
+    wb__attention_attr attention;
 } wb__step;
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -126,7 +133,31 @@ struct wb__kernel {
     const char *why;        /* why not the library, or NULL */
 };
 
-enum { WB__BACKEND_VERSION = 1 };       /* of this table and of host.h */
+enum { WB__BACKEND_VERSION = 2 };       /* of this table and of host.h */
+
+/* ---- plans as one command -------------------------------------------------------------------- */
+
+typedef struct wb__graph wb__graph;
+
+typedef enum {
+    WB__BUFFER_INPUT, WB__BUFFER_VARIABLE, WB__BUFFER_RESULT, WB__BUFFER_ARENA
+} wb__buffer_kind;
+typedef struct {
+    wb__buffer_kind kind;
+    size_t bytes;
+} wb__buffer;
+
+/* Kernels in order, and the buffers they use.  An input may be anywhere at every run, and is only
+ * read; a result too, and nothing of it is read before it is written; a variable is where it was as
+ * a rule; the arena has what no run leaves for the next one, with the workspace behind it. */
+typedef struct {
+    int n_kernels;
+    const wb__kernel *const *kernels;
+    int n_buffers;
+    const wb__buffer *buffers;
+    size_t workspace_at;
+    int n_numbers;
+} wb__sequence;
 
 /* Memory is a handle: a pointer where `addressable` (the host may then read and write it), else
  * whatever the backend likes; places within it are told by byte offsets.  Every call may come from
@@ -176,6 +207,19 @@ struct wb__backend {
     int (*wait)(const wb_device *d);        /* until all that was launched is done */
     /* How the engine should lay out a convolution's x and y: true for NHWC. */
     bool (*prefers_nhwc)(const wb_device *d, const wb__step *conv);
+
+    /* What follows may be NULL. */
+
+    /* Whether the backend does this step, of a kind or with an epilogue or sums that the engine
+     * would otherwise make of several: asked while a plan is made, with shapes, dtypes and strides
+     * (as they will most likely be), but no buffers.  A step that was taken must be prepared. */
+    bool (*takes)(const wb_device *d, const wb__step *step);
+    /* A plan that runs again, as one command.  `s` and all it points to outlive the graph.
+     * WB_ERROR_UNSUPPORTED without a message: launch its kernels one by one. */
+    int (*graph)(const wb_device *d, const wb__sequence *s, wb__graph **graph);
+    void (*graph_free)(const wb_device *d, wb__graph *graph);
+    int (*graph_run)(const wb_device *d, wb__graph *graph, void *const *buffers,
+                     const wb__number *numbers);
 };
 
 extern const wb__backend wb__cpu_backend;

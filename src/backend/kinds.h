@@ -2,8 +2,41 @@
 #ifndef WB__KINDS_H
 #define WB__KINDS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 /* What a unary epilogue may be: applied to the finished product, after the bias. */
-typedef enum { WB__EPI_NONE, WB__EPI_RELU, WB__EPI_TANH, WB__EPI_SIGMOID } wb__epilogue;
+typedef enum {
+    WB__EPI_NONE, WB__EPI_RELU, WB__EPI_TANH, WB__EPI_SIGMOID,
+    /* Of matrix products only, and only where the backend takes them (wb__backend's `takes`).
+     * z = a·b + bias; `aux` is the step's view of that name: */
+    WB__EPI_GELU,           /* c = gelu(z), the tanh form                              */
+    WB__EPI_GELU_AUX,       /* c = gelu(z), aux = z, of c's shape and dtype            */
+    WB__EPI_RELU_AUX,       /* c = relu(z), aux = where z > 0, as bits                 */
+    WB__EPI_GELU_BACK,      /* c = a·b * gelu'(aux)                                    */
+    WB__EPI_RELU_BACK       /* c = where(aux, a·b, 0)                                  */
+} wb__epilogue;
+
+/* The bits of RELU_AUX and RELU_BACK are u8 [rows of c, wb__relu_bytes(columns of c)]: a row is
+ * padded to 128 bits; which bit is whose is the backend's own business. */
+static inline int64_t wb__relu_bytes(int64_t columns) { return (columns + 127) / 128 * 16; }
+
+/* How products of f32 may be made: PyTorch's names. */
+typedef enum {
+    WB__PRECISION_HIGHEST,  /* f32 throughout                                          */
+    WB__PRECISION_HIGH,     /* operands rounded to TF32 where the device has it        */
+    WB__PRECISION_MEDIUM    /* operands rounded to bf16 where that is faster           */
+} wb__precision;
+
+/* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above
+ * the diagonal that ends at the last key where causal, p = softmax(s):
+ *   FORWARD    q, k, v, o, lse                    o = p·v; lse [N, H, T, 1] f32 = log sum exp(s)
+ *   BACK       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
+typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_BACK } wb__attention_kind;
+typedef struct {
+    double scale;
+    bool causal;
+} wb__attention_attr;
 
 typedef enum { WB__CONV_FORWARD, WB__CONV_DATA, WB__CONV_WEIGHTS } wb__conv_kind;
 

@@ -265,7 +265,7 @@ static void settle(const wb__making *m, wb__draft *d)
 static char *describe(const wb__draft *d, const wb__kernel *k)
 {
     static const char *const kinds[] = {"fused", "matmul",   "conv", "pool",
-                                        "take",  "take_add", "copy"};
+                                        "take",  "take_add", "copy", "attention"};
     char text[768];
     size_t n = 0, room = sizeof text;
     const wb__view *shape = d->step.kind == WB__STEP_FUSED

@@ -151,6 +151,7 @@ static int cpu_prepare(const wb_device *d, const wb__step *step, wb__kernel **ke
         break;
     case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: e = wb__cpu_rows(step, &k); break;
     case WB__STEP_COPY: e = prepare_copy(step, &k); break;
+    case WB__STEP_ATTENTION: break;         /* never taken */
     }
     *kernel = e ? NULL : &k->base;
     return e;

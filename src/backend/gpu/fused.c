@@ -200,7 +200,9 @@ int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work 
                          UINT32_MAX);
         if (!e) e = part_of(fused, s, &p);
         if (e) break;
+        const int before = work->n;
         e = segment(t, &p, want, want + n, work);
+        for (int i = before; i < work->n; i++) work->launch[i].segment = s;
         part_free(&p);
     }
     wb__free(want);

@@ -174,6 +174,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y,
     if (!e && !l) e = WB_ERROR_MEMORY;
     if (l) {
         l->f64 = k->f64;
+        l->args_type = "fused_args";
         memcpy(l->buffer, k->buffers, (size_t)k->n_buffers * sizeof *l->buffer);
         memcpy(l->args, k->words, bytes);
         if (k->n_numbers)

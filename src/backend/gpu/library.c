@@ -164,7 +164,7 @@ int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work 
     case WB__STEP_POOL: return pool(t, step, work);
     case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: return wb__gpu_rows(t, step, work);
     case WB__STEP_COPY: return copy(step, work);
-    case WB__STEP_FUSED: break;
+    case WB__STEP_FUSED: case WB__STEP_ATTENTION: break;
     }
     return wb__fail(WB_ERROR_INTERNAL, "no library operation is of kind %d", step->kind);
 }
