@@ -103,20 +103,30 @@ wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
         m->drafts_room = room;
     }
     wb__draft *d = &m->draft[m->n_drafts++];
-    *d = (wb__draft){.step = {.kind = kind}};
+    *d = (wb__draft){.step = {.kind = kind}, .aux_owner = -1, .sums_owner = -1};
     return d;
+}
+
+static void draft_free(wb__draft *d)
+{
+    wb__free(d->owners);
+    wb__free(d->views);
+    wb__free(d->instr);
+    wb__free(d->spaces);
+    wb__free(d->text);
+}
+
+void wb__draft_drop(wb__making *m, int at)
+{
+    wb__draft *d = &m->draft[at];
+    draft_free(d);
+    memmove(d, d + 1, (size_t)(m->n_drafts - at - 1) * sizeof *d);
+    m->n_drafts--;
 }
 
 void wb__drafts_free(wb__making *m)
 {
-    for (int i = 0; i < m->n_drafts; i++) {
-        wb__draft *d = &m->draft[i];
-        wb__free(d->owners);
-        wb__free(d->views);
-        wb__free(d->instr);
-        wb__free(d->spaces);
-        wb__free(d->text);
-    }
+    for (int i = 0; i < m->n_drafts; i++) draft_free(&m->draft[i]);
     wb__free(m->draft);
 }
 

@@ -381,11 +381,18 @@ static int waiting(const wb__making *m, const wb__value *v)
     return n;
 }
 
-/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
+/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait.  So can
+ * the comparison of a product that stands in memory, such as relu's in the backward pass: to read
+ * the product there costs no more than a kernel here that writes where it is positive. */
 static bool can_wait(const wb__making *m, const wb__value *v)
 {
-    for (int i = 0; i < v->n_in; i++)
-        if (m->fate[wb__base(m, input(m, v, i))].group >= 0) return false;
+    const bool compares = wb__ops[v->op].class == WB__COMPARE;
+    for (int i = 0; i < v->n_in; i++) {
+        const int base = wb__base(m, input(m, v, i)), g = m->fate[base].group;
+        if (g < 0) continue;
+        if (!compares || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != base)
+            return false;
+    }
     if (waiting(m, v) > MOST_WAITING) return false;
     if (wb__ops[v->op].class != WB__REDUCE) return true;
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
