@@ -307,19 +307,24 @@ static void attentions(void **state)
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         int64_t n = draw_int(1, 2), h = draw_int(1, 3), q = draw_int(1, 9), k = draw_int(1, 9),
                 d = draw_int(1, 8), e = draw_int(1, 5);
+        const bool causal = round & 4 && round & 8;
+        if (causal) k = q;
         array Q = draw_array(4, (int64_t[]){n, h, q, d}, -1, 1),
               K = draw_array(4, (int64_t[]){n, h, k, d}, -1, 1),
               V = draw_array(4, (int64_t[]){n, h, k, e}, -1, 1);
         array mask = draw_array(2, (int64_t[]){q, k}, 0, 1);
         for (int64_t i = 0; i < mask.size; i++)
-            mask.at[i] = mask.at[i] > 0.4 && (i / k) % 4 != 3; /* some rows keep nothing */
+            mask.at[i] = causal ? i % k <= i / k
+                                : mask.at[i] > 0.4 && (i / k) % 4 != 3; /* some rows keep nothing */
         round_to(Q, t);
         round_to(K, t);
         round_to(V, t);
         wb_scope *scope = wb_scope_open();
-        wb_tensor *m = round & 4 ? WB_NONE : tensor_of(mask, WB_BOOL, 0);
+        wb_tensor *m = causal      ? wb_causal_mask(q, k)
+                       : round & 4 ? WB_NONE
+                                   : tensor_of(mask, WB_BOOL, 0);
         check(wb_attention(tensor_of(Q, t, 0), tensor_of(K, t, 2), tensor_of(V, t, 1), m),
-              ref_attention(Q, K, V, round & 4 ? NULL : &mask), 8 * tolerance(t), 16 * tolerance(t),
+              ref_attention(Q, K, V, round & 4 && !causal ? NULL : &mask), 8 * tolerance(t), 16 * tolerance(t),
               "attention in %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64) check_gradients("attention", attention, &m, 3, (array[]){Q, K, V});
         wb_scope_close(scope);
