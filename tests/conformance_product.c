@@ -16,7 +16,7 @@ static wb_tensor *scalar_of(wb_tensor *y)
     array w = ref_new(wb_ndim(y), wb_dims(y));
     for (int64_t i = 0; i < w.size; i++) w.at[i] = cos(0.9 * (double)i);
     return wb_sum(wb_mul(wb_mul(y, wb_add(y, wb_scalar(1))),
-                         tensor_of(w, WB_F64, 0))); /* quadratic: a second derivative */
+                         tensor_of(w, (wb_dtype)y->dtype, 0))); /* quadratic: a second derivative */
 }
 
 /* The loss, or the gradient's projection on the direction, at x + h d. */
@@ -300,6 +300,41 @@ static wb_tensor *attention(wb_tensor *const *x, const void *mask)
     return wb_attention(x[0], x[1], x[2], *(wb_tensor *const *)mask);
 }
 
+/* The gradients, and those of their sum along x, of one dtype. */
+static void attention_gradients(wb_dtype t, wb_tensor *mask, const array *x, array *out)
+{
+    wb_tensor *in[3], *g[3], *total = NULL;
+    wb_scope *scope = wb_scope_open();
+    for (int i = 0; i < 3; i++) in[i] = tensor_of(x[i], t, i);
+    wb_tensor *loss = scalar_of(wb_attention(in[0], in[1], in[2], mask));
+    for (int i = 0; i < 3; i++) {
+        g[i] = wb_gradient(loss, in[i]);
+        if (!g[i]) fail_msg("%s", wb_error());
+        wb_tensor *part = wb_sum(wb_mul(g[i], tensor_of(x[i], t, 0)));
+        total = total ? wb_add(total, part) : part;
+        out[i] = values_of(g[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *second = wb_gradient(total, in[i]);
+        if (!second) fail_msg("%s", wb_error());
+        out[3 + i] = values_of(second);
+    }
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+/* What a device's own kernels may make (f32), against what it composes (f64). */
+static void same_gradients(wb_tensor *mask, const array *x)
+{
+    array got[6], want[6];
+    attention_gradients(WB_F32, mask, x, got);
+    attention_gradients(WB_F64, mask, x, want);
+    for (int i = 0; i < 6; i++)
+        for (int64_t j = 0; j < want[i].size; j++)
+            if (!(fabs(got[i].at[j] - want[i].at[j]) <= 2e-5 * (1 + fabs(want[i].at[j]))))
+                fail_msg("attention: gradient %d, element %lld: %.9g in f32, %.9g in f64", i,
+                         (long long)j, got[i].at[j], want[i].at[j]);
+}
+
 static void attentions(void **state)
 {
     (void)state;
@@ -327,6 +362,7 @@ static void attentions(void **state)
               ref_attention(Q, K, V, round & 4 && !causal ? NULL : &mask), 8 * tolerance(t), 16 * tolerance(t),
               "attention in %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64) check_gradients("attention", attention, &m, 3, (array[]){Q, K, V});
+        if (t == WB_F32) same_gradients(m, (array[]){Q, K, V});
         wb_scope_close(scope);
         ref_forget();
     }
