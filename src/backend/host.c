@@ -26,4 +26,5 @@ const wb__host wb__host_table = {
     .gpu_fill = wb__gpu_fill,
     .cache_get = wb__kernel_cache_get,
     .cache_put = wb__kernel_cache_put,
+    .gpu_takes = wb__gpu_takes,
 };

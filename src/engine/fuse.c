@@ -483,6 +483,10 @@ static void one(wb__making *m, int x, const bool *needed)
         }
         break;
     case WB__LIBRARY: {
+        if (wb__is_beside(v->op)) {
+            join(m, m->fate[input(m, v, 0)].group, x);
+            break;
+        }
         int g = new_group(m, WB__GROUP_LIBRARY);
         join(m, g, x);
         if (!m->failed) m->group[g].product = x;
@@ -506,7 +510,7 @@ static void find_stored(wb__making *m, const bool *needed)
         }
         if (m->fate[i].closed ||
             (m->group[g].kind != WB__GROUP_FUSED && m->group[g].product == i) ||
-            v->op == WB__OP_assemble)
+            v->op == WB__OP_assemble || wb__is_beside(v->op))
             m->fate[i].stored = true;
         if (v->op == WB__OP_reshape || v->op == WB__OP_permute || v->op == WB__OP_slice ||
             v->op == WB__OP_expand)

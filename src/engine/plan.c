@@ -270,6 +270,7 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     const wb__view *shape = d->step.kind == WB__STEP_FUSED
                                 ? NULL
                                 : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
+    if (d->step.kind == WB__STEP_ATTENTION) shape = &d->step.views[3];
     if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
     n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
     const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;

@@ -110,6 +110,7 @@ typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* in one kernel */
+    bool attention_back;                /* the plan has gradients of attention */
     wb__ir ir;
     int *value_of;                      /* of each tensor of the order */
     wb__fate *fate;
