@@ -9,8 +9,9 @@
  *   kernel.c     steps prepared and launched
  *   graph.c      plans as one command
  *   table.c      in graphs: kernels whose arguments lie in the device's memory, many segments as one
- *   lt_api.h lt.c             matrix products by cuBLASLt
- *   dnn_api.h dnn*.c          convolutions and attention by cuDNN's graphs
+ *   open.c       libraries of NVIDIA's
+ *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
+ *   dnn_api.h dnn.h dnn*.c    convolutions and attention by cuDNN's graphs
  *   cuda.c       the backend's table
  *   export.c     the one symbol of the shared object
  *
@@ -38,6 +39,10 @@ extern const wb__backend wb__cu_backend;
 
 typedef struct wb__cu_device wb__cu_device;
 
+/* The first of these files (a list that ends with NULL) that can be opened: in WEBER_CUDA_PATH, where
+ * the system looks, where the toolkit is installed.  NULL: `why` holds what was said of the first. */
+void *wb__cu_open_library(const char *const *names, char *why, size_t room);
+
 /* ---- library routines: lt.c, dnn.c, dnn_attention.c -------------------------------------------
  *
  * A step that a library of NVIDIA's does.  It must be capturable: what it needs is made when it is
@@ -53,8 +58,9 @@ struct wb__cu_routine {
     void (*destroy)(wb__cu_device *d, wb__cu_routine *r);
 };
 
-/* With the device's context current.  0; WB_ERROR_UNSUPPORTED without a message: not by this library,
- * and *why says in a few words why not; another code: an error. */
+/* All of these, and a routine's own functions, are called with the device's context current and its
+ * lock held.  0; WB_ERROR_UNSUPPORTED without a message: not by this library, and *why says in a few
+ * words why not; another code: an error. */
 int wb__cu_lt_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 /* Whether it would take an epilogue, sums, attention: see `takes` of wb__backend. */
