@@ -332,6 +332,9 @@ static bool prepare(wb__making *m, wb__plan *p)
         settle(m, d);
         if (m->device->backend->prepare(m->device, &d->step, &p->kernels[i])) return false;
         p->n_steps++;
+        const int launches = WB__MAX(d->step.fused.n_segments, 1);
+        p->n_launches += launches;
+        if (i >= m->n_compute) p->n_final_launches += launches;
         p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
         if (telling) p->text[i] = describe(d, p->kernels[i]);
         if (dispatch && d->step.kind != WB__STEP_FUSED) tell_dispatch(m, d, p->kernels[i]);
@@ -342,6 +345,8 @@ static bool prepare(wb__making *m, wb__plan *p)
 void wb__plan_free(wb__plan *p)
 {
     if (!p) return;
+    for (int i = 0; i < WB__PARTS; i++)
+        if (p->part[i].graph) p->device->backend->graph_free(p->device, p->part[i].graph);
     for (int i = p->n_steps - 1; i >= 0; i--) {     /* the youngest first: drivers keep lists of them */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
@@ -350,6 +355,7 @@ void wb__plan_free(wb__plan *p)
     wb__free(p->text);
     wb__free(p->words);
     wb__free(p->constants);
+    wb__free(p->buffers);
     wb__free(p);
 }
 
@@ -378,6 +384,36 @@ static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
     return true;
 }
 
+static size_t bytes_of(const wb_tensor *x)
+{
+    return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+}
+
+/* What each buffer is for, and how far into it the plan reaches. */
+static bool tell_buffers(const wb__request *r, wb__plan *p)
+{
+    p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
+    if (!p->buffers) return false;
+    wb__buffer *b = p->buffers;
+    for (int i = 0; i < r->n_leaves; i++, b++) {
+        const wb_tensor *x = r->leaves[i];
+        const bool within = !p->device->backend->addressable && x->op != WB__OP_variable;
+        b->kind = x->variable || x->op == WB__OP_variable ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
+        b->bytes = bytes_of(x) + (within ? (size_t)x->offset : 0);
+    }
+    for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= r->n_leaves)
+            p->buffers[r->targets[i]].bytes = bytes_of(r->writes[i]->variable);
+    b += r->n_targets;
+    for (int i = 0; i < r->n_results; i++, b++)
+        *b = (wb__buffer){WB__BUFFER_RESULT, bytes_of(r->results[i])};
+    *b = (wb__buffer){WB__BUFFER_ARENA, (size_t)(p->arena_bytes + p->workspace_bytes)};
+    return true;
+}
+
 static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
 {
     wb__making m = {.request = r, .device = r->device, .most_values = most_values};
@@ -388,7 +424,8 @@ static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
         p->hash = hash;
         p->device = m.device;
         p->arena = wb__arena_buffer(&m);
-        good = !m.failed && wb__lay_out(&m, p) && prepare(&m, p) && keep_key(r, &m, p);
+        good = !m.failed && wb__lay_out(&m, p) && prepare(&m, p) && keep_key(r, &m, p) &&
+               tell_buffers(r, p);
     }
     if (good)
         for (int i = 0; i < r->n_leaves; i++)

@@ -32,6 +32,15 @@ typedef struct {
     bool refused;                   /* what was asked for cannot be had, whatever is pending */
 } wb__request;
 
+/* A plan may run as one command of the device's; with a gate it is two, since the host looks at the
+ * gate's number before variables are written. */
+typedef enum { WB__PART_WHOLE, WB__PART_COMPUTE, WB__PART_WRITES, WB__PARTS } wb__part_kind;
+typedef struct {
+    wb__sequence sequence;
+    wb__graph *graph;               /* NULL: its kernels are launched one by one */
+    bool tried;
+} wb__plan_part;
+
 /* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for,
  * results, the arena. */
 typedef struct {
@@ -46,6 +55,10 @@ typedef struct {
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
     wb__number *constants;          /* behind the request's numbers */
     int n_constants;
+    wb__buffer *buffers;            /* what each is for */
+    int n_launches, n_final_launches;   /* at least so many, one by one; of those that write variables */
+    _Atomic int runs;
+    wb__plan_part part[WB__PARTS];
     int uses;                       /* runs under way, and the cache */
     uint64_t last_used;
 } wb__plan;

@@ -32,7 +32,7 @@ typedef struct {
 int wb__gate_check(const wb__gate *g);
 
 /* Runs a plan on buffers. */
-int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
+int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
                  const wb__gate *gate);
 
 #endif
