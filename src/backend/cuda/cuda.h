@@ -10,8 +10,9 @@
  *   kernel.c     steps prepared and launched
  *   graph.c      plans as one command
  *   table.c      in graphs: kernels whose arguments lie in the device's memory, many segments as one
- *   lt_api.h lt.c             matrix products by cuBLASLt
- *   dnn_api.h dnn*.c          convolutions and attention by cuDNN's graphs
+ *   open.c       libraries of NVIDIA's
+ *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
+ *   dnn_api.h dnn.h dnn*.c    convolutions and attention by cuDNN's graphs
  *   cuda.c       the backend's table
  *   export.c     the one symbol of the shared object
  *
@@ -297,6 +298,10 @@ int wb__cu_tables_write(wb__cu_device *d, wb__cu_tables *t, CUdeviceptr block,
 /* With the lock: a table, on a stream. */
 int wb__cu_table_launch(wb__cu_device *d, const wb__cu_table *t, CUdeviceptr block,
                         CUstream stream);
+
+/* The first of these files (a list that ends with NULL) that can be opened: in WEBER_CUDA_PATH, where
+ * the system looks, where the toolkit is installed.  NULL: `why` holds what was said of the first. */
+void *wb__cu_open_library(const char *const *names, char *why, size_t room);
 
 /* ---- library routines: lt.c, dnn.c, dnn_attention.c -------------------------------------------
  *
