@@ -1,7 +1,6 @@
 /* The CUDA backend, from the inside.
  *
  *   cu.h         what is used of the driver and of NVRTC, declared
- *   open.c       finding NVIDIA's libraries
  *   driver.c     opening them at run time; their errors as ours; calls that fail when a test asks
  *   device.c     finding devices, opening and closing them, which of them is lost
  *   memory.c     memory with a cache and a limit, over the driver's stream-ordered pool
