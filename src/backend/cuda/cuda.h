@@ -100,7 +100,7 @@ struct wb__cu_device {
     /* Why the device can no longer be used, once it cannot; "": it can. */
     pthread_mutex_t losing;
     _Atomic bool lost;
-    char lost_because[400];
+    char lost_because[440];
 
     pthread_mutex_t lock;       /* of what follows, and of putting commands on streams */
     uint64_t issued, uploads;   /* commands of the compute stream; uploads */

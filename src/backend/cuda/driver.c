@@ -310,7 +310,7 @@ static void lose(wb__cu_device *d, const char *call, CUresult code, const char *
 {
     pthread_mutex_lock(&d->losing);
     if (!d->lost)
-        snprintf(d->lost_because, sizeof d->lost_because, "%s: %s (%u): %s", call,
+        snprintf(d->lost_because, sizeof d->lost_because, "%s: %s (%u): %.300s", call,
                  wb__cu_error_name(code), code, what);
     d->lost = true;
     pthread_mutex_unlock(&d->losing);
