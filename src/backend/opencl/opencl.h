@@ -51,11 +51,10 @@ typedef struct wb__cl_memory {
 
 /* Blocks are rounded up to one of eight sizes an octave and kept, when released, in a queue of
  * their size: the one released first, whose use has most likely ended, is handed out first. */
-enum { WB__CL_LEAST = 8, WB__CL_OCTAVES = 40, WB__CL_A_CLASS = 8 };
 typedef struct { wb__cl_memory *first, *last; } wb__cl_class;
 
 typedef struct {
-    wb__cl_class free[WB__CL_OCTAVES * WB__CL_A_CLASS];
+    wb__cl_class free[WB__GPU_SIZE_CLASSES];
     int64_t limit, used, peak, cached;      /* bytes */
 } wb__cl_cache;
 
@@ -147,8 +146,6 @@ int wb__cl_open(wb__cl_device *d);              /* context and queues, once */
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* The bytes that WEBER_MEMORY_LIMIT allows of `total`; 0, or an error. */
-int wb__cl_limit(int64_t total, int64_t *limit);
 void *wb__cl_allocate(const wb_device *base, size_t bytes);
 void wb__cl_release(const wb_device *base, void *memory, size_t bytes);
 void wb__cl_trim(const wb_device *base);
