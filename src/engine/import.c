@@ -28,7 +28,6 @@ static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
                         wb__ir_elementwise(ir, WB__OP_exp, down, -1));
 }
 
-/* f16 and bf16 are storage: what has sums in the middle is computed in f32. */
 static int as(wb__ir *ir, int x, wb_dtype dtype)
 {
     wb__value v = ir->value[x];
@@ -37,11 +36,6 @@ static int as(wb__ir *ir, int x, wb_dtype dtype)
     v.dtype = (uint8_t)dtype;
     v.number = v.leaf = -1;
     return wb__ir_make(ir, v, 1, &x, 0, NULL);
-}
-
-static wb_dtype computed_in(int dtype)
-{
-    return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : (wb_dtype)dtype;
 }
 
 static int softmax(wb__ir *ir, int x)
@@ -107,12 +101,12 @@ static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *num
         *number += 2;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
     case WB__OP_softmax:
-        return as(ir, softmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
+        return as(ir, softmax(ir, as(ir, in[0], wb__computed_in((wb_dtype)x->dtype))), (wb_dtype)x->dtype);
     case WB__OP_logsoftmax:
-        return as(ir, logsoftmax(ir, as(ir, in[0], computed_in(x->dtype))), (wb_dtype)x->dtype);
+        return as(ir, logsoftmax(ir, as(ir, in[0], wb__computed_in((wb_dtype)x->dtype))), (wb_dtype)x->dtype);
     case WB__OP_normalise:
         return as(ir,
-                  normalise(ir, as(ir, in[0], computed_in(x->dtype)), (unsigned)x->attr[0],
+                  normalise(ir, as(ir, in[0], wb__computed_in((wb_dtype)x->dtype)), (unsigned)x->attr[0],
                             x->number[0].f),
                   (wb_dtype)x->dtype);
     case WB__OP_stop: case WB__OP_automatic: case WB__OP_assign: return in[0];

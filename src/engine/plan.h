@@ -30,6 +30,8 @@ typedef struct {
     int *leaf_of; /* of each tensor of the order: its number among the leaves, -1 */
     int leaf_of_room;
     bool refused;                   /* what was asked for cannot be had, whatever is pending */
+    uint8_t precision;              /* wb__precision, as it was set when this was written down */
+    bool deterministic;
 } wb__request;
 
 /* A plan may run as one command of the device's; with a gate it is two, since the host looks at the

@@ -83,6 +83,7 @@ static bool find_only_sliced(wb__making *m, const int *uses, bool *only_sliced)
     for (int i = 0; slices && covered && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
         only_sliced[i] = slices[i] && slices[i] == uses[i] && covered[i] <= v->size &&
+                         covered[i] > slices[i] &&      /* single numbers are read where they stand */
                          wb__is_elementwise((wb__op)v->op);
         any |= only_sliced[i];
     }
