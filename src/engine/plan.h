@@ -3,7 +3,7 @@
  *   import.c   graph -> values (composites written out)
  *   rewrite.c  slices pushed towards inputs, layouts chosen, uses counted
  *   fuse.c     values -> groups: one group, one kernel
- *   emit.c     groups -> steps with views; place.c puts values into buffers
+ *   emit*.c    groups -> steps with views; values get their places
  *   plan.c     the whole, the arena, printing
  *   evaluate.c what is to be computed, the cache of plans, running one */
 #ifndef WB__PLAN_H
@@ -132,6 +132,7 @@ typedef struct wb__draft {
     wb__view *views;                    /* of a fused step: what step.fused.views points to */
     wb__instr *instr;
     wb__space *spaces;
+    int aux_owner, sums_owner;          /* likewise */
     char *text;
 } wb__draft;
 
@@ -140,13 +141,20 @@ typedef struct wb__tenant {
     int born, dies;                     /* steps; -1: not in the arena */
 } wb__tenant;
 
+static inline int64_t wb__value_bytes(const wb__value *v)
+{
+    return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
+}
+
 int wb__arena_buffer(const wb__making *m);
 int wb__result_buffer(const wb__making *m, int result);
 /* Where value x stands, by view; what has no place yet gets one.  `owner` is its tenant or -1. */
 bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner);
 int wb__tenant_new(wb__making *m, int64_t bytes);
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
+void wb__draft_view(wb__making *m, wb__draft *d, wb__view v, int owner);    /* of a library step */
 bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
+void wb__draft_library(wb__making *m, const wb__group *g);          /* emit_library.c */
 void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner,
                     const char *why);
 void wb__draft_zeros(wb__making *m, wb__view to, int owner);
