@@ -147,7 +147,8 @@ static bool may_stand_inside(const wb__making *m, int x)
     const wb__group *g = &m->group[f->group];
     if (v->heads_first) return false;
     if (v->nhwc || wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble && !v->nhwc;
-    return g->kind == WB__GROUP_FUSED || value(m, g->first)->op == WB__OP_matmul;
+    if (g->kind == WB__GROUP_FUSED) return true;
+    return value(m, g->first)->op == WB__OP_matmul && g->epilogue <= WB__EPI_SIGMOID && g->sums < 0;
 }
 
 /* Reshapes of a window may not be strides; a value that is reshaped stays by itself.  Convolutions

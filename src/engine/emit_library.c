@@ -70,19 +70,28 @@ static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *p
         owner = d->owners[--d->n_owners];
         d->step.n_views--;
     }
-    if (transposed) {
-        int64_t t = v.dims[last]; v.dims[last] = v.dims[last - 1]; v.dims[last - 1] = t;
-        t = v.strides[last]; v.strides[last] = v.strides[last - 1]; v.strides[last - 1] = t;
+    wb__draft_view(m, last_draft(m), wb__matrix_view(v, transposed, product), owner);
+}
+
+/* What the epilogue has beside the product, and the sums of its rows. */
+static void add_epilogue(wb__making *m, const wb__group *g, const wb__value *v)
+{
+    wb__draft *d = last_draft(m);
+    d->step.epilogue = g->epilogue;
+    if (g->aux >= 0 && !m->failed) wb__place_of(m, g->aux, &d->step.aux, &d->aux_owner);
+    if (g->bits >= 0) {
+        const wb__value bits = {.dtype = WB_U8, .ndim = 2,
+                                .dims = {v->dims[0], wb__relu_bytes(v->dims[1])}};
+        wb__contiguous(&bits, &d->step.aux);
+        d->step.aux.buffer = wb__arena_buffer(m);
+        d->aux_owner = g->bits;
     }
-    wb__view out = v;                           /* leading axes broadcast to the product's */
-    int lead = product->ndim - v.ndim;
-    out.ndim = product->ndim;
-    for (int i = 0; i < product->ndim; i++) {
-        bool batch = i < product->ndim - 2;
-        out.dims[i] = batch ? product->dims[i] : v.dims[i - lead];
-        out.strides[i] = batch && (i < lead || v.dims[i - lead] == 1) ? 0 : v.strides[i - lead];
-    }
-    wb__draft_view(m, last_draft(m), out, owner);
+    if (g->sums < 0 || m->failed || !wb__place_of(m, g->sums, &d->step.sums, &d->sums_owner)) return;
+    wb__view *s = &d->step.sums;
+    d->step.sums_rows = true;
+    s->ndim = 1;
+    s->dims[0] = v->dims[1];
+    s->strides[0] = 1;
 }
 
 static void bias_view(wb__making *m, const wb__group *g, const wb__value *v)
@@ -186,7 +195,6 @@ void wb__draft_library(wb__making *m, const wb__group *g)
                                                       : WB__STEP_ATTENTION;
     wb__draft *d = wb__draft_new(m, kind);
     if (!d) return;
-    d->step.epilogue = g->epilogue;
     if (kind == WB__STEP_MATMUL) {
         const int64_t *t = m->ir.attrs + v->attr;
         add_matrix(m, input(m, v, 0), t[0], v);
@@ -207,4 +215,5 @@ void wb__draft_library(wb__making *m, const wb__group *g)
         add_any(m, g->product);
     }
     if (g->bias >= 0) bias_view(m, g, v);
+    if (!m->failed) add_epilogue(m, g, v);
 }

@@ -193,15 +193,21 @@ static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
     }
 }
 
+static void live(wb__making *m, int tenant, int at)
+{
+    if (tenant < 0) return;
+    if (m->tenant[tenant].born < 0) m->tenant[tenant].born = at;
+    m->tenant[tenant].dies = at;
+}
+
 static void find_lives(wb__making *m)
 {
-    for (int i = 0; i < m->n_drafts; i++)
-        for (int v = 0; v < m->draft[i].n_owners; v++) {
-            int t = m->draft[i].owners[v];
-            if (t < 0) continue;
-            if (m->tenant[t].born < 0) m->tenant[t].born = i;
-            m->tenant[t].dies = i;
-        }
+    for (int i = 0; i < m->n_drafts; i++) {
+        const wb__draft *d = &m->draft[i];
+        for (int v = 0; v < d->n_owners; v++) live(m, d->owners[v], i);
+        live(m, d->aux_owner, i);
+        live(m, d->sums_owner, i);
+    }
 }
 
 /* Step by step: what is born gets a place, what dies gives it back. */
@@ -250,13 +256,17 @@ bool wb__lay_out(wb__making *m, wb__plan *p)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+static void settle_view(const wb__making *m, wb__view *v, int owner)
+{
+    if (owner >= 0) v->offset += m->tenant[owner].offset / (int64_t)wb__dtype_size(v->dtype);
+}
+
 static void settle(const wb__making *m, wb__draft *d)
 {
     wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
-    for (int i = 0; i < d->n_owners; i++)
-        if (d->owners[i] >= 0)
-            views[i].offset +=
-                m->tenant[d->owners[i]].offset / (int64_t)wb__dtype_size(views[i].dtype);
+    for (int i = 0; i < d->n_owners; i++) settle_view(m, &views[i], d->owners[i]);
+    settle_view(m, &d->step.aux, d->aux_owner);
+    settle_view(m, &d->step.sums, d->sums_owner);
     d->step.fused.instr = d->instr;
     d->step.fused.views = d->views;
     d->step.fused.spaces = d->spaces;
@@ -302,10 +312,13 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     } else if (d->text && n < room) {
         n += (size_t)snprintf(text + n, room - n, " %s", d->text);
     }
-    if (d->step.epilogue && n < room) n += (size_t)snprintf(text + n, room - n, " + activation");
+    const bool back = d->step.epilogue >= WB__EPI_GELU_BACK;
+    if (d->step.epilogue && n < room)
+        n += (size_t)snprintf(text + n, room - n, back ? " + slope" : " + activation");
     if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) &&
         d->step.n_views == 4 && n < room)
         n += (size_t)snprintf(text + n, room - n, " + bias");
+    if (d->step.sums_rows && n < room) n += (size_t)snprintf(text + n, room - n, " + sums");
     if (k->impl && n < room)
         snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "",
                  k->why ? k->why : "");

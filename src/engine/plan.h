@@ -2,7 +2,7 @@
  *
  *   import.c   graph -> values (composites written out)
  *   rewrite.c  slices pushed towards inputs, layouts chosen, uses counted
- *   fuse.c     values -> groups: one group, one kernel
+ *   fuse.c     values -> groups: one group, one kernel; absorb.c: what joins a product
  *   emit*.c    groups -> steps with views; values get their places
  *   plan.c     the whole, the arena, printing
  *   evaluate.c what is to be computed, the cache of plans, running one */
@@ -77,6 +77,8 @@ typedef struct {
     bool deferred;      /* made of leaves alone: joins the first group that wants it */
     int waiting;        /* how many such values it stands on */
     bool stored;        /* it is needed in memory */
+    bool put_off;       /* its user is to be absorbed, and will do without it */
+    bool wants_bits;    /* a relu whose gradient wants to know where it was positive */
     bool closed;        /* a fold over rows or all: nobody in its own group may use it */
     int result;         /* number of the result it is, -1 */
     int write;          /* number of the write whose variable it is made in, -1 */
@@ -103,6 +105,9 @@ typedef struct {
     int first, last, n;                 /* its values, through making.next */
     int bias, epilogue;                 /* absorbed by a library group, -1 and 0 where not */
     int product;                        /* the value after both */
+    int aux;                            /* the epilogue's other operand or result, -1; or */
+    int bits;                           /* memory (a tenant) of bits, -1 */
+    int sums;                           /* the value that is the sum of the product's rows, -1 */
 } wb__group;
 
 typedef struct {
@@ -170,6 +175,11 @@ void wb__contiguous(const wb__value *v, wb__view *out); /* row-major, or NHWC wh
 bool wb__import(wb__making *m);
 bool wb__rewrite(wb__making *m);
 bool wb__fuse(wb__making *m);
+/* absorb.c: looks for what products may absorb; makes value x part of the kernel before it, if it may. */
+void wb__find_absorbable(wb__making *m);
+bool wb__absorbed(wb__making *m, int x);
+/* A matrix, as it stands or turned, as an operand of a product: leading axes broadcast. */
+wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
 bool wb__emit(wb__making *m);
 bool wb__lay_out(wb__making *m, wb__plan *p);                       /* the arena */
 
