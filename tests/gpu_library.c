@@ -455,6 +455,7 @@ static void test_rows(void **unused)
     rows(WB_F32, WB_I32, 2000, 3, 64);
     rows(WB_F32, WB_I32, 7, 0, 4);
     rows(WB_F32, WB_I32, 300, 5000, 2);
+    rows(WB_I32, WB_I32, 300, (1 << 16) + 700, 1);      /* more than are ranked */
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */

@@ -204,14 +204,71 @@ static void tell_written(int code)
              "them, as from a checkpoint", wb_error());
 }
 
-int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
+/* From its second run on a plan is one command, where the device has such a thing and one by one it
+ * would be many.  Graphs do not name the kernel that fails, so WEBER_DEBUG=sync does without. */
+static bool wants_graph(const wb__plan *p, wb__part_kind kind)
+{
+    const int final = p->n_final_launches;
+    const int n = kind == WB__PART_WHOLE ? p->n_launches
+                : kind == WB__PART_WRITES ? final : p->n_launches - final;
+    return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
+}
+
+/* What was made when another one had no memory is not tried again: the plan runs without. */
+static wb__graph *graph_of(wb__plan *p, wb__part_kind kind, int n_numbers)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    wb__plan_part *part = &p->part[kind];
+    if (!wants_graph(p, kind)) return NULL;
+    pthread_mutex_lock(&making);
+    if (!part->tried) {
+        const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
+        const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
+        part->tried = true;
+        part->sequence = (wb__sequence){
+            .n_kernels = end - first, .kernels = (const wb__kernel *const *)p->kernels + first,
+            .n_buffers = p->arena + 1, .buffers = p->buffers,
+            .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers};
+        if (p->device->backend->graph(p->device, &part->sequence, &part->graph)) {
+            part->graph = NULL;
+            if (wb__debug("plan"))
+                wb__log(WB_LOG_DEBUG, "plan: no graph of its %d kernels: %s", part->sequence.n_kernels,
+                        wb_error_code() ? wb_error() : "the device cannot");
+            wb_clear_error();
+        }
+    }
+    wb__graph *graph = part->graph;
+    pthread_mutex_unlock(&making);
+    return graph;
+}
+
+/* One by one, or as one command: that fails as a whole, before anything has run. */
+static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const wb__number *numbers,
+                    int n_numbers)
+{
+    const wb__backend *backend = p->device->backend;
+    const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
+    const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
+    wb__graph *graph = graph_of(p, kind, n_numbers);
+    if (graph) return backend->graph_run(p->device, graph, buffers, numbers);
+    for (int i = first; i < end; i++) {
+        const int status = backend->launch(p->device, p->kernels[i], buffers, buffers[p->arena],
+                                           (size_t)p->arena_bytes, numbers);
+        if (status && i >= p->n_compute) tell_written(status);
+        if (status) return status;
+    }
+    return 0;
+}
+
+int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
                  const wb__gate *gate)
 {
     wb__number few[64], *all = few;
     int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
     int status = 0;
-    if (n_numbers + p->n_constants > (int)WB__COUNT(few)) {
-        all = wb__alloc((size_t)(n_numbers + p->n_constants) * sizeof *all);
+    const int n = n_numbers + p->n_constants;
+    if (n > (int)WB__COUNT(few)) {
+        all = wb__alloc((size_t)n * sizeof *all);
         if (!all) return WB_ERROR_MEMORY;
     }
     if (n_numbers) memcpy(all, numbers, (size_t)n_numbers * sizeof *all);
@@ -219,13 +276,11 @@ int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, i
     void *arena = arena_take(p->device, need, &got);
     if (!arena) status = WB_ERROR_MEMORY;
     buffers[p->arena] = arena;
-    for (int i = 0; i <= p->n_steps && !status; i++) {
-        if (i == p->n_compute && gate) status = wb__gate_check(gate);
-        if (status || i == p->n_steps) continue;
-        status = p->device->backend->launch(p->device, p->kernels[i], buffers, arena,
-                                            (size_t)p->arena_bytes, all);
-        if (status && i >= p->n_compute) tell_written(status);
-    }
+    if (p->runs < 2) p->runs++;
+    const bool gated = gate && gate->device;
+    if (!status) status = run_part(p, gated ? WB__PART_COMPUTE : WB__PART_WHOLE, buffers, all, n);
+    if (!status && gated) status = wb__gate_check(gate);
+    if (!status && gated) status = run_part(p, WB__PART_WRITES, buffers, all, n);
     arena_give(p->device, arena, got);
     if (all != few) wb__free(all);
     pthread_mutex_lock(&lock);

@@ -103,18 +103,6 @@ static bool append_segment(wb__draft *p, const wb__draft *q)
     return true;
 }
 
-static void drop(wb__making *m, int at)
-{
-    wb__draft *d = &m->draft[at];
-    wb__free(d->owners);
-    wb__free(d->views);
-    wb__free(d->instr);
-    wb__free(d->spaces);
-    wb__free(d->text);
-    memmove(d, d + 1, (size_t)(m->n_drafts - at - 1) * sizeof *d);
-    m->n_drafts--;
-}
-
 /* Only among the kernels that write variables: they are many, small and alike. */
 static void merge_segments(wb__making *m)
 {
@@ -133,7 +121,7 @@ static void merge_segments(wb__making *m)
                 continue;
             }
             if (!append_segment(&m->draft[i], &m->draft[j])) m->failed = true;
-            drop(m, j);
+            wb__draft_drop(m, j);
         }
     }
 }
@@ -193,15 +181,22 @@ static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
     }
 }
 
+static void lives_at(wb__making *m, int tenant, int draft)
+{
+    if (tenant < 0) return;
+    wb__tenant *t = &m->tenant[tenant];
+    if (t->born < 0) t->born = draft;
+    t->dies = draft;
+}
+
 static void find_lives(wb__making *m)
 {
-    for (int i = 0; i < m->n_drafts; i++)
-        for (int v = 0; v < m->draft[i].n_owners; v++) {
-            int t = m->draft[i].owners[v];
-            if (t < 0) continue;
-            if (m->tenant[t].born < 0) m->tenant[t].born = i;
-            m->tenant[t].dies = i;
-        }
+    for (int i = 0; i < m->n_drafts; i++) {
+        const wb__draft *d = &m->draft[i];
+        for (int v = 0; v < d->n_owners; v++) lives_at(m, d->owners[v], i);
+        lives_at(m, d->aux_owner, i);
+        lives_at(m, d->sums_owner, i);
+    }
 }
 
 /* Step by step: what is born gets a place, what dies gives it back. */
@@ -250,13 +245,17 @@ bool wb__lay_out(wb__making *m, wb__plan *p)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+static void settle_view(const wb__making *m, wb__view *v, int owner)
+{
+    if (owner >= 0) v->offset += m->tenant[owner].offset / (int64_t)wb__dtype_size(v->dtype);
+}
+
 static void settle(const wb__making *m, wb__draft *d)
 {
     wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
-    for (int i = 0; i < d->n_owners; i++)
-        if (d->owners[i] >= 0)
-            views[i].offset +=
-                m->tenant[d->owners[i]].offset / (int64_t)wb__dtype_size(views[i].dtype);
+    for (int i = 0; i < d->n_owners; i++) settle_view(m, &views[i], d->owners[i]);
+    settle_view(m, &d->step.aux, d->aux_owner);
+    settle_view(m, &d->step.sums, d->sums_owner);
     d->step.fused.instr = d->instr;
     d->step.fused.views = d->views;
     d->step.fused.spaces = d->spaces;
@@ -271,6 +270,7 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     const wb__view *shape = d->step.kind == WB__STEP_FUSED
                                 ? NULL
                                 : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
+    if (d->step.kind == WB__STEP_ATTENTION) shape = &d->step.views[3];
     if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
     n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
     const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
@@ -305,6 +305,7 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) &&
         d->step.n_views == 4 && n < room)
         n += (size_t)snprintf(text + n, room - n, " + bias");
+    if (d->step.sums_of && n < room) n += (size_t)snprintf(text + n, room - n, " + sums");
     if (k->impl && n < room)
         snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "",
                  k->why ? k->why : "");
@@ -332,6 +333,9 @@ static bool prepare(wb__making *m, wb__plan *p)
         settle(m, d);
         if (m->device->backend->prepare(m->device, &d->step, &p->kernels[i])) return false;
         p->n_steps++;
+        const int launches = WB__MAX(d->step.fused.n_segments, 1);
+        p->n_launches += launches;
+        if (i >= m->n_compute) p->n_final_launches += launches;
         p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
         if (telling) p->text[i] = describe(d, p->kernels[i]);
         if (dispatch && d->step.kind != WB__STEP_FUSED) tell_dispatch(m, d, p->kernels[i]);
@@ -342,6 +346,8 @@ static bool prepare(wb__making *m, wb__plan *p)
 void wb__plan_free(wb__plan *p)
 {
     if (!p) return;
+    for (int i = 0; i < WB__PARTS; i++)
+        if (p->part[i].graph) p->device->backend->graph_free(p->device, p->part[i].graph);
     for (int i = p->n_steps - 1; i >= 0; i--) {     /* the youngest first: drivers keep lists of them */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
@@ -350,6 +356,7 @@ void wb__plan_free(wb__plan *p)
     wb__free(p->text);
     wb__free(p->words);
     wb__free(p->constants);
+    wb__free(p->buffers);
     wb__free(p);
 }
 
@@ -378,17 +385,49 @@ static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
     return true;
 }
 
+static size_t bytes_of(const wb_tensor *x)
+{
+    return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+}
+
+/* What each buffer is for, and how far into it the plan reaches. */
+static bool tell_buffers(const wb__request *r, wb__plan *p)
+{
+    p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
+    if (!p->buffers) return false;
+    wb__buffer *b = p->buffers;
+    for (int i = 0; i < r->n_leaves; i++, b++) {
+        const wb_tensor *x = r->leaves[i];
+        const bool within = !p->device->backend->addressable && x->op != WB__OP_variable;
+        b->kind = x->variable || x->op == WB__OP_variable ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
+        b->bytes = bytes_of(x) + (within ? (size_t)x->offset : 0);
+    }
+    for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= r->n_leaves)
+            p->buffers[r->targets[i]].bytes = bytes_of(r->writes[i]->variable);
+    b += r->n_targets;
+    for (int i = 0; i < r->n_results; i++, b++)
+        *b = (wb__buffer){WB__BUFFER_RESULT, bytes_of(r->results[i])};
+    *b = (wb__buffer){WB__BUFFER_ARENA, (size_t)(p->arena_bytes + p->workspace_bytes)};
+    return true;
+}
+
 static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
 {
     wb__making m = {.request = r, .device = r->device, .most_values = most_values};
     wb__plan *p = wb__alloc_zero(1, sizeof *p);
     bool good = p && wb__import(&m) && wb__rewrite(&m) && wb__fuse(&m) && wb__emit(&m);
     if (good) {
+        wb__sums_beside_products(&m);
         merge_segments(&m);
         p->hash = hash;
         p->device = m.device;
         p->arena = wb__arena_buffer(&m);
-        good = !m.failed && wb__lay_out(&m, p) && prepare(&m, p) && keep_key(r, &m, p);
+        good = !m.failed && wb__lay_out(&m, p) && prepare(&m, p) && keep_key(r, &m, p) &&
+               tell_buffers(r, p);
     }
     if (good)
         for (int i = 0; i < r->n_leaves; i++)

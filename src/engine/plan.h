@@ -4,6 +4,7 @@
  *   rewrite.c  slices pushed towards inputs, layouts chosen, uses counted
  *   fuse.c     values -> groups: one group, one kernel
  *   emit.c     groups -> steps with views; place.c puts values into buffers
+ *   sums.c     sums of rows beside products, where the backend has that
  *   plan.c     the whole, the arena, printing
  *   evaluate.c what is to be computed, the cache of plans, running one */
 #ifndef WB__PLAN_H
@@ -30,7 +31,18 @@ typedef struct {
     int *leaf_of; /* of each tensor of the order: its number among the leaves, -1 */
     int leaf_of_room;
     bool refused;                   /* what was asked for cannot be had, whatever is pending */
+    uint8_t precision;              /* wb__precision, as it was set when this was written down */
+    bool deterministic;
 } wb__request;
+
+/* A plan may run as one command of the device's; with a gate it is two, since the host looks at the
+ * gate's number before variables are written. */
+typedef enum { WB__PART_WHOLE, WB__PART_COMPUTE, WB__PART_WRITES, WB__PARTS } wb__part_kind;
+typedef struct {
+    wb__sequence sequence;
+    wb__graph *graph;               /* NULL: its kernels are launched one by one */
+    bool tried;
+} wb__plan_part;
 
 /* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for,
  * results, the arena. */
@@ -46,6 +58,10 @@ typedef struct {
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
     wb__number *constants;          /* behind the request's numbers */
     int n_constants;
+    wb__buffer *buffers;            /* what each is for */
+    int n_launches, n_final_launches;   /* at least so many, one by one; of those that write variables */
+    _Atomic int runs;
+    wb__plan_part part[WB__PARTS];
     int uses;                       /* runs under way, and the cache */
     uint64_t last_used;
 } wb__plan;
@@ -96,6 +112,7 @@ typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* in one kernel */
+    bool attention_back;                /* the plan has gradients of attention */
     wb__ir ir;
     int *value_of;                      /* of each tensor of the order */
     wb__fate *fate;
@@ -115,6 +132,7 @@ typedef struct {
 typedef struct wb__draft {
     wb__step step;
     int n_owners, *owners;              /* of each view: its tenant, or -1 */
+    int aux_owner, sums_owner;          /* of step.aux and step.sums, where it has them */
     wb__view *views;                    /* of a fused step: what step.fused.views points to */
     wb__instr *instr;
     wb__space *spaces;
@@ -132,6 +150,7 @@ int wb__result_buffer(const wb__making *m, int result);
 bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner);
 int wb__tenant_new(wb__making *m, int64_t bytes);
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
+void wb__draft_drop(wb__making *m, int at);
 bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
 void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner,
                     const char *why);
@@ -149,6 +168,7 @@ bool wb__import(wb__making *m);
 bool wb__rewrite(wb__making *m);
 bool wb__fuse(wb__making *m);
 bool wb__emit(wb__making *m);
+void wb__sums_beside_products(wb__making *m);                       /* sums.c */
 bool wb__lay_out(wb__making *m, wb__plan *p);                       /* the arena */
 
 #endif

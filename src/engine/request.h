@@ -11,6 +11,14 @@
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending);
 void wb__request_free(wb__request *r);
+
+/* What is set now (numerics.c). */
+typedef struct {
+    uint8_t precision;              /* wb__precision */
+    bool deterministic;
+} wb__numerics_now;
+wb__numerics_now wb__numerics(void);
+
 uint64_t wb__request_hash(const wb__request *r);
 
 /* The plan for a request, from the cache or new; counted as used until wb__plan_done. */
@@ -32,7 +40,7 @@ typedef struct {
 int wb__gate_check(const wb__gate *g);
 
 /* Runs a plan on buffers. */
-int wb__plan_run(const wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
+int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
                  const wb__gate *gate);
 
 #endif
