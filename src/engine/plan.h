@@ -156,6 +156,16 @@ static inline int64_t wb__value_bytes(const wb__value *v)
     return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
 }
 
+/* A step to be filled in, or to ask the backend about. */
+static inline wb__step wb__step_blank(const wb__making *m, wb__step_kind kind)
+{
+    const bool products =
+        kind == WB__STEP_MATMUL || kind == WB__STEP_CONV || kind == WB__STEP_ATTENTION;
+    return (wb__step){.kind = kind,
+                      .precision = products ? m->request->precision : WB__PRECISION_HIGHEST,
+                      .deterministic = m->request->deterministic};
+}
+
 int wb__arena_buffer(const wb__making *m);
 int wb__result_buffer(const wb__making *m, int result);
 /* Where value x stands, by view; what has no place yet gets one.  `owner` is its tenant or -1. */
