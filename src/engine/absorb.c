@@ -27,7 +27,8 @@ static bool taken(const wb__making *m, const wb__group *g)
 {
     const wb__value *p = value(m, g->first);
     wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 3, .epilogue = g->epilogue,
-                  .views = {operand(m, p, 0), operand(m, p, 1)}};
+                  .views = {operand(m, p, 0), operand(m, p, 1)},
+                  .precision = m->request->precision, .deterministic = m->request->deterministic};
     if (!m->device->backend->takes || p->op != WB__OP_matmul || p->ndim != 2 || !p->size) return false;
     wb__contiguous(p, &s.views[2]);
     const wb__view row = {.dtype = (wb_dtype)p->dtype, .buffer = -1, .ndim = 1, .dims = {p->dims[1]},
