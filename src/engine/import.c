@@ -162,7 +162,7 @@ static int attention(wb__ir *ir, const wb_tensor *x, const int *in)
     memcpy(&factor, x->attr, sizeof factor);
     int scale = wb__ir_literal(ir, factor, t);
     int s = wb__ir_elementwise(ir, WB__OP_mul, product(ir, in[0], in[1], false, true), scale);
-    s = as(ir, masked(ir, mask, s, wb__masked(t)), computed_in(t));
+    s = as(ir, masked(ir, mask, s, wb__masked(t)), wb__computed_in(t));
     int p = as(ir, softmax(ir, s), t), kept = masked(ir, mask, p, 0);
     if (forward) return product(ir, kept, in[2], false, false);
     if (x->op == WB__OP_attention_dv) return product(ir, kept, in[3], true, false);
