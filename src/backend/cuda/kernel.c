@@ -142,7 +142,7 @@ static int list_buffers(wb__cu_kernel *k, const wb__step *step)
     if (k->routine) {
         for (int i = 0; i < step->n_views; i++) use_buffer(k, step->views[i].buffer);
         if (step->epilogue >= WB__EPI_GELU_AUX) use_buffer(k, step->aux.buffer);
-        if (step->sums_rows) use_buffer(k, step->sums.buffer);
+        if (step->sums_of) use_buffer(k, step->sums.buffer);
     }
     k->address = host->alloc_zero((size_t)k->n_buffers + 1, sizeof *k->address);
     return k->address ? 0 : WB_ERROR_MEMORY;
@@ -239,7 +239,10 @@ static bool ask(const wb_device *base, const wb__step *step,
 bool wb__cu_takes(const wb_device *base, const wb__step *step)
 {
     if (step->kind == WB__STEP_MATMUL) return may_use_lt() && ask(base, step, wb__cu_lt_takes);
-    return step->kind == WB__STEP_ATTENTION && may_use_dnn() && ask(base, step, wb__cu_dnn_takes);
+    const wb__cu_device *d = base->state;
+    if (step->kind == WB__STEP_ATTENTION && may_use_dnn() && ask(base, step, wb__cu_dnn_takes))
+        return true;
+    return host->gpu_takes(&d->target, step);
 }
 
 bool wb__cu_prefers_nhwc(const wb_device *base, const wb__step *conv)

@@ -1,7 +1,7 @@
 /* What backends that compile text share: a step of a plan as kernels in one dialect.
  *
  *   prelude.k    stands in front of every text, and is the only one that knows which language it is in
- *   kernels/     written kernels: products, convolutions, pools, rows by index, copies
+ *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, attention
  *   fused.c ...  fused kernels, generated from the engine's form
  *   library.c    which written kernel does a step, with which arguments
  *   sizes.c      sizes of memory, and its limit
@@ -64,6 +64,9 @@ typedef struct {
 /* 0, or an error code (UNSUPPORTED: an f64 kernel where the target has none). */
 int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 void wb__gpu_work_free(wb__gpu_work *work);         /* takes NULL */
+
+/* Whether a step that the engine need not make (wb__backend's `takes`) is made here, and well. */
+bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *step);
 
 /* The struct of arguments as it is to be at one launch: `out` has room for args_bytes. */
 void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, size_t workspace_at, void *out);

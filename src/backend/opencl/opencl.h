@@ -22,6 +22,7 @@
  *   WEBER_MEMORY_LIMIT     bytes that a device may hold: 100M, 1.5GiB, 50%
  *   WEBER_OPENCL_STAGING   1: transfers through pinned memory, 0: never; else as the device is
  *   WEBER_OPENCL_BINARIES  1: compiled kernels are kept on disk, 0: never; else where it pays
+ *   WEBER_OPENCL_ATTENTION 1: fused attention on processors too, 0: never; else where it pays
  *   WEBER_OPENCL_FAIL      for tests: the n-th call of the driver fails; "n+": all from there on */
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H

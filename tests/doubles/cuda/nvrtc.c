@@ -23,23 +23,18 @@
 #define VGPU_DEFAULT_CXX "c++"
 #endif
 
-typedef enum {
-    NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_PROGRAM_CREATION_FAILURE = 2,
-    NVRTC_ERROR_INVALID_INPUT = 3, NVRTC_ERROR_INVALID_PROGRAM = 4,
-    NVRTC_ERROR_INVALID_OPTION = 5, NVRTC_ERROR_COMPILATION = 6, NVRTC_ERROR_INTERNAL_ERROR = 11
-} nvrtcResult;
-
-typedef struct _nvrtcProgram {
+struct _nvrtcProgram {
     char *text, *log;
     char *image;                        /* a vgpu_image and the object */
     size_t image_bytes;
     int arch;
     bool ptx_only;
-} *nvrtcProgram;
+    char defined[512];                  /* by options: lines in front of the text */
+};
 
 extern char **environ;
 static const int archs[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
-enum { N_ARCHS = sizeof archs / sizeof *archs, MOST_SHARED = 48 << 10 };
+enum { N_ARCHS = sizeof archs / sizeof *archs };
 
 /* ---- files and processes --------------------------------------------------------------------- */
 
@@ -203,7 +198,6 @@ static void keep(const char *path, const char *object, size_t bytes)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor);
 VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
 {
     *major = 13;
@@ -211,21 +205,18 @@ VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetNumSupportedArchs(int *n);
 VGPU_API nvrtcResult nvrtcGetNumSupportedArchs(int *n)
 {
     *n = N_ARCHS;
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetSupportedArchs(int *list);
 VGPU_API nvrtcResult nvrtcGetSupportedArchs(int *list)
 {
     memcpy(list, archs, sizeof archs);
     return NVRTC_SUCCESS;
 }
 
-VGPU_API const char *nvrtcGetErrorString(nvrtcResult r);
 VGPU_API const char *nvrtcGetErrorString(nvrtcResult r)
 {
     switch (r) {
@@ -237,13 +228,11 @@ VGPU_API const char *nvrtcGetErrorString(nvrtcResult r)
     case NVRTC_ERROR_INVALID_OPTION: return "NVRTC_ERROR_INVALID_OPTION";
     case NVRTC_ERROR_COMPILATION: return "NVRTC_ERROR_COMPILATION";
     case NVRTC_ERROR_INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
+    default: break;
     }
     return "NVRTC_ERROR unknown";
 }
 
-VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, const char *name,
-                                        int n, const char *const *headers,
-                                        const char *const *names);
 VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, const char *name,
                                         int n, const char *const *headers, const char *const *names)
 {
@@ -255,7 +244,6 @@ VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, co
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program);
 VGPU_API nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program)
 {
     if (!program || !*program) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -289,9 +277,21 @@ static bool is_known(const char *option)
     return false;
 }
 
+/* -DNAME, -DNAME=VALUE */
+static bool define(nvrtcProgram p, const char *what)
+{
+    const size_t at = strlen(p->defined);
+    const char *equals = strchr(what, '=');
+    const int name = equals ? (int)(equals - what) : (int)strlen(what);
+    const int n = snprintf(p->defined + at, sizeof p->defined - at, "#define %.*s %s\n", name, what,
+                           equals ? equals + 1 : "1");
+    return n > 0 && (size_t)n < sizeof p->defined - at;
+}
+
 static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *options)
 {
     p->arch = 75;
+    p->defined[0] = 0;
     p->ptx_only = true;
     for (int i = 0; i < n; i++) {
         const char *o = options[i], *equals = strchr(o, '=');
@@ -300,6 +300,8 @@ static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *option
             good = read_arch(p, equals + 1);
         else if ((!strcmp(o, "-arch") || !strcmp(o, "--gpu-architecture")) && i + 1 < n)
             good = read_arch(p, options[++i]);
+        else if (!strncmp(o, "-D", 2))
+            good = define(p, o + 2);
         else good = is_known(o);
         if (good) continue;
         p->log = malloc(200);
@@ -309,7 +311,6 @@ static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *option
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options);
 VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
 {
     char path[512];
@@ -319,13 +320,17 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     p->log = NULL;
     const nvrtcResult result = read_options(p, n, options);
     if (result) return result;
-    const bool cached = cache_path(p->text, p->arch, path, sizeof path);
+    char *text = malloc(strlen(p->defined) + strlen(p->text) + 1);
+    if (!text) return NVRTC_ERROR_OUT_OF_MEMORY;
+    strcat(strcpy(text, p->defined), p->text);
+    const bool cached = cache_path(text, p->arch, path, sizeof path);
     char *object = cached ? read_file(path, &bytes) : NULL;
     if (!object) {
-        object = build(p->text, p->arch, &bytes, &p->log);
-        if (!object) return NVRTC_ERROR_COMPILATION;
-        if (cached) keep(path, object, bytes);
+        object = build(text, p->arch, &bytes, &p->log);
+        if (object && cached) keep(path, object, bytes);
     }
+    free(text);
+    if (!object) return NVRTC_ERROR_COMPILATION;
     vgpu_image head = {.arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
                        .hash = vgpu_hash(object, bytes)};
     memcpy(head.magic, p->ptx_only ? "VGPUPTX" : "VGPUBIN", 8);
@@ -341,7 +346,6 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     return p->image ? NVRTC_SUCCESS : NVRTC_ERROR_OUT_OF_MEMORY;
 }
 
-VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes);
 VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -349,7 +353,6 @@ VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image);
 VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
 {
     if (!p || !p->image || p->ptx_only) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -357,7 +360,6 @@ VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes);
 VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -365,7 +367,6 @@ VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image);
 VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image)
 {
     if (!p || !p->image) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -374,7 +375,6 @@ VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes);
 VGPU_API nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -382,7 +382,6 @@ VGPU_API nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log);
 VGPU_API nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
