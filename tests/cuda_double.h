@@ -35,4 +35,23 @@ static inline vgpu_books books(void)
     return found;
 }
 
+/* 0, or 1 and what the double says is left, or was used wrongly. */
+static inline int tell_left(void)
+{
+    const vgpu_books left = books();
+    const struct { const char *name; int64_t n; } all[] = {
+        {"contexts", left.contexts}, {"streams", left.streams}, {"events", left.events},
+        {"modules", left.modules}, {"pools", left.pools}, {"graphs", left.graphs},
+        {"graphs to run", left.execs}, {"blocks", left.blocks}, {"host blocks", left.host_blocks},
+        {"wrong uses", left.wrong}};
+    int found = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!all[i].n) continue;
+        fprintf(stderr, "left: %lld %s\n", (long long)all[i].n, all[i].name);
+        found = 1;
+    }
+    if (left.wrong) fprintf(stderr, "the first of them: %s\n", left.first_wrong);
+    return found;
+}
+
 #endif
