@@ -15,7 +15,8 @@ enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, PLACES = 6, DEPTH = 16, SYMBO
 enum {
     SUMS = 1, GELU = 1 << WB__EPI_GELU, GELU_AUX = 1 << WB__EPI_GELU_AUX,
     RELU_AUX = 1 << WB__EPI_RELU_AUX, GELU_BACK = 1 << WB__EPI_GELU_BACK,
-    RELU_BACK = 1 << WB__EPI_RELU_BACK, ALL = SUMS | GELU | GELU_AUX | RELU_AUX | GELU_BACK | RELU_BACK
+    RELU_BACK = 1 << WB__EPI_RELU_BACK,
+    SUMS_OF_A = 1 << NEAR_SUMS_OF_A, SUMS_OF_B = 1 << NEAR_SUMS_OF_B, ALL = SUMS | GELU | GELU_AUX | RELU_AUX | GELU_BACK | RELU_BACK
 };
 
 typedef struct {
@@ -118,7 +119,8 @@ static void compare(const model *m, const double *want, const double *got, unsig
 static void every_part_trains_as_the_cpu_does(void **state)
 {
     (void)state;
-    static const unsigned each[] = {SUMS, GELU, GELU_AUX, RELU_AUX, GELU_BACK, RELU_BACK};
+    static const unsigned each[] = {SUMS,      GELU,      GELU_AUX, RELU_AUX,
+                                    GELU_BACK, RELU_BACK, SUMS_OF_A | SUMS_OF_B};
     double want[STEPS], got[STEPS];
     near_ask(true);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
@@ -134,6 +136,8 @@ static void every_part_trains_as_the_cpu_does(void **state)
             for (int e = WB__EPI_GELU; e <= WB__EPI_RELU_BACK; e++)
                 if (!(allowed >> e & 1)) assert_int_equal(near_count(e), 0);
             if (!(allowed & SUMS)) assert_int_equal(near_count(0), 0);
+            if (!(allowed & SUMS_OF_A))
+                assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), 0);
         }
     }
 }
@@ -168,6 +172,24 @@ static void all_of_it_is_absorbed(void **state)
     assert_int_equal(wb_scope_close(s), 0);
 }
 
+/* Each bias's gradient is summed where its weight's is multiplied: no kernel sums rows by itself. */
+static void biases_are_summed_beside_weights(void **state)
+{
+    (void)state;
+    static const int biases[] = {3, 0, 7};
+    double want[STEPS], got[STEPS];
+    near_ask(true);
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        if (!biases[i]) continue;
+        train(&models[i], wb_cpu_device(), want);
+        near_allow(SUMS_OF_A | SUMS_OF_B);
+        near_forget();
+        train(&models[i], near_device(), got);
+        compare(&models[i], want, got, SUMS_OF_A | SUMS_OF_B);
+        assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), biases[i] * STEPS);
+    }
+}
+
 static void what_declines_sees_the_same_plans(void **state)
 {
     (void)state;
@@ -191,6 +213,7 @@ int main(void)
 {
     near_device();
     const struct CMUnitTest all[] = {cmocka_unit_test(all_of_it_is_absorbed),
+                                     cmocka_unit_test(biases_are_summed_beside_weights),
                                      cmocka_unit_test(what_declines_sees_the_same_plans),
                                      cmocka_unit_test(every_part_trains_as_the_cpu_does)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
