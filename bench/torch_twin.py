@@ -1,21 +1,38 @@
 #!/usr/bin/env python3
-"""The workloads of weber_bench.c on PyTorch: the same flags, the same JSON line, side "torch".
+"""The workloads of weber_bench.c on PyTorch: the same flags, the same JSON line, side "torch" or "torch-MODE".
 
-A training step is forward, loss, gradient, update on one of eight batches made beforehand, and reading the loss
-(item()); an inference is forward.  float32, eager mode, optimisers with foreach, which is the faster of the two
-on a CPU.  Works with PyTorch 1.13 and 2.  See weber_bench.c for what the workloads are.
+    torch_twin.py --workload W3 [--threads 1] [--seconds 2] [--batch N] [--length N] [--hold]
+                  [--device cuda] [--mode eager|compile|graph|compile-graph] [--dtype f32|tf32|bf16] [--channels-last]
+
+A training step is forward, loss, gradient, update on one of a few batches made beforehand; an inference is forward.
+On the CPU: float32, eager mode, optimisers with foreach, which is the faster of the two there, and the loss is read
+(item()) at every step.  Works with PyTorch 1.13 and 2.  See workloads.h for what the workloads are.
+
+On a GPU (PyTorch 2): fused optimisers, cuDNN's benchmark mode, TF32 only where --dtype is not f32, autocast for bf16;
+the loss is read and the device waited for at the end of a block of steps.  compile: model and loss by torch.compile;
+graph: the whole step as one CUDA graph; compile-graph: both.  --hold: a line when it is ready, then a line of figures
+for each line with a number of seconds; settling (benchmark mode, capture) belongs to the first of them, so that sides
+which share a device do not disturb each other's choices.
 """
 import argparse
 import json
 import math
 import os
 import resource
+import sys
 import time
 
 options = argparse.ArgumentParser()
 options.add_argument("--workload", required=True)
 options.add_argument("--threads", type=int, default=1)
 options.add_argument("--seconds", type=float, default=2)
+options.add_argument("--device", default="cpu", type=str.lower)
+options.add_argument("--mode", default="eager", choices=["eager", "compile", "graph", "compile-graph"])
+options.add_argument("--dtype", default="f32", choices=["f32", "tf32", "bf16"])
+options.add_argument("--batch", type=int, default=0, help="0: the workload's own")
+options.add_argument("--length", type=int, default=0, help="tokens a sequence")
+options.add_argument("--channels-last", action="store_true")
+options.add_argument("--hold", action="store_true")
 options = options.parse_args()
 for name in ("OMP", "OPENBLAS", "MKL"):
     os.environ[name + "_NUM_THREADS"] = str(options.threads)
@@ -26,6 +43,11 @@ from torch.nn import functional as F                    # noqa: E402
 
 torch.set_num_threads(options.threads)
 torch.manual_seed(1)
+device = torch.device(options.device)
+on_gpu = device.type == "cuda"
+if on_gpu:
+    torch.set_float32_matmul_precision("highest" if options.dtype == "f32" else "high")
+    torch.backends.cudnn.allow_tf32 = options.dtype != "f32"
 
 
 def mlp(*sizes, activation=nn.ReLU):
@@ -73,6 +95,32 @@ def resnet20():
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, inner, width, stride):
+        super().__init__()
+        outer = 4 * width
+        self.way = nn.Sequential(
+            nn.Conv2d(inner, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, outer, 1, bias=False), nn.BatchNorm2d(outer))
+        self.shortcut = nn.Identity() if inner == outer else nn.Sequential(
+            nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
+
+    def forward(self, x):
+        return F.relu(self.way(x) + self.shortcut(x))
+
+
+def resnet50():
+    blocks, inner = [], 64
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for number in range(count):
+            width = 64 << stage
+            blocks.append(Bottleneck(inner, width, 2 if stage and not number else 1))
+            inner = 4 * width
+    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+                         *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
 class Block(nn.Module):
     def __init__(self, width, heads, length):
         super().__init__()
@@ -80,7 +128,8 @@ class Block(nn.Module):
         self.before, self.project = nn.LayerNorm(width), nn.Linear(width, 3 * width)
         self.join, self.middle = nn.Linear(width, width), nn.LayerNorm(width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.register_buffer("hidden", torch.ones(length, length, dtype=torch.bool).triu(1), persistent=False)
+        if not hasattr(F, "scaled_dot_product_attention"):
+            self.register_buffer("hidden", torch.ones(length, length, dtype=torch.bool).triu(1), persistent=False)
 
     def attend(self, x):
         n, t, width = x.shape
@@ -121,44 +170,133 @@ class Recurrent(nn.Module):
 
 
 ADAM, ADAMW, SGD = torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD
-WORKLOADS = {           # model, shape of x, classes, rule and its numbers (None: inference)
-    "W1": (lambda: mlp(2, 3, 2, activation=nn.Tanh), (64, 2), 2, (ADAM, {"lr": 1e-2})),
-    "W2": (lambda: mlp(784, 256, 10), (64, 784), 10, (ADAM, {"lr": 1e-3})),
-    "W3": (lenet, (64, 1, 28, 28), 10, (ADAM, {"lr": 1e-3})),
-    "W4a": (vgg, (32, 3, 32, 32), 10, (SGD, {"lr": 0.01, "momentum": 0.9})),
-    "W4b": (resnet20, (32, 3, 32, 32), 10, (SGD, {"lr": 0.01, "momentum": 0.9})),
-    "W5": (GPT, (8, 128), 65, (ADAMW, {"lr": 3e-4, "weight_decay": 0.01})),
-    "W6": (Recurrent, (32, 50, 64), 10, (ADAM, {"lr": 1e-3})),
-    "W7a": (lambda: mlp(784, 256, 10), (1, 784), 10, None),
-    "W7b": (lenet, (1, 1, 28, 28), 10, None),
+WORKLOADS = {           # model, shape of x, classes of the data, rule and its numbers (None: inference), batches
+    "W1": (lambda: mlp(2, 3, 2, activation=nn.Tanh), (64, 2), 2, (ADAM, {"lr": 1e-2}), 8),
+    "W2": (lambda: mlp(784, 256, 10), (64, 784), 10, (ADAM, {"lr": 1e-3}), 8),
+    "W3": (lenet, (64, 1, 28, 28), 10, (ADAM, {"lr": 1e-3}), 8),
+    "W4a": (vgg, (32, 3, 32, 32), 10, (SGD, {"lr": 0.01, "momentum": 0.9}), 8),
+    "W4b": (resnet20, (32, 3, 32, 32), 10, (SGD, {"lr": 0.01, "momentum": 0.9}), 8),
+    "W5": (GPT, (8, 128), 65, (ADAMW, {"lr": 3e-4, "weight_decay": 0.01}), 8),
+    "W6": (Recurrent, (32, 50, 64), 10, (ADAM, {"lr": 1e-3}), 8),
+    "W7a": (lambda: mlp(784, 256, 10), (1, 784), 10, None, 8),
+    "W7b": (lenet, (1, 1, 28, 28), 10, None, 8),
+    "G1": (lambda: GPT(50304, 1024, 768, 12, 12), (16, 1024), 50257, (ADAMW, {"lr": 3e-4, "weight_decay": 0.01}), 8),
+    "G2": (resnet50, (128, 3, 224, 224), 1000, (SGD, {"lr": 0.01, "momentum": 0.9}), 2),
 }
-make, shape, classes, rule = WORKLOADS[options.workload]
-model = make()
-if options.workload == "W5":
-    xs = [torch.randint(classes, shape) for _ in range(8)]
-    ys = [torch.randint(classes, (shape[0] * shape[1],)) for _ in range(8)]
+make, shape, classes, rule, BATCHES = WORKLOADS[options.workload]
+tokens = len(shape) == 2 and make is GPT or options.workload == "G1"
+shape = (options.batch or shape[0], *((options.length or shape[1],) if tokens else shape[1:]))
+model = make().to(device)
+if tokens:
+    xs = [torch.randint(classes, shape, device=device) for _ in range(BATCHES)]
+    ys = [torch.randint(classes, (shape[0] * shape[1],), device=device) for _ in range(BATCHES)]
 else:
-    xs = [torch.randn(shape) for _ in range(8)]
-    ys = [torch.randint(classes, shape[:1]) for _ in range(8)]
+    xs = [torch.randn(shape).to(device) for _ in range(BATCHES)]
+    ys = [torch.randint(classes, shape[:1]).to(device) for _ in range(BATCHES)]
 if options.workload == "W1":
     ys = [((x[:, 0] > 0) != (x[:, 1] > 0)).long() for x in xs]
+if options.channels_last:
+    model = model.to(memory_format=torch.channels_last)
+    xs = [x.contiguous(memory_format=torch.channels_last) for x in xs]
 
+
+def loss_of(x, y):
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=options.dtype == "bf16"):
+        scores = model(x)
+        return F.cross_entropy(scores.view(-1, scores.shape[-1]), y)
+
+
+captures = options.mode.endswith("graph") and on_gpu
+if options.mode.startswith("compile"):
+    loss_of = torch.compile(loss_of)
 if rule:
-    optimiser = rule[0](model.parameters(), foreach=True, **rule[1])
+    ways = {"fused": True} if on_gpu else {"foreach": True}
+    if captures and rule[0] is not SGD:
+        ways["capturable"] = True
+    optimiser = rule[0](model.parameters(), **ways, **rule[1])
 
-    def step(i):
+    def compute(x, y):
         optimiser.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(xs[i % 8]).view(-1, classes), ys[i % 8])
+        loss = loss_of(x, y)
         loss.backward()
         optimiser.step()
-        return loss.item()
+        return loss.detach()
 else:
     model.eval()
 
-    def step(i):
+    def compute(x, y):
         with torch.inference_mode():
-            model(xs[i % 8])
-        return math.nan
+            return model(x)
+
+
+class Captured:
+    """The whole step as one CUDA graph; batches are copied to where it reads them."""
+    def __init__(self):
+        self.x, self.y = xs[0].clone(), ys[0].clone()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                compute(self.x, self.y)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.graph = torch.cuda.CUDAGraph()
+        if rule:
+            optimiser.zero_grad(set_to_none=True)
+        with torch.cuda.graph(self.graph):
+            self.result = compute(self.x, self.y)
+
+    def __call__(self, x, y):
+        self.x.copy_(x)
+        self.y.copy_(y)
+        self.graph.replay()
+        return self.result
+
+
+runner, steps, last_loss = compute, 0, math.nan
+clock = time.perf_counter
+
+
+def wait():
+    if on_gpu:
+        torch.cuda.synchronize()
+
+
+def block_of(count):
+    """Steps; on a GPU the loss of the last is read, elsewhere each is."""
+    global steps, last_loss
+    for k in range(count):
+        result = runner(xs[steps % BATCHES], ys[steps % BATCHES])
+        steps += 1
+        if rule and (not on_gpu or k == count - 1):
+            last_loss = result.item()
+    wait()
+
+
+def settle():
+    """Lets cuDNN choose by trying, on a device that nobody else uses now; captures."""
+    global runner
+    if on_gpu:
+        torch.backends.cudnn.benchmark = True
+        for _ in range(3):
+            block_of(1)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        if captures:
+            runner = Captured()
+
+
+def host_us():
+    """Microseconds that one step keeps the host, from a device at rest."""
+    global steps
+    took, begun = [], clock()
+    while len(took) < 51 and (len(took) < 5 or clock() < begun + 0.2):
+        wait()
+        t = clock()
+        runner(xs[steps % BATCHES], ys[steps % BATCHES])
+        took.append(clock() - t)
+        steps += 1
+    wait()
+    return sorted(took)[len(took) // 2] * 1e6
 
 
 def age():
@@ -170,37 +308,64 @@ def age():
     return time.clock_gettime(time.CLOCK_BOOTTIME) - began
 
 
-first_loss = step(0)
-first_step = age()
-clock = time.perf_counter
+def finite(x, digits=6):
+    return round(x, digits) if math.isfinite(x) else None
 
-# Warm up for a fifth of the time, then time blocks of about 20 ms, each at least one step.
-i, begun = 1, clock()
-while clock() < begun + max(0.2, options.seconds / 5) or i < 6:
-    step(i)
-    i += 1
-block = max(1, int(0.02 / ((clock() - begun) / (i - 1))))
-times, last_loss = [], math.nan
-faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-begun = clock()
-while clock() < begun + options.seconds or len(times) < 7:
-    t = clock()
-    for _ in range(block):
-        last_loss = step(i)
-        i += 1
-    times.append((clock() - t) / block)
-faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-times.sort()
 
-with open("/proc/self/status") as f:
-    peak = next(int(line.split()[1]) for line in f if line.startswith("VmHWM:"))
-finite = lambda x: round(x, 6) if math.isfinite(x) else None        # noqa: E731
-print(json.dumps({
-    "workload": options.workload, "side": "torch", "threads": options.threads,
-    "step_us": round(times[len(times) // 2] * 1e6, 2), "step_us_p10": round(times[len(times) // 10] * 1e6, 2),
-    "peak_mb": round(peak / 1024, 1), "first_step_ms": round(first_step * 1e3, 1),
-    "first_loss": finite(first_loss), "last_loss": finite(last_loss),
-    "checksum": finite(sum(p.detach().double().abs().sum().item() for p in model.parameters())),
-    "faults_a_step": round(faults / (len(times) * block), 3), "steps": len(times) * block,
-    "parameters": sum(p.numel() for p in model.parameters()), "version": torch.__version__,
-}))
+def peak_mb():
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM:")) / 1024
+
+
+def measure(seconds, warm):
+    """Warms up, then times blocks of about 20 ms, each at least one step."""
+    before, begun = steps, clock()
+    while clock() < begun + warm or steps < before + 5:
+        block_of(1)
+    block = max(1, int(0.02 / ((clock() - begun) / (steps - before))))
+    if on_gpu:                                          # without the waits they are shorter
+        begun = clock()
+        block_of(block)
+        block = max(1, int(0.02 / ((clock() - begun) / block)))
+    times = []
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    begun = clock()
+    while clock() < begun + seconds or len(times) < 7:
+        t = clock()
+        block_of(block)
+        times.append((clock() - t) / block)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+    times.sort()
+    median = times[len(times) // 2]
+    row = dict(head, step_us=round(median * 1e6, 2), step_us_p10=round(times[len(times) // 10] * 1e6, 2))
+    row["tokens_per_s" if tokens else "samples_per_s"] = round((shape[0] * shape[1] if tokens else shape[0]) / median, 1)
+    if on_gpu:
+        row["peak_gpu_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 2)
+        row["host_us"] = round(host_us(), 2)
+    row.update(peak_mb=round(peak_mb(), 1), first_step_ms=round(first_step * 1e3, 1), first_loss=finite(first_loss),
+               last_loss=finite(last_loss), faults_a_step=round(faults / (len(times) * block), 3),
+               steps=len(times) * block)
+    if not options.hold:
+        row["checksum"] = finite(sum(p.detach().double().abs().sum().item() for p in model.parameters()))
+    return row
+
+
+side = "torch" if options.mode == "eager" and not on_gpu else "torch-" + options.mode
+head = {"workload": options.workload, "side": side + ("-nhwc" if options.channels_last else ""),
+        "device": options.device, "dtype": options.dtype, "threads": options.threads, "batch": shape[0],
+        "parameters": sum(p.numel() for p in model.parameters()), "version": torch.__version__}
+block_of(1)
+first_loss, first_step = last_loss, age()
+if options.hold:
+    if on_gpu:
+        torch.cuda.empty_cache()
+    print(json.dumps(dict(head, ready=True, first_step_ms=round(first_step * 1e3, 1))), flush=True)
+    settled = False
+    for line in sys.stdin:
+        if not settled:
+            settle()
+        print(json.dumps(measure(float(line), 0.02 if settled else 0.2)), flush=True)
+        settled = True
+else:
+    settle()
+    print(json.dumps(measure(options.seconds, max(0.2, options.seconds / 5))))

@@ -293,6 +293,11 @@ template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
     wb_rule *const all[] = {rules...};
     return wb_rule_chain_of(int(sizeof...(rules)), all);
 }
+inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {})
+{
+    o.size = sizeof o;
+    return wb_setup_with(rule, model, &o);
+}
 inline int wb_adjust(wb_opt_state *state, double eta, wb_rule_options o = {})
 {
     o.size = sizeof o;

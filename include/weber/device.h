@@ -94,6 +94,27 @@ WB_API int wb_synchronize(const wb_device *d);
 WB_API void wb_set_default_device(const wb_device *d);
 WB_API const wb_device *wb_default_device(void);
 
+/* ---- how exact -------------------------------------------------------------------------------- */
+
+/* How products, convolutions and attention of f32 may be made, by PyTorch's names; for the whole process, f32 throughout
+ * until set (or WEBER_MATMUL_PRECISION says so).  It is what may be done, not what must:
+ *              CUDA                                                     CPU, OpenCL
+ *   "highest"  f32 throughout                                           f32 throughout
+ *   "high"     operands rounded to TF32 (10 bits), sums in f32          the same
+ *   "medium"   operands rounded to bf16 (7 bits) where that is faster   the same
+ * Other dtypes are not concerned: f16 and bf16 are summed in f32, f64 in f64.
+ * What is evaluated after the call is made so; a function recorded by wb_compile keeps what was set when it was recorded.
+ * Errors: none of the three names. */
+WB_API int wb_set_matmul_precision(const char *precision);
+WB_API const char *wb_matmul_precision(void);
+
+/* true: the same bits at every run on the same machine, at some cost in speed; for the whole process, false until set (or
+ * WEBER_DETERMINISTIC=1 says so).  On CUDA, only algorithms without atomics are used, and none is chosen by timing; the CPU
+ * (for a given number of threads) and OpenCL give the same bits always.
+ * What is evaluated after the call is made so; a function recorded by wb_compile keeps what was set when it was recorded. */
+WB_API void wb_set_deterministic(bool on);
+WB_API bool wb_deterministic(void);
+
 /* ---- the preference --------------------------------------------------------------------------- */
 
 /* LocalPreferences.toml, read once a process: [Flux] gpu_backend = "CUDA"; where that is absent, the same key of

@@ -193,7 +193,8 @@ WB_API wb_layer *wb_automode(wb_layer *layer);
 
 /* ---- losses ----------------------------------------------------------------------------------- */
 
-/* A mean over everything (over the batch for the cross-entropies), 0-dimensional; yhat and y of one shape and dtype. */
+/* A mean over everything (over the batch for the cross-entropies), 0-dimensional; yhat and y of one shape and dtype.
+ * What is f16 or bf16 is computed with in f32, and then so is the loss; f32 targets beside it are fine. */
 WB_API wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y);                    /* mean (yhat-y)^2 */
 WB_API wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y);                    /* mean |yhat-y| */
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);    /* e < d ? e^2/2 : d (e - d/2); delta 0 means 1 */

@@ -33,12 +33,30 @@ WB_API wb_rule *wb_clipnorm_with(const wb_rule_options *o);
 /* Rules one after the other, each fed with what the one before it makes of the gradient. */
 WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
 
-/* State for every trainable parameter of a model (a layer or tree), on its device; tied parameters share one. */
-WB_API wb_opt_state *wb_setup(wb_rule *rule, void *model);
+/* State for every trainable parameter of a model (a layer or tree), on its device; tied parameters share one.
+ *
+ * .mixed = WB_BF16 or WB_F16 trains in mixed precision: the parameters become that dtype, in place (running statistics
+ * stay what they are), and the state keeps them in f32 besides.  The rule works on these masters, with gradients
+ * converted, and the parameters get their values rounded.  From then on layers convert what they are given without a
+ * word.  Values that are put into the model later (wb_load_state, wb_assign) do not reach the masters: load first.
+ * With WB_F16 gradients are also scaled, below.
+ * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside wb_compile. */
+typedef struct { size_t size; wb_dtype mixed; } wb_setup_options;
+WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
+
+/* The loss to take the gradient of, for a state of .mixed = WB_F16: times a scale (f32), so that small gradients are not
+ * lost in f16.  wb_update takes the scale out again; wb_train does both by itself.  Any other state: the loss itself.
+ * The scale begins at 65536.  A gradient that is not finite halves it and leaves all parameters, moments and step counts
+ * as they were; 2000 updates in a row without one double it.  All that happens on the device: nothing waits.
+ *   wb_tensor *loss = wb_mse(wb_call(model, x), y);
+ *   wb_update(state, model, wb_gradient(wb_scale_loss(state, loss), model));
+ * Errors: the loss is not floating, or has more than one element. */
+WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
 /* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
  * WB_NONE are skipped entirely.  0, or an error code, and then nothing was recorded.
- * Errors: state or gradients of another model, or on another device than their parameter. */
+ * Errors: state or gradients of another model, or on another device than their parameter; .mixed = WB_F16, and
+ * wb_scale_loss was never called with this state. */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 /* Out of place: a new model; state and model stay as they are but for the state's moments. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
@@ -57,6 +75,9 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define wb_ClipNorm(...) wb_clipnorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_OptimiserChain(...) wb_rule_chain_of((int)(sizeof((wb_rule *[]){__VA_ARGS__}) / sizeof(wb_rule *)), \
                                                 (wb_rule *[]){__VA_ARGS__})
+#define wb_setup(...) WB_SETUP_(__VA_ARGS__, )
+#define WB_SETUP_(rule, model, ...) \
+    wb_setup_with((rule), (model), &(wb_setup_options){.size = sizeof(wb_setup_options), __VA_ARGS__})
 #define wb_adjust(state, ...) wb_adjust_with((state), WB_RULE_OPTIONS_(__VA_ARGS__))
 #define WB_RULE_OPTIONS_(...) (&(wb_rule_options){.size = sizeof(wb_rule_options), __VA_ARGS__})
 #endif

@@ -34,6 +34,7 @@ typedef struct {
 
 typedef struct wb__recording {
     int n_in, threads;
+    uint64_t retyped;                   /* variables may have become others since */
     signature *in;
     wb__plan *plan;
     int n_buffers, n_leaves, n_targets, n_results;
@@ -297,7 +298,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
 
 static bool fits(const recording *r, int n, wb_tensor *const *in)
 {
-    bool same = r->n_in == n && r->threads == wb__threads();
+    bool same = r->n_in == n && r->threads == wb__threads() && r->retyped == wb__retyped();
     for (int i = 0; same && i < n; i++)
         same = r->in[i].device == wb__device_of(in[i]) &&
                r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
@@ -313,6 +314,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     if (!r) return NULL;
     r->n_in = n;
     r->threads = wb__threads();
+    r->retyped = wb__retyped();
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
     for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
     if (!r->in || record(c, r, n, in)) {
@@ -360,6 +362,8 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
+    int status = wb__plan_room(r->plan);
+    if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
         int input = r->input_of[i];
         const wb_tensor *x = input >= 0 ? apart_from_writes(r, wb__bind(in[input])) : r->leaf[i];
@@ -374,7 +378,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
     renew_numbers(r);
-    int status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
+    status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
     for (int i = 0; i < r->n_renewals && !status; i++)

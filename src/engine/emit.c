@@ -103,26 +103,41 @@ wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
         m->drafts_room = room;
     }
     wb__draft *d = &m->draft[m->n_drafts++];
-    *d = (wb__draft){.step = {.kind = kind}};
+    const bool products =
+        kind == WB__STEP_MATMUL || kind == WB__STEP_CONV || kind == WB__STEP_ATTENTION;
+    *d = (wb__draft){.step = {.kind = kind,
+                              .precision = products ? m->request->precision : 0,
+                              .deterministic = m->request->deterministic},
+                     .aux_owner = -1, .sums_owner = -1};
     return d;
+}
+
+static void draft_free(wb__draft *d)
+{
+    wb__free(d->owners);
+    wb__free(d->views);
+    wb__free(d->instr);
+    wb__free(d->spaces);
+    wb__free(d->text);
+}
+
+void wb__draft_drop(wb__making *m, int at)
+{
+    wb__draft *d = &m->draft[at];
+    draft_free(d);
+    memmove(d, d + 1, (size_t)(m->n_drafts - at - 1) * sizeof *d);
+    m->n_drafts--;
 }
 
 void wb__drafts_free(wb__making *m)
 {
-    for (int i = 0; i < m->n_drafts; i++) {
-        wb__draft *d = &m->draft[i];
-        wb__free(d->owners);
-        wb__free(d->views);
-        wb__free(d->instr);
-        wb__free(d->spaces);
-        wb__free(d->text);
-    }
+    for (int i = 0; i < m->n_drafts; i++) draft_free(&m->draft[i]);
     wb__free(m->draft);
 }
 
 static void add_view(wb__making *m, wb__draft *d, wb__view v, int owner)
 {
-    if (!d->owners && !(d->owners = wb__alloc(4 * sizeof *d->owners))) {
+    if (!d->owners && !(d->owners = wb__alloc(WB__COUNT(d->step.views) * sizeof *d->owners))) {
         m->failed = true;
         return;
     }
@@ -256,6 +271,60 @@ static void convolution(wb__making *m, const wb__value *v, int product, int kind
     }
 }
 
+/* An operand whose rows are runs of memory, each element by itself; by way of a copy where it is not. */
+static void add_rows(wb__making *m, int x)
+{
+    wb__view v;
+    int owner;
+    bool runs = true;
+    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
+    for (int i = 0; i < v.ndim; i++)
+        runs &= v.dims[i] == 1 || (i == v.ndim - 1 ? v.strides[i] == 1 : v.strides[i] > 0);
+    if (runs) add_view(m, last_draft(m), v, owner);
+    else add_dense(m, last_draft(m), x, false, false);
+}
+
+/* One of a step's results; where nobody wants it, memory that is free again behind the step. */
+static void add_result(wb__making *m, const wb__group *g, wb__op op, const wb__value *like)
+{
+    for (int x = g->first; x >= 0; x = m->next[x])
+        if (value(m, x)->op == op) {
+            add_any(m, x);
+            return;
+        }
+    wb__view v;
+    wb__contiguous(like, &v);
+    v.buffer = wb__arena_buffer(m);
+    int tenant = wb__tenant_new(m, bytes_of(like));
+    if (!m->failed) add_view(m, last_draft(m), v, tenant);
+}
+
+static void attention(wb__making *m, const wb__group *g, const wb__value *v)
+{
+    const bool back = v->op == WB__OP_attention_dq;
+    const int64_t *attr = m->ir.attrs + v->attr;
+    for (int i = 0; i < v->n_in; i++) add_rows(m, input(m, v, i));
+    if (back) {
+        add_result(m, g, WB__OP_attention_dq, v);
+        add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->ir, v, 1));
+        add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->ir, v, 2));
+    } else {
+        wb__value lse = *v;
+        lse.dims[3] = 1;
+        lse.size = v->size / v->dims[3];
+        lse.dtype = WB_F32;
+        lse.heads_first = false;
+        add_result(m, g, WB__OP_attention, v);
+        add_result(m, g, WB__OP_attention_lse, &lse);
+    }
+    if (m->failed) return;
+    wb__draft *d = last_draft(m);
+    d->step.variant = back ? WB__ATTENTION_BACK : WB__ATTENTION_FORWARD;
+    memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
+    d->step.attention.causal = attr[1];
+    d->text = wb__strdup(back ? attr[1] ? "causal, gradients" : "gradients" : attr[1] ? "causal" : "");
+}
+
 static void library(wb__making *m, const wb__group *g)
 {
     const wb__value *v = value(m, g->first);
@@ -264,7 +333,8 @@ static void library(wb__making *m, const wb__group *g)
                          : op <= WB__OP_conv_weights  ? WB__STEP_CONV
                          : op <= WB__OP_meanpool_back ? WB__STEP_POOL
                          : op == WB__OP_take          ? WB__STEP_TAKE
-                                                      : WB__STEP_TAKE_ADD;
+                         : op == WB__OP_take_add      ? WB__STEP_TAKE_ADD
+                                                      : WB__STEP_ATTENTION;
     wb__draft *d = wb__draft_new(m, kind);
     if (!d) return;
     d->step.epilogue = g->epilogue;
@@ -281,6 +351,8 @@ static void library(wb__making *m, const wb__group *g)
         for (int i = 0; i < v->n_in; i++)
             add_dense(m, last_draft(m), input(m, v, i), v->nhwc, false);
         add_any(m, g->product);
+    } else if (kind == WB__STEP_ATTENTION) {
+        attention(m, g, v);
     } else {
         for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), false, false);
         add_any(m, g->product);

@@ -381,11 +381,18 @@ static int waiting(const wb__making *m, const wb__value *v)
     return n;
 }
 
-/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
+/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait.  So can
+ * the comparison of a product that stands in memory, such as relu's in the backward pass: to read
+ * the product there costs no more than a kernel here that writes where it is positive. */
 static bool can_wait(const wb__making *m, const wb__value *v)
 {
-    for (int i = 0; i < v->n_in; i++)
-        if (m->fate[wb__base(m, input(m, v, i))].group >= 0) return false;
+    const bool compares = wb__ops[v->op].class == WB__COMPARE;
+    for (int i = 0; i < v->n_in; i++) {
+        const int base = wb__base(m, input(m, v, i)), g = m->fate[base].group;
+        if (g < 0) continue;
+        if (!compares || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != base)
+            return false;
+    }
     if (waiting(m, v) > MOST_WAITING) return false;
     if (wb__ops[v->op].class != WB__REDUCE) return true;
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
@@ -476,6 +483,10 @@ static void one(wb__making *m, int x, const bool *needed)
         }
         break;
     case WB__LIBRARY: {
+        if (wb__is_beside(v->op)) {
+            join(m, m->fate[input(m, v, 0)].group, x);
+            break;
+        }
         int g = new_group(m, WB__GROUP_LIBRARY);
         join(m, g, x);
         if (!m->failed) m->group[g].product = x;
@@ -499,7 +510,7 @@ static void find_stored(wb__making *m, const bool *needed)
         }
         if (m->fate[i].closed ||
             (m->group[g].kind != WB__GROUP_FUSED && m->group[g].product == i) ||
-            v->op == WB__OP_assemble)
+            v->op == WB__OP_assemble || wb__is_beside(v->op))
             m->fate[i].stored = true;
         if (v->op == WB__OP_reshape || v->op == WB__OP_permute || v->op == WB__OP_slice ||
             v->op == WB__OP_expand)

@@ -69,14 +69,13 @@ wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o)
     return reduce(WB__OP_min, x, o);
 }
 
-/* What has sums in the middle is computed in f32 where f16 or bf16 would hold them. */
-static wb_tensor *wide(wb_tensor *x)
+wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype)
 {
-    return x && (x->dtype == WB_F16 || x->dtype == WB_BF16) ? wb_astype(x, WB_F32) : x;
+    return x && (wb_dtype)x->dtype != dtype ? wb_astype(x, dtype) : x;
 }
-static wb_tensor *as(wb_tensor *y, wb_dtype dtype)
+wb_tensor *wb__wide(wb_tensor *x)
 {
-    return y && y->dtype != dtype ? wb_astype(y, dtype) : y;
+    return x ? wb__as(x, wb__computed_in((wb_dtype)x->dtype)) : NULL;
 }
 
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
@@ -86,9 +85,9 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
     for (int i = 0; i < x->ndim; i++)
         if (mask >> i & 1) n *= (double)x->dims[i];
     wb_dtype dtype = (wb_dtype)x->dtype;
-    x = wide(x);
+    x = wb__wide(x);
     if (!x) return NULL;
-    return as(wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype)),
+    return wb__as(wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype)),
               dtype);
 }
 
@@ -106,8 +105,8 @@ wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
     unsigned mask;
     if (!wb__floating("variance", x) || !mask_of("variance", x, options, &o, &mask)) return NULL;
     wb_dtype dtype = (wb_dtype)x->dtype;
-    x = wide(x);
-    return x ? as(wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep), dtype)
+    x = wb__wide(x);
+    return x ? wb__as(wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep), dtype)
              : NULL;
 }
 
@@ -118,12 +117,12 @@ wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
     unsigned mask;
     if (!wb__floating("logsumexp", x) || !mask_of("logsumexp", x, options, &o, &mask)) return NULL;
     wb_dtype dtype = (wb_dtype)x->dtype;
-    x = wide(x);
+    x = wb__wide(x);
     wb_tensor *top = wb__reduce(WB__OP_max, x, mask, true);
     if (!top) return NULL;
     top = wb_stop_gradient(wb_where(wb_isfinite(top), top, wb__literal(0, (wb_dtype)x->dtype)));
     wb_tensor *y = wb_add(top, wb_log(wb__reduce(WB__OP_sum, wb_exp(wb_sub(x, top)), mask, true)));
-    y = as(y, dtype);
+    y = wb__as(y, dtype);
     if (!y || o.keep) return y;
     int64_t dims[WB_MAX_DIMS];
     int ndim = 0;

@@ -4,6 +4,7 @@
  *   rewrite.c  slices pushed towards inputs, layouts chosen, uses counted
  *   fuse.c     values -> groups: one group, one kernel
  *   emit.c     groups -> steps with views; place.c puts values into buffers
+ *   sums.c     sums of rows beside products, where the backend has that
  *   plan.c     the whole, the arena, printing
  *   evaluate.c what is to be computed, the cache of plans, running one */
 #ifndef WB__PLAN_H
@@ -30,6 +31,8 @@ typedef struct {
     int *leaf_of; /* of each tensor of the order: its number among the leaves, -1 */
     int leaf_of_room;
     bool refused;                   /* what was asked for cannot be had, whatever is pending */
+    uint8_t precision;              /* wb__precision, as it was set when this was written down */
+    bool deterministic;
 } wb__request;
 
 /* A plan may run as one command of the device's; with a gate it is two, since the host looks at the
@@ -109,6 +112,7 @@ typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* in one kernel */
+    bool attention_back;                /* the plan has gradients of attention */
     wb__ir ir;
     int *value_of;                      /* of each tensor of the order */
     wb__fate *fate;
@@ -128,6 +132,7 @@ typedef struct {
 typedef struct wb__draft {
     wb__step step;
     int n_owners, *owners;              /* of each view: its tenant, or -1 */
+    int aux_owner, sums_owner;          /* of step.aux and step.sums, where it has them */
     wb__view *views;                    /* of a fused step: what step.fused.views points to */
     wb__instr *instr;
     wb__space *spaces;
@@ -145,6 +150,7 @@ int wb__result_buffer(const wb__making *m, int result);
 bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner);
 int wb__tenant_new(wb__making *m, int64_t bytes);
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
+void wb__draft_drop(wb__making *m, int at);
 bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
 void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner,
                     const char *why);
@@ -162,6 +168,7 @@ bool wb__import(wb__making *m);
 bool wb__rewrite(wb__making *m);
 bool wb__fuse(wb__making *m);
 bool wb__emit(wb__making *m);
+void wb__sums_beside_products(wb__making *m);                       /* sums.c */
 bool wb__lay_out(wb__making *m, wb__plan *p);                       /* the arena */
 
 #endif

@@ -105,7 +105,10 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
                      bool with_pending)
 {
     wb__thread *t = wb__this_thread();
+    const wb__numerics_now numerics = wb__numerics();
     r->device = device;
+    r->precision = numerics.precision;
+    r->deterministic = numerics.deterministic;
     r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = 0;
     r->refused = true;
     wb__order_begin(&r->order);
@@ -136,13 +139,14 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
-    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 4,
+    if (!grow(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 5,
               sizeof *r->words))
         return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;
     *w++ = (uint64_t)r->n_results << 32 | (uint64_t)r->n_writes;
     *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for so many, */
-    *w++ = (uint64_t)(uintptr_t)device;             /* and for one device */
+    *w++ = (uint64_t)(uintptr_t)device;             /* for one device, */
+    *w++ = (uint64_t)r->precision << 1 | r->deterministic;      /* and as exact as is wished */
     for (int i = 0; i < r->n_results; i++) *w++ = r->results[i]->index;
     for (int i = 0; i < r->n_writes; i++) {
         *w++ = r->writes[i]->index;

@@ -11,12 +11,25 @@
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending);
 void wb__request_free(wb__request *r);
+
+/* What is set now (numerics.c). */
+typedef struct {
+    uint8_t precision;              /* wb__precision */
+    bool deterministic;
+} wb__numerics_now;
+wb__numerics_now wb__numerics(void);
+
 uint64_t wb__request_hash(const wb__request *r);
 
 /* The plan for a request, from the cache or new; counted as used until wb__plan_done. */
 wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
+
+/* Before a plan's first run: 0, or the error that its device will not have the memory, as far as it
+ * tells.  And what a plan needs, behind the message of an error that there was not enough. */
+int wb__plan_room(const wb__plan *p);
+void wb__plan_tell_need(const wb__plan *p);
 
 /* A device's memory; where it has no more, arenas that no plan is using are given back first.
  * NULL: failed. */

@@ -379,7 +379,7 @@ wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
     wb_tensor *v = wb__node(WB__OP_variable, x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
     if (!v) return NULL;
     v->device = d;
-    if (x->op == WB__OP_variable) v->flags |= x->flags & WB__FROZEN;
+    v->flags |= wb__kept_flags(x);
     v->current = wb__ref(version);
     v->live = wb__ref(version);
     v->storage = version->storage;
@@ -387,6 +387,24 @@ wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
     version->variable = v;
     wb_object_free(version);
     return v;
+}
+
+static _Atomic uint64_t retyped;
+uint64_t wb__retyped(void) { return retyped; }
+
+void wb__retype(wb_tensor *v, wb_tensor *version)
+{
+    v->live->variable = NULL;
+    wb__unref(v->live);
+    wb__unref(v->current);
+    wb__storage_unref(v->storage);
+    v->dtype = version->dtype;
+    v->storage = version->storage;
+    atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
+    v->live = wb__ref(version);
+    v->current = wb__ref(version);
+    version->variable = v;
+    retyped++;
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */

@@ -52,6 +52,7 @@ enum {
     WB__PENDING = 8,        /* an assign still to be made */
     WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
     WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
+    WB__MIXED = 32,         /* the same bit of a variable: rounded from a wider one that is trained */
     WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
     WB__TAKEN_BACK = 128    /* an assign that was not made, since an evaluation failed */
 };
@@ -94,6 +95,12 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
 static inline wb_tensor *wb__bind(wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->current : x;
+}
+
+/* The flags of a variable that pass on to one that takes its place. */
+static inline uint8_t wb__kept_flags(const wb_tensor *x)
+{
+    return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED) : 0;
 }
 
 /* Is its value there to be read by a plan? */
@@ -155,12 +162,24 @@ int wb__axis(const char *what, const wb_tensor *x, int axis);
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
 
+/* f16 and bf16 are storage: what has sums in the middle is computed in f32.  x in the dtype that a
+ * value of `dtype` is computed in, or in another one: x itself where it is of that. */
+static inline wb_dtype wb__computed_in(wb_dtype dtype)
+{
+    return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : dtype;
+}
+wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype);
+wb_tensor *wb__wide(wb_tensor *x);
+
 /* Operations without options, for the engine and layers. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);     /* undoes a broadcast */
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
+/* The score of a pair that a mask leaves out: far below any score, yet finite: exp gives exactly 0, and a
+ * row with nothing kept stays a number. */
+static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
                             const int64_t *step);
 wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
@@ -168,6 +187,11 @@ wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *
 wb_tensor *wb__zeros_like(wb_tensor *x);       /* where x is */
 /* x itself, or where it floats the same on d, while x floats on; d may be NULL: x. */
 wb_tensor *wb__placed(wb_tensor *x, const wb_device *d);
+/* A variable without pending writes becomes one of another dtype: `version`, a constant of its shape
+ * on its device whose memory nothing else has (wb__alone), is its value from now on.  What was made
+ * of the one before keeps it; recordings of wb_compile are made anew (wb__retyped counts). */
+void wb__retype(wb_tensor *variable, wb_tensor *version);
+uint64_t wb__retyped(void);
 /* Takes its counters now; on the device of x. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */

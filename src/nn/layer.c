@@ -160,7 +160,8 @@ static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter)
 {
     if (wb__likely(x->dtype == parameter->dtype)) return x;
-    if (wb__dtype_float((wb_dtype)x->dtype)) warn_dtype(l, x, parameter);
+    if (wb__dtype_float((wb_dtype)x->dtype) && !(wb__kept_flags(parameter) & WB__MIXED))
+        warn_dtype(l, x, parameter);
     return wb_astype(x, (wb_dtype)parameter->dtype);
 }
 

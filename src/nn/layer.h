@@ -73,7 +73,8 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init
                          int64_t n);
 bool wb__layer_dtype(const char *what, wb_dtype *dtype);     /* fills in f32; floating only */
 
-/* x in the dtype of the layer's parameters, with one warning if it was another floating one. */
+/* x in the dtype of the layer's parameters, with one warning if it was another floating one and they
+ * are not trained in mixed precision. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
 /* Exactly one input, or the error. */
 bool wb__one_input(const wb_layer *l, int n);

@@ -1,15 +1,22 @@
-/* Losses: means over everything, or over rows for the cross-entropies. */
+/* Losses: means over everything, or over rows for the cross-entropies; those of f16 and bf16 are
+ * computed, and given, in f32. */
 #include "nn/layer.h"
 
-static bool match(const char *what, const wb_tensor *yhat, const wb_tensor *y)
+/* Both as they are computed with, if they fit together. */
+static bool match(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
 {
+    wb_tensor *yhat = *yhat_at, *y = *y_at;
     if (!wb__floating(what, yhat) || !wb__operand(what, y)) return false;
     if (!wb__same_dims(yhat, y))
         return wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat),
                         wb_describe(y)),
                false;
     if (!wb__one_device(what, yhat, y)) return false;
-    if (yhat->dtype == y->dtype) return true;
+    if (wb__computed_in((wb_dtype)yhat->dtype) == wb__computed_in((wb_dtype)y->dtype)) {
+        *yhat_at = wb__wide(yhat);
+        *y_at = wb__wide(y);
+        return *yhat_at && *y_at;
+    }
     return wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(yhat),
                     wb_describe(y)),
            false;
@@ -42,20 +49,20 @@ static wb_tensor *epsilon(const wb_tensor *x)
 
 wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y)
 {
-    if (!yhat || !y || !match("mse", yhat, y)) return NULL;
+    if (!yhat || !y || !match("mse", &yhat, &y)) return NULL;
     return mean_of_all(wb_square(wb_sub(yhat, y)));
 }
 
 wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y)
 {
-    if (!yhat || !y || !match("mae", yhat, y)) return NULL;
+    if (!yhat || !y || !match("mae", &yhat, &y)) return NULL;
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
 /* With q = min(e, d) both branches are q (e - q/2), and so are their slopes. */
 wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
-    if (!yhat || !y || !match("huber", yhat, y)) return NULL;
+    if (!yhat || !y || !match("huber", &yhat, &y)) return NULL;
     if (delta == 0) delta = 1;
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
@@ -71,14 +78,15 @@ static bool has_rows(const char *what, const wb_tensor *x)
 
 wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y)
 {
-    if (!yhat || !y || !match("crossentropy", yhat, y) || !has_rows("crossentropy", yhat))
+    const wb_tensor *given = yhat;
+    if (!yhat || !y || !match("crossentropy", &yhat, &y) || !has_rows("crossentropy", yhat))
         return NULL;
-    return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(yhat)))));
+    return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(given)))));
 }
 
 wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
 {
-    if (!logits || !y || !match("logitcrossentropy", logits, y) ||
+    if (!logits || !y || !match("logitcrossentropy", &logits, &y) ||
         !has_rows("logitcrossentropy", logits))
         return NULL;
     return minus_mean_of_rows(wb_mul(y, wb_logsoftmax(logits)));
@@ -86,8 +94,9 @@ wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
 
 wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
 {
-    if (!yhat || !y || !match("binarycrossentropy", yhat, y)) return NULL;
-    wb_tensor *eps = epsilon(yhat), *one = wb_scalar(1);
+    wb_tensor *eps = yhat ? epsilon(yhat) : NULL;
+    if (!eps || !y || !match("binarycrossentropy", &yhat, &y)) return NULL;
+    wb_tensor *one = wb_scalar(1);
     wb_tensor *yes = wb_mul(y, wb_log(wb_add(yhat, eps)));
     wb_tensor *no = wb_mul(wb_sub(one, y), wb_log(wb_add(wb_sub(one, yhat), eps)));
     return mean_of_all(wb_neg(wb_add(yes, no)));
@@ -95,6 +104,6 @@ wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
 
 wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y)
 {
-    if (!logits || !y || !match("logitbinarycrossentropy", logits, y)) return NULL;
+    if (!logits || !y || !match("logitbinarycrossentropy", &logits, &y)) return NULL;
     return mean_of_all(wb_sub(wb_mul(wb_sub(wb_scalar(1), y), logits), wb_logsigmoid(logits)));
 }

@@ -31,8 +31,10 @@ static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
 /* running <- (1 - momentum) running + momentum value */
 static int move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
-    wb_tensor *moved = wb_add(wb_mul(running, wb_scalar(1 - momentum)),
+    const wb_dtype dtype = (wb_dtype)running->dtype;
+    wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype), wb_scalar(1 - momentum)),
                               wb_mul(value, wb_scalar(momentum * factor)));
+    moved = wb__as(moved, dtype);
     return moved ? wb_assign(running, moved) : (int)wb_error_code();
 }
 
@@ -48,7 +50,7 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     y = affine(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
     if (!y || o->no_track_stats) return y;
     double momentum = wb__real(o->momentum, 0.1);
-    wb_tensor *still = wb_stop_gradient(x), *mean = wb__mean(still, axes, true);
+    wb_tensor *still = wb__wide(wb_stop_gradient(x)), *mean = wb__mean(still, axes, true);
     wb_tensor *var = wb__mean(wb_square(wb_sub(still, mean)), axes, false);
     mean = wb_reshape_to(mean, 1, &x->dims[1]);
     if (!mean || !var) return NULL;
@@ -62,13 +64,21 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
 {
     const wb_batchnorm_options *o = l->options;
+    const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
     wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
-    wb_tensor *factor =
-        wb_rsqrt(wb_add(wb__layer_child(l, VAR), wb_scalar(wb__real(o->eps, 1e-5))));
-    if (!wb_is_none(scale)) factor = wb_mul(scale, factor);
-    wb_tensor *shift = wb_mul(wb__layer_child(l, MEAN), factor);
-    shift = wb_is_none(bias) ? wb_neg(shift) : wb_sub(bias, shift);
-    return wb_add(wb_mul(x, along_channels(factor, x)), along_channels(shift, x));
+    wb_tensor *factor = wb_rsqrt(
+        wb_add(wb__as(wb__layer_child(l, VAR), t), wb_scalar(wb__real(o->eps, 1e-5))));
+    if (!wb_is_none(scale)) factor = wb_mul(wb__as(scale, t), factor);
+    wb_tensor *shift = wb_mul(wb__as(wb__layer_child(l, MEAN), t), factor);
+    shift = wb_is_none(bias) ? wb_neg(shift) : wb_sub(wb__as(bias, t), shift);
+    x = wb__as(x, t);
+    return wb__as(wb_add(wb_mul(x, along_channels(factor, x)), along_channels(shift, x)), dtype);
+}
+
+/* Statistics are f32 where a model is trained in f16 or bf16; alone, they leave x what it is. */
+static bool only_statistics(const wb_batchnorm_options *o, const wb_tensor *x)
+{
+    return o->no_affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;
 }
 
 static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -80,7 +90,7 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
         return wb__fail_null(WB_ERROR_SHAPE,
                              "BatchNorm: expects %lld channels in dimension 1, got %s",
                              (long long)o->channels, wb_describe(x));
-    if (!wb_is_none(parameter)) x = wb__layer_input(l, x, parameter);
+    if (!wb_is_none(parameter) && !only_statistics(o, x)) x = wb__layer_input(l, x, parameter);
     if (!x) return NULL;
     unsigned axes = ((1u << x->ndim) - 1) & ~2u;
     bool automatic, train = wb__train_mode(l, &automatic);

@@ -47,6 +47,8 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     wb_rule *rule = wb__rule_copy(from->rule);
     to->rule = wb__ref(rule);
     if (rule) wb_object_free(rule);
+    to->mixed = from->mixed;
+    to->scaled = from->scaled;
     to->n_moments = from->n_moments;
     to->n_leaves = from->n_leaves;
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
@@ -90,6 +92,8 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype wanted)
         good = move_slot(s, slot, &made->slots[i], d,
                          dtype_there(slot, is_there(s, slot, d), d, wanted));
     }
+    for (int i = 0; good && i < WB__SCALING && s->scaling[i]; i++)
+        good = (made->scaling[i] = move_moment(s->scaling[i], d, WB_F32)) != NULL;
     if (good) return made;
     wb_object_free(made);
     return NULL;

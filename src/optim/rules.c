@@ -47,7 +47,7 @@ static bool momentum(wb__rule_step *s, wb_tensor *const *number)
  *   eta (m / (1 - b1^t)) / (sqrt(v) / c + eps)  =  eta c / (1 - b1^t)  m / (sqrt(v) + eps c) */
 static int adam_numbers(const wb_rule_options *o, double t, double *out)
 {
-    double c = sqrt(1 - pow(o->beta[1], t));
+    double c = sqrt(1 - pow(o->beta[1], t));        /* t may be INFINITY: no corrections */
     out[0] = o->beta[0];
     out[1] = 1 - o->beta[0];
     out[2] = o->beta[1];
@@ -55,7 +55,9 @@ static int adam_numbers(const wb_rule_options *o, double t, double *out)
     out[4] = o->eta * c / (1 - pow(o->beta[0], t));
     out[5] = o->eps * c;
     out[6] = o->eta * o->lambda;
-    return 7;
+    if (!isinf(t)) return 7;
+    for (int i = 0; i < 2; i++) out[7 + i] = -0.5 * log(o->beta[i]);
+    return 9;
 }
 
 static bool adam(wb__rule_step *s, wb_tensor *const *number)
@@ -66,6 +68,22 @@ static bool adam(wb__rule_step *s, wb_tensor *const *number)
     s->next[1] = v;
     s->g = wb_div(wb_mul(m, number[4]), wb_add(wb_sqrt(v), number[5]));
     return s->g != NULL;
+}
+
+/* 1 - b^t = 2h / (1 + h), h = tanh(-t/2 log b), which loses nothing where b is near 1. */
+static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
+{
+    wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
+    return wb_div(wb_mul(h, wb_scalar(2)), wb_add(h, wb_scalar(1)));
+}
+
+static bool adam_counted(wb_tensor **number, wb_tensor *t)
+{
+    wb_tensor *c = wb_sqrt(complement_of_power(number[8], t));
+    number[4] = wb_div(wb_mul(c, number[4]), complement_of_power(number[7], t));
+    number[5] = wb_mul(c, number[5]);
+    number[7] = number[8] = NULL;
+    return number[4] && number[5];
 }
 
 static bool adamw(wb__rule_step *s, wb_tensor *const *number)
@@ -115,16 +133,16 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* name, Name, moments, numbers, formula, of all gradients together, defaults */
+/* name, Name, moments, numbers, formula, counted, of all gradients together, defaults */
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
 #define RULES(X)                                                                                \
-    X(descent, "Descent", 0, descent_numbers, descent, false, .eta = 0.1)                       \
-    X(momentum, "Momentum", 1, momentum_numbers, momentum, false, .eta = 0.01, .rho = 0.9)      \
-    X(adam, "Adam", 2, adam_numbers, adam, false, ADAM)                                         \
-    X(adamw, "AdamW", 2, adam_numbers, adamw, false, ADAM, .lambda = 0.01)                      \
-    X(weightdecay, "WeightDecay", 0, decay_numbers, decay, false, .lambda = 5e-4)               \
-    X(clipgrad, "ClipGrad", 0, clip_numbers, clip, false, .delta = 10)                          \
-    X(clipnorm, "ClipNorm", 0, norm_numbers, scale, true, .omega = 10)
+    X(descent, "Descent", 0, descent_numbers, descent, NULL, false, .eta = 0.1)                 \
+    X(momentum, "Momentum", 1, momentum_numbers, momentum, NULL, false, .eta = 0.01, .rho = 0.9) \
+    X(adam, "Adam", 2, adam_numbers, adam, adam_counted, false, ADAM)                           \
+    X(adamw, "AdamW", 2, adam_numbers, adamw, adam_counted, false, ADAM, .lambda = 0.01)        \
+    X(weightdecay, "WeightDecay", 0, decay_numbers, decay, NULL, false, .lambda = 5e-4)         \
+    X(clipgrad, "ClipGrad", 0, clip_numbers, clip, NULL, false, .delta = 10)                    \
+    X(clipnorm, "ClipNorm", 0, norm_numbers, scale, NULL, true, .omega = 10)
 
 enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* places in wb__rule_fields */
 
@@ -192,9 +210,10 @@ static wb_rule *rule_of(const wb__rule_kind *kind, const wb_rule_options *given)
     return r;
 }
 
-#define KIND(name, Name, moments, numbers, formula, together, ...)                              \
+#define KIND(name, Name, moments, numbers, formula, counted, together, ...)                     \
     static const wb__rule_kind name##_kind = {                                                  \
-        Name, moments, {.size = sizeof(wb_rule_options), __VA_ARGS__}, numbers, formula, together}; \
+        Name, moments, {.size = sizeof(wb_rule_options), __VA_ARGS__},                          \
+        numbers, formula, counted, together};                                                   \
     wb_rule *wb_##name##_with(const wb_rule_options *o) { return rule_of(&name##_kind, o); }
 RULES(KIND)
 

@@ -14,6 +14,7 @@ static void state_destroy(void *object)
         wb__free(s->slots[i].moments);
         wb__free(s->slots[i].path);
     }
+    for (int i = 0; i < WB__SCALING; i++) wb__unref(s->scaling[i]);
     wb__free(s->slots);
     wb__free(s->slot_of_leaf);
     wb__unref(s->rule);
@@ -40,15 +41,16 @@ static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
 static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf)
 {
     const wb_tensor *x = leaf->x;
+    const int n = wb__rule_moments(s);
     slot->ndim = x->ndim;
-    slot->dtype = (wb_dtype)x->dtype;
+    slot->dtype = s->mixed ? s->mixed : (wb_dtype)x->dtype;
     memcpy(slot->dims, x->dims, (size_t)x->ndim * sizeof *x->dims);
     slot->path = wb__strdup(leaf->path);
     slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
     if (!slot->path || !slot->moments) return false;
-    for (int k = 0; k < s->n_moments; k++)
+    for (int k = 0; k < n; k++)
         if (!(slot->moments[k] = new_moment(slot, x->device))) return false;
-    return true;
+    return !s->mixed || (slot->moments[n] = wb__mixed_master(leaf->x)) != NULL;
 }
 
 static bool make_room(void *block, int n, int *room, size_t each)
@@ -84,13 +86,51 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-wb_opt_state *wb_setup(wb_rule *rule, void *model)
+/* Is there a model to be rounded, and may it be now? */
+static int check_mixed(wb_dtype mixed)
 {
+    if (!mixed) return 0;
+    if (mixed != WB_BF16 && mixed != WB_F16)
+        return wb__fail(WB_ERROR_DTYPE, "setup: .mixed is %s; it must be bf16 or f16",
+                        wb_dtype_name(mixed));
+    if (wb__this_thread()->recording)
+        return wb__fail(WB_ERROR_ARGUMENT, "setup: parameters would become %s while a function was "
+                        "being recorded by wb_compile", wb_dtype_name(mixed));
+    return wb__evaluate_pending();
+}
+
+static int has_mixed(const wb__leaf *leaf, void *ctx)
+{
+    const wb_dtype t = *(const wb_dtype *)ctx;
+    const wb_device *d = wb__device_of(leaf->x);
+    if (d->backend->has_dtype(d, t)) return 0;
+    return wb__fail(WB_ERROR_UNSUPPORTED, "setup: \"%s\" is on %s:%d, which has no %s", leaf->path,
+                    d->backend->tag, d->ordinal, wb_dtype_name(t));
+}
+
+/* The state is there: the parameters follow. */
+static int begin_mixed(wb_opt_state *s, void *model)
+{
+    int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);
+    if (!status && s->mixed == WB_F16) {
+        const wb_device *d = wb__opt_device(s);
+        status = d ? wb__scaling_new(s, d) : (int)wb_error_code();
+    }
+    return status ? status : wb__mixed_narrow(s, model);
+}
+
+wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *given)
+{
+    wb_setup_options o;
     if (!rule || !model) return NULL;
     if (!wb__is(rule, &wb__rule_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
+    wb__read_options(&o, sizeof o, given);
+    if (check_mixed(o.mixed)) return NULL;
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
     if (!s) return NULL;
+    s->mixed = o.mixed;
+    s->n_moments = s->mixed != 0;
     for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
     making m = {.state = s};
     wb_rule *own = wb__rule_copy(rule);
@@ -101,6 +141,7 @@ wb_opt_state *wb_setup(wb_rule *rule, void *model)
     if (!status && !s->n)
         status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
     wb__seen_drop(&m.seen);
+    if (!status && s->mixed) status = begin_mixed(s, model);
     if (!status) return s;
     wb_object_free(s);
     return NULL;
@@ -184,22 +225,26 @@ void wb__opt_settle(wb_opt_state *s)
 
 /*   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
  *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
- *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen */
+ *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen
+ * or in mixed precision
+ *     layers.0.bias    [256] bf16 of f32, 2 moments, 51 steps */
 static char *state_format(void *object)
 {
     const wb_opt_state *s = object;
     wb__text t = {0};
-    int width = 0;
+    int width = 0, n = wb__rule_moments(s);
+    const float *made = s->scaling[WB__MADE] ? wb_data(s->scaling[WB__MADE]) : NULL;
     wb__rule_print(s->rule, &t);
     for (int i = 0; i < s->n; i++) width = WB__MAX(width, (int)strlen(s->slots[i].path));
     for (int i = 0; i < s->n; i++) {
         const wb__slot *slot = &s->slots[i];
         wb_tensor shape = {.dtype = (uint8_t)slot->dtype, .ndim = (uint8_t)slot->ndim};
         memcpy(shape.dims, slot->dims, sizeof shape.dims);
-        wb__text_add(&t, "\n  %-*s  %s", width, slot->path, wb_describe(&shape));
-        if (s->n_moments)
-            wb__text_add(&t, ", %d moment%s", s->n_moments, s->n_moments == 1 ? "" : "s");
-        wb__text_add(&t, ", %lld step%s%s", (long long)slot->steps, slot->steps == 1 ? "" : "s",
+        const int64_t steps = made ? (int64_t)made[i] : slot->steps;
+        wb__text_add(&t, "\n  %-*s  %s%s", width, slot->path, wb_describe(&shape),
+                     s->mixed ? " of f32" : "");
+        if (n) wb__text_add(&t, ", %d moment%s", n, n == 1 ? "" : "s");
+        wb__text_add(&t, ", %lld step%s%s", (long long)steps, steps == 1 ? "" : "s",
                      slot->frozen ? ", frozen" : "");
     }
     return wb__text_take(&t);

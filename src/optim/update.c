@@ -2,6 +2,7 @@
  * fails before. */
 #include "optim/optim.h"
 
+#include <math.h>
 #include <string.h>
 
 /* One slot in this update. */
@@ -9,6 +10,7 @@ typedef struct {
     wb_tensor *x;                       /* the model's variable; NULL: not met yet */
     wb_tensor *wide;                    /* its value, in the dtype of the moments */
     wb_tensor *g, *last;                /* the sum of its gradients; the last that was added */
+    wb_tensor *bad;                     /* how many of their elements, scaled, are not finite */
     wb_tensor **next;                   /* new moments */
     wb_tensor *value;
 } work;
@@ -19,6 +21,7 @@ typedef struct {
     work *works;
     wb_tensor **next;                   /* of all works, in one block */
     int leaf;
+    wb__scaling_step scaling;           /* ok is NULL where nothing is scaled */
 } update;
 
 /* ---- what there is to do --------------------------------------------------------------------- */
@@ -58,9 +61,11 @@ static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *s
                         "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
                         "gradients, as in grads = wb_to(grads, wb_device_of(model))",
                         u->what, leaf->path, PLACE(g), PLACE(leaf->x));
-    wb_dtype dtype = wb__moment_dtype(slot->dtype);
-    if (g->dtype != dtype && !(g = wb_astype(g, dtype))) return WB_ERROR_MEMORY;
-    w->g = w->g ? wb_add(w->g, g) : g;          /* a tie whose places have gradients of their own */
+    const bool scaled = u->state->scaling[WB__SCALE] != NULL;
+    if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
+    const wb_dtype dtype = wb__moment_dtype(slot->dtype);
+    if (!scaled || w->g) g = wb__as(g, dtype);  /* one that is scaled becomes so when it is undone */
+    w->g = w->g ? wb_add(wb__as(w->g, dtype), g) : g;   /* a tie whose places have their own */
     return w->g ? 0 : WB_ERROR_MEMORY;
 }
 
@@ -88,11 +93,18 @@ static int meet(const wb__leaf *leaf, void *ctx)
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
 typedef struct { wb_opt_state *state; bool stepped[]; } counting;
 
+/* The step that a slot is about to make; where the device counts, what depends on it is made
+ * there (wb__rule_kind's `counted`). */
+static double next_step(const wb_opt_state *s, int slot)
+{
+    return s->scaling[WB__MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
+}
+
 static void renew_numbers(void *context, double *numbers)
 {
     const numbering *n = context;
     const wb__rule_part *part = &n->state->rule->parts[n->part];
-    part->kind->numbers(&part->o, (double)(n->state->slots[n->slot].steps + 1), numbers);
+    part->kind->numbers(&part->o, next_step(n->state, n->slot), numbers);
 }
 
 static void renew_steps(void *context)
@@ -105,14 +117,18 @@ static void renew_steps(void *context)
 static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
 {
     wb_opt_state *s = u->state;
-    double numbers[WB__RULE_NUMBERS];
+    double numbers[WB__MOST_NUMBERS];
     const wb__rule_part *part = &s->rule->parts[p];
-    int n = part->kind->numbers(&part->o, (double)(s->slots[slot].steps + 1), numbers);
+    int n = part->kind->numbers(&part->o, next_step(s, slot), numbers);
     for (int i = 0; i < n; i++)
         if (!(out[i] = wb_full_of(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
     numbering context = {s, p, slot};
-    return wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew_numbers,
-                                       .context = &context, .bytes = sizeof context, .holds = s});
+    int status =
+        wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew_numbers,
+                                    .context = &context, .bytes = sizeof context, .holds = s});
+    if (!status && u->scaling.t && part->kind->counted && !part->kind->counted(out, u->scaling.t))
+        status = WB_ERROR_MEMORY;
+    return status;
 }
 
 /* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
@@ -137,27 +153,67 @@ static wb_tensor *norm_factor(const update *u, int p, int slot)
 static int apply_part(update *u, int p, int first_moment)
 {
     const wb__rule_kind *kind = u->state->rule->parts[p].kind;
-    wb_tensor *number[WB__RULE_NUMBERS];
+    wb_tensor *number[WB__MOST_NUMBERS] = {NULL};
     wb_dtype dtype = WB_DTYPE_DEFAULT;
-    int64_t step = -1;
+    double step = -1;
     for (int i = 0; i < u->state->n; i++) {
         work *w = &u->works[i];
         wb__slot *slot = &u->state->slots[i];
         if (!w->g) continue;
-        bool other = step != slot->steps + 1 || dtype != (wb_dtype)w->g->dtype;
+        bool other = step != next_step(u->state, i) || dtype != (wb_dtype)w->g->dtype;
         if (step < 0 || (other && !kind->all_together)) {
-            step = slot->steps + 1;
+            step = next_step(u->state, i);
             dtype = (wb_dtype)w->g->dtype;
             if (kind->all_together ? !(number[0] = norm_factor(u, p, i))
                                    : literals(u, p, i, dtype, number)) return WB_ERROR_MEMORY;
         }
         wb__rule_step s = {.x = w->wide, .g = w->g};
+        wb_tensor *own[WB__MOST_NUMBERS] = {NULL};
+        for (int k = 0; k < WB__MOST_NUMBERS && number[k]; k++)
+            if (!(own[k] = number[k]->ndim ? wb__scaling_number(number[k], i) : number[k]))
+                return WB_ERROR_MEMORY;
         for (int k = 0; k < kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
-        if (!kind->apply(&s, number)) return WB_ERROR_MEMORY;
+        if (!kind->apply(&s, own)) return WB_ERROR_MEMORY;
         w->g = s.g;
         for (int k = 0; k < kind->moments; k++) w->next[first_moment + k] = s.next[k];
     }
     return 0;
+}
+
+/* All gradients as they would be without the scale. */
+static int unscale(update *u)
+{
+    wb_opt_state *s = u->state;
+    bool any = false;
+    for (int i = 0; i < s->n; i++) any |= u->works[i].g != NULL;
+    if (!any || !s->scaling[WB__SCALE]) return 0;
+    if (!s->scaled)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "%s: the loss was not scaled: in mixed f16, take the gradient of "
+                        "wb_scale_loss(state, loss)", u->what);
+    wb_tensor **bad = wb__alloc((size_t)s->n * sizeof *bad);
+    if (!bad) return WB_ERROR_MEMORY;
+    for (int i = 0; i < s->n; i++) bad[i] = u->works[i].bad;
+    bool good = wb__scaling_begin(s, bad, &u->scaling);
+    wb__free(bad);
+    for (int i = 0; good && i < s->n; i++) {
+        work *w = &u->works[i];
+        if (w->g) good = (w->g = wb__scaling_undo(&u->scaling, w->g)) != NULL;
+    }
+    return good ? 0 : WB_ERROR_MEMORY;
+}
+
+/* What the parameter becomes, and where an update may be skipped, the choice of each new value. */
+static int finish(const update *u, work *w, const wb__slot *slot)
+{
+    const wb_opt_state *s = u->state;
+    wb_tensor *value = wb_sub(w->wide, w->g);
+    if (s->mixed) w->next[s->n_moments - 1] = value;
+    for (int k = 0; u->scaling.ok && k < s->n_moments; k++)
+        w->next[k] = wb_where(u->scaling.ok, w->next[k], slot->moments[k]);
+    if (s->mixed) value = w->next[s->n_moments - 1];
+    w->value = wb__as(value, (wb_dtype)w->x->dtype);
+    return w->value ? 0 : WB_ERROR_MEMORY;
 }
 
 /* Fills in value and next of each work that has a gradient. */
@@ -172,21 +228,16 @@ static int compute(update *u, void *model, wb_tree *grads)
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         w->next = u->next + i * s->n_moments;
-        w->wide =
-            w->g && w->g->dtype != w->x->dtype ? wb_astype(w->x, (wb_dtype)w->g->dtype) : w->x;
+        w->wide = s->mixed ? s->slots[i].moments[s->n_moments - 1]
+                           : wb__as(w->x, (wb_dtype)(w->g ? w->g : w->x)->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
+    if (!status) status = unscale(u);
     for (int p = 0, moment = 0; !status && p < s->rule->n;
          moment += s->rule->parts[p++].kind->moments)
         status = apply_part(u, p, moment);
-    for (int i = 0; !status && i < s->n; i++) {
-        work *w = &u->works[i];
-        if (!w->g) continue;
-        w->value = wb_sub(w->wide, w->g);
-        if (w->value && w->value->dtype != w->x->dtype)
-            w->value = wb_astype(w->value, (wb_dtype)w->x->dtype);
-        if (!w->value) status = WB_ERROR_MEMORY;
-    }
+    for (int i = 0; !status && i < s->n; i++)
+        if (u->works[i].g) status = finish(u, &u->works[i], &s->slots[i]);
     return status && wb_error_code() ? (int)wb_error_code() : status;
 }
 
@@ -206,6 +257,8 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 static int record_moments(update *u)
 {
     int status = 0;
+    for (int i = 0; !status && u->scaling.ok && i < WB__SCALING; i++)
+        status = wb_assign(u->state->scaling[i], u->scaling.next[i]);
     for (int i = 0; !status && i < u->state->n; i++)
         for (int k = 0; !status && u->works[i].value && k < u->state->n_moments; k++)
             status = wb_assign(u->state->slots[i].moments[k], u->works[i].next[k]);
@@ -276,9 +329,11 @@ static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
 static int evaluate(const update *u)
 {
     const wb_opt_state *s = u->state;
-    wb_tensor **all = wb__alloc((size_t)s->n * (size_t)(s->n_moments + 1) * sizeof *all);
+    wb_tensor **all =
+        wb__alloc(((size_t)s->n * (size_t)(s->n_moments + 1) + WB__SCALING) * sizeof *all);
     if (!all) return WB_ERROR_MEMORY;
     int n = 0;
+    for (int i = 0; u->scaling.ok && i < WB__SCALING; i++) all[n++] = u->scaling.next[i];
     for (int i = 0; i < s->n; i++) {
         if (!u->works[i].value) continue;
         all[n++] = u->works[i].value;

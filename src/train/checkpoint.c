@@ -1,10 +1,10 @@
-/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments under
- * "state.", and a note in JSON with everything else.  Counters of 64 bits and real numbers stand
- * there as text: JSON's numbers are too short.
+/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments (and
+ * masters) under "state.", what scales gradients under "scaling.", and a note in JSON with all else.
+ * Counters of 64 bits and real numbers stand there as text: JSON's numbers are too short.
  *
  *   {"version": 1, "epoch": 3, "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
- *    "rule": [{"name": "Adam", "eta": "0.001", ...}], "slots": [{"path": "layers.0.weight",
- * "steps": 51}, ...]} */
+ *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
+ *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]} */
 #include "base/philox.h"
 #include "data/loader.h"
 #include "io/json_text.h"
@@ -72,6 +72,8 @@ static char *note_text(const wb_checkpoint *c)
         json_object_set_new(note, "loader", words_json(LOADER_WORDS, words));
     }
     if (c->state) {
+        if (c->state->mixed)
+            json_object_set_new(note, "mixed", json_string(wb_dtype_name(c->state->mixed)));
         json_object_set_new(note, "rule", rule_json(c->state->rule));
         json_object_set_new(note, "slots", slots_json(c->state));
     }
@@ -93,6 +95,8 @@ static int add_moments(wb__st_list *list, const wb_opt_state *s)
             wb__free(name);
         }
     }
+    for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++)
+        status = wb__st_list_add(list, "scaling.", wb__scaling_names[i], s->scaling[i]);
     return status;
 }
 
@@ -179,6 +183,31 @@ static wb__st_tensor *moment_of(const restoring *r, const wb__slot *slot, int k)
     return t;
 }
 
+static wb__st_tensor *scaling_of(const restoring *r, int i)
+{
+    char *name = wb__printf("scaling.%s", wb__scaling_names[i]);
+    wb__st_tensor *t = name ? wb__st_find(&r->file, name) : NULL;
+    wb__free(name);
+    return t;
+}
+
+static int check_mixed(const restoring *r, const wb_opt_state *s)
+{
+    const char *mixed = json_string_value(json_object_get(r->note, "mixed"));
+    const char *own = s->mixed ? wb_dtype_name(s->mixed) : "none", *its = mixed ? mixed : "none";
+    if (strcmp(own, its))
+        return wb__fail(WB_ERROR_FORMAT,
+                        "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
+                        r->path, its, own);
+    for (int i = 0; i < WB__SCALING && s->scaling[i]; i++) {
+        const wb__st_tensor *t = scaling_of(r, i);
+        const wb_tensor *x = s->scaling[i];
+        if (!t || t->dtype != WB_F32 || t->ndim != x->ndim || (x->ndim && t->dims[0] != x->dims[0]))
+            return wrong(r, "scale is missing or does not fit");
+    }
+    return 0;
+}
+
 static int check_state(const restoring *r, const wb_opt_state *s)
 {
     json_t *slots = json_object_get(r->note, "slots");
@@ -219,6 +248,12 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
         s->slots[i].frozen = json_is_true(json_object_get(entry, "frozen"));
         s->slots[i].unsure = 0;
     }
+    for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++) {
+        const wb__st_tensor *t = scaling_of(r, i);
+        status = t ? wb__overwrite(s->scaling[i], t->data, (size_t)(t->end - t->begin))
+                   : WB_ERROR_MEMORY;
+    }
+    if (status) return status;
     memcpy(s->rule->parts, parts, (size_t)s->rule->n * sizeof *parts);
     return 0;
 }
@@ -249,6 +284,7 @@ static int restore(restoring *r, wb_checkpoint *c)
     if (!status && c->loader &&
         !read_words(json_object_get(r->note, "loader"), LOADER_WORDS, r->loader))
         status = wrong(r, "loader position is missing or wrong");
+    if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
     if (!status && c->model)

@@ -7,8 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 
-wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
-                               void *ctx)
+/* For a state that scales (may be NULL) the gradients are those of the scaled loss. */
+static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
+                               void *ctx, wb_opt_state *state)
 {
     if (grads) *grads = NULL;
     if (!model) return NULL;
@@ -17,7 +18,8 @@ wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb
     int first = wb__pending_count();
     t->training++;
     wb_tensor *l = loss(model, batch, ctx);
-    wb_tree *g = l && grads ? wb_gradient_layer(l, model) : NULL;
+    wb_tensor *of = state ? wb_scale_loss(state, l) : l;
+    wb_tree *g = of && grads ? wb_gradient_layer(of, model) : NULL;
     t->training--;
     if (!l || (grads && !g)) {
         wb__forget_pending(first);              /* running statistics stay where they were */
@@ -25,6 +27,12 @@ wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb
     }
     if (grads) *grads = g;
     return l;
+}
+
+wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
+                               void *ctx)
+{
+    return withgradient(loss, model, batch, grads, ctx, NULL);
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -66,7 +74,7 @@ static int tell_places(const training *t, const wb_batch *batch)
 static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
-    wb_tensor *loss = wb_withgradient_ctx(t->loss, t->model, batch, &grads, t->o.ctx);
+    wb_tensor *loss = withgradient(t->loss, t->model, batch, &grads, t->o.ctx, t->state);
     if (!loss && wb_error_code() == WB_ERROR_DEVICE) return tell_places(t, &batch);
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()

@@ -14,7 +14,7 @@ typedef struct {
 wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of)
 {
     wb_tensor *v = x && x->op != WB__OP_variable ? wb_variable(x) : x;
-    if (v && of && v != of) v->flags |= of->flags & WB__FROZEN;
+    if (v && of && v != of) v->flags |= wb__kept_flags(of);
     return v;
 }
 
@@ -139,7 +139,7 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
     if (!alike("set", path, old, x)) return wb_error_code();
     wb_tensor *v = wb_variable(x);
     if (!v) return wb_error_code();
-    v->flags |= old->flags & WB__FROZEN;
+    v->flags |= wb__kept_flags(old);
     replace(place, v);
     return 0;
 }

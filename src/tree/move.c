@@ -32,7 +32,7 @@ static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
     wb_tensor *value = t == (wb_dtype)x->dtype ? x : wb_astype(x, t);
     wb_tensor *v = value ? wb__variable_on(value, m->device) : NULL;
     if (v) {
-        v->flags |= x->flags & WB__FROZEN;
+        v->flags |= wb__kept_flags(x);
         v->name = x->name;
         v = wb_object_keep(v);
     }

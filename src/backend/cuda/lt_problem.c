@@ -171,15 +171,16 @@ static const char *epilogue(const wb__step *step, bool turned, wb__lt_problem *p
     if (e < 0 || e >= (int)WB__COUNT(table) || !table[e].theirs)
         return "cuBLASLt: no such epilogue";
     p->epilogue = table[e].theirs;
-    if (p->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !bias && !step->sums_rows) return NULL;
+    if (step->sums_of > WB__SUMS_OF_C) return "cuBLASLt: sums of an operand";
+    if (p->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !bias && !step->sums_of) return NULL;
     if (turned) return "cuBLASLt: an epilogue of a transposed result";
-    if (step->sums_rows && !table[e].back) return "cuBLASLt: sums without a gradient";
+    if (step->sums_of && !table[e].back) return "cuBLASLt: sums without a gradient";
     if (bias && table[e].back) return "cuBLASLt: a bias before a gradient";
     if (bias) {
         if (step->views[3].dtype != step->views[2].dtype) return "cuBLASLt: the bias's dtype";
         why = add_vector(&step->views[3], WITH_BIAS, p, places);
     }
-    if (!why && step->sums_rows) {
+    if (!why && step->sums_of) {
         if (p->batch > 1) return "cuBLASLt: sums of batches";
         if (step->sums.dtype != step->views[2].dtype) return "cuBLASLt: the dtype of the sums";
         why = add_vector(&step->sums, WITH_SUMS, p, places);
@@ -209,7 +210,7 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_pl
     const int64_t m = v[2].rows, n = c->dims[c->ndim - 1];
     const double work = (double)p->batch * (double)m * (double)n * (double)p->k;
     if (work == 0) return "cuBLASLt: nothing to multiply";
-    if (work < (double)worth && step->epilogue <= WB__EPI_SIGMOID && !step->sums_rows)
+    if (work < (double)worth && step->epilogue <= WB__EPI_SIGMOID && !step->sums_of)
         return "cuBLASLt: too small";
     if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
 

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Weber on a GPU beside PyTorch and JAX, in one run with a limit of time; and whether it does what it is held to.
+
+    bench/gpu.py [--device CUDA] [--minutes 8] [--rows W2,W5,G1:bf16] [--sides weber-compiled,torch-graph]
+                 [--rounds 3] [--seconds 0.5] [--name NAME] [--out FOLDER] [--resume] [--skip checks,parts]
+
+Writes FOLDER/NAME.json and FOLDER/NAME.md after every measurement, so that a run cut short leaves what it has.
+Everything is: losses beside the CPU's and whether two runs are equal bit for bit (checks); copy bandwidth, an
+elementwise chain and matrix products beside PyTorch's (parts); and the rows, one workload in one dtype each.
+
+A side of a row is a process that makes itself ready and then measures for as long as it is told (--hold of
+weber_bench, torch_twin.py, jax_twin.py).  Weber's come first, alone; the others make themselves ready side by side, so
+their first steps are not timed fairly and not shown; then all measure in turn, each round in the opposite order to the
+last.  Of large workloads (G1, G2) one other side at a time measures, in turn with weber-compiled, and is ended.
+
+A row gets its share of the minutes that are left.  Sides that would not fit are dropped, from the end of their list
+(torch-compile first), sides that are not ready in time are ended, and rows that no time is left for are left out; what
+was dropped is said.  --resume keeps what the JSON file has and does the rest.
+"""
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from gpu_report import Report
+from gpu_sides import Machine, Trouble
+
+HERE = Path(__file__).resolve().parent
+ROWS = ["W2", "W3", "W5", "G1:bf16", "W1", "W4a", "W6", "W4b", "G2:bf16", "G2:tf32"]    # most wanted first
+SIDES = ["weber-compiled", "weber", "torch-graph", "torch-compile-graph", "torch-eager", "jax", "torch-compile"]
+READY = {"torch-graph": 12, "torch-eager": 12, "torch-compile-graph": 45, "torch-compile": 45, "jax": 30}    # seconds
+LARGE = ("G1", "G2")
+ROOMY = 120e9                           # bytes of device memory that hold a first step of every side at once
+
+
+def expected(side):
+    """Seconds until a side is ready."""
+    return READY.get(side.removesuffix("-nhwc"), 20)
+
+
+def sides_of(workload, wanted):
+    """The sides of a row; convolutions also (G2: only) with channels last where PyTorch computes them."""
+    if workload == "G2":
+        return [side + "-nhwc" if side.startswith("torch") else side for side in wanted]
+    if workload.startswith("W4"):
+        return [*wanted, *(side + "-nhwc" for side in wanted if side in ("torch-graph", "torch-compile-graph"))]
+    return list(wanted)
+
+
+def median(values):
+    values = sorted(values)
+    return (values[len(values) // 2] + values[(len(values) - 1) // 2]) / 2
+
+
+def summary(rows):
+    """What a side's measurements come to."""
+    result = {key: rows[0].get(key) for key in ("side", "batch", "parameters", "first_loss")}
+    result["runs"] = len(rows)
+    for key in ("step_us", "step_us_p10", "host_us", "tokens_per_s", "samples_per_s"):
+        values = [row[key] for row in rows if row.get(key) is not None]
+        if values:
+            result[key] = round(median(values), 3)
+    for key in ("peak_gpu_mb", "growth_mb", "peak_mb"):
+        values = [row[key] for row in rows if row.get(key) is not None]
+        if values:
+            result[key] = max(values)
+    result["last_loss"] = rows[-1].get("last_loss")
+    if rows[0]["side"].startswith("weber"):
+        result["first_step_ms"] = rows[0].get("first_step_ms")
+    return result
+
+
+class Row:
+    """One workload in one dtype on all sides."""
+    def __init__(self, name, machine, options, report):
+        self.workload, _, dtype = name.partition(":")
+        self.dtype = dtype or "f32"
+        self.name, self.machine, self.options, self.report = name, machine, options, report
+        self.large = self.workload in LARGE
+        self.figures = {}
+
+    def drop(self, side, why):
+        self.report.dropped(self.name, side, why)
+
+    def start(self, side):
+        try:
+            return self.machine.start(side, self.workload, self.dtype)
+        except Trouble as trouble:
+            self.drop(side, str(trouble))
+            return None
+
+    def ready(self, process, end):
+        """The side that runs in `process`, or None and the reason told."""
+        if not process:
+            return None
+        try:
+            process.ready(end)
+            return process
+        except Trouble as trouble:
+            self.drop(process.side, str(trouble))
+            return None
+
+    def begin(self, sides, end):
+        """Starts sides together; gives those back that become ready."""
+        return [process for process in [self.start(side) for side in sides] if self.ready(process, end)]
+
+    def rounds(self, processes, end):
+        """Measures in turn; a side that fails is left out from there on."""
+        processes = list(processes)
+        for number in range(self.options.rounds):
+            if number and time.monotonic() > end:
+                self.report.note(f"{self.name}: {number} of {self.options.rounds} rounds, for want of time")
+                return
+            for process in processes[::1 if number % 2 == 0 else -1]:
+                try:
+                    figures = process.measure(self.options.seconds, max(end, time.monotonic() + 20))
+                    self.figures.setdefault(process.side, []).append(figures)
+                    self.report.row(self.name, {side: summary(rows) for side, rows in self.figures.items()})
+                except Trouble as trouble:
+                    self.drop(process.side, str(trouble))
+                    processes.remove(process)
+                    process.stop()
+
+    def all_at_once(self, ours, others, end):
+        """Small workloads."""
+        running = self.begin(ours, end) + self.begin(others, end - 10)
+        self.rounds(running, end)
+
+    def one_by_one(self, ours, others, end):
+        """Large workloads: the first of our sides stays, the others come and go."""
+        stays = self.begin(ours[:1], end)
+        coming = ours[1:] + others
+        together = self.machine.memory > ROOMY
+        if together:
+            waiting = {process.side: process for process in [self.start(side) for side in coming] if process}
+        for side in coming:
+            if time.monotonic() > end:
+                self.drop(side, "no time was left")
+                continue
+            process = waiting.get(side) if together else self.start(side)
+            if self.ready(process, end):
+                self.rounds([*stays, process], end)
+                process.stop()
+        if stays and not coming:
+            self.rounds(stays, end)
+
+    def run(self, end):
+        allowance = end - time.monotonic()
+        sides = sides_of(self.workload, self.options.sides)
+        ours = [side for side in sides if side.startswith("weber")]
+        others, spent = [], 0
+        for side in (side for side in sides if side not in ours):
+            missing = self.machine.missing(side)
+            alone = expected(side) + 6 * self.options.seconds * self.options.rounds * (2 if self.large else 1)
+            if missing:
+                self.drop(side, missing)
+            elif alone > allowance - spent:
+                self.drop(side, f"it needs about {alone:.0f} s; {max(0, allowance - spent):.0f} s were left for it")
+            else:
+                others.append(side)
+                spent += 6 * self.options.seconds * self.options.rounds
+        try:
+            (self.one_by_one if self.large else self.all_at_once)(ours, others, end)
+        finally:
+            self.machine.stop_all()
+        return bool(self.figures)
+
+
+def check_losses(machine, report):
+    """Losses of 50 steps beside the CPU's, and two deterministic runs beside each other."""
+    for workload in ("W3", "W5"):
+        try:
+            cpu, gpu = machine.losses(workload, "CPU"), machine.losses(workload, machine.device)
+            worst = max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(cpu["losses"], gpu["losses"]))
+            report.check("losses " + workload, {"worst": worst, "steps": len(gpu["losses"]), "last": gpu["losses"][-1]})
+            one, two = (machine.losses(workload, machine.device, deterministic=True) for _ in range(2))
+            same = one["losses"] == two["losses"] and one["bits"] == two["bits"]
+            report.check("bits " + workload, {"same": same, "bits": [one["bits"], two["bits"]]})
+        except (Trouble, TypeError) as trouble:         # TypeError: a loss that is not finite is null
+            report.check("losses " + workload, {"trouble": str(trouble)})
+
+
+def measure_parts(machine, report):
+    """Copies, a chain and products: Weber's and PyTorch's, twice in turn, the better of each."""
+    best = {}
+    for side in ("weber", "torch") * 2:
+        try:
+            found = machine.parts(side)
+        except Trouble as trouble:
+            report.note(f"parts, {side}: {trouble}")
+            continue
+        for key, value in found.items():
+            if isinstance(value, (int, float)):
+                best.setdefault(side, {})[key] = max(value, best.get(side, {}).get(key, 0))
+        report.parts(best)
+
+
+def main():
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser.add_argument("--device", default="CUDA")
+    parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--rows", "--workloads", default=",".join(ROWS))
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--name", help="of the files; the device's unless said")
+    parser.add_argument("--out", default=str(HERE / "results"))
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--skip", default="", help="checks, parts")
+    parser.add_argument("--build", default=str(HERE.parent / "build"))
+    parser.add_argument("--peer", action="append", default=[], metavar="SIDE=COMMAND",
+                        help="a side more, or another program for one: it gets --workload, --dtype and --hold")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    end = begun + 60 * options.minutes
+    options.sides = [side for side in options.sides.split(",") if side]
+    options.sides += [side for side in (peer.partition("=")[0] for peer in options.peer) if side not in options.sides]
+    machine = Machine(options)
+    report = Report(options, machine)
+    skip = options.skip.split(",")
+    if "checks" not in skip and not report.has("checks"):
+        check_losses(machine, report)
+    if "parts" not in skip and not report.has("parts"):
+        measure_parts(machine, report)
+    rows = [name for name in options.rows.split(",") if name and not report.has("rows", name)]
+    weights = {name: 2 if name.partition(":")[0] in LARGE else 1 for name in rows}
+    for number, name in enumerate(rows):
+        now = time.monotonic()
+        if end - now < 10:
+            report.dropped(name, "all", "no time was left")
+            continue
+        share = (end - now) * weights[name] / sum(weights[rest] for rest in rows[number:])
+        Row(name, machine, options, report).run(now + share)
+    report.finish(time.monotonic() - begun)
+    return 0 if report.complete() else 1
+
+
+sys.exit(main())

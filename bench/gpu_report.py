@@ -1,0 +1,196 @@
+"""For gpu.py: what was measured, as JSON and as a page, and what it says of the goals."""
+import json
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+
+SMALL = ("W1", "W2", "W3", "W4a", "W4b", "W5", "W6")
+BANDWIDTHS = {"copy": "copy within the device", "chain": "elementwise chain"}
+
+
+def human(microseconds):
+    if microseconds is None:
+        return ""
+    return f"{microseconds:.2f} us" if microseconds < 1000 else f"{microseconds / 1000:.2f} ms"
+
+
+def number(value, form="{:.2f}"):
+    return "" if value is None else form.format(value)
+
+
+def ours(row):
+    """The faster of Weber's two sides; None if there is none."""
+    return min((row[side] for side in ("weber", "weber-compiled") if side in row), key=lambda r: r["step_us"], default=None)
+
+
+def peers(row, kind=""):
+    return [figures for side, figures in row.items() if not side.startswith("weber") and side.startswith(kind)]
+
+
+def ratio(row):
+    """Step time to that of the best peer, and which that is."""
+    best = min(peers(row), key=lambda r: r["step_us"], default=None)
+    if not ours(row) or not best:
+        return None, ""
+    return ours(row)["step_us"] / best["step_us"], best["side"]
+
+
+def table(heads, lines):
+    return ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |",
+            *("| " + " | ".join(line) + " |" for line in lines), ""]
+
+
+class Report:
+    def __init__(self, options, machine):
+        self.name = options.name or re.sub(r"[^a-z0-9]+", "-", (options.device + " " + machine.gpu).lower()).strip("-")
+        self.folder = Path(options.out)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.json = self.folder / f"{self.name}.json"
+        self.wanted = [name for name in options.rows.split(",") if name]
+        self.data = {"rows": {}, "checks": {}, "parts": {}, "dropped": [], "notes": [], "runs": []}
+        if options.resume and self.json.exists():
+            self.data = json.loads(self.json.read_text())
+            self.data["dropped"] = [entry for entry in self.data["dropped"] if entry["row"] in self.data["rows"]]
+        self.data.update(device=machine.device, gpu=machine.gpu, versions=machine.versions, listing=machine.listing)
+        self.data["runs"].append({"date": time.strftime("%Y-%m-%d %H:%M"), "command": shlex.join(["bench/gpu.py", *sys.argv[1:]])})
+        print(f"{machine.gpu}; " + "; ".join(f"{key} {value}" for key, value in machine.versions.items()), flush=True)
+
+    # ---- what is told ----
+
+    def has(self, part, name=None):
+        return name in self.data[part] if name else bool(self.data[part])
+
+    def check(self, name, result):
+        self.data["checks"][name] = result
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in result.items()), flush=True)
+        self.write()
+
+    def parts(self, best):
+        self.data["parts"] = best
+        self.write()
+
+    def row(self, name, sides):
+        self.data["rows"][name] = sides
+        self.write()
+
+    def note(self, text):
+        self.data["notes"].append(text)
+        print(text, flush=True)
+        self.write()
+
+    def dropped(self, row, side, why):
+        self.data["dropped"].append({"row": row, "side": side, "why": why})
+        print(f"{row}: {side} left out: {why}", flush=True)
+        self.write()
+
+    def finish(self, seconds):
+        self.data["runs"][-1]["seconds"] = round(seconds)
+        self.write()
+        print("\n".join(self.page()[1:]))
+        print(f"{self.folder / self.name}.md and .json; {seconds:.0f} s")
+
+    def complete(self):
+        return all(ours(self.data["rows"].get(name, {})) for name in self.wanted)
+
+    # ---- what it comes to ----
+
+    def goals(self):
+        """(goal, found, met or not, or None: not measured)"""
+        found = []
+        for name, result in self.data["checks"].items():
+            if name.startswith("losses"):
+                worst = result.get("worst")
+                found.append((f"{name} over 50 steps as the CPU's, within 1e-4", number(worst, "{:.2g}") or result["trouble"],
+                              worst is not None and worst <= 1e-4))
+            else:
+                found.append((f"{name}: two deterministic runs alike", " ".join(result["bits"]), result["same"]))
+        rows = self.data["rows"]
+        for name in self.wanted:
+            row, most = rows.get(name, {}), 0.8 if name in SMALL else 1.0
+            value, best = ratio(row)
+            found.append((f"{name}: step at most {most} of the best peer's", f"{number(value, '{:.3f}')} of {best}" if best else "",
+                          None if value is None else value <= most))
+        for name in self.wanted:
+            found += self.goals_of_row(name, rows.get(name, {}))
+        return found + self.goals_of_parts()
+
+    def goals_of_row(self, name, row):
+        compiled = row.get("weber-compiled", {})
+        found = []
+        host, growth = compiled.get("host_us"), compiled.get("growth_mb")
+        if host is not None:
+            found.append((f"{name}: host under 10 us a replayed step", human(host), host < 10))
+        if growth is not None:
+            found.append((f"{name}: memory flat from step 2 on", f"{growth:+.3f} MiB", growth <= 0))
+        held, theirs = compiled.get("peak_gpu_mb"), [r["peak_gpu_mb"] for r in peers(row, "torch") if "peak_gpu_mb" in r]
+        if held is not None and theirs:
+            found.append((f"{name}: peak memory at most PyTorch's least", f"{held:.1f} of {min(theirs):.1f} MiB", held <= min(theirs)))
+        return found
+
+    def goals_of_parts(self):
+        us, them = self.data["parts"].get("weber", {}), self.data["parts"].get("torch", {})
+        copy = max(us.get("copy", 0), them.get("copy", 0))
+        found = []
+        for key, text in BANDWIDTHS.items():
+            if key in us and copy:
+                found.append((f"{text}: 90 % of the measured copy bandwidth", f"{us[key]:.0f} of {copy:.0f} GB/s", us[key] >= 0.9 * copy))
+        for key in us:
+            if key not in BANDWIDTHS and them.get(key):
+                found.append((f"product {key}: 95 % of PyTorch's cuBLASLt", f"{us[key]:.1f} of {them[key]:.1f} TFLOP/s",
+                              us[key] >= 0.95 * them[key]))
+        return found
+
+    # ---- the page ----
+
+    def page_of_rows(self):
+        rows = {name: self.data["rows"][name] for name in self.wanted if name in self.data["rows"]}
+        sides = list(dict.fromkeys(side for row in rows.values() for side in row))
+        lines, more = [], []
+        for name in sorted(rows):
+            row = rows[name]
+            value, best = ratio(row)
+            lines.append([name, *(human(row[side]["step_us"]) if side in row else "" for side in sides), number(value, "{:.3f}"), best])
+            for side, figures in row.items():
+                rate = figures.get("tokens_per_s") or figures.get("samples_per_s")
+                more.append([name, side, human(figures["step_us_p10"]), number(rate, "{:,.0f}"), human(figures.get("host_us")),
+                             number(figures.get("peak_gpu_mb")), number(figures.get("growth_mb"), "{:+.3f}"),
+                             number(figures.get("last_loss"), "{:.4g}"), str(figures["runs"])])
+        return ["## Steps", "", "Medians. Ratio: the faster of Weber's two to the best of the others.", "",
+                *table(["", *sides, "ratio", "best peer"], lines),
+                *table(["", "side", "10th percentile", "samples or tokens a second", "host, a step", "peak MiB", "growth MiB",
+                        "last loss", "runs"], more)]
+
+    def page_of_parts(self):
+        us, them = self.data["parts"].get("weber", {}), self.data["parts"].get("torch", {})
+        lines = [[BANDWIDTHS.get(key, "product " + key), number(us.get(key), "{:.1f}"), number(them.get(key), "{:.1f}"),
+                  number(us[key] / them[key] if us.get(key) and them.get(key) else None, "{:.3f}")] for key in {**us, **them}]
+        return ["## Parts", "", "GB/s read and written, TFLOP/s; the better of two runs in turn.", "",
+                *table(["", "Weber", "PyTorch", "ratio"], lines)]
+
+    def page(self):
+        data = self.data
+        verdict = {True: "met", False: "**not met**", None: "not measured"}
+        lines = [f"# Weber on {data['gpu']}", "", "; ".join(f"{key} {value}" for key, value in data["versions"].items()) + ".", ""]
+        for run in data["runs"]:
+            lines.append(f"    {run['command']}      # {run['date']}" + (f", {run['seconds']} s" if "seconds" in run else ", cut short"))
+        lines += ["", "## Goals", "", *table(["goal", "found", ""], [[a, b, verdict[c]] for a, b, c in self.goals()])]
+        if data["rows"]:
+            lines += self.page_of_rows()
+        if data["parts"]:
+            lines += self.page_of_parts()
+        if data["dropped"] or data["notes"]:
+            lines += ["## Left out", "", *(f"- {e['row']}, {e['side']}: {e['why']}" for e in data["dropped"]),
+                      *(f"- {text}" for text in data["notes"]), ""]
+        if data["listing"]:
+            lines += ["## weber devices --verbose", "", "```", data["listing"], "```", ""]
+        return lines
+
+    def write(self):
+        """Both files, each whole at any moment."""
+        for path, text in ((self.json, json.dumps(self.data, indent=1) + "\n"),
+                           (self.folder / f"{self.name}.md", "\n".join(self.page()))):
+            part = path.with_suffix(path.suffix + ".part")
+            part.write_text(text)
+            part.replace(path)

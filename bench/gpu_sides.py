@@ -1,0 +1,191 @@
+"""For gpu.py: the machine, and the programs that are measured on it."""
+import json
+import os
+import queue
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROBES = {
+    "torch": "import json, torch; print(json.dumps({'PyTorch': torch.__version__, 'CUDA of PyTorch': torch.version.cuda,"
+             " 'cuDNN of PyTorch': torch.backends.cudnn.version(), 'gpu': torch.cuda.is_available()}))",
+    "jax": "import json, jax; print(json.dumps({'JAX': jax.__version__, 'gpu': jax.default_backend() == 'gpu'}))",
+}
+
+
+class Trouble(Exception):
+    """A program that did not do what it was asked; the text says why."""
+
+
+def last_line(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def answer(command, environment=None, patience=60):
+    """The JSON object that a program prints last."""
+    try:
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Trouble(str(error)) from error
+    if run.returncode:
+        raise Trouble(last_line(run.stderr) or f"exit status {run.returncode}")
+    try:
+        return json.loads(last_line(run.stdout) if len(last_line(run.stdout)) < 300 else run.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        raise Trouble(f"no result: {last_line(run.stdout)}") from error
+
+
+def said(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+class Process:
+    """A side that is ready, and then answers a number of seconds with a line of figures."""
+    def __init__(self, side, command, environment):
+        self.side, self.born, self.lines = side, time.monotonic(), queue.Queue()
+        self.errors = tempfile.TemporaryFile("w+")
+        environment = dict(environment, BENCH_STARTED_AT=repr(time.clock_gettime(time.CLOCK_MONOTONIC)))
+        try:
+            self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=self.errors, text=True)
+        except OSError as error:
+            raise Trouble(str(error)) from error
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                self.lines.put(line)
+        self.lines.put(None)
+
+    def next(self, end, what):
+        try:
+            line = self.lines.get(timeout=max(0.1, end - time.monotonic()))
+        except queue.Empty:
+            self.stop()
+            raise Trouble(f"not {what} after {time.monotonic() - self.born:.0f} s") from None
+        if line is None:
+            self.stop()
+            self.errors.seek(0)
+            raise Trouble(last_line(self.errors.read()) or f"ended with exit status {self.process.returncode}")
+        try:
+            return json.loads(line)
+        except ValueError:
+            raise Trouble(f"no result: {line[:200]}") from None
+
+    def ready(self, end):
+        return self.next(end, "ready")
+
+    def measure(self, seconds, end):
+        try:
+            self.process.stdin.write(f"{seconds}\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass                        # it has ended: why is in what it left
+        figures = self.next(end, "done")
+        figures["side"] = self.side
+        return figures
+
+    def stop(self):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            self.process.wait(3)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Machine:
+    """What is here: programs, Pythons with PyTorch and JAX, the device."""
+    def __init__(self, options):
+        self.device = options.device
+        self.build = Path(options.build)
+        self.own = dict(item.split("=", 1) for item in options.peer)
+        self.running = []
+        self.environment = dict(os.environ, WEBER_BACKEND_PATH=os.environ.get("WEBER_BACKEND_PATH", str(self.build)))
+        self.environment.update(XLA_PYTHON_CLIENT_PREALLOCATE="false", TORCHINDUCTOR_COMPILE_THREADS="4",
+                                PYTHONWARNINGS="ignore")
+        self.pythons, self.versions = {}, {}
+        wanted = {side.partition("-")[0] for side in options.sides if side not in self.own}
+        for name in sorted(wanted & set(PROBES)):
+            self.find_python(name)
+        self.describe()
+
+    def find_python(self, name):
+        """A Python that has the library, and, where it is to be measured on a GPU, sees one."""
+        for python in dict.fromkeys([sys.executable, "python3", "/usr/bin/python3"]):
+            try:
+                found = answer([python, "-c", PROBES[name]], self.environment, 120)
+            except Trouble:
+                continue
+            if found.pop("gpu") or self.device != "CUDA":
+                self.pythons[name] = python
+                self.versions.update({key: value for key, value in found.items() if value is not None})
+                return
+
+    def describe(self):
+        self.listing = said(str(self.build / "weber"), "devices", "--verbose")
+        smi = said("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits")
+        self.gpu, self.memory = self.device, 0
+        if self.device == "CUDA" and smi.count(",") >= 2:
+            name, driver, megabytes = (part.strip() for part in smi.splitlines()[0].split(",")[:3])
+            self.gpu, self.memory = name, float(megabytes) * 2**20
+            self.versions["driver"] = driver
+        commit = said("git", "-C", str(HERE), "rev-parse", "--short", "HEAD") or os.environ.get("WEBER_COMMIT", "unknown")
+        changed = said("git", "-C", str(HERE), "status", "--porcelain", "--untracked-files=no")
+        self.versions["Weber"] = commit + (", changed" if changed else "")
+
+    def missing(self, side):
+        """Why a side cannot be measured here; "" if it can."""
+        kind = side.partition("-")[0]
+        if side in self.own or kind in self.pythons:
+            return ""
+        return {"torch": "PyTorch", "jax": "JAX"}.get(kind, side) + " is not here, or sees no GPU"
+
+    def command(self, side):
+        kind, _, mode = side.partition("-")
+        if side in self.own:
+            return shlex.split(self.own[side])
+        if kind == "weber":
+            return [str(self.build / "bench" / "weber_bench"), "--mode", side, "--device", self.device]
+        if kind == "jax":
+            return [self.pythons["jax"], str(HERE / "jax_twin.py")]
+        device = "cuda" if self.device == "CUDA" else "cpu"
+        plain = mode[:-5] if mode.endswith("-nhwc") else mode
+        last = ["--channels-last"] if plain != mode else []
+        return [self.pythons["torch"], str(HERE / "torch_twin.py"), "--device", device, "--mode", plain, *last]
+
+    def start(self, side, workload, dtype):
+        command = [*self.command(side), "--workload", workload, "--dtype", dtype, "--hold"]
+        self.running.append(Process(side, command, self.environment))
+        return self.running[-1]
+
+    def stop_all(self):
+        while self.running:
+            self.running.pop().stop()
+
+    def losses(self, workload, device, deterministic=False):
+        command = [str(self.build / "bench" / "weber_bench"), "--workload", workload, "--device", device, "--losses", "50",
+                   "--mode", "weber-compiled", "--threads", str(os.cpu_count() or 1)]
+        environment = dict(self.environment, WEBER_DETERMINISTIC="1") if deterministic else self.environment
+        return answer(command, environment, 120)
+
+    def parts(self, side):
+        if side == "weber":
+            return answer([str(self.build / "bench" / "speed_bench"), self.device], self.environment, 90)
+        if "torch" not in self.pythons:
+            raise Trouble(self.missing("torch"))
+        device = "cuda" if self.device == "CUDA" else "cpu"
+        return answer([self.pythons["torch"], str(HERE / "torch_parts.py"), device], self.environment, 90)

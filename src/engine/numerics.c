@@ -1,0 +1,65 @@
+/* How exact products are, and whether every run gives the same bits: one setting for the process,
+ * which plans are made with (request.c) and backends are told of (emit.c). */
+#include "engine/request.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {
+    [WB__PRECISION_HIGHEST] = "highest", [WB__PRECISION_HIGH] = "high",
+    [WB__PRECISION_MEDIUM] = "medium"};
+
+static _Atomic int precision = WB__PRECISION_HIGHEST;
+static _Atomic bool deterministic;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int number_of(const char *name)
+{
+    for (int i = 0; i < (int)WB__COUNT(names); i++)
+        if (!strcmp(name, names[i])) return i;
+    return -1;
+}
+
+static void read_environment(void)
+{
+    const char *wish = getenv("WEBER_MATMUL_PRECISION"), *same = getenv("WEBER_DETERMINISTIC");
+    const int found = wish && *wish ? number_of(wish) : WB__PRECISION_HIGHEST;
+    if (found >= 0) precision = found;
+    else
+        wb__log(WB_LOG_WARN,
+                "WEBER_MATMUL_PRECISION is \"%s\": it is highest, high or medium.\n"
+                "The precision stays highest.", wish);
+    deterministic = same && *same && strcmp(same, "0") != 0;
+}
+
+static void begin(void) { pthread_once(&once, read_environment); }
+
+int wb_set_matmul_precision(const char *name)
+{
+    begin();
+    const int wanted = name ? number_of(name) : -1;
+    if (wanted < 0)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "set_matmul_precision: \"%s\" is none of highest, high, medium",
+                        name ? name : "NULL");
+    precision = wanted;
+    return 0;
+}
+
+const char *wb_matmul_precision(void) { return names[wb__numerics().precision]; }
+
+void wb_set_deterministic(bool on)
+{
+    begin();
+    deterministic = on;
+}
+
+bool wb_deterministic(void) { return wb__numerics().deterministic; }
+
+wb__numerics_now wb__numerics(void)
+{
+    begin();
+    return (wb__numerics_now){(uint8_t)precision, deterministic};
+}
