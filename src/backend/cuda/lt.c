@@ -67,7 +67,7 @@ typedef struct {
 } slot;
 
 typedef struct {
-    cublasLtHandle_t handle;
+    cublasLtHandle_t handle;            /* NULL: none could be had */
     slot slots[SLOTS];
 } state;
 
@@ -86,16 +86,23 @@ static int fail(const wb__cu_device *d, int status, const char *call)
                       "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status), status);
 }
 
+/* The device's state, made when it is first wanted.  That there is no handle to be had is remembered
+ * and said once. */
 static state *state_of(wb__cu_device *d)
 {
     if (d->lt) return d->lt;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
     const int status = lt.Create(&s->handle);
-    if (status) {
+    if (status == CUBLAS_STATUS_ALLOC_FAILED) {
         fail(d, status, "cublasLtCreate");
         host->free(s);
         return NULL;
+    }
+    if (status) {
+        s->handle = NULL;
+        host->log(WB_LOG_WARN, "cuda:%d: cuBLASLt is not used, our own kernels are: cublasLtCreate:"
+                  " %s (%d)", d->ordinal, lt.GetStatusName(status), status);
     }
     return d->lt = s;
 }
@@ -104,7 +111,7 @@ void wb__cu_lt_close(wb__cu_device *d)
 {
     state *s = d->lt;
     if (!s) return;
-    lt.Destroy(s->handle);
+    if (s->handle) lt.Destroy(s->handle);
     host->free(s);
     d->lt = NULL;
 }
@@ -150,11 +157,10 @@ static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_desc
 {
     const char *call = NULL;
     state *s = state_of(d);
-    *error = WB_ERROR_DEVICE;
-    if (!s) return NULL;
+    *error = s ? 0 : WB_ERROR_MEMORY;
+    if (!s || !s->handle) return NULL;
     slot *at = &s->slots[hash(p) % SLOTS];
     const bool known = at->used && memcmp(&at->problem, p, sizeof *p) == 0;
-    *error = 0;
     if (known && !at->found) return NULL;
     const int status = wb__lt_describe(&lt, p, of, &call);
     if (status) {
