@@ -301,7 +301,9 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     } else if (d->text && n < room) {
         n += (size_t)snprintf(text + n, room - n, " %s", d->text);
     }
-    if (d->step.epilogue && n < room) n += (size_t)snprintf(text + n, room - n, " + activation");
+    const bool back = d->step.epilogue >= WB__EPI_GELU_BACK;
+    if (d->step.epilogue && n < room)
+        n += (size_t)snprintf(text + n, room - n, back ? " + slope" : " + activation");
     if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) &&
         d->step.n_views == 4 && n < room)
         n += (size_t)snprintf(text + n, room - n, " + bias");

@@ -151,5 +151,85 @@ typedef enum {
 
 typedef void (*CUhostFn)(void *user);
 
+/* What tests of the double itself call; what else there is, its files define. */
+CUresult cuInit(unsigned flags);
+CUresult cuDeviceGetCount(int *n);
+CUresult cuDeviceGetName(char *name, int length, CUdevice d);
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice d);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice d);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice d);
+CUresult cuCtxPushCurrent_v2(CUcontext c);
+CUresult cuCtxPopCurrent_v2(CUcontext *c);
+CUresult cuCtxSetCurrent(CUcontext c);
+CUresult cuCtxGetCurrent(CUcontext *c);
+CUresult cuCtxSynchronize(void);
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
+CUresult cuMemGetInfo_v2(size_t *left, size_t *total);
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes);
+CUresult cuMemFree_v2(CUdeviceptr at);
+CUresult cuMemAllocAsync(CUdeviceptr *at, size_t bytes, CUstream s);
+CUresult cuMemFreeAsync(CUdeviceptr at, CUstream handle);
+CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned flags);
+CUresult cuMemFreeHost(void *at);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream s);
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream s);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s);
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes, CUstream s);
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t n, CUstream s);
+CUresult cuStreamCreate(CUstream *made, unsigned flags);
+CUresult cuStreamDestroy_v2(CUstream s);
+CUresult cuStreamSynchronize(CUstream handle);
+CUresult cuStreamWaitEvent(CUstream handle, CUevent e, unsigned flags);
+CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode);
+CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph);
+CUresult cuEventCreate(CUevent *made, unsigned flags);
+CUresult cuEventDestroy_v2(CUevent e);
+CUresult cuEventRecord(CUevent e, CUstream handle);
+CUresult cuEventQuery(CUevent e);
+CUresult cuEventSynchronize(CUevent e);
+CUresult cuModuleLoadData(CUmodule *module, const void *data);
+CUresult cuModuleUnload(CUmodule m);
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule m, const char *name);
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream handle,
+                        void **arguments, void **extra);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph g, unsigned long long flags);
+CUresult cuGraphLaunch(CUgraphExec e, CUstream handle);
+CUresult cuGraphExecUpdate_v2(CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo *info);
+CUresult cuGraphExecDestroy(CUgraphExec e);
+CUresult cuGraphDestroy(CUgraph g);
+CUresult cuGetErrorName(CUresult r, const char **text);
+
 #endif
+
+/* ---- NVRTC ----------------------------------------------------------------------------------- */
+
+#ifdef VGPU_TOOLKIT
+#include <nvrtc.h>
+#else
+typedef enum {
+    NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_PROGRAM_CREATION_FAILURE = 2,
+    NVRTC_ERROR_INVALID_INPUT = 3, NVRTC_ERROR_INVALID_PROGRAM = 4,
+    NVRTC_ERROR_INVALID_OPTION = 5, NVRTC_ERROR_COMPILATION = 6, NVRTC_ERROR_INTERNAL_ERROR = 11
+} nvrtcResult;
+typedef struct _nvrtcProgram *nvrtcProgram;
+
+nvrtcResult nvrtcVersion(int *major, int *minor);
+nvrtcResult nvrtcGetNumSupportedArchs(int *n);
+nvrtcResult nvrtcGetSupportedArchs(int *list);
+const char *nvrtcGetErrorString(nvrtcResult r);
+nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, const char *name, int n,
+                               const char *const *headers, const char *const *names);
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program);
+nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options);
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes);
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image);
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes);
+nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image);
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes);
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log);
+#endif
+
 #endif

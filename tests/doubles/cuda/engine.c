@@ -206,22 +206,20 @@ static void on_fault(int number, siginfo_t *info, void *context)
     sigaction(number, number == SIGSEGV ? &before_segv : &before_bus, NULL);    /* not ours */
 }
 
+/* Only while something runs: others, such as a test's framework, have handlers of their own. */
 static void catch_faults(void)
 {
-    static bool caught;
     static _Thread_local bool has_stack;
     if (!has_stack) {
         stack_t old, own = {.ss_sp = signal_stack, .ss_size = sizeof signal_stack};
         if (!sigaltstack(NULL, &old) && old.ss_flags & SS_DISABLE) sigaltstack(&own, NULL);
         has_stack = true;
     }
-    if (caught) return;
     struct sigaction a = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     a.sa_sigaction = on_fault;
     sigemptyset(&a.sa_mask);
     sigaction(SIGSEGV, &a, &before_segv);
     sigaction(SIGBUS, &a, &before_bus);
-    caught = true;
 }
 
 bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result)
@@ -229,7 +227,7 @@ bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result)
     sigjmp_buf here, *const outer = recovery;
     const bool outer_here = guarded_here;
     bool good = true;
-    catch_faults();
+    if (!outer) catch_faults();
     if (!sigsetjmp(here, 0)) {
         recovery = &here;
         guarded_here = true;
@@ -241,5 +239,8 @@ bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result)
     }
     recovery = outer;
     guarded_here = outer_here;
+    if (outer) return good;
+    sigaction(SIGSEGV, &before_segv, NULL);
+    sigaction(SIGBUS, &before_bus, NULL);
     return good;
 }

@@ -128,7 +128,9 @@ API(cuFuncGetAttribute, (int *value, CUfunction_attribute which, CUfunction f), 
     *value = 0;
     switch ((int)which) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = (int)(f->shared_end - f->shared) - 16; break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:   /* of all kernels in the module together */
+        *value = (int)(f->shared_end - f->shared) - 16;
+        break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 32; break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION: case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
         *value = (int)vgpu_env_number("VGPU_ARCH", 90);
@@ -213,8 +215,7 @@ CUresult vgpu_launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
     if (!vgpu_is(f, VGPU_FUNCTION) || f->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
     TRY(check_size(groups, items));
     if (extra || (f->kernel->n && !arguments)) return CUDA_ERROR_INVALID_VALUE;
-    if ((long)shared + (f->shared_end - f->shared) - 16 > f->most_dynamic)
-        return CUDA_ERROR_INVALID_VALUE;
+    if ((long)shared > f->most_dynamic) return CUDA_ERROR_INVALID_VALUE;
     size_t bytes = 0, exact = 0;
     for (int i = 0; i < f->kernel->n; i++) {
         bytes += room_of(f->kernel->sizes[i]);

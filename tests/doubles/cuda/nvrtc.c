@@ -23,23 +23,17 @@
 #define VGPU_DEFAULT_CXX "c++"
 #endif
 
-typedef enum {
-    NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_PROGRAM_CREATION_FAILURE = 2,
-    NVRTC_ERROR_INVALID_INPUT = 3, NVRTC_ERROR_INVALID_PROGRAM = 4,
-    NVRTC_ERROR_INVALID_OPTION = 5, NVRTC_ERROR_COMPILATION = 6, NVRTC_ERROR_INTERNAL_ERROR = 11
-} nvrtcResult;
-
-typedef struct _nvrtcProgram {
+struct _nvrtcProgram {
     char *text, *log;
     char *image;                        /* a vgpu_image and the object */
     size_t image_bytes;
     int arch;
     bool ptx_only;
-} *nvrtcProgram;
+};
 
 extern char **environ;
 static const int archs[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
-enum { N_ARCHS = sizeof archs / sizeof *archs, MOST_SHARED = 48 << 10 };
+enum { N_ARCHS = sizeof archs / sizeof *archs };
 
 /* ---- files and processes --------------------------------------------------------------------- */
 
@@ -203,7 +197,6 @@ static void keep(const char *path, const char *object, size_t bytes)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor);
 VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
 {
     *major = 13;
@@ -211,21 +204,18 @@ VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetNumSupportedArchs(int *n);
 VGPU_API nvrtcResult nvrtcGetNumSupportedArchs(int *n)
 {
     *n = N_ARCHS;
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetSupportedArchs(int *list);
 VGPU_API nvrtcResult nvrtcGetSupportedArchs(int *list)
 {
     memcpy(list, archs, sizeof archs);
     return NVRTC_SUCCESS;
 }
 
-VGPU_API const char *nvrtcGetErrorString(nvrtcResult r);
 VGPU_API const char *nvrtcGetErrorString(nvrtcResult r)
 {
     switch (r) {
@@ -237,13 +227,11 @@ VGPU_API const char *nvrtcGetErrorString(nvrtcResult r)
     case NVRTC_ERROR_INVALID_OPTION: return "NVRTC_ERROR_INVALID_OPTION";
     case NVRTC_ERROR_COMPILATION: return "NVRTC_ERROR_COMPILATION";
     case NVRTC_ERROR_INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
+    default: break;
     }
     return "NVRTC_ERROR unknown";
 }
 
-VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, const char *name,
-                                        int n, const char *const *headers,
-                                        const char *const *names);
 VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, const char *name,
                                         int n, const char *const *headers, const char *const *names)
 {
@@ -255,7 +243,6 @@ VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, co
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program);
 VGPU_API nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program)
 {
     if (!program || !*program) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -309,7 +296,6 @@ static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *option
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options);
 VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
 {
     char path[512];
@@ -341,7 +327,6 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     return p->image ? NVRTC_SUCCESS : NVRTC_ERROR_OUT_OF_MEMORY;
 }
 
-VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes);
 VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -349,7 +334,6 @@ VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image);
 VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
 {
     if (!p || !p->image || p->ptx_only) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -357,7 +341,6 @@ VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes);
 VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -365,7 +348,6 @@ VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image);
 VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image)
 {
     if (!p || !p->image) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -374,7 +356,6 @@ VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes);
 VGPU_API nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -382,7 +363,6 @@ VGPU_API nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes)
     return NVRTC_SUCCESS;
 }
 
-VGPU_API nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log);
 VGPU_API nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log)
 {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;

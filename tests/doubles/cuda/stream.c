@@ -50,8 +50,8 @@ void vgpu_work_run(vgpu_work *w)
     if (!vgpu_guarded(w->run, w, &result))
         vgpu_fault(c, CUDA_ERROR_ILLEGAL_ADDRESS, "%s: device %d has nothing at %p", w->name,
                    c->device, vgpu_fault_address);
-    else if (result)
-        vgpu_fault(c, result, "%s: fails", w->name);
+    else if (result && !c->fault)
+        c->fault = result;              /* which it has told of */
 }
 
 vgpu_ticket *vgpu_ticket_keep(vgpu_ticket *t)
