@@ -102,13 +102,13 @@ static wb__step convolution(const shape *s, wb_dtype dtype, bool nhwc, int kind)
     return step;
 }
 
-/* All kinds, with a bias and what may follow it; deterministic ones too. */
+/* All kinds, deterministic ones too; forward ones with a bias and what may follow it. */
 static void all_kinds(const wb__dnn_target *t, const shape *s, wb_dtype dtype, int precision,
-                      bool nhwc)
+                      bool nhwc, int last)
 {
     for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_WEIGHTS; kind++)
         for (int same = 0; same < 2; same++)
-            for (int e = -1; e <= WB__EPI_SIGMOID && (e < 0 || kind == WB__CONV_FORWARD); e++) {
+            for (int e = -1; e <= (same || kind != WB__CONV_FORWARD ? -1 : last); e++) {
                 char what[200];
                 wb__step step = convolution(s, dtype, nhwc, kind);
                 step.precision = (uint8_t)precision;
@@ -137,10 +137,11 @@ static void convolutions(int which)
     const wb__dnn_target t = target_of(which);
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (int nhwc = 0; nhwc < 2; nhwc++) {
-            all_kinds(&t, &shapes[i], WB_F32, WB__PRECISION_HIGHEST, nhwc);
-            all_kinds(&t, &shapes[i], WB_F32, WB__PRECISION_HIGH, nhwc);
-            all_kinds(&t, &shapes[i], WB_BF16, WB__PRECISION_HIGHEST, nhwc);
-            if (i == 1) all_kinds(&t, &shapes[i], WB_F16, WB__PRECISION_HIGHEST, nhwc);
+            const int last = i == 1 ? WB__EPI_SIGMOID : WB__EPI_RELU;
+            all_kinds(&t, &shapes[i], WB_F32, WB__PRECISION_HIGHEST, nhwc, last);
+            all_kinds(&t, &shapes[i], WB_F32, WB__PRECISION_HIGH, nhwc, last);
+            all_kinds(&t, &shapes[i], WB_BF16, WB__PRECISION_HIGHEST, nhwc, last);
+            if (i == 1) all_kinds(&t, &shapes[i], WB_F16, WB__PRECISION_HIGHEST, nhwc, last);
         }
     dnn.BackendDestroyDescriptor(t.properties);
 }

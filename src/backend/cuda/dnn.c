@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,38 +90,39 @@ typedef struct {
     float numbers[3];
 } routine;
 
-static bool out_of_memory(int status)
-{
-    return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-           status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-}
-
 static int fail(const wb__cu_device *d, int status, const char *call)
 {
     char said[256] = "";
     dnn.GetLastErrorString(said, sizeof said);
-    return host->fail(out_of_memory(status) ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
+    const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    return host->fail(memory ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
                       d->ordinal, call, dnn.GetErrorString(status), status, *said ? ": " : "",
                       said);
 }
 
-/* The device's state, made when it is first wanted.  That there is no handle to be had is remembered
+/* What fails while a plan is made is no error: our own kernels take over. */
+static void note(const wb__cu_device *d, int status, const char *call)
+{
+    if (host->debug("dispatch"))
+        host->log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, dnn.GetErrorString(status),
+                  status);
+}
+
+/* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
  * and said once. */
 static state *state_of(wb__cu_device *d)
 {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
     if (d->dnn) return d->dnn;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
     const int status = dnn.Create(&s->handle);
-    if (out_of_memory(status)) {
-        fail(d, status, "cudnnCreate");
-        host->free(s);
-        return NULL;
-    }
     if (status) {
         s->handle = NULL;
-        host->log(WB_LOG_WARN, "cuda:%d: cuDNN is not used, our own kernels are: cudnnCreate: %s"
-                  " (%d)", d->ordinal, dnn.GetErrorString(status), status);
+        if (!atomic_flag_test_and_set(&said))
+            host->log(WB_LOG_WARN, "cuda:%d: cuDNN is not used, our own kernels are: cudnnCreate:"
+                      " %s (%d)", d->ordinal, dnn.GetErrorString(status), status);
     }
     return d->dnn = s;
 }
@@ -172,8 +174,8 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
     if (g) {
         const wb__dnn_target target = {.f = &dnn, .handle = s->handle};
         error = wb__dnn_plan_of(g, &target, p, &e->plan);
+        if (g->status) note(d, g->status, g->call);
         if (error == WB_ERROR_UNSUPPORTED) error = 0;
-        else if (error && g->status) fail(d, g->status, g->call);
     }
     host->free(g);
     if (error) {

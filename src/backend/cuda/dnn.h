@@ -66,8 +66,8 @@ void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
 /* Releases what was put together, unless a plan was chosen. */
 void wb__dnn_end(wb__dnn_graph *g);
 /* The first engine that the heuristics name, has none of the forbidden numerical notes (bits), and
- * wants no more workspace than that.  0, WB_ERROR_UNSUPPORTED if there is none, WB_ERROR_MEMORY;
- * without a message: `status` and `call` say what cuDNN said. */
+ * wants no more workspace than that.  0; WB_ERROR_UNSUPPORTED, without a message, if there is none or
+ * something failed (`status` and `call` say what); WB_ERROR_MEMORY. */
 int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan);
 void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan);
 

@@ -297,9 +297,7 @@ int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *p
     wb__dnn_desc graph = whole(g);
     for (size_t i = 0; i < WB__COUNT(modes) && !g->status; i++)
         if (pick(g, graph, modes[i], forbidden, most, plan)) break;
-    const bool memory = g->status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                        g->status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    if (!plan->plan) return memory ? WB_ERROR_MEMORY : WB_ERROR_UNSUPPORTED;
+    if (!plan->plan) return WB_ERROR_UNSUPPORTED;
     plan->made = host->alloc((size_t)g->n_made * sizeof *plan->made);
     if (!plan->made) {
         plan->plan = NULL;
