@@ -71,7 +71,7 @@ enum { MOST_ENTRIES = 512 };
 
 typedef struct {
     cudnnHandle_t handle;               /* NULL: none could be had */
-    void *stream;                       /* that the handle has */
+    CUstream stream;                    /* that the handle has */
     entry *first;                       /* newest first */
     int n;
 } state;
@@ -229,9 +229,9 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
     }
     for (int i = 0; i < r->n_extras; i++)
         r->pointers[r->n - r->n_extras + i] = (char *)r->workspace + r->extras[i];
-    if (s->stream != (void *)stream) {
-        if ((status = dnn.SetStream(s->handle, (void *)stream))) return fail(d, status, call);
-        s->stream = (void *)stream;
+    if (s->stream != stream) {
+        if ((status = (int)dnn.SetStream(s->handle, stream))) return fail(d, status, call);
+        s->stream = stream;
     }
     if (moved && (status = set_pack(r, &call))) {
         if (r->pack) dnn.BackendDestroyDescriptor(r->pack);

@@ -214,7 +214,7 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
                        r->d.layout[0], at[1], r->d.layout[1],
                        r->f64 ? (const void *)&zero_f64 : &zero, at[2], r->d.layout[2], at[2],
                        r->d.layout[2], &r->algo, (void *)(uintptr_t)workspace, base->workspace,
-                       (void *)stream);
+                       stream);
     return status ? fail(d, status, "cublasLtMatmul") : 0;
 }
 
