@@ -16,7 +16,7 @@ static wb_tensor *scalar_of(wb_tensor *y)
     array w = ref_new(wb_ndim(y), wb_dims(y));
     for (int64_t i = 0; i < w.size; i++) w.at[i] = cos(0.9 * (double)i);
     return wb_sum(wb_mul(wb_mul(y, wb_add(y, wb_scalar(1))),
-                         tensor_of(w, WB_F64, 0))); /* quadratic: a second derivative */
+                         tensor_of(w, (wb_dtype)y->dtype, 0))); /* quadratic: a second derivative */
 }
 
 /* The loss, or the gradient's projection on the direction, at x + h d. */
@@ -300,6 +300,41 @@ static wb_tensor *attention(wb_tensor *const *x, const void *mask)
     return wb_attention(x[0], x[1], x[2], *(wb_tensor *const *)mask);
 }
 
+/* The gradients, and those of their sum along x, of one dtype. */
+static void attention_gradients(wb_dtype t, wb_tensor *mask, const array *x, array *out)
+{
+    wb_tensor *in[3], *g[3], *total = NULL;
+    wb_scope *scope = wb_scope_open();
+    for (int i = 0; i < 3; i++) in[i] = tensor_of(x[i], t, i);
+    wb_tensor *loss = scalar_of(wb_attention(in[0], in[1], in[2], mask));
+    for (int i = 0; i < 3; i++) {
+        g[i] = wb_gradient(loss, in[i]);
+        if (!g[i]) fail_msg("%s", wb_error());
+        wb_tensor *part = wb_sum(wb_mul(g[i], tensor_of(x[i], t, 0)));
+        total = total ? wb_add(total, part) : part;
+        out[i] = values_of(g[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *second = wb_gradient(total, in[i]);
+        if (!second) fail_msg("%s", wb_error());
+        out[3 + i] = values_of(second);
+    }
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+/* What a device's own kernels may make (f32), against what it composes (f64). */
+static void same_gradients(wb_tensor *mask, const array *x)
+{
+    array got[6], want[6];
+    attention_gradients(WB_F32, mask, x, got);
+    attention_gradients(WB_F64, mask, x, want);
+    for (int i = 0; i < 6; i++)
+        for (int64_t j = 0; j < want[i].size; j++)
+            if (!(fabs(got[i].at[j] - want[i].at[j]) <= 2e-5 * (1 + fabs(want[i].at[j]))))
+                fail_msg("attention: gradient %d, element %lld: %.9g in f32, %.9g in f64", i,
+                         (long long)j, got[i].at[j], want[i].at[j]);
+}
+
 static void attentions(void **state)
 {
     (void)state;
@@ -307,21 +342,27 @@ static void attentions(void **state)
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         int64_t n = draw_int(1, 2), h = draw_int(1, 3), q = draw_int(1, 9), k = draw_int(1, 9),
                 d = draw_int(1, 8), e = draw_int(1, 5);
+        const bool causal = round & 4 && round & 8;
+        if (causal) k = q;
         array Q = draw_array(4, (int64_t[]){n, h, q, d}, -1, 1),
               K = draw_array(4, (int64_t[]){n, h, k, d}, -1, 1),
               V = draw_array(4, (int64_t[]){n, h, k, e}, -1, 1);
         array mask = draw_array(2, (int64_t[]){q, k}, 0, 1);
         for (int64_t i = 0; i < mask.size; i++)
-            mask.at[i] = mask.at[i] > 0.4 && (i / k) % 4 != 3; /* some rows keep nothing */
+            mask.at[i] = causal ? i % k <= i / k
+                                : mask.at[i] > 0.4 && (i / k) % 4 != 3; /* some rows keep nothing */
         round_to(Q, t);
         round_to(K, t);
         round_to(V, t);
         wb_scope *scope = wb_scope_open();
-        wb_tensor *m = round & 4 ? WB_NONE : tensor_of(mask, WB_BOOL, 0);
+        wb_tensor *m = causal      ? wb_causal_mask(q, k)
+                       : round & 4 ? WB_NONE
+                                   : tensor_of(mask, WB_BOOL, 0);
         check(wb_attention(tensor_of(Q, t, 0), tensor_of(K, t, 2), tensor_of(V, t, 1), m),
-              ref_attention(Q, K, V, round & 4 ? NULL : &mask), 8 * tolerance(t), 16 * tolerance(t),
+              ref_attention(Q, K, V, round & 4 && !causal ? NULL : &mask), 8 * tolerance(t), 16 * tolerance(t),
               "attention in %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64) check_gradients("attention", attention, &m, 3, (array[]){Q, K, V});
+        if (t == WB_F32) same_gradients(m, (array[]){Q, K, V});
         wb_scope_close(scope);
         ref_forget();
     }

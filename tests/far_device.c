@@ -8,7 +8,7 @@
 
 static const uintptr_t mask = (uintptr_t)0x5a5a << 48;
 static struct { _Atomic int64_t uploads, up_bytes, downloads, down_bytes, copies, launches; } count;
-static _Atomic int64_t held, fail_in;
+static _Atomic int64_t held, fail_in, limit;
 static void (*watcher)(const wb__step *step);
 
 static void *decode(const void *handle)
@@ -160,6 +160,7 @@ static int far_memory(const wb_device *d, wb_device_memory *m)
 {
     (void)d;
     *m = (wb_device_memory){.total = -1, .free = -1, .used = held, .peak = -1};
+    if (limit) m->total = limit, m->free = limit - held;
     return 0;
 }
 
@@ -191,6 +192,7 @@ void far_forget(void)
 
 int64_t far_held(void) { return held; }
 void far_fail_at(int64_t n) { fail_in = n; }
+void far_limit(int64_t bytes) { limit = bytes; }
 void far_watch(void (*seen)(const wb__step *step)) { watcher = seen; }
 
 int every_device(const wb_device *out[MOST_PLACES])

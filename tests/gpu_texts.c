@@ -183,6 +183,28 @@ static void rows_and_copies(void **state)
     assert_non_null(strstr(wb_error(), "copy: 2147483648 groups"));
 }
 
+static void attention(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][4] = {     /* heads, places, depth, width of v; the last needs 64 bits */
+        {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1 << 18, 128, 128}};
+    for (size_t t = 0; t < 3; t++)
+        for (size_t i = 0; i < WB__COUNT(sizes); i++) {
+            const wb_dtype f = floats[t];
+            const int64_t h = sizes[i][0], n = sizes[i][1], d = sizes[i][2], e = sizes[i][3];
+            wb__step s = {
+                .kind = WB__STEP_ATTENTION, .variant = WB__ATTENTION_FORWARD, .n_views = 5,
+                .attention = {.scale = 0.125, .causal = i % 2},
+                .views = {VIEW(f, 0, 2, h, n, d), VIEW(f, 1, 2, h, n, d), VIEW(f, 2, 2, h, n, e),
+                          VIEW(f, 3, 2, h, n, e), VIEW(WB_F32, 4, 2, h, n, 1), VIEW(f, 5, 2, h, n, e),
+                          VIEW(f, 6, 2, h, n, d), VIEW(f, 7, 2, h, n, d), VIEW(f, 8, 2, h, n, e)}};
+            assert_int_equal(check(&s, false), 1);
+            s.variant = WB__ATTENTION_BACK;
+            s.n_views = 9;
+            assert_int_equal(check(&s, false), 3);
+        }
+}
+
 /* ---- fused steps ----------------------------------------------------------------------------- */
 
 static void fused(void **state)
@@ -205,7 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products), cmocka_unit_test(convolutions), cmocka_unit_test(pools),
-        cmocka_unit_test(rows_and_copies), cmocka_unit_test(fused),
+        cmocka_unit_test(rows_and_copies), cmocka_unit_test(attention), cmocka_unit_test(fused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,7 +176,11 @@ WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
 
 /* y = softmax(q·kᵀ / sqrt(d) where mask) · v, over the last two axes.
  *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   mask bool, broadcast to [..., Tq, Tk] (true: keep), or WB_NONE
- * A row with nothing kept gives zeros. */
+ * A row with nothing kept gives zeros.
+ * Gradient, with p = softmax(s) and g that of y:  dv = pᵀ·g;  with ds = p (g·vᵀ - sum(p g·vᵀ)),
+ * dq = ds·k / sqrt(d) and dk = dsᵀ·q / sqrt(d).
+ * Without a mask, or with wb_causal_mask(T, T), four dimensions of which nothing is broadcast may be one kernel
+ * a pass, which holds no [Tq, Tk] in memory (Dao et al. 2022): where the device's backend has one. */
 WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask);
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);    /* bool [queries, keys]: key <= query */
 

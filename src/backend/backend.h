@@ -105,8 +105,8 @@ typedef struct {
     int variant;            /* wb__conv_kind, wb__pool_kind or wb__attention_kind */
     int epilogue;           /* wb__epilogue, of matrix products and forward convolutions */
     wb__view aux;           /* of epilogues that have it */
-    bool sums_rows;         /* of a product without batch dimensions: sums [n] = c summed over m ... */
-    wb__view sums;          /* ... after the epilogue; f32 or c's dtype */
+    int sums_of;            /* wb__sums, of a product without batch dimensions */
+    wb__view sums;          /* one dimension; f32 or c's dtype */
     uint8_t precision;      /* wb__precision, of products, convolutions and attention */
     bool deterministic;     /* the same bits at every run */
     wb__conv_attr conv;

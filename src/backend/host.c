@@ -26,4 +26,8 @@ const wb__host wb__host_table = {
     .gpu_fill = wb__gpu_fill,
     .cache_get = wb__kernel_cache_get,
     .cache_put = wb__kernel_cache_put,
+    .gpu_takes = wb__gpu_takes,
+    .gpu_memory_limit = wb__gpu_memory_limit,
+    .gpu_size_text = wb__gpu_size_text,
+    .gpu_size_class = wb__gpu_size_class,
 };

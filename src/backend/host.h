@@ -40,6 +40,11 @@ typedef struct {
     void *(*cache_get)(const char *kind, const char *key, size_t key_bytes, size_t *bytes);
     void (*cache_put)(const char *kind, const char *key, size_t key_bytes, const void *data,
                       size_t bytes);
+    bool (*gpu_takes)(const wb__gpu_target *t, const wb__step *step);       /* gpu.h */
+    /* gpu.h: sizes of memory */
+    int (*gpu_memory_limit)(const char *tag, int64_t total, int64_t *limit);
+    const char *(*gpu_size_text)(int64_t bytes, char room[32]);
+    int (*gpu_size_class)(size_t size, size_t *bytes);
 } wb__host;
 
 extern const wb__host wb__host_table;

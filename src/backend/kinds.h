@@ -21,6 +21,15 @@ typedef enum {
  * padded to 128 bits; which bit is whose is the backend's own business. */
 static inline int64_t wb__relu_bytes(int64_t columns) { return (columns + 127) / 128 * 16; }
 
+/* What is summed beside a product, as a bias's gradient is: c after the epilogue, over its rows; a or
+ * b, over what the product sums over. */
+typedef enum {
+    WB__SUMS_NONE,
+    WB__SUMS_OF_C,          /* sums[n] = sum over m of c[m, n] */
+    WB__SUMS_OF_A,          /* sums[m] = sum over k of a[m, k] */
+    WB__SUMS_OF_B           /* sums[n] = sum over k of b[k, n] */
+} wb__sums;
+
 /* How products of f32 may be made: PyTorch's names. */
 typedef enum {
     WB__PRECISION_HIGHEST,  /* f32 throughout                                          */

@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef WB_STATIC_CUDA
+const wb__backend *wb__cuda_entry(const wb__host *host);
+#define CUDA_LINKED wb__cuda_entry
+#else
+#define CUDA_LINKED NULL
+#endif
 #ifdef WB_STATIC_OPENCL
 const wb__backend *wb__opencl_entry(const wb__host *host);
 #define OPENCL_LINKED wb__opencl_entry
@@ -30,8 +36,8 @@ const wb__backend *wb__opencl_entry(const wb__host *host);
 
 const wb__row wb__rows[WB__ROWS] = {
     {NAMED("CUDA"), .file = "libweber-cuda",
-     .missing = NOT_OF_THIS_VERSION("CUDA"),
-     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
+     .missing = BESIDE_THE_LIBRARY, .linked = CUDA_LINKED,
+     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
     {NAMED("AMDGPU"), .alias = "AMD",
      .file = "libweber-amdgpu",

@@ -182,6 +182,43 @@ static void arena_give(const wb_device *d, void *memory, int64_t bytes)
     arena_bytes -= bytes;
 }
 
+/* ---- need ------------------------------------------------------------------------------------ */
+
+static int64_t idle_bytes(const wb_device *d)
+{
+    int64_t bytes = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < ARENAS; i++)
+        if (idle[i].memory && idle[i].device == d) bytes += idle[i].bytes;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+int wb__plan_room(const wb__plan *p)
+{
+    const wb_device *d = p->device;
+    wb_device_memory m;
+    if (p->runs || d->backend->addressable) return 0;
+    const int status = d->backend->memory(d, &m);
+    if (status || m.free < 0) return status;
+    const int64_t have = m.free + WB__MAX(m.cached, 0) + idle_bytes(d);
+    if (p->arena_bytes + p->workspace_bytes + p->result_bytes <= have) return 0;
+    return wb__fail(WB_ERROR_MEMORY, "%s:%d: out of memory: %.1f MiB to be had, %.1f in use",
+                    d->backend->tag, d->ordinal, (double)have / 1048576,
+                    (double)(m.used - idle_bytes(d)) / 1048576);
+}
+
+void wb__plan_tell_need(const wb__plan *p)
+{
+    if (p->device->backend->addressable) return;
+    wb__fail(WB_ERROR_MEMORY,
+             "%s\nthis evaluation needs %.1f MiB: intermediates %.1f, results %.1f, besides "
+             "parameters and inputs of %.1f (wb_memory_estimate tells before it runs)",
+             wb_error(), (double)(p->arena_bytes + p->workspace_bytes + p->result_bytes) / 1048576,
+             (double)(p->arena_bytes + p->workspace_bytes) / 1048576,
+             (double)p->result_bytes / 1048576, (double)p->input_bytes / 1048576);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 int wb__gate_check(const wb__gate *g)

@@ -362,6 +362,8 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
+    int status = wb__plan_room(r->plan);
+    if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
         int input = r->input_of[i];
         const wb_tensor *x = input >= 0 ? apart_from_writes(r, wb__bind(in[input])) : r->leaf[i];
@@ -376,7 +378,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
     renew_numbers(r);
-    int status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
+    status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
     for (int i = 0; i < r->n_renewals && !status; i++)

@@ -35,11 +35,6 @@ int wb__tenant_new(wb__making *m, int64_t bytes)
     return m->n_tenants++;
 }
 
-static int64_t bytes_of(const wb__value *v)
-{
-    return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
-}
-
 /* A base without a place gets one: the memory of a leaf, a window in an assembly, the memory of a
  * result or variable that was chosen for it, or a tenant of the arena. */
 static bool give_place(wb__making *m, int x)
@@ -69,7 +64,7 @@ static bool give_place(wb__making *m, int x)
         place->buffer = wb__result_buffer(m, f->result);
     } else {
         place->buffer = wb__arena_buffer(m);
-        f->tenant = wb__tenant_new(m, bytes_of(v));
+        f->tenant = wb__tenant_new(m, wb__value_bytes(v));
     }
     f->placed = true;
     return !m->failed;
@@ -107,26 +102,37 @@ wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
         kind == WB__STEP_MATMUL || kind == WB__STEP_CONV || kind == WB__STEP_ATTENTION;
     *d = (wb__draft){.step = {.kind = kind,
                               .precision = products ? m->request->precision : 0,
-                              .deterministic = m->request->deterministic}};
+                              .deterministic = m->request->deterministic},
+                     .aux_owner = -1, .sums_owner = -1};
     return d;
+}
+
+static void draft_free(wb__draft *d)
+{
+    wb__free(d->owners);
+    wb__free(d->views);
+    wb__free(d->instr);
+    wb__free(d->spaces);
+    wb__free(d->text);
+}
+
+void wb__draft_drop(wb__making *m, int at)
+{
+    wb__draft *d = &m->draft[at];
+    draft_free(d);
+    memmove(d, d + 1, (size_t)(m->n_drafts - at - 1) * sizeof *d);
+    m->n_drafts--;
 }
 
 void wb__drafts_free(wb__making *m)
 {
-    for (int i = 0; i < m->n_drafts; i++) {
-        wb__draft *d = &m->draft[i];
-        wb__free(d->owners);
-        wb__free(d->views);
-        wb__free(d->instr);
-        wb__free(d->spaces);
-        wb__free(d->text);
-    }
+    for (int i = 0; i < m->n_drafts; i++) draft_free(&m->draft[i]);
     wb__free(m->draft);
 }
 
-static void add_view(wb__making *m, wb__draft *d, wb__view v, int owner)
+void wb__draft_view(wb__making *m, wb__draft *d, wb__view v, int owner)
 {
-    if (!d->owners && !(d->owners = wb__alloc(4 * sizeof *d->owners))) {
+    if (!d->owners && !(d->owners = wb__alloc(WB__COUNT(d->step.views) * sizeof *d->owners))) {
         m->failed = true;
         return;
     }
@@ -139,157 +145,9 @@ void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, i
 {
     wb__draft *d = wb__draft_new(m, WB__STEP_COPY);
     if (!d) return;
-    add_view(m, d, from, from_owner);
-    add_view(m, d, to, to_owner);
+    wb__draft_view(m, d, from, from_owner);
+    wb__draft_view(m, d, to, to_owner);
     d->text = wb__strdup(why);
-}
-
-/* ---- library kernels ------------------------------------------------------------------------- */
-
-static bool dense(const wb__view *v, bool nhwc)
-{
-    wb__value like = {
-        .ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype, .nhwc = nhwc && v->ndim == 4};
-    wb__view want;
-    memcpy(like.dims, v->dims, sizeof like.dims);
-    wb__contiguous(&like, &want);
-    for (int i = 0; i < v->ndim; i++)
-        if (v->dims[i] != 1 && v->strides[i] != want.strides[i]) return false;
-    return true;
-}
-
-/* An operand as a library wants it: dense in one of the layouts, by way of a copy where it stands
- * otherwise. */
-static void add_dense(wb__making *m, wb__draft *d, int x, bool nhwc, bool either)
-{
-    wb__view v;
-    int owner;
-    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
-    if (dense(&v, nhwc) || (either && dense(&v, !nhwc))) {
-        add_view(m, d, v, owner);
-        return;
-    }
-    wb__value like = *value(m, x);
-    wb__view to;
-    like.nhwc = nhwc && like.ndim == 4;
-    wb__contiguous(&like, &to);
-    to.buffer = wb__arena_buffer(m);
-    int tenant = wb__tenant_new(m, bytes_of(&like));
-    int at = (int)(d - m->draft);
-    wb__draft held = *d;                        /* the copy goes before it */
-    m->n_drafts--;
-    wb__draft_copy(m, v, owner, to, tenant, "brought into order");
-    wb__draft *again = wb__draft_new(m, held.step.kind);
-    if (!again) return;
-    *again = held;
-    (void)at;
-    add_view(m, again, to, tenant);
-}
-
-static wb__draft *last_draft(wb__making *m) { return &m->draft[m->n_drafts - 1]; }
-
-static void add_any(wb__making *m, int x)
-{
-    wb__view v;
-    int owner;
-    if (!m->failed && wb__place_of(m, x, &v, &owner)) add_view(m, last_draft(m), v, owner);
-}
-
-static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *product)
-{
-    wb__view v;
-    int owner;
-    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
-    int last = v.ndim - 1;
-    bool awkward = v.dims[last] > 1 && v.dims[last - 1] > 1 && v.strides[last] != 1 &&
-                   v.strides[last - 1] != 1;
-    if (awkward) {
-        add_dense(m, last_draft(m), x, false, false);
-        wb__draft *d = last_draft(m);
-        v = d->step.views[d->step.n_views - 1];
-        owner = d->owners[--d->n_owners];
-        d->step.n_views--;
-    }
-    if (transposed) {
-        int64_t t = v.dims[last]; v.dims[last] = v.dims[last - 1]; v.dims[last - 1] = t;
-        t = v.strides[last]; v.strides[last] = v.strides[last - 1]; v.strides[last - 1] = t;
-    }
-    wb__view out = v;                           /* leading axes broadcast to the product's */
-    int lead = product->ndim - v.ndim;
-    out.ndim = product->ndim;
-    for (int i = 0; i < product->ndim; i++) {
-        bool batch = i < product->ndim - 2;
-        out.dims[i] = batch ? product->dims[i] : v.dims[i - lead];
-        out.strides[i] = batch && (i < lead || v.dims[i - lead] == 1) ? 0 : v.strides[i - lead];
-    }
-    add_view(m, last_draft(m), out, owner);
-}
-
-static void bias_view(wb__making *m, const wb__group *g, const wb__value *v)
-{
-    wb__view view;
-    int owner;
-    int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
-    if (m->failed || !wb__place_of(m, g->bias, &view, &owner)) return;
-    wb__view b = {.dtype = view.dtype, .buffer = view.buffer, .offset = view.offset, .ndim = 1,
-                  .dims = {v->dims[channel]}, .strides = {1}};
-    add_view(m, last_draft(m), b, owner);
-}
-
-static void convolution(wb__making *m, const wb__value *v, int product, int kind)
-{
-    bool nhwc = v->wants_nhwc;
-    int a = input(m, v, 0), b = input(m, v, 1);
-    wb__draft *d = last_draft(m);
-    d->step.variant = kind;
-    memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
-    if (kind == 0) {
-        add_dense(m, d, a, nhwc, false);
-        add_dense(m, last_draft(m), b, false, false);
-        add_any(m, product);
-    }
-    if (kind == 1) {
-        add_any(m, product);
-        add_dense(m, last_draft(m), b, false, false);
-        add_dense(m, last_draft(m), a, nhwc, false);
-    }
-    if (kind == 2) {
-        add_dense(m, d, a, nhwc, false);
-        add_any(m, product);
-        add_dense(m, last_draft(m), b, nhwc, false);
-    }
-}
-
-static void library(wb__making *m, const wb__group *g)
-{
-    const wb__value *v = value(m, g->first);
-    wb__op op = (wb__op)v->op;
-    wb__step_kind kind = op == WB__OP_matmul          ? WB__STEP_MATMUL
-                         : op <= WB__OP_conv_weights  ? WB__STEP_CONV
-                         : op <= WB__OP_meanpool_back ? WB__STEP_POOL
-                         : op == WB__OP_take          ? WB__STEP_TAKE
-                                                      : WB__STEP_TAKE_ADD;
-    wb__draft *d = wb__draft_new(m, kind);
-    if (!d) return;
-    d->step.epilogue = g->epilogue;
-    if (kind == WB__STEP_MATMUL) {
-        const int64_t *t = m->ir.attrs + v->attr;
-        add_matrix(m, input(m, v, 0), t[0], v);
-        add_matrix(m, input(m, v, 1), t[1], v);
-        add_any(m, g->product);
-    } else if (kind == WB__STEP_CONV) {
-        convolution(m, v, g->product, op - WB__OP_conv);
-    } else if (kind == WB__STEP_POOL) {
-        d->step.variant = op - WB__OP_maxpool;
-        memcpy(&d->step.pool, m->ir.attrs + v->attr, sizeof d->step.pool);
-        for (int i = 0; i < v->n_in; i++)
-            add_dense(m, last_draft(m), input(m, v, i), v->nhwc, false);
-        add_any(m, g->product);
-    } else {
-        for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), false, false);
-        add_any(m, g->product);
-    }
-    if (g->bias >= 0) bias_view(m, g, v);
 }
 
 /* ---- assemblies ------------------------------------------------------------------------------ */
@@ -304,7 +162,8 @@ static bool may_stand_inside(const wb__making *m, int x)
     const wb__group *g = &m->group[f->group];
     if (v->heads_first) return false;
     if (v->nhwc || wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble && !v->nhwc;
-    return g->kind == WB__GROUP_FUSED || value(m, g->first)->op == WB__OP_matmul;
+    if (g->kind == WB__GROUP_FUSED) return true;
+    return value(m, g->first)->op == WB__OP_matmul && g->epilogue <= WB__EPI_SIGMOID && g->sums < 0;
 }
 
 /* Reshapes of a window may not be strides; a value that is reshaped stays by itself.  Convolutions
@@ -500,7 +359,7 @@ static void copy_writes(wb__making *m, bool aside)
         bool from_variable = from.buffer >= 0 && from.buffer < r->n_leaves + r->n_targets && m->fate[wb__base(m, x)].write < 0;
         if (aside && from_variable) {
             to.buffer = wb__arena_buffer(m);
-            m->fate[x].made = wb__tenant_new(m, bytes_of(&like));
+            m->fate[x].made = wb__tenant_new(m, wb__value_bytes(&like));
             wb__draft_copy(m, from, owner, to, m->fate[x].made, "set aside");
         } else if (!aside) {
             if (from_variable) {
@@ -518,7 +377,7 @@ static void emit_group(wb__making *m, int g)
 {
     switch (m->group[g].kind) {
     case WB__GROUP_FUSED: wb__draft_fused(m, g); break;
-    case WB__GROUP_LIBRARY: library(m, &m->group[g]); break;
+    case WB__GROUP_LIBRARY: wb__draft_library(m, &m->group[g]); break;
     case WB__GROUP_ASSEMBLE: assemble(m, m->group[g].first); break;
     }
 }

@@ -255,22 +255,12 @@ static wb__gate gate_of(const wb_tensor *gate)
                       (wb_dtype)gate->dtype};
 }
 
-/* A device had not enough memory: what this evaluation wants of it, after what the device said. */
-static void tell_need(const wb__plan *p)
-{
-    wb__fail(WB_ERROR_MEMORY,
-             "%s\nthis evaluation needs %.1f MiB: intermediates %.1f, results %.1f, besides "
-             "parameters and inputs of %.1f (wb_memory_estimate tells before it runs)",
-             wb_error(), (double)(p->arena_bytes + p->workspace_bytes + p->result_bytes) / 1048576,
-             (double)(p->arena_bytes + p->workspace_bytes) / 1048576,
-             (double)p->result_bytes / 1048576, (double)p->input_bytes / 1048576);
-}
-
 static int run(wb__request *r, wb_tensor *gate)
 {
     wb__plan *p = wb__plan_find(r);
     if (!p) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
-    int status = bind_buffers(r, p), made = 0;
+    int status = wb__plan_room(p), made = 0;
+    if (!status) status = bind_buffers(r, p);
     int first = r->n_leaves + r->n_targets;
     wb__storage *few[16], **stores = few;
     if (r->n_results > (int)WB__COUNT(few) &&
@@ -291,7 +281,7 @@ static int run(wb__request *r, wb_tensor *gate)
         if (r->results[i] == gate)
             g = (wb__gate){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
     if (!status) status = wb__plan_run(p, mine.buffers, r->numbers, r->n_numbers, &g);
-    if (status == WB_ERROR_MEMORY && !p->device->backend->addressable) tell_need(p);
+    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(p);
     wb__plan_done(p);
     bool shown =
         !status || status == WB_ERROR_NUMBER; /* a loss that is not finite may still be read */

@@ -24,7 +24,8 @@ static int new_group(wb__making *m, wb__group_kind kind)
         m->groups_room = room;
     }
     m->group[m->n_groups] = (wb__group){
-        .kind = kind, .first = -1, .last = -1, .bias = -1, .product = -1, .col_dims = -1};
+        .kind = kind, .first = -1, .last = -1, .bias = -1, .product = -1, .col_dims = -1,
+                                         .aux = -1, .bits = -1, .sums = -1};
     return m->n_groups++;
 }
 
@@ -193,58 +194,6 @@ static bool fits_elementwise(wb__making *m, const wb__group *g, const wb__value 
     return full(g, v) || row(g, v);
 }
 
-/* The vector that a library kernel adds to its product: one number a column (or channel), standing
- * in a row. */
-static bool is_bias(const wb__making *m, int x, const wb__value *product, int group)
-{
-    const wb__value *b = value(m, x);
-    int channel = product->op == WB__OP_matmul ? product->ndim - 1 : 1;
-    wb__view view;
-    int from_end = product->ndim - channel, base = wb__base(m, x);
-    if (b->ndim < from_end || b->dtype != product->dtype || b->size != product->dims[channel])
-        return false;
-    if (b->dims[b->ndim - from_end] != b->size || m->fate[base].group >= group) return false;
-    if ((wb__ops[value(m, base)->op].class == WB__SOURCE && m->fate[base].group < 0) ||
-        m->fate[base].deferred)
-        return false;
-    return wb__view_of(m, x, &view) && (b->size == 1 || view.strides[b->ndim - from_end] == 1);
-}
-
-/* product + bias and activation(product) become part of the library kernel, if nobody else wants
- * the product. */
-static bool absorbed(wb__making *m, int x)
-{
-    const wb__value *v = value(m, x);
-    int epilogue = v->op == WB__OP_relu      ? 1
-                   : v->op == WB__OP_tanh    ? 2
-                   : v->op == WB__OP_sigmoid ? 3
-                                             : 0;
-    if (v->op != WB__OP_add && !epilogue) return false;
-    for (int i = 0; i < v->n_in; i++) {
-        int p = input(m, v, i), g = m->fate[p].group;
-        if (g < 0 || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != p ||
-            value(m, p)->uses != 1)
-            continue;
-        const wb__value *library = value(m, m->group[g].first);
-        if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue)
-            continue;
-        if (library->size != v->size || library->ndim != v->ndim) continue;
-        if (epilogue > 1 && v->dims[v->ndim - 1] < 16)
-            continue; /* curves over thin rows: better in one piece */
-        if (epilogue) {
-            m->group[g].epilogue = epilogue;
-        } else {
-            int b = input(m, v, !i);
-            if (m->group[g].bias >= 0 || !is_bias(m, b, library, g)) continue;
-            m->group[g].bias = b;
-        }
-        m->group[g].product = x;
-        m->fate[x].group = g;
-        return true;
-    }
-    return false;
-}
-
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 /* How the reduced axes lie in a space with a fixed number of columns. */
@@ -381,11 +330,18 @@ static int waiting(const wb__making *m, const wb__value *v)
     return n;
 }
 
-/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait. */
+/* Made of leaves, sources and other deferred values only, and ending no kernel: it can wait.  So can
+ * the comparison of a product that stands in memory, such as relu's in the backward pass: to read
+ * the product there costs no more than a kernel here that writes where it is positive. */
 static bool can_wait(const wb__making *m, const wb__value *v)
 {
-    for (int i = 0; i < v->n_in; i++)
-        if (m->fate[wb__base(m, input(m, v, i))].group >= 0) return false;
+    const bool compares = wb__ops[v->op].class == WB__COMPARE;
+    for (int i = 0; i < v->n_in; i++) {
+        const int base = wb__base(m, input(m, v, i)), g = m->fate[base].group;
+        if (g < 0) continue;
+        if (!compares || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != base)
+            return false;
+    }
     if (waiting(m, v) > MOST_WAITING) return false;
     if (wb__ops[v->op].class != WB__REDUCE) return true;
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
@@ -410,7 +366,13 @@ static void fusable(wb__making *m, int x, bool needed)
         m->fate[base].deferred = false;
         group_alone(m, base);
     }
-    if (m->failed || absorbed(m, x)) return;
+    if (m->failed || m->fate[x].put_off || wb__absorbed(m, x)) return;
+    for (int i = 0; i < v->n_in; i++) {         /* what was to be absorbed with x */
+        wb__fate *f = &m->fate[input(m, v, i)];
+        if (!f->put_off) continue;
+        f->put_off = false;
+        fusable(m, input(m, v, i), false);
+    }
     int g = candidate(m, v);
     if (g >= 0) {
         pull(m, g, v);
@@ -476,6 +438,10 @@ static void one(wb__making *m, int x, const bool *needed)
         }
         break;
     case WB__LIBRARY: {
+        if (wb__is_beside(v->op)) {
+            join(m, m->fate[input(m, v, 0)].group, x);
+            break;
+        }
         int g = new_group(m, WB__GROUP_LIBRARY);
         join(m, g, x);
         if (!m->failed) m->group[g].product = x;
@@ -497,9 +463,10 @@ static void find_stored(wb__making *m, const bool *needed)
             int x = input(m, v, j), base = wb__base(m, x);
             if (m->fate[base].group != g || x != base) m->fate[base].stored = true;
         }
+        if (m->group[g].aux == i || m->group[g].sums == i) m->fate[i].stored = true;
         if (m->fate[i].closed ||
             (m->group[g].kind != WB__GROUP_FUSED && m->group[g].product == i) ||
-            v->op == WB__OP_assemble)
+            v->op == WB__OP_assemble || wb__is_beside(v->op))
             m->fate[i].stored = true;
         if (v->op == WB__OP_reshape || v->op == WB__OP_permute || v->op == WB__OP_slice ||
             v->op == WB__OP_expand)
@@ -526,6 +493,7 @@ bool wb__fuse(wb__making *m)
                                 .constant = -1,
                                 .tenant = -1};
     find_needed(m, needed);
+    wb__find_absorbable(m);
     for (int i = 0; i < m->ir.n && !m->failed; i++) one(m, i, needed);
     if (!m->failed) find_stored(m, needed);
     for (int g = 0; g < m->n_groups; g++) {

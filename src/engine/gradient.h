@@ -23,6 +23,8 @@ extern const wb__gradient_rule wb__gradient_rules[WB__OP_COUNT];
 typedef void wb__gradient_function(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g,
                                    const bool *wanted, wb_tensor **out);
 wb__gradient_function wb__grad_assemble;
+wb__gradient_function wb__grad_attention;
+wb__gradient_function wb__grad_attention_back;
 wb__gradient_function wb__grad_cast;
 wb__gradient_function wb__grad_conv;
 wb__gradient_function wb__grad_conv_data;

@@ -73,6 +73,108 @@ static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
                               wb__ir_elementwise(ir, WB__OP_rsqrt, padded, -1));
 }
 
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static bool is_gradient(int op) { return op >= WB__OP_attention_dq && op <= WB__OP_attention_dv; }
+
+/* [N, H, T, D] as it will stand, most likely: what was projected has its heads within the places. */
+static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside)
+{
+    static const int64_t swap[4] = {0, 2, 1, 3};
+    wb__value v = ir->value[x];
+    wb__view view;
+    v.dims[3] = width;
+    v.heads_first = heads_inside ||
+                    (v.op == WB__OP_permute && !memcmp(ir->attrs + v.attr, swap, sizeof swap));
+    wb__contiguous(&v, &view);
+    return view;
+}
+
+/* Does the backend take it, and its gradients where the plan has them? */
+static bool taken(const wb__making *m, const int *in, const int64_t *attr)
+{
+    const wb__backend *b = m->device->backend;
+    const wb__ir *ir = &m->ir;
+    if (!b->takes) return false;
+    wb__step s = {.kind = WB__STEP_ATTENTION, .variant = WB__ATTENTION_FORWARD, .n_views = 5,
+                  .attention = {.causal = attr[1]}};
+    memcpy(&s.attention.scale, attr, sizeof s.attention.scale);
+    for (int i = 0; i < 3; i++) s.views[i] = likely(ir, in[i], ir->value[in[i]].dims[3], false);
+    const bool inside = s.views[0].strides[1] < s.views[0].strides[2];
+    s.views[3] = likely(ir, in[0], s.views[2].dims[3], inside);
+    s.views[4] = likely(ir, in[0], 1, false);
+    s.views[4].dtype = WB_F32;
+    if (!b->takes(m->device, &s)) return false;
+    if (!m->attention_back) return true;
+    s.variant = WB__ATTENTION_BACK;
+    s.n_views = 9;
+    s.views[5] = s.views[3];
+    for (int i = 0; i < 3; i++)
+        s.views[6 + i] = likely(ir, in[i], s.views[i].dims[3], s.views[i].strides[1] < s.views[i].strides[2]);
+    return b->takes(m->device, &s);
+}
+
+static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape, int64_t width,
+                   int n_in, const int *in, const int64_t *attr)
+{
+    wb__value v = {.op = (uint16_t)op, .dtype = (uint8_t)dtype, .ndim = 4, .number = -1, .leaf = -1};
+    memcpy(v.dims, shape->dims, sizeof v.dims);
+    v.dims[3] = width;
+    return wb__ir_make(ir, v, n_in, in, attr ? 2 : 0, attr);
+}
+
+/* One step for o and log-sum-exp, one for dq, dk and dv. */
+static int attention_steps(wb__ir *ir, const wb_tensor *x, const int *in)
+{
+    const wb_dtype t = (wb_dtype)x->dtype;
+    wb__value q = ir->value[in[0]], v = ir->value[in[2]];
+    int o = step_of(ir, WB__OP_attention, t, &q, v.dims[3], 3, in, x->attr);
+    if (x->op == WB__OP_attention) return o;
+    int lse = step_of(ir, WB__OP_attention_lse, WB_F32, &q, 1, 1, &o, NULL);
+    int dq = step_of(ir, WB__OP_attention_dq, t, &q, q.dims[3], 6,
+                     (int[]){in[0], in[1], in[2], o, lse, in[3]}, x->attr);
+    if (x->op == WB__OP_attention_dq) return dq;
+    return step_of(ir, (wb__op)x->op, t, &ir->value[in[x->op - WB__OP_attention_dq]], x->dims[3], 1,
+                   &dq, NULL);
+}
+
+static int product(wb__ir *ir, int a, int b, bool ta, bool tb)
+{
+    const wb__value *p = &ir->value[a], *q = &ir->value[b];
+    wb__value v = {.op = WB__OP_matmul, .dtype = p->dtype, .ndim = 4, .number = -1, .leaf = -1,
+                   .dims = {p->dims[0], p->dims[1], p->dims[2 + ta], q->dims[3 - tb]}};
+    return wb__ir_make(ir, v, 2, (int[]){a, b}, 2, (int64_t[]){ta, tb});
+}
+
+static int masked(wb__ir *ir, int mask, int x, double otherwise)
+{
+    if (mask < 0) return x;
+    return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
+}
+
+/* Attention and its gradients made of other operations (gradient_attention.c has the formulas). */
+static int attention(wb__ir *ir, const wb_tensor *x, const int *in)
+{
+    const wb_dtype t = (wb_dtype)x->dtype;
+    const bool forward = x->op == WB__OP_attention;
+    const int n = forward ? 3 : 4, mask = (int)x->n_in > n ? in[n] : -1;
+    double factor;
+    memcpy(&factor, x->attr, sizeof factor);
+    int scale = wb__ir_literal(ir, factor, t);
+    int s = wb__ir_elementwise(ir, WB__OP_mul, product(ir, in[0], in[1], false, true), scale);
+    s = as(ir, masked(ir, mask, s, wb__masked(t)), wb__computed_in(t));
+    int p = as(ir, softmax(ir, s), t), kept = masked(ir, mask, p, 0);
+    if (forward) return product(ir, kept, in[2], false, false);
+    if (x->op == WB__OP_attention_dv) return product(ir, kept, in[3], true, false);
+    int a = masked(ir, mask, product(ir, in[3], in[2], false, true), 0);
+    int sum = wb__ir_reduce(ir, WB__OP_sum, wb__ir_elementwise(ir, WB__OP_mul, a, p), 1u << 3);
+    int ds = wb__ir_elementwise(ir, WB__OP_mul, p, wb__ir_elementwise(ir, WB__OP_sub, a, sum));
+    ds = wb__ir_elementwise(ir, WB__OP_mul, masked(ir, mask, ds, 0), scale);
+    return x->op == WB__OP_attention_dq ? product(ir, ds, in[1], false, false)
+                                        : product(ir, ds, in[0], true, false);
+}
+
+/* ---- all tensors ----------------------------------------------------------------------------- */
 
 /* Does a literal's value belong to the structure?  Then the key holds it. */
 bool wb__literal_fixed(const wb_tensor *x)
@@ -109,6 +211,9 @@ static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *num
                   normalise(ir, as(ir, in[0], wb__computed_in((wb_dtype)x->dtype)), (unsigned)x->attr[0],
                             x->number[0].f),
                   (wb_dtype)x->dtype);
+    case WB__OP_attention: case WB__OP_attention_dq: case WB__OP_attention_dk:
+    case WB__OP_attention_dv:
+        return taken(m, in, x->attr) ? attention_steps(ir, x, in) : attention(ir, x, in);
     case WB__OP_stop: case WB__OP_automatic: case WB__OP_assign: return in[0];
     case WB__OP_sum: case WB__OP_max: case WB__OP_min: case WB__OP_argmax: {
         int r = wb__ir_reduce(ir, (wb__op)x->op, in[0], (unsigned)x->attr[0]);
@@ -123,6 +228,8 @@ bool wb__import(wb__making *m)
     const wb__order *o = &m->request->order;
     int number = 0, leaf = 0, room = 16, *in = wb__alloc((size_t)room * sizeof *in);
     bool good = in && (m->value_of = wb__alloc((size_t)(o->n + 1) * sizeof *m->value_of));
+    for (int i = 0; i < o->n; i++)
+        m->attention_back |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
     for (int i = 0; good && i < o->n; i++) {
         const wb_tensor *x = o->node[i];
         if (!wb__known(x) && (int)x->n_in > room) {

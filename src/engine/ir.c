@@ -188,16 +188,21 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
-/* A sum over leading axes ends its kernel: what follows is better off in the shape that others
- * have. */
+/* A sum over other axes than the last ones ends its kernel: what follows is better off in the shape
+ * that others have. */
 static bool ends_kernel(const wb__ir *ir, int x)
 {
     const wb__value *v = &ir->value[x];
     if (wb__ops[v->op].class != WB__REDUCE) return false;
     const wb__value *of = wb__ir_in(ir, v, 0);
-    int last = of->ndim - 1;
-    while (last > 0 && of->dims[last] == 1) last--;
-    return !(ir->attrs[v->attr] >> last & 1);
+    bool kept = false;
+    for (int i = of->ndim - 1; i >= 0; i--) {
+        if (of->dims[i] == 1) continue;
+        const bool reduced = ir->attrs[v->attr] >> i & 1;
+        if (reduced && kept) return true;
+        kept |= !reduced;
+    }
+    return false;
 }
 
 /* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 where they are no whole

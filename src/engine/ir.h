@@ -57,6 +57,12 @@ static inline wb__value *wb__ir_in(const wb__ir *ir, const wb__value *v, int i)
     return &ir->value[ir->inputs[v->in + i]];
 }
 
+/* Another result of the step that makes its one operand? */
+static inline bool wb__is_beside(int op)
+{
+    return op == WB__OP_attention_lse || op == WB__OP_attention_dk || op == WB__OP_attention_dv;
+}
+
 /* Do two shapes differ in dimensions of size 1 only? */
 bool wb__unit_change(int n, const int64_t *p, int m, const int64_t *q);
 

@@ -1,7 +1,6 @@
 /* Products, convolutions, pools and rows by number: what a backend has kernels of its own for. */
 #include "engine/tensor.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- matrix products ------------------------------------------------------------------------- */
@@ -212,30 +211,4 @@ wb_tensor *wb_take(wb_tensor *x, wb_tensor *index)
     if (!wb__check_dims("take", ndim, dims, &size)) return NULL;
     return wb__node(WB__OP_take, (wb_dtype)x->dtype, ndim, dims, 2, (wb_tensor *[]){x, index}, 0,
                     NULL);
-}
-
-/* ---- attention ------------------------------------------------------------------------------- */
-
-wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask)
-{
-    if (!wb__floating("attention", q) || !wb__floating("attention", k) ||
-        !wb__floating("attention", v) || !mask)
-        return NULL;
-    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->dims[q->ndim - 1] != k->dims[k->ndim - 1] ||
-        k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "attention: q %s, k %s, v %s: want [...,Tq,d], [...,Tk,d], [...,Tk,e]",
-                             wb_describe(q), wb_describe(k), wb_describe(v));
-    if (mask != WB_NONE && (!wb__operand("attention", mask) || mask->dtype != WB_BOOL))
-        return wb__fail_null(WB_ERROR_DTYPE, "attention: the mask is %s, not bool (true: keep)",
-                             wb_describe(mask));
-    wb_dtype t = (wb_dtype)q->dtype;
-    double scale = 1 / sqrt((double)WB__MAX(q->dims[q->ndim - 1], 1));
-    wb_tensor *scores = wb_mul(wb__matmul(q, k, false, true), wb__literal(scale, t));
-    if (mask == WB_NONE) return wb__matmul(wb_softmax(scores), v, false, false);
-    /* far below any score, yet finite: exp gives exactly 0, and a row with nothing kept stays a
-     * number */
-    wb_tensor *weights =
-        wb_softmax(wb_where(mask, scores, wb__literal(t == WB_F16 ? -6e4 : -1e30, t)));
-    return wb__matmul(wb_where(mask, weights, wb__literal(0, t)), v, false, false);
 }

@@ -103,18 +103,6 @@ static bool append_segment(wb__draft *p, const wb__draft *q)
     return true;
 }
 
-static void drop(wb__making *m, int at)
-{
-    wb__draft *d = &m->draft[at];
-    wb__free(d->owners);
-    wb__free(d->views);
-    wb__free(d->instr);
-    wb__free(d->spaces);
-    wb__free(d->text);
-    memmove(d, d + 1, (size_t)(m->n_drafts - at - 1) * sizeof *d);
-    m->n_drafts--;
-}
-
 /* Only among the kernels that write variables: they are many, small and alike. */
 static void merge_segments(wb__making *m)
 {
@@ -133,7 +121,7 @@ static void merge_segments(wb__making *m)
                 continue;
             }
             if (!append_segment(&m->draft[i], &m->draft[j])) m->failed = true;
-            drop(m, j);
+            wb__draft_drop(m, j);
         }
     }
 }
@@ -193,15 +181,22 @@ static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
     }
 }
 
+static void lives_at(wb__making *m, int tenant, int draft)
+{
+    if (tenant < 0) return;
+    wb__tenant *t = &m->tenant[tenant];
+    if (t->born < 0) t->born = draft;
+    t->dies = draft;
+}
+
 static void find_lives(wb__making *m)
 {
-    for (int i = 0; i < m->n_drafts; i++)
-        for (int v = 0; v < m->draft[i].n_owners; v++) {
-            int t = m->draft[i].owners[v];
-            if (t < 0) continue;
-            if (m->tenant[t].born < 0) m->tenant[t].born = i;
-            m->tenant[t].dies = i;
-        }
+    for (int i = 0; i < m->n_drafts; i++) {
+        const wb__draft *d = &m->draft[i];
+        for (int v = 0; v < d->n_owners; v++) lives_at(m, d->owners[v], i);
+        lives_at(m, d->aux_owner, i);
+        lives_at(m, d->sums_owner, i);
+    }
 }
 
 /* Step by step: what is born gets a place, what dies gives it back. */
@@ -250,13 +245,17 @@ bool wb__lay_out(wb__making *m, wb__plan *p)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+static void settle_view(const wb__making *m, wb__view *v, int owner)
+{
+    if (owner >= 0) v->offset += m->tenant[owner].offset / (int64_t)wb__dtype_size(v->dtype);
+}
+
 static void settle(const wb__making *m, wb__draft *d)
 {
     wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
-    for (int i = 0; i < d->n_owners; i++)
-        if (d->owners[i] >= 0)
-            views[i].offset +=
-                m->tenant[d->owners[i]].offset / (int64_t)wb__dtype_size(views[i].dtype);
+    for (int i = 0; i < d->n_owners; i++) settle_view(m, &views[i], d->owners[i]);
+    settle_view(m, &d->step.aux, d->aux_owner);
+    settle_view(m, &d->step.sums, d->sums_owner);
     d->step.fused.instr = d->instr;
     d->step.fused.views = d->views;
     d->step.fused.spaces = d->spaces;
@@ -271,6 +270,7 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     const wb__view *shape = d->step.kind == WB__STEP_FUSED
                                 ? NULL
                                 : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
+    if (d->step.kind == WB__STEP_ATTENTION) shape = &d->step.views[3];
     if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
     n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
     const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
@@ -301,10 +301,13 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     } else if (d->text && n < room) {
         n += (size_t)snprintf(text + n, room - n, " %s", d->text);
     }
-    if (d->step.epilogue && n < room) n += (size_t)snprintf(text + n, room - n, " + activation");
+    const bool back = d->step.epilogue >= WB__EPI_GELU_BACK;
+    if (d->step.epilogue && n < room)
+        n += (size_t)snprintf(text + n, room - n, back ? " + slope" : " + activation");
     if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) &&
         d->step.n_views == 4 && n < room)
         n += (size_t)snprintf(text + n, room - n, " + bias");
+    if (d->step.sums_of && n < room) n += (size_t)snprintf(text + n, room - n, " + sums");
     if (k->impl && n < room)
         snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "",
                  k->why ? k->why : "");
@@ -420,6 +423,7 @@ static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
     wb__plan *p = wb__alloc_zero(1, sizeof *p);
     bool good = p && wb__import(&m) && wb__rewrite(&m) && wb__fuse(&m) && wb__emit(&m);
     if (good) {
+        wb__sums_beside_products(&m);
         merge_segments(&m);
         p->hash = hash;
         p->device = m.device;

@@ -2,8 +2,9 @@
  *
  *   import.c   graph -> values (composites written out)
  *   rewrite.c  slices pushed towards inputs, layouts chosen, uses counted
- *   fuse.c     values -> groups: one group, one kernel
- *   emit.c     groups -> steps with views; place.c puts values into buffers
+ *   fuse.c     values -> groups: one group, one kernel; absorb.c: what joins a product
+ *   emit*.c    groups -> steps with views; values get their places
+ *   sums.c     sums of rows beside products, where the backend has that
  *   plan.c     the whole, the arena, printing
  *   evaluate.c what is to be computed, the cache of plans, running one */
 #ifndef WB__PLAN_H
@@ -79,6 +80,8 @@ typedef struct {
     bool deferred;      /* made of leaves alone: joins the first group that wants it */
     int waiting;        /* how many such values it stands on */
     bool stored;        /* it is needed in memory */
+    bool put_off;       /* its user is to be absorbed, and will do without it */
+    bool wants_bits;    /* a relu whose gradient wants to know where it was positive */
     bool closed;        /* a fold over rows or all: nobody in its own group may use it */
     int result;         /* number of the result it is, -1 */
     int write;          /* number of the write whose variable it is made in, -1 */
@@ -105,12 +108,16 @@ typedef struct {
     int first, last, n;                 /* its values, through making.next */
     int bias, epilogue;                 /* absorbed by a library group, -1 and 0 where not */
     int product;                        /* the value after both */
+    int aux;                            /* the epilogue's other operand or result, -1; or */
+    int bits;                           /* memory (a tenant) of bits, -1 */
+    int sums;                           /* the value that is the sum of the product's rows, -1 */
 } wb__group;
 
 typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* in one kernel */
+    bool attention_back;                /* the plan has gradients of attention */
     wb__ir ir;
     int *value_of;                      /* of each tensor of the order */
     wb__fate *fate;
@@ -130,6 +137,7 @@ typedef struct {
 typedef struct wb__draft {
     wb__step step;
     int n_owners, *owners;              /* of each view: its tenant, or -1 */
+    int aux_owner, sums_owner;          /* of step.aux and step.sums, where it has them */
     wb__view *views;                    /* of a fused step: what step.fused.views points to */
     wb__instr *instr;
     wb__space *spaces;
@@ -141,13 +149,21 @@ typedef struct wb__tenant {
     int born, dies;                     /* steps; -1: not in the arena */
 } wb__tenant;
 
+static inline int64_t wb__value_bytes(const wb__value *v)
+{
+    return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
+}
+
 int wb__arena_buffer(const wb__making *m);
 int wb__result_buffer(const wb__making *m, int result);
 /* Where value x stands, by view; what has no place yet gets one.  `owner` is its tenant or -1. */
 bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner);
 int wb__tenant_new(wb__making *m, int64_t bytes);
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
+void wb__draft_drop(wb__making *m, int at);
+void wb__draft_view(wb__making *m, wb__draft *d, wb__view v, int owner);    /* of a library step */
 bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
+void wb__draft_library(wb__making *m, const wb__group *g);          /* emit_library.c */
 void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, int to_owner,
                     const char *why);
 void wb__draft_zeros(wb__making *m, wb__view to, int owner);
@@ -163,7 +179,13 @@ void wb__contiguous(const wb__value *v, wb__view *out); /* row-major, or NHWC wh
 bool wb__import(wb__making *m);
 bool wb__rewrite(wb__making *m);
 bool wb__fuse(wb__making *m);
+/* absorb.c: looks for what products may absorb; makes value x part of the kernel before it, if it may. */
+void wb__find_absorbable(wb__making *m);
+bool wb__absorbed(wb__making *m, int x);
+/* A matrix, as it stands or turned, as an operand of a product: leading axes broadcast. */
+wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
 bool wb__emit(wb__making *m);
+void wb__sums_beside_products(wb__making *m);                       /* sums.c */
 bool wb__lay_out(wb__making *m, wb__plan *p);                       /* the arena */
 
 #endif

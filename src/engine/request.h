@@ -26,6 +26,11 @@ wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
+/* Before a plan's first run: 0, or the error that its device will not have the memory, as far as it
+ * tells.  And what a plan needs, behind the message of an error that there was not enough. */
+int wb__plan_room(const wb__plan *p);
+void wb__plan_tell_need(const wb__plan *p);
+
 /* A device's memory; where it has no more, arenas that no plan is using are given back first.
  * NULL: failed. */
 void *wb__device_allocate(const wb_device *d, size_t bytes);

@@ -159,24 +159,35 @@ static void choose_layouts(wb__making *m)
 }
 
 /* The result of attention is wanted with heads and time swapped: then it is made so, and no copy is
- * needed. */
+ * needed.  Steps of attention read it either way. */
 static bool choose_heads(wb__making *m)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
     wb__ir *ir = &m->ir;
     int *swaps = wb__alloc_zero((size_t)ir->n + 1, sizeof *swaps);
-    if (!swaps) return false;
+    int *reads = wb__alloc_zero((size_t)ir->n + 1, sizeof *reads);
+    if (!swaps || !reads) {
+        wb__free(swaps);
+        wb__free(reads);
+        return false;
+    }
     for (int i = 0; i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
         if (v->op == WB__OP_permute && v->ndim == 4 &&
             !memcmp(ir->attrs + v->attr, swap, sizeof swap))
             swaps[ir->inputs[v->in]]++;
+        for (int j = 0; v->op >= WB__OP_attention && v->op <= WB__OP_attention_dv && j < v->n_in; j++)
+            reads[ir->inputs[v->in + j]]++;
     }
     for (int i = 0; i < ir->n; i++) {
         wb__value *v = &ir->value[i];
+        bool attends = v->op >= WB__OP_attention && v->op <= WB__OP_attention_dv;
         v->heads_first = v->op == WB__OP_matmul && swaps[i] && swaps[i] == v->uses;
+        if (attends && v->op != WB__OP_attention_lse)
+            v->heads_first = swaps[i] && swaps[i] + reads[i] == v->uses;
     }
     wb__free(swaps);
+    wb__free(reads);
     return true;
 }
 

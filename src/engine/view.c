@@ -120,3 +120,20 @@ bool wb__view_of(const wb__making *m, int x, wb__view *out)
     wb__view in;
     return wb__view_of(m, m->ir.inputs[v->in], &in) && apply(m, v, &in, out);
 }
+
+wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product)
+{
+    const int last = v.ndim - 1, lead = product->ndim - v.ndim;
+    if (transposed) {
+        int64_t t = v.dims[last]; v.dims[last] = v.dims[last - 1]; v.dims[last - 1] = t;
+        t = v.strides[last]; v.strides[last] = v.strides[last - 1]; v.strides[last - 1] = t;
+    }
+    wb__view out = v;
+    out.ndim = product->ndim;
+    for (int i = 0; i < product->ndim; i++) {
+        bool batch = i < product->ndim - 2;
+        out.dims[i] = batch ? product->dims[i] : v.dims[i - lead];
+        out.strides[i] = batch && (i < lead || v.dims[i - lead] == 1) ? 0 : v.strides[i - lead];
+    }
+    return out;
+}

@@ -122,15 +122,15 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g)
 }
 
 /* 1 for each slot that takes part: a number where all do. */
-static wb_tensor *part_taken(const wb_opt_state *s, const bool *takes_part)
+static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 {
     const int64_t n = s->n;
     bool all = true;
-    for (int i = 0; i < s->n; i++) all &= takes_part[i];
+    for (int i = 0; i < s->n; i++) all &= bad[i] != NULL;
     if (all) return wb_scalar(1);
     float *ones = wb__alloc((size_t)n * sizeof *ones);
     if (!ones) return NULL;
-    for (int i = 0; i < s->n; i++) ones[i] = takes_part[i];
+    for (int i = 0; i < s->n; i++) ones[i] = bad[i] != NULL;
     const wb_device *was = wb__use_device(s->scaling[WB__MADE]->device);
     wb_tensor *x = wb_from(ones, WB_F32, 1, &n);
     wb__use_device(was);
@@ -138,15 +138,16 @@ static wb_tensor *part_taken(const wb_opt_state *s, const bool *takes_part)
     return x;
 }
 
-bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *bad, const bool *takes_part,
-                       wb__scaling_step *step)
+bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step)
 {
-    wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__MADE];
-    wb_tensor *ok = wb_eq(bad, wb_scalar(0)), *more = wb_add(s->scaling[WB__GOOD], wb_scalar(1));
+    wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__MADE], *sum = NULL;
+    for (int i = s->n - 1; i >= 0; i--)     /* nested so that all counts come before all additions */
+        if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return false;
+    wb_tensor *ok = wb_eq(sum, wb_scalar(0)), *more = wb_add(s->scaling[WB__GOOD], wb_scalar(1));
     wb_tensor *full = wb_ge(more, wb_scalar(GOOD_BEFORE_GROWTH));
     wb_tensor *larger = wb_minimum(wb_mul(scale, wb_scalar(2)), wb_scalar(LARGEST_SCALE));
     wb_tensor *smaller = wb_maximum(wb_mul(scale, wb_scalar(0.5)), wb_scalar(SMALLEST_SCALE));
-    wb_tensor *part = part_taken(s, takes_part);
+    wb_tensor *part = part_taken(s, bad);
     *step = (wb__scaling_step){
         .ok = ok,
         .inverse = wb_reciprocal(scale),
@@ -157,6 +158,12 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *bad, const bool *takes_
     bool good = ok && step->inverse && step->t;
     for (int i = 0; i < WB__SCALING; i++) good &= step->next[i] != NULL;
     return good;
+}
+
+/* The choice stands in front, so that the whole rule comes after the counting, in one kernel. */
+wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
+{
+    return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);
 }
 
 wb_tensor *wb__scaling_number(wb_tensor *numbers, int slot)

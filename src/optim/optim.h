@@ -7,7 +7,7 @@
 #include "base/options.h"
 #include "tree/tree.h"
 
-enum { WB__MOMENTS = 2, WB__RULE_NUMBERS = 8 };
+enum { WB__MOMENTS = 2, WB__RULE_NUMBERS = 8, WB__MOST_NUMBERS = 9 };
 
 /* One parameter under one part.  g is the gradient that arrives and, after, what the part makes of
  * it; x, g and the moments are of one floating dtype (f32 for half parameters). */
@@ -21,11 +21,12 @@ typedef struct {
     const char *name;
     int moments;
     wb_rule_options defaults;           /* a number it does not have is 0 */
-    /* The literals of the t-th step (from 1); a plan takes them when it runs. */
+    /* The literals of the t-th step (from 1), at most WB__MOST_NUMBERS; a plan takes them when it
+     * runs. */
     int (*numbers)(const wb_rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
-    /* Where steps are counted on the device: what remains of the numbers of step infinity (NULL: all)
-     * is multiplied in, for the steps t [slots]. */
+    /* Where steps are counted on the device: makes of the numbers of step INFINITY those of the
+     * steps t [slots], some of them [slots] too.  NULL: they do not depend on it. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
     bool all_together;                  /* ClipNorm: its number is made of all gradients */
 } wb__rule_kind;
@@ -99,14 +100,15 @@ wb_tensor *wb__mixed_master(wb_tensor *parameter);      /* a variable, counted f
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
 /* One update with scaled gradients: whether all are finite, what to multiply them with, the steps t
- * of each slot if this one is made, and the state after it. */
+ * [slots] if this one is made, and the state after it. */
 typedef struct {
     wb_tensor *ok, *inverse, *t, *next[WB__SCALING];
 } wb__scaling_step;
 /* The count of what is not finite, with that of one more gradient (sum NULL: the first). */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
-bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *bad, const bool *takes_part,
-                       wb__scaling_step *step);
+/* bad: such a count of each slot that takes part, else NULL; at least one does. */
+bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step);
+wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);
 wb_tensor *wb__scaling_number(wb_tensor *numbers, int slot);    /* one of [slots] */
 
 /* move.c: behind wb_to and wb_device_of. */

@@ -55,7 +55,9 @@ static int adam_numbers(const wb_rule_options *o, double t, double *out)
     out[4] = o->eta * c / (1 - pow(o->beta[0], t));
     out[5] = o->eps * c;
     out[6] = o->eta * o->lambda;
-    return 7;
+    if (!isinf(t)) return 7;
+    for (int i = 0; i < 2; i++) out[7 + i] = -0.5 * log(o->beta[i]);
+    return 9;
 }
 
 static bool adam(wb__rule_step *s, wb_tensor *const *number)
@@ -68,20 +70,19 @@ static bool adam(wb__rule_step *s, wb_tensor *const *number)
     return s->g != NULL;
 }
 
-/* 1 - b^t for the b whose complement is given: with y = -t log b, 2h / (1 + h), h = tanh(y/2), which
- * loses nothing where y is small. */
-static wb_tensor *complement_of_power(wb_tensor *complement, wb_tensor *t)
+/* 1 - b^t = 2h / (1 + h), h = tanh(-t/2 log b), which loses nothing where b is near 1. */
+static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 {
-    wb_tensor *log = wb_log1p(wb_neg(complement));
-    wb_tensor *h = wb_tanh(wb_mul(t, wb_mul(log, wb_scalar(-0.5))));
+    wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
     return wb_div(wb_mul(h, wb_scalar(2)), wb_add(h, wb_scalar(1)));
 }
 
 static bool adam_counted(wb_tensor **number, wb_tensor *t)
 {
-    wb_tensor *c = wb_sqrt(complement_of_power(number[3], t));
-    number[4] = wb_div(wb_mul(c, number[4]), complement_of_power(number[1], t));
+    wb_tensor *c = wb_sqrt(complement_of_power(number[8], t));
+    number[4] = wb_div(wb_mul(c, number[4]), complement_of_power(number[7], t));
     number[5] = wb_mul(c, number[5]);
+    number[7] = number[8] = NULL;
     return number[4] && number[5];
 }
 

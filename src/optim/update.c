@@ -10,6 +10,7 @@ typedef struct {
     wb_tensor *x;                       /* the model's variable; NULL: not met yet */
     wb_tensor *wide;                    /* its value, in the dtype of the moments */
     wb_tensor *g, *last;                /* the sum of its gradients; the last that was added */
+    wb_tensor *bad;                     /* how many of their elements, scaled, are not finite */
     wb_tensor **next;                   /* new moments */
     wb_tensor *value;
 } work;
@@ -20,8 +21,7 @@ typedef struct {
     work *works;
     wb_tensor **next;                   /* of all works, in one block */
     int leaf;
-    wb_tensor *bad;                     /* how many elements of scaled gradients are not finite */
-    wb__scaling_step scaling;
+    wb__scaling_step scaling;           /* ok is NULL where nothing is scaled */
 } update;
 
 /* ---- what there is to do --------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *
     return 0;
 }
 
-static int add_gradient(update *u, const wb__leaf *leaf, const wb__slot *slot, work *w)
+static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *slot, work *w)
 {
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || slot->frozen || g == w->last) return 0;
@@ -61,11 +61,11 @@ static int add_gradient(update *u, const wb__leaf *leaf, const wb__slot *slot, w
                         "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
                         "gradients, as in grads = wb_to(grads, wb_device_of(model))",
                         u->what, leaf->path, PLACE(g), PLACE(leaf->x));
-    if (u->state->scaling[WB__SCALE] && !(u->bad = wb__scaling_count(u->bad, g)))
-        return WB_ERROR_MEMORY;
-    wb_dtype dtype = wb__moment_dtype(slot->dtype);
-    if (g->dtype != dtype && !(g = wb_astype(g, dtype))) return WB_ERROR_MEMORY;
-    w->g = w->g ? wb_add(w->g, g) : g;          /* a tie whose places have gradients of their own */
+    const bool scaled = u->state->scaling[WB__SCALE] != NULL;
+    if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
+    const wb_dtype dtype = wb__moment_dtype(slot->dtype);
+    if (!scaled || w->g) g = wb__as(g, dtype);  /* one that is scaled becomes so when it is undone */
+    w->g = w->g ? wb_add(wb__as(w->g, dtype), g) : g;   /* a tie whose places have their own */
     return w->g ? 0 : WB_ERROR_MEMORY;
 }
 
@@ -117,7 +117,7 @@ static void renew_steps(void *context)
 static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
 {
     wb_opt_state *s = u->state;
-    double numbers[WB__RULE_NUMBERS];
+    double numbers[WB__MOST_NUMBERS];
     const wb__rule_part *part = &s->rule->parts[p];
     int n = part->kind->numbers(&part->o, next_step(s, slot), numbers);
     for (int i = 0; i < n; i++)
@@ -153,7 +153,7 @@ static wb_tensor *norm_factor(const update *u, int p, int slot)
 static int apply_part(update *u, int p, int first_moment)
 {
     const wb__rule_kind *kind = u->state->rule->parts[p].kind;
-    wb_tensor *number[WB__RULE_NUMBERS] = {NULL};
+    wb_tensor *number[WB__MOST_NUMBERS] = {NULL};
     wb_dtype dtype = WB_DTYPE_DEFAULT;
     double step = -1;
     for (int i = 0; i < u->state->n; i++) {
@@ -168,8 +168,8 @@ static int apply_part(update *u, int p, int first_moment)
                                    : literals(u, p, i, dtype, number)) return WB_ERROR_MEMORY;
         }
         wb__rule_step s = {.x = w->wide, .g = w->g};
-        wb_tensor *own[WB__RULE_NUMBERS] = {NULL};
-        for (int k = 0; k < WB__RULE_NUMBERS && number[k]; k++)
+        wb_tensor *own[WB__MOST_NUMBERS] = {NULL};
+        for (int k = 0; k < WB__MOST_NUMBERS && number[k]; k++)
             if (!(own[k] = number[k]->ndim ? wb__scaling_number(number[k], i) : number[k]))
                 return WB_ERROR_MEMORY;
         for (int k = 0; k < kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
@@ -184,18 +184,21 @@ static int apply_part(update *u, int p, int first_moment)
 static int unscale(update *u)
 {
     wb_opt_state *s = u->state;
+    bool any = false;
+    for (int i = 0; i < s->n; i++) any |= u->works[i].g != NULL;
+    if (!any || !s->scaling[WB__SCALE]) return 0;
     if (!s->scaled)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "%s: the loss was not scaled: in mixed f16, take the gradient of "
                         "wb_scale_loss(state, loss)", u->what);
-    bool *takes_part = wb__alloc((size_t)s->n * sizeof *takes_part);
-    if (!takes_part) return WB_ERROR_MEMORY;
-    for (int i = 0; i < s->n; i++) takes_part[i] = u->works[i].g != NULL;
-    bool good = wb__scaling_begin(s, u->bad, takes_part, &u->scaling);
-    wb__free(takes_part);
+    wb_tensor **bad = wb__alloc((size_t)s->n * sizeof *bad);
+    if (!bad) return WB_ERROR_MEMORY;
+    for (int i = 0; i < s->n; i++) bad[i] = u->works[i].bad;
+    bool good = wb__scaling_begin(s, bad, &u->scaling);
+    wb__free(bad);
     for (int i = 0; good && i < s->n; i++) {
         work *w = &u->works[i];
-        if (w->g) good = (w->g = wb_mul(w->g, u->scaling.inverse)) != NULL;
+        if (w->g) good = (w->g = wb__scaling_undo(&u->scaling, w->g)) != NULL;
     }
     return good ? 0 : WB_ERROR_MEMORY;
 }
@@ -206,7 +209,7 @@ static int finish(const update *u, work *w, const wb__slot *slot)
     const wb_opt_state *s = u->state;
     wb_tensor *value = wb_sub(w->wide, w->g);
     if (s->mixed) w->next[s->n_moments - 1] = value;
-    for (int k = 0; u->bad && k < s->n_moments; k++)
+    for (int k = 0; u->scaling.ok && k < s->n_moments; k++)
         w->next[k] = wb_where(u->scaling.ok, w->next[k], slot->moments[k]);
     if (s->mixed) value = w->next[s->n_moments - 1];
     w->value = wb__as(value, (wb_dtype)w->x->dtype);
@@ -229,7 +232,7 @@ static int compute(update *u, void *model, wb_tree *grads)
                            : wb__as(w->x, (wb_dtype)(w->g ? w->g : w->x)->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
-    if (!status && u->bad) status = unscale(u);
+    if (!status) status = unscale(u);
     for (int p = 0, moment = 0; !status && p < s->rule->n;
          moment += s->rule->parts[p++].kind->moments)
         status = apply_part(u, p, moment);
@@ -254,7 +257,7 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 static int record_moments(update *u)
 {
     int status = 0;
-    for (int i = 0; !status && u->bad && i < WB__SCALING; i++)
+    for (int i = 0; !status && u->scaling.ok && i < WB__SCALING; i++)
         status = wb_assign(u->state->scaling[i], u->scaling.next[i]);
     for (int i = 0; !status && i < u->state->n; i++)
         for (int k = 0; !status && u->works[i].value && k < u->state->n_moments; k++)
@@ -330,7 +333,7 @@ static int evaluate(const update *u)
         wb__alloc(((size_t)s->n * (size_t)(s->n_moments + 1) + WB__SCALING) * sizeof *all);
     if (!all) return WB_ERROR_MEMORY;
     int n = 0;
-    for (int i = 0; u->bad && i < WB__SCALING; i++) all[n++] = u->scaling.next[i];
+    for (int i = 0; u->scaling.ok && i < WB__SCALING; i++) all[n++] = u->scaling.next[i];
     for (int i = 0; i < s->n; i++) {
         if (!u->works[i].value) continue;
         all[n++] = u->works[i].value;

@@ -1,10 +1,10 @@
-/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments (and masters)
- * under "state.", what scales gradients under "scaling.", and a note in JSON with everything else.  Counters of 64 bits and real numbers stand
- * there as text: JSON's numbers are too short.
+/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments (and
+ * masters) under "state.", what scales gradients under "scaling.", and a note in JSON with all else.
+ * Counters of 64 bits and real numbers stand there as text: JSON's numbers are too short.
  *
  *   {"version": 1, "epoch": 3, "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
- *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}], "slots": [{"path": "layers.0.weight",
- * "steps": 51}, ...]} */
+ *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
+ *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]} */
 #include "base/philox.h"
 #include "data/loader.h"
 #include "io/json_text.h"

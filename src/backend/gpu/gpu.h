@@ -1,9 +1,10 @@
 /* What backends that compile text share: a step of a plan as kernels in one dialect.
  *
  *   prelude.k    stands in front of every text, and is the only one that knows which language it is in
- *   kernels/     written kernels: products, convolutions, pools, rows by index, copies
+ *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, attention
  *   fused.c ...  fused kernels, generated from the engine's form
  *   library.c    which written kernel does a step, with which arguments
+ *   sizes.c      sizes of memory, and its limit
  *
  * A backend compiles texts, and launches kernels with buffers and one struct of arguments; it need
  * not know what they do.  Before it comes here it may take a step for a library of its vendor's. */
@@ -63,10 +64,22 @@ typedef struct {
 int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 void wb__gpu_work_free(wb__gpu_work *work);         /* takes NULL */
 
+/* Whether a step that the engine need not make (wb__backend's `takes`) is made here, and well. */
+bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *step);
+
 /* The struct of arguments as it is to be at one launch: `out` has room for args_bytes. */
 void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, size_t workspace_at, void *out);
 
 extern const char wb__gpu_prelude[];
+
+/* ---- sizes.c --------------------------------------------------------------------------------- */
+
+/* The bytes that WEBER_MEMORY_LIMIT allows of `total`; 0, or an error, in which `tag` stands first. */
+int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit);
+const char *wb__gpu_size_text(int64_t bytes, char room[32]);    /* "1.5 MiB"; returns room */
+/* The class of a size, eight an octave, and in *bytes the size of its blocks; -1: too large. */
+enum { WB__GPU_SIZE_CLASSES = 320 };
+int wb__gpu_size_class(size_t size, size_t *bytes);
 
 /* ---- between the files of this folder -------------------------------------------------------- */
 

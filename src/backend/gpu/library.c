@@ -3,7 +3,7 @@
  * A text is a few lines that choose, then types and structs, then a file of kernels/.  Shapes and
  * places are arguments, so that one text serves all shapes of a dtype.
  *
- * Next: library_product.c, library_rows.c. */
+ * Next: library_product.c, library_rows.c, library_attention.c. */
 #include "backend/gpu/library.h"
 
 #include <stdio.h>
@@ -164,7 +164,8 @@ int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work 
     case WB__STEP_POOL: return pool(t, step, work);
     case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: return wb__gpu_rows(t, step, work);
     case WB__STEP_COPY: return copy(step, work);
-    case WB__STEP_FUSED: case WB__STEP_ATTENTION: break;
+    case WB__STEP_ATTENTION: return wb__gpu_attention(t, step, work);
+    case WB__STEP_FUSED: break;
     }
     return wb__fail(WB_ERROR_INTERNAL, "no library operation is of kind %d", step->kind);
 }

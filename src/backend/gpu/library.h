@@ -10,7 +10,7 @@
 
 extern const char wb__gpu_text_args[], wb__gpu_text_types[], wb__gpu_text_matmul[],
     wb__gpu_text_conv[], wb__gpu_text_product[], wb__gpu_text_pool[], wb__gpu_text_rows[],
-    wb__gpu_text_copy[];
+    wb__gpu_text_copy[], wb__gpu_text_attention[];
 
 static inline wb__wide wb__wide_of(int64_t v)
 {
@@ -29,7 +29,7 @@ char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family
 /* Adds a launch of at least `total` items in groups of `items`. */
 typedef struct {
     const char *entry;
-    int n_buffers, buffers[5];
+    int n_buffers, buffers[8];
     const void *args;
     size_t args_bytes;
     int workspace_at;                       /* as in wb__gpu_launch */
@@ -39,6 +39,7 @@ typedef struct {
 int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p);
 
 int wb__gpu_product(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+int wb__gpu_attention(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 int wb__gpu_rows(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
 #endif

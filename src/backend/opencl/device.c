@@ -104,7 +104,7 @@ static int describe(wb__cl_device *d, const char **unfit)
     d->staged = wished("WEBER_OPENCL_STAGING", !unified);
     d->keeps_binaries = wished("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
     d->debug_sync = host->debug("sync");
-    return wb__cl_limit(d->total, &d->cache.limit);
+    return host->gpu_memory_limit("opencl", d->total, &d->cache.limit);
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */

@@ -3,51 +3,8 @@
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
-/* ---- the limit ------------------------------------------------------------------------------- */
-
-/* "100M", "1.5GiB", "2GB", "50%": K, M, G, T and KiB ... are powers of 1,024, KB ... of 1,000. */
-int wb__cl_limit(int64_t total, int64_t *limit)
-{
-    const char *text = getenv("WEBER_MEMORY_LIMIT");
-    *limit = total;
-    if (!text || !*text) return 0;
-    char *end = NULL;
-    double value = strtod(text, &end);
-    const bool number = end != text;
-    static const char letters[] = "KMGT";
-    const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
-    if (*end == '%' && !end[1]) {
-        value *= (double)total / 100;
-        end++;
-    } else if (letter) {
-        end++;
-        const double unit = !strcasecmp(end, "B") ? 1000 : 1024;
-        for (long i = 0; i <= letter - letters; i++) value *= unit;
-        if (!strcasecmp(end, "iB")) end += 2;
-        else if (!strcasecmp(end, "B")) end++;
-    } else if (!strcasecmp(end, "B")) {
-        end++;
-    }
-    if (!number || *end || !(value >= 0))
-        return host->fail(WB_ERROR_ARGUMENT, "opencl: WEBER_MEMORY_LIMIT: \"%s\" is not a size such"
-                          " as 100M, 1.5GiB or 50%%", text);
-    if (value < (double)total) *limit = (int64_t)value;
-    return 0;
-}
-
-static const char *size_text(int64_t bytes, char room[32])
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t u = 0;
-    while (value >= 1024 && u + 1 < WB__COUNT(units)) value /= 1024, u++;
-    snprintf(room, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
-    return room;
-}
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 /* `code`: what the driver said, if it was asked. */
 static void *no_room(wb__cl_device *d, size_t bytes, cl_int code)
@@ -64,27 +21,12 @@ static void *no_room(wb__cl_device *d, size_t bytes, cl_int code)
     if (size > d->most && d->most < c->limit)
         return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; the device"
                                " gives at most %s in one piece", d->base.ordinal,
-                               size_text(size, wanted), size_text(d->most, all));
+                               host->gpu_size_text(size, wanted), host->gpu_size_text(d->most, all));
     return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; %s %s, %s in"
                            " tensors and plans, %s cached%s", d->base.ordinal,
-                           size_text(size, wanted), size_text(c->limit, all),
+                           host->gpu_size_text(size, wanted), host->gpu_size_text(c->limit, all),
                            c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
-                           size_text(held, used), size_text(kept, cached), said);
-}
-
-/* ---- the cache ------------------------------------------------------------------------------- */
-
-/* The class of a size and, in *bytes, the size of its blocks; -1: too large for any. */
-static int class_of(size_t size, size_t *bytes)
-{
-    int octave = 0;
-    while (octave < WB__CL_OCTAVES && ((size_t)2 << (WB__CL_LEAST + octave)) < size) octave++;
-    if (octave == WB__CL_OCTAVES) return -1;
-    const size_t base = (size_t)1 << (WB__CL_LEAST + octave), step = base / WB__CL_A_CLASS;
-    size_t k = size <= base ? 0 : (size - base + step - 1) / step;
-    *bytes = base + k * step;
-    if (k == WB__CL_A_CLASS) octave++, k = 0;
-    return octave == WB__CL_OCTAVES ? -1 : octave * WB__CL_A_CLASS + (int)k;
+                           host->gpu_size_text(held, used), host->gpu_size_text(kept, cached), said);
 }
 
 static void free_block(wb__cl_memory *m)
@@ -192,7 +134,7 @@ void *wb__cl_allocate(const wb_device *base, size_t size)
     if (wb__cl_check_fork() || wb__cl_open(d)) return NULL;
     size_t bytes = 0;
     cl_int code = 0;
-    const int k = class_of(size, &bytes);
+    const int k = host->gpu_size_class(size, &bytes);
     if (k < 0) return no_room(d, size, 0);
     pthread_mutex_lock(&d->lock);
     wb__cl_memory *m = take(&d->cache, k, size);
@@ -220,7 +162,7 @@ void wb__cl_release(const wb_device *base, void *memory, size_t size)
     wb__cl_memory *m = memory;
     if (!m || wb__cl_is_child()) return;
     size_t bytes = 0;
-    const int k = class_of(size, &bytes);
+    const int k = host->gpu_size_class(size, &bytes);
     wb__cl_class *list = &d->cache.free[k];
     pthread_mutex_lock(&d->lock);
     d->cache.used -= (int64_t)m->bytes;

@@ -1,6 +1,7 @@
 /* The OpenCL backend's table.  opencl.h says where everything is. */
 #include "backend/opencl/opencl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
@@ -55,6 +56,17 @@ static bool prefers_nhwc(const wb_device *base, const wb__step *conv)
     return false;
 }
 
+/* WEBER_OPENCL_ATTENTION: 0 never, 1 on processors too. */
+static bool takes(const wb_device *base, const wb__step *step)
+{
+    const wb__cl_device *d = base->state;
+    const char *asked = getenv("WEBER_OPENCL_ATTENTION");
+    wb__gpu_target target = d->target;
+    if (asked && !strcmp(asked, "0")) return false;
+    if (asked && !strcmp(asked, "1")) target.is_cpu = false;
+    return host->gpu_takes(&target, step);
+}
+
 const wb__backend wb__cl_backend = {
     .version = WB__BACKEND_VERSION,
     .name = "OpenCL",
@@ -77,6 +89,7 @@ const wb__backend wb__cl_backend = {
     .launch = wb__cl_launch,
     .wait = wb__cl_wait,
     .prefers_nhwc = prefers_nhwc,
+    .takes = takes,
 };
 
 const wb__backend *wb__opencl_entry(const wb__host *given)

@@ -22,6 +22,7 @@
  *   WEBER_MEMORY_LIMIT     bytes that a device may hold: 100M, 1.5GiB, 50%
  *   WEBER_OPENCL_STAGING   1: transfers through pinned memory, 0: never; else as the device is
  *   WEBER_OPENCL_BINARIES  1: compiled kernels are kept on disk, 0: never; else where it pays
+ *   WEBER_OPENCL_ATTENTION 1: fused attention on processors too, 0: never; else where it pays
  *   WEBER_OPENCL_FAIL      for tests: the n-th call of the driver fails; "n+": all from there on */
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H
@@ -50,11 +51,10 @@ typedef struct wb__cl_memory {
 
 /* Blocks are rounded up to one of eight sizes an octave and kept, when released, in a queue of
  * their size: the one released first, whose use has most likely ended, is handed out first. */
-enum { WB__CL_LEAST = 8, WB__CL_OCTAVES = 40, WB__CL_A_CLASS = 8 };
 typedef struct { wb__cl_memory *first, *last; } wb__cl_class;
 
 typedef struct {
-    wb__cl_class free[WB__CL_OCTAVES * WB__CL_A_CLASS];
+    wb__cl_class free[WB__GPU_SIZE_CLASSES];
     int64_t limit, used, peak, cached;      /* bytes */
 } wb__cl_cache;
 
@@ -146,8 +146,6 @@ int wb__cl_open(wb__cl_device *d);              /* context and queues, once */
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* The bytes that WEBER_MEMORY_LIMIT allows of `total`; 0, or an error. */
-int wb__cl_limit(int64_t total, int64_t *limit);
 void *wb__cl_allocate(const wb_device *base, size_t bytes);
 void wb__cl_release(const wb_device *base, void *memory, size_t bytes);
 void wb__cl_trim(const wb_device *base);

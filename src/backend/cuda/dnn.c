@@ -1,0 +1,330 @@
+/* Convolutions and attention by cuDNN: opened when the first one comes, a plan for each problem made
+ * when one of the engine's is made, and kept for the next.
+ *
+ *   WEBER_CUDA_CUDNN   0: never */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/dnn.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static wb__dnn_functions dnn;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char why_not[600];
+
+static void open_once(void)
+{
+    static const char *const names[] = {"libcudnn.so.9", "libcudnn_graph.so.9", "libcudnn.so",
+                                        NULL};
+    static const struct { const char *name; size_t at; } functions[] = {
+#define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
+        WB__DNN_FUNCTIONS(NAME)
+#undef NAME
+    };
+    char said[400];
+    void *library = wb__cu_open_library(names, said, sizeof said);
+    if (!library)
+        snprintf(why_not, sizeof why_not, "%s; install cuDNN 9, or name its folder by"
+                 " WEBER_CUDA_PATH", said);
+    for (size_t i = 0; library && i < WB__COUNT(functions); i++) {
+        void *found = dlsym(library, functions[i].name);
+        if (!found && !*why_not)
+            snprintf(why_not, sizeof why_not, "libcudnn has no %s: install cuDNN 9",
+                     functions[i].name);
+        memcpy((char *)&dnn + functions[i].at, &found, sizeof found);
+    }
+    if (!*why_not && dnn.GetVersion() / 10000 != 9)
+        snprintf(why_not, sizeof why_not, "version %zu is not of cuDNN 9", dnn.GetVersion());
+}
+
+bool wb__cu_dnn_works(void)
+{
+    const char *wish = getenv("WEBER_CUDA_CUDNN");
+    if (wish && *wish == '0') {
+        host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: WEBER_CUDA_CUDNN=0 says not to use it");
+        return false;
+    }
+    pthread_once(&once, open_once);
+    if (!*why_not) return true;
+    host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: %s", why_not);
+    return false;
+}
+
+/* ---- one device ------------------------------------------------------------------------------ */
+
+/* A plan that is kept, or that there is none.  Those in use are held by routines; the others go when
+ * there are many, the oldest first. */
+typedef struct entry entry;
+struct entry {
+    entry *next;
+    int holders;
+    wb__dnn_problem problem;
+    wb__dnn_plan plan;                  /* .plan NULL: cuDNN has no engine for it */
+};
+enum { MOST_ENTRIES = 512 };
+
+typedef struct {
+    cudnnHandle_t handle;
+    void *stream;                       /* that the handle has */
+    entry *first;                       /* newest first */
+    int n;
+} state;
+
+enum { MOST_POINTERS = 11 };            /* views, and numbers by value */
+typedef struct {
+    wb__cu_routine base;
+    entry *entry;
+    wb__dnn_desc pack;
+    int n;                              /* pointers, of which this many are views' */
+    struct { int buffer; size_t at; } places[9];
+    int n_views;
+    int64_t ids[MOST_POINTERS];
+    void *pointers[MOST_POINTERS];      /* as the pack has them */
+    void *workspace;
+    float numbers[2];
+} routine;
+
+static int fail(const wb__cu_device *d, int status, const char *call)
+{
+    char said[256] = "";
+    dnn.GetLastErrorString(said, sizeof said);
+    const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    return host->fail(memory ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
+                      d->ordinal, call, dnn.GetErrorString(status), status, *said ? ": " : "",
+                      said);
+}
+
+static state *state_of(wb__cu_device *d)
+{
+    if (d->dnn) return d->dnn;
+    state *s = host->alloc_zero(1, sizeof *s);
+    if (!s) return NULL;
+    const int status = dnn.Create(&s->handle);
+    if (status) {
+        fail(d, status, "cudnnCreate");
+        host->free(s);
+        return NULL;
+    }
+    return d->dnn = s;
+}
+
+static void drop(entry *e)
+{
+    wb__dnn_plan_free(&dnn, &e->plan);
+    host->free(e);
+}
+
+void wb__cu_dnn_close(wb__cu_device *d)
+{
+    state *s = d->dnn;
+    if (!s) return;
+    for (entry *e = s->first, *next; e; e = next) {
+        next = e->next;
+        drop(e);
+    }
+    dnn.Destroy(s->handle);
+    host->free(s);
+    d->dnn = NULL;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static void make_room(state *s)
+{
+    entry **oldest = NULL;
+    if (s->n < MOST_ENTRIES) return;
+    for (entry **at = &s->first; *at; at = &(*at)->next)
+        if (!(*at)->holders) oldest = at;
+    if (!oldest) return;
+    entry *e = *oldest;
+    *oldest = e->next;
+    s->n--;
+    drop(e);
+}
+
+/* The entry of a problem, its plan made if it is new; NULL with the error set. */
+static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
+{
+    state *s = state_of(d);
+    if (!s) return NULL;
+    for (entry *e = s->first; e; e = e->next)
+        if (memcmp(&e->problem, p, sizeof *p) == 0) return e;
+    make_room(s);
+    entry *e = host->alloc_zero(1, sizeof *e);
+    wb__dnn_graph *g = e ? host->alloc(sizeof *g) : NULL;
+    int error = WB_ERROR_MEMORY;
+    if (g) {
+        const wb__dnn_target target = {.f = &dnn, .handle = s->handle};
+        error = wb__dnn_plan_of(g, &target, p, &e->plan);
+        if (error == WB_ERROR_UNSUPPORTED) error = 0;
+        else if (error && g->status) fail(d, g->status, g->call);
+    }
+    host->free(g);
+    if (error) {
+        host->free(e);
+        return NULL;
+    }
+    e->problem = *p;
+    e->next = s->first;
+    s->first = e;
+    s->n++;
+    return e;
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+static int set_pack(routine *r, const char **call)
+{
+    int status = 0;
+    *call = "cudnnBackendSetAttribute";
+    if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
+    r->pack = NULL;
+    if ((status = dnn.BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &r->pack))) {
+        *call = "cudnnBackendCreateDescriptor";
+        r->pack = NULL;
+        return status;
+    }
+    if ((status = dnn.BackendSetAttribute(r->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                          CUDNN_TYPE_INT64, r->n, r->ids)) ||
+        (status = dnn.BackendSetAttribute(r->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                          CUDNN_TYPE_VOID_PTR, r->n, r->pointers)) ||
+        (status = dnn.BackendSetAttribute(r->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                          CUDNN_TYPE_VOID_PTR, 1, &r->workspace)))
+        return status;
+    *call = "cudnnBackendFinalize";
+    return dnn.BackendFinalize(r->pack);
+}
+
+static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
+                  const CUdeviceptr *buffers, CUdeviceptr workspace)
+{
+    routine *r = (routine *)base;
+    state *s = d->dnn;
+    const char *call = "cudnnSetStream";
+    int status = 0;
+    bool moved = !r->pack || r->workspace != (void *)(uintptr_t)workspace;
+    r->workspace = (void *)(uintptr_t)workspace;
+    for (int i = 0; i < r->n_views; i++) {
+        void *at = (void *)(uintptr_t)(buffers[r->places[i].buffer] + r->places[i].at);
+        moved |= at != r->pointers[i];
+        r->pointers[i] = at;
+    }
+    if (s->stream != (void *)stream) {
+        if ((status = dnn.SetStream(s->handle, (void *)stream))) return fail(d, status, call);
+        s->stream = (void *)stream;
+    }
+    if (moved && (status = set_pack(r, &call))) {
+        if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
+        r->pack = NULL;
+        return fail(d, status, call);
+    }
+    status = dnn.BackendExecute(s->handle, r->entry->plan.plan, r->pack);
+    return status ? fail(d, status, "cudnnBackendExecute") : 0;
+}
+
+static void destroy(wb__cu_device *d, wb__cu_routine *base)
+{
+    routine *r = (routine *)base;
+    (void)d;
+    if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
+    r->entry->holders--;
+    host->free(r);
+}
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+/* As wb__cu_dnn_prepare; NULL with *error 0 cannot be. */
+static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int *error)
+{
+    wb__dnn_problem p;
+    *error = WB_ERROR_UNSUPPORTED;
+    *why = wb__dnn_problem_of(step, &p);
+    if (*why) return NULL;
+    if (!wb__cu_dnn_works()) {
+        host->clear_error();
+        *why = "cuDNN: not there";
+        return NULL;
+    }
+    entry *e = entry_of(d, &p);
+    if (!e) {
+        *error = (int)host->error_code();
+        return NULL;
+    }
+    if (!e->plan.plan) {
+        *why = "cuDNN: it has no engine";
+        return NULL;
+    }
+    *error = 0;
+    return e;
+}
+
+static const char *name_of(const wb__step *step)
+{
+    static const char *const forward[2][4] = {
+        {"cuDNN", "cuDNN relu", "cuDNN tanh", "cuDNN sigmoid"},
+        {"cuDNN bias", "cuDNN bias relu", "cuDNN bias tanh", "cuDNN bias sigmoid"}};
+    if (step->kind == WB__STEP_ATTENTION) return "cuDNN flash";
+    return step->variant == WB__CONV_FORWARD ? forward[step->n_views > 3][step->epilogue] : "cuDNN";
+}
+
+int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why)
+{
+    int error = 0;
+    *r = NULL;
+    entry *e = find(d, step, why, &error);
+    if (!e) return error;
+    routine *made = host->alloc_zero(1, sizeof *made);
+    if (!made) return WB_ERROR_MEMORY;
+    e->holders++;
+    made->base = (wb__cu_routine){.impl = name_of(step), .workspace = e->plan.workspace,
+                                  .launch = launch, .destroy = destroy};
+    made->entry = e;
+    made->n = made->n_views = step->n_views;
+    for (int i = 0; i < step->n_views; i++) {
+        const wb__view *v = &step->views[i];
+        made->ids[i] = i + 1;
+        made->places[i].buffer = v->buffer;
+        made->places[i].at = (size_t)v->offset * host->dtype_size(v->dtype);
+    }
+    if (step->kind == WB__STEP_ATTENTION) {
+        made->numbers[0] = (float)step->attention.scale;
+        made->numbers[1] = -INFINITY;
+        for (int i = 0; i < (step->attention.causal ? 2 : 1); i++) {
+            made->ids[made->n] = WB__DNN_SCALE + i;
+            made->pointers[made->n++] = &made->numbers[i];
+        }
+    }
+    *r = &made->base;
+    return 0;
+}
+
+bool wb__cu_dnn_takes(wb__cu_device *d, const wb__step *step)
+{
+    const char *why = NULL;
+    int error = 0;
+    if (step->kind != WB__STEP_CONV && step->kind != WB__STEP_ATTENTION) return false;
+    const entry *e = find(d, step, &why, &error);
+    if (!e && !why) host->clear_error();
+    return e;
+}
+
+/* Tensor cores read channels in vectors of 16 bytes.  A picture's few channels are widened by cuDNN
+ * on the way. */
+bool wb__cu_dnn_prefers_nhwc(wb__cu_device *d, const wb__step *conv)
+{
+    const wb__view *x = &conv->views[0], *y = &conv->views[2];
+    const bool half = x->dtype == WB_F16 || x->dtype == WB_BF16;
+    const bool rounded = x->dtype == WB_F32 && conv->precision != WB__PRECISION_HIGHEST;
+    const int64_t vector = half ? 8 : 4, c = x->dims[1], k = y->dims[1];
+    if (conv->kind != WB__STEP_CONV || !(half || (rounded && d->arch >= 90))) return false;
+    if (k % vector || (c % vector && c > 4)) return false;
+    if (wb__cu_dnn_works()) return true;
+    host->clear_error();
+    return false;
+}

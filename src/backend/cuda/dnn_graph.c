@@ -1,0 +1,340 @@
+/* Graphs of cuDNN's put together from descriptors, and an engine chosen for each. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/dnn.h"
+
+#include <string.h>
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+static bool went(wb__dnn_graph *g, int status, const char *call)
+{
+    if (status && !g->status) {
+        g->status = status;
+        g->call = call;
+    }
+    return !g->status;
+}
+
+void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target)
+{
+    memset(g, 0, sizeof *g);
+    g->target = target;
+    g->last_id = 1000;
+}
+
+static void release(const wb__dnn_functions *f, wb__dnn_desc *made, int n)
+{
+    while (n > 0) f->BackendDestroyDescriptor(made[--n]);
+}
+
+void wb__dnn_end(wb__dnn_graph *g)
+{
+    release(g->target->f, g->made, g->n_made);
+    g->n_made = 0;
+}
+
+wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type)
+{
+    wb__dnn_desc d = NULL;
+    if (g->status) return NULL;
+    if (g->n_made == WB__DNN_MOST_MADE) {
+        went(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many descriptors");
+        return NULL;
+    }
+    if (!went(g, g->target->f->BackendCreateDescriptor(type, &d), "cudnnBackendCreateDescriptor"))
+        return NULL;
+    return g->made[g->n_made++] = d;
+}
+
+void wb__dnn_set(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
+                 const void *values)
+{
+    if (!g->status)
+        went(g, g->target->f->BackendSetAttribute(d, name, type, n, values),
+             "cudnnBackendSetAttribute");
+}
+
+void wb__dnn_finish(wb__dnn_graph *g, wb__dnn_desc d)
+{
+    if (!g->status) went(g, g->target->f->BackendFinalize(d), "cudnnBackendFinalize");
+}
+
+void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d)
+{
+    wb__dnn_finish(g, d);
+    if (g->status) return;
+    if (g->n_ops == WB__DNN_MOST_OPS)
+        went(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many operations");
+    else
+        g->ops[g->n_ops++] = d;
+}
+
+static void set_desc(wb__dnn_graph *g, wb__dnn_desc d, int name, wb__dnn_desc value)
+{
+    wb__dnn_set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void set_type(wb__dnn_graph *g, wb__dnn_desc d, int name, int type)
+{
+    wb__dnn_set(g, d, name, CUDNN_TYPE_DATA_TYPE, 1, &type);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static wb__dnn_desc tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v, bool between,
+                           bool by_value)
+{
+    const int64_t align = v->align;
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    set_type(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, v->type);
+    wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, v->dims);
+    wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, v->strides);
+    wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    if (between)
+        wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &between);
+    if (by_value)
+        wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
+    wb__dnn_finish(g, d);
+    return d;
+}
+
+wb__dnn_desc wb__dnn_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v)
+{
+    return tensor(g, id, v, false, false);
+}
+
+wb__dnn_desc wb__dnn_between(wb__dnn_graph *g, int type, const int64_t dims[4],
+                             const int64_t strides[4])
+{
+    wb__dnn_view v = {.type = type, .align = 16};
+    int64_t stride = 1;
+    for (int i = 3; i >= 0; i--) {
+        v.dims[i] = dims[i];
+        v.strides[i] = strides ? strides[i] : stride;
+        stride *= dims[i];
+    }
+    return tensor(g, ++g->last_id, &v, true, false);
+}
+
+wb__dnn_desc wb__dnn_number(wb__dnn_graph *g, int64_t id, int type)
+{
+    const wb__dnn_view v = {.dims = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}, .type = type,
+                            .align = 4};
+    return tensor(g, id, &v, false, true);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
+                       wb__dnn_desc t, wb__dnn_desc y)
+{
+    const int64_t along = axis;
+    wb__dnn_desc how = wb__dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    wb__dnn_set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    set_type(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    if (axis != WB__DNN_NO_AXIS)
+        wb__dnn_set(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &along);
+    wb__dnn_finish(g, how);
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b) set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    if (t) set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    wb__dnn_operation(g, d);
+}
+
+void wb__dnn_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c)
+{
+    wb__dnn_desc how = wb__dnn_make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    set_type(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+    wb__dnn_finish(g, how);
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+    wb__dnn_operation(g, d);
+}
+
+void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y)
+{
+    wb__dnn_desc how = wb__dnn_make(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    wb__dnn_set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &op);
+    set_type(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+    wb__dnn_finish(g, how);
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+    wb__dnn_operation(g, d);
+}
+
+/* ---- engines --------------------------------------------------------------------------------- */
+
+enum { MOST_CONFIGS = 64 };
+
+static wb__dnn_desc whole(wb__dnn_graph *g)
+{
+    const wb__dnn_target *t = g->target;
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (t->handle)
+        wb__dnn_set(g, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &t->handle);
+    wb__dnn_set(g, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops,
+                g->ops);
+    wb__dnn_finish(g, d);
+    return d;
+}
+
+/* Configurations of engines, best first, as descriptors of the graph's; gives their number. */
+static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
+{
+    const wb__dnn_target *t = g->target;
+    int64_t n = 0;
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    set_desc(g, d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    wb__dnn_set(g, d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (!t->handle) set_desc(g, d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, t->properties);
+    wb__dnn_finish(g, d);
+    if (g->status ||
+        !went(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL),
+              "cudnnBackendGetAttribute"))
+        return 0;
+    n = WB__MIN(n, MOST_CONFIGS);
+    for (int i = 0; i < n; i++) list[i] = wb__dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (!n || g->status) return 0;
+    const int64_t room = n;
+    went(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &n, list),
+         "cudnnBackendGetAttribute");
+    return g->status ? 0 : (int)WB__MIN(n, room);
+}
+
+/* The engine's numerical notes as bits, and its number. */
+static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
+{
+    const wb__dnn_functions *f = g->target->f;
+    int notes[32], bits = 0;
+    int64_t n = 0, which = -1;
+    wb__dnn_desc engine = wb__dnn_make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    if (g->status) return 0;
+    went(g, f->BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
+         "cudnnBackendGetAttribute");
+    if (g->status) return 0;
+    went(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n,
+                                   &which), "cudnnBackendGetAttribute");
+    went(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                   CUDNN_TYPE_NUMERICAL_NOTE, (int64_t)WB__COUNT(notes), &n, notes),
+         "cudnnBackendGetAttribute");
+    for (int i = 0; !g->status && i < n && i < (int)WB__COUNT(notes); i++) bits |= 1 << notes[i];
+    *number = (int)which;
+    return bits;
+}
+
+/* A plan of this configuration, or NULL: it does not suit this device. */
+static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
+{
+    const wb__dnn_target *t = g->target;
+    int64_t bytes = 0, n = 0;
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    if (t->handle)
+        wb__dnn_set(g, d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &t->handle);
+    else
+        set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, t->properties);
+    if (g->status || t->f->BackendFinalize(d)) return NULL;
+    went(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                      CUDNN_TYPE_INT64, 1, &n, &bytes),
+         "cudnnBackendGetAttribute");
+    *workspace = (size_t)bytes;
+    return g->status ? NULL : d;
+}
+
+static bool pick(wb__dnn_graph *g, wb__dnn_desc graph, int mode, int forbidden, size_t most,
+                 wb__dnn_plan *plan)
+{
+    wb__dnn_desc list[MOST_CONFIGS];
+    const int n = configs(g, graph, mode, list), before = g->n_made;
+    for (int i = 0; i < n && !g->status; i++) {
+        const int notes = notes_of(g, list[i], &plan->engine);
+        if (!(notes & forbidden)) {
+            plan->plan = plan_of(g, list[i], &plan->workspace);
+            if (plan->plan && plan->workspace <= most) return true;
+        }
+        release(g->target->f, g->made + before, g->n_made - before);
+        g->n_made = before;
+    }
+    plan->plan = NULL;
+    return false;
+}
+
+int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan)
+{
+    static const int modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    *plan = (wb__dnn_plan){.engine = -1};
+    wb__dnn_desc graph = whole(g);
+    for (size_t i = 0; i < WB__COUNT(modes) && !g->status; i++)
+        if (pick(g, graph, modes[i], forbidden, most, plan)) break;
+    const bool memory = g->status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                        g->status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    if (!plan->plan) return memory ? WB_ERROR_MEMORY : WB_ERROR_UNSUPPORTED;
+    plan->made = host->alloc((size_t)g->n_made * sizeof *plan->made);
+    if (!plan->made) {
+        plan->plan = NULL;
+        return WB_ERROR_MEMORY;
+    }
+    memcpy(plan->made, g->made, (size_t)g->n_made * sizeof *plan->made);
+    plan->n_made = g->n_made;
+    g->n_made = 0;
+    return 0;
+}
+
+void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan)
+{
+    if (!plan->made) return;
+    release(f, plan->made, plan->n_made);
+    host->free(plan->made);
+    *plan = (wb__dnn_plan){0};
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p)
+{
+    static const int types[WB_DTYPE_COUNT] = {
+        [WB_F32] = CUDNN_DATA_FLOAT, [WB_F16] = CUDNN_DATA_HALF, [WB_BF16] = CUDNN_DATA_BFLOAT16};
+    memset(p, 0, sizeof *p);
+    p->kind = step->kind;
+    p->variant = step->variant;
+    p->epilogue = step->epilogue;
+    p->n_views = step->n_views;
+    for (int i = 0; i < step->n_views; i++) {
+        const wb__view *v = &step->views[i];
+        if (v->dtype != WB_F32 && v->dtype != WB_F16 && v->dtype != WB_BF16)
+            return "cuDNN: not of f32, f16 or bf16";
+        const uint64_t at = (uint64_t)v->offset * (v->dtype == WB_F32 ? 4 : 2) | 16;
+        p->views[i].type = types[v->dtype];
+        p->views[i].align = (int32_t)(at & (~at + 1));
+        for (int k = 0; k < v->ndim && k < 4; k++) {
+            p->views[i].dims[k] = v->dims[k];
+            p->views[i].strides[k] = v->strides[k];
+        }
+    }
+    return step->kind == WB__STEP_CONV ? wb__dnn_conv_problem(step, p)
+         : step->kind == WB__STEP_ATTENTION ? wb__dnn_attention_problem(step, p)
+         : "cuDNN: no such operation";
+}
+
+int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
+                    wb__dnn_plan *plan)
+{
+    wb__dnn_begin(g, target);
+    if (p->kind == WB__STEP_CONV) wb__dnn_conv(g, p);
+    else wb__dnn_attention(g, p);
+    const int error = wb__dnn_choose(g, p->forbidden, WB__DNN_WORKSPACE, plan);
+    wb__dnn_end(g);
+    return error;
+}

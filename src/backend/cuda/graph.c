@@ -1,0 +1,336 @@
+/* Plans as one command: a sequence of kernels is recorded once, as a graph of the driver's, and
+ * launched as a whole at every run.
+ *
+ * A graph holds the addresses of its buffers.  Variables seldom move; inputs and results of a loop
+ * come from the cache and take turns among few addresses.  So a graph has up to four instances, each
+ * for one set of addresses.  Where these keep changing, a further instance has memory of its own in
+ * place of what changes: inputs are copied there before it runs, results from there after it, and
+ * nothing is recorded any more.
+ *
+ * Recording is done on a stream of its own, on which nothing runs, so that it is in nobody's way.
+ * What cannot be recorded is launched kernel by kernel, as without a graph. */
+#include "backend/cuda/cuda.h"
+
+#include <string.h>
+
+enum { INSTANCES = 4 };
+
+typedef struct {
+    CUgraphExec exec;           /* NULL: none */
+    CUdeviceptr *address;       /* of every buffer */
+    wb__cu_memory *block;       /* of the tables; NULL where there are none */
+    uint64_t last;              /* when it ran, by the graph's clock */
+} instance;
+
+struct wb__graph {
+    const wb__sequence *s;
+    int arena;                  /* which buffer; -1: none */
+    bool broken;                /* it cannot be recorded */
+    wb__cu_tables tables;
+    pthread_mutex_t lock;       /* of what follows; taken before the device's */
+    uint64_t clock;
+    CUdeviceptr *now;           /* where the buffers are in this run */
+    instance one[INSTANCES];
+    instance copying;           /* the one with memory of its own, */
+    wb__cu_memory **own;        /* in place of these buffers; NULL: it takes theirs */
+};
+
+/* ---- making and freeing ---------------------------------------------------------------------- */
+
+static void drop_instance(wb__cu_device *d, wb__graph *g, instance *in)
+{
+    if (in->exec) cu.GraphExecDestroy(in->exec);
+    wb__cu_release(&d->base, in->block, g->tables.bytes);
+    in->exec = NULL;
+    in->block = NULL;
+}
+
+static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
+{
+    const size_t n = (size_t)s->n_buffers + 1;
+    wb__graph *g = host->alloc_zero(1, sizeof *g);
+    if (!g) return WB_ERROR_MEMORY;
+    pthread_mutex_init(&g->lock, NULL);
+    *graph = g;
+    g->s = s;
+    g->arena = -1;
+    for (int i = 0; i < s->n_buffers; i++)
+        if (s->buffers[i].kind == WB__BUFFER_ARENA) g->arena = i;
+    CUdeviceptr **const addresses[] = {&g->now, &g->copying.address, &g->one[0].address,
+                                       &g->one[1].address, &g->one[2].address, &g->one[3].address};
+    for (size_t i = 0; i < WB__COUNT(addresses); i++)
+        if (!(*addresses[i] = host->alloc_zero(n, sizeof **addresses[i]))) return WB_ERROR_MEMORY;
+    g->own = host->alloc_zero(n, sizeof *g->own);
+    return g->own ? wb__cu_tables_make(d, s, &g->tables) : WB_ERROR_MEMORY;
+}
+
+int wb__cu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph)
+{
+    wb__cu_device *d = base->state;
+    wb__graph *g = NULL;
+    *graph = NULL;
+    if (!wb__cu_has_graphs || d->debug_sync) return WB_ERROR_UNSUPPORTED;
+    if (wb__cu_enter(d)) return host->error_code();
+    const int status = make(d, s, &g);
+    wb__cu_leave();
+    if (g) d->kernels++;
+    if (status) wb__cu_graph_free(base, g);
+    else *graph = g;
+    return status;
+}
+
+void wb__cu_graph_free(const wb_device *base, wb__graph *g)
+{
+    wb__cu_device *d = base->state;
+    if (!g || wb__cu_is_child()) return;
+    const bool entered = wb__cu_enter_to_release(d);
+    d->kernels--;
+    for (int i = 0; i < INSTANCES; i++) {
+        drop_instance(d, g, &g->one[i]);
+        host->free(g->one[i].address);
+    }
+    drop_instance(d, g, &g->copying);
+    for (int i = 0; i < g->s->n_buffers && g->own; i++)
+        wb__cu_release(base, g->own[i], g->s->buffers[i].bytes);
+    wb__cu_tables_free(d, &g->tables);
+    host->free(g->copying.address);
+    host->free(g->own);
+    host->free(g->now);
+    pthread_mutex_destroy(&g->lock);
+    host->free(g);
+    if (entered) wb__cu_leave();
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+static bool is_row(const wb__cu_table *t, const wb__cu_kernel *k, int part)
+{
+    for (int r = 0; t->kernel == k && r < t->n; r++)
+        if (t->part[r] == part) return true;
+    return false;
+}
+
+/* One part: by value, or as the first row of a table, which brings the others. */
+static int record_part(wb__cu_device *d, const wb__graph *g, const wb__cu_kernel *k, int part,
+                       CUdeviceptr block, const wb__cu_places *at)
+{
+    for (int i = 0; i < g->tables.n; i++) {
+        const wb__cu_table *t = &g->tables.table[i];
+        if (!is_row(t, k, part)) continue;
+        return t->part[0] == part ? wb__cu_table_launch(d, t, block, d->capturing) : 0;
+    }
+    return wb__cu_launch_part(d, k, &k->parts[part], d->capturing, at);
+}
+
+/* With the device's lock, since kernels have room for the arguments of one launch. */
+static int record(wb__cu_device *d, const wb__graph *g, CUdeviceptr block, const wb__cu_places *at,
+                  CUgraph *graph)
+{
+    CUresult code = cu.StreamBeginCapture_v2(d->capturing, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    if (code) return wb__cu_fail(d, "cuStreamBeginCapture", code, "a plan");
+    int status = 0;
+    for (int i = 0; i < g->s->n_kernels && !status; i++) {
+        const wb__cu_kernel *k = (const wb__cu_kernel *)g->s->kernels[i];
+        if (k->routine) status = wb__cu_launch_routine(d, k, d->capturing, at);
+        for (int p = 0; p < k->n && !status; p++) status = record_part(d, g, k, p, block, at);
+    }
+    code = cu.StreamEndCapture(d->capturing, graph);
+    if (code) *graph = NULL;
+    return status || !code ? status
+                           : wb__cu_fail(d, "cuStreamEndCapture", code, "a plan of %d kernels",
+                                         g->s->n_kernels);
+}
+
+/* The block of the tables, with the rows for these places in it. */
+static int make_block(wb__cu_device *d, wb__graph *g, instance *in, const wb__cu_places *at)
+{
+    if (!g->tables.bytes) return 0;
+    unsigned char *rows = host->alloc_zero(g->tables.bytes, 1);
+    if (!rows) return WB_ERROR_MEMORY;
+    wb__cu_tables_fill(&g->tables, at, rows);
+    int status = 0;
+    if (!in->block && !(in->block = wb__cu_allocate(&d->base, g->tables.bytes)))
+        status = host->error_code();
+    if (!status) status = wb__cu_upload(&d->base, in->block, 0, rows, g->tables.bytes);
+    host->free(rows);
+    return status;
+}
+
+/* An instance for the addresses in g->now. */
+static int make_instance(wb__cu_device *d, wb__graph *g, instance *in, const wb__number *numbers)
+{
+    const wb__cu_places at = {.address = g->now, .workspace = g->arena < 0 ? 0 : g->now[g->arena],
+                              .workspace_at = g->s->workspace_at, .numbers = numbers};
+    CUgraph graph = NULL;
+    if (in->exec) cu.GraphExecDestroy(in->exec);
+    in->exec = NULL;
+    int status = make_block(d, g, in, &at);
+    if (status) return status;
+    pthread_mutex_lock(&d->lock);
+    status = record(d, g, in->block ? in->block->at : 0, &at, &graph);
+    pthread_mutex_unlock(&d->lock);
+    if (!status) {
+        const CUresult code = cu.GraphInstantiateWithFlags(&in->exec, graph, 0);
+        if (code) in->exec = NULL;
+        if (code)
+            status = wb__cu_fail(d, "cuGraphInstantiate", code, "a plan of %d kernels",
+                                 g->s->n_kernels);
+    }
+    if (graph) cu.GraphDestroy(graph);
+    memcpy(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
+    return status;
+}
+
+/* ---- choosing an instance -------------------------------------------------------------------- */
+
+static bool fits(const wb__graph *g, const instance *in)
+{
+    return in->exec && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
+}
+
+/* A variable is not where it was when this one was recorded. */
+static bool is_stale(const wb__graph *g, const instance *in)
+{
+    for (int i = 0; i < g->s->n_buffers; i++)
+        if (g->s->buffers[i].kind == WB__BUFFER_VARIABLE && in->address[i] != g->now[i]) return true;
+    return false;
+}
+
+/* One that is free or stale, the longest unused first; NULL: all are for other places. */
+static instance *replaceable(wb__graph *g)
+{
+    instance *best = NULL;
+    for (int i = 0; i < INSTANCES; i++) {
+        instance *in = &g->one[i];
+        if (in->exec && !is_stale(g, in)) continue;
+        if (!best || in->last < best->last) best = in;
+    }
+    return best;
+}
+
+/* Puts our own memory in place of all that was seen to move; false: there is none to be had. */
+static bool take_own_memory(wb__cu_device *d, wb__graph *g)
+{
+    for (int i = 0; i < g->s->n_buffers; i++) {
+        const wb__buffer *b = &g->s->buffers[i];
+        bool moves = g->copying.exec && g->copying.address[i] != g->now[i];
+        for (int k = 0; k < INSTANCES; k++) moves |= g->one[k].address[i] != g->now[i];
+        if (b->kind == WB__BUFFER_VARIABLE || (!moves && !g->own[i])) continue;
+        if (!g->own[i] && !(g->own[i] = wb__cu_allocate(&d->base, b->bytes))) {
+            host->clear_error();
+            return false;
+        }
+        g->now[i] = g->own[i]->at;
+    }
+    return true;
+}
+
+static instance *longest_unused(wb__graph *g)
+{
+    instance *in = &g->one[0];
+    for (int i = 1; i < INSTANCES; i++)
+        if (g->one[i].last < in->last) in = &g->one[i];
+    return in;
+}
+
+static void locate(wb__graph *g, void *const *buffers)
+{
+    for (int i = 0; i < g->s->n_buffers; i++) {
+        const wb__cu_memory *m = buffers[i];
+        g->now[i] = m ? m->at : 0;
+    }
+}
+
+/* The instance for this run; NULL with the error set. */
+static instance *choose(wb__cu_device *d, wb__graph *g, void *const *buffers,
+                        const wb__number *numbers)
+{
+    locate(g, buffers);
+    for (int i = 0; i < INSTANCES; i++)
+        if (fits(g, &g->one[i])) return &g->one[i];
+    instance *in = replaceable(g);
+    if (!in) {
+        if (take_own_memory(d, g)) {
+            in = &g->copying;
+            if (fits(g, in)) return in;
+        } else {
+            locate(g, buffers);
+            in = longest_unused(g);
+        }
+    }
+    return make_instance(d, g, in, numbers) ? NULL : in;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* With the device's lock: copies of inputs into our own memory, or of results out of it. */
+static int copy_own(wb__cu_device *d, const wb__graph *g, void *const *buffers, wb__buffer_kind kind)
+{
+    for (int i = 0; i < g->s->n_buffers; i++) {
+        const wb__buffer *b = &g->s->buffers[i];
+        const wb__cu_memory *m = buffers[i], *own = g->own[i];
+        if (b->kind != kind || !own || !m || !b->bytes) continue;
+        const bool in = kind == WB__BUFFER_INPUT;
+        const CUresult code = cu.MemcpyDtoDAsync_v2(in ? own->at : m->at, in ? m->at : own->at,
+                                                    b->bytes, d->compute);
+        if (code) return wb__cu_fail(d, "cuMemcpyDtoDAsync", code, "%zu bytes of a plan", b->bytes);
+    }
+    return 0;
+}
+
+/* With the device's lock. */
+static int launch(wb__cu_device *d, wb__graph *g, instance *in, void *const *buffers,
+                  const wb__number *numbers)
+{
+    const bool copying = in == &g->copying;
+    int status = in->block ? wb__cu_uses(d, in->block) : 0;
+    for (int i = 0; i < g->s->n_buffers && !status; i++) {
+        if (buffers[i]) status = wb__cu_uses(d, buffers[i]);
+        if (!status && copying && g->own[i]) status = wb__cu_uses(d, g->own[i]);
+    }
+    if (!status && copying) status = copy_own(d, g, buffers, WB__BUFFER_INPUT);
+    if (!status && in->block) status = wb__cu_tables_write(d, &g->tables, in->block->at, numbers);
+    if (status) return status;
+    const CUresult code = cu.GraphLaunch(in->exec, d->compute);
+    if (code) return wb__cu_fail(d, "cuGraphLaunch", code, "a plan of %d kernels", g->s->n_kernels);
+    if (copying) status = copy_own(d, g, buffers, WB__BUFFER_RESULT);
+    wb__cu_issue(d);
+    if (!wb__cu_mark_now(d)) host->clear_error();       /* then uploads wait for more than this */
+    in->last = ++g->clock;
+    return status;
+}
+
+static int launch_each(const wb_device *base, const wb__graph *g, void *const *buffers,
+                       const wb__number *numbers)
+{
+    void *workspace = g->arena < 0 ? NULL : buffers[g->arena];
+    int status = 0;
+    for (int i = 0; i < g->s->n_kernels && !status; i++)
+        status = wb__cu_launch(base, g->s->kernels[i], buffers, workspace, g->s->workspace_at,
+                               numbers);
+    return status;
+}
+
+int wb__cu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
+                     const wb__number *numbers)
+{
+    wb__cu_device *d = base->state;
+    int status = 0;
+    if (wb__cu_enter(d)) return WB_ERROR_DEVICE;
+    pthread_mutex_lock(&g->lock);
+    instance *in = g->broken ? NULL : choose(d, g, buffers, numbers);
+    if (in) {
+        pthread_mutex_lock(&d->lock);
+        status = launch(d, g, in, buffers, numbers);
+        pthread_mutex_unlock(&d->lock);
+    } else if (!g->broken) {
+        host->log(WB_LOG_WARN, "cuda:%d: a plan of %d kernels runs without a graph: %s", d->ordinal,
+                  g->s->n_kernels, host->error());
+        host->clear_error();
+        g->broken = true;
+    }
+    const bool broken = g->broken;
+    pthread_mutex_unlock(&g->lock);
+    wb__cu_leave();
+    return broken ? launch_each(base, g, buffers, numbers) : status;
+}

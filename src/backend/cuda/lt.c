@@ -1,0 +1,267 @@
+/* Matrix products by cuBLASLt: opened when the first one comes, an algorithm for each problem chosen
+ * by its heuristics when a plan is made.
+ *
+ *   WEBER_CUDA_CUBLASLT   0: never */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/lt.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static wb__lt_functions lt;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char why_not[600];
+
+static void open_once(void)
+{
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
+                                        NULL};
+    static const struct { const char *name; size_t at; } functions[] = {
+#define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
+        WB__LT_FUNCTIONS(NAME)
+#undef NAME
+    };
+    char said[400];
+    void *library = wb__cu_open_library(names, said, sizeof said);
+    if (!library)
+        snprintf(why_not, sizeof why_not, "%s; install cuBLAS 12 or newer, which CUDA's toolkit has,"
+                 " or name its folder by WEBER_CUDA_PATH", said);
+    for (size_t i = 0; library && i < WB__COUNT(functions); i++) {
+        void *found = dlsym(library, functions[i].name);
+        if (!found && !*why_not)
+            snprintf(why_not, sizeof why_not, "libcublasLt has no %s: too old or too new",
+                     functions[i].name);
+        memcpy((char *)&lt + functions[i].at, &found, sizeof found);
+    }
+    if (!*why_not && lt.GetVersion() < 120000)
+        snprintf(why_not, sizeof why_not, "version %zu is too old: install cuBLAS 12 or newer",
+                 lt.GetVersion());
+}
+
+bool wb__cu_lt_works(void)
+{
+    const char *wish = getenv("WEBER_CUDA_CUBLASLT");
+    if (wish && *wish == '0') {
+        host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: WEBER_CUDA_CUBLASLT=0 says not to use it");
+        return false;
+    }
+    pthread_once(&once, open_once);
+    if (!*why_not) return true;
+    host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: %s", why_not);
+    return false;
+}
+
+/* ---- one device ------------------------------------------------------------------------------ */
+
+/* Algorithms by problem; a newer one takes the place of an older one that falls on it. */
+enum { SLOTS = 512 };
+typedef struct {
+    bool used, found;                   /* found: there is one */
+    wb__lt_problem problem;
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace;
+} slot;
+
+typedef struct {
+    cublasLtHandle_t handle;
+    slot slots[SLOTS];
+} state;
+
+typedef struct {
+    wb__cu_routine base;
+    wb__lt_places places;
+    wb__lt_descriptors d;
+    cublasLtMatmulAlgo_t algo;
+    uint64_t vector, aux;               /* the addresses that its descriptor has */
+    bool f64;
+} routine;
+
+static int fail(const wb__cu_device *d, int status, const char *call)
+{
+    return host->fail(status == CUBLAS_STATUS_ALLOC_FAILED ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
+                      "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status), status);
+}
+
+static state *state_of(wb__cu_device *d)
+{
+    if (d->lt) return d->lt;
+    state *s = host->alloc_zero(1, sizeof *s);
+    if (!s) return NULL;
+    const int status = lt.Create(&s->handle);
+    if (status) {
+        fail(d, status, "cublasLtCreate");
+        host->free(s);
+        return NULL;
+    }
+    return d->lt = s;
+}
+
+void wb__cu_lt_close(wb__cu_device *d)
+{
+    state *s = d->lt;
+    if (!s) return;
+    lt.Destroy(s->handle);
+    host->free(s);
+    d->lt = NULL;
+}
+
+/* ---- algorithms ------------------------------------------------------------------------------ */
+
+static uint64_t hash(const wb__lt_problem *p)
+{
+    uint64_t words[sizeof *p / 8], h = 0;
+    _Static_assert(sizeof *p % 8 == 0, "no rest");
+    memcpy(words, p, sizeof words);
+    for (size_t i = 0; i < WB__COUNT(words); i++) {
+        h = (h ^ words[i]) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static int ask(wb__cu_device *d, const wb__lt_descriptors *of, slot *to)
+{
+    const state *s = d->lt;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    const char *call = NULL;
+    int n = 0, status = wb__lt_preference(&lt, &to->problem, &preference, &call);
+    if (status) return fail(d, status, call);
+    status = lt.MatmulAlgoGetHeuristic(s->handle, of->desc, of->layout[0], of->layout[1],
+                                       of->layout[2], of->layout[2], preference, 1, &result, &n);
+    lt.MatmulPreferenceDestroy(preference);
+    if (status && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
+        return fail(d, status, "cublasLtMatmulAlgoGetHeuristic");
+    to->found = !status && n > 0 && !result.state && result.workspaceSize <= WB__LT_WORKSPACE;
+    to->algo = result.algo;
+    to->workspace = to->found ? result.workspaceSize : 0;
+    to->used = true;
+    return 0;
+}
+
+/* The slot of a problem, its algorithm looked for; with the problem's descriptors, which the caller
+ * releases.  NULL without an error if there is no algorithm. */
+static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_descriptors *of,
+                          int *error)
+{
+    const char *call = NULL;
+    state *s = state_of(d);
+    *error = WB_ERROR_DEVICE;
+    if (!s) return NULL;
+    slot *at = &s->slots[hash(p) % SLOTS];
+    const bool known = at->used && memcmp(&at->problem, p, sizeof *p) == 0;
+    *error = 0;
+    if (known && !at->found) return NULL;
+    const int status = wb__lt_describe(&lt, p, of, &call);
+    if (status) {
+        *error = fail(d, status, call);
+        return NULL;
+    }
+    if (!known) {
+        *at = (slot){.problem = *p};
+        *error = ask(d, of, at);
+    }
+    if (!*error && at->found) return at;
+    wb__lt_undescribe(&lt, of);
+    return NULL;
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+/* An address of the descriptor's, set where it is not the one of last time. */
+static int point(routine *r, int attribute, wb__lt_place place, const CUdeviceptr *buffers,
+                 uint64_t *last)
+{
+    if (place.buffer < 0) return 0;
+    const uint64_t address = (uint64_t)buffers[place.buffer] + place.at;
+    if (address == *last) return 0;
+    *last = address;
+    return lt.MatmulDescSetAttribute(r->d.desc, attribute, &address, sizeof address);
+}
+
+static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
+                  const CUdeviceptr *buffers, CUdeviceptr workspace)
+{
+    static const float one = 1, zero = 0;
+    static const double one_f64 = 1, zero_f64 = 0;
+    routine *r = (routine *)base;
+    const state *s = d->lt;
+    void *at[3];
+    for (int j = 0; j < 3; j++) {
+        const wb__lt_place *p = &r->places.operand[j];
+        at[j] = (void *)(uintptr_t)(buffers[p->buffer] + p->at);
+    }
+    int status = point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, r->places.vector, buffers, &r->vector);
+    if (!status)
+        status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, r->places.aux, buffers,
+                       &r->aux);
+    if (status) return fail(d, status, "cublasLtMatmulDescSetAttribute");
+    status = lt.Matmul(s->handle, r->d.desc, r->f64 ? (const void *)&one_f64 : &one, at[0],
+                       r->d.layout[0], at[1], r->d.layout[1],
+                       r->f64 ? (const void *)&zero_f64 : &zero, at[2], r->d.layout[2], at[2],
+                       r->d.layout[2], &r->algo, (void *)(uintptr_t)workspace, base->workspace,
+                       (void *)stream);
+    return status ? fail(d, status, "cublasLtMatmul") : 0;
+}
+
+static void destroy(wb__cu_device *d, wb__cu_routine *base)
+{
+    routine *r = (routine *)base;
+    (void)d;
+    wb__lt_undescribe(&lt, &r->d);
+    host->free(r);
+}
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+/* As wb__cu_lt_prepare; with `r` NULL nothing is made. */
+static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why)
+{
+    wb__lt_problem p;
+    wb__lt_places places;
+    wb__lt_descriptors of;
+    int error = 0;
+    *why = wb__lt_problem_of(step, &p, &places);
+    if (*why) return WB_ERROR_UNSUPPORTED;
+    if (!wb__cu_lt_works()) {
+        host->clear_error();
+        *why = "cuBLASLt: not there";
+        return WB_ERROR_UNSUPPORTED;
+    }
+    const slot *found = choose(d, &p, &of, &error);
+    if (error) return error;
+    if (!found) {
+        *why = "cuBLASLt: it has no algorithm";
+        return WB_ERROR_UNSUPPORTED;
+    }
+    routine *made = r ? host->alloc_zero(1, sizeof *made) : NULL;
+    if (!made) {
+        wb__lt_undescribe(&lt, &of);
+        return r ? WB_ERROR_MEMORY : 0;
+    }
+    *made = (routine){.base = {.impl = wb__lt_name(&p), .workspace = found->workspace,
+                               .launch = launch, .destroy = destroy},
+                      .places = places, .d = of, .algo = found->algo,
+                      .f64 = p.type == CUDA_R_64F};
+    *r = &made->base;
+    return 0;
+}
+
+int wb__cu_lt_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why)
+{
+    *r = NULL;
+    return prepare(d, step, r, why);
+}
+
+bool wb__cu_lt_takes(wb__cu_device *d, const wb__step *step)
+{
+    const char *why = NULL;
+    if (step->kind != WB__STEP_MATMUL) return false;
+    const int error = prepare(d, step, NULL, &why);
+    if (error && !why) host->clear_error();
+    return !error;
+}

@@ -1,0 +1,89 @@
+/* What is used of cuBLASLt (12 and 13), declared here so that it builds without NVIDIA's headers:
+ * types, constants, and one list of functions.  The names are cublasLt.h's. */
+#ifndef WB__CU_LT_API_H
+#define WB__CU_LT_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct wb__lt_its_context *cublasLtHandle_t;
+typedef struct wb__lt_its_desc *cublasLtMatmulDesc_t;
+typedef struct wb__lt_its_layout *cublasLtMatrixLayout_t;
+typedef struct wb__lt_its_preference *cublasLtMatmulPreference_t;
+typedef struct { uint64_t data[8]; } cublasLtMatmulAlgo_t;
+typedef struct {
+    cublasLtMatmulAlgo_t algo;
+    size_t workspaceSize;
+    int state;
+    float wavesCount;
+    int reserved[4];
+} cublasLtMatmulHeuristicResult_t;
+
+#define WB__LT_CONSTANTS(X)                                                                        \
+    X(CUDA_R_32F, 0) X(CUDA_R_64F, 1) X(CUDA_R_16F, 2) X(CUDA_R_16BF, 14)                          \
+    X(CUBLAS_STATUS_SUCCESS, 0) X(CUBLAS_STATUS_NOT_INITIALIZED, 1)                                \
+    X(CUBLAS_STATUS_ALLOC_FAILED, 3) X(CUBLAS_STATUS_INVALID_VALUE, 7)                             \
+    X(CUBLAS_STATUS_ARCH_MISMATCH, 8) X(CUBLAS_STATUS_EXECUTION_FAILED, 13)                        \
+    X(CUBLAS_STATUS_INTERNAL_ERROR, 14) X(CUBLAS_STATUS_NOT_SUPPORTED, 15)                         \
+    X(CUBLAS_OP_N, 0) X(CUBLAS_OP_T, 1)                                                            \
+    X(CUBLAS_COMPUTE_32F, 68) X(CUBLAS_COMPUTE_32F_FAST_16BF, 75)                                  \
+    X(CUBLAS_COMPUTE_32F_FAST_TF32, 77) X(CUBLAS_COMPUTE_64F, 70)                                  \
+    X(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5) X(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6)     \
+    X(CUBLASLT_MATMUL_DESC_TRANSA, 3) X(CUBLASLT_MATMUL_DESC_TRANSB, 4)                            \
+    X(CUBLASLT_MATMUL_DESC_EPILOGUE, 7) X(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                    \
+    X(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 11) X(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)   \
+    X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1) X(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)\
+    X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5)                                               \
+    X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 6)                                               \
+    X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 7)                                               \
+    X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)                                               \
+    X(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2) X(CUBLASLT_REDUCTION_SCHEME_MASK, 7)              \
+    X(CUBLASLT_EPILOGUE_DEFAULT, 1) X(CUBLASLT_EPILOGUE_RELU, 2) X(CUBLASLT_EPILOGUE_BIAS, 4)      \
+    X(CUBLASLT_EPILOGUE_RELU_BIAS, 6) X(CUBLASLT_EPILOGUE_GELU, 32)                                \
+    X(CUBLASLT_EPILOGUE_GELU_BIAS, 36) X(CUBLASLT_EPILOGUE_RELU_AUX, 130)                          \
+    X(CUBLASLT_EPILOGUE_RELU_AUX_BIAS, 134) X(CUBLASLT_EPILOGUE_GELU_AUX, 160)                     \
+    X(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 164) X(CUBLASLT_EPILOGUE_DRELU, 136)                        \
+    X(CUBLASLT_EPILOGUE_DRELU_BGRAD, 152) X(CUBLASLT_EPILOGUE_DGELU, 192)                          \
+    X(CUBLASLT_EPILOGUE_DGELU_BGRAD, 208)
+
+#define WB__LT_ENUM(name, number) name = number,
+enum { WB__LT_CONSTANTS(WB__LT_ENUM) WB__LT_CONSTANTS_END };
+#undef WB__LT_ENUM
+
+/* X(result, name without cublasLt, parameters): enumerations are int, a stream is a pointer. */
+#define WB__LT_FUNCTIONS(X)                                                                        \
+    X(size_t, GetVersion, (void))                                                                  \
+    X(const char *, GetStatusName, (int status))                                                   \
+    X(int, Create, (cublasLtHandle_t *handle))                                                     \
+    X(int, Destroy, (cublasLtHandle_t handle))                                                     \
+    X(int, MatrixLayoutCreate,                                                                     \
+      (cublasLtMatrixLayout_t *layout, int type, uint64_t rows, uint64_t cols, int64_t ld))        \
+    X(int, MatrixLayoutDestroy, (cublasLtMatrixLayout_t layout))                                   \
+    X(int, MatrixLayoutSetAttribute,                                                               \
+      (cublasLtMatrixLayout_t layout, int attribute, const void *value, size_t bytes))             \
+    X(int, MatmulDescCreate, (cublasLtMatmulDesc_t *desc, int compute, int scale))                 \
+    X(int, MatmulDescDestroy, (cublasLtMatmulDesc_t desc))                                         \
+    X(int, MatmulDescSetAttribute,                                                                 \
+      (cublasLtMatmulDesc_t desc, int attribute, const void *value, size_t bytes))                 \
+    X(int, MatmulPreferenceCreate, (cublasLtMatmulPreference_t *preference))                       \
+    X(int, MatmulPreferenceDestroy, (cublasLtMatmulPreference_t preference))                       \
+    X(int, MatmulPreferenceSetAttribute,                                                           \
+      (cublasLtMatmulPreference_t preference, int attribute, const void *value, size_t bytes))     \
+    X(int, MatmulAlgoGetHeuristic,                                                                 \
+      (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,               \
+       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,               \
+       cublasLtMatmulPreference_t preference, int room, cublasLtMatmulHeuristicResult_t *results,  \
+       int *n))                                                                                    \
+    X(int, Matmul,                                                                                 \
+      (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,       \
+       cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,            \
+       const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,                  \
+       cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,         \
+       size_t workspace_bytes, void *stream))
+
+/* The table of opened functions: lt.Matmul is cublasLtMatmul. */
+#define WB__LT_FIELD(type, name, parameters) type (*name) parameters;
+typedef struct { WB__LT_FUNCTIONS(WB__LT_FIELD) } wb__lt_functions;
+#undef WB__LT_FIELD
+
+#endif

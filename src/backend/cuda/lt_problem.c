@@ -1,0 +1,339 @@
+/* A step of the engine's as a problem of cuBLASLt's, and as its descriptors.  Nothing here needs a
+ * device. */
+#include "backend/cuda/lt.h"
+
+#include <string.h>
+
+/* Products of fewer multiplications are left to a kernel of ours, which starts as fast. */
+static const int64_t worth = 1 << 12;
+
+/* ---- how operands lie ------------------------------------------------------------------------ */
+
+/* Whether the last two dimensions are rows one after another, as they are or transposed. */
+static bool rows_of(const wb__view *v, bool *transposed, int64_t *row)
+{
+    const int64_t *dims = v->dims + v->ndim - 2, *strides = v->strides + v->ndim - 2;
+    for (int turned = 0; turned < 2; turned++) {
+        const int64_t length = dims[!turned], step = strides[!turned], apart = strides[turned];
+        const bool one_row = dims[turned] == 1;
+        if ((step != 1 && length != 1) || (!one_row && apart < length)) continue;
+        *transposed = turned;
+        *row = one_row ? length : apart;
+        return true;
+    }
+    return false;
+}
+
+/* A view with its batch dimensions as one, its matrices `step` apart. */
+typedef struct {
+    const wb__view *view;
+    int64_t rows, row, step;
+    bool transposed;
+} operand;
+
+static bool one_batch(operand v[3], int32_t *batch)
+{
+    const wb__view *c = v[2].view;
+    int64_t n = 1;
+    for (int i = c->ndim - 3; i >= 0; i--) {
+        if (c->dims[i] == 1) continue;
+        for (int j = 0; j < 3; j++) {
+            const int64_t step = v[j].view->strides[i];
+            if (step < 0 || (n > 1 && step != v[j].step * n)) return false;
+            if (n == 1) v[j].step = step;
+        }
+        n *= c->dims[i];
+        if (n > INT32_MAX) return false;
+    }
+    *batch = (int32_t)n;
+    return true;
+}
+
+/* Batches that share b are rows of one product, if the rows of a and c run on. */
+static void batch_to_rows(operand v[3], int32_t *batch)
+{
+    operand *const sides[2] = {&v[0], &v[2]};
+    if (*batch == 1 || v[1].step != 0) return;
+    for (int i = 0; i < 2; i++) {
+        const operand *o = sides[i];
+        const int64_t length = o->view->dims[o->view->ndim - 1];
+        const bool runs = o->rows == 1 ? o->step >= length : o->step == o->rows * o->row;
+        if (o->transposed || !runs) return;
+    }
+    for (int i = 0; i < 2; i++) {
+        operand *o = sides[i];
+        if (o->rows == 1) o->row = o->step;
+        o->rows *= *batch;
+        o->step = 0;
+    }
+    *batch = 1;
+}
+
+/* Of c's shape: rows of elements in order, at one distance from the first to the last. */
+static bool even_rows(const wb__view *v, int64_t *row)
+{
+    int64_t rows = 1;
+    if (v->dims[v->ndim - 1] > 1 && v->strides[v->ndim - 1] != 1) return false;
+    *row = v->dims[v->ndim - 1];
+    for (int i = v->ndim - 2; i >= 0; i--) {
+        if (v->dims[i] == 1) continue;
+        if (rows == 1) *row = v->strides[i];
+        if (v->strides[i] != rows * *row) return false;
+        rows *= v->dims[i];
+    }
+    return *row >= v->dims[v->ndim - 1];
+}
+
+static size_t place(const wb__view *v, wb__lt_place *to)
+{
+    static const uint8_t bytes[WB_DTYPE_COUNT] = {
+        [WB_F32] = 4, [WB_F64] = 8, [WB_F16] = 2, [WB_BF16] = 2, [WB_U8] = 1};
+    *to = (wb__lt_place){v->buffer, (size_t)v->offset * bytes[v->dtype]};
+    return to->at;
+}
+
+/* What an address can be divided by, buffers being aligned: 16 at most, more gains nothing. */
+static int32_t alignment(size_t at)
+{
+    at |= 16;
+    return (int32_t)(at & (~at + 1));
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static const char *numbers(const wb__step *step, wb__lt_problem *p)
+{
+    static const int type[WB_DTYPE_COUNT] = {
+        [WB_F32] = CUDA_R_32F, [WB_F64] = CUDA_R_64F, [WB_F16] = CUDA_R_16F,
+        [WB_BF16] = CUDA_R_16BF};
+    static const int compute[] = {
+        [WB__PRECISION_HIGHEST] = CUBLAS_COMPUTE_32F,
+        [WB__PRECISION_HIGH] = CUBLAS_COMPUTE_32F_FAST_TF32,
+        [WB__PRECISION_MEDIUM] = CUBLAS_COMPUTE_32F_FAST_16BF};
+    const wb_dtype t = step->views[2].dtype;
+    if (t != WB_F32 && t != WB_F64 && t != WB_F16 && t != WB_BF16) return "cuBLASLt: not of floats";
+    if (step->views[0].dtype != t || step->views[1].dtype != t) return "cuBLASLt: mixed dtypes";
+    p->type = type[t];
+    p->scale = t == WB_F64 ? CUDA_R_64F : CUDA_R_32F;
+    p->compute = t == WB_F64 ? CUBLAS_COMPUTE_64F
+               : t == WB_F32 ? compute[step->precision] : CUBLAS_COMPUTE_32F;
+    /* Parts of a sum are never rounded to 16 bits.  Those that are added up in place come in an
+     * order that is nowhere promised. */
+    p->reductions = step->deterministic || t == WB_F16 || t == WB_BF16
+                  ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
+    return NULL;
+}
+
+/* ---- epilogues ------------------------------------------------------------------------------- */
+
+enum { WITH_BIAS = 4, WITH_SUMS = 16 };     /* bits of theirs */
+_Static_assert((CUBLASLT_EPILOGUE_RELU_AUX | WITH_BIAS) == CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
+               (CUBLASLT_EPILOGUE_DGELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DGELU_BGRAD, "bits");
+
+static const char *add_vector(const wb__view *v, int bit, wb__lt_problem *p, wb__lt_places *places)
+{
+    if (v->ndim != 1 || (v->strides[0] != 1 && v->dims[0] > 1) || v->dims[0] != p->rows)
+        return "cuBLASLt: strides of the bias";
+    p->epilogue = p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? bit : p->epilogue | bit;
+    p->vector_align = alignment(place(v, &places->vector));
+    return NULL;
+}
+
+static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, wb__lt_problem *p,
+                           wb__lt_places *places)
+{
+    const wb__view *c = &step->views[2];
+    int64_t row = 0;
+    if (p->batch > 1) return "cuBLASLt: an epilogue in batches";
+    if (v->dtype != (bits ? WB_U8 : c->dtype)) return "cuBLASLt: the epilogue's dtype";
+    if (v->ndim < 2 || !even_rows(v, &row)) return "cuBLASLt: strides of the epilogue";
+    p->aux_ld = bits ? row * 8 : row;
+    if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows) return "cuBLASLt: rows of the epilogue";
+    p->aux_align = alignment(place(v, &places->aux));
+    return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
+}
+
+static const char *epilogue(const wb__step *step, bool turned, wb__lt_problem *p,
+                            wb__lt_places *places)
+{
+    static const struct { int16_t theirs; bool aux, bits, back; } table[] = {
+        [WB__EPI_NONE] = {CUBLASLT_EPILOGUE_DEFAULT, false, false, false},
+        [WB__EPI_RELU] = {CUBLASLT_EPILOGUE_RELU, false, false, false},
+        [WB__EPI_GELU] = {CUBLASLT_EPILOGUE_GELU, false, false, false},
+        [WB__EPI_GELU_AUX] = {CUBLASLT_EPILOGUE_GELU_AUX, true, false, false},
+        [WB__EPI_RELU_AUX] = {CUBLASLT_EPILOGUE_RELU_AUX, true, true, false},
+        [WB__EPI_GELU_BACK] = {CUBLASLT_EPILOGUE_DGELU, true, false, true},
+        [WB__EPI_RELU_BACK] = {CUBLASLT_EPILOGUE_DRELU, true, true, true}};
+    const char *why = NULL;
+    const int e = step->epilogue;
+    const bool bias = step->n_views > 3;
+    places->vector.buffer = places->aux.buffer = -1;
+    if (e < 0 || e >= (int)WB__COUNT(table) || !table[e].theirs)
+        return "cuBLASLt: no such epilogue";
+    p->epilogue = table[e].theirs;
+    if (step->sums_of > WB__SUMS_OF_C) return "cuBLASLt: sums of an operand";
+    if (p->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !bias && !step->sums_of) return NULL;
+    if (turned) return "cuBLASLt: an epilogue of a transposed result";
+    if (step->sums_of && !table[e].back) return "cuBLASLt: sums without a gradient";
+    if (bias && table[e].back) return "cuBLASLt: a bias before a gradient";
+    if (bias) {
+        if (step->views[3].dtype != step->views[2].dtype) return "cuBLASLt: the bias's dtype";
+        why = add_vector(&step->views[3], WITH_BIAS, p, places);
+    }
+    if (!why && step->sums_of) {
+        if (p->batch > 1) return "cuBLASLt: sums of batches";
+        if (step->sums.dtype != step->views[2].dtype) return "cuBLASLt: the dtype of the sums";
+        why = add_vector(&step->sums, WITH_SUMS, p, places);
+    }
+    return !why && table[e].aux ? add_aux(&step->aux, table[e].bits, step, p, places) : why;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_places *places)
+{
+    operand v[3];
+    const wb__view *a = &step->views[0], *c = &step->views[2];
+    memset(p, 0, sizeof *p);
+    memset(places, 0, sizeof *places);
+    const char *why = numbers(step, p);
+    if (why) return why;
+    for (int j = 0; j < 3; j++) {
+        const wb__view *view = &step->views[j];
+        v[j] = (operand){.view = view, .rows = view->dims[view->ndim - 2]};
+        if (view->ndim != c->ndim || !rows_of(view, &v[j].transposed, &v[j].row))
+            return "cuBLASLt: strides";
+    }
+    if (!one_batch(v, &p->batch)) return "cuBLASLt: strides of the batch";
+    batch_to_rows(v, &p->batch);
+    p->k = a->dims[a->ndim - 1];
+    const int64_t m = v[2].rows, n = c->dims[c->ndim - 1];
+    const double work = (double)p->batch * (double)m * (double)n * (double)p->k;
+    if (work == 0) return "cuBLASLt: nothing to multiply";
+    if (work < (double)worth && step->epilogue <= WB__EPI_SIGMOID && !step->sums_of)
+        return "cuBLASLt: too small";
+    if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
+
+    /* A row-major matrix is its transpose by columns: D is cᵀ = bᵀ·aᵀ, or c = a·b if c itself
+     * lies by columns. */
+    const bool turned = v[2].transposed;
+    const int from[3] = {turned ? 0 : 1, turned ? 1 : 0, 2};
+    p->rows = turned ? m : n;
+    p->cols = turned ? n : m;
+    for (int j = 0; j < 3; j++) {
+        const operand *o = &v[from[j]];
+        p->ld[j] = o->row;
+        p->step[j] = o->step;
+        p->align[j] = alignment(place(o->view, &places->operand[j]));
+        if (j < 2) p->op[j] = o->transposed != turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    }
+    return epilogue(step, turned, p, places);
+}
+
+const char *wb__lt_name(const wb__lt_problem *p)
+{
+    switch (p->epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS: return "cuBLASLt bias";
+    case CUBLASLT_EPILOGUE_RELU: return "cuBLASLt relu";
+    case CUBLASLT_EPILOGUE_RELU_BIAS: return "cuBLASLt bias relu";
+    case CUBLASLT_EPILOGUE_GELU: case CUBLASLT_EPILOGUE_GELU_AUX: return "cuBLASLt gelu";
+    case CUBLASLT_EPILOGUE_GELU_BIAS: case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+        return "cuBLASLt bias gelu";
+    case CUBLASLT_EPILOGUE_RELU_AUX: return "cuBLASLt relu";
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS: return "cuBLASLt bias relu";
+    case CUBLASLT_EPILOGUE_DRELU: return "cuBLASLt relu-back";
+    case CUBLASLT_EPILOGUE_DRELU_BGRAD: return "cuBLASLt relu-back sums";
+    case CUBLASLT_EPILOGUE_DGELU: return "cuBLASLt gelu-back";
+    case CUBLASLT_EPILOGUE_DGELU_BGRAD: return "cuBLASLt gelu-back sums";
+    default: return "cuBLASLt";
+    }
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+/* Keeps the first status that is not 0, and whose it was. */
+typedef struct { int status; const char *call; } outcome;
+
+static bool went(outcome *o, int status, const char *call)
+{
+    if (status && !o->status) *o = (outcome){status, call};
+    return !o->status;
+}
+
+static void layout(const wb__lt_functions *f, const wb__lt_problem *p, int j,
+                   cublasLtMatrixLayout_t *to, outcome *o)
+{
+    const uint64_t rows = (uint64_t)(j == 1 ? p->k : p->rows);
+    const uint64_t cols = (uint64_t)(j == 0 ? p->k : p->cols);
+    const bool flip = j < 2 && p->op[j] == CUBLAS_OP_T;
+    if (!went(o, f->MatrixLayoutCreate(to, p->type, flip ? cols : rows, flip ? rows : cols,
+                                       p->ld[j]), "cublasLtMatrixLayoutCreate") || p->batch == 1)
+        return;
+    went(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &p->batch,
+                                        sizeof p->batch), "cublasLtMatrixLayoutSetAttribute");
+    went(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                        &p->step[j], sizeof p->step[j]),
+         "cublasLtMatrixLayoutSetAttribute");
+}
+
+int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_descriptors *d,
+                    const char **call)
+{
+    outcome o = {0, NULL};
+    const uint64_t base = 1 << 16, vector = base + (uint64_t)p->vector_align;
+    const uint64_t aux = base + (uint64_t)p->aux_align;
+    memset(d, 0, sizeof *d);
+#define SET(attribute, value)                                                                      \
+    went(&o, f->MatmulDescSetAttribute(d->desc, attribute, &(value), sizeof(value)),               \
+         "cublasLtMatmulDescSetAttribute")
+    if (went(&o, f->MatmulDescCreate(&d->desc, p->compute, p->scale), "cublasLtMatmulDescCreate")) {
+        SET(CUBLASLT_MATMUL_DESC_TRANSA, p->op[0]);
+        SET(CUBLASLT_MATMUL_DESC_TRANSB, p->op[1]);
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE, p->epilogue);
+        if (p->vector_align) SET(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
+        if (p->aux_align) SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+        if (p->aux_align) SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p->aux_ld);
+    }
+#undef SET
+    for (int j = 0; j < 3 && !o.status; j++) layout(f, p, j, &d->layout[j], &o);
+    if (o.status) wb__lt_undescribe(f, d);
+    *call = o.call;
+    return o.status;
+}
+
+void wb__lt_undescribe(const wb__lt_functions *f, wb__lt_descriptors *d)
+{
+    for (int j = 0; j < 3; j++)
+        if (d->layout[j]) f->MatrixLayoutDestroy(d->layout[j]);
+    if (d->desc) f->MatmulDescDestroy(d->desc);
+    memset(d, 0, sizeof *d);
+}
+
+int wb__lt_preference(const wb__lt_functions *f, const wb__lt_problem *p,
+                      cublasLtMatmulPreference_t *preference, const char **call)
+{
+    outcome o = {0, NULL};
+    const size_t most = WB__LT_WORKSPACE;
+    const uint32_t mask = (uint32_t)p->reductions;
+    static const int which[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    *preference = NULL;
+#define SET(attribute, value)                                                                      \
+    went(&o, f->MatmulPreferenceSetAttribute(*preference, attribute, &(value), sizeof(value)),     \
+         "cublasLtMatmulPreferenceSetAttribute")
+    if (went(&o, f->MatmulPreferenceCreate(preference), "cublasLtMatmulPreferenceCreate")) {
+        SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
+        SET(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, mask);
+        for (int i = 0; i < 4; i++) {
+            const uint32_t bytes = (uint32_t)p->align[WB__MIN(i, 2)];
+            SET(which[i], bytes);
+        }
+        if (o.status) f->MatmulPreferenceDestroy(*preference);
+    }
+#undef SET
+    if (o.status) *preference = NULL;
+    *call = o.call;
+    return o.status;
+}

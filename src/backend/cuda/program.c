@@ -1,0 +1,257 @@
+/* Programs: a text is compiled once a device, and what NVRTC made of it kept on disk for the next
+ * process.  Those that no kernel uses any more are kept too, so many of them, the latest used. */
+#include "backend/cuda/cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_IDLE = 128 };
+
+struct wb__cu_program {
+    struct wb__cu_program *next;
+    uint64_t hash, last;        /* last: when it was given back, by the device's clock */
+    int users, flags;
+    CUmodule module;
+    char text[];
+};
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+/* What is compiled for: the device itself, or where this NVRTC is older than the device, code of the
+ * newest kind that it knows, which the driver translates. */
+typedef struct {
+    char arch[40];
+    bool portable;
+    const char *option[6];
+    int n;
+} options;
+
+/* The newest kind that NVRTC knows and the device has, or 0. */
+static int arch_of(const wb__cu_device *d)
+{
+    int known[64], n = 0, best = 0;
+    if (nvrtc.GetNumSupportedArchs(&n) || n > (int)WB__COUNT(known) ||
+        nvrtc.GetSupportedArchs(known))
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (known[i] <= d->arch && known[i] > best) best = known[i];
+    return best;
+}
+
+static int set_options(const wb__cu_device *d, int flags, options *o)
+{
+    const int arch = arch_of(d);
+    if (!arch)
+        return host->fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d does not know how to compile for %s,"
+                          " compute capability %d.%d: install another one", d->ordinal,
+                          wb__cu_nvrtc_version / 1000, wb__cu_nvrtc_version % 1000 / 10, d->name,
+                          d->arch / 10, d->arch % 10);
+    o->portable = arch != d->arch;
+    snprintf(o->arch, sizeof o->arch, "--gpu-architecture=%s_%d", o->portable ? "compute" : "sm",
+             arch);
+    o->n = 0;
+    o->option[o->n++] = o->arch;
+    o->option[o->n++] = "--fmad=false";
+    o->option[o->n++] = "-default-device";
+    if (flags & WB__CU_F64) o->option[o->n++] = "-DWB_F64";
+    if (flags & WB__CU_TABLE) o->option[o->n++] = "-DWB_TABLE";
+    return 0;
+}
+
+static int nvrtc_failed(const wb__cu_device *d, const char *call, nvrtcResult code, const char *what)
+{
+    return host->fail(code == NVRTC_ERROR_OUT_OF_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
+                      "cuda:%d: %s: %s (%u): %s", d->ordinal, call, nvrtc.GetErrorString(code), code,
+                      what);
+}
+
+/* The compiler's words, which may be long: the message has the beginning, the log all of it. */
+static int compile_failed(const wb__cu_device *d, nvrtcProgram program, nvrtcResult code,
+                          const char *text)
+{
+    size_t bytes = 0;
+    char *log = NULL;
+    if (!nvrtc.GetProgramLogSize(program, &bytes) && bytes) log = host->alloc_zero(bytes + 1, 1);
+    if (log && nvrtc.GetProgramLog(program, log)) log[0] = 0;
+    if (host->debug("kernel"))
+        host->log(WB_LOG_ERROR, "kernel: cuda:%d: does not compile:\n%s\n%s", d->ordinal, text,
+                  log ? log : "");
+    const int status = nvrtc_failed(d, "nvrtcCompileProgram", code,
+                                    log && *log ? log : "the compiler gave no reason");
+    host->free(log);
+    return status;
+}
+
+/* The image of a compiled program, allocated; NULL on failure. */
+static void *image_of(const wb__cu_device *d, nvrtcProgram program, bool portable, size_t *bytes)
+{
+    void *image = NULL;
+    const char *call = portable ? "nvrtcGetPTX" : "nvrtcGetCUBIN";
+    nvrtcResult code = portable ? nvrtc.GetPTXSize(program, bytes)
+                                : nvrtc.GetCUBINSize(program, bytes);
+    if (!code && !(image = host->alloc(*bytes + 1))) return NULL;
+    if (!code) code = portable ? nvrtc.GetPTX(program, image) : nvrtc.GetCUBIN(program, image);
+    if (!code) return image;
+    host->free(image);
+    nvrtc_failed(d, call, code, "the compiled program");
+    return NULL;
+}
+
+static void *compile(wb__cu_device *d, const char *text, const options *o, size_t *bytes)
+{
+    nvrtcProgram program = NULL;
+    void *image = NULL;
+    char *whole = host->printf("%s\n%s", host->prelude, text);
+    if (!whole) return NULL;
+    nvrtcResult code = nvrtc.CreateProgram(&program, whole, "kernel.cu", 0, NULL, NULL);
+    if (code) {
+        nvrtc_failed(d, "nvrtcCreateProgram", code, "a kernel's text");
+    } else {
+        code = nvrtc.CompileProgram(program, o->n, o->option);
+        if (code) compile_failed(d, program, code, text);
+        else image = image_of(d, program, o->portable, bytes);
+        nvrtc.DestroyProgram(&program);
+    }
+    host->free(whole);
+    return image;
+}
+
+/* ---- loading, and keeping on disk ------------------------------------------------------------ */
+
+/* All that an image depends on. */
+static char *key_of(const options *o, const char *text, size_t *bytes)
+{
+    char *key = host->printf("%d %s%s%s%s%s\n%s%s", wb__cu_nvrtc_version, o->option[0], o->option[1],
+                             o->option[2], o->n > 3 ? o->option[3] : "", o->n > 4 ? o->option[4] : "",
+                             host->prelude, text);
+    if (key) *bytes = strlen(key);
+    return key;
+}
+
+static int load_failed(wb__cu_device *d, CUresult code, const options *o)
+{
+    if (code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || code == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return wb__cu_fail(d, "cuModuleLoadData", code, "the driver, for CUDA %d.%d, does not take"
+                           " what NVRTC %d.%d made with %s: install a newer driver, or an older"
+                           " NVRTC and name its folder in WEBER_CUDA_PATH",
+                           wb__cu_driver_version / 1000, wb__cu_driver_version % 1000 / 10,
+                           wb__cu_nvrtc_version / 1000, wb__cu_nvrtc_version % 1000 / 10, o->arch);
+    return wb__cu_fail(d, "cuModuleLoadData", code, "a kernel compiled with %s", o->arch);
+}
+
+/* What was kept may be damaged: then it is compiled again. */
+static CUmodule make(wb__cu_device *d, const char *text, int flags)
+{
+    CUmodule module = NULL;
+    options o;
+    size_t key_bytes = 0, bytes = 0;
+    if (wb__cu_load_nvrtc() || set_options(d, flags, &o)) return NULL;
+    if (host->debug("kernel"))
+        host->log(WB_LOG_DEBUG, "kernel: cuda:%d: %s %s %s %s %s\n%s", d->ordinal, o.option[0],
+                  o.option[1], o.option[2], o.n > 3 ? o.option[3] : "", o.n > 4 ? o.option[4] : "",
+                  text);
+    char *key = key_of(&o, text, &key_bytes);
+    if (!key) return NULL;
+    void *image = host->cache_get("cuda", key, key_bytes, &bytes);
+    if (image && cu.ModuleLoadData(&module, image)) module = NULL;
+    host->free(image);
+    if (!module && (image = compile(d, text, &o, &bytes))) {
+        const CUresult code = cu.ModuleLoadData(&module, image);
+        if (!code) host->cache_put("cuda", key, key_bytes, image, bytes);
+        else module = NULL, load_failed(d, code, &o);
+        host->free(image);
+    }
+    host->free(key);
+    return module;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *text, int flags)
+{
+    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+static void unlink_program(wb__cu_device *d, wb__cu_program *p)
+{
+    wb__cu_program **at = &d->program[p->hash % WB__CU_BUCKETS];
+    while (*at != p) at = &(*at)->next;
+    *at = p->next;
+    cu.ModuleUnload(p->module);
+    host->free(p);
+}
+
+static void drop_oldest(wb__cu_device *d)
+{
+    wb__cu_program *oldest = NULL;
+    for (int b = 0; b < WB__CU_BUCKETS; b++)
+        for (wb__cu_program *p = d->program[b]; p; p = p->next)
+            if (!p->users && (!oldest || p->last < oldest->last)) oldest = p;
+    if (!oldest) return;
+    unlink_program(d, oldest);
+    d->idle_programs--;
+}
+
+static wb__cu_program *new_program(wb__cu_device *d, const char *text, int flags, uint64_t hash)
+{
+    const size_t bytes = strlen(text) + 1;
+    wb__cu_program *p = host->alloc(sizeof *p + bytes);
+    if (!p) return NULL;
+    *p = (wb__cu_program){.hash = hash, .users = 1, .flags = flags};
+    memcpy(p->text, text, bytes);
+    p->module = make(d, text, flags);
+    if (!p->module) {
+        host->free(p);
+        return NULL;
+    }
+    p->next = d->program[hash % WB__CU_BUCKETS];
+    return d->program[hash % WB__CU_BUCKETS] = p;
+}
+
+wb__cu_program *wb__cu_program_get(wb__cu_device *d, const char *text, int flags)
+{
+    const uint64_t hash = hash_of(text, flags);
+    pthread_mutex_lock(&d->building);
+    wb__cu_program *p = d->program[hash % WB__CU_BUCKETS];
+    while (p && !(p->hash == hash && p->flags == flags && !strcmp(p->text, text))) p = p->next;
+    if (!p) p = new_program(d, text, flags, hash);
+    else if (!p->users++) d->idle_programs--;
+    pthread_mutex_unlock(&d->building);
+    return p;
+}
+
+/* A module that is unloaded while its kernels run takes them along: what is dropped was given back
+ * by 128 kernels' worth of others before, but their launches may still wait in line. */
+void wb__cu_program_put(wb__cu_device *d, wb__cu_program *p)
+{
+    if (!p) return;
+    pthread_mutex_lock(&d->building);
+    p->last = ++d->program_clock;
+    if (!--p->users && ++d->idle_programs > MOST_IDLE) {
+        cu.StreamSynchronize(d->compute);
+        drop_oldest(d);
+    }
+    pthread_mutex_unlock(&d->building);
+}
+
+void wb__cu_free_programs(wb__cu_device *d)
+{
+    for (int b = 0; b < WB__CU_BUCKETS; b++)
+        while (d->program[b]) unlink_program(d, d->program[b]);
+    d->idle_programs = 0;
+}
+
+int wb__cu_function(wb__cu_device *d, const wb__cu_program *p, const char *entry, uint32_t items,
+                    CUfunction *function)
+{
+    int most = 0;
+    CUresult code = cu.ModuleGetFunction(function, p->module, entry);
+    if (code) return wb__cu_fail(d, "cuModuleGetFunction", code, "kernel %s", entry);
+    code = cu.FuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, *function);
+    if (code) return wb__cu_fail(d, "cuFuncGetAttribute", code, "kernel %s", entry);
+    if (items <= (uint32_t)most) return 0;
+    return host->fail(WB_ERROR_DEVICE, "cuda:%d: kernel %s wants %u items in a group; %s allows it"
+                      " %d", d->ordinal, entry, items, d->name, most);
+}

@@ -1,0 +1,316 @@
+/* Tables: what a graph launches in place of kernels whose arguments are passed by value.
+ *
+ * A graph holds the arguments of its kernels, so numbers that change from run to run, as a learning
+ * rate or a position in the random stream, must lie in the device's memory.  A fused kernel with such
+ * numbers becomes a table of one row, and the many segments of an optimiser's update one table of
+ * many rows, where each group of items finds its row by its number:
+ *
+ *     row     at: addresses of the buffers | a: the struct of arguments | first: its first group
+ *     block   rows of table 0 | rows of table 1 | ... | places of numbers
+ *
+ * Before the graph runs, one small kernel takes the numbers by value and writes them to their places.
+ * The text is compiled with WB_TABLE, which makes its kernel a function for ours to call. */
+#include "backend/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static size_t struct_at(const wb__gpu_launch *l) { return 8 * (size_t)l->n_buffers; }
+
+static size_t first_at(const wb__gpu_launch *l) { return struct_at(l) + l->args_bytes; }
+
+static size_t row_bytes(const wb__gpu_launch *l) { return (first_at(l) + 4 + 7) / 8 * 8; }
+
+/* The kernel's text with one behind it that calls it; allocated. */
+static char *table_text(const wb__gpu_launch *l)
+{
+    enum { PLACE = 40 };
+    char *buffers = host->alloc_zero((size_t)l->n_buffers + 1, PLACE), *end = buffers;
+    if (!buffers) return NULL;
+    for (int i = 0; i < l->n_buffers; i++)
+        end += snprintf(end, PLACE, "(u8 *)rows[low].at[%d], ", i);
+    char *text = host->printf(
+        "%s\n"
+        "typedef struct { u64 at[%d]; %s a; uint first; } wb_row;\n"
+        "typedef char wb_row_is_as_written[sizeof(wb_row) == %zu ? 1 : -1];\n"
+        "extern \"C\" __global__ void wb_table(const wb_row *rows, uint n)\n"
+        "{\n"
+        "    uint low = 0, high = n - 1;\n"
+        "    while (low < high) {\n"
+        "        uint middle = (low + high + 1) >> 1;\n"
+        "        if (rows[middle].first <= blockIdx.x) low = middle; else high = middle - 1;\n"
+        "    }\n"
+        "    %s(%srows[low].a, blockIdx.x - rows[low].first);\n"
+        "}\n", l->text, l->n_buffers, l->args_type, row_bytes(l), l->entry, buffers);
+    host->free(buffers);
+    return text;
+}
+
+/* Writes words to their places: `list` has pairs of a place and a word's number. */
+static const char put_text[] =
+    "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
+    "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
+    "{\n"
+    "    uint i = GID(0);\n"
+    "    if (i >= a.n) return;\n"
+    "    i += a.from;\n"
+    "    block[list[2 * i]] = a.words[list[2 * i + 1] - a.word];\n"
+    "}\n";
+
+enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
+
+/* So many words at a time: few sizes, so that few kernels are compiled; even. */
+static uint32_t words_at_once(const wb__cu_tables *t)
+{
+    const int n = 2 * t->words.n_numbers;
+    return n <= 16 ? 16 : n <= 128 ? 128 : 864;
+}
+
+/* ---- which launches -------------------------------------------------------------------------- */
+
+static bool uses_workspace(const wb__gpu_launch *l)
+{
+    for (int i = 0; i < l->n_buffers; i++)
+        if (l->buffer[i] == WB__GPU_WORKSPACE) return true;
+    return false;
+}
+
+/* Which parts are launches of a segment that has no other: they are independent of all the rest. */
+static void find_single(const wb__cu_kernel *k, bool *single)
+{
+    for (int i = 0; i < k->n; i++) {
+        const wb__gpu_launch *l = k->parts[i].launch;
+        single[i] = l->args_type && l->args_bytes && !uses_workspace(l) &&
+                    (!i || k->parts[i - 1].launch->segment != l->segment) &&
+                    (i + 1 == k->n || k->parts[i + 1].launch->segment != l->segment);
+    }
+}
+
+static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
+{
+    return a->n_buffers == b->n_buffers && a->args_bytes == b->args_bytes && a->f64 == b->f64 &&
+           !memcmp(a->items, b->items, sizeof a->items) && a->groups[1] == b->groups[1] &&
+           a->groups[2] == b->groups[2] && !strcmp(a->entry, b->entry) && !strcmp(a->text, b->text);
+}
+
+/* The rows of the table that part `first` begins: into rows[], and how many; 0: it begins none. */
+static int gather(const wb__cu_kernel *k, int first, const bool *single, bool *taken, int *rows)
+{
+    const wb__gpu_launch *l = k->parts[first].launch;
+    uint64_t groups = l->groups[0];
+    int n = 0;
+    rows[n++] = first;
+    for (int i = first + 1; i < k->n && single[first]; i++) {
+        const wb__gpu_launch *other = k->parts[i].launch;
+        if (taken[i] || !single[i] || !are_alike(l, other)) continue;
+        if (groups + other->groups[0] > INT32_MAX) continue;
+        groups += other->groups[0];
+        rows[n++] = i;
+    }
+    if (n == 1 && !l->n_numbers) return 0;
+    for (int i = 0; i < n; i++) taken[rows[i]] = true;
+    return n;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k, const int *rows,
+                     int n)
+{
+    const wb__gpu_launch *l = k->parts[rows[0]].launch;
+    wb__cu_table *more = host->realloc(t->table, (size_t)(t->n + 1) * sizeof *more);
+    if (!more) return WB_ERROR_MEMORY;
+    t->table = more;
+    wb__cu_table *table = &more[t->n];
+    *table = (wb__cu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
+    table->part = host->alloc((size_t)n * sizeof *table->part);
+    if (!table->part) return WB_ERROR_MEMORY;
+    t->n++;
+    memcpy(table->part, rows, (size_t)n * sizeof *rows);
+    t->bytes += (size_t)n * table->row_bytes;
+    for (int i = 0; i < n; i++) table->groups += k->parts[rows[i]].launch->groups[0];
+    char *text = table_text(l);
+    if (!text) return WB_ERROR_MEMORY;
+    table->program = wb__cu_program_get(d, text, WB__CU_TABLE | (l->f64 ? WB__CU_F64 : 0));
+    host->free(text);
+    if (!table->program) return host->error_code();
+    return wb__cu_function(d, table->program, "wb_table",
+                           l->items[0] * l->items[1] * l->items[2], &table->function);
+}
+
+static int tables_of(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k)
+{
+    const size_t n = (size_t)k->n + 1;
+    bool *taken = host->alloc_zero(2 * n, sizeof *taken), *single = taken + n;
+    int *rows = host->alloc_zero(n, sizeof *rows), status = taken && rows ? 0 : WB_ERROR_MEMORY;
+    if (!status) find_single(k, single);
+    for (int i = 0; i < k->n && !status; i++) {
+        const wb__gpu_launch *l = k->parts[i].launch;
+        if (taken[i]) continue;
+        if (l->n_numbers && !l->args_type) status = WB_ERROR_UNSUPPORTED;
+        const int found = status ? 0 : gather(k, i, single, taken, rows);
+        if (found) status = add_table(d, t, k, rows, found);
+    }
+    host->free(taken);
+    host->free(rows);
+    return status;
+}
+
+/* The number of a number among the words, added if it is new; -1: no memory. */
+static int word_of(wb__cu_tables *t, const wb__gpu_number *n)
+{
+    wb__gpu_launch *w = &t->words;
+    for (int i = 0; i < w->n_numbers; i++)
+        if (w->numbers[i].number == n->number && w->numbers[i].put == n->put) return i;
+    wb__gpu_number *more = host->realloc(w->numbers, (size_t)(w->n_numbers + 1) * sizeof *more);
+    if (!more) return -1;
+    w->numbers = more;
+    more[w->n_numbers] = (wb__gpu_number){.number = n->number, .put = n->put,
+                                          .at = 8 * (uint32_t)w->n_numbers};
+    return w->n_numbers++;
+}
+
+static int by_word(const void *a, const void *b)
+{
+    const wb__cu_target *x = a, *y = b;
+    return (x->word > y->word) - (x->word < y->word);
+}
+
+static int list_targets(wb__cu_tables *t)
+{
+    int room = 0;
+    for (int i = 0; i < t->n; i++)
+        for (int r = 0; r < t->table[i].n; r++)
+            room += 2 * t->table[i].kernel->parts[t->table[i].part[r]].launch->n_numbers;
+    t->target = host->alloc_zero((size_t)room + 1, sizeof *t->target);
+    if (!t->target) return WB_ERROR_MEMORY;
+    for (int i = 0; i < t->n; i++) {
+        const wb__cu_table *table = &t->table[i];
+        for (int r = 0; r < table->n; r++) {
+            const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
+            const size_t at = table->at + (size_t)r * table->row_bytes + struct_at(l);
+            for (int k = 0; k < l->n_numbers; k++) {
+                const wb__gpu_number *n = &l->numbers[k];
+                const bool two =
+                    n->put == WB__PUT_F64 || n->put == WB__PUT_I64 || n->put == WB__PUT_U64;
+                const int word = word_of(t, n);
+                if (word < 0) return WB_ERROR_MEMORY;
+                for (uint32_t half = 0; half <= two; half++)
+                    t->target[t->n_targets++] = (wb__cu_target){
+                        (uint32_t)(at + n->at) / 4 + half, 2 * (uint32_t)word + half};
+            }
+        }
+    }
+    qsort(t->target, (size_t)t->n_targets, sizeof *t->target, by_word);
+    return 0;
+}
+
+static int make_writer(wb__cu_device *d, wb__cu_tables *t)
+{
+    const uint32_t most = words_at_once(t);
+    t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
+    t->words.workspace_at = -1;
+    t->words.args = host->alloc_zero(2 * t->words.args_bytes, 1);   /* zeros, and as they are filled */
+    t->args = host->alloc_zero(PUT_HEAD + 4 * most, 1);
+    char *text = host->printf(put_text, (int)most);
+    if (!t->words.args || !t->args || !text) {
+        host->free(text);
+        return WB_ERROR_MEMORY;
+    }
+    t->program = wb__cu_program_get(d, text, WB__CU_PLAIN);
+    host->free(text);
+    if (!t->program) return host->error_code();
+    return wb__cu_function(d, t->program, "wb_put", PUT_ITEMS, &t->function);
+}
+
+int wb__cu_tables_make(wb__cu_device *d, const wb__sequence *s, wb__cu_tables *t)
+{
+    int status = 0;
+    *t = (wb__cu_tables){0};
+    for (int i = 0; i < s->n_kernels && !status; i++)
+        status = tables_of(d, t, (const wb__cu_kernel *)s->kernels[i]);
+    if (!status) status = list_targets(t);
+    t->list_at = t->bytes;
+    t->bytes += (size_t)t->n_targets * sizeof *t->target;
+    if (!status && t->bytes / 4 > UINT32_MAX) status = WB_ERROR_UNSUPPORTED;
+    if (!status && t->n_targets) status = make_writer(d, t);
+    if (status) wb__cu_tables_free(d, t);
+    return status;
+}
+
+void wb__cu_tables_free(wb__cu_device *d, wb__cu_tables *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        wb__cu_program_put(d, t->table[i].program);
+        host->free(t->table[i].part);
+    }
+    wb__cu_program_put(d, t->program);
+    host->free(t->table);
+    host->free(t->target);
+    host->free(t->words.numbers);
+    host->free(t->words.args);
+    host->free(t->args);
+    *t = (wb__cu_tables){0};
+}
+
+/* ---- using ----------------------------------------------------------------------------------- */
+
+void wb__cu_tables_fill(const wb__cu_tables *t, const wb__cu_places *at, unsigned char *block)
+{
+    for (int i = 0; i < t->n; i++) {
+        const wb__cu_table *table = &t->table[i];
+        uint32_t first = 0;
+        for (int r = 0; r < table->n; r++) {
+            const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
+            unsigned char *row = block + table->at + (size_t)r * table->row_bytes;
+            for (int b = 0; b < l->n_buffers; b++) {
+                const bool workspace = l->buffer[b] == WB__GPU_WORKSPACE;
+                const CUdeviceptr p = workspace ? at->workspace : at->address[l->buffer[b]];
+                memcpy(row + 8 * b, &p, sizeof p);
+            }
+            host->gpu_fill(l, at->numbers, at->workspace_at, row + struct_at(l));
+            memcpy(row + first_at(l), &first, sizeof first);
+            first += l->groups[0];
+        }
+    }
+    if (t->n_targets)
+        memcpy(block + t->list_at, t->target, (size_t)t->n_targets * sizeof *t->target);
+}
+
+int wb__cu_tables_write(wb__cu_device *d, wb__cu_tables *t, CUdeviceptr block,
+                        const wb__number *numbers)
+{
+    unsigned char *words = t->words.args + t->words.args_bytes;
+    CUdeviceptr list = block + t->list_at;
+    void *arguments[] = {&block, &list, t->args};
+    const uint32_t most = words_at_once(t), all = 2 * (uint32_t)t->words.n_numbers;
+    if (!t->n_targets) return 0;
+    host->gpu_fill(&t->words, numbers, 0, words);
+    for (uint32_t word = 0, from = 0, end; word < all; word += most, from = end) {
+        for (end = from; end < (uint32_t)t->n_targets && t->target[end].word < word + most;) end++;
+        const uint32_t head[4] = {end - from, from, word, 0};
+        memcpy(t->args, head, sizeof head);
+        memcpy(t->args + PUT_HEAD, words + 4 * word, 4 * WB__MIN(most, all - word));
+        const CUresult code =
+            cu.LaunchKernel(t->function, (head[0] + PUT_ITEMS - 1) / PUT_ITEMS, 1, 1, PUT_ITEMS, 1,
+                            1, 0, d->compute, arguments, NULL);
+        if (code) return wb__cu_fail(d, "cuLaunchKernel", code, "%u numbers of a graph", all / 2);
+    }
+    return 0;
+}
+
+int wb__cu_table_launch(wb__cu_device *d, const wb__cu_table *t, CUdeviceptr block, CUstream stream)
+{
+    const wb__gpu_launch *l = t->kernel->parts[t->part[0]].launch;
+    CUdeviceptr rows = block + t->at;
+    uint32_t n = (uint32_t)t->n;
+    void *arguments[] = {&rows, &n};
+    const CUresult code = cu.LaunchKernel(t->function, t->groups, l->groups[1], l->groups[2],
+                                          l->items[0], l->items[1], l->items[2], 0, stream,
+                                          arguments, NULL);
+    return code ? wb__cu_fail(d, "cuLaunchKernel", code, "%s (%s): a table of %d rows",
+                              t->kernel->what, t->kernel->base.impl, t->n) : 0;
+}

@@ -1,0 +1,219 @@
+/* From a library group to its step: operands as the backend wants them, by way of copies where they
+ * stand otherwise. */
+#include "engine/plan.h"
+
+#include <string.h>
+
+static wb__value *value(const wb__making *m, int x) { return &m->ir.value[x]; }
+static int input(const wb__making *m, const wb__value *v, int i) { return m->ir.inputs[v->in + i]; }
+static wb__draft *last_draft(wb__making *m) { return &m->draft[m->n_drafts - 1]; }
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static bool dense(const wb__view *v, bool nhwc)
+{
+    wb__value like = {
+        .ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype, .nhwc = nhwc && v->ndim == 4};
+    wb__view want;
+    memcpy(like.dims, v->dims, sizeof like.dims);
+    wb__contiguous(&like, &want);
+    for (int i = 0; i < v->ndim; i++)
+        if (v->dims[i] != 1 && v->strides[i] != want.strides[i]) return false;
+    return true;
+}
+
+/* An operand as a library wants it: dense in one of the layouts, by way of a copy where it stands
+ * otherwise. */
+static void add_dense(wb__making *m, wb__draft *d, int x, bool nhwc, bool either)
+{
+    wb__view v;
+    int owner;
+    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
+    if (dense(&v, nhwc) || (either && dense(&v, !nhwc))) {
+        wb__draft_view(m, d, v, owner);
+        return;
+    }
+    wb__value like = *value(m, x);
+    wb__view to;
+    like.nhwc = nhwc && like.ndim == 4;
+    wb__contiguous(&like, &to);
+    to.buffer = wb__arena_buffer(m);
+    int tenant = wb__tenant_new(m, wb__value_bytes(&like));
+    wb__draft held = *d;                        /* the copy goes before it */
+    m->n_drafts--;
+    wb__draft_copy(m, v, owner, to, tenant, "brought into order");
+    wb__draft *again = wb__draft_new(m, held.step.kind);
+    if (!again) return;
+    *again = held;
+    wb__draft_view(m, again, to, tenant);
+}
+
+static void add_any(wb__making *m, int x)
+{
+    wb__view v;
+    int owner;
+    if (!m->failed && wb__place_of(m, x, &v, &owner)) wb__draft_view(m, last_draft(m), v, owner);
+}
+
+static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *product)
+{
+    wb__view v;
+    int owner;
+    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
+    int last = v.ndim - 1;
+    bool awkward = v.dims[last] > 1 && v.dims[last - 1] > 1 && v.strides[last] != 1 &&
+                   v.strides[last - 1] != 1;
+    if (awkward) {
+        add_dense(m, last_draft(m), x, false, false);
+        wb__draft *d = last_draft(m);
+        v = d->step.views[d->step.n_views - 1];
+        owner = d->owners[--d->n_owners];
+        d->step.n_views--;
+    }
+    wb__draft_view(m, last_draft(m), wb__matrix_view(v, transposed, product), owner);
+}
+
+/* What the epilogue has beside the product, and the sums of its rows. */
+static void add_epilogue(wb__making *m, const wb__group *g, const wb__value *v)
+{
+    wb__draft *d = last_draft(m);
+    d->step.epilogue = g->epilogue;
+    if (g->aux >= 0 && !m->failed) wb__place_of(m, g->aux, &d->step.aux, &d->aux_owner);
+    if (g->bits >= 0) {
+        const wb__value bits = {.dtype = WB_U8, .ndim = 2,
+                                .dims = {v->dims[0], wb__relu_bytes(v->dims[1])}};
+        wb__contiguous(&bits, &d->step.aux);
+        d->step.aux.buffer = wb__arena_buffer(m);
+        d->aux_owner = g->bits;
+    }
+    if (g->sums < 0 || m->failed || !wb__place_of(m, g->sums, &d->step.sums, &d->sums_owner)) return;
+    wb__view *s = &d->step.sums;
+    d->step.sums_of = WB__SUMS_OF_C;
+    s->ndim = 1;
+    s->dims[0] = v->dims[1];
+    s->strides[0] = 1;
+}
+
+static void bias_view(wb__making *m, const wb__group *g, const wb__value *v)
+{
+    wb__view view;
+    int owner;
+    int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
+    if (m->failed || !wb__place_of(m, g->bias, &view, &owner)) return;
+    wb__view b = {.dtype = view.dtype, .buffer = view.buffer, .offset = view.offset, .ndim = 1,
+                  .dims = {v->dims[channel]}, .strides = {1}};
+    wb__draft_view(m, last_draft(m), b, owner);
+}
+
+static void convolution(wb__making *m, const wb__value *v, int product, int kind)
+{
+    bool nhwc = v->wants_nhwc;
+    int a = input(m, v, 0), b = input(m, v, 1);
+    wb__draft *d = last_draft(m);
+    d->step.variant = kind;
+    memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
+    if (kind == 0) {
+        add_dense(m, d, a, nhwc, false);
+        add_dense(m, last_draft(m), b, false, false);
+        add_any(m, product);
+    }
+    if (kind == 1) {
+        add_any(m, product);
+        add_dense(m, last_draft(m), b, false, false);
+        add_dense(m, last_draft(m), a, nhwc, false);
+    }
+    if (kind == 2) {
+        add_dense(m, d, a, nhwc, false);
+        add_any(m, product);
+        add_dense(m, last_draft(m), b, nhwc, false);
+    }
+}
+
+/* An operand whose rows are runs of memory, each element by itself; by way of a copy where it is not. */
+static void add_rows(wb__making *m, int x)
+{
+    wb__view v;
+    int owner;
+    bool runs = true;
+    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
+    for (int i = 0; i < v.ndim; i++)
+        runs &= v.dims[i] == 1 || (i == v.ndim - 1 ? v.strides[i] == 1 : v.strides[i] > 0);
+    if (runs) wb__draft_view(m, last_draft(m), v, owner);
+    else add_dense(m, last_draft(m), x, false, false);
+}
+
+/* One of a step's results; where nobody wants it, memory that is free again behind the step. */
+static void add_result(wb__making *m, const wb__group *g, wb__op op, const wb__value *like)
+{
+    for (int x = g->first; x >= 0; x = m->next[x])
+        if (value(m, x)->op == op) {
+            add_any(m, x);
+            return;
+        }
+    wb__view v;
+    wb__contiguous(like, &v);
+    v.buffer = wb__arena_buffer(m);
+    int tenant = wb__tenant_new(m, wb__value_bytes(like));
+    if (!m->failed) wb__draft_view(m, last_draft(m), v, tenant);
+}
+
+static void attention(wb__making *m, const wb__group *g, const wb__value *v)
+{
+    const bool back = v->op == WB__OP_attention_dq;
+    const int64_t *attr = m->ir.attrs + v->attr;
+    for (int i = 0; i < v->n_in; i++) add_rows(m, input(m, v, i));
+    if (back) {
+        add_result(m, g, WB__OP_attention_dq, v);
+        add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->ir, v, 1));
+        add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->ir, v, 2));
+    } else {
+        wb__value lse = *v;
+        lse.dims[3] = 1;
+        lse.size = v->size / v->dims[3];
+        lse.dtype = WB_F32;
+        lse.heads_first = false;
+        add_result(m, g, WB__OP_attention, v);
+        add_result(m, g, WB__OP_attention_lse, &lse);
+    }
+    if (m->failed) return;
+    wb__draft *d = last_draft(m);
+    d->step.variant = back ? WB__ATTENTION_BACK : WB__ATTENTION_FORWARD;
+    memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
+    d->step.attention.causal = attr[1];
+    d->text = wb__strdup(back ? attr[1] ? "causal, gradients" : "gradients" : attr[1] ? "causal" : "");
+}
+
+void wb__draft_library(wb__making *m, const wb__group *g)
+{
+    const wb__value *v = value(m, g->first);
+    wb__op op = (wb__op)v->op;
+    wb__step_kind kind = op == WB__OP_matmul          ? WB__STEP_MATMUL
+                         : op <= WB__OP_conv_weights  ? WB__STEP_CONV
+                         : op <= WB__OP_meanpool_back ? WB__STEP_POOL
+                         : op == WB__OP_take          ? WB__STEP_TAKE
+                         : op == WB__OP_take_add      ? WB__STEP_TAKE_ADD
+                                                      : WB__STEP_ATTENTION;
+    wb__draft *d = wb__draft_new(m, kind);
+    if (!d) return;
+    if (kind == WB__STEP_MATMUL) {
+        const int64_t *t = m->ir.attrs + v->attr;
+        add_matrix(m, input(m, v, 0), t[0], v);
+        add_matrix(m, input(m, v, 1), t[1], v);
+        add_any(m, g->product);
+    } else if (kind == WB__STEP_CONV) {
+        convolution(m, v, g->product, op - WB__OP_conv);
+    } else if (kind == WB__STEP_POOL) {
+        d->step.variant = op - WB__OP_maxpool;
+        memcpy(&d->step.pool, m->ir.attrs + v->attr, sizeof d->step.pool);
+        for (int i = 0; i < v->n_in; i++)
+            add_dense(m, last_draft(m), input(m, v, i), v->nhwc, false);
+        add_any(m, g->product);
+    } else if (kind == WB__STEP_ATTENTION) {
+        attention(m, g, v);
+    } else {
+        for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), false, false);
+        add_any(m, g->product);
+    }
+    if (g->bias >= 0) bias_view(m, g, v);
+    if (!m->failed) add_epilogue(m, g, v);
+}

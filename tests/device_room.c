@@ -1,0 +1,133 @@
+/* What a device will not have the memory for is refused before anything runs, and the program goes
+ * on: on a device that says what it has, and on OpenCL with a limit. */
+#include "far_device.h"
+#include "reference.h"
+
+#include "engine/request.h"
+
+enum { MIB = 1 << 20, LIMIT = 24 * MIB };
+
+static const wb_device *places[2];
+static int n_places;
+
+static bool says(const char *part)
+{
+    if (strstr(wb_error(), part)) return true;
+    print_message("not in \"%s\": \"%s\"\n", wb_error(), part);
+    return false;
+}
+
+static int64_t used(const wb_device *d)
+{
+    wb_device_memory m;
+    if (wb_device_memory_of(d, &m)) fail_msg("%s", wb_error());
+    return m.used;
+}
+
+/* x [rows, 256] through two products, whose results are both needed to the end. */
+static wb_tensor *large(wb_tensor *x, wb_tensor *w)
+{
+    wb_tensor *a = wb_matmul(x, w), *b = wb_matmul(a, w);
+    return wb_add(wb_matmul(wb_tanh(b), w), wb_mul(a, b));
+}
+
+static void too_large_is_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_places; i++) {
+        const wb_device *d = places[i];
+        wb_scope *s = wb_scope_open();
+        wb_set_default_device(d);
+        wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(12288, 256);   /* 12 MiB */
+        if (wb_eval(w, x)) fail_msg("%s", wb_error());
+        wb__cache_clear();                                  /* no arena of another plan */
+        const int64_t before = used(d), steps = wb_stats().steps;
+        far_forget();
+        wb_tensor *y = large(x, w);
+        assert_int_equal(wb_assign(w, wb_add(w, wb_scalar(1))), 0);
+        assert_int_equal(wb_eval(y), WB_ERROR_MEMORY);
+        assert_true(says(": out of memory: ") && says(" MiB to be had, ") &&
+                    says("this evaluation needs ") && says("parameters and inputs of 12.2"));
+        assert_int_equal(wb_stats().steps, steps);          /* nothing ran, nothing was taken */
+        assert_int_equal(used(d), before);
+        assert_int_equal(far_count().launches, 0);
+        wb_clear_error();
+        assert_true(wb_at(w, 3, 3) == 0);                   /* the write was taken back */
+        wb_tensor *part = large(wb_slice(x, 0, 0, 64), w);
+        if (wb_eval(part)) fail_msg("%s", wb_error());
+        assert_int_equal(wb_assign(w, wb_add(w, wb_scalar(1))), 0);
+        assert_true(wb_at(w, 3, 3) == 1);
+        wb_set_default_device(NULL);
+        wb_scope_close(s);
+    }
+}
+
+static int recorded(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    out[0] = large(in[0], ctx);
+    return out[0] ? 1 : -1;
+}
+
+static void recordings_too(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_places; i++) {
+        const wb_device *d = places[i];
+        wb_scope *s = wb_scope_open();
+        wb_set_default_device(d);
+        wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(12288, 256), *y;
+        wb_tensor *few = wb_zeros(16, 256);
+        if (wb_eval(w, x, few)) fail_msg("%s", wb_error());
+        wb_compiled *c = wb_compile(recorded, w);
+        assert_int_equal(wb_call_compiled(c, 1, &x, 1, &y), WB_ERROR_MEMORY);
+        assert_true(says("this evaluation needs "));
+        wb_clear_error();
+        if (wb_call_compiled(c, 1, &few, 1, &y)) fail_msg("%s", wb_error());
+        assert_true(wb_at(y, 15, 255) == 0);
+        wb_set_default_device(NULL);
+        wb_scope_close(s);
+    }
+}
+
+/* An arena that lies idle is memory to be had, for a plan that needs nearly all there is. */
+static void idle_arenas_count(void **state)
+{
+    (void)state;
+    const wb_device *d = far_device();
+    wb_scope *s = wb_scope_open();
+    wb_set_default_device(d);
+    wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(2048, 256);
+    if (wb_eval(w, x, large(x, w))) fail_msg("%s", wb_error());
+    const int64_t idle = wb_stats().arena_bytes;
+    assert_true(idle > 2 * MIB);
+    wb_tensor *z = large(wb_slice(x, 0, 0, 1536), w);
+    wb_memory need;
+    assert_int_equal(wb_memory_estimate(1, &z, &need), 0);
+    far_limit(far_held() - idle + need.arena + need.outputs);
+    if (wb_eval(z)) fail_msg("%s", wb_error());
+    wb_tensor *more = large(wb_slice(x, 0, 0, 1600), w);
+    assert_int_equal(wb_eval(more), WB_ERROR_MEMORY);
+    wb_clear_error();
+    far_limit(LIMIT);
+    wb_set_default_device(NULL);
+    wb_scope_close(s);
+}
+
+int main(void)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d", LIMIT);
+    setenv("WEBER_MEMORY_LIMIT", text, 1);
+    far_limit(LIMIT);
+    places[n_places++] = far_device();
+    if (!wb_using("OpenCL") && wb_functional("OpenCL")) places[n_places++] = wb_device_at("OpenCL", 0);
+    else print_message("without OpenCL, since: %s\n", wb_why_not("OpenCL"));
+    wb_clear_error();
+    wb_allow_scalar(true);
+    const struct CMUnitTest all[] = {cmocka_unit_test(too_large_is_refused),
+                                     cmocka_unit_test(recordings_too),
+                                     cmocka_unit_test(idle_arenas_count)};
+    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}

@@ -1,0 +1,226 @@
+/* Handles, calls and wrong uses, counted; the one lock.  A test part: see vgpu.h. */
+#include "inside.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static vgpu_counter *counters;
+static vgpu_object *objects[VGPU_KINDS];
+static int64_t alive[VGPU_KINDS], wrong;
+static char first_wrong[256];
+
+static void set_up(void)
+{
+    pthread_mutexattr_t a;
+    pthread_mutexattr_init(&a);
+    pthread_mutexattr_settype(&a, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &a);
+    pthread_mutexattr_destroy(&a);
+}
+
+static void hold(void)
+{
+    pthread_once(&once, set_up);
+    pthread_mutex_lock(&lock);
+}
+
+const char *vgpu_env(const char *name, const char *otherwise)
+{
+    const char *v = getenv(name);
+    return v && *v ? v : otherwise;
+}
+
+long long vgpu_env_number(const char *name, long long otherwise)
+{
+    const char *v = vgpu_env(name, NULL);
+    return v ? atoll(v) : otherwise;
+}
+
+void *vgpu_zeroed(size_t bytes)
+{
+    void *p = calloc(1, bytes ? bytes : 1);
+    if (!p) {
+        fprintf(stderr, "vgpu: no memory for %zu bytes\n", bytes);
+        abort();
+    }
+    return p;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+void vgpu_count(vgpu_counter *c)
+{
+    bool known = false;
+    for (vgpu_counter *k = counters; k && !known; k = k->next) known = k == c;
+    if (!known) {
+        c->next = counters;
+        counters = c;
+    }
+    c->calls++;
+}
+
+void vgpu_enter(vgpu_counter *c)
+{
+    hold();
+    if (c->calls) c->calls++;
+    else vgpu_count(c);
+}
+
+/* What a correct program never meets.  NOT_READY, OUT_OF_MEMORY, faults of kernels (which are
+ * counted where they happen) and the like are no mistakes of the call. */
+static bool is_mistake(CUresult r)
+{
+    switch ((int)r) {
+    case CUDA_ERROR_INVALID_VALUE: case CUDA_ERROR_NOT_INITIALIZED: case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_INVALID_CONTEXT: case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED: case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: case CUDA_ERROR_STREAM_CAPTURE_MERGE:
+    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
+    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION: case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+    case CUDA_ERROR_CAPTURED_EVENT: case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult vgpu_leave(vgpu_counter *c, CUresult result)
+{
+    if (is_mistake(result)) vgpu_wrong("%s: error %d", c->name, (int)result);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+int64_t vgpu_calls(const char *name)
+{
+    int64_t calls = 0;
+    hold();
+    for (vgpu_counter *k = counters; k; k = k->next)
+        if (!name || !strcmp(k->name, name)) calls += k->calls;
+    pthread_mutex_unlock(&lock);
+    return calls;
+}
+
+/* ---- wrong uses ------------------------------------------------------------------------------ */
+
+void vgpu_wrong(const char *format, ...)
+{
+    char text[256];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    hold();
+    if (!wrong++) memcpy(first_wrong, text, sizeof text);
+    pthread_mutex_unlock(&lock);
+    if (vgpu_env_number("VGPU_VERBOSE", 0)) fprintf(stderr, "vgpu: %s\n", text);
+}
+
+void vgpu_forget(void)
+{
+    hold();
+    for (vgpu_counter *k = counters; k; k = k->next) k->calls = 0;
+    counters = NULL;
+    wrong = 0;
+    first_wrong[0] = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+__attribute__((destructor)) static void judge(void)
+{
+    if (!wrong || !vgpu_env_number("VGPU_STRICT", 0)) return;
+    fprintf(stderr, "vgpu: %lld wrong uses, the first: %s\n", (long long)wrong, first_wrong);
+    fflush(NULL);
+    _exit(99);
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+/* All addresses that were ever handed out as handles, so that any number can be asked for. */
+static struct {
+    uintptr_t *slots;
+    size_t room, n;
+} handles;
+
+static size_t slot_of(uintptr_t address)
+{
+    size_t i = (address >> 4) * 0x9e3779b97f4a7c15u & (handles.room - 1);
+    while (handles.slots[i] && handles.slots[i] != address) i = (i + 1) & (handles.room - 1);
+    return i;
+}
+
+static void remember(uintptr_t address)
+{
+    if (2 * (handles.n + 1) > handles.room) {
+        uintptr_t *old = handles.slots;
+        const size_t n = handles.room;
+        handles.room = n ? 2 * n : 1024;
+        handles.slots = vgpu_zeroed(handles.room * sizeof *handles.slots);
+        for (size_t i = 0; i < n; i++)
+            if (old[i]) handles.slots[slot_of(old[i])] = old[i];
+        free(old);
+    }
+    handles.slots[slot_of(address)] = address;
+    handles.n++;
+}
+
+void *vgpu_new(vgpu_kind kind, size_t bytes, CUcontext context)
+{
+    vgpu_object *o = vgpu_zeroed(bytes);
+    o->kind = kind;
+    o->context = context;
+    o->next = objects[kind];
+    objects[kind] = o;
+    alive[kind]++;
+    remember((uintptr_t)o);
+    return o;
+}
+
+void vgpu_end(void *object)
+{
+    vgpu_object *o = object;
+    if (!o->dead) alive[o->kind]--;
+    o->dead = true;
+}
+
+bool vgpu_is(const void *handle, vgpu_kind kind)
+{
+    const vgpu_object *o = handle;
+    return handle && handles.room && handles.slots[slot_of((uintptr_t)handle)] && o->kind == kind
+           && !o->dead;
+}
+
+void vgpu_each(CUcontext context, vgpu_kind kind, void (*visit)(void *object))
+{
+    for (vgpu_object *o = objects[kind], *next; o; o = next) {
+        next = o->next;
+        if (!o->dead && o->context == context) visit(o);
+    }
+}
+
+void vgpu_read_books(vgpu_books *b)
+{
+    hold();
+    memset(b, 0, sizeof *b);
+    for (int i = 0; i < VGPU_MOST_DEVICES; i++) b->contexts += vgpu_contexts[i].retained > 0;
+    b->streams = alive[VGPU_STREAM];
+    b->events = alive[VGPU_EVENT];
+    b->modules = alive[VGPU_MODULE];
+    b->pools = alive[VGPU_POOL];
+    b->graphs = alive[VGPU_GRAPH];
+    b->execs = alive[VGPU_EXEC];
+    for (int i = 0; i < VGPU_MOST_DEVICES; i++) {       /* those that nobody asked for */
+        b->streams -= vgpu_contexts[i].null != NULL;
+        b->pools -= vgpu_contexts[i].pool != NULL;
+    }
+    vgpu_memory_books(b);
+    b->commands = vgpu_recorded();
+    b->wrong = wrong;
+    memcpy(b->first_wrong, first_wrong, sizeof first_wrong);
+    pthread_mutex_unlock(&lock);
+}

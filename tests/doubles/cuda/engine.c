@@ -1,0 +1,246 @@
+/* Runs a kernel, one group after another.  A test part: see vgpu.h.
+ *
+ * A fiber runs a group's items one after another, as a loop would; where an item comes to a barrier
+ * its fiber stops there, and another one goes on with the items that are left.  So a kernel without
+ * barriers costs a call an item, and one with barriers a fiber an item.  All items must stop at the
+ * same barrier before any goes on.
+ *
+ * With VGPU_ORDER=backward groups and items come in the opposite order: where a barrier is missing,
+ * or one group reads what another one writes, the result is another one. */
+#include "inside.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { STACK = 128 << 10, PAGE = 4096, MOST_ITEMS = 1024 };
+
+/* ---- switching from one stack to another ------------------------------------------------------ */
+
+static void body(void);
+
+#if defined(__x86_64__)
+typedef struct { void *at; } place;
+
+/* Keeps what a callee must on this stack, and goes on with the other one. */
+void vgpu_switch(place *from, const place *to);
+__asm__(".text\n.globl vgpu_switch\n.hidden vgpu_switch\n.type vgpu_switch,@function\n"
+        "vgpu_switch:\n"
+        "    push %rbp\n    push %rbx\n    push %r12\n    push %r13\n    push %r14\n    push %r15\n"
+        "    mov %rsp, (%rdi)\n"
+        "    mov (%rsi), %rsp\n"
+        "    pop %r15\n    pop %r14\n    pop %r13\n    pop %r12\n    pop %rbx\n    pop %rbp\n"
+        "    ret\n"
+        ".size vgpu_switch, .-vgpu_switch\n");
+
+static void prepare(place *p, char *stack)
+{
+    void **top = (void **)(stack + STACK);
+    *--top = NULL;                      /* where `body` would return to, which it does not */
+    *--top = (void *)(uintptr_t)body;
+    for (int i = 0; i < 6; i++) *--top = NULL;
+    p->at = top;
+}
+#else
+#include <ucontext.h>
+typedef ucontext_t place;
+static void vgpu_switch(place *from, const place *to) { swapcontext(from, to); }
+
+static void prepare(place *p, char *stack)
+{
+    getcontext(p);
+    p->uc_stack.ss_sp = stack;
+    p->uc_stack.ss_size = STACK;
+    p->uc_link = NULL;
+    makecontext(p, body, 0);
+}
+#endif
+
+/* ---- groups ----------------------------------------------------------------------------------- */
+
+static struct {
+    place at;
+    char *stack;
+    bool waits;                         /* at a barrier, else it has run out of items */
+    int line;
+    unsigned item;
+} fibers[MOST_ITEMS];
+static place home;
+static int current, n_prepared;
+
+static const vgpu_grid *grid;
+static unsigned n_items, next_item, n_finished;
+static bool backward;
+
+static void go_to_item(unsigned i)
+{
+    const unsigned *size = grid->items;
+    if (backward) i = n_items - 1 - i;
+    grid->here->item.x = i % size[0];
+    grid->here->item.y = i / size[0] % size[1];
+    grid->here->item.z = i / (size[0] * size[1]);
+}
+
+static void body(void)
+{
+    for (;;) {
+        while (next_item < n_items) {
+            const unsigned i = fibers[current].item = next_item++;
+            go_to_item(i);
+            grid->kernel->call(grid->arguments);
+            n_finished++;
+        }
+        fibers[current].waits = false;
+        vgpu_switch(&fibers[current].at, &home);
+    }
+}
+
+static void barrier(int line)
+{
+    const int me = current;
+    fibers[me].waits = true;
+    fibers[me].line = line;
+    vgpu_switch(&fibers[me].at, &home);
+    go_to_item(fibers[me].item);
+}
+
+/* Until its next barrier, or until no item is left. */
+static void resume(int f)
+{
+    for (; n_prepared <= f; n_prepared++) {
+        if (!fibers[n_prepared].stack) {
+            char *p = mmap(NULL, STACK + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                           -1, 0);
+            if (p == MAP_FAILED || mprotect(p, PAGE, PROT_NONE)) {
+                perror("vgpu: a stack");
+                abort();
+            }
+            fibers[n_prepared].stack = p + PAGE;
+        }
+        prepare(&fibers[n_prepared].at, fibers[n_prepared].stack);
+    }
+    current = f;
+    vgpu_switch(&home, &fibers[f].at);
+}
+
+static bool at_one_barrier(int waiting)
+{
+    for (int i = 1; i < waiting; i++) {
+        if (fibers[i].line == fibers[0].line) continue;
+        vgpu_wrong("%s: items of one group wait at different barriers, lines %d and %d", grid->name,
+                   fibers[0].line, fibers[i].line);
+        return false;
+    }
+    return true;
+}
+
+static bool run_group(void)
+{
+    int waiting = 0;
+    next_item = n_finished = 0;
+    if (grid->shared_end - grid->shared > 16)
+        memset(grid->shared, 0xff, (size_t)(grid->shared_end - grid->shared));
+    while (next_item < n_items) {
+        resume(waiting);
+        waiting += fibers[waiting].waits;
+    }
+    while (waiting) {
+        if (n_finished) {
+            vgpu_wrong("%s: %u items of a group have ended, %d wait at the barrier in line %d",
+                       grid->name, n_finished, waiting, fibers[0].line);
+            return false;
+        }
+        if (!at_one_barrier(waiting)) return false;
+        int still = 0;
+        for (int i = 0; i < waiting; i++) {
+            resume(i);
+            still += fibers[i].waits;
+        }
+        if (still && still < waiting) continue;     /* n_finished tells */
+        waiting = still;
+    }
+    return true;
+}
+
+bool vgpu_run_grid(const vgpu_grid *g)
+{
+    const uint64_t n = (uint64_t)g->groups[0] * g->groups[1] * g->groups[2];
+    const char *order = vgpu_env("VGPU_ORDER", "forward");
+    bool good = true;
+    grid = g;
+    backward = !strcmp(order, "backward");
+    n_items = g->items[0] * g->items[1] * g->items[2];
+    memcpy(&g->here->items, g->items, sizeof g->here->items);
+    memcpy(&g->here->groups, g->groups, sizeof g->here->groups);
+    g->here->barrier = barrier;
+    for (uint64_t k = 0; k < n && good; k++) {
+        const uint64_t i = backward ? n - 1 - k : k;
+        g->here->group.x = (unsigned)(i % g->groups[0]);
+        g->here->group.y = (unsigned)(i / g->groups[0] % g->groups[1]);
+        g->here->group.z = (unsigned)(i / g->groups[0] / g->groups[1]);
+        good = run_group();
+    }
+    if (!good) n_prepared = 0;          /* some fibers are in the middle of something */
+    grid = NULL;
+    return good;
+}
+
+/* ---- faults ----------------------------------------------------------------------------------- */
+
+void *vgpu_fault_address;
+static sigjmp_buf *recovery;
+static struct sigaction before_segv, before_bus;
+static _Thread_local bool guarded_here;
+static _Thread_local char signal_stack[64 << 10];
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (recovery && guarded_here) {
+        vgpu_fault_address = info->si_addr;
+        siglongjmp(*recovery, 1);
+    }
+    sigaction(number, number == SIGSEGV ? &before_segv : &before_bus, NULL);    /* not ours */
+}
+
+/* Only while something runs: others, such as a test's framework, have handlers of their own. */
+static void catch_faults(void)
+{
+    static _Thread_local bool has_stack;
+    if (!has_stack) {
+        stack_t old, own = {.ss_sp = signal_stack, .ss_size = sizeof signal_stack};
+        if (!sigaltstack(NULL, &old) && old.ss_flags & SS_DISABLE) sigaltstack(&own, NULL);
+        has_stack = true;
+    }
+    struct sigaction a = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    a.sa_sigaction = on_fault;
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGSEGV, &a, &before_segv);
+    sigaction(SIGBUS, &a, &before_bus);
+}
+
+bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result)
+{
+    sigjmp_buf here, *const outer = recovery;
+    const bool outer_here = guarded_here;
+    bool good = true;
+    if (!outer) catch_faults();
+    if (!sigsetjmp(here, 0)) {
+        recovery = &here;
+        guarded_here = true;
+        *result = run(w);
+    } else {
+        good = false;
+        n_prepared = 0;
+        grid = NULL;
+    }
+    recovery = outer;
+    guarded_here = outer_here;
+    if (outer) return good;
+    sigaction(SIGSEGV, &before_segv, NULL);
+    sigaction(SIGBUS, &before_bus, NULL);
+    return good;
+}

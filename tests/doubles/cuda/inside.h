@@ -1,0 +1,301 @@
+/* What the files of the driver's double share.  A test part: see vgpu.h. */
+#ifndef VGPU_INSIDE_H
+#define VGPU_INSIDE_H
+
+#include "driver.h"
+#include "vgpu.h"
+
+#include <stdarg.h>
+
+enum { VGPU_MOST_DEVICES = 8, VGPU_MOST_ARGUMENTS = 4096, VGPU_ALIGNMENT = 256 };
+
+/* A function of the driver: counted, alone in the double while it runs; a result that tells of a
+ * mistake goes into the books.
+ *   API(cuCtxSetCurrent, (CUcontext c), (c)) { ... return CUDA_SUCCESS; } */
+#define API(name, parameters, arguments)                                                         \
+    static CUresult name##_inside parameters;                                                    \
+    VGPU_API CUresult name parameters;                                                           \
+    VGPU_API CUresult name parameters                                                            \
+    {                                                                                            \
+        static vgpu_counter counter = {#name, 0, NULL};                                          \
+        vgpu_enter(&counter);                                                                    \
+        return vgpu_leave(&counter, name##_inside arguments);                                    \
+    }                                                                                            \
+    static CUresult name##_inside parameters
+
+typedef struct vgpu_counter {
+    const char *name;
+    int64_t calls;                      /* 0: not in the list yet */
+    struct vgpu_counter *next;
+} vgpu_counter;
+
+void vgpu_enter(vgpu_counter *c);
+CUresult vgpu_leave(vgpu_counter *c, CUresult result);
+/* For counting alone, where the lock is held. */
+void vgpu_count(vgpu_counter *c);
+
+/* The context that a call is for; returns from the function where there is none, or a fault was
+ * met in it. */
+#define CONTEXT(c)                                                                               \
+    CUcontext c = vgpu_current();                                                                \
+    if (!c) return CUDA_ERROR_INVALID_CONTEXT;                                                   \
+    if (c->fault) return c->fault
+#define TRY(call)                                                                                \
+    do {                                                                                         \
+        const CUresult tried = (call);                                                           \
+        if (tried) return tried;                                                                 \
+    } while (0)
+
+/* ---- books ----------------------------------------------------------------------------------- */
+
+typedef enum {
+    VGPU_STREAM, VGPU_EVENT, VGPU_MODULE, VGPU_FUNCTION, VGPU_POOL, VGPU_GRAPH, VGPU_NODE,
+    VGPU_EXEC, VGPU_KINDS
+} vgpu_kind;
+
+/* The beginning of whatever a handle means.  Handles are never used again, so that one that was
+ * given back is known. */
+typedef struct vgpu_object {
+    vgpu_kind kind;
+    bool dead;
+    CUcontext context;
+    struct vgpu_object *next;
+} vgpu_object;
+
+void *vgpu_new(vgpu_kind kind, size_t bytes, CUcontext context);
+void vgpu_end(void *object);
+/* Whether a handle is alive and of that kind. */
+bool vgpu_is(const void *handle, vgpu_kind kind);
+/* Gives back all that belongs to a context; its kinds in the order of vgpu_kind. */
+void vgpu_each(CUcontext context, vgpu_kind kind, void (*visit)(void *object));
+
+const char *vgpu_env(const char *name, const char *otherwise);
+long long vgpu_env_number(const char *name, long long otherwise);
+void *vgpu_zeroed(size_t bytes);
+
+/* ---- devices and contexts -------------------------------------------------------------------- */
+
+struct CUctx_st {
+    int device;
+    int retained;                       /* 0: not alive */
+    unsigned flags;
+    CUresult fault;                     /* what every call answers from now on; 0 */
+    bool peers[VGPU_MOST_DEVICES];      /* whose memory it may reach */
+    CUmemoryPool pool;                  /* the device's default */
+    struct CUstream_st *null;           /* the legacy stream */
+};
+
+extern struct CUctx_st vgpu_contexts[VGPU_MOST_DEVICES];
+int vgpu_devices(void);
+CUcontext vgpu_current(void);
+bool vgpu_started(void);
+/* A fault of a kernel: sticks to the context. */
+void vgpu_fault(CUcontext c, CUresult fault, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Allocated memory.  It is reachable from the moment when the stream that it was asked on comes to
+ * the allocation, until the one that it was given back on comes to that. */
+typedef struct {
+    CUdeviceptr at;
+    size_t bytes, mapped;
+    int device;
+    CUmemoryPool pool;                  /* NULL: by cuMemAlloc */
+    bool there, freed;                  /* reached; given back by a call, perhaps not yet executed */
+} vgpu_block;
+
+struct CUmemPoolHandle_st {
+    vgpu_object object;
+    int device;
+    bool is_default;
+    size_t used, reserved, used_high, reserved_high;
+    uint64_t threshold;
+    bool access[VGPU_MOST_DEVICES];
+};
+
+typedef struct vgpu_host_block {
+    char *at;
+    size_t bytes;
+    bool registered;
+    struct vgpu_host_block *next;
+} vgpu_host_block;
+
+vgpu_block *vgpu_block_of(CUdeviceptr at);
+/* Whether so many bytes from there are one block's, as a call sees it. */
+bool vgpu_holds(CUdeviceptr at, size_t bytes);
+/* Whether a kernel of that context may reach the address. */
+bool vgpu_reaches(CUcontext c, CUdeviceptr at);
+bool vgpu_pinned(const void *at, size_t bytes);
+bool vgpu_is_device_address(const void *at);
+void vgpu_memory_books(vgpu_books *b);
+void vgpu_free_context_memory(CUcontext c);
+void vgpu_trim_pools(int device);
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+/* Something to be done in order: a launch, a copy; also a node of a graph.  It never changes. */
+typedef struct vgpu_work {
+    int references;
+    CUgraphNodeType type;
+    const char *name;
+    CUcontext context;
+    CUresult (*run)(struct vgpu_work *w);
+    void (*drop)(struct vgpu_work *w);  /* gives back what the payload holds; NULL */
+    size_t bytes;
+    _Alignas(16) unsigned char payload[];
+} vgpu_work;
+
+vgpu_work *vgpu_work_new(CUcontext c, CUgraphNodeType type, const char *name,
+                         CUresult (*run)(vgpu_work *w), const void *payload, size_t bytes);
+vgpu_work *vgpu_work_keep(vgpu_work *w);
+void vgpu_work_drop(vgpu_work *w);
+/* Runs it; faults are its context's. */
+void vgpu_work_run(vgpu_work *w);
+
+/* A point that a stream comes to. */
+typedef struct vgpu_ticket {
+    int references;
+    bool done;
+    double time;
+    struct CUstream_st *stream;
+} vgpu_ticket;
+
+typedef struct vgpu_command {
+    vgpu_work *work;                    /* one of the three */
+    vgpu_ticket *wait, *mark;
+    struct vgpu_command *next;
+} vgpu_command;
+
+struct vgpu_capture;
+struct CUstream_st {
+    vgpu_object object;
+    unsigned flags;
+    bool ended;                         /* destroyed: goes when its commands are done */
+    int64_t number, n;
+    vgpu_command *first, **last;
+    struct vgpu_capture *capture;
+    struct CUgraphNode_st **tail;       /* captured: what its next node comes after */
+    int n_tail;
+    struct CUstream_st *next;
+};
+
+struct CUevent_st {
+    vgpu_object object;
+    unsigned flags;
+    vgpu_ticket *ticket;                /* of the last record; NULL */
+    struct vgpu_capture *capture;       /* recorded in a captured stream */
+    int64_t capture_number;
+    struct CUgraphNode_st **tail;
+    int n_tail;
+};
+
+/* The stream that a handle means, or an error; `same`: it must be the current context's. */
+CUresult vgpu_stream(CUstream handle, bool same, CUstream *s);
+/* Records the work, which is taken over: at the stream's end, or in its capture. */
+CUresult vgpu_put(CUstream s, vgpu_work *w);
+CUresult vgpu_wait_stream(CUstream s);
+CUresult vgpu_wait_context(CUcontext c);
+/* Until nothing is recorded any more. */
+void vgpu_wait_all(void);
+void vgpu_put_wait(CUstream s, vgpu_ticket *t);
+vgpu_ticket *vgpu_put_mark(CUstream s);         /* the caller's reference */
+vgpu_ticket *vgpu_ticket_keep(vgpu_ticket *t);
+void vgpu_ticket_drop(vgpu_ticket *t);
+int64_t vgpu_recorded(void);
+void vgpu_end_streams(CUcontext c);
+/* Which of n to take next, as VGPU_SCHEDULE says. */
+int vgpu_pick(int n);
+
+/* ---- graphs and capture ---------------------------------------------------------------------- */
+
+struct CUgraphNode_st {
+    vgpu_object object;
+    struct CUgraph_st *graph;
+    vgpu_work *work;                    /* NULL: an empty node */
+    int n_before, index;
+    struct CUgraphNode_st **before;
+};
+
+struct CUgraph_st {
+    vgpu_object object;
+    int n, room;
+    struct CUgraphNode_st **nodes;      /* each behind those that it depends on */
+};
+
+typedef struct vgpu_capture {
+    CUgraph graph;
+    CUstream origin;
+    CUstreamCaptureMode mode;
+    unsigned long thread;
+    int64_t number;
+    bool invalid;
+    int streams;                        /* that are in it */
+    struct vgpu_capture *next;
+} vgpu_capture;
+
+CUgraph vgpu_graph_new(void);
+void vgpu_graph_end(CUgraph g);
+CUgraphNode vgpu_graph_add(CUgraph g, vgpu_work *w, CUgraphNode const *before, int n_before);
+/* In the stream's capture. */
+CUresult vgpu_capture_put(CUstream s, vgpu_work *w);
+CUresult vgpu_capture_event(CUevent e, CUstream s);
+CUresult vgpu_capture_wait(CUstream s, CUevent e);
+/* For calls that must not be made while a stream is captured: an error, and the capture is spoilt. */
+CUresult vgpu_not_captured(CUstream s);
+/* For those that no stream is named in: what the capturing thread must not call. */
+CUresult vgpu_unsafe(void);
+#define SAFE_ONLY TRY(vgpu_unsafe())
+void vgpu_capture_leave(CUstream s);
+bool vgpu_capture_lives(int64_t number);
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* What nvrtc.c makes: see shim.h. */
+typedef struct {
+    void (*call)(void **arguments);
+    int n;
+    const unsigned *sizes;
+    const unsigned char *pointers;
+} vgpu_kernel;
+
+typedef struct {
+    struct { unsigned x, y, z; } item, group, items, groups;
+    void (*barrier)(int line);
+} vgpu_place;
+
+typedef struct {
+    const char *name;
+    const vgpu_kernel *kernel;
+    vgpu_place *here;
+    char *shared, *shared_end;
+    unsigned groups[3], items[3];
+    void **arguments;
+} vgpu_grid;
+
+/* A launch as work, its arguments copied. */
+CUresult vgpu_launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
+                          const unsigned items[3], unsigned shared, void **arguments, void **extra,
+                          vgpu_work **w);
+
+/* Runs a kernel; false: its items do not all come to the same barriers. */
+bool vgpu_run_grid(const vgpu_grid *g);
+/* Runs a function that may touch the device's memory, and only that; false: it touched another
+ * address, which `vgpu_fault_address` tells. */
+bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result);
+extern void *vgpu_fault_address;
+
+/* ---- the image of a module: made by nvrtc.c, read by module.c -------------------------------- */
+
+typedef struct {
+    char magic[8];                      /* "VGPUBIN", "VGPUPTX" */
+    uint32_t arch;                      /* 90 */
+    uint32_t bytes;                     /* of the object that follows */
+    uint64_t hash;                      /* of it */
+    char flags[48];                     /* of the compiler that depend on this machine */
+} vgpu_image;
+
+uint64_t vgpu_hash(const void *data, size_t bytes);
+const char *vgpu_machine_flags(void);
+
+#endif

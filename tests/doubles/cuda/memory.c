@@ -1,0 +1,465 @@
+/* Memory of devices, and of the host where it is pinned.  A test part: see vgpu.h.
+ *
+ * Each device has a range of addresses that the process has no other use for.  A block ends at a
+ * page that nobody may touch, and no address is used again before the range is used up, so that
+ * what a kernel reads behind a block, before it is there or after it has gone is a fault. */
+#include "inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const size_t range = (size_t)1 << 40, page = 4096, poisoned = 1 << 20;
+
+static struct {
+    char *first;
+    size_t next;                        /* of addresses: bytes from `first` */
+    size_t used;                        /* by cuMemAlloc; pools say themselves what they hold */
+    vgpu_block *blocks;                 /* in the order of their addresses */
+    int n, room;
+} devices[VGPU_MOST_DEVICES];
+static vgpu_host_block *host_blocks;
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static int device_of(CUdeviceptr at)
+{
+    for (int d = 0; d < VGPU_MOST_DEVICES; d++)
+        if (devices[d].first && (char *)(uintptr_t)at >= devices[d].first
+            && (char *)(uintptr_t)at < devices[d].first + range)
+            return d;
+    return -1;
+}
+
+bool vgpu_is_device_address(const void *at) { return device_of((CUdeviceptr)(uintptr_t)at) >= 0; }
+
+/* The first block of the device's that does not end before the address. */
+static int place_of(int d, CUdeviceptr at)
+{
+    int low = 0, high = devices[d].n;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        const vgpu_block *b = &devices[d].blocks[middle];
+        if (b->at + b->bytes <= at) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+vgpu_block *vgpu_block_of(CUdeviceptr at)
+{
+    const int d = device_of(at), i = d < 0 ? 0 : place_of(d, at);
+    if (d < 0 || i == devices[d].n || devices[d].blocks[i].at > at) return NULL;
+    return &devices[d].blocks[i];
+}
+
+bool vgpu_holds(CUdeviceptr at, size_t bytes)
+{
+    const vgpu_block *b = vgpu_block_of(at);
+    return b && !b->freed && at + bytes <= b->at + b->bytes;
+}
+
+bool vgpu_reaches(CUcontext c, CUdeviceptr at)
+{
+    const vgpu_block *b = vgpu_block_of(at);
+    if (!b) return vgpu_pinned((void *)(uintptr_t)at, 1);
+    if (b->device == c->device) return true;
+    return b->pool ? b->pool->access[c->device] : c->peers[b->device];
+}
+
+size_t vgpu_span(uint64_t at)
+{
+    CUcontext c = vgpu_current();
+    const vgpu_block *b = vgpu_block_of(at);
+    return c && b && !b->freed && vgpu_reaches(c, at) ? b->at + b->bytes - at : 0;
+}
+
+/* Contents that nobody may count on: not a number in every type, but for long blocks' middle. */
+static void poison(char *at, size_t bytes)
+{
+    memset(at, 0xff, bytes < poisoned ? bytes : poisoned);
+}
+
+static void make_reachable(vgpu_block *b)
+{
+    char *first = (char *)((uintptr_t)b->at & ~(uintptr_t)(page - 1));
+    if (mprotect(first, b->mapped, PROT_READ | PROT_WRITE)) {
+        perror("vgpu: mprotect");
+        abort();
+    }
+    poison((char *)(uintptr_t)b->at, b->bytes);
+    b->there = true;
+}
+
+/* Addresses for so many bytes, which are not reached yet: up to a page border, behind which is a
+ * page of nobody's. */
+static CUdeviceptr new_block(int d, size_t bytes, CUmemoryPool pool)
+{
+    if (!devices[d].first) {
+        void *p = mmap(NULL, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) {
+            perror("vgpu: mmap");
+            abort();
+        }
+        devices[d].first = p;
+    }
+    if (devices[d].n == devices[d].room) {
+        devices[d].room = devices[d].room ? 2 * devices[d].room : 64;
+        vgpu_block *b = realloc(devices[d].blocks, (size_t)devices[d].room * sizeof *b);
+        if (!b) abort();
+        devices[d].blocks = b;
+    }
+    const size_t taken = round_up(bytes, VGPU_ALIGNMENT), mapped = round_up(taken, page);
+    if (devices[d].next + mapped + page > range) {
+        fprintf(stderr, "vgpu: no addresses are left\n");
+        abort();
+    }
+    char *end = devices[d].first + devices[d].next + mapped;
+    devices[d].next += mapped + page;
+    devices[d].blocks[devices[d].n++] = (vgpu_block){.at = (uintptr_t)(end - taken), .bytes = bytes,
+                                                     .mapped = mapped, .device = d, .pool = pool};
+    return (uintptr_t)(end - taken);
+}
+
+static void remove_block(vgpu_block *b)
+{
+    const int d = b->device;
+    char *first = (char *)((uintptr_t)b->at & ~(uintptr_t)(page - 1));
+    if (b->there) {                     /* a fresh mapping gives the pages back */
+        mmap(first, b->mapped, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
+    vgpu_block *last = devices[d].blocks + --devices[d].n;
+    memmove(b, b + 1, (size_t)(last - b) * sizeof *b);
+}
+
+/* ---- how much there is ----------------------------------------------------------------------- */
+
+static size_t total_bytes(void) { return (size_t)vgpu_env_number("VGPU_MEMORY", 4ll << 30); }
+
+static int summed_device;
+static size_t summed;
+static void sum_pool(void *pool)
+{
+    const CUmemoryPool p = pool;
+    if (p->device == summed_device) summed += p->reserved;
+}
+
+static size_t free_bytes(int d)
+{
+    summed_device = d;
+    summed = devices[d].used;
+    vgpu_each(&vgpu_contexts[d], VGPU_POOL, sum_pool);
+    const size_t total = total_bytes();
+    return summed < total ? total - summed : 0;
+}
+
+API(cuMemGetInfo_v2, (size_t *left, size_t *total), (left, total))
+{
+    CONTEXT(c);
+    if (left) *left = free_bytes(c->device);
+    if (total) *total = total_bytes();
+    return CUDA_SUCCESS;
+}
+
+API(cuMemAlloc_v2, (CUdeviceptr *at, size_t bytes), (at, bytes))
+{
+    CONTEXT(c);
+    SAFE_ONLY;
+    if (!at || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (round_up(bytes, VGPU_ALIGNMENT) > free_bytes(c->device)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *at = new_block(c->device, bytes, NULL);
+    make_reachable(vgpu_block_of(*at));
+    devices[c->device].used += round_up(bytes, VGPU_ALIGNMENT);
+    return CUDA_SUCCESS;
+}
+
+API(cuMemFree_v2, (CUdeviceptr at), (at))
+{
+    CONTEXT(c);
+    SAFE_ONLY;
+    if (!at) return CUDA_SUCCESS;
+    vgpu_block *b = vgpu_block_of(at);
+    if (!b || b->at != at || b->freed) return CUDA_ERROR_INVALID_VALUE;
+    TRY(vgpu_wait_context(&vgpu_contexts[b->device]));
+    b = vgpu_block_of(at);
+    if (b->pool) b->pool->used -= round_up(b->bytes, VGPU_ALIGNMENT);
+    else devices[b->device].used -= round_up(b->bytes, VGPU_ALIGNMENT);
+    remove_block(b);
+    return CUDA_SUCCESS;
+}
+
+API(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *bytes, CUdeviceptr at), (base, bytes, at))
+{
+    CONTEXT(c);
+    const vgpu_block *b = vgpu_block_of(at);
+    if (!b) return CUDA_ERROR_NOT_FOUND;
+    if (base) *base = b->at;
+    if (bytes) *bytes = b->bytes;
+    return CUDA_SUCCESS;
+}
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+static CUresult come_to_allocation(vgpu_work *w)
+{
+    vgpu_block *b = vgpu_block_of(*(CUdeviceptr *)w->payload);
+    if (b) make_reachable(b);
+    return CUDA_SUCCESS;
+}
+
+static CUresult come_to_release(vgpu_work *w)
+{
+    vgpu_block *b = vgpu_block_of(*(CUdeviceptr *)w->payload);
+    if (!b) return CUDA_SUCCESS;
+    if (!b->there)
+        vgpu_fault(w->context, CUDA_ERROR_ILLEGAL_ADDRESS,
+                   "cuMemFreeAsync: the stream does not wait for the memory's allocation");
+    if (b->pool) b->pool->used -= round_up(b->bytes, VGPU_ALIGNMENT);
+    remove_block(b);
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream handle)
+{
+    CUstream s;
+    CONTEXT(c);
+    TRY(vgpu_stream(handle, false, &s));
+    if (!at || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (!vgpu_env_number("VGPU_POOLS", 1)) return CUDA_ERROR_NOT_SUPPORTED;
+    TRY(vgpu_not_captured(s));
+    const size_t taken = round_up(bytes, VGPU_ALIGNMENT);
+    for (int tries = 0; pool->used + taken > pool->reserved; tries++) {
+        const size_t more = pool->used + taken - pool->reserved;
+        if (more <= free_bytes(pool->device)) pool->reserved += more;
+        else if (tries) return CUDA_ERROR_OUT_OF_MEMORY;
+        else TRY(vgpu_wait_context(&vgpu_contexts[pool->device]));      /* what is being freed */
+    }
+    pool->used += taken;
+    if (pool->used > pool->used_high) pool->used_high = pool->used;
+    if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
+    *at = new_block(pool->device, bytes, pool);
+    return vgpu_put(s, vgpu_work_new(c, CU_GRAPH_NODE_TYPE_EMPTY, "allocation", come_to_allocation,
+                                     at, sizeof *at));
+}
+
+API(cuMemAllocAsync, (CUdeviceptr *at, size_t bytes, CUstream s), (at, bytes, s))
+{
+    CONTEXT(c);
+    return allocate(at, bytes, c->pool, s);
+}
+
+API(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream s),
+    (at, bytes, pool, s))
+{
+    CONTEXT(c);
+    if (!vgpu_is(pool, VGPU_POOL)) return CUDA_ERROR_INVALID_VALUE;
+    return allocate(at, bytes, pool, s);
+}
+
+API(cuMemFreeAsync, (CUdeviceptr at, CUstream handle), (at, handle))
+{
+    CUstream s;
+    CONTEXT(c);
+    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_not_captured(s));
+    vgpu_block *b = vgpu_block_of(at);
+    if (!b || b->at != at || b->freed || !b->pool) return CUDA_ERROR_INVALID_VALUE;
+    b->freed = true;
+    return vgpu_put(s, vgpu_work_new(c, CU_GRAPH_NODE_TYPE_EMPTY, "release", come_to_release, &at,
+                                     sizeof at));
+}
+
+API(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *p), (pool, p))
+{
+    if (!vgpu_started()) return CUDA_ERROR_NOT_INITIALIZED;
+    if (!pool || !p || p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED
+        || p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || p->handleTypes
+        || p->location.id < 0 || p->location.id >= vgpu_devices())
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgpu_env_number("VGPU_POOLS", 1)) return CUDA_ERROR_NOT_SUPPORTED;
+    *pool = vgpu_new(VGPU_POOL, sizeof **pool, &vgpu_contexts[p->location.id]);
+    (*pool)->device = p->location.id;
+    return CUDA_SUCCESS;
+}
+
+API(cuMemPoolDestroy, (CUmemoryPool pool), (pool))
+{
+    if (!vgpu_is(pool, VGPU_POOL) || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+    TRY(vgpu_wait_context(pool->object.context));
+    if (pool->used) vgpu_wrong("cuMemPoolDestroy: %zu bytes of it are in use", pool->used);
+    pool->reserved = 0;
+    vgpu_end(pool);
+    return CUDA_SUCCESS;
+}
+
+static void trim(CUmemoryPool pool, size_t keep)
+{
+    const size_t to = pool->used > keep ? pool->used : keep;
+    if (pool->reserved > to) pool->reserved = to;
+}
+
+static void trim_to_threshold(void *pool)
+{
+    const CUmemoryPool p = pool;
+    trim(p, p->threshold > SIZE_MAX ? SIZE_MAX : (size_t)p->threshold);
+}
+void vgpu_trim_pools(int d) { vgpu_each(&vgpu_contexts[d], VGPU_POOL, trim_to_threshold); }
+
+API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), (pool, keep))
+{
+    if (!vgpu_is(pool, VGPU_POOL)) return CUDA_ERROR_INVALID_VALUE;
+    trim(pool, keep);
+    return CUDA_SUCCESS;
+}
+
+API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute which, void *value),
+    (pool, which, value))
+{
+    if (!vgpu_is(pool, VGPU_POOL) || !value) return CUDA_ERROR_INVALID_VALUE;
+    switch ((int)which) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        return CUDA_SUCCESS;            /* addresses are not used again here */
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        memcpy(&pool->threshold, value, sizeof pool->threshold);
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: pool->reserved_high = pool->reserved; return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: pool->used_high = pool->used; return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute which, void *value),
+    (pool, which, value))
+{
+    if (!vgpu_is(pool, VGPU_POOL) || !value) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t v;
+    switch ((int)which) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: v = pool->threshold; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: v = pool->reserved; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: v = pool->reserved_high; break;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: v = pool->used; break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: v = pool->used_high; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(value, &v, sizeof v);
+    return CUDA_SUCCESS;
+}
+
+API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *access, size_t n),
+    (pool, access, n))
+{
+    if (!vgpu_is(pool, VGPU_POOL) || (n && !access)) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < n; i++) {
+        const int d = access[i].location.id;
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || d < 0 || d >= vgpu_devices())
+            return CUDA_ERROR_INVALID_VALUE;
+        if (d != pool->device && !vgpu_env_number("VGPU_PEERS", 1))
+            return CUDA_ERROR_INVALID_DEVICE;
+        if (d == pool->device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return CUDA_ERROR_INVALID_VALUE;
+        pool->access[d] = access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    return CUDA_SUCCESS;
+}
+
+API(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice d), (pool, d))
+{
+    if (d < 0 || d >= vgpu_devices()) return CUDA_ERROR_INVALID_DEVICE;
+    if (!pool || !vgpu_contexts[d].pool) return CUDA_ERROR_INVALID_VALUE;
+    *pool = vgpu_contexts[d].pool;
+    return CUDA_SUCCESS;
+}
+
+/* ---- the host's ------------------------------------------------------------------------------ */
+
+bool vgpu_pinned(const void *at, size_t bytes)
+{
+    for (const vgpu_host_block *h = host_blocks; h; h = h->next)
+        if ((const char *)at >= h->at && (const char *)at + bytes <= h->at + h->bytes) return true;
+    return false;
+}
+
+static void add_host_block(void *at, size_t bytes, bool registered)
+{
+    vgpu_host_block *h = vgpu_zeroed(sizeof *h);
+    *h = (vgpu_host_block){.at = at, .bytes = bytes, .registered = registered, .next = host_blocks};
+    host_blocks = h;
+}
+
+static CUresult remove_host_block(void *at, bool registered)
+{
+    vgpu_host_block **h = &host_blocks;
+    while (*h && ((*h)->at != at || (*h)->registered != registered)) h = &(*h)->next;
+    if (!*h) return CUDA_ERROR_INVALID_VALUE;
+    vgpu_wait_all();
+    vgpu_host_block *gone = *h;
+    *h = gone->next;
+    if (!registered) free(gone->at);
+    free(gone);
+    return CUDA_SUCCESS;
+}
+
+API(cuMemHostAlloc, (void **at, size_t bytes, unsigned flags), (at, bytes, flags))
+{
+    CONTEXT(c);
+    SAFE_ONLY;
+    if (!at || !bytes || flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
+    if (!(*at = aligned_alloc(page, round_up(bytes, page)))) return CUDA_ERROR_OUT_OF_MEMORY;
+    poison(*at, bytes);
+    add_host_block(*at, bytes, false);
+    return CUDA_SUCCESS;
+}
+
+API(cuMemFreeHost, (void *at), (at))
+{
+    CONTEXT(c);
+    SAFE_ONLY;
+    return remove_host_block(at, false);
+}
+
+API(cuMemHostRegister_v2, (void *at, size_t bytes, unsigned flags), (at, bytes, flags))
+{
+    CONTEXT(c);
+    SAFE_ONLY;
+    if (!at || !bytes || flags & ~15u) return CUDA_ERROR_INVALID_VALUE;
+    add_host_block(at, bytes, true);
+    return CUDA_SUCCESS;
+}
+
+API(cuMemHostUnregister, (void *at), (at))
+{
+    CONTEXT(c);
+    SAFE_ONLY;
+    return remove_host_block(at, true);
+}
+
+/* ---- books and ends -------------------------------------------------------------------------- */
+
+void vgpu_memory_books(vgpu_books *b)
+{
+    for (int d = 0; d < VGPU_MOST_DEVICES; d++) {
+        for (int i = 0; i < devices[d].n; i++) {
+            if (devices[d].blocks[i].freed) continue;
+            b->blocks++;
+            b->bytes += (int64_t)devices[d].blocks[i].bytes;
+        }
+    }
+    for (const vgpu_host_block *h = host_blocks; h; h = h->next) {
+        b->host_blocks++;
+        b->host_bytes += (int64_t)h->bytes;
+    }
+}
+
+void vgpu_free_context_memory(CUcontext c)
+{
+    const int d = c->device;
+    if (devices[d].n) vgpu_wrong("context of device %d: ends with %d blocks of memory", d, devices[d].n);
+    while (devices[d].n) remove_block(&devices[d].blocks[devices[d].n - 1]);
+    devices[d].used = 0;
+}

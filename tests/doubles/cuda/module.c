@@ -1,0 +1,255 @@
+/* Modules, the kernels in them, launches.  A test part: see vgpu.h. */
+#include "inside.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct CUmod_st {
+    vgpu_object object;
+    void *code;
+};
+
+struct CUfunc_st {
+    vgpu_object object;
+    char name[128];
+    CUmodule module;
+    const vgpu_kernel *kernel;
+    vgpu_place *here;
+    char *shared, *shared_end;
+    int most_dynamic;
+};
+
+/* ---- modules --------------------------------------------------------------------------------- */
+
+/* An image whose code can run here: 0; what is read of it beyond the header is only what that says
+ * there is. */
+static CUresult check_image(const vgpu_image *image)
+{
+    const bool ptx = !memcmp(image->magic, "VGPUPTX", 8);
+    if (!ptx && memcmp(image->magic, "VGPUBIN", 8)) return CUDA_ERROR_INVALID_IMAGE;
+    if (image->bytes > 64 << 20 || vgpu_hash(image + 1, image->bytes) != image->hash)
+        return CUDA_ERROR_INVALID_IMAGE;
+    const uint32_t arch = (uint32_t)vgpu_env_number("VGPU_ARCH", 90);
+    const bool fits = ptx ? image->arch <= arch
+                          : image->arch / 10 == arch / 10 && image->arch % 10 <= arch % 10;
+    if (!fits || strncmp(image->flags, vgpu_machine_flags(), sizeof image->flags))
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    return CUDA_SUCCESS;
+}
+
+static void *open_code(const void *code, size_t bytes)
+{
+    static int n;
+    char path[256];
+    snprintf(path, sizeof path, "%s/vgpu-%ld-%d.so", vgpu_env("TMPDIR", "/tmp"), (long)getpid(), n++);
+    const int file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0700);
+    void *handle = NULL;
+    if (file < 0) {
+        perror(path);
+        return NULL;
+    }
+    if (write(file, code, bytes) == (ssize_t)bytes) handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) fprintf(stderr, "vgpu: %s\n", dlerror());
+    close(file);
+    unlink(path);
+    return handle;
+}
+
+static CUresult load(CUmodule *module, const void *data)
+{
+    vgpu_image head;
+    CONTEXT(c);
+    SAFE_ONLY;
+    if (!module || !data) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&head, data, sizeof head.magic);
+    if (memcmp(head.magic, "VGPU", 4)) return CUDA_ERROR_INVALID_IMAGE;
+    TRY(check_image(data));
+    memcpy(&head, data, sizeof head);
+    void *code = open_code((const char *)data + sizeof head, head.bytes);
+    if (!code) return CUDA_ERROR_INVALID_IMAGE;
+    *module = vgpu_new(VGPU_MODULE, sizeof **module, c);
+    (*module)->code = code;
+    return CUDA_SUCCESS;
+}
+API(cuModuleLoadData, (CUmodule *module, const void *data), (module, data))
+{
+    return load(module, data);
+}
+
+static CUmodule unloading;
+static void end_function(void *f)
+{
+    if (((CUfunction)f)->module == unloading) vgpu_end(f);
+}
+
+API(cuModuleUnload, (CUmodule m), (m))
+{
+    CONTEXT(c);
+    SAFE_ONLY;
+    if (!vgpu_is(m, VGPU_MODULE) || m->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
+    vgpu_wait_all();
+    unloading = m;
+    vgpu_each(c, VGPU_FUNCTION, end_function);
+    dlclose(m->code);
+    vgpu_end(m);
+    return CUDA_SUCCESS;
+}
+
+API(cuModuleGetFunction, (CUfunction *function, CUmodule m, const char *name), (function, m, name))
+{
+    CONTEXT(c);
+    if (!vgpu_is(m, VGPU_MODULE) || m->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
+    if (!function || !name) return CUDA_ERROR_INVALID_VALUE;
+    char symbol[160];
+    snprintf(symbol, sizeof symbol, "vgpu_kernel_%s", name);
+    const vgpu_kernel *kernel = dlsym(m->code, symbol);
+    if (!kernel) return CUDA_ERROR_NOT_FOUND;
+    char *const *shared = dlsym(m->code, "vgpu_shared");
+    CUfunction f = vgpu_new(VGPU_FUNCTION, sizeof *f, c);
+    snprintf(f->name, sizeof f->name, "%s", name);
+    f->module = m;
+    f->kernel = kernel;
+    f->here = dlsym(m->code, "vgpu_here");
+    f->shared = shared[0];
+    f->shared_end = shared[1];
+    f->most_dynamic = 48 << 10;
+    *function = f;
+    return CUDA_SUCCESS;
+}
+
+API(cuFuncGetAttribute, (int *value, CUfunction_attribute which, CUfunction f), (value, which, f))
+{
+    if (!vgpu_is(f, VGPU_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!value) return CUDA_ERROR_INVALID_VALUE;
+    *value = 0;
+    switch ((int)which) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:   /* of all kernels in the module together */
+        *value = (int)(f->shared_end - f->shared) - 16;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 32; break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION: case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = (int)vgpu_env_number("VGPU_ARCH", 90);
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = f->most_dynamic; break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+API(cuFuncSetAttribute, (CUfunction f, CUfunction_attribute which, int value), (f, which, value))
+{
+    if (!vgpu_is(f, VGPU_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
+    if ((int)which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) return CUDA_SUCCESS;
+    if ((int)which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0
+        || value > 227 << 10)
+        return CUDA_ERROR_INVALID_VALUE;
+    f->most_dynamic = value;
+    return CUDA_SUCCESS;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* A launch, behind which are its arguments, each at a place of 16 bytes. */
+typedef struct {
+    vgpu_grid grid;
+    char name[128];
+    _Alignas(16) unsigned char arguments[];
+} launch;
+
+static size_t room_of(size_t argument) { return (argument + 15) / 16 * 16; }
+
+/* Every pointer must point to something that the device reaches. */
+static bool check_pointers(vgpu_work *w, const vgpu_grid *g)
+{
+    for (int i = 0; i < g->kernel->n; i++) {
+        CUdeviceptr at;
+        if (!g->kernel->pointers[i]) continue;
+        memcpy(&at, g->arguments[i], sizeof at);
+        if (!at || vgpu_reaches(w->context, at)) continue;
+        vgpu_fault(w->context, CUDA_ERROR_ILLEGAL_ADDRESS,
+                   "%s: its argument %d, %#llx, is nothing that device %d reaches", g->name, i, at,
+                   w->context->device);
+        return false;
+    }
+    return true;
+}
+
+static CUresult run_launch(vgpu_work *w)
+{
+    launch *l = (launch *)w->payload;
+    void *arguments[256];
+    size_t at = 0;
+    for (int i = 0; i < l->grid.kernel->n; i++) {
+        arguments[i] = l->arguments + at;
+        at += room_of(l->grid.kernel->sizes[i]);
+    }
+    vgpu_grid grid = l->grid;
+    grid.name = l->name;
+    grid.arguments = arguments;
+    if (!check_pointers(w, &grid)) return CUDA_SUCCESS;
+    return vgpu_run_grid(&grid) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+static CUresult check_size(const unsigned groups[3], const unsigned items[3])
+{
+    static const unsigned most_groups[3] = {INT32_MAX, 65535, 65535}, most_items[3] = {1024, 1024, 64};
+    uint64_t all = 1;
+    for (int i = 0; i < 3; i++) {
+        if (!groups[i] || !items[i] || groups[i] > most_groups[i] || items[i] > most_items[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        all *= items[i];
+    }
+    return all > 1024 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult vgpu_launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
+                          const unsigned items[3], unsigned shared, void **arguments, void **extra,
+                          vgpu_work **work)
+{
+    if (!vgpu_is(f, VGPU_FUNCTION) || f->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
+    TRY(check_size(groups, items));
+    if (extra || (f->kernel->n && !arguments)) return CUDA_ERROR_INVALID_VALUE;
+    if ((long)shared > f->most_dynamic) return CUDA_ERROR_INVALID_VALUE;
+    size_t bytes = 0, exact = 0;
+    for (int i = 0; i < f->kernel->n; i++) {
+        bytes += room_of(f->kernel->sizes[i]);
+        exact += f->kernel->sizes[i];
+    }
+    if (exact > VGPU_MOST_ARGUMENTS || f->kernel->n > 256) return CUDA_ERROR_INVALID_VALUE;
+    vgpu_work *w = vgpu_work_new(c, CU_GRAPH_NODE_TYPE_KERNEL, NULL, run_launch, NULL,
+                                 sizeof(launch) + bytes);
+    launch *l = (launch *)w->payload;
+    memcpy(l->name, f->name, sizeof l->name);
+    w->name = l->name;
+    l->grid = (vgpu_grid){.kernel = f->kernel, .here = f->here, .shared = f->shared,
+                          .shared_end = f->shared_end,
+                          .groups = {groups[0], groups[1], groups[2]},
+                          .items = {items[0], items[1], items[2]}};
+    size_t at = 0;
+    for (int i = 0; i < f->kernel->n; i++) {
+        memcpy(l->arguments + at, arguments[i], f->kernel->sizes[i]);
+        at += room_of(f->kernel->sizes[i]);
+    }
+    *work = w;
+    return CUDA_SUCCESS;
+}
+
+API(cuLaunchKernel,
+    (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+     unsigned shared, CUstream handle, void **arguments, void **extra),
+    (f, gx, gy, gz, bx, by, bz, shared, handle, arguments, extra))
+{
+    CUstream s;
+    vgpu_work *w;
+    CONTEXT(c);
+    TRY(vgpu_stream(handle, true, &s));
+    TRY(vgpu_launch_work(c, f, (const unsigned[]){gx, gy, gz}, (const unsigned[]){bx, by, bz},
+                         shared, arguments, extra, &w));
+    return vgpu_put(s, w);
+}

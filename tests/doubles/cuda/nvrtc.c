@@ -1,0 +1,371 @@
+/* A test double of NVRTC: the text becomes C++ behind shim.h, and a shared object, which is the
+ * "cubin".  A test part: see vgpu.h.
+ *
+ * Macros are expanded first, so that the kernels in a text are known by their names; then it is
+ * compiled with a table for each of them.  What was compiled once is kept in VGPU_CACHE. */
+#include "inside.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef VGPU_SHIM
+#error VGPU_SHIM is the folder of shim.h
+#endif
+#ifndef VGPU_DEFAULT_CXX
+#define VGPU_DEFAULT_CXX "c++"
+#endif
+
+struct _nvrtcProgram {
+    char *text, *log;
+    char *image;                        /* a vgpu_image and the object */
+    size_t image_bytes;
+    int arch;
+    bool ptx_only;
+};
+
+extern char **environ;
+static const int archs[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
+enum { N_ARCHS = sizeof archs / sizeof *archs };
+
+/* ---- files and processes --------------------------------------------------------------------- */
+
+static char *read_file(const char *path, size_t *bytes)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return NULL;
+    fseek(f, 0, SEEK_END);
+    const long n = ftell(f);
+    rewind(f);
+    char *s = calloc(1, (size_t)n + 1);
+    *bytes = s ? fread(s, 1, (size_t)n, f) : 0;
+    fclose(f);
+    return s;
+}
+
+static bool write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f) return false;
+    const bool good = fwrite(data, 1, bytes, f) == bytes;
+    return !fclose(f) && good;
+}
+
+/* Runs a command of words; what it says goes to a file. */
+static bool run(char *const words[], const char *log)
+{
+    posix_spawn_file_actions_t a;
+    pid_t child;
+    int status;
+    posix_spawn_file_actions_init(&a);
+    posix_spawn_file_actions_addopen(&a, 1, log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&a, 1, 2);
+    const int failed = posix_spawnp(&child, words[0], &a, NULL, words, environ);
+    posix_spawn_file_actions_destroy(&a);
+    if (failed) {
+        char text[300];
+        write_file(log, text, (size_t)snprintf(text, sizeof text, "%s: %s\n", words[0],
+                                               strerror(failed)));
+        return false;
+    }
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return false;
+    return WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static const char *compiler(void)
+{
+    const char *c = getenv("VGPU_CXX");
+    return c && *c ? c : VGPU_DEFAULT_CXX;
+}
+
+/* ---- from text to object --------------------------------------------------------------------- */
+
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* A table for each function behind "__global__" in a text without macros. */
+static void add_tables(FILE *out, const char *text)
+{
+    for (const char *p = text; (p = strstr(p, "__global__"));) {
+        p += strlen("__global__");
+        const char *end = p + strcspn(p, "({;");
+        if (*end != '(') continue;
+        while (end > p && isspace((unsigned char)end[-1])) end--;
+        const char *name = end;
+        while (name > p && is_word(name[-1])) name--;
+        fprintf(out, "VGPU_KERNEL(%.*s)\n", (int)(end - name), name);
+    }
+}
+
+typedef struct {
+    char folder[64], in[80], expanded[80], out[80], object[80], log[80];
+} paths;
+
+static bool expand(const paths *p, const char *text)
+{
+    if (!write_file(p->in, text, strlen(text))) return false;
+    char *words[] = {(char *)compiler(), "-E", "-xc++", "-std=c++17", "-D__CUDACC__=1",
+                     "-D__CUDACC_RTC__=1", "-nostdinc", (char *)p->in, "-o", (char *)p->expanded,
+                     NULL};
+    return run(words, p->log);
+}
+
+static bool compile(const paths *p, int arch)
+{
+    size_t bytes;
+    char *text = read_file(p->expanded, &bytes), define[40];
+    FILE *out = fopen(p->out, "w");
+    if (!text || !out) return false;
+    fputs("#include \"shim.h\"\n", out);
+    fwrite(text, 1, bytes, out);
+    fputs("\n", out);
+    add_tables(out, text);
+    free(text);
+    fclose(out);
+    snprintf(define, sizeof define, "-DVGPU_CUDA_ARCH=%d0", arch);
+    const char *machine = *vgpu_machine_flags() ? vgpu_machine_flags() : "-w";
+    char *words[] = {(char *)compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", "-nostdlib", "-w",
+                     "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-math-errno",
+                     "-fno-strict-aliasing", "-fno-asynchronous-unwind-tables",
+                     "-ffp-contract=off", (char *)machine, define, "-I" VGPU_SHIM, (char *)p->out,
+                     "-o", (char *)p->object, "-lm", NULL};
+    return run(words, p->log);
+}
+
+/* The object that belongs to a text, allocated; NULL: the compiler's words are in *log. */
+static char *build(const char *text, int arch, size_t *bytes, char **log)
+{
+    paths p;
+    const char *tmp = getenv("TMPDIR"), *const names[] = {"in.cu", "in.ii", "out.cpp", "k.so", "log"};
+    char *const places[] = {p.in, p.expanded, p.out, p.object, p.log};
+    char *object = NULL;
+    size_t n;
+    snprintf(p.folder, sizeof p.folder, "%s/vgpu-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
+    if (!mkdtemp(p.folder)) return NULL;
+    for (int i = 0; i < 5; i++) snprintf(places[i], sizeof p.in, "%s/%s", p.folder, names[i]);
+    if (expand(&p, text) && compile(&p, arch)) object = read_file(p.object, bytes);
+    if (!object) *log = read_file(p.log, &n);
+    if (!getenv("VGPU_KEEP")) {
+        for (int i = 0; i < 5; i++) unlink(places[i]);
+        rmdir(p.folder);
+    }
+    return object;
+}
+
+/* ---- what was built before ------------------------------------------------------------------- */
+
+static bool cache_path(const char *text, int arch, char *path, size_t room)
+{
+    static uint64_t shim;
+    const char *folder = getenv("VGPU_CACHE");
+    if (!folder || !*folder) return false;
+    if (!shim) {
+        size_t n;
+        char *s = read_file(VGPU_SHIM "/shim.h", &n);
+        shim = s ? vgpu_hash(s, n) : 1;
+        free(s);
+    }
+    const uint64_t key[] = {vgpu_hash(text, strlen(text)), strlen(text), shim, (uint64_t)arch,
+                            vgpu_hash(compiler(), strlen(compiler())),
+                            vgpu_hash(vgpu_machine_flags(), strlen(vgpu_machine_flags()))};
+    snprintf(path, room, "%s/%016llx.so", folder, (unsigned long long)vgpu_hash(key, sizeof key));
+    return true;
+}
+
+static void keep(const char *path, const char *object, size_t bytes)
+{
+    static int n;
+    char beside[600];
+    const char *folder = getenv("VGPU_CACHE");
+    for (const char *p = folder + 1; *p; p++) {         /* its parents too */
+        if (*p != '/') continue;
+        char parent[500];
+        snprintf(parent, sizeof parent, "%.*s", (int)(p - folder), folder);
+        mkdir(parent, 0755);
+    }
+    mkdir(folder, 0755);
+    snprintf(beside, sizeof beside, "%s.%ld.%d", path, (long)getpid(), __sync_fetch_and_add(&n, 1));
+    if (!write_file(beside, object, bytes) || rename(beside, path)) unlink(beside);
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
+{
+    *major = 13;
+    *minor = 0;
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcGetNumSupportedArchs(int *n)
+{
+    *n = N_ARCHS;
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcGetSupportedArchs(int *list)
+{
+    memcpy(list, archs, sizeof archs);
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API const char *nvrtcGetErrorString(nvrtcResult r)
+{
+    switch (r) {
+    case NVRTC_SUCCESS: return "NVRTC_SUCCESS";
+    case NVRTC_ERROR_OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
+    case NVRTC_ERROR_PROGRAM_CREATION_FAILURE: return "NVRTC_ERROR_PROGRAM_CREATION_FAILURE";
+    case NVRTC_ERROR_INVALID_INPUT: return "NVRTC_ERROR_INVALID_INPUT";
+    case NVRTC_ERROR_INVALID_PROGRAM: return "NVRTC_ERROR_INVALID_PROGRAM";
+    case NVRTC_ERROR_INVALID_OPTION: return "NVRTC_ERROR_INVALID_OPTION";
+    case NVRTC_ERROR_COMPILATION: return "NVRTC_ERROR_COMPILATION";
+    case NVRTC_ERROR_INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
+    default: break;
+    }
+    return "NVRTC_ERROR unknown";
+}
+
+VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, const char *name,
+                                        int n, const char *const *headers, const char *const *names)
+{
+    (void)name, (void)headers, (void)names;
+    if (!made || !text || n) return NVRTC_ERROR_INVALID_INPUT;     /* headers: none of ours has any */
+    nvrtcProgram p = calloc(1, sizeof *p);
+    if (!p || !(p->text = strdup(text))) return NVRTC_ERROR_OUT_OF_MEMORY;
+    *made = p;
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program)
+{
+    if (!program || !*program) return NVRTC_ERROR_INVALID_PROGRAM;
+    free((*program)->text);
+    free((*program)->log);
+    free((*program)->image);
+    free(*program);
+    *program = NULL;
+    return NVRTC_SUCCESS;
+}
+
+static bool read_arch(nvrtcProgram p, const char *value)
+{
+    p->ptx_only = !strncmp(value, "compute_", 8);
+    if (!p->ptx_only && strncmp(value, "sm_", 3)) return false;
+    p->arch = atoi(strchr(value, '_') + 1);
+    for (int i = 0; i < N_ARCHS; i++)
+        if (archs[i] == p->arch) return true;
+    return false;
+}
+
+/* Options that change nothing here: products and sums are apart anyway. */
+static bool is_known(const char *option)
+{
+    static const char *const known[] = {"--fmad=false", "-fmad=false", "-default-device",
+                                        "--device-as-default-execution-space", "-w", "-lineinfo",
+                                        "--generate-line-info", "--std=c++14", "-std=c++14",
+                                        "--std=c++17", "-std=c++17", "--disable-warnings"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(option, known[i])) return true;
+    return false;
+}
+
+static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *options)
+{
+    p->arch = 75;
+    p->ptx_only = true;
+    for (int i = 0; i < n; i++) {
+        const char *o = options[i], *equals = strchr(o, '=');
+        bool good;
+        if (!strncmp(o, "--gpu-architecture=", 19) || !strncmp(o, "-arch=", 6))
+            good = read_arch(p, equals + 1);
+        else if ((!strcmp(o, "-arch") || !strcmp(o, "--gpu-architecture")) && i + 1 < n)
+            good = read_arch(p, options[++i]);
+        else good = is_known(o);
+        if (good) continue;
+        p->log = malloc(200);
+        if (p->log) snprintf(p->log, 200, "nvrtc: error: invalid option '%s'\n", o);
+        return NVRTC_ERROR_INVALID_OPTION;
+    }
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
+{
+    char path[512];
+    size_t bytes = 0;
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    free(p->log);
+    p->log = NULL;
+    const nvrtcResult result = read_options(p, n, options);
+    if (result) return result;
+    const bool cached = cache_path(p->text, p->arch, path, sizeof path);
+    char *object = cached ? read_file(path, &bytes) : NULL;
+    if (!object) {
+        object = build(p->text, p->arch, &bytes, &p->log);
+        if (!object) return NVRTC_ERROR_COMPILATION;
+        if (cached) keep(path, object, bytes);
+    }
+    vgpu_image head = {.arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
+                       .hash = vgpu_hash(object, bytes)};
+    memcpy(head.magic, p->ptx_only ? "VGPUPTX" : "VGPUBIN", 8);
+    snprintf(head.flags, sizeof head.flags, "%s", vgpu_machine_flags());
+    free(p->image);
+    p->image_bytes = sizeof head + bytes;
+    p->image = malloc(p->image_bytes);
+    if (p->image) {
+        memcpy(p->image, &head, sizeof head);
+        memcpy(p->image + sizeof head, object, bytes);
+    }
+    free(object);
+    return p->image ? NVRTC_SUCCESS : NVRTC_ERROR_OUT_OF_MEMORY;
+}
+
+VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)
+{
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    *bytes = p->ptx_only ? 0 : p->image_bytes;
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
+{
+    if (!p || !p->image || p->ptx_only) return NVRTC_ERROR_INVALID_PROGRAM;
+    memcpy(image, p->image, p->image_bytes);
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes)
+{
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    *bytes = p->image_bytes;
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image)
+{
+    if (!p || !p->image) return NVRTC_ERROR_INVALID_PROGRAM;
+    memcpy(image, p->image, p->image_bytes);
+    if (!p->ptx_only) memcpy(image, "VGPUPTX", 8);
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes)
+{
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    *bytes = p->log ? strlen(p->log) + 1 : 1;
+    return NVRTC_SUCCESS;
+}
+
+VGPU_API nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log)
+{
+    if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+    strcpy(log, p->log ? p->log : "");
+    return NVRTC_SUCCESS;
+}

@@ -1,0 +1,222 @@
+/* What products absorb where a backend takes it: on a device that does all of it with plain loops,
+ * training has the CPU's losses, whichever part of it is allowed; and where nothing is allowed, plans
+ * are those of a backend that is not asked. */
+#include "near_device.h"
+#include "reference.h"
+
+#include "engine/request.h"
+#include "engine/tensor.h"
+#include "weber/device.h"
+
+#include <stdlib.h>
+
+enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, PLACES = 6, DEPTH = 16, SYMBOLS = 11 };
+
+enum {
+    SUMS = 1, GELU = 1 << WB__EPI_GELU, GELU_AUX = 1 << WB__EPI_GELU_AUX,
+    RELU_AUX = 1 << WB__EPI_RELU_AUX, GELU_BACK = 1 << WB__EPI_GELU_BACK,
+    RELU_BACK = 1 << WB__EPI_RELU_BACK,
+    SUMS_OF_A = 1 << NEAR_SUMS_OF_A, SUMS_OF_B = 1 << NEAR_SUMS_OF_B, ALL = SUMS | GELU | GELU_AUX | RELU_AUX | GELU_BACK | RELU_BACK
+};
+
+typedef struct {
+    const char *name;
+    wb_layer *(*make)(void);
+    wb_tensor *(*loss)(wb_layer *m, int step);
+} model;
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static wb_layer *mlp(void)
+{
+    return wb_Chain(wb_Dense(IN, 32, wb_gelu), wb_Dense(32, 24, wb_relu), wb_Dense(24, CLASSES));
+}
+
+static wb_tensor *mlp_loss(wb_layer *m, int step)
+{
+    float x[ROWS * IN];
+    int32_t y[ROWS];
+    for (int i = 0; i < ROWS * IN; i++) x[i] = (float)sin(1.7 * i + step);
+    for (int i = 0; i < ROWS; i++) y[i] = (i * 3 + step) % CLASSES;
+    wb_tensor *in = wb_from(x, WB_F32, 2, (int64_t[]){ROWS, IN});
+    return wb_logitcrossentropy(wb_call(m, in),
+                                wb_onehotbatch(wb_from(y, WB_I32, 1, (int64_t[]){ROWS}), CLASSES));
+}
+
+/* The gradient of a gradient: slopes have users of other kinds. */
+static wb_tensor *bent_loss(wb_layer *m, int step)
+{
+    float x[ROWS * IN];
+    for (int i = 0; i < ROWS * IN; i++) x[i] = (float)cos(0.3 * i + step);
+    wb_tensor *in = wb_from(x, WB_F32, 2, (int64_t[]){ROWS, IN});
+    wb_tensor *g = wb_gradient(wb_sum(wb_square(wb_call(m, in))), in);
+    return wb_mean(wb_square(g));
+}
+
+static wb_tensor *residual(wb_tensor *y, wb_tensor *x) { return wb_add(y, x); }
+
+static wb_layer *transformer(void)
+{
+    return wb_Chain(
+        wb_Embedding(SYMBOLS, DEPTH),
+        wb_SkipConnection(wb_Chain(wb_LayerNorm({DEPTH}),
+                                   wb_MultiHeadAttention(DEPTH, 4, .causal = true, .bias = true)),
+                          residual),
+        wb_SkipConnection(wb_Chain(wb_LayerNorm({DEPTH}), wb_Dense(DEPTH, 4 * DEPTH, wb_gelu),
+                                   wb_Dense(4 * DEPTH, DEPTH)),
+                          residual),
+        wb_Dense(DEPTH, SYMBOLS));
+}
+
+static wb_tensor *transformer_loss(wb_layer *m, int step)
+{
+    int32_t x[ROWS * PLACES], y[ROWS * PLACES];
+    for (int i = 0; i < ROWS * PLACES; i++) {
+        x[i] = (i * i + step) % SYMBOLS;
+        y[i] = (x[i] * 5 + 1) % SYMBOLS;
+    }
+    wb_tensor *in = wb_from(x, WB_I32, 2, (int64_t[]){ROWS, PLACES});
+    return wb_logitcrossentropy(
+        wb_call(m, in),
+        wb_onehotbatch(wb_from(y, WB_I32, 2, (int64_t[]){ROWS, PLACES}), SYMBOLS));
+}
+
+static const model models[] = {{"mlp", mlp, mlp_loss},
+                               {"bent mlp", mlp, bent_loss},
+                               {"transformer", transformer, transformer_loss}};
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static void train(const model *m, const wb_device *d, double losses[STEPS])
+{
+    const wb_device *before = wb__use_device(d);
+    wb_scope *outer = wb_scope_open();
+    wb__cache_clear();
+    wb_seed(3);
+    wb_layer *l = m->make();
+    wb_trainmode(l);
+    wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), l);
+    for (int i = 0; i < STEPS; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *loss = m->loss(l, i);
+        wb_tree *g = loss ? wb_gradient(loss, l) : NULL;
+        if (!g || wb_update(o, l, g)) fail_msg("%s, step %d: %s", m->name, i, wb_error());
+        losses[i] = wb_item(loss);
+        if (wb_scope_close(s)) fail_msg("%s, step %d: %s", m->name, i, wb_error());
+    }
+    if (wb_scope_close(outer)) fail_msg("%s", wb_error());
+    wb__use_device(before);
+}
+
+static void compare(const model *m, const double *want, const double *got, unsigned allowed)
+{
+    for (int i = 0; i < STEPS; i++)
+        if (!(fabs(got[i] - want[i]) <= 2e-5 * fabs(want[i])))
+            fail_msg("%s with %x allowed, step %d: the loss is %.9g, the CPU's %.9g", m->name,
+                     allowed, i, got[i], want[i]);
+}
+
+static void every_part_trains_as_the_cpu_does(void **state)
+{
+    (void)state;
+    static const unsigned each[] = {SUMS,      GELU,      GELU_AUX, RELU_AUX,
+                                    GELU_BACK, RELU_BACK, SUMS_OF_A | SUMS_OF_B};
+    double want[STEPS], got[STEPS];
+    near_ask(true);
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        train(&models[i], wb_cpu_device(), want);
+        for (unsigned set = 0; set < 1u << WB__COUNT(each); set += i ? 5 : 1) {
+            unsigned allowed = 0;
+            for (size_t b = 0; b < WB__COUNT(each); b++)
+                if (set >> b & 1) allowed |= each[b];
+            near_allow(allowed);
+            near_forget();
+            train(&models[i], near_device(), got);
+            compare(&models[i], want, got, allowed);
+            for (int e = WB__EPI_GELU; e <= WB__EPI_RELU_BACK; e++)
+                if (!(allowed >> e & 1)) assert_int_equal(near_count(e), 0);
+            if (!(allowed & SUMS)) assert_int_equal(near_count(0), 0);
+            if (!(allowed & SUMS_OF_A))
+                assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), 0);
+        }
+    }
+}
+
+/* What is expected to be absorbed is. */
+static void all_of_it_is_absorbed(void **state)
+{
+    (void)state;
+    double losses[STEPS];
+    near_ask(true);
+    near_allow(ALL);
+    near_forget();
+    train(&models[0], near_device(), losses);
+    assert_int_equal(near_count(WB__EPI_GELU_AUX), STEPS);
+    assert_int_equal(near_count(WB__EPI_RELU_AUX), STEPS);
+    assert_int_equal(near_count(WB__EPI_GELU_BACK), STEPS);
+    assert_int_equal(near_count(WB__EPI_RELU_BACK), STEPS);
+    assert_int_equal(near_count(0), 2 * STEPS);         /* the biases of both, with their slopes */
+    near_forget();
+    train(&models[2], near_device(), losses);
+    assert_int_equal(near_count(WB__EPI_GELU_AUX), STEPS);
+    assert_int_equal(near_count(WB__EPI_GELU_BACK), STEPS);
+    assert_true(near_count(0) >= STEPS);
+    near_forget();
+    wb_scope *s = wb_scope_open();                      /* without gradients nothing is kept */
+    const wb_device *before = wb__use_device(near_device());
+    wb_layer *l = mlp();
+    if (wb_eval(mlp_loss(l, 0))) fail_msg("%s", wb_error());
+    wb__use_device(before);
+    assert_int_equal(near_count(WB__EPI_GELU), 1);
+    assert_int_equal(near_count(WB__EPI_GELU_AUX) + near_count(WB__EPI_RELU_AUX), 0);
+    assert_int_equal(wb_scope_close(s), 0);
+}
+
+/* Each bias's gradient is summed where its weight's is multiplied: no kernel sums rows by itself. */
+static void biases_are_summed_beside_weights(void **state)
+{
+    (void)state;
+    static const int biases[] = {3, 0, 7};
+    double want[STEPS], got[STEPS];
+    near_ask(true);
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        if (!biases[i]) continue;
+        train(&models[i], wb_cpu_device(), want);
+        near_allow(SUMS_OF_A | SUMS_OF_B);
+        near_forget();
+        train(&models[i], near_device(), got);
+        compare(&models[i], want, got, SUMS_OF_A | SUMS_OF_B);
+        assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), biases[i] * STEPS);
+    }
+}
+
+static void what_declines_sees_the_same_plans(void **state)
+{
+    (void)state;
+    static char unasked[4096];
+    double losses[STEPS];
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        near_forget();
+        near_ask(false);
+        train(&models[i], near_device(), losses);
+        snprintf(unasked, sizeof unasked, "%s", near_steps());
+        assert_true(strlen(unasked) > 20);
+        near_forget();
+        near_ask(true);
+        near_allow(0);
+        train(&models[i], near_device(), losses);
+        assert_string_equal(near_steps(), unasked);
+    }
+}
+
+int main(void)
+{
+    near_device();
+    const struct CMUnitTest all[] = {cmocka_unit_test(all_of_it_is_absorbed),
+                                     cmocka_unit_test(biases_are_summed_beside_weights),
+                                     cmocka_unit_test(what_declines_sees_the_same_plans),
+                                     cmocka_unit_test(every_part_trains_as_the_cpu_does)};
+    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}

@@ -1,0 +1,192 @@
+/* See near_device.h. */
+#include "near_device.h"
+
+#include <math.h>
+#include <string.h>
+
+static unsigned allowed;
+static int counts[NEAR_SUMS_OF_B + 1];
+static char steps[4096];
+static size_t n_steps;
+static wb__backend backend;
+
+static bool own(const wb__step *s)
+{
+    return s->kind == WB__STEP_MATMUL && (s->epilogue >= WB__EPI_GELU || s->sums_of);
+}
+
+/* The bit and the count of what is summed. */
+static int sums_bit(const wb__step *s)
+{
+    return s->sums_of == WB__SUMS_OF_A ? NEAR_SUMS_OF_A : s->sums_of == WB__SUMS_OF_B ? NEAR_SUMS_OF_B : 0;
+}
+
+static bool near_takes(const wb_device *d, const wb__step *s)
+{
+    (void)d;
+    if (s->kind != WB__STEP_MATMUL || s->views[2].ndim != 2) return false;
+    if (s->sums_of && !(allowed >> sums_bit(s) & 1)) return false;
+    return s->epilogue < WB__EPI_GELU || allowed >> s->epilogue & 1;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static unsigned char *at(const wb__view *v, void *const *buffers, int64_t i, int64_t j)
+{
+    const int64_t place = v->offset + i * v->strides[0] + (v->ndim > 1 ? j * v->strides[1] : 0);
+    return (unsigned char *)buffers[v->buffer] + (size_t)place * wb__dtype_size(v->dtype);
+}
+
+static double get(const wb__view *v, void *const *buffers, int64_t i, int64_t j)
+{
+    double x;
+    wb__convert(&x, WB_F64, at(v, buffers, i, j), v->dtype, 1);
+    return x;
+}
+
+static void put(const wb__view *v, void *const *buffers, int64_t i, int64_t j, double x)
+{
+    wb__convert(at(v, buffers, i, j), v->dtype, &x, WB_F64, 1);
+}
+
+static double gelu(double x, bool slope)
+{
+    const double c = 0.7978845608028654, a = 0.044715, t = tanh(c * (x + a * x * x * x));
+    return slope ? 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * a * x * x) : 0.5 * x * (1 + t);
+}
+
+static double finished(const wb__step *s, void *const *buffers, int64_t i, int64_t j, double z)
+{
+    unsigned char *bits = s->epilogue == WB__EPI_RELU_AUX || s->epilogue == WB__EPI_RELU_BACK
+                              ? at(&s->aux, buffers, i, j / 8) : NULL;
+    const unsigned char bit = (unsigned char)(1 << j % 8);
+    switch (s->epilogue) {
+    case WB__EPI_RELU: return z < 0 ? 0 : z;
+    case WB__EPI_TANH: return tanh(z);
+    case WB__EPI_SIGMOID: return 1 / (1 + exp(-z));
+    case WB__EPI_GELU: return gelu(z, false);
+    case WB__EPI_GELU_AUX:
+        put(&s->aux, buffers, i, j, z);
+        return gelu(z, false);
+    case WB__EPI_RELU_AUX:
+        *bits = (unsigned char)(z > 0 ? *bits | bit : *bits & ~bit);
+        return z < 0 ? 0 : z;
+    case WB__EPI_GELU_BACK: return z * gelu(get(&s->aux, buffers, i, j), true);
+    case WB__EPI_RELU_BACK: return *bits & bit ? z : 0;
+    default: return z;
+    }
+}
+
+static void product(const wb__step *s, void *const *buffers)
+{
+    const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
+    for (int64_t j = 0; j < c->dims[1]; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < c->dims[0]; i++) {
+            double z = s->n_views > 3 ? get(&s->views[3], buffers, j, 0) : 0;
+            for (int64_t p = 0; p < a->dims[1]; p++)
+                z += get(a, buffers, i, p) * get(b, buffers, p, j);
+            put(c, buffers, i, j, finished(s, buffers, i, j, z));
+            sum += get(c, buffers, i, j);
+        }
+        if (s->sums_of == WB__SUMS_OF_C) put(&s->sums, buffers, j, 0, sum);
+    }
+    for (int64_t i = 0; s->sums_of == WB__SUMS_OF_A && i < a->dims[0]; i++) {
+        double sum = 0;
+        for (int64_t p = 0; p < a->dims[1]; p++) sum += get(a, buffers, i, p);
+        put(&s->sums, buffers, i, 0, sum);
+    }
+    for (int64_t j = 0; s->sums_of == WB__SUMS_OF_B && j < b->dims[1]; j++) {
+        double sum = 0;
+        for (int64_t p = 0; p < b->dims[0]; p++) sum += get(b, buffers, p, j);
+        put(&s->sums, buffers, j, 0, sum);
+    }
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+typedef struct {
+    wb__kernel base;
+    wb__kernel *inner;                  /* the CPU's; NULL: a product of ours */
+    wb__step step;
+} near_kernel;
+
+static int near_prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel)
+{
+    (void)d;
+    near_kernel *k = wb__alloc_zero(1, sizeof *k);
+    if (!k) return WB_ERROR_MEMORY;
+    if (own(step)) {
+        k->step = *step;
+        k->base.impl = "plain loops";
+    } else {
+        const int status = wb__cpu.backend->prepare(&wb__cpu, step, &k->inner);
+        if (status) {
+            wb__free(k);
+            return status;
+        }
+        k->base = *k->inner;
+    }
+    if (n_steps + 2 < sizeof steps) {
+        steps[n_steps++] = "fmcptacA"[step->kind];
+        if (step->epilogue || step->sums_of)
+            steps[n_steps++] = (char)('0' + step->epilogue + (step->sums_of ? 32 : 0));
+    }
+    *kernel = &k->base;
+    return 0;
+}
+
+static void near_destroy(const wb_device *d, wb__kernel *kernel)
+{
+    (void)d;
+    near_kernel *k = (near_kernel *)kernel;
+    if (!k) return;
+    if (k->inner) wb__cpu.backend->destroy(&wb__cpu, k->inner);
+    wb__free(k);
+}
+
+static int near_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
+                       void *workspace, size_t workspace_at, const wb__number *numbers)
+{
+    (void)d;
+    const near_kernel *k = (const near_kernel *)kernel;
+    if (k->inner)
+        return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, workspace, workspace_at, numbers);
+    if (k->step.epilogue) counts[k->step.epilogue]++;
+    if (k->step.sums_of) counts[sums_bit(&k->step)]++;
+    product(&k->step, buffers);
+    return 0;
+}
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+static int near_count_devices(void) { return 1; }
+static const wb_device *near_at(int ordinal) { return ordinal ? NULL : near_device(); }
+
+const wb_device *near_device(void)
+{
+    static const wb_device device = {.backend = &backend, .name = "a near device"};
+    if (backend.name) return &device;
+    backend = wb__cpu_backend;
+    backend.name = "Near";
+    backend.tag = "near";
+    backend.count = near_count_devices;
+    backend.device = near_at;
+    backend.prepare = near_prepare;
+    backend.destroy = near_destroy;
+    backend.launch = near_launch;
+    backend.takes = near_takes;
+    return &device;
+}
+
+void near_allow(unsigned epilogues) { allowed = epilogues; }
+void near_ask(bool asked) { backend.takes = asked ? near_takes : NULL; }
+int near_count(int epilogue) { return counts[epilogue]; }
+const char *near_steps(void) { return steps; }
+
+void near_forget(void)
+{
+    memset(counts, 0, sizeof counts);
+    memset(steps, 0, sizeof steps);
+    n_steps = 0;
+}
