@@ -2,7 +2,8 @@
 """Weber on a GPU beside PyTorch and JAX, in one run with a limit of time; and whether it does what it is held to.
 
     bench/gpu.py [--device CUDA] [--minutes 8] [--rows W2,W5,G1:bf16] [--sides weber-compiled,torch-graph]
-                 [--rounds 3] [--seconds 0.5] [--name NAME] [--out FOLDER] [--resume] [--skip checks,parts]
+                 [--rounds 3] [--seconds 0.5] [--name NAME] [--out FOLDER] [--resume] [--checks W3,W5]
+                 [--parts all|bandwidth|none]
 
 Writes FOLDER/NAME.json and FOLDER/NAME.md after every measurement, so that a run cut short leaves what it has.
 Everything is: losses beside the CPU's and whether two runs are equal bit for bit (checks); copy bandwidth, an
@@ -36,7 +37,7 @@ ROOMY = 120e9                           # bytes of device memory that hold a fir
 
 def expected(side):
     """Seconds until a side is ready."""
-    return READY.get(side.removesuffix("-nhwc"), 20)
+    return READY.get(side.replace("-nhwc", ""), 20)
 
 
 def sides_of(workload, wanted):
@@ -167,9 +168,9 @@ class Row:
         return bool(self.figures)
 
 
-def check_losses(machine, report):
+def check_losses(machine, report, workloads):
     """Losses of 50 steps beside the CPU's, and two deterministic runs beside each other."""
-    for workload in ("W3", "W5"):
+    for workload in workloads:
         try:
             cpu, gpu = machine.losses(workload, "CPU"), machine.losses(workload, machine.device)
             worst = max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(cpu["losses"], gpu["losses"]))
@@ -181,12 +182,15 @@ def check_losses(machine, report):
             report.check("losses " + workload, {"trouble": str(trouble)})
 
 
-def measure_parts(machine, report):
+def measure_parts(machine, report, products):
     """Copies, a chain and products: Weber's and PyTorch's, twice in turn, the better of each."""
     best = {}
-    for side in ("weber", "torch") * 2:
+    missing = machine.missing("torch")
+    if missing:
+        report.note("parts: " + missing)
+    for side in ("weber",) * 2 if missing else ("weber", "torch") * 2:
         try:
-            found = machine.parts(side)
+            found = machine.parts(side, products)
         except Trouble as trouble:
             report.note(f"parts, {side}: {trouble}")
             continue
@@ -207,7 +211,8 @@ def main():
     parser.add_argument("--name", help="of the files; the device's unless said")
     parser.add_argument("--out", default=str(HERE / "results"))
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--skip", default="", help="checks, parts")
+    parser.add_argument("--checks", default="W3,W5", help="of which workloads losses are compared")
+    parser.add_argument("--parts", default="all", choices=["all", "bandwidth", "none"])
     parser.add_argument("--build", default=str(HERE.parent / "build"))
     parser.add_argument("--peer", action="append", default=[], metavar="SIDE=COMMAND",
                         help="a side more, or another program for one: it gets --workload, --dtype and --hold")
@@ -218,11 +223,10 @@ def main():
     options.sides += [side for side in (peer.partition("=")[0] for peer in options.peer) if side not in options.sides]
     machine = Machine(options)
     report = Report(options, machine)
-    skip = options.skip.split(",")
-    if "checks" not in skip and not report.has("checks"):
-        check_losses(machine, report)
-    if "parts" not in skip and not report.has("parts"):
-        measure_parts(machine, report)
+    if not report.has("checks"):
+        check_losses(machine, report, [name for name in options.checks.split(",") if name])
+    if options.parts != "none" and not report.has("parts"):
+        measure_parts(machine, report, options.parts == "all")
     rows = [name for name in options.rows.split(",") if name and not report.has("rows", name)]
     weights = {name: 2 if name.partition(":")[0] in LARGE else 1 for name in rows}
     for number, name in enumerate(rows):

@@ -148,7 +148,7 @@ class Report:
         rows = {name: self.data["rows"][name] for name in self.wanted if name in self.data["rows"]}
         sides = list(dict.fromkeys(side for row in rows.values() for side in row))
         lines, more = [], []
-        for name in sorted(rows):
+        for name in sorted(rows, key=lambda name: (name[0] == "G", name)):
             row = rows[name]
             value, best = ratio(row)
             lines.append([name, *(human(row[side]["step_us"]) if side in row else "" for side in sides), number(value, "{:.3f}"), best])

@@ -182,10 +182,9 @@ class Machine:
         environment = dict(self.environment, WEBER_DETERMINISTIC="1") if deterministic else self.environment
         return answer(command, environment, 120)
 
-    def parts(self, side):
+    def parts(self, side, products):
         if side == "weber":
-            return answer([str(self.build / "bench" / "speed_bench"), self.device], self.environment, 90)
-        if "torch" not in self.pythons:
-            raise Trouble(self.missing("torch"))
-        device = "cuda" if self.device == "CUDA" else "cpu"
-        return answer([self.pythons["torch"], str(HERE / "torch_parts.py"), device], self.environment, 90)
+            command = [str(self.build / "bench" / "speed_bench"), self.device]
+        else:
+            command = [self.pythons["torch"], str(HERE / "torch_parts.py"), "cuda" if self.device == "CUDA" else "cpu"]
+        return answer(command + ([] if products else ["0", "64"]), self.environment, 90)
