@@ -3,6 +3,7 @@ import json
 import os
 import queue
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,7 @@ class Process:
         environment = dict(environment, BENCH_STARTED_AT=repr(time.clock_gettime(time.CLOCK_MONOTONIC)))
         try:
             self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=self.errors, text=True)
+                                            stderr=self.errors, text=True, start_new_session=True)
         except OSError as error:
             raise Trouble(str(error)) from error
         threading.Thread(target=self.listen, daemon=True).start()
@@ -95,15 +96,19 @@ class Process:
         figures["side"] = self.side
         return figures
 
-    def stop(self):
+    def hang_up(self):
         try:
             self.process.stdin.close()
         except OSError:
             pass
+
+    def stop(self):
+        """Lets it end by itself, for a while; then it and what it started are ended."""
+        self.hang_up()
         try:
             self.process.wait(3)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 
@@ -173,6 +178,8 @@ class Machine:
         return self.running[-1]
 
     def stop_all(self):
+        for process in self.running:
+            process.hang_up()
         while self.running:
             self.running.pop().stop()
 
