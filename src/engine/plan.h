@@ -2,7 +2,8 @@
  *
  *   import.c   graph -> values (composites written out)
  *   rewrite.c  slices pushed towards inputs, layouts chosen, uses counted
- *   fuse.c     values -> groups: one group, one kernel; absorb.c: what joins a product
+ *   fuse.c     values -> groups: one group, one kernel; absorb.c: what joins a product;
+ *              merge.c: groups that turn out to be one
  *   emit*.c    groups -> steps with views; values get their places
  *   sums.c     sums of rows beside products, where the backend has that
  *   plan.c     the whole, the arena, printing
@@ -179,6 +180,7 @@ void wb__contiguous(const wb__value *v, wb__view *out); /* row-major, or NHWC wh
 bool wb__import(wb__making *m);
 bool wb__rewrite(wb__making *m);
 bool wb__fuse(wb__making *m);
+void wb__merge_groups(wb__making *m);                               /* merge.c */
 /* absorb.c: looks for what products may absorb; makes value x part of the kernel before it, if it may. */
 void wb__find_absorbable(wb__making *m);
 bool wb__absorbed(wb__making *m, int x);

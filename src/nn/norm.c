@@ -32,8 +32,8 @@ static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
 static int move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
     const wb_dtype dtype = (wb_dtype)running->dtype;
-    wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype), wb_scalar(1 - momentum)),
-                              wb_mul(value, wb_scalar(momentum * factor)));
+    wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype), wb__number_of(1 - momentum)),
+                              wb_mul(value, wb__number_of(momentum * factor)));
     moved = wb__as(moved, dtype);
     return moved ? wb_assign(running, moved) : (int)wb_error_code();
 }
@@ -67,7 +67,7 @@ static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
     const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
     wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
     wb_tensor *factor = wb_rsqrt(
-        wb_add(wb__as(wb__layer_child(l, VAR), t), wb_scalar(wb__real(o->eps, 1e-5))));
+        wb_add(wb__as(wb__layer_child(l, VAR), t), wb__number_of(wb__real(o->eps, 1e-5))));
     if (!wb_is_none(scale)) factor = wb_mul(wb__as(scale, t), factor);
     wb_tensor *shift = wb_mul(wb__as(wb__layer_child(l, MEAN), t), factor);
     shift = wb_is_none(bias) ? wb_neg(shift) : wb_sub(wb__as(bias, t), shift);
