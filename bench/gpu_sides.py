@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -124,8 +125,8 @@ class Machine:
                                 PYTHONWARNINGS="ignore")
         self.pythons, self.versions = {}, {}
         wanted = {side.partition("-")[0] for side in options.sides if side not in self.own}
-        for name in sorted(wanted & set(PROBES)):
-            self.find_python(name)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self.find_python, sorted(wanted & set(PROBES))))
         self.describe()
 
     def find_python(self, name):

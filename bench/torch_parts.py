@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What speed_bench.c measures, on PyTorch: copies, an elementwise chain, products by cuBLASLt.  One JSON line.
+"""Copies and products as speed_bench.c measures them, on PyTorch, whose products are cuBLASLt's.  One JSON line.
 
     torch_parts.py [cuda|cpu [PRODUCTS [MIB]]]        cuda, all, 1024
 """
@@ -32,15 +32,10 @@ def time_of(call):
     return best
 
 
-def bandwidth():
-    """The chain as one kernel where torch.compile can make it one."""
-    x, y = (torch.rand(mib << 8, 1024, device=device) for _ in range(2))
+def copy():
+    x = torch.rand(mib << 8, 1024, device=device)
     to = torch.empty_like(x)
-    found = {"copy": round(8e-9 * x.numel() / time_of(lambda: to.copy_(x)), 1)}
-    if device == "cuda":
-        chain = torch.compile(lambda x, y: torch.relu(x * 1.5 + y) * x - 0.25)
-        found["chain"] = round(12e-9 * x.numel() / time_of(lambda: chain(x, y)), 1)
-    return found
+    return round(8e-9 * x.numel() / time_of(lambda: to.copy_(x)), 1)
 
 
 def product(dtype, m, n, k):
@@ -49,7 +44,7 @@ def product(dtype, m, n, k):
     return round(2e-12 * m * n * k / time_of(lambda: x @ y.T), 3)
 
 
-answer = {"device": torch.cuda.get_device_name() if device == "cuda" else "cpu", **bandwidth()}
+answer = {"device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "copy": copy()}
 if len(sys.argv) < 3 or sys.argv[2] != "0":
     answer.update({f"{dtype} {m}x{n}x{k}": product(dtype, m, n, k) for dtype, m, n, k in SHAPES})
 print(json.dumps(answer))
