@@ -51,11 +51,13 @@ static bool give_place(wb__making *m, int x)
         const wb__value *a = value(m, f->inside);
         if (!wb__place_of(m, f->inside, &whole, &owner)) return false;
         const int64_t *start = m->ir.attrs + a->attr + f->piece * a->ndim;
+        const wb__value *p = wb__ir_in(&m->ir, a, f->piece);    /* v, perhaps with units between */
         place->buffer = whole.buffer;
         place->offset = whole.offset;
-        for (int i = 0; i < v->ndim; i++) {
-            place->strides[i] = whole.strides[i];
-            place->offset += start[i] * whole.strides[i];
+        for (int i = 0, k = 0; k < p->ndim; k++) {
+            place->offset += start[k] * whole.strides[k];
+            while (i < v->ndim && v->dims[i] == 1 && p->dims[k] != 1) place->strides[i++] = 0;
+            if (i < v->ndim && v->dims[i] == p->dims[k]) place->strides[i++] = whole.strides[k];
         }
         f->tenant = owner;
     } else if (f->write >= 0) {
@@ -98,12 +100,7 @@ wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
         m->drafts_room = room;
     }
     wb__draft *d = &m->draft[m->n_drafts++];
-    const bool products =
-        kind == WB__STEP_MATMUL || kind == WB__STEP_CONV || kind == WB__STEP_ATTENTION;
-    *d = (wb__draft){.step = {.kind = kind,
-                              .precision = products ? m->request->precision : 0,
-                              .deterministic = m->request->deterministic},
-                     .aux_owner = -1, .sums_owner = -1};
+    *d = (wb__draft){.step = wb__step_blank(m, kind), .aux_owner = -1, .sums_owner = -1};
     return d;
 }
 
@@ -166,20 +163,42 @@ static bool may_stand_inside(const wb__making *m, int x)
     return value(m, g->first)->op == WB__OP_matmul && g->epilogue <= WB__EPI_SIGMOID && g->sums < 0;
 }
 
+/* A reshape that does nothing but bring or drop dimensions of size 1. */
+static bool only_units(const wb__making *m, const wb__value *v)
+{
+    const wb__value *x = wb__ir_in(&m->ir, v, 0);
+    int i = 0, k = 0;
+    while (i < v->ndim || k < x->ndim) {
+        while (i < v->ndim && v->dims[i] == 1) i++;
+        while (k < x->ndim && x->dims[k] == 1) k++;
+        if (i == v->ndim || k == x->ndim) break;
+        if (v->dims[i++] != x->dims[k++]) return false;
+    }
+    return i == v->ndim && k == x->ndim;
+}
+
+/* What would stand in the window of piece x: itself, or what it is but for dimensions of size 1. */
+static int content(const wb__making *m, int x)
+{
+    while (wb__is_view(m, x) && value(m, x)->op == WB__OP_reshape && only_units(m, value(m, x)))
+        x = input(m, value(m, x), 0);
+    return x;
+}
+
 /* Reshapes of a window may not be strides; a value that is reshaped stays by itself.  Convolutions
  * and rows want dense operands, which a copy would make again. */
 static void find_reshaped(const wb__making *m, bool *reshaped)
 {
     for (int i = 0; i < m->ir.n; i++) {
         const wb__value *v = value(m, i);
-        if (v->op == WB__OP_reshape && wb__is_view(m, i)) reshaped[wb__base(m, i)] = true;
+        if (v->op == WB__OP_reshape && wb__is_view(m, i) && !only_units(m, v))
+            reshaped[wb__base(m, i)] = true;
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
             for (int j = 0; j < v->n_in; j++) reshaped[wb__base(m, input(m, v, j))] = true;
     }
 }
 
-/* A unit reshape on the way to a window is fine: the piece itself then stands in a window without
- * that dimension. */
+/* Is there a piece everywhere? */
 static bool covered(const wb__making *m, const wb__value *a)
 {
     int64_t size = 0;
@@ -199,7 +218,7 @@ static void choose_windows(wb__making *m)
         const wb__value *a = value(m, i);
         if (a->op != WB__OP_assemble || !covered(m, a)) continue;
         for (int j = 0; j < a->n_in; j++) {
-            int x = input(m, a, j);
+            int x = content(m, input(m, a, j));
             if (!may_stand_inside(m, x) || reshaped[x]) continue;
             m->fate[x].inside = i;
             m->fate[x].piece = j;
@@ -219,7 +238,8 @@ static void assemble(wb__making *m, int x)
     }
     for (int j = 0; j < a->n_in && !m->failed; j++) {
         int p = input(m, a, j);
-        if (m->fate[p].inside == x && m->fate[p].piece == j) continue;
+        const wb__fate *c = &m->fate[content(m, p)];
+        if (c->inside == x && c->piece == j) continue;
         wb__view window = whole;
         const int64_t *start = m->ir.attrs + a->attr + j * a->ndim;
         for (int i = 0; i < a->ndim; i++) {
@@ -375,6 +395,7 @@ static void copy_writes(wb__making *m, bool aside)
 
 static void emit_group(wb__making *m, int g)
 {
+    if (m->group[g].first < 0) return;          /* it became part of another */
     switch (m->group[g].kind) {
     case WB__GROUP_FUSED: wb__draft_fused(m, g); break;
     case WB__GROUP_LIBRARY: wb__draft_library(m, &m->group[g]); break;
