@@ -2,7 +2,8 @@
 """Weber on a GPU beside PyTorch and JAX, in one run with a limit of time; and whether it does what it is held to.
 
     bench/gpu.py [--device CUDA] [--minutes 8] [--rows W2,W5,G1:bf16] [--sides weber-compiled,torch-graph]
-                 [--rounds 3] [--seconds 0.5] [--name NAME] [--out FOLDER] [--resume] [--skip checks,parts]
+                 [--rounds 3] [--seconds 0.3] [--name NAME] [--out FOLDER] [--resume] [--checks W3,W5]
+                 [--parts all|bandwidth|none]
 
 Writes FOLDER/NAME.json and FOLDER/NAME.md after every measurement, so that a run cut short leaves what it has.
 Everything is: losses beside the CPU's and whether two runs are equal bit for bit (checks); copy bandwidth, an
@@ -13,9 +14,9 @@ weber_bench, torch_twin.py, jax_twin.py).  Weber's come first, alone; the others
 their first steps are not timed fairly and not shown; then all measure in turn, each round in the opposite order to the
 last.  Of large workloads (G1, G2) one other side at a time measures, in turn with weber-compiled, and is ended.
 
-A row gets its share of the minutes that are left.  Sides that would not fit are dropped, from the end of their list
-(torch-compile first), sides that are not ready in time are ended, and rows that no time is left for are left out; what
-was dropped is said.  --resume keeps what the JSON file has and does the rest.
+A row gets its share of the minutes that are left, but 45 s (large ones 90) while there are any.  Sides that would not
+fit are dropped, from the end of their list (torch-compile first), sides that are not ready in time are ended, and rows
+that no time is left for are left out; what was dropped is said.  --resume keeps what the JSON file has and does the rest.
 """
 import argparse
 import json
@@ -29,14 +30,15 @@ from gpu_sides import Machine, Trouble
 HERE = Path(__file__).resolve().parent
 ROWS = ["W2", "W3", "W5", "G1:bf16", "W1", "W4a", "W6", "W4b", "G2:bf16", "G2:tf32"]    # most wanted first
 SIDES = ["weber-compiled", "weber", "torch-graph", "torch-compile-graph", "torch-eager", "jax", "torch-compile"]
-READY = {"torch-graph": 12, "torch-eager": 12, "torch-compile-graph": 45, "torch-compile": 45, "jax": 30}    # seconds
-LARGE = ("G1", "G2")
+READY = {"torch-graph": 12, "torch-eager": 12, "torch-compile-graph": 25, "torch-compile": 25, "jax": 20}    # seconds
+LARGE = ("G1", "G2")                    # these take twice as long
+LEAST = 45                              # seconds that a row gets while there are any
 ROOMY = 120e9                           # bytes of device memory that hold a first step of every side at once
 
 
-def expected(side):
-    """Seconds until a side is ready."""
-    return READY.get(side.removesuffix("-nhwc"), 20)
+def expected(side, options, large):
+    """Seconds that a side by itself keeps its row."""
+    return (READY.get(side.replace("-nhwc", ""), 20) + 6 * options.seconds * options.rounds) * (2 if large else 1)
 
 
 def sides_of(workload, wanted):
@@ -114,7 +116,7 @@ class Row:
                 return
             for process in processes[::1 if number % 2 == 0 else -1]:
                 try:
-                    figures = process.measure(self.options.seconds, max(end, time.monotonic() + 20))
+                    figures = process.measure(self.options.seconds, max(end, time.monotonic() + 30))
                     self.figures.setdefault(process.side, []).append(figures)
                     self.report.row(self.name, {side: summary(rows) for side, rows in self.figures.items()})
                 except Trouble as trouble:
@@ -152,7 +154,7 @@ class Row:
         others, spent = [], 0
         for side in (side for side in sides if side not in ours):
             missing = self.machine.missing(side)
-            alone = expected(side) + 6 * self.options.seconds * self.options.rounds * (2 if self.large else 1)
+            alone = expected(side, self.options, self.large)
             if missing:
                 self.drop(side, missing)
             elif alone > allowance - spent:
@@ -167,9 +169,9 @@ class Row:
         return bool(self.figures)
 
 
-def check_losses(machine, report):
+def check_losses(machine, report, workloads):
     """Losses of 50 steps beside the CPU's, and two deterministic runs beside each other."""
-    for workload in ("W3", "W5"):
+    for workload in workloads:
         try:
             cpu, gpu = machine.losses(workload, "CPU"), machine.losses(workload, machine.device)
             worst = max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(cpu["losses"], gpu["losses"]))
@@ -181,12 +183,15 @@ def check_losses(machine, report):
             report.check("losses " + workload, {"trouble": str(trouble)})
 
 
-def measure_parts(machine, report):
+def measure_parts(machine, report, products):
     """Copies, a chain and products: Weber's and PyTorch's, twice in turn, the better of each."""
     best = {}
-    for side in ("weber", "torch") * 2:
+    missing = machine.missing("torch")
+    if missing:
+        report.note("parts: " + missing)
+    for side in ("weber",) * 2 if missing else ("weber", "torch") * 2:
         try:
-            found = machine.parts(side)
+            found = machine.parts(side, products)
         except Trouble as trouble:
             report.note(f"parts, {side}: {trouble}")
             continue
@@ -203,11 +208,12 @@ def main():
     parser.add_argument("--rows", "--workloads", default=",".join(ROWS))
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--name", help="of the files; the device's unless said")
     parser.add_argument("--out", default=str(HERE / "results"))
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--skip", default="", help="checks, parts")
+    parser.add_argument("--checks", default="W3,W5", help="of which workloads losses are compared")
+    parser.add_argument("--parts", default="all", choices=["all", "bandwidth", "none"])
     parser.add_argument("--build", default=str(HERE.parent / "build"))
     parser.add_argument("--peer", action="append", default=[], metavar="SIDE=COMMAND",
                         help="a side more, or another program for one: it gets --workload, --dtype and --hold")
@@ -218,12 +224,11 @@ def main():
     options.sides += [side for side in (peer.partition("=")[0] for peer in options.peer) if side not in options.sides]
     machine = Machine(options)
     report = Report(options, machine)
-    skip = options.skip.split(",")
-    if "checks" not in skip and not report.has("checks"):
-        check_losses(machine, report)
-    if "parts" not in skip and not report.has("parts"):
-        measure_parts(machine, report)
-    rows = [name for name in options.rows.split(",") if name and not report.has("rows", name)]
+    if not report.has("checks"):
+        check_losses(machine, report, [name for name in options.checks.split(",") if name])
+    if options.parts != "none" and not report.has("parts"):
+        measure_parts(machine, report, options.parts == "all")
+    rows = [name for name in options.rows.split(",") if name and not report.has("done", name)]
     weights = {name: 2 if name.partition(":")[0] in LARGE else 1 for name in rows}
     for number, name in enumerate(rows):
         now = time.monotonic()
@@ -231,7 +236,8 @@ def main():
             report.dropped(name, "all", "no time was left")
             continue
         share = (end - now) * weights[name] / sum(weights[rest] for rest in rows[number:])
-        Row(name, machine, options, report).run(now + share)
+        if Row(name, machine, options, report).run(min(end, now + max(share, LEAST * weights[name]))):
+            report.done(name)
     report.finish(time.monotonic() - begun)
     return 0 if report.complete() else 1
 

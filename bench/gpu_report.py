@@ -49,10 +49,10 @@ class Report:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.json = self.folder / f"{self.name}.json"
         self.wanted = [name for name in options.rows.split(",") if name]
-        self.data = {"rows": {}, "checks": {}, "parts": {}, "dropped": [], "notes": [], "runs": []}
+        self.data = {"rows": {}, "checks": {}, "parts": {}, "done": [], "dropped": [], "notes": [], "runs": []}
         if options.resume and self.json.exists():
             self.data = json.loads(self.json.read_text())
-            self.data["dropped"] = [entry for entry in self.data["dropped"] if entry["row"] in self.data["rows"]]
+            self.data["dropped"] = [entry for entry in self.data["dropped"] if entry["row"] in self.data["done"]]
         self.data.update(device=machine.device, gpu=machine.gpu, versions=machine.versions, listing=machine.listing)
         self.data["runs"].append({"date": time.strftime("%Y-%m-%d %H:%M"), "command": shlex.join(["bench/gpu.py", *sys.argv[1:]])})
         print(f"{machine.gpu}; " + "; ".join(f"{key} {value}" for key, value in machine.versions.items()), flush=True)
@@ -73,6 +73,10 @@ class Report:
 
     def row(self, name, sides):
         self.data["rows"][name] = sides
+        self.write()
+
+    def done(self, name):
+        self.data["done"].append(name)
         self.write()
 
     def note(self, text):
@@ -148,7 +152,7 @@ class Report:
         rows = {name: self.data["rows"][name] for name in self.wanted if name in self.data["rows"]}
         sides = list(dict.fromkeys(side for row in rows.values() for side in row))
         lines, more = [], []
-        for name in sorted(rows):
+        for name in sorted(rows, key=lambda name: (name[0] == "G", name)):
             row = rows[name]
             value, best = ratio(row)
             lines.append([name, *(human(row[side]["step_us"]) if side in row else "" for side in sides), number(value, "{:.3f}"), best])

@@ -3,11 +3,13 @@ import json
 import os
 import queue
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -56,7 +58,7 @@ class Process:
         environment = dict(environment, BENCH_STARTED_AT=repr(time.clock_gettime(time.CLOCK_MONOTONIC)))
         try:
             self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=self.errors, text=True)
+                                            stderr=self.errors, text=True, start_new_session=True)
         except OSError as error:
             raise Trouble(str(error)) from error
         threading.Thread(target=self.listen, daemon=True).start()
@@ -95,15 +97,19 @@ class Process:
         figures["side"] = self.side
         return figures
 
-    def stop(self):
+    def hang_up(self):
         try:
             self.process.stdin.close()
         except OSError:
             pass
+
+    def stop(self):
+        """Lets it end by itself, for a while; then it and what it started are ended."""
+        self.hang_up()
         try:
             self.process.wait(3)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 
@@ -119,8 +125,8 @@ class Machine:
                                 PYTHONWARNINGS="ignore")
         self.pythons, self.versions = {}, {}
         wanted = {side.partition("-")[0] for side in options.sides if side not in self.own}
-        for name in sorted(wanted & set(PROBES)):
-            self.find_python(name)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self.find_python, sorted(wanted & set(PROBES))))
         self.describe()
 
     def find_python(self, name):
@@ -173,6 +179,8 @@ class Machine:
         return self.running[-1]
 
     def stop_all(self):
+        for process in self.running:
+            process.hang_up()
         while self.running:
             self.running.pop().stop()
 
@@ -182,10 +190,9 @@ class Machine:
         environment = dict(self.environment, WEBER_DETERMINISTIC="1") if deterministic else self.environment
         return answer(command, environment, 120)
 
-    def parts(self, side):
+    def parts(self, side, products):
         if side == "weber":
-            return answer([str(self.build / "bench" / "speed_bench"), self.device], self.environment, 90)
-        if "torch" not in self.pythons:
-            raise Trouble(self.missing("torch"))
-        device = "cuda" if self.device == "CUDA" else "cpu"
-        return answer([self.pythons["torch"], str(HERE / "torch_parts.py"), device], self.environment, 90)
+            command = [str(self.build / "bench" / "speed_bench"), self.device]
+        else:
+            command = [self.pythons["torch"], str(HERE / "torch_parts.py"), "cuda" if self.device == "CUDA" else "cpu"]
+        return answer(command + ([] if products else ["0", "64"]), self.environment, 90)

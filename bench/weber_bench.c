@@ -329,6 +329,9 @@ static int open_device(run *r, const wishes *w)
 /* Initial values and batches are made on the CPU, so that they are the same everywhere. */
 static void make(run *r, const wishes *w)
 {
+    wb_dtype mixed = strcmp(w->dtype, "bf16") ? WB_DTYPE_DEFAULT : WB_BF16;
+    if (wb_set_matmul_precision(strcmp(w->dtype, "f32") ? "high" : "highest"))
+        fail("wb_set_matmul_precision");
     wb_seed(1);
     r->model = wb_to(r->work.model(), r->device);
     if (!r->model) fail("making the model");
@@ -336,7 +339,8 @@ static void make(run *r, const wishes *w)
         r->batches[k] = wb_to(workload_batch(&r->work), r->device);
         if (!r->batches[k].x) fail("making batches");
     }
-    if (r->work.rule && !(r->state = wb_setup(r->work.rule(), r->model))) fail("wb_setup");
+    if (r->work.rule && !(r->state = wb_setup(r->work.rule(), r->model, .mixed = mixed)))
+        fail("wb_setup");
     if (!strcmp(w->mode, "weber-compiled") && !(r->compiled = wb_compile(record, r)))
         fail("wb_compile");
 }
@@ -376,7 +380,8 @@ int main(int argc, char **argv)
     const workload *work = workload_named(w.workload);
     if (!work) return usage("no such workload");
     if (strcmp(w.mode, "weber") && strcmp(w.mode, "weber-compiled")) return usage("no such mode");
-    if (strcmp(w.dtype, "f32")) return usage("no such dtype");
+    if (strcmp(w.dtype, "f32") && strcmp(w.dtype, "tf32") && strcmp(w.dtype, "bf16"))
+        return usage("no such dtype");
     run r = {.work = *work, .first_loss = NAN, .last_loss = NAN};
     if (w.batch > 0) r.work.dims[0] = w.batch;
     if (w.length > 0 && work->tokens) r.work.dims[1] = w.length;

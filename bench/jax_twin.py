@@ -1,0 +1,341 @@
+#!/usr/bin/env python3
+"""The training workloads of weber_bench.c on JAX: W1 to W6 and G1; the same flags, the same JSON line, side "jax".
+
+    jax_twin.py --workload W3 [--seconds 2] [--dtype f32|tf32|bf16] [--batch N] [--length N] [--hold]
+
+Plain JAX, on its default device: the whole step is one jitted function whose parameters and optimiser state are
+donated, so that they are updated in place.  bf16: parameters and optimiser state in f32, computing in bf16, losses and
+norms in f32; causal attention by cuDNN where it is bf16 and on a GPU.  The loss is read and the device waited for at
+the end of a block of steps.  See workloads.h for what the workloads are.  --hold: a line when it is ready, then a line
+of figures for each line with a number of seconds; compiling, which tries algorithms, belongs to the first of them.
+"""
+import argparse
+import json
+import math
+import os
+import sys
+import time
+
+options = argparse.ArgumentParser()
+options.add_argument("--workload", required=True)
+options.add_argument("--seconds", type=float, default=2)
+options.add_argument("--dtype", default="f32", choices=["f32", "tf32", "bf16"])
+options.add_argument("--batch", type=int, default=0, help="0: the workload's own")
+options.add_argument("--length", type=int, default=0, help="tokens a sequence")
+options.add_argument("--hold", action="store_true")
+options = options.parse_args()
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax                                              # noqa: E402  (reads the variable above)
+import jax.numpy as jnp                                 # noqa: E402
+from jax import lax, nn                                 # noqa: E402
+
+on_gpu = jax.default_backend() == "gpu"
+jax.config.update("jax_default_matmul_precision", "highest" if options.dtype == "f32" else "tensorfloat32")
+COMPUTE = jnp.bfloat16 if options.dtype == "bf16" else jnp.float32
+draws = iter(jax.random.split(jax.random.PRNGKey(1), 4096))
+
+
+# ---- layers: parameters are lists and dicts of arrays, applied by functions ----------------------------------------
+
+def low(x):
+    return x.astype(COMPUTE)
+
+
+def uniform(shape, fan):
+    bound = 1 / math.sqrt(fan)
+    return jax.random.uniform(next(draws), shape, jnp.float32, -bound, bound)
+
+
+def small(*shape):
+    return 0.02 * jax.random.normal(next(draws), shape)
+
+
+def dense(inner, outer):
+    return {"w": uniform((inner, outer), inner), "b": jnp.zeros(outer)}
+
+
+def linear(p, x):
+    return x @ low(p["w"]) + low(p["b"])
+
+
+def conv(inner, outer, size, bias=True):
+    p = {"w": uniform((outer, inner, size, size), inner * size * size)}
+    return dict(p, b=jnp.zeros(outer)) if bias else p
+
+
+def convolve(p, x, stride=1, pad=0):
+    y = lax.conv_general_dilated(x, low(p["w"]), (stride, stride), [(pad, pad)] * 2,
+                                 dimension_numbers=("NCHW", "OIHW", "NCHW"))
+    return y + low(p["b"])[:, None, None] if "b" in p else y
+
+
+def pool(x):
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+
+def channels(n):
+    return {"scale": jnp.ones(n), "bias": jnp.zeros(n)}
+
+
+def batch_norm(p, x, running):
+    """The result, and the running statistics as they are afterwards."""
+    wide = x.astype(jnp.float32)
+    mean, var = wide.mean((0, 2, 3)), wide.var((0, 2, 3))
+    count = x.size / x.shape[1]
+    moved = {"mean": 0.9 * running["mean"] + 0.1 * mean, "var": 0.9 * running["var"] + 0.1 * var * count / (count - 1)}
+    scale = p["scale"] * lax.rsqrt(var + 1e-5)
+    return low(wide * scale[:, None, None] + (p["bias"] - mean * scale)[:, None, None]), moved
+
+
+def layer_norm(p, x):
+    wide = x.astype(jnp.float32)
+    mean = wide.mean(-1, keepdims=True)
+    var = ((wide - mean) ** 2).mean(-1, keepdims=True)
+    return low((wide - mean) * lax.rsqrt(var + 1e-5) * p["scale"] + p["bias"])
+
+
+# ---- models: (parameters, state that is no parameter, function of both and x giving scores and state) ---------------
+
+def plain(parameters, function):
+    return parameters, (), lambda p, s, x: (function(p, x), s)
+
+
+def mlp(*sizes, activation=nn.relu):
+    def run(p, x):
+        for layer in p[:-1]:
+            x = activation(linear(layer, x))
+        return linear(p[-1], x)
+    return plain([dense(a, b) for a, b in zip(sizes, sizes[1:])], run)
+
+
+def lenet():
+    head, _, run_head = mlp(256, 120, 84, 10)
+
+    def run(p, x):
+        x = pool(nn.relu(convolve(p["one"], x)))
+        x = pool(nn.relu(convolve(p["two"], x)))
+        return run_head(p["head"], (), x.reshape(x.shape[0], -1))[0]
+    return plain({"one": conv(1, 6, 5), "two": conv(6, 16, 5), "head": head}, run)
+
+
+def vgg():
+    widths = [3, 32, 32, 64, 64, 128, 128]
+    head, _, run_head = mlp(2048, 256, 10)
+
+    def run(p, x):
+        for k, layer in enumerate(p["convs"]):
+            x = nn.relu(convolve(layer, x, pad=1))
+            x = pool(x) if k % 2 else x
+        return run_head(p["head"], (), x.reshape(x.shape[0], -1))[0]
+    return plain({"convs": [conv(a, b, 3) for a, b in zip(widths, widths[1:])], "head": head}, run)
+
+
+def resnet20():
+    widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
+    pairs = list(zip(widths, widths[1:]))
+    parameters = {"stem": conv(3, 16, 3, False), "norm": channels(16), "head": dense(64, 10), "blocks": [
+        {"one": conv(a, b, 3, False), "norm": channels(b), "two": conv(b, b, 3, False), "last": channels(b)}
+        for a, b in pairs]}
+    state = [{"mean": jnp.zeros(n), "var": jnp.ones(n)} for n in [16] + [b for _, b in pairs for _ in range(2)]]
+
+    def run(p, s, x):
+        x, first = batch_norm(p["norm"], convolve(p["stem"], x, pad=1), s[0])
+        x, moved = nn.relu(x), [first]
+        for k, (block, (a, b)) in enumerate(zip(p["blocks"], pairs)):
+            y, one = batch_norm(block["norm"], convolve(block["one"], x, 1 if a == b else 2, 1), s[1 + 2 * k])
+            y, two = batch_norm(block["last"], convolve(block["two"], nn.relu(y), pad=1), s[2 + 2 * k])
+            if a != b:
+                x = jnp.pad(x[:, :, ::2, ::2], ((0, 0), ((b - a) // 2, (b - a) // 2), (0, 0), (0, 0)))
+            x, moved = nn.relu(x + y), moved + [one, two]
+        return linear(p["head"], x.mean((2, 3))), moved
+    return parameters, state, run
+
+
+def attend(q, k, v):
+    """[n, t, heads, size] each"""
+    if on_gpu and COMPUTE == jnp.bfloat16:
+        return nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
+    return nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+def gpt(letters=65, length=128, width=128, heads=4, blocks=4):
+    parameters = {"letters": small(letters, width), "places": small(length, width), "norm": channels(width), "blocks": [
+        {"before": channels(width), "project": dense(width, 3 * width), "join": dense(width, width),
+         "middle": channels(width), "up": dense(width, 4 * width), "down": dense(4 * width, width)}
+        for _ in range(blocks)]}
+
+    def run(p, x):
+        n, t = x.shape
+        y = low(p["letters"])[x] + low(p["places"])[:t]
+        for block in p["blocks"]:
+            q, k, v = (part.reshape(n, t, heads, -1)
+                       for part in jnp.split(linear(block["project"], layer_norm(block["before"], y)), 3, axis=-1))
+            y = y + linear(block["join"], attend(q, k, v).reshape(n, t, width))
+            y = y + linear(block["down"], nn.gelu(linear(block["up"], layer_norm(block["middle"], y)), approximate=True))
+        return (layer_norm(p["norm"], y) @ low(p["letters"]).T).reshape(n * t, -1)
+    return plain(parameters, run)
+
+
+def lstm(inner=64, width=128):
+    def run(p, x):
+        gates = (linear(p["input"], x)).transpose(1, 0, 2)
+
+        def cell(carry, gate):
+            h, c = carry
+            i, f, g, o = jnp.split(gate + h @ low(p["hidden"]), 4, axis=-1)
+            c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
+            return (nn.sigmoid(o) * jnp.tanh(c), c), None
+        zero = jnp.zeros((x.shape[0], width), COMPUTE)
+        (h, _), _ = lax.scan(cell, (zero, zero), gates, unroll=gates.shape[0])
+        return linear(p["head"], h)
+    return plain({"input": dense(inner, 4 * width), "hidden": uniform((width, 4 * width), width), "head": dense(width, 10)}, run)
+
+
+# ---- rules: (state to begin with, function giving parameters and state) -----------------------------------------------
+
+def adam(rate, decay=0.0):
+    def update(p, state, gradients):
+        t = state["t"] + 1
+        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["m"], gradients)
+        v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, state["v"], gradients)
+        a, b = 1 - 0.9 ** t, 1 - 0.999 ** t
+        p = jax.tree.map(lambda p, m, v: p - rate * (m / a / (jnp.sqrt(v / b) + 1e-8) + decay * p), p, m, v)
+        return p, {"m": m, "v": v, "t": t}
+    zeros = lambda p: jax.tree.map(jnp.zeros_like, p)           # noqa: E731
+    return lambda p: {"m": zeros(p), "v": zeros(p), "t": jnp.float32(0)}, update
+
+
+def momentum(rate=0.01, rho=0.9):
+    def update(p, state, gradients):
+        v = jax.tree.map(lambda v, g: rho * v + rate * g, state, gradients)
+        return jax.tree.map(jnp.subtract, p, v), v
+    return lambda p: jax.tree.map(jnp.zeros_like, p), update
+
+
+WORKLOADS = {           # model, shape of x, classes of the data, rule
+    "W1": (lambda: mlp(2, 3, 2, activation=jnp.tanh), (64, 2), 2, adam(1e-2)),
+    "W2": (lambda: mlp(784, 256, 10), (64, 784), 10, adam(1e-3)),
+    "W3": (lenet, (64, 1, 28, 28), 10, adam(1e-3)),
+    "W4a": (vgg, (32, 3, 32, 32), 10, momentum()),
+    "W4b": (resnet20, (32, 3, 32, 32), 10, momentum()),
+    "W5": (gpt, (8, 128), 65, adam(3e-4, 0.01)),
+    "W6": (lstm, (32, 50, 64), 10, adam(1e-3)),
+    "G1": (lambda: gpt(50304, 1024, 768, 12, 12), (16, 1024), 50257, adam(3e-4, 0.01)),
+}
+if options.workload not in WORKLOADS:
+    sys.exit(f"{options.workload} is not written for JAX")
+make, shape, classes, (begin, update) = WORKLOADS[options.workload]
+tokens = options.workload in ("W5", "G1")
+shape = (options.batch or shape[0], *((options.length or shape[1],) if tokens else shape[1:]))
+BATCHES = 8
+head = {"workload": options.workload, "side": "jax", "device": jax.devices()[0].platform, "dtype": options.dtype,
+        "threads": 0, "batch": shape[0], "version": jax.__version__}
+
+
+def loss_of(p, s, x, y):
+    scores, s = apply(p, s, low(x) if jnp.issubdtype(x.dtype, jnp.floating) else x)
+    scores = scores.astype(jnp.float32)
+    chosen = jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
+    return (nn.logsumexp(scores, axis=-1) - chosen).mean(), s
+
+
+def step(p, s, o, x, y):
+    (loss, s), gradients = jax.value_and_grad(loss_of, has_aux=True)(p, s, x, y)
+    p, o = update(p, o, gradients)
+    return p, s, o, loss
+
+
+step = jax.jit(step, donate_argnums=(0, 1, 2))
+
+
+def prepare():
+    """Everything but the compiling, which comes with the first step."""
+    global apply, parameters, state, moments, batches
+    parameters, state, apply = make()
+    moments = begin(parameters)
+    if tokens:
+        xs = [jax.random.randint(next(draws), shape, 0, classes) for _ in range(BATCHES)]
+        ys = [jax.random.randint(next(draws), (shape[0] * shape[1],), 0, classes) for _ in range(BATCHES)]
+    else:
+        xs = [jax.random.normal(next(draws), shape) for _ in range(BATCHES)]
+        ys = [jax.random.randint(next(draws), shape[:1], 0, classes) for _ in range(BATCHES)]
+    if options.workload == "W1":
+        ys = [((x[:, 0] > 0) != (x[:, 1] > 0)).astype(jnp.int32) for x in xs]
+    batches = list(zip(xs, ys))
+    head["parameters"] = sum(p.size for p in jax.tree.leaves(parameters))
+
+
+clock, steps, last_loss = time.perf_counter, 0, math.nan
+
+
+def enqueue():
+    global parameters, state, moments, steps
+    parameters, state, moments, loss = step(parameters, state, moments, *batches[steps % BATCHES])
+    steps += 1
+    return loss
+
+
+def block_of(count):
+    global last_loss
+    for _ in range(count):
+        loss = enqueue()
+    last_loss = float(loss)
+    jax.block_until_ready((parameters, state, moments))
+
+
+def host_us():
+    """Microseconds that one step keeps the host, from a device at rest."""
+    took, begun = [], clock()
+    while len(took) < 51 and (len(took) < 5 or clock() < begun + 0.2):
+        jax.block_until_ready(parameters)
+        t = clock()
+        enqueue()
+        took.append(clock() - t)
+    jax.block_until_ready(parameters)
+    return sorted(took)[len(took) // 2] * 1e6
+
+
+def finite(x):
+    return round(x, 6) if math.isfinite(x) else None
+
+
+def measure(seconds, warm):
+    """Warms up, then times blocks of about 20 ms, each at least one step."""
+    before, begun = steps, clock()
+    while clock() < begun + warm or steps < before + 5:
+        block_of(1)
+    block = max(1, int(0.02 / ((clock() - begun) / (steps - before))))
+    begun = clock()
+    block_of(block)
+    block = max(1, int(0.02 / ((clock() - begun) / block)))
+    times, begun = [], clock()
+    while clock() < begun + seconds or len(times) < 7:
+        t = clock()
+        block_of(block)
+        times.append((clock() - t) / block)
+    times.sort()
+    median = times[len(times) // 2]
+    row = dict(head, step_us=round(median * 1e6, 2), step_us_p10=round(times[len(times) // 10] * 1e6, 2),
+               host_us=round(host_us(), 2), first_loss=finite(first_loss), last_loss=finite(last_loss),
+               steps=len(times) * block)
+    row["tokens_per_s" if tokens else "samples_per_s"] = round((shape[0] * shape[1] if tokens else shape[0]) / median, 1)
+    held = jax.devices()[0].memory_stats() or {}
+    if "peak_bytes_in_use" in held:
+        row["peak_gpu_mb"] = round(held["peak_bytes_in_use"] / 2**20, 2)
+    return row
+
+
+prepare()
+if options.hold:
+    print(json.dumps(dict(head, ready=True)), flush=True)
+    for line in sys.stdin:
+        if not steps:
+            block_of(1)
+            first_loss, warm = last_loss, 0.2
+        print(json.dumps(measure(float(line), warm)), flush=True)
+        warm = 0.02
+else:
+    block_of(1)
+    first_loss = last_loss
+    print(json.dumps(measure(options.seconds, max(0.2, options.seconds / 5))))
