@@ -1,11 +1,12 @@
 /* Step 6: a small GPT that learns to write, one character after the other, from any text file.
  *
  *   06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N] [--write N]
- *               [--seed N]
+ *               [--seed N] [--bf16 1]
  *
  * Four blocks of four heads, width 128, context 128 unless told otherwise; layer norm in front of attention and of
  * the perceptron (Radford et al. 2019); the last product shares its weights with the embedding.  AdamW, with a
- * learning rate that rises and then falls.  The last tenth of the text is held out.
+ * learning rate that rises and then falls.  The last tenth of the text is held out.  With --bf16 1 the model is trained in
+ * mixed precision: its parameters are bf16, and the optimiser's state keeps them in f32.
  *
  * Tested with: {source}/06_char_gpt.c --steps 12 --batch 4 --context 32 --width 32 --layers 2 --heads 2 --write 40
  * Prints:
@@ -173,6 +174,7 @@ static bool write_on(wb_layer *model, const text *t, int length)
     for (int i = 0; i < length; i++) {
         wb_scope *scope = wb_scope_open();
         wb_tensor *scores = wb_call(model, wb_from(line, WB_I32, 2, (int64_t[]){1, t->context}));
+        scores = wb_astype(scores, WB_F32);
         const float *s = wb_data(scores);
         if (!s) return free(line), false;
         int next = choose(s + (known - 1) * t->classes, t->classes);
@@ -189,13 +191,14 @@ static bool write_on(wb_layer *model, const text *t, int length)
 
 /* ---- the whole ------------------------------------------------------------------------------------------ */
 
-typedef struct { int64_t steps, batch, context, width, layers, heads, write, seed; } settings;
+typedef struct { int64_t steps, batch, context, width, layers, heads, write, seed, bf16; } settings;
 
 static bool read_settings(int argc, char **argv, settings *s)
 {
     const struct { const char *name; int64_t *value; } known[] = {
         {"--steps", &s->steps}, {"--batch", &s->batch}, {"--context", &s->context}, {"--width", &s->width},
         {"--layers", &s->layers}, {"--heads", &s->heads}, {"--write", &s->write}, {"--seed", &s->seed},
+        {"--bf16", &s->bf16},
     };
     enum { N = sizeof known / sizeof *known };
     if (argc < 2 || argc % 2) return false;
@@ -217,11 +220,11 @@ static double learning_rate(int64_t step, int64_t steps)
 
 int main(int argc, char **argv)
 {
-    settings s = {2000, 8, 128, 128, 4, 4, 500, 1};
+    settings s = {2000, 8, 128, 128, 4, 4, 500, 1, 0};
     text t = {0};
     if (!read_settings(argc, argv, &s)) {
         fprintf(stderr, "06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N]\n"
-                        "            [--heads N] [--write N] [--seed N]\n");
+                        "            [--heads N] [--write N] [--seed N] [--bf16 1]\n");
         return 2;
     }
     if (!read_text(argv[1], &t)) return 1;
@@ -232,7 +235,7 @@ int main(int argc, char **argv)
     wb_dataset *train = windows(&t, tail.start), *held_out = windows(&tail, t.n - tail.start - 1);
     int64_t classes = t.classes;
     wb_layer *model = gpt(classes, s.context, s.width, s.heads, (int)s.layers);
-    wb_opt_state *state = wb_setup(wb_AdamW(.beta = {0.9, 0.99}), model);
+    wb_opt_state *state = wb_setup(wb_AdamW(.beta = {0.9, 0.99}), model, .mixed = s.bf16 ? WB_BF16 : WB_DTYPE_DEFAULT);
     wb_loader *loader = wb_dataloader(train, .batchsize = s.batch, .shuffle = true, .drop_last = true);
     if (!held_out || !loader || !state) return complain();
     printf("%lld characters, %d different; %lld parameters\n",

@@ -368,12 +368,32 @@ static void attentions(void **state)
     }
 }
 
+/* Where a device's own kernels make it, no scores are in memory. */
+static void attention_memory(void **state)
+{
+    (void)state;
+    enum { HEADS = 2, T = 256, D = 8, SCORES = HEADS * T * T * 4 };
+    const char *own = getenv("WEBER_OPENCL_ATTENTION");
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *x = wb_rand_of(WB_F32, 4, (int64_t[]){1, HEADS, T, D});
+    if (!x || wb_eval(x)) fail_msg("%s", wb_error());
+    wb_tensor *loss = wb_sum(wb_square(wb_attention(x, x, x, wb_causal_mask(T, T))));
+    wb_tensor *g = wb_gradient(loss, x);
+    wb_memory need;
+    if (!g || wb_memory_estimate(1, &g, &need)) fail_msg("%s", wb_error());
+    if (own && !strcmp(own, "1")) assert_in_range(need.peak, 1, SCORES / 2);
+    else assert_true(need.peak > SCORES);
+    assert_int_equal(wb_scope_close(scope), 0);
+    ref_forget();
+}
+
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
     const struct CMUnitTest all[] = {cmocka_unit_test(matmuls), cmocka_unit_test(convolutions),
                                      cmocka_unit_test(pools), cmocka_unit_test(rows),
-                                     cmocka_unit_test(attentions)};
+                                     cmocka_unit_test(attentions),
+                                     cmocka_unit_test(attention_memory)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

@@ -236,6 +236,26 @@ static void hold_steady(int ahead, int64_t in_flight)
     wb_scope_close(s);
 }
 
+/* Which of the two threads is the slower one decides how many buffers are in use at once; what a
+ * loader holds between epochs must not depend on it. */
+static void what_is_held_does_not_depend_on_the_pace(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_loader *l = wb_dataloader(numbers(40), .batchsize = 4);
+    int64_t used = 0;
+    for (int epoch = 0; epoch < 4; epoch++) {
+        delay_us = epoch < 2 ? 300 : 0;             /* first this one waits, then the other */
+        WB_EACH_BATCH(b, l) {
+            assert_int_equal(b.n, 4);
+            if (!delay_us) usleep(2000);
+        }
+        if (epoch == 1) used = wb_memory_used();
+    }
+    assert_in_range(wb_memory_used() + HELD - used, 0, 2 * HELD);
+    wb_scope_close(s);
+}
+
 static void nothing_is_allocated_in_the_steady_state(void **state)
 {
     (void)state;
@@ -521,6 +541,7 @@ int main(void)
         cmocka_unit_test(leaving_a_loop_is_safe),
         cmocka_unit_test(kept_batches_stay),
         cmocka_unit_test(loaders_take_turns),
+        cmocka_unit_test(what_is_held_does_not_depend_on_the_pace),
         cmocka_unit_test(nothing_is_allocated_in_the_steady_state),
         cmocka_unit_test(a_place_can_be_restored),
         cmocka_unit_test(failures_end_an_epoch),

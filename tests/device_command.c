@@ -103,6 +103,8 @@ static void test_verbose(void **state)
     WEBER(ONLY("two"), "devices", "--verbose");
     assert_int_equal(p.status, 0);
     has_line("CUDA: " B "/two/libweber-cuda.so", "");
+    has_line("CUDA, 0: memory 24.0 GiB in all, 24.0 GiB free, 0.0 KiB used by this process, ", "0.0 KiB cached");
+    has_line("CUDA, 1: memory ", "24.0 GiB in all, 24.0 GiB free, 0.0 KiB used by this process, 0.0 KiB cached");
     has_line("CUDA, cuDNN: works", "");
     has_line("CUDA, NCCL: NCCL not found: libfakeccl.so.2", "");
     has_line("AMDGPU cannot be loaded. Tried:", "");

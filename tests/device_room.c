@@ -43,6 +43,7 @@ static void too_large_is_refused(void **state)
         wb__cache_clear();                                  /* no arena of another plan */
         const int64_t before = used(d), steps = wb_stats().steps;
         far_forget();
+        wb_scope *inner = wb_scope_open();
         wb_tensor *y = large(x, w);
         assert_int_equal(wb_assign(w, wb_add(w, wb_scalar(1))), 0);
         assert_int_equal(wb_eval(y), WB_ERROR_MEMORY);
@@ -53,6 +54,7 @@ static void too_large_is_refused(void **state)
         assert_int_equal(far_count().launches, 0);
         wb_clear_error();
         assert_true(wb_at(w, 3, 3) == 0);                   /* the write was taken back */
+        assert_int_equal(wb_scope_close(inner), 0);
         wb_tensor *part = large(wb_slice(x, 0, 0, 64), w);
         if (wb_eval(part)) fail_msg("%s", wb_error());
         assert_int_equal(wb_assign(w, wb_add(w, wb_scalar(1))), 0);
@@ -94,18 +96,22 @@ static void idle_arenas_count(void **state)
 {
     (void)state;
     const wb_device *d = far_device();
+    wb__cache_clear();
     wb_scope *s = wb_scope_open();
     wb_set_default_device(d);
-    wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(2048, 256);
-    if (wb_eval(w, x, large(x, w))) fail_msg("%s", wb_error());
+    wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(4096, 256);
+    if (wb_eval(w, x, large(wb_slice(x, 0, 0, 2048), w))) fail_msg("%s", wb_error());
     const int64_t idle = wb_stats().arena_bytes;
     assert_true(idle > 2 * MIB);
-    wb_tensor *z = large(wb_slice(x, 0, 0, 1536), w);
+    wb_scope *inner = wb_scope_open();
+    wb_tensor *z = large(wb_slice(x, 0, 0, 2112), w);
     wb_memory need;
     assert_int_equal(wb_memory_estimate(1, &z, &need), 0);
+    assert_true(need.arena + need.outputs > idle);
     far_limit(far_held() - idle + need.arena + need.outputs);
     if (wb_eval(z)) fail_msg("%s", wb_error());
-    wb_tensor *more = large(wb_slice(x, 0, 0, 1600), w);
+    assert_int_equal(wb_scope_close(inner), 0);
+    wb_tensor *more = large(wb_slice(x, 0, 0, 2400), w);
     assert_int_equal(wb_eval(more), WB_ERROR_MEMORY);
     wb_clear_error();
     far_limit(LIMIT);

@@ -1,6 +1,7 @@
 /* How exact products are to be and whether runs are to repeat: what is set, what backends are told,
  * and which plans are made anew. */
 #include "far_device.h"
+#include "near_device.h"
 #include "process.h"
 #include "reference.h"
 
@@ -81,6 +82,26 @@ static void backends_are_told(void **state)
     wb_set_deterministic(false);
 }
 
+/* So are they when they are asked what they would do. */
+static void backends_are_asked(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_set_default_device(near_device());
+    wb_set_matmul_precision("medium");
+    wb_set_deterministic(true);
+    wb_tensor *y = wb_gelu(wb_matmul(wb_ones(4, 5), wb_ones(5, 8)));
+    if (wb_eval(y)) fail_msg("%s", wb_error());
+    assert_int_equal(near_asked()->kind, WB__STEP_MATMUL);
+    assert_int_equal(near_asked()->epilogue, WB__EPI_GELU);
+    assert_int_equal(near_asked()->precision, WB__PRECISION_MEDIUM);
+    assert_true(near_asked()->deterministic);
+    wb_set_matmul_precision("highest");
+    wb_set_deterministic(false);
+    wb_set_default_device(NULL);
+    wb_scope_close(s);
+}
+
 static int record(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     ++*(int *)ctx;
@@ -159,7 +180,7 @@ int main(int argc, char **argv)
     if (argc == 2 && !strcmp(argv[1], "tell")) return told();
     const struct CMUnitTest all[] = {
         cmocka_unit_test(names), cmocka_unit_test(backends_are_told),
-        cmocka_unit_test(recordings_keep), cmocka_unit_test(environment)};
+        cmocka_unit_test(backends_are_asked), cmocka_unit_test(recordings_keep), cmocka_unit_test(environment)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

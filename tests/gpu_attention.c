@@ -16,6 +16,8 @@
 
 static const wb__backend *cl;
 static const wb_device *device;
+static wb__host table;
+static size_t local_bytes = 48 << 10;   /* that a group is to share */
 
 enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, OPERANDS, GUARD = 16 };
 
@@ -235,6 +237,16 @@ static void dtypes(void **unused)
     }
 }
 
+/* Fewer inner indices at a time. */
+static void little_shared_memory(void **unused)
+{
+    (void)unused;
+    local_bytes = 32 << 10;
+    check((setting){WB_F32, 1, 2, 70, 70, 128, 128, true, false, 0});
+    check((setting){WB_F32, 2, 1, 66, 130, 80, 40, false, true, 0});
+    local_bytes = 48 << 10;
+}
+
 static void what_is_taken(void **unused)
 {
     (void)unused;
@@ -271,6 +283,13 @@ static void what_is_taken(void **unused)
     assert_false(wb__gpu_takes(&t, &step));
 }
 
+static int as_asked(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
+{
+    wb__gpu_target target = *t;
+    target.local_bytes = local_bytes;
+    return wb__gpu_step(&target, step, work);
+}
+
 static int begin(void **unused)
 {
     (void)unused;
@@ -278,7 +297,9 @@ static int begin(void **unused)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     wb__backend_entry entry = NULL;
     if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
-    cl = entry ? entry(&wb__host_table) : NULL;
+    table = wb__host_table;
+    table.gpu_step = as_asked;
+    cl = entry ? entry(&table) : NULL;
     if (!cl || cl->start()) {
         fprintf(stderr, "%s: %s\n", path, entry ? wb_error() : dlerror());
         return 1;
@@ -297,6 +318,7 @@ static int end(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(dtypes),
+                                       cmocka_unit_test(little_shared_memory),
                                        cmocka_unit_test(what_is_taken)};
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -201,7 +201,7 @@ static void attention(void **state)
             assert_int_equal(check(&s, false), 1);
             s.variant = WB__ATTENTION_BACK;
             s.n_views = 9;
-            assert_int_equal(check(&s, false), 3);
+            assert_int_equal(check(&s, false), 2);
         }
 }
 

@@ -14,6 +14,8 @@ enum { NEAR_SUMS_OF_A = 16, NEAR_SUMS_OF_B };
 void near_allow(unsigned epilogues);
 /* Whether it is asked at all. */
 void near_ask(bool asked);
+/* The step that it was asked about last. */
+const wb__step *near_asked(void);
 /* How many products of an epilogue (0, NEAR_SUMS_...: with sums) were launched since near_forget. */
 int near_count(int epilogue);
 /* The steps prepared since near_forget, a letter or two each; what does not fit is left out. */

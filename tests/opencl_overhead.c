@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "opencl_program.h"
+#define TEST_OPENCL
+#include "text_program.h"
 
 #include "backend/opencl/cl.h"
 

@@ -26,6 +26,25 @@ static void tell(FILE *to, const char *word, const char *text)
     } while (*text);
 }
 
+static const char *size_text(int64_t bytes, char text[32])
+{
+    if (bytes < 0) snprintf(text, 32, "unknown");
+    else if (bytes < 1 << 20) snprintf(text, 32, "%.1f KiB", (double)bytes / 1024);
+    else if (bytes < 1 << 30) snprintf(text, 32, "%.1f MiB", (double)bytes / (1 << 20));
+    else snprintf(text, 32, "%.1f GiB", (double)bytes / (1 << 30));
+    return text;
+}
+
+/* In this process, which has only looked: what it holds is what starting the backend takes. */
+static void tell_memory(FILE *to, int i, const wb_device_memory *m)
+{
+    char all[32], free[32], used[32], cached[32], line[256];
+    snprintf(line, sizeof line, "%d: memory %s in all, %s free, %s used by this process, %s cached", i,
+             size_text(m->total, all), size_text(m->free, free), size_text(m->used, used),
+             size_text(m->cached, cached));
+    tell(to, "part", line);
+}
+
 static void tell_devices(FILE *to, int row)
 {
     wb_device_list list = wb__row_devices(row);
@@ -33,7 +52,9 @@ static void tell_devices(FILE *to, int row)
         const wb_device *d = list.device[i];
         wb_device_memory m;
         char size[64] = "", threads[64], line[512];
-        if (!wb_device_memory_of(d, &m) && m.total >= 0)
+        const bool told = !wb_device_memory_of(d, &m);
+        if (told) tell_memory(to, i, &m);
+        if (told && m.total >= 0)
             snprintf(size, sizeof size, ", %.1f GiB", (double)m.total / ((int64_t)1 << 30));
         snprintf(threads, sizeof threads, "%d thread%s", wb_threads(),
                  wb_threads() == 1 ? "" : "s");

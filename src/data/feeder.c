@@ -294,8 +294,10 @@ void wb__feeder_free(wb__feeder *f)
     wb__free(f);
 }
 
-void wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64_t last)
+int wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64_t last)
 {
+    const int status = f->on_host ? wb__slots_fill(f->slots) : 0;
+    if (status) return status;
     wb__data_lock();
     f->order = order;
     f->next = first;
@@ -303,6 +305,7 @@ void wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64
     ensure_thread(f);
     pthread_cond_broadcast(&f->work);
     wb__data_unlock();
+    return 0;
 }
 
 /* Under the lock.  False where none is ready. */

@@ -35,8 +35,8 @@ wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb
 void wb__feeder_free(wb__feeder *f);            /* joins the thread; takes NULL */
 
 /* Batches first .. last-1; batch i holds observations order[i*batchsize], ..., or i*batchsize, ...
- * where order is NULL.  Nothing may be under way. */
-void wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64_t last);
+ * where order is NULL.  Nothing may be under way.  0, or an error code. */
+int wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64_t last);
 
 /* Forgets what is prepared and waits until nothing is under way. */
 void wb__feeder_stop(wb__feeder *f);

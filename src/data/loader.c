@@ -204,12 +204,12 @@ static int close_batch(wb_loader *l)
     return wb_scope_close(l->scope);
 }
 
-static void begin(wb_loader *l)
+static int begin(wb_loader *l)
 {
     if (l->order) wb__shuffle(l->order, l->dataset->n, l->options.seed, (uint64_t)l->epoch);
     l->status = 0;
     l->running = true;
-    wb__feeder_start(l->feeder, l->order, l->position, l->batches);
+    return wb__feeder_start(l->feeder, l->order, l->position, l->batches);
 }
 
 /* Ends the epoch; false, for wb_loader_next to return. */
@@ -252,8 +252,8 @@ static bool advance(wb_loader *l, wb_batch *batch)
         status = l->late;
         l->late = 0;
     }
+    if (!status && !l->running) status = begin(l);
     if (status) return end(l, status);
-    if (!l->running) begin(l);
     if (l->position >= l->batches) return end(l, 0);
     status = open_batch(l, batch);
     if (status) return end(l, status);

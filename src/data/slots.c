@@ -68,6 +68,26 @@ wb__slot *wb__slot_take(wb__slots *s)
     return slot;
 }
 
+int wb__slots_fill(wb__slots *s)
+{
+    for (;;) {
+        wb__data_lock();
+        const bool full = s->unused + s->lent >= s->keep;
+        if (!full) s->lent++;
+        wb__data_unlock();
+        if (full) return 0;
+        wb__slot *slot = slot_new(s);
+        if (slot) {
+            wb__slot_give(slot);
+            continue;
+        }
+        wb__data_lock();
+        s->lent--;
+        wb__data_unlock();
+        return WB_ERROR_MEMORY;
+    }
+}
+
 /* One less is lent.  Whether that was the last thing the closed stock waited for. */
 static bool came_back(wb__slots *s)
 {

@@ -15,6 +15,10 @@ typedef struct wb__slot {
 /* At most `keep` unused buffers are kept. */
 wb__slots *wb__slots_new(size_t x_bytes, size_t y_bytes, int keep);
 
+/* Makes what is missing of the `keep` buffers, so that it does not depend on who was the faster how
+ * many there are.  0, or an error code. */
+int wb__slots_fill(wb__slots *s);
+
 /* The loader's end: unused buffers go now, lent ones when they come back, the stock with the last
  * of them. */
 void wb__slots_close(wb__slots *s);

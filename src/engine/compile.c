@@ -410,6 +410,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
                         n_out, r->n_out);
     status = replay(r, in, made);
+    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
     for (int i = 0; i < n_out && !status; i++) {
         wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
         out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));

@@ -100,12 +100,7 @@ wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
         m->drafts_room = room;
     }
     wb__draft *d = &m->draft[m->n_drafts++];
-    const bool products =
-        kind == WB__STEP_MATMUL || kind == WB__STEP_CONV || kind == WB__STEP_ATTENTION;
-    *d = (wb__draft){.step = {.kind = kind,
-                              .precision = products ? m->request->precision : 0,
-                              .deterministic = m->request->deterministic},
-                     .aux_owner = -1, .sums_owner = -1};
+    *d = (wb__draft){.step = wb__step_blank(m, kind), .aux_owner = -1, .sums_owner = -1};
     return d;
 }
 

@@ -159,6 +159,38 @@ static int draw(program *p, const wb__value *v, const wb__view *view, int level)
     return add(p, i);
 }
 
+static int outside(program *p, int x, int level, bool whole);
+
+static int keep_had(program *p, int x, int level, int instr)
+{
+    if (!grow(p, (void **)&p->had, &p->had_room, p->n_had + 1, sizeof *p->had)) return 0;
+    p->had[p->n_had].value = x;
+    p->had[p->n_had].level = level;
+    p->had[p->n_had++].instr = instr;
+    return instr;
+}
+
+/* A value that no kernel made: from its operands, at this level. */
+static int again(program *p, int x, int level)
+{
+    const wb__ir *ir = &p->m->ir;
+    const wb__value v = ir->value[x];
+    int in[3] = {-1, -1, -1};
+    for (int i = 0; i < p->n_had; i++)
+        if (p->had[i].value == x && p->had[i].level == level) return p->had[i].instr;
+    for (int i = 0; i < v.n_in; i++) in[i] = outside(p, ir->inputs[v.in + i], level, true);
+    if (p->m->failed) return 0;
+    return keep_had(p, x, level, add(p, (wb__instr){.kind = v.op == WB__OP_cast ? WB__CAST : WB__ROW,
+                                                    .reg = (uint8_t)reg_of(v.dtype),
+                                                    .level = (uint8_t)level,
+                                                    .dtype = v.dtype,
+                                                    .op = v.op,
+                                                    .a = in[0],
+                                                    .b = in[1],
+                                                    .c = in[2],
+                                                    .arg = -1}));
+}
+
 /* An operand from outside the group, or a number.  `whole`: at the level of the space even if it
  * does not vary there. */
 static int outside(program *p, int x, int level, bool whole)
@@ -167,6 +199,7 @@ static int outside(program *p, int x, int level, bool whole)
     const wb__value *v = &m->ir.value[x];
     wb__view view;
     int owner, at;
+    if (m->fate[x].again) return again(p, x, level);
     if (v->op == WB__OP_literal && m->fate[x].group < 0)
         return number(p, x, whole ? level : WB__LEVEL_ONE);
     if (!wb__place_of(m, x, &view, &owner)) return 0;
@@ -189,11 +222,7 @@ static int outside(program *p, int x, int level, bool whole)
                                 .b = -1,
                                 .c = -1,
                                 .arg = add_view(p, &view, owner)});
-    if (!grow(p, (void **)&p->had, &p->had_room, p->n_had + 1, sizeof *p->had)) return 0;
-    p->had[p->n_had].value = x;
-    p->had[p->n_had].level = level;
-    p->had[p->n_had++].instr = at;
-    return at;
+    return keep_had(p, x, level, at);
 }
 
 static bool inside(const program *p, int x) { return p->m->fate[x].group == p->g; }

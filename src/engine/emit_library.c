@@ -65,6 +65,7 @@ static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *p
                    v.strides[last - 1] != 1;
     if (awkward) {
         add_dense(m, last_draft(m), x, false, false);
+        if (m->failed) return;
         wb__draft *d = last_draft(m);
         v = d->step.views[d->step.n_views - 1];
         owner = d->owners[--d->n_owners];

@@ -495,7 +495,7 @@ bool wb__fuse(wb__making *m)
     find_needed(m, needed);
     wb__find_absorbable(m);
     for (int i = 0; i < m->ir.n && !m->failed; i++) one(m, i, needed);
-    if (!m->failed) wb__merge_groups(m);
+    if (!m->failed) wb__merge_groups(m, needed);
     if (!m->failed) find_stored(m, needed);
     for (int g = 0; g < m->n_groups; g++) {
         wb__group *group = &m->group[g];

@@ -96,8 +96,10 @@ static bool taken(const wb__making *m, const int *in, const int64_t *attr)
     const wb__backend *b = m->device->backend;
     const wb__ir *ir = &m->ir;
     if (!b->takes) return false;
-    wb__step s = {.kind = WB__STEP_ATTENTION, .variant = WB__ATTENTION_FORWARD, .n_views = 5,
-                  .attention = {.causal = attr[1]}};
+    wb__step s = wb__step_blank(m, WB__STEP_ATTENTION);
+    s.variant = WB__ATTENTION_FORWARD;
+    s.n_views = 5;
+    s.attention.causal = attr[1];
     memcpy(&s.attention.scale, attr, sizeof s.attention.scale);
     for (int i = 0; i < 3; i++) s.views[i] = likely(ir, in[i], ir->value[in[i]].dims[3], false);
     const bool inside = s.views[0].strides[1] < s.views[0].strides[2];

@@ -141,6 +141,48 @@ static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
     return -1;
 }
 
+/* A sum over other axes than the last ones ends its kernel: what follows is better off in the shape
+ * that others have. */
+static bool ends_kernel(const wb__ir *ir, int x)
+{
+    const wb__value *v = &ir->value[x];
+    if (wb__ops[v->op].class != WB__REDUCE) return false;
+    const wb__value *of = wb__ir_in(ir, v, 0);
+    bool kept = false;
+    for (int i = of->ndim - 1; i >= 0; i--) {
+        if (of->dims[i] == 1) continue;
+        const bool reduced = ir->attrs[v->attr] >> i & 1;
+        if (reduced && kept) return true;
+        kept |= !reduced;
+    }
+    return false;
+}
+
+/* What is done to one number a channel of such a sum is done in the shape that it is wanted in:
+ * reshape(f(sum)) = f(reshape(sum)).  -1: x is nothing of the kind. */
+static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
+{
+    const wb__value p = ir->value[x];
+    const wb__op_class class = wb__ops[p.op].class;
+    int in[2], sum = -1;
+    if ((class != WB__UNARY && class != WB__BINARY) || p.n_in > 2) return -1;
+    for (int i = 0; i < p.n_in; i++) {
+        in[i] = ir->inputs[p.in + i];
+        const wb__value *of = &ir->value[in[i]];
+        if (of->op == WB__OP_literal && of->size == 1) continue;
+        if (sum >= 0 || !same_shape(of, &p) || !ends_kernel(ir, in[i])) return -1;
+        sum = i;
+    }
+    if (sum < 0) return -1;
+    for (int i = 0; i < p.n_in; i++)
+        in[i] = i == sum ? wb__ir_move(ir, WB__OP_reshape, in[i], v.ndim, v.dims, 0, NULL)
+                         : wb__ir_move(ir, WB__OP_reshape, in[i], 0, NULL, 0, NULL);
+    wb__value made = p;
+    made.ndim = v.ndim;
+    memcpy(made.dims, v.dims, sizeof v.dims);
+    return wb__ir_make(ir, made, p.n_in, in, 0, NULL);
+}
+
 static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64_t *attr)
 {
     const wb__value p = ir->value[x];
@@ -156,6 +198,10 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     int below = p.n_in ? ir->inputs[p.in] : -1;
     if (v.op == WB__OP_reshape && p.op == WB__OP_reshape)
         return wb__ir_make(ir, v, 1, &below, 0, NULL);
+    if (v.op == WB__OP_reshape) {
+        const int made = reshape_of_sum(ir, v, x);
+        if (made >= 0) return made;
+    }
     if (v.op == WB__OP_expand && p.op == WB__OP_expand)
         return wb__ir_make(ir, v, 1, &below, 0, NULL);
     if (v.op == WB__OP_permute && p.op == WB__OP_permute) {
@@ -186,23 +232,6 @@ static bool movable(const wb__ir *ir, int x, int *below)
     if (p->op != WB__OP_reshape) return false;
     *below = ir->inputs[p->in];
     return ir->value[*below].op != WB__OP_constant;
-}
-
-/* A sum over other axes than the last ones ends its kernel: what follows is better off in the shape
- * that others have. */
-static bool ends_kernel(const wb__ir *ir, int x)
-{
-    const wb__value *v = &ir->value[x];
-    if (wb__ops[v->op].class != WB__REDUCE) return false;
-    const wb__value *of = wb__ir_in(ir, v, 0);
-    bool kept = false;
-    for (int i = of->ndim - 1; i >= 0; i--) {
-        if (of->dims[i] == 1) continue;
-        const bool reduced = ir->attrs[v->attr] >> i & 1;
-        if (reduced && kept) return true;
-        kept |= !reduced;
-    }
-    return false;
 }
 
 /* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 where they are no whole

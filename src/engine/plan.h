@@ -84,6 +84,7 @@ typedef struct {
     bool put_off;       /* its user is to be absorbed, and will do without it */
     bool wants_bits;    /* a relu whose gradient wants to know where it was positive */
     bool closed;        /* a fold over rows or all: nobody in its own group may use it */
+    bool again;         /* it has no group: whoever wants it makes it, for each point of a larger space */
     int result;         /* number of the result it is, -1 */
     int write;          /* number of the write whose variable it is made in, -1 */
     int reader;         /* the last fused group that loads it, for kernels side by side; -1 */
@@ -155,6 +156,16 @@ static inline int64_t wb__value_bytes(const wb__value *v)
     return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
 }
 
+/* A step to be filled in, or to ask the backend about. */
+static inline wb__step wb__step_blank(const wb__making *m, wb__step_kind kind)
+{
+    const bool products =
+        kind == WB__STEP_MATMUL || kind == WB__STEP_CONV || kind == WB__STEP_ATTENTION;
+    return (wb__step){.kind = kind,
+                      .precision = products ? m->request->precision : WB__PRECISION_HIGHEST,
+                      .deterministic = m->request->deterministic};
+}
+
 int wb__arena_buffer(const wb__making *m);
 int wb__result_buffer(const wb__making *m, int result);
 /* Where value x stands, by view; what has no place yet gets one.  `owner` is its tenant or -1. */
@@ -180,7 +191,7 @@ void wb__contiguous(const wb__value *v, wb__view *out); /* row-major, or NHWC wh
 bool wb__import(wb__making *m);
 bool wb__rewrite(wb__making *m);
 bool wb__fuse(wb__making *m);
-void wb__merge_groups(wb__making *m);                               /* merge.c */
+void wb__merge_groups(wb__making *m, const bool *needed);           /* merge.c */
 /* absorb.c: looks for what products may absorb; makes value x part of the kernel before it, if it may. */
 void wb__find_absorbable(wb__making *m);
 bool wb__absorbed(wb__making *m, int x);

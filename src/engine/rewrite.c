@@ -124,7 +124,7 @@ done:
 static bool wants_nhwc(wb__making *m, const wb__value *v)
 {
     const wb__ir *ir = &m->ir;
-    wb__step s = {.kind = WB__STEP_CONV};
+    wb__step s = wb__step_blank(m, WB__STEP_CONV);
     const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
     const wb__value *by_kind[3][3] = {{in[0], in[1], v}, {v, in[1], in[0]}, {in[0], v, in[1]}};
     s.variant = v->op == WB__OP_conv ? 0 : v->op == WB__OP_conv_data ? 1 : 2;

@@ -12,6 +12,7 @@
  *   open.c       libraries of NVIDIA's
  *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
  *   dnn_api.h dnn.h dnn*.c    convolutions and attention by cuDNN's graphs
+ *   rest.c       what they leave of a step
  *   cuda.c       the backend's table
  *   export.c     the one symbol of the shared object
  *
@@ -219,7 +220,7 @@ typedef struct {
 
 typedef struct {
     wb__kernel base;
-    wb__cu_routine *routine;    /* NULL: parts */
+    wb__cu_routine *routine;    /* comes before the parts; NULL: there is none */
     int n_buffers;              /* of the plan's, as far as the step names them */
     int n_used, *used;          /* which */
     CUdeviceptr *address;       /* room for the routine's */
@@ -327,6 +328,16 @@ bool wb__cu_dnn_prefers_nhwc(wb__cu_device *d, const wb__step *conv);
 /* Whether the library can be used: opens it, once; false with the error set. */
 bool wb__cu_lt_works(void);
 bool wb__cu_dnn_works(void);
+/* rest.c: a step with a simple function behind it as the step without it, and the function in place.
+ * False: there is none. */
+typedef struct {
+    wb__step step;
+    wb__instr instr[3];
+    wb__space space;
+    wb__view view;
+} wb__cu_rest;
+bool wb__cu_split(const wb__step *step, wb__step *bare, wb__cu_rest *rest);
+
 /* Handles that belong to a device: given back when it is closed, its context current. */
 void wb__cu_lt_close(wb__cu_device *d);
 void wb__cu_dnn_close(wb__cu_device *d);

@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,24 +70,24 @@ struct entry {
 enum { MOST_ENTRIES = 512 };
 
 typedef struct {
-    cudnnHandle_t handle;
-    void *stream;                       /* that the handle has */
+    cudnnHandle_t handle;               /* NULL: none could be had */
+    CUstream stream;                    /* that the handle has */
     entry *first;                       /* newest first */
     int n;
 } state;
 
-enum { MOST_POINTERS = 11 };            /* views, and numbers by value */
+enum { MOST_POINTERS = 9 + 3 + 2 };     /* views, numbers by value, tensors in the workspace */
 typedef struct {
     wb__cu_routine base;
     entry *entry;
     wb__dnn_desc pack;
-    int n;                              /* pointers, of which this many are views' */
+    int n, n_views, n_extras;           /* pointers; of these, views' first and extras' last */
     struct { int buffer; size_t at; } places[9];
-    int n_views;
+    size_t extras[2];                   /* bytes of the workspace in front of them */
     int64_t ids[MOST_POINTERS];
     void *pointers[MOST_POINTERS];      /* as the pack has them */
     void *workspace;
-    float numbers[2];
+    float numbers[3];
 } routine;
 
 static int fail(const wb__cu_device *d, int status, const char *call)
@@ -100,16 +101,28 @@ static int fail(const wb__cu_device *d, int status, const char *call)
                       said);
 }
 
+/* What fails while a plan is made is no error: our own kernels take over. */
+static void note(const wb__cu_device *d, int status, const char *call)
+{
+    if (host->debug("dispatch"))
+        host->log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, dnn.GetErrorString(status),
+                  status);
+}
+
+/* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
+ * and said once. */
 static state *state_of(wb__cu_device *d)
 {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
     if (d->dnn) return d->dnn;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
     const int status = dnn.Create(&s->handle);
     if (status) {
-        fail(d, status, "cudnnCreate");
-        host->free(s);
-        return NULL;
+        s->handle = NULL;
+        if (!atomic_flag_test_and_set(&said))
+            host->log(WB_LOG_WARN, "cuda:%d: cuDNN is not used, our own kernels are: cudnnCreate:"
+                      " %s (%d)", d->ordinal, dnn.GetErrorString(status), status);
     }
     return d->dnn = s;
 }
@@ -128,7 +141,7 @@ void wb__cu_dnn_close(wb__cu_device *d)
         next = e->next;
         drop(e);
     }
-    dnn.Destroy(s->handle);
+    if (s->handle) dnn.Destroy(s->handle);
     host->free(s);
     d->dnn = NULL;
 }
@@ -151,8 +164,7 @@ static void make_room(state *s)
 /* The entry of a problem, its plan made if it is new; NULL with the error set. */
 static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
 {
-    state *s = state_of(d);
-    if (!s) return NULL;
+    state *s = d->dnn;
     for (entry *e = s->first; e; e = e->next)
         if (memcmp(&e->problem, p, sizeof *p) == 0) return e;
     make_room(s);
@@ -162,8 +174,8 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
     if (g) {
         const wb__dnn_target target = {.f = &dnn, .handle = s->handle};
         error = wb__dnn_plan_of(g, &target, p, &e->plan);
+        if (g->status) note(d, g->status, g->call);
         if (error == WB_ERROR_UNSUPPORTED) error = 0;
-        else if (error && g->status) fail(d, g->status, g->call);
     }
     host->free(g);
     if (error) {
@@ -215,9 +227,11 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
         moved |= at != r->pointers[i];
         r->pointers[i] = at;
     }
-    if (s->stream != (void *)stream) {
-        if ((status = dnn.SetStream(s->handle, (void *)stream))) return fail(d, status, call);
-        s->stream = (void *)stream;
+    for (int i = 0; i < r->n_extras; i++)
+        r->pointers[r->n - r->n_extras + i] = (char *)r->workspace + r->extras[i];
+    if (s->stream != stream) {
+        if ((status = (int)dnn.SetStream(s->handle, stream))) return fail(d, status, call);
+        s->stream = stream;
     }
     if (moved && (status = set_pack(r, &call))) {
         if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
@@ -239,6 +253,15 @@ static void destroy(wb__cu_device *d, wb__cu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
+/* Masks of minus infinity are known since 9.10; before 9.16 gradients were wrong where the keys do not
+ * fill blocks of 128. */
+static const char *too_old(const wb__dnn_problem *p)
+{
+    const size_t version = dnn.GetVersion();
+    const bool back = p->variant == WB__ATTENTION_BACK, fills = p->views[1].dims[2] % 128 == 0;
+    return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
+}
+
 /* As wb__cu_dnn_prepare; NULL with *error 0 cannot be. */
 static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int *error)
 {
@@ -251,7 +274,13 @@ static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int
         *why = "cuDNN: not there";
         return NULL;
     }
-    entry *e = entry_of(d, &p);
+    const state *s = state_of(d);
+    if (s && !s->handle) {
+        *why = "cuDNN: it does not work here";
+        return NULL;
+    }
+    if (step->kind == WB__STEP_ATTENTION && (*why = too_old(&p))) return NULL;
+    entry *e = s ? entry_of(d, &p) : NULL;
     if (!e) {
         *error = (int)host->error_code();
         return NULL;
@@ -273,6 +302,28 @@ static const char *name_of(const wb__step *step)
     return step->variant == WB__CONV_FORWARD ? forward[step->n_views > 3][step->epilogue] : "cuDNN";
 }
 
+/* Numbers handed over by value, and tensors behind cuDNN's own workspace. */
+static void add_attention(routine *r, const wb__step *step)
+{
+    const bool back = step->variant == WB__ATTENTION_BACK;
+    const struct { int64_t id; float value; bool used; } numbers[] = {
+        {WB__DNN_SCALE, (float)step->attention.scale, true},
+        {WB__DNN_MINUS_INFINITY, -INFINITY, step->attention.causal}, {WB__DNN_ONE, 1, back}};
+    wb__dnn_extra extras[2];
+    for (size_t i = 0; i < WB__COUNT(numbers); i++) {
+        r->numbers[i] = numbers[i].value;
+        if (!numbers[i].used) continue;
+        r->ids[r->n] = numbers[i].id;
+        r->pointers[r->n++] = &r->numbers[i];
+    }
+    r->n_extras = wb__dnn_extras(&r->entry->problem, extras);
+    for (int i = 0; i < r->n_extras; i++) {
+        r->extras[i] = (r->base.workspace + 255) / 256 * 256;
+        r->base.workspace = r->extras[i] + extras[i].bytes;
+        r->ids[r->n++] = extras[i].id;
+    }
+}
+
 int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why)
 {
     int error = 0;
@@ -292,14 +343,7 @@ int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **
         made->places[i].buffer = v->buffer;
         made->places[i].at = (size_t)v->offset * host->dtype_size(v->dtype);
     }
-    if (step->kind == WB__STEP_ATTENTION) {
-        made->numbers[0] = (float)step->attention.scale;
-        made->numbers[1] = -INFINITY;
-        for (int i = 0; i < (step->attention.causal ? 2 : 1); i++) {
-            made->ids[made->n] = WB__DNN_SCALE + i;
-            made->pointers[made->n++] = &made->numbers[i];
-        }
-    }
+    if (step->kind == WB__STEP_ATTENTION) add_attention(made, step);
     *r = &made->base;
     return 0;
 }
@@ -324,7 +368,7 @@ bool wb__cu_dnn_prefers_nhwc(wb__cu_device *d, const wb__step *conv)
     const int64_t vector = half ? 8 : 4, c = x->dims[1], k = y->dims[1];
     if (conv->kind != WB__STEP_CONV || !(half || (rounded && d->arch >= 90))) return false;
     if (k % vector || (c % vector && c > 4)) return false;
-    if (wb__cu_dnn_works()) return true;
-    host->clear_error();
-    return false;
+    const state *s = wb__cu_dnn_works() ? state_of(d) : NULL;
+    if (!s) host->clear_error();
+    return s && s->handle;
 }

@@ -66,8 +66,8 @@ void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
 /* Releases what was put together, unless a plan was chosen. */
 void wb__dnn_end(wb__dnn_graph *g);
 /* The first engine that the heuristics name, has none of the forbidden numerical notes (bits), and
- * wants no more workspace than that.  0, WB_ERROR_UNSUPPORTED if there is none, WB_ERROR_MEMORY;
- * without a message: `status` and `call` say what cuDNN said. */
+ * wants no more workspace than that.  0; WB_ERROR_UNSUPPORTED, without a message, if there is none or
+ * something failed (`status` and `call` say what); WB_ERROR_MEMORY. */
 int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan);
 void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan);
 
@@ -88,6 +88,9 @@ enum { WB__DNN_NO_AXIS = -1 };
 /* y = mode(x), mode(x, b), or where t: x, else b; b and t may be NULL. */
 void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
                        wb__dnn_desc t, wb__dnn_desc y);
+/* y = mode(x, b), of truth values */
+void wb__dnn_compare(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b, wb__dnn_desc y);
+void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y);
 void wb__dnn_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c);
 void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y);
 
@@ -101,7 +104,11 @@ int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dn
 
 enum { WB__DNN_WORKSPACE = 256 << 20 };
 
-/* Numbers that attention is handed by value, under these unique ids. */
-enum { WB__DNN_SCALE = 100, WB__DNN_MINUS_INFINITY };
+/* Unique ids beside those of the step's views: numbers that attention is handed by value, and
+ * tensors of its own that are in memory. */
+enum { WB__DNN_SCALE = 100, WB__DNN_MINUS_INFINITY, WB__DNN_ONE, WB__DNN_DELTA, WB__DNN_DQ };
+typedef struct { int64_t id; size_t bytes; } wb__dnn_extra;
+/* The tensors that a problem has beside the step's; gives their number. */
+int wb__dnn_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2]);
 
 #endif

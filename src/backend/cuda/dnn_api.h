@@ -6,8 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct CUstream_st;
+typedef unsigned int wb__dnn_enum;      /* as C passes enumerations */
+
+#ifndef WB__DNN_NO_TYPES                /* the comparing test has them from the toolkit */
 typedef struct cudnnContext *cudnnHandle_t;
 typedef void *cudnnBackendDescriptor_t;
+#endif
 
 #define WB__DNN_CONSTANTS(X)                                                                       \
     X(CUDNN_STATUS_SUCCESS, 0) X(CUDNN_STATUS_NOT_INITIALIZED, 1001)                               \
@@ -93,26 +98,28 @@ typedef void *cudnnBackendDescriptor_t;
     X(CUDNN_HEUR_MODE_A, 3)
 
 #define WB__DNN_ENUM(name, number) name = number,
+#ifndef WB__DNN_NO_TYPES
 enum { WB__DNN_CONSTANTS(WB__DNN_ENUM) WB__DNN_CONSTANTS_END };
+#endif
 #undef WB__DNN_ENUM
 
-/* X(result, name without cudnn, parameters): enumerations are int, a stream is a pointer. */
+/* X(result, name without cudnn, parameters) */
 #define WB__DNN_FUNCTIONS(X)                                                                       \
     X(size_t, GetVersion, (void))                                                                  \
-    X(const char *, GetErrorString, (int status))                                                  \
+    X(const char *, GetErrorString, (wb__dnn_enum status))                                         \
     X(void, GetLastErrorString, (char *message, size_t room))                                      \
-    X(int, Create, (cudnnHandle_t *handle))                                                        \
-    X(int, Destroy, (cudnnHandle_t handle))                                                        \
-    X(int, SetStream, (cudnnHandle_t handle, void *stream))                                        \
-    X(int, BackendCreateDescriptor, (int type, cudnnBackendDescriptor_t *descriptor))              \
-    X(int, BackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor))                        \
-    X(int, BackendFinalize, (cudnnBackendDescriptor_t descriptor))                                 \
-    X(int, BackendSetAttribute,                                                                    \
-      (cudnnBackendDescriptor_t descriptor, int name, int type, int64_t n, const void *values))    \
-    X(int, BackendGetAttribute,                                                                    \
-      (cudnnBackendDescriptor_t descriptor, int name, int type, int64_t room, int64_t *n,          \
+    X(wb__dnn_enum, Create, (cudnnHandle_t *handle))                                               \
+    X(wb__dnn_enum, Destroy, (cudnnHandle_t handle))                                               \
+    X(wb__dnn_enum, SetStream, (cudnnHandle_t handle, struct CUstream_st *stream))                 \
+    X(wb__dnn_enum, BackendCreateDescriptor, (wb__dnn_enum type, cudnnBackendDescriptor_t *descriptor))\
+    X(wb__dnn_enum, BackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor))               \
+    X(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t descriptor))                        \
+    X(wb__dnn_enum, BackendSetAttribute,                                                           \
+      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t n, const void *values))\
+    X(wb__dnn_enum, BackendGetAttribute,                                                           \
+      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t room, int64_t *n,\
        void *values))                                                                              \
-    X(int, BackendExecute,                                                                         \
+    X(wb__dnn_enum, BackendExecute,                                                                \
       (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack))
 
 /* The table of opened functions: dnn.Create is cudnnCreate. */

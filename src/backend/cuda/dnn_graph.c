@@ -126,13 +126,13 @@ wb__dnn_desc wb__dnn_number(wb__dnn_graph *g, int64_t id, int type)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
-                       wb__dnn_desc t, wb__dnn_desc y)
+static void pointwise(wb__dnn_graph *g, int mode, int type, int axis, wb__dnn_desc x,
+                      wb__dnn_desc b, wb__dnn_desc t, wb__dnn_desc y)
 {
     const int64_t along = axis;
     wb__dnn_desc how = wb__dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     wb__dnn_set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set_type(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    set_type(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, type);
     if (axis != WB__DNN_NO_AXIS)
         wb__dnn_set(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &along);
     wb__dnn_finish(g, how);
@@ -142,6 +142,25 @@ void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb_
     if (b) set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
     if (t) set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
     set_desc(g, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    wb__dnn_operation(g, d);
+}
+
+void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
+                       wb__dnn_desc t, wb__dnn_desc y)
+{
+    pointwise(g, mode, CUDNN_DATA_FLOAT, axis, x, b, t, y);
+}
+
+void wb__dnn_compare(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b, wb__dnn_desc y)
+{
+    pointwise(g, mode, CUDNN_DATA_BOOLEAN, WB__DNN_NO_AXIS, x, b, NULL, y);
+}
+
+void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y)
+{
+    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+    set_desc(g, d, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
     wb__dnn_operation(g, d);
 }
 
@@ -278,9 +297,7 @@ int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *p
     wb__dnn_desc graph = whole(g);
     for (size_t i = 0; i < WB__COUNT(modes) && !g->status; i++)
         if (pick(g, graph, modes[i], forbidden, most, plan)) break;
-    const bool memory = g->status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                        g->status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    if (!plan->plan) return memory ? WB_ERROR_MEMORY : WB_ERROR_UNSUPPORTED;
+    if (!plan->plan) return WB_ERROR_UNSUPPORTED;
     plan->made = host->alloc((size_t)g->n_made * sizeof *plan->made);
     if (!plan->made) {
         plan->plan = NULL;

@@ -119,6 +119,25 @@ static int prepare_routine(wb__cu_device *d, const wb__step *step, wb__cu_routin
     return status;
 }
 
+/* The step without its function by a library, and the function by text. */
+static int prepare_split(wb__cu_device *d, const wb__step *step, wb__cu_routine **r,
+                         wb__gpu_work **work)
+{
+    wb__step bare;
+    wb__cu_rest rest;
+    const char *why = NULL;
+    if (!wb__cu_split(step, &bare, &rest)) return WB_ERROR_UNSUPPORTED;
+    int status = prepare_routine(d, &bare, r, &why);
+    if (status) return status;
+    status = host->gpu_step(&d->target, &rest.step, work);
+    if (!status) return 0;
+    pthread_mutex_lock(&d->lock);
+    (*r)->destroy(d, *r);
+    pthread_mutex_unlock(&d->lock);
+    *r = NULL;
+    return status;
+}
+
 /* Which of the plan's buffers the kernel uses. */
 static void use_buffer(wb__cu_kernel *k, int buffer)
 {
@@ -155,20 +174,23 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_kernel **kerne
     wb__gpu_work *work = NULL;
     const char *why = NULL;
     int status = prepare_routine(d, step, &routine, &why);
+    if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work);
     if (status == WB_ERROR_UNSUPPORTED) status = host->gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
     wb__cu_kernel *k = host->alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
     if (!k) {
         host->gpu_work_free(work);
+        pthread_mutex_lock(&d->lock);
         if (routine) routine->destroy(d, routine);
+        pthread_mutex_unlock(&d->lock);
         return WB_ERROR_MEMORY;
     }
     k->routine = routine;
     k->work = work;
-    k->base.workspace = work ? work->workspace : routine->workspace;
-    k->base.impl = work ? work->impl : routine->impl;
-    k->base.why = why;
+    k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
+    k->base.impl = routine ? routine->impl : work->impl;
+    k->base.why = routine ? NULL : why;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;

@@ -6,6 +6,7 @@
 #include "backend/cuda/lt.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ typedef struct {
 } slot;
 
 typedef struct {
-    cublasLtHandle_t handle;
+    cublasLtHandle_t handle;            /* NULL: none could be had */
     slot slots[SLOTS];
 } state;
 
@@ -86,16 +87,28 @@ static int fail(const wb__cu_device *d, int status, const char *call)
                       "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status), status);
 }
 
+/* What fails while a plan is made is no error: our own kernels take over. */
+static void note(const wb__cu_device *d, int status, const char *call)
+{
+    if (host->debug("dispatch"))
+        host->log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status),
+                  status);
+}
+
+/* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
+ * and said once. */
 static state *state_of(wb__cu_device *d)
 {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
     if (d->lt) return d->lt;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
     const int status = lt.Create(&s->handle);
     if (status) {
-        fail(d, status, "cublasLtCreate");
-        host->free(s);
-        return NULL;
+        s->handle = NULL;
+        if (!atomic_flag_test_and_set(&said))
+            host->log(WB_LOG_WARN, "cuda:%d: cuBLASLt is not used, our own kernels are:"
+                      " cublasLtCreate: %s (%d)", d->ordinal, lt.GetStatusName(status), status);
     }
     return d->lt = s;
 }
@@ -104,7 +117,7 @@ void wb__cu_lt_close(wb__cu_device *d)
 {
     state *s = d->lt;
     if (!s) return;
-    lt.Destroy(s->handle);
+    if (s->handle) lt.Destroy(s->handle);
     host->free(s);
     d->lt = NULL;
 }
@@ -123,49 +136,46 @@ static uint64_t hash(const wb__lt_problem *p)
     return h;
 }
 
-static int ask(wb__cu_device *d, const wb__lt_descriptors *of, slot *to)
+static void ask(const wb__cu_device *d, const wb__lt_descriptors *of, slot *to)
 {
     const state *s = d->lt;
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
     const char *call = NULL;
     int n = 0, status = wb__lt_preference(&lt, &to->problem, &preference, &call);
-    if (status) return fail(d, status, call);
-    status = lt.MatmulAlgoGetHeuristic(s->handle, of->desc, of->layout[0], of->layout[1],
-                                       of->layout[2], of->layout[2], preference, 1, &result, &n);
-    lt.MatmulPreferenceDestroy(preference);
-    if (status && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
-        return fail(d, status, "cublasLtMatmulAlgoGetHeuristic");
+    if (!status) {
+        call = "cublasLtMatmulAlgoGetHeuristic";
+        status = lt.MatmulAlgoGetHeuristic(s->handle, of->desc, of->layout[0], of->layout[1],
+                                           of->layout[2], of->layout[2], preference, 1, &result,
+                                           &n);
+        lt.MatmulPreferenceDestroy(preference);
+    }
+    if (status) note(d, status, call);
     to->found = !status && n > 0 && !result.state && result.workspaceSize <= WB__LT_WORKSPACE;
     to->algo = result.algo;
     to->workspace = to->found ? result.workspaceSize : 0;
     to->used = true;
-    return 0;
 }
 
 /* The slot of a problem, its algorithm looked for; with the problem's descriptors, which the caller
- * releases.  NULL without an error if there is no algorithm. */
-static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_descriptors *of,
-                          int *error)
+ * releases.  NULL: there is no algorithm. */
+static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_descriptors *of)
 {
     const char *call = NULL;
-    state *s = state_of(d);
-    *error = WB_ERROR_DEVICE;
-    if (!s) return NULL;
+    state *s = d->lt;
     slot *at = &s->slots[hash(p) % SLOTS];
     const bool known = at->used && memcmp(&at->problem, p, sizeof *p) == 0;
-    *error = 0;
     if (known && !at->found) return NULL;
     const int status = wb__lt_describe(&lt, p, of, &call);
     if (status) {
-        *error = fail(d, status, call);
+        note(d, status, call);
         return NULL;
     }
     if (!known) {
         *at = (slot){.problem = *p};
-        *error = ask(d, of, at);
+        ask(d, of, at);
     }
-    if (!*error && at->found) return at;
+    if (at->found) return at;
     wb__lt_undescribe(&lt, of);
     return NULL;
 }
@@ -204,7 +214,7 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
                        r->d.layout[0], at[1], r->d.layout[1],
                        r->f64 ? (const void *)&zero_f64 : &zero, at[2], r->d.layout[2], at[2],
                        r->d.layout[2], &r->algo, (void *)(uintptr_t)workspace, base->workspace,
-                       (void *)stream);
+                       stream);
     return status ? fail(d, status, "cublasLtMatmul") : 0;
 }
 
@@ -224,7 +234,6 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, c
     wb__lt_problem p;
     wb__lt_places places;
     wb__lt_descriptors of;
-    int error = 0;
     *why = wb__lt_problem_of(step, &p, &places);
     if (*why) return WB_ERROR_UNSUPPORTED;
     if (!wb__cu_lt_works()) {
@@ -232,10 +241,11 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, c
         *why = "cuBLASLt: not there";
         return WB_ERROR_UNSUPPORTED;
     }
-    const slot *found = choose(d, &p, &of, &error);
-    if (error) return error;
+    const state *s = state_of(d);
+    if (!s) return WB_ERROR_MEMORY;
+    const slot *found = s->handle ? choose(d, &p, &of) : NULL;
     if (!found) {
-        *why = "cuBLASLt: it has no algorithm";
+        *why = s->handle ? "cuBLASLt: it has no algorithm" : "cuBLASLt: it does not work here";
         return WB_ERROR_UNSUPPORTED;
     }
     routine *made = r ? host->alloc_zero(1, sizeof *made) : NULL;

@@ -6,18 +6,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct wb__lt_its_context *cublasLtHandle_t;
+struct CUstream_st;
+
+typedef unsigned int wb__lt_enum;       /* as C passes enumerations */
+
+typedef struct { uint64_t data[8]; } wb__lt_algo;
+typedef struct {
+    wb__lt_algo algo;
+    size_t workspaceSize;
+    wb__lt_enum state;
+    float wavesCount;
+    int reserved[4];
+} wb__lt_result;
+
+#ifndef WB__LT_NO_TYPES                 /* the comparing test has them from the toolkit */
+typedef struct cublasLtContext *cublasLtHandle_t;
 typedef struct wb__lt_its_desc *cublasLtMatmulDesc_t;
 typedef struct wb__lt_its_layout *cublasLtMatrixLayout_t;
 typedef struct wb__lt_its_preference *cublasLtMatmulPreference_t;
-typedef struct { uint64_t data[8]; } cublasLtMatmulAlgo_t;
-typedef struct {
-    cublasLtMatmulAlgo_t algo;
-    size_t workspaceSize;
-    int state;
-    float wavesCount;
-    int reserved[4];
-} cublasLtMatmulHeuristicResult_t;
+typedef wb__lt_algo cublasLtMatmulAlgo_t;
+typedef wb__lt_result cublasLtMatmulHeuristicResult_t;
+#endif
 
 #define WB__LT_CONSTANTS(X)                                                                        \
     X(CUDA_R_32F, 0) X(CUDA_R_64F, 1) X(CUDA_R_16F, 2) X(CUDA_R_16BF, 14)                          \
@@ -44,42 +53,45 @@ typedef struct {
     X(CUBLASLT_EPILOGUE_RELU_AUX_BIAS, 134) X(CUBLASLT_EPILOGUE_GELU_AUX, 160)                     \
     X(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 164) X(CUBLASLT_EPILOGUE_DRELU, 136)                        \
     X(CUBLASLT_EPILOGUE_DRELU_BGRAD, 152) X(CUBLASLT_EPILOGUE_DGELU, 192)                          \
-    X(CUBLASLT_EPILOGUE_DGELU_BGRAD, 208)
+    X(CUBLASLT_EPILOGUE_DGELU_BGRAD, 208) X(CUBLASLT_EPILOGUE_BGRADA, 256)                         \
+    X(CUBLASLT_EPILOGUE_BGRADB, 512)
 
 #define WB__LT_ENUM(name, number) name = number,
+#ifndef WB__LT_NO_TYPES
 enum { WB__LT_CONSTANTS(WB__LT_ENUM) WB__LT_CONSTANTS_END };
+#endif
 #undef WB__LT_ENUM
 
-/* X(result, name without cublasLt, parameters): enumerations are int, a stream is a pointer. */
+/* X(result, name without cublasLt, parameters) */
 #define WB__LT_FUNCTIONS(X)                                                                        \
     X(size_t, GetVersion, (void))                                                                  \
-    X(const char *, GetStatusName, (int status))                                                   \
-    X(int, Create, (cublasLtHandle_t *handle))                                                     \
-    X(int, Destroy, (cublasLtHandle_t handle))                                                     \
-    X(int, MatrixLayoutCreate,                                                                     \
-      (cublasLtMatrixLayout_t *layout, int type, uint64_t rows, uint64_t cols, int64_t ld))        \
-    X(int, MatrixLayoutDestroy, (cublasLtMatrixLayout_t layout))                                   \
-    X(int, MatrixLayoutSetAttribute,                                                               \
-      (cublasLtMatrixLayout_t layout, int attribute, const void *value, size_t bytes))             \
-    X(int, MatmulDescCreate, (cublasLtMatmulDesc_t *desc, int compute, int scale))                 \
-    X(int, MatmulDescDestroy, (cublasLtMatmulDesc_t desc))                                         \
-    X(int, MatmulDescSetAttribute,                                                                 \
-      (cublasLtMatmulDesc_t desc, int attribute, const void *value, size_t bytes))                 \
-    X(int, MatmulPreferenceCreate, (cublasLtMatmulPreference_t *preference))                       \
-    X(int, MatmulPreferenceDestroy, (cublasLtMatmulPreference_t preference))                       \
-    X(int, MatmulPreferenceSetAttribute,                                                           \
-      (cublasLtMatmulPreference_t preference, int attribute, const void *value, size_t bytes))     \
-    X(int, MatmulAlgoGetHeuristic,                                                                 \
+    X(const char *, GetStatusName, (wb__lt_enum status))                                           \
+    X(wb__lt_enum, Create, (cublasLtHandle_t *handle))                                             \
+    X(wb__lt_enum, Destroy, (cublasLtHandle_t handle))                                             \
+    X(wb__lt_enum, MatrixLayoutCreate,                                                             \
+      (cublasLtMatrixLayout_t *layout, wb__lt_enum type, uint64_t rows, uint64_t cols, int64_t ld))\
+    X(wb__lt_enum, MatrixLayoutDestroy, (cublasLtMatrixLayout_t layout))                           \
+    X(wb__lt_enum, MatrixLayoutSetAttribute,                                                       \
+      (cublasLtMatrixLayout_t layout, wb__lt_enum attribute, const void *value, size_t bytes))     \
+    X(wb__lt_enum, MatmulDescCreate, (cublasLtMatmulDesc_t *desc, wb__lt_enum compute, wb__lt_enum scale))\
+    X(wb__lt_enum, MatmulDescDestroy, (cublasLtMatmulDesc_t desc))                                 \
+    X(wb__lt_enum, MatmulDescSetAttribute,                                                         \
+      (cublasLtMatmulDesc_t desc, wb__lt_enum attribute, const void *value, size_t bytes))         \
+    X(wb__lt_enum, MatmulPreferenceCreate, (cublasLtMatmulPreference_t *preference))               \
+    X(wb__lt_enum, MatmulPreferenceDestroy, (cublasLtMatmulPreference_t preference))               \
+    X(wb__lt_enum, MatmulPreferenceSetAttribute,                                                   \
+      (cublasLtMatmulPreference_t preference, wb__lt_enum attribute, const void *value, size_t bytes))\
+    X(wb__lt_enum, MatmulAlgoGetHeuristic,                                                         \
       (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,               \
        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,               \
        cublasLtMatmulPreference_t preference, int room, cublasLtMatmulHeuristicResult_t *results,  \
        int *n))                                                                                    \
-    X(int, Matmul,                                                                                 \
+    X(wb__lt_enum, Matmul,                                                                         \
       (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,       \
        cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,            \
        const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,                  \
        cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,         \
-       size_t workspace_bytes, void *stream))
+       size_t workspace_bytes, struct CUstream_st *stream))
 
 /* The table of opened functions: lt.Matmul is cublasLtMatmul. */
 #define WB__LT_FIELD(type, name, parameters) type (*name) parameters;

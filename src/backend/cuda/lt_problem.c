@@ -126,15 +126,17 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
 
 /* ---- epilogues ------------------------------------------------------------------------------- */
 
-enum { WITH_BIAS = 4, WITH_SUMS = 16 };     /* bits of theirs */
-_Static_assert((CUBLASLT_EPILOGUE_RELU_AUX | WITH_BIAS) == CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
-               (CUBLASLT_EPILOGUE_DGELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DGELU_BGRAD, "bits");
+enum { WITH_SUMS = 16 };                    /* a bit of theirs, as CUBLASLT_EPILOGUE_BIAS is */
+_Static_assert((CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS) ==
+               CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
+               (CUBLASLT_EPILOGUE_DGELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DGELU_BGRAD &&
+               (CUBLASLT_EPILOGUE_DRELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DRELU_BGRAD, "bits");
 
-static const char *add_vector(const wb__view *v, int bit, wb__lt_problem *p, wb__lt_places *places)
+static const char *add_vector(const wb__view *v, int64_t length, wb__lt_problem *p,
+                              wb__lt_places *places)
 {
-    if (v->ndim != 1 || (v->strides[0] != 1 && v->dims[0] > 1) || v->dims[0] != p->rows)
+    if (v->ndim != 1 || (v->strides[0] != 1 && v->dims[0] > 1) || v->dims[0] != length)
         return "cuBLASLt: strides of the bias";
-    p->epilogue = p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? bit : p->epilogue | bit;
     p->vector_align = alignment(place(v, &places->vector));
     return NULL;
 }
@@ -151,6 +153,21 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows) return "cuBLASLt: rows of the epilogue";
     p->aux_align = alignment(place(v, &places->aux));
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
+}
+
+/* Sums are of c with a gradient, or of an operand with nothing else. */
+static const char *add_sums(const wb__step *step, bool turned, bool back, wb__lt_problem *p,
+                            wb__lt_places *places)
+{
+    const bool of_c = step->sums_of == WB__SUMS_OF_C, of_a = step->sums_of == WB__SUMS_OF_A;
+    const bool of_rows = of_a == turned;        /* the sums are as many as D has rows */
+    if (step->views[2].ndim > 2) return "cuBLASLt: sums of batches";
+    if (step->sums.dtype != step->views[2].dtype) return "cuBLASLt: the dtype of the sums";
+    if (of_c ? !back : p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        return "cuBLASLt: such sums with such an epilogue";
+    if (of_c) p->epilogue |= WITH_SUMS;
+    else p->epilogue = of_rows ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
+    return add_vector(&step->sums, of_rows ? p->rows : p->cols, p, places);
 }
 
 static const char *epilogue(const wb__step *step, bool turned, wb__lt_problem *p,
@@ -171,20 +188,16 @@ static const char *epilogue(const wb__step *step, bool turned, wb__lt_problem *p
     if (e < 0 || e >= (int)WB__COUNT(table) || !table[e].theirs)
         return "cuBLASLt: no such epilogue";
     p->epilogue = table[e].theirs;
-    if (step->sums_of > WB__SUMS_OF_C) return "cuBLASLt: sums of an operand";
-    if (p->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !bias && !step->sums_of) return NULL;
-    if (turned) return "cuBLASLt: an epilogue of a transposed result";
-    if (step->sums_of && !table[e].back) return "cuBLASLt: sums without a gradient";
-    if (bias && table[e].back) return "cuBLASLt: a bias before a gradient";
+    if (turned && (bias || e != WB__EPI_NONE))
+        return "cuBLASLt: an epilogue of a transposed result";
+    if (bias && (table[e].back || step->sums_of)) return "cuBLASLt: a bias before a gradient";
     if (bias) {
         if (step->views[3].dtype != step->views[2].dtype) return "cuBLASLt: the bias's dtype";
-        why = add_vector(&step->views[3], WITH_BIAS, p, places);
+        p->epilogue =
+            e == WB__EPI_NONE ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
+        why = add_vector(&step->views[3], p->rows, p, places);
     }
-    if (!why && step->sums_of) {
-        if (p->batch > 1) return "cuBLASLt: sums of batches";
-        if (step->sums.dtype != step->views[2].dtype) return "cuBLASLt: the dtype of the sums";
-        why = add_vector(&step->sums, WITH_SUMS, p, places);
-    }
+    if (!why && step->sums_of) why = add_sums(step, turned, table[e].back, p, places);
     return !why && table[e].aux ? add_aux(&step->aux, table[e].bits, step, p, places) : why;
 }
 
@@ -244,6 +257,7 @@ const char *wb__lt_name(const wb__lt_problem *p)
     case CUBLASLT_EPILOGUE_DRELU: return "cuBLASLt relu-back";
     case CUBLASLT_EPILOGUE_DRELU_BGRAD: return "cuBLASLt relu-back sums";
     case CUBLASLT_EPILOGUE_DGELU: return "cuBLASLt gelu-back";
+    case CUBLASLT_EPILOGUE_BGRADA: case CUBLASLT_EPILOGUE_BGRADB: return "cuBLASLt sums";
     case CUBLASLT_EPILOGUE_DGELU_BGRAD: return "cuBLASLt gelu-back sums";
     default: return "cuBLASLt";
     }

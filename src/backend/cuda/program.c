@@ -22,8 +22,8 @@ struct wb__cu_program {
 typedef struct {
     char arch[40];
     bool portable;
-    const char *option[6];
-    int n;
+    const char *option[3];
+    const char *defines;        /* what stands in front of the prelude */
 } options;
 
 /* The newest kind that NVRTC knows and the device has, or 0. */
@@ -40,6 +40,9 @@ static int arch_of(const wb__cu_device *d)
 
 static int set_options(const wb__cu_device *d, int flags, options *o)
 {
+    static const char *const defines[] = {
+        [WB__CU_PLAIN] = "", [WB__CU_F64] = "#define WB_F64\n", [WB__CU_TABLE] = "#define WB_TABLE\n",
+        [WB__CU_F64 | WB__CU_TABLE] = "#define WB_F64\n#define WB_TABLE\n"};
     const int arch = arch_of(d);
     if (!arch)
         return host->fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d does not know how to compile for %s,"
@@ -49,12 +52,10 @@ static int set_options(const wb__cu_device *d, int flags, options *o)
     o->portable = arch != d->arch;
     snprintf(o->arch, sizeof o->arch, "--gpu-architecture=%s_%d", o->portable ? "compute" : "sm",
              arch);
-    o->n = 0;
-    o->option[o->n++] = o->arch;
-    o->option[o->n++] = "--fmad=false";
-    o->option[o->n++] = "-default-device";
-    if (flags & WB__CU_F64) o->option[o->n++] = "-DWB_F64";
-    if (flags & WB__CU_TABLE) o->option[o->n++] = "-DWB_TABLE";
+    o->option[0] = o->arch;
+    o->option[1] = "--fmad=false";
+    o->option[2] = "-default-device";
+    o->defines = defines[flags];
     return 0;
 }
 
@@ -101,13 +102,13 @@ static void *compile(wb__cu_device *d, const char *text, const options *o, size_
 {
     nvrtcProgram program = NULL;
     void *image = NULL;
-    char *whole = host->printf("%s\n%s", host->prelude, text);
+    char *whole = host->printf("%s%s\n%s", o->defines, host->prelude, text);
     if (!whole) return NULL;
     nvrtcResult code = nvrtc.CreateProgram(&program, whole, "kernel.cu", 0, NULL, NULL);
     if (code) {
         nvrtc_failed(d, "nvrtcCreateProgram", code, "a kernel's text");
     } else {
-        code = nvrtc.CompileProgram(program, o->n, o->option);
+        code = nvrtc.CompileProgram(program, (int)WB__COUNT(o->option), o->option);
         if (code) compile_failed(d, program, code, text);
         else image = image_of(d, program, o->portable, bytes);
         nvrtc.DestroyProgram(&program);
@@ -121,9 +122,8 @@ static void *compile(wb__cu_device *d, const char *text, const options *o, size_
 /* All that an image depends on. */
 static char *key_of(const options *o, const char *text, size_t *bytes)
 {
-    char *key = host->printf("%d %s%s%s%s%s\n%s%s", wb__cu_nvrtc_version, o->option[0], o->option[1],
-                             o->option[2], o->n > 3 ? o->option[3] : "", o->n > 4 ? o->option[4] : "",
-                             host->prelude, text);
+    char *key = host->printf("%d %s %s %s\n%s%s\n%s", wb__cu_nvrtc_version, o->option[0],
+                             o->option[1], o->option[2], o->defines, host->prelude, text);
     if (key) *bytes = strlen(key);
     return key;
 }
@@ -147,9 +147,8 @@ static CUmodule make(wb__cu_device *d, const char *text, int flags)
     size_t key_bytes = 0, bytes = 0;
     if (wb__cu_load_nvrtc() || set_options(d, flags, &o)) return NULL;
     if (host->debug("kernel"))
-        host->log(WB_LOG_DEBUG, "kernel: cuda:%d: %s %s %s %s %s\n%s", d->ordinal, o.option[0],
-                  o.option[1], o.option[2], o.n > 3 ? o.option[3] : "", o.n > 4 ? o.option[4] : "",
-                  text);
+        host->log(WB_LOG_DEBUG, "kernel: cuda:%d: %s %s %s\n%s%s", d->ordinal, o.option[0],
+                  o.option[1], o.option[2], o.defines, text);
     char *key = key_of(&o, text, &key_bytes);
     if (!key) return NULL;
     void *image = host->cache_get("cuda", key, key_bytes, &bytes);

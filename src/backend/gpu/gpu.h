@@ -48,7 +48,8 @@ typedef struct {
     int n_numbers;
     wb__gpu_number *numbers;
     uint32_t groups[3], items[3];   /* groups, and items in each; all at least 1 */
-    const char *args_type;      /* the struct's name in the text; NULL: a written kernel */
+    const char *args_type;      /* the struct's name in the text, whose buffers are all declared by
+                                 * BUF; NULL: a written kernel */
     int segment;                /* of a fused step: launches of different segments are independent */
 } wb__gpu_launch;
 

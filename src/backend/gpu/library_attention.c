@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MOST_DEPTH = 128 };
+/* Bytes that a group shares, with so many inner indices at a time */
+enum { ROOM_FOR_16 = 28 << 10, ROOM_FOR_32 = 36 << 10 };
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
@@ -12,7 +14,7 @@ static int64_t blocks(int64_t n) { return (n + SIDE - 1) / SIDE; }
 /* On a processor the operation in pieces is faster, and products are its best part. */
 bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *s)
 {
-    if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < 28 << 10) return false;
+    if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < ROOM_FOR_16) return false;
     const wb_dtype dtype = s->views[Q].dtype;
     if (dtype != WB_F32 && dtype != WB_F16 && dtype != WB_BF16) return false;
     for (int i = 0; i < s->n_views; i++) {
@@ -27,8 +29,8 @@ bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *s)
     return !s->attention.causal || q[2] <= k[2];
 }
 
-static int launch(const wb__step *s, wb__gpu_work *work, const char *entry, int64_t total,
-                  int64_t items, int n, const int *operands)
+static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work, const char *entry, int64_t total,
+                  int n, const int *operands)
 {
     const wb__view *views = s->views;
     const int64_t *q = views[Q].dims, *k = views[KEYS].dims;
@@ -38,7 +40,7 @@ static int launch(const wb__step *s, wb__gpu_work *work, const char *entry, int6
         .batches = wb__wide_of(q[0]), .scale = (float)s->attention.scale,
         .causal = s->attention.causal};
     wb__gpu_plan plan = {.entry = entry, .n_buffers = n, .args = &args, .args_bytes = sizeof args,
-                         .workspace_at = -1, .total = total, .items = items};
+                         .workspace_at = -1, .total = total, .items = 256};
     for (int i = 0; i < s->n_views; i++) {
         args.at[i] = wb__wide_of(views[i].offset);
         for (int d = 0; d < 3; d++) args.step[i][d] = wb__wide_of(views[i].strides[d]);
@@ -47,9 +49,10 @@ static int launch(const wb__step *s, wb__gpu_work *work, const char *entry, int6
         plan.buffers[i] = operands[i] < 0 ? WB__GPU_WORKSPACE : views[operands[i]].buffer;
         if (operands[i] < 0) plan.workspace_at = (int)offsetof(wb__attention_args, work_at);
     }
-    snprintf(defines, sizeof defines, "%s#define DEPTH %d\n#define WIDTH_V %d\n",
+    snprintf(defines, sizeof defines,
+             "%s#define DEPTH %d\n#define WIDTH_V %d\n#define DEEP %d\n",
              s->variant == WB__ATTENTION_FORWARD ? "#define FORWARD\n" : "",
-             (int)views[Q].dims[3], (int)views[V].dims[3]);
+             (int)views[Q].dims[3], (int)views[V].dims[3], t->local_bytes >= ROOM_FOR_32 ? 32 : 16);
     const bool wide = wb__gpu_wide(views, s->n_views, WB__MAX(total, q[0] * q[1] * q[2]));
     return wb__gpu_launch_of(
         work, wb__gpu_text((int)views[Q].dtype, wide, defines, wb__gpu_text_attention, ""), &plan);
@@ -68,15 +71,13 @@ int wb__gpu_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
                         (long long)k[2]);
     work->impl = "attention, tiles of 64";
     if (s->variant == WB__ATTENTION_FORWARD)
-        return launch(s, work, "attention_forward", many * blocks(q[2]) * 256, 256, 5,
+        return launch(t, s, work, "attention_forward", many * blocks(q[2]) * 256, 5,
                       (int[]){Q, KEYS, V, O, LSE});
     work->workspace = (size_t)(many * q[2]) * sizeof(float);
-    int e = launch(s, work, "attention_delta", many * q[2], 64, 3, (int[]){O, DO, W});
+    int e = launch(t, s, work, "attention_queries", many * blocks(q[2]) * 256, 8,
+                   (int[]){Q, KEYS, V, O, LSE, DO, W, DQ});
     if (!e)
-        e = launch(s, work, "attention_queries", many * blocks(q[2]) * 256, 256, 7,
-                   (int[]){Q, KEYS, V, LSE, DO, W, DQ});
-    if (!e)
-        e = launch(s, work, "attention_keys", many * blocks(k[2]) * 256, 256, 8,
+        e = launch(t, s, work, "attention_keys", many * blocks(k[2]) * 256, 8,
                    (int[]){Q, KEYS, V, LSE, DO, W, DK, DV});
     return e;
 }

@@ -29,6 +29,7 @@ struct _nvrtcProgram {
     size_t image_bytes;
     int arch;
     bool ptx_only;
+    char defined[512];                  /* by options: lines in front of the text */
 };
 
 extern char **environ;
@@ -276,9 +277,21 @@ static bool is_known(const char *option)
     return false;
 }
 
+/* -DNAME, -DNAME=VALUE */
+static bool define(nvrtcProgram p, const char *what)
+{
+    const size_t at = strlen(p->defined);
+    const char *equals = strchr(what, '=');
+    const int name = equals ? (int)(equals - what) : (int)strlen(what);
+    const int n = snprintf(p->defined + at, sizeof p->defined - at, "#define %.*s %s\n", name, what,
+                           equals ? equals + 1 : "1");
+    return n > 0 && (size_t)n < sizeof p->defined - at;
+}
+
 static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *options)
 {
     p->arch = 75;
+    p->defined[0] = 0;
     p->ptx_only = true;
     for (int i = 0; i < n; i++) {
         const char *o = options[i], *equals = strchr(o, '=');
@@ -287,6 +300,8 @@ static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *option
             good = read_arch(p, equals + 1);
         else if ((!strcmp(o, "-arch") || !strcmp(o, "--gpu-architecture")) && i + 1 < n)
             good = read_arch(p, options[++i]);
+        else if (!strncmp(o, "-D", 2))
+            good = define(p, o + 2);
         else good = is_known(o);
         if (good) continue;
         p->log = malloc(200);
@@ -305,13 +320,17 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     p->log = NULL;
     const nvrtcResult result = read_options(p, n, options);
     if (result) return result;
-    const bool cached = cache_path(p->text, p->arch, path, sizeof path);
+    char *text = malloc(strlen(p->defined) + strlen(p->text) + 1);
+    if (!text) return NVRTC_ERROR_OUT_OF_MEMORY;
+    strcat(strcpy(text, p->defined), p->text);
+    const bool cached = cache_path(text, p->arch, path, sizeof path);
     char *object = cached ? read_file(path, &bytes) : NULL;
     if (!object) {
-        object = build(p->text, p->arch, &bytes, &p->log);
-        if (!object) return NVRTC_ERROR_COMPILATION;
-        if (cached) keep(path, object, bytes);
+        object = build(text, p->arch, &bytes, &p->log);
+        if (object && cached) keep(path, object, bytes);
     }
+    free(text);
+    if (!object) return NVRTC_ERROR_COMPILATION;
     vgpu_image head = {.arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
                        .hash = vgpu_hash(object, bytes)};
     memcpy(head.magic, p->ptx_only ? "VGPUPTX" : "VGPUBIN", 8);

@@ -1,8 +1,9 @@
-/* What the test programs of the OpenCL backend share: two devices, and calls that must succeed. */
-#ifndef WB_TEST_OPENCL_PROGRAM_H
-#define WB_TEST_OPENCL_PROGRAM_H
+/* What the test programs of backends that compile text share: two devices, and calls that must
+ * succeed. */
+#ifndef WB_TEST_TEXT_PROGRAM_H
+#define WB_TEST_TEXT_PROGRAM_H
 
-#include "opencl_device.h"
+#include "text_device.h"
 
 static const wb__backend *b;
 static const wb_device *dev[2];

@@ -1,7 +1,8 @@
-/* For the tests of the OpenCL backend by itself: the shared object opened as the registry does it,
- * with hand-written kernels behind the table of host functions in place of the engine's. */
-#ifndef WB_TEST_OPENCL_DEVICE_H
-#define WB_TEST_OPENCL_DEVICE_H
+/* For the tests of backends that compile text, each by itself: the shared object opened as the
+ * registry does it, with hand-written kernels behind the table of host functions in place of the
+ * engine's.  Before it is included, TEST_OPENCL or TEST_CUDA says which. */
+#ifndef WB_TEST_TEXT_DEVICE_H
+#define WB_TEST_TEXT_DEVICE_H
 
 #include "backend/host.h"
 
@@ -19,20 +20,23 @@ typedef enum {
     STEP_F64,           /* y = (float)(1 + 2^-40 - 1), which needs double */
     STEP_WRONG,         /* does not compile */
     STEP_WIDE,          /* more items in a group than any device has */
-    STEP_NAMELESS       /* its entry is not in the text */
+    STEP_NAMELESS,      /* its entry is not in the text */
+    STEP_PARTS          /* y = factor x in TEST_PARTS pieces: as many segments of one launch */
 } test_step;
+enum { TEST_PARTS = 3 };
 
+#define FLOATS "GLOBAL float *x = PTR(float, b0, 0, 0), *y = PTR(float, b1, 0, 0);"
 #define ARGUMENTS                                                                                  \
     "typedef struct { uint n; float factor; uint at[2]; } test_args;\n"
 static const char *const test_texts[] = {
     [STEP_SCALE] = ARGUMENTS
-        "KERNEL scale(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
-        "{ uint i = GID(0); if (i < a.n) y[i] = a.factor * x[i]; }\n",
+        "KERNEL scale(BUF(b0, 0), BUF(b1, 1), ARGS(test_args, 2))\n"
+        "{ " FLOATS " uint i = GID(0); if (i < a.n) y[i] = a.factor * x[i]; }\n",
     [STEP_TWICE] = ARGUMENTS
-        "KERNEL add(IN(float, x, 0), OUT(float, w, 1), ARGS(test_args, 2))\n"
-        "{ uint i = GID(0); if (i < a.n) w[a.at[0] / 4 + i] = x[i] + 1; }\n"
-        "KERNEL scale(IN(float, w, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
-        "{ uint i = GID(0); if (i < a.n) y[i] = a.factor * w[a.at[0] / 4 + i]; }\n",
+        "KERNEL add(BUF(b0, 0), BUF(b1, 1), ARGS(test_args, 2))\n"
+        "{ " FLOATS " uint i = GID(0); if (i < a.n) y[a.at[0] / 4 + i] = x[i] + 1; }\n"
+        "KERNEL scale(BUF(b0, 0), BUF(b1, 1), ARGS(test_args, 2))\n"
+        "{ " FLOATS " uint i = GID(0); if (i < a.n) y[i] = a.factor * x[a.at[0] / 4 + i]; }\n",
     [STEP_SLOW] = ARGUMENTS
         "KERNEL slow(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2))\n"
         "{ uint i = GID(0), k; float v = x[i];\n"
@@ -47,7 +51,12 @@ static const char *const test_texts[] = {
         "KERNEL scale(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2)) { y[0] = x[0]; }\n",
     [STEP_NAMELESS] = ARGUMENTS
         "KERNEL other(IN(float, x, 0), OUT(float, y, 1), ARGS(test_args, 2)) { y[0] = x[0]; }\n",
+    [STEP_PARTS] = ARGUMENTS
+        "KERNEL scale(BUF(b0, 0), BUF(b1, 1), ARGS(test_args, 2))\n"
+        "{ " FLOATS " uint i = GID(0) + a.at[0];\n"
+        "  if (GID(0) < a.n) y[i] = a.factor * x[i]; }\n",
 };
+#undef FLOATS
 #undef ARGUMENTS
 
 static inline wb__gpu_launch *test_add(wb__gpu_work *work, const wb__step *step, const char *entry,
@@ -65,22 +74,44 @@ static inline wb__gpu_launch *test_add(wb__gpu_work *work, const wb__step *step,
     l->items[0] = step->variant == STEP_WIDE ? 1 << 24 : 64;
     l->groups[0] = (args.n + 63) / 64;
     l->f64 = step->variant == STEP_F64;
+    if (step->variant == STEP_SCALE || step->variant == STEP_TWICE || step->variant == STEP_PARTS)
+        l->args_type = "test_args";
+    return l;
+}
+
+/* Piece i of a step in pieces, which are not all of one size. */
+static inline wb__gpu_launch *test_add_piece(wb__gpu_work *work, const wb__step *step, uint32_t i)
+{
+    const uint32_t n = (uint32_t)step->views[0].dims[0], a_piece = n / TEST_PARTS;
+    const struct { uint32_t n; float factor; uint32_t at[2]; } args = {
+        i + 1 < TEST_PARTS ? a_piece : n - i * a_piece, 0, {i * a_piece, 0}};
+    wb__gpu_launch *l = test_add(work, step, "scale", step->views[0].buffer,
+                                 step->views[1].buffer);
+    if (!l) return NULL;
+    memcpy(l->args, &args, sizeof args);
+    l->groups[0] = (args.n + 63) / 64;
+    l->segment = (int)i;
     return l;
 }
 
 static inline int test_gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
 {
     static const char *const entries[] = {"scale", "add", "slow", "wide", "wrong", "scale",
-                                          "nothing"};
+                                          "nothing", "scale"};
     if (step->variant == STEP_F64 && !t->f64)
         return wb__fail(WB_ERROR_UNSUPPORTED, "the device has no double");
     wb__gpu_work *w = wb__alloc_zero(1, sizeof *w);
     if (!w) return WB_ERROR_MEMORY;
     const bool twice = step->variant == STEP_TWICE;
-    wb__gpu_launch *l = test_add(w, step, entries[step->variant], 0, twice ? WB__GPU_WORKSPACE : 1);
+    const bool parts = step->variant == STEP_PARTS;
+    const int from = step->views[0].buffer, to = step->views[1].buffer;
+    wb__gpu_launch *l = parts ? test_add_piece(w, step, 0)
+                              : test_add(w, step, entries[step->variant], from,
+                                         twice ? WB__GPU_WORKSPACE : to);
+    for (uint32_t i = 1; i < TEST_PARTS && l && parts; i++) l = test_add_piece(w, step, i);
     if (l && twice) {
         l->workspace_at = 8;
-        l = test_add(w, step, "scale", WB__GPU_WORKSPACE, 1);
+        l = test_add(w, step, "scale", WB__GPU_WORKSPACE, to);
         if (l) l->workspace_at = 8;
         w->workspace = 4 * (size_t)step->views[0].dims[0];
     }
@@ -152,8 +183,22 @@ static inline void test_disk_empty(void)
     }
 }
 
-#ifdef WB_STATIC_OPENCL
+#if defined(TEST_CUDA)
+#define TEST_OBJECT "libweber-cuda.so"
+#define TEST_FAIL "WEBER_CUDA_FAIL"
+#define TEST_TAG "cuda"
+#else
+#define TEST_OBJECT "libweber-opencl.so"
+#define TEST_FAIL "WEBER_OPENCL_FAIL"
+#define TEST_TAG "opencl"
+#endif
+
+#if defined(TEST_CUDA) && defined(WB_STATIC_CUDA)
+const wb__backend *wb__cuda_entry(const wb__host *host);
+#define TEST_LINKED wb__cuda_entry
+#elif defined(TEST_OPENCL) && defined(WB_STATIC_OPENCL)
 const wb__backend *wb__opencl_entry(const wb__host *host);
+#define TEST_LINKED wb__opencl_entry
 #endif
 
 /* The backend's table, or NULL with the reason printed. */
@@ -161,10 +206,10 @@ static inline const wb__backend *test_open_backend(void)
 {
     static wb__host table;
     wb__backend_entry entry = NULL;
-#ifdef WB_STATIC_OPENCL
-    entry = wb__opencl_entry;
+#ifdef TEST_LINKED
+    entry = TEST_LINKED;
 #else
-    const char *path = WB_TEST_BACKENDS "/libweber-opencl.so";
+    const char *path = WB_TEST_BACKENDS "/" TEST_OBJECT;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
     if (!entry) {

@@ -1,0 +1,61 @@
+/* Every call of CUDA's driver and of NVRTC fails once: see text_faults.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TEST_CUDA
+#include "text_faults.h"
+
+#include "cuda_double.h"
+
+static void test_once_from_text(void **state)
+{
+    (void)state;
+    fail_each(false, true, 100);
+}
+
+static void test_once_from_disk(void **state)
+{
+    (void)state;
+    without_graph = 0;
+    fail_each(false, false, 100);
+    assert_true(without_graph > 4);     /* what cannot be recorded was launched one by one */
+}
+
+static void test_from_there_on(void **state)
+{
+    (void)state;
+    fail_each(true, false, 100);
+}
+
+/* What the double counts is all given back. */
+static int end(void **state)
+{
+    (void)state;
+    test_disk_empty();
+    return tell_left();
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    wb_set_log(listen, NULL);
+    b = test_open_backend();
+    return b ? 0 : 1;
+}
+
+int main(void)
+{
+    open_double();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_once_from_text),
+        cmocka_unit_test(test_once_from_disk),
+        cmocka_unit_test(test_from_there_on),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,161 @@
+/* Every call of a driver fails once, from listing the devices to giving all back: there is an error
+ * or the right result, never a crash; nothing is left behind; and the next try works. */
+#ifndef WB_TEST_TEXT_FAULTS_H
+#define WB_TEST_TEXT_FAULTS_H
+
+#include "text_device.h"
+
+static const wb__backend *b;
+
+enum { N = 300, BYTES = N * sizeof(float) };
+
+/* What the backend says of the calls that it makes fail. */
+static int reached, left, without_graph;
+static char reached_text[200];
+
+static inline void listen(wb_log_level level, const char *text, void *context)
+{
+    (void)level, (void)context;
+    if (strstr(text, "fails as " TEST_FAIL " asks")) {
+        reached++;
+        snprintf(reached_text, sizeof reached_text, "%s", text);
+    }
+    without_graph += strstr(text, "runs without a graph") != NULL;
+    if (strstr(text, "of the driver's are left")) {
+        left++;
+        print_error("%s\n", text);
+    }
+}
+
+/* All that is made on the way, so that it can be given back from wherever a step fails. */
+typedef struct {
+    const wb_device *d[2];
+    void *x, *y, *arena, *other;
+    wb__kernel *scale, *twice;
+} things;
+
+static inline void give_back(things *t)
+{
+    if (t->scale) b->destroy(t->d[0], t->scale);
+    if (t->twice) b->destroy(t->d[0], t->twice);
+    if (t->x) b->release(t->d[0], t->x, BYTES);
+    if (t->y) b->release(t->d[0], t->y, BYTES);
+    if (t->arena) b->release(t->d[0], t->arena, BYTES);
+    if (t->other) b->release(t->d[1], t->other, BYTES);
+}
+
+/* Both kernels as one command, five times. */
+static inline int use_graph(things *t, const float *x)
+{
+    const wb__kernel *const kernels[] = {t->scale, t->twice};
+    static const wb__buffer kinds[] = {
+        {WB__BUFFER_INPUT, BYTES}, {WB__BUFFER_RESULT, BYTES}, {WB__BUFFER_ARENA, BYTES}};
+    const wb__sequence s = {.n_kernels = 2, .kernels = kernels, .n_buffers = 3, .buffers = kinds,
+                            .n_numbers = 1};
+    void *buffers[] = {t->x, t->y, t->arena};
+    float y[N];
+    wb__graph *g = NULL;
+    int e = b->upload(t->d[0], t->x, 0, x, BYTES);
+    if (!e) e = b->graph(t->d[0], &s, &g);
+    for (int i = 0; i < 5 && !e; i++) {
+        const wb__number number = {.f = i};
+        e = b->graph_run(t->d[0], g, buffers, &number);
+        if (!e) e = b->download(t->d[0], y, t->y, 0, BYTES);
+        for (int k = 0; k < N && !e; k++) assert_true(y[k] == (float)i * (x[k] + 1));
+    }
+    b->graph_free(t->d[0], g);
+    return e;
+}
+
+/* 0, or the error that came; a wrong result fails the test. */
+static inline int use(things *t)
+{
+    float x[N], y[N];
+    const wb__step scale = test_step_of(STEP_SCALE, N), twice = test_step_of(STEP_TWICE, N);
+    const wb__number two = {.f = 2}, three = {.f = 3};
+    const wb_device *d = t->d[0];
+    int e = 0;
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    if (!(t->x = b->allocate(d, BYTES)) || !(t->y = b->allocate(d, BYTES)) ||
+        !(t->arena = b->allocate(d, BYTES)) || !(t->other = b->allocate(t->d[1], BYTES)))
+        return wb_error_code();
+    void *buffers[] = {t->x, t->y};
+    if ((e = b->upload(d, t->x, 0, x, BYTES)) || (e = b->prepare(d, &scale, &t->scale)) ||
+        (e = b->prepare(d, &twice, &t->twice)))
+        return e;
+    for (int i = 0; i < 20; i++)
+        if ((e = b->launch(d, t->scale, buffers, NULL, 0, &two))) return e;
+    if ((e = b->download(d, y, t->y, 0, BYTES))) return e;
+    for (int i = 0; i < N; i++) assert_true(y[i] == 2 * x[i]);
+    if ((e = b->launch(d, t->twice, buffers, t->arena, 0, &three)) ||
+        (e = b->copy(t->d[1], t->other, 0, d, t->y, 0, BYTES)) ||
+        (e = b->copy(d, t->x, 40, d, t->y, 40, 40)) ||
+        (e = b->download(t->d[1], y, t->other, 0, BYTES)))
+        return e;
+    for (int i = 0; i < N; i++) assert_true(y[i] == 3 * (x[i] + 1));
+    if ((e = b->download(d, y, t->x, 0, BYTES))) return e;
+    for (int i = 0; i < N; i++)
+        assert_true(y[i] == (i >= 10 && i < 20 ? 3 * (x[i] + 1) : x[i]));
+    b->trim(d);
+    if ((e = b->upload(d, t->y, 0, x, BYTES)) || (e = b->wait(d)) || (e = b->wait(t->d[1]))) return e;
+    return b->graph ? use_graph(t, x) : 0;
+}
+
+/* From start() on; 0 or the error. */
+static inline int try_all(things *t)
+{
+    memset(t, 0, sizeof *t);
+    const int e = b->start();
+    if (e) return e;
+    for (int i = 0; i < 2; i++) t->d[i] = b->device(i);
+    assert_int_equal(b->count(), 2);
+    return use(t);
+}
+
+/* One try with the n-th call failing (with "+": and all after it), another without stopping in
+ * between, and all given back. */
+static inline bool one(int n, bool all, bool fresh)
+{
+    char text[16];
+    things t, again;
+    reached = left = 0;
+    snprintf(text, sizeof text, "%d%s", n, all ? "+" : "");
+    setenv(TEST_FAIL, text, 1);
+    if (fresh) test_disk_empty();
+    const int64_t before = wb_memory_used();
+    wb_clear_error();
+    const int e = try_all(&t);
+    const bool did = reached;
+    if (e && !did) fail_msg("%d: without a reason: %s", n, wb_error());
+    if (e && !strstr(wb_error(), TEST_TAG))
+        fail_msg("%s: the error is \"%s\"", reached_text, wb_error());
+    if (!e && did && all) fail_msg("%s: no error", reached_text);
+    if (!all && did) {
+        wb_clear_error();
+        if (!b->count()) unsetenv(TEST_FAIL);     /* or it would count anew */
+        if (try_all(&again)) fail_msg("%s: and then: %s", reached_text, wb_error());
+        give_back(&again);
+    }
+    give_back(&t);
+    b->stop();
+    if (left) fail_msg("%s: objects are left", reached_text);
+    if (wb_memory_used() != before && !fresh)
+        fail_msg("%s: %lld bytes are left", reached_text, (long long)(wb_memory_used() - before));
+    return did;
+}
+
+/* Every call in turn, until there is none left to fail. */
+static inline void fail_each(bool all, bool fresh, int least)
+{
+    int n = 1;
+    while (one(n, all, fresh)) n++;
+    print_message("%d calls\n", n - 1);
+    assert_true(n > least);             /* or the test no longer reaches the driver */
+    unsetenv(TEST_FAIL);
+    things t;
+    assert_int_equal(try_all(&t), 0);
+    give_back(&t);
+    b->stop();
+}
+
+#endif
