@@ -1,5 +1,5 @@
-/* What products absorb where a backend takes it: on a device that does all of it with plain loops,
- * training has the CPU's losses, whichever part of it is allowed; and where nothing is allowed, plans
+/* What products absorb and attention in one step, where a backend takes it: on a device that does all
+ * of it with plain loops, training has the CPU's losses, whichever part of it is allowed; and where nothing is allowed, plans
  * are those of a backend that is not asked. */
 #include "near_device.h"
 #include "reference.h"
@@ -17,7 +17,8 @@ enum {
     RELU_AUX = 1 << WB__EPI_RELU_AUX, GELU_BACK = 1 << WB__EPI_GELU_BACK,
     RELU_BACK = 1 << WB__EPI_RELU_BACK,
     SUMS_OF_A = 1 << NEAR_SUMS_OF_A, SUMS_OF_B = 1 << NEAR_SUMS_OF_B,
-    ALL = SUMS | GELU | GELU_AUX | RELU_AUX | GELU_BACK | RELU_BACK
+    ATTENTION = 1 << NEAR_ATTENTION,
+    ALL = ATTENTION | SUMS | GELU | GELU_AUX | RELU_AUX | GELU_BACK | RELU_BACK
 };
 
 typedef struct {
@@ -121,12 +122,13 @@ static void every_part_trains_as_the_cpu_does(void **state)
 {
     (void)state;
     static const unsigned each[] = {SUMS,      GELU,      GELU_AUX, RELU_AUX,
-                                    GELU_BACK, RELU_BACK, SUMS_OF_A | SUMS_OF_B};
+                                    GELU_BACK, RELU_BACK, SUMS_OF_A | SUMS_OF_B, ATTENTION};
     double want[STEPS], got[STEPS];
     near_ask(true);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
         train(&models[i], wb_cpu_device(), want);
-        for (unsigned set = 0; set < 1u << WB__COUNT(each); set += i ? 5 : 1) {
+        for (unsigned n = 0; n < 1u << WB__COUNT(each); n += i ? 7 : 1) {
+            const unsigned set = (1u << WB__COUNT(each)) - 1 - n;
             unsigned allowed = 0;
             for (size_t b = 0; b < WB__COUNT(each); b++)
                 if (set >> b & 1) allowed |= each[b];
@@ -137,6 +139,8 @@ static void every_part_trains_as_the_cpu_does(void **state)
             for (int e = WB__EPI_GELU; e <= WB__EPI_RELU_BACK; e++)
                 if (!(allowed >> e & 1)) assert_int_equal(near_count(e), 0);
             if (!(allowed & SUMS)) assert_int_equal(near_count(0), 0);
+            const int attentions = i == 2 && allowed & ATTENTION ? 2 * STEPS : 0;
+            assert_int_equal(near_count(NEAR_ATTENTION), attentions);
             if (!(allowed & SUMS_OF_A))
                 assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), 0);
         }
@@ -162,6 +166,7 @@ static void all_of_it_is_absorbed(void **state)
     assert_int_equal(near_count(WB__EPI_GELU_AUX), STEPS);
     assert_int_equal(near_count(WB__EPI_GELU_BACK), STEPS);
     assert_true(near_count(0) >= STEPS);
+    assert_int_equal(near_count(NEAR_ATTENTION), 2 * STEPS);
     near_forget();
     wb_scope *s = wb_scope_open();                      /* without gradients nothing is kept */
     const wb_device *before = wb__use_device(near_device());
@@ -210,12 +215,113 @@ static void what_declines_sees_the_same_plans(void **state)
     }
 }
 
+/* Attention's results in all the ways they may be wanted: some gradients alone, one of a forward pass
+ * that another plan made, gradients of gradients, a recording. */
+static wb_tensor *attended(wb_tensor *const *x)
+{
+    return wb_sum(wb_square(wb_attention(x[0], x[1], x[2], wb_causal_mask(PLACES, PLACES))));
+}
+
+static void asked(const wb_device *d, double *out)
+{
+    const wb_device *before = wb__use_device(d);
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x[3];
+    wb_seed(8);
+    for (int i = 0; i < 3; i++)
+        if (!(x[i] = wb_randn_of(WB_F32, 4, (int64_t[]){2, 3, PLACES, 4})) || wb_eval(x[i]))
+            fail_msg("%s", wb_error());
+    for (int i = 0; i < 3; i++)
+        *out++ = wb_item(wb_sum(wb_square(wb_gradient(attended(x), x[i]))));
+    wb_tensor *loss = attended(x);
+    *out++ = wb_item(loss);                             /* computed, then asked for its gradient */
+    *out++ = wb_item(wb_sum(wb_square(wb_gradient(loss, x[1]))));
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *g = wb_sum(wb_square(wb_gradient(attended(x), x[i])));
+        for (int j = 0; j < 3; j++) *out++ = wb_item(wb_sum(wb_square(wb_gradient(g, x[j]))));
+    }
+    wb_tensor *g = wb_gradient(attended(x), x[2]), *y = wb_attention(x[2], x[0], x[1], WB_NONE);
+    if (wb_eval(g, y)) fail_msg("%s", wb_error());      /* results themselves */
+    *out++ = wb_item(wb_sum(wb_square(g)));
+    *out++ = wb_item(wb_sum(wb_square(y)));
+    if (wb_scope_close(s)) fail_msg("%s", wb_error());
+    wb__use_device(before);
+}
+
+static void attention_in_every_way(void **state)
+{
+    (void)state;
+    enum { ASKED = 3 + 2 + 9 + 2 };
+    double want[ASKED], got[ASKED];
+    wb__cache_clear();
+    near_ask(true);
+    near_allow(ALL);
+    near_forget();
+    asked(wb_cpu_device(), want);
+    asked(near_device(), got);
+    assert_true(near_count(NEAR_ATTENTION) >= 8);
+    for (int i = 0; i < ASKED; i++)
+        if (!(fabs(got[i] - want[i]) <= 1e-4 * (fabs(want[i]) + 1e-3)))
+            fail_msg("number %d is %.9g, the CPU's %.9g", i, got[i], want[i]);
+}
+
+/* The n-th allocation fails: a step says so and works when it is made again; the loss behind it. */
+static double faulty_step(const model *m, int64_t n, bool *failed)
+{
+    const wb_device *before = wb__use_device(near_device());
+    wb_scope *s = wb_scope_open();
+    wb__cache_clear();
+    wb_seed(3);
+    wb_layer *l = m->make();
+    wb_opt_state *o = wb_setup(wb_Descent(.eta = 0.1), l);
+    if (!o || !wb_trainmode(l)) fail_msg("%s", wb_error());
+    for (int turn = 0; turn < 2; turn++) {
+        wb_scope *inner = wb_scope_open();
+        wb_clear_error();
+        wb__alloc_fail_at(turn ? 0 : n);
+        wb_tensor *loss = m->loss(l, 0);
+        wb_tree *g = loss ? wb_gradient(loss, l) : NULL;
+        int status = g ? wb_update(o, l, g) : 1;
+        const int closed = wb_scope_close(inner);
+        wb__alloc_fail_at(0);
+        status = status ? status : closed;
+        if (!status) break;
+        if (turn || !wb_error()[0]) fail_msg("%s, fault %lld: %s", m->name, (long long)n, wb_error());
+        *failed = true;
+    }
+    const double after = wb_item(m->loss(l, 1));
+    wb_scope_close(s);
+    wb__use_device(before);
+    return after;
+}
+
+static void allocations_that_fail(void **state)
+{
+    (void)state;
+    near_ask(true);
+    near_allow(ALL);
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        bool failed = false;
+        const double want = faulty_step(&models[i], 0, &failed);
+        assert_false(failed);
+        for (int64_t n = 1, quiet = 0; quiet < 4; n += 1 + n / 40) {
+            failed = false;
+            const double got = faulty_step(&models[i], n, &failed);
+            if (got != want) fail_msg("%s: %.9g after fault %lld, not %.9g", models[i].name, got,
+                                      (long long)n, want);
+            quiet = failed ? 0 : quiet + 1;
+        }
+    }
+}
+
 int main(void)
 {
     near_device();
     const struct CMUnitTest all[] = {cmocka_unit_test(all_of_it_is_absorbed),
                                      cmocka_unit_test(biases_are_summed_beside_weights),
                                      cmocka_unit_test(what_declines_sees_the_same_plans),
+                                     cmocka_unit_test(attention_in_every_way),
+                                     cmocka_unit_test(allocations_that_fail),
                                      cmocka_unit_test(every_part_trains_as_the_cpu_does)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();

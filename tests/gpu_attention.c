@@ -3,6 +3,8 @@
  * the results stays as it was, and a second run gives the same bits.
  *
  * Tolerances: 2^-18 (f32), two units of the stored dtype else, of the largest element. */
+#include "attention_reference.h"
+
 #include "backend/host.h"
 
 #include <dlfcn.h>
@@ -19,7 +21,11 @@ static const wb_device *device;
 static wb__host table;
 static size_t local_bytes = 48 << 10;   /* that a group is to share */
 
-enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, OPERANDS, GUARD = 16 };
+enum {
+    Q = ATTENTION_Q, KEYS = ATTENTION_K, V = ATTENTION_V, O = ATTENTION_O, LSE = ATTENTION_LSE,
+    DO = ATTENTION_DO, DQ = ATTENTION_DQ, DK = ATTENTION_DK, DV = ATTENTION_DV,
+    OPERANDS = ATTENTION_VIEWS, GUARD = 16
+};
 
 static uint64_t state = 1;
 
@@ -88,46 +94,13 @@ static operand make(const setting *s, int which, int64_t t, int64_t width)
     return p;
 }
 
-/* One head by the formulas of kinds.h. */
 static void reference_head(const setting *s, operand *p, int64_t z, double scale)
 {
-    const double *q = p[Q].want + z * s->q * s->d, *k = p[KEYS].want + z * s->k * s->d;
-    const double *v = p[V].want + z * s->k * s->e, *g = p[DO].want + z * s->q * s->e;
-    double *o = p[O].want + z * s->q * s->e, *lse = p[LSE].want + z * s->q;
-    double *dq = p[DQ].want + z * s->q * s->d, *dk = p[DK].want + z * s->k * s->d;
-    double *dv = p[DV].want + z * s->k * s->e, *row = malloc((size_t)s->k * sizeof *row);
-    assert_non_null(row);
-    memset(o, 0, (size_t)(s->q * s->e) * sizeof *o);
-    memset(dq, 0, (size_t)(s->q * s->d) * sizeof *dq);
-    memset(dk, 0, (size_t)(s->k * s->d) * sizeof *dk);
-    memset(dv, 0, (size_t)(s->k * s->e) * sizeof *dv);
-    for (int64_t i = 0; i < s->q; i++) {
-        const int64_t seen = s->causal ? i + 1 + s->k - s->q : s->k;
-        double top = -INFINITY, sum = 0, delta = 0;
-        for (int64_t j = 0; j < seen; j++) {
-            row[j] = 0;
-            for (int64_t c = 0; c < s->d; c++) row[j] += scale * q[i * s->d + c] * k[j * s->d + c];
-            top = fmax(top, row[j]);
-        }
-        for (int64_t j = 0; j < seen; j++) sum += row[j] = exp(row[j] - top);
-        lse[i] = top + log(sum);
-        for (int64_t j = 0; j < seen; j++)
-            for (int64_t c = 0; c < s->e; c++) o[i * s->e + c] += row[j] / sum * v[j * s->e + c];
-        for (int64_t c = 0; c < s->e; c++) delta += o[i * s->e + c] * g[i * s->e + c];
-        for (int64_t j = 0; j < seen; j++) {
-            double a = 0;
-            for (int64_t c = 0; c < s->e; c++) {
-                a += g[i * s->e + c] * v[j * s->e + c];
-                dv[j * s->e + c] += row[j] / sum * g[i * s->e + c];
-            }
-            const double ds = row[j] / sum * (a - delta) * scale;
-            for (int64_t c = 0; c < s->d; c++) {
-                dq[i * s->d + c] += ds * k[j * s->d + c];
-                dk[j * s->d + c] += ds * q[i * s->d + c];
-            }
-        }
-    }
-    free(row);
+    const attention_shape shape = {s->q, s->k, s->d, s->e, scale, s->causal};
+    double *view[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++)
+        view[i] = p[i].want + z * p[i].view.dims[2] * p[i].view.dims[3];
+    attention_head(&shape, view);
 }
 
 /* Prepares and launches on memory made of the operands; gives what they then hold. */

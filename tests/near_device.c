@@ -1,18 +1,22 @@
 /* See near_device.h. */
 #include "near_device.h"
 
+#include "attention_reference.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static unsigned allowed;
-static int counts[NEAR_SUMS_OF_B + 1];
+static int counts[NEAR_KINDS];
 static char steps[4096];
 static size_t n_steps;
 static wb__backend backend;
 
 static bool own(const wb__step *s)
 {
-    return s->kind == WB__STEP_MATMUL && (s->epilogue >= WB__EPI_GELU || s->sums_of);
+    return s->kind == WB__STEP_ATTENTION ||
+           (s->kind == WB__STEP_MATMUL && (s->epilogue >= WB__EPI_GELU || s->sums_of));
 }
 
 /* The bit and the count of what is summed. */
@@ -26,6 +30,8 @@ static bool near_takes(const wb_device *d, const wb__step *s)
 {
     asked = *s;
     (void)d;
+    if (s->kind == WB__STEP_ATTENTION)
+        return allowed >> NEAR_ATTENTION & 1 && s->views[0].dtype == WB_F32;
     if (s->kind != WB__STEP_MATMUL || s->views[2].ndim != 2) return false;
     if (s->sums_of && !(allowed >> sums_bit(s) & 1)) return false;
     return s->epilogue < WB__EPI_GELU || allowed >> s->epilogue & 1;
@@ -105,6 +111,57 @@ static void product(const wb__step *s, void *const *buffers)
     }
 }
 
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static void copy_head(const wb__view *v, void *const *buffers, int64_t n, int64_t h, double *x,
+                      bool out)
+{
+    const wb__view head = {.dtype = v->dtype, .buffer = v->buffer, .ndim = 2,
+                           .offset = v->offset + n * v->strides[0] + h * v->strides[1],
+                           .strides = {v->strides[2], v->strides[3]}};
+    for (int64_t i = 0; i < v->dims[2]; i++)
+        for (int64_t j = 0; j < v->dims[3]; j++) {
+            double *to = &x[i * v->dims[3] + j];
+            if (out) put(&head, buffers, i, j, *to);
+            else *to = get(&head, buffers, i, j);
+        }
+}
+
+/* What a backward pass is given of the forward pass must be that: else its results are NaN. */
+static double spoilt(const wb__view *v, const double *given, const double *made)
+{
+    for (int64_t i = 0; i < v->dims[2] * v->dims[3]; i++)
+        if (!(fabs(given[i] - made[i]) <= 1e-4 * (1 + fabs(made[i])))) return NAN;
+    return 0;
+}
+
+static void attention(const wb__step *s, void *const *buffers)
+{
+    const int64_t *q = s->views[0].dims, *v = s->views[2].dims;
+    const attention_shape shape = {q[2], v[2], q[3], v[3], s->attention.scale, s->attention.causal};
+    const int results = s->n_views == ATTENTION_VIEWS ? ATTENTION_DQ : ATTENTION_O;
+    const int64_t room = WB__MAX(q[2], v[2]) * WB__MAX(q[3], v[3]);
+    double *all = calloc((size_t)(11 * room), sizeof *all), *view[ATTENTION_VIEWS] = {NULL};
+    if (!all) abort();
+    for (int64_t z = 0; z < q[0] * q[1]; z++) {
+        for (int i = 0; i < s->n_views; i++) {
+            view[i] = all + i * room;
+            if (i < results) copy_head(&s->views[i], buffers, z / q[1], z % q[1], view[i], false);
+        }
+        double *o = all + 9 * room, *lse = all + 10 * room, bad = 0;
+        memcpy(o, view[ATTENTION_O], (size_t)room * sizeof *o);
+        memcpy(lse, view[ATTENTION_LSE], (size_t)room * sizeof *lse);
+        attention_head(&shape, view);
+        if (results == ATTENTION_DQ)
+            bad = spoilt(&s->views[ATTENTION_O], o, view[ATTENTION_O]) +
+                  spoilt(&s->views[ATTENTION_LSE], lse, view[ATTENTION_LSE]);
+        view[results][0] += bad;
+        for (int i = results; i < s->n_views; i++)
+            copy_head(&s->views[i], buffers, z / q[1], z % q[1], view[i], true);
+    }
+    free(all);
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -156,7 +213,12 @@ static int near_launch(const wb_device *d, const wb__kernel *kernel, void *const
         return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, workspace, workspace_at, numbers);
     if (k->step.epilogue) counts[k->step.epilogue]++;
     if (k->step.sums_of) counts[sums_bit(&k->step)]++;
-    product(&k->step, buffers);
+    if (k->step.kind == WB__STEP_ATTENTION) {
+        counts[NEAR_ATTENTION]++;
+        attention(&k->step, buffers);
+    } else {
+        product(&k->step, buffers);
+    }
     return 0;
 }
 

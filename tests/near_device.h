@@ -1,6 +1,6 @@
-/* A device that takes products with every epilogue of kinds.h and with sums, for tests on machines
- * without a library that has them: the CPU's kernels, but for those products, which are plain loops
- * in double. */
+/* A device that takes products with every epilogue of kinds.h and with sums, and attention, for tests
+ * on machines without a library that has them: the CPU's kernels, but for those steps, which are plain
+ * loops in double. */
 #ifndef NEAR_DEVICE_H
 #define NEAR_DEVICE_H
 
@@ -9,14 +9,15 @@
 const wb_device *near_device(void);
 
 /* Which epilogues it takes from now on: bit 1 << WB__EPI_...; bit 0 stands for sums of what is made,
- * and these for sums of operands. */
-enum { NEAR_SUMS_OF_A = 16, NEAR_SUMS_OF_B };
+ * and these for sums of operands, and attention. */
+enum { NEAR_SUMS_OF_A = 16, NEAR_SUMS_OF_B, NEAR_ATTENTION, NEAR_KINDS };
 void near_allow(unsigned epilogues);
 /* Whether it is asked at all. */
 void near_ask(bool asked);
 /* The step that it was asked about last. */
 const wb__step *near_asked(void);
-/* How many products of an epilogue (0, NEAR_SUMS_...: with sums) were launched since near_forget. */
+/* How many products of an epilogue (0, NEAR_SUMS_...: with sums), or steps of attention, were launched
+ * since near_forget. */
 int near_count(int epilogue);
 /* The steps prepared since near_forget, a letter or two each; what does not fit is left out. */
 const char *near_steps(void);
