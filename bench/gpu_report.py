@@ -22,7 +22,8 @@ def number(value, form="{:.2f}"):
 
 def ours(row):
     """The faster of Weber's two sides; None if there is none."""
-    return min((row[side] for side in ("weber", "weber-compiled") if side in row), key=lambda r: r["step_us"], default=None)
+    both = [row[side] for side in ("weber", "weber-compiled") if side in row]
+    return min(both, key=lambda r: r["step_us"], default=None)
 
 
 def peers(row, kind=""):
@@ -54,8 +55,12 @@ class Report:
             self.data = json.loads(self.json.read_text())
             self.data["dropped"] = [entry for entry in self.data["dropped"] if entry["row"] in self.data["done"]]
         self.data.update(device=machine.device, gpu=machine.gpu, versions=machine.versions, listing=machine.listing)
-        self.data["runs"].append({"date": time.strftime("%Y-%m-%d %H:%M"), "command": shlex.join(["bench/gpu.py", *sys.argv[1:]])})
-        print(f"{machine.gpu}; " + "; ".join(f"{key} {value}" for key, value in machine.versions.items()), flush=True)
+        command = shlex.join(["bench/gpu.py", *sys.argv[1:]])
+        self.data["runs"].append({"date": time.strftime("%Y-%m-%d %H:%M"), "command": command})
+        print(f"{machine.gpu}; {self.versions()}", flush=True)
+
+    def versions(self):
+        return "; ".join(f"{key} {value}" for key, value in self.data["versions"].items())
 
     # ---- what is told ----
 
@@ -106,16 +111,16 @@ class Report:
         for name, result in self.data["checks"].items():
             if name.startswith("losses"):
                 worst = result.get("worst")
-                found.append((f"{name} over 50 steps as the CPU's, within 1e-4", number(worst, "{:.2g}") or result["trouble"],
-                              worst is not None and worst <= 1e-4))
+                found.append((f"{name} over 50 steps as the CPU's, within 1e-4",
+                              number(worst, "{:.2g}") or result["trouble"], worst is not None and worst <= 1e-4))
             else:
                 found.append((f"{name}: two deterministic runs alike", " ".join(result["bits"]), result["same"]))
         rows = self.data["rows"]
         for name in self.wanted:
             row, most = rows.get(name, {}), 0.8 if name in SMALL else 1.0
             value, best = ratio(row)
-            found.append((f"{name}: step at most {most} of the best peer's", f"{number(value, '{:.3f}')} of {best}" if best else "",
-                          None if value is None else value <= most))
+            found.append((f"{name}: step at most {most} of the best peer's",
+                          f"{value:.3f} of {best}" if best else "", value <= most if best else None))
         for name in self.wanted:
             found += self.goals_of_row(name, rows.get(name, {}))
         return found + self.goals_of_parts()
@@ -128,9 +133,11 @@ class Report:
             found.append((f"{name}: host under 10 us a replayed step", human(host), host < 10))
         if growth is not None:
             found.append((f"{name}: memory flat from step 2 on", f"{growth:+.3f} MiB", growth <= 0))
-        held, theirs = compiled.get("peak_gpu_mb"), [r["peak_gpu_mb"] for r in peers(row, "torch") if "peak_gpu_mb" in r]
-        if held is not None and theirs:
-            found.append((f"{name}: peak memory at most PyTorch's least", f"{held:.1f} of {min(theirs):.1f} MiB", held <= min(theirs)))
+        held = compiled.get("peak_gpu_mb")
+        least = min((r["peak_gpu_mb"] for r in peers(row, "torch") if "peak_gpu_mb" in r), default=None)
+        if held is not None and least is not None:
+            found.append((f"{name}: peak memory at most PyTorch's least", f"{held:.1f} of {least:.1f} MiB",
+                          held <= least))
         return found
 
     def goals_of_parts(self):
@@ -139,7 +146,8 @@ class Report:
         found = []
         for key, text in BANDWIDTHS.items():
             if key in us and copy:
-                found.append((f"{text}: 90 % of the measured copy bandwidth", f"{us[key]:.0f} of {copy:.0f} GB/s", us[key] >= 0.9 * copy))
+                found.append((f"{text}: 90 % of the measured copy bandwidth", f"{us[key]:.0f} of {copy:.0f} GB/s",
+                              us[key] >= 0.9 * copy))
         for key in us:
             if key not in BANDWIDTHS and them.get(key):
                 found.append((f"product {key}: 95 % of PyTorch's cuBLASLt", f"{us[key]:.1f} of {them[key]:.1f} TFLOP/s",
@@ -150,36 +158,43 @@ class Report:
 
     def page_of_rows(self):
         rows = {name: self.data["rows"][name] for name in self.wanted if name in self.data["rows"]}
+        rows = dict(sorted(rows.items(), key=lambda item: (item[0][0] == "G", item[0])))
         sides = list(dict.fromkeys(side for row in rows.values() for side in row))
-        lines, more = [], []
-        for name in sorted(rows, key=lambda name: (name[0] == "G", name)):
-            row = rows[name]
+        steps, more = [], []
+        for name, row in rows.items():
             value, best = ratio(row)
-            lines.append([name, *(human(row[side]["step_us"]) if side in row else "" for side in sides), number(value, "{:.3f}"), best])
+            steps.append([name, *(human(row[side]["step_us"]) if side in row else "" for side in sides),
+                          number(value, "{:.3f}"), best])
             for side, figures in row.items():
                 rate = figures.get("tokens_per_s") or figures.get("samples_per_s")
-                more.append([name, side, human(figures["step_us_p10"]), number(rate, "{:,.0f}"), human(figures.get("host_us")),
-                             number(figures.get("peak_gpu_mb")), number(figures.get("growth_mb"), "{:+.3f}"),
-                             number(figures.get("last_loss"), "{:.4g}"), str(figures["runs"])])
+                more.append([name, side, human(figures["step_us_p10"]), number(rate, "{:,.0f}"),
+                             human(figures.get("host_us")), number(figures.get("peak_gpu_mb")),
+                             number(figures.get("growth_mb"), "{:+.3f}"), number(figures.get("last_loss"), "{:.4g}"),
+                             str(figures["runs"])])
+        heads = ["", "side", "10th percentile", "samples or tokens a second", "host, a step", "peak MiB", "growth MiB",
+                 "last loss", "runs"]
         return ["## Steps", "", "Medians. Ratio: the faster of Weber's two to the best of the others.", "",
-                *table(["", *sides, "ratio", "best peer"], lines),
-                *table(["", "side", "10th percentile", "samples or tokens a second", "host, a step", "peak MiB", "growth MiB",
-                        "last loss", "runs"], more)]
+                *table(["", *sides, "ratio", "best peer"], steps), *table(heads, more)]
 
     def page_of_parts(self):
         us, them = self.data["parts"].get("weber", {}), self.data["parts"].get("torch", {})
-        lines = [[BANDWIDTHS.get(key, "product " + key), number(us.get(key), "{:.1f}"), number(them.get(key), "{:.1f}"),
-                  number(us[key] / them[key] if us.get(key) and them.get(key) else None, "{:.3f}")] for key in {**us, **them}]
+        lines = []
+        for key in {**us, **them}:
+            both = us.get(key) and them.get(key)
+            lines.append([BANDWIDTHS.get(key, "product " + key), number(us.get(key), "{:.1f}"),
+                          number(them.get(key), "{:.1f}"), f"{us[key] / them[key]:.3f}" if both else ""])
         return ["## Parts", "", "GB/s read and written, TFLOP/s; the better of two runs in turn.", "",
                 *table(["", "Weber", "PyTorch", "ratio"], lines)]
 
     def page(self):
         data = self.data
         verdict = {True: "met", False: "**not met**", None: "not measured"}
-        lines = [f"# Weber on {data['gpu']}", "", "; ".join(f"{key} {value}" for key, value in data["versions"].items()) + ".", ""]
+        lines = [f"# Weber on {data['gpu']}", "", self.versions() + ".", ""]
         for run in data["runs"]:
-            lines.append(f"    {run['command']}      # {run['date']}" + (f", {run['seconds']} s" if "seconds" in run else ", cut short"))
-        lines += ["", "## Goals", "", *table(["goal", "found", ""], [[a, b, verdict[c]] for a, b, c in self.goals()])]
+            took = f"{run['seconds']} s" if "seconds" in run else "cut short"
+            lines.append(f"    {run['command']}      # {run['date']}, {took}")
+        goals = [[goal, found, verdict[met]] for goal, found, met in self.goals()]
+        lines += ["", "## Goals", "", *table(["goal", "found", ""], goals)]
         if data["rows"]:
             lines += self.page_of_rows()
         if data["parts"]:

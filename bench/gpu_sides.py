@@ -38,7 +38,7 @@ def answer(command, environment=None, patience=60):
     if run.returncode:
         raise Trouble(last_line(run.stderr) or f"exit status {run.returncode}")
     try:
-        return json.loads(last_line(run.stdout) if len(last_line(run.stdout)) < 300 else run.stdout.strip().splitlines()[-1])
+        return json.loads(run.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError) as error:
         raise Trouble(f"no result: {last_line(run.stdout)}") from error
 
@@ -185,8 +185,8 @@ class Machine:
             self.running.pop().stop()
 
     def losses(self, workload, device, deterministic=False):
-        command = [str(self.build / "bench" / "weber_bench"), "--workload", workload, "--device", device, "--losses", "50",
-                   "--mode", "weber-compiled", "--threads", str(os.cpu_count() or 1)]
+        command = [str(self.build / "bench" / "weber_bench"), "--workload", workload, "--device", device,
+                   "--losses", "50", "--mode", "weber-compiled", "--threads", str(os.cpu_count() or 1)]
         environment = dict(self.environment, WEBER_DETERMINISTIC="1") if deterministic else self.environment
         return answer(command, environment, 120)
 

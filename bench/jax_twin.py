@@ -172,7 +172,8 @@ def gpt(letters=65, length=128, width=128, heads=4, blocks=4):
             q, k, v = (part.reshape(n, t, heads, -1)
                        for part in jnp.split(linear(block["project"], layer_norm(block["before"], y)), 3, axis=-1))
             y = y + linear(block["join"], attend(q, k, v).reshape(n, t, width))
-            y = y + linear(block["down"], nn.gelu(linear(block["up"], layer_norm(block["middle"], y)), approximate=True))
+            wide = nn.gelu(linear(block["up"], layer_norm(block["middle"], y)), approximate=True)
+            y = y + linear(block["down"], wide)
         return (layer_norm(p["norm"], y) @ low(p["letters"]).T).reshape(n * t, -1)
     return plain(parameters, run)
 
@@ -189,10 +190,11 @@ def lstm(inner=64, width=128):
         zero = jnp.zeros((x.shape[0], width), COMPUTE)
         (h, _), _ = lax.scan(cell, (zero, zero), gates, unroll=gates.shape[0])
         return linear(p["head"], h)
-    return plain({"input": dense(inner, 4 * width), "hidden": uniform((width, 4 * width), width), "head": dense(width, 10)}, run)
+    return plain({"input": dense(inner, 4 * width), "hidden": uniform((width, 4 * width), width),
+                  "head": dense(width, 10)}, run)
 
 
-# ---- rules: (state to begin with, function giving parameters and state) -----------------------------------------------
+# ---- rules: (state to begin with, function giving parameters and state) ---------------------------------------------
 
 def adam(rate, decay=0.0):
     def update(p, state, gradients):

@@ -14,6 +14,51 @@
 
 #include "cuda_double.h"
 
+/* ---- WEBER_DEBUG=sync ------------------------------------------------------------------------ */
+
+/* A process reads WEBER_DEBUG once, so in one of its own: the launch itself fails, and the error says
+ * of what; a graph, which would not, is not made. */
+static int sync_goes_wrong(void)
+{
+    static const char *const parts[] = {
+        "cuda:0: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700): copy [40000000] f32", "(test)",
+        "kernel slow, 625000 x 1 x 1 groups of 64 x 1 x 1 items"};
+    setenv("WEBER_DEBUG", "sync", 1);
+    unsetenv("VGPU_STRICT");                    /* the kernel is wrong, as it is meant to be */
+    b = test_open_backend();
+    if (!b || b->start()) return 1;
+    const wb_device *d = b->device(0);
+    const wb__step step = test_step_of(STEP_SLOW, 40000000);
+    const wb__number one = {.f = 1};
+    wb__kernel *k = NULL;
+    void *buffers[] = {b->allocate(d, 64), b->allocate(d, 64)};
+    if (!buffers[0] || !buffers[1] || b->prepare(d, &step, &k)) return 2;
+    const wb__kernel *kernels[] = {k};
+    const wb__buffer kinds[] = {{WB__BUFFER_INPUT, 64}, {WB__BUFFER_RESULT, 64}};
+    const wb__sequence s = {.n_kernels = 1, .kernels = kernels, .n_buffers = 2, .buffers = kinds};
+    wb__graph *graph = NULL;
+    if (b->graph(d, &s, &graph) != WB_ERROR_UNSUPPORTED) return 3;
+    if (!b->launch(d, k, buffers, NULL, 0, &one)) return 4;
+    for (size_t i = 0; i < WB__COUNT(parts); i++)
+        if (!strstr(wb_error(), parts[i])) return 5;
+    return 0;
+}
+
+static void test_sync(void **state)
+{
+    (void)state;
+    int status = -1;
+    const pid_t process = fork();
+    if (!process) {
+        alarm(60);
+        const int wrong = sync_goes_wrong();
+        if (wrong) fprintf(stderr, "%d: %s\n", wrong, wb_error());
+        _exit(wrong);
+    }
+    assert_int_equal(waitpid(process, &status, 0), process);
+    assert_int_equal(status, 0);
+}
+
 /* ---- the order of commands ------------------------------------------------------------------- */
 
 /* Whichever stream the double runs first: what must wait, waits. */
@@ -229,6 +274,9 @@ int main(void)
 {
     open_double();
     setenv("VGPU_DEVICES", "2", 1);
+    const struct CMUnitTest alone[] = {
+        cmocka_unit_test(test_sync),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_uploads_in_turns),
@@ -243,5 +291,6 @@ int main(void)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_fork),
     };
-    return cmocka_run_group_tests(tests, begin, end_balanced);
+    const int failed = cmocka_run_group_tests_name("in a process of its own", alone, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("on two devices", tests, begin, end_balanced);
 }

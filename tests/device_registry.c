@@ -19,9 +19,9 @@
 #define B WB_TEST_FAKES
 #define PATH(folders) "WEBER_BACKEND_PATH=" folders
 #define ONLY(name) ENVIRONMENT(PATH(B "/" name))
-#define NOT_OF_THIS_VERSION(name)                                                                 \
-    "This version of Weber comes without a backend for " name "; such a GPU can be used through " \
-    "its OpenCL driver: wb_using(\"OpenCL\")."
+#define BESIDE_THE_LIBRARY                                                                         \
+    "It is built with Weber and stands beside libweber.so; WEBER_BACKEND_PATH can name other "     \
+    "folders."
 
 static const char *folder;
 static process p;
@@ -150,7 +150,7 @@ static void test_absent(void **state)
     snprintf(expected, sizeof expected, "CUDA cannot be loaded. Tried:\n"
              "%s/libweber-cuda.so: No such file or directory\n"
              WB_TEST_LIBDIR "/libweber-cuda.so: No such file or directory\n"
-             NOT_OF_THIS_VERSION("CUDA"), own());
+             BESIDE_THE_LIBRARY, own());
     char all[8400];
     snprintf(all, sizeof all, "error: %s\nno\nwhy: %s\n", expected, expected);
     printed(all, "");
@@ -161,8 +161,8 @@ static void test_unusable(void **state)
     (void)state;
     static const struct { const char *folder, *why; } cases[] = {
         {"foreign", "is no backend of Weber: it has no symbol wb_backend_2"},
-        {"old", "is for version 0 of the interface to backends; this Weber has 1"},
-        {"version", "gave a table of version 99; this Weber has 1"},
+        {"old", "is for version 0 of the interface to backends; this Weber has 2"},
+        {"version", "gave a table of version 99; this Weber has 2"},
         {"misnamed", "is the backend OpenCL, not CUDA"},
         {"torn", "gave a table without \"launch\""},
         {"declines", "declined: this processor is too old for CUDA"},
@@ -174,7 +174,7 @@ static void test_unusable(void **state)
         snprintf(expected, sizeof expected, "error: CUDA cannot be loaded. Tried:\n" B
                  "/%s/libweber-cuda.so: %s\n%s/libweber-cuda.so: No such file or directory\n"
                  WB_TEST_LIBDIR "/libweber-cuda.so: No such file or directory\n"
-                 NOT_OF_THIS_VERSION("CUDA") "\nno\n", cases[i].folder, cases[i].why, own());
+                 BESIDE_THE_LIBRARY "\nno\n", cases[i].folder, cases[i].why, own());
         printed(expected, "");
     }
 }
@@ -209,7 +209,7 @@ static void test_many_folders(void **state)
     for (int i = 0; i < 100; i++)
         snprintf(path + strlen(path), 64, "/no/such/folder/with/a/long/name/%d:", i);
     SCRIPT(&p, folder, ENVIRONMENT(path), "using:CUDA");
-    assert_non_null(strstr(p.out, "...\n" NOT_OF_THIS_VERSION("CUDA") "\n"));
+    assert_non_null(strstr(p.out, "...\n" BESIDE_THE_LIBRARY "\n"));
 }
 
 /* ---- loaded, but --------------------------------------------------------------------------- */

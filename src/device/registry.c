@@ -37,7 +37,7 @@ const wb__backend *wb__opencl_entry(const wb__host *host);
 const wb__row wb__rows[WB__ROWS] = {
     {NAMED("CUDA"), .file = "libweber-cuda",
      .missing = BESIDE_THE_LIBRARY, .linked = CUDA_LINKED,
-     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC"),
+     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
     {NAMED("AMDGPU"), .alias = "AMD",
      .file = "libweber-amdgpu",

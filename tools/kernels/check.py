@@ -57,6 +57,36 @@ def read_texts(folder):
     return list(texts.values())
 
 
+# As src/backend/cuda/table.c has it: the kernel becomes a function, called for one row of a table.
+WRAPPER = """
+typedef struct {{ u64 at[{n}]; {type} a; uint first; }} wb_row;
+extern "C" __global__ void wb_table(const wb_row *rows, uint n)
+{{
+    uint low = n - 1;
+    {entry}({buffers}rows[low].a, blockIdx.x - rows[low].first);
+}}
+"""
+
+
+def as_tables(texts, folder):
+    """Generated texts, each with what calls it for the rows of a table."""
+    tables = []
+    folder.mkdir(exist_ok=True)
+    for text in texts:
+        head = re.search(r"KERNEL (\w+)\(((?:BUF\(\w+, \d+\), )+)ARGS\((\w+), (\d+)\)\)", text.body)
+        if text.entry is not None or not head:
+            continue
+        table = Text(text.path)
+        table.f64 = text.f64
+        n = int(head.group(4))
+        table.path = folder / text.path.name
+        table.path.write_text("#define WB_TABLE\n" + text.path.read_text() + WRAPPER.format(
+            n=n, type=head.group(3), entry=head.group(1),
+            buffers="".join(f"(u8 *)rows[low].at[{i}], " for i in range(n))))
+        tables.append(table)
+    return tables
+
+
 def sample(texts):
     """One text of each kernel and line of choices that are not a dtype, and a few generated ones."""
     seen, few = {}, []
@@ -162,6 +192,10 @@ def run_all(texts, rtc):
     for arch, which_texts in ("compute_80", texts), ("sm_80", few), ("sm_90", few):
         add("CUDA", "NVRTC", "PTX" if arch.startswith("compute") else arch, reason, with_rtc, rtc, library,
             "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
+    tables = as_tables(texts, texts[0].path.parent / "tables")
+    for arch, which_texts in ("compute_80", tables), ("sm_90", tables[:12]):
+        add("CUDA", "NVRTC", "tables, " + ("PTX" if arch.startswith("compute") else arch), reason, with_rtc,
+            rtc, library, "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
 
     library, reason = usable(rtc, HIP_LIBRARIES, "hiprtc", ["/opt/rocm/lib"])
     for arch, which_texts in ("gfx90a", some), ("gfx906", few), ("gfx1030", few):

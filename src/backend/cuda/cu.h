@@ -31,11 +31,9 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)                                                \
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8)                                          \
     X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                                \
-    X(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 20)                                                        \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                                            \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                            \
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115)                                             \
-    X(CU_COMPUTEMODE_PROHIBITED, 2)                                                                \
     X(CU_STREAM_NON_BLOCKING, 1)                                                                   \
     X(CU_EVENT_DISABLE_TIMING, 2)                                                                  \
     X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                                 \
@@ -45,7 +43,6 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4)                                                        \
     X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                      \
     X(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)                                                  \
-    X(CUDA_SUCCESS, 0)                                                                             \
     X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                                                 \
     X(CUDA_ERROR_STUB_LIBRARY, 34)                                                                 \
     X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)                                                           \
@@ -55,7 +52,6 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220)                                                        \
     X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)                                                     \
     X(CUDA_ERROR_CONTAINED, 226)                                                                   \
-    X(CUDA_ERROR_NOT_READY, 600)                                                                   \
     X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                                             \
     X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)                                                     \
     X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                                                              \
@@ -68,12 +64,9 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)                                                       \
     X(CUDA_ERROR_INVALID_PC, 718)                                                                  \
     X(CUDA_ERROR_LAUNCH_FAILED, 719)                                                               \
-    X(CUDA_ERROR_SYSTEM_NOT_READY, 802)                                                            \
     X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                                      \
     X(CUDA_ERROR_UNKNOWN, 999)                                                                     \
-    X(NVRTC_ERROR_OUT_OF_MEMORY, 1)                                                                \
-    X(NVRTC_ERROR_COMPILATION, 6)                                                                  \
-    X(NVRTC_ERROR_INTERNAL_ERROR, 11)
+    X(NVRTC_ERROR_OUT_OF_MEMORY, 1)
 
 #ifndef WB__CU_NO_CONSTANTS             /* the comparing test has them from the toolkit */
 #define WB__CU_CONSTANT(name, value) name = value,

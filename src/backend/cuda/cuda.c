@@ -42,7 +42,9 @@ static int part(const char *name)
     if (!strcmp(name, "NVRTC")) return wb__cu_load_nvrtc() == 0;
     if (!strcmp(name, "cuBLASLt")) return wb__cu_lt_works();
     if (!strcmp(name, "cuDNN")) return wb__cu_dnn_works();
-    return -1;
+    if (strcmp(name, "NCCL")) return -1;
+    host->fail(WB_ERROR_UNSUPPORTED, "cuda: this version of Weber does not use NCCL");
+    return 0;
 }
 
 static bool has_dtype(const wb_device *base, wb_dtype t)

@@ -39,6 +39,7 @@ static char *table_text(const wb__gpu_launch *l)
         "extern \"C\" __global__ void wb_table(const wb_row *rows, uint n)\n"
         "{\n"
         "    uint low = 0, high = n - 1;\n"
+        "    if (!n) return;\n"
         "    while (low < high) {\n"
         "        uint middle = (low + high + 1) >> 1;\n"
         "        if (rows[middle].first <= blockIdx.x) low = middle; else high = middle - 1;\n"
@@ -117,6 +118,21 @@ static int gather(const wb__cu_kernel *k, int first, const bool *single, bool *t
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
+/* Drivers load a kernel when it is first launched, which must not be while a graph is recorded: it is
+ * launched once without rows. */
+static int load_now(wb__cu_device *d, const wb__cu_table *t, const wb__gpu_launch *l)
+{
+    CUdeviceptr rows = 0;
+    uint32_t n = 0;
+    void *arguments[] = {&rows, &n};
+    pthread_mutex_lock(&d->lock);
+    const CUresult code = cu.LaunchKernel(t->function, 1, 1, 1, l->items[0], l->items[1],
+                                          l->items[2], 0, d->compute, arguments, NULL);
+    if (!code) wb__cu_issue(d);
+    pthread_mutex_unlock(&d->lock);
+    return code ? wb__cu_fail(d, "cuLaunchKernel", code, "a table without rows") : 0;
+}
+
 static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k, const int *rows,
                      int n)
 {
@@ -137,8 +153,9 @@ static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k,
     table->program = wb__cu_program_get(d, text, WB__CU_TABLE | (l->f64 ? WB__CU_F64 : 0));
     host->free(text);
     if (!table->program) return host->error_code();
-    return wb__cu_function(d, table->program, "wb_table",
-                           l->items[0] * l->items[1] * l->items[2], &table->function);
+    const int status = wb__cu_function(d, table->program, "wb_table",
+                                       l->items[0] * l->items[1] * l->items[2], &table->function);
+    return status ? status : load_now(d, table, l);
 }
 
 static int tables_of(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k)

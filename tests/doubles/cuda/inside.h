@@ -115,6 +115,7 @@ struct CUmemPoolHandle_st {
 };
 
 typedef struct vgpu_host_block {
+    CUcontext context;
     char *at;
     size_t bytes;
     bool registered;

@@ -385,10 +385,11 @@ bool vgpu_pinned(const void *at, size_t bytes)
     return false;
 }
 
-static void add_host_block(void *at, size_t bytes, bool registered)
+static void add_host_block(CUcontext c, void *at, size_t bytes, bool registered)
 {
     vgpu_host_block *h = vgpu_zeroed(sizeof *h);
-    *h = (vgpu_host_block){.at = at, .bytes = bytes, .registered = registered, .next = host_blocks};
+    *h = (vgpu_host_block){.context = c, .at = at, .bytes = bytes, .registered = registered,
+                           .next = host_blocks};
     host_blocks = h;
 }
 
@@ -412,7 +413,7 @@ API(cuMemHostAlloc, (void **at, size_t bytes, unsigned flags), (at, bytes, flags
     if (!at || !bytes || flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
     if (!(*at = aligned_alloc(page, round_up(bytes, page)))) return CUDA_ERROR_OUT_OF_MEMORY;
     poison(*at, bytes);
-    add_host_block(*at, bytes, false);
+    add_host_block(c, *at, bytes, false);
     return CUDA_SUCCESS;
 }
 
@@ -428,7 +429,7 @@ API(cuMemHostRegister_v2, (void *at, size_t bytes, unsigned flags), (at, bytes, 
     CONTEXT(c);
     SAFE_ONLY;
     if (!at || !bytes || flags & ~15u) return CUDA_ERROR_INVALID_VALUE;
-    add_host_block(at, bytes, true);
+    add_host_block(c, at, bytes, true);
     return CUDA_SUCCESS;
 }
 
@@ -459,7 +460,20 @@ void vgpu_memory_books(vgpu_books *b)
 void vgpu_free_context_memory(CUcontext c)
 {
     const int d = c->device;
-    if (devices[d].n) vgpu_wrong("context of device %d: ends with %d blocks of memory", d, devices[d].n);
+    int left = devices[d].n;
+    for (vgpu_host_block **h = &host_blocks; *h;) {
+        vgpu_host_block *block = *h;
+        if (block->context == c) {
+            *h = block->next;
+            if (!block->registered) free(block->at);
+            free(block);
+            left++;
+        } else {
+            h = &block->next;
+        }
+    }
+    if (left && !c->fault)              /* after a fault nobody can give anything back */
+        vgpu_wrong("context of device %d: ends with %d blocks of memory", d, left);
     while (devices[d].n) remove_block(&devices[d].blocks[devices[d].n - 1]);
     devices[d].used = 0;
 }

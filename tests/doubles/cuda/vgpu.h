@@ -34,6 +34,7 @@
  *   VGPU_STRICT=1          a process with wrong uses ends with code 99
  *   VGPU_CXX               the compiler of kernels
  *   VGPU_CACHE             a folder where their objects are kept
+ *   VGPU_REAL_NVRTC        the real library's file: some texts must be compiled by it, too
  *   CUDA_VISIBLE_DEVICES   as the driver reads it: numbers, ending at the first that is none */
 #ifndef VGPU_H
 #define VGPU_H

@@ -1,0 +1,388 @@
+/* A test double of cuDNN's graph interface: descriptors, and plans that run by plain loops
+ * (cudnn_run.c).  A test part: see vgpu.h.
+ *
+ * It takes the graphs that the backend makes; whether the real cuDNN does is asked by
+ * tests/cuda_plans.c.  Attributes must be of their descriptor and set before it is finished; tensors
+ * must be in the pack, be aligned as they say, and lie in one block.  The workspace is filled with
+ * what is not a number. */
+#include "cudnn.h"
+#include "number.h"
+
+#include <stdlib.h>
+
+#define DNN(type, name, parameters)                                                                \
+    VGPU_API type cudnn##name parameters;                                                          \
+    VGPU_API type cudnn##name parameters
+
+enum { WORKSPACE = 4096, MOST_ATTRIBUTES = 16 };
+
+typedef struct {
+    int name, type;
+    int64_t n;
+    char *data;
+} attribute;
+
+typedef struct {
+    uint32_t magic;
+    int type, n;
+    bool finished;
+    attribute list[MOST_ATTRIBUTES];
+} descriptor;
+
+static const uint32_t alive = 0xcd99, dead = 0xdead;
+
+DNN(size_t, GetVersion, (void)) { return 91900; }
+
+DNN(const char *, GetErrorString, (wb__dnn_enum status))
+{
+    return status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS"
+         : status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+                                                : "CUDNN_STATUS_BAD_PARAM";
+}
+
+DNN(void, GetLastErrorString, (char *message, size_t room))
+{
+    if (room) *message = 0;
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+struct cudnnContext { struct CUstream_st *stream; };
+
+DNN(wb__dnn_enum, Create, (cudnnHandle_t *handle))
+{
+    *handle = calloc(1, sizeof **handle);
+    return *handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+}
+
+DNN(wb__dnn_enum, Destroy, (cudnnHandle_t handle))
+{
+    free(handle);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+DNN(wb__dnn_enum, SetStream, (cudnnHandle_t handle, struct CUstream_st *stream))
+{
+    handle->stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+DNN(wb__dnn_enum, BackendCreateDescriptor, (wb__dnn_enum type, cudnnBackendDescriptor_t *made))
+{
+    descriptor *d = calloc(1, sizeof *d);
+    if (!d) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    d->magic = alive;
+    d->type = (int)type;
+    *made = d;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* One that is still there, or NULL. */
+static descriptor *valid(cudnnBackendDescriptor_t opaque, const char *call)
+{
+    descriptor *d = opaque;
+    if (d && d->magic == alive) return d;
+    vgpu_wrong("%s: of no descriptor, or one that is gone", call);
+    return NULL;
+}
+
+DNN(wb__dnn_enum, BackendDestroyDescriptor, (cudnnBackendDescriptor_t opaque))
+{
+    descriptor *d = valid(opaque, "cudnnBackendDestroyDescriptor");
+    if (!d) return CUDNN_STATUS_BAD_PARAM;
+    for (int i = 0; i < d->n; i++) free(d->list[i].data);
+    d->magic = dead;
+    free(d);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* The first attributes of each kind of descriptor; they go on to the next hundred, or this many. */
+static bool belongs(int type, int name)
+{
+    static const struct { int type, first, last; } ranges[] = {
+        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 9}, {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 106},
+        {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 200, 204},
+        {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 400, 407},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 700, 705},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 706, 711},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 712, 717},
+        {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 750, 758},
+        {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 800, 804},
+        {CUDNN_BACKEND_TENSOR_DESCRIPTOR, 900, 913},
+        {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 1000, 1003},
+        {CUDNN_BACKEND_MATMUL_DESCRIPTOR, 1500, 1503},
+        {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 1520, 1527},
+        {CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 1600, 1602},
+        {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 1610, 1612},
+        {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 2200, 2201}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ranges[i].type == type) return name >= ranges[i].first && name <= ranges[i].last;
+    return false;
+}
+
+static size_t bytes_of(int type)
+{
+    switch (type) {
+    case CUDNN_TYPE_BOOLEAN: case CUDNN_TYPE_CHAR: return 1;
+    case CUDNN_TYPE_INT64: case CUDNN_TYPE_VOID_PTR: case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    default: return 4;
+    }
+}
+
+DNN(wb__dnn_enum, BackendSetAttribute,
+    (cudnnBackendDescriptor_t opaque, wb__dnn_enum name, wb__dnn_enum type, int64_t n,
+     const void *values))
+{
+    descriptor *d = valid(opaque, "cudnnBackendSetAttribute");
+    if (!d) return CUDNN_STATUS_BAD_PARAM;
+    if (d->finished || !values || n < 1 || !belongs(d->type, (int)name) || d->n == MOST_ATTRIBUTES) {
+        vgpu_wrong("cudnnBackendSetAttribute: %u of a descriptor of kind %d%s", name, d->type,
+                   d->finished ? ", which is finished" : "");
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+    const size_t bytes = (size_t)n * bytes_of((int)type);
+    char *data = malloc(bytes);
+    if (!data) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    memcpy(data, values, bytes);
+    d->list[d->n++] = (attribute){(int)name, (int)type, n, data};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static const attribute *find(const descriptor *d, int name)
+{
+    for (int i = 0; i < d->n; i++)
+        if (d->list[i].name == name) return &d->list[i];
+    return NULL;
+}
+
+static int64_t number(const descriptor *d, int name, int64_t otherwise)
+{
+    const attribute *a = find(d, name);
+    int64_t wide = 0;
+    int narrow = 0;
+    if (!a) return otherwise;
+    if (bytes_of(a->type) == 8) memcpy(&wide, a->data, 8);
+    else if (bytes_of(a->type) == 4) memcpy(&narrow, a->data, 4);
+    else narrow = *a->data;
+    return bytes_of(a->type) == 8 ? wide : narrow;
+}
+
+static descriptor *linked(const descriptor *d, int name)
+{
+    const attribute *a = find(d, name);
+    descriptor *to = NULL;
+    if (a) memcpy(&to, a->data, sizeof to);
+    return to ? valid(to, "a descriptor within another") : NULL;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+static bool numbers(const descriptor *d, int name, int64_t *to, int64_t n)
+{
+    const attribute *a = find(d, name);
+    if (!a || a->type != CUDNN_TYPE_INT64 || a->n != n) return false;
+    memcpy(to, a->data, (size_t)n * sizeof *to);
+    return true;
+}
+
+/* The tensor's place in the program, which it is given; -1: there is none; -2: it is wrong. */
+static int tensor(cudnn_program *p, const descriptor *of, int name)
+{
+    const descriptor *d = linked(of, name);
+    cudnn_tensor t = {0};
+    if (!d) return -1;
+    t.id = number(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, -1);
+    t.align = number(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1);
+    t.type = (int32_t)number(d, CUDNN_ATTR_TENSOR_DATA_TYPE, -1);
+    t.between = (uint8_t)number(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0);
+    t.by_value = (uint8_t)number(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0);
+    if (!d->finished || t.id < 0 || t.type < 0 ||
+        !numbers(d, CUDNN_ATTR_TENSOR_DIMENSIONS, t.dims, 4) ||
+        !numbers(d, CUDNN_ATTR_TENSOR_STRIDES, t.strides, 4))
+        return -2;
+    for (int i = 0; i < p->n_tensors; i++)
+        if (p->tensor[i].id == t.id) return i;
+    if (p->n_tensors == CUDNN_MOST_TENSORS) return -2;
+    p->tensor[p->n_tensors] = t;
+    return p->n_tensors++;
+}
+
+static const struct { int kind, x, b, t, y, how, optional; } kinds[] = {
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 704, 703, -1, 705, 702, 0},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 710, 709, -1, 711, 708, 0},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 716, 715, -1, 717, 714, 0},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 751, 752, 758, 753, 750, 1},
+    {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 1520, 1521, -1, 1522, 1523, 0},
+    {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 1610, -1, -1, 1611, 1612, 1},
+    {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 2200, -1, -1, 2201, -1, 1}};
+
+static bool operation(cudnn_program *p, const descriptor *d)
+{
+    size_t k = 0;
+    while (k < sizeof kinds / sizeof *kinds && kinds[k].kind != d->type) k++;
+    if (k == sizeof kinds / sizeof *kinds || !d->finished || p->n_ops == CUDNN_MOST_OPS) return false;
+    const descriptor *how = kinds[k].how < 0 ? NULL : linked(d, kinds[k].how);
+    cudnn_op o = {.kind = d->type, .b = -1, .t = -1, .axis = -1};
+    if (kinds[k].how >= 0 && (!how || !how->finished)) return false;
+    o.x = tensor(p, d, kinds[k].x);
+    o.y = tensor(p, d, kinds[k].y);
+    if (kinds[k].b >= 0) o.b = tensor(p, d, kinds[k].b);
+    if (kinds[k].t >= 0) o.t = tensor(p, d, kinds[k].t);
+    if (o.x < 0 || o.y < 0 || o.b < -1 || o.t < -1 || (o.b < 0 && !kinds[k].optional)) return false;
+    if (d->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
+        o.mode = (int32_t)number(how, CUDNN_ATTR_POINTWISE_MODE, -1);
+        o.axis = (int32_t)number(how, CUDNN_ATTR_POINTWISE_AXIS, -1);
+    } else if (d->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) {
+        o.mode = (int32_t)number(how, CUDNN_ATTR_REDUCTION_OPERATOR, -1);
+    } else if (kinds[k].x > 700 && kinds[k].x < 720 &&
+               !(numbers(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, o.before, 2) &&
+                 numbers(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, o.behind, 2) &&
+                 numbers(how, CUDNN_ATTR_CONVOLUTION_DILATIONS, o.dilation, 2) &&
+                 numbers(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, o.stride, 2) &&
+                 number(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, 0) == CUDNN_CROSS_CORRELATION)) {
+        return false;
+    }
+    p->op[p->n_ops++] = o;
+    return true;
+}
+
+static bool program_of(const descriptor *graph, cudnn_program *p)
+{
+    const attribute *ops = graph ? find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS) : NULL;
+    memset(p, 0, sizeof *p);
+    for (int64_t i = 0; ops && i < ops->n; i++) {
+        descriptor *d;
+        memcpy(&d, ops->data + i * 8, sizeof d);
+        if (!valid(d, "an operation of a graph") || !operation(p, d)) return false;
+    }
+    return p->n_ops > 0;
+}
+
+/* ---- engines and plans ----------------------------------------------------------------------- */
+
+/* A configuration is one of the graph that stands in it, as its only attribute. */
+static const descriptor *graph_of(const descriptor *plan)
+{
+    const descriptor *config = linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    return config ? linked(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) : NULL;
+}
+
+DNN(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t opaque))
+{
+    descriptor *d = valid(opaque, "cudnnBackendFinalize");
+    cudnn_program *p = malloc(sizeof *p);
+    bool good = d && p && !d->finished;
+    if (good && d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+        good = program_of(d, p) && find(d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
+    if (good && d->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+        good = linked(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) != NULL;
+    if (good && d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+        good = graph_of(d) && find(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+    free(p);
+    if (!good) {
+        vgpu_wrong("cudnnBackendFinalize: of a descriptor of kind %d", d ? d->type : -1);
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+    d->finished = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* There is one engine for every graph. */
+static wb__dnn_enum results(const descriptor *heuristic, int64_t room, int64_t *n, void *values)
+{
+    descriptor *config;
+    const attribute *graph = find(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    *n = 1;
+    if (!room) return CUDNN_STATUS_SUCCESS;
+    memcpy(&config, values, sizeof config);
+    if (!valid(config, "cudnnBackendGetAttribute") || config->n ||
+        config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+        return CUDNN_STATUS_BAD_PARAM;
+    char *data = malloc(8);
+    if (!data) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    memcpy(data, graph->data, 8);
+    config->list[config->n++] = (attribute){graph->name, graph->type, 1, data};
+    config->finished = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+DNN(wb__dnn_enum, BackendGetAttribute,
+    (cudnnBackendDescriptor_t opaque, wb__dnn_enum name, wb__dnn_enum type, int64_t room, int64_t *n,
+     void *values))
+{
+    const descriptor *d = valid(opaque, "cudnnBackendGetAttribute");
+    const int64_t zero = 0, workspace = WORKSPACE;
+    (void)type;
+    if (!d) return CUDNN_STATUS_BAD_PARAM;
+    switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return results(d, room, n, values);
+    case CUDNN_ATTR_ENGINECFG_ENGINE: *n = 1; return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: *n = 0; return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+        memcpy(values, &zero, sizeof zero);
+        *n = 1;
+        return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+        memcpy(values, &workspace, sizeof workspace);
+        *n = 1;
+        return CUDNN_STATUS_SUCCESS;
+    default:
+        vgpu_wrong("cudnnBackendGetAttribute: %u is not on the double", name);
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Gives a tensor its place out of the pack; one that is handed over by value, its number. */
+static bool place(cudnn_tensor *t, const attribute *ids, const attribute *pointers)
+{
+    int64_t reach = 1;
+    const int64_t each = t->type == CUDNN_DATA_FLOAT ? 4 : 2;
+    void *at = NULL;
+    if (t->between) return true;
+    for (int64_t i = 0; i < ids->n; i++) {
+        int64_t id;
+        memcpy(&id, ids->data + i * 8, sizeof id);
+        if (id == t->id) memcpy(&at, pointers->data + i * 8, sizeof at);
+    }
+    if (t->by_value) {
+        if (at) t->value = vgpu_load(at, VGPU_F32, 0);
+        return at;
+    }
+    for (int d = 0; d < 4; d++) reach += (t->dims[d] - 1) * t->strides[d];
+    t->address = (uint64_t)(uintptr_t)at;
+    if (at && t->address % (uint64_t)t->align == 0 &&
+        vgpu_span(t->address) >= (size_t)(reach * each))
+        return true;
+    vgpu_wrong("cudnnBackendExecute: tensor %lld at %p: of %lld bytes %zu are there; aligned to %lld",
+               (long long)t->id, at, (long long)(reach * each), at ? vgpu_span(t->address) : 0,
+               (long long)t->align);
+    return false;
+}
+
+DNN(wb__dnn_enum, BackendExecute,
+    (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t opaque))
+{
+    const descriptor *pack = valid(opaque, "cudnnBackendExecute");
+    const descriptor *d = valid(plan, "cudnnBackendExecute");
+    cudnn_program *p = malloc(sizeof *p);
+    const attribute *ids = pack ? find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) : NULL;
+    const attribute *pointers = pack ? find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) : NULL;
+    bool good = p && d && pack && pack->finished && d->finished && ids && pointers &&
+                ids->n == pointers->n && program_of(graph_of(d), p);
+    for (int i = 0; good && i < p->n_tensors; i++) good = place(&p->tensor[i], ids, pointers);
+    if (good) {
+        p->workspace = (void *)(intptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
+        p->workspace_bytes = WORKSPACE;
+        good = vgpu_span((uint64_t)(uintptr_t)p->workspace) >= WORKSPACE;
+    }
+    if (!good) vgpu_wrong("cudnnBackendExecute: a plan, a pack or a workspace is wrong");
+    const int e = good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p)
+                       : 1;
+    free(p);
+    return e ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}

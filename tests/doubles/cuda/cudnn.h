@@ -1,0 +1,37 @@
+/* The double of cuDNN, from the inside: a graph as a list of operations on tensors.  A test part: see
+ * vgpu.h. */
+#ifndef VGPU_CUDNN_H
+#define VGPU_CUDNN_H
+
+#include "backend/cuda/dnn_api.h"
+#include "vgpu.h"
+
+enum { CUDNN_MOST_TENSORS = 64, CUDNN_MOST_OPS = 40 };
+
+typedef struct {
+    int64_t id, dims[4], strides[4], align;
+    int32_t type;                   /* cuDNN's */
+    uint8_t between, by_value;
+    double value;                   /* by value: read when it was launched */
+    uint64_t address;
+} cudnn_tensor;
+
+typedef struct {
+    int32_t kind;                   /* of its descriptor */
+    int32_t mode, axis;             /* of pointwise operations; of reductions, the mode */
+    int32_t x, b, t, y;             /* tensors, -1: none; convolutions: x, w, y as b, whatever is made */
+    int64_t before[2], behind[2], dilation[2], stride[2];
+} cudnn_op;
+
+typedef struct {
+    int n_tensors, n_ops;
+    cudnn_tensor tensor[CUDNN_MOST_TENSORS];
+    cudnn_op op[CUDNN_MOST_OPS];
+    void *workspace;
+    size_t workspace_bytes;
+} cudnn_program;
+
+/* A task of a stream. */
+int cudnn_run(void *program);
+
+#endif
