@@ -16,6 +16,8 @@
 #define BACKEND "CUDA"
 #define TAG "cuda"
 #define FAIL "WEBER_CUDA_FAIL"
+/* A step that is made anew beside what an interrupted one left may absorb less into its products. */
+#define SAME_WITHIN 1e-7
 static bool nothing_left(void) { return !tell_left(); }
 
 #include "training_faults.h"
