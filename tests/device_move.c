@@ -508,9 +508,11 @@ int main(void)
     setenv("WEBER_CPU_DEVICES", "3", 1);
     n_cpus = wb_devices("CPU").n;
     for (int i = 0; i < n_cpus; i++) devices[n_devices++] = wb_device_at("CPU", i);
-    if (!wb_using("OpenCL"))
-        for (int i = 0; i < wb_devices("OpenCL").n && n_devices < MOST; i++)
-            devices[n_devices++] = wb_device_at("OpenCL", i);
+    static const char *const names[] = {"CUDA", "OpenCL"};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; !wb_using(names[k]) && i < wb_devices(names[k]).n && n_devices < MOST; i++)
+            devices[n_devices++] = wb_device_at(names[k], i);
+    wb_clear_error();
     print_message("on %d devices, %d of them the CPU's\n", n_devices, n_cpus);
     const struct CMUnitTest all[] = {
         cmocka_unit_test(every_dtype_there_and_back),

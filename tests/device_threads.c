@@ -1,6 +1,6 @@
 /* Several threads on one device: inference with one model, training while others load and infer, a
  * device that is trimmed meanwhile.  Each number is that of the same work done alone.  On the CPU, a
- * device that the host cannot reach into, and every device of OpenCL's that works here. */
+ * device that the host cannot reach into, and two devices of CUDA's or of OpenCL's where one works here. */
 #include "device_numbers.h"
 
 #include "engine/request.h"
@@ -195,10 +195,11 @@ int main(void)
     wb_set_threads(1);                  /* the bits of a sum depend on how many there are */
     places[n_places++] = wb_device_at("CPU", 1);
     places[n_places++] = far_device();
-    if (!wb_using("OpenCL"))
-        for (int i = 0; i < wb_devices("OpenCL").n && i < 2; i++)
-            places[n_places++] = wb_device_at("OpenCL", i);
-    if (n_places == 2) printf("without OpenCL\n");
+    static const char *const names[] = {"CUDA", "OpenCL"};
+    for (int k = 0; k < 2 && n_places < 4; k++)
+        for (int i = 0; !wb_using(names[k]) && i < wb_devices(names[k]).n && n_places < 4; i++)
+            places[n_places++] = wb_device_at(names[k], i);
+    if (n_places == 2) printf("without a GPU\n");
     wb_clear_error();
     const struct CMUnitTest all[] = {
         cmocka_unit_test(one_model_serves_many_threads),
