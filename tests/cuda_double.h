@@ -35,9 +35,10 @@ static inline vgpu_books books(void)
     return found;
 }
 
-/* 0, or 1 and what the double says is left, or was used wrongly. */
-static inline int tell_left(void)
+/* After stop(): what the double says is left with the driver, or was used wrongly. */
+static inline void test_books(void **state)
 {
+    (void)state;
     const vgpu_books left = books();
     const struct { const char *name; int64_t n; } all[] = {
         {"contexts", left.contexts}, {"streams", left.streams}, {"events", left.events},
@@ -47,11 +48,11 @@ static inline int tell_left(void)
     int found = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (!all[i].n) continue;
-        fprintf(stderr, "left: %lld %s\n", (long long)all[i].n, all[i].name);
+        print_error("left: %lld %s\n", (long long)all[i].n, all[i].name);
         found = 1;
     }
-    if (left.wrong) fprintf(stderr, "the first of them: %s\n", left.first_wrong);
-    return found;
+    if (left.wrong) print_error("the first of them: %s\n", left.first_wrong);
+    assert_int_equal(found, 0);
 }
 
 #endif

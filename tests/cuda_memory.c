@@ -146,8 +146,6 @@ static void test_poor_devices(void **state)
     check(restart("VGPU_POOLS", NULL));
 }
 
-static int end_balanced(void **state) { return end(state) | tell_left(); }
-
 int main(void)
 {
     open_double();
@@ -167,7 +165,9 @@ int main(void)
         cmocka_unit_test(test_transfers),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_poor_devices),
+        cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_books),
     };
     const int failed = cmocka_run_group_tests_name("without a driver", without, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("on two devices", tests, begin, end_balanced);
+    return failed + cmocka_run_group_tests_name("on two devices", tests, begin, NULL);
 }

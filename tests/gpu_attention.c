@@ -2,7 +2,8 @@
  * gradients, in every layout and dtype they are for, at sizes around their tiles'; every byte beside
  * the results stays as it was, and a second run gives the same bits.
  *
- * Tolerances: 2^-18 (f32), two units of the stored dtype else, of the largest element. */
+ * Tolerances: 2^-18 (f32), two units of the stored dtype else, of the largest element and a
+ * hundredth (with one key the gradients of q and k are 0). */
 #include "attention_reference.h"
 
 #include "backend/host.h"
@@ -136,7 +137,7 @@ static void compare(const setting *s, const operand *p, int which, unsigned char
     for (int64_t i = 0; i < size_of(&p->view); i++) {
         const int64_t at = place(&p->view, i);
         const double x = get(p, got, at);
-        if (!(fabs(x - p->want[i]) <= unit * most))
+        if (!(fabs(x - p->want[i]) <= unit * (most + 0.01)))
             fail_msg("%s %lld,%lld,%lldx%lld,%lld,%lld causal %d: element %lld of %d is %.9g, not %.9g",
                      wb_dtype_name(t), (long long)s->n, (long long)s->h, (long long)s->q,
                      (long long)s->k, (long long)s->d, (long long)s->e, s->causal, (long long)i,
@@ -189,9 +190,9 @@ static void sizes(void **unused)
 {
     (void)unused;
     static const int64_t list[][6] = {      /* n, h, queries, keys, depth, width of v */
-        {1, 1, 1, 1, 1, 1},    {2, 3, 5, 9, 8, 5},      {1, 2, 64, 64, 64, 64},
-        {1, 1, 65, 130, 32, 32}, {2, 1, 200, 63, 16, 48}, {1, 2, 70, 70, 128, 128},
-        {1, 1, 129, 129, 80, 100}};
+        {1, 1, 1, 1, 8, 5},      {2, 3, 5, 9, 8, 5},      {1, 2, 64, 64, 64, 64},
+        {1, 1, 65, 130, 64, 64}, {2, 1, 200, 63, 16, 48}, {1, 2, 70, 70, 128, 128},
+        {1, 1, 129, 129, 80, 100}};     /* each pair of the last two costs a compilation */
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (int causal = 0; causal < 2; causal++) {
             const int64_t *l = list[i];
@@ -206,8 +207,9 @@ static void dtypes(void **unused)
     for (int i = 0; i < 2; i++) {
         const wb_dtype t = i ? WB_BF16 : WB_F16;
         check((setting){t, 1, 2, 70, 70, 64, 64, true, true, 0});
-        check((setting){t, 2, 1, 33, 90, 20, 12, false, false, 4});
+        check((setting){t, 2, 1, 33, 90, 64, 64, false, false, 4});
     }
+    check((setting){WB_F16, 2, 1, 33, 90, 20, 12, false, false, 4});
 }
 
 /* Fewer inner indices at a time. */

@@ -139,6 +139,7 @@ int main(void)
     setenv("POCL_DEVICES", "pthread pthread", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overhead),
+        cmocka_unit_test(test_nothing_left),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, begin, NULL);
 }

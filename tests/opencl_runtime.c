@@ -126,6 +126,7 @@ int main(void)
         cmocka_unit_test(test_programs_are_kept),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_nothing_left),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, begin, NULL);
 }

@@ -342,6 +342,7 @@ int main(int argc, char **argv)
 {
     setenv("WEBER_DEBUG", "plan", 1);               /* for one_kernel_updates_all */
     wb_set_log(say_nothing, NULL);
+    wb_set_threads(1);                              /* so small that more would only wait */
     read_options(argc, argv);
     const struct CMUnitTest all[] = {
         cmocka_unit_test(losses_as_in_f32), cmocka_unit_test(a_gpt_on_two_devices),

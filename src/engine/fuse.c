@@ -458,11 +458,13 @@ static void find_stored(wb__making *m, const bool *needed)
         const wb__value *v = value(m, i);
         int g = m->fate[i].group;
         if (needed[i]) m->fate[wb__base(m, i)].stored = true;
-        if (g < 0) continue;
+        if (g < 0 && !m->fate[i].again) continue;
         for (int j = 0; j < v->n_in; j++) {
             int x = input(m, v, j), base = wb__base(m, x);
+            if (m->fate[base].again) continue;
             if (m->fate[base].group != g || x != base) m->fate[base].stored = true;
         }
+        if (g < 0) continue;
         if (m->group[g].aux == i || m->group[g].sums == i) m->fate[i].stored = true;
         if (m->fate[i].closed ||
             (m->group[g].kind != WB__GROUP_FUSED && m->group[g].product == i) ||

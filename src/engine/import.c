@@ -104,7 +104,10 @@ static bool taken(const wb__making *m, const int *in, const int64_t *attr)
     for (int i = 0; i < 3; i++) s.views[i] = likely(ir, in[i], ir->value[in[i]].dims[3], false);
     const bool inside = s.views[0].strides[1] < s.views[0].strides[2];
     s.views[3] = likely(ir, in[0], s.views[2].dims[3], inside);
-    s.views[4] = likely(ir, in[0], 1, false);
+    wb__value lse = ir->value[in[0]];           /* this one never has its heads inside */
+    lse.dims[3] = 1;
+    lse.heads_first = false;
+    wb__contiguous(&lse, &s.views[4]);
     s.views[4].dtype = WB_F32;
     if (!b->takes(m->device, &s)) return false;
     if (!m->attention_back) return true;

@@ -317,8 +317,9 @@ struct wb__cu_routine {
     void (*destroy)(wb__cu_device *d, wb__cu_routine *r);
 };
 
-/* All with the device's context current, and with its lock.  0; WB_ERROR_UNSUPPORTED without a message: not by this library,
- * and *why says in a few words why not; another code: an error. */
+/* These, and a routine's own functions, are called with the device's context current and its lock
+ * held.  0; WB_ERROR_UNSUPPORTED without a message: not by this library, and *why says in a few words
+ * why not; another code: an error. */
 int wb__cu_lt_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 /* Whether it would take an epilogue, sums, attention: see `takes` of wb__backend. */

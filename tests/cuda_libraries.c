@@ -1,0 +1,153 @@
+/* What a model's steps become on the doubles of CUDA: attention is cuDNN's, forwards and backwards;
+ * products with what is behind and beside them are cuBLASLt's; convolutions are cuDNN's, channels
+ * last; and the gradients are the CPU's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "weber.h"
+
+#include <math.h>
+
+/* ---- what was chosen ------------------------------------------------------------------------- */
+
+static char said[1 << 16];
+
+static void listen(wb_log_level level, const char *text, void *context)
+{
+    (void)context;
+    if (level >= WB_LOG_WARN) print_error("%s\n", text);
+    const size_t at = strlen(said), room = sizeof said - at;
+    snprintf(said + at, room, "%s\n", text);
+}
+
+static int times(const char *what)
+{
+    int n = 0;
+    for (const char *at = said; (at = strstr(at, what)); at += strlen(what)) n++;
+    return n;
+}
+
+static void must_say(const char *what, int at_least)
+{
+    if (times(what) >= at_least) return;
+    fail_msg("\"%s\" %d times, not %d; what was chosen:\n%s", what, times(what), at_least, said);
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+enum { N = 2, T = 24, WIDTH = 32, HEADS = 2, MOST = 4096 };
+
+static float numbers[MOST];
+
+static wb_tensor *input(int ndim, const int64_t *dims, const wb_device *d)
+{
+    wb_tensor *x = wb_from(numbers, WB_F32, ndim, dims);
+    return wb_variable(wb_to(wb_astype(x, WB_BF16), d));
+}
+
+/* The gradient of the sum of y's squares to x, as f32 on the CPU. */
+static const float *slopes(wb_tensor *y, wb_tensor *x)
+{
+    wb_tensor *loss = wb_sum(wb_square(wb_astype(y, WB_F32)));
+    wb_tensor *g = wb_cpu(wb_astype(wb_gradient(loss, x), WB_F32));
+    const float *at = wb_data(g);
+    if (!at) fail_msg("%s", wb_error());
+    return at;
+}
+
+/* The same on both devices; `f` makes y of x with what `m` holds. */
+static void same(wb_layer *m, wb_tensor *(*f)(wb_layer *m, wb_tensor *x), int ndim,
+                 const int64_t *dims)
+{
+    const wb_device *cpu = wb_device_at("CPU", 0), *gpu = wb_device_at("CUDA", 0);
+    int64_t n = 1;
+    double off = 0, size = 0;
+    for (int i = 0; i < ndim; i++) n *= dims[i];
+    if (!cpu || !gpu) fail_msg("%s", wb_error());
+    wb_layer *there = wb_to(m, gpu);
+    wb_tensor *x = input(ndim, dims, cpu);
+    const float *want = slopes(f(m, x), x);
+    said[0] = 0;
+    x = input(ndim, dims, gpu);
+    const float *got = slopes(f(there, x), x);
+    for (int64_t i = 0; i < n; i++) {
+        off += pow((double)got[i] - (double)want[i], 2);
+        size += pow((double)want[i], 2);
+    }
+    if (!(sqrt(off) <= 0.02 * sqrt(size))) fail_msg("off by %g of %g", sqrt(off), sqrt(size));
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    wb_scope *scope = wb_scope_open();
+    wb_layer *m = wb_MultiHeadAttention(WIDTH, HEADS, .causal = true, .dtype = WB_BF16);
+    same(m, wb_call, 3, (int64_t[]){N, T, WIDTH});
+    must_say("cuDNN flash", 2);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+/* With the gradients of its parameters, for a small step. */
+static wb_tensor *with_gradients(wb_layer *m, wb_tensor *x)
+{
+    wb_tensor *y = wb_call(m, x);
+    wb_update(wb_setup(wb_Descent(1e-4), m), m, wb_gradient(wb_sum(wb_square(y)), m));
+    return y;
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    wb_scope *scope = wb_scope_open();
+    wb_layer *m = wb_Chain(wb_Dense(WIDTH, 4 * WIDTH, wb_gelu, .dtype = WB_BF16),
+                           wb_Dense(4 * WIDTH, WIDTH, .dtype = WB_BF16));
+    same(m, with_gradients, 2, (int64_t[]){N * T, WIDTH});
+    must_say("cuBLASLt bias gelu", 1);
+    must_say("cuBLASLt gelu-back", 1);
+    must_say("sums", 1);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+static void test_convolutions(void **state)
+{
+    (void)state;
+    wb_scope *scope = wb_scope_open();
+    wb_layer *m = wb_Chain(wb_Conv(8, 16, {3}, wb_relu, .dtype = WB_BF16),
+                           wb_Conv(16, 8, {3}, .dtype = WB_BF16));
+    same(m, with_gradients, 4, (int64_t[]){N, 8, 9, 9});
+    must_say("cuDNN bias relu", 1);
+    must_say("cuDNN", 5);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_convolutions)};
+#ifndef WB_TEST_CUDA_DOUBLE
+    printf("skipped: the double of CUDA was not built\n");
+    return 77;
+#endif
+    setenv("WEBER_DEBUG", "dispatch", 1);
+    wb_set_log(listen, NULL);
+    if (wb_using("CUDA")) {
+        print_error("%s\n", wb_error());
+        return 1;
+    }
+    unsigned seed = 7;
+    for (int i = 0; i < MOST; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        numbers[i] = (float)(seed >> 8) / (1 << 23) - 1;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}
