@@ -1,6 +1,7 @@
-/* Memory that does not grow while a program trains: of the device, constant from step 3 on (a few
- * steps later where plans become one command); of the host, bounded.  And what wb_memory_estimate says beforehand is what is used.  On every device of
- * every backend that works here; one without a cache of its own can be asked for estimates only. */
+/* Memory that does not grow while a program trains: of the device, constant from step 3 on (some
+ * steps later where plans become one command); of the host, bounded.  And what wb_memory_estimate
+ * says beforehand is what is used.  On every device of every backend that works here; one without a
+ * cache of its own can be asked for estimates only. */
 #include "device_numbers.h"
 
 #include "engine/request.h"
