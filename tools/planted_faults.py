@@ -164,7 +164,8 @@ class Copy:
         name, *options = test.split()
         name, _, device = name.partition("@")
         environment = dict(os.environ, WEBER_BACKEND_PATH=str(self.build), WEBER_CACHE_DIR=str(self.build / "cache"),
-                           POCL_CACHE_DIR=str(self.build / "pocl"), VGPU_CACHE=str(self.build / "vgpu"))
+                           POCL_CACHE_DIR=str(self.build / "pocl"), VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(self.build / "tests" / "vgpu"),
+                           WEBER_CUDA_LIBRARY=str(self.build / "tests" / "vgpu" / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
         try:
