@@ -30,8 +30,8 @@ static void note(record *r, int i, const wb_device *d)
     r->host[i] = wb_memory_used();
 }
 
-/* The host's varies with the batches that are under way.  Where plans are one command, instances of
- * it are added, to a few, as batches come at other addresses: each has a little memory. */
+/* The host's varies with the batches that are under way.  Where plans are one command and
+ * batches come at more addresses than it has instances for, it takes memory for copies of them, once. */
 static void check_flat(const record *r, int64_t slack, const wb_device *d, const char *what)
 {
     const int settled = d->backend->graph ? SETTLED + INSTANCES : SETTLED;
