@@ -180,7 +180,7 @@ static void attentions(int which)
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (int kind = WB__ATTENTION_FORWARD; kind <= WB__ATTENTION_BACK; kind++)
             for (int causal = 0; causal < 2; causal++) {
-                if (!causal && i > 1) continue;
+                if ((!causal && i != 1) || (which && i > 1)) continue;
                 char what[120];
                 const wb_dtype dtype = i % 2 ? WB_F16 : WB_BF16;
                 wb__step step = attention(&list[i], dtype, kind, causal);

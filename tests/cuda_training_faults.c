@@ -16,6 +16,8 @@
 #define BACKEND "CUDA"
 #define TAG "cuda"
 #define FAIL "WEBER_CUDA_FAIL"
+/* A plan for which the library had no memory when it was asked is one of other kernels. */
+#define TOLERANCE 1e-5
 static bool nothing_left(void) { return !tell_left(); }
 
 #include "training_faults.h"
@@ -23,7 +25,7 @@ static bool nothing_left(void) { return !tell_left(); }
 static void test_calls_of_the_driver_fail(void **state)
 {
     (void)state;
-    calls_fail(150);
+    calls_fail(100);
 }
 
 /* Without graphs every step is launches. */
@@ -39,7 +41,7 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     open_double();
-    most_allocations = 100;
+    most_allocations = 60;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_of_the_driver_fail),
         cmocka_unit_test(test_calls_fail_without_graphs),

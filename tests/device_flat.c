@@ -1,13 +1,14 @@
-/* Memory that does not grow while a program trains: of the device, constant from step 3 on; of the
- * host, bounded.  And what wb_memory_estimate says beforehand is what is used.  On every device of
- * every backend that works here; one without a cache of its own can be asked for estimates only. */
+/* Memory that does not grow while a program trains: of the device, constant from step 3 on (some
+ * steps later where plans become one command); of the host, bounded.  And what wb_memory_estimate
+ * says beforehand is what is used.  On every device of every backend that works here; one without a
+ * cache of its own can be asked for estimates only. */
 #include "device_numbers.h"
 
 #include "engine/request.h"
 
 #include <unistd.h>
 
-enum { STEPS = 100, SETTLED = 2, BATCH = 16, BATCHES = 5, FEATURES = 96, CLASSES = 10 };
+enum { STEPS = 100, SETTLED = 2, INSTANCES = 8, BATCH = 16, BATCHES = 5, FEATURES = 96, CLASSES = 10 };
 
 typedef struct { int64_t device[STEPS], host[STEPS]; } record;
 
@@ -29,15 +30,17 @@ static void note(record *r, int i, const wb_device *d)
     r->host[i] = wb_memory_used();
 }
 
-/* The host's varies with the batches that are under way. */
+/* The host's varies with the batches that are under way.  Where plans are one command and
+ * batches come at more addresses than it has instances for, it takes memory for copies of them, once. */
 static void check_flat(const record *r, int64_t slack, const wb_device *d, const char *what)
 {
+    const int settled = d->backend->graph ? SETTLED + INSTANCES : SETTLED;
     int64_t least = r->host[10], most = r->host[10];
-    for (int i = SETTLED; i < STEPS; i++)
-        if (llabs(r->device[i] - r->device[SETTLED]) > slack)
+    for (int i = settled; i < STEPS; i++)
+        if (llabs(r->device[i] - r->device[settled]) > slack)
             fail_msg("%s, %s: after step %d %lld bytes of the device are held, after step %d %lld",
-                     wb_device_describe(d), what, i + 1, (long long)r->device[i], SETTLED + 1,
-                     (long long)r->device[SETTLED]);
+                     wb_device_describe(d), what, i + 1, (long long)r->device[i], settled + 1,
+                     (long long)r->device[settled]);
     for (int i = 10; i < STEPS; i++) {
         least = WB__MIN(least, r->host[i]);
         most = WB__MAX(most, r->host[i]);

@@ -322,6 +322,12 @@ void check(wb_tensor *got, array want, double relative, double absolute, const c
 int64_t option_seed = 1, option_count;
 bool option_perf;
 
+int fewer(void)
+{
+    const char *n = getenv("WEBER_TEST_FEWER");
+    return n && atoi(n) > 1 ? atoi(n) : 1;
+}
+
 void read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {

@@ -21,6 +21,7 @@ GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_s
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
+CUDA_RUNTIME, CUDA_GRAPH = "cuda_runtime", "cuda_graph"                     # on doubles
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING want an OpenCL driver
 
 # what is wrong; the file; the text; what stands there instead; tests that must see it (one is enough)
@@ -48,7 +49,15 @@ TABLE = [
     ("a fold met once a column", "src/engine/fuse.c", "(v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x)", "row(g, x)", [GRAPH]),
     ("a value of two variables set aside before it is made", "src/engine/emit.c", " && m->fate[wb__base(m, x)].write < 0;", ";", [SEMANTICS]),
     ("a bias of the wrong column", "src/backend/cpu/gemm.c", "g.bias = shift(g.bias, j0, size);", "g.bias = shift(g.bias, 0, size);", ["cpu_lib"]),
-    ("the arena gives memory back a step early", "src/engine/plan.c", "            m->tenant[t].dies = i;", "            m->tenant[t].dies = i > m->tenant[t].born ? i - 1 : i;", [GRAPH]),
+    ("the arena gives memory back a step early", "src/engine/plan.c", "    t->dies = draft;", "    t->dies = draft > t->born ? draft - 1 : draft;", [GRAPH]),
+    ("what stands beside a product has no memory of its own", "src/engine/plan.c", "        lives_at(m, d->aux_owner, i);\n", "", ["engine_absorb"]),
+    ("a second gradient of attention without its rows' sums", "src/engine/gradient_attention.c",
+     "return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));", "return wb_mul(p, x);", [PRODUCT]),
+    ("attention's gradient of the keys for that of the values", "src/engine/emit_library.c",
+     "add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->ir, v, 1));", "add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->ir, v, 1));",
+     ["engine_absorb"]),
+    ("a query sees the key behind it", "src/backend/gpu/kernels/attention.k", "(key) <= (query) + shift))", "(key) <= (query) + shift + 1))",
+     ["gpu_attention"]),
     ("an update is lost", "src/engine/evaluate.c", "    t->pending[t->n_pending++] = wb__ref(a);", "    if (t->n_pending < 3) t->pending[t->n_pending++] = wb__ref(a);", [SEMANTICS]),
     ("a stale version is bound", "src/engine/tensor.h", "return x->op == WB__OP_variable ? x->current : x;", "return x->op == WB__OP_variable ? x->live : x;", [SEMANTICS, GRAPH]),
     ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "        if (reads) {", "        if (reads && 0) {", [SEMANTICS]),
@@ -100,11 +109,36 @@ TABLE = [
     ("an argument of the last launch is kept", "src/backend/opencl/kernel.c", "if (m->serial == p->serial[i]) continue;", "if (p->serial[i]) continue;", ["opencl_runtime", TRAINING]),
     ("more memory than was allowed", "src/backend/opencl/memory.c", "const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool room = true;", ["opencl_memory"]),
     ("a kept kernel is believed", "src/backend/kernel_cache.c", "hash(0, data, (size_t)h.data_bytes) != h.checksum", "0", ["kernel_cache"]),
+    ("a bias's gradient beside the wrong operand", "src/engine/sums.c", "        return WB__SUMS_OF_A;", "        return WB__SUMS_OF_B;", ["engine_absorb"]),
+    ("a group taken in though another wants it before", "src/engine/merge.c", "if (g >= 0 && g != a && g < b) return true;",
+     "if (g >= 0 && g != a && g < a) return true;", [GRAPH]),
+    ("what is made again reads what is not in memory", "src/engine/fuse.c", "if (g < 0 && !m->fate[i].again) continue;", "if (g < 0) continue;",
+     [GRAPH + "@OpenCL --count 12"]),
+    ("an index is ranked behind itself", "src/backend/gpu/kernels/rows.k", "before += other == row && base + u < i;",
+     "before += other == row && base + u <= i;", [WRITTEN]),
+    ("CUDA: kernels do not wait for uploads", "src/backend/cuda/transfer.c", "if (wb__likely(m->uploaded <= d->awaited)) return 0;",
+     "if (m->uploaded <= d->awaited || d) return 0;", [CUDA_RUNTIME, CUDA_GRAPH]),
+    ("CUDA: an upload does not wait for the kernels before it", "src/backend/cuda/transfer.c",
+     "const CUresult code = cu.StreamWaitEvent(d->up, behind->event, 0);", "const CUresult code = behind ? 0 : 1;", [CUDA_RUNTIME, CUDA_GRAPH]),
+    ("CUDA: a graph keeps its first numbers", "src/backend/cuda/table.c", "if (!t->n_targets) return 0;", "if (t) return 0;", [CUDA_GRAPH]),
+    ("CUDA: a group of items takes the row before its own", "src/backend/cuda/table.c", "rows[middle].first <= blockIdx.x", "rows[middle].first < blockIdx.x",
+     [CUDA_GRAPH]),
+    ("CUDA: a graph runs at other addresses", "src/backend/cuda/graph.c",
+     "return in->exec && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);", "return in->exec && g->s->n_buffers;", [CUDA_GRAPH]),
+    ("CUDA: results stay in a graph's own memory", "src/backend/cuda/graph.c",
+     "if (copying) status = copy_own(d, g, buffers, WB__BUFFER_RESULT);", "if (copying) status = 0;", [CUDA_GRAPH]),
+    ("cuBLASLt: sums of the other operand", "src/backend/cuda/lt_problem.c", "const bool of_rows = of_a == turned;", "const bool of_rows = of_a != turned;",
+     ["cuda_product"]),
 ]
 
 
 def run(command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **more)
+
+
+def program(test):
+    """NAME[@DEVICE] OPTION...: the program; on a device, tensors are there by default"""
+    return test.split()[0].partition("@")[0]
 
 
 class Copy:
@@ -128,8 +162,12 @@ class Copy:
 
     def fails(self, test):
         name, *options = test.split()
+        name, _, device = name.partition("@")
         environment = dict(os.environ, WEBER_BACKEND_PATH=str(self.build), WEBER_CACHE_DIR=str(self.build / "cache"),
-                           POCL_CACHE_DIR=str(self.build / "pocl"))
+                           POCL_CACHE_DIR=str(self.build / "pocl"), VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(self.build / "tests" / "vgpu"),
+                           WEBER_CUDA_LIBRARY=str(self.build / "tests" / "vgpu" / "libcuda.so.1"))
+        if device:
+            environment["WEBER_TEST_DEVICE"] = device
         try:
             return run([str(self.build / "tests" / name), *options], timeout=300, env=environment).returncode != 0
         except subprocess.TimeoutExpired:
@@ -145,7 +183,7 @@ def try_fault(copy, fault):
         return None, f"applies {text.count(old)} times"
     path.write_text(text.replace(old, new), encoding="utf-8")
     try:
-        made = copy.make([test.split()[0] for test in tests])
+        made = copy.make([program(test) for test in tests])
         if made.returncode:
             return None, "does not compile: " + made.stdout[-300:]
         for test in tests:
@@ -173,9 +211,9 @@ def main():
     try:
         copy = Copy(folder)
         made = copy.configure()
-        tests = sorted({test.split()[0] for number in chosen for test in TABLE[number][4]})
+        tests = sorted({test for number in chosen for test in TABLE[number][4]})
         if not made.returncode:
-            made = copy.make(tests)
+            made = copy.make(sorted({program(test) for test in tests}))
         if made.returncode:
             print(made.stdout[-3000:])
             return 1

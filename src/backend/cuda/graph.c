@@ -51,6 +51,15 @@ static void drop_instance(wb__cu_device *d, wb__graph *g, instance *in)
     in->block = NULL;
 }
 
+/* All instances get theirs at once, so that a loop's memory does not grow with each that it meets. */
+static int make_blocks(wb__cu_device *d, wb__graph *g)
+{
+    instance *const all[] = {&g->one[0], &g->one[1], &g->one[2], &g->one[3], &g->copying};
+    for (size_t i = 0; i < WB__COUNT(all) && g->tables.bytes; i++)
+        if (!(all[i]->block = wb__cu_allocate(&d->base, g->tables.bytes))) return host->error_code();
+    return 0;
+}
+
 static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
@@ -67,7 +76,8 @@ static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
     for (size_t i = 0; i < WB__COUNT(addresses); i++)
         if (!(*addresses[i] = host->alloc_zero(n, sizeof **addresses[i]))) return WB_ERROR_MEMORY;
     g->own = host->alloc_zero(n, sizeof *g->own);
-    return g->own ? wb__cu_tables_make(d, s, &g->tables) : WB_ERROR_MEMORY;
+    const int status = g->own ? wb__cu_tables_make(d, s, &g->tables) : WB_ERROR_MEMORY;
+    return status ? status : make_blocks(d, g);
 }
 
 int wb__cu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph)
@@ -147,17 +157,14 @@ static int record(wb__cu_device *d, const wb__graph *g, CUdeviceptr block, const
                                          g->s->n_kernels);
 }
 
-/* The block of the tables, with the rows for these places in it. */
-static int make_block(wb__cu_device *d, wb__graph *g, instance *in, const wb__cu_places *at)
+/* The rows for these places, into the block of the tables. */
+static int fill_block(wb__cu_device *d, wb__graph *g, instance *in, const wb__cu_places *at)
 {
     if (!g->tables.bytes) return 0;
     unsigned char *rows = host->alloc_zero(g->tables.bytes, 1);
     if (!rows) return WB_ERROR_MEMORY;
     wb__cu_tables_fill(&g->tables, at, rows);
-    int status = 0;
-    if (!in->block && !(in->block = wb__cu_allocate(&d->base, g->tables.bytes)))
-        status = host->error_code();
-    if (!status) status = wb__cu_upload(&d->base, in->block, 0, rows, g->tables.bytes);
+    const int status = wb__cu_upload(&d->base, in->block, 0, rows, g->tables.bytes);
     host->free(rows);
     return status;
 }
@@ -171,7 +178,7 @@ static int make_instance(wb__cu_device *d, wb__graph *g, instance *in, const wb_
     if (in->exec) cu.GraphExecDestroy(in->exec);
     in->exec = NULL;
     g->made++;
-    int status = make_block(d, g, in, &at);
+    int status = fill_block(d, g, in, &at);
     if (status) return status;
     pthread_mutex_lock(&d->lock);
     status = record(d, g, in->block ? in->block->at : 0, &at, &graph);

@@ -366,6 +366,9 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
         strcat(path, ".real");          /* an empty file: it was, by the real one too */
         const bool known = cached && !access(path, F_OK);
         if (!known && !real_compiles(text, &p->log)) {
+            fprintf(stderr, "vgpu: the real NVRTC does not compile a text: %s\n", p->log ? p->log : "");
+            fflush(NULL);
+            if (getenv("VGPU_STRICT")) _exit(99);       /* a graph would do without its tables */
             free(object);
             object = NULL;
         } else if (!known && cached) {

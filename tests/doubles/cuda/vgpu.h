@@ -16,6 +16,7 @@
  *   engine.c     runs a kernel: one group after another, a fiber for each item that meets a barrier
  *   nvrtc.c      libnvrtc: text to code, by a C++ compiler behind shim.h
  *   cublaslt.c   libcublasLt: products by plain loops
+ *   cudnn.c cudnn_run.c  libcudnn: its graphs, by plain loops
  *
  * Commands are recorded, and run when somebody waits: a stream that was not told to wait for
  * another one is likely to run before it, so that a missing event gives wrong numbers.
