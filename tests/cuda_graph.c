@@ -176,7 +176,26 @@ static void test_places(void **state)
     assert_int_equal(memory_of(dev[0]).used, 0);
 }
 
-/* Memory of its own is not to be had: it is recorded anew every time, and right. */
+/* Models of one shape take turns, more of them than there are instances: recording does not go on. */
+static void test_many_models(void **state)
+{
+    (void)state;
+    enum { MODELS = 6, TURNS = 40 };
+    void *all[MODELS][BUFFERS];
+    model m;
+    make(&m, dev[0]);
+    for (int i = 0; i < MODELS; i++) take_all(m.d, all[i]);
+    forget_calls();
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int i = 0; i < MODELS; i++) run_right(&m, all[i], (float)(i + turn), turn);
+    assert_in_range(captures(), 4, 16 + MODELS * TURNS / 8);
+    assert_true(count_calls("cuGraphLaunch") > MODELS * TURNS / 3);
+    unmake(&m);
+    for (int i = 0; i < MODELS; i++) release_all(dev[0], all[i]);
+    assert_int_equal(memory_of(dev[0]).used, 0);
+}
+
+/* Memory of its own is not to be had: it is recorded anew, though not every time, and right. */
 static void test_places_without_memory(void **state)
 {
     (void)state;
@@ -302,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_calls_of_a_step),
         cmocka_unit_test(test_pieces_are_one_kernel),
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_many_models),
         cmocka_unit_test(test_places_without_memory),
         cmocka_unit_test(test_uploads_between_runs),
         cmocka_unit_test(test_threads),

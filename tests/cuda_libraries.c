@@ -127,11 +127,27 @@ static void test_convolutions(void **state)
     assert_int_equal(wb_scope_close(scope), 0);
 }
 
+/* What the program holds lives through wb_shutdown, and the backend with it, until the next one. */
+static void test_shutdowns(void **state)
+{
+    (void)state;
+    wb_shutdown();
+    assert_int_equal(wb_memory_used(), 0);
+    const wb_device *gpu = wb_device_at("CUDA", 0);
+    wb_tensor *x = wb_retain(wb_to(wb_from(numbers, WB_F32, 2, (int64_t[]){WIDTH, WIDTH}), gpu));
+    assert_int_equal(wb_eval(wb_matmul(x, x)), 0);
+    wb_shutdown();
+    assert_int_equal(wb_eval(wb_matmul(x, x)), 0);
+    wb_release(x);
+    wb_shutdown();
+    assert_int_equal(wb_memory_used(), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attention),
-                                       cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_convolutions)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_products),
+        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_shutdowns)};
 #ifndef WB_TEST_CUDA_DOUBLE
     printf("skipped: the double of CUDA was not built\n");
     return 77;

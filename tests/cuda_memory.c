@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,18 @@ static void test_nothing_there(void **state)
     assert_int_equal(child(library, "libm.so.6", "has no cuInit"), 0);
     assert_int_equal(child(visible, "-1", "CUDA_VISIBLE_DEVICES"), 0);
     assert_int_equal(child("VGPU_DEVICES", "0", "sees no GPU"), 0);
+}
+
+/* A driver, and no library that is NVRTC. */
+static void test_no_compiler(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weber-no-nvrtc-XXXXXX", file[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/libnvrtc.so.13", folder);
+    assert_int_equal(symlink(getenv("WEBER_CUDA_LIBRARY"), file), 0);
+    assert_int_equal(child("WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
+    assert_int_equal(unlink(file) | rmdir(folder), 0);
 }
 
 /* The driver reads the variable when it starts: in a process of its own. */
@@ -152,6 +165,7 @@ int main(void)
     setenv("VGPU_DEVICES", "2", 1);
     const struct CMUnitTest without[] = {
         cmocka_unit_test(test_nothing_there),
+        cmocka_unit_test(test_no_compiler),
         cmocka_unit_test(test_visible_devices),
     };
     const struct CMUnitTest tests[] = {

@@ -28,11 +28,19 @@ static wb_tensor *images(int which, const wb_device *d)
     return wb_to(wb_from(x, WB_F32, 4, (int64_t[]){n, 1, SIDE, SIDE}), d);
 }
 
-/* What the model says of an input, into out; false: an error. */
-static bool infer(wb_layer *m, const wb_device *d, int which, float *out)
+static int recorded(wb_tensor *const *in, wb_tensor **out, void *model)
+{
+    out[0] = wb_call(model, in[0]);
+    return out[0] ? 1 : -1;
+}
+
+/* What the model says of an input, into out, or a recording of it; false: an error. */
+static bool infer(wb_layer *m, wb_compiled *c, const wb_device *d, int which, float *out)
 {
     wb_scope *s = wb_scope_open();
-    wb_tensor *x = images(which, d), *y = x ? wb_call(m, x) : NULL;
+    wb_tensor *x = images(which, d), *y = NULL;
+    if (x && !c) y = wb_call(m, x);
+    if (x && c && wb_call_compiled(c, 1, &x, 1, &y)) y = NULL;
     const bool good =
         y && !wb_copy_out(y, out, (size_t)(batch_sizes[which] * CLASSES) * sizeof *out);
     return !wb_scope_close(s) && good;
@@ -42,6 +50,7 @@ typedef struct {
     int id;
     const wb_device *d;
     wb_layer *m;
+    wb_compiled *compiled;              /* NULL: the model is called */
     float (*want)[13 * CLASSES];
     const char *wrong;                  /* NULL: nothing */
     char text[400];
@@ -54,7 +63,7 @@ static void *infer_often(void *given)
     for (int turn = 0; turn < TURNS && !j->wrong; turn++) {
         const int which = (turn + j->id) % INPUTS;
         const size_t bytes = (size_t)(batch_sizes[which] * CLASSES) * sizeof *out;
-        if (!infer(j->m, j->d, which, out)) {
+        if (!infer(j->m, j->compiled, j->d, which, out)) {
             snprintf(j->text, sizeof j->text, "%s", wb_error());
             j->wrong = j->text;
         } else if (memcmp(out, j->want[which], bytes)) {
@@ -68,7 +77,7 @@ static void *infer_often(void *given)
 static void answers_alone(wb_layer *m, const wb_device *d, float (*want)[13 * CLASSES])
 {
     for (int i = 0; i < INPUTS; i++)
-        if (!infer(m, d, i, want[i])) fail_msg("%s", wb_error());
+        if (!infer(m, NULL, d, i, want[i])) fail_msg("%s", wb_error());
 }
 
 static void start(pthread_t *thread, void *(*f)(void *), void *job)
@@ -101,6 +110,27 @@ static void one_model_serves_many_threads(void **state)
             for (int i = 0; i < THREADS; i++) finish(thread[i], &jobs[i]);
             assert_int_equal(wb_scope_close(s), 0);
         }
+}
+
+/* Calls of one recorded function, its first ones too. */
+static void one_recording_serves_many_threads(void **state)
+{
+    (void)state;
+    static float want[INPUTS][13 * CLASSES];
+    for (int k = 0; k < n_places; k++) {
+        wb_scope *s = wb_scope_open();
+        wb_layer *m = wb_to(make_model(), places[k]);
+        wb_compiled *c = wb_compile(recorded, m);
+        pthread_t thread[THREADS];
+        job jobs[THREADS];
+        answers_alone(m, places[k], want);
+        for (int i = 0; i < THREADS; i++) {
+            jobs[i] = (job){.id = i, .d = places[k], .m = m, .compiled = c, .want = want};
+            start(&thread[i], infer_often, &jobs[i]);
+        }
+        for (int i = 0; i < THREADS; i++) finish(thread[i], &jobs[i]);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
 }
 
 /* ---- training beside others --------------------------------------------------------------------- */
@@ -203,6 +233,7 @@ int main(void)
     wb_clear_error();
     const struct CMUnitTest all[] = {
         cmocka_unit_test(one_model_serves_many_threads),
+        cmocka_unit_test(one_recording_serves_many_threads),
         cmocka_unit_test(one_trains_while_others_load_and_infer),
     };
     const int failed = cmocka_run_group_tests(all, NULL, NULL);

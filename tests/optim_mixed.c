@@ -293,6 +293,32 @@ static void printed(void **state)
     wb_scope_close(s);
 }
 
+/* What the program puts into a parameter is what the next update starts from. */
+static void values_put_in_later_count(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        wb_scope *s = wb_scope_open();
+        wb_layer *m = wb_Dense(3, 2, .no_bias = true);
+        WORKS(m);
+        wb_opt_state *o = wb_setup(wb_Descent(.eta = 0.5), m, .mixed = halves[k]);
+        WORKS(o);
+        wb_tensor *w = wb_get(m, "weight"), *x = wb_ones(1, 3);
+        for (int i = 0; i < 2; i++) {           /* the gradient of each weight is 1 */
+            wb_tensor *loss = wb_scale_loss(o, wb_sum(wb_call(m, x)));
+            if (wb_update(o, m, wb_gradient(loss, m))) fail_msg("%s", wb_error());
+            if (wb_eval(w)) fail_msg("%s", wb_error());
+            if (i) break;
+            if (wb_assign(w, wb_astype(wb_full_of(8, WB_F32, 2, (int64_t[]){2, 3}), halves[k])))
+                fail_msg("%s", wb_error());
+        }
+        array is = values_of(w), master = values_of(o->slots[0].moments[0]);
+        for (int64_t i = 0; i < is.size; i++) assert_true(is.at[i] == 7.5 && master.at[i] == 7.5);
+        wb_scope_close(s);
+        ref_forget();
+    }
+}
+
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
@@ -301,7 +327,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(scale_grows), cmocka_unit_test(others_are_not_scaled),
         cmocka_unit_test(ties_stay_ties), cmocka_unit_test(any_floating_dtype),
         cmocka_unit_test(inputs_are_converted), cmocka_unit_test(refusals),
-        cmocka_unit_test(out_of_memory), cmocka_unit_test(printed)};
+        cmocka_unit_test(out_of_memory), cmocka_unit_test(printed),
+        cmocka_unit_test(values_put_in_later_count)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();
     return failed;

@@ -98,6 +98,7 @@ WB_API wb_engine_stats wb_stats(void);
 /* A function recorded once and replayed with new inputs: no graph is built from the second call on.
  * Inputs must keep their shapes and dtypes (a new signature is recorded anew); variables are read and
  * assigned in place; random draws, learning rates and step numbers advance.  Results belong to the scope.
+ * Threads may share one: their calls take turns.
  *   f(inputs, outputs, ctx) fills at most 8 outputs and returns their number, or a negative number on failure.
  *
  *   wb_compiled *step = wb_compile(f, ctx);

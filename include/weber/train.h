@@ -38,7 +38,7 @@ WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
  * .mixed = WB_BF16 or WB_F16 trains in mixed precision: the parameters become that dtype, in place (running statistics
  * stay what they are), and the state keeps them in f32 besides.  The rule works on these masters, with gradients
  * converted, and the parameters get their values rounded.  From then on layers convert what they are given without a
- * word.  Values that are put into the model later (wb_load_state, wb_assign) do not reach the masters: load first.
+ * word.  A value that is put into the model later (wb_load_state, wb_assign) takes the place of its master.
  * With WB_F16 gradients are also scaled, below.
  * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside wb_compile. */
 typedef struct { size_t size; wb_dtype mixed; } wb_setup_options;

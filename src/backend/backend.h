@@ -174,8 +174,8 @@ struct wb__backend {
 
     /* Looks for devices, once; an error's message says what is missing and how to get it. */
     int (*start)(void);
-    /* Gives back everything that nobody holds.  Devices keep their addresses, and start again when
-     * they are used. */
+    /* Gives back everything that nobody holds; nothing where it was stopped.  Devices keep their
+     * addresses, and start again when they are used. */
     void (*stop)(void);
     int (*count)(void);
     const wb_device *(*device)(int ordinal);

@@ -75,7 +75,7 @@ static struct {
     condition condition;
     const wb_device **devices;
     int n;
-    bool present;
+    bool present, started;              /* started: ever */
     char path[WB__WHY], why[WB__WHY];
 } state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
 
@@ -216,6 +216,7 @@ static void start(int row)
     if (state[row].backend->start() == 0) {
         if (list_devices(row)) state[row].condition = WORKS;
         else state[row].backend->stop();
+        state[row].started |= state[row].condition == WORKS;
     }
     if (state[row].condition != WORKS) {
         bool again = wb_error_code() == WB_ERROR_MEMORY;
@@ -258,13 +259,14 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){state[row].n, state[row].devices};
 }
 
-/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when asked for. */
+/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when asked for; or without
+ * being asked, where the program holds tensors of its: then it runs on, and is stopped next time. */
 static void stop_all(void)
 {
     pthread_mutex_lock(&lock);
     wb__selection_forget_device();
     for (int i = 0; i < WB__ROWS; i++) {
-        if (state[i].condition == WORKS) state[i].backend->stop();
+        if (state[i].started) state[i].backend->stop();
         if (state[i].backend) state[i].condition = NOT_STARTED;
         wb__free(state[i].devices);
         state[i].devices = NULL;

@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "engine/request.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum { RECORDINGS = 16, OUTPUTS = 8 };
@@ -63,6 +64,7 @@ struct wb_compiled {
     wb__object object;
     wb_recordable f;
     void *ctx;
+    pthread_mutex_t lock;               /* of what follows, and of replays, which share its buffers */
     int n;
     recording *recordings[RECORDINGS];
 };
@@ -98,6 +100,7 @@ static void compiled_destroy(void *object)
 {
     wb_compiled *c = object;
     for (int i = 0; i < c->n; i++) recording_free(c->recordings[i]);
+    pthread_mutex_destroy(&c->lock);
     wb__free(c);
 }
 
@@ -110,6 +113,11 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
     if (!c) return NULL;
     c->f = f;
     c->ctx = ctx;
+    pthread_mutexattr_t again;          /* f may come here again, from within its recording */
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&c->lock, &again);
+    pthread_mutexattr_destroy(&again);
     return c;
 }
 
@@ -386,9 +394,27 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
-int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
+/* With the lock; inputs are evaluated. */
+static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];
+    recording *r = recording_for(c, n_in, in);
+    if (!r) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (n_out > r->n_out)
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
+                        n_out, r->n_out);
+    int status = replay(r, in, made);
+    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
+    for (int i = 0; i < n_out && !status; i++) {
+        wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
+        out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));
+        if (!out[i]) status = WB_ERROR_MEMORY;
+    }
+    return status;
+}
+
+int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
+{
     if (!c) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
@@ -404,17 +430,8 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     }
     int status = t->n_pending ? wb__evaluate_pending() : 0;
     if (status) return status;
-    recording *r = recording_for(c, n_in, in);
-    if (!r) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
-    if (n_out > r->n_out)
-        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
-                        n_out, r->n_out);
-    status = replay(r, in, made);
-    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
-    for (int i = 0; i < n_out && !status; i++) {
-        wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
-        out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));
-        if (!out[i]) status = WB_ERROR_MEMORY;
-    }
+    pthread_mutex_lock(&c->lock);
+    status = call(c, n_in, in, n_out, out);
+    pthread_mutex_unlock(&c->lock);
     return status;
 }

@@ -203,6 +203,14 @@ static int unscale(update *u)
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
+/* The master of a parameter, or where the parameter is not the master rounded, since the program has
+ * put another value there, that value. */
+static wb_tensor *present_master(wb_tensor *x, wb_tensor *master)
+{
+    wb_tensor *rounded = wb__as(master, (wb_dtype)x->dtype);
+    return wb_where(wb_eq(rounded, x), master, wb__as(x, WB_F32));
+}
+
 /* What the parameter becomes, and where an update may be skipped, the choice of each new value. */
 static int finish(const update *u, work *w, const wb__slot *slot)
 {
@@ -210,7 +218,8 @@ static int finish(const update *u, work *w, const wb__slot *slot)
     wb_tensor *value = wb_sub(w->wide, w->g);
     if (s->mixed) w->next[s->n_moments - 1] = value;
     for (int k = 0; u->scaling.ok && k < s->n_moments; k++)
-        w->next[k] = wb_where(u->scaling.ok, w->next[k], slot->moments[k]);
+        w->next[k] = wb_where(u->scaling.ok, w->next[k],
+                              s->mixed && k == s->n_moments - 1 ? w->wide : slot->moments[k]);
     if (s->mixed) value = w->next[s->n_moments - 1];
     w->value = wb__as(value, (wb_dtype)w->x->dtype);
     return w->value ? 0 : WB_ERROR_MEMORY;
@@ -228,7 +237,7 @@ static int compute(update *u, void *model, wb_tree *grads)
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         w->next = u->next + i * s->n_moments;
-        w->wide = s->mixed ? s->slots[i].moments[s->n_moments - 1]
+        w->wide = s->mixed ? present_master(w->x, s->slots[i].moments[s->n_moments - 1])
                            : wb__as(w->x, (wb_dtype)(w->g ? w->g : w->x)->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }

@@ -6,12 +6,21 @@
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 
+/* Without a compiler of kernels nothing can be computed: better the program learns that before it has
+ * moved there. */
+static int start_once(void)
+{
+    int status = wb__cu_load();
+    if (!status) status = wb__cu_find();
+    if (!status && (status = wb__cu_load_nvrtc())) wb__cu_forget();
+    return status;
+}
+
 static int start(void)
 {
     if (wb__cu_check_fork()) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&starting);
-    int status = started ? 0 : wb__cu_load();
-    if (!status && !started) status = wb__cu_find();
+    const int status = started ? 0 : start_once();
     if (!status) started = true;
     pthread_mutex_unlock(&starting);
     return status;

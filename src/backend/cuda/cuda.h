@@ -299,10 +299,6 @@ int wb__cu_tables_write(wb__cu_device *d, wb__cu_tables *t, CUdeviceptr block,
 int wb__cu_table_launch(wb__cu_device *d, const wb__cu_table *t, CUdeviceptr block,
                         CUstream stream);
 
-/* The first of these files (a list that ends with NULL) that can be opened: in WEBER_CUDA_PATH, where
- * the system looks, where the toolkit is installed.  NULL: `why` holds what was said of the first. */
-void *wb__cu_open_library(const char *const *names, char *why, size_t room);
-
 /* ---- library routines: lt.c, dnn.c, dnn_attention.c -------------------------------------------
  *
  * A step that a library of NVIDIA's does.  It must be capturable: what it needs is made when it is

@@ -207,7 +207,6 @@ static int init_failed(CUresult code, const char *file)
 int wb__cu_load(void)
 {
     const char *file = driver_file();
-    pthread_once(&once, prepare_fork);
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *said = dlerror();
@@ -220,6 +219,7 @@ int wb__cu_load(void)
         return status;
     }
     choose_table();
+    pthread_once(&once, prepare_fork);
     CUresult code = cu.Init(0);
     if (code) return init_failed(code, file);
     code = cu.DriverGetVersion(&wb__cu_driver_version);

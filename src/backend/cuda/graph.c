@@ -5,7 +5,9 @@
  * come from the cache and take turns among few addresses.  So a graph has up to four instances, each
  * for one set of addresses.  Where these keep changing, a further instance has memory of its own in
  * place of what changes: inputs are copied there before it runs, results from there after it, and
- * nothing is recorded any more.
+ * nothing is recorded any more.  Variables cannot be copied so: where more sets of them take turns than
+ * there are instances, as in many models of one shape, the runs without one are launched kernel by
+ * kernel, for to record costs more than that.
  *
  * Recording is done on a stream of its own, on which nothing runs, so that it is in nobody's way.
  * What cannot be recorded is launched kernel by kernel, as without a graph. */
@@ -13,7 +15,11 @@
 
 #include <string.h>
 
-enum { INSTANCES = 4 };
+enum {
+    INSTANCES = 4,
+    FREELY = 16,                /* recordings that a graph may have at any time, */
+    SELDOM = 8                  /* and beyond these one in so many runs */
+};
 
 typedef struct {
     CUgraphExec exec;           /* NULL: none */
@@ -28,7 +34,7 @@ struct wb__graph {
     bool broken;                /* it cannot be recorded */
     wb__cu_tables tables;
     pthread_mutex_t lock;       /* of what follows; taken before the device's */
-    uint64_t clock;
+    uint64_t clock, runs, made; /* made: instances, ever */
     CUdeviceptr *now;           /* where the buffers are in this run */
     instance one[INSTANCES];
     instance copying;           /* the one with memory of its own, */
@@ -171,6 +177,7 @@ static int make_instance(wb__cu_device *d, wb__graph *g, instance *in, const wb_
     CUgraph graph = NULL;
     if (in->exec) cu.GraphExecDestroy(in->exec);
     in->exec = NULL;
+    g->made++;
     int status = fill_block(d, g, in, &at);
     if (status) return status;
     pthread_mutex_lock(&d->lock);
@@ -248,24 +255,28 @@ static void locate(wb__graph *g, void *const *buffers)
     }
 }
 
-/* The instance for this run; NULL with the error set. */
-static instance *choose(wb__cu_device *d, wb__graph *g, void *const *buffers,
-                        const wb__number *numbers)
+static bool pays(const wb__graph *g) { return g->made < FREELY || g->made * SELDOM < g->runs; }
+
+/* *in: the instance for this run; NULL: none, this time.  0, or an error. */
+static int choose(wb__cu_device *d, wb__graph *g, void *const *buffers, const wb__number *numbers,
+                  instance **in)
 {
     locate(g, buffers);
-    for (int i = 0; i < INSTANCES; i++)
-        if (fits(g, &g->one[i])) return &g->one[i];
-    instance *in = replaceable(g);
-    if (!in) {
-        if (take_own_memory(d, g)) {
-            in = &g->copying;
-            if (fits(g, in)) return in;
-        } else {
-            locate(g, buffers);
-            in = longest_unused(g);
-        }
+    for (int i = 0; i < INSTANCES; i++) {
+        *in = &g->one[i];
+        if (fits(g, *in)) return 0;
     }
-    return make_instance(d, g, in, numbers) ? NULL : in;
+    *in = replaceable(g);
+    if (!*in && take_own_memory(d, g)) {
+        *in = &g->copying;
+        if (fits(g, *in)) return 0;
+    } else if (!*in) {
+        locate(g, buffers);
+        *in = longest_unused(g);
+    }
+    if (pays(g)) return make_instance(d, g, *in, numbers);
+    *in = NULL;
+    return 0;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -325,19 +336,20 @@ int wb__cu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     int status = 0;
     if (wb__cu_enter(d)) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&g->lock);
-    instance *in = g->broken ? NULL : choose(d, g, buffers, numbers);
-    if (in) {
-        pthread_mutex_lock(&d->lock);
-        status = launch(d, g, in, buffers, numbers);
-        pthread_mutex_unlock(&d->lock);
-    } else if (!g->broken) {
+    instance *in = NULL;
+    g->runs++;
+    if (!g->broken && choose(d, g, buffers, numbers, &in)) {
         host->log(WB_LOG_WARN, "cuda:%d: a plan of %d kernels runs without a graph: %s", d->ordinal,
                   g->s->n_kernels, host->error());
         host->clear_error();
         g->broken = true;
+    } else if (in) {
+        pthread_mutex_lock(&d->lock);
+        status = launch(d, g, in, buffers, numbers);
+        pthread_mutex_unlock(&d->lock);
     }
-    const bool broken = g->broken;
+    const bool each = g->broken || !in;
     pthread_mutex_unlock(&g->lock);
     wb__cu_leave();
-    return broken ? launch_each(base, g, buffers, numbers) : status;
+    return each ? launch_each(base, g, buffers, numbers) : status;
 }

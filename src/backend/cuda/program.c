@@ -145,7 +145,7 @@ static CUmodule make(wb__cu_device *d, const char *text, int flags)
     CUmodule module = NULL;
     options o;
     size_t key_bytes = 0, bytes = 0;
-    if (wb__cu_load_nvrtc() || set_options(d, flags, &o)) return NULL;
+    if (set_options(d, flags, &o)) return NULL;
     if (host->debug("kernel"))
         host->log(WB_LOG_DEBUG, "kernel: cuda:%d: %s %s %s\n%s%s", d->ordinal, o.option[0],
                   o.option[1], o.option[2], o.defines, text);
