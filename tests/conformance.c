@@ -93,7 +93,8 @@ static int step_of_shapes(int step)
 }
 static int first_shape(int n, int step, size_t row, wb_dtype t)
 {
-    return fewer() == 1 ? 0 : (int)((row * 5 + (size_t)t * 3) % (size_t)WB__MIN(n, step_of_shapes(step)));
+    const size_t first = row * 5 + (size_t)t * 3;
+    return fewer() == 1 ? 0 : (int)(first % (size_t)WB__MIN(n, step_of_shapes(step)));
 }
 
 static void one_operand(const row1 *rows, size_t n, ref_f1 (*reference)(const char *), bool to_bool)
