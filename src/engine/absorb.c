@@ -26,11 +26,11 @@ static wb__view operand(const wb__making *m, const wb__value *product, int i)
 static bool taken(const wb__making *m, const wb__group *g)
 {
     const wb__value *p = value(m, g->first);
+    if (!m->device->backend->takes || p->op != WB__OP_matmul || p->ndim != 2 || !p->size) return false;
     wb__step s = wb__step_blank(m, WB__STEP_MATMUL);
     s.n_views = 3;
     s.epilogue = g->epilogue;
     for (int i = 0; i < 2; i++) s.views[i] = operand(m, p, i);
-    if (!m->device->backend->takes || p->op != WB__OP_matmul || p->ndim != 2 || !p->size) return false;
     wb__contiguous(p, &s.views[2]);
     const wb__view row = {.dtype = (wb_dtype)p->dtype, .buffer = -1, .ndim = 1, .dims = {p->dims[1]},
                           .strides = {1}};
