@@ -230,4 +230,38 @@ static void test_fork(void **state)
     b->release(dev[0], held, BYTES);
 }
 
+/* A program is compiled once, then read from disk; a damaged one is compiled again.  The backend starts
+ * anew with this variable set, at last to `after`. */
+static void keep_programs(const char *name, const char *value, const char *after)
+{
+    float x[N], y[N];
+    fill(x, N, 1);
+    check(restart(name, value));
+    test_disk_empty();
+    for (int turn = 0; turn < 3; turn++) {
+        const int before = test_kept;
+        test_hits = 0;
+        test_spoiled = turn == 2;
+        const wb_device *d = dev[0];
+        void *from = take(d, BYTES), *to = take(d, BYTES);
+        check(b->upload(d, from, 0, x, BYTES));
+        wb__kernel *k = prepared(d, STEP_SCALE, N), *same = prepared(d, STEP_SCALE, 10);
+        launch(d, k, from, to, NULL, 0, 3);
+        check(b->download(d, y, to, 0, BYTES));
+        for (int i = 0; i < N; i++) assert_true(y[i] == 3 * x[i]);
+        assert_int_equal(test_hits, turn > 0);
+        assert_int_equal(test_kept - before, turn != 1);
+        b->destroy(d, k);
+        b->destroy(d, same);
+        k = prepared(d, STEP_SCALE, 20);                /* still in memory */
+        assert_int_equal(test_hits, turn > 0);
+        b->destroy(d, k);
+        b->release(d, from, BYTES);
+        b->release(d, to, BYTES);
+        check(restart(name, turn < 2 ? value : after));
+    }
+    test_spoiled = false;
+    test_disk_empty();
+}
+
 #endif
