@@ -9,6 +9,7 @@
  *   weber/nn.h       layers, losses, initialisers, model trees
  *   weber/train.h    optimiser rules, training, checkpoints, files, progress
  *   weber/data.h     datasets and loaders
+ *   weber/files.h    files: models, tensors, checkpoints
  *   weber/device.h   devices: finding them, choosing one, moving things between them
  *
  * Conventions
@@ -32,6 +33,7 @@
 #include "weber/nn.h"
 #include "weber/data.h"
 #include "weber/train.h"
+#include "weber/files.h"
 #include "weber/device.h"
 #ifdef __cplusplus
 #include "weber/cxx.h"

@@ -15,9 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     }
     if (ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size) return 0;
-    wb__st st;
+    wb__table st;
     if (wb__st_load(path, true, &st)) return 0;
-    wb__st_free(&st);
+    wb__table_free(&st);
     wb_scope *scope = wb_scope_open();
     wb_load(path);
     wb_scope_close(scope);

@@ -20,7 +20,7 @@
 #define GOLDEN_FILE WB_TEST_DATA "/nn.safetensors"
 #define NAME(...) name_of(__VA_ARGS__)
 
-static wb__st golden;
+static wb__table golden;
 
 static inline const char *name_of(const char *format, ...)
 {
@@ -43,7 +43,7 @@ static inline int golden_open(void **state)
 static inline int golden_close(void **state)
 {
     (void)state;
-    wb__st_free(&golden);
+    wb__table_free(&golden);
     wb_shutdown();
     return 0;
 }
@@ -51,7 +51,7 @@ static inline int golden_close(void **state)
 /* A tensor of the file, or NULL. */
 static inline wb_tensor *golden_tensor(const char *name)
 {
-    const wb__st_tensor *t = wb__st_find(&golden, name);
+    const wb__entry *t = wb__table_find(&golden, name);
     return t ? wb_from(t->data, t->dtype, t->ndim, t->dims) : NULL;
 }
 
@@ -66,7 +66,7 @@ static inline wb_tensor *golden_want(const char *name)
  * its size. */
 static inline void assert_golden(wb_tensor *got, const char *name, double tolerance)
 {
-    const wb__st_tensor *want = wb__st_find(&golden, name);
+    const wb__entry *want = wb__table_find(&golden, name);
     if (!want) fail_msg("no %s in " GOLDEN_FILE, name);
     if (!got) fail_msg("%s: %s", name, wb_error());
     const float *g = wb_data(got), *w = want->data;

@@ -18,7 +18,7 @@ enum {
     MOST = 64
 };
 
-static wb__st file;
+static wb__table file;
 
 typedef struct {
     int n;
@@ -35,7 +35,7 @@ static int character(int step, int row, int place)
 /* Paths use points to separate names: the tree's names have none. */
 static void add(model *m, const char *name, wb_dtype dtype)
 {
-    const wb__st_tensor *t = wb__st_find(&file, name);
+    const wb__entry *t = wb__table_find(&file, name);
     if (!t) fail_msg("no %s in gpt.safetensors", name);
     snprintf(m->text[m->n], sizeof m->text[0], "%s", name);
     for (char *c = m->text[m->n]; *c; c++) if (*c == '.') *c = '_';
@@ -116,7 +116,7 @@ static void train(wb_dtype dtype)
     wb_tree *tree = wb_named_tuple(m.n, m.name, m.w);
     for (int i = 0; tree && i < m.n; i++) m.w[i] = wb_get(tree, m.name[i]);
     wb_opt_state *o = wb_setup(wb_AdamW(.eta = 3e-3, .beta = {0.9, 0.99}, .lambda = 0.1), tree);
-    const wb__st_tensor *want = wb__st_find(&file, dtype == WB_F64 ? "losses_f64" : "losses_f32");
+    const wb__entry *want = wb__table_find(&file, dtype == WB_F64 ? "losses_f64" : "losses_f32");
     if (!o || !want) fail_msg("%s", wb_error());
     for (int step = 0; step < STEPS; step++) {
         wb_scope *inner = wb_scope_open();
@@ -143,7 +143,7 @@ int main(void)
         return fprintf(stderr, "%s\n", wb_error()), 1;
     const struct CMUnitTest all[] = {cmocka_unit_test(f64), cmocka_unit_test(f32)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb__st_free(&file);
+    wb__table_free(&file);
     wb_shutdown();
     return failed;
 }

@@ -136,7 +136,7 @@ static void functions_by_name(void **state)
 
 static void refused(const char *description, const char *message)
 {
-    wb__st_note note = {"weber", (char *)(uintptr_t)description};
+    wb__note note = {"weber", (char *)(uintptr_t)description};
     assert_int_equal(wb__st_save(file_name(), 0, NULL, 1, &note), 0);
     wb_clear_error();
     assert_null(wb_load(file_name()));
@@ -189,7 +189,7 @@ static void wrong_descriptions(void **state)
                "{\"layer\":\"Chain\",\"parts\":[{\"name\":\"0\",\"layer\":\"Chain\",\"parts\":[");
     for (int i = 0; i < 150; i++) strcat(deep, "]}]}");
     strcat(deep, "}");
-    wb__st_note note = {"weber", deep};
+    wb__note note = {"weber", deep};
     assert_int_equal(wb__st_save(file_name(), 0, NULL, 1, &note), 0);
     assert_null(wb_load(file_name()));
     unlink(file_name());

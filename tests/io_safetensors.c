@@ -31,13 +31,13 @@ static void put_header(const char *header, size_t n)
 
 static void refused(const char *header, size_t n, const char *message)
 {
-    wb__st st;
+    wb__table st;
     put_header(header, n);
     wb_clear_error();
     assert_int_equal(wb__st_load(file_name(), true, &st), WB_ERROR_FORMAT);
     if (!strstr(wb_error(), message)) fail_msg("\"%s\" is not in \"%s\"", message, wb_error());
     if (!strstr(wb_error(), file_name())) fail_msg("no file in \"%s\"", wb_error());
-    assert_null(st.tensors);
+    assert_null(st.entries);
 }
 
 static void wrong_headers(void **state)
@@ -87,14 +87,14 @@ static void wrong_headers(void **state)
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1000000000],\"data_offsets\":[0,4000000000]}}", 5,
             "a tensor");
     put("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
-    wb__st st;
+    wb__table st;
     assert_int_equal(wb__st_load(file_name(), true, &st), WB_ERROR_FORMAT);
     assert_non_null(strstr(wb_error(), "byte 0: a header of 18446744073709551615 bytes"));
     assert_int_equal(wb__st_load("/nowhere/at/all", true, &st), WB_ERROR_FILE);
     put_header("{}  ", 0);                              /* nothing at all is a file */
     assert_int_equal(wb__st_load(file_name(), true, &st), 0);
     assert_int_equal(st.n, 0);
-    wb__st_free(&st);
+    wb__table_free(&st);
     unlink(file_name());
 }
 
@@ -118,29 +118,29 @@ static void make_file(void)
         {"empty \"quoted\" \xc3\xa9", WB_I32, 2, none, 0, NULL},
         {"unsigned", WB_U8, 1, two, 2, flags},
     };
-    wb__st_note notes[] = {{"about", "a \"test\"\n"}};
+    wb__note notes[] = {{"about", "a \"test\"\n"}};
     if (wb__st_save(file_name(), WB__COUNT(out), out, 1, notes)) fail_msg("%s", wb_error());
 }
 
 static void what_is_written_is_read(void **state)
 {
     (void)state;
-    wb__st st;
+    wb__table st;
     make_file();
     if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
     assert_int_equal(st.n, 9);
-    assert_string_equal(wb__st_note_of(&st, "about"), "a \"test\"\n");
-    assert_null(wb__st_note_of(&st, "more"));
-    assert_true(((double *)wb__st_find(&st, "double")->data)[1] == -2);
-    assert_true(((float *)wb__st_find(&st, "single")->data)[2] == 3);
-    assert_true(((int8_t *)wb__st_find(&st, "bytes")->data)[1] == -1);
-    assert_int_equal(wb__st_find(&st, "brain")->ndim, 0);
-    assert_int_equal(wb__st_find(&st, "empty \"quoted\" \xc3\xa9")->dims[1], 7);
-    assert_null(wb__st_find(&st, "nobody"));
-    wb__st_free(&st);
+    assert_string_equal(wb__table_note(&st, "about"), "a \"test\"\n");
+    assert_null(wb__table_note(&st, "more"));
+    assert_true(((double *)wb__table_find(&st, "double")->data)[1] == -2);
+    assert_true(((float *)wb__table_find(&st, "single")->data)[2] == 3);
+    assert_true(((int8_t *)wb__table_find(&st, "bytes")->data)[1] == -1);
+    assert_int_equal(wb__table_find(&st, "brain")->ndim, 0);
+    assert_int_equal(wb__table_find(&st, "empty \"quoted\" \xc3\xa9")->dims[1], 7);
+    assert_null(wb__table_find(&st, "nobody"));
+    wb__table_free(&st);
     if (wb__st_load(file_name(), false, &st)) fail_msg("%s", wb_error());
-    assert_null(wb__st_find(&st, "single")->data);
-    wb__st_free(&st);
+    assert_null(wb__table_find(&st, "single")->data);
+    wb__table_free(&st);
 
     int64_t n;
     char *bytes = wb__file_read(file_name(), &n);
@@ -157,7 +157,7 @@ static void what_is_written_is_read(void **state)
 static void any_damage(void **state)
 {
     (void)state;
-    wb__st st;
+    wb__table st;
     int64_t n;
     int refused_files = 0;
     make_file();
@@ -174,7 +174,7 @@ static void any_damage(void **state)
             bytes[i] ^= (char)flips[k];
             put(bytes, (size_t)n);
             if (wb__st_load(file_name(), true, &st)) refused_files++;
-            else wb__st_free(&st);
+            else wb__table_free(&st);
             bytes[i] ^= (char)flips[k];
         }
     }
@@ -202,10 +202,10 @@ static void failing_writes(void **state)
         failures += status != 0;
         int64_t n;
         char *bytes = wb__file_read(file_name(), &n);
-        wb__st st = {0};
+        wb__table st = {0};
         if (n == 3) assert_memory_equal(bytes, "old", 3);
         else assert_int_equal(wb__st_load(file_name(), true, &st), 0);
-        wb__st_free(&st);
+        wb__table_free(&st);
         wb__free(bytes);
     }
     assert_true(failures >= 3);

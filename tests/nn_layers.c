@@ -15,7 +15,7 @@ static int check_after(wb_tensor *x, const char *path, void *ctx)
 {
     const checking *c = ctx;
     const char *name = NAME("%s.after.%s", c->name, path);
-    if (wb__st_find(&golden, name)) assert_golden(x, name, c->tolerance);
+    if (wb__table_find(&golden, name)) assert_golden(x, name, c->tolerance);
     return 0;
 }
 
@@ -23,7 +23,7 @@ static void check_in(const char *name, wb_layer *layer, bool train)
 {
     wb_scope *scope = wb_scope_open();
     if (!layer) fail_msg("%s: %s", name, wb_error());
-    if (wb__st_find(&golden, NAME("%s.param.weight", name)) || layer->node.n)
+    if (wb__table_find(&golden, NAME("%s.param.weight", name)) || layer->node.n)
         golden_parameters(name, layer);
     if (train) wb_trainmode(layer);
     wb_tensor *x[3];

@@ -315,7 +315,17 @@ inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state
     o.epochs = epochs;
     return wb_train_with(loss, model, data, state, &o);
 }
-inline int wb_load_state(const char *path, void *model, wb_load_options o = {})
+inline int wb_save(const char *path, void *model, wb_save_options o = {})
+{
+    o.size = sizeof o;
+    return wb_save_with(path, model, &o);
+}
+inline wb_layer *wb_load(const char *path, wb_load_options o = {})
+{
+    o.size = sizeof o;
+    return wb_load_with(path, &o);
+}
+inline int wb_load_state(const char *path, void *model, wb_load_state_options o = {})
 {
     o.size = sizeof o;
     return wb_load_state_with(path, model, &o);

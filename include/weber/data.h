@@ -42,10 +42,6 @@ WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *o);
 #define WB_LOAD_CSV_(path, ...) wb_load_csv_with((path), &(wb_csv_options){__VA_ARGS__})
 #endif
 
-/* NumPy's format, versions 1 to 3, either order, little-endian. */
-WB_API wb_tensor *wb_load_npy(const char *path);
-WB_API int wb_save_npy(const char *path, wb_tensor *x);
-
 WB_API int64_t wb_dataset_length(const wb_dataset *d);      /* observations */
 WB_API wb_tensor *wb_dataset_x(wb_dataset *d);      /* everything, as a tensor, where it is; mapped sets are computed */
 WB_API wb_tensor *wb_dataset_y(wb_dataset *d);

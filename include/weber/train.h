@@ -1,4 +1,4 @@
-/* Weber, chapter 6: rules, training, files, checkpoints, progress. */
+/* Weber, chapter 6: rules, training, progress. */
 #ifndef WEBER_TRAIN_H
 #define WEBER_TRAIN_H
 
@@ -112,33 +112,6 @@ WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_
 #define WB_TRAIN_(loss, model, data, state, ...) \
     wb_train_with((loss), (model), (data), (state), &(wb_train_options){.size = sizeof(wb_train_options), __VA_ARGS__})
 #endif
-
-/* ---- files ------------------------------------------------------------------------------------ */
-
-/* A model as safetensors, its structure (layers, options, ties) in the metadata.  Written to a temporary file beside
- * it, synced and renamed: a crash leaves the old file or the new one, whole.  The same bytes from every device. */
-WB_API int wb_save_model(const char *path, void *model);
-#define wb_save(path, model) wb_save_model((path), (model))
-
-/* A model from such a file, ready to run on the default device.  Errors name file, offset and reason. */
-WB_API wb_layer *wb_load(const char *path);
-
-/* Values by name into a model that exists, from any safetensors file.  Strict: every tensor of the model must be
- * there, of its shape and dtype, and no other; all that is wrong is listed at once.  Lenient: what fits is loaded.
- * .prefix "encoder.": only what begins so in the file, and without that beginning. */
-typedef struct { size_t size; bool lenient; const char *prefix; } wb_load_options;
-WB_API int wb_load_state_with(const char *path, void *model, const wb_load_options *o);
-#ifndef __cplusplus
-#define wb_load_state(path, ...) WB_LOAD_STATE_((path), __VA_ARGS__, )
-#define WB_LOAD_STATE_(path, model, ...) \
-    wb_load_state_with((path), (model), &(wb_load_options){.size = sizeof(wb_load_options), __VA_ARGS__})
-#endif
-
-/* Model, optimiser state, random counters and loader position (each may be NULL) in one file; restored into objects of
- * the same structure.  Training on from one gives the bits that never stopping would have given. */
-typedef struct { wb_layer *model; wb_opt_state *state; wb_loader *loader; int64_t epoch; } wb_checkpoint;
-WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
-WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /* ---- progress and pictures -------------------------------------------------------------------- */
 

@@ -24,6 +24,11 @@ struct wb__reader {
     unsigned char buffer[BUFFER];
 };
 
+static _Atomic int64_t unpack_limit = (int64_t)4 << 30;
+
+void wb_set_unpack_limit(int64_t bytes) { unpack_limit = WB__MAX(bytes, 0); }
+int64_t wb__unpack_limit(void) { return unpack_limit; }
+
 int64_t wb__reader_offset(const wb__reader *r) { return r->offset; }
 const char *wb__reader_path(const wb__reader *r) { return r->path; }
 
@@ -233,8 +238,9 @@ static int64_t read_gzip(wb__reader *r, unsigned char *to, int64_t n)
                                    r->z.msg ? r->z.msg : "wrong checksum"),
                    -1;
         }
-        if (r->offset > WB__FILE_MOST)
-            return wb__reader_fail(r, "more than 4 GiB when decompressed"), -1;
+        if (r->offset > unpack_limit)
+            return wb__reader_fail(r, "more than %lld bytes when decompressed: the limit of "
+                                      "wb_set_unpack_limit", (long long)unpack_limit), -1;
     }
     return done;
 }
@@ -301,8 +307,15 @@ int wb__reader_end(wb__reader *r)
 
 char *wb__file_read(const char *path, int64_t *bytes)
 {
+    bool unpacked;
+    return wb__file_read_all(path, bytes, &unpacked);
+}
+
+char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked)
+{
     wb__reader *r = wb__reader_open(path);
     if (!r) return NULL;
+    *unpacked = r->gzip;
     int64_t room = r->size > 0 ? r->size + 1 : BUFFER, n = 0;
     char *text = NULL;
     if (room > WB__FILE_MOST)

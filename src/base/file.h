@@ -5,8 +5,10 @@
 
 #include "base/base.h"
 
-/* No file may unfold to more than this. */
+/* No file is read into memory that is larger than this, or unfolds to more than the limit that the program sets
+ * (wb_set_unpack_limit). */
 #define WB__FILE_MOST ((int64_t)4 << 30)
+int64_t wb__unpack_limit(void);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -36,6 +38,7 @@ int wb__reader_fail_at(const wb__reader *r, int64_t offset, const char *format, 
 
 /* The whole file, with a zero after it that is not counted; to be given to wb__free. */
 char *wb__file_read(const char *path, int64_t *bytes);
+char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked);     /* was it gzip? */
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

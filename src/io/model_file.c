@@ -9,7 +9,7 @@
 
 typedef struct {
     const char *prefix;
-    wb__st_list *list;
+    wb__saving *list;
 } gathering;
 
 /* Values go from their device to the file in parts: a model need not fit beside itself. */
@@ -28,12 +28,12 @@ static int put_tensor(wb__writer *w, const void *data)
     return wb__read_in_parts(x, put_part, &p);
 }
 
-int wb__st_list_save(wb__st_list *l, const char *path, int n_notes, const wb__st_note *notes)
+int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes)
 {
     return wb__st_save_by(put_tensor, path, l->n, l->tensors, n_notes, notes);
 }
 
-int wb__st_list_add(wb__st_list *l, const char *prefix, const char *name, wb_tensor *x)
+int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
 {
     if (l->n == l->room) {
         int room = l->room ? 2 * l->room : 32;
@@ -51,20 +51,20 @@ int wb__st_list_add(wb__st_list *l, const char *prefix, const char *name, wb_ten
     return 0;
 }
 
-void wb__st_list_free(wb__st_list *l)
+void wb__saving_free(wb__saving *l)
 {
     for (int i = 0; i < l->n; i++) wb__free(l->tensors[i].name);
     wb__free(l->tensors);
-    *l = (wb__st_list){0};
+    *l = (wb__saving){0};
 }
 
 static int gather(const wb__leaf *leaf, void *ctx)
 {
     gathering *g = ctx;
-    return wb__st_list_add(g->list, g->prefix, leaf->path, leaf->x);
+    return wb__saving_add(g->list, g->prefix, leaf->path, leaf->x);
 }
 
-int wb__st_list_model(wb__st_list *l, const char *prefix, void *model)
+int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
 {
     int status = wb__evaluate_pending();
     gathering g = {prefix, l};
@@ -73,21 +73,23 @@ int wb__st_list_model(wb__st_list *l, const char *prefix, void *model)
 
 static int no_object(void) { return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT; }
 
-int wb_save_model(const char *path, void *model)
+int wb_save_with(const char *path, void *model, const wb_save_options *given)
 {
+    wb_save_options o;
+    wb__read_options(&o, sizeof o, given);
     if (!model) return no_object();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
                         ((wb__object *)model)->class->name);
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
-    wb__st_list list = {0};
+    wb__saving list = {0};
     char *text = wb__structure_text(model);
-    int status = text ? wb__st_list_model(&list, "", model) : no_object();
+    int status = text ? wb__saving_add_model(&list, "", model) : no_object();
     if (!status)
-        status = wb__st_list_save(&list, path, 2,
-                                  (wb__st_note[]){{"format", "weber"}, {"weber", text}});
-    wb__st_list_free(&list);
+        status = wb__saving_write(&list, path, 2,
+                                  (wb__note[]){{"format", "weber"}, {"weber", text}});
+    wb__saving_free(&list);
     wb__free(text);
     return status;
 }
@@ -95,18 +97,18 @@ int wb_save_model(const char *path, void *model)
 /* ---- values into a model --------------------------------------------------------------------- */
 
 typedef struct {
-    wb__st *file;
+    wb__table *file;
     const char *path, *prefix;
     wb__seen found;                     /* of a tensor: what it is to be given */
     wb__text wrong;
     int n_wrong;
 } matching;
 
-static wb__st_tensor *entry_of(const matching *m, const char *path, bool *failed)
+static wb__entry *entry_of(const matching *m, const char *path, bool *failed)
 {
     char *name = wb__printf("%s%s", m->prefix, path);
     *failed = !name;
-    wb__st_tensor *t = name ? wb__st_find(m->file, name) : NULL;
+    wb__entry *t = name ? wb__table_find(m->file, name) : NULL;
     wb__free(name);
     return t;
 }
@@ -118,7 +120,7 @@ static void complain(matching *m, const char *path, const char *what, const char
     m->n_wrong++;
 }
 
-static const char *describe(const wb__st_tensor *t)
+static const char *describe(const wb__entry *t)
 {
     wb_tensor shape = {.dtype = (uint8_t)t->dtype, .ndim = (uint8_t)t->ndim};
     memcpy(shape.dims, t->dims, sizeof t->dims);
@@ -129,7 +131,7 @@ static int match_leaf(const wb__leaf *leaf, void *ctx)
 {
     matching *m = ctx;
     bool failed;
-    wb__st_tensor *t = entry_of(m, leaf->path, &failed);
+    wb__entry *t = entry_of(m, leaf->path, &failed);
     if (failed) return WB_ERROR_MEMORY;
     if (!t) return 0;
     t->used = true;
@@ -157,7 +159,7 @@ static void find_unexpected(matching *m)
 {
     size_t n = strlen(m->prefix);
     for (int i = 0; i < m->file->n; i++) {
-        const wb__st_tensor *t = &m->file->tensors[i];
+        const wb__entry *t = &m->file->entries[i];
         if (t->used || strncmp(t->name, m->prefix, n)) continue;
         complain(m, t->name, describe(t), ", is not in the ", "model");
     }
@@ -183,8 +185,8 @@ static int pour_leaf(const wb__leaf *leaf, void *ctx)
     void **at = wb__seen_at(&m->found, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
     if (!*at || wb_is_none(*at)) return 0;
-    wb__st_tensor *t = *at;
-    return wb__overwrite(leaf->x, t->data, (size_t)(t->end - t->begin));
+    wb__entry *t = *at;
+    return wb__overwrite(leaf->x, t->data, (size_t)t->bytes);
 }
 
 static void drop(matching *m)
@@ -193,7 +195,7 @@ static void drop(matching *m)
     wb__free(wb__text_take(&m->wrong));
 }
 
-int wb__st_pour(wb__st *file, const char *path, const char *prefix, void *model, bool lenient,
+int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
                 bool check_only)
 {
     matching m = {.file = file, .path = path, .prefix = prefix};
@@ -203,20 +205,20 @@ int wb__st_pour(wb__st *file, const char *path, const char *prefix, void *model,
     return status;
 }
 
-int wb_load_state_with(const char *path, void *model, const wb_load_options *given)
+int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
 {
     if (!model) return no_object();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
                         ((wb__object *)model)->class->name);
-    wb_load_options o;
+    wb_load_state_options o;
     wb__read_options(&o, sizeof o, given);
-    wb__st file;
+    wb__table file;
     int status = wb__st_load(path, true, &file);
     if (status) return status;
-    status = wb__st_pour(&file, path, o.prefix ? o.prefix : "", model, o.lenient, false);
-    wb__st_free(&file);
+    status = wb__pour(&file, path, o.prefix ? o.prefix : "", model, o.lenient, false);
+    wb__table_free(&file);
     return status;
 }
 
@@ -226,27 +228,29 @@ int wb_load_state_with(const char *path, void *model, const wb_load_options *giv
  * dtype. */
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
-    const wb__st *file = ctx;
-    const wb__st_tensor *t = wb__st_find(file, path);
+    const wb__table *file = ctx;
+    const wb__entry *t = wb__table_find(file, path);
     if (!t || t->dtype == (wb_dtype)x->dtype || !wb__dtype_float(t->dtype)) return x;
     return wb_full_of(0, t->dtype, x->ndim, x->dims);
 }
 
-static bool retyped(const wb_layer *model, wb__st *file)
+static bool retyped(const wb_layer *model, wb__table *file)
 {
     matching m = {.file = file, .path = "", .prefix = ""};
     bool differs = wb__walk("load", (void *)(uintptr_t)model, NULL, 0, match_leaf, &m) || m.n_wrong;
     drop(&m);
-    for (int i = 0; i < file->n; i++) file->tensors[i].used = false;
+    for (int i = 0; i < file->n; i++) file->entries[i].used = false;
     return differs;
 }
 
-wb_layer *wb_load(const char *path)
+wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 {
+    wb_load_options o;
+    wb__read_options(&o, sizeof o, given);
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
-    wb__st file;
+    wb__table file;
     if (wb__st_load(path, true, &file)) return NULL;
-    const char *text = wb__st_note_of(&file, "weber");
+    const char *text = wb__table_note(&file, "weber");
     wb_layer *model = NULL;
     if (text) model = wb__structure_build(path, text);
     else
@@ -255,7 +259,7 @@ wb_layer *wb_load(const char *path)
             "%s: describes no model, it has tensors alone: make the model and use wb_load_state",
             path);
     if (model && retyped(model, &file)) model = wb__fmap(model, retype, &file);
-    if (model && wb__st_pour(&file, path, "", model, false, false)) model = NULL;
-    wb__st_free(&file);
+    if (model && wb__pour(&file, path, "", model, false, false)) model = NULL;
+    wb__table_free(&file);
     return model;
 }

@@ -8,16 +8,16 @@
 
 /* What is to be saved: tensors, evaluated when they are added, which stay the caller's and are read
  * from where they are when the file is written. */
-typedef struct { wb__st_out *tensors; int n, room; } wb__st_list;
-int wb__st_list_add(wb__st_list *l, const char *prefix, const char *name, wb_tensor *x);
+typedef struct { wb__st_out *tensors; int n, room; } wb__saving;
+int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x);
 /* its distinct tensors, by path */
-int wb__st_list_model(wb__st_list *l, const char *prefix, void *model);
-int wb__st_list_save(wb__st_list *l, const char *path, int n_notes, const wb__st_note *notes);
-void wb__st_list_free(wb__st_list *l);
+int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
+int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
+void wb__saving_free(wb__saving *l);
 
 /* The file's tensors whose names begin with `prefix` into the model's variables; strict unless
  * lenient.  Nothing is written if anything does not fit. */
-int wb__st_pour(wb__st *file, const char *path, const char *prefix, void *model, bool lenient,
+int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
                 bool check_only);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "io/json_text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,21 +29,6 @@ static const char *name_of(wb_dtype dtype)
     return "";
 }
 
-void wb__st_free(wb__st *st)
-{
-    for (int i = 0; i < st->n; i++) {
-        wb__free(st->tensors[i].name);
-        wb__free(st->tensors[i].data);
-    }
-    for (int i = 0; i < st->n_notes; i++) {
-        wb__free(st->notes[i].key);
-        wb__free(st->notes[i].value);
-    }
-    wb__free(st->tensors);
-    wb__free(st->notes);
-    *st = (wb__st){0};
-}
-
 /* ---- the header ------------------------------------------------------------------------------ */
 
 static int bad(const wb__reader *r, const char *name, const char *reason)
@@ -50,7 +36,7 @@ static int bad(const wb__reader *r, const char *name, const char *reason)
     return wb__reader_fail_at(r, HEADER_BEGINS, "tensor \"%.200s\": %s", name, reason);
 }
 
-static int parse_shape(const wb__reader *r, json_t *shape, wb__st_tensor *t)
+static int parse_shape(const wb__reader *r, json_t *shape, wb__entry *t)
 {
     size_t n = json_array_size(shape);
     if (!json_is_array(shape)) return bad(r, t->name, "has no shape");
@@ -69,21 +55,20 @@ static int parse_shape(const wb__reader *r, json_t *shape, wb__st_tensor *t)
     }
     if (empty) elements = 0;
     if (elements > UINT32_MAX) return bad(r, t->name, "has 2^32 elements or more");
-    if ((uint64_t)(t->end - t->begin) != elements * wb__dtype_size(t->dtype))
+    if ((uint64_t)t->bytes != elements * wb__dtype_size(t->dtype))
         return bad(r, t->name, "its shape and its place do not agree");
     return 0;
 }
 
-static int parse_tensor(const wb__reader *r, const char *name, json_t *info, wb__st_tensor *t)
+static int parse_tensor(const wb__reader *r, const char *name, json_t *info, wb__entry *t)
 {
-    t->name = wb__strdup(name);
-    if (!t->name) return WB_ERROR_MEMORY;
     json_t *dtype = json_object_get(info, "dtype"),
            *offsets = json_object_get(info, "data_offsets");
     if (!json_is_object(info) || json_object_size(info) != 3)
         return bad(r, name, "wants dtype, shape and data_offsets");
     if (!json_is_string(dtype)) return bad(r, name, "has no dtype");
     t->dtype = dtype_named(json_string_value(dtype));
+    snprintf(t->type, sizeof t->type, "%s", json_string_value(dtype));
     if (!t->dtype)
         return wb__reader_fail_at(r, HEADER_BEGINS, "tensor \"%.200s\": unknown dtype \"%.40s\"",
                                   name, json_string_value(dtype));
@@ -92,66 +77,56 @@ static int parse_tensor(const wb__reader *r, const char *name, json_t *info, wb_
         json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
         return bad(r, name, "has a wrong place");
     t->begin = json_integer_value(begin);
-    t->end = json_integer_value(end);
+    t->bytes = json_integer_value(end) - t->begin;
     return parse_shape(r, json_object_get(info, "shape"), t);
 }
 
-static int parse_notes(const wb__reader *r, json_t *notes, wb__st *st)
+static int parse_notes(const wb__reader *r, json_t *notes, wb__table *st)
 {
     const char *key;
     json_t *value;
     if (!json_is_object(notes))
         return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ is not an object");
-    st->notes = wb__alloc_zero(json_object_size(notes) + 1, sizeof *st->notes);
-    if (!st->notes) return WB_ERROR_MEMORY;
     json_object_foreach(notes, key, value) {
         if (!json_is_string(value))
             return wb__reader_fail_at(r, HEADER_BEGINS, "__metadata__ holds more than text");
-        wb__st_note *note = &st->notes[st->n_notes++];
-        note->key = wb__strdup(key);
-        note->value = wb__strdup(json_string_value(value));
-        if (!note->key || !note->value) return WB_ERROR_MEMORY;
+        int status = wb__table_add_note(st, key, json_string_value(value));
+        if (status) return status;
     }
     return 0;
 }
 
 static int by_place(const void *a, const void *b)
 {
-    const wb__st_tensor *x = a, *y = b;
+    const wb__entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    return x->end != y->end ? (x->end < y->end ? -1 : 1) : strcmp(x->name, y->name);
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const wb__st_tensor *)a)->name, ((const wb__st_tensor *)b)->name);
-}
-
-static int parse(const wb__reader *r, json_t *header, wb__st *st)
+static int parse(const wb__reader *r, json_t *header, wb__table *st)
 {
     const char *key;
     json_t *value;
+    int status = 0;
     if (!json_is_object(header))
         return wb__reader_fail_at(r, HEADER_BEGINS, "the header is not an object");
-    st->tensors = wb__alloc_zero(json_object_size(header) + 1, sizeof *st->tensors);
-    if (!st->tensors) return WB_ERROR_MEMORY;
     json_object_foreach(header, key, value) {
-        int status = strcmp(key, "__metadata__")
-                         ? parse_tensor(r, key, value, &st->tensors[st->n++])
-                         : parse_notes(r, value, st);
+        wb__entry *t = NULL;
+        if (!strcmp(key, "__metadata__")) status = parse_notes(r, value, st);
+        else if ((t = wb__table_add(st, key))) status = parse_tensor(r, key, value, t);
+        else status = WB_ERROR_MEMORY;
         if (status) return status;
     }
-    qsort(st->tensors, (size_t)st->n, sizeof *st->tensors, by_place);
-    for (int i = 0; i < st->n; i++) {
-        int64_t before = i ? st->tensors[i - 1].end : 0;
-        if (st->tensors[i].begin != before)
-            return bad(r, st->tensors[i].name,
-                       st->tensors[i].begin < before ? "overlaps another" : "a hole is before it");
-    }
+    if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_place);
+    int64_t end = 0;
+    for (int i = 0; i < st->n; end += st->entries[i++].bytes)
+        if (st->entries[i].begin != end)
+            return bad(r, st->entries[i].name,
+                       st->entries[i].begin < end ? "overlaps another" : "a hole is before it");
     return 0;
 }
 
-static int read_header(wb__reader *r, wb__st *st)
+static int read_header(wb__reader *r, wb__table *st)
 {
     uint8_t length[8];
     uint64_t n = 0;
@@ -179,43 +154,30 @@ static int read_header(wb__reader *r, wb__st *st)
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
-static int read_values(wb__reader *r, wb__st *st)
+static int read_values(wb__reader *r, wb__table *st)
 {
     for (int i = 0; i < st->n; i++) {
-        wb__st_tensor *t = &st->tensors[i];
-        t->data = wb__reader_block(r, t->end - t->begin, "a tensor");
-        if (!t->data) return wb_error_code();
-        uint8_t *bytes = t->data;
-        for (int64_t j = 0; t->dtype == WB_BOOL && j < t->end - t->begin; j++)
-            bytes[j] = bytes[j] != 0;
+        wb__entry *t = &st->entries[i];
+        uint8_t *bytes = wb__reader_block(r, t->bytes, "a tensor");
+        if (!bytes) return wb_error_code();
+        t->data = bytes;
+        t->owned = true;
+        for (int64_t j = 0; t->dtype == WB_BOOL && j < t->bytes; j++) bytes[j] = bytes[j] != 0;
     }
     return wb__reader_end(r);
 }
 
-int wb__st_load(const char *path, bool values, wb__st *out)
+int wb__st_load(const char *path, bool values, wb__table *out)
 {
-    *out = (wb__st){0};
+    *out = (wb__table){0};
     wb__reader *r = wb__reader_open(path);
     if (!r) return wb_error_code();
     int status = read_header(r, out);
     if (!status && values) status = read_values(r, out);
     wb__reader_close(r);
-    if (status) wb__st_free(out);
-    else if (out->n) qsort(out->tensors, (size_t)out->n, sizeof *out->tensors, by_name);
+    if (status) wb__table_free(out);
+    else wb__table_sort(out);
     return status;
-}
-
-wb__st_tensor *wb__st_find(const wb__st *st, const char *name)
-{
-    wb__st_tensor key = {.name = (char *)(uintptr_t)name};
-    return st->n ? bsearch(&key, st->tensors, (size_t)st->n, sizeof key, by_name) : NULL;
-}
-
-const char *wb__st_note_of(const wb__st *st, const char *key)
-{
-    for (int i = 0; i < st->n_notes; i++)
-        if (!strcmp(st->notes[i].key, key)) return st->notes[i].value;
-    return NULL;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -234,7 +196,7 @@ static int set(json_t *object, const char *key, json_t *value)
 }
 
 static int describe(json_t *header, int n, const wb__st_out *tensors, int n_notes,
-                    const wb__st_note *notes)
+                    const wb__note *notes)
 {
     int status = 0;
     if (n_notes) {
@@ -280,13 +242,13 @@ static int write(wb__st_put put, const char *path, const char *text, int n,
     return status;
 }
 
-int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const wb__st_note *notes)
+int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const wb__note *notes)
 {
     return wb__st_save_by(NULL, path, n, tensors, n_notes, notes);
 }
 
 int wb__st_save_by(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
-                   const wb__st_note *notes)
+                   const wb__note *notes)
 {
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
     json_t *header = json_object();

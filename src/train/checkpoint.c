@@ -84,19 +84,19 @@ static char *note_text(const wb_checkpoint *c)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static int add_moments(wb__st_list *list, const wb_opt_state *s)
+static int add_moments(wb__saving *list, const wb_opt_state *s)
 {
     int status = 0;
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; !status && k < s->n_moments; k++) {
             char *name = wb__printf("%s.%d", s->slots[i].path, k);
-            status = name ? wb__st_list_add(list, "state.", name, s->slots[i].moments[k])
+            status = name ? wb__saving_add(list, "state.", name, s->slots[i].moments[k])
                           : WB_ERROR_MEMORY;
             wb__free(name);
         }
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++)
-        status = wb__st_list_add(list, "scaling.", wb__scaling_names[i], s->scaling[i]);
+        status = wb__saving_add(list, "scaling.", wb__scaling_names[i], s->scaling[i]);
     return status;
 }
 
@@ -104,17 +104,17 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
 {
     if (!path || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_save: no %s", path ? "checkpoint" : "path");
-    wb__st_list list = {0};
+    wb__saving list = {0};
     int status = wb__evaluate_pending();
-    if (!status && c->model) status = wb__st_list_model(&list, "model.", c->model);
+    if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->state) status = add_moments(&list, c->state);
     char *text = status ? NULL : note_text(c);
     if (!status && !text) status = wb_error_code();
     if (!status)
-        status = wb__st_list_save(&list, path, 2,
-                                  (wb__st_note[]){{"format", "weber"}, {"weber_checkpoint", text}});
+        status = wb__saving_write(&list, path, 2,
+                                  (wb__note[]){{"format", "weber"}, {"weber_checkpoint", text}});
     wb__free(text);
-    wb__st_list_free(&list);
+    wb__saving_free(&list);
     return status;
 }
 
@@ -122,7 +122,7 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
 
 typedef struct {
     const char *path;
-    wb__st file;
+    wb__table file;
     json_t *note;
     uint64_t random[2], loader[LOADER_WORDS];
 } restoring;
@@ -175,18 +175,18 @@ static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *par
     return 0;
 }
 
-static wb__st_tensor *moment_of(const restoring *r, const wb__slot *slot, int k)
+static wb__entry *moment_of(const restoring *r, const wb__slot *slot, int k)
 {
     char *name = wb__printf("state.%s.%d", slot->path, k);
-    wb__st_tensor *t = name ? wb__st_find(&r->file, name) : NULL;
+    wb__entry *t = name ? wb__table_find(&r->file, name) : NULL;
     wb__free(name);
     return t;
 }
 
-static wb__st_tensor *scaling_of(const restoring *r, int i)
+static wb__entry *scaling_of(const restoring *r, int i)
 {
     char *name = wb__printf("scaling.%s", wb__scaling_names[i]);
-    wb__st_tensor *t = name ? wb__st_find(&r->file, name) : NULL;
+    wb__entry *t = name ? wb__table_find(&r->file, name) : NULL;
     wb__free(name);
     return t;
 }
@@ -200,7 +200,7 @@ static int check_mixed(const restoring *r, const wb_opt_state *s)
                         "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
                         r->path, its, own);
     for (int i = 0; i < WB__SCALING && s->scaling[i]; i++) {
-        const wb__st_tensor *t = scaling_of(r, i);
+        const wb__entry *t = scaling_of(r, i);
         const wb_tensor *x = s->scaling[i];
         if (!t || t->dtype != WB_F32 || t->ndim != x->ndim || (x->ndim && t->dims[0] != x->dims[0]))
             return wrong(r, "scale is missing or does not fit");
@@ -220,7 +220,7 @@ static int check_state(const restoring *r, const wb_opt_state *s)
         if (!json_is_integer(steps) || json_integer_value(steps) < 0)
             return wrong(r, "steps are wrong");
         for (int k = 0; k < s->n_moments; k++) {
-            const wb__st_tensor *t = moment_of(r, slot, k);
+            const wb__entry *t = moment_of(r, slot, k);
             const wb_tensor *m = slot->moments[k];
             if (!t || t->dtype != (wb_dtype)m->dtype || t->ndim != m->ndim ||
                 memcmp(t->dims, m->dims, (size_t)m->ndim * sizeof *m->dims))
@@ -238,8 +238,8 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     json_t *slots = json_object_get(r->note, "slots");
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; !status && k < s->n_moments; k++) {
-            const wb__st_tensor *t = moment_of(r, &s->slots[i], k);
-            status = t ? wb__overwrite(s->slots[i].moments[k], t->data, (size_t)(t->end - t->begin))
+            const wb__entry *t = moment_of(r, &s->slots[i], k);
+            status = t ? wb__overwrite(s->slots[i].moments[k], t->data, (size_t)t->bytes)
                        : WB_ERROR_MEMORY;
         }
         if (status) return status;
@@ -249,8 +249,8 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
         s->slots[i].unsure = 0;
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++) {
-        const wb__st_tensor *t = scaling_of(r, i);
-        status = t ? wb__overwrite(s->scaling[i], t->data, (size_t)(t->end - t->begin))
+        const wb__entry *t = scaling_of(r, i);
+        status = t ? wb__overwrite(s->scaling[i], t->data, (size_t)t->bytes)
                    : WB_ERROR_MEMORY;
     }
     if (status) return status;
@@ -261,7 +261,7 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
 static int open_checkpoint(restoring *r)
 {
     json_error_t error;
-    const char *text = wb__st_note_of(&r->file, "weber_checkpoint");
+    const char *text = wb__table_note(&r->file, "weber_checkpoint");
     if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint", r->path);
     r->note = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!r->note) return wrong(r, "note is not JSON");
@@ -288,10 +288,10 @@ static int restore(restoring *r, wb_checkpoint *c)
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
     if (!status && c->model)
-        status = wb__st_pour(&r->file, r->path, "model.", c->model, false, true);
+        status = wb__pour(&r->file, r->path, "model.", c->model, false, true);
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
     if (!status && c->model)
-        status = wb__st_pour(&r->file, r->path, "model.", c->model, false, false);
+        status = wb__pour(&r->file, r->path, "model.", c->model, false, false);
     if (!status && c->state) status = restore_state(r, c->state, parts);
     if (!status) {
         wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});
@@ -311,6 +311,6 @@ int wb_checkpoint_load(const char *path, wb_checkpoint *c)
     status = open_checkpoint(&r);
     if (!status) status = restore(&r, c);
     json_decref(r.note);
-    wb__st_free(&r.file);
+    wb__table_free(&r.file);
     return status;
 }

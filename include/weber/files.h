@@ -1,0 +1,120 @@
+/* Weber, chapter 7: files - models, tensors, checkpoints - and memory shared with other libraries. */
+#ifndef WEBER_FILES_H
+#define WEBER_FILES_H
+
+#include "weber/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is written appears whole or not at all: to a temporary file beside it, synced and renamed, so that a crash
+ * leaves the old file or the new one.  What is read is trusted in nothing: errors name file, place and reason, and no
+ * file makes a reader take more memory than a small multiple of its size. */
+
+/* ---- models ----------------------------------------------------------------------------------- */
+
+/* Whose names the tensors have in a file, and whose conventions.
+ *   WB_NAMES_WEBER   "layers.0.weight"; values as the model holds them
+ *   WB_NAMES_TORCH   PyTorch's state_dict: a chain's layers are "0.weight"; BatchNorm and LayerNorm "weight", "bias",
+ *                    "running_mean", "running_var"; recurrent layers "weight_ih_l0", ...; attention "in_proj_weight".
+ *                    The kernels of a .flip convolution are turned over, since PyTorch's are never.
+ *   WB_NAMES_AUTO    saving: Weber's; loading: Weber's in a file that Weber wrote, else those of which fewer are missing */
+typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
+
+/* A layer or a tree into a file, from any device, with the same bytes from every one.  The format is by the path's ending:
+ *   .safetensors   the structure (layers, options, ties) goes into the metadata, so that wb_load gives the model
+ *   .bson          of Julia's BSON.jl, for Flux: under .key, a state document that Flux.loadmodel! takes, with Weber's
+ *                  structure beside it; or with .structs the layers themselves, for the Flux of version .flux.
+ *                  Refused at 2 GiB, BSON's limit: use safetensors.
+ *   .npz           NumPy's: the tensors by their paths
+ * Errors: a layer that the format or that version of Flux has not; what has no name in files (wb_name_function). */
+typedef struct {
+    size_t size;
+    wb_names names;
+    const char *key;                /* BSON: "model" */
+    const char *flux;               /* BSON: "0.9" to "0.16", "0.16" unless given */
+    bool structs;
+} wb_save_options;
+WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
+
+/* A part of a file that Weber does not know: a struct of some program's own, a closure, a function without a name here.
+ * `fields`: what could be read of it, "0", "1", ... or by name (tensors and layers), WB_NONE for the rest. */
+typedef struct {
+    const char *path;               /* "layers.3" */
+    const char *type;               /* "Main.Attention", "closure #7#8", "function Main.normalise" */
+    wb_tree *fields;
+} wb_unknown;
+
+/* A model from a file alone, ready to run on the default device: a safetensors file of wb_save's, or a BSON file that
+ * BSON.jl's @save wrote for Flux 0.9 to 0.16, or wb_save.
+ *
+ * A Julia array is the same bytes with its dimensions reversed: [784,32] there is [32,784] here, and an image whose first
+ * axis is its width is [N,C,H,W].  Flux's convolutions are true ones: they come as .flip.
+ * What is unknown is named with its path, all at once, unless .substitute(part, ctx) gives a layer for it (NULL: it does
+ * not).  A closure between layers of images and a Dense is taken for the flattening that it nearly always is, with a
+ * word in the log.
+ * Errors: a file of tensors alone (wb_load_state, wb_load_tensors); one that was saved from a GPU's memory. */
+typedef struct {
+    size_t size;
+    wb_layer *(*substitute)(const wb_unknown *part, void *ctx);
+    void *ctx;
+    const char *key;                /* BSON: which variable; "model", or the only one */
+} wb_load_options;
+WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
+
+/* Values by name into a model that exists, from any file with tensors: safetensors of any program, BSON (a whole model,
+ * Flux.state, or a list of parameters, which is taken in order), NPZ.  Strict: every tensor of the model must be there,
+ * of its shape and dtype, and no other; all that is missing, unexpected or of another shape is listed at once, and then
+ * nothing is changed.  Lenient: what fits is loaded, and the log tells the rest.
+ * .prefix "encoder.": only what begins so in the file, and without that beginning.
+ * .rename: names in the file (after .prefix) and the paths that they have in the model; a '*' at the end of both stands
+ * for any rest: {"transformer.h.*", "layers.2.*"}.  The first row that fits counts; what fits none keeps its name. */
+typedef struct { const char *file, *model; } wb_rename;
+typedef struct {
+    size_t size;
+    bool lenient;
+    const char *prefix;
+    wb_names names;
+    int n_rename;
+    const wb_rename *rename;
+    const char *key;                /* BSON, as above */
+} wb_load_state_options;
+WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
+
+#ifndef __cplusplus
+#define wb_save(...) WB_SAVE_(__VA_ARGS__, )
+#define WB_SAVE_(path, model, ...) \
+    wb_save_with((path), (model), &(wb_save_options){.size = sizeof(wb_save_options), __VA_ARGS__})
+#define wb_load(...) WB_LOAD_(__VA_ARGS__, )
+#define WB_LOAD_(path, ...) wb_load_with((path), &(wb_load_options){.size = sizeof(wb_load_options), __VA_ARGS__})
+#define wb_load_state(path, ...) WB_LOAD_STATE_((path), __VA_ARGS__, )
+#define WB_LOAD_STATE_(path, model, ...) wb_load_state_with((path), (model), \
+    &(wb_load_state_options){.size = sizeof(wb_load_state_options), __VA_ARGS__})
+#endif
+
+/* ---- tensors ---------------------------------------------------------------------------------- */
+
+/* All tensors of a safetensors, BSON, NPZ or NPY file by their names in it: wb_get(t, "layers.0.weight").  wb_save writes
+ * such a tree.  Errors: a dtype that Weber has not. */
+WB_API wb_tree *wb_load_tensors(const char *path);
+
+/* NumPy's format for one array, versions 1 to 3, either order, little-endian. */
+WB_API wb_tensor *wb_load_npy(const char *path);
+WB_API int wb_save_npy(const char *path, wb_tensor *x);
+
+/* The most bytes that a compressed file (gzip, NPZ) may unfold to: 4 GiB unless set. */
+WB_API void wb_set_unpack_limit(int64_t bytes);
+
+/* ---- checkpoints ------------------------------------------------------------------------------ */
+
+/* Model, optimiser state, random counters and loader position (each may be NULL) in one file; restored into objects of
+ * the same structure.  Training on from one gives the bits that never stopping would have given. */
+typedef struct { wb_layer *model; wb_opt_state *state; wb_loader *loader; int64_t epoch; } wb_checkpoint;
+WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
+WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

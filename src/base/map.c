@@ -1,0 +1,65 @@
+/* Files read in place. */
+#include "base/map.h"
+
+#include "base/file.h"
+#include "base/file_calls.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A plain file that is not compressed; false, without an error, if it cannot be mapped. */
+static bool map_plain(wb__mapping *m)
+{
+    struct stat about;
+    int file = open(m->path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    bool plain = fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 1;
+    void *map = plain ? mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    close(file);
+    if (map == MAP_FAILED) return false;
+    const uint8_t *data = map;
+    if (data[0] == 0x1f && data[1] == 0x8b) {
+        munmap(map, (size_t)about.st_size);
+        return false;
+    }
+    m->map = map;
+    m->data = data;
+    m->bytes = about.st_size;
+    return true;
+}
+
+wb__mapping *wb__map(const char *path)
+{
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to read has no name");
+    wb__mapping *m = wb__alloc_zero(1, sizeof *m);
+    if (!m) return NULL;
+    m->path = wb__strdup(path);
+    if (m->path && !wb__io_must_fail() && map_plain(m)) return m;
+    if (m->path) m->data = (uint8_t *)wb__file_read_all(path, &m->bytes, &m->unpacked);
+    if (m->data) return m;
+    wb__unmap(m);
+    return NULL;
+}
+
+void wb__unmap(wb__mapping *m)
+{
+    if (!m) return;
+    if (m->map) munmap(m->map, (size_t)m->bytes);
+    else wb__free((void *)(uintptr_t)m->data);
+    wb__free(m->path);
+    wb__free(m);
+}
+
+int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...)
+{
+    char reason[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld%s: %s", m->path, (long long)offset,
+                    m->unpacked ? " of the decompressed contents" : "", reason);
+}

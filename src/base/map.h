@@ -1,0 +1,23 @@
+/* A whole file in memory, to be read in place: mapped where it is a plain file, read where it is
+ * compressed or cannot be mapped (a pipe).  A mapped file that another program cuts short while it is
+ * read ends this one, as with every mapping: files are replaced, never cut, by writers of file.h. */
+#ifndef WB__MAP_H
+#define WB__MAP_H
+
+#include "base/base.h"
+
+typedef struct wb__mapping {
+    char *path;
+    const uint8_t *data;                /* not NULL, of an empty file too */
+    int64_t bytes;
+    bool unpacked;                      /* gzip: offsets count the decompressed contents */
+    void *map;                          /* what the system mapped; NULL: data is a block of ours */
+} wb__mapping;
+
+wb__mapping *wb__map(const char *path);         /* NULL with the error set */
+void wb__unmap(wb__mapping *m);                 /* takes NULL */
+
+/* Sets WB_ERROR_FORMAT, "path: byte 16: reason", and returns it. */
+int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
+
+#endif

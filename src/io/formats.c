@@ -1,0 +1,39 @@
+/* Telling formats apart. */
+#include "io/formats.h"
+
+#include <string.h>
+
+static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON", "NPZ", "NPY", "IDX"};
+static const struct { const char *ending; wb__format format; } endings[] = {
+    {".safetensors", WB__FORMAT_SAFETENSORS}, {".bson", WB__FORMAT_BSON}, {".npz", WB__FORMAT_NPZ},
+    {".npy", WB__FORMAT_NPY}, {".idx", WB__FORMAT_IDX}};
+
+static uint64_t little(const uint8_t *at, int n)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < n; i++) value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+/* What begins a file is told from most certain to least: a BSON document has its length in front, a safetensors file
+ * its header's and then a brace. */
+wb__format wb__format_of(const wb__mapping *m)
+{
+    const uint8_t *at = m->data;
+    if (m->bytes >= 6 && !memcmp(at, "\x93NUMPY", 6)) return WB__FORMAT_NPY;
+    if (m->bytes >= 4 && (!memcmp(at, "PK\3\4", 4) || !memcmp(at, "PK\5\6", 4))) return WB__FORMAT_NPZ;
+    if (m->bytes >= 9 && at[8] == '{' && little(at, 8) <= (uint64_t)m->bytes) return WB__FORMAT_SAFETENSORS;
+    if (m->bytes >= 5 && (int64_t)little(at, 4) == m->bytes && !at[m->bytes - 1]) return WB__FORMAT_BSON;
+    if (m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8) return WB__FORMAT_IDX;
+    return WB__FORMAT_UNKNOWN;
+}
+
+wb__format wb__format_named(const char *path)
+{
+    const char *ending = strrchr(path, '.');
+    for (size_t i = 0; ending && i < WB__COUNT(endings); i++)
+        if (!strcmp(ending, endings[i].ending)) return endings[i].format;
+    return WB__FORMAT_UNKNOWN;
+}
+
+const char *wb__format_name(wb__format f) { return names[f]; }

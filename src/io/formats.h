@@ -1,0 +1,34 @@
+/* Which format a file is of, and what is done with each.
+ *
+ *             a model from it       its tensors             a model into it     tensors into it
+ *   safetensors  wb__st_load_model   wb__st_table            wb__saving_write, with the structure or without
+ *   BSON         wb__flux_load       wb__flux_table          wb__flux_save
+ *   NPZ          -                   wb__npz_table           wb__npz_save
+ *   NPY          -                   wb__npz_table           wb_save_npy */
+#ifndef WB__FORMATS_H
+#define WB__FORMATS_H
+
+#include "base/map.h"
+#include "io/model_file.h"
+
+typedef enum {
+    WB__FORMAT_UNKNOWN,
+    WB__FORMAT_SAFETENSORS,
+    WB__FORMAT_BSON,
+    WB__FORMAT_NPZ,
+    WB__FORMAT_NPY,
+    WB__FORMAT_IDX,
+    WB__FORMATS
+} wb__format;
+
+/* By what it begins with. */
+wb__format wb__format_of(const wb__mapping *m);
+/* By the path's ending: .safetensors, .bson, .npz, .npy, .idx. */
+wb__format wb__format_named(const char *path);
+const char *wb__format_name(wb__format f);      /* "safetensors" */
+
+/* All tensors of a file of any of these formats, by name; `key`: the variable of a BSON file, or NULL.  On failure
+ * nothing is held. */
+int wb__table_load(const char *path, const char *key, wb__table *out);
+
+#endif

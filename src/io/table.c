@@ -1,0 +1,83 @@
+/* Tables of tensors from files. */
+#include "io/table.h"
+
+#include "base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for one more in a list; NULL without memory, and then the list is as it was. */
+static void *grown(void *list, int n, int *room, size_t each)
+{
+    if (n < *room) return list;
+    int more = *room ? 2 * *room : 16;
+    void *larger = wb__realloc(list, (size_t)more * each);
+    if (larger) *room = more;
+    return larger;
+}
+
+wb__entry *wb__table_add(wb__table *t, const char *name)
+{
+    wb__entry *entries = grown(t->entries, t->n, &t->room, sizeof *entries);
+    if (!entries) return NULL;
+    t->entries = entries;
+    wb__entry *e = &entries[t->n];
+    *e = (wb__entry){.name = wb__strdup(name)};
+    if (!e->name) return NULL;
+    t->n++;
+    return e;
+}
+
+int wb__table_add_note(wb__table *t, const char *key, const char *value)
+{
+    wb__note *notes = grown(t->notes, t->n_notes, &t->room_notes, sizeof *notes);
+    if (!notes) return WB_ERROR_MEMORY;
+    t->notes = notes;
+    wb__note note = {wb__strdup(key), wb__strdup(value)};
+    if (!note.key || !note.value) {
+        wb__free(note.key);
+        wb__free(note.value);
+        return WB_ERROR_MEMORY;
+    }
+    notes[t->n_notes++] = note;
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const wb__entry *)a)->name, ((const wb__entry *)b)->name);
+}
+
+void wb__table_sort(wb__table *t)
+{
+    if (t->n) qsort(t->entries, (size_t)t->n, sizeof *t->entries, by_name);
+}
+
+void wb__table_free(wb__table *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        wb__free(t->entries[i].name);
+        if (t->entries[i].owned) wb__free((void *)(uintptr_t)t->entries[i].data);
+    }
+    for (int i = 0; i < t->n_notes; i++) {
+        wb__free(t->notes[i].key);
+        wb__free(t->notes[i].value);
+    }
+    wb__free(t->entries);
+    wb__free(t->notes);
+    wb__unmap(t->mapping);
+    *t = (wb__table){0};
+}
+
+wb__entry *wb__table_find(const wb__table *t, const char *name)
+{
+    wb__entry key = {.name = (char *)(uintptr_t)name};
+    return t->n ? bsearch(&key, t->entries, (size_t)t->n, sizeof key, by_name) : NULL;
+}
+
+const char *wb__table_note(const wb__table *t, const char *key)
+{
+    for (int i = 0; i < t->n_notes; i++)
+        if (!strcmp(t->notes[i].key, key)) return t->notes[i].value;
+    return NULL;
+}
