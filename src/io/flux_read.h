@@ -1,4 +1,4 @@
-/* Layers out of Flux's structs: what is shared by flux_read.c (containers, unknown parts, files) and flux_layers.c
+/* Layers out of Flux's structs: what is shared by flux_read.c (containers, unknown parts, files) and flux_read_layers.c
  * (each kind of layer). */
 #ifndef WB__FLUX_READ_H
 #define WB__FLUX_READ_H
