@@ -16,6 +16,8 @@ typedef struct {
     const void *data;                   /* the values, row-major, of any alignment; NULL: not read */
     bool owned;                         /* data is a block of wb__alloc_aligned */
     bool used;                          /* for readers of models */
+    bool summed;                        /* the file tells the CRC-32 of its bytes: */
+    uint32_t sum;
 } wb__entry;
 
 typedef struct { char *key, *value; } wb__note;
