@@ -2,7 +2,7 @@
  * is done; it is killed at 200 moments, spread over the whole of a saving, for each kind of file.  After
  * each the file holds, whole, what was said to be saved last, or what was being saved.
  *
- *   crash [--count N]      N kills a kind; see reference.h for seeds */
+ *   crash [--count N] [--seed N]     N kills a kind */
 #include "reference.h"
 
 #include "base/file.h"
