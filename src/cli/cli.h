@@ -4,6 +4,10 @@
 
 #include "base/base.h"
 
+/* show.c: `weber show FILE`; and the library's error on standard error, for which it returns 1. */
+int wb__cli_show(const char *path);
+int wb__cli_complain(void);
+
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 

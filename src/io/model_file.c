@@ -252,7 +252,9 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (wb__st_load(path, true, &file)) return NULL;
     const char *text = wb__table_note(&file, "weber");
     wb_layer *model = NULL;
-    if (text) model = wb__structure_build(path, text);
+    int64_t values = 0;
+    for (int i = 0; i < file.n; i++) values += file.entries[i].bytes;
+    if (text) model = wb__structure_build(path, text, values);
     else
         wb__fail(
             WB_ERROR_FORMAT,
