@@ -4,9 +4,9 @@
 
 #include "io/formats.h"
 #include "io/idx.h"
+#include "io/json_text.h"
 #include "nn/layer.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -145,7 +145,8 @@ static int show_model(const char *path)
 static json_t *json_note(const wb__table *table, const char *key)
 {
     const char *text = wb__table_note(table, key);
-    return text ? json_loads(text, 0, NULL) : NULL;
+    json_error_t error;
+    return text ? wb__json_load(text, &error) : NULL;
 }
 
 static bool describes_layer(const wb__table *table)

@@ -321,7 +321,7 @@ static wb_layer *build(const char *file, json_t *node, int depth)
 wb_layer *wb__structure_build(const char *file, const char *text, int64_t values)
 {
     json_error_t error;
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = wb__json_load(text, &error);
     if (!root)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, error.text);
     wb_layer *made = NULL;
