@@ -1,6 +1,8 @@
 /* Telling formats apart. */
 #include "io/formats.h"
 
+#include "io/npz.h"
+
 #include <string.h>
 
 static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON", "NPZ", "NPY", "IDX"};
@@ -37,3 +39,20 @@ wb__format wb__format_named(const char *path)
 }
 
 const char *wb__format_name(wb__format f) { return names[f]; }
+
+int wb__table_load(const char *path, const char *key, wb__table *out)
+{
+    (void)key;
+    *out = (wb__table){0};
+    wb__mapping *m = wb__map(path);
+    if (!m) return wb_error_code();
+    const wb__format f = wb__format_of(m);
+    if (f == WB__FORMAT_NPZ || f == WB__FORMAT_NPY) {
+        const int status = wb__npz_table(m, true, out);
+        if (status) wb__unmap(m);
+        return status;
+    }
+    wb__unmap(m);
+    if (f == WB__FORMAT_SAFETENSORS) return wb__st_load(path, true, out);
+    return wb__fail(WB_ERROR_FORMAT, "%s: no file of tensors", path);
+}
