@@ -13,6 +13,7 @@
 #include "base/toml.h"
 #include "io/formats.h"
 #include "io/idx.h"
+#include "io/npz.h"
 
 #include <malloc.h>
 #include <stdatomic.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 /* ---- every block is counted ------------------------------------------------------------------------ */
 
@@ -134,6 +136,18 @@ static const reader header_of_tensors = {"safetensors, header", read_header, TAB
                     checkpoint = {"checkpoint", read_checkpoint, MODEL}, idx = {"IDX", read_idx, VALUES},
                     idx_table = {"IDX, header", read_idx_table, VALUES}, npy = {"NPY", read_npy, VALUES},
                     csv = {"CSV", read_csv, TEXT}, toml = {"TOML", read_toml, TEXT};
+
+#ifdef WB_HAVE_ZIP
+static void read_npz(void)
+{
+    wb__table t;
+    wb__mapping *m = wb__map(path);
+    if (!m) return;
+    if (wb__npz_table(m, true, &t)) wb__unmap(m);
+    else wb__table_free(&t);
+}
+static const reader npz = {"NPZ", read_npz, TABLE};
+#endif
 
 /* The text is given up. */
 static void check(const reader *r, const char *what, wb__text *contents)
@@ -342,6 +356,106 @@ static void texts(void **state)
     check(&toml, "a long key", &t);
 }
 
+/* ---- archives ---------------------------------------------------------------------------------------- */
+
+#ifdef WB_HAVE_ZIP
+static void little(wb__text *t, uint64_t value, int bytes)
+{
+    for (; bytes; bytes--, value >>= 8) wb__text_raw(t, (char[]){(char)value}, 1);
+}
+
+/* An archive of n stored members, all with the same contents, or with what they say to be the same. */
+static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said, uint32_t crc)
+{
+    wb__text list = none;
+    for (int i = 0; i < n; i++) {
+        char name[16];
+        const int length = snprintf(name, sizeof name, "%x.npy", i);
+        wb__text_raw(&list, "PK\1\2\24\0", 6);
+        for (wb__text *to = t; to; to = to == t ? &list : NULL) {
+            if (to == t) wb__text_raw(t, "PK\3\4", 4);
+            wb__text_raw(to, "\24\0\0\0\0\0\0\0\41\0", 10);
+            little(to, crc, 4);
+            little(to, said, 4);
+            little(to, said, 4);
+            little(to, (uint64_t)length, 2);
+            little(to, 0, 2);
+            if (to == t) wb__text_raw(t, name, (size_t)length);
+        }
+        little(&list, 0, 10);
+        little(&list, t->length - (size_t)length - 30, 4);
+        wb__text_raw(&list, name, (size_t)length);
+        wb__text_raw(t, contents, size);
+    }
+    const uint64_t begin = t->length;
+    wb__text_raw(t, list.text ? list.text : "", list.length);
+    wb__text_raw(t, "PK\5\6\0\0\0\0", 8);
+    little(t, (uint64_t)n, 2);
+    little(t, (uint64_t)n, 2);
+    little(t, t->length - 12 - begin, 4);
+    little(t, begin, 4);
+    little(t, 0, 2);
+    wb__free(wb__text_take(&list));
+}
+
+static void archives(void **state)
+{
+    (void)state;
+    wb__text t = none;
+    make_archive(&t, 20000, "", 0, 0, 0);
+    check(&npz, "many empty members", &t);
+    make_archive(&t, 1, "\x93NUMPY\1\0", 8, 2000000000, 0);
+    check(&npz, "values that are not there", &t);
+    make_archive(&t, 20000, "\x93NUMPY\1\0\xff\xff", 10, 10, (uint32_t)crc32(0, (const Bytef *)"\x93NUMPY\1\0\xff\xff", 10));
+    check(&npz, "headers that are not there", &t);
+    static const char array[] = "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
+    const uint32_t size = sizeof array;             /* with one element, the zero at the end */
+    make_archive(&t, 20000, array, size, size, (uint32_t)crc32(0, (const Bytef *)array, size));
+    check(&npz, "many small arrays", &t);
+}
+#else
+static void archives(void **state)
+{
+    (void)state;
+    printf("SKIP: built without libzip\n");
+    fflush(stdout);
+    skip();
+}
+#endif
+
+/* What is compressed may unfold to the limit. */
+static void bombs(void **state)
+{
+    (void)state;
+    enum { LIMIT = 1 << 20 };
+    const reader limited = {"IDX", read_idx, 3 * LIMIT / 1000};
+    gzFile f = gzopen(path, "wb9");
+    static char zeros[1 << 16];
+    gzwrite(f, "\0\0\x08\1\x40\0\0\0", 8);
+    for (int i = 0; i < 1000; i++) gzwrite(f, zeros, sizeof zeros);
+    gzclose(f);
+    int64_t n;
+    bool unpacked;
+    char *bytes = NULL;
+    FILE *raw = fopen(path, "rb");
+    wb__text t = none;
+    char block[4096];
+    for (size_t some; (some = fread(block, 1, sizeof block, raw)) > 0;) wb__text_raw(&t, block, some);
+    fclose(raw);
+    wb_set_unpack_limit(LIMIT);
+    assert_null(wb_read_idx(path));
+    assert_non_null(strstr(wb_error(), "more than 1048576 bytes when decompressed"));
+    const wb__text copy = t;
+    t = none;
+    wb__text_raw(&t, copy.text, copy.length);
+    assert_true(copy.length < 100000);
+    check(&limited, "a bomb of 64 MB", &t);
+    wb__free(copy.text);
+    bytes = wb__file_read_all(path, &n, &unpacked);
+    assert_null(bytes);
+    wb_set_unpack_limit((int64_t)4 << 30);
+}
+
 static int make_name(void **state)
 {
     (void)state;
@@ -365,6 +479,6 @@ int main(int argc, char **argv)
         return 77;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(tables_of_tensors), cmocka_unit_test(descriptions_of_models),
-                                       cmocka_unit_test(arrays), cmocka_unit_test(texts)};
+                                       cmocka_unit_test(arrays), cmocka_unit_test(texts), cmocka_unit_test(archives), cmocka_unit_test(bombs)};
     return cmocka_run_group_tests(tests, make_name, remove_file);
 }

@@ -8,6 +8,9 @@
 int wb__cli_show(const char *path);
 int wb__cli_complain(void);
 
+/* convert.c: `weber convert IN OUT [...]`. */
+int wb__cli_convert(int n, char **words);
+
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 

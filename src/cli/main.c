@@ -10,6 +10,11 @@
 static int help(FILE *to, int status)
 {
     fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, checkpoints\n"
+          "weber convert IN OUT          from one of these formats to another, by OUT's ending; a model stays\n"
+          "                              one in .safetensors and .bson, else its tensors go over by name\n"
+          "                              --torch: by PyTorch's names; --tensor NAME: one alone, to .npy;\n"
+          "                              BSON: --key NAME: the variable (model); --structs: the layers\n"
+          "                              themselves, for the Flux of --flux VERSION (0.16)\n"
           "weber devices [--verbose]     what is here to compute on, what is missing and how to\n"
           "                              get it; --verbose: paths, parts, what drivers print;\n"
           "                              --wait SECONDS for each driver's answer (20)\n"
@@ -43,6 +48,7 @@ int main(int argc, char **argv)
     const char *command = argc > 1 ? argv[1] : "help";
     int status;
     if (!strcmp(command, "show") && argc == 3) status = wb__cli_show(argv[2]);
+    else if (!strcmp(command, "convert")) status = wb__cli_convert(argc - 2, argv + 2);
     else if (!strcmp(command, "devices"))
         status = wb__cli_devices(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "backend") && argc == 2) status = show_preference();

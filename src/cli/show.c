@@ -5,6 +5,7 @@
 #include "io/formats.h"
 #include "io/idx.h"
 #include "io/json_text.h"
+#include "io/npz.h"
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -244,18 +245,25 @@ static int show_idx(const char *path)
     return wb__idx_table(path, &table) ? wb__cli_complain() : show_table(path, "IDX", &table, false);
 }
 
+/* The mapping is given up. */
+static int show_arrays(const char *path, wb__format format, wb__mapping *m)
+{
+    wb__table table;
+    if (!wb__npz_table(m, false, &table)) return show_table(path, wb__format_name(format), &table, false);
+    wb__unmap(m);
+    return wb__cli_complain();
+}
+
 int wb__cli_show(const char *path)
 {
     wb__mapping *m = wb__map(path);
     if (!m) return wb__cli_complain();
     wb__format format = wb__format_of(m);
     if (!format) format = wb__format_named(path);       /* then its reader tells what is wrong */
+    if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY) return show_arrays(path, format, m);
     wb__unmap(m);
-    switch (format) {
-    case WB__FORMAT_SAFETENSORS: return show_safetensors(path);
-    case WB__FORMAT_IDX: return show_idx(path);
-    default:
-        wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", path);
-        return wb__cli_complain();
-    }
+    if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
+    if (format == WB__FORMAT_IDX) return show_idx(path);
+    wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", path);
+    return wb__cli_complain();
 }
