@@ -2,6 +2,7 @@
  * allocator is one for the whole process, so it is left as the program has it. */
 #include "io/safetensors.h"
 
+#include "io/checksums.h"
 #include "io/json_text.h"
 
 #include <stdlib.h>
@@ -32,7 +33,9 @@ static int read_header(const wb__mapping *m, wb__table *st)
         return wb__map_fail(m, WB__ST_HEADER_BEGINS,
                             "the file ends after %lld of the %llu bytes of the header",
                             (long long)left, (unsigned long long)n);
-    return wb__st_header(m, (int64_t)n, st);
+    int status = wb__st_header(m, (int64_t)n, st);
+    return status ? status
+                  : wb__sums_take(st, m->path, (const char *)m->data + WB__ST_HEADER_BEGINS, (size_t)n);
 }
 
 /* The entries stand in the order of their places. */
@@ -59,6 +62,7 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out)
     *out = (wb__table){0};
     int status = read_header(m, out);
     if (!status && values) status = place_values(m, out);
+    if (!status && values) status = wb__sums_check(out, m->path);
     if (status) return wb__table_free(out), status;
     wb__table_sort(out);
     out->mapping = m;
@@ -93,13 +97,13 @@ static int set(json_t *object, const char *key, json_t *value)
 static int describe(json_t *header, int n, const wb__st_out *tensors, int n_notes,
                     const wb__note *notes)
 {
-    int status = 0;
-    if (n_notes) {
-        json_t *object = json_object();
-        status = set(header, "__metadata__", object);
-        for (int i = 0; !status && i < n_notes; i++)
-            status = set(object, notes[i].key, json_string(notes[i].value));
-    }
+    char *blank = wb__sums_blank(n);
+    json_t *object = json_object();
+    int status = set(header, "__metadata__", object);
+    if (!status) status = blank ? set(object, WB__SUMS_KEY, json_string(blank)) : WB_ERROR_MEMORY;
+    wb__free(blank);
+    for (int i = 0; !status && i < n_notes; i++)
+        status = set(object, notes[i].key, json_string(notes[i].value));
     int64_t offset = 0;
     for (int i = 0; !status && i < n; i++) {
         const wb__st_out *t = &tensors[i];
@@ -116,21 +120,54 @@ static int describe(json_t *header, int n, const wb__st_out *tensors, int n_note
     return status;
 }
 
-static int write(wb__st_put put, const char *path, const char *text, int n,
-                 const wb__st_out *tensors)
+/* With spaces behind it, so that the tensors begin at a multiple of eight. */
+static char *padded_text(const json_t *header, size_t *length)
 {
-    wb__writer *w = wb__writer_open(path);
-    if (!w) return wb_error_code();
-    uint64_t length = strlen(text), padded = (length + 7) & ~(uint64_t)7;
-    uint8_t bytes[8];
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(padded >> (8 * i));
-    wb__writer_put(w, bytes, 8);
+    char *text = wb__json_text(header);
+    if (!text) return NULL;
+    size_t n = strlen(text);
+    char *padded = wb__realloc(text, *length = (n + 7) & ~(size_t)7);
+    if (!padded) wb__free(text);
+    else memset(padded + n, ' ', *length - n);
+    return padded;
+}
+
+/* The header, then the tensors, whose sums are noted down on the way. */
+static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t length, int n,
+                   const wb__st_out *tensors, uint32_t *sums)
+{
+    uint8_t bytes[WB__ST_HEADER_BEGINS];
+    for (int i = 0; i < WB__ST_HEADER_BEGINS; i++) bytes[i] = (uint8_t)((uint64_t)length >> (8 * i));
+    wb__writer_put(w, bytes, WB__ST_HEADER_BEGINS);
     wb__writer_put(w, text, (int64_t)length);
-    wb__writer_put(w, "        ", (int64_t)(padded - length));
+    wb__writer_sum(w);
     int status = 0;
     for (int i = 0; !status && i < n; i++) {
         const wb__st_out *t = &tensors[i];
         status = put ? put(w, t->data) : wb__writer_put(w, t->data, t->bytes);
+        sums[i] = wb__writer_sum(w);
+    }
+    return status;
+}
+
+/* The sums stand in front of what they are of, so they are written last; where that cannot be, into a
+ * pipe, all is written twice, at first to nowhere. */
+static int write(wb__st_put put, const char *path, char *text, size_t length, int n,
+                 const wb__st_out *tensors, uint32_t *sums)
+{
+    wb__writer *w = wb__writer_open(path);
+    if (!w) return wb_error_code();
+    int status = 0;
+    if (!wb__writer_patches(w)) {
+        wb__writer *nowhere = wb__writer_open("/dev/null");
+        status = nowhere ? put_all(nowhere, put, text, length, n, tensors, sums) : (int)wb_error_code();
+        wb__writer_drop(nowhere);
+        wb__sums_fill(text, length, n, sums);
+    }
+    if (!status) status = put_all(w, put, text, length, n, tensors, sums);
+    if (!status && wb__writer_patches(w)) {
+        wb__sums_fill(text, length, n, sums);
+        status = wb__writer_patch(w, WB__ST_HEADER_BEGINS, text, (int64_t)length);
     }
     if (!status) return wb__writer_close(w);
     wb__writer_drop(w);
@@ -145,14 +182,17 @@ int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const
 int wb__st_save_by(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
                    const wb__note *notes)
 {
+    size_t length = 0;
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
     json_t *header = json_object();
     int status =
         header ? describe(header, n, tensors, n_notes, notes) : wb__fail(WB_ERROR_MEMORY, NULL);
-    char *text = status ? NULL : wb__json_text(header);
+    char *text = status ? NULL : padded_text(header, &length);
     if (!status && !text) status = wb_error_code();
     json_decref(header);
-    if (!status) status = write(put, path, text, n, tensors);
+    uint32_t *sums = status ? NULL : wb__alloc_zero((size_t)WB__MAX(n, 1), sizeof *sums);
+    if (!status) status = sums ? write(put, path, text, length, n, tensors, sums) : WB_ERROR_MEMORY;
+    wb__free(sums);
     wb__free(text);
     return status;
 }
