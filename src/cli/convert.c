@@ -159,7 +159,7 @@ static int save_all(const conversion *c, const wb__table *t)
 static int convert_tensors(const conversion *c)
 {
     wb__table t;
-    if (wb__table_load(c->in, c->key, &t)) return -1;
+    if (wb__table_load(c->in, c->key, true, &t)) return -1;
     const bool one = c->to == WB__FORMAT_NPY, layers = describes_layer(&t);
     const int n = one ? 1 : t.n;
     const int status = one ? save_one(c, &t) : save_all(c, &t);

@@ -45,13 +45,6 @@ static int print(wb__text *t)
 typedef struct { char *cell[4]; } row;              /* name, dtype, shape, bytes */
 enum { NAME, DTYPE, SHAPE, BYTES, COLUMNS };
 
-static int64_t bytes_of(const wb__table *t)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < t->n; i++) sum += t->entries[i].bytes;
-    return sum;
-}
-
 static void add_shape(wb__text *t, const wb__entry *e)
 {
     wb__text_add(t, "[");
@@ -103,7 +96,7 @@ static void add_head(wb__text *t, const char *path, const char *what, const wb__
     wb__text_add(t, ": %s, ", what);
     wb__text_count(t, table->n);
     wb__text_add(t, table->n == 1 ? " tensor, " : " tensors, ");
-    wb__text_bytes(t, bytes_of(table));
+    wb__text_bytes(t, wb__table_bytes(table));
     wb__text_add(t, "\n");
 }
 
@@ -232,7 +225,7 @@ static int show_safetensors(const char *path)
     if (wb__table_note(&table, "weber_checkpoint")) return show_checkpoint(path, &table);
     const bool own = wb__table_note(&table, "weber") != NULL;
     if (!own || !describes_layer(&table)) return show_table(path, "safetensors", &table, !own);
-    if (bytes_of(&table) > BUILT_MOST) return show_table(path, "a model, safetensors", &table, false);
+    if (wb__table_bytes(&table) > BUILT_MOST) return show_table(path, "a model, safetensors", &table, false);
     wb__table_free(&table);
     return show_model(path);
 }
