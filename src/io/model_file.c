@@ -1,8 +1,10 @@
 /* Models in files: wb_save, wb_load, wb_load_state. */
 #include "io/model_file.h"
 
+#include "io/flux.h"
 #include "io/formats.h"
 #include "io/names.h"
+#include "io/npz.h"
 #include "io/structure.h"
 
 #include <string.h>
@@ -132,11 +134,12 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
                         "take one", path, wb__format_name(format));
+    if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
     wb_scope *scope = wb_scope_open();
     wb__saving list = {0};
     bool torch = o.names == WB_NAMES_TORCH;
     int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);
-    if (!status) status = save_safetensors(path, model, &list, torch);
+    if (!status) status = format == WB__FORMAT_NPZ ? wb__npz_save(path, &list) : save_safetensors(path, model, &list, torch);
     wb__saving_free(&list);
     wb_scope_close(scope);
     return status;
