@@ -1,6 +1,8 @@
 /* Telling formats apart. */
 #include "io/formats.h"
 
+#include "io/npz.h"
+
 #include <string.h>
 
 static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON", "NPZ", "NPY", "IDX"};
@@ -54,6 +56,8 @@ int wb__table_load(const char *path, const char *key, bool values, wb__table *ou
     int status = 0;
     switch (format) {
     case WB__FORMAT_SAFETENSORS: status = wb__st_table(m, values, out); break;
+    case WB__FORMAT_NPZ:
+    case WB__FORMAT_NPY: status = wb__npz_table(m, values, out); break;
     default: status = unknown(m); break;
     }
     if (status) wb__unmap(m);

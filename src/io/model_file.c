@@ -1,8 +1,10 @@
 /* Models in files: wb_save, wb_load, wb_load_state. */
 #include "io/model_file.h"
 
+#include "io/flux.h"
 #include "io/formats.h"
 #include "io/names.h"
+#include "io/npz.h"
 #include "io/structure.h"
 
 #include <string.h>
@@ -132,11 +134,12 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
                         "take one", path, wb__format_name(format));
+    if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
     wb_scope *scope = wb_scope_open();
     wb__saving list = {0};
     bool torch = o.names == WB_NAMES_TORCH;
     int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);
-    if (!status) status = save_safetensors(path, model, &list, torch);
+    if (!status) status = format == WB__FORMAT_NPZ ? wb__npz_save(path, &list) : save_safetensors(path, model, &list, torch);
     wb__saving_free(&list);
     wb_scope_close(scope);
     return status;
@@ -210,7 +213,7 @@ static wb_layer *load_safetensors(const char *path, wb__table *file)
                              "%s: describes no model, it has tensors alone: make the model and use "
                              "wb_load_state",
                              path);
-    wb_layer *model = wb__structure_build(path, text);
+    wb_layer *model = wb__structure_build(path, text, wb__table_bytes(file));
     if (model) model = retyped(model, file, names && !strcmp(names, "torch"));
     const wb__pouring how = {.path = path, .names = WB_NAMES_AUTO};
     return model && !wb__pour_with(file, &how, model) ? model : NULL;
