@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BLOCK = 32768, NAME_ROOM = 24 };
+enum { BLOCK = 32768, NAME_ROOM = 24, PART = 1 << 20 };
 
 /* BSON's types. */
 typedef enum {
@@ -14,11 +14,11 @@ typedef enum {
 } bson_type;
 
 typedef struct element element;
-struct element { const char *name; wb__bson *value; element *next; };       /* of a list: no name */
+struct element { const char *name; wb__doc *value; element *next; };       /* of a list: no name */
 
-struct wb__bson {
+struct wb__doc {
     bson_type type;
-    bool turned;
+    wb__order order;
     int64_t size;               /* of the value alone */
     int64_t n;                  /* bytes of text or binary; elements */
     union {
@@ -33,7 +33,7 @@ struct wb__bson {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-void *wb__bson_memory(wb__bson_room *r, size_t bytes)
+void *wb__doc_memory(wb__doc_room *r, size_t bytes)
 {
     bytes = (bytes + 15) & ~(size_t)15;
     if (r->failed) return NULL;
@@ -55,90 +55,90 @@ void *wb__bson_memory(wb__bson_room *r, size_t bytes)
     return at;
 }
 
-void wb__bson_drop(wb__bson_room *r)
+void wb__doc_drop(wb__doc_room *r)
 {
     for (void *block = r->blocks, *next; block; block = next) {
         next = *(void **)block;
         wb__free(block);
     }
-    *r = (wb__bson_room){0};
+    *r = (wb__doc_room){0};
 }
 
-static wb__bson *make(wb__bson_room *r, bson_type type, int64_t size)
+static wb__doc *make(wb__doc_room *r, bson_type type, int64_t size)
 {
-    wb__bson *v = wb__bson_memory(r, sizeof *v);
-    if (v) *v = (wb__bson){.type = type, .size = size};
+    wb__doc *v = wb__doc_memory(r, sizeof *v);
+    if (v) *v = (wb__doc){.type = type, .size = size};
     return v;
 }
 
-wb__bson *wb__bson_null(wb__bson_room *r) { return make(r, NOTHING, 0); }
+wb__doc *wb__doc_null(wb__doc_room *r) { return make(r, NOTHING, 0); }
 
-wb__bson *wb__bson_bool(wb__bson_room *r, bool value)
+wb__doc *wb__doc_bool(wb__doc_room *r, bool value)
 {
-    wb__bson *v = make(r, BOOL, 1);
+    wb__doc *v = make(r, BOOL, 1);
     if (v) v->as.truth = value;
     return v;
 }
 
-wb__bson *wb__bson_int(wb__bson_room *r, int64_t value)
+wb__doc *wb__doc_int(wb__doc_room *r, int64_t value)
 {
-    wb__bson *v = make(r, INT, 8);
+    wb__doc *v = make(r, INT, 8);
     if (v) v->as.integer = value;
     return v;
 }
 
-wb__bson *wb__bson_real(wb__bson_room *r, double value)
+wb__doc *wb__doc_real(wb__doc_room *r, double value)
 {
-    wb__bson *v = make(r, REAL, 8);
+    wb__doc *v = make(r, REAL, 8);
     if (v) v->as.real = value;
     return v;
 }
 
-static const void *copy(wb__bson_room *r, const void *bytes, size_t n)
+static const void *copy(wb__doc_room *r, const void *bytes, size_t n)
 {
-    void *to = wb__bson_memory(r, n ? n : 1);
+    void *to = wb__doc_memory(r, n ? n : 1);
     return to ? memcpy(to, bytes, n) : NULL;
 }
 
-wb__bson *wb__bson_text(wb__bson_room *r, const char *text)
+wb__doc *wb__doc_text(wb__doc_room *r, const char *text)
 {
     int64_t n = (int64_t)strlen(text) + 1;
-    wb__bson *v = make(r, TEXT, 4 + n);
+    wb__doc *v = make(r, TEXT, 4 + n);
     if (!v) return NULL;
     v->n = n;
     v->as.bytes = copy(r, text, (size_t)n);
     return v;
 }
 
-wb__bson *wb__bson_zeros(wb__bson_room *r, int64_t n)
+wb__doc *wb__doc_zeros(wb__doc_room *r, int64_t n)
 {
-    wb__bson *v = make(r, BYTES, 4 + 1 + n);
+    wb__doc *v = make(r, BYTES, 4 + 1 + n);
     if (v) v->n = n;
     return v;
 }
 
-wb__bson *wb__bson_bytes(wb__bson_room *r, const void *bytes, int64_t n)
+wb__doc *wb__doc_bytes(wb__doc_room *r, const void *bytes, int64_t n)
 {
-    wb__bson *v = wb__bson_zeros(r, n);
+    wb__doc *v = wb__doc_zeros(r, n);
     if (v) v->as.bytes = copy(r, bytes, (size_t)n);
     return v;
 }
 
-wb__bson *wb__bson_tensor(wb__bson_room *r, wb_tensor *x, bool turned)
+wb__doc *wb__doc_tensor(wb__doc_room *r, wb_tensor *x, wb__order order)
 {
-    wb__bson *v = wb__bson_zeros(r, x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype));
+    wb__doc *v = wb__doc_zeros(r, x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype));
     if (!v) return NULL;
     v->x = x;
-    v->turned = turned;
+    v->order = order;
     return v;
 }
 
-wb__bson *wb__bson_document(wb__bson_room *r) { return make(r, DOCUMENT, 4 + 1); }
-wb__bson *wb__bson_list(wb__bson_room *r) { return make(r, LIST, 4 + 1); }
+wb__doc *wb__doc_document(wb__doc_room *r) { return make(r, DOCUMENT, 4 + 1); }
+wb__doc *wb__doc_list(wb__doc_room *r) { return make(r, LIST, 4 + 1); }
 
-static void append(wb__bson_room *r, wb__bson *to, const char *name, size_t length, wb__bson *value)
+static void append(wb__doc_room *r, wb__doc *to, const char *name, size_t length, wb__doc *value)
 {
-    element *e = to && value ? wb__bson_memory(r, sizeof *e) : NULL;
+    element *e = to && value ? wb__doc_memory(r, sizeof *e) : NULL;
     if (!e) {
         r->failed = true;
         return;
@@ -151,22 +151,22 @@ static void append(wb__bson_room *r, wb__bson *to, const char *name, size_t leng
     to->size += 1 + (int64_t)length + 1 + value->size;
 }
 
-void wb__bson_put(wb__bson_room *r, wb__bson *document, const char *name, wb__bson *value)
+void wb__doc_put(wb__doc_room *r, wb__doc *document, const char *name, wb__doc *value)
 {
     size_t length = strlen(name);
     const char *mine = copy(r, name, length + 1);
     append(r, mine ? document : NULL, mine, length, value);
 }
 
-void wb__bson_push(wb__bson_room *r, wb__bson *list, wb__bson *value)
+void wb__doc_push(wb__doc_room *r, wb__doc *list, wb__doc *value)
 {
     char name[NAME_ROOM];
     int length = snprintf(name, sizeof name, "%lld", list ? (long long)list->n : 0);
     append(r, list, NULL, (size_t)length, value);
 }
 
-int64_t wb__bson_size(const wb__bson *value) { return value->size; }
-int64_t wb__bson_count(const wb__bson *list) { return list ? list->n : 0; }
+int64_t wb__doc_size(const wb__doc *value) { return value->size; }
+int64_t wb__doc_count(const wb__doc *list) { return list ? list->n : 0; }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -178,20 +178,78 @@ static int put_part(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-/* Matrices turned over are matrices read backwards: kernels are small, so they are read whole. */
-static int put_turned(wb__writer *w, wb_tensor *x)
+/* Values in another order are reordered from where they are, or from a copy where their device's memory is not ours. */
+typedef struct { wb__writer *w; const wb__doc *value; size_t each; char *copy; int64_t done; } reordering;
+
+#define MOVE(T)                                                             \
+    for (int64_t i = 0; i < rows; i++)                                      \
+        for (int64_t j = 0; j < n; j++)                                     \
+            ((T *)to)[j * rows + i] = ((const T *)from)[i * columns + first + j]
+
+static void move_columns(void *to, const void *from, size_t each, int64_t rows, int64_t columns, int64_t first,
+                         int64_t n)
 {
-    size_t each = wb__dtype_size((wb_dtype)x->dtype), bytes = (size_t)x->size * each;
-    int64_t matrix = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
-    char *from = wb__alloc(2 * bytes), *to = from + bytes;
-    if (!from) return WB_ERROR_MEMORY;
-    int status = wb_copy_out(x, from, bytes);
-    for (int64_t i = 0; !status && i < x->size; i++) {
-        int64_t at = i - i % matrix + (matrix - 1 - i % matrix);
-        memcpy(to + (size_t)i * each, from + (size_t)at * each, each);
+    switch (each) {
+    case 1: MOVE(uint8_t); break;
+    case 2: MOVE(uint16_t); break;
+    case 4: MOVE(uint32_t); break;
+    default: MOVE(uint64_t); break;
     }
-    if (!status) status = wb__writer_put(w, to, (int64_t)bytes);
-    wb__free(from);
+}
+
+static int put_columns(const reordering *o, const char *from)
+{
+    const int64_t rows = o->value->x->dims[0], columns = o->value->x->dims[1];
+    const int64_t most = WB__MIN(columns, WB__MAX(1, PART / (rows * (int64_t)o->each)));
+    char *to = wb__alloc((size_t)(most * rows) * o->each);
+    int status = to ? 0 : WB_ERROR_MEMORY;
+    for (int64_t i = 0; !status && i < columns; i += most) {
+        const int64_t n = WB__MIN(most, columns - i);
+        move_columns(to, from, o->each, rows, columns, i, n);
+        status = wb__writer_put(o->w, to, n * rows * (int64_t)o->each);
+    }
+    wb__free(to);
+    return status;
+}
+
+/* A matrix turned over is the matrix read backwards. */
+static int put_turned(const reordering *o, const char *from)
+{
+    const wb_tensor *x = o->value->x;
+    const int64_t matrix = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
+    char *to = wb__alloc((size_t)matrix * o->each);
+    int status = to ? 0 : WB_ERROR_MEMORY;
+    for (int64_t first = 0; !status && first < x->size; first += matrix) {
+        for (int64_t i = 0; i < matrix; i++)
+            memcpy(to + (size_t)i * o->each, from + (size_t)(first + matrix - 1 - i) * o->each, o->each);
+        status = wb__writer_put(o->w, to, matrix * (int64_t)o->each);
+    }
+    wb__free(to);
+    return status;
+}
+
+static int put_reordered(const void *part, int64_t n, void *ctx)
+{
+    reordering *o = ctx;
+    const int64_t size = o->value->x->size;
+    const char *from = part;
+    if (n < size) {
+        if (!o->copy && !(o->copy = wb__alloc_aligned((size_t)size * o->each))) return WB_ERROR_MEMORY;
+        memcpy(o->copy + (size_t)o->done * o->each, part, (size_t)n * o->each);
+        o->done += n;
+        if (o->done < size) return 0;
+        from = o->copy;
+    }
+    return o->value->order == WB__COLUMNS ? put_columns(o, from) : put_turned(o, from);
+}
+
+static int put_tensor(wb__writer *w, const wb__doc *v)
+{
+    const size_t each = wb__dtype_size((wb_dtype)v->x->dtype);
+    if (v->order == WB__ROWS) return wb__read_in_parts(v->x, put_part, &(putting){w, each});
+    reordering o = {.w = w, .value = v, .each = each};
+    int status = wb__read_in_parts(v->x, put_reordered, &o);
+    wb__free(o.copy);
     return status;
 }
 
@@ -211,21 +269,19 @@ static int put_little(wb__writer *w, uint64_t value, int n)
     return wb__writer_put(w, bytes, n);
 }
 
-static int put_bytes(wb__writer *w, const wb__bson *v)
+static int put_bytes(wb__writer *w, const wb__doc *v)
 {
     int status = put_little(w, (uint64_t)v->n, 4);
     if (!status && v->type == BYTES) status = put_little(w, 0, 1);
     if (status || !v->n) return status;
     if (v->as.bytes) return wb__writer_put(w, v->as.bytes, v->n);
     if (!v->x) return put_zeros(w, v->n);
-    if (v->turned) return put_turned(w, v->x);
-    return wb__read_in_parts(v->x, put_part,
-                             &(putting){w, wb__dtype_size((wb_dtype)v->x->dtype)});
+    return put_tensor(w, v);
 }
 
-static int put(wb__writer *w, const wb__bson *v);
+static int put(wb__writer *w, const wb__doc *v);
 
-static int put_elements(wb__writer *w, const wb__bson *v)
+static int put_elements(wb__writer *w, const wb__doc *v)
 {
     int64_t i = 0;
     int status = put_little(w, (uint64_t)v->size, 4);
@@ -240,7 +296,7 @@ static int put_elements(wb__writer *w, const wb__bson *v)
     return status ? status : put_little(w, 0, 1);
 }
 
-static int put(wb__writer *w, const wb__bson *v)
+static int put(wb__writer *w, const wb__doc *v)
 {
     uint64_t bits;
     switch (v->type) {
@@ -253,7 +309,7 @@ static int put(wb__writer *w, const wb__bson *v)
     }
 }
 
-int wb__bson_write(const wb__bson *document, wb__writer *w) { return put_elements(w, document); }
+int wb__doc_write(const wb__doc *document, wb__writer *w) { return put_elements(w, document); }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 

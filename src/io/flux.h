@@ -36,7 +36,7 @@ typedef struct {
 } wb__flux_row;
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx);
 
-/* ---- writing: flux_save.c, flux_layers.c ----------------------------------------------------- */
+/* ---- writing: flux_save.c, flux_save_layers.c ----------------------------------------------------- */
 
 /* The whole of wb_save for .bson: a state document, or with .structs the layers themselves. */
 int wb__flux_save(const char *path, void *model, const wb_save_options *o);

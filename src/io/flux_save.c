@@ -1,4 +1,4 @@
-/* Models into BSON for Flux: the whole document.  The layers are flux_layers.c's. */
+/* Models into BSON for Flux: the whole document.  The layers are flux_save_layers.c's. */
 #include "io/flux_save.h"
 
 #include "io/flux.h"
@@ -23,24 +23,46 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Tensors in several places are one array in Julia too: each place refers to it. */
-wb__julia wb__flux_tensor(wb__flux_saver *s, wb_tensor *x, bool turned)
+size_t wb__flux_save_enter(wb__flux_saver *s, const char *name)
 {
-    wb__bson_room *r = &s->room;
+    size_t length = s->path.length;
+    wb__text_add(&s->path, "%s%s", length ? "." : "", name);
+    return length;
+}
+
+void wb__flux_save_leave(wb__flux_saver *s, size_t length)
+{
+    if (s->path.failed) return;
+    s->path.length = length;
+    s->path.text[length] = 0;
+}
+
+/* Tensors in several places are one array in Julia too: each place refers to it. */
+static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
+{
+    wb__doc_room *r = &s->room;
     if (!wb__julia_dtype((wb_dtype)x->dtype))
         return wb__flux_refuse(s, "%s: Flux's files have no %s: convert it with wb_to, or use .safetensors",
                                wb_describe(x), wb_dtype_name((wb_dtype)x->dtype));
-    wb__julia v = wb__julia_array(r, x, turned);
+    wb__julia v = wb__julia_array(r, x, order);
     void **uses = wb__seen_at(&s->uses, x);
-    void **at = wb__seen_at(&s->references[turned], x);
+    void **at = wb__seen_at(&s->references[order], x);
     if (!uses || !at) r->failed = true;
     if (!uses || !at || !*uses) return v;
     if (!*at) {
-        if (!s->shared) s->shared = wb__bson_list(r);
-        wb__bson_push(r, s->shared, v.value);
-        *at = (void *)(uintptr_t)(wb__bson_count(s->shared));
+        if (!s->shared) s->shared = wb__doc_list(r);
+        wb__doc_push(r, s->shared, v.value);
+        *at = (void *)(uintptr_t)wb__doc_count(s->shared);
     }
     v.value = wb__julia_reference(r, (int64_t)(uintptr_t)*at - 1);
+    return v;
+}
+
+wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__order order)
+{
+    size_t length = wb__flux_save_enter(s, name);
+    wb__julia v = tensor(s, x, order);
+    wb__flux_save_leave(s, length);
     return v;
 }
 
@@ -49,7 +71,7 @@ static int count_uses(const wb__leaf *leaf, void *ctx)
     wb__flux_saver *s = ctx;
     wb_tensor *x = leaf->x;
     int status = wb_eval_all(1, &x);
-    void **first = status ? NULL : wb__seen_at(&s->references[0], x);
+    void **first = status ? NULL : wb__seen_at(&s->references[WB__ROWS], x);
     if (!first) return status ? status : WB_ERROR_MEMORY;
     if (*first) {
         void **uses = wb__seen_at(&s->uses, x);
@@ -81,8 +103,8 @@ static wb__julia no_memory(wb__flux_saver *s)
 wb__julia wb__flux_parts(wb__flux_saver *s, int n, const wb__child *parts)
 {
     size_t room = (size_t)(n ? n : 1);
-    wb__julia *values = wb__bson_memory(&s->room, room * sizeof *values);
-    const char **names = wb__bson_memory(&s->room, room * sizeof *names);
+    wb__julia *values = wb__doc_memory(&s->room, room * sizeof *values);
+    const char **names = wb__doc_memory(&s->room, room * sizeof *names);
     if (!values || !names) return no_memory(s);
     for (int i = 0; i < n; i++) {
         names[i] = parts[i].name;
@@ -96,8 +118,8 @@ wb__julia wb__flux_parts(wb__flux_saver *s, int n, const wb__child *parts)
 static wb__julia value_of(wb__flux_saver *s, void *object)
 {
     if (wb_is_none(object)) return wb__julia_nothing(&s->room);
-    if (wb__is(object, &wb__tensor_class)) return wb__flux_tensor(s, object, false);
-    if (wb__is(object, &wb__layer_class)) return wb__flux_layer(s, wb__layer_unnamed(object, NULL));
+    if (wb__is(object, &wb__tensor_class)) return tensor(s, object, WB__ROWS);
+    if (wb__is(object, &wb__layer_class)) return wb__flux_save_layer(s, wb__layer_unnamed(object, NULL));
     const wb_tree *t = object;
     return t->is_opaque ? wb__julia_tuple(&s->room, 0, NULL)
                         : wb__flux_parts(s, t->node.n, t->node.children);
@@ -107,15 +129,11 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 {
     if (s->depth == DEEPEST)
         return wb__flux_refuse(s, "parts stand in one another deeper than %d", DEEPEST);
-    size_t length = s->path.length;
-    wb__text_add(&s->path, "%s%s", length ? "." : "", name);
+    size_t length = wb__flux_save_enter(s, name);
     s->depth++;
     wb__julia v = value_of(s, object);
     s->depth--;
-    if (!s->path.failed) {
-        s->path.length = length;
-        if (s->path.text) s->path.text[length] = 0;
-    }
+    wb__flux_save_leave(s, length);
     return v;
 }
 
@@ -152,25 +170,25 @@ static int check(const char *path, const wb_save_options *o, wb__flux_saver *s)
 
 /* ---- the document ---------------------------------------------------------------------------- */
 
-static wb__bson *document(wb__flux_saver *s, void *model, const char *key, const char *structure)
+static wb__doc *document(wb__flux_saver *s, void *model, const char *key, const char *structure)
 {
-    wb__bson_room *r = &s->room;
-    wb__bson *d = wb__bson_document(r);
-    wb__bson_put(r, d, key, value_of(s, model).value);
-    if (structure) wb__bson_put(r, d, "weber", wb__bson_text(r, structure));
-    if (s->shared) wb__bson_put(r, d, "_backrefs", s->shared);
+    wb__doc_room *r = &s->room;
+    wb__doc *d = wb__doc_document(r);
+    wb__doc_put(r, d, key, value_of(s, model).value);
+    if (structure) wb__doc_put(r, d, "weber", wb__doc_text(r, structure));
+    if (s->shared) wb__doc_put(r, d, "_backrefs", s->shared);
     return r->failed ? NULL : d;
 }
 
-static int write(const char *path, const wb__bson *d)
+static int write(const char *path, const wb__doc *d)
 {
-    if (wb__bson_size(d) > WB__BSON_MOST)
+    if (wb__doc_size(d) > WB__DOC_MOST)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "save: %s would have %lld bytes; BSON has room for 2 GiB less one: save to .safetensors",
-                        path, (long long)wb__bson_size(d));
+                        path, (long long)wb__doc_size(d));
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
-    int status = wb__bson_write(d, w);
+    int status = wb__doc_write(d, w);
     if (!status) return wb__writer_close(w);
     wb__writer_drop(w);
     return status;
@@ -180,9 +198,9 @@ static int save(wb__flux_saver *s, const char *path, void *model, const char *ke
 {
     int status = wb__evaluate_pending();
     if (!status) status = wb__walk("save", model, NULL, 0, count_uses, s);
-    wb__seen_drop(&s->references[0]);
+    wb__seen_drop(&s->references[WB__ROWS]);
     if (status) return status;
-    const wb__bson *d = document(s, model, key, structure);
+    const wb__doc *d = document(s, model, key, structure);
     if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong)) return wb__fail(WB_ERROR_MEMORY, NULL);
     if (s->n_wrong)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: Flux %s has no such:%s", path, s->version_text,
@@ -203,8 +221,7 @@ int wb__flux_save(const char *path, void *model, const wb_save_options *o)
     wb__free(s.path.text);
     wb__free(s.wrong.text);
     wb__seen_drop(&s.uses);
-    wb__seen_drop(&s.references[0]);
-    wb__seen_drop(&s.references[1]);
-    wb__bson_drop(&s.room);
+    for (int i = 0; i < WB__ORDERS; i++) wb__seen_drop(&s.references[i]);
+    wb__doc_drop(&s.room);
     return status;
 }

@@ -1,7 +1,8 @@
 /* Each kind of layer as Flux's struct of the version asked for, or as what Flux.state makes of it.
  *
  * Flux's sizes run the other way: {h, w} here is (w, h) there, and {top, bottom, left, right} is (left, right, top,
- * bottom).  In a state, functions and whatever else is no array, number or nothing are the empty tuple. */
+ * bottom); [out, in, kh, kw] is kw×kh×in×out, the same bytes.  But the matrix of a Dense or a cell is out×in on both
+ * sides, so that its columns are written.  In a state, functions and whatever else is no array, number or nothing are the empty tuple. */
 #include "io/flux_save.h"
 #include "nn/window.h"
 
@@ -35,7 +36,7 @@ static void set(record *r, const char *field, wb__julia value)
     if (i >= 0) r->at[i] = value;
 }
 
-static wb__bson *type_of(const record *r, const char *field)
+static wb__doc *type_of(const record *r, const char *field)
 {
     int i = wb__flux_field(r->layout, field);
     return i < 0 ? NULL : r->at[i].type;
@@ -51,7 +52,7 @@ static const char *written(const wb__flux_saver *s, const char *type, const char
 }
 
 /* Its type's parameters are a row that a NULL ends. */
-static wb__julia record_close(wb__flux_saver *s, const record *r, wb__bson *const *parameters)
+static wb__julia record_close(wb__flux_saver *s, const record *r, wb__doc *const *parameters)
 {
     const wb__flux_struct *l = r->layout;
     char path[64] = "Flux.";
@@ -70,7 +71,7 @@ static wb__julia record_close(wb__flux_saver *s, const record *r, wb__bson *cons
 enum { PARAMETERS = 8 };
 static wb__julia close_by(wb__flux_saver *s, const record *r, const char *const *fields)
 {
-    wb__bson *types[PARAMETERS + 1] = {NULL};
+    wb__doc *types[PARAMETERS + 1] = {NULL};
     for (int i = 0; fields[i] && i < PARAMETERS; i++) types[i] = type_of(r, fields[i]);
     return record_close(s, r, types);
 }
@@ -140,7 +141,7 @@ static wb__julia broadcast(wb__flux_saver *s, const char *path)
 {
     wb__julia fields[2] = {only(s, "Base.#broadcast"), only(s, path)};
     if (!s->structs) return wb__julia_named_tuple(&s->room, 2, (const char *const[]){"f", "x"}, fields);
-    wb__bson *types[2] = {fields[0].type, fields[1].type};
+    wb__doc *types[2] = {fields[0].type, fields[1].type};
     return wb__julia_struct(&s->room, wb__julia_type(&s->room, "Base.Fix1", 2, types), 2, fields);
 }
 
@@ -186,7 +187,7 @@ static wb__julia dense(wb__flux_saver *s, wb_layer *l)
     wb_tensor *weight = wb__layer_child(l, 0);
     record r;
     if (!record_open(s, &r, "Dense")) return wb__julia_nothing(&s->room);
-    set(&r, "weight", parameter(s, "weight", weight));
+    set(&r, "weight", wb__flux_tensor(s, "weight", weight, WB__COLUMNS));
     set(&r, "bias", bias_of(s, wb__layer_child(l, 1), weight, o->out, BIAS_MAY_BE_FALSE));
     set(&r, "σ", activation(s, o->activation));
     return CLOSE(s, &r, "σ", "weight", "bias");
@@ -204,10 +205,10 @@ static wb__julia padding(wb__flux_saver *s, const int64_t *in_force)
 }
 
 /* The type's first parameters: two axes, four sides. */
-static void over_two_axes(wb__flux_saver *s, wb__bson **parameters)
+static void over_two_axes(wb__flux_saver *s, wb__doc **parameters)
 {
-    parameters[0] = wb__bson_int(&s->room, 2);
-    parameters[1] = wb__bson_int(&s->room, 4);
+    parameters[0] = wb__doc_int(&s->room, 2);
+    parameters[1] = wb__doc_int(&s->room, 4);
 }
 
 /* Flux's Conv turns its kernels over, its CrossCor does not, but has no groups. */
@@ -226,15 +227,14 @@ static wb__julia conv(wb__flux_saver *s, wb_layer *l)
                                "a state document will do", type);
     wb__conv_padding(o, pad);
     set(&r, "σ", activation(s, o->activation));
-    set(&r, "weight", o->flip || o->groups == 1 ? parameter(s, "weight", weight)
-                                                 : wb__flux_tensor(s, weight, true));
+    set(&r, "weight", wb__flux_tensor(s, "weight", weight, o->flip || o->groups == 1 ? WB__ROWS : WB__TURNED));
     set(&r, "bias", bias_of(s, wb__layer_child(l, 1), weight, o->out, BIAS_MAY_BE_FALSE));
     set(&r, "stride", pair(s, o->stride));
     set(&r, "pad", padding(s, pad));
     set(&r, "dilation", pair(s, o->dilation));
     set(&r, "groups", wb__julia_int(&s->room, o->groups));
     set(&r, "pad_mode", wb__julia_symbol(&s->room, "zeros"));
-    wb__bson *parameters[6] = {NULL};
+    wb__doc *parameters[6] = {NULL};
     over_two_axes(s, parameters);
     parameters[2] = type_of(&r, "σ");
     parameters[3] = type_of(&r, "weight");
@@ -253,7 +253,7 @@ static wb__julia pool(wb__flux_saver *s, wb_layer *l)
     set(&r, "k", pair(s, o->window));
     set(&r, "pad", padding(s, pad));
     set(&r, "stride", pair(s, o->stride));
-    wb__bson *parameters[3] = {NULL};
+    wb__doc *parameters[3] = {NULL};
     over_two_axes(s, parameters);
     return record_close(s, &r, parameters);
 }
@@ -383,11 +383,11 @@ static wb__julia layernorm(wb__flux_saver *s, wb_layer *l)
     set(&r, "affine", wb__julia_bool(&s->room, !o->no_affine));
     if (old) {
         const wb_tensor *scale = wb__layer_child(l, 0);
-        wb__bson *array[2] = {wb__julia_array_type(&s->room, (wb_dtype)scale->dtype, scale->ndim), NULL};
+        wb__doc *array[2] = {wb__julia_array_type(&s->room, (wb_dtype)scale->dtype, scale->ndim), NULL};
         return record_close(s, &r, array);
     }
-    wb__bson *parameters[5] = {type_of(&r, "λ"), type_of(&r, "diag"), type_of(&r, "ϵ"),
-                               wb__bson_int(&s->room, n), NULL};
+    wb__doc *parameters[5] = {type_of(&r, "λ"), type_of(&r, "diag"), type_of(&r, "ϵ"),
+                               wb__doc_int(&s->room, n), NULL};
     return record_close(s, &r, parameters);
 }
 
@@ -409,19 +409,31 @@ static wb__julia attention(wb__flux_saver *s, wb_layer *l)
 
 /* ---- recurrent layers ------------------------------------------------------------------------- */
 
+/* Its own initial state, if it has one. */
+static wb_tensor *initial(const wb_layer *l, const char *name)
+{
+    for (int i = 0; i < l->node.n; i++)
+        if (!strcmp(l->node.children[i].name, name) && !wb_is_none(l->node.children[i].object))
+            return l->node.children[i].object;
+    return NULL;
+}
+
 /* Until 0.14 a cell has its initial states, and Recur the present ones: columns, and before 0.12 vectors. */
-static wb__julia zero_state(wb__flux_saver *s, const wb_layer *l)
+static wb__julia state(wb__flux_saver *s, const wb_layer *l, const char *name)
 {
     const wb_recurrent_options *o = l->options;
     const wb_tensor *weight = wb__layer_child(l, 0);
+    wb_tensor *x = initial(l, name);
     int64_t dims[2] = {1, o->out};
     bool column = s->version >= NORMS_WITH_OPTIONS;
+    if (x && !column) return wb__flux_tensor(s, name, x, WB__ROWS);
+    if (x) return wb__julia_column(&s->room, x);
     return wb__julia_zeros(&s->room, (wb_dtype)weight->dtype, column ? 2 : 1, column ? dims : dims + 1);
 }
 
-static wb__julia zero_states(wb__flux_saver *s, const wb_layer *l)
+static wb__julia states(wb__flux_saver *s, const wb_layer *l)
 {
-    wb__julia both[2] = {zero_state(s, l), zero_state(s, l)};
+    wb__julia both[2] = {state(s, l, "initial_hidden"), state(s, l, "initial_cell")};
     return strncmp(l->type->name, "LSTM", 4) ? both[0] : wb__julia_tuple(&s->room, 2, both);
 }
 
@@ -431,14 +443,16 @@ static wb__julia cell(wb__flux_saver *s, wb_layer *l, const char *type)
     wb_tensor *weight = wb__layer_child(l, 0);
     record r;
     if (!record_open(s, &r, type)) return wb__julia_nothing(&s->room);
+    if (s->version >= STATELESS_CELLS && initial(l, "initial_hidden"))
+        return wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call", type);
     bool rnn = !strcmp(type, "RNNCell");
     set(&r, "σ", activation(s, rnn && !o->activation ? wb_tanh : o->activation));
-    set(&r, "Wi", parameter(s, "weight_input", weight));
-    set(&r, "Wh", parameter(s, "weight_hidden", wb__layer_child(l, 1)));
+    set(&r, "Wi", wb__flux_tensor(s, "weight_input", weight, WB__COLUMNS));
+    set(&r, "Wh", wb__flux_tensor(s, "weight_hidden", wb__layer_child(l, 1), WB__COLUMNS));
     set(&r, "bias", bias_of(s, wb__layer_child(l, 2), weight, weight->dims[0], STATELESS_CELLS));
-    set(&r, "state0", zero_states(s, l));
-    set(&r, "h", zero_state(s, l));
-    set(&r, "c", zero_state(s, l));
+    set(&r, "state0", states(s, l));
+    set(&r, "h", state(s, l, "initial_hidden"));
+    set(&r, "c", state(s, l, "initial_cell"));
     const char *parameters[6];
     int n = 0;
     if (rnn) parameters[n++] = "σ";
@@ -462,11 +476,11 @@ static wb__julia sequence(wb__flux_saver *s, wb_layer *l)
     if (s->structs && o->last) return wb__flux_refuse(s, "%s with .last: there it gives all steps", name);
     if (!record_open(s, &r, recur ? "Recur" : name)) return wb__julia_nothing(&s->room);
     set(&r, "cell", cell(s, l, type));
-    set(&r, "init", zero_states(s, l));
-    set(&r, "state", zero_states(s, l));
+    set(&r, "init", states(s, l));
+    set(&r, "state", states(s, l));
     if (recur) return s->version < NORMS_WITH_OPTIONS ? CLOSE(s, &r, "cell") : CLOSE(s, &r, "cell", "state");
     if (s->version < RETURN_STATE) return CLOSE(s, &r, "cell");
-    wb__bson *parameters[3] = {wb__bson_bool(&s->room, false), type_of(&r, "cell"), NULL};
+    wb__doc *parameters[3] = {wb__doc_bool(&s->room, false), type_of(&r, "cell"), NULL};
     return record_close(s, &r, parameters);
 }
 
@@ -478,13 +492,9 @@ static wb__julia layers_of(wb__flux_saver *s, wb_layer *l)
     int n = wb__layer_parts(l, &parts);
     if (s->structs && s->version < NAMED_CHAINS && !wb__flux_numbered(n, parts))
         wb__flux_refuse(s, "%s with names, which came with 0.12.7", l->type->name);
-    size_t length = s->path.length;
-    wb__text_add(&s->path, "%slayers", length ? "." : "");
+    size_t length = wb__flux_save_enter(s, "layers");
     wb__julia v = wb__flux_parts(s, n, parts);
-    if (!s->path.failed) {
-        s->path.length = length;
-        s->path.text[length] = 0;
-    }
+    wb__flux_save_leave(s, length);
     return v;
 }
 
@@ -537,7 +547,7 @@ static const struct { const char *name; wb__julia (*save)(wb__flux_saver *s, wb_
     {"MultiHeadAttention", attention}, {"RNN", sequence}, {"LSTM", sequence}, {"GRU", sequence},
     {"RNNCell", bare_cell}, {"LSTMCell", bare_cell}, {"GRUCell", bare_cell}};
 
-wb__julia wb__flux_layer(wb__flux_saver *s, wb_layer *l)
+wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
 {
     for (size_t i = 0; i < WB__COUNT(kinds); i++)
         if (!strcmp(l->type->name, kinds[i].name)) return kinds[i].save(s, l);
