@@ -3,7 +3,6 @@
 
 #include "io/flux.h"
 #include "io/model_file.h"
-#include "io/structure.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -339,8 +338,8 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     structure[text.bytes] = 0;
     wb_layer *l = NULL;
     if (!wb__flux_table(m, key, &values)) {
-        l = wb__structure_build(m->path, structure, wb__table_bytes(&values));
-        if (l && (wb__pour(&values, m->path, "", l, false, false) || turn_kernels(l))) l = NULL;
+        l = wb__model_from(m->path, structure, &values);
+        if (l && turn_kernels(l)) l = NULL;
         wb__table_free(&values);
     }
     wb__free(structure);
