@@ -26,7 +26,7 @@ static bson_maker made(void)
 
 static wb__mapping mapped(bson_maker *m)
 {
-    while (m->depth) bm_close(m);
+    bm_finish(m);
     return (wb__mapping){.path = (char *)(uintptr_t)"made.bson", .data = m->bytes, .bytes = (int64_t)m->n};
 }
 
@@ -34,7 +34,7 @@ static wb_layer *load_with(bson_maker *m, const wb_load_options *o)
 {
     wb__mapping map = mapped(m);
     wb_layer *l = wb__flux_load(&map, o);
-    free(m->bytes);
+    bm_free(m);
     return l;
 }
 
@@ -675,7 +675,7 @@ static void from_a_gpu(void **state)
             else assert_null(wb__flux_load(&map, NULL));
             error_has(types[i]);
             error_has("save it again after model = cpu(model)");
-            free(m.bytes);
+            bm_free(&m);
         }
 }
 
@@ -723,7 +723,7 @@ static void names_of(bson_maker *m, const char *key, char *out, size_t size)
     }
     if (t.nameless) snprintf(out + strlen(out), size - strlen(out), "; nameless");
     wb__table_free(&t);
-    free(m->bytes);
+    bm_free(m);
 }
 
 static void expect_names(bson_maker *m, const char *text)
@@ -840,7 +840,7 @@ static void lists_of_parameters(void **state)
             assert_true(second == all[i].second);
         }
         wb__table_free(&t);
-        free(m.bytes);
+        bm_free(&m);
     }
     wb_scope_close(s);
 }
@@ -984,7 +984,7 @@ static void outlines(void **state)
                               "   weight Array{Float32,2}\n   bias Array{Float32,1}\n  1 Array{Float32,2}\n"
                               "  2 Int64 7\n  3 function Base.tanh\n  4 Tuple\n   1 Array{Float32,1}\n"
                               "  5 DNC.State\n   0 Array{Float32,1}\nacc Float64 0.5\n");
-    free(m.bytes);
+    bm_free(&m);
 }
 
 int main(void)
