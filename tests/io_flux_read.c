@@ -314,7 +314,7 @@ static void dropout_and_embedding(void **state)
         else bm_float(&m, 0.25f), bm_integer(&m, 3);
         bm_bool(&m, 1);
         if (fields == 4) bm_function(&m, "Random.TaskLocalRNG");
-        expect_layer(&m, fields == 3 ? "Dropout(0.25, active=true)" : "Dropout(0.25, axes=-3, active=true)");
+        expect_layer(&m, fields == 3 ? "Dropout(0.25)" : "Dropout(0.25, axes=-3, active=true)");
         m = made();
         bm_struct(&m, "Flux.Embedding");
         bm_array(&m, 2, 4, 10);
@@ -989,6 +989,12 @@ static void outlines(void **state)
 
 int main(void)
 {
+    bson_maker none = {0};
+    bm_document(&none);
+    wb__mapping map = mapped(&none);
+    if (!wb__flux_load(&map, NULL) && wb_error_code() == WB_ERROR_UNSUPPORTED)
+        return printf("SKIP: %s\n", wb_error()), 0;
+    bm_free(&none);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense), cmocka_unit_test(arrays_of_all_kinds), cmocka_unit_test(convolutions),
         cmocka_unit_test(pools), cmocka_unit_test(norms), cmocka_unit_test(dropout_and_embedding),
