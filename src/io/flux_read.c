@@ -372,6 +372,7 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
     if (!l || r->f.status) return NULL;
     if (!r->n_unknown) return l;
     if (r->n_unknown > MOST_TOLD) wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
+    if (r->unknown.failed) return r->f.status = WB_ERROR_MEMORY, NULL;
     bool one = r->n_unknown == 1;
     r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s",
                            r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
@@ -400,7 +401,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     wb__bson_close(&r->f);
     wb__seen_drop(&r->layers);
     wb__seen_drop(&r->arrays);
-    wb__free(wb__text_take(&r->unknown));
+    wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);
     return text.kind == WB__BSON_STRING ? by_structure(m, o.key, text) : l;
