@@ -1,8 +1,9 @@
 /* Each kind of layer as Flux's struct of the version asked for, or as what Flux.state makes of it.
  *
- * Flux's sizes run the other way: {h, w} here is (w, h) there, and {top, bottom, left, right} is (left, right, top,
- * bottom); [out, in, kh, kw] is kw×kh×in×out, the same bytes.  But the matrix of a Dense or a cell is out×in on both
- * sides, so that its columns are written.  In a state, functions and whatever else is no array, number or nothing are the empty tuple. */
+ * Flux's sizes run the other way: {h, w} here is (w, h) there, {top, bottom, left, right} is (left,
+ * right, top, bottom), and [out, in, kh, kw] is kw by kh by in by out, the same bytes.  But the matrix
+ * of a Dense or a cell is out by in on both sides, so that its columns are written.  In a state,
+ * functions and whatever else is no array, number or nothing are the empty tuple. */
 #include "io/flux_save.h"
 #include "nn/window.h"
 
