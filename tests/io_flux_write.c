@@ -381,6 +381,7 @@ static void same_file(const char *a, const char *b)
 static void from_any_device(void **state)
 {
     (void)state;
+    wb_scope *scope = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dense(3, 400001), wb_Dense(400001, 3), wb_Conv(4, 4, {3}, .groups = 2),
                            wb_Dense(700, 900), wb_LSTM(2, 2));
     if (!m || wb_each_tensor(m, randomise, NULL)) fail_msg("%s", wb_error());
@@ -393,6 +394,7 @@ static void from_any_device(void **state)
     must_save("far.bson", far, "0.14", true);
     same_file("here.bson", "far.bson");
     assert_int_equal(wb_save(in_folder("here.safetensors"), m), 0);
+    wb_scope_close(scope);
     reference("compare", in_folder("here.bson"), "1499", in_folder("here.safetensors"));
 }
 
@@ -423,6 +425,7 @@ static void every_fault(const char *what, void (*fail_at)(int64_t), wb_layer *m,
 static void faults(void **state)
 {
     (void)state;
+    wb_scope *scope = wb_scope_open();
     wb_layer *shared = wb_Dense(4, 4, wb_relu);
     wb_layer *m = wb_Chain(wb_Conv(4, 4, {2}, .groups = 2), wb_BatchNorm(4), shared, shared, wb_LSTM(4, 4));
     wb_layer *far = wb_to(m, far_device());
@@ -433,6 +436,7 @@ static void faults(void **state)
         every_fault("allocation", wb__alloc_fail_at, far, structs);
         every_fault("call of the device", far_fail_at, far, structs);
     }
+    wb_scope_close(scope);
 }
 
 /* ---- the registry ----------------------------------------------------------------------------- */
