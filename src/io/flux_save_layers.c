@@ -370,8 +370,10 @@ static wb__julia layernorm(wb__flux_saver *s, wb_layer *l)
     const wb_layernorm_options *o = l->options;
     bool old = s->version < NORMS_WITH_OPTIONS;
     record r;
-    if (old && (o->no_affine || (o->activation && o->activation != wb_identity)))
-        return wb__flux_refuse(s, "LayerNorm with an activation or without scale and bias, which came with 0.12");
+    bool options = o->no_affine || (o->activation && o->activation != wb_identity) ||
+                   (float)wb__real(o->eps, 1e-5) != 1e-5f;
+    if (old && options)
+        return wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: since 0.12");
     int64_t size[4];
     int n = 0;
     while (n < 4 && o->shape[n]) n++;
