@@ -57,6 +57,15 @@ static const char *reference(const char *what, const char *a, const char *b, con
     return p.out;
 }
 
+static void refused_by_reference(const char *name, const char *version)
+{
+    static process p;
+    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../bson_reference.py", "list", in_folder(name),
+                           version, NULL};
+    process_run(&p, folder, ENVIRONMENT("PYTHONIOENCODING=utf-8"), words);
+    if (p.status != 1 || p.err[0]) fail_msg("%s: %d %s%s", name, p.status, p.out, p.err);
+}
+
 static int save(const char *name, void *model, const char *flux, bool structs)
 {
     return wb__flux_save(in_folder(name), model,
@@ -134,6 +143,7 @@ static int samples(sample *s)
         {"named", wb_Chain(wb_named("in", wb_Dense(4, 3, wb_swish)), wb_named("out", wb_Dense(3, 2))), 1207, 0, flat},
         {"skip", wb_SkipConnection(wb_Chain(wb_Dense(4, 4)), wb_add), 0, 0, flat},
         {"parallel", wb_Parallel(wb_sub, wb_Dense(4, 2), wb_Dense(4, 2)), 1200, 0, flat},
+        {"vcat", wb_Parallel(wb__connection_by_name("vcat"), wb_Dense(4, 2), wb_Dense(4, 1)), 1200, 0, flat},
         {"deep", wb_Chain(wb_Chain(wb_Chain(wb_Dense(2, 2)), wb_Chain(wb_BatchNorm(2)))), 0, 0, two},
     };
     memcpy(s, all, sizeof all);
@@ -444,6 +454,67 @@ static void ties(void **state)
     reference("loadmodel", in_folder("ties-structs.bson"), in_folder("ties-state.bson"), "1610");
 }
 
+/* What a cell begins with is its own until Flux 0.14; the reference reader calls it zero elsewhere. */
+static void initial_states(void **state)
+{
+    (void)state;
+    wb_layer *models[] = {wb_LSTM(4, 3, .initial_state = true), wb_GRU(4, 3, .initial_state = true),
+                          wb_RNNCell(4, 3, .initial_state = true)};
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        wb_layer *m = models[i];
+        if (!m || wb_each_tensor(m, randomise, NULL)) fail_msg("%s", wb_error());
+        const char *before[] = {"0.9", "0.11", "0.12", "0.13", "0.14"};
+        for (size_t k = 0; k < WB__COUNT(before); k++) {
+            must_save("initial.bson", m, before[k], true);
+            wb_each_tensor(m, same_bits_in, loaded("initial.bson"));
+        }
+        must_save("initial.bson", m, "0.14", false);
+        same_model("initial.bson", m);
+        for (int structs = 0; structs < 2; structs++) {
+            assert_int_equal(save("initial.bson", m, "0.15", structs), WB_ERROR_ARGUMENT);
+            says("with an initial state: since 0.15 that is an argument of the call");
+        }
+    }
+    must_save("initial.bson", models[0], "0.14", true);
+    const char *listed = reference("list", in_folder("initial.bson"), "1499", NULL);
+    const char *lines[] = {"model Flux.Recur\n", "model.cell.state0.0 Array{Float32,2} 3x1 ",
+                           "model.cell.state0.1 Array{Float32,2} 3x1 ", "model.state.1 Array{Float32,2} 3x1 "};
+    for (size_t i = 0; i < WB__COUNT(lines); i++)
+        if (!strstr(listed, lines[i])) fail_msg("\"%s\" is not in\n%s", lines[i], listed);
+}
+
+/* The reader that checks everything does refuse. */
+static void the_reader_is_strict(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_Dense(3, 2, wb_relu), wb_BatchNorm(2));
+    must_save("strict.bson", m, NULL, true);
+    int64_t n;
+    char *text = wb__file_read(in_folder("strict.bson"), &n);
+    assert_non_null(text);
+    reference("list", in_folder("strict.bson"), "1610", NULL);
+    static const struct { const char *from, *to; } changes[] = {
+        {"#relu", "#relv"}, {"Float32", "Float64"}, {"BatchNorm", "LayerNorm"}, {"Tuple", "Tuplf"}, {"datatype", "datatypf"},
+        {"struct", "strudt"}, {"params", "parbms"}, {"array", "arrby"}};
+    for (size_t i = 0; i < WB__COUNT(changes); i++) {
+        char *copy = wb__alloc((size_t)n);
+        memcpy(copy, text, (size_t)n);
+        for (char *at = copy; at + 16 < copy + n; at++)
+            if (!memcmp(at, changes[i].from, strlen(changes[i].from) + 1)) {
+                memcpy(at, changes[i].to, strlen(changes[i].to));
+                break;
+            }
+        assert_int_not_equal(memcmp(copy, text, (size_t)n), 0);
+        assert_int_equal(wb__file_write(in_folder("broken.bson"), copy, n), 0);
+        wb__free(copy);
+        refused_by_reference("broken.bson", "1610");
+    }
+    assert_int_equal(wb__file_write(in_folder("broken.bson"), text, n - 1), 0);
+    refused_by_reference("broken.bson", "1610");
+    refused_by_reference("strict.bson", "1199");            /* BatchNorm had 8 fields */
+    wb__free(text);
+}
+
 /* ---- refusals --------------------------------------------------------------------------------- */
 
 static wb_tensor *own(wb_tensor *x) { return wb_neg(x); }
@@ -633,6 +704,7 @@ int main(void)
         cmocka_unit_test(real_files),      cmocka_unit_test(documents_of_bson_jl),
         cmocka_unit_test(what_stands_where),
         cmocka_unit_test(trees_and_dtypes), cmocka_unit_test(ties),
+        cmocka_unit_test(initial_states),  cmocka_unit_test(the_reader_is_strict),
         cmocka_unit_test(refusals),        cmocka_unit_test(too_large),
         cmocka_unit_test(nested),          cmocka_unit_test(from_any_device),
         cmocka_unit_test(faults),

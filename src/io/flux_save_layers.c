@@ -517,6 +517,7 @@ static wb__julia connection(wb__flux_saver *s, wb_layer *l, int n)
     const char *name = wb__connection_name(f);
     if (!s->structs) return empty(s);
     if (name && !strcmp(name, "add")) return only(s, "Base.#+");
+    if (name && !strcmp(name, "vcat")) return only(s, "Base.#vcat");
     if (name && !strcmp(name, "sub") && n == 2) return only(s, "Base.#-");
     return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
 }
