@@ -148,6 +148,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
     r->why = NULL;
     wb__jl_type_text(&r->f, v, type, sizeof type);
     bool inside = v->kind == WB__JL_STRUCT || v->kind == WB__JL_CLOSURE;
+    const int64_t channels = r->channels;
     size_t told = r->unknown.length;
     int n_before = r->n_unknown, n = inside ? wb__jl_count(&r->f, v) : 0;
     wb_tree *fields = inside ? tree_of(r, v) : wb__tree_new(0);
@@ -159,6 +160,8 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
                              r->o->ctx);
     if (l && wb__is(l, &wb__layer_class)) {
         l = wb__layer_unnamed(l, NULL);
+        if (!strcmp(l->type->name, "MaxPool") || !strcmp(l->type->name, "MeanPool"))
+            r->channels = channels;
         r->n_unknown = n_before;
         if (r->unknown.text) r->unknown.text[r->unknown.length = told] = 0;
         return l;
@@ -405,7 +408,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     if (!wb__bson_open(&r->f, m)) {
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
-        bool state = v.kind == WB__JL_DICT || wb__jl_named_tuple(&v);
+        bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state)
             text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);

@@ -410,6 +410,11 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
                       (long long)a->bytes);
         return false;
     }
+    for (int64_t i = 0; elements[which].dtype == WB_BOOL && i < a->bytes; i++) {
+        if (a->data[i] <= 1) continue;
+        wb__bson_fail(f, v->at, "an array of Bool has a %d in it", a->data[i]);
+        return false;
+    }
     if (n_sizes <= WB_MAX_DIMS) a->dtype = elements[which].dtype;
     return true;
 }
