@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROOM = 2048 };
+enum { ROOM = 8192 };           /* a list of what does not fit a model is the longest */
 static _Thread_local char message[ROOM];
 static _Thread_local int code;
 

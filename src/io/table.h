@@ -41,6 +41,7 @@ void wb__table_free(wb__table *t);
 
 /* Of a complete table; NULL: there is none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
+int64_t wb__table_bytes(const wb__table *t);     /* of all values, as they stand in the file */
 const char *wb__table_note(const wb__table *t, const char *key);
 
 #endif

@@ -311,7 +311,7 @@ static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
     json_error_t error;
     const char *text = wb__table_note(&r->file, "weber_checkpoint");
     if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint", r->path);
-    r->note = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    r->note = wb__json_load(text, &error);
     if (!r->note) return wrong(r, "note is not JSON");
     json_t *version = json_object_get(r->note, "version");
     if (!json_is_integer(version) || json_integer_value(version) < 1 ||

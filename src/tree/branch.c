@@ -162,6 +162,14 @@ static void *no_part(const char *what, const wb__branch *node, const char *path,
                          (int)n, part, (int)n_done, path, names);
 }
 
+static wb__child *child_named(const wb__branch *node, const char *name, size_t n)
+{
+    for (int i = 0; i < node->n; i++)
+        if (!strncmp(node->children[i].name, name, n) && !node->children[i].name[n])
+            return &node->children[i];
+    return NULL;
+}
+
 wb__child *wb__place(const char *what, void *object, const char *path)
 {
     const char *part = path;
@@ -171,14 +179,13 @@ wb__child *wb__place(const char *what, void *object, const char *path)
                                  (int)(part > path ? part - path - 1 : 0), path,
                                  ((const wb__object *)object)->class->name);
         wb__branch *node = object;
-        size_t n = strcspn(part, ".");
-        wb__child *found = NULL;
-        for (int i = 0; i < node->n && !found; i++)
-            if (!strncmp(node->children[i].name, part, n) && !node->children[i].name[n])
-                found = &node->children[i];
+        size_t n = strlen(part);
+        wb__child *found = child_named(node, part, n);  /* trees from files: names with dots */
+        if (found) return found;
+        n = strcspn(part, ".");
+        if (part[n]) found = child_named(node, part, n);
         if (!found)
             return no_part(what, node, path, part > path ? (size_t)(part - path - 1) : 0, part, n);
-        if (!part[n]) return found;
         part += n + 1;
         object = found->object;
     }
