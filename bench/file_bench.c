@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,6 +65,14 @@ static void touch(void)
     munmap(memory, bytes);
 }
 
+static double processor_time(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
 static bool is_of_its_format(const char *path)
 {
     wb__mapping *m = wb__map(path);
@@ -93,14 +102,15 @@ int main(int argc, char **argv)
     int64_t bytes = 0;
     if (!strcmp(what, "load") || !strcmp(what, "resume")) bytes = cool(path);
     touch();
-    double begun = wb__now();
+    double used = processor_time(), begun = wb__now();
     if (!strcmp(what, "save") && wb_save(path, model)) return tell("save");
     if (!strcmp(what, "load") && !wb_load(path)) return tell("load");
     if (!strcmp(what, "checkpoint") && wb_checkpoint_save(path, &c)) return tell("checkpoint");
     if (!strcmp(what, "resume") && wb_checkpoint_load(path, &c)) return tell("resume");
     double seconds = wb__now() - begun;
+    used = processor_time() - used;
     if (!bytes) bytes = cool(path);
-    printf("{\"seconds\": %.6f, \"bytes\": %lld, \"written\": %s}\n", seconds, (long long)bytes,
+    printf("{\"seconds\": %.6f, \"processor\": %.6f, \"bytes\": %lld, \"right\": %s}\n", seconds, used, (long long)bytes,
            is_of_its_format(path) ? "true" : "false");
     return 0;
 }
