@@ -110,7 +110,7 @@ static bool checkpoint(void)
 {
     wb_layer *m = model();
     wb_opt_state *s = m ? wb_setup(wb_Momentum(), m) : NULL;
-    wb_checkpoint c = {m, s, NULL, 0};
+    wb_checkpoint c = {.model = m, .state = s};
     return s && !wb_checkpoint_save(file_name(), &c) && !wb_checkpoint_load(file_name(), &c);
 }
 

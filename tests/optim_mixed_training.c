@@ -261,10 +261,10 @@ static void checkpoints(void **state)
         WORKS(step(&p));
         p.blow = 1;
         for (int k = 0; k < 5; k++) WORKS(step(&p));
-        WORKS(!wb_checkpoint_save(path, &(wb_checkpoint){p.model, p.state, NULL, 3}));
+        WORKS(!wb_checkpoint_save(path, &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
         for (int k = 0; k < 5; k++) WORKS(step(&p));
         q.state = wb_setup(wb_Adam(.eta = 1), q.model, .mixed = halves[i]);
-        wb_checkpoint c = {q.model, q.state, NULL, 0};
+        wb_checkpoint c = {.model = q.model, .state = q.state};
         WORKS(!wb_checkpoint_load(path, &c));
         assert_int_equal(c.epoch, 3);
         for (int k = 0; k < 5; k++) WORKS(step(&q));
@@ -275,7 +275,7 @@ static void checkpoints(void **state)
         char want[256];
         snprintf(want, sizeof want, "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
                  path, wb_dtype_name(halves[i]), wb_dtype_name(halves[!i]));
-        REFUSED(!wb_checkpoint_load(path, &(wb_checkpoint){NULL, other.state, NULL, 0}), want);
+        REFUSED(!wb_checkpoint_load(path, &(wb_checkpoint){.state = other.state}), want);
         wb_clear_error();
         remove(path);
         wb_scope_close(s);

@@ -162,7 +162,8 @@ static void go(run *r, int from, int until, int save, const char *path)
             wb_tensor *l = wb_withgradient(loss, r->model, b, &g);
             if (!l || wb_update(r->state, r->model, g)) fail_msg("%s", wb_error());
             if (++n == save &&
-                wb_checkpoint_save(path, &(wb_checkpoint){r->model, r->state, r->loader, 42}))
+                wb_checkpoint_save(path, &(wb_checkpoint){.model = r->model, .state = r->state,
+                                                          .loader = r->loader, .epoch = 42}))
                 fail_msg("%s", wb_error());
             if (n == until) break;
         }
@@ -189,7 +190,7 @@ static void resuming_is_never_stopping(void **state)
         run b = begin(12);                              /* other values, another order */
         wb_adjust(b.state, .eta = 0.5);
         go(&b, 0, 3, -1, NULL);
-        wb_checkpoint c = {b.model, b.state, b.loader, 0};
+        wb_checkpoint c = {.model = b.model, .state = b.state, .loader = b.loader};
         if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
         assert_int_equal(c.epoch, 42);
         go(&b, stop, 15, -1, NULL);
@@ -214,7 +215,7 @@ static void checkpoints_of_wb_train(void **state)
     run a = begin(3), b = begin(4);
     assert_int_equal(wb_train(loss, a.model, a.loader, a.state, .epochs = 2, .checkpoint = path),
                      0);
-    wb_checkpoint c = {b.model, b.state, b.loader, 0};
+    wb_checkpoint c = {.model = b.model, .state = b.state, .loader = b.loader};
     assert_int_equal(wb_checkpoint_load(path, &c), 0);
     assert_int_equal(c.epoch, 2);
     assert_int_equal(wb_train(loss, a.model, a.loader, a.state, .epochs = 2), 0);
@@ -236,7 +237,8 @@ static void checkpoints_that_do_not_fit(void **state)
     (void)state;
     const char *path = file_name();
     run a = begin(3);
-    assert_int_equal(wb_checkpoint_save(path, &(wb_checkpoint){a.model, a.state, a.loader, 1}), 0);
+    wb_checkpoint one = {.model = a.model, .state = a.state, .loader = a.loader, .epoch = 1};
+    assert_int_equal(wb_checkpoint_save(path, &one), 0);
     wb_layer *wide =
         wb_Chain(wb_Dense(3, 9, wb_tanh), wb_BatchNorm(9), wb_Dropout(0.2), wb_Dense(9, 1));
     wb_layer *before = wb_fmap(copy, wide, NULL);
@@ -245,7 +247,7 @@ static void checkpoints_that_do_not_fit(void **state)
     refuse_load(path, &(wb_checkpoint){.state = wb_setup(wb_Adam(), a.model)},
                 "rule is another one");
     wb_opt_state *other = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_AdamW()), wide);
-    refuse_load(path, &(wb_checkpoint){a.model, other, a.loader, 0},
+    refuse_load(path, &(wb_checkpoint){.model = a.model, .state = other, .loader = a.loader},
                 "moments of \"layers.0.weight\"");
     assert_int_equal(wb_save(path, a.model), 0);
     refuse_load(path, &(wb_checkpoint){.model = a.model}, "is no checkpoint");

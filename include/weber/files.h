@@ -135,11 +135,46 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /* ---- checkpoints ------------------------------------------------------------------------------ */
 
-/* Model, optimiser state, random counters and loader position (each may be NULL) in one file; restored into objects of
- * the same structure.  Training on from one gives the bits that never stopping would have given. */
-typedef struct { wb_layer *model; wb_opt_state *state; wb_loader *loader; int64_t epoch; } wb_checkpoint;
+/* Model, optimiser state, random counters and loader position (each may be NULL) in one file, saved on any device and
+ * restored on any into objects of the same structure.  Training on from one gives the bits that never stopping would
+ * have given.  The file is a safetensors file, with a checksum of every tensor and of all else: what is damaged is an
+ * error that names the tensor, and then nothing is changed.
+ * .name: letters, digits and _ - . ; stored, and compared when loading, unless NULL.
+ * .epoch, .metric (which counts if .has_metric): stored, and set by loading. */
+typedef struct {
+    wb_layer *model;
+    wb_opt_state *state;
+    wb_loader *loader;
+    int64_t epoch;
+    const char *name;
+    double metric;
+    bool has_metric;
+} wb_checkpoint;
 WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
+
+/* A folder that keeps the last checkpoints of each name, and the best: FOLDER/NAME-000012.safetensors is that of epoch
+ * 12.  Once the new one is on the disk older ones are removed, but for the .last n in the order in which they were
+ * written and, with .best, that with the lowest metric (.higher: the highest; of equals the first; NaN never is).
+ * Nothing else in the folder is touched; one process at a time writes to a name.  NAME is "checkpoint" unless given.
+ *   wb_checkpoint_keep("run", &(wb_checkpoint){model, state, loader, epoch, .metric = loss, .has_metric = true}, .best = true);
+ * The folder is made if it is not there.  Errors: .best without a metric; a negative epoch. */
+typedef struct {
+    size_t size;
+    int last;                       /* 3 unless given; negative: all */
+    bool best, higher;
+} wb_keep_options;
+WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_keep_options *o);
+#ifndef __cplusplus
+#define wb_checkpoint_keep(...) WB_CHECKPOINT_KEEP_(__VA_ARGS__, )
+#define WB_CHECKPOINT_KEEP_(folder, c, ...) \
+    wb_checkpoint_keep_with((folder), (c), &(wb_keep_options){.size = sizeof(wb_keep_options), __VA_ARGS__})
+#endif
+
+/* The one written last, or the best of those there, of the name in c.  One that is damaged is passed over, with a
+ * warning that says what is wrong with it.  Errors: there is none; it is of another model, state or loader. */
+WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
+WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus
 }

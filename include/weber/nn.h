@@ -130,6 +130,7 @@ typedef struct {
     bool no_bias, last;
     wb_initialiser init;            /* wb_glorot_uniform */
     wb_dtype dtype;
+    bool initial_state;             /* parameters initial_hidden [out] (LSTM: and initial_cell) in place of the zero */
 } wb_recurrent_options;
 WB_API wb_layer *wb_rnn_with(const wb_recurrent_options *o);
 WB_API wb_layer *wb_lstm_with(const wb_recurrent_options *o);

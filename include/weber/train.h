@@ -95,14 +95,25 @@ WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch ba
  * (under WEBER_EAGER=1 a BatchNorm's running statistics are written as they are made, before the loss is known).
  * A loader without batches is an error.
  * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch (epoch and batch count
- * from 1), and ends training, without an error, if it returns nonzero. */
+ * from 1), and ends training, without an error, if it returns nonzero.
+ *
+ * After each epoch a checkpoint is written: to the file .checkpoint, or into the folder .folder, which keeps the
+ * .keep_last ones (3) and, with .keep_best, the best (weber/files.h); .name is theirs.  Their metric is what .metric
+ * returns for the epoch, called in test mode with .ctx, the lower the better unless .higher; or the mean of the batches'
+ * losses.  With .resume a program that was stopped, however that was, does the rest when it is run again: what is
+ * there is loaded (model, state, loader, random numbers), .epochs counts those that were made already, and the bits are those
+ * that never stopping would have given.  Where there is nothing yet, training begins.  Calls that go on after
+ * one another in one program want a name, or a file, each. */
 typedef struct {
     size_t size;
     int epochs;
     bool progress;
     void *ctx;
     int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx);
-    const char *checkpoint;         /* a path: written after each epoch (wb_checkpoint_save) */
+    const char *checkpoint, *folder, *name;
+    int keep_last;                  /* negative: all */
+    bool keep_best, higher, resume;
+    double (*metric)(wb_layer *model, int epoch, void *ctx);
 } wb_train_options;
 WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, const wb_train_options *o);
 #ifndef __cplusplus

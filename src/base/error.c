@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROOM = WB__ROOM };
+enum { ROOM = WB__ROOM_FOR_ERROR };      /* a list of what does not fit a model is the longest */
 static _Thread_local int code;
 
 static const char *const sentences[WB_ERROR_COUNT] = {

@@ -45,16 +45,33 @@ char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked);     /
 /* To a temporary file in the same folder, which wb__writer_close makes durable and gives its name.
  * Until then the old file stands; after any failure it still does, and the temporary one is gone
  * (unless only the folder's change of names could not be made durable: then the new file stands).
+ * A process that is killed leaves PATH.0.part, which the next writer of that path clears away.
  * A path that is no plain file (a pipe, /dev/stdout) is written directly; a link is followed. */
 typedef struct wb__writer wb__writer;
 wb__writer *wb__writer_open(const char *path);
 int wb__writer_put(wb__writer *w, const void *data,
                    int64_t n); /* after a failure: that failure again */
 int64_t wb__writer_offset(const wb__writer *w);
+/* The CRC-32 of all that was put since the call before; the first one begins. */
+uint32_t wb__writer_sum(wb__writer *w);
+/* Writes over what was put; not where a path is written directly (wb__writer_patches is false). */
+bool wb__writer_patches(const wb__writer *w);
+int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n);
 int wb__writer_close(wb__writer *w); /* 0, or the first failure; frees w in any case */
 void wb__writer_drop(wb__writer *w);                    /* gives up; takes NULL */
 
 int wb__file_write(const char *path, const void *data, int64_t bytes);
+
+/* Removes a temporary file that nobody writes any more; false: it is still there. */
+bool wb__writer_sweep(const char *temporary);
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* Makes it, unless it is there; the folder it is in must be. */
+int wb__folder_make(const char *path);
+/* Calls each(name) for every name but . and .., in no order; stops at nonzero, which it returns. */
+int wb__folder_each(const char *path, int (*each)(const char *name, void *ctx), void *ctx);
+int wb__file_remove(const char *path);
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 

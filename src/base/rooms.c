@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-typedef struct { char text[WB__ROOMS][WB__ROOM]; } rooms;
+typedef struct { char text[WB__ROOM_ERROR][WB__ROOM], error[WB__ROOM_FOR_ERROR]; } rooms;
 
 static _Thread_local rooms *mine;
 static pthread_key_t key;
@@ -21,15 +21,20 @@ static void thread_end(void *block)
 
 static void make_key(void) { pthread_key_create(&key, thread_end); }
 
+static char *place(rooms *r, wb__room_of which)
+{
+    return which == WB__ROOM_ERROR ? r->error : r->text[which];
+}
+
 char *wb__room(wb__room_of which)
 {
     static rooms spare;                 /* if even this fails: shared */
     if (wb__unlikely(!mine)) {
         pthread_once(&once, make_key);
         rooms *block = calloc(1, sizeof *block);
-        if (!block) return spare.text[which];
+        if (!block) return place(&spare, which);
         mine = block;
         pthread_setspecific(key, block);
     }
-    return mine->text[which];
+    return place(mine, which);
 }

@@ -9,6 +9,11 @@ void wb__text_add(wb__text *t, const char *format, ...) WB__PRINTF(2, 3);
 void wb__text_list(wb__text *t, const char *format, va_list list) WB__PRINTF(2, 0);
 void wb__text_raw(wb__text *t, const char *bytes, size_t n);
 void wb__text_spaces(wb__text *t, int n);
+void wb__text_count(wb__text *t, int64_t n);                    /* "1_234" */
+void wb__text_bytes(wb__text *t, int64_t bytes);                /* "17 bytes", "3.004 KiB" */
+/* What others wrote, for a terminal: control characters as in C, what is not UTF-8 as \xff. */
+void wb__text_foreign(wb__text *t, const char *text);
+int wb__characters(const char *text);                           /* of UTF-8 */
 char *wb__text_take(wb__text *t);           /* allocated; the text is empty again */
 
 #endif

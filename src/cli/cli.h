@@ -4,6 +4,13 @@
 
 #include "base/base.h"
 
+/* show.c: `weber show FILE`; and the library's error on standard error, for which it returns 1. */
+int wb__cli_show(const char *path);
+int wb__cli_complain(void);
+
+/* convert.c: `weber convert IN OUT [...]`. */
+int wb__cli_convert(int n, char **words);
+
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 

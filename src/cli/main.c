@@ -9,7 +9,12 @@
 
 static int help(FILE *to, int status)
 {
-    fputs("weber show FILE               a saved model as a table\n"
+    fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, checkpoints\n"
+          "weber convert IN OUT          from one of these formats to another, by OUT's ending; a model stays\n"
+          "                              one in .safetensors and .bson, else its tensors go over by name\n"
+          "                              --torch: by PyTorch's names; --tensor NAME: one alone, to .npy;\n"
+          "                              BSON: --key NAME: the variable (model); --structs: the layers\n"
+          "                              themselves, for the Flux of --flux VERSION (0.16)\n"
           "weber devices [--verbose]     what is here to compute on, what is missing and how to\n"
           "                              get it; --verbose: paths, parts, what drivers print;\n"
           "                              --wait SECONDS for each driver's answer (20)\n"
@@ -18,17 +23,6 @@ static int help(FILE *to, int status)
           "weber version\n"
           "weber help\n", to);
     return status;
-}
-
-static int show(const char *path)
-{
-    wb_layer *model = wb_load(path);
-    if (!model) {
-        fprintf(stderr, "weber: %s\n", wb_error());
-        return 1;
-    }
-    wb_show(model);
-    return wb_error_code() == WB_OK ? 0 : 1;
 }
 
 static int show_preference(void)
@@ -53,7 +47,8 @@ int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "help";
     int status;
-    if (!strcmp(command, "show") && argc == 3) status = show(argv[2]);
+    if (!strcmp(command, "show") && argc == 3) status = wb__cli_show(argv[2]);
+    else if (!strcmp(command, "convert")) status = wb__cli_convert(argc - 2, argv + 2);
     else if (!strcmp(command, "devices"))
         status = wb__cli_devices(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "backend") && argc == 2) status = show_preference();

@@ -14,7 +14,7 @@ void wb__ir_free(wb__ir *ir)
 
 static bool make_room(wb__ir *ir, void **list, int *room, int want, size_t size)
 {
-    if (want <= *room) return true;
+    if (*list && want <= *room) return true;   /* there is always a list: places are counted from it */
     int n = *room ? *room : 128;
     while (n < want) n *= 2;
     void *more = wb__realloc(*list, (size_t)n * size);

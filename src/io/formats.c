@@ -17,15 +17,15 @@ static uint64_t little(const uint8_t *at, int n)
     return value;
 }
 
-/* What begins a file is told from most certain to least: a BSON document has its length in front, a safetensors file
- * its header's and then a brace. */
+/* What begins a file is told from most certain to least: a BSON document has its length in front and ends with a zero, a
+ * safetensors file has its header's length in front and then a brace. */
 wb__format wb__format_of(const wb__mapping *m)
 {
     const uint8_t *at = m->data;
     if (m->bytes >= 6 && !memcmp(at, "\x93NUMPY", 6)) return WB__FORMAT_NPY;
     if (m->bytes >= 4 && (!memcmp(at, "PK\3\4", 4) || !memcmp(at, "PK\5\6", 4))) return WB__FORMAT_NPZ;
-    if (m->bytes >= 9 && at[8] == '{' && little(at, 8) <= (uint64_t)m->bytes) return WB__FORMAT_SAFETENSORS;
     if (m->bytes >= 5 && (int64_t)little(at, 4) == m->bytes && !at[m->bytes - 1]) return WB__FORMAT_BSON;
+    if (m->bytes >= 9 && at[8] == '{') return WB__FORMAT_SAFETENSORS;
     if (m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8) return WB__FORMAT_IDX;
     return WB__FORMAT_UNKNOWN;
 }
@@ -40,19 +40,26 @@ wb__format wb__format_named(const char *path)
 
 const char *wb__format_name(wb__format f) { return names[f]; }
 
-int wb__table_load(const char *path, const char *key, wb__table *out)
+static int unknown(const wb__mapping *m)
+{
+    return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, BSON, NPZ or NPY");
+}
+
+int wb__table_load(const char *path, const char *key, bool values, wb__table *out)
 {
     (void)key;
     *out = (wb__table){0};
     wb__mapping *m = wb__map(path);
     if (!m) return wb_error_code();
-    const wb__format f = wb__format_of(m);
-    if (f == WB__FORMAT_NPZ || f == WB__FORMAT_NPY) {
-        const int status = wb__npz_table(m, true, out);
-        if (status) wb__unmap(m);
-        return status;
+    wb__format format = wb__format_of(m);
+    if (format == WB__FORMAT_UNKNOWN) format = wb__format_named(path);  /* then it is a damaged one */
+    int status = 0;
+    switch (format) {
+    case WB__FORMAT_SAFETENSORS: status = wb__st_table(m, values, out); break;
+    case WB__FORMAT_NPZ:
+    case WB__FORMAT_NPY: status = wb__npz_table(m, values, out); break;
+    default: status = unknown(m); break;
     }
-    wb__unmap(m);
-    if (f == WB__FORMAT_SAFETENSORS) return wb__st_load(path, true, out);
-    return wb__fail(WB_ERROR_FORMAT, "%s: no file of tensors", path);
+    if (status) wb__unmap(m);
+    return status;
 }

@@ -27,8 +27,8 @@ wb__format wb__format_of(const wb__mapping *m);
 wb__format wb__format_named(const char *path);
 const char *wb__format_name(wb__format f);      /* "safetensors" */
 
-/* All tensors of a file of any of these formats, by name; `key`: the variable of a BSON file, or NULL.  On failure
- * nothing is held. */
-int wb__table_load(const char *path, const char *key, wb__table *out);
+/* All tensors of a file of any of these formats, by name; `key`: the variable of a BSON file, or NULL.  Without
+ * `values`, what the headers say alone.  On failure nothing is held. */
+int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
 
 #endif

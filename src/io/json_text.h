@@ -1,4 +1,4 @@
-/* JSON as text of ours: jansson's own would have to be given back to malloc. */
+/* JSON from the text of a file, and as text of ours: jansson's own would have to be given back to malloc. */
 #ifndef WB__JSON_TEXT_H
 #define WB__JSON_TEXT_H
 
@@ -10,6 +10,20 @@ static inline int wb__json_piece(const char *bytes, size_t n, void *text)
 {
     wb__text_raw(text, bytes, n);
     return ((wb__text *)text)->failed ? -1 : 0;
+}
+
+/* NULL with the reason in `error`.  An object takes a tree of jansson hundreds of bytes, "{}," only three of text: a text of
+ * hardly anything but brackets is refused, so that none costs more than 32 times its length. */
+static inline json_t *wb__json_load(const char *text, json_error_t *error)
+{
+    enum { OBJECT = 240, LIST = 128, VALUE = 40, MOST = 24, BESIDE = 1 << 16 };
+    int64_t cost = 0;
+    size_t n = 0;
+    for (; text[n]; n++)
+        cost += text[n] == '{' ? OBJECT : text[n] == '[' ? LIST : text[n] == ',' ? VALUE : 0;
+    if (cost <= (int64_t)n * MOST + BESIDE) return json_loadb(text, n, JSON_REJECT_DUPLICATES, error);
+    *error = (json_error_t){.line = 1, .text = "far too many lists and objects for so short a text"};
+    return NULL;
 }
 
 /* For wb__free; NULL with the error set. */

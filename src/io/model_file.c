@@ -1,6 +1,10 @@
-/* Models in safetensors files: wb_save, wb_load, wb_load_state. */
+/* Models in files: wb_save, wb_load, wb_load_state. */
 #include "io/model_file.h"
 
+#include "io/flux.h"
+#include "io/formats.h"
+#include "io/names.h"
+#include "io/npz.h"
 #include "io/structure.h"
 
 #include <string.h>
@@ -71,7 +75,50 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
     return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, gather, &g);
 }
 
+/* What a link says, as a tensor: made of one of the model's or of several, and exact in every bit. */
+static wb_tensor *composed(const wb__link *l)
+{
+    switch (l->kind) {
+    case WB__LINK_TURNED: return wb_flip(wb_flip(l->x, 2), 3);
+    case WB__LINK_ADDED: return wb_full_of(0, (wb_dtype)l->x->dtype, l->x->ndim, l->x->dims);
+    case WB__LINK_COUNT: return wb_full_of(0, WB_I64, 0, NULL);
+    case WB__LINK_COPY: break;
+    }
+    wb_tensor *parts[3];
+    if (l->parts == 1) return l->x;
+    for (int i = 0; i < l->parts; i++) parts[i] = l[i].x;
+    return wb_concat_of(l->parts, parts, 0);
+}
+
+/* What is composed stays until the scope that is innermost now is closed. */
+static int add_torch(wb__saving *list, void *model)
+{
+    wb__links links;
+    int status = wb__evaluate_pending();
+    if (!status) status = wb__links_torch(model, false, &links);
+    if (status) return status;
+    for (int i = 0; !status && i < links.n; i++) {
+        const wb__link *l = &links.links[i];
+        if (l->other || l->part) continue;
+        wb_tensor *x = composed(l);
+        status = x ? wb__saving_add(list, "", l->name, x) : (int)wb_error_code();
+    }
+    wb__links_free(&links);
+    return status;
+}
+
 static int no_object(void) { return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT; }
+
+static int save_safetensors(const char *path, void *model, wb__saving *list, bool torch)
+{
+    char *text = wb__structure_text(model);
+    if (!text) return no_object();
+    int status = wb__saving_write(list, path, 2 + torch,
+                                  (wb__note[]){{"format", torch ? "pt" : "weber"}, {"weber", text},
+                                               {"weber_names", "torch"}});
+    wb__free(text);
+    return status;
+}
 
 int wb_save_with(const char *path, void *model, const wb_save_options *given)
 {
@@ -83,127 +130,22 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
         return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
                         ((wb__object *)model)->class->name);
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
+    wb__format format = wb__format_named(path);
+    if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
+                        "take one", path, wb__format_name(format));
+    if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
+    wb_scope *scope = wb_scope_open();
     wb__saving list = {0};
-    char *text = wb__structure_text(model);
-    int status = text ? wb__saving_add_model(&list, "", model) : no_object();
-    if (!status)
-        status = wb__saving_write(&list, path, 2,
-                                  (wb__note[]){{"format", "weber"}, {"weber", text}});
+    bool torch = o.names == WB_NAMES_TORCH;
+    int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);
+    if (!status) status = format == WB__FORMAT_NPZ ? wb__npz_save(path, &list) : save_safetensors(path, model, &list, torch);
     wb__saving_free(&list);
-    wb__free(text);
+    wb_scope_close(scope);
     return status;
 }
 
 /* ---- values into a model --------------------------------------------------------------------- */
-
-typedef struct {
-    wb__table *file;
-    const char *path, *prefix;
-    wb__seen found;                     /* of a tensor: what it is to be given */
-    wb__text wrong;
-    int n_wrong;
-} matching;
-
-static wb__entry *entry_of(const matching *m, const char *path, bool *failed)
-{
-    char *name = wb__printf("%s%s", m->prefix, path);
-    *failed = !name;
-    wb__entry *t = name ? wb__table_find(m->file, name) : NULL;
-    wb__free(name);
-    return t;
-}
-
-static void complain(matching *m, const char *path, const char *what, const char *verb,
-                     const char *where)
-{
-    wb__text_add(&m->wrong, "\n  \"%s\", %s%s%s", path, what, verb, where);
-    m->n_wrong++;
-}
-
-static const char *describe(const wb__entry *t)
-{
-    wb_tensor shape = {.dtype = (uint8_t)t->dtype, .ndim = (uint8_t)t->ndim};
-    memcpy(shape.dims, t->dims, sizeof t->dims);
-    return wb_describe(&shape);
-}
-
-static int match_leaf(const wb__leaf *leaf, void *ctx)
-{
-    matching *m = ctx;
-    bool failed;
-    wb__entry *t = entry_of(m, leaf->path, &failed);
-    if (failed) return WB_ERROR_MEMORY;
-    if (!t) return 0;
-    t->used = true;
-    const wb_tensor *x = leaf->x;
-    bool shape = t->ndim == x->ndim && !memcmp(t->dims, x->dims, (size_t)x->ndim * sizeof *x->dims);
-    void **at = wb__seen_at(&m->found, x);
-    if (!at) return WB_ERROR_MEMORY;
-    *at = t;                            /* even if it is wrong: then it is not missing */
-    if (shape && (wb_dtype)x->dtype == t->dtype && x->op == WB__OP_variable) return 0;
-    complain(m, leaf->path, wb_describe(x), " in the model, is in the file ", describe(t));
-    *at = WB_NONE;
-    return 0;
-}
-
-static int find_missing(const wb__leaf *leaf, void *ctx)
-{
-    matching *m = ctx;
-    void **at = wb__seen_at(&m->found, leaf->x);
-    if (!at) return WB_ERROR_MEMORY;
-    if (!*at) complain(m, leaf->path, wb_describe(leaf->x), ", is not in the ", "file");
-    return 0;
-}
-
-static void find_unexpected(matching *m)
-{
-    size_t n = strlen(m->prefix);
-    for (int i = 0; i < m->file->n; i++) {
-        const wb__entry *t = &m->file->entries[i];
-        if (t->used || strncmp(t->name, m->prefix, n)) continue;
-        complain(m, t->name, describe(t), ", is not in the ", "model");
-    }
-}
-
-/* Places are tied, so a tensor may have several names: any of them will do. */
-static int match(matching *m, void *model, bool lenient)
-{
-    int status = wb__walk("load", model, NULL, 0, match_leaf, m);
-    if (status || lenient) return status;
-    status = wb__walk("load", model, NULL, WB__DISTINCT, find_missing, m);
-    if (status) return status;
-    find_unexpected(m);
-    if (m->n_wrong)
-        status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s", m->path,
-                          m->wrong.text ? m->wrong.text : "");
-    return status;
-}
-
-static int pour_leaf(const wb__leaf *leaf, void *ctx)
-{
-    matching *m = ctx;
-    void **at = wb__seen_at(&m->found, leaf->x);
-    if (!at) return WB_ERROR_MEMORY;
-    if (!*at || wb_is_none(*at)) return 0;
-    wb__entry *t = *at;
-    return wb__overwrite(leaf->x, t->data, (size_t)t->bytes);
-}
-
-static void drop(matching *m)
-{
-    wb__seen_drop(&m->found);
-    wb__free(wb__text_take(&m->wrong));
-}
-
-int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
-                bool check_only)
-{
-    matching m = {.file = file, .path = path, .prefix = prefix};
-    int status = match(&m, model, lenient);
-    if (!status && !check_only) status = wb__walk("load", model, NULL, WB__DISTINCT, pour_leaf, &m);
-    drop(&m);
-    return status;
-}
 
 int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
 {
@@ -214,10 +156,16 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
                         ((wb__object *)model)->class->name);
     wb_load_state_options o;
     wb__read_options(&o, sizeof o, given);
+    for (int i = 0; i < o.n_rename; i++)
+        if (!o.rename || !o.rename[i].file || !o.rename[i].model)
+            return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename lacks a name", i);
+    if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__table file;
-    int status = wb__st_load(path, true, &file);
+    int status = wb__table_load(path, o.key, true, &file);
     if (status) return status;
-    status = wb__pour(&file, path, o.prefix ? o.prefix : "", model, o.lenient, false);
+    const wb__pouring how = {.path = path, .prefix = o.prefix, .names = o.names, .lenient = o.lenient,
+                             .n_rename = o.n_rename, .rename = o.rename};
+    status = wb__pour_with(&file, &how, model);
     wb__table_free(&file);
     return status;
 }
@@ -228,19 +176,47 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
  * dtype. */
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
-    const wb__table *file = ctx;
-    const wb__entry *t = wb__table_find(file, path);
-    if (!t || t->dtype == (wb_dtype)x->dtype || !wb__dtype_float(t->dtype)) return x;
-    return wb_full_of(0, t->dtype, x->ndim, x->dims);
+    (void)path;
+    void **at = wb__seen_at(ctx, x);
+    const wb__entry *e = at ? *at : NULL;
+    if (!at) return NULL;
+    return e ? wb_full_of(0, e->dtype, x->ndim, x->dims) : x;
 }
 
-static bool retyped(const wb_layer *model, wb__table *file)
+static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
 {
-    matching m = {.file = file, .path = "", .prefix = ""};
-    bool differs = wb__walk("load", (void *)(uintptr_t)model, NULL, 0, match_leaf, &m) || m.n_wrong;
-    drop(&m);
-    for (int i = 0; i < file->n; i++) file->entries[i].used = false;
-    return differs;
+    wb__links links;
+    wb__seen other = {0};
+    bool any = false, failed = torch ? wb__links_torch(model, false, &links) : wb__links_weber(model, &links);
+    if (failed) return NULL;
+    for (int i = 0; !failed && i < links.n; i++) {
+        const wb__link *l = &links.links[i];
+        wb__entry *e = l->x ? wb__table_find(file, l->name) : NULL;
+        if (!e || e->dtype == (wb_dtype)l->x->dtype || !e->dtype || !wb__dtype_float(e->dtype)) continue;
+        void **at = wb__seen_at(&other, l->x);
+        if (at) *at = e;
+        any = true;
+        failed = !at;
+    }
+    if (failed) model = NULL;
+    else if (any) model = wb__fmap(model, retype, &other);
+    wb__seen_drop(&other);
+    wb__links_free(&links);
+    return model;
+}
+
+static wb_layer *load_safetensors(const char *path, wb__table *file)
+{
+    const char *text = wb__table_note(file, "weber"), *names = wb__table_note(file, "weber_names");
+    if (!text)
+        return wb__fail_null(WB_ERROR_FORMAT,
+                             "%s: describes no model, it has tensors alone: make the model and use "
+                             "wb_load_state",
+                             path);
+    wb_layer *model = wb__structure_build(path, text, wb__table_bytes(file));
+    if (model) model = retyped(model, file, names && !strcmp(names, "torch"));
+    const wb__pouring how = {.path = path, .names = WB_NAMES_AUTO};
+    return model && !wb__pour_with(file, &how, model) ? model : NULL;
 }
 
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)
@@ -249,17 +225,9 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     wb__read_options(&o, sizeof o, given);
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
     wb__table file;
-    if (wb__st_load(path, true, &file)) return NULL;
-    const char *text = wb__table_note(&file, "weber");
-    wb_layer *model = NULL;
-    if (text) model = wb__structure_build(path, text);
-    else
-        wb__fail(
-            WB_ERROR_FORMAT,
-            "%s: describes no model, it has tensors alone: make the model and use wb_load_state",
-            path);
-    if (model && retyped(model, &file)) model = wb__fmap(model, retype, &file);
-    if (model && wb__pour(&file, path, "", model, false, false)) model = NULL;
+    if (wb__table_load(path, o.key, true, &file)) return NULL;
+    wb_layer *model = load_safetensors(path, &file);
     wb__table_free(&file);
     return model;
 }
+

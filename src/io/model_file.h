@@ -3,6 +3,7 @@
 #ifndef WB__MODEL_FILE_H
 #define WB__MODEL_FILE_H
 
+#include "io/pour.h"
 #include "io/safetensors.h"
 #include "tree/tree.h"
 
@@ -14,10 +15,5 @@ int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tenso
 int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
 void wb__saving_free(wb__saving *l);
-
-/* The file's tensors whose names begin with `prefix` into the model's variables; strict unless
- * lenient.  Nothing is written if anything does not fit. */
-int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
-                bool check_only);
 
 #endif

@@ -3,16 +3,30 @@
  * the order of their places.
  *
  * A reader trusts nothing: lengths, overlaps, holes, overflow, doubled names and unknown dtypes are
- * errors that name file, offset and reason.  This is the format alone; models are in model_file.c,
- * checkpoints in train/checkpoint.c. */
+ * errors that name file, offset and reason.  What the format has and Weber has not (F8, U16, tensors of
+ * nine dimensions) is an entry of dtype 0.  This is the format alone (the header in safetensors_header.c);
+ * models are in model_file.c, checkpoints in train/checkpoint.c. */
 #ifndef WB__SAFETENSORS_H
 #define WB__SAFETENSORS_H
 
 #include "base/file.h"
+#include "base/map.h"
+#include "base/text.h"
 #include "io/table.h"
 
-/* All of a file; `values` false reads the header alone.  On failure nothing is held. */
+/* All of a file, in place; `values` false reads the header alone, whatever follows it.  On failure
+ * nothing is held. */
 int wb__st_load(const char *path, bool values, wb__table *out);
+/* The same of a file that is mapped already: on success the mapping is the table's. */
+int wb__st_table(wb__mapping *m, bool values, wb__table *out);
+
+/* The header of n bytes, checked and in the order of places; values have no place yet. */
+enum { WB__ST_HEADER_BEGINS = 8 };
+int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
+
+typedef struct { const char *name; int bits; wb_dtype dtype; } wb__st_dtype;
+const wb__st_dtype *wb__st_dtype_named(const char *name);       /* NULL: the format has it not */
+const char *wb__st_dtype_name(wb_dtype dtype);
 
 /* Writes a file, whole or not at all.  The data of each tensor is in memory, row-major. */
 typedef struct {

@@ -6,6 +6,11 @@
 #include <string.h>
 
 enum { VERSION = 1, DEEPEST = 100 };
+
+/* Of a model's parameters, before ties are made, against what a file holds of values: what is tied stands there once, and
+ * a parameter may stand there in half its width. */
+enum { TIED_MOST = 32, LEAST = 1 << 20 };
+
 static const char *const modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -313,10 +318,10 @@ static wb_layer *build(const char *file, json_t *node, int depth)
     return wb__fail_null(WB_ERROR_FORMAT, "%s: no mode is named \"%.100s\"", file, mode);
 }
 
-wb_layer *wb__structure_build(const char *file, const char *text)
+wb_layer *wb__structure_build(const char *file, const char *text, int64_t values)
 {
     json_error_t error;
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = wb__json_load(text, &error);
     if (!root)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, error.text);
     wb_layer *made = NULL;
@@ -325,7 +330,11 @@ wb_layer *wb__structure_build(const char *file, const char *text)
         json_integer_value(version) > VERSION)
         wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known",
                  file, (long long)json_integer_value(version), VERSION);
-    else made = build(file, json_object_get(root, "model"), 0);
+    else {
+        wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST) ? INT64_MAX : TIED_MOST * values + LEAST);
+        made = build(file, json_object_get(root, "model"), 0);
+        wb__parameters_limit(-1);
+    }
     const char *path;
     if (made) json_object_foreach(json_object_get(root, "ties"), path, same) {
         if (json_is_string(same) && !wb_tie(made, path, json_string_value(same))) continue;
@@ -335,5 +344,6 @@ wb_layer *wb__structure_build(const char *file, const char *text)
         break;
     }
     json_decref(root);
+    if (!made && !strstr(wb_error(), file)) wb__fail((int)wb_error_code(), "%s: %s", file, wb_error());
     return made;
 }

@@ -10,7 +10,8 @@
 #include "nn/layer.h"
 
 char *wb__structure_text(void *model);     /* for wb__free; NULL with the error set */
-/* fresh values (zeros and ones), ties made */
-wb_layer *wb__structure_build(const char *file, const char *text);
+/* Fresh values (zeros and ones), ties made.  `values`: bytes of tensors in the file; a description that would take more than
+ * a small multiple of them is refused. */
+wb_layer *wb__structure_build(const char *file, const char *text, int64_t values);
 
 #endif

@@ -75,6 +75,13 @@ wb__entry *wb__table_find(const wb__table *t, const char *name)
     return t->n ? bsearch(&key, t->entries, (size_t)t->n, sizeof key, by_name) : NULL;
 }
 
+int64_t wb__table_bytes(const wb__table *t)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < t->n; i++) sum += WB__MIN(t->entries[i].bytes, INT64_MAX - sum);
+    return sum;
+}
+
 const char *wb__table_note(const wb__table *t, const char *key)
 {
     for (int i = 0; i < t->n_notes; i++)

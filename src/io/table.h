@@ -16,6 +16,7 @@ typedef struct {
     const void *data;                   /* the values, row-major, of any alignment; NULL: not read */
     bool owned;                         /* data is a block of wb__alloc_aligned */
     bool used;                          /* for readers of models */
+    uint32_t sum;                       /* CRC-32 of its bytes, where the table is summed */
 } wb__entry;
 
 typedef struct { char *key, *value; } wb__note;
@@ -24,6 +25,7 @@ typedef struct wb__mapping wb__mapping;
 typedef struct {
     int n, room;
     wb__entry *entries;                 /* once it is complete, in the order of their names */
+    bool summed;                        /* the file tells checksums of all that is in it */
     bool nameless;                      /* a list of values: names are positions, "0", "1", ... */
     int n_notes, room_notes;
     wb__note *notes;
@@ -39,6 +41,7 @@ void wb__table_free(wb__table *t);
 
 /* Of a complete table; NULL: there is none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
+int64_t wb__table_bytes(const wb__table *t);     /* of all values, as they stand in the file */
 const char *wb__table_note(const wb__table *t, const char *key);
 
 #endif

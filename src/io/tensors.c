@@ -55,7 +55,7 @@ static bool fill(wb_tree *tree, wb__table *t)
 wb_tree *wb_load_tensors(const char *path)
 {
     wb__table t;
-    if (wb__table_load(path, NULL, &t)) return NULL;
+    if (wb__table_load(path, NULL, true, &t)) return NULL;
     wb_tree *tree = check(path, &t) ? NULL : wb__tree_new(t.n);
     if (tree && !fill(tree, &t)) {
         wb_object_free(tree);

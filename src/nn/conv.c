@@ -12,7 +12,7 @@
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 /* The padding in force: with .same the odd one of an even kernel goes to the high side. */
-static void padding(const wb_conv_options *o, int64_t *pad)
+void wb__conv_padding(const wb_conv_options *o, int64_t *pad)
 {
     wb__pad_in_force(o->pad, pad);
     for (int a = 0; o->same && a < 2; a++) {
@@ -34,7 +34,7 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
                           .groups = o->groups,
                           .stride = {o->stride[0], o->stride[1]},
                           .dilation = {o->dilation[0], o->dilation[1]}};
-    padding(o, s.pad);
+    wb__conv_padding(o, s.pad);
     x = wb__layer_input(l, x, weight);
     if (o->flip) weight = wb_flip(wb_flip(weight, 2), 3);
     return wb__activate(o->activation, wb_conv_with(x, weight, wb__layer_child(l, 1), &s));

@@ -93,11 +93,29 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype)
     return false;
 }
 
+static _Thread_local int64_t limit = -1;
+
+void wb__parameters_limit(int64_t bytes) { limit = bytes; }
+
+/* There are fewer than 2^32 elements, so nothing overflows. */
+static bool affordable(const char *what, const char *name, int64_t bytes)
+{
+    if (limit < 0) return true;
+    if (bytes > limit) {
+        wb__fail(WB_ERROR_FORMAT, "%s: %s would take %lld bytes, far more than there are values for", what, name,
+                 (long long)bytes);
+        return false;
+    }
+    limit -= bytes;
+    return true;
+}
+
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
+    if (!affordable(what, name, size * (int64_t)wb__dtype_size(dtype))) return NULL;
     wb_tensor *x = init(dtype, ndim, dims);
     if (!x || !wb__operand(what, x)) return NULL;
     if (x->dtype != dtype || x->ndim != ndim || memcmp(x->dims, dims, (size_t)ndim * sizeof *dims))

@@ -71,6 +71,9 @@ wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init
 /* frozen */
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int64_t n);
+/* What the layers that this thread makes from here on may take, all together; negative: what they like.  For readers of
+ * files, whose descriptions may ask for anything. */
+void wb__parameters_limit(int64_t bytes);
 bool wb__layer_dtype(const char *what, wb_dtype *dtype);     /* fills in f32; floating only */
 
 /* x in the dtype of the layer's parameters, with one warning if it was another floating one and they

@@ -1,16 +1,17 @@
 /* RNN, LSTM and GRU: cells of one step, and layers over whole sequences.  The input's product is
  * one for all steps; the hidden state's is made at each.  A state left out is zero, and its product
- * is left out with it. */
+ * is left out with it; or it is the layer's own, with .initial_state. */
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \
     X(wb_recurrent_options, in, INT, 1) X(wb_recurrent_options, out, INT, 1)                    \
     X(wb_recurrent_options, activation, FUNCTION, 1) X(wb_recurrent_options, no_bias, BOOL, 1)  \
     X(wb_recurrent_options, last, BOOL, 1) X(wb_recurrent_options, init, INITIALISER, 1)        \
-    X(wb_recurrent_options, dtype, DTYPE, 1)
+    X(wb_recurrent_options, dtype, DTYPE, 1) X(wb_recurrent_options, initial_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-enum { INPUT, HIDDEN, BIAS };           /* children */
+enum { INPUT, HIDDEN, BIAS, INITIAL };  /* children; the last as many as there are states, or none */
+static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
 /* One step: x is the input's product with the bias, [..., gates out]; states are replaced (NULL:
  * zero). */
@@ -75,6 +76,20 @@ static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step},
                        gru_kind = {3, 1, gru_step};
 
+/* What the layer begins with where nothing is given: one row, to be met by any number of them. */
+static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **states)
+{
+    const wb_recurrent_options *o = l->options;
+    const cell_kind *kind = l->type->detail;
+    int64_t dims[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) dims[i] = i == x->ndim - 1 ? o->out : 1;
+    for (int i = 0; o->initial_state && i < kind->states; i++)
+        if (!states[i] &&
+            !(states[i] = wb_reshape_to(wb__layer_child(l, INITIAL + i), x->ndim, dims)))
+            return false;
+    return true;
+}
+
 /* ---- sequences ------------------------------------------------------------------------------- */
 
 static wb_tensor *input_product(const wb_layer *l, wb_tensor *x)
@@ -93,6 +108,7 @@ static wb_tensor *unroll(wb_layer *l, wb_tensor *x, wb_tensor **outputs)
     for (int64_t t = 0; t < steps; t++) {
         wb_tensor *now = wb_slice(all, 1, t, t + 1);
         now = now ? wb_reshape_to(now, 2, wide) : NULL;
+        if (!t && now && !first_states(l, now, states)) return NULL;
         if (!now || !kind->step(l, now, states)) return NULL;
         outputs[t] = states[0];
     }
@@ -146,7 +162,7 @@ static bool cell_step(wb_layer *l, wb_tensor *x, int n, wb_tensor **states)
         if (states[i] && !(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, HIDDEN))))
             return false;
     x = input_product(l, x);
-    return x && kind->step(l, x, states);
+    return x && first_states(l, x, states) && kind->step(l, x, states);
 }
 
 static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -188,7 +204,9 @@ static void print(const wb_layer *l, wb__text *t)
         if (o->activation) wb__print_activation(o->activation, t);
         else wb__text_add(t, ", tanh");
     }
-    if (o->no_bias) wb__text_add(t, "; bias=false");
+    if (o->no_bias || o->initial_state) wb__text_add(t, ";");
+    if (o->no_bias) wb__text_add(t, " bias=false");
+    if (o->initial_state) wb__text_add(t, "%s initial_state=true", o->no_bias ? "," : "");
     wb__text_add(t, ")");
 }
 
@@ -206,7 +224,7 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t rows = kind->gates * o.out;
-    wb_layer *l = wb__layer_new(type, &o, 3);
+    wb_layer *l = wb__layer_new(type, &o, 3 + (o.initial_state ? kind->states : 0));
     if (!l) return NULL;
     wb_tensor *input =
         wb__parameter(type->name, "weight_input", init, o.dtype, 2, (int64_t[]){rows, o.in});
@@ -216,7 +234,13 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     if (!wb__layer_put(l, HIDDEN, "weight_hidden", hidden)) return NULL;
     wb_tensor *bias =
         o.no_bias ? WB_NONE : wb__parameter(type->name, "bias", wb_init_zeros, o.dtype, 1, &rows);
-    return wb__layer_put(l, BIAS, "bias", bias) ? l : NULL;
+    if (!wb__layer_put(l, BIAS, "bias", bias)) return NULL;
+    for (int i = 0; o.initial_state && i < kind->states; i++) {
+        wb_tensor *state =
+            wb__parameter(type->name, initial_names[i], wb_init_zeros, o.dtype, 1, &o.out);
+        if (!wb__layer_put(l, INITIAL + i, initial_names[i], state)) return NULL;
+    }
+    return l;
 }
 
 /* name, Name, what calls it, kind */

@@ -73,38 +73,6 @@ static sums sum_up(const wb_layer *l, bool values)
     return c.sums;
 }
 
-/* ---- pieces of text -------------------------------------------------------------------------- */
-
-static void add_count(wb__text *t, int64_t n)
-{
-    char digits[24];
-    int length = snprintf(digits, sizeof digits, "%lld", (long long)n);
-    for (int i = 0; i < length; i++) {
-        if (i && (length - i) % 3 == 0) wb__text_raw(t, "_", 1);
-        wb__text_raw(t, &digits[i], 1);
-    }
-}
-
-static void add_bytes(wb__text *t, int64_t bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-    if (bytes < 1024) {
-        wb__text_add(t, bytes == 1 ? "%lld byte" : "%lld bytes", (long long)bytes);
-        return;
-    }
-    double value = (double)bytes / 1024;
-    int unit = 0;
-    for (; value >= 1024 && unit < 3; unit++) value /= 1024;
-    wb__text_add(t, "%.3f %s", value, units[unit]);
-}
-
-static int characters(const char *text)
-{
-    int n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *name)
@@ -112,7 +80,7 @@ static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *n
     wb__text line = {0};
     if (name) wb__text_add(&line, "%s = ", name);
     wb__print_layer(l, &line);
-    int length = line.text ? characters(line.text) : 0;
+    int length = line.text ? wb__characters(line.text) : 0;
     char *text = wb__text_take(&line);
     if (!text) {
         t->failed = true;
@@ -125,11 +93,11 @@ static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *n
     if (!s.elements && !s.others) return;
     wb__text_spaces(t, WB__MAX(2, (indent ? COLUMN_NESTED : COLUMN_ALONE) - indent - length));
     wb__text_add(t, "# ");
-    add_count(t, s.elements);
+    wb__text_count(t, s.elements);
     wb__text_add(t, " parameters");
     if (s.others) {
         wb__text_add(t, ", plus ");
-        add_count(t, s.others);
+        wb__text_count(t, s.others);
         if (!indent) wb__text_add(t, " non-trainable");
     }
     if (!s.elements || s.failed) return;
@@ -144,15 +112,15 @@ static void show_total(wb__text *t, const wb_layer *l)
     if (s.arrays <= 2) return;
     wb__text_spaces(t, s.other_arrays ? 9 : 19);
     wb__text_add(t, "# Total: %d %s, ", s.arrays, s.other_arrays ? "trainable arrays" : "arrays");
-    add_count(t, s.elements);
+    wb__text_count(t, s.elements);
     wb__text_add(t, " parameters,");
     if (s.other_arrays) {
         wb__text_add(t, "\n          # plus %d non-trainable, ", s.other_arrays);
-        add_count(t, s.others);
+        wb__text_count(t, s.others);
         wb__text_add(t, " parameters, summarysize");
     }
     wb__text_add(t, " ");
-    add_bytes(t, s.bytes);
+    wb__text_bytes(t, s.bytes);
     wb__text_add(t, ".");
 }
 

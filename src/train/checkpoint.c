@@ -2,9 +2,14 @@
  * masters) under "state.", what scales gradients under "scaling.", and a note in JSON with all else.
  * Counters of 64 bits and real numbers stand there as text: JSON's numbers are too short.
  *
- *   {"version": 1, "epoch": 3, "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
+ *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
+ *    "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
  *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
- *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]} */
+ *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]}
+ *
+ * Version 1 had no name, metric, serial and best.  Folders of checkpoints are keep.c's. */
+#include "train/checkpoint.h"
+
 #include "base/philox.h"
 #include "data/loader.h"
 #include "io/json_text.h"
@@ -17,7 +22,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, LOADER_WORDS = 4 };
+enum { VERSION = 2, LOADER_WORDS = 4, NAME_MOST = 100, SERIAL_MOST = 1000000000 };
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+
+int wb__checkpoint_name(const char *what, const char *name)
+{
+    size_t n = strlen(name);
+    if (n && n <= NAME_MOST && name[0] != '.' && strspn(name, LETTERS) == n) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: \"%.120s\" is no name for a checkpoint: 1 to %d letters, digits and _ - . "
+                    "(the last not in front)", what, name, NAME_MOST);
+}
 
 /* ---- the note -------------------------------------------------------------------------------- */
 
@@ -61,11 +76,19 @@ static json_t *slots_json(const wb_opt_state *s)
     return list;
 }
 
-static char *note_text(const wb_checkpoint *c)
+static char *note_text(const wb_checkpoint *c, int64_t serial, const char *best)
 {
     wb__rng_state random = wb__rng_get_state();
     json_t *note = json_pack("{s:i, s:I, s:o}", "version", VERSION, "epoch", (json_int_t)c->epoch,
                              "random", words_json(2, (uint64_t[]){random.key, random.counter}));
+    if (c->name) json_object_set_new(note, "name", json_string(c->name));
+    if (c->has_metric) {
+        char text[40];
+        snprintf(text, sizeof text, "%.17g", c->metric);
+        json_object_set_new(note, "metric", json_string(text));
+    }
+    if (serial) json_object_set_new(note, "serial", json_integer(serial));
+    if (best) json_object_set_new(note, "best", json_string(best));
     if (c->loader) {
         uint64_t words[LOADER_WORDS];
         wb__loader_state(c->loader, words);
@@ -104,11 +127,17 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
 {
     if (!path || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_save: no %s", path ? "checkpoint" : "path");
+    int status = c->name ? wb__checkpoint_name("checkpoint_save", c->name) : 0;
+    return status ? status : wb__checkpoint_write(path, c, 0, NULL);
+}
+
+int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best)
+{
     wb__saving list = {0};
     int status = wb__evaluate_pending();
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->state) status = add_moments(&list, c->state);
-    char *text = status ? NULL : note_text(c);
+    char *text = status ? NULL : note_text(c, serial, best);
     if (!status && !text) status = wb_error_code();
     if (!status)
         status = wb__saving_write(&list, path, 2,
@@ -258,26 +287,48 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     return 0;
 }
 
-static int open_checkpoint(restoring *r)
+static int read_about(const restoring *r, wb__checkpoint_about *about)
+{
+    json_t *epoch = json_object_get(r->note, "epoch"), *name = json_object_get(r->note, "name"),
+           *metric = json_object_get(r->note, "metric"), *serial = json_object_get(r->note, "serial"),
+           *best = json_object_get(r->note, "best");
+    const char *called = json_string_value(name), *way = json_string_value(best);
+    *about = (wb__checkpoint_about){.epoch = json_integer_value(epoch), .serial = json_integer_value(serial),
+                                    .has_metric = metric};
+    if (!json_is_integer(epoch)) return wrong(r, "epoch is wrong");
+    if (name && (!called || strlen(called) > NAME_MOST)) return wrong(r, "name is wrong");
+    if (metric && !read_number(metric, &about->metric)) return wrong(r, "metric is wrong");
+    if (serial && (!json_is_integer(serial) || about->serial < 1 || about->serial > SERIAL_MOST))
+        return wrong(r, "serial is wrong");
+    if (best && (!way || strlen(way) >= sizeof about->best)) return wrong(r, "direction of the best is wrong");
+    snprintf(about->name, sizeof about->name, "%s", called ? called : "");
+    snprintf(about->best, sizeof about->best, "%s", way ? way : "");
+    return 0;
+}
+
+static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
 {
     json_error_t error;
     const char *text = wb__table_note(&r->file, "weber_checkpoint");
     if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint", r->path);
-    r->note = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    r->note = wb__json_load(text, &error);
     if (!r->note) return wrong(r, "note is not JSON");
     json_t *version = json_object_get(r->note, "version");
     if (!json_is_integer(version) || json_integer_value(version) < 1 ||
         json_integer_value(version) > VERSION)
-        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; %d is known",
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; up to %d are known",
                         r->path, (long long)json_integer_value(version), VERSION);
+    if (json_integer_value(version) > 1 && !r->file.summed) return wrong(r, "checksums are gone");
     if (!read_words(json_object_get(r->note, "random"), 2, r->random))
         return wrong(r, "random counters are wrong");
-    if (!json_is_integer(json_object_get(r->note, "epoch"))) return wrong(r, "epoch is wrong");
-    return 0;
+    return read_about(r, about);
 }
 
-static int restore(restoring *r, wb_checkpoint *c)
+static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoint *c)
 {
+    if (c->name && strcmp(c->name, about->name))
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is %s%s%s, \"%s\" is wanted", r->path,
+                        about->name[0] ? "\"" : "without a name", about->name, about->name[0] ? "\"" : "", c->name);
     wb__rule_part *parts =
         c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
     int status = c->state && !parts ? WB_ERROR_MEMORY : 0;
@@ -295,22 +346,42 @@ static int restore(restoring *r, wb_checkpoint *c)
     if (!status && c->state) status = restore_state(r, c->state, parts);
     if (!status) {
         wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});
-        c->epoch = json_integer_value(json_object_get(r->note, "epoch"));
+        c->epoch = about->epoch;
+        c->metric = about->metric;
+        c->has_metric = about->has_metric;
     }
     wb__free(parts);
     return status;
 }
 
-int wb_checkpoint_load(const char *path, wb_checkpoint *c)
+/* `whole`: the file is a checkpoint and undamaged, whatever comes of loading it. */
+int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
 {
-    if (!path || !c)
-        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_load: no %s", path ? "checkpoint" : "path");
+    wb__checkpoint_about about;
     restoring r = {.path = path};
     int status = wb__st_load(path, true, &r.file);
-    if (status) return status;
-    status = open_checkpoint(&r);
-    if (!status) status = restore(&r, c);
+    if (!status) status = open_checkpoint(&r, &about);
+    *whole = !status;
+    if (!status) status = restore(&r, &about, c);
     json_decref(r.note);
     wb__table_free(&r.file);
     return status;
+}
+
+int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about)
+{
+    restoring r = {.path = path};
+    int status = wb__st_load(path, false, &r.file);
+    if (!status) status = open_checkpoint(&r, about);
+    json_decref(r.note);
+    wb__table_free(&r.file);
+    return status;
+}
+
+int wb_checkpoint_load(const char *path, wb_checkpoint *c)
+{
+    bool whole;
+    if (!path || !c)
+        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_load: no %s", path ? "checkpoint" : "path");
+    return wb__checkpoint_read(path, c, &whole);
 }

@@ -3,9 +3,12 @@
 #include "base/options.h"
 #include "engine/tensor.h"
 #include "optim/optim.h"
+#include "train/checkpoint.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* For a state that scales (may be NULL) the gradients are those of the scaled loss. */
 static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
@@ -45,7 +48,23 @@ typedef struct {
     wb_train_options o;
     wb_progress *bar;
     bool stop;
+    wb_tensor *latest;          /* the loss of the batch before, where the epoch's mean is wanted */
+    double sum;                 /* of those before it */
+    int64_t batches;
 } training;
+
+static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
+
+/* Losses are read a step late, when they are long there. */
+static void add_loss(training *t, wb_tensor *loss)
+{
+    wb_tensor *before = t->latest;
+    t->latest = loss ? wb__ref(loss) : NULL;
+    if (!before) return;
+    t->sum += wb_item(before);
+    t->batches++;
+    wb__unref(before);
+}
 
 static int not_finite(wb_tensor *loss, int64_t batch)
 {
@@ -89,6 +108,7 @@ static int step(training *t, int epoch, wb_batch batch)
     if (status == WB_ERROR_NUMBER) return not_finite(loss, batch.index + 1);
     if (status) return status;
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
+    if (saves(t) && !t->o.metric) add_loss(t, loss);
     if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
     return 0;
 }
@@ -112,6 +132,56 @@ static int run_epoch(training *t, int epoch)
     return status;
 }
 
+/* ---- its checkpoints ------------------------------------------------------------------------- */
+
+static int check_saving(const wb_train_options *o)
+{
+    if (o->checkpoint && o->folder)
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .checkpoint and .folder: one of both keeps what is saved");
+    if (o->resume && !o->checkpoint && !o->folder)
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .resume wants to know from what: .checkpoint or .folder");
+    return o->name ? wb__checkpoint_name("train", o->name) : 0;
+}
+
+static wb_checkpoint here(const training *t)
+{
+    return (wb_checkpoint){.model = t->model, .state = t->state, .loader = t->data, .name = t->o.name,
+                           .epoch = wb_loader_epoch(t->data)};
+}
+
+static int save(training *t, int epoch)
+{
+    wb_checkpoint c = here(t);
+    if (t->o.metric) {
+        wb_scope *s = wb_scope_open();
+        if (!s) return wb_error_code();
+        c.metric = t->o.metric(t->model, epoch, t->o.ctx);
+        int status = wb_scope_close(s);
+        if (status) return status;
+    } else {
+        add_loss(t, NULL);
+        c.metric = t->sum / (double)t->batches;
+    }
+    c.has_metric = true;
+    if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
+    return wb_checkpoint_keep(t->o.folder, &c, .last = t->o.keep_last, .best = t->o.keep_best,
+                              .higher = t->o.higher);
+}
+
+/* What is there is loaded; `done`: how many epochs of this training it has behind it.  Its epochs are the loader's,
+ * which stands where it stood when the training began. */
+static int resume(training *t, int *done)
+{
+    wb_checkpoint c = here(t);
+    const int64_t begun = c.epoch;
+    bool found = true;
+    int status = 0;
+    if (t->o.folder) status = access(t->o.folder, F_OK) ? 0 : wb__checkpoint_resume(t->o.folder, &c, &found);
+    else if (access(t->o.checkpoint, F_OK) == 0 || errno != ENOENT) status = wb_checkpoint_load(t->o.checkpoint, &c);
+    *done = (int)WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);
+    return status;
+}
+
 int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
                   const wb_train_options *given)
 {
@@ -124,12 +194,14 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     if (!wb_loader_length(data))
         return wb__fail(WB_ERROR_ARGUMENT, "train: the loader has no batches: the dataset is empty, or shorter than a "
                         "batch with .drop_last");
-    int status = 0, epochs = t.o.epochs ? t.o.epochs : 1;
-    for (int epoch = 1; !status && !t.stop && epoch <= epochs; epoch++) {
+    int done = 0, epochs = t.o.epochs ? t.o.epochs : 1, status = check_saving(&t.o);
+    if (!status && t.o.resume) status = resume(&t, &done);
+    for (int epoch = done + 1; !status && !t.stop && epoch <= epochs; epoch++) {
+        t.sum = 0;
+        t.batches = 0;
         status = run_epoch(&t, epoch);
-        if (status || t.stop || !t.o.checkpoint) continue;
-        status = wb_checkpoint_save(t.o.checkpoint,
-                                    &(wb_checkpoint){model, state, data, wb_loader_epoch(data)});
+        if (!status && !t.stop && saves(&t)) status = save(&t, epoch);
     }
+    if (t.latest) wb__unref(t.latest);
     return status;
 }

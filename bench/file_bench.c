@@ -1,0 +1,91 @@
+/* Saving and loading, timed in a process of its own: one line of JSON.  The driver is files.py.
+ *
+ *   file_bench save PATH MB                 weights of MB megabytes; the path's ending tells the format
+ *   file_bench load PATH                    a model, from a cold cache
+ *   file_bench checkpoint PATH MB           a model and Adam's moments, MB in all
+ *   file_bench resume PATH MB               back into others like them, from a cold cache */
+#include "base/base.h"
+#include "base/map.h"
+#include "io/formats.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LAYERS = 8 };
+
+static int tell(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", what, wb_error());
+    return 1;
+}
+
+static wb_layer *weights(double megabytes)
+{
+    int n = (int)sqrt(megabytes * 1e6 / 4 / LAYERS);
+    wb_layer *layers[LAYERS];
+    for (int i = 0; i < LAYERS; i++) layers[i] = wb_Dense(n, n, wb_relu, .no_bias = true);
+    return wb_chain_of(LAYERS, layers);
+}
+
+static int made(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)path, (void)ctx;
+    return !wb_data(x);
+}
+
+/* What the system has of the file in memory is let go. */
+static int64_t cool(const char *path)
+{
+    struct stat about;
+    int file = open(path, O_RDONLY);
+    if (file < 0 || fstat(file, &about) || fsync(file) || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED)) {
+        perror(path);
+        exit(1);
+    }
+    close(file);
+    return about.st_size;
+}
+
+static bool is_of_its_format(const char *path)
+{
+    wb__mapping *m = wb__map(path);
+    bool is = m && wb__format_of(m) == wb__format_named(path);
+    wb__unmap(m);
+    return is;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) return fprintf(stderr, "file_bench save|load|checkpoint|resume PATH [MB]\n"), 2;
+    const char *what = argv[1], *path = argv[2];
+    const double megabytes = argc > 3 ? atof(argv[3]) : 500;
+    const bool state = !strcmp(what, "checkpoint") || !strcmp(what, "resume");
+    wb_checkpoint c = {.epoch = 1};
+    wb_layer *model = NULL;
+    if (strcmp(what, "load")) {
+        model = weights(state ? megabytes / 3 : megabytes);
+        if (!model || wb_each_tensor(model, made, NULL)) return tell("the model");
+    }
+    if (state) {
+        c.model = model;
+        c.state = wb_setup(wb_Adam(), model);
+        if (!c.state) return tell("the state");
+    }
+    int64_t bytes = 0;
+    if (!strcmp(what, "load") || !strcmp(what, "resume")) bytes = cool(path);
+    double begun = wb__now();
+    if (!strcmp(what, "save") && wb_save(path, model)) return tell("save");
+    if (!strcmp(what, "load") && !wb_load(path)) return tell("load");
+    if (!strcmp(what, "checkpoint") && wb_checkpoint_save(path, &c)) return tell("checkpoint");
+    if (!strcmp(what, "resume") && wb_checkpoint_load(path, &c)) return tell("resume");
+    double seconds = wb__now() - begun;
+    if (!bytes) bytes = cool(path);
+    printf("{\"seconds\": %.6f, \"bytes\": %lld, \"written\": %s}\n", seconds, (long long)bytes,
+           is_of_its_format(path) ? "true" : "false");
+    return 0;
+}

@@ -1,0 +1,204 @@
+/* `weber convert IN OUT`: from one format to another, by OUT's ending.  A model stays one where both formats have models;
+ * else its tensors go over by name, straight from the mapped file. */
+#include "cli/cli.h"
+
+#include "io/formats.h"
+#include "io/json_text.h"
+#include "nn/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    const char *in, *out, *key, *tensor;
+    wb__format from, to;
+    wb_save_options save;
+} conversion;
+
+/* ---- words --------------------------------------------------------------------------------------- */
+
+static int parse(conversion *c, int n, char **words)
+{
+    for (int i = 0; i < n; i++) {
+        const char *word = words[i], *value = i + 1 < n ? words[i + 1] : NULL;
+        if (!strcmp(word, "--structs")) c->save.structs = true;
+        else if (!strcmp(word, "--torch")) c->save.names = WB_NAMES_TORCH;
+        else if (!strcmp(word, "--key") && value) c->key = words[++i];
+        else if (!strcmp(word, "--flux") && value) c->save.flux = words[++i];
+        else if (!strcmp(word, "--tensor") && value) c->tensor = words[++i];
+        else if (word[0] == '-') return -1;
+        else if (!c->in) c->in = word;
+        else if (!c->out) c->out = word;
+        else return -1;
+    }
+    return c->out ? 0 : -1;
+}
+
+static int look(conversion *c)
+{
+    wb__mapping *m = wb__map(c->in);
+    if (!m) return wb__cli_complain();
+    c->from = wb__format_of(m);
+    if (!c->from) c->from = wb__format_named(c->in);    /* then its reader tells what is wrong */
+    wb__unmap(m);
+    c->to = wb__format_named(c->out);
+    if (!c->from)
+        wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", c->in);
+    else if (!c->to || c->to == WB__FORMAT_IDX)
+        wb__fail(WB_ERROR_ARGUMENT, "%s: what it is to be is told by its ending: .safetensors, .bson, .npz or .npy", c->out);
+    else if (c->to != WB__FORMAT_BSON && (c->save.structs || c->save.flux))
+        wb__fail(WB_ERROR_ARGUMENT, "%s: --structs and --flux are for BSON files", c->out);
+    else return 0;
+    return wb__cli_complain();
+}
+
+static bool has_models(wb__format f) { return f == WB__FORMAT_SAFETENSORS || f == WB__FORMAT_BSON; }
+
+/* ---- a model ------------------------------------------------------------------------------------- */
+
+/* Whether a safetensors file of ours describes a layer; of a BSON file only loading it tells. */
+static bool describes_layer(const wb__table *t)
+{
+    const char *text = wb__table_note(t, "weber");
+    json_error_t error;
+    json_t *note = text ? wb__json_load(text, &error) : NULL;
+    const bool layer = json_object_get(json_object_get(note, "model"), "layer") != NULL;
+    json_decref(note);
+    return layer;
+}
+
+static bool may_be_model(const conversion *c)
+{
+    if (c->tensor || !has_models(c->from)) return false;
+    if (!has_models(c->to) && c->save.names != WB_NAMES_TORCH) return false;
+    if (c->from == WB__FORMAT_BSON) return true;
+    wb__table t;
+    if (wb__st_load(c->in, false, &t)) return false;
+    const bool layer = describes_layer(&t);
+    wb__table_free(&t);
+    return layer;
+}
+
+/* 1: there is no model in it, and why stands in the error. */
+static int convert_model(const conversion *c)
+{
+    wb_layer *model = wb_load(c->in, .key = c->key);
+    if (!model) return 1;
+    if (wb_save_with(c->out, model, &c->save)) return -1;
+    printf("%s: a model\n", c->out);
+    return 0;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------- */
+
+static bool plain(const wb__entry *e)
+{
+    const uint8_t *bytes = e->data;
+    if ((uintptr_t)e->data % wb__dtype_size(e->dtype)) return false;
+    for (int64_t i = 0; e->dtype == WB_BOOL && i < e->bytes; i++)
+        if (bytes[i] > 1) return false;
+    return true;
+}
+
+/* Where it lies, if it lies well: the table outlives it. */
+static wb_tensor *tensor_of(const wb__entry *e)
+{
+    if (e->bytes && plain(e)) return wb_borrow((void *)(uintptr_t)e->data, e->dtype, e->ndim, e->dims, NULL, NULL);
+    wb_tensor *x = wb_from(e->data, e->dtype, e->ndim, e->dims);
+    return e->dtype == WB_BOOL && x ? wb_ne(wb_astype(x, WB_U8), wb_scalar(0)) : x;
+}
+
+static int refuse_strangers(const char *path, const wb__table *t)
+{
+    enum { LISTED = 50 };
+    wb__text list = {0};
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        const wb__entry *e = &t->entries[i];
+        if (!e->dtype && n++ < LISTED) wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
+    }
+    if (n > LISTED) wb__text_add(&list, "\n  and %d more", n - LISTED);
+    if (n) wb__fail(WB_ERROR_DTYPE, "%s: holds what is no tensor of Weber's:%s", path, list.text ? list.text : "");
+    wb__free(wb__text_take(&list));
+    return n;
+}
+
+static wb_tree *tree_of(const wb__table *t)
+{
+    wb_tree *tree = wb__tree_new(t->n);
+    for (int i = 0; tree && i < t->n; i++) {
+        wb_tensor *x = tensor_of(&t->entries[i]);
+        if (!x || !wb__branch_put_copy(&tree->node, i, t->entries[i].name, x)) return NULL;
+    }
+    return tree;
+}
+
+/* The one of --tensor, or the only one. */
+static int save_one(const conversion *c, const wb__table *t)
+{
+    const wb__entry *e = t->n == 1 ? t->entries : NULL;
+    if (c->tensor) e = wb__table_find(t, c->tensor);
+    if (!e && c->tensor) wb__fail(WB_ERROR_ARGUMENT, "%s: holds no tensor \"%s\"", c->in, c->tensor);
+    if (!e && !c->tensor)
+        wb__fail(WB_ERROR_ARGUMENT, "%s: one array alone; %s holds %d: say which with --tensor NAME", c->out, c->in, t->n);
+    if (!e) return -1;
+    wb__table one = *t;
+    one.n = 1;
+    one.entries = (wb__entry *)(uintptr_t)e;
+    if (refuse_strangers(c->in, &one)) return -1;
+    return wb_save_npy(c->out, tensor_of(e));
+}
+
+static int save_all(const conversion *c, const wb__table *t)
+{
+    if (refuse_strangers(c->in, t)) return -1;
+    wb_tree *tree = tree_of(t);
+    return tree ? wb_save_with(c->out, tree, &c->save) : -1;
+}
+
+static int convert_tensors(const conversion *c)
+{
+    wb__table t;
+    if (wb__table_load(c->in, c->key, true, &t)) return -1;
+    const bool one = c->to == WB__FORMAT_NPY, layers = describes_layer(&t);
+    const int n = one ? 1 : t.n;
+    const int status = one ? save_one(c, &t) : save_all(c, &t);
+    if (!status && layers && !has_models(c->to))
+        fprintf(stderr, "weber: %s: tensors alone; %s has no place for layers\n", c->out, wb__format_name(c->to));
+    if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", one ? "" : " by name");
+    wb__table_free(&t);
+    return status;
+}
+
+/* IDX is read as a tensor: its elements are turned round on the way. */
+static int convert_idx(const conversion *c)
+{
+    wb_tensor *x = wb_read_idx(c->in);
+    const bool npy = c->to == WB__FORMAT_NPY;
+    const int status = !x ? -1 : npy ? wb_save_npy(c->out, x) : wb_save_with(c->out, wb_tuple(x), &c->save);
+    if (!status) printf("%s: 1 tensor\n", c->out);
+    return status;
+}
+
+int wb__cli_convert(int n, char **words)
+{
+    conversion c = {.save = {.size = sizeof c.save}};
+    if (parse(&c, n, words)) return -1;
+    if (look(&c)) return 1;
+    c.save.key = c.key;
+    if (c.from == WB__FORMAT_IDX) return convert_idx(&c) ? wb__cli_complain() : 0;
+    int status = 1;
+    if (may_be_model(&c)) {
+        if ((status = convert_model(&c)) < 0) return wb__cli_complain();
+        if (status > 0) {
+            wb__cli_complain();
+            fprintf(stderr, "weber: %s: going on with its tensors by name\n", c.in);
+            wb_clear_error();
+        }
+    } else if (c.save.names == WB_NAMES_TORCH) {
+        wb__fail(WB_ERROR_ARGUMENT, "%s: no model: only a model's tensors have other names with --torch", c.in);
+        return wb__cli_complain();
+    }
+    if (status > 0 && convert_tensors(&c)) return wb__cli_complain();
+    return 0;
+}

@@ -1,0 +1,262 @@
+/* `weber show FILE`: what is in a file, of whatever format, from its headers.  Nothing that the file describes is made but a
+ * model of moderate size, whose values are then looked at as wb_show does. */
+#include "cli/cli.h"
+
+#include "io/formats.h"
+#include "io/idx.h"
+#include "io/json_text.h"
+#include "io/npz.h"
+#include "nn/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A model with more bytes of values than this is shown as a list of its tensors. */
+#define BUILT_MOST ((int64_t)1 << 30)
+
+/* Messages quote what files say of themselves. */
+int wb__cli_complain(void)
+{
+    wb__text t = {0};
+    char lines[4096];
+    snprintf(lines, sizeof lines, "%s", wb_error());
+    for (char *line = lines, *end; line; line = end) {
+        if ((end = strchr(line, '\n'))) *end++ = 0;
+        wb__text_foreign(&t, line);
+        wb__text_add(&t, "\n");
+    }
+    char *text = wb__text_take(&t);
+    fprintf(stderr, "weber: %s", text ? text : "out of memory\n");
+    wb__free(text);
+    return 1;
+}
+
+static int print(wb__text *t)
+{
+    char *text = wb__text_take(t);
+    if (!text) return wb__cli_complain();
+    fputs(text, stdout);
+    wb__free(text);
+    return 0;
+}
+
+/* ---- tensors as a table -------------------------------------------------------------------------- */
+
+typedef struct { char *cell[4]; } row;              /* name, dtype, shape, bytes */
+enum { NAME, DTYPE, SHAPE, BYTES, COLUMNS };
+
+static void add_shape(wb__text *t, const wb__entry *e)
+{
+    wb__text_add(t, "[");
+    for (int i = 0; i < e->ndim; i++) wb__text_add(t, i ? ",%lld" : "%lld", (long long)e->dims[i]);
+    wb__text_add(t, "]");
+}
+
+static bool make_row(const wb__entry *e, row *r)
+{
+    wb__text cells[COLUMNS] = {0};
+    wb__text_foreign(&cells[NAME], e->name);
+    wb__text_foreign(&cells[DTYPE], e->dtype ? wb_dtype_name(e->dtype) : e->type);
+    add_shape(&cells[SHAPE], e);
+    wb__text_bytes(&cells[BYTES], e->bytes);
+    bool good = true;
+    for (int i = 0; i < COLUMNS; i++) good = (r->cell[i] = wb__text_take(&cells[i])) && good;
+    return good;
+}
+
+static void add_cell(wb__text *t, const char *cell, int width)
+{
+    wb__text_add(t, "  %s", cell);
+    wb__text_spaces(t, width - wb__characters(cell));
+}
+
+static void add_table(wb__text *t, const wb__table *table)
+{
+    static char *const heads[COLUMNS] = {"name", "dtype", "shape", "bytes"};
+    int width[COLUMNS] = {4, 5, 5, 0};
+    row *rows = wb__alloc_zero((size_t)table->n + 1, sizeof *rows);
+    bool good = rows != NULL;
+    for (int i = 0; good && i < table->n; i++) {
+        good = make_row(&table->entries[i], &rows[i]);
+        for (int c = 0; good && c < BYTES; c++) width[c] = WB__MAX(width[c], wb__characters(rows[i].cell[c]));
+    }
+    for (int i = -1; good && i < table->n; i++) {
+        for (int c = 0; c < COLUMNS; c++) add_cell(t, i < 0 ? heads[c] : rows[i].cell[c], width[c]);
+        wb__text_add(t, "\n");
+    }
+    for (int i = 0; rows && i < table->n; i++)
+        for (int c = 0; c < COLUMNS; c++) wb__free(rows[i].cell[c]);
+    wb__free(rows);
+    t->failed = t->failed || !good;
+}
+
+static void add_head(wb__text *t, const char *path, const char *what, const wb__table *table)
+{
+    wb__text_foreign(t, path);
+    wb__text_add(t, ": %s, ", what);
+    wb__text_count(t, table->n);
+    wb__text_add(t, table->n == 1 ? " tensor, " : " tensors, ");
+    wb__text_bytes(t, wb__table_bytes(table));
+    wb__text_add(t, "\n");
+}
+
+/* What a file says of itself, a line a note; a long one is cut. */
+static void add_notes(wb__text *t, const wb__table *table)
+{
+    enum { LONGEST = 200 };
+    for (int i = 0; i < table->n_notes; i++) {
+        char value[LONGEST + 1];
+        snprintf(value, sizeof value, "%s", table->notes[i].value);
+        wb__text_add(t, "  ");
+        wb__text_foreign(t, table->notes[i].key);
+        wb__text_add(t, " = ");
+        wb__text_foreign(t, value);
+        wb__text_add(t, strlen(table->notes[i].value) > LONGEST ? " ...\n" : "\n");
+    }
+}
+
+/* The table is given up. */
+static int show_table(const char *path, const char *what, wb__table *table, bool notes)
+{
+    wb__text t = {0};
+    add_head(&t, path, what, table);
+    if (notes) add_notes(&t, table);
+    if (table->n) add_table(&t, table);
+    wb__table_free(table);
+    return print(&t);
+}
+
+/* ---- safetensors ----------------------------------------------------------------------------------- */
+
+static int show_model(const char *path)
+{
+    wb_layer *model = wb_load(path);
+    if (!model) return wb__cli_complain();
+    wb_show(model);
+    return wb_error_code() == WB_OK ? 0 : wb__cli_complain();
+}
+
+static json_t *json_note(const wb__table *table, const char *key)
+{
+    const char *text = wb__table_note(table, key);
+    json_error_t error;
+    return text ? wb__json_load(text, &error) : NULL;
+}
+
+static bool describes_layer(const wb__table *table)
+{
+    json_t *note = json_note(table, "weber");
+    bool layer = json_object_get(json_object_get(note, "model"), "layer") != NULL;
+    json_decref(note);
+    return layer;
+}
+
+static void add_json(wb__text *t, const json_t *value)
+{
+    if (json_is_string(value)) wb__text_foreign(t, json_string_value(value));
+    else if (json_is_integer(value)) wb__text_add(t, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value)) wb__text_add(t, "%g", json_real_value(value));
+    else wb__text_add(t, json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "?");
+}
+
+/* Adam(eta = 0.001, ...), a part of the rule. */
+static void add_rule(wb__text *t, const json_t *part)
+{
+    const char *key;
+    json_t *value;
+    bool first = true;
+    add_json(t, json_object_get(part, "name"));
+    wb__text_add(t, "(");
+    json_object_foreach((json_t *)(uintptr_t)part, key, value) {
+        if (!strcmp(key, "name")) continue;
+        wb__text_add(t, first ? "" : ", ");
+        wb__text_foreign(t, key);
+        wb__text_add(t, " = ");
+        add_json(t, value);
+        first = false;
+    }
+    wb__text_add(t, ")");
+}
+
+static void add_checkpoint(wb__text *t, const json_t *note)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)note, key, value) {
+        if (json_is_object(value) || (json_is_array(value) && strcmp(key, "rule"))) continue;
+        wb__text_add(t, "  ");
+        wb__text_foreign(t, key);
+        wb__text_add(t, " = ");
+        if (!json_is_array(value)) add_json(t, value);
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            wb__text_add(t, i ? ", " : "");
+            add_rule(t, json_array_get(value, i));
+        }
+        wb__text_add(t, "\n");
+    }
+    const json_t *loader = json_object_get(note, "loader"), *slots = json_object_get(note, "slots");
+    if (json_array_size(loader) == 4) {
+        wb__text_add(t, "  loader = ");
+        add_json(t, json_array_get(loader, 2));
+        wb__text_add(t, " batches into epoch ");
+        add_json(t, json_array_get(loader, 1));
+        wb__text_add(t, "\n");
+    }
+    if (slots) wb__text_add(t, "  state = of %zu parameters\n", json_array_size(slots));
+}
+
+static int show_checkpoint(const char *path, wb__table *table)
+{
+    wb__text t = {0};
+    json_t *note = json_note(table, "weber_checkpoint");
+    add_head(&t, path, "a checkpoint, safetensors", table);
+    if (json_is_object(note)) add_checkpoint(&t, note);
+    else wb__text_add(&t, "  (what it says of itself cannot be read)\n");
+    json_decref(note);
+    add_table(&t, table);
+    wb__table_free(table);
+    return print(&t);
+}
+
+static int show_safetensors(const char *path)
+{
+    wb__table table;
+    if (wb__st_load(path, false, &table)) return wb__cli_complain();
+    if (wb__table_note(&table, "weber_checkpoint")) return show_checkpoint(path, &table);
+    const bool own = wb__table_note(&table, "weber") != NULL;
+    if (!own || !describes_layer(&table)) return show_table(path, "safetensors", &table, !own);
+    if (wb__table_bytes(&table) > BUILT_MOST) return show_table(path, "a model, safetensors", &table, false);
+    wb__table_free(&table);
+    return show_model(path);
+}
+
+/* ---- the others -------------------------------------------------------------------------------------- */
+
+static int show_idx(const char *path)
+{
+    wb__table table;
+    return wb__idx_table(path, &table) ? wb__cli_complain() : show_table(path, "IDX", &table, false);
+}
+
+/* The mapping is given up. */
+static int show_arrays(const char *path, wb__format format, wb__mapping *m)
+{
+    wb__table table;
+    if (!wb__npz_table(m, false, &table)) return show_table(path, wb__format_name(format), &table, false);
+    wb__unmap(m);
+    return wb__cli_complain();
+}
+
+int wb__cli_show(const char *path)
+{
+    wb__mapping *m = wb__map(path);
+    if (!m) return wb__cli_complain();
+    wb__format format = wb__format_of(m);
+    if (!format) format = wb__format_named(path);       /* then its reader tells what is wrong */
+    if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY) return show_arrays(path, format, m);
+    wb__unmap(m);
+    if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
+    if (format == WB__FORMAT_IDX) return show_idx(path);
+    wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", path);
+    return wb__cli_complain();
+}

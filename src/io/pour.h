@@ -1,0 +1,30 @@
+/* Values from a table into a model that exists. */
+#ifndef WB__POUR_H
+#define WB__POUR_H
+
+#include "io/table.h"
+#include "tree/tree.h"
+
+typedef struct {
+    const char *path;           /* the file's, for messages */
+    const char *prefix;         /* NULL: none */
+    wb_names names;
+    bool lenient, check_only;
+    int n_rename;
+    const wb_rename *rename;
+} wb__pouring;
+
+/* Nothing is written if anything does not fit, or not even then if lenient: see wb_load_state.  A nameless
+ * table is taken in order. */
+int wb__pour_with(wb__table *file, const wb__pouring *o, void *model);
+
+/* By Weber's names: the file's tensors whose names begin with `prefix`. */
+int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
+             bool check_only);
+
+/* The values as a tensor takes them: those of the file, or of bools that are neither 0 nor 1 a corrected
+ * copy in *block, for wb__free.  NULL without memory. */
+const void *wb__entry_values(const wb__entry *e, void **block);
+const char *wb__entry_describe(const wb__entry *e);     /* "[3,2] f32", or the file's word for its dtype */
+
+#endif

@@ -1,0 +1,269 @@
+/* Folders of checkpoints: FOLDER/NAME-000012.safetensors.  What each is, its header says: a serial number
+ * tells the order in which they were written, which epochs do not where a training began anew. */
+#include "train/checkpoint.h"
+
+#include "base/file.h"
+#include "base/options.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ENDING ".safetensors"
+
+enum { LAST = 3 };
+
+typedef struct { char *path; wb__checkpoint_about about; } kept;
+
+typedef struct {
+    const char *folder, *name;
+    kept *files;                        /* after `gather`: from the one written last */
+    int n, room;
+    bool tell;                          /* of those that cannot be read */
+} keeping;
+
+/* ---- names of files -------------------------------------------------------------------------- */
+
+static char *path_of(const keeping *k, int64_t epoch)
+{
+    return wb__printf("%s/%s-%06" PRId64 ENDING, k->folder, k->name, epoch);
+}
+
+/* NAME-000012.safetensors and what follows it; -1: another file. */
+static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
+{
+    const size_t n = strlen(k->name);
+    if (strncmp(file, k->name, n) || file[n] != '-') return -1;
+    const char *digits = file + n + 1;
+    const size_t many = strspn(digits, "0123456789");
+    if (many < 6 || many > 18 || (many > 6 && digits[0] == '0')) return -1;
+    if (strncmp(digits + many, ENDING, sizeof ENDING - 1)) return -1;
+    *rest = digits + many + sizeof ENDING - 1;
+    return strtoll(digits, NULL, 10);
+}
+
+/* ".0.part": what a writer that was killed has left. */
+static bool is_leftover(const char *rest)
+{
+    size_t digits = rest[0] == '.' ? strspn(rest + 1, "0123456789") : 0;
+    return digits && !strcmp(rest + 1 + digits, ".part");
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+static int add(keeping *k, char *path, const wb__checkpoint_about *about)
+{
+    if (k->n == k->room) {
+        int room = k->room ? 2 * k->room : 8;
+        kept *more = wb__realloc(k->files, (size_t)room * sizeof *more);
+        if (!more) return WB_ERROR_MEMORY;
+        k->files = more;
+        k->room = room;
+    }
+    k->files[k->n++] = (kept){path, *about};
+    return 0;
+}
+
+static void pass_over(const char *path)
+{
+    wb__log(WB_LOG_WARN, "%s is passed over: %s", path, wb_error());
+    wb_clear_error();
+}
+
+static int look_at(const char *file, void *ctx)
+{
+    keeping *k = ctx;
+    const char *rest;
+    int64_t epoch = epoch_in(k, file, &rest);
+    if (epoch < 0) return 0;
+    char *path = wb__printf("%s/%s", k->folder, file);
+    if (!path) return WB_ERROR_MEMORY;
+    wb__checkpoint_about about;
+    int status = 0;
+    if (*rest) {
+        if (is_leftover(rest)) (void)!wb__writer_sweep(path);
+    } else if ((status = wb__checkpoint_peek(path, &about)) == 0) {
+        if (!strcmp(about.name, k->name) && about.epoch == epoch && (status = add(k, path, &about)) == 0) return 0;
+    } else if (status != WB_ERROR_MEMORY) {
+        if (k->tell) pass_over(path);
+        else wb_clear_error();
+        status = 0;
+    }
+    wb__free(path);
+    return status;
+}
+
+static int by_serial(const void *a, const void *b)
+{
+    const wb__checkpoint_about *x = &((const kept *)a)->about, *y = &((const kept *)b)->about;
+    if (x->serial != y->serial) return x->serial > y->serial ? -1 : 1;
+    return x->epoch != y->epoch ? (x->epoch > y->epoch ? -1 : 1) : 0;
+}
+
+static int gather(keeping *k)
+{
+    int status = wb__folder_each(k->folder, look_at, k);
+    if (k->n) qsort(k->files, (size_t)k->n, sizeof *k->files, by_serial);
+    return status;
+}
+
+static void forget(keeping *k)
+{
+    for (int i = 0; i < k->n; i++) wb__free(k->files[i].path);
+    wb__free(k->files);
+}
+
+/* Is a better than b?  One without a metric is worse than any. */
+static bool better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
+{
+    if (!a->has_metric || isnan(a->metric)) return false;
+    if (!b->has_metric || isnan(b->metric)) return true;
+    if (a->metric != b->metric) return higher == (a->metric > b->metric);
+    return a->serial < b->serial;
+}
+
+/* ---- keeping --------------------------------------------------------------------------------- */
+
+static int begin(const char *what, const char *folder, const wb_checkpoint *c, keeping *k)
+{
+    if (!folder || !c) return wb__fail(WB_ERROR_ARGUMENT, "%s: no %s", what, folder ? "checkpoint" : "folder");
+    *k = (keeping){.folder = folder, .name = c->name ? c->name : "checkpoint"};
+    return wb__checkpoint_name(what, k->name);
+}
+
+/* All but the one just written, which is the first, the last ones and the best. */
+static void remove_others(const keeping *k, const wb_keep_options *o)
+{
+    int best = 0;
+    for (int i = 1; i < k->n; i++)
+        if (better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
+    for (int i = o->last ? o->last : LAST; i < k->n; i++)
+        if ((i != best || !o->best) && wb__file_remove(k->files[i].path)) {
+            wb__log(WB_LOG_WARN, "an old checkpoint stays: %s", wb_error());
+            wb_clear_error();
+        }
+}
+
+static int keep(keeping *k, const wb_checkpoint *c, const wb_keep_options *o)
+{
+    int status = wb__folder_make(k->folder);
+    if (!status) status = gather(k);
+    if (status) return status;
+    wb__checkpoint_about about = {.epoch = c->epoch, .serial = k->n ? k->files[0].about.serial + 1 : 1,
+                                  .metric = c->metric, .has_metric = c->has_metric};
+    char *path = path_of(k, c->epoch);
+    if (!path) return WB_ERROR_MEMORY;
+    for (int i = 0; i < k->n; i++)              /* which this one replaces */
+        if (!strcmp(k->files[i].path, path)) {
+            wb__free(k->files[i].path);
+            memmove(k->files + i, k->files + i + 1, (size_t)(--k->n - i) * sizeof *k->files);
+        }
+    status = add(k, path, &about);
+    if (status) {
+        wb__free(path);
+        return status;
+    }
+    wb_checkpoint named = *c;
+    named.name = k->name;
+    status = wb__checkpoint_write(path, &named, about.serial,
+                                  !o->best ? NULL : o->higher ? WB__CHECKPOINT_HIGHEST : WB__CHECKPOINT_LOWEST);
+    if (status || o->last < 0) return status;
+    qsort(k->files, (size_t)k->n, sizeof *k->files, by_serial);
+    remove_others(k, o);
+    return 0;
+}
+
+int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_keep_options *given)
+{
+    keeping k;
+    wb_keep_options o;
+    wb__read_options(&o, sizeof o, given);
+    int status = begin("checkpoint_keep", folder, c, &k);
+    if (status) return status;
+    if (c->epoch < 0) return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: epoch %lld", (long long)c->epoch);
+    if (o.best && !c->has_metric)
+        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: the best of what?  The checkpoint has no metric");
+    status = keep(&k, c, &o);
+    forget(&k);
+    return status;
+}
+
+/* ---- coming back ----------------------------------------------------------------------------- */
+
+/* The first of the list that is whole; `found`: there was one. */
+static int load_first(keeping *k, wb_checkpoint *c, bool *found)
+{
+    *found = false;
+    for (int i = 0; i < k->n; i++) {
+        wb_checkpoint named = *c;
+        named.name = k->name;
+        int status = wb__checkpoint_read(k->files[i].path, &named, found);
+        if (!status) {
+            named.name = c->name;
+            *c = named;
+        }
+        if (*found || status == WB_ERROR_MEMORY) return status;
+        pass_over(k->files[i].path);
+    }
+    return 0;
+}
+
+int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
+{
+    keeping k;
+    *found = false;
+    int status = begin("checkpoint_latest", folder, c, &k);
+    if (status) return status;
+    k.tell = true;
+    status = gather(&k);
+    if (!status) status = load_first(&k, c, found);
+    forget(&k);
+    return status;
+}
+
+int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
+{
+    bool found;
+    int status = wb__checkpoint_resume(folder, c, &found);
+    if (status || found) return status;
+    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\"", folder, c->name ? c->name : "checkpoint");
+}
+
+static int by_lowest(const void *a, const void *b)
+{
+    return better(&((const kept *)a)->about, &((const kept *)b)->about, false) ? -1 : 1;
+}
+
+static int by_highest(const void *a, const void *b)
+{
+    return better(&((const kept *)a)->about, &((const kept *)b)->about, true) ? -1 : 1;
+}
+
+/* Those with a metric, the best first: which way, the one that was written last knows. */
+static void order_by_metric(keeping *k)
+{
+    bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);
+    int n = 0;
+    for (int i = 0; i < k->n; i++) {
+        if (k->files[i].about.has_metric && !isnan(k->files[i].about.metric)) k->files[n++] = k->files[i];
+        else wb__free(k->files[i].path);
+    }
+    k->n = n;
+    if (n) qsort(k->files, (size_t)n, sizeof *k->files, higher ? by_highest : by_lowest);
+}
+
+int wb_checkpoint_best(const char *folder, wb_checkpoint *c)
+{
+    keeping k;
+    bool found = false;
+    int status = begin("checkpoint_best", folder, c, &k);
+    if (status) return status;
+    k.tell = true;
+    status = gather(&k);
+    order_by_metric(&k);
+    if (!status) status = load_first(&k, c, &found);
+    forget(&k);
+    if (status || found) return status;
+    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\" with a metric", folder, c->name ? c->name : "checkpoint");
+}

@@ -1,0 +1,484 @@
+/* The law of readers: what a file makes a reader allocate, at most, is a small multiple of its size and a constant, however
+ * mean the file is.  Counted is every block of the process, so that what jansson, zlib and libzip take counts too.
+ *
+ *   io_memory --table       also prints what each file cost */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "base/toml.h"
+#include "io/formats.h"
+#include "io/idx.h"
+#include "io/npz.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* ---- every block is counted ------------------------------------------------------------------------ */
+
+static _Atomic int64_t live, peak;
+
+static void count(int64_t bytes)
+{
+    int64_t now = atomic_fetch_add(&live, bytes) + bytes, most = atomic_load(&peak);
+    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#if SANITIZED
+int __sanitizer_install_malloc_and_free_hooks(void (*made)(const volatile void *, size_t),
+                                              void (*freed)(const volatile void *));
+size_t __sanitizer_get_allocated_size(const volatile void *block);
+static void made(const volatile void *block, size_t n) { (void)block, count((int64_t)n); }
+static void freed(const volatile void *block)
+{
+    if (block) count(-(int64_t)__sanitizer_get_allocated_size(block));
+}
+static bool begin_counting(void) { return __sanitizer_install_malloc_and_free_hooks(made, freed) != 0; }
+#elif defined(__GLIBC__)
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *block, size_t n);
+void *__libc_memalign(size_t alignment, size_t n);
+void __libc_free(void *block);
+#define SEEN __attribute__((visibility("default")))       /* by other libraries too */
+static void *counted(void *block)
+{
+    if (block) count((int64_t)malloc_usable_size(block));
+    return block;
+}
+SEEN void *malloc(size_t n) { return counted(__libc_malloc(n)); }
+SEEN void *calloc(size_t n, size_t size) { return counted(__libc_calloc(n, size)); }
+SEEN void *memalign(size_t alignment, size_t n) { return counted(__libc_memalign(alignment, n)); }
+SEEN void *aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
+SEEN int posix_memalign(void **block, size_t alignment, size_t n) { return (*block = memalign(alignment, n)) ? 0 : 12; }
+SEEN void *realloc(void *block, size_t n)
+{
+    const int64_t before = block ? (int64_t)malloc_usable_size(block) : 0;
+    void *larger = __libc_realloc(block, n);
+    if (larger) count((int64_t)malloc_usable_size(larger) - before);
+    else if (!n) count(-before);
+    return larger;
+}
+SEEN void free(void *block)
+{
+    if (block) count(-(int64_t)malloc_usable_size(block));
+    __libc_free(block);
+}
+static bool begin_counting(void) { return true; }
+#else
+static bool begin_counting(void) { return false; }
+#endif
+
+/* ---- the readers ------------------------------------------------------------------------------------- */
+
+/* What each reader may take: bytes for a byte of the file, and beside that.  A row of a table, a layer and a value of JSON
+ * cost hundreds of bytes, and a file needs a dozen or more for each of them. */
+enum { TABLE = 32, MODEL = 96, TEXT = 32, VALUES = 4, BESIDE = 1 << 20 };
+
+static char path[128];
+static bool table;
+
+static void read_header(void)
+{
+    wb__table t;
+    if (!wb__st_load(path, false, &t)) wb__table_free(&t);
+}
+
+static void read_tensors(void)
+{
+    wb__table t;
+    if (!wb__st_load(path, true, &t)) wb__table_free(&t);
+}
+
+static void read_idx(void) { wb_read_idx(path); }
+static void read_idx_table(void)
+{
+    wb__table t;
+    if (!wb__idx_table(path, &t)) wb__table_free(&t);
+}
+static void read_npy(void) { wb_load_npy(path); }
+static void read_csv(void) { wb_load_csv(path); }
+static void read_model(void) { wb_load(path); }
+static void read_checkpoint(void)
+{
+    wb_checkpoint c = {0};
+    wb_checkpoint_load(path, &c);
+}
+
+static void read_toml(void)
+{
+    int64_t n;
+    char *text = wb__file_read(path, &n);
+    if (text) wb__toml_free(wb__toml_parse(path, text, (size_t)n));
+    wb__free(text);
+}
+
+typedef struct { const char *name; void (*read)(void); int64_t multiple; } reader;
+static const reader header_of_tensors = {"safetensors, header", read_header, TABLE},
+                    tensors = {"safetensors", read_tensors, TABLE}, model = {"wb_load", read_model, MODEL},
+                    checkpoint = {"checkpoint", read_checkpoint, MODEL}, idx = {"IDX", read_idx, VALUES},
+                    idx_table = {"IDX, header", read_idx_table, VALUES}, npy = {"NPY", read_npy, VALUES},
+                    csv = {"CSV", read_csv, TEXT}, toml = {"TOML", read_toml, TEXT};
+
+#ifdef WB_HAVE_ZIP
+static void read_npz(void)
+{
+    wb__table t;
+    wb__mapping *m = wb__map(path);
+    if (!m) return;
+    if (wb__npz_table(m, true, &t)) wb__unmap(m);
+    else wb__table_free(&t);
+}
+static const reader npz = {"NPZ", read_npz, TABLE};
+#endif
+
+/* The text is given up. */
+static void check(const reader *r, const char *what, wb__text *contents)
+{
+    const size_t n = contents->length;
+    char *text = wb__text_take(contents);
+    assert_non_null(text);
+    assert_int_equal(wb__file_write(path, text, (int64_t)n), 0);
+    wb__free(text);
+    wb_scope *scope = wb_scope_open();
+    wb_clear_error();
+    const int64_t before = atomic_load(&live);
+    atomic_store(&peak, before);
+    r->read();
+    const int64_t took = atomic_load(&peak) - before;
+    wb_scope_close(scope);
+    if (table) printf("%-20s %-34s %9zu bytes: %10lld, %6.1f times  %.90s\n", r->name, what, n, (long long)took,
+                      (double)took / (double)n, wb_error());
+    if (took > r->multiple * (int64_t)n + BESIDE)
+        fail_msg("%s, %s: %lld bytes for a file of %zu: more than %lld times and %d", r->name, what, (long long)took, n,
+                 (long long)r->multiple, BESIDE);
+}
+
+/* ---- mean files -------------------------------------------------------------------------------------- */
+
+static const wb__text none;
+
+static void repeat(wb__text *t, const char *text, int n)
+{
+    for (int i = 0; i < n; i++) wb__text_raw(t, text, strlen(text));
+}
+
+/* A safetensors file of this header, which is given up, and some bytes behind it. */
+static wb__text with_header(wb__text *header, int64_t bytes)
+{
+    wb__text t = none;
+    char length[8];
+    for (int i = 0; i < 8; i++) length[i] = (char)((uint64_t)header->length >> (8 * i));
+    wb__text_raw(&t, length, 8);
+    wb__text_raw(&t, header->text, header->length);
+    for (int64_t i = 0; i < bytes; i++) wb__text_raw(&t, "", 1);
+    wb__free(wb__text_take(header));
+    return t;
+}
+
+static void check_header(const char *what, wb__text *header, int64_t bytes)
+{
+    wb__text t = with_header(header, bytes), again = none;
+    wb__text_raw(&again, t.text, t.length);
+    check(&header_of_tensors, what, &t);
+    t = none;
+    wb__text_raw(&t, again.text, again.length);
+    check(&tensors, what, &t);
+    check(&model, what, &again);
+}
+
+/* `text` as a note of a file that has tensors of so many bytes; quotes in it are escaped. */
+static wb__text with_note(const char *key, wb__text *text, int64_t bytes)
+{
+    wb__text h = none;
+    wb__text_add(&h, "{\"__metadata__\":{\"format\":\"weber\",\"%s\":\"", key);
+    for (size_t i = 0; i < text->length; i++) wb__text_raw(&h, text->text[i] == '"' ? "\\\"" : &text->text[i], text->text[i] == '"' ? 2 : 1);
+    wb__text_add(&h, "\"},\"x\":{\"dtype\":\"U8\",\"shape\":[%lld],\"data_offsets\":[0,%lld]}}", (long long)bytes, (long long)bytes);
+    wb__free(wb__text_take(text));
+    return with_header(&h, bytes);
+}
+
+static void tables_of_tensors(void **state)
+{
+    (void)state;
+    wb__text t = none;
+    wb__text_add(&t, "{");
+    for (int i = 0; i < 20000; i++)
+        wb__text_add(&t, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+    wb__text_add(&t, "}");
+    check_header("many tensors without elements", &t, 0);
+    wb__text_add(&t, "{\"__metadata__\":{");
+    for (int i = 0; i < 100000; i++) wb__text_add(&t, "%s\"%x\":\"\"", i ? "," : "", i);
+    wb__text_add(&t, "}}");
+    check_header("many empty notes", &t, 0);
+    for (int i = 0; i < 100000; i++) wb__text_add(&t, "%s\"%x\":{}", i ? "," : "{", i);
+    wb__text_add(&t, "}");
+    check_header("many empty objects", &t, 0);
+    wb__text_add(&t, "{\"a\":[");
+    repeat(&t, "[],", 300000);
+    wb__text_add(&t, "0]}");
+    check_header("a dense list", &t, 0);
+    wb__text_add(&t, "{\"a\":[");
+    repeat(&t, "{},", 300000);
+    wb__text_add(&t, "0]}");
+    check_header("a list of empty objects", &t, 0);
+    wb__text_add(&t, "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[");
+    repeat(&t, "1,", 300000);
+    wb__text_add(&t, "0]}}");
+    check_header("a long shape", &t, 0);
+    wb__text_add(&t, "{\"a\":");
+    repeat(&t, "[", 1000000);
+    check_header("a million brackets", &t, 0);
+    repeat(&t, "{\"\":", 300000);
+    check_header("deep objects", &t, 0);
+    wb__text_add(&t, "{\"");
+    repeat(&t, "\\u0001", 200000);
+    wb__text_add(&t, "\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}");
+    check_header("a long name", &t, 1);
+    wb__text_add(&t, "{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967295],\"data_offsets\":[0,34359738360]}}");
+    check_header("values that are not there", &t, 1000);
+}
+
+static void descriptions_of_models(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"{\"name\":\"%d\",\"layer\":\"Dropout\"}", "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
+                                        "{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"};
+    for (size_t k = 0; k < WB__COUNT(parts); k++) {
+        wb__text t = none, file;
+        wb__text_add(&t, "{\"version\":1,\"model\":{\"layer\":\"Chain\",\"parts\":[");
+        for (int i = 0; i < 5000; i++) {
+            char part[128];
+            int n = snprintf(part, sizeof part, "%s", i ? "," : "");
+            snprintf(part + n, sizeof part - (size_t)n, parts[k], i);
+            wb__text_raw(&t, part, strlen(part));
+        }
+        wb__text_add(&t, "]}}");
+        file = with_note("weber", &t, 16);
+        check(&model, parts[k] + 23, &file);
+    }
+    static const char *const dense[] = {"[],", "{},", "1,", "\"\",", "{\"a\":1},"};
+    for (size_t k = 0; k < WB__COUNT(dense); k++) {
+        wb__text t = none, file;
+        wb__text_add(&t, "{\"version\":1,\"epoch\":0,\"random\":[\"0\",\"0\"],\"model\":{\"layer\":\"Chain\",\"parts\":[");
+        repeat(&t, dense[k], 200000);
+        wb__text_add(&t, "0]}}");
+        char *text = wb__strdup(t.text);
+        file = with_note("weber", &t, 16);
+        check(&model, dense[k], &file);
+        wb__text_add(&t, "%s", text);
+        wb__free(text);
+        file = with_note("weber_checkpoint", &t, 16);
+        check(&checkpoint, dense[k], &file);
+    }
+    wb__text t = none, file;
+    wb__text_add(&t, "{\"version\":1,\"model\":{\"layer\":\"Chain\",\"parts\":[");
+    for (int i = 0; i < 100; i++) wb__text_add(&t, "%s{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":3000,\"out\":3000}}", i ? "," : "", i);
+    wb__text_add(&t, "]}}");
+    file = with_note("weber", &t, 16);
+    check(&model, "large layers without values", &file);
+}
+
+static void arrays(void **state)
+{
+    (void)state;
+    wb__text t = none;
+    wb__text_raw(&t, "\0\0\x0e\2\xff\xff\0\0\0\0\xff\xff", 12);
+    check(&idx, "values that are not there", &t);
+    wb__text_raw(&t, "\0\0\x0b\1\0\x0f\x42\x40", 8);
+    repeat(&t, "ab", 1000000);
+    check(&idx, "widened", &t);
+    wb__text_raw(&t, "\0\0\x0e\1\0\1\xe8\x48", 8);
+    repeat(&t, "abcdefgh", 125000);
+    check(&idx, "doubles", &t);
+    wb__text_raw(&t, "\0\0\x0e\1\0\1\xe8\x48", 8);
+    repeat(&t, "abcdefgh", 125000);
+    check(&idx_table, "doubles", &t);
+    static const struct { const char *type; int bytes, order; } kinds[] = {{"<f8", 8, 0}, {"<u2", 2, 0}, {"<u4", 4, 0}, {"|b1", 1, 0},
+                                                                           {"<f8", 8, 1}, {"<u2", 2, 1}};
+    for (size_t i = 0; i < WB__COUNT(kinds) + 1; i++) {
+        const bool lies = i == WB__COUNT(kinds);
+        wb__text h = none;
+        wb__text_add(&h, "{'descr': '%s', 'fortran_order': %s, 'shape': (1000, %d), }", lies ? "<f8" : kinds[i].type,
+                     !lies && kinds[i].order ? "True" : "False", lies ? 4000000 : 100);
+        wb__text_raw(&t, "\x93NUMPY\1\0", 8);
+        wb__text_raw(&t, (char[]){(char)h.length, 0}, 2);
+        wb__text_raw(&t, h.text, h.length);
+        wb__free(wb__text_take(&h));
+        repeat(&t, "\1", lies ? 100000 : 100000 * kinds[i].bytes);
+        check(&npy, lies ? "values that are not there" : kinds[i].type, &t);
+    }
+}
+
+static void texts(void **state)
+{
+    (void)state;
+    wb__text t = none;
+    repeat(&t, "1\n", 500000);
+    check(&csv, "one column", &t);
+    repeat(&t, "1,", 500000);
+    check(&csv, "one row", &t);
+    repeat(&t, ",", 1000000);
+    check(&csv, "commas", &t);
+    repeat(&t, "\n", 1000000);
+    check(&csv, "empty lines", &t);
+    wb__text_raw(&t, "\"", 1);
+    repeat(&t, "a", 1000000);
+    check(&csv, "a quote without an end", &t);
+    for (int i = 0; i < 20000; i++) wb__text_add(&t, "%d=1\n", i);
+    check(&toml, "many keys", &t);
+    for (int i = 0; i < 20000; i++) wb__text_add(&t, "[a%d]\n", i);
+    check(&toml, "many tables", &t);
+    wb__text_add(&t, "a=[");
+    repeat(&t, "[],", 70000);
+    check(&toml, "a dense list", &t);
+    wb__text_add(&t, "a=");
+    repeat(&t, "{a=", 60000);
+    check(&toml, "deep tables", &t);
+    repeat(&t, "a.", 100000);
+    check(&toml, "a long key", &t);
+}
+
+/* ---- archives ---------------------------------------------------------------------------------------- */
+
+#ifdef WB_HAVE_ZIP
+static void little(wb__text *t, uint64_t value, int bytes)
+{
+    for (; bytes; bytes--, value >>= 8) wb__text_raw(t, (char[]){(char)value}, 1);
+}
+
+/* An archive of n stored members, all with the same contents, or with what they say to be the same. */
+static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said, uint32_t crc)
+{
+    wb__text list = none;
+    for (int i = 0; i < n; i++) {
+        char name[16];
+        const int length = snprintf(name, sizeof name, "%x.npy", i);
+        wb__text_raw(&list, "PK\1\2\24\0", 6);
+        for (wb__text *to = t; to; to = to == t ? &list : NULL) {
+            if (to == t) wb__text_raw(t, "PK\3\4", 4);
+            wb__text_raw(to, "\24\0\0\0\0\0\0\0\41\0", 10);
+            little(to, crc, 4);
+            little(to, said, 4);
+            little(to, said, 4);
+            little(to, (uint64_t)length, 2);
+            little(to, 0, 2);
+            if (to == t) wb__text_raw(t, name, (size_t)length);
+        }
+        little(&list, 0, 10);
+        little(&list, t->length - (size_t)length - 30, 4);
+        wb__text_raw(&list, name, (size_t)length);
+        wb__text_raw(t, contents, size);
+    }
+    const uint64_t begin = t->length;
+    wb__text_raw(t, list.text ? list.text : "", list.length);
+    wb__text_raw(t, "PK\5\6\0\0\0\0", 8);
+    little(t, (uint64_t)n, 2);
+    little(t, (uint64_t)n, 2);
+    little(t, t->length - 12 - begin, 4);
+    little(t, begin, 4);
+    little(t, 0, 2);
+    wb__free(wb__text_take(&list));
+}
+
+static void archives(void **state)
+{
+    (void)state;
+    wb__text t = none;
+    make_archive(&t, 20000, "", 0, 0, 0);
+    check(&npz, "many empty members", &t);
+    make_archive(&t, 1, "\x93NUMPY\1\0", 8, 2000000000, 0);
+    check(&npz, "values that are not there", &t);
+    make_archive(&t, 20000, "\x93NUMPY\1\0\xff\xff", 10, 10, (uint32_t)crc32(0, (const Bytef *)"\x93NUMPY\1\0\xff\xff", 10));
+    check(&npz, "headers that are not there", &t);
+    static const char array[] = "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
+    const uint32_t size = sizeof array;             /* with one element, the zero at the end */
+    make_archive(&t, 20000, array, size, size, (uint32_t)crc32(0, (const Bytef *)array, size));
+    check(&npz, "many small arrays", &t);
+}
+#else
+static void archives(void **state)
+{
+    (void)state;
+    printf("SKIP: built without libzip\n");
+    fflush(stdout);
+    skip();
+}
+#endif
+
+/* What is compressed may unfold to the limit. */
+static void bombs(void **state)
+{
+    (void)state;
+    enum { LIMIT = 1 << 20 };
+    const reader limited = {"IDX", read_idx, 3 * LIMIT / 1000};
+    gzFile f = gzopen(path, "wb9");
+    static char zeros[1 << 16];
+    gzwrite(f, "\0\0\x08\1\x40\0\0\0", 8);
+    for (int i = 0; i < 1000; i++) gzwrite(f, zeros, sizeof zeros);
+    gzclose(f);
+    int64_t n;
+    bool unpacked;
+    char *bytes = NULL;
+    FILE *raw = fopen(path, "rb");
+    wb__text t = none;
+    char block[4096];
+    for (size_t some; (some = fread(block, 1, sizeof block, raw)) > 0;) wb__text_raw(&t, block, some);
+    fclose(raw);
+    wb_set_unpack_limit(LIMIT);
+    assert_null(wb_read_idx(path));
+    assert_non_null(strstr(wb_error(), "more than 1048576 bytes when decompressed"));
+    const wb__text copy = t;
+    t = none;
+    wb__text_raw(&t, copy.text, copy.length);
+    assert_true(copy.length < 100000);
+    check(&limited, "a bomb of 64 MB", &t);
+    wb__free(copy.text);
+    bytes = wb__file_read_all(path, &n, &unpacked);
+    assert_null(bytes);
+    wb_set_unpack_limit((int64_t)4 << 30);
+}
+
+static int make_name(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/weber-memory-%ld", (long)getpid());
+    wb_mean(wb_add(wb_ones(2, 2), wb_ones(2, 2)));      /* what is made once, when it is first wanted */
+    return 0;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    remove(path);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    table = argc > 1 && !strcmp(argv[1], "--table");
+    if (!begin_counting()) {
+        printf("SKIP: the blocks of this C library cannot be counted\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tables_of_tensors), cmocka_unit_test(descriptions_of_models),
+                                       cmocka_unit_test(arrays), cmocka_unit_test(texts), cmocka_unit_test(archives), cmocka_unit_test(bombs)};
+    return cmocka_run_group_tests(tests, make_name, remove_file);
+}

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""Makes the corpora that fuzzing begins with, a folder a target, by hand and from real files.
+
+    fuzz_corpus.py FOLDER [--data ../shared/data] [--weber build/weber]
+
+What is made by hand is small and has every kind of thing that the format has.  From the folder of real data come files of
+up to 128 KiB, whole, and the beginnings of larger ones.  With --weber, a few of them are also converted into each other by
+the library's own writers.  The same files give the same corpora.
+"""
+import argparse
+import gzip
+import io
+import json
+import shutil
+import struct
+import subprocess
+import zipfile
+from pathlib import Path
+
+LARGEST = 128 << 10
+
+
+# ---- BSON, as BSON.jl writes Julia's values ----------------------------------------------------------
+
+class Int(int):
+    """An integer that is to be an int64, as Julia's are."""
+
+
+def element(key, value):
+    name = key.encode() + b"\0"
+    if value is None:
+        return b"\x0a" + name
+    if isinstance(value, bool):
+        return b"\x08" + name + bytes([value])
+    if isinstance(value, int):
+        return b"\x12" + name + struct.pack("<q", value)
+    if isinstance(value, float):
+        return b"\x01" + name + struct.pack("<d", value)
+    if isinstance(value, str):
+        text = value.encode() + b"\0"
+        return b"\x02" + name + struct.pack("<i", len(text)) + text
+    if isinstance(value, bytes):
+        return b"\x05" + name + struct.pack("<iB", len(value), 0) + value
+    if isinstance(value, list):
+        return b"\x04" + name + document({str(i): x for i, x in enumerate(value)})
+    return b"\x03" + name + document(value)
+
+
+def document(fields):
+    body = b"".join(element(key, value) for key, value in fields.items())
+    return struct.pack("<i", len(body) + 5) + body + b"\0"
+
+
+def kind(*name, params=()):
+    return {"tag": "datatype", "params": list(params), "name": list(name)}
+
+
+def julia(name, *fields, params=()):
+    return {"tag": "struct", "type": kind(*name.split("."), params=params), "data": list(fields)}
+
+
+def function(name):
+    return julia(name)
+
+
+def floats(*dims, dtype="Float32"):
+    n = 1
+    for d in dims:
+        n *= d
+    width = {"Float32": "f", "Float64": "d", "Int64": "q"}[dtype]
+    values = struct.pack(f"<{n}{width}", *[(7 * i % 11 - 5) / 2 if width != "q" else i for i in range(n)])
+    return {"tag": "array", "type": kind("Core", dtype), "size": list(dims), "data": values}
+
+
+def tuple_(*values):
+    return {"tag": "tuple", "data": list(values)}
+
+
+def named(names, *values):
+    names = tuple_(*({"tag": "symbol", "name": n} for n in names))
+    return {"tag": "struct", "type": kind("Core", "NamedTuple", params=[names, kind("Core", "Tuple")]), "data": list(values)}
+
+
+def backref(i):
+    return {"tag": "backref", "ref": i}
+
+
+def bson_files():
+    relu, same, sigma = function("NNlib.#relu"), function("Main.Base.#identity"), function("NNlib.#σ")
+    dense = julia("Flux.Dense", floats(2, 3), floats(2), relu)
+    conv = julia("Flux.Conv", relu, floats(3, 3, 1, 2), floats(2), tuple_(1, 1), tuple_(1, 1, 1, 1), tuple_(1, 1), 1)
+    old_conv = julia("Flux.Conv", same, floats(2, 2, 1, 1), floats(1), tuple_(1, 1), tuple_(0, 0), tuple_(1, 1))
+    pool = julia("Flux.MaxPool", tuple_(2, 2), tuple_(0, 0, 0, 0), tuple_(2, 2), params=[2, 4])
+    closure = {"tag": "struct", "type": {"tag": "jl_anonymous", "typename": {"tag": "struct", "type": kind("Core", "TypeName"),
+               "data": [{"tag": "symbol", "name": "#7#8"}]}, "params": []}, "data": []}
+    norm = julia("Flux.BatchNorm", same, floats(2), floats(2), floats(2), floats(2), 1e-5, 0.1, True, True, None, 2)
+    drop = julia("Flux.Dropout", 0.5, julia("Base.Colon"), None)
+    lstm = julia("Flux.LSTMCell", floats(8, 3), floats(8, 2), floats(8), tuple_(floats(2, 1), floats(2, 1)))
+    gru = julia("Flux.GRUCell", floats(6, 3), floats(6, 2), floats(6), floats(2, 1))
+    rnn = julia("Flux.RNNCell", function("Base.#tanh"), floats(2, 3), floats(2, 2), floats(2), floats(2, 1))
+
+    def chain(*layers):
+        return julia("Flux.Chain", tuple_(*layers))
+    yield "chain", {"model": chain(dense, julia("Flux.Dense", floats(1, 2), False, sigma))}
+    yield "conv", {"model": chain(conv, pool, norm, closure, julia("Flux.Dense", floats(2, 8), floats(2), same), drop,
+                                  function("NNlib.#softmax"))}
+    yield "old", {"model": julia("Flux.Chain", [old_conv, function("MLUtils.#flatten")])}
+    yield "named", {"model": julia("Flux.Chain", named(["first", "second"], dense, drop))}
+    yield "recurrent", {"model": chain(julia("Flux.Recur", lstm, tuple_(floats(2, 1), floats(2, 1))),
+                                       julia("Flux.Recur", gru, floats(2, 1)), rnn)}
+    yield "skip", {"net": julia("Flux.SkipConnection", dense, function("Base.#+"))}
+    yield "parallel", {"net": julia("Flux.Parallel", function("Base.#vcat"), tuple_(dense, dense)), "epoch": 3, "loss": 0.5}
+    yield "shared", {"_backrefs": [floats(2, 2), julia("Flux.Dense", backref(1), floats(2), relu)],
+                     "model": chain(backref(2), backref(2), julia("Flux.Dense", backref(1), floats(2), same))}
+    yield "cycle", {"_backrefs": [backref(2), backref(1), [backref(3), backref(3)]], "model": tuple_(backref(1), backref(3))}
+    yield "state", {"model": named(["layers"], tuple_(named(["weight", "bias", "σ"], floats(2, 3), floats(2), tuple_())))}
+    yield "params", {"weights": [floats(3, 2), floats(3), floats(1, 3, dtype="Float64"), floats(2, dtype="Int64")]}
+    yield "unknown", {"model": chain(julia("Main.Controller", dense, floats(2), "text", 3), julia("Flux.GroupNorm", 1, floats(2)))}
+    yield "gpu", {"model": julia("Flux.Dense", julia("CuArrays.CuArray", 1, [2, 3]), floats(2), relu)}
+    yield "tracked", {"model": julia("Flux.Dense", julia("Flux.Tracker.TrackedArray", None, floats(2, 3), floats(2, 3)), floats(2), same)}
+    yield "empty", {}
+    deep = dense
+    for _ in range(40):
+        deep = chain(deep)
+    yield "deep", {"model": deep}
+
+
+# ---- the others ----------------------------------------------------------------------------------------
+
+def safetensors(header, data, spaces=0):
+    text = (header if isinstance(header, str) else json.dumps(header)).encode() + b" " * spaces
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def safetensors_files():
+    dense = {"version": 1, "model": {"layer": "Chain", "parts": [{"name": "0", "layer": "Dense", "options": {"in": 2, "out": 3}}]}}
+    tied = {"version": 1, "ties": {"layers.1.weight": "layers.0.weight"}, "model": {"layer": "Chain", "parts": [
+        {"name": "0", "layer": "Dense", "options": {"in": 2, "out": 2}}, {"name": "1", "layer": "Dense", "options": {"in": 2, "out": 2}}]}}
+    data = struct.pack("<9f", *range(9))
+    yield "model", safetensors({"__metadata__": {"format": "weber", "weber": json.dumps(dense)},
+                                "layers.0.weight": tensor("F32", [3, 2], 0, 24), "layers.0.bias": tensor("F32", [3], 24, 36)}, data)
+    yield "tied", safetensors({"__metadata__": {"format": "weber", "weber": json.dumps(tied)},
+                               "layers.0.weight": tensor("F32", [2, 2], 0, 16), "layers.0.bias": tensor("F32", [2], 16, 24),
+                               "layers.1.bias": tensor("F32", [2], 24, 32)}, data[:32])
+    yield "torch", safetensors({"__metadata__": {"format": "pt"}, "0.weight": tensor("F16", [2, 2], 0, 8), "0.bias": tensor("BF16", [2], 8, 12),
+                                "1.num_batches_tracked": tensor("I64", [], 12, 20)}, data[:20], spaces=3)
+    types = [("F64", 8), ("I64", 8), ("U64", 8), ("F32", 4), ("I32", 4), ("U32", 4), ("I16", 2), ("U16", 2), ("F8_E4M3", 1), ("I8", 1),
+             ("U8", 1), ("BOOL", 1)]
+    header, end = {}, 0
+    for name, width in types:
+        header[name.lower()] = tensor(name, [1, 2], end, end + 2 * width)
+        end += 2 * width
+    yield "types", safetensors(header, bytes(i % 2 for i in range(end)))
+    checkpoint = {"version": 1, "epoch": 3, "random": ["17", "4096"], "loader": ["3", "0", "9", "0"], "rule": [{"name": "Adam", "eta": "0.001"}],
+                  "slots": [{"path": "weight", "steps": 51}]}
+    yield "checkpoint", safetensors({"__metadata__": {"format": "weber", "weber_checkpoint": json.dumps(checkpoint)},
+                                     "model.weight": tensor("F32", [2], 0, 8), "state.weight.0": tensor("F32", [2], 8, 16)}, data[:16])
+    yield "empty", safetensors({"a": tensor("F32", [0, 5], 0, 0), "b\u00e9\"": tensor("F32", [], 0, 4)}, data[:4])
+    yield "none", safetensors("{}", b"")
+
+
+def npy(descr, shape, data, fortran=False, version=1):
+    text = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}"
+    length = 10 + 2 * (version > 1)
+    text += " " * (-(length + len(text) + 1) % 64) + "\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text.encode() + data
+
+
+def npy_files():
+    for descr, width in (("<f4", 4), ("<f8", 8), ("<f2", 2), ("|i1", 1), ("|u1", 1), ("|b1", 1), ("<i4", 4), ("<i8", 8), ("<i2", 2),
+                         ("<u2", 2), ("<u4", 4), (">f4", 4), ("<c8", 8)):
+        yield descr.strip("<>|") + ("_big" if descr[0] == ">" else ""), npy(descr, (2, 3), bytes(range(6 * width)))
+    yield "fortran", npy("<f4", (2, 3, 2), bytes(48), fortran=True, version=2)
+    yield "scalar", npy("<f8", (), bytes(8), version=3)
+    yield "vector", npy("<i4", (4,), bytes(16))
+    yield "none", npy("<f4", (0, 7), b"")
+
+
+def archive(members, method):
+    to = io.BytesIO()
+    with zipfile.ZipFile(to, "w", method) as z:
+        for name, data in members:
+            z.writestr(zipfile.ZipInfo(name), data, method)
+    return to.getvalue()
+
+
+def npz_files():
+    members = [("weight.npy", npy("<f4", (2, 3), bytes(24))), ("layers.0.bias.npy", npy("<f8", (2,), bytes(16))), ("n.npy", npy("<i8", (), bytes(8)))]
+    yield "stored", archive(members, zipfile.ZIP_STORED)
+    yield "deflated", archive(members, zipfile.ZIP_DEFLATED)
+    yield "large", archive([("zeros.npy", npy("<f4", (4096,), bytes(16384)))], zipfile.ZIP_DEFLATED)
+    yield "other", archive([("readme.txt", b"text"), ("a/b.npy", npy("|u1", (1,), b"\1"))], zipfile.ZIP_STORED)
+    yield "twice", archive([members[0]], zipfile.ZIP_STORED).replace(b"weight", b"WEIGHT", 1)
+    yield "none", archive([], zipfile.ZIP_STORED)
+
+
+def idx_files():
+    for code, width in ((8, 1), (9, 1), (11, 2), (12, 4), (13, 4), (14, 8)):
+        yield f"type{code}", bytes([0, 0, code, 2]) + struct.pack(">2I", 2, 3) + bytes(range(6 * width))
+    yield "packed", gzip.compress(bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 4, 4) + bytes(32), mtime=0)
+    yield "scalar", bytes([0, 0, 13, 0]) + bytes(4)
+
+
+TEXTS = {
+    "csv": {
+        "numbers": b"1,2,3\n4,5.5,-6e3\n", "header": b"a,b,label\n1,2,0\n3,4,1\n", "quoted": b'"x ""y""","2"\n"1",2\n', "crlf": b"1;2\r\n3;4\r\n",
+        "blank": b"1,2\n\n,\n# no\n3,4", "names": b"sepal,kind\n5.1,setosa\n4.9,virginica\n", "wide": b",".join(b"%d" % i for i in range(300)) + b"\n",
+    },
+    "toml": {
+        "preferences": b'[Flux]\ngpu_backend = "CUDA"\n', "nested": b'[a]\nb = "c"\n[a.d."e f"]\nx = [1, 2, [3]]\ny = {z = 1, w.v = true}\n',
+        "texts": b'a = """one\\\n  two \\u00e9"""\nb = \'\'\'raw\'\'\'\nc = "\\t\\"\\U0001F600"\n', "tables": b'[[p]]\nn = 1\n[[p]]\nn = 2\n[p.q]\n',
+        "numbers": b'a = 1_000\nb = 0xff\nc = 0b1\nd = -1.5e-3\ne = inf\nf = nan\ng = 1979-05-27T07:32:00Z\nh = 07:32:00.5\n',
+        "comments": b'# one\na = 1 # two\r\n\n"quoted key" = 1\na.b.c = 3\n',
+    },
+}
+
+
+# ---- the whole -----------------------------------------------------------------------------------------
+
+def place(folder, target, name, data):
+    to = folder / target
+    to.mkdir(parents=True, exist_ok=True)
+    (to / name).write_bytes(data)
+
+
+def real_files(folder, data):
+    for path in sorted((data / "flux-models").glob("*.bson")):
+        place(folder, "bson", "real-" + path.stem, path.read_bytes()[:LARGEST])
+    for path in sorted((data / "mnist-t10k").glob("*.gz")):
+        whole = gzip.decompress(path.read_bytes())
+        n = 20
+        each = (len(whole) - 8) // 10000 if whole[3] == 1 else 28 * 28
+        head = whole[:4] + struct.pack(">I", n) + whole[8:4 + 4 * whole[3]]
+        place(folder, "idx", "real-" + path.stem, head + whole[4 + 4 * whole[3]:][:n * each])
+        place(folder, "idx", "real-cut-" + path.stem, path.read_bytes()[:4096])
+    for path, name in ((data / "digits/iris.csv", "iris"), (data / "digits/digits.csv.gz", "digits")):
+        if path.exists():
+            text = path.read_bytes()
+            lines = (gzip.decompress(text) if path.suffix == ".gz" else text).splitlines(keepends=True)
+            place(folder, "csv", "real-" + name, b"".join(lines[:40]))
+
+
+def converted(folder, weber):
+    """What the library's own writers make of the small models by hand."""
+    made = folder / "made"
+    made.mkdir(exist_ok=True)
+    sources = [folder / "safetensors/model", folder / "safetensors/tied", folder / "bson/chain", folder / "bson/recurrent",
+               folder / "npy/f4"]
+    for source in sources:
+        for ending in ("safetensors", "bson", "npz", "npy"):
+            to = made / f"x.{ending}"
+            run = subprocess.run([str(weber), "convert", str(source), str(to)], capture_output=True, check=False)
+            if run.returncode == 0:
+                place(folder, ending, f"made-{source.parent.name}-{source.name}", to.read_bytes())
+            to.unlink(missing_ok=True)
+    made.rmdir()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--weber", type=Path)
+    options = parser.parse_args()
+    for target in ("bson", "safetensors", "npy", "npz", "idx", *TEXTS):
+        shutil.rmtree(options.folder / target, ignore_errors=True)
+    for name, fields in bson_files():
+        place(options.folder, "bson", name, document(fields))
+    for target, files in (("safetensors", safetensors_files), ("npy", npy_files), ("npz", npz_files), ("idx", idx_files)):
+        for name, data in files():
+            place(options.folder, target, name, data)
+    for target, files in TEXTS.items():
+        for name, data in files.items():
+            place(options.folder, target, name, data)
+    if options.data and options.data.is_dir():
+        real_files(options.folder, options.data)
+    if options.weber:
+        converted(options.folder, options.weber)
+    for target in sorted(path for path in options.folder.iterdir() if path.is_dir()):
+        files = list(target.iterdir())
+        print(f"{target.name}: {len(files)} files, {sum(path.stat().st_size for path in files)} bytes")
+
+
+main()
