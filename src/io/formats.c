@@ -1,6 +1,7 @@
 /* Telling formats apart. */
 #include "io/formats.h"
 
+#include "io/flux.h"
 #include "io/npz.h"
 
 #include <string.h>
@@ -47,15 +48,23 @@ static int unknown(const wb__mapping *m)
 
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out)
 {
-    (void)key;
     *out = (wb__table){0};
     wb__mapping *m = wb__map(path);
-    if (!m) return wb_error_code();
+    return m ? wb__table_of(m, key, values, out) : (int)wb_error_code();
+}
+
+int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
+{
+    *out = (wb__table){0};
     wb__format format = wb__format_of(m);
-    if (format == WB__FORMAT_UNKNOWN) format = wb__format_named(path);  /* then it is a damaged one */
+    if (format == WB__FORMAT_UNKNOWN) format = wb__format_named(m->path);  /* then it is a damaged one */
     int status = 0;
     switch (format) {
     case WB__FORMAT_SAFETENSORS: status = wb__st_table(m, values, out); break;
+    case WB__FORMAT_BSON:
+        status = wb__flux_table(m, key, out);
+        if (!status) out->mapping = m;
+        break;
     case WB__FORMAT_NPZ:
     case WB__FORMAT_NPY: status = wb__npz_table(m, values, out); break;
     default: status = unknown(m); break;

@@ -224,10 +224,17 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     wb_load_options o;
     wb__read_options(&o, sizeof o, given);
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
+    wb__mapping *m = wb__map(path);
+    if (!m) return NULL;
     wb__table file;
-    if (wb__table_load(path, o.key, true, &file)) return NULL;
-    wb_layer *model = load_safetensors(path, &file);
-    wb__table_free(&file);
+    wb_layer *model = NULL;
+    if (wb__format_of(m) == WB__FORMAT_BSON) {
+        model = wb__flux_load(m, &o);
+        wb__unmap(m);
+    } else if (!wb__table_of(m, o.key, true, &file)) {
+        model = load_safetensors(path, &file);
+        wb__table_free(&file);
+    }
     return model;
 }
 
