@@ -314,8 +314,7 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     structure[text.bytes] = 0;
     wb_layer *l = NULL;
     if (!wb__flux_table(m, key, &values)) {
-        l = wb__structure_build(m->path, structure);
-        if (l && wb__pour(&values, m->path, "", l, false, false)) l = NULL;
+        l = wb__model_described(m->path, structure, &values);
         wb__table_free(&values);
     }
     wb__free(structure);

@@ -205,15 +205,10 @@ static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
     return model;
 }
 
-static wb_layer *load_safetensors(const char *path, wb__table *file)
+wb_layer *wb__model_described(const char *path, const char *structure, wb__table *file)
 {
-    const char *text = wb__table_note(file, "weber"), *names = wb__table_note(file, "weber_names");
-    if (!text)
-        return wb__fail_null(WB_ERROR_FORMAT,
-                             "%s: describes no model, it has tensors alone: make the model and use "
-                             "wb_load_state",
-                             path);
-    wb_layer *model = wb__structure_build(path, text, wb__table_bytes(file));
+    const char *names = wb__table_note(file, "weber_names");
+    wb_layer *model = wb__structure_build(path, structure, wb__table_bytes(file));
     if (model) model = retyped(model, file, names && !strcmp(names, "torch"));
     const wb__pouring how = {.path = path, .names = WB_NAMES_AUTO};
     return model && !wb__pour_with(file, &how, model) ? model : NULL;
@@ -224,9 +219,21 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     wb_load_options o;
     wb__read_options(&o, sizeof o, given);
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
+    wb__mapping *m = wb__map(path);
+    if (!m) return NULL;
+    wb_layer *model = NULL;
     wb__table file;
-    if (wb__table_load(path, o.key, true, &file)) return NULL;
-    wb_layer *model = load_safetensors(path, &file);
+    const bool bson = wb__format_of(m) == WB__FORMAT_BSON;
+    if (bson) model = wb__flux_load(m, &o);
+    if (bson || wb__table_of(m, o.key, true, &file)) {
+        wb__unmap(m);
+        return model;
+    }
+    const char *text = wb__table_note(&file, "weber");
+    if (text) model = wb__model_described(path, text, &file);
+    else
+        wb__fail(WB_ERROR_FORMAT,
+                 "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
     wb__table_free(&file);
     return model;
 }
