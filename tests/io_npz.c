@@ -352,7 +352,7 @@ static void npy_in_place(void **state)
     wb_tensor *x = wb_reshape(wb_arange(6, WB_F32), 2, 3);
     assert_int_equal(wb_save_npy(mine, x), 0);
     wb__table t;
-    assert_int_equal(wb__table_load(mine, NULL, &t), 0);
+    assert_int_equal(wb__table_load(mine, NULL, true, &t), 0);
     assert_true(t.n == 1 && t.mapping && !t.entries[0].owned);
     assert_string_equal(t.entries[0].name, "0");
     assert_true(t.entries[0].begin == 128 && t.entries[0].bytes == 24);

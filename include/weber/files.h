@@ -95,8 +95,9 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
 
-/* All tensors of a safetensors, BSON, NPZ or NPY file by their names in it: wb_get(t, "layers.0.weight").  wb_save writes
- * such a tree.  Errors: a dtype that Weber has not. */
+/* All tensors of a safetensors, BSON, NPZ or NPY file by their names in it (an NPY file's is "0"), dots and all:
+ * wb_get(t, "layers.0.weight").  wb_save writes such a tree.
+ * Errors: what is no tensor of Weber's, such as another dtype: all such are listed. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
 /* NumPy's format for one array, versions 1 to 3, either order, little-endian. */
@@ -105,6 +106,32 @@ WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
 /* The most bytes that a compressed file (gzip, NPZ) may unfold to: 4 GiB unless set. */
 WB_API void wb_set_unpack_limit(int64_t bytes);
+
+/* ---- memory shared with other libraries ------------------------------------------------------- */
+
+/* DLPack (version 1): tensors from one library to another within a process, without a copy.  The structs are those of
+ * dlpack.h, which Weber neither needs nor brings.  All dtypes of Weber's have their like there.
+ *
+ * Out: x's value, computed and finished, row-major, where x is.  Whoever has the struct calls its deleter once, from any
+ * thread, when nothing reads the values any more; until then they stand, whatever becomes of x, its scope, its model or
+ * the library (wb_shutdown).  They never change either: a parameter that is updated meanwhile moves to other memory, at
+ * the cost of one copy.  Nor may they be changed: the struct says that they are read-only (the older one cannot).
+ * Errors: NULL; a device whose memory other libraries do not know. */
+struct DLManagedTensorVersioned;
+struct DLManagedTensor;
+WB_API struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x);
+WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
+
+/* In: a tensor of this memory, a constant.  What writes the values must have ended, and nothing may write to them while
+ * the tensor lives.  The deleter is called once: when no tensor needs the memory any more, on the thread where that
+ * happens; where the values had to be copied (strides; an address that is no multiple of the element's size, or of 64 in a
+ * GPU's memory), before this returns.  On failure it is not called, and the struct stays the caller's.
+ * The host's memory, a GPU's pinned one too, gives a tensor of the CPU; a GPU's one of its device, where the backend is
+ * loaded and can.
+ * Errors: another major version; a dtype that Weber has not; more than WB_MAX_DIMS dimensions; a device that no loaded
+ * backend takes; strides in a GPU's memory. */
+WB_API wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m);
+WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /* ---- checkpoints ------------------------------------------------------------------------------ */
 

@@ -133,7 +133,7 @@ struct wb__kernel {
     const char *why;        /* why not the library, or NULL */
 };
 
-enum { WB__BACKEND_VERSION = 2 };       /* of this table and of host.h */
+enum { WB__BACKEND_VERSION = 3 };       /* of this table and of host.h */
 
 /* ---- plans as one command -------------------------------------------------------------------- */
 
@@ -158,6 +158,14 @@ typedef struct {
     size_t workspace_at;
     int n_numbers;
 } wb__sequence;
+
+/* ---- memory shared with other libraries ------------------------------------------------------- */
+
+typedef struct {
+    int kind, ordinal;      /* the device, in DLPack's numbers */
+    void *data;             /* an address, or a handle that they know */
+    size_t at;              /* bytes from there */
+} wb__shared;
 
 /* Memory is a handle: a pointer where `addressable` (the host may then read and write it), else
  * whatever the backend likes; places within it are told by byte offsets.  Every call may come from
@@ -220,6 +228,14 @@ struct wb__backend {
     void (*graph_free)(const wb_device *d, wb__graph *graph);
     int (*graph_run)(const wb_device *d, wb__graph *graph, void *const *buffers,
                      const wb__number *numbers);
+
+    /* A byte of the backend's memory as other libraries know it; memory NULL: the device alone.
+     * Nothing is waited for. */
+    void (*share)(const wb_device *d, const void *memory, size_t at, wb__shared *s);
+    /* A handle for another library's memory on the device, which is only read and stays that
+     * library's; and its end.  NULL on failure. */
+    void *(*adopt)(const wb_device *d, void *address, size_t bytes);
+    void (*disown)(const wb_device *d, void *memory);
 };
 
 extern const wb__backend wb__cpu_backend;

@@ -12,6 +12,7 @@
 #include "base/file.h"
 
 #include "base/file_calls.h"
+#include "base/parallel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +26,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100 };
+enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
 struct wb__writer {
     char *path, *temporary;     /* temporary: NULL when the path is written directly */
     int file, status;           /* the first failure */
-    int64_t offset;
+    int64_t offset, started;    /* up to where the system was told to begin with the disk */
     bool summing;
     uint32_t sum;               /* of what was put since wb__writer_sum */
     size_t held;
@@ -157,17 +158,51 @@ void wb__writer_drop(wb__writer *w)
     wb__free(w);
 }
 
-static int write_out(wb__writer *w, const unsigned char *data, size_t n)
+/* The disk begins with what was written while the rest is being made: at the end little is left to
+ * wait for. */
+static void start_writing(wb__writer *w)
+{
+#ifdef SYNC_FILE_RANGE_WRITE
+    if (!w->temporary || w->offset - w->started < PIECE) return;
+    (void)!sync_file_range(w->file, w->started, w->offset - w->started, SYNC_FILE_RANGE_WRITE);
+    w->started = w->offset;
+#else
+    (void)w;
+#endif
+}
+
+/* 0, or what errno says: this may run on another thread, whose errors nobody reads. */
+static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
 {
     while (n) {
-        ssize_t some = wb__io_must_fail() ? -1 : write(w->file, data, WB__MIN(n, (size_t)1 << 30));
+        ssize_t some = wb__io_must_fail() ? -1 : write(w->file, data, WB__MIN(n, (size_t)PIECE));
         if (some < 0 && errno == EINTR) continue;
-        if (some < 0) return fail(w, "cannot be written");
+        if (some < 0) return errno;
         data += some;
         n -= (size_t)some;
         w->offset += some;
+        start_writing(w);
     }
     return 0;
+}
+
+typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } piece;
+
+/* Writing and summing up, one beside the other. */
+static void do_half(void *ctx, int64_t half)
+{
+    piece *p = ctx;
+    if (half == 0) p->code = write_bytes(p->w, p->data, p->n);
+    else if (p->w->summing) p->w->sum = (uint32_t)crc32_z(p->w->sum, p->data, p->n);
+}
+
+static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
+{
+    piece p = {w, data, n, 0};
+    if (sum && w->summing) wb__parallel(2, do_half, &p);
+    else do_half(&p, 0);
+    errno = p.code;
+    return p.code ? fail(w, "cannot be written") : 0;
 }
 
 /* `offset` is what the system has; what is held comes on top. */
@@ -176,7 +211,7 @@ static int flush(wb__writer *w)
     w->offset -= (int64_t)w->held;
     size_t n = w->held;
     w->held = 0;
-    return write_out(w, w->buffer, n);
+    return write_out(w, w->buffer, n, false);
 }
 
 uint32_t wb__writer_sum(wb__writer *w)
@@ -210,9 +245,9 @@ int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n)
 int wb__writer_put(wb__writer *w, const void *data, int64_t n)
 {
     if (w->status || n <= 0) return w->status;
-    if (w->summing) w->sum = (uint32_t)crc32_z(w->sum, data, (size_t)n);
     if ((size_t)n > BUFFER - w->held && flush(w)) return w->status;
-    if (n >= BUFFER) return write_out(w, data, (size_t)n);
+    if (n >= BUFFER) return write_out(w, data, (size_t)n, true);
+    if (w->summing) w->sum = (uint32_t)crc32_z(w->sum, data, (size_t)n);
     memcpy(w->buffer + w->held, data, (size_t)n);
     w->held += (size_t)n;
     w->offset += n;

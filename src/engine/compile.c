@@ -371,6 +371,8 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     int status = wb__plan_room(r->plan);
+    for (int i = 0; i < r->n_writes && !status; i++)
+        if (r->target[i] >= 0) status = wb__own_memory(r->written[i]);
     if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
         int input = r->input_of[i];

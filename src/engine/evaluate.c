@@ -174,6 +174,8 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
     if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
     if (v->current != v->live && wb__evaluate(0, NULL, NULL)) return wb_error_code();
+    const int status = wb__own_memory(v);
+    if (status) return status;
     wb__storage_written(v->storage);
     return bytes ? v->device->backend->upload(v->device, v->storage->data, 0, values, bytes) : 0;
 }
@@ -241,6 +243,11 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
 {
     if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers))
         return WB_ERROR_MEMORY;
+    for (int i = 0; i < r->n_writes; i++) {
+        wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
+        const int status = v ? wb__own_memory(v) : 0;
+        if (status) return status;
+    }
     for (int i = 0; i < r->n_leaves; i++) mine.buffers[i] = wb__memory_of(r->leaves[i]);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)

@@ -113,3 +113,22 @@ void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const b
     (void)w;
     if (wanted[0]) out[0] = wb__tensor_to(g, wb__device_of(node->in[0]), WB_KEEP);
 }
+
+/* ---- memory that other libraries read -------------------------------------------------------- */
+
+int wb__take_memory(wb_tensor *v)
+{
+    wb__storage *lent = v->storage, *s = wb__storage_new(v->device, lent->bytes);
+    if (!s) return WB_ERROR_MEMORY;
+    const int status = wb__copy_bytes(v->device, s->data, 0, lent->device, lent->data, 0, lent->bytes);
+    if (status) {
+        wb__storage_unref(s);
+        return status;
+    }
+    v->storage = s;
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    v->live->storage = s;
+    wb__storage_unref(lent);
+    wb__storage_unref(lent);
+    return 0;
+}

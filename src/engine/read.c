@@ -10,8 +10,7 @@ static _Atomic int scalar_reads = 1;    /* of a GPU's tensors: 0 refused, 1 warn
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 
-/* x bound and evaluated; NULL on failure. */
-static wb_tensor *evaluated(const char *what, wb_tensor *x)
+wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
 {
     if (!wb__operand(what, x)) return NULL;
     wb_tensor *bound = wb__bind(x);
@@ -28,7 +27,7 @@ static wb_tensor *evaluated(const char *what, wb_tensor *x)
 
 const void *wb_data(wb_tensor *x)
 {
-    wb_tensor *bound = evaluated("data", x);
+    wb_tensor *bound = wb__evaluated("data", x);
     const char *values = bound ? wb__storage_read(bound->storage) : NULL;
     return values ? values + bound->offset : NULL;
 }
@@ -72,7 +71,7 @@ double wb_item(wb_tensor *x)
         wb__fail(WB_ERROR_SHAPE, "item: %s is not one element", wb_describe(x));
         return NAN;
     }
-    const wb_tensor *bound = evaluated("item", x);
+    const wb_tensor *bound = wb__evaluated("item", x);
     return bound ? element(bound, 0) : NAN;
 }
 
@@ -96,13 +95,13 @@ double wb_at_index(wb_tensor *x, int n, const int64_t *index)
         }
         at = at * x->dims[i] + index[i];
     }
-    const wb_tensor *bound = evaluated("at", x);
+    const wb_tensor *bound = wb__evaluated("at", x);
     return bound && scalar_allowed(bound) ? element(bound, at) : NAN;
 }
 
 int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 {
-    const wb_tensor *from = evaluated("copy_out", x);
+    const wb_tensor *from = wb__evaluated("copy_out", x);
     if (!from) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     size_t need = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
     if (bytes != need)
@@ -117,7 +116,7 @@ int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 
 int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
 {
-    const wb_tensor *from = evaluated("read", x);
+    const wb_tensor *from = wb__evaluated("read", x);
     if (!from) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     const wb__storage *s = from->storage;
     if (!x->size) return 0;

@@ -337,6 +337,29 @@ wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *di
     return NULL;
 }
 
+wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int ndim,
+                         const int64_t *dims, void (*release)(void *memory, void *context),
+                         void *context)
+{
+    wb__storage *s = wb__pool_get(sizeof *s);
+    if (!s) return NULL;
+    wb_tensor *x = wb__node(WB__OP_constant, dtype, ndim, dims, 0, NULL, 0, NULL);
+    if (!x) {
+        wb__pool_put(s, sizeof *s);
+        return NULL;
+    }
+    x->device = d;
+    *s = (wb__storage){.data = memory,
+                       .borrowed = true,
+                       .device = d,
+                       .bytes = (size_t)x->size * wb__dtype_size(dtype),
+                       .release = release,
+                       .context = context};
+    atomic_init(&s->refs, 1);
+    x->storage = s;
+    return x;
+}
+
 wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                      void (*release)(void *data, void *context), void *context)
 {
@@ -345,23 +368,9 @@ wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
     if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
         return wb__fail_null(WB_ERROR_DTYPE, "borrow: no dtype has the number %d", (int)dtype);
     if (!data && size) return wb__fail_null(WB_ERROR_ARGUMENT, "borrow: no data");
-    wb__storage *s = wb__pool_get(sizeof *s);
-    if (!s) return NULL;
-    wb_tensor *x = wb__node(WB__OP_constant, dtype, ndim, dims, 0, NULL, 0, NULL);
-    if (!x) {
-        wb__pool_put(s, sizeof *s);
-        return NULL;
-    }
-    if (!x->device->backend->addressable) x->device = &wb__cpu;
-    *s = (wb__storage){.data = data,
-                       .borrowed = true,
-                       .device = x->device,
-                       .bytes = (size_t)size * wb__dtype_size(dtype),
-                       .release = release,
-                       .context = context};
-    atomic_init(&s->refs, 1);
-    x->storage = s;
-    return x;
+    const wb_device *d = wb_default_device();
+    if (!d->backend->addressable) d = &wb__cpu;
+    return wb__borrow_on(d, data, dtype, ndim, dims, release, context);
 }
 
 /* ---- variables ------------------------------------------------------------------------------- */

@@ -25,7 +25,8 @@
 /* Memory on a device, counted. */
 typedef struct {
     _Atomic uint32_t refs;
-    bool borrowed;                      /* of wb_borrow: the program's own memory, on the host */
+    _Atomic uint32_t lent;              /* to other libraries: it is not written to any more */
+    bool borrowed;                      /* of wb_borrow: the program's own memory */
     const wb_device *device;
     void *data;                         /* a handle of the device's; a pointer where addressable */
     size_t bytes;
@@ -39,6 +40,8 @@ void wb__storage_unref(wb__storage *s);
 const void *wb__storage_read(wb__storage *s);
 void wb__storage_written(wb__storage *s);       /* what was read of it is no longer so */
 
+/* x bound and evaluated, of which `what` speaks; NULL on failure. */
+wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
 /* x's values, evaluated, in order and in parts of bounded size: f(part, elements, ctx), whose nonzero
  * return ends it.  Where wb_data would keep a copy of a device's memory on the host, this keeps
  * nothing. */
@@ -107,6 +110,15 @@ static inline uint8_t wb__kept_flags(const wb_tensor *x)
 static inline bool wb__known(const wb_tensor *x) { return x->storage && x->device; }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE; }
 
+/* Before a variable is written to: where its memory is lent, it gets other memory with the same values.
+ * 0, or an error code. */
+int wb__take_memory(wb_tensor *variable);
+static inline int wb__own_memory(wb_tensor *variable)
+{
+    if (wb__likely(!atomic_load_explicit(&variable->storage->lent, memory_order_relaxed))) return 0;
+    return wb__take_memory(variable);
+}
+
 /* Where x is, or would be if it were computed for its own sake. */
 const wb_device *wb__device_of(const wb_tensor *x);
 /* Sets where this thread's new tensors are made, and returns where they were (NULL: the CPU). */
@@ -124,6 +136,11 @@ uint32_t wb__next_mark(void);
 /* An evaluated tensor on new, uninitialised storage. */
 wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims);
+
+/* wb_borrow's on any device, of a handle of its backend's. */
+wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int ndim,
+                         const int64_t *dims, void (*release)(void *memory, void *context),
+                         void *context);
 
 /* move.c: x, evaluated, as a constant on the same memory that knows nothing of x; x's value anew on
  * a device, such a constant too; the same as a variable, with x's flags if it is one; and wb_to,

@@ -23,14 +23,14 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-size_t wb__flux_enter(wb__flux_saver *s, const char *name)
+size_t wb__flux_save_enter(wb__flux_saver *s, const char *name)
 {
     size_t length = s->path.length;
     wb__text_add(&s->path, "%s%s", length ? "." : "", name);
     return length;
 }
 
-void wb__flux_leave(wb__flux_saver *s, size_t length)
+void wb__flux_save_leave(wb__flux_saver *s, size_t length)
 {
     if (s->path.failed) return;
     s->path.length = length;
@@ -60,9 +60,9 @@ static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
 
 wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__order order)
 {
-    size_t length = wb__flux_enter(s, name);
+    size_t length = wb__flux_save_enter(s, name);
     wb__julia v = tensor(s, x, order);
-    wb__flux_leave(s, length);
+    wb__flux_save_leave(s, length);
     return v;
 }
 
@@ -119,7 +119,7 @@ static wb__julia value_of(wb__flux_saver *s, void *object)
 {
     if (wb_is_none(object)) return wb__julia_nothing(&s->room);
     if (wb__is(object, &wb__tensor_class)) return tensor(s, object, WB__ROWS);
-    if (wb__is(object, &wb__layer_class)) return wb__flux_layer(s, wb__layer_unnamed(object, NULL));
+    if (wb__is(object, &wb__layer_class)) return wb__flux_save_layer(s, wb__layer_unnamed(object, NULL));
     const wb_tree *t = object;
     return t->is_opaque ? wb__julia_tuple(&s->room, 0, NULL)
                         : wb__flux_parts(s, t->node.n, t->node.children);
@@ -129,11 +129,11 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 {
     if (s->depth == DEEPEST)
         return wb__flux_refuse(s, "parts stand in one another deeper than %d", DEEPEST);
-    size_t length = wb__flux_enter(s, name);
+    size_t length = wb__flux_save_enter(s, name);
     s->depth++;
     wb__julia v = value_of(s, object);
     s->depth--;
-    wb__flux_leave(s, length);
+    wb__flux_save_leave(s, length);
     return v;
 }
 

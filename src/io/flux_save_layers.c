@@ -492,9 +492,9 @@ static wb__julia layers_of(wb__flux_saver *s, wb_layer *l)
     int n = wb__layer_parts(l, &parts);
     if (s->structs && s->version < NAMED_CHAINS && !wb__flux_numbered(n, parts))
         wb__flux_refuse(s, "%s with names, which came with 0.12.7", l->type->name);
-    size_t length = wb__flux_enter(s, "layers");
+    size_t length = wb__flux_save_enter(s, "layers");
     wb__julia v = wb__flux_parts(s, n, parts);
-    wb__flux_leave(s, length);
+    wb__flux_save_leave(s, length);
     return v;
 }
 
@@ -547,7 +547,7 @@ static const struct { const char *name; wb__julia (*save)(wb__flux_saver *s, wb_
     {"MultiHeadAttention", attention}, {"RNN", sequence}, {"LSTM", sequence}, {"GRU", sequence},
     {"RNNCell", bare_cell}, {"LSTMCell", bare_cell}, {"GRUCell", bare_cell}};
 
-wb__julia wb__flux_layer(wb__flux_saver *s, wb_layer *l)
+wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
 {
     for (size_t i = 0; i < WB__COUNT(kinds); i++)
         if (!strcmp(l->type->name, kinds[i].name)) return kinds[i].save(s, l);

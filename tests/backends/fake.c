@@ -176,8 +176,8 @@ const wb__backend fake_backend = {
 EXPORTED const wb__backend *wb_backend_0(const wb__host *table);
 EXPORTED const wb__backend *wb_backend_0(const wb__host *table)
 #elif FAKE_ENTRY >= 2
-EXPORTED const wb__backend *wb_backend_2(const wb__host *table);
-EXPORTED const wb__backend *wb_backend_2(const wb__host *table)
+EXPORTED const wb__backend *wb_backend_3(const wb__host *table);
+EXPORTED const wb__backend *wb_backend_3(const wb__host *table)
 #else
 EXPORTED const wb__backend *fake_of_nobody(const wb__host *table);
 EXPORTED const wb__backend *fake_of_nobody(const wb__host *table)

@@ -88,6 +88,9 @@ const wb__backend wb__cu_backend = {
     .graph = wb__cu_graph,
     .graph_free = wb__cu_graph_free,
     .graph_run = wb__cu_graph_run,
+    .share = wb__cu_share,
+    .adopt = wb__cu_adopt,
+    .disown = wb__cu_disown,
 };
 
 const wb__backend *wb__cuda_entry(const wb__host *given)

@@ -173,6 +173,9 @@ void *wb__cu_allocate(const wb_device *base, size_t bytes);
 void wb__cu_release(const wb_device *base, void *memory, size_t bytes);
 void wb__cu_trim(const wb_device *base);
 int wb__cu_memory_of(const wb_device *base, wb_device_memory *m);
+void wb__cu_share(const wb_device *base, const void *memory, size_t at, wb__shared *s);
+void *wb__cu_adopt(const wb_device *base, void *address, size_t bytes);
+void wb__cu_disown(const wb_device *base, void *memory);
 
 /* ---- transfer.c ------------------------------------------------------------------------------ */
 

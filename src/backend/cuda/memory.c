@@ -191,3 +191,32 @@ int wb__cu_memory_of(const wb_device *base, wb_device_memory *m)
     pthread_mutex_unlock(&d->lock);
     return 0;
 }
+
+/* ---- shared with other libraries ------------------------------------------------------------- */
+
+void wb__cu_share(const wb_device *base, const void *memory, size_t at, wb__shared *s)
+{
+    const wb__cu_device *d = base->state;
+    const wb__cu_memory *m = memory;
+    *s = (wb__shared){.kind = 2, .ordinal = d->ordinal};
+    if (m) s->data = (void *)(uintptr_t)(m->at + at);
+}
+
+/* Counted as kernels are, so that the device stays open as long as somebody holds the handle. */
+void *wb__cu_adopt(const wb_device *base, void *address, size_t bytes)
+{
+    wb__cu_device *d = base->state;
+    wb__cu_memory *m = wb__cu_check_fork() ? NULL : host->alloc_zero(1, sizeof *m);
+    if (!m) return NULL;
+    m->at = (CUdeviceptr)(uintptr_t)address;
+    m->bytes = bytes;
+    d->kernels++;
+    return m;
+}
+
+void wb__cu_disown(const wb_device *base, void *memory)
+{
+    wb__cu_device *d = base->state;
+    host->free(memory);
+    d->kernels--;
+}

@@ -67,6 +67,15 @@ static bool takes(const wb_device *base, const wb__step *step)
     return host->gpu_takes(&target, step);
 }
 
+static void share(const wb_device *base, const void *memory, size_t at, wb__shared *s)
+{
+    const wb__cl_memory *m = memory;
+    *s = (wb__shared){.kind = 4, .ordinal = base->ordinal};
+    if (!m) return;
+    s->data = (void *)m->mem;
+    s->at = at;
+}
+
 const wb__backend wb__cl_backend = {
     .version = WB__BACKEND_VERSION,
     .name = "OpenCL",
@@ -90,6 +99,7 @@ const wb__backend wb__cl_backend = {
     .wait = wb__cl_wait,
     .prefers_nhwc = prefers_nhwc,
     .takes = takes,
+    .share = share,
 };
 
 const wb__backend *wb__opencl_entry(const wb__host *given)

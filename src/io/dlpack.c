@@ -1,0 +1,310 @@
+/* Tensors for other libraries, and theirs for us, by DLPack and without a copy.
+ *
+ * What is handed out is the storage itself, held until its deleter is called and marked as lent: a
+ * variable that is about to be written to then takes memory of its own first (wb__own_memory), so that
+ * nobody sees values change.  What comes in is a borrowed storage whose end calls the producer's
+ * deleter. */
+#include "io/dlpack.h"
+
+#include "device/registry.h"
+#include "engine/tensor.h"
+#include "io/borrow.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };                /* what a device's memory has at least */
+
+/* The codes of kinds of numbers are 0 int, 1 unsigned, 2 float, 4 bfloat, 6 bool. */
+static const struct { wb_dtype dtype; wb__dl_type type; } types[] = {
+    {WB_I8, {0, 8, 1}},   {WB_I32, {0, 32, 1}}, {WB_I64, {0, 64, 1}}, {WB_U8, {1, 8, 1}},
+    {WB_F16, {2, 16, 1}}, {WB_F32, {2, 32, 1}}, {WB_F64, {2, 64, 1}}, {WB_BF16, {4, 16, 1}},
+    {WB_BOOL, {6, 8, 1}}};
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    union {
+        struct DLManagedTensorVersioned versioned;
+        struct DLManagedTensor unversioned;
+    } as;
+    wb__storage *storage;
+    int64_t shape[WB_MAX_DIMS], strides[WB_MAX_DIMS];
+} lent;
+
+static void give_back(lent *l)
+{
+    atomic_fetch_sub_explicit(&l->storage->lent, 1, memory_order_relaxed);
+    wb__storage_unref(l->storage);
+    wb__free(l);
+}
+
+static void delete_versioned(struct DLManagedTensorVersioned *self) { give_back(self->ctx); }
+static void delete_unversioned(struct DLManagedTensor *self) { give_back(self->ctx); }
+
+static wb__shared shared(const wb__storage *s, size_t at)
+{
+    wb__shared place = {.kind = WB__DL_CPU, .data = (char *)s->data + at};
+    if (!s->device->backend->addressable) s->device->backend->share(s->device, s->data, at, &place);
+    return place;
+}
+
+static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
+{
+    const wb__shared place = shared(x->storage, (size_t)x->offset);
+    *out = (wb__dl_tensor){.data = x->size ? place.data : NULL, .device = {place.kind, place.ordinal},
+                           .ndim = x->ndim, .shape = l->shape, .strides = l->strides,
+                           .byte_offset = place.at};
+    for (size_t i = 0; i < WB__COUNT(types); i++)
+        if (types[i].dtype == (wb_dtype)x->dtype) out->dtype = types[i].type;
+    int64_t step = 1;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        l->shape[i] = x->dims[i];
+        l->strides[i] = step;
+        step *= WB__MAX(x->dims[i], 1);
+    }
+}
+
+/* x's memory, on which everything has ended, held and lent. */
+static lent *lend(wb_tensor *x, const wb_tensor **from)
+{
+    *from = wb__evaluated("to_dlpack", x);
+    if (!*from) return NULL;
+    wb__storage *s = (*from)->storage;
+    const wb__backend *backend = s->device->backend;
+    if (!backend->addressable && !backend->share)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to_dlpack: %s:%d has no memory that other libraries "
+                             "know; move it first (wb_cpu)", backend->tag, s->device->ordinal);
+    if (!backend->addressable && backend->wait(s->device)) return NULL;
+    lent *l = wb__alloc_zero(1, sizeof *l);
+    if (!l) return NULL;
+    l->storage = s;
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->lent, 1, memory_order_relaxed);
+    return l;
+}
+
+struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x)
+{
+    const wb_tensor *from;
+    lent *l = lend(x, &from);
+    if (!l) return NULL;
+    struct DLManagedTensorVersioned *m = &l->as.versioned;
+    m->version.major = WB__DL_MAJOR;
+    m->version.minor = WB__DL_MINOR;
+    m->ctx = l;
+    m->deleter = delete_versioned;
+    m->flags = WB__DL_READ_ONLY;
+    describe(l, from, &m->tensor);
+    return m;
+}
+
+struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
+{
+    const wb_tensor *from;
+    lent *l = lend(x, &from);
+    if (!l) return NULL;
+    struct DLManagedTensor *m = &l->as.unversioned;
+    m->ctx = l;
+    m->deleter = delete_unversioned;
+    describe(l, from, &m->tensor);
+    return m;
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+/* What is to be called when nobody needs the memory any more. */
+typedef struct {
+    struct DLManagedTensorVersioned *versioned;
+    struct DLManagedTensor *unversioned;        /* one of the two */
+} owner;
+
+static void end_owner(const owner *o)
+{
+    if (o->versioned && o->versioned->deleter) o->versioned->deleter(o->versioned);
+    if (o->unversioned && o->unversioned->deleter) o->unversioned->deleter(o->unversioned);
+}
+
+typedef struct {
+    const wb__dl_tensor *t;
+    wb_dtype dtype;
+    size_t each;                        /* bytes of an element */
+    int64_t size;
+    const wb_device *device;            /* NULL: the host's memory */
+    char *data;                         /* the first element */
+    bool row_major, aligned;
+} incoming;
+
+static const char *check_type(incoming *in)
+{
+    const wb__dl_type type = in->t->dtype;
+    for (size_t i = 0; i < WB__COUNT(types); i++)
+        if (!memcmp(&types[i].type, &type, sizeof type)) in->dtype = types[i].dtype;
+    in->each = in->dtype ? wb__dtype_size(in->dtype) : 1;
+    return in->dtype ? NULL : "a dtype that Weber has not";
+}
+
+static const char *check_shape(incoming *in)
+{
+    const wb__dl_tensor *t = in->t;
+    if (t->ndim < 0 || (t->ndim && !t->shape)) return "no shape";
+    if (t->ndim > WB_MAX_DIMS) return "more than 8 dimensions";
+    in->size = 1;
+    for (int i = 0; i < t->ndim; i++) {
+        if (t->shape[i] < 0) return "a negative dimension";
+        if (t->shape[i] && in->size > UINT32_MAX / t->shape[i]) return "2^32 elements or more";
+        in->size *= t->shape[i];
+    }
+    in->row_major = true;
+    int64_t step = 1;
+    for (int i = t->ndim - 1; t->strides && in->size && i >= 0; step *= t->shape[i--])
+        if (t->shape[i] != 1 && t->strides[i] != step) in->row_major = false;
+    return in->size && !t->data ? "no data" : NULL;
+}
+
+/* The device of a backend that is loaded, by DLPack's numbers; NULL: there is none. */
+static const wb_device *device_of(const wb__dl_device *wanted)
+{
+    const wb_device *found = NULL;
+    wb__registry_lock();
+    for (int row = 0; row < WB__ROWS && !found; row++) {
+        const wb__backend *b = wb__row_loaded(row) ? wb__row_backend(row) : NULL;
+        if (!b || b->addressable || !b->share || !b->adopt || !wb__row_works(row)) continue;
+        const wb_device_list list = wb__row_devices(row);
+        for (int i = 0; i < list.n && !found; i++) {
+            wb__shared s;
+            b->share(list.device[i], NULL, 0, &s);
+            if (s.kind == wanted->kind && s.ordinal == wanted->ordinal) found = list.device[i];
+        }
+    }
+    wb__registry_unlock();
+    return found;
+}
+
+static int check(const wb__dl_tensor *t, incoming *in)
+{
+    *in = (incoming){.t = t};
+    const char *reason = check_type(in);
+    if (!reason) reason = check_shape(in);
+    if (reason)
+        return wb__fail(WB_ERROR_ARGUMENT, "from_dlpack: %s (%d dimensions, dtype code %d with %d bits, "
+                        "%d lanes)", reason, t->ndim, t->dtype.code, t->dtype.bits, t->dtype.lanes);
+    const int kind = t->device.kind;
+    if (kind != WB__DL_CPU && kind != WB__DL_PINNED && kind != WB__DL_PINNED_2 &&
+        !(in->device = device_of(&t->device)))
+        return wb__fail(WB_ERROR_DEVICE, "from_dlpack: memory of a device of DLPack's kind %d, number %d: "
+                        "no backend that is loaded takes it; load its backend (wb_using), or copy it to "
+                        "the CPU there", kind, t->device.ordinal);
+    if (in->device && !in->row_major)
+        return wb__fail(WB_ERROR_ARGUMENT, "from_dlpack: strides in memory of %s:%d: make it contiguous "
+                        "there first", in->device->backend->tag, in->device->ordinal);
+    in->data = in->size ? (char *)t->data + t->byte_offset : NULL;
+    in->aligned = (uintptr_t)in->data % (in->device ? (size_t)ALIGNMENT : in->each) == 0;
+    return 0;
+}
+
+/* Element by element into a block of ours. */
+static wb_tensor *gathered(const incoming *in)
+{
+    const wb__dl_tensor *t = in->t;
+    char *block = wb__alloc_aligned((size_t)in->size * in->each + 1);
+    if (!block) return NULL;
+    int64_t index[WB_MAX_DIMS] = {0}, at = 0;
+    if (in->row_major && in->size) memcpy(block, in->data, (size_t)in->size * in->each);
+    for (int64_t i = 0; i < in->size && !in->row_major; i++) {
+        memcpy(block + (size_t)i * in->each, in->data + at * (int64_t)in->each, in->each);
+        for (int k = t->ndim - 1; k >= 0; k--) {
+            at += t->strides[k];
+            if (++index[k] < t->shape[k]) break;
+            at -= t->strides[k] * t->shape[k];
+            index[k] = 0;
+        }
+    }
+    return wb__borrow_block(block, in->dtype, t->ndim, t->shape);
+}
+
+/* ---- memory of theirs as a storage of ours --------------------------------------------------- */
+
+typedef struct { owner owner; const wb_device *device; } hold;
+
+static void release_host(void *data, void *context)
+{
+    (void)data;
+    end_owner(&((hold *)context)->owner);
+    wb__free(context);
+}
+
+/* What was launched may still read it. */
+static void release_device(void *memory, void *context)
+{
+    hold *h = context;
+    const wb__backend *backend = h->device->backend;
+    wb__error_kept kept;
+    wb__error_keep(&kept);
+    backend->wait(h->device);
+    wb__error_restore(&kept);
+    backend->disown(h->device, memory);
+    release_host(memory, context);
+}
+
+/* A constant in memory of theirs on a device; `h` is taken in any case. */
+static wb_tensor *adopted(const incoming *in, hold *h)
+{
+    const wb__backend *backend = in->device->backend;
+    void *memory = backend->adopt(in->device, in->data, (size_t)in->size * in->each);
+    wb_tensor *x = memory ? wb__borrow_on(in->device, memory, in->dtype, in->t->ndim, in->t->shape,
+                                          release_device, h) : NULL;
+    if (memory && !x) backend->disown(in->device, memory);
+    if (!x) wb__free(h);
+    if (!x || in->aligned) return x;
+    wb_tensor *copy = wb__copied(x, in->device);
+    if (copy) {
+        wb_object_free(x);
+        return copy;
+    }
+    h->owner = (owner){NULL, NULL};         /* who stays the caller's */
+    wb_object_free(x);
+    return NULL;
+}
+
+static wb_tensor *copied(const incoming *in, const owner *o)
+{
+    static _Atomic bool said;
+    wb_tensor *x = in->size || !in->device ? gathered(in)
+                 : wb__empty_on(in->device, in->dtype, in->t->ndim, in->t->shape);
+    if (!x) return NULL;
+    if (in->size && !atomic_exchange(&said, true))
+        wb__log(WB_LOG_INFO, "from_dlpack: %s comes with strides or at an odd address, and is copied.",
+                wb_describe(x));
+    end_owner(o);
+    return x;
+}
+
+/* The producer's struct is freed by its deleter, so nothing of it is looked at behind that. */
+static wb_tensor *take_in(const wb__dl_tensor *t, owner o)
+{
+    incoming in;
+    if (check(t, &in)) return NULL;
+    if (!in.size || (!in.device && (!in.row_major || !in.aligned))) return copied(&in, &o);
+    hold *h = wb__alloc(sizeof *h);
+    if (!h) return NULL;
+    *h = (hold){o, in.device};
+    if (in.device) return adopted(&in, h);
+    wb_tensor *x = wb_borrow(in.data, in.dtype, t->ndim, t->shape, release_host, h);
+    if (!x) wb__free(h);
+    return x;
+}
+
+wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
+{
+    if (!m) return NULL;
+    if (m->version.major != WB__DL_MAJOR)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; %d is understood",
+                             m->version.major, m->version.minor, WB__DL_MAJOR);
+    return take_in(&m->tensor, (owner){.versioned = m});
+}
+
+wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m)
+{
+    return m ? take_in(&m->tensor, (owner){.unversioned = m}) : NULL;
+}

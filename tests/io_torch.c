@@ -1,0 +1,418 @@
+/* PyTorch's names and conventions, both ways: every layer goes out under the names that PyTorch's state_dict
+ * has, with values that an own computation agrees with, and comes back the same in every bit. */
+#include "golden.h"
+
+#include "io/pour.h"
+
+#include <unistd.h>
+
+static const char *file_name(void)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "/tmp/weber-torch-%ld.safetensors", (long)getpid());
+    return name;
+}
+
+static int same_bits(wb_tensor *x, const char *path, void *other)
+{
+    wb_tensor *y = wb_get(other, path);
+    if (!y) fail_msg("%s", wb_error());
+    assert_string_equal(wb_describe(x), wb_describe(y));
+    if (memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x))))
+        fail_msg("%s differs", path);
+    return 0;
+}
+
+/* No two numbers of a model the same. */
+static int draw(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)path, (void)ctx;
+    int64_t n = wb_ndim(x);
+    wb_tensor *r = wb_randn_of(wb_dtype_of(x), (int)n, wb_dims(x));
+    assert_int_equal(wb_assign(x, r), 0);
+    return 0;
+}
+
+/* Saved with PyTorch's names: exactly these tensors, "name shape" with spaces between; and back, by wb_load and into
+ * a fresh model. */
+static void both_ways(wb_layer *m, wb_layer *fresh, const char *const *names)
+{
+    wb__table t;
+    if (!m || !fresh) fail_msg("%s", wb_error());
+    wb_each_tensor(m, draw, NULL);
+    if (wb_save(file_name(), m, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+    if (wb__st_load(file_name(), true, &t)) fail_msg("%s", wb_error());
+    int n = 0;
+    for (; names[n]; n++) {
+        char name[100], *space;
+        snprintf(name, sizeof name, "%s", names[n]);
+        assert_non_null(space = strchr(name, ' '));
+        *space = 0;
+        const wb__entry *e = wb__table_find(&t, name);
+        if (!e) fail_msg("no %s", name);
+        assert_string_equal(wb__entry_describe(e), space + 1);
+    }
+    if (t.n != n)
+        for (int i = 0; i < t.n; i++) print_message("%s %s\n", t.entries[i].name, wb__entry_describe(&t.entries[i]));
+    assert_int_equal(t.n, n);
+    assert_string_equal(wb__table_note(&t, "format"), "pt");
+    wb__table_free(&t);
+
+    wb_layer *l = wb_load(file_name());
+    if (!l) fail_msg("%s", wb_error());
+    wb_each_tensor(m, same_bits, l);
+    if (wb_load_state(file_name(), fresh, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+    wb_each_tensor(m, same_bits, fresh);
+    wb_each_tensor(fresh, draw, NULL);
+    if (wb_load_state(file_name(), fresh)) fail_msg("%s", wb_error());
+    wb_each_tensor(m, same_bits, fresh);
+    unlink(file_name());
+}
+#define BOTH_WAYS(layer, ...) both_ways((layer), (layer), (const char *[]){__VA_ARGS__, NULL})
+
+static wb_tensor *beside(wb_tensor *x, wb_tensor *y) { return wb_concat(-1, x, y); }
+
+static void every_kind(void **state)
+{
+    (void)state;
+    wb_name_connection("beside", beside);
+    BOTH_WAYS(wb_Dense(4, 2), "weight [2,4] f32", "bias [2] f32");
+    BOTH_WAYS(wb_Dense(4, 2, .no_bias = true, .dtype = WB_F16), "weight [2,4] f16");
+    BOTH_WAYS(wb_Conv(4, 6, {3, 2}, .groups = 2), "weight [6,2,3,2] f32", "bias [6] f32");
+    BOTH_WAYS(wb_Conv(2, 3, {3, 2}, .flip = true, .dtype = WB_F64), "weight [3,2,3,2] f64", "bias [3] f64");
+    BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32", "running_var [3] f32",
+              "num_batches_tracked [] i64");
+    BOTH_WAYS(wb_BatchNorm(3, .no_affine = true), "running_mean [3] f32", "running_var [3] f32",
+              "num_batches_tracked [] i64");
+    BOTH_WAYS(wb_BatchNorm(3, .no_track_stats = true), "weight [3] f32", "bias [3] f32");
+    BOTH_WAYS(wb_LayerNorm({2, 3}), "weight [2,3] f32", "bias [2,3] f32");
+    BOTH_WAYS(wb_Embedding(5, 3), "weight [5,3] f32");
+    BOTH_WAYS(wb_RNN(4, 3), "weight_ih_l0 [3,4] f32", "weight_hh_l0 [3,3] f32", "bias_ih_l0 [3] f32",
+              "bias_hh_l0 [3] f32");
+    BOTH_WAYS(wb_LSTM(4, 3), "weight_ih_l0 [12,4] f32", "weight_hh_l0 [12,3] f32", "bias_ih_l0 [12] f32",
+              "bias_hh_l0 [12] f32");
+    BOTH_WAYS(wb_GRU(4, 3), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32", "bias_ih_l0 [9] f32",
+              "bias_hh_l0 [9] f32");
+    BOTH_WAYS(wb_GRU(4, 3, .no_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32");
+    BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32", "bias_hh [3] f32");
+    BOTH_WAYS(wb_LSTMCell(4, 3), "weight_ih [12,4] f32", "weight_hh [12,3] f32", "bias_ih [12] f32",
+              "bias_hh [12] f32");
+    BOTH_WAYS(wb_GRUCell(4, 3), "weight_ih [9,4] f32", "weight_hh [9,3] f32", "bias_ih [9] f32", "bias_hh [9] f32");
+    BOTH_WAYS(wb_MultiHeadAttention(4, 2), "in_proj_weight [12,4] f32", "out_proj.weight [4,4] f32");
+    BOTH_WAYS(wb_MultiHeadAttention(4, 2, .bias = true), "in_proj_weight [12,4] f32", "in_proj_bias [12] f32",
+              "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
+}
+
+static void containers(void **state)
+{
+    (void)state;
+    /* An activation is a layer of its own in PyTorch's Sequential, and so are functions. */
+    BOTH_WAYS(wb_Chain(wb_Dense(4, 4, wb_relu), wb_Dense(4, 4), wb_tanh, wb_Dense(4, 2, wb_relu), wb_BatchNorm(2, wb_relu),
+                       wb_Dense(2, 1)),
+              "0.weight [4,4] f32", "0.bias [4] f32", "2.weight [4,4] f32", "2.bias [4] f32", "4.weight [2,4] f32",
+              "4.bias [2] f32", "6.weight [2] f32", "6.bias [2] f32", "6.running_mean [2] f32",
+              "6.running_var [2] f32", "6.num_batches_tracked [] i64", "8.weight [1,2] f32", "8.bias [1] f32");
+    BOTH_WAYS(wb_Chain(wb_RNN(2, 2, wb_relu), wb_Dense(2, 2, .no_bias = true)), "0.weight_ih_l0 [2,2] f32",
+              "0.weight_hh_l0 [2,2] f32", "0.bias_ih_l0 [2] f32", "0.bias_hh_l0 [2] f32", "1.weight [2,2] f32");
+    BOTH_WAYS(wb_Chain(wb_named("encoder", wb_Chain(wb_Dense(2, 2, wb_relu), wb_LayerNorm({2}))),
+                       wb_named("head", wb_MultiHeadAttention(2, 1))),
+              "encoder.0.weight [2,2] f32", "encoder.0.bias [2] f32", "encoder.2.weight [2] f32",
+              "encoder.2.bias [2] f32", "head.in_proj_weight [6,2] f32", "head.out_proj.weight [2,2] f32");
+    BOTH_WAYS(wb_Chain(wb_SkipConnection(wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .no_bias = true)), beside),
+                       wb_Parallel(wb_add, wb_Embedding(2, 2), wb_named("b", wb_Embedding(3, 2)))),
+              "0.layers.0.weight [2,2] f32", "0.layers.0.bias [2] f32", "0.layers.1.weight [2,2] f32",
+              "1.layers.0.weight [2,2] f32", "1.layers.b.weight [3,2] f32");
+}
+
+/* Two places of one tensor: PyTorch's state_dict has both. */
+static void ties(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .no_bias = true));
+    wb_tie(m, "layers.1.weight", "layers.0.weight");
+    wb_layer *n = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .no_bias = true));
+    wb_tie(n, "layers.1.weight", "layers.0.weight");
+    both_ways(m, n, (const char *[]){"0.weight [4,2] f32", "1.weight [4,2] f32", NULL});
+}
+
+static wb_tensor *to_bf16(wb_tensor *x, const char *path, void *ctx)
+{
+    return (void)path, (void)ctx, wb_astype(x, WB_BF16);
+}
+
+static void other_dtypes(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_MultiHeadAttention(4, 2, .bias = true), wb_LSTM(4, 2)), *h = wb_fmap(to_bf16, m, NULL);
+    assert_int_equal(wb_save(file_name(), h, .names = WB_NAMES_TORCH), 0);
+    wb_layer *l = wb_load(file_name());
+    if (!l) fail_msg("%s", wb_error());
+    wb_each_tensor(h, same_bits, l);
+    assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "\"layers.0.k_proj.bias\" (\"0.in_proj_bias\"), [4] f32 in the model, "
+                                       "is in the file one of 3 parts of [12] bf16"));
+    unlink(file_name());
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void put_table(int n, wb__st_out *out, const char *format)
+{
+    const wb__note note = {"format", (char *)(uintptr_t)format};
+    if (wb__st_save(file_name(), n, out, 1, &note)) fail_msg("%s", wb_error());
+}
+
+/* The cross-correlation with what is in the file is the layer with .flip. */
+static void kernels_are_turned_over(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Conv(2, 3, {3, 2}, .flip = true);
+    wb_each_tensor(m, draw, NULL);
+    assert_int_equal(wb_save(file_name(), m, .names = WB_NAMES_TORCH), 0);
+    wb__table t;
+    assert_int_equal(wb__st_load(file_name(), true, &t), 0);
+    const float *turned = wb__table_find(&t, "weight")->data, *own = wb_data(wb_get(m, "weight"));
+    for (int o = 0; o < 6; o++)
+        for (int i = 0; i < 3; i++)
+            for (int j = 0; j < 2; j++)
+                assert_true(turned[(o * 3 + i) * 2 + j] == own[(o * 3 + 2 - i) * 2 + 1 - j]);
+    wb_layer *plain = wb_Conv(2, 3, {3, 2});
+    assert_int_equal(wb_load_state(file_name(), plain, .names = WB_NAMES_TORCH), 0);
+    wb_tensor *x = wb_randn(2, 2, 5, 4), *y = wb_call(m, x), *z = wb_call(plain, x);
+    const float *a = wb_data(y), *b = wb_data(z);
+    for (int64_t i = 0; i < wb_size(y); i++) assert_true(fabsf(a[i] - b[i]) < 1e-5f);
+    wb__table_free(&t);
+
+    /* The names are the same in both: what PyTorch wrote is turned, what another program wrote is not. */
+    float w[4] = {1, 2, 3, 4}, bias = 0;
+    wb__st_out out[] = {{"weight", WB_F32, 4, (int64_t[]){1, 1, 2, 2}, 16, w},
+                        {"bias", WB_F32, 1, (int64_t[]){1}, 4, &bias}};
+    wb_layer *f = wb_Conv(1, 1, {2}, .flip = true);
+    put_table(2, out, "pt");
+    assert_int_equal(wb_load_state(file_name(), f), 0);
+    assert_true(wb_at(wb_get(f, "weight"), 0, 0, 0, 0) == 4);
+    put_table(2, out, "np");
+    assert_int_equal(wb_load_state(file_name(), f), 0);
+    assert_true(wb_at(wb_get(f, "weight"), 0, 0, 0, 0) == 1);
+    assert_int_equal(wb_load_state(file_name(), f, .names = WB_NAMES_TORCH), 0);
+    assert_true(wb_at(wb_get(f, "weight"), 0, 0, 0, 0) == 4);
+    unlink(file_name());
+}
+
+static void two_biases_are_one(void **state)
+{
+    (void)state;
+    float wi[3] = {1, 2, 3}, wh[3] = {4, 5, 6}, bi[3] = {1, 2, 3}, bh[3] = {0.5f, 0.25f, -0.f};
+    wb__st_out out[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi},
+                        {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh},
+                        {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi},
+                        {"bias_hh_l0", WB_F32, 1, (int64_t[]){3}, 12, bh}};
+    wb_layer *m = wb_GRU(1, 1);
+    put_table(4, out, "pt");
+    if (wb_load_state(file_name(), m)) fail_msg("%s", wb_error());
+    wb_tensor *b = wb_get(m, "bias");
+    assert_true(wb_at(b, 0) == 1.5 && wb_at(b, 1) == 2.25 && wb_at(b, 2) == 3);
+    bh[2] = 1;                          /* inside r's product: nothing here is the same */
+    wb__st_out again[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi},
+                          {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh},
+                          {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi},
+                          {"bias_hh_l0", WB_F32, 1, (int64_t[]){3}, 12, bh}};
+    put_table(4, again, "pt");
+    assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "\"bias\" (\"bias_hh_l0\"): its last 1 numbers are not zero"));
+    assert_true(wb_at(b, 0) == 1.5);
+    unlink(file_name());
+}
+
+/* Six numbers of a Sequential into models that write it in other ways. */
+static void numbering(void **state)
+{
+    (void)state;
+    float w[4] = {1, 2, 3, 4};
+    wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
+                        {"2.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .no_bias = true), wb_Dense(2, 2, .no_bias = true));
+    wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_relu, wb_Dense(2, 2, .no_bias = true));
+    put_table(2, out, "pt");
+    if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
+    if (wb_load_state(file_name(), long_form)) fail_msg("%s", wb_error());
+    wb__st_out close[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
+                          {"1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    put_table(2, close, "pt");          /* a module with functional activations */
+    if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
+    if (wb_load_state(file_name(), short_form, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+    assert_int_equal(wb_load_state(file_name(), long_form), WB_ERROR_FORMAT);
+    assert_int_equal(wb_load_state(file_name(), short_form, .names = WB_NAMES_WEBER), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "\"layers.0.weight\", [2,2] f32, is not in the file"));
+    unlink(file_name());
+}
+
+/* ---- other names ----------------------------------------------------------------------------- */
+
+static void renames(void **state)
+{
+    (void)state;
+    float w[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, v[2] = {1, 2};
+    int64_t count = 7;
+    wb__st_out out[] = {{"net.fc.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
+                        {"net.fc.bias", WB_F32, 1, (int64_t[]){2}, 8, v},
+                        {"net.bn.weight", WB_F32, 1, (int64_t[]){2}, 8, v},
+                        {"net.bn.bias", WB_F32, 1, (int64_t[]){2}, 8, v},
+                        {"net.bn.running_mean", WB_F32, 1, (int64_t[]){2}, 8, v},
+                        {"net.bn.running_var", WB_F32, 1, (int64_t[]){2}, 8, v},
+                        {"net.bn.num_batches_tracked", WB_I64, 0, NULL, 8, &count},
+                        {"net.h.0.attn.in_proj_weight", WB_F32, 2, (int64_t[]){6, 2}, 48, w},
+                        {"net.h.0.attn.out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
+                        {"other.weight", WB_F32, 1, (int64_t[]){2}, 8, v}};
+    const int n = WB__COUNT(out);
+    wb_layer *m = wb_Chain(wb_Dense(2, 2, wb_relu), wb_BatchNorm(2),
+                           wb_named("blocks", wb_Chain(wb_Chain(wb_named("mha", wb_MultiHeadAttention(2, 1))))));
+    const wb_rename rows[] = {{"fc.*", "layers.0.*"},
+                              {"bn.running_mean", "layers.1.mean"},
+                              {"bn.*", "layers.1.*"},
+                              {"h.0.attn.*", "layers.blocks.layers.0.layers.mha.*"},
+                              {"h.*", "nowhere.*"}};
+    put_table(n, out, "pt");
+    if (wb_load_state(file_name(), m, .prefix = "net.", .n_rename = WB__COUNT(rows), .rename = rows))
+        fail_msg("%s", wb_error());
+    assert_true(wb_at(wb_get(m, "layers.0.weight"), 1, 0) == 3);
+    assert_true(wb_at(wb_get(m, "layers.1.mean"), 1) == 2 && wb_at(wb_get(m, "layers.1.var"), 1) == 2);
+    assert_true(wb_at(wb_get(m, "layers.blocks.layers.0.layers.mha.k_proj.weight"), 0, 0) == 5);
+    assert_true(wb_at(wb_get(m, "layers.blocks.layers.0.layers.mha.v_proj.weight"), 1, 1) == 12);
+
+    const wb_rename two[] = {{"fc.weight", "layers.0.weight"}, {"h.0.attn.out_proj.weight", "layers.0.weight"}};
+    assert_int_equal(wb_load_state(file_name(), m, .prefix = "net.", .n_rename = 2, .rename = two), WB_ERROR_FORMAT);
+    const char *lines[] = {
+        "are the same in the model: \"0.weight\"",
+        "\"layers.0.bias\" (\"0.bias\"), [2] f32, is not in the file",
+        "\"layers.1.var\" (\"2.running_var\"), [2] f32, is not in the file",
+        "\"layers.blocks.layers.0.layers.mha.q_proj.weight\" (\"blocks.0.mha.in_proj_weight\"), [2,2] f32, is not",
+        "\"net.bn.num_batches_tracked\", [] i64, is not in the model",
+    };
+    for (size_t i = 0; i < WB__COUNT(lines); i++)
+        if (!strstr(wb_error(), lines[i])) fail_msg("\"%s\" is not in \"%s\"", lines[i], wb_error());
+    assert_null(strstr(wb_error(), "other.weight"));
+    const wb_rename no_name = {"a", NULL};
+    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &no_name), WB_ERROR_ARGUMENT);
+
+    wb__st_out apart[] = {{"q_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
+                          {"k_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w + 4},
+                          {"v_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w + 8},
+                          {"out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    wb_layer *mha = wb_MultiHeadAttention(2, 1);
+    put_table(4, apart, "pt");
+    if (wb_load_state(file_name(), mha, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+    assert_true(wb_at(wb_get(mha, "v_proj.weight"), 0, 0) == 9);
+    unlink(file_name());
+}
+
+/* Long lists end; the whole of a short one is there. */
+static void long_lists(void **state)
+{
+    (void)state;
+    wb_layer *layers[80];
+    for (int i = 0; i < 80; i++) layers[i] = wb_Dense(2, 2, .no_bias = true);
+    wb_layer *m = wb_chain_of(80, layers), *one = wb_chain_of(50, layers);
+    float w[4] = {0};
+    wb__st_out out[] = {{"none.of.these", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    put_table(1, out, "np");
+    assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "\"layers.49.weight\""));
+    assert_null(strstr(wb_error(), "\"layers.50.weight\""));
+    assert_string_equal(strrchr(wb_error(), '\n'), "\n  and 31 more");
+    assert_int_equal(wb_load_state(file_name(), one), WB_ERROR_FORMAT);
+    assert_string_equal(strrchr(wb_error(), '\n'), "\n  and 1 more");
+    unlink(file_name());
+}
+
+static int said;
+static char said_text[4096];
+static void listen(wb_log_level level, const char *text, void *ctx)
+{
+    (void)ctx;
+    said += level == WB_LOG_INFO;
+    snprintf(said_text, sizeof said_text, "%s", text);
+}
+
+static void lenient(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 3));
+    float w[4] = {1, 2, 3, 4};
+    wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
+                        {"1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
+                        {"more", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    put_table(3, out, "pt");
+    wb_set_log(listen, NULL);
+    said = 0;
+    int status = wb_load_state(file_name(), m, .lenient = true);
+    wb_set_log(NULL, NULL);
+    assert_int_equal(status, 0);
+    assert_int_equal(said, 1);
+    assert_non_null(strstr(said_text, "does not all fit the model:"));
+    assert_non_null(strstr(said_text, "\"layers.1.weight\" (\"1.weight\"), [3,2] f32 in the model, is in the file [2,2] f32"));
+    assert_non_null(strstr(said_text, "\"layers.0.bias\" (\"0.bias\"), [2] f32, is not in the file"));
+    assert_non_null(strstr(said_text, "\"more\", [2,2] f32, is not in the model"));
+    assert_true(wb_at(wb_get(m, "layers.0.weight"), 1, 1) == 4);
+    unlink(file_name());
+}
+
+/* ---- a list of values ------------------------------------------------------------------------ */
+
+static void add_value(wb__table *t, const char *name, int64_t rows, int64_t columns, const float *values)
+{
+    wb__entry *e = wb__table_add(t, name);
+    assert_non_null(e);
+    e->dtype = WB_F32;
+    e->ndim = columns ? 2 : 1;
+    e->dims[0] = rows;
+    e->dims[1] = columns;
+    e->bytes = 4 * rows * WB__MAX(columns, 1);
+    e->data = values;
+}
+
+static void in_order(void **state)
+{
+    (void)state;
+    float v[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    wb_layer *m = wb_Chain(wb_Dense(2, 2, wb_relu), wb_BatchNorm(2), wb_Dense(2, 1));
+    const wb__pouring how = {.path = "a list"};
+    for (int all = 0; all < 2; all++) {
+        wb__table t = {.nameless = true};
+        add_value(&t, "0", 2, 2, v);
+        add_value(&t, "1", 2, 0, v);
+        add_value(&t, "2", 2, 0, v + 1);        /* Flux's bias of a BatchNorm comes first */
+        add_value(&t, "3", 2, 0, v + 2);
+        if (all) add_value(&t, "4", 2, 0, v + 4);
+        if (all) add_value(&t, "5", 2, 0, v + 5);
+        add_value(&t, all ? "6" : "4", 1, 2, v + 3);
+        add_value(&t, all ? "7" : "5", 1, 0, v);
+        wb__table_sort(&t);
+        if (wb__pour_with(&t, &how, m)) fail_msg("%s", wb_error());
+        assert_true(wb_at(wb_get(m, "layers.1.bias"), 0) == 2 && wb_at(wb_get(m, "layers.1.scale"), 0) == 3);
+        assert_true(wb_at(wb_get(m, "layers.1.mean"), 0) == (all ? 5 : 0));
+        assert_true(wb_at(wb_get(m, "layers.2.weight"), 0, 1) == 5);
+        wb_layer *wrong = wb_Chain(wb_Dense(2, 2, wb_relu), wb_BatchNorm(2), wb_Dense(2, 2));
+        assert_int_equal(wb__pour_with(&t, &how, wrong), WB_ERROR_FORMAT);
+        assert_non_null(strstr(wb_error(), "\"layers.2.weight\" (\""));
+        wb_layer *fewer = wb_Dense(2, 2);
+        assert_int_equal(wb__pour_with(&t, &how, fewer), WB_ERROR_FORMAT);
+        snprintf(said_text, sizeof said_text, "a list: a list of %d values; the model has 2 parameters, 2 tensors in all",
+                 t.n);
+        assert_string_equal(wb_error(), said_text);
+        const wb__pouring prefixed = {.path = "a list", .prefix = "a."};
+        assert_int_equal(wb__pour_with(&t, &prefixed, m), WB_ERROR_ARGUMENT);
+        wb__table_free(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind), cmocka_unit_test(containers), cmocka_unit_test(ties),
+        cmocka_unit_test(other_dtypes), cmocka_unit_test(kernels_are_turned_over),
+        cmocka_unit_test(two_biases_are_one), cmocka_unit_test(numbering), cmocka_unit_test(renames),
+        cmocka_unit_test(long_lists), cmocka_unit_test(lenient), cmocka_unit_test(in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, golden_close);
+}
