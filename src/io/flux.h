@@ -5,7 +5,7 @@
 #include "base/map.h"
 #include "io/table.h"
 
-/* ---- reading: flux_read.c, flux_table.c ------------------------------------------------------ */
+/* ---- reading: flux_read.c, flux_table.c, flux_params.c, flux_outline.c ----------------------- */
 
 /* The layers, ready to run (wb_load). */
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
@@ -14,6 +14,10 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
  * variable that holds any.  Values stay in the mapping, which must outlive the table; `out->mapping` is left alone.
  * On failure nothing is held. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
+
+/* A nameless table gets the names of the model's parameters, in the order in which Flux.params lists them, and their
+ * layout: then it is a table like any other.  `path`: the file's, for messages. */
+int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
 /* The file for people: each variable, layer, array, number and unknown part, parents first.  A nonzero return of
  * `row` ends it and is returned. */

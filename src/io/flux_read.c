@@ -107,7 +107,7 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
 static void note_unknown(wb__flux_reader *r, const char *type, int n, const char *why)
 {
     if (r->n_unknown++ >= MOST_TOLD) return;
-    wb__text_add(&r->unknown, "\n  \"%s\": %s (%d field%s)%s%s", r->path, type, n, n == 1 ? "" : "s", why ? ": " : "",
+    wb__text_add(&r->unknown, "\n  \"%s\": %s (%d field%s)%s%s", *r->path ? r->path : r->variable, type, n, n == 1 ? "" : "s", why ? ": " : "",
                  why ? why : "");
 }
 
@@ -304,6 +304,31 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Flux has no grouped convolution that does not flip, so that wb_save turns the kernels of ours over. */
+static int turn_kernels(void *object)
+{
+    int status = 0;
+    if (!wb__is_branch(object)) return 0;
+    wb_layer *l = object;
+    for (int i = 0; !status && i < l->node.n; i++) status = turn_kernels(l->node.children[i].object);
+    if (status || !wb__is(l, &wb__layer_class) || l->type != wb__layer_type_named("Conv")) return status;
+    const wb_conv_options *o = l->options;
+    if (o->flip || o->groups == 1) return 0;
+    wb_tensor *x = wb__layer_child(l, 0);
+    size_t each = wb__dtype_size((wb_dtype)x->dtype), size = (size_t)(x->dims[2] * x->dims[3]);
+    size_t bytes = each * (size_t)x->size;
+    char *values = wb__alloc(2 * bytes), *turned = values + bytes;
+    if (!values) return WB_ERROR_MEMORY;
+    status = wb_copy_out(x, values, bytes);
+    for (size_t i = 0; !status && i < (size_t)x->size; i++) {
+        size_t from = i - i % size + (size - 1 - i % size);
+        memcpy(turned + i * each, values + from * each, each);
+    }
+    if (!status) status = wb__overwrite(x, turned, bytes);
+    wb__free(values);
+    return status;
+}
+
 /* A state document of wb_save's has our structure beside it, as "weber". */
 static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson text)
 {
@@ -315,6 +340,7 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     wb_layer *l = NULL;
     if (!wb__flux_table(m, key, &values)) {
         l = wb__model_described(m->path, structure, &values);
+        if (l && turn_kernels(l)) l = NULL;
         wb__table_free(&values);
     }
     wb__free(structure);
@@ -354,6 +380,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     wb__flux_reader *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
     r->o = &o;
+    r->variable = name;
     wb_layer *l = NULL;
     wb__bson text = {0};
     if (!wb__bson_open(&r->f, m)) {

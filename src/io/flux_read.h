@@ -11,6 +11,7 @@ typedef struct {
     wb__bson_file f;
     const wb_load_options *o;
     wb__seen layers, arrays;    /* objects that references share, by where they lie: what was made of them */
+    const char *variable;       /* what holds the model: "model" */
     char path[2048];            /* of the part being read */
     size_t path_length;
     int depth;
@@ -35,6 +36,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 /* Any of Flux's layers without others inside.  NULL, and `why` says why, where it is nothing that Weber has; NULL and
  * the file's status set on failure. */
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v);
+bool wb__flux_known(const wb__jl *v);       /* a struct that Weber has a layer for, if its options allow */
 /* A reason, and NULL. */
 void *wb__flux_why(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 

@@ -535,17 +535,28 @@ static wb_layer *attention(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
+static const struct { const char *type; wb_layer *(*make)(wb__flux_reader *, const wb__jl *); } kinds[] = {
+    {"Dense", dense}, {"Conv", conv}, {"CrossCor", crosscor}, {"DepthwiseConv", depthwise}, {"MaxPool", maxpool},
+    {"MeanPool", meanpool}, {"GlobalMaxPool", globalmax}, {"GlobalMeanPool", globalmean},
+    {"AdaptiveMaxPool", adaptive}, {"AdaptiveMeanPool", adaptive}, {"BatchNorm", batchnorm},
+    {"LayerNorm", layernorm}, {"Dropout", dropout}, {"Embedding", embedding}, {"RNNCell", cell},
+    {"LSTMCell", cell}, {"GRUCell", cell}, {"Recur", recur}, {"RNN", recur}, {"LSTM", recur}, {"GRU", recur},
+    {"Recurrence", recur}, {"MultiHeadAttention", attention}};
+
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
 {
-    static const struct { const char *type; wb_layer *(*make)(wb__flux_reader *, const wb__jl *); } kinds[] = {
-        {"Dense", dense}, {"Conv", conv}, {"CrossCor", crosscor}, {"DepthwiseConv", depthwise}, {"MaxPool", maxpool},
-        {"MeanPool", meanpool}, {"GlobalMaxPool", globalmax}, {"GlobalMeanPool", globalmean},
-        {"AdaptiveMaxPool", adaptive}, {"AdaptiveMeanPool", adaptive}, {"BatchNorm", batchnorm},
-        {"LayerNorm", layernorm}, {"Dropout", dropout}, {"Embedding", embedding}, {"RNNCell", cell},
-        {"LSTMCell", cell}, {"GRUCell", cell}, {"Recur", recur}, {"RNN", recur}, {"LSTM", recur}, {"GRU", recur},
-        {"Recurrence", recur}, {"MultiHeadAttention", attention}};
     r->why = NULL;
     for (size_t i = 0; i < WB__COUNT(kinds); i++)
         if (wb__jl_flux(v, kinds[i].type)) return kinds[i].make(r, v);
     return NULL;
+}
+
+bool wb__flux_known(const wb__jl *v)
+{
+    static const char *const more[] = {"Chain", "Parallel", "SkipConnection", "Scale", "Diagonal"};
+    for (size_t i = 0; i < WB__COUNT(kinds); i++)
+        if (wb__jl_flux(v, kinds[i].type)) return true;
+    for (size_t i = 0; i < WB__COUNT(more); i++)
+        if (wb__jl_flux(v, more[i])) return true;
+    return false;
 }

@@ -487,9 +487,9 @@ int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path)
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
-static bool holds_something(const wb__jl *v)
+bool wb__jl_holds(const wb__jl *v)
 {
-    return v->kind >= WB__JL_ARRAY && v->kind != WB__JL_OTHER;
+    return v->kind >= WB__JL_ARRAY && v->kind != WB__JL_OTHER && v->kind != WB__JL_FUNCTION;
 }
 
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size)
@@ -507,7 +507,7 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
         if (!strcmp(w.key, key ? key : "model")) return snprintf(name, size, "%s", text), v;
         if (used < sizeof known) used += (size_t)snprintf(known + used, sizeof known - used, n ? ", %s" : "%s", text);
         n++;
-        if (!holds_something(&v)) continue;
+        if (!wb__jl_holds(&v) && v.kind != WB__JL_FUNCTION) continue;
         if (!n_holding++) {
             only = v;
             snprintf(name, size, "%s", text);

@@ -45,6 +45,8 @@ const char *wb__jl_last(const wb__jl *v);                   /* "Dense" */
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* is it Flux's struct of that name? */
 bool wb__jl_named_tuple(const wb__jl *v);
 
+bool wb__jl_holds(const wb__jl *v);                         /* may there be arrays in it? */
+
 /* Fields in order, with Flux's names where the type and their number are known, a NamedTuple's or a dictionary's, else
  * their positions.  Of lists and tuples, elements. */
 typedef struct {

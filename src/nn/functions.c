@@ -22,13 +22,16 @@ typedef struct {
     int n_added;
 } registry;
 
+/* Julia's: features after features, which are the last axis here. */
+static wb_tensor *vcat(wb_tensor *y, wb_tensor *x) { return wb_concat(-1, y, x); }
+
 #define ROW(name) {#name, (any)wb_##name},
 #define WB_UNARY(name, accepts, expression, gradient) ROW(name)
 static const entry own_functions[] = {
     FUNCTIONS(ROW)
 #include "ops/ops.def"
 };
-static const entry own_connections[] = {CONNECTIONS(ROW)};
+static const entry own_connections[] = {CONNECTIONS(ROW){"vcat", (any)vcat}};
 #undef ROW
 static entry added_functions[ROOM], added_connections[ROOM];
 static registry functions = {"function", own_functions, WB__COUNT(own_functions), added_functions,

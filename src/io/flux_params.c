@@ -1,0 +1,161 @@
+/* A list of parameters, as Flux.params gives and programs used to save, meets a model: which array is which. */
+#include "io/flux.h"
+#include "nn/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One parameter, in Flux's order. */
+typedef struct {
+    char *path;
+    bool turned;                /* it lies (out, in) in Julia's order */
+    bool state;                 /* of a recurrent layer, which Weber's need not have: path NULL, so many numbers */
+    int64_t numbers;
+} expected;
+
+typedef struct {
+    expected *list;
+    int n, room, n_states;
+    wb__seen seen;
+    int status;
+} order;
+
+static bool add(order *o, expected e)
+{
+    if (o->n == o->room) {
+        int room = o->room ? 2 * o->room : 32;
+        expected *more = wb__realloc(o->list, (size_t)room * sizeof *more);
+        if (!more) return o->status = WB_ERROR_MEMORY, false;
+        o->list = more;
+        o->room = room;
+    }
+    o->list[o->n++] = e;
+    o->n_states += e.state;
+    return true;
+}
+
+static bool one_of(const char *name, const char *const *names)
+{
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(name, names[i])) return true;
+    return false;
+}
+
+static void collect(order *o, void *object, const char *path);
+
+static void collect_child(order *o, const wb_layer *l, const wb__child *child, const char *path)
+{
+    static const char *const turned_in[] = {"Dense", "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell", NULL};
+    static const char *const turned[] = {"weight", "weight_input", "weight_hidden", NULL};
+    if (o->status || wb_is_none(child->object)) return;
+    char *full = wb__printf("%s%s%s", path, *path ? "." : "", child->name);
+    if (!full) {
+        o->status = WB_ERROR_MEMORY;
+        return;
+    }
+    if (wb__is_branch(child->object)) {
+        collect(o, child->object, full);
+    } else {
+        const wb_tensor *x = child->object;
+        void **seen = wb__seen_at(&o->seen, x);
+        if (!seen) o->status = WB_ERROR_MEMORY;
+        bool counts = seen && !*seen && x->op == WB__OP_variable && !(x->flags & WB__FROZEN);
+        if (seen) *seen = full;
+        bool turn = l && one_of(l->type->name, turned_in) && one_of(child->name, turned);
+        if (counts && add(o, (expected){.path = full, .turned = turn})) return;
+    }
+    wb__free(full);
+}
+
+/* Flux lists the bias of a BatchNorm before its scale, and what a recurrent layer begins with. */
+static void collect(order *o, void *object, const char *path)
+{
+    wb__branch *node = object;
+    const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
+    bool reversed = l && !strcmp(l->type->name, "BatchNorm");
+    for (int i = 0; i < node->n; i++)
+        collect_child(o, l, &node->children[reversed && i < 2 ? 1 - i : i], path);
+    static const char *const recurrent[] = {"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell", NULL};
+    if (!l || !one_of(l->type->name, recurrent)) return;
+    const wb_recurrent_options *r = l->options;
+    int n = !strncmp(l->type->name, "LSTM", 4) ? 2 : 1;
+    for (int i = 0; !r->initial_state && i < n; i++) add(o, (expected){.state = true, .numbers = r->out});
+}
+
+static int turn(wb__entry *e)
+{
+    if (e->ndim != 2 || !e->dtype || !e->data) return 0;
+    size_t each = wb__dtype_size(e->dtype), rows = (size_t)e->dims[1], columns = (size_t)e->dims[0];
+    char *to = wb__alloc_aligned((size_t)e->bytes + 1);
+    if (!to) return WB_ERROR_MEMORY;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++)
+            memcpy(to + (i * columns + j) * each, (const char *)e->data + (j * rows + i) * each, each);
+    if (e->owned) wb__free((void *)(uintptr_t)e->data);
+    e->data = to;
+    e->owned = true;
+    e->dims[0] = (int64_t)rows;
+    e->dims[1] = (int64_t)columns;
+    return 0;
+}
+
+static bool zero(const wb__entry *e)
+{
+    for (int64_t i = 0; i < e->bytes; i++)
+        if (((const char *)e->data)[i]) return false;
+    return true;
+}
+
+static void drop_entry(wb__entry *e)
+{
+    wb__free(e->name);
+    if (e->owned) wb__free((void *)(uintptr_t)e->data);
+}
+
+/* Entries and parameters side by side, as many as there are of both. */
+static int name_all(wb__table *t, const char *path, order *o, bool with_states)
+{
+    int kept = 0, status = 0, at = 0;
+    for (int i = 0; i < o->n; i++) {
+        expected *p = &o->list[i];
+        if (p->state && !with_states) continue;
+        wb__entry *e = &t->entries[at++];
+        if (p->state) {
+            if (!status && !zero(e))
+                status = wb__fail(WB_ERROR_FORMAT, "%s: array %d is a learned initial state: make the recurrent layer "
+                                  "with .initial_state", path, at - 1);
+            drop_entry(e);
+            continue;
+        }
+        wb__free(e->name);
+        e->name = p->path;
+        p->path = NULL;
+        if (!status && p->turned) status = turn(e);
+        if (e->ndim == 2 && e->dims[0] == 1 && strstr(e->name, "initial_")) {
+            e->ndim = 1;
+            e->dims[0] = e->dims[1];
+        }
+        wb__entry keep = *e;
+        t->entries[kept++] = keep;
+    }
+    t->n = kept;
+    t->nameless = false;
+    wb__table_sort(t);
+    return status;
+}
+
+int wb__flux_name_params(wb__table *t, const char *path, void *model)
+{
+    order o = {0};
+    if (!t->nameless) return 0;
+    if (wb__is_branch(model)) collect(&o, model, "");
+    int status = o.status, plain = o.n - o.n_states;
+    if (!status && t->n != plain && t->n != o.n)
+        status = wb__fail(WB_ERROR_FORMAT, "%s: a list of %d arrays without names; the model has %d parameters", path, t->n,
+                          plain);
+    if (!status) status = name_all(t, path, &o, t->n != plain);
+    for (int i = 0; i < o.n; i++) wb__free(o.list[i].path);
+    wb__free(o.list);
+    wb__seen_drop(&o.seen);
+    return status;
+}
