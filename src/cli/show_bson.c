@@ -1,9 +1,11 @@
 /* `weber show` for BSON files: the outline that io/flux.h gives, a line a part as it comes, so that nothing is kept.
  *
  *   model.bson: BSON, 84.324 KiB
- *     model: Chain                                  # 8 parts, 79.422 KiB
- *       0: Conv                                     # 7 parts, 640 bytes
- *         weight: Array{Float32,4}                  # f32 [16,1,3,3], 576 bytes */
+ *     model: Chain                                  # 79.422 KiB
+ *       0: Conv, relu                               # 640 bytes
+ *         weight: Array{Float32,4}                  # f32 [16,1,3,3], 576 bytes
+ *
+ * Shapes are the array's own with its dimensions reversed: of the same bytes, row by row. */
 #include "cli/cli.h"
 
 #include "base/map.h"
@@ -40,7 +42,7 @@ static void add_remark(wb__text *t, const wb__flux_row *r)
         wb__text_add(t, r->dtype ? "%s [" : "no dtype of Weber's, [", wb_dtype_name(r->dtype));
         for (int i = 0; i < r->ndim; i++) wb__text_add(t, i ? ",%lld" : "%lld", (long long)r->dims[i]);
         wb__text_add(t, "], ");
-    } else {
+    } else if (unknown || r->kind == WB__FLUX_LIST) {
         wb__text_add(t, r->fields == 1 ? "1 part, " : "%d parts, ", r->fields);
     }
     wb__text_bytes(t, r->bytes);
@@ -59,7 +61,7 @@ static int print_row(const wb__flux_row *r, void *ctx)
         wb__text_add(&t, ", ");
         add_short(&t, r->value);
     }
-    if (r->kind != WB__FLUX_VALUE) {
+    if (r->kind == WB__FLUX_ARRAY || r->kind == WB__FLUX_UNKNOWN || r->bytes) {
         wb__text_spaces(&t, WB__MAX(2, COLUMN - (t.text ? wb__characters(t.text) : 0)));
         add_remark(&t, r);
     }
@@ -90,7 +92,8 @@ int wb__cli_show_bson(const wb__mapping *m)
     wb__free(line);
     line = wb__text_take(&s.unknown);
     if (!status && s.n_unknown) {
-        printf("%d part%s unknown here; a program that loads it can give layers for %s (.substitute of wb_load):\n%s", s.n_unknown,
+        printf("%d part%s unknown here.  A program that loads this can give layers for %s (.substitute of wb_load), which takes\n"
+               "a closure between images and a Dense for the flattening that it nearly always is:\n%s", s.n_unknown,
                s.n_unknown == 1 ? " is" : "s are", s.n_unknown == 1 ? "it" : "them", line ? line : "");
         if (s.n_unknown > LISTED) printf("  and %d more\n", s.n_unknown - LISTED);
     }
