@@ -30,7 +30,7 @@ const char *wb__format_name(wb__format f);      /* "safetensors" */
 /* All tensors of a file of any of these formats, by name; `key`: the variable of a BSON file, or NULL.  Without
  * `values`, what the headers say alone.  On failure nothing is held. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
-/* The same of a file that is mapped already: on success the mapping is the table's. */
+/* The same of a file that is mapped: the table's from here on, and unmapped on failure. */
 int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out);
 
 #endif

@@ -214,6 +214,14 @@ wb_layer *wb__model_described(const char *path, const char *structure, wb__table
     return model && !wb__pour_with(file, &how, model) ? model : NULL;
 }
 
+static wb_layer *load_safetensors(const char *path, wb__table *file)
+{
+    const char *text = wb__table_note(file, "weber");
+    if (text) return wb__model_described(path, text, file);
+    return wb__fail_null(WB_ERROR_FORMAT,
+                         "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
+}
+
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 {
     wb_load_options o;
@@ -221,20 +229,15 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
     wb__mapping *m = wb__map(path);
     if (!m) return NULL;
-    wb_layer *model = NULL;
     wb__table file;
-    const bool bson = wb__format_of(m) == WB__FORMAT_BSON;
-    if (bson) model = wb__flux_load(m, &o);
-    if (bson || wb__table_of(m, o.key, true, &file)) {
+    wb_layer *model = NULL;
+    if (wb__format_of(m) == WB__FORMAT_BSON) {
+        model = wb__flux_load(m, &o);
         wb__unmap(m);
-        return model;
+    } else if (!wb__table_of(m, o.key, true, &file)) {
+        model = load_safetensors(path, &file);
+        wb__table_free(&file);
     }
-    const char *text = wb__table_note(&file, "weber");
-    if (text) model = wb__model_described(path, text, &file);
-    else
-        wb__fail(WB_ERROR_FORMAT,
-                 "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
-    wb__table_free(&file);
     return model;
 }
 
