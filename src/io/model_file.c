@@ -205,19 +205,20 @@ static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
     return model;
 }
 
-wb_layer *wb__model_described(const char *path, const char *structure, wb__table *file)
+wb_layer *wb__model_from(const char *path, const char *structure, wb__table *file)
 {
     const char *names = wb__table_note(file, "weber_names");
+    bool torch = names && !strcmp(names, "torch");
     wb_layer *model = wb__structure_build(path, structure, wb__table_bytes(file));
-    if (model) model = retyped(model, file, names && !strcmp(names, "torch"));
-    const wb__pouring how = {.path = path, .names = WB_NAMES_AUTO};
+    if (model) model = retyped(model, file, torch);
+    const wb__pouring how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
     return model && !wb__pour_with(file, &how, model) ? model : NULL;
 }
 
-static wb_layer *load_safetensors(const char *path, wb__table *file)
+static wb_layer *model_of_tensors(const char *path, wb__table *file)
 {
-    const char *text = wb__table_note(file, "weber");
-    if (text) return wb__model_described(path, text, file);
+    const char *structure = wb__table_note(file, "weber");
+    if (structure) return wb__model_from(path, structure, file);
     return wb__fail_null(WB_ERROR_FORMAT,
                          "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
 }
@@ -229,15 +230,11 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
     wb__mapping *m = wb__map(path);
     if (!m) return NULL;
-    wb__table file;
     wb_layer *model = NULL;
-    if (wb__format_of(m) == WB__FORMAT_BSON) {
-        model = wb__flux_load(m, &o);
-        wb__unmap(m);
-    } else if (!wb__table_of(m, o.key, true, &file)) {
-        model = load_safetensors(path, &file);
-        wb__table_free(&file);
-    }
+    wb__table file = {0};
+    if (wb__format_in(m) == WB__FORMAT_BSON) model = wb__flux_load(m, &o);
+    else if (!wb__table_of(m, o.key, true, &file)) model = model_of_tensors(path, &file);
+    if (file.mapping) wb__table_free(&file);
+    else wb__unmap(m);
     return model;
 }
-
