@@ -393,7 +393,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     if (!wb__bson_open(&r->f, m)) {
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
-        bool state = v.kind == WB__JL_DICT || wb__jl_named_tuple(&v);
+        bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state) text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
     }
