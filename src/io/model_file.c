@@ -165,7 +165,11 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     if (status) return status;
     const wb__pouring how = {.path = path, .prefix = o.prefix, .names = o.names, .lenient = o.lenient,
                              .n_rename = o.n_rename, .rename = o.rename};
-    status = wb__pour_with(&file, &how, model);
+    if (file.nameless && (o.n_rename || (o.prefix && *o.prefix)))
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for .%s", path,
+                          o.n_rename ? "rename" : "prefix");
+    if (!status) status = wb__flux_name_params(&file, path, model);
+    if (!status) status = wb__pour_with(&file, &how, model);
     wb__table_free(&file);
     return status;
 }
