@@ -282,7 +282,8 @@ static void tensors_go_by_name(void **state)
     succeeded("a.npz: 8 tensors by name\n", "weber: a.npz: tensors alone; NPZ has no place for layers\n");
     WEBER("convert", "a.npz", "back.safetensors");
     succeeded("back.safetensors: 8 tensors by name\n", "");
-    wb_layer *other = wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3), wb_Flatten(), wb_Dense(24, 4, wb_tanh));
+    wb_layer *other = wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3), wb_Flatten(),
+                               wb_Dense(24, 4, wb_tanh));
     assert_int_equal(wb_load_state(in_folder("back.safetensors"), other), 0);
     same(model, other);
     WEBER("convert", "a.npz", "one.npy", "--tensor", "layers.3.weight");

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "every_block.h"
+
 #include "base/file.h"
 #include "base/text.h"
 #include "base/toml.h"
@@ -16,76 +18,11 @@
 #include "io/idx.h"
 #include "io/npz.h"
 
-#include <malloc.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
-
-/* ---- every block is counted ------------------------------------------------------------------------ */
-
-static _Atomic int64_t live, peak;
-
-static void count(int64_t bytes)
-{
-    int64_t now = atomic_fetch_add(&live, bytes) + bytes, most = atomic_load(&peak);
-    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}
-}
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#if SANITIZED
-int __sanitizer_install_malloc_and_free_hooks(void (*made)(const volatile void *, size_t),
-                                              void (*freed)(const volatile void *));
-size_t __sanitizer_get_allocated_size(const volatile void *block);
-static void made(const volatile void *block, size_t n) { (void)block, count((int64_t)n); }
-static void freed(const volatile void *block)
-{
-    if (block) count(-(int64_t)__sanitizer_get_allocated_size(block));
-}
-static bool begin_counting(void) { return __sanitizer_install_malloc_and_free_hooks(made, freed) != 0; }
-#elif defined(__GLIBC__)
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *block, size_t n);
-void *__libc_memalign(size_t alignment, size_t n);
-void __libc_free(void *block);
-#define SEEN __attribute__((visibility("default")))       /* by other libraries too */
-static void *counted(void *block)
-{
-    if (block) count((int64_t)malloc_usable_size(block));
-    return block;
-}
-SEEN void *malloc(size_t n) { return counted(__libc_malloc(n)); }
-SEEN void *calloc(size_t n, size_t size) { return counted(__libc_calloc(n, size)); }
-SEEN void *memalign(size_t alignment, size_t n) { return counted(__libc_memalign(alignment, n)); }
-SEEN void *aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
-SEEN int posix_memalign(void **block, size_t alignment, size_t n) { return (*block = memalign(alignment, n)) ? 0 : 12; }
-SEEN void *realloc(void *block, size_t n)
-{
-    const int64_t before = block ? (int64_t)malloc_usable_size(block) : 0;
-    void *larger = __libc_realloc(block, n);
-    if (larger) count((int64_t)malloc_usable_size(larger) - before);
-    else if (!n) count(-before);
-    return larger;
-}
-SEEN void free(void *block)
-{
-    if (block) count(-(int64_t)malloc_usable_size(block));
-    __libc_free(block);
-}
-static bool begin_counting(void) { return true; }
-#else
-static bool begin_counting(void) { return false; }
-#endif
 
 /* ---- the readers ------------------------------------------------------------------------------------- */
 
@@ -496,7 +433,8 @@ static void documents(void **state)
     static const struct { const char *what; void (*part)(wb__text *t, const char *key); } parts[] = {
         {"nothing, many times", null}, {"many empty documents", empty}, {"many empty arrays", no_numbers},
         {"many small arrays", one_number}, {"arrays that are not there", many_numbers}, {"many functions", relu},
-        {"many layers without values", pool}, {"many unknown parts", stranger}, {"layers of another make", norm}, {"many references", backref}};
+        {"many layers without values", pool}, {"many unknown parts", stranger},
+        {"layers of another make", norm}, {"many references", backref}};
     for (size_t k = 0; k < WB__COUNT(parts); k++) {
         wb__text t = none;
         size_t all = begin(&t, 0, NULL), list = begin(&t, 4, "_backrefs");
@@ -561,7 +499,8 @@ static void archives(void **state)
     check(&npz, "many empty members", &t);
     make_archive(&t, 1, "\x93NUMPY\1\0", 8, 2000000000, 0);
     check(&npz, "values that are not there", &t);
-    make_archive(&t, 20000, "\x93NUMPY\1\0\xff\xff", 10, 10, (uint32_t)crc32(0, (const Bytef *)"\x93NUMPY\1\0\xff\xff", 10));
+    static const char cut[] = "\x93NUMPY\1\0\xff\xff";
+    make_archive(&t, 20000, cut, 10, 10, (uint32_t)crc32(0, (const Bytef *)cut, 10));
     check(&npz, "headers that are not there", &t);
     static const char array[] = "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
     const uint32_t size = sizeof array;             /* with one element, the zero at the end */
