@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <unistd.h>
+
 #include <cmocka.h>
 
 #include "bson_maker.h"
@@ -802,6 +804,35 @@ static void tables(void **state)
     expect_names(&m, "0 2 3; 1 3; nameless");
 }
 
+/* A grouped convolution that does not flip has its kernels turned over in Flux's files of ours; nobody sees it. */
+static void kernels_turned_over(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    char path[] = "/tmp/weber-flux-XXXXXX", file[64];
+    assert_non_null(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/m.bson", path);
+    wb_layer *models[2];
+    for (int i = 0; i < 2; i++)
+        models[i] = wb_Chain(wb_named("a", wb_SkipConnection(wb_Conv(.in = 4, .out = 4, .kernel = {3, 1}, .groups = 2),
+                                                             wb_add)),
+                             wb_named("b", wb_Conv(.in = 4, .out = 4, .kernel = {2, 3})));
+    assert_int_equal(wb_save(file, models[0]), 0);
+    wb_layer *loaded = wb_load(file);
+    if (!loaded) fail_msg("%s", wb_error());
+    assert_int_equal(wb_load_state(file, models[1]), 0);
+    static const char *const weights[] = {"layers.a.layers.weight", "layers.b.weight"};
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *was = wb_get(models[0], weights[i]);
+        size_t bytes = (size_t)wb_size(was) * 4;
+        assert_memory_equal(wb_data(wb_get(loaded, weights[i])), wb_data(was), bytes);
+        assert_memory_equal(wb_data(wb_get(models[1], weights[i])), wb_data(was), bytes);
+    }
+    unlink(file);
+    rmdir(path);
+    wb_scope_close(s);
+}
+
 /* In Flux's order: the bias of a BatchNorm before its scale; what recurrent layers begin with, where it is zero. */
 static void lists_of_parameters(void **state)
 {
@@ -1000,7 +1031,7 @@ int main(void)
         cmocka_unit_test(pools), cmocka_unit_test(norms), cmocka_unit_test(dropout_and_embedding),
         cmocka_unit_test(recurrent_layers), cmocka_unit_test(initial_states), cmocka_unit_test(containers),
         cmocka_unit_test(ties), cmocka_unit_test(unknown_parts), cmocka_unit_test(flattening_closures),
-        cmocka_unit_test(from_a_gpu), cmocka_unit_test(variables), cmocka_unit_test(tables),
+        cmocka_unit_test(from_a_gpu), cmocka_unit_test(variables), cmocka_unit_test(tables), cmocka_unit_test(kernels_turned_over),
         cmocka_unit_test(lists_of_parameters), cmocka_unit_test(outlines), cmocka_unit_test(a_model_of_2020),
         cmocka_unit_test(parameters_of_2020), cmocka_unit_test(other_real_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,31 +311,6 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Flux has no grouped convolution that does not flip, so that wb_save turns the kernels of ours over. */
-static int turn_kernels(void *object)
-{
-    int status = 0;
-    if (!wb__is_branch(object)) return 0;
-    wb_layer *l = object;
-    for (int i = 0; !status && i < l->node.n; i++) status = turn_kernels(l->node.children[i].object);
-    if (status || !wb__is(l, &wb__layer_class) || l->type != wb__layer_type_named("Conv")) return status;
-    const wb_conv_options *o = l->options;
-    if (o->flip || o->groups == 1) return 0;
-    wb_tensor *x = wb__layer_child(l, 0);
-    size_t each = wb__dtype_size((wb_dtype)x->dtype), size = (size_t)(x->dims[2] * x->dims[3]);
-    size_t bytes = each * (size_t)x->size;
-    char *values = wb__alloc(2 * bytes), *turned = values + bytes;
-    if (!values) return WB_ERROR_MEMORY;
-    status = wb_copy_out(x, values, bytes);
-    for (size_t i = 0; !status && i < (size_t)x->size; i++) {
-        size_t from = i - i % size + (size - 1 - i % size);
-        memcpy(turned + i * each, values + from * each, each);
-    }
-    if (!status) status = wb__overwrite(x, turned, bytes);
-    wb__free(values);
-    return status;
-}
-
 /* A state document of wb_save's has our structure beside it, as "weber". */
 static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson text)
 {
@@ -347,7 +322,6 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     wb_layer *l = NULL;
     if (!wb__flux_table(m, key, &values)) {
         l = wb__model_from(m->path, structure, &values);
-        if (l && turn_kernels(l)) l = NULL;
         wb__table_free(&values);
     }
     wb__free(structure);
@@ -372,6 +346,7 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
     if (!l || r->f.status) return NULL;
     if (!r->n_unknown) return l;
     if (r->n_unknown > MOST_TOLD) wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
+    if (r->unknown.failed) return r->f.status = WB_ERROR_MEMORY, NULL;
     bool one = r->n_unknown == 1;
     r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s",
                            r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
@@ -400,7 +375,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     wb__bson_close(&r->f);
     wb__seen_drop(&r->layers);
     wb__seen_drop(&r->arrays);
-    wb__free(wb__text_take(&r->unknown));
+    wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);
     return text.kind == WB__BSON_STRING ? by_structure(m, o.key, text) : l;

@@ -3,6 +3,7 @@
  * names that stand together. */
 #include "io/flux.h"
 #include "io/flux_read.h"
+#include "io/json_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -201,6 +202,65 @@ static int check_names(filling *x)
     return 0;
 }
 
+/* ---- what wb_save wrote ---------------------------------------------------------------------- */
+
+static int turn_over(wb__table *t, const char *path)
+{
+    char *name = wb__printf("%s%sweight", path, *path ? "." : "");
+    wb__entry *e = name ? wb__table_find(t, name) : NULL;
+    size_t each = e && e->dtype ? wb__dtype_size(e->dtype) : 0;
+    wb__free(name);
+    if (!name) return WB_ERROR_MEMORY;
+    if (!each || e->ndim != 4 || e->bytes <= 0) return 0;
+    char *to = wb__alloc_aligned((size_t)e->bytes);
+    if (!to) return WB_ERROR_MEMORY;
+    const size_t kernel = (size_t)(e->dims[2] * e->dims[3]);
+    for (size_t i = 0; i < (size_t)e->bytes / each; i++) {
+        size_t from = i - i % kernel + (kernel - 1 - i % kernel);
+        memcpy(to + i * each, (const char *)e->data + from * each, each);
+    }
+    if (e->owned) wb__free((void *)(uintptr_t)e->data);
+    e->data = to;
+    e->owned = true;
+    return 0;
+}
+
+/* Flux has no grouped convolution that does not flip: there the kernels of ours lie turned over. */
+static int turn_kernels(wb__table *t, json_t *node, const char *path, int depth)
+{
+    const char *kind = json_string_value(json_object_get(node, "layer"));
+    json_t *options = json_object_get(node, "options"), *parts = json_object_get(node, "parts");
+    const char *list = kind && (!strcmp(kind, "Chain") || !strcmp(kind, "Parallel")) ? "layers." : "";
+    int status = 0;
+    if (kind && !strcmp(kind, "Conv") && !json_is_true(json_object_get(options, "flip")) &&
+        json_integer_value(json_object_get(options, "groups")) > 1)
+        return turn_over(t, path);
+    for (size_t i = 0; !status && depth < WB__JL_DEEPEST && i < json_array_size(parts); i++) {
+        json_t *part = json_array_get(parts, i);
+        const char *name = json_string_value(json_object_get(part, "name"));
+        char *full = wb__printf("%s%s%s%s", path, *path ? "." : "", list, name ? name : "");
+        status = full ? turn_kernels(t, part, full, depth + 1) : WB_ERROR_MEMORY;
+        wb__free(full);
+    }
+    return status;
+}
+
+/* A state document with our structure beside it: values as our layers have them.  Whether the description is right is
+ * for those to say who build a model of it. */
+static int as_ours(filling *x, wb__bson text)
+{
+    json_error_t error;
+    char *structure = wb__alloc((size_t)text.bytes + 1);
+    if (!structure) return x->r->f.status = WB_ERROR_MEMORY;
+    memcpy(structure, text.at, text.bytes);
+    structure[text.bytes] = 0;
+    json_t *root = wb__json_load(structure, &error);
+    x->r->f.status = turn_kernels(x->t, json_object_get(root, "model"), "", 0);
+    json_decref(root);
+    wb__free(structure);
+    return x->r->f.status;
+}
+
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
 {
     char name[WB__JL_NAME] = "";
@@ -210,13 +270,15 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
     filling x = {.r = r, .t = out};
     if (!wb__bson_open(&r->f, m)) {
         wb__jl v = wb__jl_variable(&r->f, key, name, sizeof name);
-        x.zeros = wb__bson_get(&r->f, r->f.root, "weber").kind == WB__BSON_STRING;
+        wb__bson ours = wb__bson_get(&r->f, r->f.root, "weber");
+        x.zeros = ours.kind == WB__BSON_STRING;
         if (!r->f.status) v = parameters_of(&r->f, &v);
         out->nameless = !r->f.status && all_arrays(&r->f, &v);
         wb__jl_array a;
         bool alone = !r->f.status && wb__jl_array_of(&r->f, &v, &a);
         if (!r->f.status) visit_part(&x, &v, &(traits){0}, alone ? name : "");
         if (!r->f.status) check_names(&x);
+        if (!r->f.status && x.zeros && !out->nameless) as_ours(&x, ours);
     }
     int status = r->f.status;
     wb__bson_close(&r->f);
