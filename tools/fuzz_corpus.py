@@ -162,6 +162,16 @@ def safetensors_files():
                                      "model.weight": tensor("F32", [2], 0, 8), "state.weight.0": tensor("F32", [2], 8, 16)}, data[:16])
     yield "empty", safetensors({"a": tensor("F32", [0, 5], 0, 0), "b\u00e9\"": tensor("F32", [], 0, 4)}, data[:4])
     yield "none", safetensors("{}", b"")
+    # The model of fuzz_safetensors.c by PyTorch's names.
+    shapes = {"0.weight": [1, 1, 1, 1], "0.bias": [1], "2.weight": [1], "2.bias": [1], "2.running_mean": [1], "2.running_var": [1],
+              "3.in_proj_weight": [3, 1], "3.out_proj.weight": [1, 1], "r.weight_ih_l0": [3, 1], "r.weight_hh_l0": [3, 1],
+              "r.bias_ih_l0": [3], "r.bias_hh_l0": [3]}
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        header[name] = tensor("F32", shape, end, end + 4 * max(shape))
+        end += 4 * max(shape)
+    header["2.num_batches_tracked"] = tensor("I64", [], end, end + 8)
+    yield "modules", safetensors({"__metadata__": {"format": "pt"}, **header}, struct.pack("<%df" % (end // 4 + 2), *[1] * (end // 4 - 3), *[0] * 5))
 
 
 def npy(descr, shape, data, fortran=False, version=1):
