@@ -136,7 +136,8 @@ static void shows_what_others_wrote(void **state)
 static void shows_large_ones(void **state)
 {
     (void)state;
-    put_safetensors("large.safetensors", "{\"x\":{\"dtype\":\"F32\",\"shape\":[50000,50000],\"data_offsets\":[0,10000000000]}}", 0);
+    put_safetensors("large.safetensors", "{\"x\":{\"dtype\":\"F32\",\"shape\":[50000,50000],"
+                    "\"data_offsets\":[0,10000000000]}}", 0);
     struct stat about;
     assert_int_equal(stat(in_folder("large.safetensors"), &about), 0);
     assert_int_equal(truncate(in_folder("large.safetensors"), about.st_size + 10000000000), 0);

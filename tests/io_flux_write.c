@@ -263,6 +263,36 @@ static void there_and_back(void **state)
     assert_true(structs > 300);
 }
 
+static void is_counted(wb_tensor *x, int64_t place, double value)
+{
+    if (!x) fail_msg("%s", wb_error());
+    const float *v = wb_data(x);
+    if (v[place] != (float)value) fail_msg("%s: number %lld is %g, not %g", wb_describe(x), (long long)place, v[place], value);
+}
+
+/* Into a model that exists go the kernels that make its convolutions do what those of the file do. */
+static void kernels_into_either_kind(void **state)
+{
+    (void)state;
+    wb_layer *plain = wb_Conv(2, 4, {3, 2}, .no_bias = true), *flip = wb_Conv(2, 4, {3, 2}, .no_bias = true, .flip = true);
+    wb_layer *grouped = wb_Conv(2, 4, {3, 2}, .no_bias = true, .groups = 2), *twice = wb_Chain(grouped, wb_Conv(4, 2, {1}),
+                                                                                              grouped);
+    wb_tensor *x = wb_randn(2, 2, 9, 8);
+    for (int k = 0; k < 4; k++) {
+        wb_layer *from = k & 1 ? flip : plain, *into = k & 1 ? plain : flip;
+        wb_each_tensor(from, randomise, NULL);
+        must_save("kernels.bson", from, NULL, k & 2);
+        if (wb_load_state(in_folder("kernels.bson"), into)) fail_msg("%s", wb_error());
+        same_answer(&(sample){.name = "kernels", .model = from, .x = x}, into);
+        is_counted(wb_get(into, "weight"), 0, (double)((const float *)wb_data(wb_get(from, "weight")))[5]);
+    }
+    wb_each_tensor(twice, randomise, NULL);
+    must_save("kernels.bson", twice, NULL, false);
+    same_model("kernels.bson", twice);
+    must_save("kernels.bson", twice, NULL, true);
+    same_answer(&(sample){.name = "twice", .model = twice, .x = x}, loaded("kernels.bson"));
+}
+
 /* Real files: to safetensors and to BSON again, in both forms. */
 static void real_files(void **state)
 {
@@ -299,13 +329,6 @@ static wb_layer *made(const char *name)
 {
     reference("make", name, in_folder("made.bson"), NULL);
     return loaded("made.bson");
-}
-
-static void is_counted(wb_tensor *x, int64_t place, double value)
-{
-    if (!x) fail_msg("%s", wb_error());
-    const float *v = wb_data(x);
-    if (v[place] != (float)value) fail_msg("%s: number %lld is %g, not %g", wb_describe(x), (long long)place, v[place], value);
 }
 
 /* Numbers there are i/8 in Julia's order: element (row, column) of a matrix of r rows is (row + r column)/8. */
@@ -701,6 +724,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts),         cmocka_unit_test(utf8),
         cmocka_unit_test(all_kinds),       cmocka_unit_test(there_and_back),
+        cmocka_unit_test(kernels_into_either_kind),
         cmocka_unit_test(real_files),      cmocka_unit_test(documents_of_bson_jl),
         cmocka_unit_test(what_stands_where),
         cmocka_unit_test(trees_and_dtypes), cmocka_unit_test(ties),
