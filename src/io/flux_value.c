@@ -2,6 +2,7 @@
 #include "io/flux_value.h"
 
 #include "io/flux_fields.h"
+#include "io/transpose.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -439,11 +440,7 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 
 void wb__jl_transpose(const wb__jl_array *a, void *to)
 {
-    size_t each = wb__dtype_size(a->dtype);
-    char *out = to;
-    for (int64_t i = 0; i < a->dims[0]; i++)
-        for (int64_t j = 0; j < a->dims[1]; j++, out += each)
-            memcpy(out, a->data + (size_t)(j * a->dims[0] + i) * each, each);
+    wb__transpose(to, a->data, wb__dtype_size(a->dtype), a->dims[1], a->dims[0], a->dims[0]);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
