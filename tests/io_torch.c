@@ -357,62 +357,13 @@ static void lenient(void **state)
     unlink(file_name());
 }
 
-/* ---- a list of values ------------------------------------------------------------------------ */
-
-static void add_value(wb__table *t, const char *name, int64_t rows, int64_t columns, const float *values)
-{
-    wb__entry *e = wb__table_add(t, name);
-    assert_non_null(e);
-    e->dtype = WB_F32;
-    e->ndim = columns ? 2 : 1;
-    e->dims[0] = rows;
-    e->dims[1] = columns;
-    e->bytes = 4 * rows * WB__MAX(columns, 1);
-    e->data = values;
-}
-
-static void in_order(void **state)
-{
-    (void)state;
-    float v[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, wb_relu), wb_BatchNorm(2), wb_Dense(2, 1));
-    const wb__pouring how = {.path = "a list"};
-    for (int all = 0; all < 2; all++) {
-        wb__table t = {.nameless = true};
-        add_value(&t, "0", 2, 2, v);
-        add_value(&t, "1", 2, 0, v);
-        add_value(&t, "2", 2, 0, v + 1);        /* Flux's bias of a BatchNorm comes first */
-        add_value(&t, "3", 2, 0, v + 2);
-        if (all) add_value(&t, "4", 2, 0, v + 4);
-        if (all) add_value(&t, "5", 2, 0, v + 5);
-        add_value(&t, all ? "6" : "4", 1, 2, v + 3);
-        add_value(&t, all ? "7" : "5", 1, 0, v);
-        wb__table_sort(&t);
-        if (wb__pour_with(&t, &how, m)) fail_msg("%s", wb_error());
-        assert_true(wb_at(wb_get(m, "layers.1.bias"), 0) == 2 && wb_at(wb_get(m, "layers.1.scale"), 0) == 3);
-        assert_true(wb_at(wb_get(m, "layers.1.mean"), 0) == (all ? 5 : 0));
-        assert_true(wb_at(wb_get(m, "layers.2.weight"), 0, 1) == 5);
-        wb_layer *wrong = wb_Chain(wb_Dense(2, 2, wb_relu), wb_BatchNorm(2), wb_Dense(2, 2));
-        assert_int_equal(wb__pour_with(&t, &how, wrong), WB_ERROR_FORMAT);
-        assert_non_null(strstr(wb_error(), "\"layers.2.weight\" (\""));
-        wb_layer *fewer = wb_Dense(2, 2);
-        assert_int_equal(wb__pour_with(&t, &how, fewer), WB_ERROR_FORMAT);
-        snprintf(said_text, sizeof said_text, "a list: a list of %d values; the model has 2 parameters, 2 tensors in all",
-                 t.n);
-        assert_string_equal(wb_error(), said_text);
-        const wb__pouring prefixed = {.path = "a list", .prefix = "a."};
-        assert_int_equal(wb__pour_with(&t, &prefixed, m), WB_ERROR_ARGUMENT);
-        wb__table_free(&t);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind), cmocka_unit_test(containers), cmocka_unit_test(ties),
         cmocka_unit_test(other_dtypes), cmocka_unit_test(kernels_are_turned_over),
         cmocka_unit_test(two_biases_are_one), cmocka_unit_test(numbering), cmocka_unit_test(renames),
-        cmocka_unit_test(long_lists), cmocka_unit_test(lenient), cmocka_unit_test(in_order),
+        cmocka_unit_test(long_lists), cmocka_unit_test(lenient),
     };
     return cmocka_run_group_tests(tests, NULL, golden_close);
 }

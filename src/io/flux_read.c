@@ -3,7 +3,6 @@
 
 #include "io/flux.h"
 #include "io/model_file.h"
-#include "io/structure.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,8 +110,15 @@ static void note_unknown(wb__flux_reader *r, const char *type, int n, const char
                  why ? why : "");
 }
 
+/* What can fail for want of memory alone. */
+static wb_layer *made(wb__flux_reader *r, wb_layer *l)
+{
+    if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
+    return l;
+}
+
 /* A stand-in where reading goes on for the sake of the list alone. */
-static wb_layer *nothing(void) { return wb_layer_from_function(wb_identity); }
+static wb_layer *nothing(wb__flux_reader *r) { return made(r, wb_layer_from_function(wb_identity)); }
 
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
 {
@@ -137,7 +143,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
         return l;
     }
     note_unknown(r, type, n, *why ? why : NULL);
-    return nothing();
+    return nothing(r);
 }
 
 /* ---- layers of layers ------------------------------------------------------------------------ */
@@ -173,7 +179,7 @@ static wb_layer *part(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
     wb__log(WB_LOG_INFO, "%s: \"%s\" is a closure (%s) between images and a Dense: taken for Flatten", r->f.map->path,
             r->path, v->name);
     r->channels = 0;
-    return wb_Flatten();
+    return made(r, wb_Flatten());
 }
 
 static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts *p)
@@ -204,7 +210,8 @@ static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts
         p->layers[p->n] = part(r, &w, chain);
         wb__flux_leave(r, back);
         p->n++;
-        if (!p->names[p->n - 1] || !p->layers[p->n - 1]) return false;
+        if (!p->names[p->n - 1] && !r->f.status) r->f.status = WB_ERROR_MEMORY;
+        if (!p->layers[p->n - 1] || r->f.status) return false;
     }
     return !r->f.status;
 }
@@ -224,7 +231,7 @@ static wb_layer *chain(wb__flux_reader *r, const wb__jl *v)
     parts p;
     wb__jl list = wb__jl_item(&r->f, v, 0);
     wb_layer *l = NULL;
-    if (read_parts(r, &list, true, &p)) l = p.n ? assembled(r, "Chain", NULL, &p) : nothing();
+    if (read_parts(r, &list, true, &p)) l = p.n ? assembled(r, "Chain", NULL, &p) : nothing(r);
     drop_parts(&p);
     return l;
 }
@@ -264,7 +271,7 @@ static wb_layer *skip(wb__flux_reader *r, const wb__jl *v)
     if (!connection || !wb__flux_enter(r, "layers", &back)) return NULL;
     wb_layer *l = wb__flux_layer(r, &inner);
     wb__flux_leave(r, back);
-    return l ? wb_SkipConnection_of(l, connection) : NULL;
+    return l ? made(r, wb_SkipConnection_of(l, connection)) : NULL;
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -272,8 +279,8 @@ static wb_layer *skip(wb__flux_reader *r, const wb__jl *v)
 static wb_layer *function_layer(wb__flux_reader *r, const wb__jl *v)
 {
     wb_function f = wb__flux_function(v);
-    if (!strcmp(wb__jl_last(v), "flatten")) return r->channels = 0, wb_Flatten();
-    return f ? wb_layer_from_function(f) : NULL;
+    if (!strcmp(wb__jl_last(v), "flatten")) return r->channels = 0, made(r, wb_Flatten());
+    return f ? made(r, wb_layer_from_function(f)) : NULL;
 }
 
 static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
@@ -314,8 +321,7 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     structure[text.bytes] = 0;
     wb_layer *l = NULL;
     if (!wb__flux_table(m, key, &values)) {
-        l = wb__structure_build(m->path, structure, wb__table_bytes(&values));
-        if (l && wb__pour(&values, m->path, "", l, false, false)) l = NULL;
+        l = wb__model_from(m->path, structure, &values);
         wb__table_free(&values);
     }
     wb__free(structure);
@@ -338,8 +344,9 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
     if (!layer) return no_layer(r, name, v);
     wb_layer *l = wb__flux_layer(r, v);
     if (!l || r->f.status) return NULL;
-    if (!r->n_unknown) return r->tracked ? wb_automode(l) : l;
+    if (!r->n_unknown) return l;
     if (r->n_unknown > MOST_TOLD) wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
+    if (r->unknown.failed) return r->f.status = WB_ERROR_MEMORY, NULL;
     bool one = r->n_unknown == 1;
     r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s",
                            r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
@@ -368,7 +375,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     wb__bson_close(&r->f);
     wb__seen_drop(&r->layers);
     wb__seen_drop(&r->arrays);
-    wb__free(wb__text_take(&r->unknown));
+    wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);
     return text.kind == WB__BSON_STRING ? by_structure(m, o.key, text) : l;

@@ -235,7 +235,6 @@ wb__jl wb__jl_of(wb__bson_file *f, wb__bson v)
         }
         j = plain(f, wb__bson_at(f, j.items, 1));
         j.shared |= shared;
-        j.tracked = true;
     }
     return j;
 }

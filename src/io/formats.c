@@ -41,34 +41,35 @@ wb__format wb__format_named(const char *path)
 
 const char *wb__format_name(wb__format f) { return names[f]; }
 
-static int unknown(const wb__mapping *m)
+wb__format wb__format_in(const wb__mapping *m)
 {
-    return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, BSON, NPZ or NPY");
+    wb__format format = wb__format_of(m);
+    return format == WB__FORMAT_UNKNOWN ? wb__format_named(m->path) : format;
+}
+
+int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
+{
+    *out = (wb__table){0};
+    switch (wb__format_in(m)) {
+    case WB__FORMAT_SAFETENSORS: return wb__st_table(m, values, out);
+    case WB__FORMAT_NPZ:
+    case WB__FORMAT_NPY: return wb__npz_table(m, values, out);
+    case WB__FORMAT_BSON: {
+        int status = wb__flux_table(m, key, out);
+        if (!status) out->mapping = m;
+        return status;
+    }
+    default:
+        return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, BSON, NPZ or NPY");
+    }
 }
 
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out)
 {
     *out = (wb__table){0};
     wb__mapping *m = wb__map(path);
-    return m ? wb__table_of(m, key, values, out) : (int)wb_error_code();
-}
-
-int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
-{
-    *out = (wb__table){0};
-    wb__format format = wb__format_of(m);
-    if (format == WB__FORMAT_UNKNOWN) format = wb__format_named(m->path);  /* then it is a damaged one */
-    int status = 0;
-    switch (format) {
-    case WB__FORMAT_SAFETENSORS: status = wb__st_table(m, values, out); break;
-    case WB__FORMAT_BSON:
-        status = wb__flux_table(m, key, out);
-        if (!status) out->mapping = m;
-        break;
-    case WB__FORMAT_NPZ:
-    case WB__FORMAT_NPY: status = wb__npz_table(m, values, out); break;
-    default: status = unknown(m); break;
-    }
+    if (!m) return wb_error_code();
+    int status = wb__table_of(m, key, values, out);
     if (status) wb__unmap(m);
     return status;
 }

@@ -27,10 +27,13 @@ wb__format wb__format_of(const wb__mapping *m);
 wb__format wb__format_named(const char *path);
 const char *wb__format_name(wb__format f);      /* "safetensors" */
 
+/* The same of a mapped file, and where its beginning tells nothing, by its ending: then it is a damaged one. */
+wb__format wb__format_in(const wb__mapping *m);
+
 /* All tensors of a file of any of these formats, by name; `key`: the variable of a BSON file, or NULL.  Without
  * `values`, what the headers say alone.  On failure nothing is held. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
-/* The same of a file that is mapped: the table's from here on, and unmapped on failure. */
+/* The same of a mapped file: the mapping is the table's from here on, but stays the caller's on failure. */
 int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out);
 
 #endif

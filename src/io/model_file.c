@@ -165,7 +165,11 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     if (status) return status;
     const wb__pouring how = {.path = path, .prefix = o.prefix, .names = o.names, .lenient = o.lenient,
                              .n_rename = o.n_rename, .rename = o.rename};
-    status = wb__pour_with(&file, &how, model);
+    if (file.nameless && (o.n_rename || (o.prefix && *o.prefix)))
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for .%s", path,
+                          o.n_rename ? "rename" : "prefix");
+    if (!status) status = wb__flux_name_params(&file, path, model);
+    if (!status) status = wb__pour_with(&file, &how, model);
     wb__table_free(&file);
     return status;
 }
@@ -205,18 +209,22 @@ static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
     return model;
 }
 
-static wb_layer *load_safetensors(const char *path, wb__table *file)
+wb_layer *wb__model_from(const char *path, const char *structure, wb__table *file)
 {
-    const char *text = wb__table_note(file, "weber"), *names = wb__table_note(file, "weber_names");
-    if (!text)
-        return wb__fail_null(WB_ERROR_FORMAT,
-                             "%s: describes no model, it has tensors alone: make the model and use "
-                             "wb_load_state",
-                             path);
-    wb_layer *model = wb__structure_build(path, text, wb__table_bytes(file));
-    if (model) model = retyped(model, file, names && !strcmp(names, "torch"));
-    const wb__pouring how = {.path = path, .names = WB_NAMES_AUTO};
+    const char *names = wb__table_note(file, "weber_names");
+    bool torch = names && !strcmp(names, "torch");
+    wb_layer *model = wb__structure_build(path, structure, wb__table_bytes(file));
+    if (model) model = retyped(model, file, torch);
+    const wb__pouring how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
     return model && !wb__pour_with(file, &how, model) ? model : NULL;
+}
+
+static wb_layer *model_of_tensors(const char *path, wb__table *file)
+{
+    const char *structure = wb__table_note(file, "weber");
+    if (structure) return wb__model_from(path, structure, file);
+    return wb__fail_null(WB_ERROR_FORMAT,
+                         "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
 }
 
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)
@@ -226,15 +234,11 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
     wb__mapping *m = wb__map(path);
     if (!m) return NULL;
-    wb__table file;
     wb_layer *model = NULL;
-    if (wb__format_of(m) == WB__FORMAT_BSON) {
-        model = wb__flux_load(m, &o);
-        wb__unmap(m);
-    } else if (!wb__table_of(m, o.key, true, &file)) {
-        model = load_safetensors(path, &file);
-        wb__table_free(&file);
-    }
+    wb__table file = {0};
+    if (wb__format_in(m) == WB__FORMAT_BSON) model = wb__flux_load(m, &o);
+    else if (!wb__table_of(m, o.key, true, &file)) model = model_of_tensors(path, &file);
+    if (file.mapping) wb__table_free(&file);
+    else wb__unmap(m);
     return model;
 }
-

@@ -16,4 +16,8 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
 void wb__saving_free(wb__saving *l);
 
+/* A model from its structure's text and its values, by the names that the table's notes tell; NULL with the
+ * error set. */
+wb_layer *wb__model_from(const char *path, const char *structure, wb__table *file);
+
 #endif

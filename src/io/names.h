@@ -32,9 +32,6 @@ typedef struct { int n, room; wb__link *links; } wb__links;
  * layers have the numbers that they have here. */
 int wb__links_weber(void *model, wb__links *out);
 int wb__links_torch(void *model, bool numbered, wb__links *out);
-/* The i-th distinct tensor under the name "i", in Flux's order: the trainable ones if there are n of them, else all.
- * Errors: there are not n of either. */
-int wb__links_in_order(void *model, int n, wb__links *out);
 void wb__links_free(wb__links *l);
 
 /* For the two above: NULL without memory. */

@@ -54,7 +54,7 @@ static char *renamed(const wb__pouring *o, const char *name, bool *fits)
     return NULL;
 }
 
-typedef enum { WEBER, TORCH, TORCH_NUMBERED, POSITIONS } naming;
+typedef enum { WEBER, TORCH, TORCH_NUMBERED } naming;
 
 static char *source_name(const matching *m, void *model, naming how, const char *name)
 {
@@ -93,16 +93,6 @@ static source *source_of(const matching *m, const wb__link *link)
 {
     source key = {.name = link->name};
     return m->n ? bsearch(&key, m->sources, (size_t)m->n, sizeof key, by_name) : NULL;
-}
-
-static int name_links(matching *m, const wb__table *file, void *model, naming how)
-{
-    if (how == WEBER) return wb__links_weber(model, &m->links);
-    if (how == POSITIONS) {
-        int status = wb__links_in_order(model, file->n, &m->links);
-        return status == WB_ERROR_FORMAT ? wb__fail(status, "%s: %s", m->o->path, wb_error()) : status;
-    }
-    return wb__links_torch(model, how == TORCH_NUMBERED, &m->links);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -234,7 +224,8 @@ static int find_missing(matching *m)
 
 static int match(matching *m, wb__table *file, void *model, naming how)
 {
-    int status = name_links(m, file, model, how);
+    int status = how == WEBER ? wb__links_weber(model, &m->links)
+                              : wb__links_torch(model, how == TORCH_NUMBERED, &m->links);
     if (!status) status = name_sources(m, file, model, how);
     if (!status) status = match_links(m);
     return status ? status : find_missing(m);
@@ -252,7 +243,6 @@ static bool noted(const wb__table *file, const char *key, const char *value)
 static int candidates(const wb__table *file, wb_names names, naming *out)
 {
     int n = 0;
-    if (file->nameless) return out[0] = POSITIONS, 1;
     if (names == WB_NAMES_AUTO && noted(file, "weber", NULL))
         names = noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
     bool theirs = noted(file, "format", "pt");      /* PyTorch's: where names are the same, kernels may not be */
@@ -403,9 +393,6 @@ static int give_all(matching *m, void *model)
 int wb__pour_with(wb__table *file, const wb__pouring *o, void *model)
 {
     matching m = {.o = o};
-    if (file->nameless && (o->n_rename || (o->prefix && *o->prefix)))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for .%s", o->path,
-                        o->n_rename ? "rename" : "prefix");
     int status = match_best(&m, file, model);
     if (!status) tell_unexpected(&m);
     if (!status && m.list.failed) status = WB_ERROR_MEMORY;

@@ -14,8 +14,7 @@ typedef struct {
     const wb_rename *rename;
 } wb__pouring;
 
-/* Nothing is written if anything does not fit, or not even then if lenient: see wb_load_state.  A nameless
- * table is taken in order. */
+/* Nothing is written if anything does not fit; if lenient, what does.  See wb_load_state. */
 int wb__pour_with(wb__table *file, const wb__pouring *o, void *model);
 
 /* By Weber's names: the file's tensors whose names begin with `prefix`. */

@@ -44,50 +44,6 @@ int wb__links_weber(void *model, wb__links *out)
     return status;
 }
 
-/* ---- positions ------------------------------------------------------------------------------- */
-
-/* The scale of a BatchNorm, which Flux counts after its bias. */
-static bool scale_of_batchnorm(void *model, const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    char *owner = wb__printf("%.*s", dot ? (int)(dot - path) : 0, path);
-    void *object = model;
-    if (owner && *owner) {
-        const wb__child *place = wb__place("names", model, owner);
-        object = place ? place->object : NULL;
-    }
-    wb__free(owner);
-    return !strcmp(dot ? dot + 1 : path, "scale") && object && wb__is(object, &wb__layer_class) &&
-           !strcmp(((wb_layer *)object)->type->name, "BatchNorm");
-}
-
-int wb__links_in_order(void *model, int n, wb__links *out)
-{
-    int found[2] = {0, 0}, status = 0;
-    for (int all = 0; !status && all < 2; all++) {
-        *out = (wb__links){0};
-        status = wb__walk("names", model, NULL, WB__DISTINCT | (all ? 0 : WB__TRAINABLE), add_leaf, out);
-        found[all] = out->n;
-        if (!status && out->n == n) break;
-        wb__links_free(out);
-    }
-    if (!status && found[0] != n && found[1] != n)
-        status = wb__fail(WB_ERROR_FORMAT, "a list of %d values; the model has %d parameters, %d tensors in all", n,
-                          found[0], found[1]);
-    for (int i = 0; i + 1 < out->n; i++) {
-        if (!scale_of_batchnorm(model, out->links[i].path)) continue;
-        wb__link scale = out->links[i];
-        out->links[i] = out->links[i + 1];
-        out->links[++i] = scale;
-    }
-    for (int i = 0; !status && i < out->n; i++) {
-        wb__free(out->links[i].name);
-        if (!(out->links[i].name = wb__printf("%d", i))) status = WB_ERROR_MEMORY;
-    }
-    if (status) wb__links_free(out);
-    return status;
-}
-
 /* ---- PyTorch --------------------------------------------------------------------------------- */
 
 /* What PyTorch calls a child, where it has another name for it; "": the child's own stand in its place. */

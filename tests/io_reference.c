@@ -1,0 +1,217 @@
+/* The reference package of safetensors, and PyTorch, where they are installed: what we write they read, what they
+ * write we read, and what they refuse we refuse. */
+#include "golden.h"
+#include "python.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static const char *in_folder(const char *name, const char *ending)
+{
+    static char paths[4][400];
+    static int turn;
+    char *path = paths[turn++ & 3];
+    snprintf(path, 400, "%s/%s%s", folder, name, ending);
+    return path;
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/weber-reference-%ld", (long)getpid());
+    char command[100];
+    snprintf(command, sizeof command, "mkdir -p %s", folder);
+    return system(command);
+}
+
+static int drop_folder(void **state)
+{
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    (void)!system(command);
+    return golden_close(state);
+}
+
+/* ---- the format ------------------------------------------------------------------------------ */
+
+/* As rule() in safetensors_files.py. */
+static void rule(const char *name, bool flags, int64_t n, uint8_t *out)
+{
+    unsigned seed = 0;
+    for (const char *c = name; *c; c++) seed += (unsigned char)*c;
+    for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)(((unsigned)i * 37 + seed * 11) % (flags ? 2 : 251));
+}
+
+static void what_it_writes(void)
+{
+    wb__table t;
+    uint8_t want[256];
+    if (wb__st_load(in_folder("reference", ".safetensors"), true, &t)) fail_msg("%s", wb_error());
+    assert_int_equal(t.n, 90);
+    assert_string_equal(wb__table_note(&t, "by"), "the reference");
+    assert_string_equal(wb__table_note(&t, "\xc3\xa9"), "\xe2\x82\xac");
+    for (int i = 0; i < t.n; i++) {
+        const wb__entry *e = &t.entries[i];
+        assert_true(e->bytes <= 256);
+        rule(e->name, !strncmp(e->type, "BOOL", 4), e->bytes, want);
+        if (e->bytes && memcmp(e->data, want, (size_t)e->bytes)) fail_msg("%s differs", e->name);
+        assert_memory_equal(e->name, e->type, strcspn(e->type, ">"));
+    }
+    const wb__entry *e = wb__table_find(&t, "I32.2x3");
+    assert_true(e->dtype == WB_I32 && e->ndim == 2 && e->dims[0] == 2 && e->dims[1] == 3);
+    assert_int_equal(wb__table_find(&t, "U16.3")->dtype, 0);
+    wb__table_free(&t);
+}
+
+/* Files by the first word of their names. */
+static void what_it_thinks(void)
+{
+    int counts[3] = {0, 0, 0};
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (const struct dirent *f; (f = readdir(d));) {
+        static const char *const kinds[] = {"good-", "bad-", "strict-"};
+        for (int k = 0; k < 3; k++) {
+            wb__table t;
+            if (strncmp(f->d_name, kinds[k], strlen(kinds[k]))) continue;
+            counts[k]++;
+            wb_clear_error();
+            int status = wb__st_load(in_folder(f->d_name, ""), true, &t);
+            if (!status) wb__table_free(&t);
+            if (!status != (k == 0)) fail_msg("%s: %s", f->d_name, status ? wb_error() : "is read");
+            if (status) assert_int_equal(status, WB_ERROR_FORMAT);
+            if (status) assert_non_null(strstr(wb_error(), ": byte "));
+        }
+    }
+    closedir(d);
+    assert_true(counts[0] >= 10 && counts[1] >= 40 && counts[2] >= 7);
+}
+
+static void what_we_write(void)
+{
+    static const struct { const char *word; wb_dtype dtype; } rows[] = {
+        {"F64", WB_F64}, {"F32", WB_F32}, {"F16", WB_F16}, {"BF16", WB_BF16}, {"I64", WB_I64}, {"I32", WB_I32},
+        {"I8", WB_I8},   {"U8", WB_U8},   {"BOOL", WB_BOOL}};
+    static const int64_t dims[] = {3, 2, 5}, none[] = {4, 0};
+    static uint8_t values[WB__COUNT(rows)][3][240];
+    wb__st_out out[3 * WB__COUNT(rows)];
+    int n = 0;
+    for (size_t i = 0; i < WB__COUNT(rows); i++) {
+        for (int s = 0; s < 3; s++) {
+            const int64_t size = s == 0 ? 30 : s == 1 ? 1 : 0, bytes = size * (int64_t)wb_dtype_bytes(rows[i].dtype);
+            char *name = NULL;
+            assert_non_null(name = wb__printf("%s.\xc3\xa9%d", rows[i].word, s));
+            rule(name, rows[i].dtype == WB_BOOL, bytes, values[i][s]);
+            out[n++] = (wb__st_out){name, rows[i].dtype, s == 0 ? 3 : s == 1 ? 0 : 2, s ? none : dims, bytes, values[i][s]};
+        }
+    }
+    const wb__note note = {"note", "\xc3\xa9\n\""};
+    if (wb__st_save(in_folder("ours", ".safetensors"), n, out, 1, &note)) fail_msg("%s", wb_error());
+    for (int i = 0; i < n; i++) wb__free(out[i].name);
+    assert_int_equal(python_script("safetensors_files.py check", in_folder("ours", ".safetensors")), 0);
+}
+
+static void the_reference(void **state)
+{
+    (void)state;
+    if (!python_has("safetensors")) skip();
+    assert_int_equal(python_script("safetensors_files.py write", folder), 0);
+    what_it_writes();
+    what_it_thinks();
+    what_we_write();
+}
+
+/* ---- PyTorch --------------------------------------------------------------------------------- */
+
+static wb_layer *tied(void)
+{
+    wb_layer *m = wb_Chain(wb_Embedding(11, 4), wb_Dense(4, 11, .no_bias = true));
+    return wb_tie(m, "layers.1.weight", "layers.0.weight") ? NULL : m;
+}
+
+/* The modules of torch_models.py. */
+static wb_layer *model_named(const char *name, bool flip)
+{
+#define IS(what) (!strcmp(name, what))
+    if (IS("mlp")) return wb_Chain(wb_Dense(5, 7, wb_relu), wb_Dense(7, 7, wb_tanh), wb_Dense(7, 3));
+    if (IS("cnn"))
+        return wb_Chain(wb_Conv(2, 4, {3}, wb_relu, .pad = {1}, .groups = 2, .flip = flip), wb_BatchNorm(4),
+                        wb_MaxPool({2}), wb_Dropout(0.5), wb_Flatten(), wb_Dense(36, 3));
+    if (IS("tokens")) return wb_Chain(wb_Embedding(11, 8), wb_LayerNorm({8}));
+    if (IS("tied")) return tied();
+    if (IS("block"))
+        return wb_Chain(wb_named("encoder", wb_Chain(wb_Dense(4, 6, wb_gelu), wb_LayerNorm({6}))),
+                        wb_named("head", wb_Dense(6, 2)));
+    if (IS("rnn")) return wb_RNN(4, 3);
+    if (IS("lstm")) return wb_LSTM(4, 3);
+    if (IS("gru")) return wb_GRU(4, 3);
+    if (IS("attention")) return wb_MultiHeadAttention(8, 2, .bias = true);
+    return wb_MultiHeadAttention(8, 2);
+#undef IS
+}
+
+static const char *const models[] = {"mlp", "cnn", "tokens", "tied", "block", "rnn", "lstm", "gru", "attention",
+                                     "attention_plain"};
+
+static wb_tensor *input_of(const char *name)
+{
+    static const int32_t tokens[6] = {1, 10, 3, 0, 7, 2};
+    if (!strcmp(name, "mlp")) return wb_randn(3, 5);
+    if (!strcmp(name, "cnn")) return wb_randn(2, 2, 6, 6);
+    if (!strcmp(name, "block")) return wb_randn(3, 4);
+    if (name[0] == 't') return wb_from(tokens, WB_I32, 2, (int64_t[]){2, 3});
+    return wb_randn(2, 5, name[0] == 'a' ? 8 : 4);
+}
+
+static int draw(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)ctx;
+    bool variance = strstr(path, ".var") != NULL;
+    wb_tensor *r = variance ? wb_rand_of(WB_F32, 1, wb_dims(x)) : wb_randn_of(WB_F32, (int)wb_ndim(x), wb_dims(x));
+    return wb_assign(x, variance ? wb_add(r, wb_scalar(0.5)) : r);
+}
+
+static void write_ours(const char *name)
+{
+    wb_layer *m = model_named(name, true);
+    assert_int_equal(wb_each_tensor(m, draw, NULL), 0);
+    wb_tensor *x = input_of(name), *y = wb_call(m, x);
+    if (!y) fail_msg("%s: %s", name, wb_error());
+    assert_int_equal(wb_save(in_folder(name, ".ours.safetensors"), m, .names = WB_NAMES_TORCH), 0);
+    wb_tree *data = wb_named_tuple(2, (const char *[]){"x", "y"}, (void *[]){x, y});
+    assert_int_equal(wb_save(in_folder(name, ".data.safetensors"), data), 0);
+}
+
+static void read_theirs(const char *name, wb_names names, bool flip)
+{
+    wb_layer *m = model_named(name, flip);
+    if (wb_load_state(in_folder(name, ".theirs.safetensors"), m, .names = names)) fail_msg("%s", wb_error());
+    wb_tree *data = wb_load_tensors(in_folder(name, ".result.safetensors"));
+    wb_tensor *y = data ? wb_call(m, wb_get(data, "x")) : NULL, *want = data ? wb_get(data, "y") : NULL;
+    if (!y || !want) fail_msg("%s: %s", name, wb_error());
+    assert_string_equal(wb_describe(y), wb_describe(want));
+    const float *a = wb_data(y), *b = wb_data(want);
+    for (int64_t i = 0; i < wb_size(y); i++)
+        if (!(fabsf(a[i] - b[i]) <= 1e-5f + 1e-4f * fabsf(b[i])))
+            fail_msg("%s[%lld] is %g, PyTorch has %g", name, (long long)i, (double)a[i], (double)b[i]);
+}
+
+static void pytorch(void **state)
+{
+    (void)state;
+    if (!python_has("torch") || !python_has("safetensors.torch")) skip();
+    for (size_t i = 0; i < WB__COUNT(models); i++) write_ours(models[i]);
+    assert_int_equal(python_script("torch_models.py both", folder), 0);
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        read_theirs(models[i], WB_NAMES_AUTO, i & 1);
+        read_theirs(models[i], WB_NAMES_TORCH, !(i & 1));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_reference), cmocka_unit_test(pytorch)};
+    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+}
