@@ -210,7 +210,8 @@ REACHABLE = {
     ('Core',): 'Nothing Bool Int64 Int32 Int16 Int8 UInt8 Float64 Float32 Float16 Symbol String Tuple '
                'NamedTuple Array Any'.split(),
     ('Base',): ['Colon', 'Fix1'] + ['#' + f for f in 'identity tanh exp log log1p sin cos sqrt abs sign inv '
-                                    'broadcast + - * vcat hcat'.split()],
+                                    '+ - * vcat hcat'.split()],
+    ('Base', 'Broadcast'): ['#broadcast'],
     ('Flux', 'NNlib'): ['#' + f for f in NNLIB],
     ('Flux', 'MLUtils'): ['#flatten'],
     ('Flux', 'Random'): ['TaskLocalRNG'],

@@ -13,7 +13,7 @@
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, GLOBAL_POOLS = 1100, BIAS_MAY_BE_FALSE = 1300, NORMS_WITH_OPTIONS = 1200,
     SKIP_HAS_PARAMETERS = 1204, NAMED_CHAINS = 1207, SCALE = 1300, MLUTILS = 1300, CELLS_OF_TWO_TYPES = 1307,
-    EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, GELU_IS_GELU_TANH = 1600, RETURN_STATE = 1601,
+    EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, GELU_ERF = 1600, RETURN_STATE = 1601,
     PADDED_EMBEDDING = 1611, PAD_MODES = 1612
 };
 
@@ -103,9 +103,8 @@ static const struct { const char *name, *path; bool whole; int since; } function
     {"logsigmoid", "Flux.NNlib.#logσ", false, 0},
     {"softplus", "Flux.NNlib.#softplus", false, 0},
     {"swish", "Flux.NNlib.#swish", false, 0},
-    {"gelu", "Flux.NNlib.#gelu_tanh", false, GELU_IS_GELU_TANH},
-    {"gelu", "Flux.NNlib.#gelu", false, 0},
-    {"gelu_erf", "Flux.NNlib.#gelu_erf", false, GELU_IS_GELU_TANH},
+    {"gelu", "Flux.NNlib.#gelu", false, 0},         /* of gelu_tanh too, by an alias */
+    {"gelu_erf", "Flux.NNlib.#gelu_erf", false, GELU_ERF},
     {"tanh", "Base.#tanh", false, 0},
     {"exp", "Base.#exp", false, 0},
     {"log", "Base.#log", false, 0},
@@ -140,7 +139,7 @@ static wb__julia activation(wb__flux_saver *s, wb_function f)
 /* broadcast with f: a function of elements for whole arrays */
 static wb__julia broadcast(wb__flux_saver *s, const char *path)
 {
-    wb__julia fields[2] = {only(s, "Base.#broadcast"), only(s, path)};
+    wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
     if (!s->structs) return wb__julia_named_tuple(&s->room, 2, (const char *const[]){"f", "x"}, fields);
     wb__doc *types[2] = {fields[0].type, fields[1].type};
     return wb__julia_struct(&s->room, wb__julia_type(&s->room, "Base.Fix1", 2, types), 2, fields);
