@@ -55,6 +55,9 @@ static int samples(sample *s)
         {"named", wb_Chain(wb_named("in", wb_Dense(4, 3, wb_swish)), wb_named("out", wb_Dense(3, 2))), 1207, 0, flat},
         {"skip", wb_SkipConnection(wb_Chain(wb_Dense(4, 4)), wb_add), 0, 0, flat},
         {"parallel", wb_Parallel(wb_sub, wb_Dense(4, 2), wb_Dense(4, 2)), 1200, 0, flat},
+        {"product", wb_Parallel(wb_mul, wb_Dense(4, 2), wb_Dense(4, 2), wb_Dense(4, 2)), 1300, 0, flat},
+        {"quotient", wb_SkipConnection(wb_Dense(4, 4), wb_div), 1300, 0, flat},
+        {"larger", wb_Parallel(wb_maximum, wb_Dense(4, 2), wb_Dense(4, 2)), 1300, 0, flat},
         {"vcat", wb_Parallel(wb__connection_by_name("vcat"), wb_Dense(4, 2), wb_Dense(4, 1)), 1200, 0, flat},
         {"deep", wb_Chain(wb_Chain(wb_Chain(wb_Dense(2, 2)), wb_Chain(wb_BatchNorm(2)))), 0, 0, two},
     };

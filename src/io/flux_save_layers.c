@@ -14,7 +14,7 @@ enum {
     ACTIVE_MAY_BE_NOTHING = 1000, GLOBAL_POOLS = 1100, BIAS_MAY_BE_FALSE = 1300, NORMS_WITH_OPTIONS = 1200,
     SKIP_HAS_PARAMETERS = 1204, NAMED_CHAINS = 1207, SCALE = 1300, MLUTILS = 1300, CELLS_OF_TWO_TYPES = 1307,
     EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, GELU_ERF = 1600, RETURN_STATE = 1601,
-    PADDED_EMBEDDING = 1611, PAD_MODES = 1612
+    BROADCAST_FUNCTION = 1300, PADDED_EMBEDDING = 1611, PAD_MODES = 1612
 };
 
 /* ---- a struct under construction -------------------------------------------------------------- */
@@ -508,17 +508,27 @@ static wb__julia chain(wb__flux_saver *s, wb_layer *l)
     return CLOSE(s, &r, "layers");
 }
 
-/* Arrays are added and subtracted by + and -; the other connections here work on elements, Julia's on matrices. */
+/* What joins: functions of arrays, or of elements that are broadcast, since Julia's * is a product of matrices. */
+static const struct { const char *name, *path; bool elements, pairs; } connections[] = {
+    {"add", "Base.#+", false, false},   {"sub", "Base.#-", false, true},    {"vcat", "Base.#vcat", false, false},
+    {"mul", "Base.#*", true, false},    {"div", "Base.#/", true, true},     {"pow", "Base.#^", true, true},
+    {"maximum", "Base.#max", true, false}, {"minimum", "Base.#min", true, false}};
+
 static wb__julia connection(wb__flux_saver *s, wb_layer *l, int n)
 {
     wb__connection f;
     memcpy(&f, (const char *)l->options + l->type->options[0].offset, sizeof f);
     const char *name = wb__connection_name(f);
-    if (!s->structs) return empty(s);
-    if (name && !strcmp(name, "add")) return only(s, "Base.#+");
-    if (name && !strcmp(name, "vcat")) return only(s, "Base.#vcat");
-    if (name && !strcmp(name, "sub") && n == 2) return only(s, "Base.#-");
-    return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
+    for (size_t i = 0; name && i < WB__COUNT(connections); i++) {
+        if (strcmp(name, connections[i].name) || (connections[i].pairs && n != 2)) continue;
+        wb__julia inner = only(s, connections[i].path);
+        if (!connections[i].elements) return inner;
+        if (!s->structs) return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
+        if (s->version < BROADCAST_FUNCTION) return wb__flux_refuse(s, "the connection %s, for which it is too old: 0.13 is the first", name);
+        wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
+        return wb__julia_struct(&s->room, type, 1, &inner);
+    }
+    return s->structs ? wb__flux_refuse(s, "the connection %s", name ? name : "without a name") : empty(s);
 }
 
 static wb__julia parallel(wb__flux_saver *s, wb_layer *l)
