@@ -3,7 +3,8 @@
  *   file_bench save PATH MB                 weights of MB megabytes; the path's ending tells the format
  *   file_bench load PATH                    a model, from a cold cache
  *   file_bench checkpoint PATH MB           a model and Adam's moments, MB in all
- *   file_bench resume PATH MB               back into others like them, from a cold cache */
+ *   file_bench resume PATH MB               back into others like them, from a cold cache
+ *   file_bench cool PATH                    nothing but the cold cache */
 #include "base/base.h"
 #include "base/map.h"
 #include "io/formats.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +53,14 @@ static int64_t cool(const char *path)
     return about.st_size;
 }
 
+static double processor_time(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
 static bool is_of_its_format(const char *path)
 {
     wb__mapping *m = wb__map(path);
@@ -63,6 +73,7 @@ int main(int argc, char **argv)
 {
     if (argc < 3) return fprintf(stderr, "file_bench save|load|checkpoint|resume PATH [MB]\n"), 2;
     const char *what = argv[1], *path = argv[2];
+    if (!strcmp(what, "cool")) return cool(path), 0;
     const double megabytes = argc > 3 ? atof(argv[3]) : 500;
     const bool state = !strcmp(what, "checkpoint") || !strcmp(what, "resume");
     wb_checkpoint c = {.epoch = 1};
@@ -78,14 +89,16 @@ int main(int argc, char **argv)
     }
     int64_t bytes = 0;
     if (!strcmp(what, "load") || !strcmp(what, "resume")) bytes = cool(path);
-    double begun = wb__now();
+    double used = processor_time(), begun = wb__now();
     if (!strcmp(what, "save") && wb_save(path, model)) return tell("save");
     if (!strcmp(what, "load") && !wb_load(path)) return tell("load");
     if (!strcmp(what, "checkpoint") && wb_checkpoint_save(path, &c)) return tell("checkpoint");
     if (!strcmp(what, "resume") && wb_checkpoint_load(path, &c)) return tell("resume");
     double seconds = wb__now() - begun;
+    used = processor_time() - used;
     if (!bytes) bytes = cool(path);
-    printf("{\"seconds\": %.6f, \"bytes\": %lld, \"written\": %s}\n", seconds, (long long)bytes,
+    printf("{\"seconds\": %.6f, \"processor\": %.6f, \"bytes\": %lld, \"right\": %s}\n", seconds,
+           used, (long long)bytes,
            is_of_its_format(path) ? "true" : "false");
     return 0;
 }

@@ -133,8 +133,12 @@ static const kind kinds[] = {
     {"safetensors", "m.safetensors", WB__FORMAT_SAFETENSORS, save_model, load_model},
     {"checkpoints", "checkpoint-000001.safetensors", WB__FORMAT_SAFETENSORS, save_checkpoint, load_checkpoint},
     {"NPY", "m.npy", WB__FORMAT_NPY, save_array, load_array},
+#if WB_HAVE_ZIP
     {"NPZ", "m.npz", WB__FORMAT_NPZ, save_model, load_state},
+#endif
+#if WB_HAVE_BSON
     {"BSON", "m.bson", WB__FORMAT_BSON, save_model, load_model},
+#endif
 };
 
 /* ---- killing --------------------------------------------------------------------------------- */
@@ -204,11 +208,7 @@ static void killed(const kind *k)
     wb__mapping *m = wb__map(path);
     wb__format format = m ? wb__format_of(m) : WB__FORMAT_UNKNOWN;
     wb__unmap(m);
-    if (format != k->format) {
-        print_message("SKIPPED %s: this build does not write it\n", k->name);
-        parts(true);
-        return;
-    }
+    assert_int_equal(format, k->format);
     double each = time_of(k, 2, &last), begun = wb__now();
     last = k->load();
     for (int i = 0; i < kills; i++) {
@@ -238,6 +238,7 @@ static void every_kind(void **state)
 {
     (void)state;
     for (size_t i = 0; i < WB__COUNT(kinds); i++) killed(&kinds[i]);
+    if (WB__COUNT(kinds) < 5) print_message("SKIPPED what is left of BSON and NPZ: built without libbson or libzip\n");
 }
 
 int main(int argc, char **argv)

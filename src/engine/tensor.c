@@ -381,14 +381,13 @@ wb_tensor *wb_variable(wb_tensor *x)
     return wb__variable_on(x, wb__device_of(x));
 }
 
-wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
+/* Whose first version is `version`, which may be NULL: then so is the result. */
+static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
 {
-    wb_tensor *version = wb__copied(x, d);
     if (!version) return NULL;
-    wb_tensor *v = wb__node(WB__OP_variable, x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
+    wb_tensor *v = wb__node(WB__OP_variable, version->dtype, version->ndim, version->dims, 0, NULL, 0, NULL);
     if (!v) return NULL;
     v->device = d;
-    v->flags |= wb__kept_flags(x);
     v->current = wb__ref(version);
     v->live = wb__ref(version);
     v->storage = version->storage;
@@ -396,6 +395,19 @@ wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
     version->variable = v;
     wb_object_free(version);
     return v;
+}
+
+wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
+{
+    wb_tensor *v = variable_of(wb__copied(x, d), d);
+    if (v) v->flags |= wb__kept_flags(x);
+    return v;
+}
+
+wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    const wb_device *d = wb_default_device();
+    return variable_of(wb__empty_on(d, dtype, ndim, dims), d);
 }
 
 static _Atomic uint64_t retyped;
@@ -432,12 +444,12 @@ int64_t wb_dim(const wb_tensor *x, int axis)
 
 const char *wb_describe(const wb_tensor *x)
 {
-    static _Thread_local char texts[8][128];
+    enum { RING = 8, EACH = 128 };
     static _Thread_local unsigned turn;
-    char *text = texts[turn++ & 7];
     if (!x) return "NULL";
     if (x == &none) return "none";
-    size_t n = 0, room = sizeof texts[0];
+    char *text = wb__room(WB__ROOM_TENSORS) + turn++ % RING * EACH;
+    size_t n = 0, room = EACH;
     n += (size_t)snprintf(text, room, "[");
     for (int i = 0; i < x->ndim && n < room; i++)
         n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);

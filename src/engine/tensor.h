@@ -148,6 +148,8 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
 wb_tensor *wb__alone(const wb_tensor *x);
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
+/* On the default device, with whatever is in its memory: for readers of files, who overwrite all of it. */
+wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
 /* What wb_to makes of a dtype on its way to a device; WB_DTYPE_DEFAULT, with the error set, where
  * the device has no such. */

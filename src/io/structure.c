@@ -138,7 +138,8 @@ static bool read_value(const wb__option *o, char *at, int i, json_t *value)
     }
 }
 
-/* Options of a type from JSON; what is not there keeps its default; initialisers draw nothing. */
+/* Options of a type from JSON; what is not there keeps its default; initialisers draw nothing,
+ * and make nothing: values follow. */
 static int read_options(const char *file, const wb__layer_type *type, json_t *object, char *options)
 {
     const char *key;
@@ -168,10 +169,10 @@ static int read_options(const char *file, const wb__layer_type *type, json_t *ob
             if (!ok) return wrong(file, type, o->name);
         }
     }
-    wb_initialiser zeros = wb_init_zeros;
+    wb_initialiser empty = wb__init_empty;
     for (int i = 0; i < type->n_options; i++)
         if (type->options[i].kind == WB__OPTION_INITIALISER)
-            memcpy(options + type->options[i].offset, &zeros, sizeof zeros);
+            memcpy(options + type->options[i].offset, &empty, sizeof empty);
     return 0;
 }
 

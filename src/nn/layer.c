@@ -110,6 +110,11 @@ static bool affordable(const char *what, const char *name, int64_t bytes)
     return true;
 }
 
+wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb__variable_empty(dtype, ndim, dims);
+}
+
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims)
 {
@@ -121,7 +126,7 @@ wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init
     if (x->dtype != dtype || x->ndim != ndim || memcmp(x->dims, dims, (size_t)ndim * sizeof *dims))
         return wb__fail_null(WB_ERROR_SHAPE, "%s: the initialiser of %s gave %s", what, name,
                              wb_describe(x));
-    wb_tensor *v = wb_variable(x);
+    wb_tensor *v = init == wb__init_empty ? x : wb_variable(x);
     if (v != x && x->op != WB__OP_variable) wb_object_free(x);
     if (v) v->name = name;
     return v;

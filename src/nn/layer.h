@@ -74,6 +74,8 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init
 /* What the layers that this thread makes from here on may take, all together; negative: what they like.  For readers of
  * files, whose descriptions may ask for anything. */
 void wb__parameters_limit(int64_t bytes);
+/* An initialiser for those who overwrite every parameter: its memory is not even touched. */
+wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 bool wb__layer_dtype(const char *what, wb_dtype *dtype);     /* fills in f32; floating only */
 
 /* x in the dtype of the layer's parameters, with one warning if it was another floating one and they
