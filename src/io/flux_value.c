@@ -2,6 +2,7 @@
 #include "io/flux_value.h"
 
 #include "io/flux_fields.h"
+#include "io/transpose.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -449,15 +450,7 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 
 void wb__jl_transpose(const wb__jl_array *a, void *to)
 {
-    const int64_t rows = a->dims[0], columns = a->dims[1], block = 32;
-    size_t each = wb__dtype_size(a->dtype);
-    char *out = to;
-    for (int64_t top = 0; top < rows; top += block)
-        for (int64_t left = 0; left < columns; left += block)
-            for (int64_t i = top; i < WB__MIN(rows, top + block); i++)
-                for (int64_t j = left; j < WB__MIN(columns, left + block); j++)
-                    memcpy(out + (size_t)(i * columns + j) * each,
-                           a->data + (size_t)(j * rows + i) * each, each);
+    wb__transpose(to, a->data, wb__dtype_size(a->dtype), a->dims[1], a->dims[0], a->dims[0]);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
