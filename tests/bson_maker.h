@@ -12,8 +12,8 @@
 typedef struct {
     uint8_t *bytes;
     size_t n, room;
-    size_t open[400];
-    int next[400], depth;           /* the next place in a list; -1: a document */
+    size_t *open;                   /* where what is open begins */
+    int *next, depth, deepest;      /* the next place in a list; -1: a document */
     const char *key;
     double value;                   /* what the next element of an array is */
 } bson_maker;
@@ -44,7 +44,12 @@ static inline void bm_key(bson_maker *m, const char *key) { m->key = key; }
 static inline void bm_open(bson_maker *m, int type)
 {
     if (m->depth || m->n) bm_element(m, type);
-    m->open[++m->depth] = m->n;
+    if (++m->depth >= m->deepest) {
+        m->deepest = 2 * m->deepest + 64;
+        m->open = realloc(m->open, (size_t)m->deepest * sizeof *m->open);
+        m->next = realloc(m->next, (size_t)m->deepest * sizeof *m->next);
+    }
+    m->open[m->depth] = m->n;
     m->next[m->depth] = type == 4 ? 0 : -1;
     bm_i32(m, 0);
 }
@@ -74,6 +79,17 @@ static inline void bm_binary(bson_maker *m, const void *bytes, size_t n)
     bm_i32(m, (int32_t)n);
     bm_raw(m, "", 1);
     bm_raw(m, bytes, n);
+}
+
+/* Everything closed: the document's bytes stay until bm_free. */
+static inline void bm_finish(bson_maker *m)
+{
+    while (m->depth) bm_close(m);
+}
+static inline void bm_free(bson_maker *m)
+{
+    free(m->bytes), free(m->open), free(m->next);
+    *m = (bson_maker){0};
 }
 
 static inline void bm_tag(bson_maker *m, const char *tag)

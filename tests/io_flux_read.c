@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <unistd.h>
+
 #include <cmocka.h>
 
 #include "bson_maker.h"
@@ -26,7 +28,7 @@ static bson_maker made(void)
 
 static wb__mapping mapped(bson_maker *m)
 {
-    while (m->depth) bm_close(m);
+    bm_finish(m);
     return (wb__mapping){.path = (char *)(uintptr_t)"made.bson", .data = m->bytes, .bytes = (int64_t)m->n};
 }
 
@@ -34,7 +36,7 @@ static wb_layer *load_with(bson_maker *m, const wb_load_options *o)
 {
     wb__mapping map = mapped(m);
     wb_layer *l = wb__flux_load(&map, o);
-    free(m->bytes);
+    bm_free(m);
     return l;
 }
 
@@ -314,7 +316,7 @@ static void dropout_and_embedding(void **state)
         else bm_float(&m, 0.25f), bm_integer(&m, 3);
         bm_bool(&m, 1);
         if (fields == 4) bm_function(&m, "Random.TaskLocalRNG");
-        expect_layer(&m, fields == 3 ? "Dropout(0.25, active=true)" : "Dropout(0.25, axes=-3, active=true)");
+        expect_layer(&m, fields == 3 ? "Dropout(0.25)" : "Dropout(0.25, axes=-3, active=true)");
         m = made();
         bm_struct(&m, "Flux.Embedding");
         bm_array(&m, 2, 4, 10);
@@ -675,7 +677,7 @@ static void from_a_gpu(void **state)
             else assert_null(wb__flux_load(&map, NULL));
             error_has(types[i]);
             error_has("save it again after model = cpu(model)");
-            free(m.bytes);
+            bm_free(&m);
         }
 }
 
@@ -723,7 +725,7 @@ static void names_of(bson_maker *m, const char *key, char *out, size_t size)
     }
     if (t.nameless) snprintf(out + strlen(out), size - strlen(out), "; nameless");
     wb__table_free(&t);
-    free(m->bytes);
+    bm_free(m);
 }
 
 static void expect_names(bson_maker *m, const char *text)
@@ -802,6 +804,35 @@ static void tables(void **state)
     expect_names(&m, "0 2 3; 1 3; nameless");
 }
 
+/* A grouped convolution that does not flip has its kernels turned over in Flux's files of ours; nobody sees it. */
+static void kernels_turned_over(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    char path[] = "/tmp/weber-flux-XXXXXX", file[64];
+    assert_non_null(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/m.bson", path);
+    wb_layer *models[2];
+    for (int i = 0; i < 2; i++)
+        models[i] = wb_Chain(wb_named("a", wb_SkipConnection(wb_Conv(.in = 4, .out = 4, .kernel = {3, 1}, .groups = 2),
+                                                             wb_add)),
+                             wb_named("b", wb_Conv(.in = 4, .out = 4, .kernel = {2, 3})));
+    assert_int_equal(wb_save(file, models[0]), 0);
+    wb_layer *loaded = wb_load(file);
+    if (!loaded) fail_msg("%s", wb_error());
+    assert_int_equal(wb_load_state(file, models[1]), 0);
+    static const char *const weights[] = {"layers.a.layers.weight", "layers.b.weight"};
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *was = wb_get(models[0], weights[i]);
+        size_t bytes = (size_t)wb_size(was) * 4;
+        assert_memory_equal(wb_data(wb_get(loaded, weights[i])), wb_data(was), bytes);
+        assert_memory_equal(wb_data(wb_get(models[1], weights[i])), wb_data(was), bytes);
+    }
+    unlink(file);
+    rmdir(path);
+    wb_scope_close(s);
+}
+
 /* In Flux's order: the bias of a BatchNorm before its scale; what recurrent layers begin with, where it is zero. */
 static void lists_of_parameters(void **state)
 {
@@ -840,7 +871,7 @@ static void lists_of_parameters(void **state)
             assert_true(second == all[i].second);
         }
         wb__table_free(&t);
-        free(m.bytes);
+        bm_free(&m);
     }
     wb_scope_close(s);
 }
@@ -984,17 +1015,23 @@ static void outlines(void **state)
                               "   weight Array{Float32,2}\n   bias Array{Float32,1}\n  1 Array{Float32,2}\n"
                               "  2 Int64 7\n  3 function Base.tanh\n  4 Tuple\n   1 Array{Float32,1}\n"
                               "  5 DNC.State\n   0 Array{Float32,1}\nacc Float64 0.5\n");
-    free(m.bytes);
+    bm_free(&m);
 }
 
 int main(void)
 {
+    bson_maker none = {0};
+    bm_document(&none);
+    wb__mapping map = mapped(&none);
+    if (!wb__flux_load(&map, NULL) && wb_error_code() == WB_ERROR_UNSUPPORTED)
+        return printf("SKIP: %s\n", wb_error()), 0;
+    bm_free(&none);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense), cmocka_unit_test(arrays_of_all_kinds), cmocka_unit_test(convolutions),
         cmocka_unit_test(pools), cmocka_unit_test(norms), cmocka_unit_test(dropout_and_embedding),
         cmocka_unit_test(recurrent_layers), cmocka_unit_test(initial_states), cmocka_unit_test(containers),
         cmocka_unit_test(ties), cmocka_unit_test(unknown_parts), cmocka_unit_test(flattening_closures),
-        cmocka_unit_test(from_a_gpu), cmocka_unit_test(variables), cmocka_unit_test(tables),
+        cmocka_unit_test(from_a_gpu), cmocka_unit_test(variables), cmocka_unit_test(tables), cmocka_unit_test(kernels_turned_over),
         cmocka_unit_test(lists_of_parameters), cmocka_unit_test(outlines), cmocka_unit_test(a_model_of_2020),
         cmocka_unit_test(parameters_of_2020), cmocka_unit_test(other_real_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,8 +40,8 @@ typedef struct {
     size_t size;
     wb_names names;
     const char *key;                /* BSON: "model" */
-    const char *flux;               /* BSON: "0.9" to "0.16", "0.16" unless given */
-    bool structs;
+    const char *flux;               /* BSON: "0.9" to "0.16" (a patch may follow), "0.16" unless given; see docs/flux.md */
+    bool structs;                   /* without: for Flux 0.13 and newer */
 } wb_save_options;
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
@@ -57,7 +57,8 @@ typedef struct {
  * BSON.jl's @save wrote for Flux 0.9 to 0.16, or wb_save.
  *
  * A Julia array is the same bytes with its dimensions reversed: [784,32] there is [32,784] here, and an image whose first
- * axis is its width is [N,C,H,W].  Flux's convolutions are true ones: they come as .flip.
+ * axis is its width is [N,C,H,W]; but a Dense's or a recurrent layer's weight is [out,in] on both sides, which turns its
+ * values.  Flux's convolutions are true ones: they come as .flip.
  * What is unknown is named with its path, all at once, unless .substitute(part, ctx) gives a layer for it (NULL: it does
  * not).  A closure between layers of images and a Dense is taken for the flattening that it nearly always is, with a
  * word in the log.
@@ -75,6 +76,7 @@ WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
  * of its shape and dtype, and no other; all that is missing, unexpected or of another shape is listed at once, and then
  * nothing is changed.  Lenient: what fits is loaded, and the log tells the rest.  Values are never converted: for a file
  * of another dtype take a model of that dtype, wb_to(model, device, .dtype = WB_F16), load, and take it back.
+ * Kernels from Flux are turned over where the convolution that they go into does not do what theirs did.
  * .prefix "encoder.": only what begins so in the file, and without that beginning.
  * .rename: names in the file (after .prefix) and the paths that they have in the model; a '*' at the end of both stands
  * for any rest: {"transformer.h.*", "layers.2.*"}.  The first row that fits counts; what fits none keeps its name.  With

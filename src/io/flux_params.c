@@ -1,5 +1,6 @@
 /* A list of parameters, as Flux.params gives and programs used to save, meets a model: which array is which. */
 #include "io/flux.h"
+#include "io/flux_value.h"
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -85,17 +86,14 @@ static void collect(order *o, void *object, const char *path)
 static int turn(wb__entry *e)
 {
     if (e->ndim != 2 || !e->dtype || !e->data) return 0;
-    size_t each = wb__dtype_size(e->dtype), rows = (size_t)e->dims[1], columns = (size_t)e->dims[0];
-    char *to = wb__alloc_aligned((size_t)e->bytes + 1);
+    wb__jl_array a = {.dtype = e->dtype, .ndim = 2, .dims = {e->dims[1], e->dims[0]}, .data = e->data};
+    void *to = wb__alloc_aligned((size_t)e->bytes + 1);
     if (!to) return WB_ERROR_MEMORY;
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j++)
-            memcpy(to + (i * columns + j) * each, (const char *)e->data + (j * rows + i) * each, each);
+    wb__jl_transpose(&a, to);
     if (e->owned) wb__free((void *)(uintptr_t)e->data);
     e->data = to;
     e->owned = true;
-    e->dims[0] = (int64_t)rows;
-    e->dims[1] = (int64_t)columns;
+    memcpy(e->dims, a.dims, 2 * sizeof *e->dims);
     return 0;
 }
 

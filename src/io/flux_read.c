@@ -3,7 +3,6 @@
 
 #include "io/flux.h"
 #include "io/model_file.h"
-#include "io/structure.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,8 +110,15 @@ static void note_unknown(wb__flux_reader *r, const char *type, int n, const char
                  why ? why : "");
 }
 
+/* What can fail for want of memory alone. */
+static wb_layer *made(wb__flux_reader *r, wb_layer *l)
+{
+    if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
+    return l;
+}
+
 /* A stand-in where reading goes on for the sake of the list alone. */
-static wb_layer *nothing(void) { return wb_layer_from_function(wb_identity); }
+static wb_layer *nothing(wb__flux_reader *r) { return made(r, wb_layer_from_function(wb_identity)); }
 
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
 {
@@ -137,7 +143,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
         return l;
     }
     note_unknown(r, type, n, *why ? why : NULL);
-    return nothing();
+    return nothing(r);
 }
 
 /* ---- layers of layers ------------------------------------------------------------------------ */
@@ -173,7 +179,7 @@ static wb_layer *part(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
     wb__log(WB_LOG_INFO, "%s: \"%s\" is a closure (%s) between images and a Dense: taken for Flatten", r->f.map->path,
             r->path, v->name);
     r->channels = 0;
-    return wb_Flatten();
+    return made(r, wb_Flatten());
 }
 
 static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts *p)
@@ -204,7 +210,8 @@ static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts
         p->layers[p->n] = part(r, &w, chain);
         wb__flux_leave(r, back);
         p->n++;
-        if (!p->names[p->n - 1] || !p->layers[p->n - 1]) return false;
+        if (!p->names[p->n - 1] && !r->f.status) r->f.status = WB_ERROR_MEMORY;
+        if (!p->layers[p->n - 1] || r->f.status) return false;
     }
     return !r->f.status;
 }
@@ -224,7 +231,7 @@ static wb_layer *chain(wb__flux_reader *r, const wb__jl *v)
     parts p;
     wb__jl list = wb__jl_item(&r->f, v, 0);
     wb_layer *l = NULL;
-    if (read_parts(r, &list, true, &p)) l = p.n ? assembled(r, "Chain", NULL, &p) : nothing();
+    if (read_parts(r, &list, true, &p)) l = p.n ? assembled(r, "Chain", NULL, &p) : nothing(r);
     drop_parts(&p);
     return l;
 }
@@ -264,7 +271,7 @@ static wb_layer *skip(wb__flux_reader *r, const wb__jl *v)
     if (!connection || !wb__flux_enter(r, "layers", &back)) return NULL;
     wb_layer *l = wb__flux_layer(r, &inner);
     wb__flux_leave(r, back);
-    return l ? wb_SkipConnection_of(l, connection) : NULL;
+    return l ? made(r, wb_SkipConnection_of(l, connection)) : NULL;
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -272,8 +279,8 @@ static wb_layer *skip(wb__flux_reader *r, const wb__jl *v)
 static wb_layer *function_layer(wb__flux_reader *r, const wb__jl *v)
 {
     wb_function f = wb__flux_function(v);
-    if (!strcmp(wb__jl_last(v), "flatten")) return r->channels = 0, wb_Flatten();
-    return f ? wb_layer_from_function(f) : NULL;
+    if (!strcmp(wb__jl_last(v), "flatten")) return r->channels = 0, made(r, wb_Flatten());
+    return f ? made(r, wb_layer_from_function(f)) : NULL;
 }
 
 static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
@@ -304,31 +311,6 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Flux has no grouped convolution that does not flip, so that wb_save turns the kernels of ours over. */
-static int turn_kernels(void *object)
-{
-    int status = 0;
-    if (!wb__is_branch(object)) return 0;
-    wb_layer *l = object;
-    for (int i = 0; !status && i < l->node.n; i++) status = turn_kernels(l->node.children[i].object);
-    if (status || !wb__is(l, &wb__layer_class) || l->type != wb__layer_type_named("Conv")) return status;
-    const wb_conv_options *o = l->options;
-    if (o->flip || o->groups == 1) return 0;
-    wb_tensor *x = wb__layer_child(l, 0);
-    size_t each = wb__dtype_size((wb_dtype)x->dtype), size = (size_t)(x->dims[2] * x->dims[3]);
-    size_t bytes = each * (size_t)x->size;
-    char *values = wb__alloc(2 * bytes), *turned = values + bytes;
-    if (!values) return WB_ERROR_MEMORY;
-    status = wb_copy_out(x, values, bytes);
-    for (size_t i = 0; !status && i < (size_t)x->size; i++) {
-        size_t from = i - i % size + (size - 1 - i % size);
-        memcpy(turned + i * each, values + from * each, each);
-    }
-    if (!status) status = wb__overwrite(x, turned, bytes);
-    wb__free(values);
-    return status;
-}
-
 /* A state document of wb_save's has our structure beside it, as "weber". */
 static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson text)
 {
@@ -339,8 +321,7 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     structure[text.bytes] = 0;
     wb_layer *l = NULL;
     if (!wb__flux_table(m, key, &values)) {
-        l = wb__structure_build(m->path, structure, wb__table_bytes(&values));
-        if (l && (wb__pour(&values, m->path, "", l, false, false) || turn_kernels(l))) l = NULL;
+        l = wb__model_from(m->path, structure, &values);
         wb__table_free(&values);
     }
     wb__free(structure);
@@ -363,8 +344,9 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
     if (!layer) return no_layer(r, name, v);
     wb_layer *l = wb__flux_layer(r, v);
     if (!l || r->f.status) return NULL;
-    if (!r->n_unknown) return r->tracked ? wb_automode(l) : l;
+    if (!r->n_unknown) return l;
     if (r->n_unknown > MOST_TOLD) wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
+    if (r->unknown.failed) return r->f.status = WB_ERROR_MEMORY, NULL;
     bool one = r->n_unknown == 1;
     r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s",
                            r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
@@ -386,14 +368,14 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     if (!wb__bson_open(&r->f, m)) {
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
-        bool state = v.kind == WB__JL_DICT || wb__jl_named_tuple(&v);
+        bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state) text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
     }
     wb__bson_close(&r->f);
     wb__seen_drop(&r->layers);
     wb__seen_drop(&r->arrays);
-    wb__free(wb__text_take(&r->unknown));
+    wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);
     return text.kind == WB__BSON_STRING ? by_structure(m, o.key, text) : l;

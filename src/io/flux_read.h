@@ -16,7 +16,6 @@ typedef struct {
     size_t path_length;
     int depth;
     int64_t channels;           /* of the images that come out of the layers read so far; 0: no images */
-    bool tracked;               /* some array was Tracker's: Flux 0.9 or older */
     const char *why;            /* what is wrong with the struct at hand */
     char why_room[256];
     wb__text unknown;           /* one line each */

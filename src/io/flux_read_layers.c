@@ -91,7 +91,6 @@ static bool take(wb__flux_reader *r, const wb__jl *v, const char *field, const c
 {
     wb__jl value = wb__jl_field(&r->f, v, field);
     *s = (slot){.child = child};
-    r->tracked |= value.tracked;
     if (value.kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, &value, r->path), false;
     if (wb__jl_array_of(&r->f, &value, &s->a)) {
         if (s->a.dtype && wb__dtype_float(s->a.dtype)) return true;
@@ -219,10 +218,12 @@ static bool yes(wb__flux_reader *r, const wb__jl *v, const char *field, bool oth
     return value.kind == WB__JL_BOOL ? value.integer != 0 : otherwise;
 }
 
-static int mode(wb__flux_reader *r, const wb__jl *v)
+/* `old`: of a version in which "active" was true unless somebody said otherwise. */
+static int mode(wb__flux_reader *r, const wb__jl *v, bool old)
 {
     wb__jl active = wb__jl_field(&r->f, v, "active");
-    return active.kind != WB__JL_BOOL ? WB__MODE_AUTO : active.integer ? WB__MODE_TRAIN : WB__MODE_TEST;
+    if (active.kind != WB__JL_BOOL || (old && active.integer)) return WB__MODE_AUTO;
+    return active.integer ? WB__MODE_TRAIN : WB__MODE_TEST;
 }
 
 /* Two of a kind: (w, h) there, {h, w} here. */
@@ -357,7 +358,7 @@ static wb_layer *batchnorm(wb__flux_reader *r, const wb__jl *v)
     o.channels = some->a.dims[0];
     o.dtype = widest(o.no_affine ? 4 : 2, s);
     wb_layer *l = filled(r, wb_batchnorm_with(&o), 4, s);
-    if (l) l->mode = mode(r, v);
+    if (l) l->mode = mode(r, v, wb__jl_count(&r->f, v) == 8);
     return l;
 }
 
@@ -398,7 +399,7 @@ static wb_layer *dropout(wb__flux_reader *r, const wb__jl *v)
     if (n > 0) o.axes.n = n;
     else if (strcmp(wb__jl_last(&dims), "Colon")) return wb__flux_why(r, "its dims are not known");
     wb_layer *l = filled(r, wb_dropout_layer_with(&o), 0, NULL);
-    if (l) l->mode = mode(r, v);
+    if (l) l->mode = mode(r, v, wb__jl_count(&r->f, v) == 3);
     return l;
 }
 
@@ -425,7 +426,6 @@ static bool zero(const wb__jl_array *a)
 static bool state(wb__flux_reader *r, const wb__jl *v, const char *child, int64_t out, slot *s)
 {
     *s = (slot){.child = child};
-    r->tracked |= v->tracked;
     if (v->kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, v, r->path), false;
     if (!wb__jl_array_of(&r->f, v, &s->a) || zero(&s->a)) return s->a.data = NULL, !r->f.status;
     if (!s->a.dtype || !wb__dtype_float(s->a.dtype) || s->a.count != out || s->a.transposed)

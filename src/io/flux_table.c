@@ -14,15 +14,15 @@ typedef struct {
 } filling;
 
 /* What kind of layer has such fields. */
-typedef struct { bool dense, norm, layernorm, cell, stride; } traits;
+typedef struct { bool dense, norm, layernorm, cell, stride; wb__flip flip; } traits;
 
 static traits traits_of(wb__bson_file *f, const wb__jl *v)
 {
     bool weight = false, sigma = false, stride = false, gamma = false, beta = false, diag = false, affine = false,
-         wi = false, wh = false;
+         wi = false, wh = false, groups = false;
     const struct { const char *name; bool *has; } marks[] = {
         {"weight", &weight}, {"σ", &sigma}, {"stride", &stride}, {"γ", &gamma}, {"β", &beta}, {"diag", &diag},
-        {"affine", &affine}, {"Wi", &wi}, {"Wh", &wh}};
+        {"affine", &affine}, {"Wi", &wi}, {"Wh", &wh}, {"groups", &groups}};
     if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return (traits){0};
     wb__jl_fields w;
     wb__jl_fields_of(f, v, &w);
@@ -30,7 +30,9 @@ static traits traits_of(wb__bson_file *f, const wb__jl *v)
         for (size_t i = 0; i < WB__COUNT(marks); i++)
             if (!strcmp(w.name, marks[i].name)) *marks[i].has = true;
     bool old = wb__jl_flux(v, "LayerNorm");
-    return (traits){weight && sigma && !stride, gamma && beta, diag && (affine || old), wi && wh, stride};
+    bool flips = groups || wb__jl_flux(v, "Conv");              /* CrossCor has no groups, nor old Convs */
+    return (traits){weight && sigma && !stride, gamma && beta, diag && (affine || old), wi && wh, stride,
+                    !weight || !stride ? WB__FLIP_UNKNOWN : flips ? WB__FLIP_YES : WB__FLIP_NO};
 }
 
 /* A field's name in our models; "": its parts stand in its place; NULL: it is no part of a model. */
@@ -59,11 +61,11 @@ static bool is_turned(const traits *of, const char *name)
            (of->cell && (!strcmp(name, "weight_input") || !strcmp(name, "weight_hidden")));
 }
 
-static int add(filling *x, const wb__jl_array *found, bool turned)
+static int add(filling *x, const wb__jl_array *found, const traits *of, const char *name)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
-    if (turned && a.ndim == 2 && a.dtype) {
+    if (of && is_turned(of, name) && a.ndim == 2 && a.dtype) {
         int64_t rows = a.dims[0];
         a.dims[0] = a.dims[1];
         a.dims[1] = rows;
@@ -80,6 +82,7 @@ static int add(filling *x, const wb__jl_array *found, bool turned)
     e->begin = a.data - r->f.map->data;
     e->bytes = a.bytes;
     e->data = a.data;
+    if (of && a.ndim == 4 && !strcmp(name, "weight")) e->flip = of->flip;
     if (!a.transposed) return 0;
     void *turn = wb__alloc_aligned((size_t)a.bytes);
     if (!turn) return r->f.status = WB_ERROR_MEMORY;
@@ -124,7 +127,7 @@ static int visit_state(filling *x, const wb__jl *v, const char *name)
         a.dims[0] = a.dims[1];
     }
     if (!wb__flux_enter(r, name, &back)) return r->f.status;
-    int status = add(x, &a, false);
+    int status = add(x, &a, NULL, name);
     wb__flux_leave(r, back);
     return status;
 }
@@ -158,10 +161,10 @@ static int visit(filling *x, const wb__jl *v, const traits *of, const char *name
     switch (v->kind) {
     case WB__JL_GPU: return wb__jl_gpu_fail(&x->r->f, v, x->r->path);
     case WB__JL_ARRAY:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, is_turned(of, name));
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, of, name);
         return x->r->f.status ? x->r->f.status : visit_fields(x, v);
     case WB__JL_STRUCT:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, is_turned(of, name));
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, of, name);
         return visit_fields(x, v);
     case WB__JL_LIST: case WB__JL_TUPLE: case WB__JL_DICT: case WB__JL_CLOSURE: return visit_fields(x, v);
     default: return x->r->f.status;

@@ -234,7 +234,6 @@ wb__jl wb__jl_of(wb__bson_file *f, wb__bson v)
         }
         j = plain(f, wb__bson_at(f, j.items, 1));
         j.shared |= shared;
-        j.tracked = true;
     }
     return j;
 }
@@ -439,11 +438,14 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 
 void wb__jl_transpose(const wb__jl_array *a, void *to)
 {
+    const int64_t rows = a->dims[0], columns = a->dims[1], block = 32;
     size_t each = wb__dtype_size(a->dtype);
     char *out = to;
-    for (int64_t i = 0; i < a->dims[0]; i++)
-        for (int64_t j = 0; j < a->dims[1]; j++, out += each)
-            memcpy(out, a->data + (size_t)(j * a->dims[0] + i) * each, each);
+    for (int64_t top = 0; top < rows; top += block)
+        for (int64_t left = 0; left < columns; left += block)
+            for (int64_t i = top; i < WB__MIN(rows, top + block); i++)
+                for (int64_t j = left; j < WB__MIN(columns, left + block); j++)
+                    memcpy(out + (size_t)(i * columns + j) * each, a->data + (size_t)(j * rows + i) * each, each);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

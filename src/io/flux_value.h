@@ -27,7 +27,7 @@ typedef enum {
 
 typedef struct {
     wb__jl_kind kind;
-    bool shared, tracked;       /* reached by a reference; was an array of Tracker's */
+    bool shared;                /* reached by a reference */
     bool whole;                 /* a number: an integer */
     const void *at;             /* where it lies: the same for all references to one object */
     wb__bson items;             /* fields, elements, text, or an array's bytes */

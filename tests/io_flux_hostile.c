@@ -1,0 +1,458 @@
+/* BSON files that mean harm: cut short, changed anywhere, leading in circles, unfolding without end, nested without
+ * bottom, lying about sizes.  Each is read by all readers, or refused with a sentence that names the file, within a
+ * bounded time and memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bson_maker.h"
+#include "io/flux.h"
+#include "nn/layer.h"
+
+/* ---- reading in every way -------------------------------------------------------------------- */
+
+enum { MULTIPLE = 64, BESIDE = 1 << 20 };
+typedef struct { int table, outline, model, substituted; } outcome;
+static char refusal[1000];              /* of a model without .substitute */
+
+static int row(const wb__flux_row *r, void *ctx)
+{
+    (void)ctx;
+    assert_true(strlen(r->path) < 4096 && r->type && r->ndim <= WB_MAX_DIMS && r->bytes >= 0);
+    return 0;
+}
+
+static wb_layer *substitute(const wb_unknown *part, void *ctx)
+{
+    if (ctx) return ctx;
+    return part->fields ? wb_layer_from_function(wb_relu) : NULL;
+}
+
+static int status_of(bool failed)
+{
+    if (!failed) return 0;
+    assert_non_null(strstr(wb_error(), "hostile.bson"));
+    if (wb_error_code() != WB_ERROR_UNSUPPORTED) assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+    return (int)wb_error_code();
+}
+
+/* Bytes that are no allocation's: what is read beside them is read outside the file, and a sanitizer sees it. */
+static outcome read_bytes(const uint8_t *bytes, size_t n)
+{
+    outcome out;
+    wb__table t;
+    uint8_t *copy = malloc(n + !n);
+    memcpy(copy, bytes, n);
+    wb__mapping m = {.path = (char *)(uintptr_t)"hostile.bson", .data = copy, .bytes = (int64_t)n};
+    int64_t used = wb_memory_used(), peak = wb_memory_peak();
+    out.table = status_of(wb__flux_table(&m, NULL, &t));
+    if (!out.table) wb__table_free(&t);
+    assert_int_equal(wb_memory_used(), used);
+    out.outline = status_of(wb__flux_outline(&m, row, NULL));
+    for (int i = 0; i < 2; i++) {
+        wb_load_options o = {.size = sizeof o, .substitute = i ? substitute : NULL};
+        wb_scope *s = wb_scope_open();
+        int status = status_of(!wb__flux_load(&m, &o));
+        wb_scope_close(s);
+        if (i) {
+            out.substituted = status;
+            continue;
+        }
+        out.model = status;
+        snprintf(refusal, sizeof refusal, "%s", status ? wb_error() : "");
+    }
+    if (wb_memory_peak() > peak) assert_in_range(wb_memory_peak() - used, 0, MULTIPLE * n + BESIDE);
+    free(copy);
+    return out;
+}
+
+static outcome read_made(bson_maker *m)
+{
+    bm_finish(m);
+    outcome out = read_bytes(m->bytes, m->n);
+    bm_free(m);
+    return out;
+}
+
+static void expect_refusal(bson_maker *m, const char *reason)
+{
+    outcome out = read_made(m);
+    assert_true(out.table && out.outline && out.model);
+    if (!strstr(refusal, reason)) fail_msg("\"%s\" is not in: %s", reason, refusal);
+}
+
+/* ---- a file with a bit of everything --------------------------------------------------------- */
+
+static bson_maker begun(void)
+{
+    bson_maker m = {0};
+    bm_document(&m);
+    bm_key(&m, "model");
+    return m;
+}
+
+static void dense(bson_maker *m, int in, int out)
+{
+    bm_struct(m, "Flux.Dense");
+    bm_array(m, 2, out, in);
+    bm_array(m, 1, out);
+    bm_function(m, "NNlib.#relu");
+    bm_end(m);
+}
+
+static bson_maker everything(void)
+{
+    bson_maker m = begun();
+    bm_struct(&m, "Flux.Chain");
+    bm_named(&m, 7, "a", "b", "c", "d", "e", "f", "g");
+    bm_struct(&m, "Flux.Conv");
+    bm_function(&m, "NNlib.#relu");
+    bm_array(&m, 4, 1, 2, 1, 2), bm_bool(&m, 0);
+    bm_integers(&m, 2, 1, 1), bm_integers(&m, 4, 1, 0, 0, 1), bm_integers(&m, 2, 1, 1);
+    bm_integer(&m, 1);
+    bm_end(&m);
+    bm_closure(&m, "#1#2"), bm_end(&m);
+    bm_ref(&m, 1);
+    bm_ref(&m, 2);
+    bm_struct(&m, "Flux.Recur");
+    bm_struct(&m, "Flux.LSTMCell");
+    bm_array(&m, 2, 4, 1), bm_array(&m, 2, 4, 1), bm_array(&m, 1, 4), bm_array(&m, 1, 1), bm_array(&m, 1, 1);
+    bm_end(&m);
+    bm_null(&m), bm_null(&m);
+    bm_end(&m);
+    bm_struct(&m, "Main.Own");
+    bm_array(&m, 1, 2), bm_real(&m, 0.5), bm_float(&m, 1), bm_ref(&m, 3);
+    bm_end(&m);
+    bm_function(&m, "NNlib.#softmax");
+    bm_end(&m), bm_end(&m);
+    bm_key(&m, "_backrefs");
+    bm_list(&m);
+    dense(&m, 2, 2);
+    bm_struct(&m, "Flux.BatchNorm");
+    bm_function(&m, "Base.#identity");
+    for (int i = 0; i < 4; i++) bm_array(&m, 1, 2);
+    bm_float(&m, 1e-5f), bm_float(&m, 0.1f), bm_null(&m);
+    bm_end(&m);
+    bm_ref(&m, 1);
+    bm_finish(&m);
+    return m;
+}
+
+static void set_length(uint8_t *bytes, size_t n)
+{
+    for (int i = 0; i < 4; i++) bytes[i] = (uint8_t)(n >> (8 * i));
+}
+
+static void cut_anywhere(void **state)
+{
+    (void)state;
+    bson_maker m = everything();
+    wb_set_log(NULL, NULL);
+    outcome whole = read_bytes(m.bytes, m.n);
+    assert_true(!whole.table && !whole.outline && !whole.substituted);
+    for (size_t n = 0; n < m.n; n++) {
+        uint8_t *copy = malloc(n + 8);
+        memcpy(copy, m.bytes, n);
+        outcome out = read_bytes(copy, n);
+        assert_true(out.table && out.outline && out.model);
+        set_length(copy, n + 1);                    /* a length that is right, and an end */
+        copy[n] = 0;
+        if (n > 3) read_bytes(copy, n + 1);
+        free(copy);
+    }
+    bm_free(&m);
+}
+
+static void changed_anywhere(void **state)
+{
+    (void)state;
+    static const uint8_t masks[] = {0x01, 0x80, 0xff, 0x02, 0x10};
+    bson_maker m = everything();
+    for (size_t i = 0; i < m.n; i++)
+        for (size_t k = 0; k < WB__COUNT(masks); k++) {
+            m.bytes[i] ^= masks[k];
+            read_bytes(m.bytes, m.n);
+            m.bytes[i] ^= masks[k];
+        }
+    bm_free(&m);
+}
+
+/* ---- references ------------------------------------------------------------------------------ */
+
+static void circles(void **state)
+{
+    (void)state;
+    bson_maker m = begun();
+    bm_ref(&m, 1);
+    bm_key(&m, "_backrefs");
+    bm_list(&m), bm_ref(&m, 2), bm_ref(&m, 1);
+    expect_refusal(&m, "leads to nothing but references");
+
+    m = begun();                                    /* a chain that holds itself */
+    bm_ref(&m, 1);
+    bm_key(&m, "_backrefs");
+    bm_list(&m);
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m), bm_ref(&m, 1), bm_ref(&m, 1), bm_end(&m);
+    bm_end(&m);
+    outcome out = read_made(&m);
+    assert_true(out.table && out.outline && out.model);
+
+    m = begun();                                    /* an unknown struct, a list and a type that do */
+    bm_ref(&m, 1);
+    bm_key(&m, "_backrefs");
+    bm_list(&m);
+    bm_struct(&m, "Main.Own");
+    bm_list(&m), bm_ref(&m, 1), bm_ref(&m, 1), bm_close(&m);
+    bm_end(&m);
+    out = read_made(&m);
+    assert_true(out.table && out.outline && out.model);
+
+    m = begun();
+    bm_tag(&m, "struct"), bm_key(&m, "type"), bm_ref(&m, 1), bm_key(&m, "data"), bm_list(&m), bm_end(&m);
+    bm_key(&m, "_backrefs");
+    bm_list(&m), bm_ref(&m, 1);
+    expect_refusal(&m, "leads to nothing but references");
+
+    m = begun();
+    bm_ref(&m, 3);
+    bm_key(&m, "_backrefs"), bm_list(&m), bm_null(&m);
+    expect_refusal(&m, "entry 3 of \"_backrefs\", which has 1");
+    m = begun();
+    bm_ref(&m, -1);
+    expect_refusal(&m, "which has 0");
+    m = begun();
+    bm_null(&m);
+    bm_key(&m, "_backrefs"), bm_integer(&m, 1);
+    expect_refusal(&m, "\"_backrefs\" is no list");
+}
+
+/* Each entry holds the next one twice: 2^60 layers in 6 KB. */
+static void unfolding(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        bson_maker m = begun();
+        bm_ref(&m, 1);
+        bm_key(&m, "_backrefs");
+        bm_list(&m);
+        for (int i = 0; i < 60; i++) {
+            if (kind == 0) bm_struct(&m, "Flux.Chain"), bm_tuple(&m);
+            else if (kind == 1) bm_struct(&m, "Main.Own");
+            else bm_document(&m);
+            if (kind == 2) bm_key(&m, "a");
+            bm_ref(&m, i + 2);
+            if (kind == 2) bm_key(&m, "b");
+            bm_ref(&m, i + 2);
+            if (kind == 0) bm_end(&m);
+            if (kind < 2) bm_end(&m);
+            else bm_close(&m);
+        }
+        dense(&m, 2, 2);
+        outcome out = read_made(&m);
+        assert_true(out.table && out.outline && out.model);
+    }
+    /* A megabyte a thousand times */
+    bson_maker m = begun();
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m);
+    for (int i = 0; i < 1000; i++) bm_ref(&m, 1);
+    bm_end(&m), bm_end(&m);
+    bm_key(&m, "_backrefs");
+    bm_list(&m);
+    dense(&m, 500, 500);
+    outcome out = read_made(&m);
+    assert_true(out.model && strstr(refusal, "refers to its own parts so often"));
+    assert_true(out.table);
+}
+
+static void wide(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        bson_maker m = begun();
+        if (kind) bm_struct(&m, kind == 1 ? "Flux.Chain" : "Main.Own");
+        bm_list(&m);
+        for (int i = 0; i < 20000; i++) {
+            if (kind == 0) bm_null(&m);
+            else if (kind == 1) bm_function(&m, "NNlib.#relu");
+            else bm_ref(&m, 1);
+        }
+        bm_close(&m);
+        if (kind) bm_end(&m);
+        bm_key(&m, "_backrefs");
+        bm_list(&m);
+        bm_array(&m, 1, 1);
+        outcome out = read_made(&m);
+        assert_true(out.model);
+        assert_false(out.table && kind < 2);
+    }
+}
+
+/* ---- nesting --------------------------------------------------------------------------------- */
+
+static void deep(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"Flux.Chain", "Flux.SkipConnection", "Main.Own", "Tracker.TrackedArray",
+                                        "LinearAlgebra.Adjoint", "Base.Fix1"};
+    for (size_t kind = 0; kind < WB__COUNT(types) + 2; kind++) {
+        bson_maker m = begun();
+        for (int i = 0; i < 10000; i++) {
+            if (kind == WB__COUNT(types)) bm_list(&m);
+            else if (kind > WB__COUNT(types)) bm_document(&m), bm_key(&m, "layers");
+            else bm_struct(&m, types[kind]);
+            if (kind == 0) bm_list(&m);
+            if (kind == 3) bm_null(&m);
+        }
+        bm_null(&m);
+        outcome out = read_made(&m);
+        assert_true(out.model);
+        assert_true(out.table || kind == 4);
+    }
+}
+
+/* ---- lies ------------------------------------------------------------------------------------ */
+
+static void lying_arrays(void **state)
+{
+    (void)state;
+    static const struct { int n; int64_t sizes[3]; size_t bytes; const char *reason; } lies[] = {
+        {2, {3, 3}, 35, "an array of 9 Float32 has 35 bytes"},
+        {2, {1000000, 1000000}, 4, "an array of 1000000000000 Float32 has 4 bytes"},
+        {3, {(int64_t)1 << 31, (int64_t)1 << 31, 4}, 0, "an array of Float32 whose sizes are no sizes"},
+        {2, {(int64_t)1 << 62, 1}, 0, "an array of 4611686018427387904 Float32 has 0 bytes"},
+        {2, {-3, -3}, 36, "an array of Float32 whose sizes are no sizes"},
+        {2, {0, INT64_MAX}, 4, "an array of 0 Float32 has 4 bytes"}};
+    for (size_t i = 0; i < WB__COUNT(lies); i++) {
+        bson_maker m = begun();
+        char data[64] = {0};
+        bm_struct(&m, "Flux.Embedding");
+        bm_bytes(&m, "Core.Float32", lies[i].n, lies[i].sizes, data, lies[i].bytes);
+        expect_refusal(&m, lies[i].reason);
+    }
+    bson_maker m = begun();                         /* more axes than a tensor has: an entry without a dtype */
+    bm_list(&m);
+    bm_bytes(&m, "Core.Float32", 9, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, "abcd", 4);
+    assert_false(read_made(&m).table);
+}
+
+/* Layers whose numbers ask for what their arrays have not. */
+static void lying_layers(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 8; kind++) {
+        bson_maker m = begun();
+        switch (kind) {
+        case 0: case 1: case 2:
+            bm_struct(&m, "Flux.Conv");
+            bm_function(&m, "Base.#identity");
+            bm_array(&m, 4, 1, 1, 1, 2), bm_array(&m, 1, 2);
+            bm_integers(&m, 2, kind == 0 ? 0 : 1, 1), bm_integers(&m, 2, kind == 1 ? -1 : 0, 0), bm_integers(&m, 2, 1, 1);
+            bm_integer(&m, kind == 2 ? INT64_MAX : 1);
+            break;
+        case 3:
+            bm_struct(&m, "Flux.LayerNorm");
+            bm_function(&m, "Base.#identity"), bm_function(&m, "Base.#identity"), bm_float(&m, 1);
+            bm_integers(&m, 2, -4, 5), bm_bool(&m, 0);
+            break;
+        case 4:
+            bm_struct(&m, "Flux.Dropout");
+            bm_real(&m, 7), bm_function(&m, "Core.Colon"), bm_null(&m);
+            break;
+        case 5:
+            bm_struct(&m, "Flux.LSTMCell");
+            bm_array(&m, 2, 8, 2), bm_array(&m, 2, 8, 3), bm_array(&m, 1, 8);
+            break;
+        case 6:
+            bm_struct(&m, "Flux.Dense");
+            bm_array(&m, 2, 3, 2), bm_array(&m, 1, 4), bm_function(&m, "Base.#identity");
+            break;
+        case 7:
+            bm_struct(&m, "Flux.BatchNorm");
+            bm_function(&m, "Base.#identity");
+            for (int i = 0; i < 4; i++) bm_array(&m, 1, 3);
+            bm_float(&m, -1), bm_float(&m, 5), bm_null(&m);
+            break;
+        }
+        assert_true(read_made(&m).table == 0);
+        if (!strstr(refusal, "is unknown here")) fail_msg("%d: %s", kind, refusal);
+    }
+}
+
+static void other_bytes(void **state)
+{
+    (void)state;
+    bson_maker m = begun();
+    bm_element(&m, 9), bm_raw(&m, "12345678", 8);
+    expect_refusal(&m, "an element of type 0x09, which BSON.jl does not write");
+    m = begun();
+    bm_element(&m, 0x77);
+    expect_refusal(&m, "no BSON: the element of type 0x77");
+    outcome out = read_bytes((const uint8_t *)"\5\0\0\0\0", 5);
+    assert_true(out.table && out.model && !out.outline);
+    out = read_bytes((const uint8_t *)"\xff\xff\xff\xff\0", 5);
+    assert_true(out.table && out.model && out.outline);
+    m = begun();                                    /* names of a megabyte, and of no characters */
+    char *name = malloc(1 << 20);
+    memset(name, 'n', 1 << 20);
+    name[(1 << 20) - 1] = 0;
+    bm_document(&m);
+    for (int i = 0; i < 3; i++) {
+        name[0] = (char)('a' + i);
+        bm_key(&m, name), bm_array(&m, 1, 1);
+    }
+    bm_key(&m, "\xff\xfe\x01."), bm_array(&m, 1, 1);
+    bm_key(&m, ""), bm_array(&m, 1, 1);
+    free(name);
+    assert_false(read_made(&m).table);
+}
+
+/* Without memory, at whatever moment: an error, and nothing that is held or lost. */
+static void without_memory(void **state)
+{
+    (void)state;
+    bson_maker m = everything();
+    wb__mapping map = {.path = (char *)(uintptr_t)"hostile.bson", .data = m.bytes, .bytes = (int64_t)m.n};
+    for (int reader = 0; reader < 3; reader++)
+        for (int64_t n = 1;; n++) {
+            wb_scope *s = wb_scope_open();
+            wb_load_options o = {.size = sizeof o, .substitute = substitute,
+                                 .ctx = wb_layer_from_function(wb_relu)};
+            int64_t used = wb_memory_used();
+            wb__table t;
+            wb_clear_error();
+            wb__alloc_fail_at(n);
+            bool ok = reader == 0   ? !wb__flux_table(&map, NULL, &t)
+                      : reader == 1 ? !wb__flux_outline(&map, row, NULL)
+                                    : wb__flux_load(&map, &o) != NULL;
+            bool failed = wb__alloc_count() >= n;
+            wb__alloc_fail_at(0);
+            if (ok && reader == 0) wb__table_free(&t);
+            if (!ok && wb_error_code() != WB_ERROR_MEMORY) fail_msg("%d, %d: %s", reader, (int)n, wb_error());
+            if (reader < 2) assert_int_equal(wb_memory_used(), used);
+            wb_scope_close(s);
+            if (!failed) {
+                assert_true(ok);
+                break;
+            }
+            if (ok) fail_msg("%d, %d: nothing failed: %s", reader, (int)n, wb_error());
+        }
+    bm_free(&m);
+}
+
+int main(void)
+{
+    outcome none = read_bytes((const uint8_t *)"\5\0\0\0", 5);
+    if (none.table == WB_ERROR_UNSUPPORTED) return printf("SKIP: %s\n", wb_error()), 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cut_anywhere), cmocka_unit_test(changed_anywhere), cmocka_unit_test(circles),
+        cmocka_unit_test(unfolding), cmocka_unit_test(wide), cmocka_unit_test(deep), cmocka_unit_test(lying_arrays),
+        cmocka_unit_test(lying_layers), cmocka_unit_test(other_bytes), cmocka_unit_test(without_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
