@@ -4,7 +4,7 @@
  *   file_bench load PATH                    a model, from a cold cache
  *   file_bench checkpoint PATH MB           a model and Adam's moments, MB in all
  *   file_bench resume PATH MB               back into others like them, from a cold cache
- *   file_bench touch                        nothing: see touch() */
+ *   file_bench cool PATH                    nothing but the cold cache */
 #include "base/base.h"
 #include "base/map.h"
 #include "io/formats.h"
@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,17 +53,6 @@ static int64_t cool(const char *path)
     return about.st_size;
 }
 
-/* Where the machine is a virtual one, memory that lay free for some seconds is fetched from its host when
- * it is next used, which takes longer than reading a disk.  What is timed finds it there. */
-static void touch(void)
-{
-    const size_t bytes = (size_t)3 << 29;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return;
-    for (size_t i = 0; i < bytes; i += 4096) memory[i] = 1;
-    munmap(memory, bytes);
-}
-
 static double processor_time(void)
 {
     struct rusage used;
@@ -83,9 +71,9 @@ static bool is_of_its_format(const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && !strcmp(argv[1], "touch")) return touch(), 0;
     if (argc < 3) return fprintf(stderr, "file_bench save|load|checkpoint|resume PATH [MB]\n"), 2;
     const char *what = argv[1], *path = argv[2];
+    if (!strcmp(what, "cool")) return cool(path), 0;
     const double megabytes = argc > 3 ? atof(argv[3]) : 500;
     const bool state = !strcmp(what, "checkpoint") || !strcmp(what, "resume");
     wb_checkpoint c = {.epoch = 1};
@@ -101,7 +89,6 @@ int main(int argc, char **argv)
     }
     int64_t bytes = 0;
     if (!strcmp(what, "load") || !strcmp(what, "resume")) bytes = cool(path);
-    touch();
     double used = processor_time(), begun = wb__now();
     if (!strcmp(what, "save") && wb_save(path, model)) return tell("save");
     if (!strcmp(what, "load") && !wb_load(path)) return tell("load");
@@ -110,7 +97,8 @@ int main(int argc, char **argv)
     double seconds = wb__now() - begun;
     used = processor_time() - used;
     if (!bytes) bytes = cool(path);
-    printf("{\"seconds\": %.6f, \"processor\": %.6f, \"bytes\": %lld, \"right\": %s}\n", seconds, used, (long long)bytes,
+    printf("{\"seconds\": %.6f, \"processor\": %.6f, \"bytes\": %lld, \"right\": %s}\n", seconds,
+           used, (long long)bytes,
            is_of_its_format(path) ? "true" : "false");
     return 0;
 }

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Makes the corpora that fuzzing begins with, a folder a target, by hand and from real files.
 
-    fuzz_corpus.py FOLDER [--data ../shared/data] [--weber build/weber]
+    fuzz_corpus.py FOLDER [--weber build/weber]
 
-What is made by hand is small and has every kind of thing that the format has.  From the folder of real data come files of
-up to 128 KiB, whole, and the beginnings of larger ones.  With --weber, a few of them are also converted into each other by
+What is made by hand is small and has every kind of thing that the format has.  From the folder of real data (WEBER_SHARED/data,
+else ../shared/data beside the project), where there is one, come files of up to 128 KiB and the beginnings of larger ones.  With --weber, a few of them are also converted into each other by
 the library's own writers.  The same files give the same corpora.
 """
 import argparse
 import gzip
 import io
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -273,7 +274,6 @@ def converted(folder, weber):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--data", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
     for target in ("bson", "safetensors", "npy", "npz", "idx", *TEXTS):
@@ -286,8 +286,9 @@ def main():
     for target, files in TEXTS.items():
         for name, data in files.items():
             place(options.folder, target, name, data)
-    if options.data and options.data.is_dir():
-        real_files(options.folder, options.data)
+    data = Path(os.environ.get("WEBER_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
+    if data.is_dir():
+        real_files(options.folder, data)
     if options.weber:
         converted(options.folder, options.weber)
     for target in sorted(path for path in options.folder.iterdir() if path.is_dir()):

@@ -34,7 +34,7 @@ typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
  *   .bson          of Julia's BSON.jl, for Flux: under .key, a state document that Flux.loadmodel! takes, with Weber's
  *                  structure beside it; or with .structs the layers themselves, for the Flux of version .flux.
  *                  Refused at 2 GiB, BSON's limit: use safetensors.
- *   .npz           NumPy's: the tensors by their paths
+ *   .npz           NumPy's: the tensors by their paths; bf16, which it has not, as f32
  * Errors: a layer that the format or that version of Flux has not; what has no name in files (wb_name_function). */
 typedef struct {
     size_t size;

@@ -106,8 +106,9 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
 static void note_unknown(wb__flux_reader *r, const char *type, int n, const char *why)
 {
     if (r->n_unknown++ >= MOST_TOLD) return;
-    wb__text_add(&r->unknown, "\n  \"%s\": %s (%d field%s)%s%s", *r->path ? r->path : r->variable, type, n, n == 1 ? "" : "s", why ? ": " : "",
-                 why ? why : "");
+    const char *path = *r->path ? r->path : r->variable, *s = n == 1 ? "" : "s";
+    wb__text_add(&r->unknown, "\n  \"%s\": %s (%d field%s)%s%s", path, type, n, s,
+                 why ? ": " : "", why ? why : "");
 }
 
 /* What can fail for want of memory alone. */
