@@ -135,6 +135,33 @@ static void ties(void **state)
     both_ways(m, n, (const char *[]){"0.weight [4,2] f32", "1.weight [4,2] f32", NULL});
 }
 
+/* Names are names in every format that has them. */
+static void other_formats(void **state)
+{
+    (void)state;
+#ifdef WB_HAVE_ZIP
+    char path[80];
+    wb_layer *make[2];
+    snprintf(path, sizeof path, "/tmp/weber-torch-%ld.npz", (long)getpid());
+    for (int i = 0; i < 2; i++)
+        make[i] = wb_Chain(wb_Conv(1, 2, {2}, wb_relu, .flip = true), wb_MultiHeadAttention(4, 2), wb_BatchNorm(4));
+    wb_each_tensor(make[0], draw, NULL);
+    if (wb_save(path, make[0], .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+    wb_tree *t = wb_load_tensors(path);
+    if (!t) fail_msg("%s", wb_error());
+    assert_non_null(wb_get(t, "2.in_proj_weight"));
+    if (wb_load_state(path, make[1])) fail_msg("%s", wb_error());
+    wb_each_tensor(make[0], same_bits, make[1]);
+    assert_null(wb_load(path));
+    assert_non_null(strstr(wb_error(), "describes no model"));
+    unlink(path);
+#else
+    skip();
+#endif
+    assert_int_equal(wb_save("/tmp/weber-torch.npy", wb_Dense(1, 1)), WB_ERROR_ARGUMENT);
+    assert_non_null(strstr(wb_error(), "no model goes into an NPY file; .safetensors, .bson and .npz take one"));
+}
+
 static wb_tensor *to_bf16(wb_tensor *x, const char *path, void *ctx)
 {
     return (void)path, (void)ctx, wb_astype(x, WB_BF16);
@@ -360,7 +387,7 @@ static void lenient(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind), cmocka_unit_test(containers), cmocka_unit_test(ties),
+        cmocka_unit_test(every_kind), cmocka_unit_test(containers), cmocka_unit_test(ties), cmocka_unit_test(other_formats),
         cmocka_unit_test(other_dtypes), cmocka_unit_test(kernels_are_turned_over),
         cmocka_unit_test(two_biases_are_one), cmocka_unit_test(numbering), cmocka_unit_test(renames),
         cmocka_unit_test(long_lists), cmocka_unit_test(lenient),

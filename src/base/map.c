@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define AHEAD_MOST ((int64_t)1 << 30)
+
 /* A plain file that is not compressed; false, without an error, if it cannot be mapped. */
 static bool map_plain(wb__mapping *m)
 {
@@ -42,6 +44,11 @@ wb__mapping *wb__map(const char *path)
     if (m->data) return m;
     wb__unmap(m);
     return NULL;
+}
+
+void wb__map_ahead(const wb__mapping *m, int64_t bytes)
+{
+    if (m->map) (void)posix_madvise(m->map, (size_t)WB__MIN(bytes, WB__MIN(m->bytes, AHEAD_MOST)), POSIX_MADV_WILLNEED);
 }
 
 void wb__unmap(wb__mapping *m)

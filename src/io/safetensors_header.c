@@ -143,11 +143,14 @@ static int read_text(scanner *s, wb__text *t, const char *where)
     t->length = 0;
     wb__text_raw(t, "", 0);
     while (s->at < s->n && s->text[s->at] != '"') {
-        int n = s->text[s->at] == '\\' ? 1 : character(s);
+        const int64_t begin = s->at;
+        int n = 1;
+        while (n && s->at < s->n && s->text[s->at] != '"' && s->text[s->at] != '\\') s->at += n = character(s);
         if (!n) return BAD(s, s->text[s->at] < ' ' ? "a control character in a text" : "not UTF-8");
-        s->at += n;
-        if (s->text[s->at - n] != '\\') wb__text_raw(t, (const char *)s->text + s->at - n, (size_t)n);
-        else if ((status = read_escape(s, t))) return status;
+        wb__text_raw(t, (const char *)s->text + begin, (size_t)(s->at - begin));
+        if (s->at == s->n || s->text[s->at] == '"') break;
+        s->at++;
+        if ((status = read_escape(s, t))) return status;
     }
     if (t->failed) return WB_ERROR_MEMORY;
     return expect(s, '"', "at the end of a text");
