@@ -61,7 +61,7 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out)
 {
     *out = (wb__table){0};
     int status = read_header(m, out);
-    if (!status && values) wb__map_ahead(m, m->bytes);
+    if (!status && values) wb__map_ahead(m, m->data, m->bytes);
     if (!status && values) status = place_values(m, out);
     if (!status && values) status = wb__sums_check(out, m->path);
     if (status) return wb__table_free(out), status;
