@@ -205,6 +205,7 @@ def typeof(v):
 
 # What `using Flux` makes reachable from Main, as far as files name it.
 NNLIB = '''relu leakyrelu elu selu σ hardσ logσ softplus softsign swish mish gelu gelu_tanh gelu_erf
+relu6 hardtanh hardswish softshrink tanhshrink trelu lisht logcosh
 tanh_fast sigmoid_fast softmax logsoftmax'''.split()
 REACHABLE = {
     ('Core',): 'Nothing Bool Int64 Int32 Int16 Int8 UInt8 Float64 Float32 Float16 Symbol String Tuple '

@@ -24,7 +24,8 @@ static void dense(void **state)
     static const struct { const char *julia, *here; } functions[] = {
         {"NNlib.#tanh_fast", ", tanh"}, {"Base.#tanh", ", tanh"}, {"NNlib.#sigmoid_fast", ", sigmoid"},
         {"Main.Base.#identity", ""}, {"NNlib.#relu", ", relu"}, {"NNlib.#leakyrelu", ", leakyrelu"},
-        {"NNlib.#gelu_tanh", ", gelu"}, {"NNlib.#logσ", ", logsigmoid"}, {"Flux.NNlib.#swish", ", swish"}};
+        {"NNlib.#gelu_tanh", ", gelu"}, {"NNlib.#logσ", ", logsigmoid"}, {"Flux.NNlib.#swish", ", swish"},
+        {"NNlib.#hardσ", ", hardsigmoid"}, {"NNlib.#mish", ", mish"}, {"NNlib.#gelu_sigmoid", ", gelu"}};
     for (size_t i = 0; i < WB__COUNT(functions); i++) {
         char text[100];
         m = made();

@@ -10,10 +10,12 @@ static const struct { const char *flux; int version; } versions[] = {
     {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209}, {"0.12.10", 1210},
     {"0.13.2", 1302}, {"0.13", 1399}, {"0.14", 1499}, {"0.15", 1599}, {"0.16.0", 1600}, {"0.16", 1610},
     {"0.16.12", 1612}};
-enum { VERSIONS = WB__COUNT(versions), MODELS = 40 };
+enum { VERSIONS = WB__COUNT(versions), MODELS = 43 };
 
 /* A model, from which version on it can be written as structs, and until which its structs are known. */
 typedef struct { const char *name; wb_layer *model; int since, before; wb_tensor *x; } sample;
+
+static wb_layer *named(const char *function) { return wb_layer_from_function(wb__function_by_name(function)); }
 
 static int samples(sample *s)
 {
@@ -59,6 +61,11 @@ static int samples(sample *s)
         {"quotient", wb_SkipConnection(wb_Dense(4, 4), wb_div), 1300, 0, flat},
         {"larger", wb_Parallel(wb_maximum, wb_Dense(4, 2), wb_Dense(4, 2)), 1300, 0, flat},
         {"vcat", wb_Parallel(wb__connection_by_name("vcat"), wb_Dense(4, 2), wb_Dense(4, 1)), 1200, 0, flat},
+        {"made", wb_Chain(named("relu6"), named("hardtanh"), named("hardsigmoid"), named("hardswish"), named("mish"),
+                          wb_Dense(4, 4, wb__function_by_name("softsign"))), 1300, 0, flat},
+        {"made_too", wb_Chain(named("softshrink"), named("tanhshrink"), named("trelu"), named("lisht"), named("logcosh")), 1300,
+         0, flat},
+        {"plain_functions", wb_Chain(wb_neg, wb_reciprocal, wb_abs, wb_log1p, wb_sqrt, wb_exp), 0, 0, flat},
         {"deep", wb_Chain(wb_Chain(wb_Chain(wb_Dense(2, 2)), wb_Chain(wb_BatchNorm(2)))), 0, 0, two},
     };
     memcpy(s, all, sizeof all);

@@ -7,7 +7,8 @@ wb_function wb__flux_function(const wb__jl *v)
 {
     static const struct { const char *julia, *here; } names[] = {
         {"σ", "sigmoid"}, {"sigmoid_fast", "sigmoid"}, {"tanh_fast", "tanh"},
-        {"logσ", "logsigmoid"}, {"gelu_tanh", "gelu"}, {"celu", "elu"}, {"silu", "swish"},
+        {"logσ", "logsigmoid"}, {"gelu_tanh", "gelu"}, {"gelu_sigmoid", "gelu"}, {"celu", "elu"},
+        {"silu", "swish"}, {"hardσ", "hardsigmoid"}, {"inv", "reciprocal"}, {"-", "neg"},
         {"gpu", "identity"}, {"cpu", "identity"}, {"f32", "identity"}};
     if (v->kind != WB__JL_FUNCTION) return NULL;
     const char *name = wb__jl_last(v);

@@ -12,7 +12,8 @@
 /* When things came, or changed: minor*100 + patch. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, GLOBAL_POOLS = 1100, BIAS_MAY_BE_FALSE = 1300, NORMS_WITH_OPTIONS = 1200,
-    SKIP_HAS_PARAMETERS = 1204, NAMED_CHAINS = 1207, SCALE = 1300, MLUTILS = 1300, CELLS_OF_TWO_TYPES = 1307,
+    SKIP_HAS_PARAMETERS = 1204, NAMED_CHAINS = 1207, SCALE = 1300, MLUTILS = 1300, MADE_ACTIVATIONS = 1300,
+    CELLS_OF_TWO_TYPES = 1307,
     EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, GELU_ERF = 1600, RETURN_STATE = 1601,
     BROADCAST_FUNCTION = 1300, PADDED_EMBEDDING = 1611, PAD_MODES = 1612
 };
@@ -105,6 +106,17 @@ static const struct { const char *name, *path; bool whole; int since; } function
     {"swish", "Flux.NNlib.#swish", false, 0},
     {"gelu", "Flux.NNlib.#gelu", false, 0},         /* of gelu_tanh too, by an alias */
     {"gelu_erf", "Flux.NNlib.#gelu_erf", false, GELU_ERF},
+    {"relu6", "Flux.NNlib.#relu6", false, MADE_ACTIVATIONS},
+    {"hardtanh", "Flux.NNlib.#hardtanh", false, MADE_ACTIVATIONS},
+    {"hardsigmoid", "Flux.NNlib.#hardσ", false, MADE_ACTIVATIONS},
+    {"hardswish", "Flux.NNlib.#hardswish", false, MADE_ACTIVATIONS},
+    {"mish", "Flux.NNlib.#mish", false, MADE_ACTIVATIONS},
+    {"softsign", "Flux.NNlib.#softsign", false, MADE_ACTIVATIONS},
+    {"softshrink", "Flux.NNlib.#softshrink", false, MADE_ACTIVATIONS},
+    {"tanhshrink", "Flux.NNlib.#tanhshrink", false, MADE_ACTIVATIONS},
+    {"trelu", "Flux.NNlib.#trelu", false, MADE_ACTIVATIONS},
+    {"lisht", "Flux.NNlib.#lisht", false, MADE_ACTIVATIONS},
+    {"logcosh", "Flux.NNlib.#logcosh", false, MADE_ACTIVATIONS},
     {"tanh", "Base.#tanh", false, 0},
     {"exp", "Base.#exp", false, 0},
     {"log", "Base.#log", false, 0},

@@ -26,9 +26,10 @@ typedef struct {
 static wb_tensor *vcat(wb_tensor *y, wb_tensor *x) { return wb_concat(-1, y, x); }
 
 #define ROW(name) {#name, (any)wb_##name},
+#define MADE_ROW(name) {#name, (any)wb__##name},
 #define WB_UNARY(name, accepts, expression, gradient) ROW(name)
 static const entry own_functions[] = {
-    FUNCTIONS(ROW)
+    FUNCTIONS(ROW) WB__MADE_ACTIVATIONS(MADE_ROW)
 #include "ops/ops.def"
 };
 static const entry own_connections[] = {CONNECTIONS(ROW){"vcat", (any)vcat}};

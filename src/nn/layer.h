@@ -86,6 +86,13 @@ bool wb__one_input(const wb_layer *l, int n);
 
 bool wb__train_mode(const wb_layer *l, bool *automatic);    /* is it to act as in training now? */
 
+/* Activations that are known by name, and made of other operations. */
+#define WB__MADE_ACTIVATIONS(X) \
+    X(relu6) X(hardtanh) X(hardsigmoid) X(hardswish) X(mish) X(softsign) X(softshrink) X(tanhshrink) X(trelu) X(lisht) X(logcosh)
+#define WB__MADE_ACTIVATION(name) wb_tensor *wb__##name(wb_tensor *x);
+WB__MADE_ACTIVATIONS(WB__MADE_ACTIVATION)
+#undef WB__MADE_ACTIVATION
+
 /* Functions by name; NULL if there is none. */
 const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);

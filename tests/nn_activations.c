@@ -1,0 +1,58 @@
+/* The activations that are made of other operations, against their formulas, in both floating dtypes and with gradients. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "nn/layer.h"
+
+static double within(double x, double from, double to) { return fmax(from, fmin(x, to)); }
+static double softplus(double x) { return log1p(exp(-fabs(x))) + fmax(x, 0); }
+
+static double relu6(double x) { return within(x, 0, 6); }
+static double hardtanh(double x) { return within(x, -1, 1); }
+static double hardsigmoid(double x) { return within((x + 3) / 6, 0, 1); }
+static double hardswish(double x) { return x * hardsigmoid(x); }
+static double mish(double x) { return x * tanh(softplus(x)); }
+static double softsign(double x) { return x / (1 + fabs(x)); }
+static double softshrink(double x) { return x > 0.5 ? x - 0.5 : x < -0.5 ? x + 0.5 : 0; }
+static double tanhshrink(double x) { return x - tanh(x); }
+static double trelu(double x) { return x > 1 ? x : 0; }
+static double lisht(double x) { return x * tanh(x); }
+static double logcosh(double x) { return fabs(x) + log1p(exp(-2 * fabs(x))) - log(2); }
+
+#define ROW(name) {#name, name},
+static const struct { const char *name; double (*f)(double); } all[] = {WB__MADE_ACTIVATIONS(ROW)};
+
+enum { N = 9 };
+static const double at[N] = {-100, -7, -2.25, -0.75, 0.125, 0.75, 2.25, 7, 100};
+
+static void values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WB__COUNT(all); i++) {
+        wb_scope *s = wb_scope_open();
+        wb_function f = wb__function_by_name(all[i].name);
+        assert_non_null(f);
+        assert_string_equal(wb__function_name(f), all[i].name);
+        wb_tensor *x = wb_variable(wb_from(at, WB_F64, 1, (int64_t[]){N}));
+        wb_tensor *y = f(x), *narrow = f(wb_astype(x, WB_F32)), *slope = wb_gradient(wb_sum(y), x);
+        if (!y || !narrow || !slope) fail_msg("%s: %s", all[i].name, wb_error());
+        for (int k = 0; k < N; k++) {
+            const double want = all[i].f(at[k]), h = 1e-5, rise = (all[i].f(at[k] + h) - all[i].f(at[k] - h)) / (2 * h);
+            assert_true(fabs(wb_at(y, k) - want) <= 1e-12 * fmax(1, fabs(want)));
+            assert_true(fabs(wb_at(narrow, k) - want) <= 1e-5 * fmax(1, fabs(want)));
+            assert_true(fabs(wb_at(slope, k) - rise) < 1e-6);
+        }
+        wb_scope_close(s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
