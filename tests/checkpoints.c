@@ -309,6 +309,11 @@ static void the_last_and_the_best(void **state)
     assert_true(there("checkpoint-000005.safetensors") && there("checkpoint-000012.safetensors"));
     WORKS(wb_checkpoint_keep(folder, &c));
     assert_false(there("checkpoint-000005.safetensors"));
+    c.epoch = INT64_MAX;
+    WORKS(wb_checkpoint_keep(folder, &c));
+    c.epoch = 0;
+    WORKS(wb_checkpoint_latest(folder, &c));
+    assert_true(c.epoch == INT64_MAX);
     each_entry(NULL, true);
 }
 

@@ -246,11 +246,19 @@ static void checkpoints_that_do_not_fit(void **state)
     refuse_load(path, &(wb_checkpoint){.model = wide}, "layers.0.weight");
     refuse_load(path, &(wb_checkpoint){.state = wb_setup(wb_Adam(), a.model)},
                 "rule is another one");
+    assert_non_null(strstr(wb_error(), "; this state's is Adam"));
     wb_opt_state *other = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_AdamW()), wide);
     refuse_load(path, &(wb_checkpoint){.model = a.model, .state = other, .loader = a.loader},
                 "moments of \"layers.0.weight\"");
     assert_int_equal(wb_save(path, a.model), 0);
     refuse_load(path, &(wb_checkpoint){.model = a.model}, "is no checkpoint");
+    assert_int_equal(wb_checkpoint_save(path, &(wb_checkpoint){.model = a.model}), 0);
+    refuse_load(path, &(wb_checkpoint){.model = a.model, .state = a.state}, "saved without an optimiser's state");
+    refuse_load(path, &(wb_checkpoint){.model = a.model, .loader = a.loader}, "saved without a loader's position");
+    assert_null(wb_load(path));
+    assert_non_null(strstr(wb_error(), "is a checkpoint, which describes no model"));
+    assert_int_equal(wb_save_npy(path, wb_ones(2)), 0);
+    refuse_load(path, &(wb_checkpoint){.model = a.model}, "is NPY; checkpoints are safetensors files");
     assert_same(wide, before);
     wb__rng_state now = wb__rng_get_state();
     assert_memory_equal(&random, &now, sizeof now);

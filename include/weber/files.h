@@ -169,7 +169,8 @@ WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
  * 12.  Once the new one is on the disk older ones are removed, but for the .last n in the order in which they were
  * written and, with .best, that with the lowest metric (.higher: the highest; of equals the first; NaN never is).
  * Nothing else in the folder is touched; one process at a time writes to a name.  NAME is "checkpoint" unless given.
- *   wb_checkpoint_keep("run", &(wb_checkpoint){model, state, loader, epoch, .metric = loss, .has_metric = true}, .best = true);
+ *   wb_checkpoint now = {model, state, loader, epoch, .metric = loss, .has_metric = true};
+ *   wb_checkpoint_keep("run", &now, .best = true);
  * The folder is made if it is not there.  Errors: .best without a metric; a negative epoch. */
 typedef struct {
     size_t size;

@@ -237,6 +237,9 @@ static wb_layer *model_of_tensors(const char *path, wb__table *file)
 {
     const char *structure = wb__table_note(file, "weber");
     if (structure) return wb__model_from(path, structure, file);
+    if (wb__table_note(file, "weber_checkpoint"))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: is a checkpoint, which describes no model: make the model and use "
+                             "wb_checkpoint_load, or wb_load_state with .prefix = \"model.\"", path);
     return wb__fail_null(WB_ERROR_FORMAT,
                          "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
 }

@@ -11,7 +11,9 @@
 #include "train/checkpoint.h"
 
 #include "base/philox.h"
+#include "base/text.h"
 #include "data/loader.h"
+#include "io/formats.h"
 #include "io/json_text.h"
 #include "io/model_file.h"
 #include "optim/optim.h"
@@ -184,16 +186,34 @@ static bool read_number(const json_t *value, double *out)
     return !*end;
 }
 
+static int another_rule(const restoring *r, const wb_rule *rule)
+{
+    const json_t *part;
+    size_t i;
+    wb__text its = {0};
+    json_array_foreach(json_object_get(r->note, "rule"), i, part) {
+        const char *name = json_string_value(json_object_get(part, "name"));
+        wb__text_add(&its, "%s%.40s", i ? ", " : "", name ? name : "?");
+        if (its.length > 200) break;
+    }
+    wb__text_add(&its, "; this state's is ");
+    for (int k = 0; k < rule->n; k++) wb__text_add(&its, "%s%s", k ? ", " : "", rule->parts[k].kind->name);
+    const int status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's rule is another one: %s", r->path,
+                                its.text ? its.text : "");
+    wb__free(its.text);
+    return status;
+}
+
 /* The rule's numbers, into a copy of its parts. */
 static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *parts)
 {
     json_t *list = json_object_get(r->note, "rule");
-    if (json_array_size(list) != (size_t)rule->n) return wrong(r, "rule is another one");
+    if (json_array_size(list) != (size_t)rule->n) return another_rule(r, rule);
     for (int i = 0; i < rule->n; i++) {
         json_t *part = json_array_get(list, (size_t)i);
         const char *name = json_string_value(json_object_get(part, "name"));
         parts[i] = rule->parts[i];
-        if (!name || strcmp(name, parts[i].kind->name)) return wrong(r, "rule is another one");
+        if (!name || strcmp(name, parts[i].kind->name)) return another_rule(r, rule);
         for (int k = 0; k < WB__RULE_NUMBERS; k++)
             if (*wb__rule_number(&parts[i].kind->defaults, k) != 0 &&
                 !read_number(json_object_get(part, wb__rule_fields[k].name),
@@ -310,7 +330,8 @@ static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
 {
     json_error_t error;
     const char *text = wb__table_note(&r->file, "weber_checkpoint");
-    if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint", r->path);
+    if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint: it was not written by wb_checkpoint_save",
+                               r->path);
     r->note = wb__json_load(text, &error);
     if (!r->note) return wrong(r, "note is not JSON");
     json_t *version = json_object_get(r->note, "version");
@@ -332,9 +353,13 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     wb__rule_part *parts =
         c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
     int status = c->state && !parts ? WB_ERROR_MEMORY : 0;
+    if (!status && c->loader && !json_object_get(r->note, "loader"))
+        status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without a loader's position", r->path);
     if (!status && c->loader &&
         !read_words(json_object_get(r->note, "loader"), LOADER_WORDS, r->loader))
-        status = wrong(r, "loader position is missing or wrong");
+        status = wrong(r, "loader position is wrong");
+    if (!status && c->state && !json_object_get(r->note, "slots"))
+        status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without an optimiser's state", r->path);
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
@@ -354,12 +379,25 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     return status;
 }
 
+static int load(const char *path, bool values, wb__table *out)
+{
+    wb__mapping *m = wb__map(path);
+    if (!m) return wb_error_code();
+    const wb__format format = wb__format_of(m);
+    const bool other = format != WB__FORMAT_UNKNOWN && format != WB__FORMAT_SAFETENSORS;
+    int status = !other ? wb__st_table(m, values, out)
+                        : wb__fail(WB_ERROR_FORMAT, "%s: is %s; checkpoints are safetensors files", path,
+                                   wb__format_name(format));
+    if (status) wb__unmap(m);
+    return status;
+}
+
 /* `whole`: the file is a checkpoint and undamaged, whatever comes of loading it. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
 {
     wb__checkpoint_about about;
     restoring r = {.path = path};
-    int status = wb__st_load(path, true, &r.file);
+    int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;
     if (!status) status = restore(&r, &about, c);
@@ -371,7 +409,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about)
 {
     restoring r = {.path = path};
-    int status = wb__st_load(path, false, &r.file);
+    int status = load(path, false, &r.file);
     if (!status) status = open_checkpoint(&r, about);
     json_decref(r.note);
     wb__table_free(&r.file);

@@ -37,7 +37,7 @@ static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
     if (strncmp(file, k->name, n) || file[n] != '-') return -1;
     const char *digits = file + n + 1;
     const size_t many = strspn(digits, "0123456789");
-    if (many < 6 || many > 18 || (many > 6 && digits[0] == '0')) return -1;
+    if (many < 6 || many > 19 || (many > 6 && digits[0] == '0')) return -1;
     if (strncmp(digits + many, ENDING, sizeof ENDING - 1)) return -1;
     *rest = digits + many + sizeof ENDING - 1;
     return strtoll(digits, NULL, 10);
