@@ -256,6 +256,9 @@ static void models_stay_models(void **state)
     WEBER("convert", "s.bson", "d.safetensors");
     succeeded("d.safetensors: a model\n", "");
     same(model, wb_load(in_folder("d.safetensors")));
+    WEBER("convert", "s.bson", "part.bson", "--key", "net.layers.0");
+    succeeded("part.bson: a model\n", "");
+    same(wb_layer_at(model, "layers.0"), wb_load(in_folder("part.bson"), .key = "model"));
     WEBER("convert", "s.bson", "d.safetensors", "--key", "other");
     assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "net"));

@@ -185,7 +185,7 @@ int wb__cli_convert(int n, char **words)
     conversion c = {.save = {.size = sizeof c.save}};
     if (parse(&c, n, words)) return -1;
     if (look(&c)) return 1;
-    c.save.key = c.key;
+    c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;      /* what was a part is a whole then */
     if (c.from == WB__FORMAT_IDX) return convert_idx(&c) ? wb__cli_complain() : 0;
     int status = 1;
     if (may_be_model(&c)) {
