@@ -46,11 +46,6 @@ wb__mapping *wb__map(const char *path)
     return NULL;
 }
 
-void wb__map_ahead(const wb__mapping *m, int64_t bytes)
-{
-    if (m->map) (void)posix_madvise(m->map, (size_t)WB__MIN(bytes, WB__MIN(m->bytes, AHEAD_MOST)), POSIX_MADV_WILLNEED);
-}
-
 void wb__unmap(wb__mapping *m)
 {
     if (!m) return;
@@ -63,7 +58,8 @@ void wb__unmap(wb__mapping *m)
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)from & ~(page - 1);
-    if (m->map) (void)!posix_madvise((void *)first, (uintptr_t)from + (uintptr_t)bytes - first, POSIX_MADV_WILLNEED);
+    const uintptr_t end = (uintptr_t)from + (uintptr_t)WB__MIN(bytes, AHEAD_MOST);
+    if (m->map) (void)!posix_madvise((void *)first, end - first, POSIX_MADV_WILLNEED);
 }
 
 int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...)
