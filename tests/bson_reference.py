@@ -210,7 +210,8 @@ REACHABLE = {
     ('Core',): 'Nothing Bool Int64 Int32 Int16 Int8 UInt8 Float64 Float32 Float16 Symbol String Tuple '
                'NamedTuple Array Any'.split(),
     ('Base',): ['Colon', 'Fix1'] + ['#' + f for f in 'identity tanh exp log log1p sin cos sqrt abs sign inv '
-                                    'broadcast + - * vcat hcat'.split()],
+                                    '+ - * / ^ max min vcat hcat'.split()],
+    ('Base', 'Broadcast'): ['#broadcast', 'BroadcastFunction'],
     ('Flux', 'NNlib'): ['#' + f for f in NNLIB],
     ('Flux', 'MLUtils'): ['#flatten'],
     ('Flux', 'Random'): ['TaskLocalRNG'],
@@ -275,12 +276,13 @@ FLUX = {
     'SkipConnection': [(0, 1204, '', [('layers', ANY), ('connection', ANY)]),
                        (1204, 9999, 'TF', [('layers', 'T'), ('connection', 'F')])],
 }
-FIX1 = (0, 9999, 'FX', [('f', 'F'), ('x', 'X')])
+OF_BASE = {('Base', 'Fix1'): (0, 9999, 'FX', [('f', 'F'), ('x', 'X')]),
+           ('Base', 'Broadcast', 'BroadcastFunction'): (1300, 9999, 'F', [('f', 'F')])}
 
 
 def layout(type, version):
-    if type.path == ('Base', 'Fix1'):
-        return FIX1
+    if type.path in OF_BASE:
+        return OF_BASE[type.path]
     if len(type.path) == 2 and type.path[0] == 'Flux':
         for row in FLUX.get(type.name, []):
             if row[0] <= version < row[1]:

@@ -285,6 +285,13 @@ static void tables(void **state)
     bm_close(&m);
     expect_names(&m, "a_b 2 i64; bits 3 2 bool; bytes 3 u8; half 2 f16; letters 2 Char; no 3 0; z 2 Complex");
 
+    m = made();
+    bm_struct(&m, "Flux.DepthwiseConv");
+    bm_function(&m, "Base.#identity");
+    bm_array(&m, 4, 3, 3, 2, 4), bm_array(&m, 1, 8);
+    for (int i = 0; i < 3; i++) bm_integers(&m, 2, 1, 1);
+    expect_names(&m, "bias 8; weight 8 1 3 3");
+
     m = made();                                     /* Zygote.Params */
     bm_struct(&m, "Zygote.Params");
     bm_struct(&m, "Zygote.Buffer");

@@ -336,7 +336,10 @@ static void lying_arrays(void **state)
         bm_bytes(&m, "Core.Float32", lies[i].n, lies[i].sizes, data, lies[i].bytes);
         expect_refusal(&m, lies[i].reason);
     }
-    bson_maker m = begun();                         /* more axes than a tensor has: an entry without a dtype */
+    bson_maker m = begun();
+    bm_struct(&m, "Flux.Embedding"), bm_bytes(&m, "Core.Bool", 1, (int64_t[]){3}, "\1\0\2", 3);
+    expect_refusal(&m, "an array of Bool has a 2 in it");
+    m = begun();                                    /* more axes than a tensor has: an entry without a dtype */
     bm_list(&m);
     bm_bytes(&m, "Core.Float32", 9, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, "abcd", 4);
     assert_false(read_made(&m).table);

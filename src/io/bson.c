@@ -28,7 +28,8 @@ bool wb__bson_spend(wb__bson_file *f, int64_t n)
     if (f->status) return false;
     f->room -= n;
     if (f->room >= 0) return true;
-    wb__bson_fail(f, NULL, "refers to its own parts so often that it would unfold to many times its size");
+    wb__bson_fail(f, NULL,
+                  "refers to its own parts so often that it would unfold to many times its size");
     return false;
 }
 
@@ -76,7 +77,8 @@ bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w)
     if (here == end - 1 && !*here) return false;
     bson_iter_t at;
     if (!bson_iter_init_from_data_at_offset(&at, w->of.at, w->of.bytes, w->next, 0)) {
-        wb__bson_fail(f, here, "no BSON: the element of type 0x%02x there is cut short, or BSON has no such",
+        wb__bson_fail(f, here,
+                      "no BSON: the element of type 0x%02x there is cut short, or BSON has no such",
                       *here);
         return false;
     }
@@ -90,7 +92,10 @@ bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w)
     return true;
 }
 
-static bool printable(const char *text, uint32_t bytes) { return bson_utf8_validate(text, bytes, false); }
+static bool printable(const char *text, uint32_t bytes)
+{
+    return bson_utf8_validate(text, bytes, false);
+}
 
 #else
 
@@ -160,7 +165,8 @@ void wb__bson_text(wb__bson v, char *out, size_t size)
     out[n] = 0;
     bool whole = printable(out, (uint32_t)n);
     for (size_t i = 0; i < n; i++)
-        if ((uint8_t)out[i] < ' ' || out[i] == 0x7f || (!whole && (uint8_t)out[i] >= 0x80)) out[i] = '?';
+        if ((uint8_t)out[i] < ' ' || out[i] == 0x7f || (!whole && (uint8_t)out[i] >= 0x80))
+            out[i] = '?';
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -172,7 +178,8 @@ static int find_refs(wb__bson_file *f)
 {
     f->refs = wb__bson_get(f, f->root, "_backrefs");
     if (f->status || !f->refs.kind) return f->status;
-    if (f->refs.kind != WB__BSON_ARRAY) return wb__bson_fail(f, f->refs.at, "\"_backrefs\" is no list");
+    if (f->refs.kind != WB__BSON_ARRAY)
+        return wb__bson_fail(f, f->refs.at, "\"_backrefs\" is no list");
     int n = wb__bson_count(f, f->refs);
     if (f->status) return f->status;
     f->ref_at = wb__alloc_zero((size_t)n + 1, sizeof *f->ref_at);
@@ -186,12 +193,14 @@ static int find_refs(wb__bson_file *f)
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m)
 {
     *f = (wb__bson_file){.map = m, .steps = 100 * m->bytes + 10000, .room = 4 * m->bytes + 10000};
-    if (m->bytes < 5) return wb__bson_fail(f, NULL, "no BSON: %lld bytes, the least are 5", (long long)m->bytes);
+    if (m->bytes < 5)
+        return wb__bson_fail(f, NULL, "no BSON: %lld bytes, the least are 5", (long long)m->bytes);
     const uint8_t *at = m->data;
     int64_t says = (int32_t)(at[0] | at[1] << 8 | at[2] << 16 | (uint32_t)at[3] << 24);
     if (says != m->bytes)
         return wb__bson_fail(f, NULL, "%s: the file has %lld bytes, its document says %lld",
-                             m->bytes < says ? "cut short" : "no BSON", (long long)m->bytes, (long long)says);
+                             m->bytes < says ? "cut short" : "no BSON", (long long)m->bytes,
+                             (long long)says);
     f->root = (wb__bson){.at = at, .bytes = (uint32_t)m->bytes, .kind = WB__BSON_DOCUMENT};
     return find_refs(f);
 }
@@ -201,9 +210,11 @@ int wb__bson_open(wb__bson_file *f, const wb__mapping *m)
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m)
 {
     *f = (wb__bson_file){.map = m};
-    return f->status = wb__fail(WB_ERROR_UNSUPPORTED,
-                                "%s: this Weber was built without libbson, which reads BSON: install libbson-dev "
-                                "and build with -DWEBER_BSON=ON", m->path);
+    return f->status = wb__fail(
+               WB_ERROR_UNSUPPORTED,
+               "%s: this Weber was built without libbson, which reads BSON: install libbson-dev "
+               "and build with -DWEBER_BSON=ON",
+               m->path);
 }
 
 #endif
@@ -218,7 +229,8 @@ wb__bson wb__bson_ref(wb__bson_file *f, int64_t k)
 {
     if (f->status) return (wb__bson){0};
     if (k < 1 || k > f->n_refs) {
-        wb__bson_fail(f, NULL, "refers to entry %lld of \"_backrefs\", which has %d", (long long)k, f->n_refs);
+        wb__bson_fail(f, NULL, "refers to entry %lld of \"_backrefs\", which has %d", (long long)k,
+                      f->n_refs);
         return (wb__bson){0};
     }
     wb__bson_walk w = {.of = f->refs, .next = f->ref_at[k - 1]};

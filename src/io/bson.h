@@ -1,9 +1,10 @@
-/* BSON files as BSON.jl writes them, looked at where they lie: a value is a pointer into the mapping, nothing is
- * copied and nothing is built.  The bytes are checked by libbson, step by step as they are walked over.
+/* BSON files as BSON.jl writes them, looked at where they lie: a value is a pointer into the
+ * mapping, nothing is copied and nothing is built.  The bytes are checked by libbson, step by step
+ * as they are walked over.
  *
- * What goes wrong (bytes that are no BSON, references to nothing, a file that leads in circles) sets the error and
- * stays in `status`: from then on every walk is over and every value is absent, so that readers look once, at the
- * end.  Next: flux_value.h, Julia's values in such files. */
+ * What goes wrong (bytes that are no BSON, references to nothing, a file that leads in circles)
+ * sets the error and stays in `status`: from then on every walk is over and every value is absent,
+ * so that readers look once, at the end.  Next: flux_value.h, Julia's values in such files. */
 #ifndef WB__BSON_H
 #define WB__BSON_H
 
@@ -24,7 +25,7 @@ enum {
 };
 
 typedef struct {
-    const uint8_t *at;          /* a document from its length on; a string's or a binary's contents */
+    const uint8_t *at; /* a document from its length on; a string's or a binary's contents */
     uint32_t bytes;
     uint8_t kind;
     union { double real; int64_t integer; };    /* integers of both widths, and bool */
@@ -35,7 +36,7 @@ typedef struct {
     wb__bson root, refs;        /* the document, and its _backrefs */
     uint32_t *ref_at;           /* where each of those begins, in bytes from refs.at */
     int n_refs;
-    int64_t steps;              /* elements that may still be walked over: honest files need few a byte */
+    int64_t steps; /* elements that may still be walked over: honest files need few a byte */
     int64_t room;               /* bytes that may still be read anew through references */
     int status;
 } wb__bson_file;
@@ -65,8 +66,8 @@ bool wb__bson_integer(wb__bson v, int64_t *out);
 /* A string for people and for names: cut at `size`, what is no printable UTF-8 replaced by '?'. */
 void wb__bson_text(wb__bson v, char *out, size_t size);
 
-/* Takes n bytes of `room`: false, with the error set, when the file refers to itself more often than its size
- * warrants. */
+/* Takes n bytes of `room`: false, with the error set, when the file refers to itself more often
+ * than its size warrants. */
 bool wb__bson_spend(wb__bson_file *f, int64_t n);
 /* "path: byte 16: reason", into the error and `status`; at NULL: the whole file's. */
 int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...) WB__PRINTF(3, 4);

@@ -2,6 +2,7 @@
 #include "io/bson_write.h"
 
 #include "engine/tensor.h"
+#include "io/transpose.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -181,22 +182,6 @@ static int put_part(const void *part, int64_t n, void *ctx)
 /* Values in another order are reordered from where they are, or from a copy where their device's memory is not ours. */
 typedef struct { wb__writer *w; const wb__doc *value; size_t each; char *copy; int64_t done; } reordering;
 
-#define MOVE(T)                                                             \
-    for (int64_t i = 0; i < rows; i++)                                      \
-        for (int64_t j = 0; j < n; j++)                                     \
-            ((T *)to)[j * rows + i] = ((const T *)from)[i * columns + first + j]
-
-static void move_columns(void *to, const void *from, size_t each, int64_t rows, int64_t columns, int64_t first,
-                         int64_t n)
-{
-    switch (each) {
-    case 1: MOVE(uint8_t); break;
-    case 2: MOVE(uint16_t); break;
-    case 4: MOVE(uint32_t); break;
-    default: MOVE(uint64_t); break;
-    }
-}
-
 static int put_columns(const reordering *o, const char *from)
 {
     const int64_t rows = o->value->x->dims[0], columns = o->value->x->dims[1];
@@ -205,7 +190,7 @@ static int put_columns(const reordering *o, const char *from)
     int status = to ? 0 : WB_ERROR_MEMORY;
     for (int64_t i = 0; !status && i < columns; i += most) {
         const int64_t n = WB__MIN(most, columns - i);
-        move_columns(to, from, o->each, rows, columns, i, n);
+        wb__transpose(to, from + (size_t)i * o->each, o->each, rows, n, columns);
         status = wb__writer_put(o->w, to, n * rows * (int64_t)o->each);
     }
     wb__free(to);

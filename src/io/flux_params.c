@@ -1,4 +1,5 @@
-/* A list of parameters, as Flux.params gives and programs used to save, meets a model: which array is which. */
+/* A list of parameters, as Flux.params gives and programs used to save, meets a model: which array
+ * is which. */
 #include "io/flux.h"
 #include "io/flux_value.h"
 #include "nn/layer.h"
@@ -10,7 +11,7 @@
 typedef struct {
     char *path;
     bool turned;                /* it lies (out, in) in Julia's order */
-    bool state;                 /* of a recurrent layer, which Weber's need not have: path NULL, so many numbers */
+    bool state; /* of a recurrent layer, which Weber's need not have: path NULL, so many numbers */
     int64_t numbers;
 } expected;
 
@@ -46,7 +47,8 @@ static void collect(order *o, void *object, const char *path);
 
 static void collect_child(order *o, const wb_layer *l, const wb__child *child, const char *path)
 {
-    static const char *const turned_in[] = {"Dense", "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell", NULL};
+    static const char *const turned_in[] = {"Dense",   "RNN",      "LSTM",    "GRU",
+                                            "RNNCell", "LSTMCell", "GRUCell", NULL};
     static const char *const turned[] = {"weight", "weight_input", "weight_hidden", NULL};
     if (o->status || wb_is_none(child->object)) return;
     char *full = wb__printf("%s%s%s", path, *path ? "." : "", child->name);
@@ -76,17 +78,20 @@ static void collect(order *o, void *object, const char *path)
     bool reversed = l && !strcmp(l->type->name, "BatchNorm");
     for (int i = 0; i < node->n; i++)
         collect_child(o, l, &node->children[reversed && i < 2 ? 1 - i : i], path);
-    static const char *const recurrent[] = {"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell", NULL};
+    static const char *const recurrent[] = {"RNN",      "LSTM",    "GRU", "RNNCell",
+                                            "LSTMCell", "GRUCell", NULL};
     if (!l || !one_of(l->type->name, recurrent)) return;
     const wb_recurrent_options *r = l->options;
     int n = !strncmp(l->type->name, "LSTM", 4) ? 2 : 1;
-    for (int i = 0; !r->initial_state && i < n; i++) add(o, (expected){.state = true, .numbers = r->out});
+    for (int i = 0; !r->initial_state && i < n; i++)
+        add(o, (expected){.state = true, .numbers = r->out});
 }
 
 static int turn(wb__entry *e)
 {
     if (e->ndim != 2 || !e->dtype || !e->data) return 0;
-    wb__jl_array a = {.dtype = e->dtype, .ndim = 2, .dims = {e->dims[1], e->dims[0]}, .data = e->data};
+    wb__jl_array a = {
+        .dtype = e->dtype, .ndim = 2, .dims = {e->dims[1], e->dims[0]}, .data = e->data};
     void *to = wb__alloc_aligned((size_t)e->bytes + 1);
     if (!to) return WB_ERROR_MEMORY;
     wb__jl_transpose(&a, to);
@@ -120,8 +125,11 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
         wb__entry *e = &t->entries[at++];
         if (p->state) {
             if (!status && !zero(e))
-                status = wb__fail(WB_ERROR_FORMAT, "%s: array %d is a learned initial state: make the recurrent layer "
-                                  "with .initial_state", path, at - 1);
+                status =
+                    wb__fail(WB_ERROR_FORMAT,
+                             "%s: array %d is a learned initial state: make the recurrent layer "
+                             "with .initial_state",
+                             path, at - 1);
             drop_entry(e);
             continue;
         }
@@ -149,8 +157,9 @@ int wb__flux_name_params(wb__table *t, const char *path, void *model)
     if (wb__is_branch(model)) collect(&o, model, "");
     int status = o.status, plain = o.n - o.n_states;
     if (!status && t->n != plain && t->n != o.n)
-        status = wb__fail(WB_ERROR_FORMAT, "%s: a list of %d arrays without names; the model has %d parameters", path, t->n,
-                          plain);
+        status = wb__fail(WB_ERROR_FORMAT,
+                          "%s: a list of %d arrays without names; the model has %d parameters",
+                          path, t->n, plain);
     if (!status) status = name_all(t, path, &o, t->n != plain);
     for (int i = 0; i < o.n; i++) wb__free(o.list[i].path);
     wb__free(o.list);

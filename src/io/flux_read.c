@@ -16,7 +16,8 @@ bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back)
     *back = r->path_length;
     size_t room = sizeof r->path - r->path_length, n = strlen(name) + (r->path_length > 0);
     if (r->depth >= WB__JL_DEEPEST || n >= room) {
-        wb__bson_fail(&r->f, NULL, "\"%.60s...\": parts stand in one another deeper than %d", r->path, WB__JL_DEEPEST);
+        wb__bson_fail(&r->f, NULL, "\"%.60s...\": parts stand in one another deeper than %d",
+                      r->path, WB__JL_DEEPEST);
         return false;
     }
     snprintf(r->path + r->path_length, room, "%s%s", r->path_length ? "." : "", name);
@@ -35,6 +36,16 @@ void wb__flux_leave(wb__flux_reader *r, size_t back)
 }
 
 /* ---- unknown parts --------------------------------------------------------------------------- */
+
+void *wb__flux_why(wb__flux_reader *r, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(r->why_room, sizeof r->why_room, format, arguments);
+    va_end(arguments);
+    r->why = r->why_room;
+    return NULL;
+}
 
 static void *part_of(wb__flux_reader *r, const wb__jl *v);
 
@@ -74,7 +85,8 @@ static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
     return t;
 }
 
-/* A field of an unknown part, as far as it can be read: WB_NONE for the rest.  Structs in it are offered themselves. */
+/* A field of an unknown part, as far as it can be read: WB_NONE for the rest.  Structs in it are
+ * offered themselves. */
 static void *part_of(wb__flux_reader *r, const wb__jl *v)
 {
     bool wanted = r->o->substitute != NULL;
@@ -86,18 +98,22 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
     case WB__JL_ARRAY: return wanted ? tensor_of(r, v) : WB_NONE;
     case WB__JL_NUMBER:
         if (!wanted || !wb__bson_spend(&r->f, 64)) return r->f.status ? NULL : WB_NONE;
-        return v->whole ? wb_from(&v->integer, WB_I64, 0, NULL) : wb_from(&v->real, WB_F64, 0, NULL);
+        return v->whole ? wb_from(&v->integer, WB_I64, 0, NULL)
+                        : wb_from(&v->real, WB_F64, 0, NULL);
     case WB__JL_FUNCTION:
         f = wb__flux_function(v);
         return wanted && f ? (void *)wb_layer_from_function(f) : WB_NONE;
     case WB__JL_TUPLE: return tree_of(r, v);
     case WB__JL_LIST: case WB__JL_DICT:
-        return wb__jl_count(&r->f, v) <= MOST_NUMBERS ? (void *)tree_of(r, v) : r->f.status ? NULL : WB_NONE;
+        return wb__jl_count(&r->f, v) <= MOST_NUMBERS ? (void *)tree_of(r, v)
+               : r->f.status                          ? NULL
+                                                      : WB_NONE;
     case WB__JL_STRUCT:
         if (wb__jl_named_tuple(v)) return tree_of(r, v);
         if (!strcmp(wb__jl_last(v), "Adjoint") || !strcmp(wb__jl_last(v), "Transpose"))
             return wanted ? tensor_of(r, v) : WB_NONE;
-        if (!wb__bson_count(&r->f, v->items)) return r->f.status ? NULL : WB_NONE;     /* Colon and its like */
+        if (!wb__bson_count(&r->f, v->items))
+            return r->f.status ? NULL : WB_NONE; /* Colon and its like */
         return wb__flux_layer(r, v);
     default: return r->f.status ? NULL : WB_NONE;
     }
@@ -119,7 +135,10 @@ static wb_layer *made(wb__flux_reader *r, wb_layer *l)
 }
 
 /* A stand-in where reading goes on for the sake of the list alone. */
-static wb_layer *nothing(wb__flux_reader *r) { return made(r, wb_layer_from_function(wb_identity)); }
+static wb_layer *nothing(wb__flux_reader *r)
+{
+    return made(r, wb_layer_from_function(wb_identity));
+}
 
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
 {
@@ -129,6 +148,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
     r->why = NULL;
     wb__jl_type_text(&r->f, v, type, sizeof type);
     bool inside = v->kind == WB__JL_STRUCT || v->kind == WB__JL_CLOSURE;
+    const int64_t channels = r->channels;
     size_t told = r->unknown.length;
     int n_before = r->n_unknown, n = inside ? wb__jl_count(&r->f, v) : 0;
     wb_tree *fields = inside ? tree_of(r, v) : wb__tree_new(0);
@@ -136,9 +156,12 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
     r->channels = 0;
     wb_layer *l = NULL;
     if (r->o->substitute)
-        l = r->o->substitute(&(wb_unknown){.path = r->path, .type = type, .fields = fields}, r->o->ctx);
+        l = r->o->substitute(&(wb_unknown){.path = r->path, .type = type, .fields = fields},
+                             r->o->ctx);
     if (l && wb__is(l, &wb__layer_class)) {
         l = wb__layer_unnamed(l, NULL);
+        if (!strcmp(l->type->name, "MaxPool") || !strcmp(l->type->name, "MeanPool"))
+            r->channels = channels;
         r->n_unknown = n_before;
         if (r->unknown.text) r->unknown.text[r->unknown.length = told] = 0;
         return l;
@@ -159,7 +182,8 @@ static void drop_parts(parts *p)
     wb__free(p->layers);
 }
 
-/* Is what follows a Dense that takes all that `channels` channels have?  Between them may stand what keeps shapes. */
+/* Is what follows a Dense that takes all that `channels` channels have?  Between them may stand
+ * what keeps shapes. */
 static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
 {
     while (wb__jl_fields_next(&r->f, &w)) {
@@ -167,7 +191,8 @@ static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
         if (v->kind == WB__JL_FUNCTION || wb__jl_flux(v, "Dropout")) continue;
         wb__jl_array a;
         wb__jl weight = wb__jl_flux(v, "Dense") ? wb__jl_field(&r->f, v, "weight") : (wb__jl){0};
-        return wb__jl_array_of(&r->f, &weight, &a) && a.ndim == 2 && a.dims[0] > 0 && a.dims[0] % r->channels == 0;
+        return wb__jl_array_of(&r->f, &weight, &a) && a.ndim == 2 && a.dims[0] > 0 &&
+               a.dims[0] % r->channels == 0;
     }
     return false;
 }
@@ -175,10 +200,12 @@ static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
 static wb_layer *part(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
 {
     const wb__jl *v = &w->value;
-    if (!chain || v->kind != WB__JL_CLOSURE || !r->channels || wb__jl_count(&r->f, v) || !dense_follows(r, *w))
+    if (!chain || v->kind != WB__JL_CLOSURE || !r->channels || wb__jl_count(&r->f, v) ||
+        !dense_follows(r, *w))
         return r->f.status ? NULL : wb__flux_layer(r, v);
-    wb__log(WB_LOG_INFO, "%s: \"%s\" is a closure (%s) between images and a Dense: taken for Flatten", r->f.map->path,
-            r->path, v->name);
+    wb__log(WB_LOG_INFO,
+            "%s: \"%s\" is a closure (%s) between images and a Dense: taken for Flatten",
+            r->f.map->path, r->path, v->name);
     r->channels = 0;
     return made(r, wb_Flatten());
 }
@@ -186,11 +213,13 @@ static wb_layer *part(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
 static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts *p)
 {
     wb__jl_fields w;
-    bool known = list->kind == WB__JL_TUPLE || list->kind == WB__JL_LIST || wb__jl_named_tuple(list);
+    bool known =
+        list->kind == WB__JL_TUPLE || list->kind == WB__JL_LIST || wb__jl_named_tuple(list);
     int n = known ? wb__jl_count(&r->f, list) : 0;
     *p = (parts){.named = wb__jl_named_tuple(list)};
     if (!known) return wb__flux_why(r, "its layers are no list"), false;
-    if (n > MOST_LAYERS) return wb__flux_why(r, "%d layers are more than %d", n, MOST_LAYERS), false;
+    if (n > MOST_LAYERS)
+        return wb__flux_why(r, "%d layers are more than %d", n, MOST_LAYERS), false;
     if (!wb__bson_spend(&r->f, list->shared ? list->items.bytes : 0)) return false;
     p->layers = wb__alloc_zero((size_t)n + 1, sizeof *p->layers);
     p->names = wb__alloc_zero((size_t)n + 1, sizeof *p->names);
@@ -219,11 +248,12 @@ static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts
 
 static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *options, parts *p)
 {
-    wb_layer *l = wb__layer_type_named(type)->assemble(options, p->n, p->named ? (const char *const *)p->names : NULL,
-                                                       p->layers);
+    wb_layer *l = wb__layer_type_named(type)->assemble(
+        options, p->n, p->named ? (const char *const *)p->names : NULL, p->layers);
     if (!l && !r->f.status)
-        r->f.status = wb__fail(wb_error_code() == WB_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_FORMAT, "%s: \"%s\": %s",
-                               r->f.map->path, r->path, wb_error());
+        r->f.status =
+            wb__fail(wb_error_code() == WB_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_FORMAT,
+                     "%s: \"%s\": %s", r->f.map->path, r->path, wb_error());
     return l;
 }
 
@@ -239,7 +269,8 @@ static wb_layer *chain(wb__flux_reader *r, const wb__jl *v)
 
 typedef struct { size_t size; wb__connection connection; } join_options;
 
-/* A connection that is not known is an unknown part of the layer, which no layer can stand in for. */
+/* A connection that is not known is an unknown part of the layer, which no layer can stand in for.
+ */
 static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl f = wb__jl_field(&r->f, v, "connection");
@@ -258,7 +289,8 @@ static wb_layer *parallel(wb__flux_reader *r, const wb__jl *v)
     join_options o = {sizeof o, connection_of(r, v)};
     if (!o.connection) return NULL;
     wb_layer *l = NULL;
-    if (read_parts(r, &list, false, &p)) l = p.n ? assembled(r, "Parallel", &o, &p) : wb__flux_why(r, "it has no layers");
+    if (read_parts(r, &list, false, &p))
+        l = p.n ? assembled(r, "Parallel", &o, &p) : wb__flux_why(r, "it has no layers");
     drop_parts(&p);
     if (o.connection == wb__connection_by_name("vcat")) r->channels = 0;
     return l;
@@ -303,7 +335,9 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
     if (one && !seen) return r->f.status = WB_ERROR_MEMORY, NULL;
     if (seen && *seen) return *seen;
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return NULL;
-    wb_layer *l = v->kind == WB__JL_STRUCT ? struct_layer(r, v) : v->kind == WB__JL_FUNCTION ? function_layer(r, v) : NULL;
+    wb_layer *l = v->kind == WB__JL_STRUCT     ? struct_layer(r, v)
+                  : v->kind == WB__JL_FUNCTION ? function_layer(r, v)
+                                               : NULL;
     if (!l && !r->f.status) l = wb__flux_unknown(r, v);
     if (!l && !r->f.status) r->f.status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
     if (seen && l && (seen = wb__seen_at(&r->layers, v->at))) *seen = l;
@@ -333,25 +367,30 @@ static wb_layer *no_layer(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
     char type[2 * WB__JL_NAME];
     wb__jl_type_text(&r->f, v, type, sizeof type);
-    wb__bson_fail(&r->f, NULL, "\"%s\" is a %s, values without layers: make the model and use wb_load_state", name, type);
+    wb__bson_fail(&r->f, NULL,
+                  "\"%s\" is a %s, values without layers: make the model and use wb_load_state",
+                  name, type);
     return NULL;
 }
 
 static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
-    bool layer = v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
-                 (v->kind == WB__JL_STRUCT && !wb__jl_named_tuple(v) && strcmp(wb__jl_last(v), "Params"));
+    bool layer =
+        v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
+        (v->kind == WB__JL_STRUCT && !wb__jl_named_tuple(v) && strcmp(wb__jl_last(v), "Params"));
     if (r->f.status) return NULL;
     if (!layer) return no_layer(r, name, v);
     wb_layer *l = wb__flux_layer(r, v);
     if (!l || r->f.status) return NULL;
     if (!r->n_unknown) return l;
-    if (r->n_unknown > MOST_TOLD) wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
+    if (r->n_unknown > MOST_TOLD)
+        wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
     if (r->unknown.failed) return r->f.status = WB_ERROR_MEMORY, NULL;
     bool one = r->n_unknown == 1;
-    r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s",
-                           r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
-                           r->unknown.text ? r->unknown.text : "");
+    r->f.status = wb__fail(
+        WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s",
+        r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
+        r->unknown.text ? r->unknown.text : "");
     return NULL;
 }
 
@@ -371,7 +410,8 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
         bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
         if (r->f.status) text.kind = WB__BSON_ABSENT;
-        else if (text.kind != WB__BSON_STRING || !state) text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
+        else if (text.kind != WB__BSON_STRING || !state)
+            text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
     }
     wb__bson_close(&r->f);
     wb__seen_drop(&r->layers);

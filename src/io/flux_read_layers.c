@@ -1,82 +1,11 @@
-/* Flux's layers without others inside, one function a kind.  Fields go by Flux's newest names (flux_fields.h).
- * Dimensions come reversed: a kernel of Julia's (kw, kh, in, out) is [out, in, kh, kw] as it lies.  A Dense's weight is
- * (out, in) there, so [in, out] as it lies, and is turned into our [out, in]; so are those of recurrent cells. */
+/* Flux's layers without others inside, one function a kind.  Fields go by Flux's newest names
+ * (flux_fields.h). Dimensions come reversed: a kernel of Julia's (kw, kh, in, out) is [out, in, kh,
+ * kw] as it lies.  A Dense's weight is (out, in) there, so [in, out] as it lies, and is turned into
+ * our [out, in]; so are those of recurrent cells. */
 #include "io/flux_read.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void *wb__flux_why(wb__flux_reader *r, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(r->why_room, sizeof r->why_room, format, arguments);
-    va_end(arguments);
-    r->why = r->why_room;
-    return NULL;
-}
-
-/* ---- functions ------------------------------------------------------------------------------- */
-
-wb_function wb__flux_function(const wb__jl *v)
-{
-    static const struct { const char *julia, *here; } names[] = {
-        {"σ", "sigmoid"}, {"sigmoid_fast", "sigmoid"}, {"tanh_fast", "tanh"}, {"logσ", "logsigmoid"},
-        {"gelu_tanh", "gelu"}, {"celu", "elu"}, {"silu", "swish"}};
-    if (v->kind != WB__JL_FUNCTION) return NULL;
-    const char *name = wb__jl_last(v);
-    for (size_t i = 0; i < WB__COUNT(names); i++)
-        if (!strcmp(name, names[i].julia)) name = names[i].here;
-    return wb__function_by_name(name);
-}
-
-wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v)
-{
-    if (v->kind != WB__JL_STRUCT) return *v;
-    if (!strcmp(wb__jl_last(v), "BroadcastFunction")) return wb__jl_item(&r->f, v, 0);
-    if (strcmp(wb__jl_last(v), "Fix1")) return *v;
-    wb__jl f = wb__jl_item(&r->f, v, 0);
-    if (f.kind != WB__JL_FUNCTION || strcmp(wb__jl_last(&f), "broadcast")) return *v;
-    return wb__jl_item(&r->f, v, 1);
-}
-
-/* Julia's * multiplies matrices, so that only its broadcast is ours. */
-wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v)
-{
-    static const struct { const char *julia, *here; bool broadcast; } names[] = {
-        {"+", "add", false}, {"-", "sub", false}, {"*", "mul", true}, {"/", "div", true}, {"^", "pow", true},
-        {"max", "maximum", true}, {"min", "minimum", true}, {"vcat", "vcat", false}};
-    wb__jl f = wb__flux_unbroadcast(r, v);
-    bool broadcast = v->kind == WB__JL_STRUCT;
-    if (f.kind != WB__JL_FUNCTION) return NULL;
-    const char *name = wb__jl_last(&f);
-    for (size_t i = 0; i < WB__COUNT(names); i++)
-        if (!strcmp(name, names[i].julia))
-            return names[i].broadcast && !broadcast ? NULL : wb__connection_by_name(names[i].here);
-    return wb__connection_by_name(name);
-}
-
-bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out)
-{
-    *out = NULL;
-    wb__jl f = wb__jl_field(&r->f, v, field);
-    if (f.kind == WB__JL_ABSENT || f.kind == WB__JL_NOTHING) return true;
-    f = wb__flux_unbroadcast(r, &f);
-    *out = wb__flux_function(&f);
-    if (*out == wb_identity) *out = NULL;
-    else if (!*out) {
-        size_t back;
-        if (!wb__flux_enter(r, "activation", &back)) return false;
-        wb_layer *l = wb__flux_unknown(r, &f);
-        wb__flux_leave(r, back);
-        if (!l) return false;
-        if (l->type != wb__layer_type_named("Function"))
-            return wb__flux_why(r, "its activation was given as a %s; give wb_layer_from_function", l->type->name),
-                   false;
-        memcpy(out, (const char *)l->options + l->type->options[0].offset, sizeof *out);
-    }
-    return true;
-}
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -87,7 +16,8 @@ typedef struct {
 } slot;
 
 /* false, with the reason: neither an array of floats nor, where `optional`, nothing. */
-static bool take(wb__flux_reader *r, const wb__jl *v, const char *field, const char *child, bool optional, slot *s)
+static bool take(wb__flux_reader *r, const wb__jl *v, const char *field, const char *child,
+                 bool optional, slot *s)
 {
     wb__jl value = wb__jl_field(&r->f, v, field);
     *s = (slot){.child = child};
@@ -115,8 +45,10 @@ static void turn(slot *s)
 
 static bool shaped(wb__flux_reader *r, const slot *s, int ndim, const int64_t *dims)
 {
-    if (!s->a.data || (s->a.ndim == ndim && !memcmp(s->a.dims, dims, (size_t)ndim * sizeof *dims))) return true;
-    return wb__flux_why(r, "its %s has another shape than its other arrays ask for", s->child), false;
+    if (!s->a.data || (s->a.ndim == ndim && !memcmp(s->a.dims, dims, (size_t)ndim * sizeof *dims)))
+        return true;
+    return wb__flux_why(r, "its %s has another shape than its other arrays ask for", s->child),
+           false;
 }
 
 static bool positive(wb__flux_reader *r, const slot *s, int ndim)
@@ -158,7 +90,8 @@ static const void *values_of(const wb__jl_array *a, wb_dtype dtype, void **made)
 
 static bool alike(const wb_tensor *x, const wb_tensor *y)
 {
-    return x->dtype == y->dtype && x->ndim == y->ndim && !memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof *x->dims) &&
+    return x->dtype == y->dtype && x->ndim == y->ndim &&
+           !memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof *x->dims) &&
            (x->flags & WB__FROZEN) == (y->flags & WB__FROZEN);
 }
 
@@ -166,12 +99,12 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const slot *s)
 {
     wb_tensor *x = wb__layer_child(l, i);
     bool frozen = x->flags & WB__FROZEN;
-    if (frozen && (wb_dtype)x->dtype != s->a.dtype) {       /* statistics have a dtype of their own */
+    if (frozen && (wb_dtype)x->dtype != s->a.dtype) { /* statistics have a dtype of their own */
         x = wb__statistic(l->type->name, s->child, wb_init_zeros, s->a.dtype, x->dims[0]);
         if (!x) return WB_ERROR_MEMORY;
         wb__branch_put(&l->node, i, s->child, x);
     }
-    const char *key = (const char *)s->a.at + s->a.transposed;      /* turned, it is another array */
+    const char *key = (const char *)s->a.at + s->a.transposed; /* turned, it is another array */
     void **shared = s->a.shared ? wb__seen_at(&r->arrays, key) : NULL, *made;
     if (s->a.shared && !shared) return WB_ERROR_MEMORY;
     if (shared && *shared && alike(*shared, x)) {
@@ -180,7 +113,9 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const slot *s)
     }
     if (s->a.shared && !wb__bson_spend(&r->f, s->a.bytes)) return r->f.status;
     const void *values = values_of(&s->a, (wb_dtype)x->dtype, &made);
-    int status = values ? wb__overwrite(x, values, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype)) : WB_ERROR_MEMORY;
+    int status =
+        values ? wb__overwrite(x, values, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype))
+               : WB_ERROR_MEMORY;
     wb__free(made);
     if (shared && !*shared) *shared = x;
     return status;
@@ -231,7 +166,8 @@ static bool pair(wb__flux_reader *r, const wb__jl *v, const char *field, int64_t
 {
     int64_t both[3];
     wb__jl value = wb__jl_field(&r->f, v, field);
-    if (wb__jl_integers(&r->f, &value, 3, both) != 2) return wb__flux_why(r, "its %s is not of two axes", field), false;
+    if (wb__jl_integers(&r->f, &value, 3, both) != 2)
+        return wb__flux_why(r, "its %s is not of two axes", field), false;
     if (both[0] < 1 || both[1] < 1) return wb__flux_why(r, "its %s is not positive", field), false;
     out[0] = both[1];
     out[1] = both[0];
@@ -260,7 +196,8 @@ static wb_layer *dense(wb__flux_reader *r, const wb__jl *v)
 {
     slot s[2];
     wb_dense_options o = {.size = sizeof o};
-    if (!take(r, v, "weight", "weight", false, &s[0]) || !take(r, v, "bias", "bias", true, &s[1])) return NULL;
+    if (!take(r, v, "weight", "weight", false, &s[0]) || !take(r, v, "bias", "bias", true, &s[1]))
+        return NULL;
     turn(&s[0]);
     if (!positive(r, &s[0], 2) || !shaped(r, &s[1], 1, s[0].a.dims)) return NULL;
     if (!wb__flux_activation(r, v, "σ", &o.activation)) return NULL;
@@ -277,16 +214,20 @@ static wb_layer *convolution(wb__flux_reader *r, const wb__jl *v, bool flip, boo
 {
     slot s[2];
     wb_conv_options o = {.size = sizeof o, .flip = flip, .init = wb_init_zeros, .groups = 1};
-    if (!take(r, v, "weight", "weight", false, &s[0]) || !take(r, v, "bias", "bias", true, &s[1])) return NULL;
+    if (!take(r, v, "weight", "weight", false, &s[0]) || !take(r, v, "bias", "bias", true, &s[1]))
+        return NULL;
     int64_t *dims = s[0].a.dims;
     if (!positive(r, &s[0], 4)) return NULL;
-    if (depthwise) {            /* (kw, kh, multiplier, in) there: its outputs are in/multiplier pairs, in order */
+    if (depthwise) { /* (kw, kh, multiplier, in) there: its outputs are in/multiplier pairs, in
+                        order */
         o.groups = dims[0];
         dims[0] *= dims[1];
         dims[1] = 1;
     }
-    if (!shaped(r, &s[1], 1, dims) || !pair(r, v, "stride", o.stride) || !pair(r, v, "dilation", o.dilation) ||
-        !pad(r, v, o.pad) || !wb__flux_activation(r, v, "σ", &o.activation)) return NULL;
+    if (!shaped(r, &s[1], 1, dims) || !pair(r, v, "stride", o.stride) ||
+        !pair(r, v, "dilation", o.dilation) || !pad(r, v, o.pad) ||
+        !wb__flux_activation(r, v, "σ", &o.activation))
+        return NULL;
     wb__jl groups = wb__jl_field(&r->f, v, "groups"), pad_mode = wb__jl_field(&r->f, v, "pad_mode");
     if (groups.kind == WB__JL_NUMBER) o.groups = groups.integer;
     if (pad_mode.kind == WB__JL_SYMBOL && !wb__bson_says(pad_mode.items, "zeros"))
@@ -304,20 +245,36 @@ static wb_layer *convolution(wb__flux_reader *r, const wb__jl *v, bool flip, boo
     return l;
 }
 
-static wb_layer *conv(wb__flux_reader *r, const wb__jl *v) { return convolution(r, v, true, false); }
-static wb_layer *crosscor(wb__flux_reader *r, const wb__jl *v) { return convolution(r, v, false, false); }
-static wb_layer *depthwise(wb__flux_reader *r, const wb__jl *v) { return convolution(r, v, true, true); }
+static wb_layer *conv(wb__flux_reader *r, const wb__jl *v)
+{
+    return convolution(r, v, true, false);
+}
+static wb_layer *crosscor(wb__flux_reader *r, const wb__jl *v)
+{
+    return convolution(r, v, false, false);
+}
+static wb_layer *depthwise(wb__flux_reader *r, const wb__jl *v)
+{
+    return convolution(r, v, true, true);
+}
 
 static wb_layer *pool(wb__flux_reader *r, const wb__jl *v, wb_layer *make(const wb_pool_options *))
 {
     wb_pool_options o = {.size = sizeof o};
-    if (!pair(r, v, "k", o.window) || !pair(r, v, "stride", o.stride) || !pad(r, v, o.pad)) return NULL;
+    if (!pair(r, v, "k", o.window) || !pair(r, v, "stride", o.stride) || !pad(r, v, o.pad))
+        return NULL;
     if (!r->channels) r->channels = 1;
     return filled(r, make(&o), 0, NULL);
 }
 
-static wb_layer *maxpool(wb__flux_reader *r, const wb__jl *v) { return pool(r, v, wb_maxpool_layer_with); }
-static wb_layer *meanpool(wb__flux_reader *r, const wb__jl *v) { return pool(r, v, wb_meanpool_layer_with); }
+static wb_layer *maxpool(wb__flux_reader *r, const wb__jl *v)
+{
+    return pool(r, v, wb_maxpool_layer_with);
+}
+static wb_layer *meanpool(wb__flux_reader *r, const wb__jl *v)
+{
+    return pool(r, v, wb_meanpool_layer_with);
+}
 
 static wb_layer *global(wb__flux_reader *r, wb_layer *l)
 {
@@ -325,8 +282,14 @@ static wb_layer *global(wb__flux_reader *r, wb_layer *l)
     return filled(r, l, 0, NULL);
 }
 
-static wb_layer *globalmax(wb__flux_reader *r, const wb__jl *v) { return (void)v, global(r, wb_GlobalMaxPool()); }
-static wb_layer *globalmean(wb__flux_reader *r, const wb__jl *v) { return (void)v, global(r, wb_GlobalMeanPool()); }
+static wb_layer *globalmax(wb__flux_reader *r, const wb__jl *v)
+{
+    return (void)v, global(r, wb_GlobalMaxPool());
+}
+static wb_layer *globalmean(wb__flux_reader *r, const wb__jl *v)
+{
+    return (void)v, global(r, wb_GlobalMeanPool());
+}
 
 /* Adaptive pools to one place are global ones. */
 static wb_layer *adaptive(wb__flux_reader *r, const wb__jl *v)
@@ -342,7 +305,9 @@ static wb_layer *adaptive(wb__flux_reader *r, const wb__jl *v)
 static wb_layer *batchnorm(wb__flux_reader *r, const wb__jl *v)
 {
     slot s[4];
-    wb_batchnorm_options o = {.size = sizeof o, .eps = number(r, v, "ϵ", 1e-5), .momentum = number(r, v, "momentum", 0.1)};
+    wb_batchnorm_options o = {.size = sizeof o,
+                              .eps = number(r, v, "ϵ", 1e-5),
+                              .momentum = number(r, v, "momentum", 0.1)};
     if (!take(r, v, "γ", "scale", true, &s[0]) || !take(r, v, "β", "bias", true, &s[1]) ||
         !take(r, v, "μ", "mean", true, &s[2]) || !take(r, v, "σ²", "var", true, &s[3])) return NULL;
     const slot *some = s[0].a.data ? &s[0] : &s[2];
@@ -370,7 +335,9 @@ static wb_layer *layernorm(wb__flux_reader *r, const wb__jl *v)
     int64_t shape[5] = {0};
     int n = size.kind ? wb__jl_integers(&r->f, &size, 4, shape) : 0;
     if (wb__jl_flux(&diag, "Scale") || wb__jl_flux(&diag, "Diagonal")) {
-        if (!take(r, &diag, "scale", "scale", false, &s[0]) || !take(r, &diag, "bias", "bias", true, &s[1])) return NULL;
+        if (!take(r, &diag, "scale", "scale", false, &s[0]) ||
+            !take(r, &diag, "bias", "bias", true, &s[1]))
+            return NULL;
         if (s[0].a.ndim < 1 || s[0].a.ndim > 4 || !positive(r, &s[0], s[0].a.ndim) ||
             !shaped(r, &s[1], s[0].a.ndim, s[0].a.dims)) return NULL;
         if (!s[1].a.data) return wb__flux_why(r, "it has no bias");
@@ -393,7 +360,8 @@ static wb_layer *dropout(wb__flux_reader *r, const wb__jl *v)
     wb__jl dims = wb__jl_field(&r->f, v, "dims");
     int n = wb__jl_integers(&r->f, &dims, WB_MAX_DIMS, axes);
     for (int i = 0; i < n; i++) {
-        if (axes[i] < 1 || axes[i] > WB_MAX_DIMS) return wb__flux_why(r, "its dims are no dimensions");
+        if (axes[i] < 1 || axes[i] > WB_MAX_DIMS)
+            return wb__flux_why(r, "its dims are no dimensions");
         o.axes.axis[i] = -(int)axes[i];
     }
     if (n > 0) o.axes.n = n;
@@ -407,7 +375,10 @@ static wb_layer *embedding(wb__flux_reader *r, const wb__jl *v)
 {
     slot s;
     if (!take(r, v, "weight", "weight", false, &s) || !positive(r, &s, 2)) return NULL;
-    wb_embedding_options o = {.size = sizeof o, .n = s.a.dims[0], .dim = s.a.dims[1], .init = wb_init_zeros,
+    wb_embedding_options o = {.size = sizeof o,
+                              .n = s.a.dims[0],
+                              .dim = s.a.dims[1],
+                              .init = wb_init_zeros,
                               .dtype = s.a.dtype};
     r->channels = 0;
     return filled(r, wb_embedding_with(&o), 1, &s);
@@ -429,7 +400,8 @@ static bool state(wb__flux_reader *r, const wb__jl *v, const char *child, int64_
     if (v->kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, v, r->path), false;
     if (!wb__jl_array_of(&r->f, v, &s->a) || zero(&s->a)) return s->a.data = NULL, !r->f.status;
     if (!s->a.dtype || !wb__dtype_float(s->a.dtype) || s->a.count != out || s->a.transposed)
-        return wb__flux_why(r, "its initial state is not one of %lld numbers", (long long)out), false;
+        return wb__flux_why(r, "its initial state is not one of %lld numbers", (long long)out),
+               false;
     s->a.ndim = 1;
     s->a.dims[0] = out;
     return true;
@@ -446,7 +418,8 @@ static bool states(wb__flux_reader *r, const wb__jl *cell, int64_t out, slot *s)
         first = wb__jl_item(&r->f, &both, 0);
         second = wb__jl_item(&r->f, &both, 1);
     }
-    return state(r, &first, "initial_hidden", out, &s[0]) && state(r, &second, "initial_cell", out, &s[1]);
+    return state(r, &first, "initial_hidden", out, &s[0]) &&
+           state(r, &second, "initial_cell", out, &s[1]);
 }
 
 /* RNNCell, LSTMCell, GRUCell; in a Recur or a layer of sequences they are that layer. */
@@ -465,11 +438,14 @@ static const struct recurrent *recurrent_kind(const wb__jl *cell)
     return NULL;
 }
 
-static wb_layer *recurrent(wb__flux_reader *r, const wb__jl *v, const struct recurrent *kind, bool sequence)
+static wb_layer *recurrent(wb__flux_reader *r, const wb__jl *v, const struct recurrent *kind,
+                           bool sequence)
 {
     slot s[5];
-    if (!take(r, v, "Wi", "weight_input", false, &s[0]) || !take(r, v, "Wh", "weight_hidden", false, &s[1]) ||
-        !take(r, v, "bias", "bias", true, &s[2])) return NULL;
+    if (!take(r, v, "Wi", "weight_input", false, &s[0]) ||
+        !take(r, v, "Wh", "weight_hidden", false, &s[1]) ||
+        !take(r, v, "bias", "bias", true, &s[2]))
+        return NULL;
     turn(&s[0]);
     turn(&s[1]);
     if (!positive(r, &s[0], 2) || !positive(r, &s[1], 2)) return NULL;
@@ -477,7 +453,8 @@ static wb_layer *recurrent(wb__flux_reader *r, const wb__jl *v, const struct rec
     if (rows / kind->gates != out || rows % kind->gates || s[1].a.dims[0] != rows)
         return wb__flux_why(r, "its weights do not go together");
     if (!shaped(r, &s[2], 1, &rows) || !states(r, v, out, s + 3)) return NULL;
-    wb_recurrent_options o = {.size = sizeof o, .in = s[0].a.dims[1], .out = out, .init = wb_init_zeros};
+    wb_recurrent_options o = {
+        .size = sizeof o, .in = s[0].a.dims[1], .out = out, .init = wb_init_zeros};
     o.no_bias = !s[2].a.data;
     o.initial_state = s[3].a.data || s[4].a.data;
     o.dtype = widest(5, s);
@@ -490,14 +467,19 @@ static wb_layer *recurrent(wb__flux_reader *r, const wb__jl *v, const struct rec
     return filled(r, sequence ? kind->sequence(&o) : kind->one(&o), 5, s);
 }
 
-static wb_layer *cell(wb__flux_reader *r, const wb__jl *v) { return recurrent(r, v, recurrent_kind(v), false); }
+static wb_layer *cell(wb__flux_reader *r, const wb__jl *v)
+{
+    return recurrent(r, v, recurrent_kind(v), false);
+}
 
 /* Recur (to 0.14); RNN, LSTM, GRU (from 0.15); Recurrence. */
 static wb_layer *recur(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl inner = wb__jl_field(&r->f, v, "cell");
     const struct recurrent *kind = recurrent_kind(&inner);
-    if (!kind) return wb__flux_why(r, "its cell is %s", inner.kind == WB__JL_STRUCT ? inner.name : "no struct");
+    if (!kind)
+        return wb__flux_why(r, "its cell is %s",
+                            inner.kind == WB__JL_STRUCT ? inner.name : "no struct");
     return recurrent(r, &inner, kind, true);
 }
 
@@ -513,7 +495,8 @@ static wb_layer *attention(wb__flux_reader *r, const wb__jl *v)
         wb__jl part = wb__jl_field(&r->f, v, names[i]);
         wb_function f;
         if (!wb__jl_flux(&part, "Dense")) return wb__flux_why(r, "its %s is no Dense", names[i]);
-        if (!take(r, &part, "weight", "weight", false, &s[i][0]) || !take(r, &part, "bias", "bias", true, &s[i][1]))
+        if (!take(r, &part, "weight", "weight", false, &s[i][0]) ||
+            !take(r, &part, "bias", "bias", true, &s[i][1]))
             return NULL;
         turn(&s[i][0]);
         if (!positive(r, &s[i][0], 2) || !wb__flux_activation(r, &part, "σ", &f)) return NULL;
@@ -526,7 +509,8 @@ static wb_layer *attention(wb__flux_reader *r, const wb__jl *v)
     o.bias = s[0][1].a.data != NULL;
     o.dtype = widest(8, s[0]);
     o.dropout = wb__jl_flux(&drop, "Dropout") ? number(r, &drop, "p", 0) : 0;
-    if (heads.kind != WB__JL_NUMBER || o.heads < 1) return wb__flux_why(r, "its number of heads is unknown");
+    if (heads.kind != WB__JL_NUMBER || o.heads < 1)
+        return wb__flux_why(r, "its number of heads is unknown");
     wb_layer *l = filled(r, wb_attention_layer_with(&o), 0, NULL);
     for (int i = 0; l && i < 4; i++)
         if (!filled(r, wb__layer_child(l, i), 2, s[i])) return NULL;
@@ -535,13 +519,17 @@ static wb_layer *attention(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
-static const struct { const char *type; wb_layer *(*make)(wb__flux_reader *, const wb__jl *); } kinds[] = {
-    {"Dense", dense}, {"Conv", conv}, {"CrossCor", crosscor}, {"DepthwiseConv", depthwise}, {"MaxPool", maxpool},
-    {"MeanPool", meanpool}, {"GlobalMaxPool", globalmax}, {"GlobalMeanPool", globalmean},
-    {"AdaptiveMaxPool", adaptive}, {"AdaptiveMeanPool", adaptive}, {"BatchNorm", batchnorm},
-    {"LayerNorm", layernorm}, {"Dropout", dropout}, {"Embedding", embedding}, {"RNNCell", cell},
-    {"LSTMCell", cell}, {"GRUCell", cell}, {"Recur", recur}, {"RNN", recur}, {"LSTM", recur}, {"GRU", recur},
-    {"Recurrence", recur}, {"MultiHeadAttention", attention}};
+static const struct {
+    const char *type;
+    wb_layer *(*make)(wb__flux_reader *, const wb__jl *);
+} kinds[] = {
+    {"Dense", dense}, {"Conv", conv}, {"CrossCor", crosscor}, {"DepthwiseConv", depthwise},
+    {"MaxPool", maxpool}, {"MeanPool", meanpool}, {"GlobalMaxPool", globalmax},
+    {"GlobalMeanPool", globalmean}, {"AdaptiveMaxPool", adaptive}, {"AdaptiveMeanPool", adaptive},
+    {"BatchNorm", batchnorm}, {"LayerNorm", layernorm}, {"Dropout", dropout},
+    {"Embedding", embedding}, {"RNNCell", cell}, {"LSTMCell", cell}, {"GRUCell", cell},
+    {"Recur", recur}, {"RNN", recur}, {"LSTM", recur}, {"GRU", recur}, {"Recurrence", recur},
+    {"MultiHeadAttention", attention}};
 
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
 {

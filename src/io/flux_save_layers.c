@@ -13,8 +13,8 @@
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, GLOBAL_POOLS = 1100, BIAS_MAY_BE_FALSE = 1300, NORMS_WITH_OPTIONS = 1200,
     SKIP_HAS_PARAMETERS = 1204, NAMED_CHAINS = 1207, SCALE = 1300, MLUTILS = 1300, CELLS_OF_TWO_TYPES = 1307,
-    EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, GELU_IS_GELU_TANH = 1600, RETURN_STATE = 1601,
-    PADDED_EMBEDDING = 1611, PAD_MODES = 1612
+    EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, GELU_ERF = 1600, RETURN_STATE = 1601,
+    BROADCAST_FUNCTION = 1300, PADDED_EMBEDDING = 1611, PAD_MODES = 1612
 };
 
 /* ---- a struct under construction -------------------------------------------------------------- */
@@ -103,9 +103,8 @@ static const struct { const char *name, *path; bool whole; int since; } function
     {"logsigmoid", "Flux.NNlib.#logσ", false, 0},
     {"softplus", "Flux.NNlib.#softplus", false, 0},
     {"swish", "Flux.NNlib.#swish", false, 0},
-    {"gelu", "Flux.NNlib.#gelu_tanh", false, GELU_IS_GELU_TANH},
-    {"gelu", "Flux.NNlib.#gelu", false, 0},
-    {"gelu_erf", "Flux.NNlib.#gelu_erf", false, GELU_IS_GELU_TANH},
+    {"gelu", "Flux.NNlib.#gelu", false, 0},         /* of gelu_tanh too, by an alias */
+    {"gelu_erf", "Flux.NNlib.#gelu_erf", false, GELU_ERF},
     {"tanh", "Base.#tanh", false, 0},
     {"exp", "Base.#exp", false, 0},
     {"log", "Base.#log", false, 0},
@@ -140,7 +139,7 @@ static wb__julia activation(wb__flux_saver *s, wb_function f)
 /* broadcast with f: a function of elements for whole arrays */
 static wb__julia broadcast(wb__flux_saver *s, const char *path)
 {
-    wb__julia fields[2] = {only(s, "Base.#broadcast"), only(s, path)};
+    wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
     if (!s->structs) return wb__julia_named_tuple(&s->room, 2, (const char *const[]){"f", "x"}, fields);
     wb__doc *types[2] = {fields[0].type, fields[1].type};
     return wb__julia_struct(&s->room, wb__julia_type(&s->room, "Base.Fix1", 2, types), 2, fields);
@@ -509,17 +508,27 @@ static wb__julia chain(wb__flux_saver *s, wb_layer *l)
     return CLOSE(s, &r, "layers");
 }
 
-/* Arrays are added and subtracted by + and -; the other connections here work on elements, Julia's on matrices. */
+/* What joins: functions of arrays, or of elements that are broadcast, since Julia's * is a product of matrices. */
+static const struct { const char *name, *path; bool elements, pairs; } connections[] = {
+    {"add", "Base.#+", false, false},   {"sub", "Base.#-", false, true},    {"vcat", "Base.#vcat", false, false},
+    {"mul", "Base.#*", true, false},    {"div", "Base.#/", true, true},     {"pow", "Base.#^", true, true},
+    {"maximum", "Base.#max", true, false}, {"minimum", "Base.#min", true, false}};
+
 static wb__julia connection(wb__flux_saver *s, wb_layer *l, int n)
 {
     wb__connection f;
     memcpy(&f, (const char *)l->options + l->type->options[0].offset, sizeof f);
     const char *name = wb__connection_name(f);
-    if (!s->structs) return empty(s);
-    if (name && !strcmp(name, "add")) return only(s, "Base.#+");
-    if (name && !strcmp(name, "vcat")) return only(s, "Base.#vcat");
-    if (name && !strcmp(name, "sub") && n == 2) return only(s, "Base.#-");
-    return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
+    for (size_t i = 0; name && i < WB__COUNT(connections); i++) {
+        if (strcmp(name, connections[i].name) || (connections[i].pairs && n != 2)) continue;
+        wb__julia inner = only(s, connections[i].path);
+        if (!connections[i].elements) return inner;
+        if (!s->structs) return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
+        if (s->version < BROADCAST_FUNCTION) return wb__flux_refuse(s, "the connection %s, for which it is too old: 0.13 is the first", name);
+        wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
+        return wb__julia_struct(&s->room, type, 1, &inner);
+    }
+    return s->structs ? wb__flux_refuse(s, "the connection %s", name ? name : "without a name") : empty(s);
 }
 
 static wb__julia parallel(wb__flux_saver *s, wb_layer *l)

@@ -1,6 +1,6 @@
-/* All arrays of a BSON file by name.  Names are Weber's where the fields are those of a layer of Flux's, whether they
- * stand in its structs or in a NamedTuple or dictionary of the same names (Flux.state): such things are told by the
- * names that stand together. */
+/* All arrays of a BSON file by name.  Names are Weber's where the fields are those of a layer of
+ * Flux's, whether they stand in its structs or in a NamedTuple or dictionary of the same names
+ * (Flux.state): such things are told by the names that stand together. */
 #include "io/flux.h"
 #include "io/flux_read.h"
 
@@ -14,15 +14,15 @@ typedef struct {
 } filling;
 
 /* What kind of layer has such fields. */
-typedef struct { bool dense, norm, layernorm, cell, stride; wb__flip flip; } traits;
+typedef struct { bool dense, norm, layernorm, cell, depthwise; wb__flip flip; } traits;
 
 static traits traits_of(wb__bson_file *f, const wb__jl *v)
 {
-    bool weight = false, sigma = false, stride = false, gamma = false, beta = false, diag = false, affine = false,
-         wi = false, wh = false, groups = false;
+    bool weight = false, sigma = false, stride = false, gamma = false, beta = false, diag = false,
+         affine = false, wi = false, wh = false, groups = false;
     const struct { const char *name; bool *has; } marks[] = {
-        {"weight", &weight}, {"σ", &sigma}, {"stride", &stride}, {"γ", &gamma}, {"β", &beta}, {"diag", &diag},
-        {"affine", &affine}, {"Wi", &wi}, {"Wh", &wh}, {"groups", &groups}};
+        {"weight", &weight}, {"σ", &sigma}, {"stride", &stride}, {"γ", &gamma}, {"β", &beta},
+        {"diag", &diag}, {"affine", &affine}, {"Wi", &wi}, {"Wh", &wh}, {"groups", &groups}};
     if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return (traits){0};
     wb__jl_fields w;
     wb__jl_fields_of(f, v, &w);
@@ -30,19 +30,26 @@ static traits traits_of(wb__bson_file *f, const wb__jl *v)
         for (size_t i = 0; i < WB__COUNT(marks); i++)
             if (!strcmp(w.name, marks[i].name)) *marks[i].has = true;
     bool old = wb__jl_flux(v, "LayerNorm");
-    bool flips = groups || wb__jl_flux(v, "Conv");              /* CrossCor has no groups, nor old Convs */
-    return (traits){weight && sigma && !stride, gamma && beta, diag && (affine || old), wi && wh, stride,
-                    !weight || !stride ? WB__FLIP_UNKNOWN : flips ? WB__FLIP_YES : WB__FLIP_NO};
+    bool depthwise = wb__jl_flux(v, "DepthwiseConv");
+    bool flips = groups || depthwise || wb__jl_flux(v, "Conv"); /* a CrossCor has no groups */
+    return (traits){.dense = weight && sigma && !stride,
+                    .norm = gamma && beta,
+                    .layernorm = diag && (affine || old),
+                    .cell = wi && wh,
+                    .depthwise = depthwise,
+                    .flip = !weight || !stride ? WB__FLIP_UNKNOWN
+                            : flips            ? WB__FLIP_YES
+                                               : WB__FLIP_NO};
 }
 
-/* A field's name in our models; "": its parts stand in its place; NULL: it is no part of a model. */
+/* A field's name in our models; "": its parts stand in its place. */
 static const char *our_name(const traits *of, const char *name, const traits *value)
 {
     static const struct { const char *flux, *here; } norms[] = {
         {"γ", "scale"}, {"β", "bias"}, {"μ", "mean"}, {"σ²", "var"}};
     static const struct { const char *flux, *here; } cells[] = {
-        {"Wi", "weight_input"}, {"Wh", "weight_hidden"}, {"b", "bias"}, {"h", "initial_hidden"}, {"c", "initial_cell"},
-        {"state0", "initial_hidden"}};
+        {"Wi", "weight_input"}, {"Wh", "weight_hidden"}, {"b", "bias"},
+        {"h", "initial_hidden"}, {"c", "initial_cell"}, {"state0", "initial_hidden"}};
     for (size_t i = 0; of->norm && i < WB__COUNT(norms); i++)
         if (!strcmp(name, norms[i].flux)) return norms[i].here;
     for (size_t i = 0; of->cell && i < WB__COUNT(cells); i++)
@@ -71,8 +78,13 @@ static int add(filling *x, const wb__jl_array *found, const traits *of, const ch
         a.dims[1] = rows;
         a.transposed = !a.transposed;
     }
+    if (of && of->depthwise && a.ndim == 4 && a.count && !strcmp(name, "weight")) {
+        a.dims[0] *= a.dims[1];     /* [in, multiplier, kh, kw], as a grouped convolution's */
+        a.dims[1] = 1;
+    }
     if (a.count == 0 || a.ndim < 2 || a.dims[0] == 1 || a.dims[1] == 1) a.transposed = false;
-    if (!wb__bson_spend(&r->f, (int64_t)r->path_length + (a.transposed && a.shared ? a.bytes : 0))) return r->f.status;
+    if (!wb__bson_spend(&r->f, (int64_t)r->path_length + (a.transposed && a.shared ? a.bytes : 0)))
+        return r->f.status;
     wb__entry *e = wb__table_add(x->t, r->path);
     if (!e) return r->f.status = WB_ERROR_MEMORY;
     e->dtype = a.dtype;
@@ -138,7 +150,8 @@ static int visit_fields(filling *x, const wb__jl *v)
     wb__jl_fields w;
     traits has = traits_of(&r->f, v);
     if (r->depth >= WB__JL_DEEPEST)
-        return wb__bson_fail(&r->f, v->at, "parts stand in one another deeper than %d", WB__JL_DEEPEST);
+        return wb__bson_fail(&r->f, v->at, "parts stand in one another deeper than %d",
+                             WB__JL_DEEPEST);
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
     r->depth++;
     bool recurrent = false;
@@ -146,7 +159,8 @@ static int visit_fields(filling *x, const wb__jl *v)
         traits inner = {0};
         if (!strcmp(w.name, "cell")) inner = traits_of(&r->f, &w.value);
         recurrent |= inner.cell;
-        if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state"))) continue;    /* of its last call */
+        if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state")))
+            continue; /* of its last call */
         const char *name = our_name(&has, w.name, &inner);
         if (!strncmp(name, "initial_", 8)) visit_state(x, &w.value, name);
         else visit_part(x, &w.value, &has, name);
@@ -166,7 +180,10 @@ static int visit(filling *x, const wb__jl *v, const traits *of, const char *name
     case WB__JL_STRUCT:
         if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, of, name);
         return visit_fields(x, v);
-    case WB__JL_LIST: case WB__JL_TUPLE: case WB__JL_DICT: case WB__JL_CLOSURE: return visit_fields(x, v);
+    case WB__JL_LIST:
+    case WB__JL_TUPLE:
+    case WB__JL_DICT:
+    case WB__JL_CLOSURE: return visit_fields(x, v);
     default: return x->r->f.status;
     }
 }
@@ -200,7 +217,8 @@ static int check_names(filling *x)
     wb__table_sort(x->t);
     for (int i = 1; i < t->n; i++)
         if (!strcmp(t->entries[i].name, t->entries[i - 1].name))
-            return wb__bson_fail(&x->r->f, NULL, "two arrays are named \"%.200s\"", t->entries[i].name);
+            return wb__bson_fail(&x->r->f, NULL, "two arrays are named \"%.200s\"",
+                                 t->entries[i].name);
     return 0;
 }
 

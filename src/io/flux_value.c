@@ -2,6 +2,7 @@
 #include "io/flux_value.h"
 
 #include "io/flux_fields.h"
+#include "io/transpose.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,7 +86,10 @@ const char *wb__jl_last(const wb__jl *v)
     return from ? from : dot ? dot + 1 : v->name;
 }
 
-static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+static bool begins(const char *text, const char *with)
+{
+    return !strncmp(text, with, strlen(with));
+}
 
 bool wb__jl_flux(const wb__jl *v, const char *type)
 {
@@ -110,8 +114,8 @@ static uint64_t little(const uint8_t *at, uint32_t n)
 static bool number_of(wb__jl *v)
 {
     static const struct { const char *name; uint32_t bytes; bool sign; } whole[] = {
-        {"Int8", 1, true}, {"Int16", 2, true}, {"Int32", 4, true}, {"Int64", 8, true}, {"UInt8", 1, false},
-        {"UInt16", 2, false}, {"UInt32", 4, false}, {"UInt64", 8, false}};
+        {"Int8", 1, true}, {"Int16", 2, true}, {"Int32", 4, true}, {"Int64", 8, true},
+        {"UInt8", 1, false}, {"UInt16", 2, false}, {"UInt32", 4, false}, {"UInt64", 8, false}};
     const char *type = wb__jl_last(v);
     uint32_t n = v->items.bytes;
     if (v->items.kind != WB__BSON_BINARY || n > 8) return false;
@@ -226,7 +230,8 @@ static wb__jl plain(wb__bson_file *f, wb__bson v)
 wb__jl wb__jl_of(wb__bson_file *f, wb__bson v)
 {
     wb__jl j = plain(f, v);
-    for (int hops = 0; j.kind == WB__JL_STRUCT && !strcmp(wb__jl_last(&j), "TrackedArray"); hops++) {
+    for (int hops = 0; j.kind == WB__JL_STRUCT && !strcmp(wb__jl_last(&j), "TrackedArray");
+         hops++) {
         bool shared = j.shared;
         if (hops == MOST_HOPS) {
             wb__bson_fail(f, j.at, "tracked arrays in one another");
@@ -274,7 +279,8 @@ void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out)
         out->names = wb__bson_walk_of(keys.items);
         out->items = wb__bson_walk_of(values.items);
     } else if (of_flux(v)) {
-        const wb__flux_struct *s = wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items));
+        const wb__flux_struct *s =
+            wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items));
         out->layout = s ? s->fields : NULL;
     }
     out->i = -1;
@@ -339,10 +345,10 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
 static const struct { const char *name; wb_dtype dtype; int bytes; } elements[] = {
-    {"Float32", WB_F32, 4}, {"Float64", WB_F64, 8}, {"Float16", WB_F16, 2}, {"BFloat16", WB_BF16, 2},
-    {"Int8", WB_I8, 1}, {"UInt8", WB_U8, 1}, {"Int32", WB_I32, 4}, {"Int64", WB_I64, 8}, {"Bool", WB_BOOL, 1},
-    {"Int16", 0, 2}, {"UInt16", 0, 2}, {"UInt32", 0, 4}, {"UInt64", 0, 8}, {"Char", 0, 4}, {"Int128", 0, 16},
-    {"UInt128", 0, 16}};
+    {"Float32", WB_F32, 4}, {"Float64", WB_F64, 8}, {"Float16", WB_F16, 2},
+    {"BFloat16", WB_BF16, 2}, {"Int8", WB_I8, 1}, {"UInt8", WB_U8, 1}, {"Int32", WB_I32, 4},
+    {"Int64", WB_I64, 8}, {"Bool", WB_BOOL, 1}, {"Int16", 0, 2}, {"UInt16", 0, 2},
+    {"UInt32", 0, 4}, {"UInt64", 0, 8}, {"Char", 0, 4}, {"Int128", 0, 16}, {"UInt128", 0, 16}};
 
 /* The type's short name, and whether it is one of the list. */
 static int element_type(wb__bson_file *f, wb__bson type, char *name, size_t size)
@@ -405,6 +411,11 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
                       (long long)a->bytes);
         return false;
     }
+    for (int64_t i = 0; elements[which].dtype == WB_BOOL && i < a->bytes; i++) {
+        if (a->data[i] <= 1) continue;
+        wb__bson_fail(f, v->at, "an array of Bool has a %d in it", a->data[i]);
+        return false;
+    }
     if (n_sizes <= WB_MAX_DIMS) a->dtype = elements[which].dtype;
     return true;
 }
@@ -430,7 +441,8 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
     const char *last = wb__jl_last(v);
     *out = (wb__jl_array){.at = v->at, .shared = v->shared};
     if (v->kind == WB__JL_ARRAY) return plain_array(f, v, out);
-    if (v->kind != WB__JL_STRUCT || (strcmp(last, "Adjoint") && strcmp(last, "Transpose"))) return false;
+    if (v->kind != WB__JL_STRUCT || (strcmp(last, "Adjoint") && strcmp(last, "Transpose")))
+        return false;
     wb__jl parent = wb__jl_item(f, v, 0);
     if (parent.kind != WB__JL_ARRAY || !plain_array(f, &parent, out)) return false;
     return lazy_transpose(out);
@@ -438,14 +450,7 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 
 void wb__jl_transpose(const wb__jl_array *a, void *to)
 {
-    const int64_t rows = a->dims[0], columns = a->dims[1], block = 32;
-    size_t each = wb__dtype_size(a->dtype);
-    char *out = to;
-    for (int64_t top = 0; top < rows; top += block)
-        for (int64_t left = 0; left < columns; left += block)
-            for (int64_t i = top; i < WB__MIN(rows, top + block); i++)
-                for (int64_t j = left; j < WB__MIN(columns, left + block); j++)
-                    memcpy(out + (size_t)(i * columns + j) * each, a->data + (size_t)(j * rows + i) * each, each);
+    wb__transpose(to, a->data, wb__dtype_size(a->dtype), a->dims[1], a->dims[0], a->dims[0]);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -454,15 +459,16 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 {
     static const char *const words[] = {
         [WB__JL_ABSENT] = "nothing", [WB__JL_NOTHING] = "nothing", [WB__JL_BOOL] = "Bool",
-        [WB__JL_STRING] = "String", [WB__JL_SYMBOL] = "Symbol", [WB__JL_LIST] = "Vector", [WB__JL_TUPLE] = "Tuple",
-        [WB__JL_DICT] = "Dict", [WB__JL_OTHER] = "Type"};
+        [WB__JL_STRING] = "String",  [WB__JL_SYMBOL] = "Symbol",   [WB__JL_LIST] = "Vector",
+        [WB__JL_TUPLE] = "Tuple",    [WB__JL_DICT] = "Dict",       [WB__JL_OTHER] = "Type"};
     wb__jl_array a;
     switch (v->kind) {
     case WB__JL_FUNCTION: snprintf(out, size, "function %s", v->name); return;
     case WB__JL_CLOSURE: snprintf(out, size, "closure %s", v->name); return;
     case WB__JL_GPU: snprintf(out, size, "%s", v->name); return;
     case WB__JL_STRUCT:
-        snprintf(out, size, "%s", begins(v->name, "Flux.") || wb__jl_named_tuple(v) ? wb__jl_last(v) : v->name);
+        snprintf(out, size, "%s",
+                 begins(v->name, "Flux.") || wb__jl_named_tuple(v) ? wb__jl_last(v) : v->name);
         return;
     case WB__JL_NUMBER:
         snprintf(out, size, "%s", v->type.kind ? wb__jl_last(v) : v->whole ? "Int64" : "Float64");
@@ -482,9 +488,11 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path)
 {
-    return wb__bson_fail(f, NULL,
-                         "\"%s\" is a %s: the model was saved from a GPU's memory, and its values are not in the "
-                         "file. In Julia, save it again after model = cpu(model)", path, v->name);
+    return wb__bson_fail(
+        f, NULL,
+        "\"%s\" is a %s: the model was saved from a GPU's memory, and its values are not in the "
+        "file. In Julia, save it again after model = cpu(model)",
+        path, v->name);
 }
 
 /* ---- variables ------------------------------------------------------------------------------- */
@@ -503,11 +511,14 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
     for (wb__bson_walk w = wb__bson_walk_of(f->root); wb__bson_next(f, &w);) {
         if (!strcmp(w.key, "_backrefs") || (!key && !strcmp(w.key, "weber"))) continue;
         char text[WB__JL_NAME];
-        wb__bson as_text = {.kind = WB__BSON_STRING, .at = (const uint8_t *)w.key, .bytes = (uint32_t)strlen(w.key)};
+        wb__bson as_text = {.kind = WB__BSON_STRING,
+                            .at = (const uint8_t *)w.key,
+                            .bytes = (uint32_t)strlen(w.key)};
         wb__bson_text(as_text, text, sizeof text);
         wb__jl v = wb__jl_of(f, w.value);
         if (!strcmp(w.key, key ? key : "model")) return snprintf(name, size, "%s", text), v;
-        if (used < sizeof known) used += (size_t)snprintf(known + used, sizeof known - used, n ? ", %s" : "%s", text);
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, n ? ", %s" : "%s", text);
         n++;
         if (!wb__jl_holds(&v) && v.kind != WB__JL_FUNCTION) continue;
         if (!n_holding++) {
@@ -518,7 +529,8 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
     if (!key && n_holding == 1) return only;
     const char *more = used >= sizeof known ? "..." : "";
     if (key)
-        wb__bson_fail(f, NULL, "no variable is named \"%.100s\"; there are: %s%s", key, n ? known : "none", more);
+        wb__bson_fail(f, NULL, "no variable is named \"%.100s\"; there are: %s%s", key,
+                      n ? known : "none", more);
     else
         wb__bson_fail(f, NULL, "no variable is named \"model\": say by .key which is meant: %s%s",
                       n ? known : "there are none", more);

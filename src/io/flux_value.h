@@ -1,5 +1,6 @@
-/* Julia's values as BSON.jl lowers them: structs, tuples, arrays, functions, shared objects.  Looked at in place, as
- * everything of bson.h; what reads layers out of them is flux_read.c, tables flux_table.c. */
+/* Julia's values as BSON.jl lowers them: structs, tuples, arrays, functions, shared objects. Looked
+ * at in place, as everything of bson.h; what reads layers out of them is flux_read.c, tables
+ * flux_table.c. */
 #ifndef WB__FLUX_VALUE_H
 #define WB__FLUX_VALUE_H
 
@@ -35,8 +36,8 @@ typedef struct {
     wb__bson size;              /* of an array */
     double real;
     int64_t integer;            /* bools too */
-    char name[WB__JL_NAME];     /* of a struct's type "Flux.Dense", of a function "NNlib.relu", without Main where a
-                                   package follows it */
+    char name[WB__JL_NAME]; /* of a struct's type "Flux.Dense", of a function "NNlib.relu", without
+                               Main where a package follows it */
 } wb__jl;
 
 /* References followed; TrackedArray taken off. */
@@ -47,8 +48,8 @@ bool wb__jl_named_tuple(const wb__jl *v);
 
 bool wb__jl_holds(const wb__jl *v);                         /* may there be arrays in it? */
 
-/* Fields in order, with Flux's names where the type and their number are known, a NamedTuple's or a dictionary's, else
- * their positions.  Of lists and tuples, elements. */
+/* Fields in order, with Flux's names where the type and their number are known, a NamedTuple's or a
+ * dictionary's, else their positions.  Of lists and tuples, elements. */
 typedef struct {
     char name[WB__JL_NAME];
     wb__jl value;
@@ -71,7 +72,7 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];  /* the reverse of Julia's */
     const uint8_t *data;
     int64_t count, bytes;
-    bool transposed;            /* a lazy transpose: the values lie in the order of dims[1], dims[0] */
+    bool transposed; /* a lazy transpose: the values lie in the order of dims[1], dims[0] */
     const void *at;
     bool shared;
 } wb__jl_array;
@@ -82,12 +83,14 @@ void wb__jl_transpose(const wb__jl_array *a, void *to);
 /* Up to `most` integers of a tuple, an array or one alone: how many, or -1. */
 int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out);
 
-/* For people: "Chain", "Array{Float32,2}", "closure #3#4", "function NNlib.relu", "Main.Controller". */
+/* For people: "Chain", "Array{Float32,2}", "closure #3#4", "function NNlib.relu",
+ * "Main.Controller". */
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size);
 
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-/* The variable that is meant: `key`, else "model", else the only one (that holds anything but numbers and text). */
+/* The variable that is meant: `key`, else "model", else the only one (that holds anything but
+ * numbers and text). */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

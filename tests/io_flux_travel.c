@@ -1,0 +1,262 @@
+/* Models to Flux's files and back: every kind of layer, for every version, read by the reference reader and by wb_load;
+ * real files through safetensors; documents as BSON.jl makes them. */
+#include "flux_files.h"
+
+#include "nn/window.h"
+
+/* ---- every layer, every version --------------------------------------------------------------- */
+
+static const struct { const char *flux; int version; } versions[] = {
+    {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209}, {"0.12.10", 1210},
+    {"0.13.2", 1302}, {"0.13", 1399}, {"0.14", 1499}, {"0.15", 1599}, {"0.16.0", 1600}, {"0.16", 1610},
+    {"0.16.12", 1612}};
+enum { VERSIONS = WB__COUNT(versions), MODELS = 40 };
+
+/* A model, from which version on it can be written as structs, and until which its structs are known. */
+typedef struct { const char *name; wb_layer *model; int since, before; wb_tensor *x; } sample;
+
+static int samples(sample *s)
+{
+    wb_tensor *flat = wb_randn(3, 4), *image = wb_randn(2, 3, 6, 5), *four = wb_randn(2, 4, 6, 5), *six = wb_randn(3, 6),
+              *steps = wb_randn(2, 3, 4), *numbers = wb_arange(9, WB_I32), *two = wb_randn(3, 2);
+    const sample all[] = {
+        {"dense", wb_Dense(4, 2, wb_gelu), 0, 0, flat},
+        {"dense64", wb_Dense(4, 2, wb_sigmoid, .no_bias = true, .dtype = WB_F64), 0, 0, NULL},
+        {"dense16", wb_Dense(4, 3, wb_elu, .dtype = WB_F16), 0, 0, NULL},
+        {"conv", wb_Conv(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1}, .pad = {0, 1, 2, 3}), 0, 1612, image},
+        {"cross", wb_Conv(3, 5, {3, 2}, wb_leakyrelu, .same = true, .dilation = {1, 2}), 0, 1612, image},
+        {"groups", wb_Conv(4, 6, {3, 2}, wb_selu, .groups = 2, .no_bias = true), 1205, 1612, four},
+        {"flipped_groups", wb_Conv(4, 6, {3, 2}, .groups = 2, .flip = true), 1205, 1612, four},
+        {"maxpool", wb_MaxPool({3, 2}, .pad = {1, 0, 1, 0}, .stride = {2}), 0, 0, image},
+        {"meanpool", wb_MeanPool({2, 3}), 0, 0, image},
+        {"global_max", wb_GlobalMaxPool(), 1100, 0, image},
+        {"global_mean", wb_GlobalMeanPool(), 1100, 0, image},
+        {"flatten", wb_Flatten(), 1000, 0, image},
+        {"dropout", wb_testmode(wb_Dropout(0.3)), 0, 0, flat},
+        {"dropout_rows", wb_Dropout(0.3, .axes = WB_AXES(-1)), 0, 0, flat},
+        {"dropout_slices", wb_Dropout(0.3, .axes = WB_AXES(-3, -4)), 0, 0, image},
+        {"batchnorm", wb_BatchNorm(4, wb_tanh, .eps = 1e-3, .momentum = 0.2), 0, 0, four},
+        {"batchnorm_plain", wb_BatchNorm(4, .no_affine = true), 1200, 0, four},
+        {"batchnorm_free", wb_trainmode(wb_BatchNorm(4, .no_track_stats = true)), 1200, 0, NULL},
+        {"layernorm", wb_LayerNorm({6, 5}), 0, 0, image},
+        {"layernorm_eps", wb_LayerNorm({6, 5}, .eps = 0.1), 1200, 0, image},
+        {"layernorm_active", wb_LayerNorm({6}, wb_relu), 1200, 0, six},
+        {"layernorm_plain", wb_LayerNorm({6}, .no_affine = true), 1200, 0, six},
+        {"layernorm_applied", wb_LayerNorm({6}, wb_relu, .no_affine = true), 1200, 0, six},
+        {"embedding", wb_Embedding(9, 4), 1204, 1611, numbers},
+        {"attention", wb_MultiHeadAttention(4, 2, .bias = true, .dropout = 0.1), 1315, 0, steps},
+        {"rnn", wb_RNN(4, 3, wb_relu), 0, 0, steps},
+        {"lstm", wb_LSTM(4, 3), 0, 0, steps},
+        {"gru", wb_GRU(4, 3, .no_bias = true), 0, 0, steps},
+        {"rnn_cell", wb_RNNCell(4, 3), 0, 0, flat},
+        {"lstm_cell", wb_LSTMCell(4, 3), 0, 0, flat},
+        {"gru_cell", wb_GRUCell(4, 3), 0, 0, flat},
+        {"chain", wb_Chain(wb_Dense(4, 3, wb_softplus), wb_layer_from_function(wb_relu), wb_softmax), 0, 0, flat},
+        {"named", wb_Chain(wb_named("in", wb_Dense(4, 3, wb_swish)), wb_named("out", wb_Dense(3, 2))), 1207, 0, flat},
+        {"skip", wb_SkipConnection(wb_Chain(wb_Dense(4, 4)), wb_add), 0, 0, flat},
+        {"parallel", wb_Parallel(wb_sub, wb_Dense(4, 2), wb_Dense(4, 2)), 1200, 0, flat},
+        {"product", wb_Parallel(wb_mul, wb_Dense(4, 2), wb_Dense(4, 2), wb_Dense(4, 2)), 1300, 0, flat},
+        {"quotient", wb_SkipConnection(wb_Dense(4, 4), wb_div), 1300, 0, flat},
+        {"larger", wb_Parallel(wb_maximum, wb_Dense(4, 2), wb_Dense(4, 2)), 1300, 0, flat},
+        {"vcat", wb_Parallel(wb__connection_by_name("vcat"), wb_Dense(4, 2), wb_Dense(4, 1)), 1200, 0, flat},
+        {"deep", wb_Chain(wb_Chain(wb_Chain(wb_Dense(2, 2)), wb_Chain(wb_BatchNorm(2)))), 0, 0, two},
+    };
+    memcpy(s, all, sizeof all);
+    for (size_t i = 0; i < WB__COUNT(all); i++) {
+        if (!s[i].model) fail_msg("%s: %s", s[i].name, wb_error());
+        if (wb_each_tensor(s[i].model, randomise, NULL)) fail_msg("%s: %s", s[i].name, wb_error());
+    }
+    return (int)WB__COUNT(all);
+}
+
+static void all_kinds(void **state)
+{
+    (void)state;
+    sample s[MODELS];
+    int n = samples(s);
+    FILE *commands = fopen(in_folder("commands"), "w");
+    assert_non_null(commands);
+    for (int i = 0; i < n; i++) {
+        char tensors[64];
+        snprintf(tensors, sizeof tensors, "%s.safetensors", s[i].name);
+        if (wb_save(in_folder(tensors), s[i].model)) fail_msg("%s: %s", s[i].name, wb_error());
+        for (size_t v = 0; v < VERSIONS; v++) {
+            const char *flux = versions[v].flux;
+            int number = versions[v].version;
+            const char *layers = NAME("%s-%s.bson", s[i].name, flux);
+            const char *values = NAME("%s-%s-state.bson", s[i].name, flux);
+            bool has = number >= s[i].since && (!s[i].before || number < s[i].before);
+            int status = save(layers, s[i].model, flux, true);
+            if (status != (has ? 0 : WB_ERROR_ARGUMENT))
+                fail_msg("%s for %s: %d %s", s[i].name, flux, status, status ? wb_error() : "written");
+            if (has) fprintf(commands, "compare %s %d %s\n", layers, number, tensors);
+            if (number < 1300) continue;
+            if (!save(values, s[i].model, flux, false)) {
+                fprintf(commands, "compare %s %d %s\n", values, number, tensors);
+                if (has) fprintf(commands, "loadmodel %s %s %d\n", layers, values, number);
+            } else if (has)
+                fail_msg("%s for %s: %s", s[i].name, flux, wb_error());
+        }
+    }
+    fclose(commands);
+    const char *answer = reference("all", in_folder("commands"), NULL, NULL);
+    if (strncmp(answer, "all ", 4)) fail_msg("%s", answer);
+    assert_true(atoi(answer + 4) > 700);
+}
+
+/* ---- there and back --------------------------------------------------------------------------- */
+
+/* Numbers of Flux's structs are Float32, so that sums may differ in the last place. */
+static void same_answer(const sample *s, wb_layer *l)
+{
+    if (!s->x) return;
+    wb_tensor *y = wb_call(s->model, s->x), *z = wb_call(l, s->x);
+    if (!y || !z) fail_msg("%s: %s", s->name, wb_error());
+    assert_string_equal(wb_describe(y), wb_describe(z));
+    const float *a = wb_data(y), *b = wb_data(z);
+    for (int64_t i = 0; i < wb_size(y); i++)
+        if (!(fabsf(a[i] - b[i]) <= 1e-5f * (1 + fabsf(a[i])))) fail_msg("%s: %g, then %g", s->name, a[i], b[i]);
+}
+
+/* What is not in the version's structs comes back as its like: zeros for no bias, a plain convolution of groups as a
+ * .flip of kernels turned over. */
+static bool comes_back_as_it_was(const sample *s, int version)
+{
+    bool no_bias = !strcmp(s->name, "dense64") || (!strcmp(s->name, "gru") && version < 1500);
+    if (no_bias && version < (s->name[0] == 'g' ? 1500 : 1300)) return false;
+    return strcmp(s->name, "groups") != 0;
+}
+
+static void there_and_back(void **state)
+{
+    (void)state;
+    sample s[MODELS];
+    int n = samples(s), structs = 0;
+    for (int i = 0; i < n; i++) {
+        must_save("back.bson", s[i].model, NULL, false);
+        same_model("back.bson", s[i].model);
+        same_answer(&s[i], loaded("back.bson"));
+        for (size_t v = 0; v < VERSIONS; v++) {
+            int number = versions[v].version;
+            if (number < s[i].since || (s[i].before && number >= s[i].before)) continue;
+            must_save("back.bson", s[i].model, versions[v].flux, true);
+            wb_layer *l = loaded("back.bson");
+            if (number < 1000) wb_automode(l);      /* there only trains, or does not */
+            same_answer(&s[i], l);
+            if (comes_back_as_it_was(&s[i], number)) wb_each_tensor(s[i].model, same_bits_in, l);
+            structs++;
+        }
+    }
+    assert_true(structs > 300);
+}
+
+static void is_counted(wb_tensor *x, int64_t place, double value)
+{
+    if (!x) fail_msg("%s", wb_error());
+    const float *v = wb_data(x);
+    if (v[place] != (float)value) fail_msg("%s: number %lld is %g, not %g", wb_describe(x), (long long)place, v[place], value);
+}
+
+/* Into a model that exists go the kernels that make its convolutions do what those of the file do. */
+static void kernels_into_either_kind(void **state)
+{
+    (void)state;
+    wb_layer *plain = wb_Conv(2, 4, {3, 2}, .no_bias = true), *flip = wb_Conv(2, 4, {3, 2}, .no_bias = true, .flip = true);
+    wb_layer *grouped = wb_Conv(2, 4, {3, 2}, .no_bias = true, .groups = 2), *twice = wb_Chain(grouped, wb_Conv(4, 2, {1}),
+                                                                                              grouped);
+    wb_tensor *x = wb_randn(2, 2, 9, 8);
+    for (int k = 0; k < 4; k++) {
+        wb_layer *from = k & 1 ? flip : plain, *into = k & 1 ? plain : flip;
+        wb_each_tensor(from, randomise, NULL);
+        must_save("kernels.bson", from, NULL, k & 2);
+        if (wb_load_state(in_folder("kernels.bson"), into)) fail_msg("%s", wb_error());
+        same_answer(&(sample){.name = "kernels", .model = from, .x = x}, into);
+        is_counted(wb_get(into, "weight"), 0, (double)((const float *)wb_data(wb_get(from, "weight")))[5]);
+    }
+    wb_each_tensor(twice, randomise, NULL);
+    must_save("kernels.bson", twice, NULL, false);
+    same_model("kernels.bson", twice);
+    must_save("kernels.bson", twice, NULL, true);
+    same_answer(&(sample){.name = "twice", .model = twice, .x = x}, loaded("kernels.bson"));
+}
+
+/* Real files: to safetensors and to BSON again, in both forms. */
+static void real_files(void **state)
+{
+    (void)state;
+    const char *names[] = {"juliacon2020-model_conv.bson", "arcaman07-dense.bson", "psuskin-model.bson"};
+    int found = 0;
+    for (size_t i = 0; i < WB__COUNT(names); i++) {
+        char path[1024];
+        if (!shared_file(path, sizeof path, NAME("flux-models/%s", names[i]))) continue;
+        found++;
+        wb_layer *first = wb_load(path);
+        if (!first) fail_msg("%s", wb_error());
+        if (wb_save(in_folder("real.safetensors"), first)) fail_msg("%s", wb_error());
+        wb_layer *second = loaded("real.safetensors");
+        wb_each_tensor(first, same_bits_in, second);
+        for (int structs = 0; structs < 2; structs++) {
+            if (wb_save(in_folder("real.bson"), second, .structs = structs)) fail_msg("%s", wb_error());
+            reference("compare", in_folder("real.bson"), "1610", in_folder("real.safetensors"));
+            wb_layer *third = loaded("real.bson");
+            wb_each_tensor(first, same_bits_in, third);
+            wb_each_tensor(third, same_bits_in, first);
+            char *a = wb_format_object(first), *b = wb_format_object(third);
+            assert_string_equal(a, b);
+            wb_free_text(a);
+            wb_free_text(b);
+        }
+    }
+    if (!found) skip();
+}
+
+/* ---- documents that others wrote ------------------------------------------------------------- */
+
+static wb_layer *made(const char *name)
+{
+    reference("make", name, in_folder("made.bson"), NULL);
+    return loaded("made.bson");
+}
+
+/* Numbers there are i/8 in Julia's order: element (row, column) of a matrix of r rows is (row + r column)/8. */
+static void documents_of_bson_jl(void **state)
+{
+    (void)state;
+    wb_layer *l = made("shared");
+    assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(l, "layers.1.weight"));
+    is_counted(wb_get(l, "layers.0.weight"), 1, 3 / 8.0);       /* first row, second column */
+    is_counted(wb_get(l, "layers.1.bias"), 0, 5 / 8.0);
+    assert_true(((const wb_dense_options *)wb_layer_at(l, "layers.1")->options)->activation == wb_relu);
+
+    const wb_conv_options *o = made("conv")->options;
+    assert_true(o->flip && o->in == 1 && o->out == 2 && o->kernel[0] == 2 && o->kernel[1] == 3);
+    assert_true(o->stride[0] == 2 && o->stride[1] == 1 && o->activation == wb_sigmoid);
+    int64_t pad[4];
+    wb__conv_padding(o, pad);
+    assert_true(pad[0] == 0 && pad[1] == 2 && pad[2] == 1 && pad[3] == 0);
+
+    l = made("recur");
+    assert_string_equal(l->type->name, "LSTM");
+    is_counted(wb_get(l, "weight_input"), 1, 8 / 8.0);
+    is_counted(wb_get(l, "weight_hidden"), 2, 4 / 8.0);
+
+    reference("make", "state", in_folder("made.bson"), NULL);
+    assert_null(wb_load(in_folder("made.bson")));
+    says("values without layers");
+    l = wb_Chain(wb_Dense(3, 2), wb_BatchNorm(2));
+    if (wb_load_state(in_folder("made.bson"), l)) fail_msg("%s", wb_error());
+    is_counted(wb_get(l, "layers.0.weight"), 1, 2 / 8.0);
+    is_counted(wb_get(l, "layers.1.bias"), 1, 2);
+    is_counted(wb_get(l, "layers.1.scale"), 1, 4);
+    is_counted(wb_get(l, "layers.1.mean"), 1, 6);
+    is_counted(wb_get(l, "layers.1.var"), 1, 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_kinds),  cmocka_unit_test(there_and_back),       cmocka_unit_test(kernels_into_either_kind),
+        cmocka_unit_test(real_files), cmocka_unit_test(documents_of_bson_jl),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
