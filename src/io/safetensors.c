@@ -61,13 +61,15 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out)
 {
     *out = (wb__table){0};
     int status = read_header(m, out);
-    if (!status && values) wb__map_ahead(m, m->data, m->bytes);
-    if (!status && values) status = place_values(m, out);
-    if (!status && values) status = wb__sums_check(out, m->path);
-    if (status) return wb__table_free(out), status;
-    wb__table_sort(out);
     out->mapping = m;
-    return 0;
+    if (!status && values) status = place_values(m, out);
+    if (!status && values && !out->summed) wb__map_ahead(m, m->data, m->bytes);
+    if (!status && values) status = wb__sums_check(out, m->path);
+    wb__table_sort(out);
+    if (!status) return 0;
+    out->mapping = NULL;
+    wb__table_free(out);
+    return status;
 }
 
 int wb__st_load(const char *path, bool values, wb__table *out)
