@@ -95,6 +95,16 @@ static inline int same_bits_in(wb_tensor *x, const char *path, void *other)
     return 0;
 }
 
+/* Reading takes libbson: skips the test, aloud, where the library was built without. */
+static inline void needs_reading(void)
+{
+#ifndef WB_HAVE_BSON
+    printf("SKIP: built without libbson, which reads BSON files\n");
+    fflush(stdout);
+    skip();
+#endif
+}
+
 static inline wb_layer *loaded(const char *name)
 {
     wb_seed(9);

@@ -524,7 +524,8 @@ static wb__julia connection(wb__flux_saver *s, wb_layer *l, int n)
         wb__julia inner = only(s, connections[i].path);
         if (!connections[i].elements) return inner;
         if (!s->structs) return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
-        if (s->version < BROADCAST_FUNCTION) return wb__flux_refuse(s, "the connection %s, for which it is too old: 0.13 is the first", name);
+        if (s->version < BROADCAST_FUNCTION)
+            return wb__flux_refuse(s, "the connection %s, for which 0.13 is the first", name);
         wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
         return wb__julia_struct(&s->room, type, 1, &inner);
     }
