@@ -27,7 +27,7 @@ static void errors_travel(void **state)
     assert_string_equal(wb_error(), "loading: sizes 3 and 4");
     assert_int_equal(wb_error_code(), WB_ERROR_FILE);
 
-    char huge[5000];
+    char huge[20000];
     memset(huge, 'x', sizeof huge - 1);
     huge[sizeof huge - 1] = 0;
     wb__fail(WB_ERROR_ARGUMENT, "%s", huge);

@@ -7,6 +7,7 @@ BSON.jl where that cannot hurt (lengths, order of list names, types of fields).
   list FILE VERSION [KEY]          what the file holds, a line each
   compare FILE VERSION SAFETENSORS [KEY]   the same arrays, bit for bit, under Weber's names
   loadmodel STRUCTS STATE VERSION  Flux.loadmodel!(STRUCTS, STATE), and then the same as STRUCTS
+  all FILE                         the commands of a file, one a line; says which fail
   make NAME FILE                   a document as BSON.jl writes it, of those in MADE
 VERSION: 0.16.10 is 1610.  Exit status 0, or 1 with the reason.
 """
@@ -545,7 +546,6 @@ def compare(path, version, other, key):
         found += 1
     if found != len(held):
         raise Wrong(f'{found} arrays of {len(held)}')
-    print(f'{found} arrays')
 
 
 # ---- Flux.loadmodel! ------------------------------------------------------------------------------
@@ -599,7 +599,6 @@ def check_loaded(structs, state, version):
     for a in cache.values():
         if a.loaded != a.data:
             raise Wrong('an array of the state differs from the struct\'s')
-    print(f'{len(cache)} arrays')
 
 
 # ---- documents as BSON.jl writes them -------------------------------------------------------------
@@ -715,6 +714,19 @@ def main(words):
         compare(words[1], int(words[2]), words[3], words[4] if len(words) > 4 else 'model')
     elif words[0] == 'loadmodel':
         check_loaded(words[1], words[2], int(words[3]))
+    elif words[0] == 'all':
+        with open(words[1]) as f:
+            commands = [line.split() for line in f]
+        failed = 0
+        for command in commands:
+            try:
+                main(command)
+            except Wrong as e:
+                failed += 1
+                print(f'{" ".join(command)}: {e}')
+        if failed:
+            raise Wrong(f'{failed} of {len(commands)} failed')
+        print(f'all {len(commands)}')
     elif words[0] == 'make':
         with open(words[2], 'wb') as f:
             f.write(encode(MADE[words[1]]())[1])

@@ -75,23 +75,48 @@ static void assert_same_values(void *a, void *b)
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-static void a_model_is_the_same_file_from_everywhere(void **state)
+static void same_file_from_everywhere(wb_names names)
 {
-    (void)state;
     char *want = NULL;
     int64_t n = 0;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_to(make_model(), places[i]);
-        if (wb_save(path, m)) fail_msg("%s", wb_error());
+        if (wb_save(path, m, .names = names)) fail_msg("%s", wb_error());
         assert_no_mirrors(m);
         if (!i) want = contents(&n);
         else assert_same_file(want, n);
-        assert_int_equal(wb_save(path, wb_cpu(m)), 0);              /* as the guides ask for */
+        assert_int_equal(wb_save(path, wb_cpu(m), .names = names), 0);  /* as the guides ask for */
         assert_same_file(want, n);
         assert_int_equal(wb_scope_close(s), 0);
     }
     wb__free(want);
+}
+
+static void a_model_is_the_same_file_from_everywhere(void **state)
+{
+    (void)state;
+    same_file_from_everywhere(WB_NAMES_WEBER);
+    same_file_from_everywhere(WB_NAMES_TORCH);
+}
+
+/* What PyTorch has in one tensor or the other way round is taken apart on the way, to any device. */
+static void other_names_to_everywhere(void **state)
+{
+    (void)state;
+    for (int i = 0; i < n_places; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_layer *make[2];
+        for (int k = 0; k < 2; k++)
+            make[k] = wb_Chain(wb_Conv(1, 2, {2}, .flip = true), wb_MultiHeadAttention(4, 2, .bias = true), wb_GRU(2, 2));
+        if (wb_save(path, wb_to(make[0], places[i]), .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+        for (int j = 0; j < n_places; j++) {
+            wb_layer *there = wb_to(make[1], places[j]);
+            if (wb_load_state(path, there, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+            assert_same_values(there, make[0]);
+        }
+        assert_int_equal(wb_scope_close(s), 0);
+    }
 }
 
 static void it_is_loaded_where_new_tensors_are_made(void **state)
@@ -395,6 +420,7 @@ int main(void)
     n_places = every_device(places);
     const struct CMUnitTest all[] = {
         cmocka_unit_test(a_model_is_the_same_file_from_everywhere),
+        cmocka_unit_test(other_names_to_everywhere),
         cmocka_unit_test(it_is_loaded_where_new_tensors_are_made),
         cmocka_unit_test(state_is_loaded_into_a_model_anywhere),
         cmocka_unit_test(what_was_trained_there_runs_here),

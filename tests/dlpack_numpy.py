@@ -67,7 +67,7 @@ for versioned in (True, False):
     del y
     gc.collect()
 
-for array in (values, values.T, values[:, 1:], numpy.float64(2.5) * numpy.ones(()), numpy.zeros((0, 4))):
+for array in (values, values.T, values[:, 1:], numpy.array(2.5), numpy.zeros((0, 4))):
     s = scope()
     before = sys.getrefcount(array)
     versions = [{}]

@@ -14,8 +14,11 @@ static wb_layer *substitute(const wb_unknown *part, void *ctx)
     return part->fields && part->path[0] == 'l' ? wb_layer_from_function(wb_relu) : NULL;
 }
 
+static void quiet(wb_log_level level, const char *message, void *ctx) { (void)level, (void)message, (void)ctx; }
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    wb_set_log(quiet, NULL);
     wb__mapping m = {.path = (char *)(uintptr_t)"fuzz", .data = data, .bytes = (int64_t)size};
     wb_load_options o = {.size = sizeof o};
     wb__table t;

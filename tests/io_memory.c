@@ -8,83 +8,21 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "every_block.h"
+
 #include "base/file.h"
 #include "base/text.h"
 #include "base/toml.h"
+#include "io/flux.h"
 #include "io/formats.h"
 #include "io/idx.h"
 #include "io/npz.h"
 
-#include <malloc.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
-
-/* ---- every block is counted ------------------------------------------------------------------------ */
-
-static _Atomic int64_t live, peak;
-
-static void count(int64_t bytes)
-{
-    int64_t now = atomic_fetch_add(&live, bytes) + bytes, most = atomic_load(&peak);
-    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}
-}
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#if SANITIZED
-int __sanitizer_install_malloc_and_free_hooks(void (*made)(const volatile void *, size_t),
-                                              void (*freed)(const volatile void *));
-size_t __sanitizer_get_allocated_size(const volatile void *block);
-static void made(const volatile void *block, size_t n) { (void)block, count((int64_t)n); }
-static void freed(const volatile void *block)
-{
-    if (block) count(-(int64_t)__sanitizer_get_allocated_size(block));
-}
-static bool begin_counting(void) { return __sanitizer_install_malloc_and_free_hooks(made, freed) != 0; }
-#elif defined(__GLIBC__)
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *block, size_t n);
-void *__libc_memalign(size_t alignment, size_t n);
-void __libc_free(void *block);
-#define SEEN __attribute__((visibility("default")))       /* by other libraries too */
-static void *counted(void *block)
-{
-    if (block) count((int64_t)malloc_usable_size(block));
-    return block;
-}
-SEEN void *malloc(size_t n) { return counted(__libc_malloc(n)); }
-SEEN void *calloc(size_t n, size_t size) { return counted(__libc_calloc(n, size)); }
-SEEN void *memalign(size_t alignment, size_t n) { return counted(__libc_memalign(alignment, n)); }
-SEEN void *aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
-SEEN int posix_memalign(void **block, size_t alignment, size_t n) { return (*block = memalign(alignment, n)) ? 0 : 12; }
-SEEN void *realloc(void *block, size_t n)
-{
-    const int64_t before = block ? (int64_t)malloc_usable_size(block) : 0;
-    void *larger = __libc_realloc(block, n);
-    if (larger) count((int64_t)malloc_usable_size(larger) - before);
-    else if (!n) count(-before);
-    return larger;
-}
-SEEN void free(void *block)
-{
-    if (block) count(-(int64_t)malloc_usable_size(block));
-    __libc_free(block);
-}
-static bool begin_counting(void) { return true; }
-#else
-static bool begin_counting(void) { return false; }
-#endif
 
 /* ---- the readers ------------------------------------------------------------------------------------- */
 
@@ -136,6 +74,22 @@ static const reader header_of_tensors = {"safetensors, header", read_header, TAB
                     checkpoint = {"checkpoint", read_checkpoint, MODEL}, idx = {"IDX", read_idx, VALUES},
                     idx_table = {"IDX, header", read_idx_table, VALUES}, npy = {"NPY", read_npy, VALUES},
                     csv = {"CSV", read_csv, TEXT}, toml = {"TOML", read_toml, TEXT};
+
+static void quiet(wb_log_level level, const char *text, void *context) { (void)level, (void)text, (void)context; }
+
+static void read_table(void)
+{
+    wb__table t;
+    if (!wb__table_load(path, NULL, true, &t)) wb__table_free(&t);
+}
+
+static int row(const wb__flux_row *r, void *context) { return (void)r, (void)context, 0; }
+static void read_outline(void)
+{
+    wb__mapping *m = wb__map(path);
+    if (m) wb__flux_outline(m, row, NULL);
+    wb__unmap(m);
+}
 
 #ifdef WB_HAVE_ZIP
 static void read_npz(void)
@@ -209,8 +163,12 @@ static wb__text with_note(const char *key, wb__text *text, int64_t bytes)
 {
     wb__text h = none;
     wb__text_add(&h, "{\"__metadata__\":{\"format\":\"weber\",\"%s\":\"", key);
-    for (size_t i = 0; i < text->length; i++) wb__text_raw(&h, text->text[i] == '"' ? "\\\"" : &text->text[i], text->text[i] == '"' ? 2 : 1);
-    wb__text_add(&h, "\"},\"x\":{\"dtype\":\"U8\",\"shape\":[%lld],\"data_offsets\":[0,%lld]}}", (long long)bytes, (long long)bytes);
+    for (size_t i = 0; i < text->length; i++) {
+        if (text->text[i] == '"') wb__text_raw(&h, "\\", 1);
+        wb__text_raw(&h, &text->text[i], 1);
+    }
+    wb__text_add(&h, "\"},\"x\":{\"dtype\":\"U8\",\"shape\":[%lld],\"data_offsets\":[0,%lld]}}", (long long)bytes,
+                 (long long)bytes);
     wb__free(wb__text_take(text));
     return with_header(&h, bytes);
 }
@@ -259,7 +217,8 @@ static void tables_of_tensors(void **state)
 static void descriptions_of_models(void **state)
 {
     (void)state;
-    static const char *const parts[] = {"{\"name\":\"%d\",\"layer\":\"Dropout\"}", "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
+    static const char *const parts[] = {"{\"name\":\"%d\",\"layer\":\"Dropout\"}",
+                                        "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
                                         "{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"};
     for (size_t k = 0; k < WB__COUNT(parts); k++) {
         wb__text t = none, file;
@@ -290,7 +249,8 @@ static void descriptions_of_models(void **state)
     }
     wb__text t = none, file;
     wb__text_add(&t, "{\"version\":1,\"model\":{\"layer\":\"Chain\",\"parts\":[");
-    for (int i = 0; i < 100; i++) wb__text_add(&t, "%s{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":3000,\"out\":3000}}", i ? "," : "", i);
+    for (int i = 0; i < 100; i++)
+        wb__text_add(&t, "%s{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":3000,\"out\":3000}}", i ? "," : "", i);
     wb__text_add(&t, "]}}");
     file = with_note("weber", &t, 16);
     check(&model, "large layers without values", &file);
@@ -311,8 +271,8 @@ static void arrays(void **state)
     wb__text_raw(&t, "\0\0\x0e\1\0\1\xe8\x48", 8);
     repeat(&t, "abcdefgh", 125000);
     check(&idx_table, "doubles", &t);
-    static const struct { const char *type; int bytes, order; } kinds[] = {{"<f8", 8, 0}, {"<u2", 2, 0}, {"<u4", 4, 0}, {"|b1", 1, 0},
-                                                                           {"<f8", 8, 1}, {"<u2", 2, 1}};
+    static const struct { const char *type; int bytes, order; } kinds[] = {
+        {"<f8", 8, 0}, {"<u2", 2, 0}, {"<u4", 4, 0}, {"|b1", 1, 0}, {"<f8", 8, 1}, {"<u2", 2, 1}};
     for (size_t i = 0; i < WB__COUNT(kinds) + 1; i++) {
         const bool lies = i == WB__COUNT(kinds);
         wb__text h = none;
@@ -356,14 +316,147 @@ static void texts(void **state)
     check(&toml, "a long key", &t);
 }
 
-/* ---- archives ---------------------------------------------------------------------------------------- */
+/* ---- BSON -------------------------------------------------------------------------------------------- */
 
-#ifdef WB_HAVE_ZIP
 static void little(wb__text *t, uint64_t value, int bytes)
 {
     for (; bytes; bytes--, value >>= 8) wb__text_raw(t, (char[]){(char)value}, 1);
 }
 
+/* Documents are open until their length is filled in. */
+static size_t begin(wb__text *t, char kind, const char *key)
+{
+    if (key) wb__text_raw(t, &kind, 1);
+    if (key) wb__text_raw(t, key, strlen(key) + 1);
+    little(t, 0, 4);
+    return t->length - 4;
+}
+
+static void end(wb__text *t, size_t at)
+{
+    wb__text_raw(t, "", 1);
+    for (int i = 0; i < 4; i++) t->text[at + (size_t)i] = (char)((t->length - at) >> (8 * i));
+}
+
+static void add_string(wb__text *t, const char *key, const char *value)
+{
+    wb__text_raw(t, "\2", 1);
+    wb__text_raw(t, key, strlen(key) + 1);
+    little(t, strlen(value) + 1, 4);
+    wb__text_raw(t, value, strlen(value) + 1);
+}
+
+static void add_type(wb__text *t, const char *module, const char *name)
+{
+    size_t type = begin(t, 3, "type"), list;
+    add_string(t, "tag", "datatype");
+    list = begin(t, 4, "params");
+    end(t, list);
+    list = begin(t, 4, "name");
+    add_string(t, "0", module);
+    add_string(t, "1", name);
+    end(t, list);
+    end(t, type);
+}
+
+/* An array of f32 with n numbers in one dimension, which says that it has `said`. */
+static void add_array(wb__text *t, const char *key, int n, int64_t said)
+{
+    size_t array = begin(t, 3, key), list;
+    add_string(t, "tag", "array");
+    add_type(t, "Core", "Float32");
+    list = begin(t, 4, "size");
+    wb__text_raw(t, "\x12" "0", 3);
+    little(t, (uint64_t)said, 8);
+    end(t, list);
+    wb__text_raw(t, "\5data", 6);
+    little(t, 4 * (uint64_t)n, 4);
+    little(t, 0, 1 + 4 * n);
+    end(t, array);
+}
+
+/* Flux.NAME of n parts, each of which `part` adds. */
+static void add_layer(wb__text *t, const char *key, const char *name, int n, void (*part)(wb__text *t, const char *key))
+{
+    size_t layer = begin(t, 3, key), list;
+    add_string(t, "tag", "struct");
+    add_type(t, "Flux", name);
+    list = begin(t, 4, "data");
+    if (!strcmp(name, "Chain")) {
+        size_t inner = begin(t, 4, "0");
+        for (int i = 0; i < n; i++) part(t, "0");
+        end(t, inner);
+    } else {
+        for (int i = 0; i < n; i++) part(t, "0");
+    }
+    end(t, list);
+    end(t, layer);
+}
+
+static void no_numbers(wb__text *t, const char *key) { add_array(t, key, 0, 0); }
+static void one_number(wb__text *t, const char *key) { add_array(t, key, 1, 1); }
+static void many_numbers(wb__text *t, const char *key) { add_array(t, key, 1, 1000000000); }
+static void null(wb__text *t, const char *key) { wb__text_raw(t, "\12", 1), wb__text_raw(t, key, strlen(key) + 1); }
+static void empty(wb__text *t, const char *key) { end(t, begin(t, 3, key)); }
+static void backref(wb__text *t, const char *key)
+{
+    size_t at = begin(t, 3, key);
+    add_string(t, "tag", "backref");
+    wb__text_raw(t, "\x12ref", 5);
+    little(t, 1, 8);
+    end(t, at);
+}
+static void relu(wb__text *t, const char *key) { add_layer(t, key, "#relu", 0, NULL); }
+static void pool(wb__text *t, const char *key) { add_layer(t, key, "GlobalMaxPool", 0, NULL); }
+static void stranger(wb__text *t, const char *key) { add_layer(t, key, "Stranger", 1, null); }
+static void norm(wb__text *t, const char *key) { add_layer(t, key, "BatchNorm", 8, one_number); }
+
+static void check_document(const char *what, const wb__text *contents)
+{
+    static const reader readers[] = {{"BSON, model", read_model, MODEL}, {"BSON, tensors", read_table, TABLE},
+                                     {"BSON, outline", read_outline, TABLE}};
+    for (size_t i = 0; i < WB__COUNT(readers); i++) {
+        wb__text t = none;
+        wb__text_raw(&t, contents->text, contents->length);
+        check(&readers[i], what, &t);
+    }
+}
+
+static void documents(void **state)
+{
+    (void)state;
+#ifndef WB_HAVE_BSON
+    printf("SKIP: built without libbson\n");
+    fflush(stdout);
+    skip();
+#endif
+    static const struct { const char *what; void (*part)(wb__text *t, const char *key); } parts[] = {
+        {"nothing, many times", null}, {"many empty documents", empty}, {"many empty arrays", no_numbers},
+        {"many small arrays", one_number}, {"arrays that are not there", many_numbers}, {"many functions", relu},
+        {"many layers without values", pool}, {"many unknown parts", stranger},
+        {"layers of another make", norm}, {"many references", backref}};
+    for (size_t k = 0; k < WB__COUNT(parts); k++) {
+        wb__text t = none;
+        size_t all = begin(&t, 0, NULL), list = begin(&t, 4, "_backrefs");
+        add_layer(&t, "0", "Chain", 1000, pool);
+        end(&t, list);
+        add_layer(&t, "model", "Chain", 4000, parts[k].part);
+        end(&t, all);
+        check_document(parts[k].what, &t);
+        wb__free(wb__text_take(&t));
+    }
+    wb__text t = none;
+    size_t open[20000], all = begin(&t, 0, NULL);
+    for (size_t i = 0; i < WB__COUNT(open); i++) open[i] = begin(&t, 4, i ? "0" : "model");
+    for (size_t i = WB__COUNT(open); i-- > 0;) end(&t, open[i]);
+    end(&t, all);
+    check_document("deep lists", &t);
+    wb__free(wb__text_take(&t));
+}
+
+/* ---- archives ---------------------------------------------------------------------------------------- */
+
+#ifdef WB_HAVE_ZIP
 /* An archive of n stored members, all with the same contents, or with what they say to be the same. */
 static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said, uint32_t crc)
 {
@@ -406,7 +499,8 @@ static void archives(void **state)
     check(&npz, "many empty members", &t);
     make_archive(&t, 1, "\x93NUMPY\1\0", 8, 2000000000, 0);
     check(&npz, "values that are not there", &t);
-    make_archive(&t, 20000, "\x93NUMPY\1\0\xff\xff", 10, 10, (uint32_t)crc32(0, (const Bytef *)"\x93NUMPY\1\0\xff\xff", 10));
+    static const char cut[] = "\x93NUMPY\1\0\xff\xff";
+    make_archive(&t, 20000, cut, 10, 10, (uint32_t)crc32(0, (const Bytef *)cut, 10));
     check(&npz, "headers that are not there", &t);
     static const char array[] = "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
     const uint32_t size = sizeof array;             /* with one element, the zero at the end */
@@ -460,6 +554,7 @@ static int make_name(void **state)
 {
     (void)state;
     snprintf(path, sizeof path, "/tmp/weber-memory-%ld", (long)getpid());
+    wb_set_log(quiet, NULL);
     wb_mean(wb_add(wb_ones(2, 2), wb_ones(2, 2)));      /* what is made once, when it is first wanted */
     return 0;
 }
@@ -478,7 +573,8 @@ int main(int argc, char **argv)
         printf("SKIP: the blocks of this C library cannot be counted\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tables_of_tensors), cmocka_unit_test(descriptions_of_models),
-                                       cmocka_unit_test(arrays), cmocka_unit_test(texts), cmocka_unit_test(archives), cmocka_unit_test(bombs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_of_tensors), cmocka_unit_test(descriptions_of_models), cmocka_unit_test(arrays),
+        cmocka_unit_test(texts), cmocka_unit_test(documents), cmocka_unit_test(archives), cmocka_unit_test(bombs)};
     return cmocka_run_group_tests(tests, make_name, remove_file);
 }

@@ -207,6 +207,42 @@ static void what_we_write(void **state)
     wb_scope_close(s);
 }
 
+/* A tree of one file is another file, and names with dots stay what they are. */
+static void trees_from_format_to_format(void **state)
+{
+    (void)state;
+    static const char *const endings[] = {"safetensors", "npz", "bson", "npz"};
+    wb_scope *s = wb_scope_open();
+    wb__saving list = {0};
+    const float six[] = {0, 1, 2, 3, 4, 5};
+    wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
+    assert_int_equal(wb__saving_add(&list, "layers.0.", "weight", x), 0);
+    assert_int_equal(wb__saving_add(&list, "layers.0.", "bias", wb_astype(x, WB_F64)), 0);
+    assert_int_equal(wb__saving_add(&list, "", "layers", wb_astype(x, WB_I64)), 0);
+    assert_int_equal(wb__npz_save(mine, &list), 0);
+    wb__saving_free(&list);
+    wb_tree *t = wb_load_tensors(mine);
+    for (size_t i = 0; i < WB__COUNT(endings); i++) {
+#ifndef WB_HAVE_BSON
+        if (!strcmp(endings[i], "bson")) continue;
+#endif
+        char path[128];
+        snprintf(path, sizeof path, "%s/tree.%s", folder, endings[i]);
+        if (!t || wb_save(path, t)) fail_msg("%s", wb_error());
+        t = wb_load_tensors(path);
+        if (!t) fail_msg("%s", wb_error());
+        assert_string_equal(wb_describe(wb_get(t, "layers.0.bias")), "[2,3] f64");
+        assert_string_equal(wb_describe(wb_get(t, "layers")), "[2,3] i64");
+        assert_memory_equal(wb_data(wb_get(t, "layers.0.weight")), six, 24);
+        unlink(path);
+    }
+    wb_layer *model = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
+    wb_layer *other = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
+    if (wb_save(mine, model) || wb_load_state(mine, other)) fail_msg("%s", wb_error());
+    assert_memory_equal(wb_data(wb_get(model, "layers.0.weight")), wb_data(wb_get(other, "layers.0.weight")), 48);
+    wb_scope_close(s);
+}
+
 /* A large member arrives in the form it has in memory, from parts that are larger than any buffer. */
 static void large_members(void **state)
 {
@@ -392,6 +428,7 @@ int main(void)
         cmocka_unit_test(what_python_writes),
         cmocka_unit_test(what_numpy_writes),
         cmocka_unit_test(what_we_write),
+        cmocka_unit_test(trees_from_format_to_format),
         cmocka_unit_test(large_members),
         cmocka_unit_test(what_is_not_read),
         cmocka_unit_test(every_length_and_every_byte),

@@ -5,7 +5,9 @@
 
 The expected lines stand below "Prints:", three blanks in.  "..." stands for any text within a line, and alone on
 a line for any number of lines.  A line "Tested with: NAME=value argument ..." gives the small settings of a
-test; {source} in it is the folder of the example.  The program runs in an empty folder.
+test; {source} in it is the folder of the example, {shared} that of the real data: WEBER_SHARED/data, else
+../shared/data beside the project; where a path below it is missing, the example is skipped.  The program runs in an
+empty folder.
 """
 import os
 import re
@@ -60,8 +62,12 @@ def main():
     expected, settings = read_head(source)
     environment = dict(os.environ, LC_ALL="C.UTF-8")
     arguments = []
+    shared = Path(environment.get("WEBER_SHARED", source.parents[2] / "shared")) / "data"
     for word in settings:
-        word = word.replace("{source}", str(source.parent))
+        if "{shared}" in word and not Path(word.replace("{shared}", str(shared))).exists():
+            print(f"SKIP: no {word.replace('{shared}', str(shared))} (set WEBER_SHARED to the folder that holds data/)")
+            return 77
+        word = word.replace("{source}", str(source.parent)).replace("{shared}", str(shared))
         name, equals, value = word.partition("=")
         if equals and name.isupper():
             environment[name] = value

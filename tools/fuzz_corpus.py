@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Makes the corpora that fuzzing begins with, a folder a target, by hand and from real files.
 
-    fuzz_corpus.py FOLDER [--data ../shared/data] [--weber build/weber]
+    fuzz_corpus.py FOLDER [--weber build/weber]
 
-What is made by hand is small and has every kind of thing that the format has.  From the folder of real data come files of
-up to 128 KiB, whole, and the beginnings of larger ones.  With --weber, a few of them are also converted into each other by
+What is made by hand is small and has every kind of thing that the format has.  From the folder of real data (WEBER_SHARED/data,
+else ../shared/data beside the project), where there is one, come files of up to 128 KiB and the beginnings of larger ones.  With --weber, a few of them are also converted into each other by
 the library's own writers.  The same files give the same corpora.
 """
 import argparse
 import gzip
 import io
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -161,6 +162,16 @@ def safetensors_files():
                                      "model.weight": tensor("F32", [2], 0, 8), "state.weight.0": tensor("F32", [2], 8, 16)}, data[:16])
     yield "empty", safetensors({"a": tensor("F32", [0, 5], 0, 0), "b\u00e9\"": tensor("F32", [], 0, 4)}, data[:4])
     yield "none", safetensors("{}", b"")
+    # The model of fuzz_safetensors.c by PyTorch's names.
+    shapes = {"0.weight": [1, 1, 1, 1], "0.bias": [1], "2.weight": [1], "2.bias": [1], "2.running_mean": [1], "2.running_var": [1],
+              "3.in_proj_weight": [3, 1], "3.out_proj.weight": [1, 1], "r.weight_ih_l0": [3, 1], "r.weight_hh_l0": [3, 1],
+              "r.bias_ih_l0": [3], "r.bias_hh_l0": [3]}
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        header[name] = tensor("F32", shape, end, end + 4 * max(shape))
+        end += 4 * max(shape)
+    header["2.num_batches_tracked"] = tensor("I64", [], end, end + 8)
+    yield "modules", safetensors({"__metadata__": {"format": "pt"}, **header}, struct.pack("<%df" % (end // 4 + 2), *[1] * (end // 4 - 3), *[0] * 5))
 
 
 def npy(descr, shape, data, fortran=False, version=1):
@@ -263,7 +274,6 @@ def converted(folder, weber):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--data", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
     for target in ("bson", "safetensors", "npy", "npz", "idx", *TEXTS):
@@ -276,8 +286,9 @@ def main():
     for target, files in TEXTS.items():
         for name, data in files.items():
             place(options.folder, target, name, data)
-    if options.data and options.data.is_dir():
-        real_files(options.folder, options.data)
+    data = Path(os.environ.get("WEBER_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
+    if data.is_dir():
+        real_files(options.folder, data)
     if options.weber:
         converted(options.folder, options.weber)
     for target in sorted(path for path in options.folder.iterdir() if path.is_dir()):

@@ -82,7 +82,7 @@ TABLE = [
      "state[row].n ? \"\" : state[row].why);", [REGISTRY]),
     ("the last device asked for is the one chosen", "src/device/select.c", "return list.device[ordinal];",
      "return remembered = list.device[ordinal];", [REGISTRY]),
-    ("shutting down stops no backend", "src/device/registry.c", "if (state[i].condition == WORKS) state[i].backend->stop();",
+    ("shutting down stops no backend", "src/device/registry.c", "if (state[i].started) state[i].backend->stop();",
      "(void)0;", [REGISTRY]),
     ("the CPU's preference is not obeyed", "src/device/select.c", "if (prefers_cpu()) return NULL;", "if (0) return NULL;", [PREFERENCES]),
     ("the farthest preferences win", "src/device/preference.c", "if (p->exists) return 0;\n        if (is_there",
@@ -129,6 +129,11 @@ TABLE = [
      "if (copying) status = copy_own(d, g, buffers, WB__BUFFER_RESULT);", "if (copying) status = 0;", [CUDA_GRAPH]),
     ("cuBLASLt: sums of the other operand", "src/backend/cuda/lt_problem.c", "const bool of_rows = of_a == turned;", "const bool of_rows = of_a != turned;",
      ["cuda_product"]),
+    ("what was lent is written to", "src/engine/tensor.h",
+     "if (wb__likely(!atomic_load_explicit(&variable->storage->lent, memory_order_relaxed))) return 0;", "if (variable) return 0;", ["io_dlpack"]),
+    ("a deleter is called for what was refused", "src/io/dlpack.c", "if (check(t, &in)) return NULL;", "if (check(t, &in)) return end_owner(&o), NULL;", ["io_dlpack"]),
+    ("members of an archive may be the same bytes", "src/io/npz.c", "s.comp_size > (uint64_t)a->m->bytes - held", "s.comp_size > (uint64_t)a->m->bytes", ["io_npz"]),
+    ("a member's checksum is not compared", "src/io/npz.c", "return member_end(f);", "return 0;", ["io_npz"]),
 ]
 
 

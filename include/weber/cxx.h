@@ -10,6 +10,7 @@
 #define WEBER_CXX_H
 
 #include "weber/device.h"
+#include "weber/files.h"
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
 

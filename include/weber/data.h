@@ -89,7 +89,7 @@ WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs ended, ear
 
 /* The next batch, in a scope of its own, which the next call closes; false at the end of the epoch (the call after
  * that begins the next one) or on an error, which wb_loader_status tells.
- * WB_EACH_BATCH(b, loader) { ... b.x ... }: break and return are safe. */
+ * WB_EACH_BATCH(b, loader) { ... b.x ... }: break and return are safe; `loader`, a variable, is evaluated for each batch. */
 WB_API bool wb_loader_next(wb_loader *l, wb_batch *batch);
 WB_API int wb_loader_status(const wb_loader *l);            /* 0, or the error code of the last epoch */
 WB_API int wb_loader_stop(wb_loader *l);                    /* ends the epoch early, as break does on the next use */

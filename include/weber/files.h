@@ -16,10 +16,17 @@ extern "C" {
 
 /* Whose names the tensors have in a file, and whose conventions.
  *   WB_NAMES_WEBER   "layers.0.weight"; values as the model holds them
- *   WB_NAMES_TORCH   PyTorch's state_dict: a chain's layers are "0.weight"; BatchNorm and LayerNorm "weight", "bias",
- *                    "running_mean", "running_var"; recurrent layers "weight_ih_l0", ...; attention "in_proj_weight".
- *                    The kernels of a .flip convolution are turned over, since PyTorch's are never.
- *   WB_NAMES_AUTO    saving: Weber's; loading: Weber's in a file that Weber wrote, else those of which fewer are missing */
+ *   WB_NAMES_TORCH   PyTorch's state_dict, which the module that the layer is takes strictly: BatchNorm and LayerNorm
+ *                    "weight", "bias", "running_mean", "running_var" (and "num_batches_tracked", 0); recurrent layers
+ *                    "weight_ih_l0", ... with one bias of two, the other being zero; attention "in_proj_weight".  A chain
+ *                    is a Sequential: "0.weight"; activations are layers of their own there, and are counted:
+ *                    wb_Chain(wb_Dense(4, 8, wb_relu), wb_Dense(8, 2)) has "0.weight" and "2.weight".  Layers by name
+ *                    "encoder.0.weight"; SkipConnection and Parallel "layers.0.weight".  The kernels of a .flip
+ *                    convolution are turned over, since PyTorch's are never.  Loading also takes a chain's own numbers
+ *                    ("1.weight"), attention with "q_proj.weight" and its like, and two biases, whose sum it is; the
+ *                    GRU of PyTorch has one that no sum can stand for, and is refused unless that is zero.
+ *   WB_NAMES_AUTO    saving: Weber's; loading: those of a file that Weber wrote, else those with which fewer are missing.
+ *                    Where that is all the same, PyTorch's if it says so (the note "format": "pt"). */
 typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 
 /* A layer or a tree into a file, from any device, with the same bytes from every one.  The format is by the path's ending:
@@ -27,14 +34,14 @@ typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
  *   .bson          of Julia's BSON.jl, for Flux: under .key, a state document that Flux.loadmodel! takes, with Weber's
  *                  structure beside it; or with .structs the layers themselves, for the Flux of version .flux.
  *                  Refused at 2 GiB, BSON's limit: use safetensors.
- *   .npz           NumPy's: the tensors by their paths
+ *   .npz           NumPy's: the tensors by their paths; bf16, which it has not, as f32
  * Errors: a layer that the format or that version of Flux has not; what has no name in files (wb_name_function). */
 typedef struct {
     size_t size;
     wb_names names;
     const char *key;                /* BSON: "model" */
-    const char *flux;               /* BSON: "0.9" to "0.16", "0.16" unless given */
-    bool structs;
+    const char *flux;               /* BSON: "0.9" to "0.16" (a patch may follow), "0.16" unless given; see docs/flux.md */
+    bool structs;                   /* without: for Flux 0.13 and newer */
 } wb_save_options;
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
@@ -50,7 +57,8 @@ typedef struct {
  * BSON.jl's @save wrote for Flux 0.9 to 0.16, or wb_save.
  *
  * A Julia array is the same bytes with its dimensions reversed: [784,32] there is [32,784] here, and an image whose first
- * axis is its width is [N,C,H,W].  Flux's convolutions are true ones: they come as .flip.
+ * axis is its width is [N,C,H,W]; but a Dense's or a recurrent layer's weight is [out,in] on both sides, which turns its
+ * values.  Flux's convolutions are true ones: they come as .flip.
  * What is unknown is named with its path, all at once, unless .substitute(part, ctx) gives a layer for it (NULL: it does
  * not).  A closure between layers of images and a Dense is taken for the flattening that it nearly always is, with a
  * word in the log.
@@ -66,10 +74,13 @@ WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 /* Values by name into a model that exists, from any file with tensors: safetensors of any program, BSON (a whole model,
  * Flux.state, or a list of parameters, which is taken in order), NPZ.  Strict: every tensor of the model must be there,
  * of its shape and dtype, and no other; all that is missing, unexpected or of another shape is listed at once, and then
- * nothing is changed.  Lenient: what fits is loaded, and the log tells the rest.
+ * nothing is changed.  Lenient: what fits is loaded, and the log tells the rest.  Values are never converted: for a file
+ * of another dtype take a model of that dtype, wb_to(model, device, .dtype = WB_F16), load, and take it back.
+ * Kernels from Flux are turned over where the convolution that they go into does not do what theirs did.
  * .prefix "encoder.": only what begins so in the file, and without that beginning.
  * .rename: names in the file (after .prefix) and the paths that they have in the model; a '*' at the end of both stands
- * for any rest: {"transformer.h.*", "layers.2.*"}.  The first row that fits counts; what fits none keeps its name. */
+ * for any rest: {"transformer.h.*", "layers.2.*"}.  The first row that fits counts; what fits none keeps its name.  With
+ * PyTorch's names, what follows the path of a layer may be in its words: {"bn.*", "layers.1.*"} for "bn.running_mean". */
 typedef struct { const char *file, *model; } wb_rename;
 typedef struct {
     size_t size;

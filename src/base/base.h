@@ -30,6 +30,11 @@
 int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
 void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
 
+/* This thread's room for a text that a call gives back; zero at first. */
+enum { WB__ROOM = 2048, WB__ROOM_FOR_ERROR = 8192 };
+typedef enum { WB__ROOM_TENSORS, WB__ROOM_DEVICES, WB__ROOM_WHY, WB__ROOM_ERROR } wb__room_of;
+char *wb__room(wb__room_of which);
+
 /* Memory.  All host memory of the library comes from here; a test can make the n-th call fail.
  * NULL means the error is set (WB_ERROR_MEMORY).  Blocks are 64-byte aligned when asked for by
  * wb__alloc_aligned, 16 otherwise; wb__free takes either kind, and NULL. */

@@ -1,4 +1,4 @@
-/* Errors: one message and one code for each thread, in fixed memory, so that running out of memory
+/* Errors: one message and one code for each thread, in memory that is there beforehand, so that running out of memory
  * can be told too. Who fails calls wb__fail; who is handed a failure passes it on in silence. Next:
  * alloc.c. */
 #include "base/base.h"
@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROOM = 8192 };           /* a list of what does not fit a model is the longest */
-static _Thread_local char message[ROOM];
+enum { ROOM = WB__ROOM_FOR_ERROR };      /* a list of what does not fit a model is the longest */
 static _Thread_local int code;
 
 static const char *const sentences[WB_ERROR_COUNT] = {
@@ -32,7 +31,7 @@ static int fail(int c, const char *format, va_list arguments)
         memcpy(text + ROOM - 4, "...", 4);
         n = ROOM - 1;
     }
-    memcpy(message, text, (size_t)n + 1);
+    memcpy(wb__room(WB__ROOM_ERROR), text, (size_t)n + 1);
     code = c;
     return c;
 }
@@ -55,12 +54,11 @@ void *wb__fail_null(int c, const char *format, ...)
     return NULL;
 }
 
-const char *wb_error(void) { return message; }
+const char *wb_error(void) { return code ? wb__room(WB__ROOM_ERROR) : ""; }
 
 wb_status wb_error_code(void) { return (wb_status)code; }
 
 void wb_clear_error(void)
 {
-    message[0] = 0;
     code = WB_OK;
 }

@@ -8,6 +8,10 @@
 int wb__cli_show(const char *path);
 int wb__cli_complain(void);
 
+/* show_bson.c: a BSON file of Flux's as a tree, a line a part; the status to exit with. */
+struct wb__mapping;
+int wb__cli_show_bson(const struct wb__mapping *m);
+
 /* convert.c: `weber convert IN OUT [...]`. */
 int wb__cli_convert(int n, char **words);
 

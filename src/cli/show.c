@@ -254,7 +254,9 @@ int wb__cli_show(const char *path)
     wb__format format = wb__format_of(m);
     if (!format) format = wb__format_named(path);       /* then its reader tells what is wrong */
     if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY) return show_arrays(path, format, m);
+    const int status = format == WB__FORMAT_BSON ? wb__cli_show_bson(m) : 0;
     wb__unmap(m);
+    if (format == WB__FORMAT_BSON) return status;
     if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
     if (format == WB__FORMAT_IDX) return show_idx(path);
     wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", path);

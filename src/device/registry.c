@@ -334,13 +334,13 @@ bool wb_functional_part(const char *backend, const char *part)
 
 const char *wb_why_not(const char *backend)
 {
-    static _Thread_local char text[WB__WHY];
+    char *text = wb__room(WB__ROOM_WHY);
     int row = wb__row_named(backend);
     if (row < 0) {
-        snprintf(text, sizeof text, "%s", wb_error());
+        snprintf(text, WB__ROOM, "%s", wb_error());
     } else {
         wb__registry_lock();
-        snprintf(text, sizeof text, "%s", wb__row_why(row));
+        snprintf(text, WB__ROOM, "%s", wb__row_why(row));
         wb__registry_unlock();
     }
     return text;

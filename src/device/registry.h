@@ -8,7 +8,7 @@
 
 #include "backend/host.h"
 
-enum { WB__ROWS = 5, WB__CPU_ROW = WB__ROWS - 1, WB__WHY = 2048 };
+enum { WB__ROWS = 5, WB__CPU_ROW = WB__ROWS - 1, WB__WHY = WB__ROOM };
 
 typedef struct {
     const char *name, *in_front;        /* "CPU", and as it stands in front of a sentence */

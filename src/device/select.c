@@ -233,10 +233,9 @@ const char *wb_device_name(const wb_device *d)
 const char *wb_device_describe(const wb_device *d)
 {
     enum { RING = 8, ROOM = 256 };
-    static _Thread_local char texts[RING][ROOM];
     static _Thread_local unsigned next;
     if (!d) return "";
-    char *text = texts[next++ % RING];
+    char *text = wb__room(WB__ROOM_DEVICES) + next++ % RING * ROOM;
     const char *prefix = wb__rows[wb__row_of(d->backend)].prefix;
     if (wb_device_is_gpu(d))
         snprintf(text, ROOM, "%s(%d): %s", prefix, d->ordinal, d->name);

@@ -444,12 +444,12 @@ int64_t wb_dim(const wb_tensor *x, int axis)
 
 const char *wb_describe(const wb_tensor *x)
 {
-    static _Thread_local char texts[8][128];
+    enum { RING = 8, EACH = 128 };
     static _Thread_local unsigned turn;
-    char *text = texts[turn++ & 7];
     if (!x) return "NULL";
     if (x == &none) return "none";
-    size_t n = 0, room = sizeof texts[0];
+    char *text = wb__room(WB__ROOM_TENSORS) + turn++ % RING * EACH;
+    size_t n = 0, room = EACH;
     n += (size_t)snprintf(text, room, "[");
     for (int i = 0; i < x->ndim && n < room; i++)
         n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);

@@ -106,8 +106,9 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
 static void note_unknown(wb__flux_reader *r, const char *type, int n, const char *why)
 {
     if (r->n_unknown++ >= MOST_TOLD) return;
-    wb__text_add(&r->unknown, "\n  \"%s\": %s (%d field%s)%s%s", *r->path ? r->path : r->variable, type, n, n == 1 ? "" : "s", why ? ": " : "",
-                 why ? why : "");
+    const char *path = *r->path ? r->path : r->variable, *s = n == 1 ? "" : "s";
+    wb__text_add(&r->unknown, "\n  \"%s\": %s (%d field%s)%s%s", path, type, n, s,
+                 why ? ": " : "", why ? why : "");
 }
 
 /* What can fail for want of memory alone. */
@@ -368,7 +369,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     if (!wb__bson_open(&r->f, m)) {
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
-        bool state = v.kind == WB__JL_DICT || wb__jl_named_tuple(&v);
+        bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state) text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
     }

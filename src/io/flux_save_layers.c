@@ -1,8 +1,9 @@
 /* Each kind of layer as Flux's struct of the version asked for, or as what Flux.state makes of it.
  *
- * Flux's sizes run the other way: {h, w} here is (w, h) there, and {top, bottom, left, right} is (left, right, top,
- * bottom); [out, in, kh, kw] is kw×kh×in×out, the same bytes.  But the matrix of a Dense or a cell is out×in on both
- * sides, so that its columns are written.  In a state, functions and whatever else is no array, number or nothing are the empty tuple. */
+ * Flux's sizes run the other way: {h, w} here is (w, h) there, {top, bottom, left, right} is (left,
+ * right, top, bottom), and [out, in, kh, kw] is kw by kh by in by out, the same bytes.  But the matrix
+ * of a Dense or a cell is out by in on both sides, so that its columns are written.  In a state,
+ * functions and whatever else is no array, number or nothing are the empty tuple. */
 #include "io/flux_save.h"
 #include "nn/window.h"
 
@@ -369,8 +370,10 @@ static wb__julia layernorm(wb__flux_saver *s, wb_layer *l)
     const wb_layernorm_options *o = l->options;
     bool old = s->version < NORMS_WITH_OPTIONS;
     record r;
-    if (old && (o->no_affine || (o->activation && o->activation != wb_identity)))
-        return wb__flux_refuse(s, "LayerNorm with an activation or without scale and bias, which came with 0.12");
+    bool options = o->no_affine || (o->activation && o->activation != wb_identity) ||
+                   (float)wb__real(o->eps, 1e-5) != 1e-5f;
+    if (old && options)
+        return wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: since 0.12");
     int64_t size[4];
     int n = 0;
     while (n < 4 && o->shape[n]) n++;
@@ -514,6 +517,7 @@ static wb__julia connection(wb__flux_saver *s, wb_layer *l, int n)
     const char *name = wb__connection_name(f);
     if (!s->structs) return empty(s);
     if (name && !strcmp(name, "add")) return only(s, "Base.#+");
+    if (name && !strcmp(name, "vcat")) return only(s, "Base.#vcat");
     if (name && !strcmp(name, "sub") && n == 2) return only(s, "Base.#-");
     return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
 }

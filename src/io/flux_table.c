@@ -3,7 +3,6 @@
  * names that stand together. */
 #include "io/flux.h"
 #include "io/flux_read.h"
-#include "io/json_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +14,15 @@ typedef struct {
 } filling;
 
 /* What kind of layer has such fields. */
-typedef struct { bool dense, norm, layernorm, cell, stride; } traits;
+typedef struct { bool dense, norm, layernorm, cell, stride; wb__flip flip; } traits;
 
 static traits traits_of(wb__bson_file *f, const wb__jl *v)
 {
     bool weight = false, sigma = false, stride = false, gamma = false, beta = false, diag = false, affine = false,
-         wi = false, wh = false;
+         wi = false, wh = false, groups = false;
     const struct { const char *name; bool *has; } marks[] = {
         {"weight", &weight}, {"σ", &sigma}, {"stride", &stride}, {"γ", &gamma}, {"β", &beta}, {"diag", &diag},
-        {"affine", &affine}, {"Wi", &wi}, {"Wh", &wh}};
+        {"affine", &affine}, {"Wi", &wi}, {"Wh", &wh}, {"groups", &groups}};
     if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return (traits){0};
     wb__jl_fields w;
     wb__jl_fields_of(f, v, &w);
@@ -31,7 +30,9 @@ static traits traits_of(wb__bson_file *f, const wb__jl *v)
         for (size_t i = 0; i < WB__COUNT(marks); i++)
             if (!strcmp(w.name, marks[i].name)) *marks[i].has = true;
     bool old = wb__jl_flux(v, "LayerNorm");
-    return (traits){weight && sigma && !stride, gamma && beta, diag && (affine || old), wi && wh, stride};
+    bool flips = groups || wb__jl_flux(v, "Conv");              /* CrossCor has no groups, nor old Convs */
+    return (traits){weight && sigma && !stride, gamma && beta, diag && (affine || old), wi && wh, stride,
+                    !weight || !stride ? WB__FLIP_UNKNOWN : flips ? WB__FLIP_YES : WB__FLIP_NO};
 }
 
 /* A field's name in our models; "": its parts stand in its place; NULL: it is no part of a model. */
@@ -60,11 +61,11 @@ static bool is_turned(const traits *of, const char *name)
            (of->cell && (!strcmp(name, "weight_input") || !strcmp(name, "weight_hidden")));
 }
 
-static int add(filling *x, const wb__jl_array *found, bool turned)
+static int add(filling *x, const wb__jl_array *found, const traits *of, const char *name)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
-    if (turned && a.ndim == 2 && a.dtype) {
+    if (of && is_turned(of, name) && a.ndim == 2 && a.dtype) {
         int64_t rows = a.dims[0];
         a.dims[0] = a.dims[1];
         a.dims[1] = rows;
@@ -81,6 +82,7 @@ static int add(filling *x, const wb__jl_array *found, bool turned)
     e->begin = a.data - r->f.map->data;
     e->bytes = a.bytes;
     e->data = a.data;
+    if (of && a.ndim == 4 && !strcmp(name, "weight")) e->flip = of->flip;
     if (!a.transposed) return 0;
     void *turn = wb__alloc_aligned((size_t)a.bytes);
     if (!turn) return r->f.status = WB_ERROR_MEMORY;
@@ -125,7 +127,7 @@ static int visit_state(filling *x, const wb__jl *v, const char *name)
         a.dims[0] = a.dims[1];
     }
     if (!wb__flux_enter(r, name, &back)) return r->f.status;
-    int status = add(x, &a, false);
+    int status = add(x, &a, NULL, name);
     wb__flux_leave(r, back);
     return status;
 }
@@ -159,10 +161,10 @@ static int visit(filling *x, const wb__jl *v, const traits *of, const char *name
     switch (v->kind) {
     case WB__JL_GPU: return wb__jl_gpu_fail(&x->r->f, v, x->r->path);
     case WB__JL_ARRAY:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, is_turned(of, name));
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, of, name);
         return x->r->f.status ? x->r->f.status : visit_fields(x, v);
     case WB__JL_STRUCT:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, is_turned(of, name));
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, of, name);
         return visit_fields(x, v);
     case WB__JL_LIST: case WB__JL_TUPLE: case WB__JL_DICT: case WB__JL_CLOSURE: return visit_fields(x, v);
     default: return x->r->f.status;
@@ -202,65 +204,6 @@ static int check_names(filling *x)
     return 0;
 }
 
-/* ---- what wb_save wrote ---------------------------------------------------------------------- */
-
-static int turn_over(wb__table *t, const char *path)
-{
-    char *name = wb__printf("%s%sweight", path, *path ? "." : "");
-    wb__entry *e = name ? wb__table_find(t, name) : NULL;
-    size_t each = e && e->dtype ? wb__dtype_size(e->dtype) : 0;
-    wb__free(name);
-    if (!name) return WB_ERROR_MEMORY;
-    if (!each || e->ndim != 4 || e->bytes <= 0) return 0;
-    char *to = wb__alloc_aligned((size_t)e->bytes);
-    if (!to) return WB_ERROR_MEMORY;
-    const size_t kernel = (size_t)(e->dims[2] * e->dims[3]);
-    for (size_t i = 0; i < (size_t)e->bytes / each; i++) {
-        size_t from = i - i % kernel + (kernel - 1 - i % kernel);
-        memcpy(to + i * each, (const char *)e->data + from * each, each);
-    }
-    if (e->owned) wb__free((void *)(uintptr_t)e->data);
-    e->data = to;
-    e->owned = true;
-    return 0;
-}
-
-/* Flux has no grouped convolution that does not flip: there the kernels of ours lie turned over. */
-static int turn_kernels(wb__table *t, json_t *node, const char *path, int depth)
-{
-    const char *kind = json_string_value(json_object_get(node, "layer"));
-    json_t *options = json_object_get(node, "options"), *parts = json_object_get(node, "parts");
-    const char *list = kind && (!strcmp(kind, "Chain") || !strcmp(kind, "Parallel")) ? "layers." : "";
-    int status = 0;
-    if (kind && !strcmp(kind, "Conv") && !json_is_true(json_object_get(options, "flip")) &&
-        json_integer_value(json_object_get(options, "groups")) > 1)
-        return turn_over(t, path);
-    for (size_t i = 0; !status && depth < WB__JL_DEEPEST && i < json_array_size(parts); i++) {
-        json_t *part = json_array_get(parts, i);
-        const char *name = json_string_value(json_object_get(part, "name"));
-        char *full = wb__printf("%s%s%s%s", path, *path ? "." : "", list, name ? name : "");
-        status = full ? turn_kernels(t, part, full, depth + 1) : WB_ERROR_MEMORY;
-        wb__free(full);
-    }
-    return status;
-}
-
-/* A state document with our structure beside it: values as our layers have them.  Whether the description is right is
- * for those to say who build a model of it. */
-static int as_ours(filling *x, wb__bson text)
-{
-    json_error_t error;
-    char *structure = wb__alloc((size_t)text.bytes + 1);
-    if (!structure) return x->r->f.status = WB_ERROR_MEMORY;
-    memcpy(structure, text.at, text.bytes);
-    structure[text.bytes] = 0;
-    json_t *root = wb__json_load(structure, &error);
-    x->r->f.status = turn_kernels(x->t, json_object_get(root, "model"), "", 0);
-    json_decref(root);
-    wb__free(structure);
-    return x->r->f.status;
-}
-
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
 {
     char name[WB__JL_NAME] = "";
@@ -270,15 +213,13 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
     filling x = {.r = r, .t = out};
     if (!wb__bson_open(&r->f, m)) {
         wb__jl v = wb__jl_variable(&r->f, key, name, sizeof name);
-        wb__bson ours = wb__bson_get(&r->f, r->f.root, "weber");
-        x.zeros = ours.kind == WB__BSON_STRING;
+        x.zeros = wb__bson_get(&r->f, r->f.root, "weber").kind == WB__BSON_STRING;
         if (!r->f.status) v = parameters_of(&r->f, &v);
         out->nameless = !r->f.status && all_arrays(&r->f, &v);
         wb__jl_array a;
         bool alone = !r->f.status && wb__jl_array_of(&r->f, &v, &a);
         if (!r->f.status) visit_part(&x, &v, &(traits){0}, alone ? name : "");
         if (!r->f.status) check_names(&x);
-        if (!r->f.status && x.zeros && !out->nameless) as_ours(&x, ours);
     }
     int status = r->f.status;
     wb__bson_close(&r->f);

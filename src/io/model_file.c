@@ -135,7 +135,8 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
                         "take one", path, wb__format_name(format));
     if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
-    wb_scope *scope = wb_scope_open();
+    wb_scope *scope = wb_scope_open();      /* of what is composed */
+    if (!scope) return wb_error_code();
     wb__saving list = {0};
     bool torch = o.names == WB_NAMES_TORCH;
     int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);

@@ -1,4 +1,5 @@
-/* Reading NPZ files by libzip, whose own small tables come from malloc; values are ours.
+/* Reading NPZ files by libzip, whose own tables come from malloc; values are ours.  An archive of nothing
+ * but entries of its directory takes ten times its size, of arrays its size or what it unfolds to.
  *
  * Nothing that an archive says of itself is trusted: each member is what its bytes give, up to what it
  * claims, with its checksum; all compressed ones together unfold to wb_set_unpack_limit at most; and

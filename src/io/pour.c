@@ -19,6 +19,7 @@ typedef struct {
     int n;
     source *sources;                    /* in the order of their names */
     wb__seen found;                     /* of a tensor: the link that gives it its value; WB_NONE: told of */
+    wb__seen convolutions;              /* of their kernels: what they do with them, a wb__flip */
     int lacking;                        /* distinct tensors that get no value */
     wb__text list;                      /* of what does not fit */
     int n_wrong, n_listed;
@@ -30,6 +31,7 @@ static void drop(matching *m)
     wb__free(m->sources);
     wb__links_free(&m->links);
     wb__seen_drop(&m->found);
+    wb__seen_drop(&m->convolutions);
     wb__free(m->list.text);
     *m = (matching){0};
 }
@@ -325,19 +327,44 @@ static void add(void *to, const uint8_t *a, const uint8_t *b, wb_dtype t, int64_
     }
 }
 
+static int note_kernels(matching *m, void *object)
+{
+    int status = 0;
+    if (!wb__is_branch(object)) return 0;
+    wb__branch *node = object;
+    for (int i = 0; !status && i < node->n; i++) status = note_kernels(m, node->children[i].object);
+    wb_layer *l = object;
+    if (status || !node->kind->layer || l->type != wb__layer_type_named("Conv")) return status;
+    void **at = wb__seen_at(&m->convolutions, wb__layer_child(l, 0));
+    if (!at) return WB_ERROR_MEMORY;
+    bool flip = ((const wb_conv_options *)l->options)->flip;
+    *at = (void *)(uintptr_t)(flip ? WB__FLIP_YES : WB__FLIP_NO);
+    return 0;
+}
+
+/* Must kernels be turned over for the convolution here to do what that of the file did? */
+static int must_turn(matching *m, const wb__link *l, const wb__entry *e, bool *turned)
+{
+    void **at = e->flip ? wb__seen_at(&m->convolutions, l->x) : NULL;
+    *turned = at && *at ? (wb__flip)(uintptr_t)*at != e->flip : l->kind == WB__LINK_TURNED;
+    return e->flip && !at ? WB_ERROR_MEMORY : 0;
+}
+
 /* Straight from the file to the device, wherever the values are those of the file. */
-static int give(const matching *m, const wb__link *l)
+static int give(matching *m, const wb__link *l)
 {
     const wb__entry *e = source_of(m, l)->entry;
     const wb_tensor *x = l->x;
     const wb_dtype t = (wb_dtype)x->dtype;
     const size_t bytes = (size_t)x->size * wb__dtype_size(t);
+    bool turned;
+    if (must_turn(m, l, e, &turned)) return WB_ERROR_MEMORY;
     const bool added = l + 1 < m->links.links + m->links.n && l[1].kind == WB__LINK_ADDED;
     void *block = NULL;
     const uint8_t *values = wb__entry_values(e, &block);
     if (!values && bytes) return WB_ERROR_MEMORY;
     if (values) values += (size_t)l->part * bytes;
-    if (l->kind == WB__LINK_TURNED || added) {
+    if (turned || added) {
         uint8_t *made = wb__alloc_aligned(WB__MAX(bytes, 1));
         if (made && added) add(made, values, source_of(m, l + 1)->entry->data, t, x->size);
         else if (made && bytes) turn(made, values, x);
@@ -349,13 +376,15 @@ static int give(const matching *m, const wb__link *l)
     return status;
 }
 
-static int give_all(const matching *m)
+static int give_all(matching *m, void *model)
 {
+    int status = note_kernels(m, model);
+    if (status) return status;
     for (int i = 0; i < m->links.n; i++) {
         const wb__link *l = &m->links.links[i];
-        void **at = l->x ? wb__seen_at((wb__seen *)(uintptr_t)&m->found, l->x) : NULL;
+        void **at = l->x ? wb__seen_at(&m->found, l->x) : NULL;
         if (l->x && !at) return WB_ERROR_MEMORY;
-        int status = at && *at == l ? give(m, l) : 0;
+        status = at && *at == l ? give(m, l) : 0;
         if (status) return status;
     }
     return 0;
@@ -374,7 +403,7 @@ int wb__pour_with(wb__table *file, const wb__pouring *o, void *model)
             status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s%s", o->path, m.list.text, more);
         else wb__log(WB_LOG_INFO, "%s: does not all fit the model:%s%s", o->path, m.list.text, more);
     }
-    if (!status && !o->check_only) status = give_all(&m);
+    if (!status && !o->check_only) status = give_all(&m, model);
     drop(&m);
     return status;
 }

@@ -6,6 +6,9 @@
 
 #include "base/base.h"
 
+/* Kernels whose convolution is known to turn them over, or not to. */
+typedef enum { WB__FLIP_UNKNOWN, WB__FLIP_YES, WB__FLIP_NO } wb__flip;
+
 typedef struct {
     char *name;
     wb_dtype dtype;                     /* 0: one that Weber has not; `type` tells which */
@@ -14,6 +17,7 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the file's order is */
     int64_t begin, bytes;               /* the values' place in the file, where they have one */
     const void *data;                   /* the values, row-major, of any alignment; NULL: not read */
+    wb__flip flip;                      /* of kernels */
     bool owned;                         /* data is a block of wb__alloc_aligned */
     bool used;                          /* for readers of models */
     uint32_t sum;                       /* CRC-32 of its bytes, where the table is summed */

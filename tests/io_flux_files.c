@@ -1,0 +1,521 @@
+/* Flux's BSON files: what is unknown in them, tables of their arrays, outlines, and real ones of real programs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "flux_reading.h"
+#include "io/model_file.h"
+#include "shared_data.h"
+
+static void told(wb_log_level level, const char *message, void *ctx)
+{
+    (void)level;
+    snprintf(ctx, 500, "%s", message);
+}
+
+/* ---- what is unknown ------------------------------------------------------------------------- */
+
+static void error_has(const char *text)
+{
+    if (!strstr(wb_error(), text)) fail_msg("\"%s\" is not in: %s", text, wb_error());
+}
+
+static void attention_of_mine(bson_maker *m)
+{
+    bm_struct(m, "Main.Attention");
+    dense_fields(m, "NNlib.#relu");
+    bm_array(m, 2, 3, 5);
+    bm_integer(m, 7);
+    bm_function(m, "Base.#tanh");
+    bm_tuple(m);
+    bm_null(m), bm_array(m, 1, 2);
+    bm_end(m);
+    bm_struct(m, "DNC.State");
+    bm_array(m, 1, 4);
+    bm_end(m);
+    bm_end(m);
+}
+
+static bson_maker with_unknown_parts(void)
+{
+    bson_maker m = made();
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m);
+    attention_of_mine(&m);
+    bm_closure(&m, "#7#8"), bm_integer(&m, 3), bm_end(&m);
+    bm_function(&m, "Main.#normalise");
+    conv_fields(&m, "Flux.ConvTranspose", 1);
+    bm_struct(&m, "Flux.Dense");
+    bm_array(&m, 2, 3, 2), bm_array(&m, 1, 3), bm_function(&m, "NNlib.#mish");
+    bm_end(&m);
+    bm_struct(&m, "Flux.MaxPool");
+    bm_integers(&m, 1, 2), bm_integers(&m, 2, 0, 0), bm_integers(&m, 1, 2);
+    bm_end(&m);
+    bm_end(&m);
+    return m;
+}
+
+typedef struct { int n; char told[1000]; wb_layer *last; bool all; } offers;
+
+static wb_layer *offered(const wb_unknown *part, void *ctx)
+{
+    offers *o = ctx;
+    size_t n = strlen(o->told);
+    o->n++;
+    snprintf(o->told + n, sizeof o->told - n, "%s: %s\n", part->path, part->type);
+    if (!strcmp(part->type, "Main.Attention")) {
+        assert_string_equal(printed(wb_layer_at(part->fields, "0")), "Dense(2 => 3, relu)");
+        assert_string_equal(wb_describe(wb_get(part->fields, "1")), "[5,3] f32");
+        assert_true(wb_item(wb_get(part->fields, "2")) == 7);
+        assert_string_equal(printed(wb_layer_at(part->fields, "3")), "tanh");
+        assert_true(wb_is_none(wb_get(part->fields, "4.0")));
+        assert_string_equal(wb_describe(wb_get(part->fields, "4.1")), "[2] f32");
+        return wb_layer_at(part->fields, "0");
+    }
+    if (!strncmp(part->type, "closure", 7)) assert_true(wb_item(wb_get(part->fields, "0")) == 3);
+    if (!strcmp(part->type, "ConvTranspose"))
+        assert_string_equal(wb_describe(wb_get(part->fields, "weight")), "[4,1,2,3] f32");
+    return o->all && strcmp(part->type, "DNC.State") ? wb_layer_from_function(wb_square) : NULL;
+}
+
+static void unknown_parts(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    bson_maker m = with_unknown_parts();
+    assert_null(load_with(&m, NULL));
+    assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+    error_has("made.bson: 7 parts of \"model\" are unknown here");
+    error_has("\"layers.0\": Main.Attention (6 fields)");
+    error_has("\"layers.0.5\": DNC.State (1 field)");
+    error_has("\"layers.1\": closure #7#8 (1 field)");
+    error_has("\"layers.2\": function Main.normalise");
+    error_has("\"layers.3\": ConvTranspose (7 fields)");
+    error_has("\"layers.4.activation\": function NNlib.mish");
+    error_has("\"layers.5\": MaxPool (3 fields): its k is not of two axes");
+
+    offers o = {0};
+    m = with_unknown_parts();
+    assert_null(load_with(&m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o}));
+    error_has("5 parts of");
+    assert_null(strstr(wb_error(), "Attention"));
+    assert_null(strstr(wb_error(), "DNC.State"));
+    assert_int_equal(o.n, 7);
+    assert_string_equal(o.told, "layers.0.5: DNC.State\nlayers.0: Main.Attention\nlayers.1: closure #7#8\n"
+                                "layers.2: function Main.normalise\nlayers.3: ConvTranspose\n"
+                                "layers.4.activation: function NNlib.mish\nlayers.5: MaxPool\n");
+
+    o = (offers){.all = true};
+    m = with_unknown_parts();
+    wb_layer *l =
+        load_with(&m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o});
+    if (!l) fail_msg("%s", wb_error());
+    assert_string_equal(printed(l), "Chain(Dense(2 => 3, relu), square, square, square, Dense(2 => 3, square), square)");
+    wb_scope_close(s);
+}
+
+/* A closure is taken for Flatten only where images end and a Dense begins. */
+static void flattening_closures(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"Flatten()", NULL, NULL, NULL};
+    wb_scope *s = wb_scope_open();
+    wb_set_log(told, (char[500]){0});
+    for (int wrong = 0; wrong < 4; wrong++) {
+        bson_maker m = made();
+        bm_struct(&m, "Flux.Chain");
+        bm_tuple(&m);
+        if (wrong == 3) dense_fields(&m, "NNlib.#relu");        /* no images */
+        else conv_fields(&m, "Flux.Conv", 1);
+        bm_closure(&m, "#1#2");
+        if (wrong == 2) bm_integer(&m, 1);                      /* it knows something */
+        bm_end(&m);
+        bm_function(&m, "NNlib.#relu");
+        bm_struct(&m, "Flux.Dense");
+        bm_array(&m, 2, 3, wrong == 1 ? 9 : 8);                 /* 4 channels do not divide 9 */
+        bm_array(&m, 1, 3);
+        bm_function(&m, "Base.#identity");
+        wb_layer *l = load_with(&m, NULL);
+        if (texts[wrong]) assert_string_equal(printed(wb_layer_at(l, "layers.1")), texts[wrong]);
+        else assert_null(l), error_has("\"layers.1\": closure #1#2");
+    }
+    wb_set_log(NULL, NULL);
+    wb_scope_close(s);
+}
+
+static void from_a_gpu(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"CuArrays.CuArray", "CUDA.CuArray", "AMDGPU.ROCArray", "Metal.MtlArray"};
+    for (size_t i = 0; i < WB__COUNT(types); i++)
+        for (int table = 0; table < 2; table++) {
+            bson_maker m = made();
+            bm_struct(&m, "Flux.Chain");
+            bm_tuple(&m);
+            bm_struct(&m, "Flux.Dense");
+            bm_struct(&m, types[i]);
+            bm_integer(&m, 12345), bm_integers(&m, 2, 3, 2);
+            wb__mapping map = mapped(&m);
+            wb__table t;
+            if (table) assert_int_equal(wb__flux_table(&map, NULL, &t), WB_ERROR_FORMAT);
+            else assert_null(wb__flux_load(&map, NULL));
+            error_has(types[i]);
+            error_has("save it again after model = cpu(model)");
+            bm_free(&m);
+        }
+}
+
+static void variables(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    for (int n = 0; n < 3; n++) {
+        bson_maker m = {0};
+        bm_document(&m);
+        bm_key(&m, "acc"), bm_real(&m, 0.5);
+        bm_key(&m, "encoder"), dense_fields(&m, "NNlib.#relu");
+        if (n) bm_key(&m, "decoder"), dense_fields(&m, "NNlib.#tanh");
+        wb_layer *l = load_with(&m, n < 2 ? NULL : &(wb_load_options){.size = sizeof(wb_load_options), .key = "decoder"});
+        if (n != 1) assert_string_equal(printed(l), n ? "Dense(2 => 3, tanh)" : "Dense(2 => 3, relu)");
+        else assert_null(l), error_has("say by .key which is meant: acc, encoder, decoder");
+    }
+    bson_maker m = made();
+    dense_fields(&m, "NNlib.#relu");
+    assert_null(load_with(&m, &(wb_load_options){.size = sizeof(wb_load_options), .key = "net"}));
+    error_has("no variable is named \"net\"; there are: model");
+    m = made();
+    bm_array(&m, 2, 3, 2);
+    assert_null(load_with(&m, NULL));
+    error_has("\"model\" is a Array{Float32,2}, values without layers: make the model and use wb_load_state");
+    wb_scope_close(s);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void names_of(bson_maker *m, const char *key, char *out, size_t size)
+{
+    wb__table t;
+    wb__mapping map = mapped(m);
+    *out = 0;
+    if (wb__flux_table(&map, key, &t)) fail_msg("%s", wb_error());
+    for (int i = 0; i < t.n; i++) {
+        wb__entry *e = &t.entries[i];
+        size_t n = strlen(out);
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i ? "; " : "", e->name);
+        for (int k = 0; k < e->ndim; k++) n += (size_t)snprintf(out + n, size - n, " %lld", (long long)e->dims[k]);
+        if (e->dtype != WB_F32) snprintf(out + n, size - n, " %s", e->dtype ? wb_dtype_name(e->dtype) : e->type);
+        assert_true(e->owned || (const uint8_t *)e->data == map.data + e->begin);
+        assert_true(e->begin > 0 && e->begin + e->bytes < map.bytes);
+    }
+    if (t.nameless) snprintf(out + strlen(out), size - strlen(out), "; nameless");
+    wb__table_free(&t);
+    bm_free(m);
+}
+
+static void expect_names(bson_maker *m, const char *text)
+{
+    char names[1000];
+    names_of(m, NULL, names, sizeof names);
+    assert_string_equal(names, text);
+}
+
+static void tables(void **state)
+{
+    (void)state;
+    bson_maker m = made();                          /* structs */
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m);
+    dense_fields(&m, "NNlib.#relu");
+    batchnorm_fields(&m, true, true, true);
+    recurrent_fields(&m, "LSTM", 4, 1, 2);
+    recurrent_fields(&m, "GRU", 3, 2, 0);
+    attention_of_mine(&m);
+    expect_names(&m, "layers.0.bias 3; layers.0.weight 3 2; layers.1.bias 3; layers.1.mean 3; layers.1.scale 3; "
+                     "layers.1.var 3; layers.2.bias 12; layers.2.initial_cell 3; layers.2.initial_hidden 3; "
+                     "layers.2.weight_hidden 12 3; layers.2.weight_input 12 2; layers.3.bias 9; "
+                     "layers.3.weight_hidden 9 3; layers.3.weight_input 9 2; layers.4.0.bias 3; layers.4.0.weight 3 2; "
+                     "layers.4.1 5 3; layers.4.4.1 2; layers.4.5.0 4");
+
+    m = made();                                     /* Flux.state: the same names without types */
+    bm_named(&m, 1, "layers");
+    bm_tuple(&m);
+    bm_named(&m, 3, "weight", "bias", "σ");
+    bm_array(&m, 2, 3, 2), bm_array(&m, 1, 3), bm_tuple(&m), bm_end(&m);
+    bm_end(&m);
+    bm_named(&m, 5, "λ", "β", "γ", "μ", "σ²");
+    bm_tuple(&m), bm_end(&m);
+    for (int i = 0; i < 4; i++) bm_array(&m, 1, 3);
+    bm_end(&m);
+    bm_named(&m, 2, "cell", "state");
+    bm_named(&m, 4, "Wi", "Wh", "b", "state0");
+    bm_array(&m, 2, 9, 2), bm_array(&m, 2, 9, 3), bm_array(&m, 1, 9), bm_array(&m, 2, 3, 1);
+    bm_end(&m);
+    bm_array(&m, 2, 3, 1);
+    bm_end(&m);
+    bm_named(&m, 1, "weight");
+    bm_array(&m, 2, 4, 10);
+    bm_end(&m);
+    bm_named(&m, 3, "λ", "diag", "affine");
+    bm_tuple(&m), bm_end(&m);
+    bm_named(&m, 2, "scale", "bias");
+    bm_array(&m, 1, 4), bm_array(&m, 1, 4);
+    bm_end(&m);
+    bm_bool(&m, 1);
+    bm_end(&m);
+    expect_names(&m, "layers.0.bias 3; layers.0.weight 3 2; layers.1.bias 3; layers.1.mean 3; layers.1.scale 3; "
+                     "layers.1.var 3; layers.2.bias 9; layers.2.initial_hidden 3; layers.2.weight_hidden 9 3; "
+                     "layers.2.weight_input 9 2; layers.3.weight 10 4; layers.4.bias 4; layers.4.scale 4");
+
+    m = made();                                     /* dtypes, in a dictionary */
+    bm_document(&m);
+    bm_key(&m, "a.b"), bm_bytes(&m, "Core.Int64", 1, (int64_t[]){2}, (int64_t[]){1, 2}, 16);
+    bm_key(&m, "bits"), bm_bytes(&m, "Core.Bool", 2, (int64_t[]){2, 3}, "\1\0\1\0\1\1", 6);
+    bm_key(&m, "bytes"), bm_binary(&m, "abc", 3);
+    bm_key(&m, "half"), bm_bytes(&m, "Core.Float16", 1, (int64_t[]){2}, "abcd", 4);
+    bm_key(&m, "letters"), bm_bytes(&m, "Core.Char", 1, (int64_t[]){2}, "abcdefgh", 8);
+    bm_key(&m, "no"), bm_bytes(&m, "Core.Float32", 2, (int64_t[]){0, 3}, "", 0);
+    bm_key(&m, "z"), bm_bytes(&m, "Base.Complex", 1, (int64_t[]){2}, "abcdefghabcdefgh", 16);
+    bm_close(&m);
+    expect_names(&m, "a_b 2 i64; bits 3 2 bool; bytes 3 u8; half 2 f16; letters 2 Char; no 3 0; z 2 Complex");
+
+    m = made();                                     /* Zygote.Params */
+    bm_struct(&m, "Zygote.Params");
+    bm_struct(&m, "Zygote.Buffer");
+    bm_list(&m), bm_array(&m, 2, 3, 2), bm_array(&m, 1, 3), bm_close(&m);
+    bm_bool(&m, 0);
+    bm_end(&m);
+    bm_struct(&m, "Base.IdSet"), bm_end(&m);
+    expect_names(&m, "0 2 3; 1 3; nameless");
+}
+
+/* A grouped convolution that does not flip has its kernels turned over in Flux's files of ours; nobody sees it. */
+static void kernels_turned_over(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    char path[] = "/tmp/weber-flux-XXXXXX", file[64];
+    assert_non_null(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/m.bson", path);
+    wb_layer *models[2];
+    for (int i = 0; i < 2; i++)
+        models[i] = wb_Chain(wb_named("a", wb_SkipConnection(wb_Conv(.in = 4, .out = 4, .kernel = {3, 1}, .groups = 2),
+                                                             wb_add)),
+                             wb_named("b", wb_Conv(.in = 4, .out = 4, .kernel = {2, 3})));
+    assert_int_equal(wb_save(file, models[0]), 0);
+    wb_layer *loaded = wb_load(file);
+    if (!loaded) fail_msg("%s", wb_error());
+    assert_int_equal(wb_load_state(file, models[1]), 0);
+    static const char *const weights[] = {"layers.a.layers.weight", "layers.b.weight"};
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *was = wb_get(models[0], weights[i]);
+        size_t bytes = (size_t)wb_size(was) * 4;
+        assert_memory_equal(wb_data(wb_get(loaded, weights[i])), wb_data(was), bytes);
+        assert_memory_equal(wb_data(wb_get(models[1], weights[i])), wb_data(was), bytes);
+    }
+    unlink(file);
+    rmdir(path);
+    wb_scope_close(s);
+}
+
+/* In Flux's order: the bias of a BatchNorm before its scale; what recurrent layers begin with, where it is zero. */
+static void lists_of_parameters(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_layer *model = wb_Chain(wb_Dense(.in = 2, .out = 3), wb_BatchNorm(.channels = 3), wb_LSTM(.in = 3, .out = 2),
+                               wb_Embedding(.n = 5, .dim = 4));
+    for (int with = 0; with < 4; with++) {
+        bson_maker m = made();
+        bm_list(&m);
+        bm_array(&m, 2, 3, 2), bm_array(&m, 1, 3);
+        bm_array(&m, 1, 3), bm_array(&m, 1, 3);
+        bm_array(&m, 2, 8, 3), bm_array(&m, 2, 8, 2), bm_array(&m, 1, 8);
+        float h[2] = {0, (float)(with == 2)};
+        for (int i = 0; with && i < 2; i++) bm_bytes(&m, "Core.Float32", 1, (int64_t[]){2}, h, 8);
+        bm_array(&m, 2, 4, 5);
+        if (with == 3) bm_array(&m, 1, 1);
+        wb__table t;
+        wb__mapping map = mapped(&m);
+        assert_int_equal(wb__flux_table(&map, NULL, &t), 0);
+        assert_true(t.nameless);
+        int status = wb__flux_name_params(&t, "made.bson", model);
+        if (with == 2) error_has("array 7 is a learned initial state");
+        if (with == 3) error_has("a list of 11 arrays without names; the model has 8 parameters");
+        assert_int_equal(status, with < 2 ? 0 : WB_ERROR_FORMAT);
+        for (int i = 0; !status && i < 8; i++) {
+            static const struct { const char *name; int dims[2]; float second; } all[] = {
+                {"layers.0.bias", {3}, 7}, {"layers.0.weight", {3, 2}, 3}, {"layers.1.bias", {3}, 10},
+                {"layers.1.scale", {3}, 13}, {"layers.2.bias", {8}, 56}, {"layers.2.weight_hidden", {8, 2}, 47},
+                {"layers.2.weight_input", {8, 3}, 23}, {"layers.3.weight", {5, 4}, 64}};
+            float second;
+            wb__entry *e = &t.entries[i];
+            memcpy(&second, (const char *)e->data + 4, 4);
+            assert_string_equal(e->name, all[i].name);
+            assert_true(e->dims[0] == all[i].dims[0] && (e->ndim == 1 || e->dims[1] == all[i].dims[1]));
+            assert_true(second == all[i].second);
+        }
+        wb__table_free(&t);
+        bm_free(&m);
+    }
+    wb_scope_close(s);
+}
+
+/* ---- real files ------------------------------------------------------------------------------ */
+
+static char real_path[1024];
+
+static wb_layer *load_real(const char *name, const wb_load_options *o)
+{
+    char file[200];
+    snprintf(file, sizeof file, "flux-models/%s", name);
+    if (!shared_file(real_path, sizeof real_path, file)) skip();
+    wb__mapping *m = wb__map(real_path);
+    assert_non_null(m);
+    wb_layer *model = wb__flux_load(m, o);
+    wb__unmap(m);
+    return model;
+}
+
+/* The first axis of the arrays that these two were trained on is a picture's row, the last one here: the pictures lie on
+ * their side. */
+static double accuracy(wb_layer *model, const float *logits)
+{
+    char images[1024], labels[1024];
+    if (!shared_file(images, sizeof images, "mnist-t10k/t10k-images-idx3-ubyte.gz") ||
+        !shared_file(labels, sizeof labels, "mnist-t10k/t10k-labels-idx1-ubyte.gz")) skip();
+    wb_tensor *x = wb_read_idx(images), *y = wb_read_idx(labels);
+    x = wb_div(wb_astype(wb_permute(x, 0, 2, 1), WB_F32), wb_scalar(255));
+    x = wb_reshape(x, 10000, 1, 28, 28);
+    int right = 0;
+    for (int at = 0; at < 10000; at += 1000) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *out = wb_call(model, wb_slice(x, 0, at, at + 1000));
+        const float *p = wb_data(out);
+        const uint8_t *label = wb_data(wb_slice(y, 0, at, at + 1000));
+        assert_non_null(p);
+        for (int i = 0; !at && i < 10; i++) assert_float_equal(p[i], logits[i], 1e-3);
+        for (int i = 0; i < 1000; i++) {
+            int best = 0;
+            for (int k = 1; k < 10; k++)
+                if (p[10 * i + k] > p[10 * i + best]) best = k;
+            right += best == label[i];
+        }
+        wb_scope_close(s);
+    }
+    return right / 1e4;
+}
+
+static void a_model_of_2020(void **state)
+{
+    (void)state;
+    static const float logits[10] = {-7.4504f, -3.0844f, 1.2763f, -2.1351f, -13.6553f,
+                                     -13.4810f, -32.2989f, 15.9946f, -7.9445f, 0.9139f};
+    char said[500] = "";
+    wb_scope *s = wb_scope_open();
+    wb_set_log(told, said);
+    wb_layer *model = load_real("juliacon2020-model_conv.bson", NULL);
+    wb_set_log(NULL, NULL);
+    if (!model) fail_msg("%s", wb_error());
+    assert_non_null(strstr(said, "\"layers.6\" is a closure (#3#4)"));
+    assert_non_null(strstr(said, "taken for Flatten"));
+    wb_layer *parts[8];
+    for (int i = 0; i < 8; i++) {
+        char path[16];
+        snprintf(path, sizeof path, "layers.%d", i);
+        parts[i] = wb_layer_at(model, path);
+    }
+    assert_true(accuracy(wb_chain_of(8, parts), logits) == 0.9874);        /* without its softmax */
+    wb_scope_close(s);
+}
+
+/* A list of parameters, into a model of the same architecture. */
+static void parameters_of_2020(void **state)
+{
+    (void)state;
+    static const float logits[10] = {-9.7769f, -7.1424f, -0.6834f, 0.4824f, -9.8856f,
+                                     -10.2815f, -31.9557f, 21.3716f, -11.3518f, 1.4664f};
+    if (!shared_file(real_path, sizeof real_path, "flux-models/tetsugps-mnist_conv.bson")) skip();
+    wb_scope *s = wb_scope_open();
+    wb_layer *model = wb_Chain(
+        wb_Conv(.in = 1, .out = 16, .kernel = {3}, .activation = wb_relu, .pad = {1}, .flip = true),
+        wb_MaxPool(.window = {2}),
+        wb_Conv(.in = 16, .out = 32, .kernel = {3}, .activation = wb_relu, .pad = {1}, .flip = true),
+        wb_MaxPool(.window = {2}),
+        wb_Conv(.in = 32, .out = 32, .kernel = {3}, .activation = wb_relu, .pad = {1}, .flip = true),
+        wb_MaxPool(.window = {2}), wb_flatten, wb_Dense(.in = 288, .out = 10));
+    wb__mapping *m = wb__map(real_path);
+    wb__table t;
+    assert_int_equal(wb__flux_table(m, NULL, &t), 0);
+    assert_int_equal(wb__flux_name_params(&t, m->path, model), 0);
+    assert_int_equal(wb__pour(&t, m->path, "", model, false, false), 0);
+    wb__table_free(&t);
+    wb__unmap(m);
+    assert_true(accuracy(model, logits) == 0.9928);
+    wb_scope_close(s);
+}
+
+static void other_real_files(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_layer *l = load_real("arcaman07-dense.bson", NULL);
+    assert_string_equal(printed(l), "Dense(13 => 1)");
+    l = load_real("psuskin-model.bson", NULL);
+    assert_string_equal(printed(l), "Chain(Dense(6 => 100, relu), Dense(100 => 75, relu), Dense(75 => 25, relu), "
+                                    "Dense(25 => 10, relu), Dense(10 => 1))");
+    assert_null(load_real("sjrodahl-dnc.bson", NULL));
+    error_has("\"cell\": DNC.DNCCell (9 fields)");
+    error_has("\"cell.8\": DNC.State (5 fields)");
+    error_has("\"model\": Recur (3 fields): its cell is DNC.DNCCell");
+    wb_scope_close(s);
+}
+
+static int row_to_text(const wb__flux_row *row, void *ctx)
+{
+    char *out = ctx;
+    size_t n = strlen(out);
+    snprintf(out + n, 4000 - n, "%*s%s %s%s%s\n", row->depth, "", row->name, row->type, row->value ? " " : "",
+             row->value ? row->value : "");
+    return 0;
+}
+
+static void outlines(void **state)
+{
+    (void)state;
+    char text[4000] = "";
+    bson_maker m = made();
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m);
+    conv_fields(&m, "Flux.Conv", 1);
+    bm_closure(&m, "#7#8"), bm_end(&m);
+    bm_function(&m, "NNlib.#softmax");
+    attention_of_mine(&m);
+    bm_end(&m), bm_end(&m);
+    bm_key(&m, "acc"), bm_real(&m, 0.5);
+    wb__mapping map = mapped(&m);
+    assert_int_equal(wb__flux_outline(&map, row_to_text, text), 0);
+    assert_string_equal(text, "model Chain\n 0 Conv relu\n  weight Array{Float32,4}\n  bias Array{Float32,1}\n"
+                              " 1 closure #7#8\n 2 function NNlib.softmax\n 3 Main.Attention\n  0 Dense relu\n"
+                              "   weight Array{Float32,2}\n   bias Array{Float32,1}\n  1 Array{Float32,2}\n"
+                              "  2 Int64 7\n  3 function Base.tanh\n  4 Tuple\n   1 Array{Float32,1}\n"
+                              "  5 DNC.State\n   0 Array{Float32,1}\nacc Float64 0.5\n");
+    bm_free(&m);
+}
+
+int main(void)
+{
+    if (!reads_bson()) return 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_parts), cmocka_unit_test(flattening_closures), cmocka_unit_test(from_a_gpu),
+        cmocka_unit_test(variables), cmocka_unit_test(tables), cmocka_unit_test(kernels_turned_over),
+        cmocka_unit_test(lists_of_parameters), cmocka_unit_test(outlines), cmocka_unit_test(a_model_of_2020),
+        cmocka_unit_test(parameters_of_2020), cmocka_unit_test(other_real_files)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
