@@ -114,7 +114,8 @@ static void tell(matching *m, const char *format, ...)
 typedef struct { char text[216]; } file_name;
 static const char *second_name(const wb__link *l, file_name *out)
 {
-    snprintf(out->text, sizeof out->text, strcmp(l->name, l->path) ? " (\"%.200s\")" : "", l->name);
+    out->text[0] = 0;
+    if (strcmp(l->name, l->path)) snprintf(out->text, sizeof out->text, " (\"%.200s\")", l->name);
     return out->text;
 }
 
