@@ -554,7 +554,8 @@ static void every_call_may_fail(void **state) { (void)state; faults(wb__io_fail_
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_metrics), cmocka_unit_test(versions), cmocka_unit_test(any_damage), cmocka_unit_test(into_a_pipe),
+        cmocka_unit_test(names_and_metrics), cmocka_unit_test(versions), cmocka_unit_test(any_damage),
+        cmocka_unit_test(into_a_pipe),
         cmocka_unit_test(the_last_and_the_best), cmocka_unit_test(damaged_ones_are_passed_over),
         cmocka_unit_test(leftovers), cmocka_unit_test(killed_and_run_again), cmocka_unit_test(metrics_of_wb_train),
         cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(every_call_may_fail),
