@@ -208,6 +208,35 @@ static void any_damage(void **state)
     unlink(path);
 }
 
+/* What cannot be written twice has its checksums too: the same bytes as a file. */
+static void into_a_pipe(void **state)
+{
+    (void)state;
+    char pipe[100], copy[100];
+    snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+    snprintf(copy, sizeof copy, "%s/copy", folder);
+    wb_layer *m = filled(3);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    pid_t child = fork();
+    if (!child) {
+        FILE *from = fopen(pipe, "rb"), *to = fopen(copy, "wb");
+        for (int c; from && to && (c = fgetc(from)) != EOF;) fputc(c, to);
+        _exit(!from || !to || fclose(to));
+    }
+    WORKS(wb_save(pipe, m));
+    WORKS(wb_save(path, m));
+    int how;
+    waitpid(child, &how, 0);
+    assert_true(WIFEXITED(how) && !WEXITSTATUS(how));
+    int64_t n, k;
+    char *a = wb__file_read(path, &n), *b = wb__file_read(copy, &k);
+    assert_true(a && b && n == k && !memcmp(a, b, (size_t)n));
+    wb__free(a);
+    wb__free(b);
+    WORKS(!wb_load(copy));
+    each_entry(NULL, true);
+}
+
 /* ---- folders --------------------------------------------------------------------------------- */
 
 static char said[2000];
@@ -459,7 +488,8 @@ static void metrics_of_wb_train(void **state)
         sum += wb_item(l);
     }
     assert_true(c.has_metric && c.metric == sum / 6);
-    REFUSED(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path, .folder = folder), WB_ERROR_ARGUMENT, "one of both");
+    REFUSED(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path, .folder = folder), WB_ERROR_ARGUMENT,
+            "one of both");
     REFUSED(wb_train(loss, r.model, r.loader, r.state, .resume = true), WB_ERROR_ARGUMENT, "from what");
     each_entry(NULL, true);
 }
@@ -524,7 +554,7 @@ static void every_call_may_fail(void **state) { (void)state; faults(wb__io_fail_
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_metrics), cmocka_unit_test(versions), cmocka_unit_test(any_damage),
+        cmocka_unit_test(names_and_metrics), cmocka_unit_test(versions), cmocka_unit_test(any_damage), cmocka_unit_test(into_a_pipe),
         cmocka_unit_test(the_last_and_the_best), cmocka_unit_test(damaged_ones_are_passed_over),
         cmocka_unit_test(leftovers), cmocka_unit_test(killed_and_run_again), cmocka_unit_test(metrics_of_wb_train),
         cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(every_call_may_fail),

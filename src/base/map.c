@@ -53,6 +53,12 @@ void wb__unmap(wb__mapping *m)
     wb__free(m);
 }
 
+void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)from & ~(page - 1);
+    if (m->map) (void)!posix_madvise((void *)first, (uintptr_t)from + (uintptr_t)bytes - first, POSIX_MADV_WILLNEED);
+}
+
 int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...)
 {
     char reason[512];

@@ -17,6 +17,9 @@ typedef struct wb__mapping {
 wb__mapping *wb__map(const char *path);         /* NULL with the error set */
 void wb__unmap(wb__mapping *m);                 /* takes NULL */
 
+/* Has the system fetch these bytes of it, which will be read soon; returns at once. */
+void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes);
+
 /* Sets WB_ERROR_FORMAT, "path: byte 16: reason", and returns it. */
 int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
 

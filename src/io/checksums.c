@@ -1,16 +1,16 @@
 /* Checksums in safetensors files. */
 #include "io/checksums.h"
 
+#include "base/map.h"
 #include "base/parallel.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #define CURE " (if a program changed them on purpose, it should leave out the note \"" WB__SUMS_KEY "\")"
 
-enum { DIGITS = 8, PIECE = 4 << 20 };
+enum { DIGITS = 8, PIECE = 4 << 20, AHEAD = 8 };
 
 static const char front[] = "{\"__metadata__\":{\"" WB__SUMS_KEY "\":\"";
 
@@ -88,13 +88,26 @@ int wb__sums_take(wb__table *t, const char *path, const char *header, size_t len
     return wb__fail(WB_ERROR_FORMAT, "%s: is damaged: the header does not have the checksum that was written with it" CURE, path);
 }
 
-/* Tensors are summed in pieces, by all threads; pieces of one tensor are put together after. */
+/* Tensors are summed in pieces, by all threads, in the order of the file; pieces of one tensor are put
+ * together after.  A few pieces ahead the system is told what will be wanted next. */
 typedef struct { const wb__entry *entry; int64_t at, bytes; uint32_t sum; } piece;
+typedef struct { const wb__table *table; piece *pieces; int64_t n; } summing;
+
+static const uint8_t *bytes_of(const piece *p) { return (const uint8_t *)p->entry->data + p->at; }
+
+static int by_place(const void *a, const void *b)
+{
+    const uint8_t *x = bytes_of(a), *y = bytes_of(b);
+    return x < y ? -1 : x > y;
+}
 
 static void sum_piece(void *ctx, int64_t i)
 {
-    piece *p = (piece *)ctx + i;
-    p->sum = (uint32_t)crc32_z(0, (const Bytef *)p->entry->data + p->at, (size_t)p->bytes);
+    const summing *s = ctx;
+    piece *p = &s->pieces[i];
+    for (int64_t k = i ? i + AHEAD : 0; k <= i + AHEAD && k < s->n; k++)
+        if (s->table->mapping) wb__map_ahead(s->table->mapping, bytes_of(&s->pieces[k]), s->pieces[k].bytes);
+    p->sum = (uint32_t)crc32_z(0, bytes_of(p), (size_t)p->bytes);
 }
 
 static int64_t cut(const wb__table *t, piece *into)
@@ -115,7 +128,8 @@ int wb__sums_check(const wb__table *t, const char *path)
     piece *pieces = wb__alloc_zero((size_t)n, sizeof *pieces);
     if (!pieces) return WB_ERROR_MEMORY;
     cut(t, pieces);
-    wb__parallel(n, sum_piece, pieces);
+    qsort(pieces, (size_t)n, sizeof *pieces, by_place);
+    wb__parallel(n, sum_piece, &(summing){t, pieces, n});
     int status = 0;
     for (int64_t i = 0; !status && i < n;) {
         const wb__entry *e = pieces[i].entry;

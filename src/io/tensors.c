@@ -31,7 +31,7 @@ static wb_tensor *tensor_of(wb__entry *e)
     if (!e->owned && e->dtype != WB_BOOL) return wb_from(e->data, e->dtype, e->ndim, e->dims);
     if (!e->owned) {
         if (!(block = wb__alloc_aligned((size_t)WB__MAX(e->bytes, 1)))) return NULL;
-        memcpy(block, e->data, (size_t)e->bytes);
+        if (e->bytes) memcpy(block, e->data, (size_t)e->bytes);
     }
     e->owned = false;
     e->data = NULL;
