@@ -183,7 +183,7 @@ static state look_at(matching *m, const wb__link *l)
     }
     if (!l->zeros || rest_is_zero(l, s->entry)) return GOOD;
     tell(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s", l->path, l->name,
-         (long long)l->zeros, "Weber's GRU has no bias on that side of the gate");
+         (long long)l->zeros, "there is no place for them: make the GRU with .hidden_bias = true");
     return UNFIT;
 }
 
