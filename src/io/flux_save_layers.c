@@ -447,6 +447,7 @@ static wb__julia cell(wb__flux_saver *s, wb_layer *l, const char *type)
     if (!record_open(s, &r, type)) return wb__julia_nothing(&s->room);
     if (s->version >= STATELESS_CELLS && initial(l, "initial_hidden"))
         return wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call", type);
+    if (o->hidden_bias) return wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
     bool rnn = !strcmp(type, "RNNCell");
     set(&r, "σ", activation(s, rnn && !o->activation ? wb_tanh : o->activation));
     set(&r, "Wi", wb__flux_tensor(s, "weight_input", weight, WB__COLUMNS));
