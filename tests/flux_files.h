@@ -3,38 +3,11 @@
 #define FLUX_FILES_H
 
 #include "golden.h"
-#include "process.h"
+#include "folder.h"
 #include "shared_data.h"
 
 #include "base/file.h"
 #include "io/flux.h"
-
-static const char *folder;
-
-static inline const char *in_folder(const char *name)
-{
-    static char paths[4][256];
-    static int turn;
-    char *path = paths[turn++ & 3];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static inline int make_folder(void **state)
-{
-    (void)state;
-    static char kept[256];
-    snprintf(kept, sizeof kept, "%s", process_folder());
-    folder = kept;
-    return 0;
-}
-
-static inline int remove_folder(void **state)
-{
-    (void)state;
-    process_remove(folder);
-    return 0;
-}
 
 /* The reader's answer; skips the test, aloud, where there is no Python. */
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)
