@@ -117,6 +117,17 @@ static void names_and_metrics(void **state)
     unlink(path);
 }
 
+/* A rule without moments leaves its slots to the note alone. */
+static void names_that_are_no_text(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Chain(wb_named("\xff", wb_Dense(2, 2)), wb_Dense(2, 1));
+    wb_checkpoint c = {.model = m}, alone = {.state = wb_setup(wb_Descent(0.1), m)};
+    REFUSED(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "not UTF-8");
+    REFUSED(wb_checkpoint_save(path, &alone), WB_ERROR_ARGUMENT, "not UTF-8");
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 /* The note of a file changed, all else as it was. */
 static void rewrite(const char *key, const char *(*change)(const char *))
 {
@@ -559,7 +570,9 @@ static void every_call_may_fail(void **state) { (void)state; faults(wb__io_fail_
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_metrics), cmocka_unit_test(versions), cmocka_unit_test(any_damage), cmocka_unit_test(into_a_pipe),
+        cmocka_unit_test(names_and_metrics), cmocka_unit_test(names_that_are_no_text),
+        cmocka_unit_test(versions), cmocka_unit_test(any_damage),
+        cmocka_unit_test(into_a_pipe),
         cmocka_unit_test(the_last_and_the_best), cmocka_unit_test(damaged_ones_are_passed_over),
         cmocka_unit_test(leftovers), cmocka_unit_test(killed_and_run_again), cmocka_unit_test(metrics_of_wb_train),
         cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(every_call_may_fail),

@@ -1,12 +1,6 @@
 /* `weber show` and `weber convert`, run as a user runs them. */
-#include "process.h"
+#include "folder.h"
 #include "shared_data.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "io/safetensors.h"
@@ -20,31 +14,7 @@
 #define WEBER(...) \
     process_run(&p, folder, (const char *const[]){NULL}, (const char *const[]){WB_TEST_COMMAND, __VA_ARGS__, NULL})
 
-static char folder[128];
 static process p;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, process_folder());
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    process_remove(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][256];
-    static int turn;
-    char *path = paths[turn++ & 3];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 static void succeeded(const char *out, const char *err)
 {

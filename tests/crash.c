@@ -95,12 +95,14 @@ static int number_of(wb_layer *m)
 static int save_model(int number) { return fill(number), wb_save(path, model); }
 static int load_model(void) { return number_of(wb_load(path)); }
 
+#if WB_HAVE_ZIP
 static int load_state(void)
 {
     fill(0);
     if (wb_load_state(path, model)) fail_msg("after a kill: %s", wb_error());
     return number_of(model);
 }
+#endif
 
 static int save_array(int number) { return fill(number), wb_save_npy(path, wb_get(model, "layers.0.weight")); }
 static int load_array(void) { return number_in(wb_load_npy(path)); }

@@ -1,18 +1,9 @@
 /* `weber devices` and `weber backend`, run as a user runs them, with backends that work, that have no
  * device, that crash, hang, or are none. */
-#include "process.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "base/base.h"
+#include "folder.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define B WB_TEST_FAKES
 #define NOTHING ENVIRONMENT(NULL)
@@ -20,22 +11,7 @@
 #define WEBER(environment, ...) \
     process_run(&p, folder, environment, (const char *const[]){WB_TEST_COMMAND, __VA_ARGS__, NULL})
 
-static char folder[128];
 static process p;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, process_folder());
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    process_remove(folder);
-    return 0;
-}
 
 /* The line of the table, or of what stands below it, that begins with these words. */
 static void has_line(const char *begin, const char *rest)

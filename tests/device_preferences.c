@@ -1,12 +1,6 @@
 /* LocalPreferences.toml: where it is found, what it says, how choosing a device obeys it, and how it
  * is written.  Each case is a process of its own; what it prints is compared word for word. */
-#include "process.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "folder.h"
 
 #include "base/file.h"
 #include "device/device.h"
@@ -24,22 +18,7 @@
 #define PREFERS(name) "[Flux]\ngpu_backend = \"" name "\"\n"
 #define RESTART "└ Restart your session for this change to take effect!\n"
 
-static char folder[128];
 static process p;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, process_folder());
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    process_remove(folder);
-    return 0;
-}
 
 static void printed(const char *out, const char *err)
 {

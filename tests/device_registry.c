@@ -1,6 +1,6 @@
 /* Loading backends and choosing devices, each case in a process of its own with test backends
  * (backends/fake.c), and every text that is printed word for word. */
-#include "process.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,22 +23,7 @@
     "It is built with Weber and stands beside libweber.so; WEBER_BACKEND_PATH can name other "     \
     "folders."
 
-static const char *folder;
 static process p;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = process_folder();
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    process_remove(folder);
-    return 0;
-}
 
 /* The script's standard output and error are exactly these. */
 static void printed(const char *out, const char *err)

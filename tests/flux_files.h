@@ -3,38 +3,11 @@
 #define FLUX_FILES_H
 
 #include "golden.h"
-#include "process.h"
+#include "folder.h"
 #include "shared_data.h"
 
 #include "base/file.h"
 #include "io/flux.h"
-
-static const char *folder;
-
-static inline const char *in_folder(const char *name)
-{
-    static char paths[4][256];
-    static int turn;
-    char *path = paths[turn++ & 3];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static inline int make_folder(void **state)
-{
-    (void)state;
-    static char kept[256];
-    snprintf(kept, sizeof kept, "%s", process_folder());
-    folder = kept;
-    return 0;
-}
-
-static inline int remove_folder(void **state)
-{
-    (void)state;
-    process_remove(folder);
-    return 0;
-}
 
 /* The reader's answer; skips the test, aloud, where there is no Python. */
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)
@@ -93,6 +66,16 @@ static inline int same_bits_in(wb_tensor *x, const char *path, void *other)
     assert_string_equal(wb_describe(x), wb_describe(y));
     if (memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x)))) fail_msg("%s differs", path);
     return 0;
+}
+
+/* Reading takes libbson: skips the test, aloud, where the library was built without. */
+static inline void needs_reading(void)
+{
+#ifndef WB_HAVE_BSON
+    printf("SKIP: built without libbson, which reads BSON files\n");
+    fflush(stdout);
+    skip();
+#endif
 }
 
 static inline wb_layer *loaded(const char *name)

@@ -1,7 +1,7 @@
 /* Any bytes as a BSON file: models, tables, outlines; read or refused. */
-#include "io/flux.h"
+#include "fuzz/file.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "io/flux.h"
 
 static int row(const wb__flux_row *r, void *ctx)
 {
@@ -14,11 +14,9 @@ static wb_layer *substitute(const wb_unknown *part, void *ctx)
     return part->fields && part->path[0] == 'l' ? wb_layer_from_function(wb_relu) : NULL;
 }
 
-static void quiet(wb_log_level level, const char *message, void *ctx) { (void)level, (void)message, (void)ctx; }
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    wb_set_log(quiet, NULL);
+    wb_set_log(fuzz_silence, NULL);
     wb__mapping m = {.path = (char *)(uintptr_t)"fuzz", .data = data, .bytes = (int64_t)size};
     wb_load_options o = {.size = sizeof o};
     wb__table t;

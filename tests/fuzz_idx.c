@@ -1,20 +1,9 @@
-/* Any bytes as a IDX file: read or refused. */
-#include "base/base.h"
+/* Any bytes as an IDX file: read or refused. */
+#include "fuzz/file.h"
 
-#include <stdio.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
-    static char path[64];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    if (ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size) return 0;
+    const char *path = fuzz_file(data, size);
     wb_scope *scope = wb_scope_open();
     wb_read_idx(path);
     wb_scope_close(scope);

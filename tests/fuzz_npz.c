@@ -1,10 +1,7 @@
 /* Any bytes as an NPZ or NPY file: read or refused; their headers alone too. */
-#include "io/npz.h"
+#include "fuzz/file.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "io/npz.h"
 
 static void read_table(const char *path, bool values)
 {
@@ -23,17 +20,10 @@ static void read_table(const char *path, bool values)
     wb__table_free(&t);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
-    static char path[64];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        wb_set_unpack_limit(1 << 24);
-    }
-    if (ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size) return 0;
+    const char *path = fuzz_file(data, size);
+    wb_set_unpack_limit(1 << 24);
     read_table(path, false);
     read_table(path, true);
     wb_scope *scope = wb_scope_open();

@@ -1,33 +1,19 @@
 /* CSV files: numbers, quotes, labels, and messages that say where. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "folder.h"
 
 #include "base/file.h"
 #include "shared_data.h"
 
 #include <locale.h>
 #include <math.h>
+#include <string.h>
 
-static char path[] = "/tmp/weber-csv-XXXXXX";
-
-static void put(const char *text, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, n, f), n);
-    fclose(f);
-}
+static char path[96];
 
 static wb_dataset *load(const char *text, wb_csv_options o)
 {
     o.size = sizeof o;
-    put(text, strlen(text));
+    put_file(path, text, strlen(text));
     return wb_load_csv_with(path, &o);
 }
 
@@ -133,7 +119,7 @@ static void every_length_and_every_byte(void **state)
     static const char text[] = "a,b,\"c\"\n1,2.5e1,\"x\"\n-3,4,y\r\n\n5,6,\"z\"\"\"\n";
     wb_csv_options o = {.size = sizeof o, .header = true, .has_label = true, .label = -1};
     for (size_t cut = 0; cut < sizeof text; cut++) {
-        put(text, cut);
+        put_file(path, text, cut);
         wb_scope *s = wb_scope_open();
         wb_load_csv_with(path, &o);
         wb_scope_close(s);
@@ -143,7 +129,7 @@ static void every_length_and_every_byte(void **state)
             char hurt[sizeof text];
             memcpy(hurt, text, sizeof text);
             hurt[at] = (char)value;
-            put(hurt, sizeof text - 1);
+            put_file(path, hurt, sizeof text - 1);
             wb_scope *s = wb_scope_open();
             wb_dataset *d = wb_load_csv_with(path, &o);
             assert_true(!d || wb_dataset_length(d) <= 5);
@@ -173,7 +159,7 @@ static void many_classes_are_fast(void **state)
     enum { ROWS = 200000 };
     char *text = malloc(ROWS * 12), *at = text;
     for (int i = 0; i < ROWS; i++) at += sprintf(at, "%d,n%d\n", i % 10, i);
-    put(text, (size_t)(at - text));
+    put_file(path, text, (size_t)(at - text));
     free(text);
     wb_scope *s = wb_scope_open();
     double start = wb__now();
@@ -205,16 +191,8 @@ static void real_files(void **state)
 
 static int make(void **state)
 {
-    (void)state;
-    int f = mkstemp(path);
-    return f < 0 || close(f);
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    unlink(path);
-    wb_shutdown();
+    if (make_folder(state)) return 1;
+    snprintf(path, sizeof path, "%s/a.csv", folder);
     return 0;
 }
 
@@ -229,5 +207,5 @@ int main(void)
         cmocka_unit_test(many_classes_are_fast),
         cmocka_unit_test(real_files),
     };
-    return cmocka_run_group_tests(tests, make, clean);
+    return cmocka_run_group_tests(tests, make, remove_folder);
 }

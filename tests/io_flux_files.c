@@ -434,7 +434,9 @@ static void lists_of_parameters(void **state)
                 {"layers.2.weight_input", {8, 3}, 23}, {"layers.3.weight", {5, 4}, 64}};
             float second;
             wb__entry *e = &t.entries[i];
-            memcpy(&second, (const char *)e->data + 4, 4);
+            void *block;
+            memcpy(&second, (const char *)wb__entry_values(e, &block) + 4, 4);
+            wb__free(block);
             assert_string_equal(e->name, all[i].name);
             assert_true(e->dims[0] == all[i].dims[0] && (e->ndim == 1 || e->dims[1] == all[i].dims[1]));
             assert_true(second == all[i].second);

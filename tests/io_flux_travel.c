@@ -137,6 +137,7 @@ static bool comes_back_as_it_was(const sample *s, int version)
 static void there_and_back(void **state)
 {
     (void)state;
+    needs_reading();
     sample s[MODELS];
     int n = samples(s), structs = 0;
     for (int i = 0; i < n; i++) {
@@ -168,6 +169,7 @@ static void is_counted(wb_tensor *x, int64_t place, double value)
 static void kernels_into_either_kind(void **state)
 {
     (void)state;
+    needs_reading();
     wb_layer *plain = wb_Conv(2, 4, {3, 2}, .no_bias = true), *flip = wb_Conv(2, 4, {3, 2}, .no_bias = true, .flip = true);
     wb_layer *grouped = wb_Conv(2, 4, {3, 2}, .no_bias = true, .groups = 2), *twice = wb_Chain(grouped, wb_Conv(4, 2, {1}),
                                                                                               grouped);
@@ -191,6 +193,7 @@ static void kernels_into_either_kind(void **state)
 static void real_files(void **state)
 {
     (void)state;
+    needs_reading();
     const char *names[] = {"juliacon2020-model_conv.bson", "arcaman07-dense.bson", "psuskin-model.bson"};
     int found = 0;
     for (size_t i = 0; i < WB__COUNT(names); i++) {
@@ -229,6 +232,7 @@ static wb_layer *made(const char *name)
 static void documents_of_bson_jl(void **state)
 {
     (void)state;
+    needs_reading();
     wb_layer *l = made("shared");
     assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(l, "layers.1.weight"));
     is_counted(wb_get(l, "layers.0.weight"), 1, 3 / 8.0);       /* first row, second column */

@@ -126,6 +126,7 @@ static void ties(void **state)
 static void initial_states(void **state)
 {
     (void)state;
+    needs_reading();
     wb_layer *models[] = {wb_LSTM(4, 3, .initial_state = true), wb_GRU(4, 3, .initial_state = true),
                           wb_RNNCell(4, 3, .initial_state = true)};
     for (size_t i = 0; i < WB__COUNT(models); i++) {

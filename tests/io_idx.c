@@ -1,25 +1,11 @@
 /* IDX files: right ones, and every way of being wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "folder.h"
 
-#include <cmocka.h>
-
-#include "base/base.h"
 #include "shared_data.h"
 
-static char path[] = "/tmp/weber-idx-XXXXXX", other[64];
+#include <string.h>
 
-static void put(const char *to, const void *data, size_t n)
-{
-    FILE *f = fopen(to, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
-}
+static char path[96], other[96];
 
 static const unsigned char bytes_3x2[] = {0, 0, 8, 2, 0, 0, 0, 3, 0, 0, 0, 2, 1, 2, 3, 4, 5, 255};
 
@@ -27,7 +13,7 @@ static void every_type(void **state)
 {
     (void)state;
     wb_scope *s = wb_scope_open();
-    put(path, bytes_3x2, sizeof bytes_3x2);
+    put_file(path, bytes_3x2, sizeof bytes_3x2);
     wb_tensor *x = wb_read_idx(path);
     assert_string_equal(wb_describe(x), "[3,2] u8");
     assert_memory_equal(wb_data(x), bytes_3x2 + 12, 6);
@@ -42,16 +28,16 @@ static void every_type(void **state)
     for (size_t i = 0; i < WB__COUNT(one); i++) {
         unsigned char file[16] = {0, 0, one[i].code, 1, 0, 0, 0, 1};
         memcpy(file + 8, one[i].data, one[i].n);
-        put(path, file, 8u + one[i].n);
+        put_file(path, file, 8u + one[i].n);
         x = wb_read_idx(path);
         assert_int_equal(wb_dtype_of(x), one[i].dtype);
         assert_true(wb_at(x, 0) == one[i].value);
     }
     unsigned char scalar[] = {0, 0, 8, 0, 7},
                   empty[] = {0, 0, 8, 2, 0, 0, 0, 0, 255, 255, 255, 255};
-    put(path, scalar, sizeof scalar);
+    put_file(path, scalar, sizeof scalar);
     assert_true(wb_item(wb_read_idx(path)) == 7);
-    put(path, empty, sizeof empty);
+    put_file(path, empty, sizeof empty);
     assert_int_equal(wb_size(wb_read_idx(path)), 0);
     wb_scope_close(s);
 }
@@ -59,7 +45,7 @@ static void every_type(void **state)
 /* Errors name file, offset and reason. */
 static void expect_error(const void *data, size_t n, const char *offset, const char *reason)
 {
-    put(path, data, n);
+    put_file(path, data, n);
     wb_clear_error();
     assert_null(wb_read_idx(path));
     assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
@@ -104,7 +90,7 @@ static void every_byte_flipped(void **state)
             unsigned char f[sizeof bytes_3x2];
             memcpy(f, bytes_3x2, sizeof f);
             f[at] = (unsigned char)value;
-            put(path, f, sizeof f);
+            put_file(path, f, sizeof f);
             wb_scope *s = wb_scope_open();
             wb_tensor *x = wb_read_idx(path);
             if (x) assert_true(wb_size(x) * (int64_t)wb_dtype_bytes(wb_dtype_of(x)) <= 14);
@@ -118,8 +104,8 @@ static void images_and_labels(void **state)
     unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 51, 102, 255};
     unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 7, 3};
     wb_scope *s = wb_scope_open();
-    put(path, images, sizeof images);
-    put(other, labels, sizeof labels);
+    put_file(path, images, sizeof images);
+    put_file(other, labels, sizeof labels);
     wb_dataset *d = wb_load_idx(path, other);
     assert_int_equal(wb_dataset_length(d), 2);
     wb_tensor *x = wb_dataset_x(d), *y = wb_dataset_y(d);
@@ -132,7 +118,7 @@ static void images_and_labels(void **state)
     assert_null(wb_load_idx(path, path));
     assert_non_null(strstr(wb_error(), "not labels"));
     labels[7] = 1;
-    put(other, labels, sizeof labels - 1);
+    put_file(other, labels, sizeof labels - 1);
     assert_null(wb_load_idx(path, other));
     assert_non_null(strstr(wb_error(), "2 images"));
     assert_non_null(strstr(wb_error(), "1 labels"));
@@ -170,8 +156,8 @@ static void every_failure(void **state)
     (void)state;
     unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 51, 102, 255};
     unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 7, 3};
-    put(path, images, sizeof images);
-    put(other, labels, sizeof labels);
+    put_file(path, images, sizeof images);
+    put_file(other, labels, sizeof labels);
     bool finished = false;
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
@@ -192,18 +178,9 @@ static void every_failure(void **state)
 
 static int make(void **state)
 {
-    (void)state;
-    int f = mkstemp(path);
-    snprintf(other, sizeof other, "%s-b", path);
-    return f < 0 || close(f);
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    unlink(path);
-    unlink(other);
-    wb_shutdown();
+    if (make_folder(state)) return 1;
+    snprintf(path, sizeof path, "%s/a.idx", folder);
+    snprintf(other, sizeof other, "%s/b.idx", folder);
     return 0;
 }
 
@@ -217,5 +194,5 @@ int main(void)
         cmocka_unit_test(mnist),
         cmocka_unit_test(every_failure),
     };
-    return cmocka_run_group_tests(tests, make, clean);
+    return cmocka_run_group_tests(tests, make, remove_folder);
 }

@@ -1,27 +1,12 @@
 /* NPY files: what NumPy writes, what we write, and what nobody should. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "folder.h"
 
 #include "base/file.h"
 
-#include <stdio.h>
-#include <unistd.h>
+#include <stdlib.h>
+#include <string.h>
 
-static char path[] = "/tmp/weber-npy-XXXXXX";
-
-static void put(const void *data, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
-}
+static char path[96];
 
 /* A file of the given version, header and elements; its length. */
 static size_t npy(unsigned char *f, int version, const char *header, const void *data, size_t n)
@@ -41,7 +26,7 @@ static size_t npy(unsigned char *f, int version, const char *header, const void 
 static wb_tensor *load(int version, const char *header, const void *data, size_t n)
 {
     unsigned char f[600];
-    put(f, npy(f, version, header, data, n));
+    put_file(path, f, npy(f, version, header, data, n));
     return wb_load_npy(path);
 }
 
@@ -161,7 +146,7 @@ static void what_is_not_read(void **state)
     assert_null(load(4, "", "", 0));
     assert_non_null(strstr(wb_error(), "byte 6: version 4"));
     unsigned char lie[] = "\x93NUMPY\2\0\xff\xff\xff\xff";
-    put(lie, 12);
+    put_file(path, lie, 12);
     assert_null(wb_load_npy(path));
     assert_non_null(strstr(wb_error(), "byte 8"));
     assert_null(wb_load_npy("/nonexistent"));
@@ -175,7 +160,7 @@ static void every_length_and_every_byte(void **state)
     const float six[] = {0, 1, 2, 3, 4, 5};
     size_t n = npy(f, 1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n", six, 24);
     for (size_t cut = 0; cut < n; cut++) {
-        put(f, cut);
+        put_file(path, f, cut);
         wb_clear_error();
         assert_null(wb_load_npy(path));
         assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
@@ -184,7 +169,7 @@ static void every_length_and_every_byte(void **state)
         for (int value = 0; value < 256; value += 1) {
             memcpy(g, f, n);
             g[at] = (unsigned char)value;
-            put(g, n);
+            put_file(path, g, n);
             wb_scope *s = wb_scope_open();
             wb_tensor *x = wb_load_npy(path);
             if (x) assert_true(wb_size(x) <= 24);
@@ -227,16 +212,8 @@ static void every_failure(void **state)
 
 static int make(void **state)
 {
-    (void)state;
-    int f = mkstemp(path);
-    return f < 0 || close(f);
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    unlink(path);
-    wb_shutdown();
+    if (make_folder(state)) return 1;
+    snprintf(path, sizeof path, "%s/a.npy", folder);
     return 0;
 }
 
@@ -249,5 +226,5 @@ int main(void)
         cmocka_unit_test(every_length_and_every_byte),
         cmocka_unit_test(every_failure),
     };
-    return cmocka_run_group_tests(tests, make, clean);
+    return cmocka_run_group_tests(tests, make, remove_folder);
 }

@@ -1,23 +1,17 @@
 /* NPZ archives: what Python and NumPy write, what we write, and what nobody should; trees of tensors from files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "folder.h"
+#include "python.h"
 
 #include "base/file.h"
 #include "engine/tensor.h"
 #include "io/formats.h"
 #include "io/npz.h"
-#include "python.h"
 
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/weber-npz-XXXXXX", mine[64];
+static char mine[96];
 static bool has_python;
 
 #ifndef WB_HAVE_ZIP
@@ -44,13 +38,6 @@ static int load(const char *path, bool values, wb__table *out)
     int status = wb__npz_table(m, values, out);
     if (status) wb__unmap(m);
     return status;
-}
-
-static char *in_folder(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
 }
 
 static const wb__entry *entry(const wb__table *t, const char *name, const char *type, wb_dtype dtype)
@@ -296,18 +283,10 @@ static void what_is_not_read(void **state)
     wb__table_free(&t);
 }
 
-static void put(const void *data, size_t n)
-{
-    FILE *f = fopen(mine, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
-}
-
 /* Whatever was done to an archive: read, then in bounds, or refused. */
 static void read_or_refuse(const void *data, size_t n)
 {
-    put(data, n);
+    put_file(mine, data, n);
     wb__table t;
     wb__mapping *m = wb__map(mine);
     assert_non_null(m);
@@ -331,7 +310,7 @@ static void every_length_and_every_byte(void **state)
         int64_t n;
         char *whole = wb__file_read(in_folder(files[i]), &n);
         for (int64_t cut = 0; cut < n; cut++) {
-            put(whole, (size_t)cut);
+            put_file(mine, whole, (size_t)cut);
             wb__table t;
             if (load(mine, true, &t) != WB_ERROR_FORMAT) fail_msg("%s, %lld bytes", files[i], (long long)cut);
         }
@@ -403,20 +382,10 @@ static void npy_in_place(void **state)
 
 static int make(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder)) return 1;
+    if (make_folder(state)) return 1;
     snprintf(mine, sizeof mine, "%s/mine.npz", folder);
     has_python = python_has("zlib") && !python_script("npz_files.py write", folder);
     return 0;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    wb_shutdown();
-    return system(command);
 }
 
 int main(void)
@@ -436,5 +405,5 @@ int main(void)
 #endif
         cmocka_unit_test(npy_in_place),
     };
-    return cmocka_run_group_tests(tests, make, clean);
+    return cmocka_run_group_tests(tests, make, remove_folder);
 }

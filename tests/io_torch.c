@@ -93,6 +93,8 @@ static void every_kind(void **state)
               "bias_hh_l0 [12] f32");
     BOTH_WAYS(wb_GRU(4, 3), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32", "bias_ih_l0 [9] f32",
               "bias_hh_l0 [9] f32");
+    BOTH_WAYS(wb_GRU(4, 3, .hidden_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32", "bias_ih_l0 [9] f32",
+              "bias_hh_l0 [9] f32");
     BOTH_WAYS(wb_GRU(4, 3, .no_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32");
     BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32", "bias_hh [3] f32");
     BOTH_WAYS(wb_LSTMCell(4, 3), "weight_ih [12,4] f32", "weight_hh [12,3] f32", "bias_ih [12] f32",
@@ -247,7 +249,18 @@ static void two_biases_are_one(void **state)
     put_table(4, again, "pt");
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
     assert_non_null(strstr(wb_error(), "\"bias\" (\"bias_hh_l0\"): its last 1 numbers are not zero"));
+    assert_non_null(strstr(wb_error(), ".hidden_bias = true"));
     assert_true(wb_at(b, 0) == 1.5);
+    m = wb_GRU(1, 1, .hidden_bias = true);
+    if (wb_load_state(file_name(), m)) fail_msg("%s", wb_error());
+    double h = 0, x[2] = {0.5, -0.25};
+    wb_tensor *y = wb_call(m, wb_from((float[]){0.5f, -0.25f}, WB_F32, 3, (int64_t[]){1, 2, 1}));
+    for (int t = 0; t < 2; t++) {       /* as PyTorch's documentation has it */
+        double r = 1 / (1 + exp(-(wi[0] * x[t] + bi[0] + wh[0] * h + bh[0])));
+        double z = 1 / (1 + exp(-(wi[1] * x[t] + bi[1] + wh[1] * h + bh[1])));
+        h = (1 - z) * tanh(wi[2] * x[t] + bi[2] + r * (wh[2] * h + bh[2])) + z * h;
+        assert_true(fabs(wb_at(y, 0, t, 0) - h) < 1e-6);
+    }
     unlink(file_name());
 }
 

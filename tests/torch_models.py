@@ -34,9 +34,9 @@ class Tied(nn.Sequential):
         self[1].weight = self[0].weight
 
 
-def recurrent(kind, **more):
+def recurrent(kind, own_bias=False, **more):
     module = kind(4, 3, batch_first=True, **more)
-    if kind is nn.GRU:                      # Weber's has no bias there
+    if not own_bias and kind is nn.GRU:     # Weber's has no bias there without .hidden_bias
         with torch.no_grad():
             module.bias_hh_l0[6:] = 0
     return module
@@ -52,6 +52,7 @@ MODELS = {
     "rnn": (lambda: recurrent(nn.RNN), (2, 5, 4)),
     "lstm": (lambda: recurrent(nn.LSTM), (2, 5, 4)),
     "gru": (lambda: recurrent(nn.GRU), (2, 5, 4)),
+    "gru_of_two": (lambda: recurrent(nn.GRU, own_bias=True), (2, 5, 4)),
     "attention": (lambda: Attention(True), (2, 5, 8)),
     "attention_plain": (lambda: Attention(False), (2, 5, 8)),
 }

@@ -122,7 +122,8 @@ WB_API wb_layer *wb_attention_layer_with(const wb_attention_options *o);
  *   RNN   h' = activation(Wi x + Wh h + b), tanh
  *   LSTM  i, f, g, o = rows of Wi x + Wh h + b;  c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c')
  *   GRU   r, z, n = rows of Wi x + b and Wh h;  n = tanh(Wi_n x + b_n + r (Wh_n h));  h' = (1-z) n + z h
- * weight_input [gates out, in], weight_hidden [gates out, out], bias [gates out]. */
+ * weight_input [gates out, in], weight_hidden [gates out, out], bias [gates out].
+ * GRU with .hidden_bias: Wh h + bias_hidden wherever Wh h stands, as in PyTorch and cuDNN; the others have no use for it. */
 typedef struct {
     size_t size;
     int64_t in, out;
@@ -130,6 +131,7 @@ typedef struct {
     bool no_bias, last;
     wb_initialiser init;            /* wb_glorot_uniform */
     wb_dtype dtype;
+    bool hidden_bias;               /* GRU only: parameter bias_hidden [3 out] */
     bool initial_state;             /* parameters initial_hidden [out] (LSTM: and initial_cell) in place of the zero */
 } wb_recurrent_options;
 WB_API wb_layer *wb_rnn_with(const wb_recurrent_options *o);

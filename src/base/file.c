@@ -30,7 +30,6 @@ void wb_set_unpack_limit(int64_t bytes) { unpack_limit = WB__MAX(bytes, 0); }
 int64_t wb__unpack_limit(void) { return unpack_limit; }
 
 int64_t wb__reader_offset(const wb__reader *r) { return r->offset; }
-const char *wb__reader_path(const wb__reader *r) { return r->path; }
 
 /* ---- failing --------------------------------------------------------------------------------- */
 

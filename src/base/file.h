@@ -17,7 +17,6 @@ typedef struct wb__reader wb__reader;
 wb__reader *wb__reader_open(const char *path);
 void wb__reader_close(wb__reader *r);                   /* takes NULL */
 int64_t wb__reader_offset(const wb__reader *r);
-const char *wb__reader_path(const wb__reader *r);
 
 /* At most n bytes: fewer only at the end, -1 on error. */
 int64_t wb__reader_read(wb__reader *r, void *buffer, int64_t n);

@@ -58,8 +58,8 @@ void wb__unmap(wb__mapping *m)
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)from & ~(page - 1);
-    const int64_t some = WB__MIN(bytes, AHEAD_MOST) + (int64_t)((uintptr_t)from - first);
-    if (m->map) (void)posix_madvise((void *)first, (size_t)some, POSIX_MADV_WILLNEED);
+    const uintptr_t end = (uintptr_t)from + (uintptr_t)WB__MIN(bytes, AHEAD_MOST);
+    if (m->map) (void)posix_madvise((void *)first, end - first, POSIX_MADV_WILLNEED);
 }
 
 int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...)

@@ -16,8 +16,8 @@ typedef struct wb__mapping {
 
 wb__mapping *wb__map(const char *path);         /* NULL with the error set */
 void wb__unmap(wb__mapping *m);                 /* takes NULL */
-
-/* Has the system fetch these bytes of it, which will be read soon, as far as is sensible; returns at once. */
+/* Has the system fetch these bytes of it, or the first GiB of them, which will be read soon; returns at
+ * once. */
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes);
 
 /* Sets WB_ERROR_FORMAT, "path: byte 16: reason", and returns it. */

@@ -52,24 +52,49 @@ void wb__text_bytes(wb__text *t, int64_t bytes)
     wb__text_add(t, "%.3f %s", value, units[unit]);
 }
 
-/* Bytes of the character there; 0: it is not UTF-8, or commands the terminal (U+0080 to U+009F). */
-static int utf8(const unsigned char *at)
+int wb__utf8(const char *at, size_t most)
 {
-    const int more = at[0] < 0x80 ? 0 : at[0] < 0xc2 ? -1 : at[0] < 0xe0 ? 1 : at[0] < 0xf0 ? 2 : at[0] < 0xf5 ? 3 : -1;
-    for (int i = 1; i <= more; i++)
-        if ((at[i] & 0xc0) != 0x80) return 0;
-    if (more == 1 && at[0] == 0xc2 && at[1] < 0xa0) return 0;
-    return more + 1;
+    static const struct { uint8_t from, to, low, high, n; } forms[] = {
+        {0x00, 0x7f, 0, 0, 1},          {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3},    {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4},    {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
+    const uint8_t *c = (const uint8_t *)at;
+    for (size_t i = 0; most && i < WB__COUNT(forms); i++) {
+        if (c[0] < forms[i].from || c[0] > forms[i].to || forms[i].n > most) continue;
+        if (forms[i].n > 1 && (c[1] < forms[i].low || c[1] > forms[i].high)) return 0;
+        for (int k = 2; k < forms[i].n; k++)
+            if (c[k] < 0x80 || c[k] > 0xbf) return 0;
+        return forms[i].n;
+    }
+    return 0;
+}
+
+bool wb__is_utf8(const char *text)
+{
+    while (*text) {
+        const int n = wb__utf8(text, SIZE_MAX);
+        if (!n) return false;
+        text += n;
+    }
+    return true;
+}
+
+/* Bytes of a character that may be printed as it is, 0 if there is none: U+0080 to U+009F command the terminal too. */
+static int printable(const char *at)
+{
+    const uint8_t *c = (const uint8_t *)at;
+    if (c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0)) return 0;
+    return wb__utf8(at, SIZE_MAX);
 }
 
 void wb__text_foreign(wb__text *t, const char *text)
 {
-    for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        const int n = *at < 0x20 || *at == 0x7f ? 0 : utf8(at);
-        if (n) wb__text_raw(t, (const char *)at, (size_t)n);
+    for (const char *at = text; *at;) {
+        const int n = printable(at);
+        if (n) wb__text_raw(t, at, (size_t)n);
         else if (*at == '\n') wb__text_raw(t, "\\n", 2);
         else if (*at == '\t') wb__text_raw(t, "\\t", 2);
-        else wb__text_add(t, "\\x%02x", *at);
+        else wb__text_add(t, "\\x%02x", (uint8_t)*at);
         at += n ? n : 1;
     }
 }

@@ -16,4 +16,8 @@ void wb__text_foreign(wb__text *t, const char *text);
 int wb__characters(const char *text);                           /* of UTF-8 */
 char *wb__text_take(wb__text *t);           /* allocated; the text is empty again */
 
+/* The bytes of the character there, at most so many; 0: it is not UTF-8. */
+int wb__utf8(const char *at, size_t most);
+bool wb__is_utf8(const char *text);
+
 #endif

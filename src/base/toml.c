@@ -2,6 +2,8 @@
  * text toml_edit.c's.  Functions that return int give 0 or the code of the error that they set. */
 #include "base/toml_parse.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -327,23 +329,10 @@ static int read_text(wb__toml *t)
     return e;
 }
 
-/* The length of the character at s, or 0 where it is not UTF-8. */
-static int utf8(const unsigned char *s, int n)
-{
-    const int length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3
-                     : s[0] < 0xf5 ? 4 : 0;
-    if (length > n) return 0;
-    for (int i = 1; i < length; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    const bool too_long = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-    const bool surrogate = s[0] == 0xed && s[1] > 0x9f, too_large = s[0] == 0xf4 && s[1] > 0x8f;
-    return too_long || surrogate || too_large ? 0 : length;
-}
-
 static int check_utf8(const wb__toml *t)
 {
     for (int i = 0, n; i < t->bytes; i += n)
-        if (!(n = utf8((const unsigned char *)t->text + i, t->bytes - i)))
+        if (!(n = wb__utf8(t->text + i, (size_t)(t->bytes - i))))
             return wb__toml_fail(t, i, "the byte %02x is not UTF-8", (unsigned char)t->text[i]);
     return 0;
 }

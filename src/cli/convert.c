@@ -91,21 +91,17 @@ static int convert_model(const conversion *c)
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-static bool plain(const wb__entry *e)
-{
-    const uint8_t *bytes = e->data;
-    if ((uintptr_t)e->data % wb__dtype_size(e->dtype)) return false;
-    for (int64_t i = 0; e->dtype == WB_BOOL && i < e->bytes; i++)
-        if (bytes[i] > 1) return false;
-    return true;
-}
-
 /* Where it lies, if it lies well: the table outlives it. */
 static wb_tensor *tensor_of(const wb__entry *e)
 {
-    if (e->bytes && plain(e)) return wb_borrow((void *)(uintptr_t)e->data, e->dtype, e->ndim, e->dims, NULL, NULL);
-    wb_tensor *x = wb_from(e->data, e->dtype, e->ndim, e->dims);
-    return e->dtype == WB_BOOL && x ? wb_ne(wb_astype(x, WB_U8), wb_scalar(0)) : x;
+    void *block;
+    const void *values = wb__entry_values(e, &block);
+    if (!values && e->bytes) return NULL;
+    bool as_it_is = e->bytes && !block && (uintptr_t)values % wb__dtype_size(e->dtype) == 0;
+    if (as_it_is) return wb_borrow((void *)(uintptr_t)values, e->dtype, e->ndim, e->dims, NULL, NULL);
+    wb_tensor *x = wb_from(values, e->dtype, e->ndim, e->dims);
+    wb__free(block);
+    return x;
 }
 
 static int refuse_strangers(const char *path, const wb__table *t)

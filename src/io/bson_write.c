@@ -295,19 +295,3 @@ static int put(wb__writer *w, const wb__doc *v)
 }
 
 int wb__doc_write(const wb__doc *document, wb__writer *w) { return put_elements(w, document); }
-
-/* ---- text ------------------------------------------------------------------------------------ */
-
-bool wb__is_utf8(const char *text)
-{
-    const uint8_t *s = (const uint8_t *)text;
-    while (*s) {
-        int more = *s < 0x80 ? 0 : *s < 0xc2 ? -1 : *s < 0xe0 ? 1 : *s < 0xf0 ? 2 : *s < 0xf5 ? 3 : -1;
-        if (more < 0) return false;
-        if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-            (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)) return false;
-        for (s++; more; more--, s++)
-            if ((*s & 0xc0) != 0x80) return false;
-    }
-    return true;
-}

@@ -43,6 +43,4 @@ int64_t wb__doc_count(const wb__doc *list);
 /* A document of at most WB__DOC_MOST bytes. */
 int wb__doc_write(const wb__doc *document, wb__writer *w);
 
-bool wb__is_utf8(const char *text);
-
 #endif

@@ -87,19 +87,13 @@ static void collect(order *o, void *object, const char *path)
         add(o, (expected){.state = true, .numbers = r->out});
 }
 
-static int turn(wb__entry *e)
+static void turn(wb__entry *e)
 {
-    if (e->ndim != 2 || !e->dtype || !e->data) return 0;
-    wb__jl_array a = {
-        .dtype = e->dtype, .ndim = 2, .dims = {e->dims[1], e->dims[0]}, .data = e->data};
-    void *to = wb__alloc_aligned((size_t)e->bytes + 1);
-    if (!to) return WB_ERROR_MEMORY;
-    wb__jl_transpose(&a, to);
-    if (e->owned) wb__free((void *)(uintptr_t)e->data);
-    e->data = to;
-    e->owned = true;
-    memcpy(e->dims, a.dims, 2 * sizeof *e->dims);
-    return 0;
+    if (e->ndim != 2) return;
+    int64_t rows = e->dims[0];
+    e->dims[0] = e->dims[1];
+    e->dims[1] = rows;
+    e->transposed = !e->transposed;
 }
 
 static bool zero(const wb__entry *e)
@@ -136,7 +130,7 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
         wb__free(e->name);
         e->name = p->path;
         p->path = NULL;
-        if (!status && p->turned) status = turn(e);
+        if (!status && p->turned) turn(e);
         if (e->ndim == 2 && e->dims[0] == 1 && strstr(e->name, "initial_")) {
             e->ndim = 1;
             e->dims[0] = e->dims[1];

@@ -459,6 +459,7 @@ static wb__julia cell(wb__flux_saver *s, wb_layer *l, const char *type)
     if (!record_open(s, &r, type)) return wb__julia_nothing(&s->room);
     if (s->version >= STATELESS_CELLS && initial(l, "initial_hidden"))
         return wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call", type);
+    if (o->hidden_bias) return wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
     bool rnn = !strcmp(type, "RNNCell");
     set(&r, "σ", activation(s, rnn && !o->activation ? wb_tanh : o->activation));
     set(&r, "Wi", wb__flux_tensor(s, "weight_input", weight, WB__COLUMNS));
@@ -536,7 +537,8 @@ static wb__julia connection(wb__flux_saver *s, wb_layer *l, int n)
         wb__julia inner = only(s, connections[i].path);
         if (!connections[i].elements) return inner;
         if (!s->structs) return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
-        if (s->version < BROADCAST_FUNCTION) return wb__flux_refuse(s, "the connection %s, for which it is too old: 0.13 is the first", name);
+        if (s->version < BROADCAST_FUNCTION)
+            return wb__flux_refuse(s, "the connection %s, for which 0.13 is the first", name);
         wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
         return wb__julia_struct(&s->room, type, 1, &inner);
     }

@@ -95,12 +95,7 @@ static int add(filling *x, const wb__jl_array *found, const traits *of, const ch
     e->bytes = a.bytes;
     e->data = a.data;
     if (of && a.ndim == 4 && !strcmp(name, "weight")) e->flip = of->flip;
-    if (!a.transposed) return 0;
-    void *turn = wb__alloc_aligned((size_t)a.bytes);
-    if (!turn) return r->f.status = WB_ERROR_MEMORY;
-    wb__jl_transpose(&a, turn);
-    e->data = turn;
-    e->owned = true;
+    e->transposed = a.transposed;
     return 0;
 }
 

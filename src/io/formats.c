@@ -55,6 +55,7 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
     case WB__FORMAT_NPZ:
     case WB__FORMAT_NPY: return wb__npz_table(m, values, out);
     case WB__FORMAT_BSON: {
+        if (values) wb__map_ahead(m, m->data, m->bytes);
         int status = wb__flux_table(m, key, out);
         if (!status) out->mapping = m;
         return status;

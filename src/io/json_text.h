@@ -26,16 +26,40 @@ static inline json_t *wb__json_load(const char *text, json_error_t *error)
     return NULL;
 }
 
+/* NULL with the error set. */
+static inline json_t *wb__json_string(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value) return value;
+    if (wb__is_utf8(text)) return wb__fail_null(WB_ERROR_MEMORY, NULL);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "save: the name or note \"%.200s\" is not UTF-8", text);
+}
+
+/* A value into a list, into an object; all of it is freed where that fails, and nothing goes into NULL. */
+static inline json_t *wb__json_append(json_t *list, json_t *value)
+{
+    if (!json_array_append_new(list, value)) return list;
+    json_decref(list);
+    return NULL;
+}
+
+static inline json_t *wb__json_put(json_t *object, const char *key, json_t *value)
+{
+    if (!json_object_set_new(object, key, value)) return object;
+    json_decref(object);
+    return NULL;
+}
+
 /* For wb__free; NULL with the error set. */
 static inline char *wb__json_text(const json_t *json)
 {
     wb__text t = {0};
     if (json && !json_dump_callback(json, wb__json_piece, &t, JSON_COMPACT))
         return wb__text_take(&t);
-    bool memory = !json || t.failed;
+    const bool memory = t.failed;
     wb__free(wb__text_take(&t));
-    return wb__fail_null(memory ? WB_ERROR_MEMORY : WB_ERROR_ARGUMENT, "%s",
-                         memory ? "out of memory" : "a name or a note is not UTF-8");
+    if (memory) return wb__fail_null(WB_ERROR_MEMORY, NULL);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "save: a name is not UTF-8%s", json ? "" : ", or memory ran out");
 }
 
 #endif

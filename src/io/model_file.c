@@ -253,8 +253,12 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     if (!m) return NULL;
     wb_layer *model = NULL;
     wb__table file = {0};
-    if (wb__format_in(m) == WB__FORMAT_BSON) model = wb__flux_load(m, &o);
-    else if (!wb__table_of(m, o.key, true, &file)) model = model_of_tensors(path, &file);
+    if (wb__format_in(m) == WB__FORMAT_BSON) {
+        wb__map_ahead(m, m->data, m->bytes);
+        model = wb__flux_load(m, &o);
+    } else if (!wb__table_of(m, o.key, true, &file)) {
+        model = model_of_tensors(path, &file);
+    }
     if (file.mapping) wb__table_free(&file);
     else wb__unmap(m);
     return model;

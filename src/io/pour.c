@@ -3,6 +3,7 @@
 #include "io/pour.h"
 
 #include "io/names.h"
+#include "io/transpose.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,7 +189,7 @@ static state look_at(matching *m, const wb__link *l)
     }
     if (!l->zeros || rest_is_zero(l, s->entry)) return GOOD;
     tell(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s", l->path, l->name,
-         (long long)l->zeros, "Weber's GRU has no bias on that side of the gate");
+         (long long)l->zeros, "there is no place for them: make the GRU with .hidden_bias = true");
     return UNFIT;
 }
 
@@ -300,11 +301,17 @@ static int64_t elements(const wb__entry *e)
 const void *wb__entry_values(const wb__entry *e, void **block)
 {
     const uint8_t *from = e->data;
+    if (e->transposed && from && e->bytes) {
+        if (!(*block = wb__alloc_aligned((size_t)e->bytes))) return NULL;
+        wb__transpose(*block, from, wb__dtype_size(e->dtype), e->dims[1], e->dims[0], e->dims[0]);
+        from = *block;
+    } else {
+        *block = NULL;
+    }
     int64_t n = e->dtype == WB_BOOL ? elements(e) : 0, i = 0;
-    *block = NULL;
     while (i < n && from[i] < 2) i++;
     if (i == n) return from;
-    uint8_t *to = *block = wb__alloc_aligned((size_t)n);
+    uint8_t *to = *block ? *block : (*block = wb__alloc_aligned((size_t)n));
     for (i = 0; to && i < n; i++) to[i] = from[i] != 0;
     return to;
 }

@@ -21,8 +21,8 @@ int wb__pour_with(wb__table *file, const wb__pouring *o, void *model);
 int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
              bool check_only);
 
-/* The values as a tensor takes them: those of the file, or of bools that are neither 0 nor 1 a corrected
- * copy in *block, for wb__free.  NULL without memory. */
+/* The values as a tensor takes them: those of the file, or of a matrix that lies by columns, or of bools that
+ * are neither 0 nor 1, a copy made right in *block, for wb__free.  NULL without memory. */
 const void *wb__entry_values(const wb__entry *e, void **block);
 const char *wb__entry_describe(const wb__entry *e);     /* "[3,2] f32", or the file's word for its dtype */
 

@@ -61,13 +61,15 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out)
 {
     *out = (wb__table){0};
     int status = read_header(m, out);
-    if (!status && values) wb__map_ahead(m, m->data, m->bytes);
-    if (!status && values) status = place_values(m, out);
-    if (!status && values) status = wb__sums_check(out, m->path);
-    if (status) return wb__table_free(out), status;
-    wb__table_sort(out);
     out->mapping = m;
-    return 0;
+    if (!status && values) status = place_values(m, out);
+    if (!status && values && !out->summed) wb__map_ahead(m, m->data, m->bytes);
+    if (!status && values) status = wb__sums_check(out, m->path);
+    wb__table_sort(out);
+    if (!status) return 0;
+    out->mapping = NULL;
+    wb__table_free(out);
+    return status;
 }
 
 int wb__st_load(const char *path, bool values, wb__table *out)
@@ -92,7 +94,9 @@ static int by_width(const void *a, const void *b)
 
 static int set(json_t *object, const char *key, json_t *value)
 {
-    return json_object_set_new(object, key, value) ? wb__fail(WB_ERROR_MEMORY, NULL) : 0;
+    if (!json_object_set_new(object, key, value)) return 0;
+    return wb__is_utf8(key) ? wb__fail(WB_ERROR_MEMORY, NULL)
+                            : wb__fail(WB_ERROR_ARGUMENT, "save: the name \"%.200s\" is not UTF-8", key);
 }
 
 static int describe(json_t *header, int n, const wb__st_out *tensors, int n_notes,
@@ -103,15 +107,17 @@ static int describe(json_t *header, int n, const wb__st_out *tensors, int n_note
     int status = set(header, "__metadata__", object);
     if (!status) status = blank ? set(object, WB__SUMS_KEY, json_string(blank)) : WB_ERROR_MEMORY;
     wb__free(blank);
-    for (int i = 0; !status && i < n_notes; i++)
-        status = set(object, notes[i].key, json_string(notes[i].value));
+    for (int i = 0; !status && i < n_notes; i++) {
+        json_t *value = wb__json_string(notes[i].value);
+        status = value ? set(object, notes[i].key, value) : (int)wb_error_code();
+    }
     int64_t offset = 0;
     for (int i = 0; !status && i < n; i++) {
         const wb__st_out *t = &tensors[i];
         if (json_object_get(header, t->name))
             return wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%s\"", t->name);
         json_t *shape = json_array();
-        for (int d = 0; d < t->ndim; d++) json_array_append_new(shape, json_integer(t->dims[d]));
+        for (int d = 0; d < t->ndim; d++) shape = wb__json_append(shape, json_integer(t->dims[d]));
         json_t *info =
             json_pack("{s:s, s:o, s:[I,I]}", "dtype", wb__st_dtype_name(t->dtype), "shape", shape,
                       "data_offsets", (json_int_t)offset, (json_int_t)(offset + t->bytes));

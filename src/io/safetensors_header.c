@@ -65,23 +65,11 @@ static int expect(scanner *s, char c, const char *where)
     return BAD(s, "a '%c' should be here, %s; found '%c'", c, where, found);
 }
 
-/* The length of the UTF-8 character at the scanner's place, 0 if it is none. */
+/* The length of the character at the scanner's place, 0 if none may stand there. */
 static int character(const scanner *s)
 {
-    const uint8_t *c = s->text + s->at;
-    int64_t left = s->n - s->at;
-    static const struct { uint8_t from, to, low, high; int n; } forms[] = {
-        {0x20, 0x7f, 0, 0, 1},          {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3},    {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-        {0xf0, 0xf0, 0x90, 0xbf, 4},    {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
-    for (size_t i = 0; i < WB__COUNT(forms); i++) {
-        if (c[0] < forms[i].from || c[0] > forms[i].to || forms[i].n > left) continue;
-        if (forms[i].n > 1 && (c[1] < forms[i].low || c[1] > forms[i].high)) return 0;
-        for (int k = 2; k < forms[i].n; k++)
-            if (c[k] < 0x80 || c[k] > 0xbf) return 0;
-        return forms[i].n;
-    }
-    return 0;
+    const char *at = (const char *)s->text + s->at;
+    return s->text[s->at] < ' ' ? 0 : wb__utf8(at, (size_t)(s->n - s->at));
 }
 
 /* Four hexadecimal digits; -1 if they are not there. */

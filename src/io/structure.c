@@ -17,7 +17,7 @@ static const char *const modes[] = {"auto", "train", "test"};
 
 static json_t *function_text(const char *what, const char *name)
 {
-    if (name) return json_string(name);
+    if (name) return wb__json_string(name);
     return wb__fail_null(WB_ERROR_ARGUMENT,
                          "save: a %s without a name: give it one with wb_name_%s", what, what);
 }
@@ -36,7 +36,7 @@ static json_t *option_value(const wb__option *o, const char *options, int i, boo
     case WB__OPTION_AXES: {
         const wb_axes *axes = (const void *)at;
         json_t *list = json_array();
-        for (int k = 0; k < axes->n; k++) json_array_append_new(list, json_integer(axes->axis[k]));
+        for (int k = 0; k < axes->n; k++) list = wb__json_append(list, json_integer(axes->axis[k]));
         return list;
     }
     case WB__OPTION_FUNCTION: {
@@ -64,7 +64,7 @@ static json_t *options_json(const wb_layer *l)
         bool absent = false;
         json_t *value = o->count > 1 ? json_array() : option_value(o, l->options, 0, &absent);
         for (int k = 0; value && o->count > 1 && k < o->count; k++)
-            json_array_append_new(value, option_value(o, l->options, k, &absent));
+            value = wb__json_append(value, option_value(o, l->options, k, &absent));
         if (absent) continue;
         if (value && !json_object_set_new(object, o->name, value)) continue;
         json_decref(object);
@@ -193,7 +193,7 @@ static int add_parts(json_t *node, int n, const wb__child *parts, int depth)
     for (int i = 0; !status && i < n; i++) {
         json_t *part = node_json(parts[i].object, depth + 1);
         if (!part) return wb_error_code();
-        status = set(part, "name", json_string(parts[i].name));
+        status = set(part, "name", wb__json_string(parts[i].name));
         if (json_array_append_new(list, part)) status = wb__fail(WB_ERROR_MEMORY, NULL);
     }
     return status;
@@ -237,7 +237,7 @@ static int find_tie(const wb__leaf *leaf, void *ctx)
     tie_search *t = ctx;
     void **at = wb__seen_at(&t->first, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
-    if (*at) return set(t->ties, leaf->path, json_string(*at));
+    if (*at) return set(t->ties, leaf->path, wb__json_string(*at));
     *at = wb__strdup(leaf->path);
     return *at ? 0 : WB_ERROR_MEMORY;
 }

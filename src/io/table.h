@@ -18,6 +18,7 @@ typedef struct {
     int64_t begin, bytes;               /* the values' place in the file, where they have one */
     const void *data;                   /* the values, row-major, of any alignment; NULL: not read */
     wb__flip flip;                      /* of kernels */
+    bool transposed;                    /* a matrix whose values lie by columns: see wb__entry_values */
     bool owned;                         /* data is a block of wb__alloc_aligned */
     bool used;                          /* for readers of models */
     uint32_t sum;                       /* CRC-32 of its bytes, where the table is summed */

@@ -24,18 +24,18 @@ static int check(const char *path, const wb__table *t)
     return wb_error_code();
 }
 
-/* The entry's own block where it has one, else a copy; a file's bytes of a bool may be anything. */
+/* The entry's own block where it has one that will do, else a copy. */
 static wb_tensor *tensor_of(wb__entry *e)
 {
-    void *block = (void *)(uintptr_t)e->data;
-    if (!e->owned && e->dtype != WB_BOOL) return wb_from(e->data, e->dtype, e->ndim, e->dims);
-    if (!e->owned) {
-        if (!(block = wb__alloc_aligned((size_t)WB__MAX(e->bytes, 1)))) return NULL;
-        if (e->bytes) memcpy(block, e->data, (size_t)e->bytes);
+    void *block;
+    const void *values = wb__entry_values(e, &block);
+    if (!values && e->bytes) return NULL;
+    if (!block && e->owned) {
+        block = (void *)(uintptr_t)e->data;
+        e->owned = false;
+        e->data = NULL;
     }
-    e->owned = false;
-    e->data = NULL;
-    if (e->dtype == WB_BOOL) wb__convert(block, WB_BOOL, block, WB_BOOL, e->bytes);
+    if (!block) return wb_from(values, e->dtype, e->ndim, e->dims);
     if (wb_default_device()->backend->addressable) return wb__borrow_block(block, e->dtype, e->ndim, e->dims);
     wb_tensor *x = wb_from(block, e->dtype, e->ndim, e->dims);
     wb__free(block);

@@ -49,7 +49,7 @@ int wb__links_weber(void *model, wb__links *out)
 /* What PyTorch calls a child, where it has another name for it; "": the child's own stand in its place. */
 #define RECURRENT(type, tail)                                                                   \
     {type, "weight_input", "weight_ih" tail, NULL}, {type, "weight_hidden", "weight_hh" tail, NULL}, \
-    {type, "bias", "bias_ih" tail, "bias_hh" tail},
+    {type, "bias", "bias_ih" tail, "bias_hh" tail}, {type, "bias_hidden", "bias_hh" tail, NULL},
 static const struct { const char *type, *child, *name, *second; } names[] = {
     {"Chain", "layers", "", NULL},
     {"BatchNorm", "scale", "weight", NULL},
@@ -109,7 +109,14 @@ static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *
 
 static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path);
 
-/* The second bias of a recurrent layer. */
+static bool has_child(const wb_layer *l, const char *name)
+{
+    for (int i = 0; l && i < l->node.n; i++)
+        if (!strcmp(l->node.children[i].name, name)) return true;
+    return false;
+}
+
+/* The second bias of a recurrent layer that has but one. */
 static int add_second(walk *w, const wb_layer *l, const wb__child *c, const char *second, const char *name,
                       const char *path)
 {
@@ -129,7 +136,7 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     char *inner_name = name_child(w, owner, node, i, name), *inner_path = join(path, c->name);
     int row = row_of(l, c->name), status = WB_ERROR_MEMORY;
     if (inner_name && inner_path) status = visit(w, l, c->object, inner_name, inner_path);
-    if (!status && row >= 0 && names[row].second && !wb_is_none(c->object))
+    if (!status && row >= 0 && names[row].second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
         status = add_second(w, l, c, names[row].second, name, inner_path);
     wb__free(inner_name);
     wb__free(inner_path);

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* to[j][i] = from[i][j] in tiles that stay in the cache; any alignment. */
+/* to[j][i] = from[i][j] in tiles that stay in the cache, from the front of `from` to its end: it may be a file. */
 #define WB__TRANSPOSE(each)                                                                        \
-    for (int64_t j0 = 0; j0 < columns; j0 += 32)                                                   \
-        for (int64_t i0 = 0; i0 < rows; i0 += 32)                                                  \
+    for (int64_t i0 = 0; i0 < rows; i0 += 32)                                                      \
+        for (int64_t j0 = 0; j0 < columns; j0 += 32)                                               \
             for (int64_t j = j0; j < WB__MIN(columns, j0 + 32); j++)                               \
                 for (int64_t i = i0; i < WB__MIN(rows, i0 + 32); i++)                              \
                     memcpy((char *)to + (j * rows + i) * (each),                                   \

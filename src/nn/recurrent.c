@@ -7,10 +7,12 @@
     X(wb_recurrent_options, in, INT, 1) X(wb_recurrent_options, out, INT, 1)                    \
     X(wb_recurrent_options, activation, FUNCTION, 1) X(wb_recurrent_options, no_bias, BOOL, 1)  \
     X(wb_recurrent_options, last, BOOL, 1) X(wb_recurrent_options, init, INITIALISER, 1)        \
-    X(wb_recurrent_options, dtype, DTYPE, 1) X(wb_recurrent_options, initial_state, BOOL, 1)
+    X(wb_recurrent_options, dtype, DTYPE, 1) X(wb_recurrent_options, hidden_bias, BOOL, 1)      \
+    X(wb_recurrent_options, initial_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-enum { INPUT, HIDDEN, BIAS, INITIAL };  /* children; the last as many as there are states, or none */
+/* Children; behind them that of .hidden_bias, and as many of .initial_state as there are states. */
+enum { INPUT, HIDDEN, BIAS, MORE };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
 /* One step: x is the input's product with the bias, [..., gates out]; states are replaced (NULL:
@@ -20,9 +22,12 @@ typedef struct {
     bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
 } cell_kind;
 
+/* Wh h and the bias of its own; NULL without an error if both are zero. */
 static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
 {
-    return wb_linear(h, wb__layer_child(l, HIDDEN), WB_NONE);
+    bool biased = ((const wb_recurrent_options *)l->options)->hidden_bias;
+    wb_tensor *bias = biased ? wb__layer_child(l, MORE) : WB_NONE;
+    return h ? wb_linear(h, wb__layer_child(l, HIDDEN), bias) : biased ? bias : NULL;
 }
 
 /* x + Wh h, or x alone where the state is zero. */
@@ -59,10 +64,10 @@ static bool lstm_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 
 static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 {
-    wb_tensor *h = s[0], *hh = h ? hidden(l, h) : NULL;
+    wb_tensor *h = s[0], *hh = hidden(l, h);
     if (h && !hh) return false;
     wb_tensor *z = gate(l, x, 1), *n = gate(l, x, 2);
-    if (h) {
+    if (hh) {
         wb_tensor *r = wb_sigmoid(wb_add(gate(l, x, 0), gate(l, hh, 0)));
         z = wb_add(z, gate(l, hh, 1));
         n = wb_add(n, wb_mul(r, gate(l, hh, 2)));
@@ -83,9 +88,9 @@ static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **stat
     const cell_kind *kind = l->type->detail;
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == x->ndim - 1 ? o->out : 1;
+    const int first = MORE + o->hidden_bias;
     for (int i = 0; o->initial_state && i < kind->states; i++)
-        if (!states[i] &&
-            !(states[i] = wb_reshape_to(wb__layer_child(l, INITIAL + i), x->ndim, dims)))
+        if (!states[i] && !(states[i] = wb_reshape_to(wb__layer_child(l, first + i), x->ndim, dims)))
             return false;
     return true;
 }
@@ -204,9 +209,10 @@ static void print(const wb_layer *l, wb__text *t)
         if (o->activation) wb__print_activation(o->activation, t);
         else wb__text_add(t, ", tanh");
     }
-    if (o->no_bias || o->initial_state) wb__text_add(t, ";");
-    if (o->no_bias) wb__text_add(t, " bias=false");
-    if (o->initial_state) wb__text_add(t, "%s initial_state=true", o->no_bias ? "," : "");
+    const char *before = ";";
+    if (o->no_bias) wb__text_add(t, "%s bias=false", before), before = ",";
+    if (o->hidden_bias) wb__text_add(t, "%s hidden_bias=true", before), before = ",";
+    if (o->initial_state) wb__text_add(t, "%s initial_state=true", before);
     wb__text_add(t, ")");
 }
 
@@ -221,10 +227,13 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     if (o.activation && kind != &rnn_kind)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "%s: its activations are fixed; .activation is RNN's", type->name);
+    if (o.hidden_bias && (kind != &gru_kind || o.no_bias))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .hidden_bias is a GRU's, beside its bias", type->name);
     if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t rows = kind->gates * o.out;
-    wb_layer *l = wb__layer_new(type, &o, 3 + (o.initial_state ? kind->states : 0));
+    const int first = MORE + o.hidden_bias;
+    wb_layer *l = wb__layer_new(type, &o, first + (o.initial_state ? kind->states : 0));
     if (!l) return NULL;
     wb_tensor *input =
         wb__parameter(type->name, "weight_input", init, o.dtype, 2, (int64_t[]){rows, o.in});
@@ -235,10 +244,13 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     wb_tensor *bias =
         o.no_bias ? WB_NONE : wb__parameter(type->name, "bias", wb_init_zeros, o.dtype, 1, &rows);
     if (!wb__layer_put(l, BIAS, "bias", bias)) return NULL;
+    if (o.hidden_bias && !wb__layer_put(l, MORE, "bias_hidden",
+                                        wb__parameter(type->name, "bias_hidden", wb_init_zeros, o.dtype, 1, &rows)))
+        return NULL;
     for (int i = 0; o.initial_state && i < kind->states; i++) {
         wb_tensor *state =
             wb__parameter(type->name, initial_names[i], wb_init_zeros, o.dtype, 1, &o.out);
-        if (!wb__layer_put(l, INITIAL + i, initial_names[i], state)) return NULL;
+        if (!wb__layer_put(l, first + i, initial_names[i], state)) return NULL;
     }
     return l;
 }

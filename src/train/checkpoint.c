@@ -44,7 +44,7 @@ static json_t *words_json(int n, const uint64_t *words)
     for (int i = 0; i < n; i++) {
         char text[24];
         snprintf(text, sizeof text, "%" PRIu64, words[i]);
-        json_array_append_new(list, json_string(text));
+        list = wb__json_append(list, json_string(text));
     }
     return list;
 }
@@ -59,9 +59,9 @@ static json_t *rule_json(const wb_rule *rule)
             char text[40];
             if (*wb__rule_number(&p->kind->defaults, k) == 0) continue;
             snprintf(text, sizeof text, "%.17g", *wb__rule_number(&p->o, k));
-            json_object_set_new(part, wb__rule_fields[k].name, json_string(text));
+            part = wb__json_put(part, wb__rule_fields[k].name, json_string(text));
         }
-        json_array_append_new(list, part);
+        list = wb__json_append(list, part);
     }
     return list;
 }
@@ -72,8 +72,8 @@ static json_t *slots_json(const wb_opt_state *s)
     for (int i = 0; i < s->n; i++) {
         json_t *slot = json_pack("{s:s, s:I}", "path", s->slots[i].path, "steps",
                                  (json_int_t)s->slots[i].steps);
-        if (s->slots[i].frozen) json_object_set_new(slot, "frozen", json_true());
-        json_array_append_new(list, slot);
+        if (s->slots[i].frozen) slot = wb__json_put(slot, "frozen", json_true());
+        list = wb__json_append(list, slot);
     }
     return list;
 }
@@ -83,24 +83,24 @@ static char *note_text(const wb_checkpoint *c, int64_t serial, const char *best)
     wb__rng_state random = wb__rng_get_state();
     json_t *note = json_pack("{s:i, s:I, s:o}", "version", VERSION, "epoch", (json_int_t)c->epoch,
                              "random", words_json(2, (uint64_t[]){random.key, random.counter}));
-    if (c->name) json_object_set_new(note, "name", json_string(c->name));
+    if (c->name) note = wb__json_put(note, "name", json_string(c->name));
     if (c->has_metric) {
         char text[40];
         snprintf(text, sizeof text, "%.17g", c->metric);
-        json_object_set_new(note, "metric", json_string(text));
+        note = wb__json_put(note, "metric", json_string(text));
     }
-    if (serial) json_object_set_new(note, "serial", json_integer(serial));
-    if (best) json_object_set_new(note, "best", json_string(best));
+    if (serial) note = wb__json_put(note, "serial", json_integer(serial));
+    if (best) note = wb__json_put(note, "best", json_string(best));
     if (c->loader) {
         uint64_t words[LOADER_WORDS];
         wb__loader_state(c->loader, words);
-        json_object_set_new(note, "loader", words_json(LOADER_WORDS, words));
+        note = wb__json_put(note, "loader", words_json(LOADER_WORDS, words));
     }
     if (c->state) {
         if (c->state->mixed)
-            json_object_set_new(note, "mixed", json_string(wb_dtype_name(c->state->mixed)));
-        json_object_set_new(note, "rule", rule_json(c->state->rule));
-        json_object_set_new(note, "slots", slots_json(c->state));
+            note = wb__json_put(note, "mixed", json_string(wb_dtype_name(c->state->mixed)));
+        note = wb__json_put(note, "rule", rule_json(c->state->rule));
+        note = wb__json_put(note, "slots", slots_json(c->state));
     }
     char *text = wb__json_text(note);
     json_decref(note);
