@@ -44,8 +44,8 @@ static inline const char *in_folder(const char *name)
     return path;
 }
 
-/* By the system alone, whatever Weber's own functions were told to fail at.  The file is cut at its end, not emptied first: a disk
- * is not waited for then, and some tests write many thousands. */
+/* By the system alone, whatever Weber's own functions were told to fail at.  Cut at its end, not emptied first: then nobody
+ * waits for the disk, and some tests write many thousands. */
 static inline void put_file(const char *path, const void *data, size_t n)
 {
     int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
