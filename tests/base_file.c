@@ -195,6 +195,18 @@ static void names_that_cannot_be_read(void **state)
     wb__reader_close(NULL);
 }
 
+/* A device gives bytes for ever. */
+static void endless_files(void **state)
+{
+    (void)state;
+    int64_t n;
+    wb_set_unpack_limit(1 << 20);
+    assert_null(wb__file_read("/dev/zero", &n));
+    assert_non_null(strstr(wb_error(), "/dev/zero: byte "));
+    assert_non_null(strstr(wb_error(), "the limit of wb_set_unpack_limit"));
+    wb_set_unpack_limit((int64_t)4 << 30);
+}
+
 static void what_is_written_is_there(void **state)
 {
     (void)state;
@@ -296,6 +308,7 @@ int main(void)
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(lies_cost_no_memory),
         cmocka_unit_test(names_that_cannot_be_read),
+        cmocka_unit_test(endless_files),
         cmocka_unit_test(what_is_written_is_there),
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(every_allocation_may_fail),

@@ -197,6 +197,77 @@ static void variables(void **state)
     wb_scope_close(s);
 }
 
+static wb_layer *keyed(bson_maker *m, const char *key)
+{
+    return load_with(m, &(wb_load_options){.size = sizeof(wb_load_options), .key = key});
+}
+
+/* A dictionary with a model and more in it; with Symbols as keys, or, of a struct, with text. */
+static bson_maker dictionary(bool text, int layers)
+{
+    static const char *const names[] = {"model", "critic"};
+    bson_maker m = {0};
+    bm_document(&m);
+    bm_key(&m, "checkpoint");
+    if (text) {
+        bm_struct(&m, "Base.Dict");
+        bm_list(&m);
+        bm_text(&m, "epoch");
+        for (int i = 0; i < layers; i++) bm_text(&m, names[i]);
+        bm_close(&m);
+        bm_list(&m);
+    } else {
+        bm_document(&m);
+        bm_key(&m, "epoch");
+    }
+    bm_integer(&m, 3);
+    for (int i = 0; i < layers; i++) {
+        if (!text) bm_key(&m, names[i]);
+        dense_fields(&m, i ? "NNlib.#tanh" : "NNlib.#relu");
+    }
+    if (text) bm_close(&m), bm_end(&m);
+    else bm_close(&m);
+    return m;
+}
+
+/* Models inside what programs save: dictionaries, tuples, structs of their own. */
+static void models_in_other_things(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    for (int text = 0; text < 2; text++)
+        for (int layers = 1; layers < 3; layers++) {
+            bson_maker m = dictionary(text, layers);
+            expect_layer(&m, "Dense(2 => 3, relu)");
+            m = dictionary(text, layers);
+            wb_layer *l = keyed(&m, "checkpoint.model");
+            assert_string_equal(l ? printed(l) : wb_error(), "Dense(2 => 3, relu)");
+            m = dictionary(text, 2);
+            assert_string_equal(printed(keyed(&m, "checkpoint.critic")), "Dense(2 => 3, tanh)");
+        }
+    bson_maker m = dictionary(false, 1);
+    assert_null(keyed(&m, "checkpoint.nothing"));
+    error_has("no variable is named \"checkpoint.nothing\"; there are: checkpoint");
+    for (int own = 0; own < 2; own++)
+        for (int key = 0; key < 2; key++) {
+            m = made();
+            if (own) bm_struct(&m, "Main.Agent");
+            else bm_tuple(&m);
+            dense_fields(&m, "NNlib.#relu");
+            dense_fields(&m, "NNlib.#tanh");
+            bm_end(&m);
+            wb_layer *l = keyed(&m, key ? "model.1" : NULL);
+            if (key) assert_string_equal(printed(l), "Dense(2 => 3, tanh)");
+            else assert_null(l), error_has("it holds layers: .key = \"model.0\", \"model.1\"");
+        }
+    m = (bson_maker){0};                            /* an optimiser beside it is no layer */
+    bm_document(&m);
+    bm_key(&m, "net"), dense_fields(&m, "NNlib.#relu");
+    bm_key(&m, "opt"), bm_struct(&m, "Flux.Optimise.ADAM"), bm_real(&m, 0.1), bm_end(&m);
+    expect_layer(&m, "Dense(2 => 3, relu)");
+    wb_scope_close(s);
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static void names_of(bson_maker *m, const char *key, char *out, size_t size)
@@ -523,7 +594,8 @@ int main(void)
     if (!reads_bson()) return 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_parts), cmocka_unit_test(flattening_closures), cmocka_unit_test(from_a_gpu),
-        cmocka_unit_test(variables), cmocka_unit_test(tables), cmocka_unit_test(kernels_turned_over),
+        cmocka_unit_test(variables), cmocka_unit_test(models_in_other_things),
+        cmocka_unit_test(tables), cmocka_unit_test(kernels_turned_over),
         cmocka_unit_test(lists_of_parameters), cmocka_unit_test(outlines), cmocka_unit_test(a_model_of_2020),
         cmocka_unit_test(parameters_of_2020), cmocka_unit_test(other_real_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);

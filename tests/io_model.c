@@ -202,6 +202,12 @@ static void state_into_models(void **state)
     assert_null(wb_load(path));
     assert_non_null(strstr(wb_error(), "read it with wb_load_state"));
     wb_layer *n = wb_Chain(wb_Dense(2, 3), wb_BatchNorm(3));
+    wb_tree *constants = wb_named_tuple(1, (const char *[]){"scale"}, (void *[]){wb_ones(2)});
+    assert_int_equal(wb_load_state(path, constants, .lenient = false, .prefix = ""), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "\"scale\", [2] f32, is a constant in the model"));
+    wb_clear_error();
+    assert_int_equal(wb_load_state(path, NULL), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(), "load_state: no model");
     assert_int_equal(wb_load_state(path, n, .prefix = "net."), 0);
     wb_each_tensor(m, same_bits_in, n);
 

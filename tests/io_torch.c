@@ -322,8 +322,12 @@ static void renames(void **state)
     for (size_t i = 0; i < WB__COUNT(lines); i++)
         if (!strstr(wb_error(), lines[i])) fail_msg("\"%s\" is not in \"%s\"", lines[i], wb_error());
     assert_null(strstr(wb_error(), "other.weight"));
-    const wb_rename no_name = {"a", NULL};
+    assert_null(strstr(wb_error(), "\"net.fc.weight\", [2,2] f32, is not in the model"));    /* told of already */
+    assert_null(strstr(wb_error(), "out_proj.weight\", [2,2] f32, is not in the model"));
+    const wb_rename no_name = {"a", NULL}, half = {"fc.*", "layers.0.weight"};
     assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &no_name), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &half), WB_ERROR_ARGUMENT);
+    assert_non_null(strstr(wb_error(), "has a '*' at the end of one side alone"));
 
     wb__st_out apart[] = {{"q_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
                           {"k_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w + 4},

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define WB_VERSION_MAJOR 0
-#define WB_VERSION_MINOR 3
+#define WB_VERSION_MINOR 4
 #define WB_VERSION_PATCH 0
 WB_API const char *wb_version(void);                /* "0.2.0" */
 

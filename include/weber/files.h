@@ -67,7 +67,8 @@ typedef struct {
     size_t size;
     wb_layer *(*substitute)(const wb_unknown *part, void *ctx);
     void *ctx;
-    const char *key;                /* BSON: which variable; "model", or the only one */
+    const char *key;                /* BSON: which variable; "model", or the only layer, or the only one.  A part of one
+                                       goes by its path, as weber show names it: "checkpoint.model", "nets.0" */
 } wb_load_options;
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 

@@ -323,6 +323,9 @@ char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked)
     while (text) {
         int64_t got = wb__reader_read(r, text + n, room - n);
         if (got >= 0 && (n += got) < room) break;
+        if (got >= 0 && r->size < 0 && n > unpack_limit)    /* a device may go on for ever */
+            wb__reader_fail(r, "more than %lld bytes, and it is no plain file, whose size is known: the limit of "
+                               "wb_set_unpack_limit", (long long)unpack_limit), got = -1;
         char *larger = got < 0 ? NULL : wb__realloc(text, (size_t)(room *= 2));
         if (!larger) {
             wb__free(text);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_LAYERS = 4096, MOST_TOLD = 40, MOST_NUMBERS = 64 };
+enum { MOST_LAYERS = 4096, MOST_TOLD = 40, MOST_NUMBERS = 64, MOST_NAMED = 8 };
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
@@ -363,10 +363,31 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     return l;
 }
 
+/* The parts that are layers, as .key would name them: `, of which .key = "nets.0" or ...`. */
+static const char *layers_in(wb__flux_reader *r, const char *name, const wb__jl *v, wb__text *list)
+{
+    int n = 0;
+    wb__jl_fields w;
+    const bool has = v->kind == WB__JL_STRUCT || v->kind == WB__JL_DICT || v->kind == WB__JL_TUPLE ||
+                     v->kind == WB__JL_LIST;
+    if (!has) return "";
+    for (wb__jl_fields_of(&r->f, v, &w); wb__jl_fields_next(&r->f, &w);)
+        if (wb__jl_layer(&w.value) && n++ < MOST_NAMED)
+            wb__text_add(list, n == 1 ? "; it holds layers: .key = \"%s.%s\"" : ", \"%s.%s\"", name, w.name);
+    if (n > MOST_NAMED) wb__text_add(list, ", ...");
+    return list->text ? list->text : "";
+}
+
 static wb_layer *no_layer(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
     char type[2 * WB__JL_NAME];
+    wb__text list = {0};
     wb__jl_type_text(&r->f, v, type, sizeof type);
+    if (*layers_in(r, name, v, &list)) {
+        wb__bson_fail(&r->f, NULL, "\"%s\" is a %s%s", name, type, list.text);
+        wb__free(list.text);
+        return NULL;
+    }
     wb__bson_fail(&r->f, NULL,
                   "\"%s\" is a %s, values without layers: make the model and use wb_load_state",
                   name, type);
@@ -387,10 +408,13 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
         wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
     if (r->unknown.failed) return r->f.status = WB_ERROR_MEMORY, NULL;
     bool one = r->n_unknown == 1;
+    wb__text list = {0};
+    const char *inner = wb__jl_layer(v) ? "" : layers_in(r, name, v, &list);
     r->f.status = wb__fail(
-        WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s",
+        WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s%s",
         r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
-        r->unknown.text ? r->unknown.text : "");
+        r->unknown.text ? r->unknown.text : "", inner);
+    wb__free(list.text);
     return NULL;
 }
 
@@ -409,6 +433,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
         bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
+        state &= wb__bson_get(&r->f, r->f.root, name).kind != WB__BSON_ABSENT;  /* whole */
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state)
             text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);

@@ -502,12 +502,52 @@ bool wb__jl_holds(const wb__jl *v)
     return v->kind >= WB__JL_ARRAY && v->kind != WB__JL_OTHER && v->kind != WB__JL_FUNCTION;
 }
 
+bool wb__jl_layer(const wb__jl *v)
+{
+    return of_flux(v) && wb__flux_struct_known(wb__jl_last(v));
+}
+
+/* What `path` leads to from there: fields by their names or numbers, with dots between. */
+static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
+{
+    while (*path && v.kind != WB__JL_ABSENT) {
+        char name[WB__JL_NAME];
+        const size_t n = strcspn(path, ".");
+        snprintf(name, sizeof name, "%.*s", (int)WB__MIN(n, sizeof name - 1), path);
+        v = wb__jl_field(f, &v, name);
+        path += n + (path[n] == '.');
+    }
+    return v;
+}
+
+/* Programs save models in dictionaries of several things: then the layer among them is meant, if there is one, or
+ * one is named "model". */
+static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
+{
+    int n = 0;
+    wb__jl found = v;
+    wb__jl_fields w;
+    const size_t end = strlen(name);
+    if (v.kind != WB__JL_DICT && !is_dict_struct(&v)) return v;
+    for (wb__jl_fields_of(f, &v, &w); wb__jl_fields_next(f, &w);) {
+        const bool model = !strcmp(w.name, "model");
+        if (!wb__jl_layer(&w.value) || (n++ && !model)) continue;
+        found = w.value;
+        snprintf(name + end, size - end, ".%.*s", (int)WB__MIN(size, (size_t)WB__JL_NAME), w.name);
+        if (model) return found;
+    }
+    if (n == 1) return found;
+    name[end] = 0;
+    return v;
+}
+
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size)
 {
     char known[400] = "";
     size_t used = 0;
-    int n = 0, n_holding = 0;
-    wb__jl only = {0};
+    int n = 0, n_holding = 0, n_layers = 0;
+    wb__jl only = {0}, layer = {0}, part = {0};
+    char layer_name[WB__JL_NAME] = "";
     for (wb__bson_walk w = wb__bson_walk_of(f->root); wb__bson_next(f, &w);) {
         if (!strcmp(w.key, "_backrefs") || (!key && !strcmp(w.key, "weber"))) continue;
         char text[WB__JL_NAME];
@@ -516,17 +556,28 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
                             .bytes = (uint32_t)strlen(w.key)};
         wb__bson_text(as_text, text, sizeof text);
         wb__jl v = wb__jl_of(f, w.value);
-        if (!strcmp(w.key, key ? key : "model")) return snprintf(name, size, "%s", text), v;
+        if (!strcmp(w.key, key ? key : "model")) {
+            snprintf(name, size, "%s", text);
+            return key ? v : layer_within(f, v, name, size);
+        }
+        const size_t length = strlen(w.key);
+        if (key && !strncmp(key, w.key, length) && key[length] == '.') part = part_at(f, v, key + length + 1);
         if (used < sizeof known)
             used += (size_t)snprintf(known + used, sizeof known - used, n ? ", %s" : "%s", text);
         n++;
+        if (wb__jl_layer(&v) && !n_layers++) {
+            layer = v;
+            snprintf(layer_name, sizeof layer_name, "%s", text);
+        }
         if (!wb__jl_holds(&v) && v.kind != WB__JL_FUNCTION) continue;
         if (!n_holding++) {
             only = v;
             snprintf(name, size, "%s", text);
         }
     }
-    if (!key && n_holding == 1) return only;
+    if (key && part.kind) return snprintf(name, size, "%s", key), part;
+    if (!key && n_holding == 1) return layer_within(f, only, name, size);
+    if (!key && n_layers == 1) return snprintf(name, size, "%s", layer_name), layer;
     const char *more = used >= sizeof known ? "..." : "";
     if (key)
         wb__bson_fail(f, NULL, "no variable is named \"%.100s\"; there are: %s%s", key,

@@ -89,8 +89,10 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-/* The variable that is meant: `key`, else "model", else the only one (that holds anything but
- * numbers and text). */
+bool wb__jl_layer(const wb__jl *v);                         /* one of Flux's structs */
+
+/* What is meant: `key`, a variable, or with dots a part of one; else "model", else the only one (that holds anything but
+ * numbers and text), else the only layer.  Without a key, of a dictionary in which one layer is, or "model": that. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

@@ -107,12 +107,16 @@ static int add_torch(wb__saving *list, void *model)
     return status;
 }
 
-static int no_object(void) { return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT; }
+/* NULL is mostly what another call failed to make, whose error then stands. */
+static int no_object(const char *what)
+{
+    return wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "%s: no model", what);
+}
 
 static int save_safetensors(const char *path, void *model, wb__saving *list, bool torch)
 {
     char *text = wb__structure_text(model);
-    if (!text) return no_object();
+    if (!text) return wb_error_code();
     int status = wb__saving_write(list, path, 2 + torch,
                                   (wb__note[]){{"format", torch ? "pt" : "weber"}, {"weber", text},
                                                {"weber_names", "torch"}});
@@ -124,7 +128,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
 {
     wb_save_options o;
     wb__read_options(&o, sizeof o, given);
-    if (!model) return no_object();
+    if (!model) return no_object("save");
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
@@ -148,9 +152,15 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
 
 /* ---- values into a model --------------------------------------------------------------------- */
 
+static bool ends_in_star(const char *name)
+{
+    const size_t n = strlen(name);
+    return n && name[n - 1] == '*';
+}
+
 int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
 {
-    if (!model) return no_object();
+    if (!model) return no_object("load_state");
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
@@ -160,6 +170,9 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     for (int i = 0; i < o.n_rename; i++)
         if (!o.rename || !o.rename[i].file || !o.rename[i].model)
             return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename lacks a name", i);
+        else if (ends_in_star(o.rename[i].file) != ends_in_star(o.rename[i].model))
+            return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename, \"%.200s\" to \"%.200s\", has a '*' at the "
+                            "end of one side alone", i, o.rename[i].file, o.rename[i].model);
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__table file;
     int status = wb__table_load(path, o.key, true, &file);

@@ -124,6 +124,11 @@ static void tell_misfit(matching *m, const wb__link *l, const wb__entry *e)
 {
     file_name second;
     char part[40] = "";
+    if (l->x->op != WB__OP_variable) {
+        tell(m, "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded into", l->path,
+             second_name(l, &second), wb_describe(l->x));
+        return;
+    }
     if (l->parts > 1) snprintf(part, sizeof part, "one of %d parts of ", l->parts);
     tell(m, "\"%.200s\"%s, %s in the model, is in the file %s%s", l->path, second_name(l, &second),
          wb_describe(l->x), part, wb__entry_describe(e));
@@ -139,10 +144,11 @@ static void tell_unexpected(matching *m)
 {
     for (int i = 0; i < m->n; i++) {
         const source *s = &m->sources[i];
-        if (i && !strcmp(s->name, s[-1].name))
+        const bool before = i && !strcmp(s->name, s[-1].name), after = i + 1 < m->n && !strcmp(s->name, s[1].name);
+        if (before)
             tell(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"", s[-1].entry->name,
                  s->entry->name, s->name);
-        else if (!s->used)
+        else if (!s->used && !after)
             tell(m, "\"%.200s\", %s, is not in the model", s->entry->name, wb__entry_describe(s->entry));
     }
 }
