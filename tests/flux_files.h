@@ -59,15 +59,6 @@ static inline int randomise(wb_tensor *x, const char *path, void *ctx)
     return wb_assign(x, wb_add(drawn, wb_astype(wb_scalar(0.25), wb_dtype_of(x))));
 }
 
-static inline int same_bits_in(wb_tensor *x, const char *path, void *other)
-{
-    wb_tensor *y = wb_get(other, path);
-    if (!y) fail_msg("%s: %s", path, wb_error());
-    assert_string_equal(wb_describe(x), wb_describe(y));
-    if (memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x)))) fail_msg("%s differs", path);
-    return 0;
-}
-
 /* Reading takes libbson: skips the test, aloud, where the library was built without. */
 static inline void needs_reading(void)
 {

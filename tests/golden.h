@@ -88,4 +88,14 @@ static inline void golden_parameters(const char *name, wb_layer *model)
         fail_msg("%s", wb_error());
 }
 
+/* For wb_each_tensor: the tensor of that path in `other` has the same bits. */
+static inline int same_bits_in(wb_tensor *x, const char *path, void *other)
+{
+    wb_tensor *y = wb_get(other, path);
+    if (!y) fail_msg("%s: %s", path, wb_error());
+    assert_string_equal(wb_describe(x), wb_describe(y));
+    if (memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x)))) fail_msg("%s differs", path);
+    return 0;
+}
+
 #endif

@@ -178,36 +178,29 @@ static void every_length_and_every_byte(void **state)
         }
 }
 
-static void every_failure(void **state)
+static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void), wb_status code)
 {
-    (void)state;
     const float six[] = {0, 1, 2, 3, 4, 5};
     bool finished = false;
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
-        wb__alloc_fail_at(n);
+        fail_at(n);
         int status = wb_save_npy(path, x);
         wb_tensor *y = status ? NULL : wb_load_npy(path);
-        finished = wb__alloc_count() < n;
-        wb__alloc_fail_at(0);
+        finished = calls() < n;
+        fail_at(0);
         assert_true(finished == (y != NULL));
-        if (!y) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+        if (!y) assert_int_equal(wb_error_code(), code);
         wb_scope_close(s);
     }
-    finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        wb_scope *s = wb_scope_open();
-        wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
-        wb__io_fail_at(n);
-        int status = wb_save_npy(path, x);
-        wb_tensor *y = status ? NULL : wb_load_npy(path);
-        finished = wb__io_count() < n;
-        wb__io_fail_at(0);
-        assert_true(finished == (y != NULL));
-        if (!y) assert_int_equal(wb_error_code(), WB_ERROR_FILE);
-        wb_scope_close(s);
-    }
+}
+
+static void every_failure(void **state)
+{
+    (void)state;
+    faults(wb__alloc_fail_at, wb__alloc_count, WB_ERROR_MEMORY);
+    faults(wb__io_fail_at, wb__io_count, WB_ERROR_FILE);
 }
 
 static int make(void **state)

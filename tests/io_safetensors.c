@@ -1,5 +1,6 @@
 /* The safetensors format: what is written is read, what is wrong is refused with a reason, whatever
  * the bytes. */
+#include "folder.h"
 #include "golden.h"
 
 #include "base/file.h"
@@ -14,13 +15,7 @@ static const char *file_name(void)
     return name;
 }
 
-static void put(const void *bytes, size_t n)
-{
-    FILE *f = fopen(file_name(), "wb");         /* not as the library would: it waits for the disk */
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
+static void put(const void *bytes, size_t n) { put_file(file_name(), bytes, n); }
 
 /* A file of this header and n bytes of data. */
 static void put_header(const char *header, size_t n)

@@ -123,7 +123,7 @@ WB_API wb_layer *wb_attention_layer_with(const wb_attention_options *o);
  *   LSTM  i, f, g, o = rows of Wi x + Wh h + b;  c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c')
  *   GRU   r, z, n = rows of Wi x + b and Wh h;  n = tanh(Wi_n x + b_n + r (Wh_n h));  h' = (1-z) n + z h
  * weight_input [gates out, in], weight_hidden [gates out, out], bias [gates out].
- * GRU with .hidden_bias: Wh h + bias_hidden wherever Wh h stands, as in PyTorch and cuDNN; the others have no use for it. */
+ * GRU with .hidden_bias: Wh h + bias_hidden wherever Wh h stands, as in PyTorch; the others have no use for it. */
 typedef struct {
     size_t size;
     int64_t in, out;

@@ -31,7 +31,8 @@ static void put_digits(char *to, uint32_t sum)
     for (int i = 0; i < DIGITS; i++) to[i] = "0123456789abcdef"[sum >> (28 - 4 * i) & 15];
 }
 
-size_t wb__sums_place(const char *header, size_t length, size_t *digits)
+/* Where the digits begin in a header, and how many there are; 0: it has no such note in front. */
+static size_t place_of(const char *header, size_t length, size_t *digits)
 {
     const size_t at = sizeof front - 1;
     *digits = 0;
@@ -54,7 +55,7 @@ static uint32_t sum_of(const char *header, size_t length, size_t at, size_t digi
 
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums)
 {
-    size_t digits, at = wb__sums_place(header, length, &digits);
+    size_t digits, at = place_of(header, length, &digits);
     if (!at || digits != ((size_t)n + 1) * DIGITS) return;
     put_digits(header + at, sum_of(header, length, at, digits));
     for (int i = 0; i < n; i++) put_digits(header + at + (size_t)(i + 1) * DIGITS, sums[i]);
@@ -77,7 +78,7 @@ static bool read_digits(const char *from, uint32_t *sum)
 /* A note that another program rewrote, with other tensors or elsewhere in the header, says nothing. */
 int wb__sums_take(wb__table *t, const char *path, const char *header, size_t length)
 {
-    size_t digits, at = wb__sums_place(header, length, &digits);
+    size_t digits, at = place_of(header, length, &digits);
     uint32_t sum;
     if (!at || digits != ((size_t)t->n + 1) * DIGITS) return 0;
     bool good = read_digits(header + at, &sum) && sum == sum_of(header, length, at, digits);

@@ -18,8 +18,6 @@ char *wb__sums_blank(int n);
 /* Puts the sums of n tensors and, from these, the header's into the text of a header that has the
  * blank note in front. */
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums);
-/* Where the digits begin in it, and how many there are; 0: it has no such note in front. */
-size_t wb__sums_place(const char *header, size_t length, size_t *digits);
 
 /* What the header says of its tensors, whose entries are in the order of places, into the entries.
  * Errors: the header is not what was written. */

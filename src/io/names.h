@@ -34,9 +34,6 @@ int wb__links_weber(void *model, wb__links *out);
 int wb__links_torch(void *model, bool numbered, wb__links *out);
 void wb__links_free(wb__links *l);
 
-/* For the two above: NULL without memory. */
-wb__link *wb__links_add(wb__links *l, const char *name, const char *path, wb_tensor *x);
-
 /* A path in the model as PyTorch names it, as far as there is such a part; the rest as it is ("layers.2.running_mean"
  * -> "2.running_mean").  For wb__free; NULL without memory. */
 char *wb__torch_name(void *model, const char *path, bool numbered);

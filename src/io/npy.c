@@ -372,6 +372,9 @@ void wb__npy_describe(const wb__npy *h, wb__entry *e)
     if (e->dtype) e->bytes = h->size * (int64_t)wb__dtype_size(h->dtype);
 }
 
+/* Are the elements in the file what they are in memory? */
+static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
+
 /* What stands in the file as it is to be in memory stays there. */
 static int in_place(wb__mapping *m, bool values, wb__entry *e)
 {
@@ -391,7 +394,7 @@ static int in_place(wb__mapping *m, bool values, wb__entry *e)
     if (need < have) return wb__map_fail(m, s.offset + need, "the contents should end here, but go on");
     if (!values) return 0;
     e->data = m->data + s.offset;
-    if (wb__npy_plain(&h)) return 0;
+    if (plain(&h)) return 0;
     e->data = wb__npy_values(&s, &h);
     e->owned = true;
     return e->data ? 0 : (int)wb_error_code();

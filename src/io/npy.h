@@ -33,8 +33,6 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h);
 void *wb__npy_values(wb__npy_source *s, const wb__npy *h);
 /* Of the array alone as it is in the file. */
 static inline int64_t wb__npy_bytes(const wb__npy *h) { return h->size * h->width; }
-/* Are the elements in the file what they are in memory? */
-static inline bool wb__npy_plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
 void wb__npy_describe(const wb__npy *h, wb__entry *e);
 
 /* A mapped NPY file, whose one array has the name "0"; as wb__npz_table. */

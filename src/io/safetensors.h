@@ -24,8 +24,6 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 enum { WB__ST_HEADER_BEGINS = 8 };
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 
-typedef struct { const char *name; int bits; wb_dtype dtype; } wb__st_dtype;
-const wb__st_dtype *wb__st_dtype_named(const char *name);       /* NULL: the format has it not */
 const char *wb__st_dtype_name(wb_dtype dtype);
 
 /* Writes a file, whole or not at all.  The data of each tensor is in memory, row-major. */

@@ -19,11 +19,13 @@
     X(F6_E2M3, 6, NONE_OF_OURS) X(F6_E3M2, 6, NONE_OF_OURS) X(F8_E4M3, 8, NONE_OF_OURS)         \
     X(F8_E5M2, 8, NONE_OF_OURS) X(F8_E8M0, 8, NONE_OF_OURS) X(F8_E4M3FNUZ, 8, NONE_OF_OURS)     \
     X(F8_E5M2FNUZ, 8, NONE_OF_OURS)
+typedef struct { const char *name; int bits; wb_dtype dtype; } known_dtype;
 #define ROW(name, bits, dtype) {#name, bits, dtype},
-static const wb__st_dtype dtypes[] = {DTYPES(ROW)};
+static const known_dtype dtypes[] = {DTYPES(ROW)};
 #undef ROW
 
-const wb__st_dtype *wb__st_dtype_named(const char *name)
+/* NULL: the format has it not. */
+static const known_dtype *dtype_named(const char *name)
 {
     for (size_t i = 0; i < WB__COUNT(dtypes); i++)
         if (!strcmp(dtypes[i].name, name)) return &dtypes[i];
@@ -204,7 +206,7 @@ static int read_place(scanner *s, wb__entry *t)
 }
 
 /* The bytes that dtype and shape tell are those that the offsets tell. */
-static int check_size(scanner *s, wb__entry *t, const wb__st_dtype *dtype, const measures *z)
+static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const measures *z)
 {
     s->at = z->shape;
     if (z->overflow || z->elements > UINT64_MAX / 64)
@@ -226,7 +228,7 @@ static int check_size(scanner *s, wb__entry *t, const wb__st_dtype *dtype, const
 static int read_tensor(scanner *s, wb__entry *t)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
-    const wb__st_dtype *dtype = NULL;
+    const known_dtype *dtype = NULL;
     measures z = {0};
     unsigned seen = 0;
     int64_t begin = s->at;
@@ -250,7 +252,7 @@ static int read_tensor(scanner *s, wb__entry *t)
         (void)next(s);
         at = s->at;
         status = read_text(s, &s->word, "around a dtype");
-        if (!status && !(dtype = wb__st_dtype_named(s->word.text))) {
+        if (!status && !(dtype = dtype_named(s->word.text))) {
             s->at = at;
             return BAD(s, "tensor \"%.200s\": unknown dtype \"%.40s\"", t->name, s->word.text);
         }

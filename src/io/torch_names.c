@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-wb__link *wb__links_add(wb__links *l, const char *name, const char *path, wb_tensor *x)
+/* NULL without memory. */
+static wb__link *add_link(wb__links *l, const char *name, const char *path, wb_tensor *x)
 {
     if (l->n == l->room) {
         int room = l->room ? 2 * l->room : 32;
@@ -33,7 +34,7 @@ void wb__links_free(wb__links *l)
 
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    return wb__links_add(ctx, leaf->path, leaf->path, leaf->x) ? 0 : WB_ERROR_MEMORY;
+    return add_link(ctx, leaf->path, leaf->path, leaf->x) ? 0 : WB_ERROR_MEMORY;
 }
 
 int wb__links_weber(void *model, wb__links *out)
@@ -121,7 +122,7 @@ static int add_second(walk *w, const wb_layer *l, const wb__child *c, const char
                       const char *path)
 {
     char *full = join(name, second);
-    wb__link *link = full ? wb__links_add(w->out, full, path, c->object) : NULL;
+    wb__link *link = full ? add_link(w->out, full, path, c->object) : NULL;
     if (link) link->kind = WB__LINK_ADDED;
     if (link && (is_kind(l, "GRU") || is_kind(l, "GRUCell"))) link->zeros = link->x->dims[0] / 3;
     wb__free(full);
@@ -158,7 +159,7 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
             char *joint = wb__printf("%s%sin_proj_%s", name, *name ? "." : "", what);
             char *place = wb__printf("%s%s%s.%s", path, *path ? "." : "", child, what);
             wb__link *link = own && joint && place
-                                 ? wb__links_add(w->out, other ? own : joint, place, at->object)
+                                 ? add_link(w->out, other ? own : joint, place, at->object)
                                  : NULL;
             if (!link) status = WB_ERROR_MEMORY;
             else if (other) link->other = true;
@@ -175,7 +176,7 @@ static int visit_count(walk *w, const wb_layer *l, const char *name)
 {
     if (!is_kind(l, "BatchNorm") || ((const wb_batchnorm_options *)l->options)->no_track_stats) return 0;
     char *count = join(name, "num_batches_tracked");
-    wb__link *link = count ? wb__links_add(w->out, count, "", NULL) : NULL;
+    wb__link *link = count ? add_link(w->out, count, "", NULL) : NULL;
     if (link) link->kind = WB__LINK_COUNT;
     wb__free(count);
     return link ? 0 : WB_ERROR_MEMORY;
@@ -186,7 +187,7 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
 {
     if (wb_is_none(object)) return 0;
     if (!wb__is_branch(object)) {
-        wb__link *link = wb__links_add(w->out, name, path, object);
+        wb__link *link = add_link(w->out, name, path, object);
         bool turned = link && is_kind(owner, "Conv") && link->x->ndim == 4 &&
                       ((const wb_conv_options *)owner->options)->flip;
         if (turned) link->kind = WB__LINK_TURNED;
