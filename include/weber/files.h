@@ -35,6 +35,7 @@ typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
  *                  structure beside it; or with .structs the layers themselves, for the Flux of version .flux.
  *                  Refused at 2 GiB, BSON's limit: use safetensors.
  *   .npz           NumPy's: the tensors by their paths; bf16, which it has not, as f32
+ * Any other ending: as .safetensors.  A symbolic link is replaced by the file, not followed.
  * Errors: a layer that the format or that version of Flux has not; what has no name in files (wb_name_function). */
 typedef struct {
     size_t size;
