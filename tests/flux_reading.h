@@ -138,6 +138,28 @@ static inline void recurrent_fields(bson_maker *m, const char *name, int gates, 
     if (generation < 3) bm_end(m);
 }
 
+static inline void error_has(const char *text)
+{
+    if (!strstr(wb_error(), text)) fail_msg("\"%s\" is not in: %s", text, wb_error());
+}
+
+/* A struct that no version of Flux has, with another one in it. */
+static inline void attention_of_mine(bson_maker *m)
+{
+    bm_struct(m, "Main.Attention");
+    dense_fields(m, "NNlib.#relu");
+    bm_array(m, 2, 3, 5);
+    bm_integer(m, 7);
+    bm_function(m, "Base.#tanh");
+    bm_tuple(m);
+    bm_null(m), bm_array(m, 1, 2);
+    bm_end(m);
+    bm_struct(m, "DNC.State");
+    bm_array(m, 1, 4);
+    bm_end(m);
+    bm_end(m);
+}
+
 /* Is there libbson in this build?  Says so where it is not. */
 static inline bool reads_bson(void)
 {
