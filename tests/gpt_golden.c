@@ -123,8 +123,11 @@ static void train(wb_dtype dtype)
         wb_tensor *loss = loss_of(&m, step, dtype);
         wb_tree *g = loss ? wb_gradient(loss, tree) : NULL;
         if (!g || wb_update(o, tree, g)) fail_msg("step %d: %s", step, wb_error());
-        double got = wb_item(loss), w = dtype == WB_F64 ? ((const double *)want->data)[step]
-                                                        : (double)((const float *)want->data)[step];
+        double got = wb_item(loss), w;
+        float single;                   /* where the file lies in memory nothing is aligned */
+        const char *at = (const char *)want->data + (size_t)step * wb__dtype_size(dtype);
+        if (dtype == WB_F64) memcpy(&w, at, sizeof w);
+        else memcpy(&single, at, sizeof single), w = (double)single;
         double allowed = dtype == WB_F64 ? 1e-6 : step < 20 ? 1e-4 : 1e-3;
         if (!(fabs(got - w) <= allowed * w))
             fail_msg("step %d in %s: the loss is %.12g, PyTorch's %.12g", step,
