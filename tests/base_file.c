@@ -225,11 +225,12 @@ static void what_is_written_is_there(void **state)
     stat(path, &about);
     assert_int_equal(about.st_mode & 0777, 0640);
 
-    assert_int_equal(symlink(path, other), 0);      /* a link is followed */
+    assert_int_equal(symlink(path, other), 0);      /* a link is replaced, not followed */
     assert_int_equal(wb__file_write(other, "new", 3), 0);
     assert_int_equal(lstat(other, &about), 0);
-    assert_true(S_ISLNK(about.st_mode));
-    char *now = wb__file_read(path, &n);
+    assert_true(S_ISREG(about.st_mode));
+    expect_text(path);
+    char *now = wb__file_read(other, &n);
     assert_string_equal(now, "new");
     wb__free(now);
     unlink(other);

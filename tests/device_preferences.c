@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -226,13 +227,24 @@ static void test_not_a_file(void **state)
 {
     (void)state;
     char out[1024], err[1024];
-    make("LocalPreferences.toml");
-    SCRIPT(&p, folder, NOTHING, "get", "set:CUDA");
-    snprintf(out, sizeof out, "CPUDevice()\nerror: %s/LocalPreferences.toml: cannot be opened: "
-             "Is a directory\n", folder);
-    snprintf(err, sizeof err, "┌ Warning: %s/LocalPreferences.toml: cannot be opened: "
-             "Is a directory\n└ Defaulting to automatic device selection.\n", folder);
-    printed(out, err);
+    const char *path = strdup(below("LocalPreferences.toml"));
+    for (int kind = 0; kind < 4; kind++) {              /* a folder, a pipe, what never ends, too much */
+        if (kind == 0) make("LocalPreferences.toml");
+        else if (kind == 1) assert_int_equal(mkfifo(path, 0600), 0);
+        else if (kind == 2) assert_int_equal(symlink("/dev/zero", path), 0);
+        else {
+            local("");
+            assert_int_equal(truncate(path, (256 << 10) + 1), 0);
+        }
+        const char *what = kind < 3 ? "is not a plain file" : "262145 bytes; the limit is 256 KiB";
+        SCRIPT(&p, folder, NOTHING, "get", "set:CUDA");
+        snprintf(out, sizeof out, "CPUDevice()\nerror: %s: %s\n", path, what);
+        snprintf(err, sizeof err, "┌ Warning: %s: %s\n"
+                 "└ Defaulting to automatic device selection.\n", path, what);
+        printed(out, err);
+        assert_int_equal(remove(path), 0);
+    }
+    free((char *)(uintptr_t)path);
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * exist. */
 #include "golden.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *file_name(void)
@@ -246,9 +247,64 @@ static void state_into_models(void **state)
     unlink(path);
 }
 
+/* Tied places are one tensor: a file with two values for them does not fit, one with equal values does. */
+static void two_values_for_a_tie(void **state)
+{
+    (void)state;
+    const char *path = file_name();
+    for (int torch = 0; torch < 2; torch++) {
+        wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));
+        wb_tie(tied, "layers.1.weight", "layers.0.weight");
+        wb_layer *apart = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));
+        const wb_names names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER;
+        const float before = (float)wb_at(wb_get(tied, "layers.0.weight"), 0, 0);
+        assert_int_equal(wb_save(path, apart, .names = names), 0);
+        assert_int_equal(wb_load_state(path, tied), WB_ERROR_FORMAT);
+        const char *facts[] = {"layers.0.weight", "layers.1.weight", "different values",
+                               torch ? "0.weight" : "layers.0.weight"};
+        for (size_t i = 0; i < WB__COUNT(facts); i++)
+            if (!strstr(wb_error(), facts[i])) fail_msg("\"%s\" is not in \"%s\"", facts[i], wb_error());
+        assert_true((float)wb_at(wb_get(tied, "layers.0.weight"), 0, 0) == before);
+        assert_int_equal(wb_load_state(path, tied, .lenient = true), 0);
+        assert_memory_equal(wb_data(wb_get(tied, "layers.1.weight")),
+                            wb_data(wb_get(apart, "layers.0.weight")), 16);
+        assert_int_equal(wb_set(apart, "layers.1.weight", wb_get(apart, "layers.0.weight")), 0);
+        assert_int_equal(wb_save(path, apart, .names = names), 0);
+        if (wb_load_state(path, tied)) fail_msg("%s", wb_error());
+    }
+    unlink(path);
+}
+
+/* What a link leads to is left alone, and the link becomes the file. */
+static void a_link_is_replaced(void **state)
+{
+    (void)state;
+    const char *path = file_name();
+    char link[4096];
+    snprintf(link, sizeof link, "%s.link.safetensors", path);
+    unlink(link);
+    wb_layer *a = wb_Dense(2, 2), *b = wb_Dense(5, 5);
+    assert_int_equal(wb_save(path, a), 0);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(wb_save(link, b), 0);
+    struct stat about;
+    assert_int_equal(lstat(link, &about), 0);
+    assert_true(S_ISREG(about.st_mode));
+    assert_int_equal(wb_dim(wb_get(wb_load(link), "weight"), 0), 5);
+    assert_int_equal(wb_dim(wb_get(wb_load(path), "weight"), 0), 2);
+    unlink(link);
+    assert_int_equal(symlink("nowhere at all", link), 0);
+    assert_int_equal(wb_save(link, b), 0);
+    assert_int_equal(lstat(link, &about), 0);
+    assert_true(S_ISREG(about.st_mode));
+    unlink(link);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_values_for_a_tie), cmocka_unit_test(a_link_is_replaced),
         cmocka_unit_test(every_kind),        cmocka_unit_test(ties_modes_and_dtypes),
         cmocka_unit_test(functions_by_name), cmocka_unit_test(wrong_descriptions),
         cmocka_unit_test(state_into_models),

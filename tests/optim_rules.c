@@ -120,6 +120,14 @@ static void ties(void **state)
     wb_tree *model = wb_tuple(w, w);
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model);
     assert_int_equal(s->n, 1);
+    for (int place = 0; place < 2; place++) {           /* either place freezes the parameter */
+        assert_int_equal(wb_freeze(s, place ? "1" : "0"), 0);
+        assert_int_equal(wb_update(s, model, wb_tuple(wb_ones(2), wb_ones(2))), 0);
+        assert_true(wb_at(w, 0) == 0);
+        wb_opt_state *moved = wb_to(s, wb_device_at("CPU", 1));
+        if (moved) assert_int_equal(wb_thaw(moved, "1") | wb_freeze(moved, "1"), 0);
+        assert_int_equal(wb_thaw(s, place ? "0" : "1"), 0);
+    }
     wb_tensor *g = wb_ones(2);
     assert_int_equal(wb_update(s, model, wb_tuple(g, g)), 0);
     assert_true(wb_at(w, 0) == -1);

@@ -265,12 +265,38 @@ static void checkpoints_that_do_not_fit(void **state)
     unlink(path);
 }
 
+/* ---- the loader is stopped in the middle of training ------------------------------------------- */
+
+static wb_loader *stopped;
+static int stop_after_two(int epoch, int64_t batch, wb_tensor *l, void *ctx)
+{
+    int *calls = ctx;
+    (void)epoch;
+    (void)l;
+    if (++*calls > 100) return 1;
+    return batch == 2 && wb_loader_stop(stopped);
+}
+
+static void each_may_stop_the_loader(void **state)
+{
+    (void)state;
+    wb_layer *m = net();
+    stopped = wb_dataloader(data(), .batchsize = 8);
+    wb_opt_state *s = wb_setup(wb_Adam(), m);
+    int calls = 0;
+    assert_int_equal(wb_train(loss, m, stopped, s, .epochs = 3, .each = stop_after_two,
+                              .ctx = &calls), 0);
+    assert_int_equal(calls, 6);                         /* it used to go on for ever */
+    assert_int_equal(wb_loader_epoch(stopped), 3);
+    assert_int_equal(s->slots[0].steps, 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training), cmocka_unit_test(losses_that_are_not_finite),
         cmocka_unit_test(resuming_is_never_stopping), cmocka_unit_test(checkpoints_of_wb_train),
-        cmocka_unit_test(checkpoints_that_do_not_fit),
+        cmocka_unit_test(checkpoints_that_do_not_fit), cmocka_unit_test(each_may_stop_the_loader),
     };
     return cmocka_run_group_tests(tests, NULL, golden_close);
 }

@@ -118,6 +118,11 @@ static void mapping_keeps_ties(void **state)
     wb_tree *u = wb_fmap(twice, t, NULL);
     assert_true(wb_at(wb_get(u, "0"), 1) == 2);
     assert_ptr_equal(wb_opaque_get(wb_child(u, "1")), &called);
+    wb_tensor *x = wb_variable(wb_ones(3));             /* an opaque part has no gradient */
+    wb_tree *g = wb_gradient(wb_sum(x), wb_tuple(x, wb_opaque(&called), wb_tuple(wb_opaque(NULL))));
+    assert_true(wb_at(wb_get(g, "0"), 2) == 1);
+    assert_true(wb_is_none(wb_get(g, "1")) && wb_is_none(wb_get(g, "2.0")));
+    assert_int_equal(wb_parameter_count(wb_gradient(wb_sum(x), wb_opaque(NULL))), 0);
 }
 
 static void setting_and_tying(void **state)

@@ -92,7 +92,9 @@ WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs ended, ear
  * WB_EACH_BATCH(b, loader) { ... b.x ... }: break and return are safe; `loader`, a variable, is evaluated for each batch. */
 WB_API bool wb_loader_next(wb_loader *l, wb_batch *batch);
 WB_API int wb_loader_status(const wb_loader *l);            /* 0, or the error code of the last epoch */
-WB_API int wb_loader_stop(wb_loader *l);                    /* ends the epoch early, as break does on the next use */
+/* Ends the epoch now and closes its last batch: the next wb_loader_next begins the next epoch, so a loop of the
+ * program's own is left by break.  In .each of wb_train it ends that epoch of the training.  0, or an error code. */
+WB_API int wb_loader_stop(wb_loader *l);
 WB_API wb_batch wb_loader_begin(wb_loader *l);              /* behind WB_EACH_BATCH: ends an epoch left by break */
 #ifndef __cplusplus
 #define WB_EACH_BATCH(b, loader) for (wb_batch b = wb_loader_begin(loader); wb_loader_next((loader), &b);)

@@ -112,7 +112,7 @@ WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, 
 /* d(loss)/d(wrt) by a walk over the graph, adding ordinary operations: gradients of gradients work.
  *   loss: one element, floating.   wrt: a tensor, layer or tree.
  * The result mirrors wrt: a tensor for a tensor, else a tree with the same names.  What loss does not
- * depend on, and what is not floating or not trainable, has WB_NONE in a tree, zeros for a tensor.
+ * depend on, what is not floating or not trainable, and opaque parts have WB_NONE in a tree; a tensor has zeros.
  * Errors: the loss was made from a value of a parameter that an update has overwritten; the walk meets a
  * BatchNorm or Dropout called outside wb_withgradient and not in train mode. */
 WB_API wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt);

@@ -45,7 +45,8 @@ char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked);     /
  * Until then the old file stands; after any failure it still does, and the temporary one is gone
  * (unless only the folder's change of names could not be made durable: then the new file stands).
  * A process that is killed leaves PATH.0.part, which the next writer of that path clears away.
- * A path that is no plain file (a pipe, /dev/stdout) is written directly; a link is followed. */
+ * A path that is no plain file (a pipe, /dev/stdout) is written directly.  A symbolic link to a plain
+ * file is replaced, and what it leads to stays as it is. */
 typedef struct wb__writer wb__writer;
 wb__writer *wb__writer_open(const char *path);
 int wb__writer_put(wb__writer *w, const void *data,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_BYTES = 256 << 10, MOST_DEPTH = 64, MOST_PARTS = 64 };
+enum { MOST_DEPTH = 64, MOST_PARTS = 64 };
 
 /* Counts characters, not bytes. */
 int wb__toml_fail(const wb__toml *t, int at, const char *format, ...)
@@ -339,7 +339,7 @@ static int check_utf8(const wb__toml *t)
 
 wb__toml *wb__toml_parse(const char *file, const char *text, size_t bytes)
 {
-    if (bytes > MOST_BYTES)
+    if (bytes > WB__TOML_MOST_BYTES)
         return wb__fail_null(WB_ERROR_FORMAT, "%s:1:1: %zu bytes; the limit is 256 KiB", file,
                              bytes);
     wb__toml *t = wb__alloc_zero(1, sizeof *t);

@@ -7,6 +7,8 @@
 
 #include "base/base.h"
 
+enum { WB__TOML_MOST_BYTES = 256 << 10 };
+
 typedef struct wb__toml wb__toml;
 
 /* The text must outlive the result.  At most 256 KiB. */

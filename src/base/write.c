@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +113,7 @@ static int open_temporary(wb__writer *w, const struct stat *old)
 static int open_target(wb__writer *w, const char *path)
 {
     struct stat old;
-    bool exists = stat(path, &old) == 0;
+    bool link = lstat(path, &old) == 0 && S_ISLNK(old.st_mode), exists = stat(path, &old) == 0;
     if (exists && S_ISDIR(old.st_mode)) {
         errno = EISDIR;
         return fail(w, "cannot be written");
@@ -123,16 +122,9 @@ static int open_target(wb__writer *w, const char *path)
         w->file = wb__io_must_fail() ? -1 : open(path, O_WRONLY | O_CLOEXEC);
         return w->file < 0 ? fail(w, "cannot be opened") : 0;
     }
-    if (exists && access(path, W_OK) != 0)
+    if (exists && !link && access(path, W_OK) != 0)
         return fail(w, "cannot be written"); /* though its name could be taken */
-    char real[PATH_MAX];
-    if (exists && realpath(path, real)) {
-        char *followed = wb__strdup(real);
-        if (!followed) return WB_ERROR_MEMORY;
-        wb__free(w->path);
-        w->path = followed;
-    }
-    return open_temporary(w, exists ? &old : NULL);
+    return open_temporary(w, exists && !link ? &old : NULL);    /* a link is replaced, not followed */
 }
 
 wb__writer *wb__writer_open(const char *path)

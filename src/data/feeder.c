@@ -43,6 +43,7 @@ struct wb__feeder {
 
 static wb__feeder *all_alive;           /* for exit */
 static _Thread_local bool is_feeder;
+static _Thread_local const wb__feeder *preparing;    /* a batch, on this thread */
 static bool exiting;
 
 /* ---- one batch ------------------------------------------------------------------------------- */
@@ -114,13 +115,18 @@ static wb__feed prepare(wb__feeder *f, int64_t index, bool parallel)
     wb__feed feed = {.index = index, .slot = f->on_host ? wb__slot_take(f->slots) : NULL};
     fill_index(f, &feed);
     int status = f->on_host && !feed.slot ? WB_ERROR_MEMORY : 0;
+    const wb__feeder *outer = preparing;
+    preparing = f;
     if (feed.slot) status = wb__dataset_fill(f->dataset, feed.n, f->index, feed.slot->data, parallel);
     if (!status && f->finished_tensors) status = finish_tensors(f, &feed);
+    preparing = outer;
     if (!status) return feed;
     wb__feed_drop(&feed);
     snprintf(f->message, sizeof f->message, "batch %lld: %s", (long long)index, wb_error());
     return (wb__feed){.index = index, .code = status, .message = f->message};
 }
+
+bool wb__feeder_prepares(const wb__feeder *f) { return preparing == f; }
 
 void wb__feed_drop(wb__feed *feed)
 {

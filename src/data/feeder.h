@@ -41,6 +41,9 @@ int wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64_
 /* Forgets what is prepared and waits until nothing is under way. */
 void wb__feeder_stop(wb__feeder *f);
 
+/* Is this thread preparing one of its batches, in a map or the collate function? */
+bool wb__feeder_prepares(const wb__feeder *f);
+
 /* The next batch: one that exists must be asked for. */
 wb__feed wb__feeder_next(wb__feeder *f);
 void wb__feed_drop(wb__feed *feed);

@@ -74,6 +74,15 @@ static bool is_loader(const wb_loader *l, const char *what)
     return false;
 }
 
+/* A map or the collate function of a loader must not advance or stop that loader: it would wait for
+ * itself. */
+static int check_outside(const wb_loader *l, const char *what)
+{
+    if (!wb__feeder_prepares(l->feeder)) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: called by a map or .collate function of this loader, "
+                    "which is preparing one of its batches", what);
+}
+
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static int check(const wb_loader_options *o, const wb_dataset *d)
@@ -266,7 +275,7 @@ static bool advance(wb_loader *l, wb_batch *batch)
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
     if (batch) *batch = (wb_batch){0};
-    if (!is_loader(l, "loader_next") || !batch) return false;
+    if (!is_loader(l, "loader_next") || !batch || check_outside(l, "loader_next")) return false;
     wb__ref(l);
     bool more = advance(l, batch);
     wb__unref(l);
@@ -285,12 +294,14 @@ static int stop(wb_loader *l, bool tell_later)
 
 int wb_loader_stop(wb_loader *l)
 {
-    return is_loader(l, "loader_stop") ? stop(l, false) : WB_ERROR_ARGUMENT;
+    if (!is_loader(l, "loader_stop")) return WB_ERROR_ARGUMENT;
+    int status = check_outside(l, "loader_stop");
+    return status ? status : stop(l, false);
 }
 
 wb_batch wb_loader_begin(wb_loader *l)
 {
-    if (is_loader(l, "loader_begin")) stop(l, true);
+    if (is_loader(l, "loader_begin") && !check_outside(l, "loader_begin")) stop(l, true);
     return (wb_batch){0};
 }
 

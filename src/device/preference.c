@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char key[] = "gpu_backend";
@@ -72,8 +74,24 @@ static int look(wb__preference *p, const char *path, const char *text, size_t by
     return 0;
 }
 
+/* A pipe would be waited for, and a device may never end. */
+static int check_file(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return wb__fail(WB_ERROR_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    if (!S_ISREG(about.st_mode))
+        return wb__fail(WB_ERROR_FILE, "%s: is not a plain file", path);
+    if (about.st_size > WB__TOML_MOST_BYTES)
+        return wb__fail(WB_ERROR_FORMAT, "%s: %lld bytes; the limit is %d KiB", path,
+                        (long long)about.st_size, WB__TOML_MOST_BYTES >> 10);
+    return 0;
+}
+
 static int read_file(const place *where, wb__preference *p, char **text, int64_t *bytes)
 {
+    int e = where->exists ? check_file(where->path) : 0;
+    if (e) return e;
     *text = where->exists ? wb__file_read(where->path, bytes) : wb__strdup("");
     if (!*text) return wb_error_code();
     if (!where->exists) *bytes = 0;
@@ -133,8 +151,9 @@ static int write_file(const place *where, const char *text, int64_t bytes, const
     char *changed = wb__toml_edit(where->path, text, (size_t)bytes, tables[0], key, value,
                                   &changed_bytes);
     if (!changed) return wb_error_code();
+    char real[PATH_MAX];                /* where the path is a link, the file behind it changes */
     int e = look(after, where->path, changed, changed_bytes);
-    if (!e) e = wb__file_write(where->path, changed, (int64_t)changed_bytes);
+    if (!e) e = wb__file_write(realpath(where->path, real) ? real : where->path, changed, (int64_t)changed_bytes);
     wb__free(changed);
     return e;
 }

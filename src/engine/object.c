@@ -113,10 +113,10 @@ static bool note(wb_scope *s, void *object)
 void *wb__scope_give(void *object)
 {
     if (!object) return NULL;
-    wb_scope *s = current(wb__this_thread());
+    wb_scope *s = wb_is_none(object) ? NULL : current(wb__this_thread());
     if (s && note(s, object)) return object;
     wb__unref(object);
-    return NULL;
+    return wb_is_none(object) ? object : NULL;          /* WB_NONE belongs to no scope */
 }
 
 /* Newest first: what is given back early is nearly always young. */

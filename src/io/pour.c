@@ -364,36 +364,81 @@ static int must_turn(matching *m, const wb__link *l, const wb__entry *e, bool *t
     return e->flip && !at ? WB_ERROR_MEMORY : 0;
 }
 
-/* Straight from the file to the device, wherever the values are those of the file. */
-static int give(matching *m, const wb__link *l)
+static size_t bytes_of(const wb_tensor *x)
+{
+    return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+}
+
+static bool is_added(const matching *m, const wb__link *l)
+{
+    return l + 1 < m->links.links + m->links.n && l[1].kind == WB__LINK_ADDED;
+}
+
+/* A link's values as the model takes them: those in the file where they can be used as they are, else
+ * a copy in *block, for wb__free.  NULL without memory, and where there are none. */
+static const uint8_t *values_of(matching *m, const wb__link *l, void **block)
 {
     const wb__entry *e = source_of(m, l)->entry;
     const wb_tensor *x = l->x;
-    const wb_dtype t = (wb_dtype)x->dtype;
-    const size_t bytes = (size_t)x->size * wb__dtype_size(t);
+    const size_t bytes = bytes_of(x);
     bool turned;
-    if (must_turn(m, l, e, &turned)) return WB_ERROR_MEMORY;
-    const bool added = l + 1 < m->links.links + m->links.n && l[1].kind == WB__LINK_ADDED;
-    void *block = NULL;
-    const uint8_t *values = wb__entry_values(e, &block);
-    if (!values && bytes) return WB_ERROR_MEMORY;
-    if (values) values += (size_t)l->part * bytes;
-    if (turned || added) {
-        uint8_t *made = wb__alloc_aligned(WB__MAX(bytes, 1));
-        if (made && added) add(made, values, source_of(m, l + 1)->entry->data, t, x->size);
-        else if (made && bytes) turn(made, values, x);
-        wb__free(block);
-        if (!(values = block = made)) return WB_ERROR_MEMORY;
-    }
-    int status = wb__overwrite(l->x, values, bytes);
+    *block = NULL;
+    if (must_turn(m, l, e, &turned)) return NULL;
+    const uint8_t *values = wb__entry_values(e, block);
+    if (!values) return NULL;
+    values += (size_t)l->part * bytes;
+    if (!turned && !is_added(m, l)) return values;
+    uint8_t *made = wb__alloc_aligned(WB__MAX(bytes, 1));
+    if (made && is_added(m, l))
+        add(made, values, source_of(m, l + 1)->entry->data, (wb_dtype)x->dtype, x->size);
+    else if (made && bytes) turn(made, values, x);
+    wb__free(*block);
+    return *block = made;
+}
+
+/* Straight from the file to the device, wherever the values are those of the file. */
+static int give(matching *m, const wb__link *l)
+{
+    void *block;
+    const uint8_t *values = values_of(m, l, &block);
+    if (!values && bytes_of(l->x)) return WB_ERROR_MEMORY;
+    int status = wb__overwrite(l->x, values, bytes_of(l->x));
     wb__free(block);
     return status;
 }
 
-static int give_all(matching *m, void *model)
+/* Does the file have values for this link that fit it? */
+static bool is_good(const matching *m, const wb__link *l)
+{
+    const source *s = source_of(m, l);
+    return s && same_shape(l, s->entry) && (!is_added(m, l) || is_good(m, l + 1));
+}
+
+/* Tied places are one tensor: the file must not have different values for them. */
+static int check_ties(matching *m, void *model)
 {
     int status = note_kernels(m, model);
-    if (status) return status;
+    for (int i = 0; !status && i < m->links.n; i++) {
+        const wb__link *l = &m->links.links[i];
+        if (!l->x || l->kind == WB__LINK_ADDED || !bytes_of(l->x)) continue;
+        void **at = wb__seen_at(&m->found, l->x), *blocks[2];
+        if (!at) return WB_ERROR_MEMORY;
+        const wb__link *first = *at;
+        if (!first || wb_is_none(first) || first == l || !is_good(m, l)) continue;
+        const uint8_t *a = values_of(m, first, &blocks[0]), *b = values_of(m, l, &blocks[1]);
+        if (!a || !b) status = WB_ERROR_MEMORY;
+        else if (memcmp(a, b, bytes_of(l->x)))
+            tell(m, "\"%.200s\" and \"%.200s\" are one tensor in the model and have different values in "
+                 "the file (\"%.200s\" and \"%.200s\")", first->path, l->path, first->name, l->name);
+        wb__free(blocks[0]);
+        wb__free(blocks[1]);
+    }
+    return status;
+}
+
+static int give_all(matching *m)
+{
+    int status = 0;
     for (int i = 0; i < m->links.n; i++) {
         const wb__link *l = &m->links.links[i];
         void **at = l->x ? wb__seen_at(&m->found, l->x) : NULL;
@@ -408,6 +453,7 @@ int wb__pour_with(wb__table *file, const wb__pouring *o, void *model)
 {
     matching m = {.o = o};
     int status = match_best(&m, file, model);
+    if (!status) status = check_ties(&m, model);
     if (!status) tell_unexpected(&m);
     if (!status && m.list.failed) status = WB_ERROR_MEMORY;
     if (!status && m.n_wrong) {
@@ -417,7 +463,7 @@ int wb__pour_with(wb__table *file, const wb__pouring *o, void *model)
             status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s%s", o->path, m.list.text, more);
         else wb__log(WB_LOG_INFO, "%s: does not all fit the model:%s%s", o->path, m.list.text, more);
     }
-    if (!status && !o->check_only) status = give_all(&m, model);
+    if (!status && !o->check_only) status = give_all(&m);
     drop(&m);
     return status;
 }

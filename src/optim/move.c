@@ -30,12 +30,11 @@ static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
 static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to, const wb_device *d,
                       wb_dtype dtype)
 {
-    *to = (wb__slot){.ndim = from->ndim, .dtype = dtype, .steps = from->steps,
+    *to = (wb__slot){.path = to->path, .ndim = from->ndim, .dtype = dtype, .steps = from->steps,
                      .frozen = from->frozen};
     memcpy(to->dims, from->dims, sizeof to->dims);
-    to->path = wb__strdup(from->path);
     to->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *to->moments);
-    if (!to->path || !to->moments) return false;
+    if (!to->moments) return false;
     for (int k = 0; k < s->n_moments; k++)
         if (!(to->moments[k] = move_moment(from->moments[k], d, wb__moment_dtype(dtype))))
             return false;
@@ -50,11 +49,17 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     to->mixed = from->mixed;
     to->scaled = from->scaled;
     to->n_moments = from->n_moments;
-    to->n_leaves = from->n_leaves;
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
-    to->slot_of_leaf = wb__alloc((size_t)from->n_leaves * sizeof *to->slot_of_leaf);
-    if (!rule || !to->slots || !to->slot_of_leaf) return false;
-    memcpy(to->slot_of_leaf, from->slot_of_leaf, (size_t)from->n_leaves * sizeof *to->slot_of_leaf);
+    to->places = wb__alloc_zero((size_t)from->n_places, sizeof *to->places);
+    if (!rule || !to->slots || !to->places) return false;
+    for (; to->n_places < from->n_places; to->n_places++) {
+        const wb__place_of_slot *place = &from->places[to->n_places];
+        char *path = wb__strdup(place->path);
+        if (!path) return false;
+        to->places[to->n_places] = (wb__place_of_slot){path, place->slot};
+        wb__slot *slot = &to->slots[place->slot];
+        if (!slot->path) slot->path = path;
+    }
     return true;
 }
 

@@ -40,7 +40,7 @@ struct wb_rule {
 };
 
 typedef struct {
-    char *path;
+    const char *path;                   /* of its first place, which owns it */
     int ndim;
     wb_dtype dtype;                     /* the parameter's */
     int64_t dims[WB_MAX_DIMS];
@@ -50,6 +50,9 @@ typedef struct {
     wb_tensor *written;                 /* the last step's new value (counted) */
     bool frozen;
 } wb__slot;
+
+/* A place of a parameter in the model; tied places have one slot. */
+typedef struct { char *path; int slot; } wb__place_of_slot;
 
 /* What scales the gradients of f16, on the device: the scale; the updates since it changed or one
  * was skipped; and of each slot the steps that were made, since the host cannot know which were. */
@@ -64,8 +67,8 @@ struct wb_opt_state {
     int n_moments;                      /* a slot, with the master */
     int n;
     wb__slot *slots;
-    int n_leaves;
-    int *slot_of_leaf;                  /* in the order of the walk, ties leading to one slot */
+    int n_places;
+    wb__place_of_slot *places;          /* in the order of the walk */
 };
 
 /* The fields of wb_rule_options, for adjusting, printing and files. */

@@ -12,18 +12,18 @@ static void state_destroy(void *object)
             wb__unref(s->slots[i].moments[k]);
         wb__unref(s->slots[i].written);
         wb__free(s->slots[i].moments);
-        wb__free(s->slots[i].path);
     }
+    for (int i = 0; i < s->n_places; i++) wb__free(s->places[i].path);
     for (int i = 0; i < WB__SCALING; i++) wb__unref(s->scaling[i]);
     wb__free(s->slots);
-    wb__free(s->slot_of_leaf);
+    wb__free(s->places);
     wb__unref(s->rule);
     wb__free(s);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-typedef struct { wb_opt_state *state; wb__seen seen; int leaf_room, slot_room; } making;
+typedef struct { wb_opt_state *state; wb__seen seen; int place_room, slot_room; } making;
 
 /* Zeros beside the parameter: on its device, in the dtype of moments. */
 static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
@@ -38,16 +38,17 @@ static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
     return wb__ref(v);
 }
 
-static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf)
+static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf,
+                      const char *path)
 {
     const wb_tensor *x = leaf->x;
     const int n = wb__rule_moments(s);
     slot->ndim = x->ndim;
     slot->dtype = s->mixed ? s->mixed : (wb_dtype)x->dtype;
     memcpy(slot->dims, x->dims, (size_t)x->ndim * sizeof *x->dims);
-    slot->path = wb__strdup(leaf->path);
+    slot->path = path;
     slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
-    if (!slot->path || !slot->moments) return false;
+    if (!slot->moments) return false;
     for (int k = 0; k < n; k++)
         if (!(slot->moments[k] = new_moment(slot, x->device))) return false;
     return !s->mixed || (slot->moments[n] = wb__mixed_master(leaf->x)) != NULL;
@@ -74,15 +75,19 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
                         "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
                         leaf->path, wb_describe(leaf->x));
     void **known = wb__seen_at(&m->seen, leaf->x);
-    if (!known || !make_room(&s->slot_of_leaf, s->n_leaves, &m->leaf_room, sizeof *s->slot_of_leaf))
+    if (!known || !make_room(&s->places, s->n_places, &m->place_room, sizeof *s->places))
         return WB_ERROR_MEMORY;
+    char *path = wb__strdup(leaf->path);
+    if (!path) return WB_ERROR_MEMORY;
+    wb__place_of_slot *place = &s->places[s->n_places++];
+    *place = (wb__place_of_slot){.path = path};
     if (!*known) {
         if (!make_room(&s->slots, s->n, &m->slot_room, sizeof *s->slots)) return WB_ERROR_MEMORY;
         s->slots[s->n++] = (wb__slot){0};
-        if (!fill_slot(s, &s->slots[s->n - 1], leaf)) return WB_ERROR_MEMORY;
+        if (!fill_slot(s, &s->slots[s->n - 1], leaf, path)) return WB_ERROR_MEMORY;
         *known = (void *)(intptr_t)s->n;
     }
-    s->slot_of_leaf[s->n_leaves++] = (int)(intptr_t)*known - 1;
+    place->slot = (int)(intptr_t)*known - 1;
     return 0;
 }
 
@@ -197,10 +202,10 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "%s: no path", what);
     size_t n = strlen(path);
     bool found = false;
-    for (int i = 0; i < s->n; i++) {
-        const char *p = s->slots[i].path;
+    for (int i = 0; i < s->n_places; i++) {
+        const char *p = s->places[i].path;
         if (n && (strncmp(p, path, n) || (p[n] && p[n] != '.'))) continue;
-        s->slots[i].frozen = frozen;
+        s->slots[s->places[i].slot].frozen = frozen;
         found = true;
     }
     return found ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no parameter is below \"%s\"", what, path);

@@ -73,8 +73,8 @@ static int meet(const wb__leaf *leaf, void *ctx)
 {
     update *u = ctx;
     wb_opt_state *s = u->state;
-    if (u->leaf >= s->n_leaves) return differs(u, leaf);
-    int i = s->slot_of_leaf[u->leaf++];
+    if (u->leaf >= s->n_places) return differs(u, leaf);
+    int i = s->places[u->leaf++].slot;
     wb__slot *slot = &s->slots[i];
     work *w = &u->works[i];
     const wb_tensor *x = leaf->x;
@@ -230,10 +230,10 @@ static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
     int status = wb__walk(u->what, model, grads, WB__TRAINABLE, meet, u);
-    if (!status && u->leaf != s->n_leaves)
+    if (!status && u->leaf != s->n_places)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,
-                          s->slots[s->slot_of_leaf[u->leaf]].path);
+                          s->places[u->leaf].path);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         w->next = u->next + i * s->n_moments;

@@ -121,7 +121,11 @@ static int run_epoch(training *t, int epoch)
         t->bar = wb_progress_begin(t->data, "epoch %d", epoch);
         if (!t->bar) return wb_error_code();
     }
-    while (!status && !t->stop && wb_loader_next(t->data, &batch)) status = step(t, epoch, batch);
+    while (!status && !t->stop && wb_loader_next(t->data, &batch)) {
+        const int64_t running = wb_loader_epoch(t->data);
+        status = step(t, epoch, batch);
+        if (wb_loader_epoch(t->data) != running) break;         /* .each has stopped the loader */
+    }
     if (status || t->stop) wb_loader_stop(t->data);
     else status = wb_loader_status(t->data);
     if (t->bar) {

@@ -78,7 +78,8 @@ enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
 int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
              void *ctx);
 
-/* A tree with the structure of `object` whose leaves are f's results (NULL fails). */
+/* A tree with the structure of `object` whose leaves are f's results (NULL fails).  An opaque part
+ * becomes WB_NONE; where `object` itself is opaque the tree is empty. */
 typedef wb_tensor *(*wb__leaf_result)(const wb__leaf *leaf, void *ctx);
 wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx);
 

@@ -158,6 +158,7 @@ static void *reflect(void *object, const mirror *m, bool in_layer)
         return m->f(&(wb__leaf){x, NULL, "", trainable(x, in_layer)}, m->ctx);
     }
     wb__branch *node = object;
+    if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return WB_NONE;
     wb_tree *t = wb__tree_new(0);
     if (!t) return NULL;
     const wb__branch_kind *kind = t->node.kind;
@@ -179,5 +180,6 @@ wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx)
     if (!wb__is_branch(object))
         return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree",
                              ((const wb__object *)object)->class->name);
+    if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return wb__tree_new(0);
     return reflect(object, &(mirror){f, ctx}, false);
 }
