@@ -139,6 +139,19 @@ static void test_backend(void **state)
     assert_string_equal(p.err, expected);
 }
 
+/* A preference of a file found upwards commands no terminal. */
+static void test_escapes(void **state)
+{
+    (void)state;
+    process_file(folder, "LocalPreferences.toml", "[Flux]\ngpu_backend = 'C\x1b[2J\x1b]0;x\x07'\n");
+    static const char *const commands[] = {"backend", "devices"};
+    for (size_t i = 0; i < WB__COUNT(commands); i++) {
+        WEBER(NOTHING, commands[i]);
+        assert_null(strchr(p.out, '\x1b'));
+        assert_null(strchr(p.err, '\x1b'));
+    }
+}
+
 static void test_help(void **state)
 {
     (void)state;
@@ -146,6 +159,13 @@ static void test_help(void **state)
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.out, "weber devices [--verbose] "));
     assert_non_null(strstr(p.out, "weber backend [NAME|none] "));
+    static const char *const others[] = {"--help", "-h", "--version"};
+    for (size_t i = 0; i < WB__COUNT(others); i++) {
+        WEBER(NOTHING, others[i]);
+        assert_int_equal(p.status, 0);
+        assert_string_equal(p.err, "");
+        assert_non_null(strstr(p.out, i < 2 ? "weber show FILE" : wb_version()));
+    }
     static const char *const wrong[][2] = {{"devices", "--loud"}, {"devices", "--wait"}, {"sing", NULL}};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         WEBER(NOTHING, wrong[i][0], wrong[i][1]);
@@ -173,7 +193,7 @@ int main(void)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_table), IN_FOLDER(test_each_trouble), IN_FOLDER(test_verbose),
-        IN_FOLDER(test_alone), IN_FOLDER(test_backend),      IN_FOLDER(test_help),
+        IN_FOLDER(test_alone), IN_FOLDER(test_backend),      IN_FOLDER(test_help), IN_FOLDER(test_escapes),
         IN_FOLDER(test_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

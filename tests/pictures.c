@@ -107,6 +107,13 @@ static void test_curves_leave_gaps_and_escape_names(void **state)
     assert_int_equal(
         wb_svg_curves("pictures.svg", NULL, NULL, NULL, 1, &(wb_series){"one", 1, one, one}), 0);
     assert_null(strstr(read_file("pictures.svg"), "nan"));
+
+    wb_series strange = {"run\x01", 1, one, one};        /* what XML does not take */
+    assert_int_equal(wb_svg_curves("pictures.svg", "caf\xe9 \xef\xbf\xbf", "\x7f", "\xc3\xa9", 1, &strange), 0);
+    text = read_file("pictures.svg");
+    const char *written[] = {">run\\x01<", ">caf\\xe9 ?<", ">\\x7f<", ">\xc3\xa9<"};
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+        if (!strstr(text, written[i])) fail_msg("\"%s\" is not in the picture", written[i]);
     remove("pictures.svg");
 }
 

@@ -113,7 +113,7 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
  * Errors: what is no tensor of Weber's, such as another dtype: all such are listed. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
-/* NumPy's format for one array, versions 1 to 3, either order, little-endian. */
+/* NumPy's format for one array, versions 1 to 3, either order, little-endian; from a pipe or a gzip file at most 4 GiB. */
 WB_API wb_tensor *wb_load_npy(const char *path);
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 

@@ -265,7 +265,7 @@ int wb__reader_exact(wb__reader *r, void *buffer, int64_t n, const char *what)
 void *wb__reader_block(wb__reader *r, int64_t n, const char *what)
 {
     int64_t at = r->offset, left = r->size < 0 ? -1 : WB__MAX(r->size - at, 0), got = 0;
-    if (n < 0 || n > WB__FILE_MOST) {
+    if (n < 0 || (left < 0 && n > WB__FILE_MOST)) {     /* a plain file's size is the limit */
         wb__reader_fail(r, "%s would need %lld bytes; the limit is 4 GiB", what, (long long)n);
         return NULL;
     }

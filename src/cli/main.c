@@ -54,9 +54,10 @@ int main(int argc, char **argv)
     else if (!strcmp(command, "backend") && argc == 2) status = show_preference();
     else if (!strcmp(command, "backend") && argc == 3) status = set_preference(argv[2]);
     else if (!strcmp(command, "probe") && argc == 3) status = wb__cli_probe(argv[2]);
-    else if (!strcmp(command, "version") && argc == 2)
+    else if ((!strcmp(command, "version") || !strcmp(command, "--version")) && argc == 2)
         status = printf("weber %s\n", wb_version()) < 0;
-    else if (!strcmp(command, "help")) status = help(stdout, 0);
+    else if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h"))
+        status = help(stdout, 0);
     else status = -1;
     if (status < 0) status = help(stderr, 2);
     if (fflush(stdout) || ferror(stdout)) {

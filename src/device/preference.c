@@ -3,6 +3,7 @@
 #include "device/registry.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/toml.h"
 
 #include <errno.h>
@@ -57,6 +58,17 @@ static int find(place *p)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+/* The file may be a stranger's: what would command a terminal is escaped. */
+static void name_preference(wb__preference *p, const char *name, size_t n)
+{
+    char bytes[sizeof p->name];
+    wb__text t = {0};
+    snprintf(bytes, sizeof bytes, "%.*s", (int)WB__MIN(n, sizeof bytes), name);
+    wb__text_foreign(&t, bytes);
+    snprintf(p->name, sizeof p->name, "%s", t.text ? t.text : "?");
+    wb__free(wb__text_take(&t));
+}
+
 /* What the text says, by the first of the tables that says anything. */
 static int look(wb__preference *p, const char *path, const char *text, size_t bytes)
 {
@@ -67,7 +79,7 @@ static int look(wb__preference *p, const char *path, const char *text, size_t by
         size_t n;
         if (wb__toml_get(t, tables[i], key, &at, &n) == WB__TOML_ABSENT || (at && !n)) continue;
         p->set = true;
-        snprintf(p->name, sizeof p->name, "%.*s", at ? (int)n : 7, at ? at : "a table");
+        name_preference(p, at ? at : "a table", at ? n : 7);
         snprintf(p->table, sizeof p->table, "%s", tables[i]);
     }
     wb__toml_free(t);

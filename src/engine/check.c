@@ -7,7 +7,7 @@
 
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size)
 {
-    int64_t n = 1;
+    int64_t n = 1, bound = 1;           /* bound: with zeros as ones, so that no part overflows */
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
                  WB_MAX_DIMS);
@@ -24,12 +24,13 @@ bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *si
         }
     }
     for (int i = 0; i < ndim; i++) {
-        if (dims[i] && n > (((int64_t)1 << 32) - 1) / dims[i]) {
+        if (dims[i] && bound > (((int64_t)1 << 32) - 1) / dims[i]) {
             wb__fail(WB_ERROR_SHAPE,
-                     "%s: too large: a tensor has fewer than 2^32 elements (dimension %d is %lld)",
-                     what, i, (long long)dims[i]);
+                     "%s: too large: a tensor has fewer than 2^32 elements, and so has each part of "
+                     "an empty one (dimension %d is %lld)", what, i, (long long)dims[i]);
             return false;
         }
+        bound *= WB__MAX(dims[i], 1);
         n *= dims[i];
     }
     *size = n;

@@ -113,12 +113,14 @@ static void draft_free(wb__draft *d)
     wb__free(d->text);
 }
 
-void wb__draft_drop(wb__making *m, int at)
+void wb__drafts_drop(wb__making *m, int first, const bool *gone)
 {
-    wb__draft *d = &m->draft[at];
-    draft_free(d);
-    memmove(d, d + 1, (size_t)(m->n_drafts - at - 1) * sizeof *d);
-    m->n_drafts--;
+    int n = first;
+    for (int i = first; i < m->n_drafts; i++) {
+        if (gone[i - first]) draft_free(&m->draft[i]);
+        else m->draft[n++] = m->draft[i];
+    }
+    m->n_drafts = n;
 }
 
 void wb__drafts_free(wb__making *m)

@@ -56,6 +56,7 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
     wb__sink_remove(a);
     a->flags |= WB__PENDING;
     a->variable = v;
+    a->live = v->current->flags & WB__PENDING ? v->current : NULL;
     a->name = v->name;
     t->pending[t->n_pending++] = wb__ref(a);
     set_current(v, a);
@@ -107,21 +108,13 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
-/* The version that a variable had before the pending write number i. */
-static wb_tensor *version_before(const wb__thread *t, int i, const wb_tensor *v)
-{
-    while (--i >= 0)
-        if (t->pending[i]->variable == v) return t->pending[i];
-    return v->live;
-}
-
 /* These writes, the latest, do not take place: each variable is what it was. */
 static void take_back(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
         if (!(a->flags & WB__PENDING)) continue;        /* made before another device failed */
-        if (v && v->current == a) set_current(v, version_before(t, i, v));
+        if (v && v->current == a) set_current(v, a->live ? a->live : v->live);
         a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
         wb__tensor_detach(a);
     }

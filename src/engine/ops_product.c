@@ -180,7 +180,8 @@ static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_
             return wb__fail_null(
                 WB_ERROR_ARGUMENT, "%s: padding %lld is not smaller than the window %lldx%lld",
                 what, (long long)a.pad[i], (long long)a.window[0], (long long)a.window[1]);
-    int64_t dims[4] = {x->dims[0], x->dims[1], a.size[0], a.size[1]};
+    int64_t dims[4] = {x->dims[0], x->dims[1], a.size[0], a.size[1]}, size;
+    if (!wb__check_dims(what, 4, dims, &size)) return NULL;
     return wb__node(op, (wb_dtype)x->dtype, 4, dims, 1, &x, sizeof a / 8, (int64_t *)&a);
 }
 

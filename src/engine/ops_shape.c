@@ -39,6 +39,7 @@ wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *wanted)
                              wb_describe(x), (long long)x->size, text);
     if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims))
         return wb__unchanged(x);
+    if (!x->size && !wb__check_dims("reshape", ndim, dims, &known)) return NULL;
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 
@@ -208,6 +209,10 @@ wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after)
 static bool operands(const char *what, int n, wb_tensor *const *x)
 {
     const wb_tensor *placed = NULL;
+    if (n < 1 || !x) {
+        wb__fail(WB_ERROR_ARGUMENT, x ? "%s: nothing to join" : "%s: no list of tensors", what);
+        return false;
+    }
     for (int i = 0; i < n; i++) {
         if (!wb__operand(what, x[i]) || (placed && !wb__one_device(what, placed, x[i])))
             return false;
@@ -218,7 +223,6 @@ static bool operands(const char *what, int n, wb_tensor *const *x)
 
 wb_tensor *wb_concat_of(int n, wb_tensor *const *x, int axis)
 {
-    if (n < 1) return wb__fail_null(WB_ERROR_ARGUMENT, "concat: nothing to join");
     if (!operands("concat", n, x)) return NULL;
     int a = wb__axis("concat", x[0], axis);
     if (a < 0) return NULL;
@@ -249,7 +253,6 @@ done:
 
 wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis)
 {
-    if (n < 1) return wb__fail_null(WB_ERROR_ARGUMENT, "stack: nothing to join");
     if (!operands("stack", n, x)) return NULL;
     wb_tensor **wide = wb__alloc((size_t)n * sizeof *wide);
     if (!wide) return NULL;

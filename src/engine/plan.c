@@ -63,25 +63,48 @@ static void flatten(wb__draft *d)
     d->spaces[0] = (wb__space){.ndim = 1, .row_dims = 0, .col_dims = 1, .dims = {size}};
 }
 
-/* May the first and the second run side by side?  Neither touches what the other writes. */
-static bool apart(const wb__draft *p, const wb__draft *q)
+/* What kernels read and write: pairs of a buffer and, where it is the arena, who has the place. */
+typedef struct { wb__map touched, written; } traffic;
+
+static const void *place_of(const wb__draft *d, int view)
 {
-    for (int i = 0; i < q->step.fused.n_instr; i++) {
-        if (q->instr[i].kind != WB__STORE) continue;
-        const wb__view *to = &q->views[q->instr[i].arg];
-        for (int v = 0; v < p->step.fused.n_views * p->step.fused.n_segments; v++)
-            if (p->views[v].buffer == to->buffer && p->owners[v] == q->owners[q->instr[i].arg])
-                return false;
-    }
-    for (int i = 0; i < p->step.fused.n_instr; i++) {
-        if (p->instr[i].kind != WB__STORE) continue;
-        for (int s = 0; s < p->step.fused.n_segments; s++) {
-            int at = s * p->step.fused.n_views + p->instr[i].arg;
-            for (int v = 0; v < q->step.fused.n_views; v++)
-                if (q->views[v].buffer == p->views[at].buffer && q->owners[v] == p->owners[at])
-                    return false;
-        }
-    }
+    const uint64_t buffer = (uint32_t)(d->views[view].buffer + 2);
+    return (const void *)(uintptr_t)(buffer << 40 | (uint64_t)(uint32_t)(d->owners[view] + 2) << 4);
+}
+
+/* Adds a kernel of one segment; false without memory. */
+static bool add_traffic(traffic *t, const wb__draft *d)
+{
+    bool good = true;
+    for (int v = 0; good && v < d->step.fused.n_views; v++)
+        good = wb__map_put(&t->touched, place_of(d, v), 1);
+    for (int i = 0; good && i < d->step.fused.n_instr; i++)
+        if (d->instr[i].kind == WB__STORE)
+            good = wb__map_put(&t->written, place_of(d, d->instr[i].arg), 1);
+    return good;
+}
+
+static void clear_traffic(traffic *t)
+{
+    wb__map_clear(&t->touched);
+    wb__map_clear(&t->written);
+}
+
+static void free_traffic(traffic *t)
+{
+    wb__map_free(&t->touched);
+    wb__map_free(&t->written);
+}
+
+/* May a kernel run side by side with those?  Neither touches what the other writes. */
+static bool apart(const traffic *t, const wb__draft *d)
+{
+    for (int v = 0; v < d->step.fused.n_views; v++)
+        if (wb__map_get(&t->written, place_of(d, v)) >= 0) return false;
+    for (int i = 0; i < d->step.fused.n_instr; i++)
+        if (d->instr[i].kind == WB__STORE &&
+            wb__map_get(&t->touched, place_of(d, d->instr[i].arg)) >= 0)
+            return false;
     return true;
 }
 
@@ -103,27 +126,42 @@ static bool append_segment(wb__draft *p, const wb__draft *q)
     return true;
 }
 
+/* The kernels after number i that do the same become segments of it, in one pass; they are marked in
+ * `gone`.  `own` and `between` are for this function alone. */
+static bool merge_into(wb__making *m, int i, bool *gone, traffic *own, traffic *between)
+{
+    clear_traffic(own);
+    clear_traffic(between);
+    bool good = add_traffic(own, &m->draft[i]);
+    for (int j = i + 1; good && j < m->n_drafts; j++) {
+        const wb__draft *d = &m->draft[j];
+        if (gone[j - m->n_compute]) continue;
+        if (d->step.kind != WB__STEP_FUSED) break;
+        if (same_program(&m->draft[i], d) && apart(own, d) && apart(between, d)) {
+            gone[j - m->n_compute] = true;
+            good = add_traffic(own, d) && append_segment(&m->draft[i], d);
+        } else {
+            good = add_traffic(between, d);
+        }
+    }
+    return good;
+}
+
 /* Only among the kernels that write variables: they are many, small and alike. */
 static void merge_segments(wb__making *m)
 {
+    traffic own = {0}, between = {0};
     for (int i = m->n_compute; i < m->n_drafts; i++)
         if (m->draft[i].step.kind == WB__STEP_FUSED) flatten(&m->draft[i]);
-    for (int i = m->n_compute; i < m->n_drafts && !m->failed; i++) {
-        if (m->draft[i].step.kind != WB__STEP_FUSED) continue;
-        for (int j = i + 1; j < m->n_drafts; ) {
-            bool alike =
-                m->draft[j].step.kind == WB__STEP_FUSED && same_program(&m->draft[i], &m->draft[j]);
-            bool good = alike && apart(&m->draft[i], &m->draft[j]);
-            for (int k = i + 1; good && k < j; k++)
-                good = m->draft[k].step.kind == WB__STEP_FUSED && apart(&m->draft[k], &m->draft[j]);
-            if (!good) {
-                j++;
-                continue;
-            }
-            if (!append_segment(&m->draft[i], &m->draft[j])) m->failed = true;
-            wb__draft_drop(m, j);
-        }
-    }
+    bool *gone = wb__alloc_zero((size_t)(m->n_drafts - m->n_compute) + 1, sizeof *gone);
+    if (!gone) m->failed = true;
+    for (int i = m->n_compute; i < m->n_drafts && !m->failed; i++)
+        if (m->draft[i].step.kind == WB__STEP_FUSED && !gone[i - m->n_compute])
+            m->failed = !merge_into(m, i, gone, &own, &between);
+    if (gone) wb__drafts_drop(m, m->n_compute, gone);
+    free_traffic(&own);
+    free_traffic(&between);
+    wb__free(gone);
 }
 
 /* ---- the arena ------------------------------------------------------------------------------- */

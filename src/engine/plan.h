@@ -23,6 +23,8 @@ typedef struct {
     int n_numbers, numbers_room;
     wb_tensor **leaves;             /* evaluated tensors that are read */
     int n_leaves, leaves_room;
+    bool *asked;                        /* of the order's tensors: is it a result? */
+    int n_asked, asked_room;
     wb_tensor **results;            /* tensors that get storage */
     int n_results, results_room;
     wb_tensor **writes;             /* pending assigns, oldest first */
@@ -172,7 +174,7 @@ int wb__result_buffer(const wb__making *m, int result);
 bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner);
 int wb__tenant_new(wb__making *m, int64_t bytes);
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind);        /* NULL: failed */
-void wb__draft_drop(wb__making *m, int at);
+void wb__drafts_drop(wb__making *m, int first, const bool *gone);   /* of those from `first` on */
 void wb__draft_view(wb__making *m, wb__draft *d, wb__view v, int owner);    /* of a library step */
 bool wb__draft_fused(wb__making *m, int group);                     /* emit_fused.c */
 void wb__draft_library(wb__making *m, const wb__group *g);          /* emit_library.c */

@@ -24,6 +24,7 @@ void wb__request_free(wb__request *r)
     wb__free(r->numbers);
     wb__free(r->leaves);
     wb__free(r->results);
+    wb__free(r->asked);
     wb__free(r->writes);
     wb__free(r->targets);
     wb__free(r->leaf_of);
@@ -75,11 +76,16 @@ static bool write_down(wb__request *r, const wb_tensor *x, int at)
     return true;
 }
 
+/* x is the last that was added to the order, or was there before: each tensor is a result once. */
 static bool add_result(wb__request *r, wb_tensor *x)
 {
-    if (x->op == WB__OP_assign) return true;        /* its value will stand in the variable */
-    for (int i = 0; i < r->n_results; i++)
-        if (r->results[i] == x) return true;
+    if (x->op == WB__OP_assign) return true;        /* its value is written to the variable */
+    const int known = r->n_asked;
+    if (!grow(&r->asked, &r->asked_room, r->order.n, sizeof *r->asked)) return false;
+    if (r->order.n > known) memset(r->asked + known, 0, (size_t)(r->order.n - known));
+    r->n_asked = WB__MAX(known, r->order.n);
+    if (r->asked[x->index]) return true;
+    r->asked[x->index] = true;
     if (!grow(&r->results, &r->results_room, r->n_results + 1, sizeof *r->results)) return false;
     r->results[r->n_results++] = x;
     return true;
@@ -109,7 +115,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     r->device = device;
     r->precision = numerics.precision;
     r->deterministic = numerics.deterministic;
-    r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = 0;
+    r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = r->n_asked = 0;
     r->refused = true;
     wb__order_begin(&r->order);
     for (int i = 0; i < n; i++) {

@@ -164,6 +164,23 @@ static bool idle(const wb__draft *d)
     return true;
 }
 
+static void drop_empty(wb__making *m)
+{
+    bool *gone = wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *gone);
+    int n = 0;
+    if (!gone) {
+        m->failed = true;
+        return;
+    }
+    for (int i = 0; i < m->n_compute; i++) {
+        const wb__draft *d = &m->draft[i];
+        n += gone[i] = d->step.kind == WB__STEP_FUSED && !d->step.fused.n_instr;
+    }
+    wb__drafts_drop(m, 0, gone);
+    m->n_compute -= n;
+    wb__free(gone);
+}
+
 void wb__sums_beside_products(wb__making *m)
 {
     if (!m->device->backend->takes) return;
@@ -175,8 +192,8 @@ void wb__sums_beside_products(wb__making *m)
             without_view(d, d->instr[i].arg);
             without_instr(d, i--);
         }
-        if (d->step.kind != WB__STEP_FUSED || !idle(d)) continue;
-        wb__draft_drop(m, at--);
-        m->n_compute--;
+        if (d->step.kind == WB__STEP_FUSED && idle(d))
+            d->step.fused.n_instr = d->step.fused.n_views = d->n_owners = 0;
     }
+    drop_empty(m);
 }

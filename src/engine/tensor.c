@@ -175,9 +175,7 @@ static void drop_inputs(wb_tensor *x)
 
 static void forget_variable(wb_tensor *v)
 {
-    wb__thread *t = wb__this_thread();
-    for (int i = 0; i < t->n_pending; i++)
-        if (t->pending[i]->variable == v) t->pending[i]->variable = NULL;
+    for (wb_tensor *a = v->current; a && a->flags & WB__PENDING; a = a->live) a->variable = NULL;
     if (v->live) v->live->variable = NULL;
     if (v->current) v->current->variable = NULL;
     wb__unref(v->live);

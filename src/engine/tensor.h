@@ -77,7 +77,8 @@ struct wb_tensor {
     wb_tensor *variable;            /* of a version: its variable (not counted); once gone, only
                                        its address */
     wb_tensor *current;             /* of a variable (counted); its memory is `storage` */
-    wb_tensor *live;                /* of a variable: the version in its memory (counted) */
+    wb_tensor *live;                /* of a variable: the version in its memory (counted); of a
+                                       pending assign: the variable's pending assign before it */
     const char *name;               /* of a variable, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;        /* NULL: it floats */
@@ -169,6 +170,8 @@ void wb__sink_remove(wb_tensor *x);
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
 /* Checks.  The name of the operation stands first in messages. */
+/* Fewer than 2^32 elements, sizes of 0 counted as 1: then no product of some of the sizes overflows,
+ * and a sum over an empty axis is small enough too. */
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
 bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
                    int64_t *dims);

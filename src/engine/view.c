@@ -110,15 +110,22 @@ static bool apply(const wb__making *m, const wb__value *v, const wb__view *in, w
     }
 }
 
+/* From the base on, without recursion: a chain may be longer than the stack.  Without memory for it
+ * the value is copied, as one that no strides describe. */
 bool wb__view_of(const wb__making *m, int x, wb__view *out)
 {
-    if (!wb__is_view(m, x)) {
-        of_base(m, x, out);
-        return true;
+    int few[32], *chain = few, n = 0;
+    for (int at = x; wb__is_view(m, at); at = m->ir.inputs[m->ir.value[at].in]) n++;
+    if (n > (int)WB__COUNT(few) && !(chain = wb__alloc((size_t)n * sizeof *chain))) return false;
+    for (int i = 0, at = x; i < n; i++, at = m->ir.inputs[m->ir.value[at].in]) chain[i] = at;
+    of_base(m, n ? m->ir.inputs[m->ir.value[chain[n - 1]].in] : x, out);
+    bool good = true;
+    for (int i = n - 1; good && i >= 0; i--) {
+        const wb__view in = *out;
+        good = apply(m, &m->ir.value[chain[i]], &in, out);
     }
-    const wb__value *v = &m->ir.value[x];
-    wb__view in;
-    return wb__view_of(m, m->ir.inputs[v->in], &in) && apply(m, v, &in, out);
+    if (chain != few) wb__free(chain);
+    return good;
 }
 
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product)

@@ -57,14 +57,15 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
         wb_layer *layer = ok ? wb__layer_unnamed(layers[i], &name) : NULL;
         snprintf(number, sizeof number, "%d", i);
         if (!name) name = names ? names[i] : number;
-        for (int j = 0; ok && j < i; j++)
-            if (!strcmp(list->node.children[j].name, name))
-                ok = !wb__fail(WB_ERROR_ARGUMENT, "%s: two layers are named \"%s\"", what, name);
         if (ok && wb__branch_put_copy(&list->node, i, name, layer)) continue;
         wb_object_free(list);
         return NULL;
     }
-    return list;
+    char repeated[96];
+    snprintf(repeated, sizeof repeated, "%s: two layers are", what);
+    if (!list || wb__branch_distinct(&list->node, repeated)) return list;
+    wb_object_free(list);
+    return NULL;
 }
 
 int wb__layer_parts(const wb_layer *l, wb__child **parts)

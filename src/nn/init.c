@@ -4,15 +4,18 @@
 #include <math.h>
 
 /* A vector of n has fans (1, n), a matrix [out, in] (in, out); a kernel's further dimensions
- * multiply both. */
-static void fans(int ndim, const int64_t *dims, double *in, double *out)
+ * multiply both.  False, with the error set, where there are no such dimensions. */
+static bool fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;
+    int64_t size;
+    if (!wb__check_dims(what, ndim, dims, &size)) return false;
     for (int i = 2; i < ndim; i++) kernel *= (double)dims[i];
     *out = ndim ? (double)dims[0] * kernel : 1;
     *in = ndim > 1 ? (double)dims[1] * kernel : 1;
     if (*in < 1) *in = 1;
     if (*out < 1) *out = 1;
+    return true;
 }
 
 static wb_tensor *uniform(wb_dtype dtype, int ndim, const int64_t *dims, double bound)
@@ -28,28 +31,28 @@ static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double s
 wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     double in, out;
-    fans(ndim, dims, &in, &out);
+    if (!fans("glorot_uniform", ndim, dims, &in, &out)) return NULL;
     return uniform(dtype, ndim, dims, sqrt(6 / (in + out)));
 }
 
 wb_tensor *wb_glorot_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     double in, out;
-    fans(ndim, dims, &in, &out);
+    if (!fans("glorot_normal", ndim, dims, &in, &out)) return NULL;
     return normal(dtype, ndim, dims, sqrt(2 / (in + out)));
 }
 
 wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     double in, out;
-    fans(ndim, dims, &in, &out);
+    if (!fans("kaiming_uniform", ndim, dims, &in, &out)) return NULL;
     return uniform(dtype, ndim, dims, sqrt(2) * sqrt(3 / in));
 }
 
 wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     double in, out;
-    fans(ndim, dims, &in, &out);
+    if (!fans("kaiming_normal", ndim, dims, &in, &out)) return NULL;
     return normal(dtype, ndim, dims, sqrt(2) / sqrt(in));
 }
 

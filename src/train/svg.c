@@ -2,6 +2,7 @@
  * Not a plotting library: what a training run wants to show, readable in any browser, nothing more.
  * Points that are not finite leave a gap.  Numbers are written with a point in every locale. */
 #include "base/base.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -70,12 +71,17 @@ static void text(FILE *f, double x, double y, const char *style, const char *s)
     char a[32], b[32];
     fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
             number(y, "%.1f", b, sizeof b), style);
-    for (; s && *s; s++) {
-        if (*s == '<') fputs("&lt;", f);
-        else if (*s == '>') fputs("&gt;", f);
-        else if (*s == '&') fputs("&amp;", f);
-        else if ((unsigned char)*s >= ' ') fputc(*s, f);
+    wb__text t = {0};
+    wb__text_foreign(&t, s ? s : "");           /* XML takes neither control characters nor bad UTF-8 */
+    for (const char *c = t.text ? t.text : ""; *c; c++) {
+        if (*c == '<') fputs("&lt;", f);
+        else if (*c == '>') fputs("&gt;", f);
+        else if (*c == '&') fputs("&amp;", f);
+        else if (!strncmp(c, "\xef\xbf\xbe", 3) || !strncmp(c, "\xef\xbf\xbf", 3))
+            fputc('?', f), c += 2;              /* U+FFFE and U+FFFF are no characters to XML */
+        else fputc(*c, f);
     }
+    wb__free(wb__text_take(&t));
     fputs("</text>\n", f);
 }
 

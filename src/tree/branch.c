@@ -2,6 +2,7 @@
 #include "tree/tree.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- branches -------------------------------------------------------------------------------- */
@@ -42,6 +43,7 @@ void wb__branch_put(wb__branch *node, int i, const char *name, void *object)
     wb__ref(object);
     wb__unref(node->children[i].object);
     node->children[i] = (wb__child){name, object};
+    if (wb__is_branch(object)) node->depth = WB__MAX(node->depth, ((wb__branch *)object)->depth + 1);
 }
 
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object)
@@ -50,6 +52,32 @@ bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object
     if (!copy) return false;
     wb__branch_put(node, i, copy, object);
     return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool wb__branch_distinct(const wb__branch *node, const char *what)
+{
+    const char **names = wb__alloc((size_t)WB__MAX(node->n, 1) * sizeof *names);
+    if (!names) return false;
+    for (int i = 0; i < node->n; i++) names[i] = node->children[i].name;
+    qsort(names, (size_t)node->n, sizeof *names, by_name);
+    int at = 1;
+    while (at < node->n && strcmp(names[at - 1], names[at])) at++;
+    if (at < node->n) wb__fail(WB_ERROR_ARGUMENT, "%s named \"%s\"", what, names[at]);
+    wb__free(names);
+    return at >= node->n;
+}
+
+bool wb__branch_shallow(const wb__branch *node, const char *what)
+{
+    if (node->depth <= WB__MOST_DEPTH) return true;
+    wb__fail(WB_ERROR_ARGUMENT, "%s: nested %d deep; the limit is %d", what, node->depth,
+             WB__MOST_DEPTH);
+    return false;
 }
 
 /* ---- trees ----------------------------------------------------------------------------------- */
@@ -122,10 +150,6 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
                 WB_ERROR_ARGUMENT,
                 "%s: element %d has the name \"%s\"; it must not be empty or hold a dot", what, i,
                 names[i] ? names[i] : "");
-        for (int j = 0; j < i; j++)
-            if (!strcmp(names[i], names[j]))
-                return wb__fail_null(WB_ERROR_ARGUMENT, "%s: two elements are named \"%s\"", what,
-                                     names[i]);
     }
     wb_tree *t = wb__tree_new(n);
     bool ok = t != NULL;
@@ -134,7 +158,8 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
         snprintf(number, sizeof number, "%d", i);
         ok = wb__branch_put_copy(&t->node, i, names ? names[i] : number, objects[i]);
     }
-    if (ok) return t;
+    if (ok && names) ok = wb__branch_distinct(&t->node, "named_tuple: two elements are");
+    if (ok && wb__branch_shallow(&t->node, what)) return t;
     if (t) wb_object_free(t);
     return NULL;
 }

@@ -23,10 +23,13 @@ typedef struct {
     wb__branch *(*like)(wb__branch *of);
 } wb__branch_kind;
 
+/* Visits are recursive: a thread with a small stack must be able to go all the way down. */
+enum { WB__MOST_DEPTH = 256 };
+
 struct wb__branch {
     wb__object object;
     const wb__branch_kind *kind;
-    int n;
+    int n, depth;       /* depth: of branches, the longest way down */
     bool owns_names;
     void *names_of;     /* the node that the names are borrowed from (counted) */
     wb__child *children;
@@ -47,6 +50,10 @@ void wb__branch_clear(wb__branch *node);
  * node. */
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object);
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object);
+/* Have all children names of their own?  Else the error is set: `what` says "Chain: two layers are". */
+bool wb__branch_distinct(const wb__branch *node, const char *what);
+/* Is the branch nested at most WB__MOST_DEPTH deep?  Else the error is set. */
+bool wb__branch_shallow(const wb__branch *node, const char *what);
 /* Children named as those of `of`, which is held. */
 bool wb__branch_init_like(wb__branch *node, wb__branch *of);
 

@@ -1,0 +1,182 @@
+/* Limits: sizes of which some are zero, lists that are NULL, views and trees nested deep, and work that grows with
+ * what is asked for and no faster. */
+#include "plain_error.h"
+#include "reference.h"
+
+#include "base/base.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <time.h>
+
+static void expect_code(const void *result, int code, const char *fact)
+{
+    assert_null(result);
+    assert_int_equal(wb_error_code(), code);
+    if (!strstr(wb_error(), fact)) fail_msg("\"%s\" is not in \"%s\"", fact, wb_error());
+    wb_clear_error();
+}
+
+/* A zero hides no size: products of some of them are taken all the time. */
+static void zeros_beside_large_sizes(void **state)
+{
+    (void)state;
+    const int64_t wide = (int64_t)1 << 32;
+    expect_code(wb_zeros(0, wide, wide), WB_ERROR_SHAPE, "2^32");
+    expect_code(wb_zeros(wide, wide, 0), WB_ERROR_SHAPE, "2^32");
+    expect_code(wb_zeros(0, INT64_MAX), WB_ERROR_SHAPE, "2^32");
+    expect_code(wb_rand(0, wide), WB_ERROR_SHAPE, "2^32");
+    wb_tensor *x = wb_zeros(0, 3, wide / 4);            /* as much as there may be */
+    assert_int_equal(wb_size(x), 0);
+    assert_int_equal(wb_size(wb_sum(x, .axes = WB_AXES(0))), 3 * (wide / 4));
+    assert_int_equal(wb_dim(wb_flatten(x), 1), 3 * (wide / 4));
+    expect_code(wb_reshape(x, 0, wide, wide), WB_ERROR_SHAPE, "reshape");
+    expect_code(wb_reshape(x, 0, 4 * wide), WB_ERROR_SHAPE, "reshape");
+    expect_code(wb_expand_to(wb_zeros(0, 1), 2, (int64_t[]){0, wide}), WB_ERROR_SHAPE, "expand");
+    expect_code(wb_pad(x, 2, wide / 2, 0), WB_ERROR_SHAPE, "2^32");
+    expect_code(wb_concat(1, x, x), WB_ERROR_SHAPE, "2^32");
+    expect_code(wb_matmul(wb_zeros(0, 1 << 20, 1), wb_zeros(1, 1 << 20)), WB_ERROR_SHAPE, "2^32");
+    expect_code(wb_maxpool(wb_zeros(0, 1, 2, 2), .window = {1 << 30, 1 << 30}, .stride = {1, 1},
+                           .pad = {(1 << 30) - 1, (1 << 30) - 1, (1 << 30) - 1, (1 << 30) - 1}),
+                WB_ERROR_SHAPE, "maxpool");
+}
+
+static void lists_that_are_null(void **state)
+{
+    (void)state;
+    expect_code(wb_concat_of(2, NULL, 0), WB_ERROR_ARGUMENT, "concat");
+    expect_code(wb_stack_of(2, NULL, 0), WB_ERROR_ARGUMENT, "stack");
+    expect_code(wb_glorot_uniform(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "glorot_uniform");
+    expect_code(wb_glorot_normal(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "glorot_normal");
+    expect_code(wb_kaiming_uniform(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "kaiming_uniform");
+    expect_code(wb_kaiming_normal(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "kaiming_normal");
+    expect_code(wb_chain_of(0, NULL), WB_ERROR_ARGUMENT, "Chain");
+    expect_code(wb_tuple_of(2, NULL), WB_ERROR_ARGUMENT, "tuple");
+    expect_code(wb_named_tuple(2, NULL, NULL), WB_ERROR_ARGUMENT, "named_tuple");
+}
+
+/* ---- deep ------------------------------------------------------------------------------------- */
+
+static void *on_a_small_stack(void *ctx)
+{
+    wb_tensor *x = wb_from((float[]){1, 2, 3, 4}, WB_F32, 2, (int64_t[]){4, 1}), *y = x;
+    for (int i = 0; i < 1000; i++)
+        y = wb_transpose(wb_unsqueeze(wb_squeeze(y, wb_dim(y, 0) == 1 ? 0 : 1), 0));
+    const float *values = wb_data(y);
+    *(bool *)ctx = values && values[0] == 1 && values[3] == 4;
+    return NULL;
+}
+
+/* 3,000 views on views, on a stack that 3,000 calls would end. */
+static void views_on_views(void **state)
+{
+    (void)state;
+    bool good = false;
+    pthread_t thread;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 512 << 10), 0);
+    assert_int_equal(pthread_create(&thread, &attr, on_a_small_stack, &good), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+    assert_true(good);
+}
+
+static void trees_in_trees(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Dense(3, 3), *deepest = NULL;
+    int n = 0;
+    for (; m && n < 1000; n++) {
+        deepest = m;
+        m = wb_chain_of(1, &m);
+    }
+    expect_code(m, WB_ERROR_ARGUMENT, "nested");
+    assert_in_range(n, 100, 200);
+    assert_int_equal(wb_parameter_count(deepest), 12);
+    assert_non_null(wb_call(deepest, wb_ones(1, 3)));
+    wb_tree *t = wb_tuple(wb_ones(2));
+    for (n = 0; t && n < 1000; n++) t = wb_tuple(t);
+    expect_code(t, WB_ERROR_ARGUMENT, "nested");
+    assert_int_equal(n, 257);
+    m = wb_Dense(3, 3);
+    for (n = 0; m && n < 1000; n++) m = wb_SkipConnection(m, wb_add);
+    expect_code(m, WB_ERROR_ARGUMENT, "SkipConnection: nested");
+}
+
+/* ---- how work grows --------------------------------------------------------------------------- */
+
+static void many_results(int n)
+{
+    wb_tensor **x = wb__alloc((size_t)n * sizeof *x);
+    for (int i = 0; i < n; i++) x[i] = wb_add(wb_full_of(i, WB_F32, 1, (int64_t[]){3}), wb_ones(3));
+    assert_int_equal(wb_eval_all(n, x), 0);
+    assert_true(wb_at(x[n - 1], 2) == n);
+    wb__free(x);
+}
+
+static wb_layer *chain_of(int n)
+{
+    wb_layer **l = wb__alloc((size_t)n * sizeof *l);
+    for (int i = 0; i < n; i++) l[i] = wb_Dense(2, 2, wb_tanh);
+    wb_layer *m = wb_chain_of(n, l);
+    wb__free(l);
+    return m;
+}
+
+static void long_chain(int n) { assert_non_null(chain_of(n)); }
+
+static void first_update(int n)
+{
+    wb_layer *m = chain_of(n);
+    wb_opt_state *s = wb_setup(wb_Adam(), m);
+    assert_int_equal(wb_update(s, m, wb_gradient(wb_mean(wb_call(m, wb_ones(1, 2))), m)), 0);
+    assert_int_equal(wb_eval_all(0, NULL), 0);
+}
+
+static void dropped_update(int n)
+{
+    wb_layer *m = chain_of(n);
+    wb_opt_state *s = wb_setup(wb_Adam(), m);
+    assert_int_equal(wb_update(s, m, wb_gradient(wb_mean(wb_call(m, wb_ones(1, 2))), m)), 0);
+}
+
+/* This thread's own time: others do not count. */
+static double seconds(void (*f)(int n), int n)
+{
+    double best = HUGE_VAL;
+    for (int i = 0; i < 3; i++) {
+        struct timespec a, b;
+        wb_scope *s = wb_scope_open();
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+        f(n);
+        assert_int_equal(wb_scope_close(s), 0);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+        best = fmin(best, (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+    }
+    return best;
+}
+
+/* Eight times as much takes eight times as long, not sixty-four times. */
+static void work_is_linear(void **state)
+{
+    (void)state;
+    const struct { const char *what; void (*f)(int n); int n; } rows[] = {
+        {"results of one evaluation", many_results, 4000}, {"layers of a chain", long_chain, 4000},
+        {"parameters of an update", first_update, 500}, {"updates dropped", dropped_update, 1000},
+    };
+    for (size_t i = 0; i < WB__COUNT(rows); i++) {
+        const double few = seconds(rows[i].f, rows[i].n), many = seconds(rows[i].f, 8 * rows[i].n);
+        if (many > 24 * few) fail_msg("%s: %g s, eight times as many %g s", rows[i].what, few, many);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zeros_beside_large_sizes), cmocka_unit_test(lists_that_are_null),
+        cmocka_unit_test(views_on_views), cmocka_unit_test(trees_in_trees),
+        cmocka_unit_test(work_is_linear),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
