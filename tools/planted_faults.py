@@ -159,6 +159,22 @@ TABLE = [
      "if (!status && c->loader && !c->model) status = wb__loader_restore(", ["checkpoints", "train_loop"]),
     ("a checkpoint without its random counters", "src/train/checkpoint.c", "wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});",
      "wb__rng_set_state((wb__rng_state){r->random[0], 0});", ["checkpoints", "train_loop"]),
+    ("a scope counts WB_NONE", "src/engine/object.c", "wb_scope *s = wb_is_none(object) ? NULL : current(", "wb_scope *s = current(",
+     ["data_unlabelled"]),
+    ("a batch function may wait for its own loader", "src/data/feeder.c", "{ return preparing == f; }", "{ return preparing == f && !f; }",
+     ["data_unlabelled"]),
+    ("training goes on in a loader that was stopped", "src/train/train.c", "if (wb_loader_epoch(t->data) != running) break;",
+     "if (running < 0) break;", ["train_loop"]),
+    ("a tie is frozen by its first place alone", "src/optim/state.c", "const char *p = s->places[i].path;",
+     "const char *p = s->slots[s->places[i].slot].path;", ["optim_rules"]),
+    ("an opaque part has an empty gradient", "src/tree/walk.c", "->is_opaque) return WB_NONE;", "->is_opaque && !m) return WB_NONE;", ["tree_walk"]),
+    ("the first of two values for a tie is taken", "src/io/pour.c", "else if (memcmp(a, b, bytes_of(l->x)))", "else if (a != b && !m)", ["io_model"]),
+    ("preferences are read from a pipe", "src/device/preference.c", "if (!S_ISREG(about.st_mode))", "if (S_ISDIR(about.st_mode))", [PREFERENCES]),
+    ("a zero hides the other sizes", "src/engine/check.c", "bound *= WB__MAX(dims[i], 1);", "bound *= dims[i];", ["limits"]),
+    ("a list of tensors is believed to be there", "src/engine/ops_shape.c", "if (n < 1 || !x) {", "if (n < 1) {", ["limits"]),
+    ("a tree may be nested without end", "src/tree/branch.c", "if (node->depth <= WB__MOST_DEPTH) return true;", "if (node) return true;", ["limits"]),
+    ("kernels that update one variable twice are merged", "src/engine/plan.c", "same_program(&m->draft[i], d) && apart(own, d) && apart(between, d)",
+     "same_program(&m->draft[i], d)", [SEMANTICS, GRAPH]),
 ]
 
 
