@@ -33,7 +33,9 @@ WB_API wb_tensor *wb_floor(wb_tensor *x);           /* gradient 0 */
 WB_API wb_tensor *wb_isfinite(wb_tensor *x);        /* bool; no gradient */
 WB_API wb_tensor *wb_not(wb_tensor *x);             /* bool; no gradient */
 
-/* Activations.  NaN stays NaN in all of them. */
+/* Activations.  NaN stays NaN in all of them, and in those that files know by name alone (trelu, mish, ...).
+ * swish, gelu and gelu_erf of -Inf are NaN, as their formulas are (0 Inf); of all other -Inf and Inf the limit.  At NaN
+ * the gradient of what has pieces (relu, leakyrelu, elu, selu) is that of its lower piece. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
 WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
 WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);       /* x > 0 ? x : 0.01 x */
@@ -95,7 +97,7 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #endif
 
 /* The 0-based place of the largest element along an axis, i32, the axis dropped; the first of equals,
- * NaN wins.  No gradient. */
+ * NaN wins.  No gradient.  Errors: an axis of no elements, or of more than 2^31, whose places i32 cannot hold. */
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
 /* ---- shape ------------------------------------------------------------------------------------ */
