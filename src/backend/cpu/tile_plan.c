@@ -231,12 +231,6 @@ static int new_value(compiler *c) { return c->p->n_values++; }
 
 static int need(compiler *c, int i, int level);
 
-/* Whether a value that is made in a register may be one that its dtype does not hold. */
-static bool is_narrow(const wb__instr *in)
-{
-    return in->reg == WB__REG_I32 && in->dtype != WB_I32;
-}
-
 /* Value `from` of instruction `in` as storing it in its dtype and loading it would make it. */
 static void narrow(compiler *c, int list, const wb__instr *in, int to, int from, int level)
 {
@@ -252,7 +246,7 @@ static void emit_source(compiler *c, int i)
     const wb__instr *in = instr(c, i);
     const tile_view *v = view_of(c, i);
     const int level = c->level[i], list = list_of(c, level), d = new_value(c);
-    const bool narrows = in->kind == WB__IOTA && is_narrow(in);
+    const bool narrows = in->kind == WB__IOTA && wb__is_narrow(in);
     tile_call *call;
     if (in->kind == WB__LOAD && !c->copied[i] && bindable(c, v, in->reg, level)) {
         call = emit(c, list, CALL_BIND);
@@ -282,8 +276,8 @@ static void emit_number(compiler *c, int i)
     tile_call *call = emit(c, LIST_ONCE, CALL_NUMBER);
     put(call, 0, d, in->reg, LEVEL_ONE);
     call->arg = in->arg;
-    c->value[i] = is_narrow(in) ? new_value(c) : d;
-    if (is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
+    c->value[i] = wb__is_narrow(in) ? new_value(c) : d;
+    if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }
 
 /* The value of instruction i, made now if it is to be made on demand; `level`: in what form. */
@@ -377,7 +371,7 @@ static void emit_row(compiler *c, int i)
     int as[4];
     for (int k = 0; k < 4; k++) as[k] = level[k] == own ? LEVEL_FULL : LEVEL_ONE;
     wb__row_fn *fn = row_fn(c, in, where || in->b >= 0 ? shape_of(as, where) : 0);
-    const bool narrows = in->kind == WB__ROW && in->dtype != WB_BOOL && is_narrow(in);
+    const bool narrows = in->kind == WB__ROW && wb__is_narrow(in);
     const int list = list_of(c, c->level[i]), store = direct_store(c, i);
     if (!fn) {
         if (!c->failed)
@@ -424,7 +418,7 @@ static void emit_fold_cols(compiler *c, int i)
         a = d;
         reg = in->reg;
     }
-    const bool narrows = in->op == WB__OP_sum && is_narrow(in);
+    const bool narrows = in->op == WB__OP_sum && wb__is_narrow(in);
     const int d = new_value(c), done = c->pieces ? LIST_PHASES + 2 * (c->phase + 1)
                                                  : list_of(c, LEVEL_FULL);
     tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->pieces ? CALL_FOLD_PART : CALL_FOLD);

@@ -134,13 +134,12 @@ static void load(wb__fuse *k, int i)
                   wb__fuse_dtype(p->view->dtype), p->slot, at);
 }
 
-/* The value of instruction i, which is `made`: integers that are narrower than their register, and bools,
- * as storing and loading would make them. */
+/* The value of instruction i, which is `made`. */
 void wb__fuse_made(wb__fuse *k, int i, const char *made)
 {
     const wb__instr *in = &k->part->instr[i];
     const char *kind = KIND(in->reg), *t = wb__fuse_dtype(in->dtype);
-    if (in->reg == WB__REG_I32 && in->dtype != WB_I32)
+    if (wb__is_narrow(in))
         wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, made);
     else
         wb__fuse_line(k, "const %s v%d = %s;", kind, i, made);
