@@ -120,6 +120,23 @@ static void integers_wrap_everywhere(void **state)
         }
 }
 
+/* A number beside integers is one of theirs. */
+static void numbers_that_do_not_fit(void **state)
+{
+    (void)state;
+    static const struct { wb_dtype dtype; double fits, over; } all[] = {
+        {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0}, {WB_I64, -0x1p63, 1e19}};
+    for (size_t i = 0; i < WB__COUNT(all); i++) {
+        wb_tensor *x = wb_full_of(3, all[i].dtype, 1, (int64_t[]){2});
+        assert_true(wb_item(wb_max(wb_astype(wb_gt(x, wb_scalar(all[i].fits)), WB_I32))) == (3 > all[i].fits));
+        assert_null(wb_lt(x, wb_scalar(all[i].over)));
+        assert_int_equal(wb_error_code(), WB_ERROR_DTYPE);
+        assert_non_null(strstr(wb_error(), wb_dtype_name(all[i].dtype)));
+        assert_null(wb_where(wb_gt(x, wb_scalar(0)), wb_scalar(all[i].over), x));
+        wb_clear_error();
+    }
+}
+
 /* The numbers themselves, of sums of i8. */
 static void sums_of_bytes(void **state)
 {
@@ -244,7 +261,8 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_wrap_everywhere), cmocka_unit_test(sums_of_bytes),
+        cmocka_unit_test(integers_wrap_everywhere), cmocka_unit_test(numbers_that_do_not_fit),
+        cmocka_unit_test(sums_of_bytes),
         cmocka_unit_test(sums_of_nothing), cmocka_unit_test(gradients_of_nothing)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     wb_shutdown();

@@ -1,6 +1,7 @@
 /* Weber, chapter 3: operations on tensors.
  *
- * Operands want equal dtypes, else an error; a literal (wb_scalar) takes the other's dtype.  Shapes
+ * Operands want equal dtypes, else an error; a literal (wb_scalar) takes the other's dtype, and is an error where an
+ * integer dtype does not hold its value.  Shapes
  * broadcast as in NumPy: aligned at the last dimension, 1 stretches.  Every operation below has a
  * gradient to each floating operand, unless its comment says otherwise.  Integers stay in their dtype and wrap around,
  * in sums too: convert with wb_astype first where that matters.
@@ -74,7 +75,8 @@ WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);  /* floats to integer
 
 /* ---- reductions ------------------------------------------------------------------------------- */
 
-/* Which axes: .axes = WB_AXES(0, -1); none means all.  .keep leaves them with size 1. */
+/* Which axes: .axes = WB_AXES(0, -1); none means all.  .keep leaves them with size 1.  Over no elements (an axis of size 0)
+ * a sum is 0, a mean and a variance NaN, and the others are errors. */
 typedef struct { int n, axis[WB_MAX_DIMS]; } wb_axes;
 typedef struct { size_t size; wb_axes axes; bool keep; } wb_reduce_options;
 #define WB_AXES(...) {(int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), {__VA_ARGS__}}
