@@ -192,7 +192,8 @@ static array followed(array s, int i)
 }
 
 static const struct { int ndim; int64_t dims[4]; } empty[] = {
-    {1, {0}}, {2, {0, 5}}, {2, {5, 0}}, {2, {0, 0}}, {3, {16, 5, 0}}, {3, {3, 0, 4}}, {3, {0, 6, 2}}, {4, {2, 3, 0, 4}}, {2, {1, 0}}};
+    {1, {0}},        {2, {0, 5}},    {2, {5, 0}},    {2, {0, 0}},      {3, {16, 5, 0}},
+    {3, {3, 0, 4}},  {3, {0, 6, 2}}, {4, {2, 3, 0, 4}}, {2, {1, 0}}};
 
 static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
 {
