@@ -320,6 +320,14 @@ static void where_and_cast(void **state)
         check(wb_astype(wb_astype(tensor_of(x, WB_F32, 0), to), WB_F32), z, 1e-6, 0,
               "f32 as %s and back", wb_dtype_name(to));
     }
+    static const double small[] = {-1e-50, -1e-300, -7e-46, -0x1p-1074, 1e-50, 0x1p-1074};
+    array tiny = ref_new(1, (int64_t[]){WB__COUNT(small)}), y = ref_map2(ref_binary("mul"), tiny, ref_number(0));
+    memcpy(tiny.at, small, sizeof small);
+    for (wb_dtype to = WB_F16; to <= WB_BF16; to++) {
+        check(wb_astype(tensor_of(tiny, WB_F64, 0), to), y, 0, 0, "tiny f64 as %s", wb_dtype_name(to));
+        check(wb_astype(wb_astype(tensor_of(tiny, WB_F64, 0), to), WB_F32), y, 0, 0,
+              "tiny f64 as %s and back", wb_dtype_name(to));
+    }
     ref_forget();
 }
 

@@ -117,6 +117,21 @@ static void argmaxes(void **state)
             wb_scope_close(scope);
             ref_forget();
         }
+    /* Places beyond i32; nothing of this size is ever computed. */
+    const int64_t places = (1ll << 31) + 1, classes = (1ll << 32) - 1;
+    wb_tensor *fits = wb_full_of(0, WB_U8, 1, (int64_t[]){places - 1});
+    wb_tensor *over = wb_full_of(0, WB_U8, 2, (int64_t[]){1, places});
+    assert_non_null(wb_argmax(fits, 0));
+    assert_null(wb_argmax(over, 1));
+    assert_int_equal(wb_error_code(), WB_ERROR_SHAPE);
+    assert_non_null(strstr(wb_error(), "axis 1"));
+    assert_null(wb_onecold(over));
+    assert_non_null(wb_argmax(over, 0));
+    wb_clear_error();
+    wb_tensor *label = wb_full_of(-5, WB_I32, 1, (int64_t[]){1});
+    wb_tensor *end = wb_slice(wb_onehotbatch(label, classes), 1, classes - 10, classes);
+    check(end, ref_new(2, (int64_t[]){1, 10}), 0, 0, "labels below 0 beside classes beyond i32");
+    ref_forget();
 }
 
 /* A chain of movements, on numbers of every dtype: exact. */

@@ -157,7 +157,8 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
             case WB__CAST: d[e] = to_dtype(x, reg, in->dtype); break;
             default: break;
             }
-            if (in->kind == WB__ROW && (in->dtype == WB_I8 || in->dtype == WB_U8))
+            const bool made = in->kind == WB__ROW || in->kind == WB__NUMBER || in->kind == WB__IOTA;
+            if (made && wb__is_narrow(in))
                 d[e] = to_dtype(d[e], in->reg, in->dtype);
         }
         if (in->kind == WB__FOLD_COLS)
@@ -168,7 +169,9 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
                     take_in(in->op, reg <= WB__REG_F64, &best, &place,
                             value[in->a][r * cols + c], c);
                 if (in->op == WB__OP_argmax) best = (cell){(double)place, place};
-                for (int64_t c = 0; c < cols; c++) d[r * cols + c] = in_reg(best, in->reg);
+                best = in_reg(best, in->reg);
+                if (wb__is_narrow(in)) best = to_dtype(best, in->reg, in->dtype);
+                for (int64_t c = 0; c < cols; c++) d[r * cols + c] = best;
             }
     }
     for (int i = 0; i < f->n_instr; i++) {

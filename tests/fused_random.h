@@ -187,6 +187,13 @@ static inline void add_row(program *p)
     in->a = a, in->b = b, in->c = c;
 }
 
+/* A dtype whose values a register of this kind may hold, narrower ones too. */
+static inline wb_dtype some_dtype(int reg)
+{
+    static const wb_dtype integers[] = {WB_I32, WB_I8, WB_U8, WB_BOOL};
+    return reg == WB__REG_I32 ? integers[below(4)] : whole_dtype(reg);
+}
+
 static inline void add_fold_cols(program *p)
 {
     const int a = pick(p, -1, WB__LEVEL_FULL);
@@ -206,7 +213,8 @@ static inline void add_fold_cols(program *p)
     p->bound[p->f.n_instr] = bound;
     wb__instr *in =
         add(p, WB__FOLD_COLS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_ROW,
-                        op == WB__OP_argmax ? WB_I32 : whole_dtype(p->instr[a].reg));
+                        op == WB__OP_argmax ? WB_I32
+                        : op == WB__OP_sum  ? some_dtype(p->instr[a].reg) : whole_dtype(p->instr[a].reg));
     in->op = (uint16_t)op;
     in->a = a;
 }
@@ -270,12 +278,14 @@ static inline void draw_program(program *p)
     for (int i = 0; i < 8; i++) p->numbers[i].f = (double)(below(9) - 4);
     for (int i = 1 + (int)below(4); i > 0; i--) add_load(p, cols && chance(20));
     if (chance(40)) {
-        wb__instr *in = add(p, WB__NUMBER, (int)below(4), WB__LEVEL_ONE, WB_F32);
+        const int reg = (int)below(4);
+        wb__instr *in = add(p, WB__NUMBER, reg, WB__LEVEL_ONE, some_dtype(reg));
         in->arg = (int)below(8);
         p->bound[p->f.n_instr - 1] = 4;
     }
     if (chance(20)) {
-        wb__instr *in = add(p, WB__IOTA, (int)below(4), WB__LEVEL_FULL, WB_I32);
+        const int reg = (int)below(4);
+        wb__instr *in = add(p, WB__IOTA, reg, WB__LEVEL_FULL, some_dtype(reg));
         in->arg = (int)below(ndim);
         in->scale = below(3);
         in->shift = below(5) - 2;

@@ -9,6 +9,9 @@
 
 #include "nn/layer.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static double within(double x, double from, double to) { return fmax(from, fmin(x, to)); }
 static double softplus(double x) { return log1p(exp(-fabs(x))) + fmax(x, 0); }
 
@@ -51,8 +54,31 @@ static void values(void **state)
     }
 }
 
+/* NaN stays NaN; zeros and infinities give the limit, but where the formula itself has Inf - Inf, 0 Inf or Inf / Inf. */
+static void special_values(void **state)
+{
+    (void)state;
+    static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
+    static const char *const undefined[] = {"hardswish -inf", "mish -inf", "softsign inf", "softsign -inf", "logcosh -inf"};
+    for (size_t i = 0; i < WB__COUNT(all); i++)
+        for (int dtype = WB_F32; dtype <= WB_F64; dtype++) {
+            wb_scope *s = wb_scope_open();
+            wb_tensor *x = wb_astype(wb_from(special, WB_F64, 1, (int64_t[]){WB__COUNT(special)}), (wb_dtype)dtype);
+            wb_tensor *y = wb__function_by_name(all[i].name)(x);
+            for (size_t k = 0; k < WB__COUNT(special); k++) {
+                const double got = wb_at(y, (int64_t)k), want = all[i].f(special[k]);
+                char what[64];
+                snprintf(what, sizeof what, "%s %g", all[i].name, special[k]);
+                bool is_nan = isnan(special[k]);
+                for (size_t j = 0; j < WB__COUNT(undefined); j++) is_nan |= !strcmp(what, undefined[j]);
+                if (is_nan ? !isnan(got) : fabs(got - want) > 1e-7 && got != want) fail_msg("%s: %g", what, got);
+            }
+            wb_scope_close(s);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(special_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,11 @@ WB_API extern wb_tensor *const WB_NONE;
 /* ---- dtypes ----------------------------------------------------------------------------------- */
 
 /* One list, many tables: name, C type in memory, bytes, whether floating.
- * f16 and bf16 are storage: they are computed and summed in f32. */
+ * f16 and bf16 are storage: they are computed and summed in f32, and rounded where a value is put into memory or cast
+ * (wb_astype).  What one kernel makes of another's operands it may leave unrounded between them: a bias and an activation
+ * behind a product, the steps of an optimiser's rule.  So the last bit of f16 and bf16 results may depend on what is
+ * evaluated with them; WEBER_EAGER=1 rounds behind every operation.  Integers and bools never depend on
+ * that: i8, u8, i32 and i64 wrap around behind every operation, bool is 0 or 1. */
 #define WB_DTYPES(X)                \
     X(F32,  float,    4, 1, "f32")  \
     X(F64,  double,   8, 1, "f64")  \

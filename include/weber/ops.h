@@ -1,6 +1,7 @@
 /* Weber, chapter 3: operations on tensors.
  *
- * Operands want equal dtypes, else an error; a literal (wb_scalar) takes the other's dtype.  Shapes
+ * Operands want equal dtypes, else an error; a literal (wb_scalar) takes the other's dtype, and is an error where an
+ * integer dtype does not hold its value.  Shapes
  * broadcast as in NumPy: aligned at the last dimension, 1 stretches.  Every operation below has a
  * gradient to each floating operand, unless its comment says otherwise.  Integers stay in their dtype and wrap around,
  * in sums too: convert with wb_astype first where that matters.
@@ -33,7 +34,9 @@ WB_API wb_tensor *wb_floor(wb_tensor *x);           /* gradient 0 */
 WB_API wb_tensor *wb_isfinite(wb_tensor *x);        /* bool; no gradient */
 WB_API wb_tensor *wb_not(wb_tensor *x);             /* bool; no gradient */
 
-/* Activations.  NaN stays NaN in all of them. */
+/* Activations.  NaN stays NaN in all of them, and in those that files know by name alone (trelu, mish, ...).
+ * swish, gelu and gelu_erf of -Inf are NaN, as their formulas are (0 Inf); of all other -Inf and Inf the limit.  At NaN
+ * the gradient of what has pieces (relu, leakyrelu, elu, selu) is that of its lower piece. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
 WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
 WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);       /* x > 0 ? x : 0.01 x */
@@ -72,7 +75,8 @@ WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);  /* floats to integer
 
 /* ---- reductions ------------------------------------------------------------------------------- */
 
-/* Which axes: .axes = WB_AXES(0, -1); none means all.  .keep leaves them with size 1. */
+/* Which axes: .axes = WB_AXES(0, -1); none means all.  .keep leaves them with size 1.  Over no elements (an axis of size 0)
+ * a sum is 0, a mean and a variance NaN, and the others are errors. */
 typedef struct { int n, axis[WB_MAX_DIMS]; } wb_axes;
 typedef struct { size_t size; wb_axes axes; bool keep; } wb_reduce_options;
 #define WB_AXES(...) {(int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), {__VA_ARGS__}}
@@ -95,7 +99,7 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #endif
 
 /* The 0-based place of the largest element along an axis, i32, the axis dropped; the first of equals,
- * NaN wins.  No gradient. */
+ * NaN wins.  No gradient.  Errors: an axis of no elements, or of more than 2^31, whose places i32 cannot hold. */
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
 /* ---- shape ------------------------------------------------------------------------------------ */

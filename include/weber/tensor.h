@@ -32,7 +32,8 @@ WB_API wb_tensor *wb_variable(wb_tensor *x);
  * the new one.  0, or an error code. */
 WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
-/* By shape and dtype (0 dims: a scalar).  Uniform in [0, 1); standard normal; draws come from wb_seed. */
+/* By shape and dtype (0 dims: a scalar).  Uniform in [0, 1); standard normal; draws come from wb_seed.  Values and counts
+ * that i8 or u8 does not hold wrap around. */
 WB_API wb_tensor *wb_full_of(double value, wb_dtype dtype, int ndim, const int64_t *dims);
 WB_API wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims);
 WB_API wb_tensor *wb_randn_of(wb_dtype dtype, int ndim, const int64_t *dims);

@@ -69,6 +69,13 @@ typedef struct {
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 
+/* i8, u8 and bool are narrower than their register.  What NUMBER, IOTA, ROW and FOLD_COLS make of these
+ * dtypes is in the register as storing and loading would make it.  (Rows of bool are 0 or 1 anyway.) */
+static inline bool wb__is_narrow(const wb__instr *i)
+{
+    return i->dtype == WB_I8 || i->dtype == WB_U8 || (i->dtype == WB_BOOL && i->kind != WB__ROW);
+}
+
 /* One program over one or more spaces of the same shape of loop: an optimiser's update of all
  * parameters is one kernel of many segments.  Views of segment s are views[s * n_views + i];
  * numbers are shared. */

@@ -187,16 +187,17 @@ static int content(const wb__making *m, int x)
     return x;
 }
 
-/* Reshapes of a window may not be strides; a value that is reshaped stays by itself.  Convolutions
- * and rows want dense operands, which a copy would make again. */
-static void find_reshaped(const wb__making *m, bool *reshaped)
+/* Values that stay out of windows.  A reshape of a window may not be a view by strides.  Operands of
+ * convolutions, pools and rows are dense (emit_library.c) and would be copied out again; a bias would
+ * too, but it is small. */
+static void find_dense(const wb__making *m, bool *is_dense)
 {
     for (int i = 0; i < m->ir.n; i++) {
         const wb__value *v = value(m, i);
         if (v->op == WB__OP_reshape && wb__is_view(m, i) && !only_units(m, v))
-            reshaped[wb__base(m, i)] = true;
+            is_dense[wb__base(m, i)] = true;
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
-            for (int j = 0; j < v->n_in; j++) reshaped[wb__base(m, input(m, v, j))] = true;
+            for (int j = 0; j < v->n_in; j++) is_dense[wb__base(m, input(m, v, j))] = true;
     }
 }
 
@@ -210,23 +211,23 @@ static bool covered(const wb__making *m, const wb__value *a)
 
 static void choose_windows(wb__making *m)
 {
-    bool *reshaped = wb__alloc_zero((size_t)m->ir.n + 1, sizeof *reshaped);
-    if (!reshaped) {
+    bool *is_dense = wb__alloc_zero((size_t)m->ir.n + 1, sizeof *is_dense);
+    if (!is_dense) {
         m->failed = true;
         return;
     }
-    find_reshaped(m, reshaped);
+    find_dense(m, is_dense);
     for (int i = m->ir.n - 1; i >= 0; i--) {        /* outer assemblies first */
         const wb__value *a = value(m, i);
         if (a->op != WB__OP_assemble || !covered(m, a)) continue;
         for (int j = 0; j < a->n_in; j++) {
             int x = content(m, input(m, a, j));
-            if (!may_stand_inside(m, x) || reshaped[x]) continue;
+            if (!may_stand_inside(m, x) || is_dense[x]) continue;
             m->fate[x].inside = i;
             m->fate[x].piece = j;
         }
     }
-    wb__free(reshaped);
+    wb__free(is_dense);
 }
 
 static void assemble(wb__making *m, int x)

@@ -22,20 +22,16 @@ static bool dense(const wb__view *v, bool nhwc)
     return true;
 }
 
-/* An operand as a library wants it: dense in one of the layouts, by way of a copy where it stands
- * otherwise. */
-static void add_dense(wb__making *m, wb__draft *d, int x, bool nhwc, bool either)
+/* A view of value `like`'s elements as an operand, dense in the value's layout: by way of a copy
+ * where it is not. */
+static void add_dense_view(wb__making *m, wb__view v, int owner, wb__value like)
 {
-    wb__view v;
-    int owner;
-    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
-    if (dense(&v, nhwc) || (either && dense(&v, !nhwc))) {
+    wb__draft *d = last_draft(m);
+    wb__view to;
+    if (dense(&v, like.nhwc)) {
         wb__draft_view(m, d, v, owner);
         return;
     }
-    wb__value like = *value(m, x);
-    wb__view to;
-    like.nhwc = nhwc && like.ndim == 4;
     wb__contiguous(&like, &to);
     to.buffer = wb__arena_buffer(m);
     int tenant = wb__tenant_new(m, wb__value_bytes(&like));
@@ -46,6 +42,17 @@ static void add_dense(wb__making *m, wb__draft *d, int x, bool nhwc, bool either
     if (!again) return;
     *again = held;
     wb__draft_view(m, again, to, tenant);
+}
+
+static void add_dense(wb__making *m, int x, bool nhwc)
+{
+    wb__view v;
+    int owner;
+    if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
+    wb__value like = *value(m, x);
+    like.heads_first = false;
+    like.nhwc = nhwc && like.ndim == 4;
+    add_dense_view(m, v, owner, like);
 }
 
 static void add_any(wb__making *m, int x)
@@ -64,7 +71,7 @@ static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *p
     bool awkward = v.dims[last] > 1 && v.dims[last - 1] > 1 && v.strides[last] != 1 &&
                    v.strides[last - 1] != 1;
     if (awkward) {
-        add_dense(m, last_draft(m), x, false, false);
+        add_dense(m, x, false);
         if (m->failed) return;
         wb__draft *d = last_draft(m);
         v = d->step.views[d->step.n_views - 1];
@@ -72,6 +79,13 @@ static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *p
         d->step.n_views--;
     }
     wb__draft_view(m, last_draft(m), wb__matrix_view(v, transposed, product), owner);
+}
+
+/* The n elements of v along the dimension that is `from_end` before its end. */
+static wb__view vector(const wb__view *v, int64_t n, int from_end)
+{
+    return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .offset = v->offset, .ndim = 1,
+                      .dims = {n}, .strides = {v->strides[v->ndim - from_end]}};
 }
 
 /* What the epilogue has beside the product, and the sums of its rows. */
@@ -90,20 +104,21 @@ static void add_epilogue(wb__making *m, const wb__group *g, const wb__value *v)
     if (g->sums < 0 || m->failed || !wb__place_of(m, g->sums, &d->step.sums, &d->sums_owner)) return;
     wb__view *s = &d->step.sums;
     d->step.sums_of = WB__SUMS_OF_C;
-    s->ndim = 1;
-    s->dims[0] = v->dims[1];
-    s->strides[0] = 1;
+    *s = vector(s, v->dims[1], 1);
+    if (dense(s, false)) return;
+    wb__fail(WB_ERROR_INTERNAL, "plan: sums beside a product need memory of their own");
+    m->failed = true;
 }
 
-static void bias_view(wb__making *m, const wb__group *g, const wb__value *v)
+static void add_bias(wb__making *m, const wb__group *g, const wb__value *v)
 {
     wb__view view;
     int owner;
-    int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
+    const int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
+    const wb__value like = {.dtype = v->dtype, .ndim = 1, .size = v->dims[channel],
+                            .dims = {v->dims[channel]}};
     if (m->failed || !wb__place_of(m, g->bias, &view, &owner)) return;
-    wb__view b = {.dtype = view.dtype, .buffer = view.buffer, .offset = view.offset, .ndim = 1,
-                  .dims = {v->dims[channel]}, .strides = {1}};
-    wb__draft_view(m, last_draft(m), b, owner);
+    add_dense_view(m, vector(&view, like.size, v->ndim - channel), owner, like);
 }
 
 static void convolution(wb__making *m, const wb__value *v, int product, int kind)
@@ -114,19 +129,19 @@ static void convolution(wb__making *m, const wb__value *v, int product, int kind
     d->step.variant = kind;
     memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
     if (kind == 0) {
-        add_dense(m, d, a, nhwc, false);
-        add_dense(m, last_draft(m), b, false, false);
+        add_dense(m, a, nhwc);
+        add_dense(m, b, false);
         add_any(m, product);
     }
     if (kind == 1) {
         add_any(m, product);
-        add_dense(m, last_draft(m), b, false, false);
-        add_dense(m, last_draft(m), a, nhwc, false);
+        add_dense(m, b, false);
+        add_dense(m, a, nhwc);
     }
     if (kind == 2) {
-        add_dense(m, d, a, nhwc, false);
+        add_dense(m, a, nhwc);
         add_any(m, product);
-        add_dense(m, last_draft(m), b, nhwc, false);
+        add_dense(m, b, nhwc);
     }
 }
 
@@ -140,7 +155,7 @@ static void add_rows(wb__making *m, int x)
     for (int i = 0; i < v.ndim; i++)
         runs &= v.dims[i] == 1 || (i == v.ndim - 1 ? v.strides[i] == 1 : v.strides[i] > 0);
     if (runs) wb__draft_view(m, last_draft(m), v, owner);
-    else add_dense(m, last_draft(m), x, false, false);
+    else add_dense(m, x, false);
 }
 
 /* One of a step's results; where nobody wants it, memory that is free again behind the step. */
@@ -207,14 +222,14 @@ void wb__draft_library(wb__making *m, const wb__group *g)
         d->step.variant = op - WB__OP_maxpool;
         memcpy(&d->step.pool, m->ir.attrs + v->attr, sizeof d->step.pool);
         for (int i = 0; i < v->n_in; i++)
-            add_dense(m, last_draft(m), input(m, v, i), v->nhwc, false);
+            add_dense(m, input(m, v, i), v->nhwc);
         add_any(m, g->product);
     } else if (kind == WB__STEP_ATTENTION) {
         attention(m, g, v);
     } else {
-        for (int i = 0; i < v->n_in; i++) add_dense(m, last_draft(m), input(m, v, i), false, false);
+        for (int i = 0; i < v->n_in; i++) add_dense(m, input(m, v, i), false);
         add_any(m, g->product);
     }
-    if (g->bias >= 0) bias_view(m, g, v);
+    if (g->bias >= 0) add_bias(m, g, v);
     if (!m->failed) add_epilogue(m, g, v);
 }

@@ -239,14 +239,21 @@ static fold fold_in(wb__group *g, const wb__value *v, const wb__value *x, unsign
     return NO_FOLD;
 }
 
+static bool has_points(const wb__group *g)
+{
+    for (int i = 0; i < g->ndim; i++)
+        if (!g->dims[i]) return false;
+    return true;
+}
+
 static bool fits_reduction(wb__making *m, wb__group *g, const wb__value *v)
 {
     const wb__value *x = wb__ir_in(&m->ir, v, 0);
     unsigned mask = (unsigned)m->ir.attrs[v->attr];
     if (full(g, x)) return fold_in(g, v, x, mask) != NO_FOLD;
     /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for
-     * a sum */
-    return (v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x) &&
+     * a sum; and never, where there are no columns */
+    return (v->op == WB__OP_max || v->op == WB__OP_min) && row(g, x) && has_points(g) &&
            fold_in(g, v, x, mask) == FOLD_ALL;
 }
 

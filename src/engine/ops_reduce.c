@@ -137,6 +137,9 @@ wb_tensor *wb_argmax(wb_tensor *x, int axis)
     if (x->dtype == WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE, "argmax: does not take %s", wb_describe(x));
     int a = wb__axis("argmax", x, axis);
+    if (a >= 0 && x->dims[a] - 1 > INT32_MAX)
+        return wb__fail_null(WB_ERROR_SHAPE, "argmax: axis %d of %s has places that i32 cannot hold",
+                             axis, wb_describe(x));
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
 }
 

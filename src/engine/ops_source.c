@@ -87,7 +87,7 @@ wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
     if (labels->ndim == WB_MAX_DIMS)
         return wb__fail_null(WB_ERROR_SHAPE, "onehotbatch: labels %s have no room for an axis",
                              wb_describe(labels));
-    if (labels->dtype != WB_I64) labels = wb_astype(labels, WB_I32);
+    if (labels->dtype != WB_I64) labels = wb_astype(labels, classes > INT32_MAX ? WB_I64 : WB_I32);
     if (!labels) return NULL;
     wb_tensor *number = iota((wb_dtype)labels->dtype, 1, &classes, 0);
     return wb_astype(wb_eq(wb_unsqueeze(labels, -1), number), WB_F32);

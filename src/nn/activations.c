@@ -14,7 +14,7 @@ wb_tensor *wb__mish(wb_tensor *x) { return wb_mul(x, wb_tanh(wb_softplus(x))); }
 wb_tensor *wb__softsign(wb_tensor *x) { return wb_div(x, wb_add(wb_abs(x), wb_scalar(1))); }
 wb_tensor *wb__tanhshrink(wb_tensor *x) { return wb_sub(x, wb_tanh(x)); }
 wb_tensor *wb__softshrink(wb_tensor *x) { return wb_sub(x, clamp(x, -0.5, 0.5)); }
-wb_tensor *wb__trelu(wb_tensor *x) { return wb_where(wb_gt(x, wb_scalar(1)), x, wb_scalar(0)); }
+wb_tensor *wb__trelu(wb_tensor *x) { return wb_where(wb_le(x, wb_scalar(1)), wb_scalar(0), x); }
 wb_tensor *wb__lisht(wb_tensor *x) { return wb_mul(x, wb_tanh(x)); }
 
 /* log(cosh(x)), where exp would overflow too */

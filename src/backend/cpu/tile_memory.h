@@ -40,7 +40,7 @@ static inline uint16_t to_f16(float f)
 static inline float odd_of_f64(double d)
 {
     float f = (float)d;
-    int32_t bits = wb__bits_of_f32(f), past = f < 0 ? f < d : f > d;
+    int32_t bits = wb__bits_of_f32(f), past = d < 0 ? f < d : f > d;
     int32_t toward_0 = bits - (past | ((bits & 0x7fffffff) == 0x7f800000));
     return f == d || d != d ? f : wb__f32_of_bits(toward_0 | 1);
 }

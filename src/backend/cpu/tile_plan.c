@@ -231,12 +231,22 @@ static int new_value(compiler *c) { return c->p->n_values++; }
 
 static int need(compiler *c, int i, int level);
 
+/* Value `from` of instruction `in` as storing it in its dtype and loading it would make it. */
+static void narrow(compiler *c, int list, const wb__instr *in, int to, int from, int level)
+{
+    tile_call *call = emit(c, list, CALL_PLAIN);
+    call->row_fn = c->t->cast[WB__REG_I32][in->dtype];
+    put(call, 0, to, in->reg, level);
+    put(call, 1, from, in->reg, level);
+}
+
 /* A load, or another value that comes of its place alone. */
 static void emit_source(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const tile_view *v = view_of(c, i);
     const int level = c->level[i], list = list_of(c, level), d = new_value(c);
+    const bool narrows = in->kind == WB__IOTA && wb__is_narrow(in);
     tile_call *call;
     if (in->kind == WB__LOAD && !c->copied[i] && bindable(c, v, in->reg, level)) {
         call = emit(c, list, CALL_BIND);
@@ -254,8 +264,20 @@ static void emit_source(compiler *c, int i)
     }
     call->arg = (int)(v - c->s->views);
     put(call, 0, d, in->reg, level);
-    c->value[i] = d;
+    c->value[i] = narrows ? new_value(c) : d;
     c->value_phase[i] = c->phase;
+    if (narrows) narrow(c, list, in, c->value[i], d, level);
+}
+
+static void emit_number(compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    const int d = new_value(c);
+    tile_call *call = emit(c, LIST_ONCE, CALL_NUMBER);
+    put(call, 0, d, in->reg, LEVEL_ONE);
+    call->arg = in->arg;
+    c->value[i] = wb__is_narrow(in) ? new_value(c) : d;
+    if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }
 
 /* The value of instruction i, made now if it is to be made on demand; `level`: in what form. */
@@ -264,9 +286,7 @@ static int need(compiler *c, int i, int level)
     const wb__instr *in = instr(c, i);
     const int own = c->level[i] == LEVEL_COL ? LEVEL_FULL : c->level[i];
     if (in->kind == WB__NUMBER && c->value[i] < 0) {
-        tile_call *call = emit(c, LIST_ONCE, CALL_NUMBER);
-        put(call, 0, c->value[i] = new_value(c), in->reg, LEVEL_ONE);
-        call->arg = in->arg;
+        emit_number(c, i);
     } else if (is_source(in)) {
         const bool again = c->level[i] == LEVEL_FULL && c->value_phase[i] != c->phase;
         if (c->value[i] < 0 || again) emit_source(c, i);
@@ -351,8 +371,7 @@ static void emit_row(compiler *c, int i)
     int as[4];
     for (int k = 0; k < 4; k++) as[k] = level[k] == own ? LEVEL_FULL : LEVEL_ONE;
     wb__row_fn *fn = row_fn(c, in, where || in->b >= 0 ? shape_of(as, where) : 0);
-    const bool narrow = in->kind == WB__ROW && (in->dtype == WB_I8 || in->dtype == WB_U8)
-        && in->reg == WB__REG_I32;
+    const bool narrows = in->kind == WB__ROW && wb__is_narrow(in);
     const int list = list_of(c, c->level[i]), store = direct_store(c, i);
     if (!fn) {
         if (!c->failed)
@@ -361,8 +380,7 @@ static void emit_row(compiler *c, int i)
         c->failed = true;
         return;
     }
-    if (narrow) c->value[i] = new_value(c);
-    const int d = new_value(c), result = narrow ? c->value[i] : d;
+    const int d = new_value(c), result = narrows ? new_value(c) : d;
     if (store >= 0) {
         tile_call *bind = emit(c, list, CALL_BIND);
         put(bind, 0, result, in->reg, LEVEL_FULL);
@@ -374,12 +392,7 @@ static void emit_row(compiler *c, int i)
     put(call, 0, d, in->reg, c->level[i]);
     for (int k = 1; k < 4; k++)
         if (operand[k] >= 0) put(call, k, value[k], instr(c, operand[k])->reg, level[k]);
-    if (narrow) {
-        call = emit(c, list, CALL_PLAIN);
-        call->row_fn = c->t->cast[WB__REG_I32][in->dtype];
-        put(call, 0, result, in->reg, c->level[i]);
-        put(call, 1, d, in->reg, c->level[i]);
-    }
+    if (narrows) narrow(c, list, in, result, d, c->level[i]);
     c->value[i] = result;
     c->value_phase[i] = c->phase;
 }
@@ -405,24 +418,23 @@ static void emit_fold_cols(compiler *c, int i)
         a = d;
         reg = in->reg;
     }
-    if (!c->pieces) {
-        tile_call *call = emit(c, list_of(c, LEVEL_FULL), CALL_FOLD);
-        call->fold = c->t->fold[op][reg];
-        put(call, 0, c->value[i] = new_value(c), in->reg, LEVEL_ROW);
-        put(call, 1, a, reg, LEVEL_FULL);
-        call->row = 0;
-        return;
-    }
-    tile_part *part = &p->parts[p->n_parts];
-    part->op = (uint8_t)op;
-    part->reg = (uint8_t)reg;
-    tile_call *call = emit(c, list_of(c, LEVEL_FULL), CALL_FOLD_PART);
+    const bool narrows = in->op == WB__OP_sum && wb__is_narrow(in);
+    const int d = new_value(c), done = c->pieces ? LIST_PHASES + 2 * (c->phase + 1)
+                                                 : list_of(c, LEVEL_FULL);
+    tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->pieces ? CALL_FOLD_PART : CALL_FOLD);
     call->fold = c->t->fold[op][reg];
-    call->arg = p->n_parts;
+    if (!c->pieces) put(call, 0, d, in->reg, LEVEL_ROW);
     put(call, 1, a, reg, LEVEL_FULL);
-    call = emit(c, LIST_PHASES + 2 * (c->phase + 1), CALL_FOLD_DONE);
-    call->arg = p->n_parts++;
-    put(call, 0, c->value[i] = new_value(c), in->reg, LEVEL_ROW);
+    call->row = 0;
+    if (c->pieces) {
+        call->arg = p->n_parts;
+        p->parts[p->n_parts] = (tile_part){.op = (uint8_t)op, .reg = (uint8_t)reg};
+        call = emit(c, done, CALL_FOLD_DONE);
+        call->arg = p->n_parts++;
+        put(call, 0, d, in->reg, LEVEL_ROW);
+    }
+    c->value[i] = narrows ? new_value(c) : d;
+    if (narrows) narrow(c, done, in, c->value[i], d, LEVEL_ROW);
 }
 
 static void emit_gather(compiler *c, int i)

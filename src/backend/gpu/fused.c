@@ -80,7 +80,8 @@ static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
     return v;
 }
 
-/* Makes the wanted folds along columns and turns them into loads.  *end: of what they take. */
+/* Makes the wanted folds along columns and turns them into loads, which where there are no rows nobody
+ * runs.  *end: of what they take. */
 static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, bool *stores,
                      wb__gpu_work *work, size_t *end)
 {
@@ -89,7 +90,7 @@ static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, boo
     for (int i = 0; i < n; i++) {
         if (p->instr[i].kind != WB__FOLD_COLS || !want[i]) continue;
         const wb__view v = row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
-        *end = aligned(*end + (size_t)rows * wb__dtype_size(v.dtype));
+        *end = aligned(*end + (size_t)WB__MAX(rows, 1) * wb__dtype_size(v.dtype));
         p->views[p->n_views] = v;
         stores[p->n_instr] = true;
         p->instr[p->n_instr++] = (wb__instr){.kind = WB__STORE, .reg = p->instr[i].reg,
@@ -97,7 +98,7 @@ static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, boo
                                              .a = i, .b = -1, .c = -1, .arg = p->n_views++};
     }
     work->workspace = WB__MAX(work->workspace, *end);
-    const int e = wb__fused_rows(t, p, stores, work);
+    const int e = rows ? wb__fused_rows(t, p, stores, work) : 0;
     for (int i = n; i < p->n_instr; i++) {
         wb__instr *fold = &p->instr[p->instr[i].a];
         fold->kind = WB__LOAD;
@@ -168,7 +169,7 @@ static int segment(const wb__gpu_target *t, wb__part *p, bool *want, bool *store
     size_t end = 0;
     int e = 0;
     want_kinds(p, want, WB__FOLD_ROWS, WB__FOLD_ALL);
-    if (rows && has_kind(p, want, WB__FOLD_COLS)) {
+    if (has_kind(p, want, WB__FOLD_COLS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
         if (!kept) return WB_ERROR_MEMORY;
         for (int i = 0; i < p->n_instr; i++) want[i] |= p->instr[i].kind == WB__FOLD_COLS;

@@ -118,6 +118,7 @@ void wb__part_want(const wb__part *p, bool *want, bool past_folds);
  * their loop ends. */
 void wb__fuse_values(wb__fuse *k, const bool *want, int level);
 void wb__fuse_forget(wb__fuse *k);
+void wb__fuse_made(wb__fuse *k, int i, const char *made);
 void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 const char *wb__fuse_memory(wb_dtype t);        /* the type in memory */

@@ -147,7 +147,7 @@ void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at)
 {
     static const char *dtype[] = {"F32", "F64", "I32", "I64"};
     const char *out = KIND(f->out), *acc = KIND(f->acc);
-    char s[64];
+    char s[64], made[96];
     k->f64 |= f->out == WB__REG_F64;
     if (f->op == WB__OP_argmax) {
         if (at) snprintf(s, sizeof s, "z%d[%s]", f->slot, at);
@@ -158,5 +158,6 @@ void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at)
     if (at) snprintf(s, sizeof s, "t%d_%s[%s]", f->slot, acc, at);
     else if (lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
     else snprintf(s, sizeof s, "s%d", f->n);
-    wb__fuse_line(k, "const %s v%d = TO_%s_%s(%s);", out, f->instr, dtype[f->out], acc, s);
+    snprintf(made, sizeof made, "TO_%s_%s(%s)", dtype[f->out], acc, s);
+    wb__fuse_made(k, f->instr, made);
 }

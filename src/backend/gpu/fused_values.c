@@ -134,34 +134,44 @@ static void load(wb__fuse *k, int i)
                   wb__fuse_dtype(p->view->dtype), p->slot, at);
 }
 
+/* The value of instruction i, which is `made`. */
+void wb__fuse_made(wb__fuse *k, int i, const char *made)
+{
+    const wb__instr *in = &k->part->instr[i];
+    const char *kind = KIND(in->reg), *t = wb__fuse_dtype(in->dtype);
+    if (wb__is_narrow(in))
+        wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, made);
+    else
+        wb__fuse_line(k, "const %s v%d = %s;", kind, i, made);
+}
+
 static void number(wb__fuse *k, int i)
 {
     static const wb__gpu_put put[] = {WB__PUT_F32, WB__PUT_F64, WB__PUT_I32, WB__PUT_I64};
     const wb__instr *in = &k->part->instr[i];
-    char name[24];
+    char name[24], made[96];
     wb__fuse_number(k, in->arg, put[in->reg], name);
-    if (in->reg == WB__REG_F64)
-        wb__fuse_line(k, "const f64 v%d = F64(a.%s, a.%sh);", i, name, name);
-    else if (in->reg == WB__REG_I64)
-        wb__fuse_line(k, "const i64 v%d = I64(a.%s, a.%sh);", i, name, name);
+    if (in->reg == WB__REG_F64 || in->reg == WB__REG_I64)
+        snprintf(made, sizeof made, "%s(a.%s, a.%sh)", in->reg == WB__REG_F64 ? "F64" : "I64", name, name);
     else
-        wb__fuse_line(k, "const %s v%d = a.%s;", KIND(in->reg), i, name);
+        snprintf(made, sizeof made, "a.%s", name);
+    wb__fuse_made(k, i, made);
 }
 
 static void iota(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->part->instr[i];
     wb__fuse_place *p = &k->places[k->place[i]];
-    char at[48];
+    char at[48], made[192];
     wb__fuse_at(k, p, at);
     if (!p->told) {                             /* made anew in each loop, told once */
         wb__fuse_pair(k, in->scale, "scale%d", i);
         wb__fuse_pair(k, in->shift, "shift%d", i);
         p->told = true;
     }
-    wb__fuse_line(k, "const %s v%d = (%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + "
-                  "I64(a.shift%d, a.shift%dh));", KIND(in->reg), i, KIND(in->reg), p->slot, at, i,
-                  i, i, i);
+    snprintf(made, sizeof made, "(%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + I64(a.shift%d, a.shift%dh))",
+             KIND(in->reg), p->slot, at, i, i, i, i);
+    wb__fuse_made(k, i, made);
 }
 
 static void draw(wb__fuse *k, int i)
@@ -180,10 +190,8 @@ static void draw(wb__fuse *k, int i)
 static void row(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->part->instr[i], *a = &k->part->instr[in->a];
-    const bool narrow = in->reg == WB__REG_I32 && (in->dtype == WB_I8 || in->dtype == WB_U8);
-    const char *kind = KIND(in->reg), *t = wb__fuse_dtype(in->dtype);
     if (in->op == WB__OP_where) {
-        wb__fuse_line(k, "const %s v%d = v%d ? v%d : v%d;", kind, i, in->a, in->b, in->c);
+        wb__fuse_line(k, "const %s v%d = v%d ? v%d : v%d;", KIND(in->reg), i, in->a, in->b, in->c);
         return;
     }
     k->used[in->op][a->reg] = true;
@@ -193,10 +201,7 @@ static void row(wb__fuse *k, int i)
                  in->a, in->b);
     else
         snprintf(call, sizeof call, "op_%s_%s(v%d)", wb__ops[in->op].name, KIND(a->reg), in->a);
-    if (narrow)
-        wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, call);
-    else
-        wb__fuse_line(k, "const %s v%d = %s;", kind, i, call);
+    wb__fuse_made(k, i, call);
 }
 
 static void value(wb__fuse *k, int i)

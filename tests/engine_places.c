@@ -1,0 +1,296 @@
+/* A value may be made inside the memory of a concatenation or stack, in a result's own memory or in a variable's: whoever
+ * reads it must find it there.  Each operand of each operation is computed in the same plan as a second reader that
+ * chooses its place, and the operation's result is compared with that of operands which were evaluated before. */
+#include "near_device.h"
+#include "reference.h"
+
+#include "engine/tensor.h"
+#include "weber/device.h"
+
+#include <stdlib.h>
+
+/* ---- operations and their operands ------------------------------------------------------------ */
+
+enum { MOST_OPERANDS = 4 };
+typedef enum { FLOATING, INDEX, MASK } operand_kind;
+typedef struct {
+    operand_kind kind;
+    int ndim;
+    int64_t dims[4];
+} operand;
+
+typedef struct {
+    const char *name;
+    wb_tensor *(*make)(wb_tensor *const *in);
+    int n;
+    operand operands[MOST_OPERANDS];
+} operation;
+
+static wb_tensor *product(wb_tensor *const *in) { return wb_matmul(in[0], in[1]); }
+static wb_tensor *turned_product(wb_tensor *const *in)
+{
+    return wb_matmul(wb_transpose(in[0]), wb_transpose(in[1]));
+}
+static wb_tensor *linear(wb_tensor *const *in) { return wb_linear(in[0], in[1], in[2]); }
+static wb_tensor *linear_relu(wb_tensor *const *in) { return wb_relu(linear(in)); }
+static wb_tensor *linear_tanh(wb_tensor *const *in) { return wb_tanh(linear(in)); }
+static wb_tensor *linear_gelu(wb_tensor *const *in) { return wb_gelu(linear(in)); }
+static wb_tensor *flat_bias(wb_tensor *const *in)
+{
+    return wb_linear(in[0], in[1], wb_reshape(in[2], wb_size(in[2])));
+}
+static wb_tensor *conv(wb_tensor *const *in) { return wb_conv(in[0], in[1], in[2], .pad = {1, 1, 1, 1}); }
+static wb_tensor *conv_relu(wb_tensor *const *in) { return wb_relu(conv(in)); }
+static wb_tensor *maxpool(wb_tensor *const *in) { return wb_maxpool(in[0], .window = {2, 2}); }
+static wb_tensor *meanpool(wb_tensor *const *in) { return wb_meanpool(in[0], .window = {2, 2}); }
+static wb_tensor *take(wb_tensor *const *in) { return wb_take(in[0], in[1]); }
+static wb_tensor *causal(wb_tensor *const *in)
+{
+    return wb_attention(in[0], in[1], in[2], wb_causal_mask(wb_dim(in[0], 2), wb_dim(in[1], 2)));
+}
+static wb_tensor *attention(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], WB_NONE); }
+static wb_tensor *masked(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], in[3]); }
+static wb_tensor *softmax(wb_tensor *const *in) { return wb_softmax(in[0]); }
+static wb_tensor *normalise(wb_tensor *const *in) { return wb_normalise(in[0], 2, 0.1); }
+static wb_tensor *sums(wb_tensor *const *in) { return wb_sum(wb_mul(in[0], in[1]), .axes = WB_AXES(0)); }
+static wb_tensor *gates(wb_tensor *const *in)
+{
+    wb_tensor *both = linear(in);
+    return wb_mul(wb_sigmoid(wb_slice(both, 1, 0, 10)), wb_tanh(wb_slice(both, 1, 10, 20)));
+}
+static wb_tensor *batch_norm(wb_tensor *const *in)
+{
+    const wb_reduce_options o = {.size = sizeof o, .axes = WB_AXES(0, 2, 3), .keep = true};
+    wb_tensor *centred = wb_sub(in[0], wb_mean_with(in[0], &o));
+    wb_tensor *scaled = wb_mul(centred, wb_rsqrt(wb_add(wb_variance_with(in[0], &o), wb_scalar(0.1))));
+    return wb_add(wb_mul(scaled, wb_reshape(in[1], 3, 1, 1)), wb_reshape(in[2], 3, 1, 1));
+}
+
+#define F(...) {FLOATING, (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), {__VA_ARGS__}}
+static const operation operations[] = {
+    {"matmul", product, 2, {F(4, 6), F(6, 5)}},
+    {"matmul of vectors", product, 2, {F(6), F(6, 5)}},
+    {"matmul in batches", product, 2, {F(3, 4, 6), F(3, 6, 5)}},
+    {"matmul of transposes", turned_product, 2, {F(6, 4), F(5, 6)}},
+    {"linear", linear, 3, {F(4, 6), F(19, 6), F(19)}},
+    {"linear, relu", linear_relu, 3, {F(4, 6), F(19, 6), F(19)}},
+    {"linear, tanh", linear_tanh, 3, {F(4, 6), F(19, 6), F(19)}},
+    {"linear, gelu", linear_gelu, 3, {F(4, 6), F(24, 6), F(24)}},
+    {"linear, bias of two axes", flat_bias, 3, {F(4, 6), F(19, 6), F(1, 19)}},
+    {"linear in batches", linear, 3, {F(2, 4, 6), F(19, 6), F(19)}},
+    {"conv", conv, 3, {F(2, 3, 8, 8), F(5, 3, 3, 3), F(5)}},
+    {"conv, relu", conv_relu, 3, {F(2, 16, 8, 8), F(16, 16, 3, 3), F(16)}},
+    {"maxpool", maxpool, 1, {F(2, 3, 6, 4)}},
+    {"meanpool", meanpool, 1, {F(2, 3, 6, 4)}},
+    {"take", take, 2, {F(7, 3), {INDEX, 2, {2, 3}}}},
+    {"attention", attention, 3, {F(2, 2, 5, 8), F(2, 2, 6, 8), F(2, 2, 6, 8)}},
+    {"attention, causal", causal, 3, {F(2, 2, 6, 8), F(2, 2, 6, 8), F(2, 2, 6, 8)}},
+    {"attention, masked", masked, 4, {F(2, 5, 8), F(2, 6, 8), F(2, 6, 3), {MASK, 3, {2, 5, 6}}}},
+    {"softmax", softmax, 1, {F(3, 4, 5)}},
+    {"normalise", normalise, 1, {F(3, 4, 5)}},
+    {"gates of a cell", gates, 3, {F(4, 6), F(20, 6), F(20)}},
+    {"norm of a batch", batch_norm, 3, {F(2, 3, 4, 2), F(3), F(3)}},
+    {"sum of products", sums, 2, {F(4, 3, 5), F(3, 5)}}};
+
+/* ---- operands computed, and their places ------------------------------------------------------- */
+
+static wb_tensor *leaf(const operand *o, wb_dtype dtype, int seed)
+{
+    array x = ref_new(o->ndim, o->dims);
+    for (int64_t i = 0; i < x.size; i++)
+        x.at[i] = o->kind == FLOATING ? sin(1.3 * (double)i + seed)
+                : o->kind == INDEX    ? (double)((i * 5 + seed) % 6) : i % 3 != 1;
+    return tensor_of(x, o->kind == FLOATING ? dtype : o->kind == INDEX ? WB_I32 : WB_BOOL, 0);
+}
+
+static wb_tensor *computed(const operand *o, wb_tensor *x)
+{
+    return o->kind == FLOATING ? wb_tanh(x)
+         : o->kind == INDEX    ? wb_add(x, wb_scalar(1)) : wb_not(x);
+}
+
+/* A variable of other's values becomes v, or is moved by it: what it is then. */
+static wb_tensor *assigned(wb_tensor *v, wb_tensor *other, bool moved)
+{
+    if (wb_dtype_of(v) == WB_BOOL) return v;
+    wb_tensor *p = wb_variable(other);
+    if (wb_assign(p, moved ? wb_add(wb_mul(p, wb_scalar(2)), v) : v)) fail_msg("%s", wb_error());
+    return wb_neg(p);
+}
+
+/* Something that gives v a place, by number; `other` is of v's shape. */
+static int ways(int ndim) { return 2 * ndim + 9; }
+static wb_tensor *placed(wb_tensor *v, wb_tensor *other, int way)
+{
+    const int n = wb_ndim(v);
+    const int64_t size = wb_size(v);
+    if (way <= n) return wb_stack(way, v, other);
+    way -= n + 1;
+    if (way < n) return wb_concat(way, v, other);
+    way -= n;
+    wb_tensor *column = way < 4 ? wb_reshape(v, size, 1) : NULL;
+    switch (way) {
+    case 0: return wb_stack(n, other, v, v, v);
+    case 1: return wb_concat(1, column, wb_astype(wb_ones(size, 2), wb_dtype_of(v)));
+    case 2: return wb_pad(v, n - 1, 1, 2);
+    case 3: return wb_stack(n, wb_concat(n - 1, v, other), wb_concat(n - 1, other, v));
+    case 4: return v;
+    case 5: return wb_flip(v, n - 1);
+    default: return assigned(v, other, way == 7);
+    }
+}
+
+static double allowed(wb_dtype t) { return t == WB_F64 ? 1e-11 : t == WB_F32 ? 2e-5 : 0.04; }
+
+/* What the operation makes, and the gradients to its operands. */
+typedef struct { wb_tensor *y, *gradient[MOST_OPERANDS]; } outcome;
+
+static outcome outcome_of(const operation *o, wb_tensor *const *in, bool gradients)
+{
+    outcome r = {.y = o->make(in)};
+    if (!r.y) fail_msg("%s: %s", o->name, wb_error());
+    wb_tensor *loss = gradients ? wb_sum(wb_square(r.y)) : NULL;
+    for (int i = 0; i < o->n && gradients; i++)
+        if (o->operands[i].kind == FLOATING && !(r.gradient[i] = wb_gradient(loss, in[i])))
+            fail_msg("%s: %s", o->name, wb_error());
+    return r;
+}
+
+/* Asked for together with s, before it or behind it, each is what it is by itself. */
+static void compare(const operation *o, const outcome *got, const outcome *want, wb_tensor *s,
+                    wb_tensor *s_want, bool last, wb_dtype dtype, int k, int way)
+{
+    wb_tensor *all[2 + MOST_OPERANDS];
+    int n = 0;
+    if (!s || !s_want) fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
+    if (!last) all[n++] = s;
+    all[n++] = got->y;
+    for (int i = 0; i < o->n; i++)
+        if (got->gradient[i]) all[n++] = got->gradient[i];
+    if (last) all[n++] = s;
+    if (wb_eval_all(n, all)) fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
+    const double most = allowed(dtype);
+    check(got->y, values_of(want->y), most, most, "%s of %s, place %d of operand %d", o->name,
+          wb_dtype_name(dtype), way, k);
+    check(s, values_of(s_want), most, most, "%s of %s, place %d of operand %d, there", o->name,
+          wb_dtype_name(dtype), way, k);
+    for (int i = 0; i < o->n; i++)
+        if (got->gradient[i])
+            check(got->gradient[i], values_of(want->gradient[i]), most, 20 * most,
+                  "%s of %s, place %d of operand %d, gradient %d", o->name, wb_dtype_name(dtype),
+                  way, k, i);
+}
+
+static bool far_away(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
+
+/* Operand k is computed and has a place of number `way`. */
+static void operand_has_a_place(const operation *o, wb_dtype dtype, int k, int way, bool gradients)
+{
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *in[MOST_OPERANDS], *ready[MOST_OPERANDS];
+    for (int i = 0; i < o->n; i++) in[i] = ready[i] = leaf(&o->operands[i], dtype, i);
+    wb_tensor *other = leaf(&o->operands[k], dtype, 7), *raw = in[k];
+    ready[k] = computed(&o->operands[k], raw);
+    assert_int_equal(wb_eval(ready[k]), 0);
+    wb_tensor *s_want = placed(ready[k], other, way);
+    const outcome want = outcome_of(o, ready, gradients);
+    for (int last = 0; last < 2 - far_away(); last++) {
+        in[k] = computed(&o->operands[k], raw);
+        const outcome got = outcome_of(o, in, gradients);
+        compare(o, &got, &want, placed(in[k], other, way), s_want, last, dtype, k, way);
+    }
+    wb_scope_close(scope);
+    ref_forget();
+}
+
+/* The result (k = 0) or a gradient has a place, and what it is there is used. */
+static void result_has_a_place(const operation *o, wb_dtype dtype, int k, int way)
+{
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *in[MOST_OPERANDS];
+    for (int i = 0; i < o->n; i++) in[i] = leaf(&o->operands[i], dtype, i);
+    outcome want = outcome_of(o, in, k > 0), got = outcome_of(o, in, k > 0);
+    wb_tensor *v_want = k ? want.gradient[k - 1] : want.y, *v = k ? got.gradient[k - 1] : got.y;
+    for (int i = 0; i < MOST_OPERANDS; i++) got.gradient[i] = want.gradient[i] = NULL;
+    assert_int_equal(wb_eval(v_want), 0);
+    wb_tensor *other = wb_neg(v_want);
+    assert_int_equal(wb_eval(other), 0);
+    want.y = wb_relu(wb_sub(wb_square(v_want), wb_scalar(0.25)));
+    got.y = wb_relu(wb_sub(wb_square(v), wb_scalar(0.25)));
+    compare(o, &got, &want, placed(v, other, way), placed(v_want, other, way), true, dtype, -k, way);
+    wb_scope_close(scope);
+    ref_forget();
+}
+
+/* ---- all of them -------------------------------------------------------------------------------- */
+
+static int result_ndim(const operation *o, wb_dtype dtype)
+{
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *in[MOST_OPERANDS];
+    for (int i = 0; i < o->n; i++) in[i] = leaf(&o->operands[i], dtype, i);
+    const int n = wb_ndim(o->make(in));
+    wb_scope_close(scope);
+    ref_forget();
+    return n;
+}
+
+static void everywhere(wb_dtype dtype, bool all)
+{
+    for (size_t i = 0; i < WB__COUNT(operations); i++) {
+        const operation *o = &operations[i];
+        for (int k = 0; k < o->n; k++)
+            for (int way = 0; way < ways(o->operands[k].ndim); way++)
+                for (int gradients = 0; gradients <= all; gradients++)
+                    operand_has_a_place(o, dtype, k, way, gradients);
+        for (int k = 0; k <= o->n && all; k++) {
+            if (k && o->operands[k - 1].kind != FLOATING) continue;
+            const int ndim = k ? o->operands[k - 1].ndim : result_ndim(o, dtype);
+            for (int way = 0; way < ways(ndim); way++) result_has_a_place(o, dtype, k, way);
+        }
+    }
+}
+
+/* Where every kernel is compiled: each operand in the last axis of a stack alone. */
+static void somewhere(void)
+{
+    for (size_t i = 0; i < WB__COUNT(operations); i += (size_t)fewer()) {
+        const operation *o = &operations[i];
+        for (int k = 0; k < o->n; k++) operand_has_a_place(o, WB_F32, k, o->operands[k].ndim, false);
+    }
+}
+
+static void each_dtype(void **state)
+{
+    (void)state;
+    if (far_away()) {
+        somewhere();
+        return;
+    }
+    everywhere(WB_F32, true);
+    everywhere(WB_BF16, true);
+    everywhere(WB_F64, false);
+    everywhere(WB_F16, false);
+}
+
+/* A backend that takes every epilogue, the sums of rows, and attention. */
+static void where_all_is_absorbed(void **state)
+{
+    (void)state;
+    if (far_away()) return;
+    const wb_device *before = wb__use_device(near_device());
+    near_ask(true);
+    near_allow(~0u);
+    everywhere(WB_F32, true);
+    wb__use_device(before);
+}
+
+int main(void)
+{
+    near_device();
+    const struct CMUnitTest all[] = {cmocka_unit_test(each_dtype),
+                                     cmocka_unit_test(where_all_is_absorbed)};
+    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}

@@ -1,0 +1,271 @@
+/* A value is what it is whatever else is evaluated with it: integers wrap and bools are 0 or 1 inside a kernel as in memory,
+ * and a sum over nothing is 0 for all who use it. */
+#include "reference.h"
+
+#include "engine/tensor.h"
+
+#include <stdlib.h>
+
+/* ---- integers --------------------------------------------------------------------------------- */
+
+enum { MOST = 64, ROWS = 3, COLUMNS = 70 };
+typedef struct { wb_tensor *t[MOST]; int n, eager; } values;
+
+static wb_tensor *keep(values *v, wb_tensor *t)
+{
+    if (!t) fail_msg("value %d: %s", v->n, wb_error());
+    assert_true(v->n < MOST);
+    v->t[v->n++] = t;
+    return t;
+}
+
+/* Operations on integers whose results do not fit, and those that would notice. */
+static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
+{
+    const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_AXES(1), .keep = true};
+    wb_tensor *sums[4] = {keep(v, wb_sum_with(x, &rows)), keep(v, wb_sum(x, .axes = WB_AXES(0))),
+                          keep(v, wb_sum(x)), keep(v, wb_sum_with(wb_mul(x, y), &rows))};
+    wb_tensor *made[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x), wb_abs(x), wb_sub(y, x), wb_div(x, y)};
+    for (int i = 0; i < 4; i++) {
+        wb_tensor *s = sums[i];
+        keep(v, wb_astype(s, WB_F32));
+        keep(v, wb_gt(s, wb_scalar(5)));
+        keep(v, wb_div(s, wb_scalar(2)));
+        keep(v, wb_add(s, s));
+        keep(v, wb_max(s));
+        keep(v, wb_div(wb_add(x, s), wb_scalar(3)));
+    }
+    for (size_t i = 0; i < WB__COUNT(made); i++) {
+        keep(v, made[i]);
+        keep(v, wb_astype(made[i], WB_I64));
+        keep(v, wb_div(made[i], wb_scalar(2)));
+        keep(v, wb_lt(made[i], x));
+    }
+    keep(v, wb_where(wb_gt(wb_square(x), y), x, wb_neg(y)));
+}
+
+/* Numbers, counts and bools that their dtype does not hold. */
+static void sources(values *v, wb_dtype t)
+{
+    const int64_t n = 700, one = 1;
+    wb_tensor *x[3] = {wb_arange(n, t), wb_full_of(300.7, t, 1, &one), wb_full_of(-7, t, 1, &n)};
+    for (int i = 0; i < 3; i++) {
+        keep(v, x[i]);
+        keep(v, wb_astype(x[i], WB_F64));
+        keep(v, wb_astype(wb_eq(x[i], wb_flip(x[i], 0)), WB_I32));
+        keep(v, wb_where(wb_ne(x[i], wb_full_of(1, t, 1, &one)), wb_arange(n, WB_F32), wb_scalar(0)));
+        if (t == WB_BOOL) {
+            keep(v, wb_not(x[i]));
+            keep(v, wb_and(x[i], wb_full_of(2, t, 1, &n)));
+        } else {
+            keep(v, wb_div(x[i], wb_full_of(3, t, 1, &one)));
+            keep(v, wb_sum(x[i]));
+        }
+    }
+}
+
+static void build(values *v, wb_dtype t, int what)
+{
+    static int64_t x[2][ROWS * COLUMNS];
+    const int64_t dims[2] = {ROWS, COLUMNS};
+    memset(v, 0, sizeof *v);
+    draw_state = 5;
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        for (int k = 0; k < 2; k++)
+            x[k][i] = t == WB_I64 || t == WB_I32 ? (int64_t)draw_bits() >> draw_int(0, 62) : draw_int(-128, 255);
+    wb_tensor *a = wb_astype(wb_from(x[0], WB_I64, 2, dims), t), *b = wb_astype(wb_from(x[1], WB_I64, 2, dims), t);
+    if (wb_eval(a, b)) fail_msg("%s", wb_error());
+    if (what) arithmetic(v, a, b);
+    else sources(v, t);
+}
+
+/* Where every kernel is compiled: fewer of them. */
+static bool far_away(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
+
+/* Each by itself, on the CPU. */
+static void one_by_one(values *v, wb_dtype t, int what, array *want)
+{
+    const wb_device *before = wb__use_device(NULL);
+    wb__this_thread()->eager = 1;
+    build(v, t, what);
+    wb__this_thread()->eager = 0;
+    for (int i = 0; i < v->n; i++) want[i] = values_of(v->t[i]);
+    wb__use_device(before);
+}
+
+static void same(values *got, int i, const array *want, wb_dtype t, const char *how)
+{
+    check(got->t[i], *want, 0, 0, "value %d of %s, %s", i, wb_dtype_name(t), how);
+}
+
+static void integers_wrap_everywhere(void **state)
+{
+    (void)state;
+    for (wb_dtype t = WB_I8; t <= WB_BOOL; t++)
+        for (int what = 0; what <= (t != WB_BOOL); what++) {
+            values v;
+            array want[MOST];
+            wb_scope *scope = wb_scope_open();
+            one_by_one(&v, t, what, want);
+            const int n = v.n;
+            build(&v, t, what);
+            if (wb_eval_all(n, v.t)) fail_msg("%s", wb_error());
+            for (int i = 0; i < n; i++) same(&v, i, &want[i], t, "all at once");
+            for (int i = 0; i < n && !far_away(); i++) {
+                build(&v, t, what);
+                same(&v, i, &want[i], t, "alone");
+            }
+            wb_scope_close(scope);
+            ref_forget();
+        }
+}
+
+/* A number beside integers is one of theirs. */
+static void numbers_that_do_not_fit(void **state)
+{
+    (void)state;
+    static const struct { wb_dtype dtype; double fits, over; } all[] = {
+        {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0}, {WB_I64, -0x1p63, 1e19}};
+    for (size_t i = 0; i < WB__COUNT(all); i++) {
+        wb_tensor *x = wb_full_of(3, all[i].dtype, 1, (int64_t[]){2});
+        assert_true(wb_item(wb_max(wb_astype(wb_gt(x, wb_scalar(all[i].fits)), WB_I32))) == (3 > all[i].fits));
+        assert_null(wb_lt(x, wb_scalar(all[i].over)));
+        assert_int_equal(wb_error_code(), WB_ERROR_DTYPE);
+        assert_non_null(strstr(wb_error(), wb_dtype_name(all[i].dtype)));
+        assert_null(wb_where(wb_gt(x, wb_scalar(0)), wb_scalar(all[i].over), x));
+        wb_clear_error();
+    }
+}
+
+/* The numbers themselves, of sums of i8. */
+static void sums_of_bytes(void **state)
+{
+    (void)state;
+    static const int8_t x[8] = {100, 53, -70, 70, 100, -120, -110, -9};     /* rows: 153, -139 */
+    wb_tensor *s = wb_sum(wb_from(x, WB_I8, 2, (int64_t[]){2, 4}), .axes = WB_AXES(1));
+    wb_tensor *wide = wb_astype(s, WB_I32), *above = wb_gt(s, wb_scalar(0)), *most = wb_max(s);
+    wb_tensor *half = wb_div(s, wb_scalar(2));
+    assert_int_equal(wb_eval(s, wide, above, most, half), 0);
+    assert_true(wb_at(s, 0) == -103 && wb_at(s, 1) == 117);
+    assert_true(wb_at(wide, 0) == -103 && wb_at(wide, 1) == 117);
+    assert_true(wb_at(above, 0) == 0 && wb_at(above, 1) == 1);
+    assert_true(wb_at(half, 0) == -51 && wb_at(half, 1) == 58 && wb_item(most) == 117);
+}
+
+/* ---- nothing to sum --------------------------------------------------------------------------- */
+
+enum { FOLLOWERS = 9 };
+
+static wb_tensor *follower(wb_tensor *s, int i)
+{
+    const int64_t n = wb_size(s);
+    wb_tensor *line = wb_reshape(s, 1, 1, n);
+    switch (i) {
+    case 0: return s;
+    case 1: return wb_exp(s);
+    case 2: return wb_add(wb_softmax(line), wb_scalar(1));
+    case 3: return wb_logsoftmax(line);
+    case 4: return wb_add(s, wb_max(s));
+    case 5: return wb_sub(s, wb_min(wb_add(s, wb_scalar(2))));
+    case 6: return wb_mul(wb_sum(wb_add(s, wb_scalar(1))), s);
+    case 7: return wb_normalise(line, 1, 0.5);
+    default: return wb_astype(wb_argmax(line, 2), WB_F32);
+    }
+}
+
+static array followed(array s, int i)
+{
+    const unsigned all = (1u << s.ndim) - 1;
+    const array line = ref_reshape(s, 3, (int64_t[]){1, 1, s.size});
+    const ref_f2 add = ref_binary("add"), sub = ref_binary("sub"), mul = ref_binary("mul");
+    switch (i) {
+    case 0: return s;
+    case 1: return ref_map(ref_unary("exp"), s);
+    case 2: return ref_map2(add, ref_softmax(line), ref_number(1));
+    case 3: return ref_logsoftmax(line);
+    case 4: return ref_map2(add, s, ref_max(s, all, false));
+    case 5: return ref_map2(sub, s, ref_min(ref_map2(add, s, ref_number(2)), all, false));
+    case 6: return ref_map2(mul, ref_sum(ref_map2(add, s, ref_number(1)), all, false), s);
+    case 7: return ref_normalise(line, 1, 0.5);
+    default: return ref_argmax(line, 2);
+    }
+}
+
+static const struct { int ndim; int64_t dims[4]; } empty[] = {
+    {1, {0}},        {2, {0, 5}},    {2, {5, 0}},    {2, {0, 0}},      {3, {16, 5, 0}},
+    {3, {3, 0, 4}},  {3, {0, 6, 2}}, {4, {2, 3, 0, 4}}, {2, {1, 0}}};
+
+static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
+{
+    wb_scope *scope = wb_scope_open();
+    const array x = ref_new(empty[shape].ndim, empty[shape].dims), want = ref_sum(x, mask, keep_axes);
+    wb_reduce_options o = {.size = sizeof o, .keep = keep_axes};
+    for (int a = 0; a < x.ndim; a++)
+        if (mask >> a & 1) o.axes.axis[o.axes.n++] = a;
+    wb_tensor *t = tensor_of(x, WB_F32, 0), *all[FOLLOWERS];
+    if (want.size) {
+        wb_tensor *s = wb_sum_with(made ? wb_tanh(t) : t, &o);
+        for (int i = 0; i < FOLLOWERS; i++) all[i] = follower(s, i);
+        if (wb_eval_all(FOLLOWERS, all)) fail_msg("%s", wb_error());
+        for (int i = 0; i < FOLLOWERS; i++)
+            check(all[i], followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d at once", shape, mask, i);
+    }
+    for (int i = 0; i < FOLLOWERS && want.size && !far_away(); i++)
+        check(follower(wb_sum_with(made ? wb_tanh(t) : t, &o), i), followed(want, i), 1e-6, 1e-6,
+              "shape %d, axes %x: %d alone", shape, mask, i);
+    wb_scope_close(scope);
+    ref_forget();
+}
+
+static void sums_of_nothing(void **state)
+{
+    (void)state;
+    static const struct { int shape; unsigned mask; } few[] = {{1, 1}, {2, 2}, {4, 5}, {5, 2}};
+    for (size_t i = 0; i < WB__COUNT(few) && far_away(); i += (size_t)fewer())
+        of_nothing(few[i].shape, few[i].mask, false, true);
+    for (int shape = 0; shape < (int)WB__COUNT(empty) && !far_away(); shape++)
+        for (unsigned mask = 1; mask < 1u << empty[shape].ndim; mask++)
+            for (int way = 0; way < 4; way++) of_nothing(shape, mask, way & 1, way >> 1);
+}
+
+/* What a model's parameters get from a batch of no observations: zeros. */
+static wb_tensor *head(wb_tensor *y, int which)
+{
+    switch (which) {
+    case 0: return wb_sum(wb_logsoftmax(y));
+    case 1: return wb_sum(wb_mul(wb_softmax(y), y));
+    case 2: return wb_sum(wb_square(wb_normalise(y, 1, 0)));
+    case 3: return wb_sum(wb_max(y, .axes = WB_AXES(1)));
+    default: return wb_sum(wb_square(wb_relu(y)));
+    }
+}
+
+static void gradients_of_nothing(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 5; which += fewer()) {
+        wb_scope *scope = wb_scope_open();
+        const array zeros[3] = {ref_new(1, (int64_t[]){19}), ref_new(2, (int64_t[]){19, 2}), ref_new(2, (int64_t[]){0, 2})};
+        wb_tensor *x[3], *g[3];
+        for (int i = 0; i < 3; i++) x[i] = tensor_of(zeros[i], WB_F32, 0);
+        wb_tensor *loss = head(wb_linear(x[2], x[1], x[0]), which);
+        if (!loss || wb__gradients(loss, 3, x, g) || wb_eval(loss, g[0], g[1], g[2]))
+            fail_msg("head %d: %s", which, wb_error());
+        check(loss, ref_number(0), 0, 0, "the loss of head %d", which);
+        for (int i = 0; i < 3; i++) check(g[i], zeros[i], 0, 0, "gradient %d of head %d", i, which);
+        wb_scope_close(scope);
+        ref_forget();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    read_options(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_wrap_everywhere), cmocka_unit_test(numbers_that_do_not_fit),
+        cmocka_unit_test(sums_of_bytes),
+        cmocka_unit_test(sums_of_nothing), cmocka_unit_test(gradients_of_nothing)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    wb_shutdown();
+    return failed;
+}
