@@ -58,15 +58,17 @@ static int find(place *p)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* The file may be a stranger's: what would command a terminal is escaped. */
-static void name_preference(wb__preference *p, const char *name, size_t n)
+/* The file may be a stranger's: what would command a terminal is escaped.  0, or an error code. */
+static int name_preference(wb__preference *p, const char *name, size_t n)
 {
     char bytes[sizeof p->name];
     wb__text t = {0};
     snprintf(bytes, sizeof bytes, "%.*s", (int)WB__MIN(n, sizeof bytes), name);
     wb__text_foreign(&t, bytes);
-    snprintf(p->name, sizeof p->name, "%s", t.text ? t.text : "?");
-    wb__free(wb__text_take(&t));
+    char *text = wb__text_take(&t);
+    if (text) snprintf(p->name, sizeof p->name, "%s", text);
+    wb__free(text);
+    return text ? 0 : WB_ERROR_MEMORY;
 }
 
 /* What the text says, by the first of the tables that says anything. */
@@ -74,16 +76,17 @@ static int look(wb__preference *p, const char *path, const char *text, size_t by
 {
     wb__toml *t = wb__toml_parse(path, text, bytes);
     if (!t) return wb_error_code();
+    int e = 0;
     for (size_t i = 0; i < WB__COUNT(tables) && !p->set; i++) {
         const char *at;
         size_t n;
         if (wb__toml_get(t, tables[i], key, &at, &n) == WB__TOML_ABSENT || (at && !n)) continue;
         p->set = true;
-        name_preference(p, at ? at : "a table", at ? n : 7);
+        e = name_preference(p, at ? at : "a table", at ? n : 7);
         snprintf(p->table, sizeof p->table, "%s", tables[i]);
     }
     wb__toml_free(t);
-    return 0;
+    return e;
 }
 
 /* A pipe would be waited for, and a device may never end. */
