@@ -20,11 +20,11 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
     wb__recording *r = wb__this_thread()->recording;
     if (wb__likely(!r)) return false;
     const char *cure = kind == WB__READS
-        ? "which has no values yet: make what is read a result of the function, and read it after "
-          "wb_call_compiled; wb_where chooses between values"
-        : "which it does not call again at each replay: call it before or after wb_call_compiled";
-    wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "%s: called inside a function while wb_compile records it, %s",
-                     call, cure));
+        ? "no value exists yet; make what is read a result of the function and read it after "
+          "wb_call_compiled (wb_where chooses between values)"
+        : "replays would not repeat it; call it before or after wb_call_compiled";
+    wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "%s: called inside a function that wb_compile "
+                                   "is recording: %s", call, cure));
     return true;
 }
 
