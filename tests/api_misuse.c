@@ -167,7 +167,7 @@ static void compiled_inputs(void **state)
         assert_true(wb_at(both, 0) == 3 + 3 * i && wb_at(both, 1) == 3 + 3 * i);
     }
     REFUSED(!wb_call_compiled(wb_compile(reads, NULL), 1, &one, 1, out),
-            "item: a value was asked for while a function was being recorded by wb_compile");
+            "item: called inside a function that wb_compile is recording");
     REFUSED(!wb_call_compiled(wb_compile(nothing, NULL), 1, &one, 1, out),
             "compile: result 0 of the function is NULL");
     REFUSED(!wb_call_compiled(c, 1, NULL, 1, out),

@@ -147,8 +147,9 @@ int wb__recording_end(wb__recording *r)
     t->recording = NULL;
     t->recorded = 0;
     wb__map_free(&numbers);
-    if (r->why) wb__fail(r->failed, "%s", r->why);
-    return r->failed;
+    if (!r->failed) return 0;
+    return wb__fail(r->failed, "%s", r->why ? r->why : "compile: the function cannot be recorded "
+                                                       "(no memory for the reason)");
 }
 
 void wb__recording_drop(wb__recording *r)
