@@ -239,11 +239,89 @@ static void errors_of_recordings(void **state)
     CHECKED(wb_scope_close(s));
 }
 
+/* ---- no memory ------------------------------------------------------------------------------- */
+
+typedef struct {
+    wb_layer *model;
+    wb_tensor *before;
+    wb_compiled *inner;
+} parts;
+
+static int all_of_it(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    const parts *p = ctx;
+    wb_tensor *half;
+    wb_trainmode(wb_layer_at(p->model, "layers.0"));
+    if (wb_call_compiled(p->inner, 1, in, 1, &half)) return -1;
+    wb_scope *s = wb_scope_open();
+    if (!s) return -1;
+    wb_tensor *y = wb_add(wb_call(p->model, half), wb_mul(p->before, in[1]));
+    y = wb_keep(y);
+    if (wb_scope_close(s)) return -1;
+    out[0] = wb_sum(y);
+    return 1;
+}
+
+/* Three calls, of which each may fail once; the number of those that did. */
+static int calls_with(int64_t n, double seen[3])
+{
+    wb_scope *s = wb_scope_open();
+    wb_seed(5);
+    parts p = {.model = wb_Chain(wb_Dropout(.p = 0.5), wb_Dense(3, 3)),
+               .inner = wb_compile(double_of, NULL)};
+    wb_compiled *c = wb_compile(all_of_it, &p);
+    wb_tensor *in[2] = {wb_ones(4, 3), NULL}, *y;
+    CHECKED(wb_eval(in[0], wb_get(p.model, "layers.1.weight")));
+    int failures = 0;
+    p.before = wb_exp(wb_rand(3));
+    wb__alloc_fail_at(n);
+    for (int i = 0; i < 3; i++) {
+        do in[1] = wb_scalar(0.5 + i);
+        while (!in[1]);
+        wb_seed(10 + (uint64_t)i);
+        int status = wb_call_compiled(c, 2, in, 1, &y);
+        if (status) {
+            failures++;
+            assert_int_equal(status, WB_ERROR_MEMORY);
+            assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+            wb_clear_error();
+            wb_seed(10 + (uint64_t)i);
+            CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+        }
+        while (wb_eval(y)) failures++;
+        seen[i] = wb_item(y);
+        if (i == 1) wb_automode(p.model);
+    }
+    wb__alloc_fail_at(0);
+    CHECKED(wb_scope_close(s));
+    wb_clear_error();
+    return failures;
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    double plain[3], seen[3];
+    int64_t n = 1, caught = 0;
+    calls_with(0, plain);
+    for (int64_t quiet = 0; quiet < 40; n++) {
+        wb_set_plan_cache(0);           /* the plan is made anew, too */
+        wb_set_plan_cache(64);
+        const int failures = calls_with(n, seen);
+        caught += failures;
+        quiet = failures ? 0 : quiet + 1;
+        assert_memory_equal(plain, seen, sizeof plain);
+    }
+    print_message("%lld of %lld allocations failed\n", (long long)caught, (long long)n);
+    assert_true(caught > 50);
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEBER_CPU_DEVICES", "2", 0);
     read_options(argc, argv);
     const struct CMUnitTest all[] = {cmocka_unit_test(unrecordable),
-                                     cmocka_unit_test(errors_of_recordings)};
+                                     cmocka_unit_test(errors_of_recordings),
+                                     cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(all, make_folder, remove_folder);
 }
