@@ -216,6 +216,28 @@ static int double_of(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
+/* The input is in no graph when f returns, and what is made next may get its address. */
+static int frees_its_input(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    wb_free(in[0]);
+    out[0] = wb_mul(in[1], wb_borrow(ctx, WB_F32, 1, (int64_t[]){1}, NULL, NULL));
+    return 1;
+}
+
+static void inputs_may_be_freed(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    float seven = 7;
+    wb_compiled *c = wb_compile(frees_its_input, &seven);
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *in[2] = {wb_full_of(i, WB_F32, 1, (int64_t[]){1}), wb_ones(1)}, *y;
+        CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+        assert_true(wb_item(y) == 7 && wb_item(in[0]) == i);
+    }
+    CHECKED(wb_scope_close(s));
+}
+
 static void errors_of_recordings(void **state)
 {
     (void)state;
@@ -322,6 +344,7 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     const struct CMUnitTest all[] = {cmocka_unit_test(unrecordable),
                                      cmocka_unit_test(errors_of_recordings),
+                                     cmocka_unit_test(inputs_may_be_freed),
                                      cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(all, make_folder, remove_folder);
 }

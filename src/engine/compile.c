@@ -119,11 +119,11 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
 
 /* ---- calling the function -------------------------------------------------------------------- */
 
-/* f's inputs, with NULL behind them; wb__free'd by the caller. */
+/* f's inputs (`given` NULL: all are NULL), with NULL behind them; wb__free'd by the caller. */
 static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 {
     wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
-    if (in && n_in) memcpy(in, given, (size_t)n_in * sizeof *in);
+    if (in && given) memcpy(in, given, (size_t)n_in * sizeof *in);
     return in;
 }
 
@@ -379,7 +379,7 @@ static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *
 
 static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
 {
-    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
+    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, NULL);
     wb_scope *scope = in ? wb_scope_open() : NULL;
     if (!scope) {
         wb__free(in);
@@ -388,10 +388,11 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
     int n = 0, status = 0;
     wb__recording_begin(&r->notes, scope);
     for (int i = 0; i < n_in && !status; i++)
-        if (!(in[i] = stand_in(given[i], i))) status = WB_ERROR_MEMORY;
+        if (!(in[i] = wb__ref(stand_in(given[i], i)))) status = WB_ERROR_MEMORY;
     if (!status) status = record_call(c, r, n_in, in, &n, out);
     if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
     if (status) wb__recording_fail(&r->notes, status);
+    for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* f may have freed them */
     wb__forget_pending(0);
     r->notes.scope = NULL;
     const int closed = wb_scope_close(scope);
