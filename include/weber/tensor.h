@@ -115,8 +115,8 @@ WB_API wb_engine_stats wb_stats(void);
  * other compiled functions.
  *
  * What is C is read while f is recorded, and its later changes are not seen: the number in
- * wb_scalar(rate), the array in wb_from(table, ...), a branch on a C variable, a pointer in ctx, a
- * field of the program's own struct (WB_FUNCTOR). What changes from call to call is an input: an
+ * wb_scalar(rate), the array in wb_from(table, ...), a file, a branch on a C variable, a pointer in
+ * ctx, a field of the program's own struct (WB_FUNCTOR). What changes from call to call is an input: an
  * array as a tensor, a number as a tensor of no dimension. wb_scalar(rate) and wb_full_of(rate,
  * WB_F32, 0, NULL) as inputs take no memory, and another value is no new recording (whole numbers
  * and others are two signatures).

@@ -68,21 +68,19 @@ static void note_read(wb__recording *r, void *object, wb__setting *at, bool coun
     n->before = *at;
 }
 
-static void change(wb__setting *at, wb__setting value)
+static void change(wb__setting *at, uint32_t value)
 {
-    if (*at == value) return;
-    *at = value;
-    atomic_fetch_add_explicit(&changes, 1, memory_order_release);
+    if (atomic_exchange(at, value) != value) atomic_fetch_add(&changes, 1);
 }
 
-wb__setting wb__setting_read(void *object, wb__setting *at)
+uint32_t wb__setting_read(void *object, wb__setting *at)
 {
     wb__recording *r = wb__this_thread()->recording;
     if (wb__unlikely(r != NULL)) note_read(r, object, at, false);
     return *at;
 }
 
-void wb__setting_set(void *object, wb__setting *at, wb__setting value)
+void wb__setting_set(void *object, wb__setting *at, uint32_t value)
 {
     wb__recording *r = wb__this_thread()->recording;
     wb__noted *n = wb__unlikely(r != NULL) ? note(r, object, at) : NULL;
@@ -93,7 +91,11 @@ void wb__setting_set(void *object, wb__setting *at, wb__setting value)
     change(at, value);
 }
 
-void wb__setting_count(wb__setting *at) { change(at, *at + 1); }
+void wb__setting_count(wb__setting *at)
+{
+    atomic_fetch_add(at, 1);
+    atomic_fetch_add(&changes, 1);
+}
 
 void wb__setting_counted(void *object, wb__setting *at)
 {

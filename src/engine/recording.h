@@ -23,9 +23,9 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind);
  * Settings are read and set by these functions alone.  A recording notes those that it read, and is
  * not replayed while one of them has another value; it notes those that were set in it, and sets
  * them at each replay. */
-typedef uint32_t wb__setting;
-wb__setting wb__setting_read(void *object, wb__setting *at);
-void wb__setting_set(void *object, wb__setting *at, wb__setting value);
+typedef _Atomic uint32_t wb__setting;
+uint32_t wb__setting_read(void *object, wb__setting *at);
+void wb__setting_set(void *object, wb__setting *at, uint32_t value);
 /* A setting that only counts changes: a recording that read it is dropped after the next one.  Not
  * counted while a function is being recorded. */
 void wb__setting_count(wb__setting *at);
@@ -54,7 +54,8 @@ int wb__on_replay(const wb__replay *r);
 
 typedef struct {
     void *object;                       /* counted; NULL: the setting is never freed */
-    wb__setting *at, before, after;     /* the values that it read and set, if it did */
+    wb__setting *at;
+    uint32_t before, after;             /* the values that the function read and set, if it did */
     bool read, set, counts;
 } wb__noted;
 

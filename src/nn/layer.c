@@ -194,12 +194,12 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 bool wb__train_mode(wb_layer *l, bool *automatic)
 {
     const bool training = wb__this_thread()->training > 0;
-    const wb__setting mode = wb__setting_read(l, &l->mode);
+    const uint32_t mode = wb__setting_read(l, &l->mode);
     *automatic = mode == WB__MODE_AUTO && !training;
     return mode == WB__MODE_AUTO ? training : mode == WB__MODE_TRAIN;
 }
 
-static void set_mode(void *object, wb__setting mode)
+static void set_mode(void *object, uint32_t mode)
 {
     if (!wb__is_branch(object)) return;
     if (wb__is(object, &wb__layer_class)) wb__setting_set(object, &((wb_layer *)object)->mode, mode);
