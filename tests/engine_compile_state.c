@@ -146,6 +146,30 @@ static void changes_are_seen(void **state)
     assert_memory_equal(plain, compiled, sizeof plain);
 }
 
+/* Parameters that had made as many steps share the numbers of a step, until they have not. */
+static void parameters_a_step_apart(void **state)
+{
+    (void)state;
+    double plain[5] = {0}, seen[5] = {0};
+    for (int compiled = 0; compiled < 2; compiled++) {
+        wb_scope *s = wb_scope_open();
+        wb_seed(2);
+        wb_layer *m = wb_Chain(wb_Dense(5, 5), wb_Dense(5, 5));
+        trainer t = {m, wb_setup(wb_Adam(.eta = 0.1), m), 0};
+        wb_compiled *c = wb_compile(step, &t);
+        for (int i = 0; i < 5; i++) {
+            wb_tensor *in[2] = {wb_randn(8, 5), wb_randn(8, 5)}, *loss;
+            if (i == 2) CHECKED(partial(&t, in[0]));
+            if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0)
+                fail_msg("%s", wb_error());
+            (compiled ? seen : plain)[i] = wb_item(loss);
+        }
+        if (compiled) assert_int_equal(t.recorded, 2);
+        CHECKED(wb_scope_close(s));
+    }
+    assert_memory_equal(plain, seen, sizeof plain);
+}
+
 /* ---- how often a function is recorded -------------------------------------------------------- */
 
 static int in_mode(wb_tensor *const *in, wb_tensor **out, void *ctx)
@@ -517,6 +541,7 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     const struct CMUnitTest all[] = {
         cmocka_unit_test(nested), cmocka_unit_test(changes_are_seen),
+        cmocka_unit_test(parameters_a_step_apart),
         cmocka_unit_test(recorded_as_rarely_as_can_be), cmocka_unit_test(parts_replaced_often),
         cmocka_unit_test(settings_inside), cmocka_unit_test(captured_values_are_constants),
         cmocka_unit_test(captured_value_that_is_gone), cmocka_unit_test(inputs_of_no_dimension),
