@@ -505,6 +505,7 @@ static int through_model(wb_tensor *const *in, wb_tensor **out, void *ctx)
 static void *calls_shared(void *arg)
 {
     const int mine = (int)(intptr_t)arg;
+    wb_set_default_device(wb_device_of(shared_model));
     for (int i = 0; i < 30; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *own = wb_Dropout(.p = 0.5);
@@ -525,12 +526,9 @@ static void threads(void **state)
     wb_scope *s = wb_scope_open();
     shared_model = wb_Dense(4, 4, .init = wb_init_ones);
     shared = wb_compile(through_model, shared_model);
-    const wb_device *was = wb_default_device();
-    wb_set_default_device(wb_cpu_device());
     pthread_t all[THREADS];
     for (intptr_t i = 0; i < THREADS; i++) pthread_create(&all[i], NULL, calls_shared, (void *)i);
     for (int i = 0; i < THREADS; i++) pthread_join(all[i], NULL);
-    wb_set_default_device(was);
     assert_int_equal(wrong, 0);
     CHECKED(wb_scope_close(s));
 }
