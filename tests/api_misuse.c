@@ -167,9 +167,11 @@ static void compiled_inputs(void **state)
         assert_true(wb_at(both, 0) == 3 + 3 * i && wb_at(both, 1) == 3 + 3 * i);
     }
     REFUSED(!wb_call_compiled(wb_compile(reads, NULL), 1, &one, 1, out),
-            "item: a value was asked for while a function was being recorded by wb_compile");
+            "item: called inside a function that wb_compile is recording: no value exists yet; make what "
+            "is read a result of the function and read it after wb_call_compiled (wb_where chooses "
+            "between values)");
     REFUSED(!wb_call_compiled(wb_compile(nothing, NULL), 1, &one, 1, out),
-            "compile: result 0 of the function is NULL");
+            "compile: result 0 of the function is NULL; it was called with 1 input");
     REFUSED(!wb_call_compiled(c, 1, NULL, 1, out),
             "call_compiled: 1 inputs, 1 results, and no array of them");
 }

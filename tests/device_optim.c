@@ -320,7 +320,7 @@ static void recorded_steps_run_where_the_state_is(void **state)
         recorded_state = o;
         wb_tensor *one = wb_ones(1);
         assert_int_not_equal(wb_call_compiled(wb_compile(record_move, NULL), 1, &one, 1, &one), 0);
-        assert_true(says("a state was moved while a function was being recorded by wb_compile"));
+        assert_true(says("to: ") && says("wb_compile is recording"));
         assert_int_equal(wb_scope_close(s), 0);
     }
 }

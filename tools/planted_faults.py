@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_shape", "conformance_product"
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
+CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
 CUDA_RUNTIME, CUDA_GRAPH = "cuda_runtime", "cuda_graph"                     # on doubles
@@ -74,7 +75,28 @@ TABLE = [
     ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "        if (reads) {", "        if (reads && 0) {", [SEMANTICS]),
     ("dropout without its scale", "src/engine/ops_source.c", "p < 1 ? 1 / (1 - p) : 0", "p < 1 ? 1 : 0", [SEMANTICS]),
     ("a replay draws the same again", "src/engine/compile.c", "wb__rng_take(r->blocks, &key, &counter);", "wb__rng_take(0, &key, &counter);", [COMPILE]),
-    ("a replay does not count its step", "src/optim/update.c", "steps += c->stepped[i];", "steps += 0 * c->stepped[i];", [COMPILE]),
+    ("the last failure of a recording counts, not the first", "src/engine/recording.c", "    if (r->failed) return;\n", "", [CALLS]),
+    ("a recording whose function called wb_seed is kept", "src/engine/compile.c",
+     'if (wb__rng_seedings() != seedings) wb__unrecordable("seed", WB__ACTS);', "(void)seedings;", [CALLS]),
+    ("what a recorded function retains is computed once", "src/engine/recording.c",
+     "if (!n || r->scope || r->failed) return 0;", "if (n >= 0) return 0;", [CALLS]),
+    ("a recording does not see another mode", "src/engine/recording.c", "if (n->read && *n->at != n->before)",
+     "if (n->read && n->counts && *n->at != n->before)", [CHANGES]),
+    ("a recording does not see a replaced child", "src/tree/fmap.c", "    if (old != x) wb__setting_count(&of->replaced);\n", "    (void)of;\n", [CHANGES]),
+    ("a recording does not see a frozen parameter", "src/optim/update.c", "wb__setting_read(u->state, &slot->frozen)", "slot->frozen", [CHANGES]),
+    ("parameters whose steps differ share a step's numbers", "src/optim/update.c",
+     "if (c->stepped[i] == STEPPED_ALIKE && steps != before) return false;", "(void)before;", [CHANGES]),
+    ("a mode that a recorded function sets is set once", "src/engine/recording.c",
+     "if (r->noted[i].set) change(r->noted[i].at, r->noted[i].after);", "(void)r->noted[i];", [CHANGES]),
+    ("what was made before a recording is computed at each replay", "src/engine/compile.c",
+     "order.node[n_captured++] = x;", "(void)x;", [CHANGES]),
+    ("a number as an input keeps its first value", "src/engine/compile.c", "if (r->renewed[i].hook < 0)", "if (r->renewed[i].hook < -1)", [CHANGES]),
+    ("a recording serves another default device", "src/engine/compile.c", "r->made_on == wb_default_device() &&", "", [CHANGES]),
+    ("a recording made outside wb_withgradient serves inside", "src/engine/compile.c", "r->training == (t->training > 0);",
+     "(t->training >= 0);", [CHANGES]),
+    ("a recorded function within another is replayed while that is recorded", "src/engine/compile.c",
+     "    if (t->recording) return call_inside(c, n_in, in, n_out, out);\n", "    if (0) return call_inside(c, n_in, in, n_out, out);\n", [CHANGES]),
+    ("a replay does not count its step", "src/optim/update.c", "steps += c->stepped[i] != NOT_STEPPED;", "steps += 0 * c->stepped[i];", [COMPILE]),
     ("a failed step is counted", "src/optim/state.c", "slot->steps -= slot->unsure;", "slot->steps -= 0;", [FAULTS]),
     ("a gradient walk hides that memory ran out", "src/engine/gradient.c", "if (good && !w.failed) return 0;", "if (good) return 0;", [FAULTS]),
     ("a convolution padded on the wrong side", "src/engine/ops_product.c", "memcpy(a.pad, s.pad, sizeof a.pad);\n    default_pair(a.stride, 1, 1);",

@@ -21,7 +21,8 @@ WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t 
                             void (*release)(void *data, void *context), void *context);
 
 /* A 0-dimensional literal.  Its dtype follows the tensor that it meets (f32 alone); its value is a run-time
- * argument of plans: changing it from step to step costs nothing. */
+ * argument of plans: changing it from step to step makes no new plan.  In a function of wb_compile it keeps the
+ * value that it had when the function was recorded; as an input of wb_call_compiled it may change. */
 WB_API wb_tensor *wb_scalar(double value);
 
 /* A parameter: a tensor that may be assigned to, holding a copy of x.  Layers are made of these. */
@@ -100,10 +101,39 @@ WB_API wb_engine_stats wb_stats(void);
  * Inputs must keep their shapes and dtypes (a new signature is recorded anew); variables are read and
  * assigned in place; random draws, learning rates and step numbers advance.  Results belong to the scope.
  * Threads may share one: their calls take turns.
- *   f(inputs, outputs, ctx) fills at most 8 outputs and returns their number, or a negative number on failure.
+ *   f(inputs, outputs, ctx) fills at most 8 outputs and returns their number, or a negative number on failure;
+ *   behind the inputs that were given its array holds NULL, 16 times.
  *
  *   wb_compiled *step = wb_compile(f, ctx);
- *   wb_call_compiled(step, 2, (wb_tensor *[]){x, y}, 1, &loss);  */
+ *   wb_call_compiled(step, 2, (wb_tensor *[]){x, y}, 1, &loss);
+ *
+ * f is recorded anew when something that it used was changed since: by wb_freeze, wb_thaw, wb_set,
+ * wb_tie, wb_trainmode, wb_testmode, wb_automode, wb_setup (.mixed), wb_checkpoint_load,
+ * wb_set_threads, wb_set_default_device, or a call from inside wb_withgradient where there was
+ * none. What wb_adjust and wb_load_state change, and what is assigned to a variable, is read at
+ * each call. 16 recordings are kept: two modes that take turns are recorded once each. f may call
+ * other compiled functions.
+ *
+ * What is C is read while f is recorded, and its later changes are not seen: the number in
+ * wb_scalar(rate), the array in wb_from(table, ...), a file, a branch on a C variable, a pointer in
+ * ctx, a field of the program's own struct (WB_FUNCTOR). What changes from call to call is an input: an
+ * array as a tensor, a number as a tensor of no dimension. wb_scalar(rate) and wb_full_of(rate,
+ * WB_F32, 0, NULL) as inputs take no memory, and another value is no new recording (whole numbers
+ * and others are two signatures).
+ *
+ * A tensor that f uses and did not make is a variable, which is read at each call, or a constant
+ * with the value that it has when f is recorded.
+ *
+ * Errors of wb_call_compiled (nothing is kept of the recording):
+ *   - f reads a value (wb_item, wb_at, wb_data, wb_copy_out, wb_eval, wb_show, wb_save, wb_to,
+ *     wb_to_dlpack, ...) or calls what acts at once (wb_variable, wb_set, wb_tie, wb_adjust,
+ *     wb_setup, wb_update_new, wb_train, wb_load, wb_load_state, wb_seed, wb_loader_next, wb_keep
+ *     into the caller's scope, ...), whatever f returns: WB_ERROR_ARGUMENT, and the message names
+ *     the call and what to do instead
+ *   - a tensor that f makes outlives it (wb_retain); f works on several devices; f returns a
+ *     negative number; f gave fewer results than n_out
+ *   - a constant that f uses has been overwritten: WB_ERROR_VERSION
+ *   - those of wb_eval: out of memory, a device that failed. */
 typedef int (*wb_recordable)(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx);
 WB_API wb_compiled *wb_compile(wb_recordable f, void *ctx);
 WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, int n_out, wb_tensor **outputs);

@@ -40,7 +40,7 @@ WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
  * converted, and the parameters get their values rounded.  From then on layers convert what they are given without a
  * word.  A value that is put into the model later (wb_load_state, wb_assign) takes the place of its master.
  * With WB_F16 gradients are also scaled, below.
- * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside wb_compile. */
+ * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside a function of wb_compile. */
 typedef struct { size_t size; wb_dtype mixed; } wb_setup_options;
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
 

@@ -23,7 +23,7 @@ void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2])
 
 static _Thread_local struct {
     wb__rng_state state;
-    bool seeded;
+    uint64_t seedings;
 } mine;
 
 /* Where the system has no /dev/urandom, the clock and an address must do. */
@@ -43,12 +43,14 @@ static uint64_t from_system(void)
 void wb__rng_set_state(wb__rng_state state)
 {
     mine.state = state;
-    mine.seeded = true;
+    mine.seedings++;
 }
+
+uint64_t wb__rng_seedings(void) { return mine.seedings; }
 
 wb__rng_state wb__rng_get_state(void)
 {
-    if (!mine.seeded) wb_seed(from_system());
+    if (!mine.seedings) wb_seed(from_system());
     return mine.state;
 }
 

@@ -49,5 +49,6 @@ typedef struct { uint64_t key, counter; } wb__rng_state;
 void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter);
 wb__rng_state wb__rng_get_state(void);
 void wb__rng_set_state(wb__rng_state state);
+uint64_t wb__rng_seedings(void);            /* how often the state was set */
 
 #endif

@@ -118,6 +118,7 @@ wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
             "dataset_of: x %s and y %s do not have observations along a first axis "
             "of the same length",
             wb_describe(x), labelled ? wb_describe(y) : "none");
+    if (wb__unrecordable("dataset_of", WB__READS)) return NULL;
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = WB__DATA_ARRAYS;
@@ -285,6 +286,7 @@ static wb_tensor *whole(wb_dataset *d, int part, const char *what)
     const wb_dataset *root = wb__dataset_root(d);
     if (!root->field[part].present && !wb__dataset_mapped(d)) return WB_NONE;
     if (d->kind == WB__DATA_ARRAYS) return wb__scope_give(wb__ref(d->tensor[part]));
+    if (wb__unrecordable(what, WB__READS)) return NULL;
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_batch batch;

@@ -75,9 +75,10 @@ static bool is_loader(const wb_loader *l, const char *what)
 }
 
 /* A map or the collate function of a loader must not advance or stop that loader: it would wait for
- * itself. */
+ * itself.  Nor may a function that wb_compile records. */
 static int check_outside(const wb_loader *l, const char *what)
 {
+    if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
     if (!wb__feeder_prepares(l->feeder)) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: called by a map or .collate function of this loader, "
                     "which is preparing one of its batches", what);

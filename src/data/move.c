@@ -40,10 +40,7 @@ static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype wanted
 {
     const int go = has_to_go(root, d, wanted);
     if (go <= 0) return go ? NULL : root;
-    if (wb__this_thread()->recording)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "to: a dataset was moved while a function was being recorded by "
-                             "wb_compile");
+    if (wb__unrecordable("to", WB__READS)) return NULL;
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_dataset *made = move_root(root, d, wanted);

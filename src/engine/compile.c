@@ -2,16 +2,22 @@
  * of the recorded graph run with new inputs, new draws and new numbers.  No graph is built.
  *
  * What a recording holds: which buffer is which input, variable or constant; where in the numbers
- * the draws stand, so that each replay takes its own counters; and who renews the other numbers (an
- * optimiser's step). */
+ * the draws are, so that each replay takes its own counters; who renews the other numbers (an
+ * optimiser's step, an input that is a number); and its notes (recording.h), which say whether it
+ * still fits. */
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "engine/request.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
-enum { RECORDINGS = 16, OUTPUTS = 8 };
+enum {
+    RECORDINGS = 16,
+    OUTPUTS = 8,
+    SPARE_INPUTS = 16           /* NULL behind the inputs, for a function that reads too many */
+};
 
 typedef struct {
     int at;
@@ -19,23 +25,23 @@ typedef struct {
 } drawing; /* numbers[at], numbers[at + 1]: key and counter */
 typedef struct {
     int at, hook, literal;
-} renewed; /* numbers[at] is that literal of that hook */
+} renewed; /* numbers[at] is that literal of that hook; hook -1: that input */
 
-typedef struct {
-    wb__replay hook;
-    void *context;
-} renewal;
-
+typedef enum { NO_NUMBER, WHOLE, BROKEN } number_kind; /* wholes may become integers */
 typedef struct {
     const wb_device *device;
     wb_dtype dtype;
+    number_kind number;
+    bool weak;
     int ndim;
     int64_t dims[WB_MAX_DIMS];
 } signature;
 
-typedef struct wb__recording {
+typedef struct {
+    wb__recording notes;
     int n_in, threads;
-    uint64_t retyped;                   /* variables may have become others since */
+    const wb_device *made_on;           /* the thread's default device; */
+    bool training;                      /* it was inside wb_withgradient */
     signature *in;
     wb__plan *plan;
     int n_buffers, n_leaves, n_targets, n_results;
@@ -55,8 +61,6 @@ typedef struct wb__recording {
     uint64_t base, blocks;              /* the counter when recording began, and how far it came */
     renewed *renewed;
     int n_renewed;
-    renewal *renewals;
-    int n_renewals, renewals_room;
     void **buffers;
 } recording;
 
@@ -78,11 +82,7 @@ static void recording_free(recording *r)
     for (int i = 0; r->leaf && i < r->n_leaves; i++) wb__unref(r->leaf[i]);
     for (int i = 0; r->written && i < r->n_writes; i++) wb__unref(r->written[i]);
     for (int i = 0; i < OUTPUTS; i++) wb__unref(r->fixed[i]);
-    for (int i = 0; i < r->n_renewals; i++) {
-        wb__free(r->renewals[i].context);
-        wb__unref(r->renewals[i].hook.holds);
-    }
-    wb__free(r->renewals);
+    wb__recording_drop(&r->notes);
     wb__free(r->in);
     wb__free(r->input_of);
     wb__free(r->leaf);
@@ -113,45 +113,90 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
     if (!c) return NULL;
     c->f = f;
     c->ctx = ctx;
-    pthread_mutexattr_t again;          /* f may come here again, from within its recording */
-    pthread_mutexattr_init(&again);
-    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&c->lock, &again);
-    pthread_mutexattr_destroy(&again);
+    pthread_mutex_init(&c->lock, NULL);
     return c;
 }
 
-int wb__on_replay(const wb__replay *hook)
+/* ---- calling the function -------------------------------------------------------------------- */
+
+/* f's inputs (`given` NULL: all are NULL), with NULL behind them; wb__free'd by the caller. */
+static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 {
-    recording *r = wb__this_thread()->recording;
-    if (!r) return 0;
-    if (r->n_renewals == r->renewals_room) {
-        int room = r->renewals_room ? 2 * r->renewals_room : 8;
-        renewal *more = wb__realloc(r->renewals, (size_t)room * sizeof *more);
-        if (!more) return WB_ERROR_MEMORY;
-        r->renewals = more;
-        r->renewals_room = room;
+    wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
+    if (in && given) memcpy(in, given, (size_t)n_in * sizeof *in);
+    return in;
+}
+
+/* An error from before is none of f's, and stays where f sets none. */
+static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
+                         wb_tensor **out)
+{
+    const int code = wb_error_code();
+    char *text = code ? wb__strdup(wb_error()) : NULL;
+    int status = 0;
+    wb_clear_error();
+    *n = c->f(in, out, c->ctx);
+    if (*n < 0 || *n > OUTPUTS)
+        status = wb_error_code()
+                     ? (int)wb_error_code()
+                     : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d, not the "
+                                "number of its results, which is at most %d", *n, OUTPUTS);
+    for (int i = 0; i < *n && !status; i++) {
+        if (out[i] && wb__operand("compile", out[i])) continue;
+        status = wb_error_code()
+                     ? (int)wb_error_code()
+                     : wb__fail(WB_ERROR_ARGUMENT, "compile: result %d of the function is NULL; it "
+                                "was called with %d input%s", i, n_in, n_in == 1 ? "" : "s");
     }
-    renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
-    if (!n.context) return WB_ERROR_MEMORY;
-    for (int i = 0; i < hook->n;
-         i++) { /* known again in the walk by its offset, which a literal has no use for */
-        hook->literals[i]->flags |= WB__RENEWED;
-        hook->literals[i]->offset = (int64_t)r->n_renewals << 32 | i;
-    }
-    if (hook->bytes) memcpy(n.context, hook->context, hook->bytes);
-    wb__ref(hook->holds);
-    r->renewals[r->n_renewals++] = n;
-    return 0;
+    if (!status && text && !wb_error_code()) wb__fail(code, "%s", text);
+    wb__free(text);
+    return status;
+}
+
+static int enough(int n_out, int n)
+{
+    if (n_out <= n) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
+                    n_out, n);
+}
+
+/* Inside another recording the function becomes part of that one. */
+static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
+                       wb_tensor **result)
+{
+    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
+    const int pending = wb__pending_count();
+    int n, status = in ? call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
+    if (!status) status = enough(n_out, n);
+    if (!status) memcpy(result, out, (size_t)n_out * sizeof *out);
+    else wb__forget_pending(pending);
+    wb__free(in);
+    return status;
 }
 
 /* ---- taking down what was recorded ----------------------------------------------------------- */
 
+/* An input that is a number stays one: a run-time argument of the plan. */
+static number_kind number_of(const wb_tensor *x)
+{
+    if (x->op != WB__OP_literal || x->ndim) return NO_NUMBER;
+    return x->number[0].f == trunc(x->number[0].f) ? WHOLE : BROKEN;
+}
+
 static signature signature_of(const wb_tensor *x)
 {
-    signature s = {.device = wb__device_of(x), .dtype = (wb_dtype)x->dtype, .ndim = x->ndim};
+    signature s = {.dtype = (wb_dtype)x->dtype, .number = number_of(x), .ndim = x->ndim};
+    if (s.number) s.weak = x->flags & WB__WEAK;
+    else s.device = wb__device_of(x);
     memcpy(s.dims, x->dims, sizeof s.dims);
     return s;
+}
+
+static bool same_signature(const signature *a, const signature *b)
+{
+    return a->device == b->device && a->dtype == b->dtype && a->number == b->number &&
+           a->weak == b->weak && a->ndim == b->ndim &&
+           !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
 }
 
 static bool room_for_all(recording *r, const wb__request *q)
@@ -190,7 +235,7 @@ static void find_numbers(recording *r, const wb__request *q)
         if (wb__literal_fixed(x)) continue;
         if (x->flags & WB__RENEWED)
             r->renewed[r->n_renewed++] =
-                (renewed){at, (int)(x->offset >> 32), (int)(x->offset & INT32_MAX)};
+                (renewed){at, (int)(x->offset >> 32) - 1, (int)(x->offset & INT32_MAX)};
         at++;
     }
 }
@@ -228,8 +273,16 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
 }
 
 /* What f gets for an input: a constant that is nothing else, so that the recording tells it from
- * any other input, from a variable, and from what f knows by itself. */
-static wb_tensor *stand_in(wb_tensor *x) { return wb__alone(wb__bind(x)); }
+ * any other input, from a variable, and from what f knows by itself; or the number. */
+static wb_tensor *stand_in(wb_tensor *x, int i)
+{
+    if (!number_of(x)) return wb__alone(wb__bind(x));
+    wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
+    if (!number) return NULL;
+    number->flags |= x->flags & WB__WEAK;
+    wb__renewed(number, -1, i);
+    return number;
+}
 
 /* The device of all that a function asked for; NULL where there are several. */
 static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const *out)
@@ -238,47 +291,61 @@ static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const
     for (int i = 0; i < n + t->n_pending; i++) {
         const wb_device *own = i < n ? out[i]->device : t->pending[i - n]->device;
         if (!own || own == d) continue;
-        if (d) return NULL;
+        if (d) {
+            wb__fail(WB_ERROR_UNSUPPORTED, "compile: the function works on several devices");
+            return NULL;
+        }
         d = own;
     }
     return d ? d : wb_default_device();
 }
 
-/* Calls f and makes a plan of what it built; nothing is computed. */
-static int record_with(wb_compiled *c, recording *r, int n_in, wb_tensor **in,
-                       wb_tensor *const *given)
+static bool known_or_elsewhere(const wb_tensor *x)
+{
+    return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
+}
+
+/* What f found and did not make has the value that it has now: computed here, apart from what f
+ * assigns, it is a constant of the recording.  (What has no device is made of constants.) */
+static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
+{
+    wb__order order = {0};
+    int n_captured = 0, status = 0;
+    wb__order_begin(&order);
+    for (int i = 0; i < n + t->n_pending && !status; i++)
+        if (!wb__order_add(&order, i < n ? out[i] : t->pending[i - n], known_or_elsewhere))
+            status = WB_ERROR_MEMORY;
+    for (int i = 0; i < order.n; i++) {
+        wb_tensor *x = order.node[i];
+        if (!wb__is_leaf(x) && x->recorded != t->recorded && x->device)
+            order.node[n_captured++] = x;
+    }
+    if (!status && n_captured) {
+        wb__thread assigned = *t;
+        t->pending = NULL;
+        t->n_pending = t->pending_room = 0;
+        t->recording = NULL;
+        status = wb__evaluate(n_captured, order.node, NULL);
+        t->pending = assigned.pending;
+        t->n_pending = assigned.n_pending;
+        t->pending_room = assigned.pending_room;
+        t->recording = assigned.recording;
+    }
+    wb__order_free(&order);
+    return status;
+}
+
+/* A plan of what f built; nothing of it is computed. */
+static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *const *in)
 {
     wb__thread *t = wb__this_thread();
     wb__request q = {0};
-    wb_tensor *out[OUTPUTS] = {NULL};
-    int status = 0;
-    wb_scope *scope = wb_scope_open();
-    if (!scope) return WB_ERROR_MEMORY;
-    for (int i = 0; i < n_in; i++) {
-        if ((in[i] = stand_in(given[i]))) continue;
-        wb_scope_close(scope);
-        return WB_ERROR_MEMORY;
-    }
-    wb__rng_state rng = wb__rng_get_state();
-    t->recording = r;
-    int n = c->f(in, out, c->ctx);
-    t->recording = NULL;
-    r->base = rng.counter;
-    r->blocks = wb__rng_get_state().counter - rng.counter;
-    wb__rng_set_state(rng); /* nothing was drawn yet: the first replay draws what f would have */
-    if (n < 0 || n > OUTPUTS)
-        status = wb_error_code()
-                     ? (int)wb_error_code()
-                     : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d", n);
-    for (int i = 0; i < n && !status; i++) {
-        if (!out[i] && !wb_error_code())
-            status = wb__fail(WB_ERROR_ARGUMENT, "compile: result %d of the function is NULL", i);
-        else if (!wb__operand("compile", out[i])) status = wb_error_code();
-        else out[i] = wb__bind(out[i]);
-    }
-    const wb_device *d = status ? NULL : recorded_on(t, n, out);
-    if (!status && !d)
-        status = wb__fail(WB_ERROR_UNSUPPORTED, "compile: the function works on several devices");
+    for (int i = 0; i < n; i++) out[i] = wb__bind(out[i]);
+    const wb_device *d = recorded_on(t, n, out);
+    if (!d) return wb_error_code();
+    for (int i = 0; i < n; i++)         /* a number made on its way to another device's results */
+        if (wb__device_of(out[i]) != d && !(out[i] = wb__placed(out[i], d))) return WB_ERROR_MEMORY;
+    int status = evaluate_captured(t, n, out);
     if (!status) status = wb__request_fill(&q, d, n, out, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
@@ -289,56 +356,99 @@ static int record_with(wb_compiled *c, recording *r, int n_in, wb_tensor **in,
         find_numbers(r, &q);
     }
     wb__request_free(&q);
-    wb__forget_pending(0);
-    int closed = wb_scope_close(scope);
-    return status ? status : closed;
+    return status;
+}
+
+/* Calls f for the recording: what it does to the thread is undone. */
+static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in, int *n,
+                       wb_tensor **out)
+{
+    wb__thread *t = wb__this_thread();
+    const wb_device *device = t->device;
+    const wb__rng_state rng = wb__rng_get_state();
+    const uint64_t seedings = wb__rng_seedings();
+    const int status = call_function(c, n_in, in, n, out);
+    r->base = rng.counter;
+    r->blocks = wb__rng_get_state().counter - rng.counter;
+    if (wb__rng_seedings() != seedings) wb__unrecordable("seed", WB__ACTS);
+    if (t->device != device) wb__unrecordable("set_default_device", WB__ACTS);
+    wb__rng_set_state(rng); /* nothing was drawn yet: the first replay draws what f would have */
+    t->device = device;
+    return status;
 }
 
 static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
 {
-    wb_tensor **in = wb__alloc(((size_t)n_in + 1) * sizeof *in);
-    int status = in ? record_with(c, r, n_in, in, given) : WB_ERROR_MEMORY;
+    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, NULL);
+    wb_scope *scope = in ? wb_scope_open() : NULL;
+    if (!scope) {
+        wb__free(in);
+        return WB_ERROR_MEMORY;
+    }
+    int n = 0, status = 0;
+    wb__recording_begin(&r->notes, scope);
+    for (int i = 0; i < n_in && !status; i++)
+        if (!(in[i] = wb__ref(stand_in(given[i], i)))) status = WB_ERROR_MEMORY;
+    if (!status) status = record_call(c, r, n_in, in, &n, out);
+    if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
+    if (status) wb__recording_fail(&r->notes, status);
+    for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* f may have freed them */
+    wb__forget_pending(0);
+    r->notes.scope = NULL;
+    const int closed = wb_scope_close(scope);
     wb__free(in);
-    return status;
+    status = wb__recording_end(&r->notes);
+    return status ? status : closed;
 }
 
 /* ---- replaying ------------------------------------------------------------------------------- */
 
-static bool fits(const recording *r, int n, wb_tensor *const *in)
+static bool same_inputs(const recording *r, int n, wb_tensor *const *in)
 {
-    bool same = r->n_in == n && r->threads == wb__threads() && r->retyped == wb__retyped();
-    for (int i = 0; same && i < n; i++)
-        same = r->in[i].device == wb__device_of(in[i]) &&
-               r->in[i].dtype == (wb_dtype)in[i]->dtype && r->in[i].ndim == in[i]->ndim &&
-               !memcmp(r->in[i].dims, in[i]->dims, in[i]->ndim * sizeof in[i]->dims[0]);
+    const wb__thread *t = wb__this_thread();
+    bool same = r->n_in == n && r->threads == wb__threads() && r->made_on == wb_default_device() &&
+                r->training == (t->training > 0);
+    for (int i = 0; same && i < n; i++) {
+        const signature s = signature_of(in[i]);
+        same = same_signature(&r->in[i], &s);
+    }
     return same;
+}
+
+static void drop(wb_compiled *c, int i)
+{
+    recording_free(c->recordings[i]);
+    memmove(c->recordings + i, c->recordings + i + 1,
+            (size_t)(--c->n - i) * sizeof *c->recordings);
 }
 
 static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
 {
-    for (int i = 0; i < c->n; i++)
-        if (fits(c->recordings[i], n, in)) return c->recordings[i];
+    for (int i = 0; i < c->n; i++) {
+        recording *r = c->recordings[i];
+        if (!same_inputs(r, n, in)) continue;
+        const wb__fit fit = wb__recording_fit(&r->notes);
+        if (fit == WB__FITS) return r;
+        if (fit == WB__FITS_NEVER) drop(c, i--);
+    }
     recording *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
     r->n_in = n;
     r->threads = wb__threads();
-    r->retyped = wb__retyped();
+    r->made_on = wb_default_device();
+    r->training = wb__this_thread()->training > 0;
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
     for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
     if (!r->in || record(c, r, n, in)) {
         recording_free(r);
         return NULL;
     }
-    if (c->n == RECORDINGS) {                   /* the oldest goes */
-        recording_free(c->recordings[0]);
-        memmove(c->recordings, c->recordings + 1, (RECORDINGS - 1) * sizeof *c->recordings);
-        c->n--;
-    }
+    if (c->n == RECORDINGS) drop(c, 0);         /* the oldest */
     return c->recordings[c->n++] = r;
 }
 
 /* Each replay takes the counters that f would take, those of draws that nobody uses too. */
-static void renew_numbers(recording *r)
+static void renew_numbers(recording *r, wb_tensor *const *in)
 {
     uint64_t key, counter;
     double values[64];
@@ -347,8 +457,11 @@ static void renew_numbers(recording *r)
         r->numbers[r->draws[i].at].u = key;
         r->numbers[r->draws[i].at + 1].u = counter + r->draws[i].offset;
     }
-    for (int i = 0; i < r->n_renewals; i++) {
-        const renewal *n = &r->renewals[i];
+    for (int i = 0; i < r->n_renewed; i++)
+        if (r->renewed[i].hook < 0)
+            r->numbers[r->renewed[i].at].f = in[r->renewed[i].literal]->number[0].f;
+    for (int i = 0; i < r->notes.n_renewals; i++) {
+        const wb__renewal *n = &r->notes.renewals[i];
         if (!n->hook.before || n->hook.n > (int)WB__COUNT(values)) continue;
         n->hook.before(n->context, values);
         for (int j = 0; j < r->n_renewed; j++)
@@ -387,12 +500,11 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         if (!made[i]) return WB_ERROR_MEMORY;
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
-    renew_numbers(r);
+    renew_numbers(r, in);
     status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
-    for (int i = 0; i < r->n_renewals && !status; i++)
-        if (r->renewals[i].hook.after) r->renewals[i].hook.after(r->renewals[i].context);
+    if (!status) wb__recording_replayed(&r->notes);
     return status;
 }
 
@@ -402,10 +514,8 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
     wb_tensor *made[OUTPUTS + 1];
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
-    if (n_out > r->n_out)
-        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
-                        n_out, r->n_out);
-    int status = replay(r, in, made);
+    int status = enough(n_out, r->n_out);
+    if (!status) status = replay(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
     for (int i = 0; i < n_out && !status; i++) {
         wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
@@ -425,9 +535,10 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
         if (!wb__operand("call_compiled", in[i]))
             return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     wb__thread *t = wb__this_thread();
+    if (t->recording) return call_inside(c, n_in, in, n_out, out);
     for (int i = 0; i < n_in; i++) {
         wb_tensor *x = wb__bind(in[i]);
-        int status = x->storage ? 0 : wb__evaluate(1, &x, NULL);
+        int status = x->storage || number_of(x) ? 0 : wb__evaluate(1, &x, NULL);
         if (status) return status;
     }
     int status = t->n_pending ? wb__evaluate_pending() : 0;

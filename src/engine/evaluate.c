@@ -164,6 +164,7 @@ int wb__new_version(wb_tensor *v)
 
 int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 {
+    if (wb__unrecordable("load", WB__ACTS)) return wb_error_code();
     if (bytes != (size_t)v->size * wb__dtype_size((wb_dtype)v->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%zu bytes for %s", bytes, wb_describe(v));
     if (v->current != v->live && wb__evaluate(0, NULL, NULL)) return wb_error_code();
@@ -341,9 +342,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with
     int n_roots = 0, status;
     bool pending = t->n_pending > 0;
     t->made = 0;
-    if (t->recording)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "a value was asked for while a function was being recorded by wb_compile");
+    if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
     if (with_sinks) {
         status = collect(t, n, tensors, &n_roots);
     } else {
@@ -407,6 +406,7 @@ int wb_eval_all(int n, wb_tensor *const *tensors)
     for (int i = 0; i < n; i++)
         if (!wb__operand("eval", tensors[i]))
             return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (wb__unrecordable("eval", WB__READS)) return wb_error_code();
     return wb__evaluate(n, tensors, NULL);
 }
 

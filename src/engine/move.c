@@ -88,10 +88,7 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     if (!t) return NULL;
     if (there && t == (wb_dtype)x->dtype) return x;
     if (there) return wb_astype(x, t);
-    if (wb__this_thread()->recording)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "to: %s was moved while a function was being recorded by wb_compile",
-                             wb_describe(x));
+    if (wb__unrecordable("to", WB__READS)) return NULL;
     const wb_device *was = wb__use_device(x->device ? x->device : d);
     wb_tensor *narrow = t == (wb_dtype)x->dtype ? x : wb_astype(x, t);
     wb_tensor *made = narrow ? wb__copied(narrow, d) : NULL;

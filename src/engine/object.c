@@ -127,6 +127,13 @@ static void **find(wb_scope *s, const void *object)
     return NULL;
 }
 
+/* Is it the scope of the function that wb_compile records now? */
+static bool recorded_in(const wb_scope *s)
+{
+    const wb__recording *r = wb__this_thread()->recording;
+    return wb__unlikely(r && r->scope == s);
+}
+
 void *wb_object_keep(void *object)
 {
     if (!object || wb_is_none(object)) return object;
@@ -138,6 +145,7 @@ void *wb_object_keep(void *object)
         if (note(s->outer, object)) return wb__ref(object);
         return NULL;
     }
+    if (recorded_in(s) && wb__unrecordable("keep", WB__ACTS)) return NULL;
     if (!note(s->outer, object)) return NULL;
     *place = NULL;
     return object;
@@ -206,7 +214,9 @@ int wb_scope_close(wb_scope *scope)
     wb__thread *t = wb__this_thread();
     int status = 0;
     wb_scope *open = t->scope;
-    while (open && open != scope) open = open->outer;
+    while (open && open != scope && !recorded_in(open)) open = open->outer;
+    if (open && recorded_in(open) && wb__unrecordable("scope_close", WB__ACTS))
+        return wb_error_code();
     if (!open) return wb__fail(WB_ERROR_ARGUMENT, "scope_close: not an open scope of this thread");
     while (t->scope != scope) {
         int inner = wb_scope_close(t->scope);
@@ -214,7 +224,8 @@ int wb_scope_close(wb_scope *scope)
     }
     int n = drop_references(scope);
     wb_tensor **survivors = n ? (wb_tensor **)scope->objects + (scope->n - n) : NULL;
-    int outcome = wb__evaluate_survivors(n, survivors);
+    int outcome = t->recording ? wb__recording_close(t->recording, n, survivors)
+                               : wb__evaluate_survivors(n, survivors);
     if (outcome && !status) status = outcome;
     for (int i = n - 1; i >= 0; i--) {
         if (survivors[i]->storage)

@@ -63,7 +63,8 @@ typedef struct wb__thread {
     int n_pending, pending_room;
     int made;                           /* tensors since the last evaluation */
     int busy; /* > 0 inside calls that build much at once: nothing is evaluated behind their back */
-    struct wb__recording *recording;    /* of wb_compile */
+    struct wb__recording *recording;    /* of wb_compile, under way; */
+    uint32_t recorded;                  /* its number, else 0 */
 } wb__thread;
 wb__thread *wb__this_thread(void);
 

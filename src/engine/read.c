@@ -14,11 +14,7 @@ wb_tensor *wb__evaluated(const char *what, wb_tensor *x)
 {
     if (!wb__operand(what, x)) return NULL;
     wb_tensor *bound = wb__bind(x);
-    if (wb__this_thread()->recording)           /* today's value would be in every replay */
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: a value was asked for while a function was being recorded by "
-                             "wb_compile",
-                             what);
+    if (wb__unrecordable(what, WB__READS)) return NULL;
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
     if (!bound->storage)
         return wb__fail_null(WB_ERROR_INTERNAL, "%s: %s has no value", what, wb_describe(x));

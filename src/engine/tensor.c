@@ -72,9 +72,8 @@ void wb__storage_unref(wb__storage *s)
 
 /* ---- sinks: unevaluated tensors that nobody consumes, a ring per thread ---------------------- */
 
-static void sink_add(wb_tensor *x)
+static void sink_add(wb__thread *t, wb_tensor *x)
 {
-    wb__thread *t = wb__this_thread();
     if (t->sinks) {
         x->next_sink = t->sinks;
         x->prev_sink = t->sinks->prev_sink;
@@ -166,7 +165,7 @@ static void drop_inputs(wb_tensor *x)
         uint32_t left = atomic_fetch_sub_explicit(&in->consumers, 1, memory_order_relaxed) - 1;
         if (!left && !in->storage && !(in->flags & WB__GONE) &&
             atomic_load_explicit(&in->object.refs, memory_order_relaxed) > 1)
-            sink_add(in);
+            sink_add(wb__this_thread(), in);
         wb__unref(in);
     }
     x->n_in = 0;
@@ -236,7 +235,9 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         x->in[i] = wb__ref(bound);
         if (bound->flags & WB__IN_SINKS) wb__sink_remove(bound);
     }
-    if (op != WB__OP_constant && op != WB__OP_variable) sink_add(x);
+    wb__thread *t = wb__this_thread();
+    x->recorded = t->recorded;
+    if (op != WB__OP_constant && op != WB__OP_variable) sink_add(t, x);
     return wb__scope_give(x);
 }
 
@@ -320,6 +321,13 @@ wb_tensor *wb__argument(double value, wb_dtype dtype) { return literal(value, dt
 wb_tensor *wb__number_of(double value) { return literal(value, WB_F32, WB__FIXED | WB__WEAK); }
 wb_tensor *wb_scalar(double value) { return literal(value, WB_F32, WB__WEAK); }
 
+/* A literal has no other use for its offset. */
+void wb__renewed(wb_tensor *literal, int hook, int i)
+{
+    literal->flags |= WB__RENEWED;
+    literal->offset = (int64_t)(hook + 1) << 32 | i;
+}
+
 wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t size;
@@ -397,6 +405,7 @@ static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
 
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d)
 {
+    if (wb__unrecordable("variable", WB__ACTS)) return NULL;
     wb_tensor *v = variable_of(wb__copied(x, d), d);
     if (v) v->flags |= wb__kept_flags(x);
     return v;
@@ -408,8 +417,7 @@ wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims)
     return variable_of(wb__empty_on(d, dtype, ndim, dims), d);
 }
 
-static _Atomic uint64_t retyped;
-uint64_t wb__retyped(void) { return retyped; }
+wb__setting wb__retyped;
 
 void wb__retype(wb_tensor *v, wb_tensor *version)
 {
@@ -423,7 +431,7 @@ void wb__retype(wb_tensor *v, wb_tensor *version)
     v->live = wb__ref(version);
     v->current = wb__ref(version);
     version->variable = v;
-    retyped++;
+    wb__setting_count(&wb__retyped);
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@
 #define WB__TENSOR_H
 
 #include "backend/backend.h"
-#include "engine/object.h"
+#include "engine/recording.h"
 
 /* Memory on a device, counted. */
 typedef struct {
@@ -83,6 +83,7 @@ struct wb_tensor {
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;        /* NULL: it floats */
     uint32_t bytes;                 /* of this block */
+    uint32_t recorded;              /* the recording (its number) in which it was made, or 0 */
     int64_t dims[WB_MAX_DIMS];
 };
 
@@ -163,6 +164,9 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
 wb_tensor *wb__number_of(double value);
+/* A recording renews the value of this literal at each replay: it is the i-th number of its hook, or
+ * where that is -1, the i-th input. */
+void wb__renewed(wb_tensor *literal, int hook, int i);
 
 void wb__tensor_detach(wb_tensor *x);   /* drops inputs: x must be evaluated */
 void wb__sink_remove(wb_tensor *x);
@@ -213,7 +217,7 @@ wb_tensor *wb__placed(wb_tensor *x, const wb_device *d);
  * on its device whose memory nothing else has (wb__alone), is its value from now on.  What was made
  * of the one before keeps it; recordings of wb_compile are made anew (wb__retyped counts). */
 void wb__retype(wb_tensor *variable, wb_tensor *version);
-uint64_t wb__retyped(void);
+extern wb__setting wb__retyped;
 /* Takes its counters now; on the device of x. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */
@@ -237,21 +241,6 @@ enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_overgrown(wb__thread *t);
 void wb__engine_thread_end(void);       /* gives back this thread's working memory */
 void wb__engine_shutdown(void);         /* and the plans */
-
-/* While a function is being recorded by wb_compile: these n literals get their values from `before`
- * at each replay, and `after` is called when one succeeded (either may be NULL).  `context` is
- * copied; `holds` lives as long as the recording.  Outside a recording nothing happens.  0, or an
- * error code. */
-typedef struct {
-    int n;
-    wb_tensor *const *literals;
-    void (*before)(void *context, double *numbers);
-    void (*after)(void *context);
-    const void *context;
-    size_t bytes;
-    void *holds;
-} wb__replay;
-int wb__on_replay(const wb__replay *r);
 
 /* x <- value without checks of shape, recorded. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);

@@ -129,6 +129,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     wb_save_options o;
     wb__read_options(&o, sizeof o, given);
     if (!model) return no_object("save");
+    if (wb__unrecordable("save", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
@@ -162,6 +163,7 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 {
     if (!model) return no_object("load_state");
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
+    if (wb__unrecordable("load_state", WB__ACTS)) return wb_error_code();
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
                         ((wb__object *)model)->class->name);
@@ -249,6 +251,7 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
     wb_load_options o;
     wb__read_options(&o, sizeof o, given);
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
+    if (wb__unrecordable("load", WB__ACTS)) return NULL;
     wb__mapping *m = wb__map(path);
     if (!m) return NULL;
     wb_layer *model = NULL;

@@ -65,10 +65,10 @@ wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_c
 
 static wb__branch *layer_like(wb__branch *of)
 {
-    const wb_layer *from = (const wb_layer *)of;
+    wb_layer *from = (wb_layer *)of;
     wb_layer *l = new_layer(from->type, from->options);
     if (!l) return NULL;
-    l->mode = from->mode;
+    l->mode = wb__setting_read(from, &from->mode);
     if (wb__branch_init_like(&l->node, of)) return &l->node;
     wb_object_free(l);
     return NULL;
@@ -152,6 +152,7 @@ wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no inputs", layer->type->name);
     for (int i = 0; i < n; i++)
         if (!wb__operand(layer->type->name, inputs[i])) return NULL;
+    wb__branch_used(&layer->node);
     return layer->type->call(layer, n, inputs);
 }
 
@@ -190,18 +191,20 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 
 /* ---- modes ----------------------------------------------------------------------------------- */
 
-bool wb__train_mode(const wb_layer *l, bool *automatic)
+bool wb__train_mode(wb_layer *l, bool *automatic)
 {
-    bool training = wb__this_thread()->training > 0;
-    *automatic = l->mode == WB__MODE_AUTO && !training;
-    return l->mode == WB__MODE_AUTO ? training : l->mode == WB__MODE_TRAIN;
+    const bool training = wb__this_thread()->training > 0;
+    const uint32_t mode = wb__setting_read(l, &l->mode);
+    *automatic = mode == WB__MODE_AUTO && !training;
+    return mode == WB__MODE_AUTO ? training : mode == WB__MODE_TRAIN;
 }
 
-static void set_mode(void *object, int mode)
+static void set_mode(void *object, uint32_t mode)
 {
     if (!wb__is_branch(object)) return;
-    if (wb__is(object, &wb__layer_class)) ((wb_layer *)object)->mode = mode;
+    if (wb__is(object, &wb__layer_class)) wb__setting_set(object, &((wb_layer *)object)->mode, mode);
     wb__branch *node = object;
+    wb__branch_used(node);
     for (int i = 0; i < node->n; i++) set_mode(node->children[i].object, mode);
 }
 
@@ -215,7 +218,7 @@ wb_layer *wb_layer_at(void *object, const char *path)
 {
     if (!object) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: no path");
-    wb__child *place = *path ? wb__place("layer_at", object, path) : NULL;
+    wb__child *place = *path ? wb__place("layer_at", object, path, NULL) : NULL;
     void *part = *path ? (place ? place->object : NULL) : object;
     if (!part) return NULL;
     if (wb__is(part, &wb__layer_class)) return wb__scope_give(wb__ref(part));

@@ -45,7 +45,7 @@ typedef struct {
 struct wb_layer {
     wb__branch node;     /* children: parameters (variables, or WB_NONE) and inner layers */
     const wb__layer_type *type;
-    int mode;
+    wb__setting mode;                   /* WB__MODE_... */
     void *options;                      /* type->options_size bytes, defaults filled in */
 };
 
@@ -84,7 +84,7 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 /* Exactly one input, or the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
-bool wb__train_mode(const wb_layer *l, bool *automatic);    /* is it to act as in training now? */
+bool wb__train_mode(wb_layer *l, bool *automatic);    /* is it to act as in training now? */
 
 /* Activations that are known by name, and made of other operations. */
 #define WB__MADE_ACTIVATIONS(X) \

@@ -194,6 +194,7 @@ int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
         next[i] = wb_is_none(states[i]) ? NULL : states[i];
         if (next[i] && !wb__operand(cell->type->name, next[i])) return wb_error_code();
     }
+    wb__branch_used(&cell->node);
     if (!cell_step(cell, x, n_states, next)) return wb_error_code();
     for (int i = 0; i < n_states; i++) states[i] = next[i];
     return 0;

@@ -82,10 +82,7 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype wanted)
     wb_opt_state *s = state;
     const int go = has_to_go(s, d, wanted);
     if (go <= 0) return go ? NULL : s;
-    if (wb__this_thread()->recording)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "to: a state was moved while a function was being recorded by "
-                             "wb_compile");
+    if (wb__unrecordable("to", WB__READS)) return NULL;
     const int status = wb__evaluate_pending();
     wb__opt_settle(s);
     wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);

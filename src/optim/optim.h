@@ -48,7 +48,7 @@ typedef struct {
                                            the parameter itself, in f32 (counted) */
     int64_t steps, unsure;              /* of these, so many wait for their writes to be made */
     wb_tensor *written;                 /* the last step's new value (counted) */
-    bool frozen;
+    wb__setting frozen;
 } wb__slot;
 
 /* A place of a parameter in the model; tied places have one slot. */

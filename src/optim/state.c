@@ -98,9 +98,6 @@ static int check_mixed(wb_dtype mixed)
     if (mixed != WB_BF16 && mixed != WB_F16)
         return wb__fail(WB_ERROR_DTYPE, "setup: .mixed is %s; it must be bf16 or f16",
                         wb_dtype_name(mixed));
-    if (wb__this_thread()->recording)
-        return wb__fail(WB_ERROR_ARGUMENT, "setup: parameters would become %s while a function was "
-                        "being recorded by wb_compile", wb_dtype_name(mixed));
     return wb__evaluate_pending();
 }
 
@@ -131,7 +128,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (!wb__is(rule, &wb__rule_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
     wb__read_options(&o, sizeof o, given);
-    if (check_mixed(o.mixed)) return NULL;
+    if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
     if (!s) return NULL;
     s->mixed = o.mixed;
@@ -164,6 +161,7 @@ static bool has(const wb__rule_part *part, int field)
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
     if (!s) return no_object();
+    if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_rule_options o;
     wb__read_options(&o, sizeof o, given);
     int n_given = 0, n_taken = 0;
@@ -205,7 +203,7 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
     for (int i = 0; i < s->n_places; i++) {
         const char *p = s->places[i].path;
         if (n && (strncmp(p, path, n) || (p[n] && p[n] != '.'))) continue;
-        s->slots[s->places[i].slot].frozen = frozen;
+        wb__setting_set(s, &s->slots[s->places[i].slot].frozen, frozen);
         found = true;
     }
     return found ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no parameter is below \"%s\"", what, path);

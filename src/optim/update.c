@@ -46,10 +46,10 @@ static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *
     return 0;
 }
 
-static int add_gradient(const update *u, const wb__leaf *leaf, const wb__slot *slot, work *w)
+static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, work *w)
 {
     wb_tensor *g = leaf->other;
-    if (!g || wb_is_none(g) || slot->frozen || g == w->last) return 0;
+    if (!g || wb_is_none(g) || wb__setting_read(u->state, &slot->frozen) || g == w->last) return 0;
     if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
         !wb__dtype_float((wb_dtype)g->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what,
@@ -91,7 +91,8 @@ static int meet(const wb__leaf *leaf, void *ctx)
 
 /* What a replay of a recorded update does: the numbers of its step, and the count after it. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
-typedef struct { wb_opt_state *state; bool stepped[]; } counting;
+typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping; /* as often as the one before */
+typedef struct { wb_opt_state *state; uint8_t stepped[]; } counting;
 
 /* The step that a slot is about to make; where the device counts, what depends on it is made
  * there (wb__rule_kind's `counted`). */
@@ -110,7 +111,23 @@ static void renew_numbers(void *context, double *numbers)
 static void renew_steps(void *context)
 {
     const counting *c = context;
-    for (int i = 0; i < c->state->n; i++) c->state->slots[i].steps += c->stepped[i];
+    for (int i = 0; i < c->state->n; i++)
+        c->state->slots[i].steps += c->stepped[i] != NOT_STEPPED;
+}
+
+/* Slots that had made the same number of steps share the numbers of a step. */
+static bool steps_fit(const void *context)
+{
+    const counting *c = context;
+    int64_t before = 0;
+    wb__opt_settle(c->state);
+    for (int i = 0; i < c->state->n; i++) {
+        if (c->stepped[i] == NOT_STEPPED) continue;
+        const int64_t steps = c->state->slots[i].steps;
+        if (c->stepped[i] == STEPPED_ALIKE && steps != before) return false;
+        before = steps;
+    }
+    return true;
 }
 
 /* The numbers of a part for a slot's next step, as literals of `dtype`. */
@@ -291,13 +308,18 @@ static int count_steps(update *u)
         }
         return 0;
     }
-    size_t bytes = sizeof(counting) + (size_t)s->n * sizeof(bool);
+    size_t bytes = sizeof(counting) + (size_t)s->n;
     counting *c = wb__alloc_zero(1, bytes);
     if (!c) return WB_ERROR_MEMORY;
     c->state = s;
-    for (int i = 0; i < s->n; i++) c->stepped[i] = u->works[i].value != NULL;
-    int status = wb__on_replay(
-        &(wb__replay){.after = renew_steps, .context = c, .bytes = bytes, .holds = s});
+    for (int i = 0, before = -1; i < s->n; i++) {
+        if (!u->works[i].value) continue;
+        const bool alike = before >= 0 && s->slots[i].steps == s->slots[before].steps;
+        c->stepped[i] = alike ? STEPPED_ALIKE : STEPPED;
+        before = i;
+    }
+    int status = wb__on_replay(&(wb__replay){.after = renew_steps, .fits = steps_fit,
+                                             .context = c, .bytes = bytes, .holds = s});
     wb__free(c);
     return status;
 }
@@ -357,6 +379,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
 {
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
+    if (wb__unrecordable("update_new", WB__ACTS)) return NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u)) made = wb__fmap(model, replacement, &u);
     if (made && record_moments(&u)) made = NULL;
     if (made && count_steps(&u)) made = NULL;

@@ -136,6 +136,7 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best)
 {
     wb__saving list = {0};
+    if (wb__unrecordable("checkpoint_save", WB__READS)) return wb_error_code();
     int status = wb__evaluate_pending();
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->state) status = add_moments(&list, c->state);
@@ -294,7 +295,7 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
         if (status) return status;
         json_t *entry = json_array_get(slots, (size_t)i);
         s->slots[i].steps = json_integer_value(json_object_get(entry, "steps"));
-        s->slots[i].frozen = json_is_true(json_object_get(entry, "frozen"));
+        wb__setting_set(s, &s->slots[i].frozen, json_is_true(json_object_get(entry, "frozen")));
         s->slots[i].unsure = 0;
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++) {
@@ -397,6 +398,8 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
 {
     wb__checkpoint_about about;
     restoring r = {.path = path};
+    *whole = false;
+    if (wb__unrecordable("checkpoint_load", WB__ACTS)) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;

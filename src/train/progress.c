@@ -194,7 +194,7 @@ static metric *metric_of(wb_progress *p, const char *name)
 
 void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
 {
-    if (!p || p->ended) return;
+    if (!p || p->ended || wb__unrecordable("progress_step", WB__READS)) return;
     metric *m = name ? metric_of(p, name) : NULL;
     if (m) {
         read_held(m);

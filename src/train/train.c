@@ -192,6 +192,7 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     if (!model || !data || !state)
         return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
+    if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
     wb__read_options(&t.o, sizeof t.o, given);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);

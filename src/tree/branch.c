@@ -195,7 +195,7 @@ static wb__child *child_named(const wb__branch *node, const char *name, size_t n
     return NULL;
 }
 
-wb__child *wb__place(const char *what, void *object, const char *path)
+wb__child *wb__place(const char *what, void *object, const char *path, wb__branch **of)
 {
     const char *part = path;
     for (;;) {
@@ -204,6 +204,8 @@ wb__child *wb__place(const char *what, void *object, const char *path)
                                  (int)(part > path ? part - path - 1 : 0), path,
                                  ((const wb__object *)object)->class->name);
         wb__branch *node = object;
+        wb__branch_used(node);
+        if (of) *of = node;
         size_t n = strlen(part);
         wb__child *found = child_named(node, part, n);  /* trees from files: names with dots */
         if (found) return found;
@@ -221,7 +223,7 @@ static void *part_at(const char *what, void *object, const char *path)
     if (!object) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
     if (!*path) return object;
-    wb__child *place = wb__place(what, object, path);
+    wb__child *place = wb__place(what, object, path, NULL);
     return place ? place->object : NULL;
 }
 
@@ -247,6 +249,7 @@ wb_tree *wb_child(void *object, const char *path)
         return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path,
                              ((wb__object *)part)->class->name);
     wb__branch *layer = part;
+    wb__branch_used(layer);
     wb_tree *t = wb__tree_new(0);
     if (!t) return NULL;
     if (!wb__branch_init_like(&t->node, layer)) {

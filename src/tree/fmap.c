@@ -38,6 +38,7 @@ static void *map(mapping *m, void *object, bool in_layer);
 
 static void *map_node(mapping *m, wb__branch *node, bool in_layer)
 {
+    wb__branch_used(node);
     wb__branch *made = node->kind->like(node);
     size_t length = m->length;
     bool layer = in_layer || node->kind->layer, ok = made != NULL;
@@ -103,10 +104,12 @@ wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx) { return public
 
 /* ---- one tensor at a path -------------------------------------------------------------------- */
 
-static wb__child *tensor_place(const char *what, wb_layer *layer, const char *path)
+static wb__child *tensor_place(const char *what, wb_layer *layer, const char *path,
+                               wb__branch **of)
 {
+    if (wb__unrecordable(what, WB__ACTS)) return NULL;
     if (!path || !*path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
-    wb__child *place = wb__place(what, layer, path);
+    wb__child *place = wb__place(what, layer, path, of);
     if (!place) return NULL;
     if (wb__is(place->object, &wb__tensor_class) && !wb_is_none(place->object)) return place;
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s%s, not a tensor", what, path,
@@ -123,9 +126,10 @@ static bool alike(const char *what, const char *path, const wb_tensor *old, cons
     return false;
 }
 
-static void replace(wb__child *place, wb_tensor *x)
+static void replace(wb__branch *of, wb__child *place, wb_tensor *x)
 {
     void *old = place->object;
+    if (old != x) wb__setting_count(&of->replaced);
     place->object = wb__ref(x);
     wb__unref(old);
 }
@@ -133,23 +137,25 @@ static void replace(wb__child *place, wb_tensor *x)
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
     if (!layer || !x) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
-    wb__child *place = tensor_place("set", layer, path);
+    wb__branch *of;
+    wb__child *place = tensor_place("set", layer, path, &of);
     if (!place || !wb__operand("set", x)) return wb_error_code();
     wb_tensor *old = place->object;
     if (!alike("set", path, old, x)) return wb_error_code();
     wb_tensor *v = wb_variable(x);
     if (!v) return wb_error_code();
     v->flags |= wb__kept_flags(old);
-    replace(place, v);
+    replace(of, place, v);
     return 0;
 }
 
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
     if (!layer) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
-    wb__child *place = tensor_place("tie", layer, path),
-              *to = place ? tensor_place("tie", layer, same_as) : NULL;
+    wb__branch *of;
+    wb__child *place = tensor_place("tie", layer, path, &of),
+              *to = place ? tensor_place("tie", layer, same_as, NULL) : NULL;
     if (!to || !alike("tie", path, place->object, to->object)) return wb_error_code();
-    replace(place, to->object);
+    replace(of, place, to->object);
     return 0;
 }

@@ -44,10 +44,7 @@ void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype)
     moving m = {d, dtype};
     int status = wb__walk("to", object, NULL, WB__DISTINCT, has_to_go, &m);
     if (!status) return object;
-    if (wb__this_thread()->recording)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "to: a %s was moved while a function was being recorded by wb_compile",
-                             ((wb__object *)object)->class->name);
+    if (wb__unrecordable("to", WB__READS)) return NULL;
     return wb__fmap(object, move_leaf, &m);
 }
 

@@ -30,6 +30,7 @@ struct wb__branch {
     wb__object object;
     const wb__branch_kind *kind;
     int n, depth;       /* depth: of branches, the longest way down */
+    wb__setting replaced;   /* how often a child was, by wb_set and wb_tie */
     bool owns_names;
     void *names_of;     /* the node that the names are borrowed from (counted) */
     wb__child *children;
@@ -65,8 +66,11 @@ static inline bool wb__is_branch(const void *object)
 /* a tree whose names are its own; children by wb__branch_put_copy */
 wb_tree *wb__tree_new(int n);
 
-/* The place of a part: NULL with the error set if there is none.  `path` is not "". */
-wb__child *wb__place(const char *what, void *object, const char *path);
+/* The place of a part: NULL with the error set if there is none.  `path` is not "".  `of`, if not
+ * NULL, becomes the branch that the place is in. */
+wb__child *wb__place(const char *what, void *object, const char *path, wb__branch **of);
+/* The caller uses the children: what wb_compile records depends on them. */
+static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node, &node->replaced); }
 
 /* A leaf under visit.  `other` is what stands at the same place in a second tree. */
 typedef struct {

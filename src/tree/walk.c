@@ -76,7 +76,8 @@ static int beside(const walk *w, const wb__branch *node, int i, void *other, voi
 static int descend(walk *w, void *object, void *other, bool in_layer)
 {
     if (!wb__is_branch(object)) return visit(w, object, other, in_layer);
-    const wb__branch *node = object;
+    wb__branch *node = object;
+    wb__branch_used(node);
     size_t length = w->length;
     bool layer = in_layer || node->kind->layer; /* a chain keeps its layers in a tree of its own */
     for (int i = 0; i < node->n; i++) {

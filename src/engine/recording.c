@@ -1,0 +1,191 @@
+/* The notes of a recording: see recording.h. */
+#include "engine/graph.h"
+
+#include <string.h>
+
+/* The number of each noted setting, by its address, of the recording under way. */
+static _Thread_local wb__map numbers;
+
+/* ---- calls that cannot be recorded ----------------------------------------------------------- */
+
+void wb__recording_fail(wb__recording *r, int code)
+{
+    if (r->failed) return;
+    r->failed = code;
+    r->why = wb__strdup(wb_error());
+}
+
+bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
+{
+    wb__recording *r = wb__this_thread()->recording;
+    if (wb__likely(!r)) return false;
+    const char *cure = kind == WB__READS
+        ? "no value exists yet; make what is read a result of the function and read it after "
+          "wb_call_compiled (wb_where chooses between values)"
+        : "replays would not repeat it; call it before or after wb_call_compiled";
+    wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "%s: called inside a function that wb_compile "
+                                   "is recording: %s", call, cure));
+    return true;
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static _Atomic uint64_t changes;        /* of all settings of all objects */
+
+static bool room_for_one_more(void *list, int n, int *room, size_t each)
+{
+    if (n < *room) return true;
+    const int wider = *room ? 2 * *room : 8;
+    void *old, *more;
+    memcpy(&old, list, sizeof old);
+    if (!(more = wb__realloc(old, (size_t)wider * each))) return false;
+    memcpy(list, &more, sizeof more);
+    *room = wider;
+    return true;
+}
+
+/* The note of a setting, made if there is none; NULL: no memory, and the recording fails. */
+static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
+{
+    const int known = wb__map_get(&numbers, at);
+    if (known >= 0) return &r->noted[known];
+    if (!room_for_one_more(&r->noted, r->n_noted, &r->noted_room, sizeof *r->noted) ||
+        !wb__map_put(&numbers, at, r->n_noted)) {
+        wb__recording_fail(r, WB_ERROR_MEMORY);
+        return NULL;
+    }
+    r->noted[r->n_noted] = (wb__noted){.object = wb__ref(object), .at = at};
+    return &r->noted[r->n_noted++];
+}
+
+/* What the function itself has set before does not depend on anything. */
+static void note_read(wb__recording *r, void *object, wb__setting *at, bool counts)
+{
+    wb__noted *n = note(r, object, at);
+    if (!n || n->read || n->set) return;
+    n->read = true;
+    n->counts = counts;
+    n->before = *at;
+}
+
+static void change(wb__setting *at, uint32_t value)
+{
+    if (atomic_exchange(at, value) != value) atomic_fetch_add(&changes, 1);
+}
+
+uint32_t wb__setting_read(void *object, wb__setting *at)
+{
+    wb__recording *r = wb__this_thread()->recording;
+    if (wb__unlikely(r != NULL)) note_read(r, object, at, false);
+    return *at;
+}
+
+void wb__setting_set(void *object, wb__setting *at, uint32_t value)
+{
+    wb__recording *r = wb__this_thread()->recording;
+    wb__noted *n = wb__unlikely(r != NULL) ? note(r, object, at) : NULL;
+    if (n) {
+        n->set = true;
+        n->after = value;
+    }
+    change(at, value);
+}
+
+void wb__setting_count(wb__setting *at)
+{
+    atomic_fetch_add(at, 1);
+    atomic_fetch_add(&changes, 1);
+}
+
+void wb__setting_counted(void *object, wb__setting *at)
+{
+    wb__recording *r = wb__this_thread()->recording;
+    if (wb__unlikely(r != NULL)) note_read(r, object, at, true);
+}
+
+/* ---- what replays renew ---------------------------------------------------------------------- */
+
+int wb__on_replay(const wb__replay *hook)
+{
+    wb__recording *r = wb__this_thread()->recording;
+    if (!r) return 0;
+    if (!room_for_one_more(&r->renewals, r->n_renewals, &r->renewals_room, sizeof *r->renewals))
+        return WB_ERROR_MEMORY;
+    wb__renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
+    if (!n.context) return WB_ERROR_MEMORY;
+    for (int i = 0; i < hook->n; i++) wb__renewed(hook->literals[i], r->n_renewals, i);
+    if (hook->bytes) memcpy(n.context, hook->context, hook->bytes);
+    wb__ref(hook->holds);
+    r->renewals[r->n_renewals++] = n;
+    return 0;
+}
+
+/* ---- one recording --------------------------------------------------------------------------- */
+
+void wb__recording_begin(wb__recording *r, wb_scope *scope)
+{
+    static _Atomic uint32_t last;
+    wb__thread *t = wb__this_thread();
+    r->number = 1 + atomic_fetch_add_explicit(&last, 1, memory_order_relaxed);
+    r->scope = scope;
+    r->changes = atomic_load_explicit(&changes, memory_order_acquire);
+    t->recording = r;
+    t->recorded = r->number;
+    wb__setting_counted(NULL, &wb__retyped);
+}
+
+int wb__recording_close(wb__recording *r, int n, wb_tensor *const *survivors)
+{
+    if (!n || r->scope || r->failed) return 0;
+    wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "compile: %s, made by the function, outlives "
+                                   "it: make it a result of the function, or a variable that it "
+                                   "assigns to", wb_describe(survivors[0])));
+    return r->failed;
+}
+
+int wb__recording_end(wb__recording *r)
+{
+    wb__thread *t = wb__this_thread();
+    t->recording = NULL;
+    t->recorded = 0;
+    wb__map_free(&numbers);
+    if (!r->failed) return 0;
+    return wb__fail(r->failed, "%s", r->why ? r->why : "compile: the function cannot be recorded "
+                                                       "(no memory for the reason)");
+}
+
+void wb__recording_drop(wb__recording *r)
+{
+    for (int i = 0; i < r->n_renewals; i++) {
+        wb__free(r->renewals[i].context);
+        wb__unref(r->renewals[i].hook.holds);
+    }
+    for (int i = 0; i < r->n_noted; i++) wb__unref(r->noted[i].object);
+    wb__free(r->renewals);
+    wb__free(r->noted);
+    wb__free(r->why);
+}
+
+wb__fit wb__recording_fit(wb__recording *r)
+{
+    for (int i = 0; i < r->n_renewals; i++)
+        if (r->renewals[i].hook.fits && !r->renewals[i].hook.fits(r->renewals[i].context))
+            return WB__FITS_NEVER;
+    const uint64_t now = atomic_load_explicit(&changes, memory_order_acquire);
+    wb__fit fit = WB__FITS;
+    if (wb__likely(r->changes == now)) return fit;
+    for (int i = 0; i < r->n_noted && fit != WB__FITS_NEVER; i++) {
+        const wb__noted *n = &r->noted[i];
+        if (n->read && *n->at != n->before) fit = n->counts ? WB__FITS_NEVER : WB__FITS_NOT_NOW;
+    }
+    if (fit == WB__FITS) r->changes = now;
+    return fit;
+}
+
+void wb__recording_replayed(const wb__recording *r)
+{
+    for (int i = 0; i < r->n_noted; i++)
+        if (r->noted[i].set) change(r->noted[i].at, r->noted[i].after);
+    for (int i = 0; i < r->n_renewals; i++)
+        if (r->renewals[i].hook.after) r->renewals[i].hook.after(r->renewals[i].context);
+}

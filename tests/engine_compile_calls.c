@@ -1,0 +1,350 @@
+/* Calls that no recording can hold, inside a function that wb_compile records: each fails the
+ * recording, whatever the function makes of it. */
+#include "recorded.h"
+
+/* ---- calls that cannot be recorded ----------------------------------------------------------- */
+
+static struct {
+    wb_layer *model;
+    wb_opt_state *state;
+    wb_loader *loader;
+    wb_dataset *mapped;
+    wb_progress *bar;
+    wb_scope *scope;
+    wb_tensor *kept;
+} world;
+
+static double nothing_to(wb_tensor *x, wb_tensor *y)
+{
+    (void)x, (void)y;
+    return 0;
+}
+static double an_item(wb_tensor *x, wb_tensor *y) { return wb_item(wb_sum(x)) + (y != NULL); }
+static double an_element(wb_tensor *x, wb_tensor *y) { return wb_at(y, 0, 0) + (x != NULL); }
+static double data(wb_tensor *x, wb_tensor *y) { return wb_data(x) == NULL && y; }
+static double copies_out(wb_tensor *x, wb_tensor *y)
+{
+    float to[4];
+    return wb_copy_out(y, to, sizeof to) + (x != NULL);
+}
+static double evaluates(wb_tensor *x, wb_tensor *y) { return wb_eval(x, y); }
+static double moves(wb_tensor *x, wb_tensor *y) { return wb_to(x, elsewhere()) == y; }
+static double moves_model(wb_tensor *x, wb_tensor *y)
+{
+    return wb_to(world.model, elsewhere()) == NULL && x && y;
+}
+static double shows(wb_tensor *x, wb_tensor *y)
+{
+    wb_free_text(wb_format_object(x));
+    return y != NULL;
+}
+static double saves(wb_tensor *x, wb_tensor *y)
+{
+    return wb_save(in_folder("model.safetensors"), world.model) + (x && y);
+}
+static double saves_npy(wb_tensor *x, wb_tensor *y) { return wb_save_npy(in_folder("x.npy"), y) + (x != 0); }
+static double saves_checkpoint(wb_tensor *x, wb_tensor *y)
+{
+    return wb_checkpoint_save(in_folder("model.safetensors"), &(wb_checkpoint){.model = world.model}) + (x && y);
+}
+static double loads(wb_tensor *x, wb_tensor *y) { return wb_load(in_folder("model.safetensors")) == NULL && x && y; }
+static double loads_state(wb_tensor *x, wb_tensor *y)
+{
+    return wb_load_state(in_folder("model.safetensors"), world.model) + (x && y);
+}
+static double loads_checkpoint(wb_tensor *x, wb_tensor *y)
+{
+    return wb_checkpoint_load(in_folder("model.safetensors"), &(wb_checkpoint){.model = world.model}) + (x && y);
+}
+static double makes_variable(wb_tensor *x, wb_tensor *y) { return wb_variable(x) == y; }
+static double sets(wb_tensor *x, wb_tensor *y)
+{
+    return wb_set(world.model, "layers.0.weight", x) + (y != NULL);
+}
+static double ties(wb_tensor *x, wb_tensor *y)
+{
+    return wb_tie(world.model, "layers.1.weight", "layers.0.weight") + (x && y);
+}
+static double sets_up(wb_tensor *x, wb_tensor *y)
+{
+    return wb_setup(wb_Adam(), world.model) == NULL && x && y;
+}
+static double adjusts(wb_tensor *x, wb_tensor *y) { return wb_adjust(world.state, .eta = 2) + (x && y); }
+static double updates_anew(wb_tensor *x, wb_tensor *y)
+{
+    wb_tensor *l = wb_sum(wb_call(world.model, x));
+    return wb_update_new(world.state, world.model, wb_gradient(l, world.model)) == NULL && y;
+}
+static double trains(wb_tensor *x, wb_tensor *y)
+{
+    return wb_train(loss_of, world.model, world.loader, world.state) + (x && y);
+}
+static double next_batch(wb_tensor *x, wb_tensor *y)
+{
+    wb_batch b;
+    return wb_loader_next(world.loader, &b) + (x && y);
+}
+static double stops(wb_tensor *x, wb_tensor *y) { return wb_loader_stop(world.loader) + (x && y); }
+static double makes_dataset(wb_tensor *x, wb_tensor *y) { return wb_dataset_of(x, y) == NULL; }
+static double whole_dataset(wb_tensor *x, wb_tensor *y)
+{
+    return wb_dataset_x(world.mapped) == NULL && x && y;
+}
+static double steps_bar(wb_tensor *x, wb_tensor *y)
+{
+    wb_progress_step(world.bar, "loss", x);
+    return y != NULL;
+}
+static double seeds(wb_tensor *x, wb_tensor *y)
+{
+    wb_seed(3);
+    return x && y;
+}
+static double moves_default(wb_tensor *x, wb_tensor *y)
+{
+    wb_set_default_device(elsewhere());
+    return x && y;
+}
+static double keeps(wb_tensor *x, wb_tensor *y) { return wb_keep(wb_neg(x)) == y; }
+static double closes(wb_tensor *x, wb_tensor *y) { return wb_scope_close(world.scope) + (x && y); }
+static double exports(wb_tensor *x, wb_tensor *y) { return wb_to_dlpack(x) == NULL && y; }
+static double retains(wb_tensor *x, wb_tensor *y)
+{
+    world.kept = wb_retain(wb_add(x, y));
+    return 0;
+}
+
+typedef double (*act)(wb_tensor *x, wb_tensor *y);
+static const struct { const char *name; act act; } acts[] = {
+    {"item:", an_item}, {"at:", an_element}, {"data:", data}, {"copy_out:", copies_out},
+    {"eval:", evaluates}, {"to:", moves}, {"to:", moves_model}, {"show:", shows}, {"save:", saves},
+    {"save_npy:", saves_npy}, {"checkpoint_save:", saves_checkpoint}, {"load:", loads},
+    {"load_state:", loads_state}, {"checkpoint_load:", loads_checkpoint},
+    {"variable:", makes_variable}, {"set:", sets}, {"tie:", ties}, {"setup:", sets_up},
+    {"adjust:", adjusts}, {"update_new:", updates_anew}, {"train:", trains},
+    {"loader_next:", next_batch}, {"loader_stop:", stops}, {"dataset_of:", makes_dataset},
+    {"dataset_x:", whole_dataset}, {"progress_step:", steps_bar}, {"seed:", seeds},
+    {"set_default_device:", moves_default}, {"keep:", keeps}, {"scope_close:", closes},
+    {"to_dlpack:", exports}, {"outlives", retains}};
+enum { ACTS = sizeof acts / sizeof *acts };
+
+/* Ignores that the call failed, and what it gave. */
+static int with_act(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    const act *f = ctx;
+    (*f)(in[0], in[1]);
+    out[0] = wb_add(wb_mul(in[0], in[1]), wb_rand(2, 2));
+    return 1;
+}
+
+static int doubled(wb_batch *b, void *ctx)
+{
+    (void)ctx;
+    b->x = wb_add(b->x, b->x);
+    return b->x ? 0 : -1;
+}
+
+static void make_world(void)
+{
+    world.scope = wb_scope_open();
+    world.model = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));
+    world.state = wb_setup(wb_Adam(), world.model);
+    wb_dataset *d = wb_dataset_of(wb_ones(4, 2), wb_ones(4, 2));
+    world.mapped = wb_mapobs(d, doubled, NULL);
+    world.loader = wb_dataloader(d, .batchsize = 2);
+    world.bar = wb_progress_of(3, "test");
+    CHECKED(wb_save(in_folder("model.safetensors"), world.model));
+}
+
+/* Each fails the recording with the first call's name and the cure; nothing is kept of it, and the
+ * random numbers go on as if it had not been. */
+static void unrecordable(void **state)
+{
+    (void)state;
+    make_world();
+    wb_tensor *in[2] = {wb_full_of(2, WB_F32, 2, (int64_t[]){2, 2}), wb_ones(2, 2)}, *y;
+    wb_seed(8);
+    const double drawn = wb_at(wb_rand(2, 2), 1, 1);
+    for (int i = 0; i < ACTS; i++) {
+        wb_scope *s = wb_scope_open();
+        act now = acts[i].act;
+        const wb_device *device = wb_default_device();
+        wb_compiled *c = wb_compile(with_act, &now);
+        wb_seed(8);
+        for (int again = 0; again < 2; again++) {
+            wb_clear_error();
+            const int status = wb_call_compiled(c, 2, in, 1, &y);
+            if (status != WB_ERROR_ARGUMENT || !strstr(wb_error(), acts[i].name) ||
+                !strstr(wb_error(), i < ACTS - 1 ? "wb_call_compiled" : "result"))
+                fail_msg("%s gives %d, \"%s\"", acts[i].name, status, wb_error());
+            if (world.kept) wb_release(world.kept);
+            world.kept = NULL;
+            assert_ptr_equal(wb_default_device(), device);
+        }
+        wb_clear_error();
+        now = nothing_to;
+        CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+        if (wb_at(y, 1, 1) != 2 + drawn)
+            fail_msg("after %s: %.9g for %.9g", acts[i].name, wb_at(y, 1, 1), 2 + drawn);
+        CHECKED(wb_scope_close(s));
+    }
+    assert_true(wb_at(wb_get(world.model, "layers.0.weight"), 0, 0) !=
+                wb_at(wb_get(world.model, "layers.1.weight"), 0, 0));
+    CHECKED(wb_scope_close(world.scope));
+}
+
+/* The first failure counts, whatever f returns; a failure from before is none of f's. */
+static int reads_and_fails(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    if (wb_item(in[0]) > 0) return 0;
+    out[0] = wb_matmul(in[0], wb_ones(3, 3));
+    return *(int *)ctx;
+}
+
+static int takes_two(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    (void)ctx;
+    for (int i = 1; i < 9; i++) assert_null(in[i]);
+    out[0] = wb_add(in[0], in[1]);
+    return 1;
+}
+
+static int double_of(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    (void)ctx;
+    out[0] = wb_add(in[0], in[0]);
+    return 1;
+}
+
+/* The input is in no graph when f returns, and what is made next may get its address. */
+static int frees_its_input(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    wb_free(in[0]);
+    out[0] = wb_mul(in[1], wb_borrow(ctx, WB_F32, 1, (int64_t[]){1}, NULL, NULL));
+    return 1;
+}
+
+static void inputs_may_be_freed(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    float seven = 7;
+    wb_compiled *c = wb_compile(frees_its_input, &seven);
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *in[2] = {wb_full_of(i, WB_F32, 1, (int64_t[]){1}), wb_ones(1)}, *y;
+        CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+        assert_true(wb_item(y) == 7 && wb_item(in[0]) == i);
+    }
+    CHECKED(wb_scope_close(s));
+}
+
+static void errors_of_recordings(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = wb_ones(1), *y;
+    for (int returned = -1; returned < 2; returned++) {
+        wb_clear_error();
+        assert_int_equal(wb_call_compiled(wb_compile(reads_and_fails, &returned), 1, &x, 0, NULL),
+                         WB_ERROR_ARGUMENT);
+        assert_non_null(strstr(wb_error(), "item"));
+    }
+    assert_null(wb_reshape_to(x, 1, (int64_t[]){7}));
+    assert_non_null(strstr(wb_error(), "reshape"));
+    assert_int_equal(wb_call_compiled(wb_compile(takes_two, NULL), 1, &x, 1, &y), WB_ERROR_ARGUMENT);
+    assert_null(strstr(wb_error(), "reshape"));
+    assert_non_null(strstr(wb_error(), "1 input"));
+    assert_null(wb_reshape_to(x, 1, (int64_t[]){7}));
+    CHECKED(wb_call_compiled(wb_compile(double_of, NULL), 1, &x, 1, &y));
+    assert_non_null(strstr(wb_error(), "reshape"));     /* a success leaves it */
+    wb_clear_error();
+    CHECKED(wb_scope_close(s));
+}
+
+/* ---- no memory ------------------------------------------------------------------------------- */
+
+typedef struct {
+    wb_layer *model;
+    wb_tensor *before;
+    wb_compiled *inner;
+} parts;
+
+static int all_of_it(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    const parts *p = ctx;
+    wb_tensor *half;
+    wb_trainmode(wb_layer_at(p->model, "layers.0"));
+    if (wb_call_compiled(p->inner, 1, in, 1, &half)) return -1;
+    wb_scope *s = wb_scope_open();
+    if (!s) return -1;
+    wb_tensor *y = wb_add(wb_call(p->model, half), wb_mul(p->before, in[1]));
+    y = wb_keep(y);
+    if (wb_scope_close(s)) return -1;
+    out[0] = wb_sum(y);
+    return 1;
+}
+
+/* Three calls, of which each may fail once; the number of those that did. */
+static int calls_with(int64_t n, double seen[3])
+{
+    wb_scope *s = wb_scope_open();
+    wb_seed(5);
+    parts p = {.model = wb_Chain(wb_Dropout(.p = 0.5), wb_Dense(3, 3)),
+               .inner = wb_compile(double_of, NULL)};
+    wb_compiled *c = wb_compile(all_of_it, &p);
+    wb_tensor *in[2] = {wb_ones(4, 3), NULL}, *y;
+    CHECKED(wb_eval(in[0], wb_get(p.model, "layers.1.weight")));
+    int failures = 0;
+    p.before = wb_exp(wb_rand(3));
+    wb__alloc_fail_at(n);
+    for (int i = 0; i < 3; i++) {
+        do in[1] = wb_scalar(0.5 + i);
+        while (!in[1]);
+        wb_seed(10 + (uint64_t)i);
+        int status = wb_call_compiled(c, 2, in, 1, &y);
+        if (status) {
+            failures++;
+            assert_int_equal(status, WB_ERROR_MEMORY);
+            assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+            wb_clear_error();
+            wb_seed(10 + (uint64_t)i);
+            CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+        }
+        while (wb_eval(y)) failures++;
+        seen[i] = wb_item(y);
+        if (i == 1) wb_automode(p.model);
+    }
+    wb__alloc_fail_at(0);
+    CHECKED(wb_scope_close(s));
+    wb_clear_error();
+    return failures;
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    double plain[3], seen[3];
+    int64_t n = 1, caught = 0;
+    calls_with(0, plain);
+    for (int64_t quiet = 0; quiet < 40; n++) {
+        wb_set_plan_cache(0);           /* the plan is made anew, too */
+        wb_set_plan_cache(64);
+        const int failures = calls_with(n, seen);
+        caught += failures;
+        quiet = failures ? 0 : quiet + 1;
+        assert_memory_equal(plain, seen, sizeof plain);
+    }
+    print_message("%lld of %lld allocations failed\n", (long long)caught, (long long)n);
+    assert_true(caught > 50);
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEBER_CPU_DEVICES", "2", 0);
+    read_options(argc, argv);
+    const struct CMUnitTest all[] = {cmocka_unit_test(unrecordable),
+                                     cmocka_unit_test(errors_of_recordings),
+                                     cmocka_unit_test(inputs_may_be_freed),
+                                     cmocka_unit_test(no_memory)};
+    return cmocka_run_group_tests(all, make_folder, remove_folder);
+}
