@@ -189,12 +189,25 @@ static void drop_repeats(wb_scope *s)
     }
 }
 
+/* Drops the references to all that is not a tensor.  Trees go before the tensors that they hold, which
+ * may be newer than the tree. */
+static void drop_holders(wb_scope *s)
+{
+    for (int i = s->n - 1; i >= 0; i--) {
+        void *object = s->objects[i];
+        if (!object || wb__is(object, &wb__tensor_class)) continue;
+        s->objects[i] = NULL;
+        wb__unref(object);
+    }
+}
+
 /* Drops the scope's references, newest first, so that results die before what they are made of.  A
  * tensor that lives on stays in the list without a reference of ours; it is the survivor that
  * closing must compute. */
 static int drop_references(wb_scope *s)
 {
     int survivors = 0;
+    drop_holders(s);
     drop_repeats(s);
     for (int i = s->n - 1; i >= 0; i--) {
         wb_tensor *x = s->objects[i];
