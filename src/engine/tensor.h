@@ -222,6 +222,10 @@ extern wb__setting wb__retyped;
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */
 wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
+/* For rules, of operands of one dtype: x a + y b, or x a + y^2 b, and m eta / (sqrt(v) + eps); x, y, m
+ * and v have one shape, the others have no dimension.  They have no gradients. */
+wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared);
+wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps);
 /* The derivative of gelu, a row of its own. */
 wb_tensor *wb_gelu_slope(wb_tensor *x);
 
