@@ -437,6 +437,7 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
 
 void wb__engine_thread_end(void)
 {
+    wb__gradient_end();
     wb__request_free(&mine.request);
     wb__order_free(&mine.side);
     wb__free(mine.reads);

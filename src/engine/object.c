@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local wb__thread *this_thread;
+_Thread_local WB__FAST_TLS wb__thread *wb__thread_now;
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 
@@ -23,10 +23,10 @@ static void close_all(wb__thread *t)
 static void thread_end(void *memory)
 {
     wb__thread *t = memory;
-    this_thread = t; /* the key's destructor runs after thread-local variables may be reset */
+    wb__thread_now = t; /* the key's destructor runs after thread-local variables may be reset */
     close_all(t);
     wb__engine_thread_end();
-    this_thread = NULL;
+    wb__thread_now = NULL;
     free(t);
 }
 
@@ -34,17 +34,16 @@ static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 
 /* A thread's memory is the only block that is not the allocator's: it must exist before the first
  * error. */
-wb__thread *wb__this_thread(void)
+wb__thread *wb__thread_start(void)
 {
     static wb__thread
         spare; /* if even this fails: shared, and everything that needs memory fails anyway */
-    if (wb__likely(this_thread != NULL)) return this_thread;
     pthread_once(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
     const char *eager = getenv("WEBER_EAGER");
     t->eager = eager && *eager && strcmp(eager, "0") != 0;
-    this_thread = t;
+    wb__thread_now = t;
     pthread_setspecific(thread_key, t);
     return t;
 }
@@ -68,7 +67,11 @@ void *wb__object_new(const wb__class *class, size_t bytes)
 void wb__unref(void *object)
 {
     wb__object *o = object;
-    if (!o || atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!o) return;
+    if (atomic_load_explicit(&o->refs, memory_order_acquire) == 1)      /* nobody else can add one */
+        atomic_store_explicit(&o->refs, 0, memory_order_relaxed);
+    else if (atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
+        return;
     o->class->destroy(o);
 }
 
@@ -100,7 +103,7 @@ wb_scope *wb_scope_open(void)
 static bool note(wb_scope *s, void *object)
 {
     if (wb__unlikely(s->n == s->room)) {
-        int room = s->room ? 2 * s->room : 64;
+        int room = s->room ? 2 * s->room : 256;
         void **more = wb__realloc(s->objects, (size_t)room * sizeof *more);
         if (!more) return false;
         s->objects = more;
@@ -255,7 +258,7 @@ void (*wb__at_shutdown)(void);
 
 void wb_shutdown(void)
 {
-    wb__thread *t = this_thread;
+    wb__thread *t = wb__thread_now;
     if (t) close_all(t);
     wb__engine_shutdown();
     if (wb__at_shutdown) wb__at_shutdown();

@@ -66,7 +66,12 @@ typedef struct wb__thread {
     struct wb__recording *recording;    /* of wb_compile, under way; */
     uint32_t recorded;                  /* its number, else 0 */
 } wb__thread;
-wb__thread *wb__this_thread(void);
+extern _Thread_local WB__FAST_TLS wb__thread *wb__thread_now;   /* NULL before the first call */
+wb__thread *wb__thread_start(void);
+static inline wb__thread *wb__this_thread(void)
+{
+    return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
+}
 
 /* What wb_shutdown calls when all objects and plans are gone: the backends are above the engine. */
 extern void (*wb__at_shutdown)(void);

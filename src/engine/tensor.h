@@ -232,6 +232,7 @@ wb_tensor *wb_gelu_slope(wb_tensor *x);
 /* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there
  * is none.  0, or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
+void wb__gradient_end(void);            /* gives back this thread's working memory for it */
 
 /* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write
  * takes place, and WB_ERROR_NUMBER is returned with the gate's value in the message. */
