@@ -20,14 +20,6 @@
 #define wb__unlikely(x) (x)
 #endif
 
-/* A thread's variable that is found without a call.  glibc reserves a few hundred bytes for those of
- * libraries that are opened late. */
-#if defined(__GLIBC__)
-#define WB__FAST_TLS __attribute__((tls_model("initial-exec")))
-#else
-#define WB__FAST_TLS
-#endif
-
 #define WB__COUNT(a) (sizeof(a) / sizeof *(a))
 #define WB__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WB__MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -23,8 +23,15 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define KEEPS 1
 #endif
 
+#if defined(__GLIBC__) /* a few hundred bytes of the room that glibc reserves for libraries opened \
+                          late */
+#define FAST_TLS __attribute__((tls_model("initial-exec")))
+#else
+#define FAST_TLS
+#endif
+
 typedef struct link { struct link *next; } link;
-static _Thread_local WB__FAST_TLS struct {
+static _Thread_local FAST_TLS struct {
     link *first[CLASSES];
     uint16_t length[CLASSES];
     bool noted;                 /* the key will empty the lists when the thread ends */

@@ -142,8 +142,7 @@ int wb__new_version(wb_tensor *v)
 {
     wb_tensor *old = v->live;
     wb__storage_written(v->storage);
-    if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2)
-        return 0;
+    if (v->current == old && wb__refs(old) == 2) return 0;
     wb_tensor *x =
         wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
     if (!x) return WB_ERROR_MEMORY;

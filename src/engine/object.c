@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Thread_local WB__FAST_TLS wb__thread *wb__thread_now;
+_Thread_local wb__thread *wb__thread_now;
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 
@@ -55,7 +55,7 @@ void *wb__object_new_owned(const wb__class *class, size_t bytes)
     wb__object *o = wb__alloc_zero(1, bytes);
     if (!o) return NULL;
     o->class = class;
-    atomic_init(&o->refs, 1);
+    atomic_init(&o->counts, 1);
     return o;
 }
 
@@ -64,16 +64,24 @@ void *wb__object_new(const wb__class *class, size_t bytes)
     return wb__scope_give(wb__object_new_owned(class, bytes));
 }
 
+/* Whoever has the only reference is alone: nobody else can add one. */
+static inline uint64_t drop(wb__object *o, uint64_t counts)
+{
+    uint64_t left = 0;
+    if (atomic_load_explicit(&o->counts, memory_order_acquire) == counts)
+        atomic_store_explicit(&o->counts, 0, memory_order_relaxed);
+    else
+        left = atomic_fetch_sub_explicit(&o->counts, counts, memory_order_acq_rel) - counts;
+    if (!left) o->class->destroy(o);
+    return left;
+}
+
 void wb__unref(void *object)
 {
-    wb__object *o = object;
-    if (!o) return;
-    if (atomic_load_explicit(&o->refs, memory_order_acquire) == 1)      /* nobody else can add one */
-        atomic_store_explicit(&o->refs, 0, memory_order_relaxed);
-    else if (atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    o->class->destroy(o);
+    if (object) drop(object, 1);
 }
+
+uint64_t wb__unref_consumer(void *object) { return drop(object, WB__CONSUMER); }
 
 void *wb_retain(void *object) { return wb__ref(object); }
 void wb_release(void *object) { wb__unref(object); }
@@ -172,8 +180,7 @@ static bool outlives(const wb_tensor *x)
 {
     if (x->storage || x->op == WB__OP_variable || (x->flags & (WB__GONE | WB__PENDING)))
         return false;
-    uint32_t refs = atomic_load_explicit(&x->object.refs, memory_order_relaxed);
-    return refs > 1 + atomic_load_explicit(&x->consumers, memory_order_relaxed);
+    return wb__refs(x) > 1 + wb__consumers(x);
 }
 
 /* A tensor that was returned twice stands in the list twice: one reference is enough, at its first

@@ -66,7 +66,6 @@ struct wb_tensor {
     uint8_t dtype, ndim, flags, n_numbers;
     uint16_t n_attr;
     uint32_t n_in;
-    _Atomic uint32_t consumers;     /* live tensors that have this one as input */
     uint32_t mark, index;           /* of the walk under way, by the thread that owns the graph */
     int64_t size;                   /* elements */
     wb_tensor **in;
