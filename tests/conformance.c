@@ -452,6 +452,7 @@ static void every_row_is_covered(void **state)
         "matmul conv conv_data conv_weights maxpool maxpool_back maxpool_take meanpool "
         "meanpool_back softmax logsoftmax normalise "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
+        "average adam_step " /* optim_rules */
         "constant variable assign stop automatic " /* engine_semantics */
         "moved"; /* device_move */
 #define WB_OTHER(name, class, gradient) if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);

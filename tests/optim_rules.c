@@ -80,6 +80,25 @@ static void clipping_nothing(void **state)
     assert_true(wb_at(wb_get(model, "0"), 1) == 1);
 }
 
+static wb_tensor *halved(wb_tensor *g, const char *path, void *ctx)
+{
+    return (void)path, (void)ctx, wb_mul(g, wb_scalar(0.5));
+}
+
+/* The mapped tree is older than the tensors in it: the step's scope closes all the same. */
+static void mapped_gradients(void **state)
+{
+    (void)state;
+    wb_layer *m = wb_Dense(2, 2, .init = wb_init_ones);
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), m);
+    wb_scope *step = wb_scope_open();
+    wb_tensor *loss = wb_sum(wb_call(m, wb_ones(3, 2)));
+    assert_int_equal(wb_update(s, m, wb_fmap(halved, wb_gradient(loss, m), NULL)), 0);
+    assert_true(wb_item(loss) == 12);
+    if (wb_scope_close(step)) fail_msg("%s", wb_error());
+    assert_true(wb_at(wb_get(m, "bias"), 1) == -1.5);
+}
+
 static void skipping_and_freezing(void **state)
 {
     (void)state;
@@ -256,7 +275,7 @@ int main(void)
         cmocka_unit_test(rules),
         cmocka_unit_test(one_plan_for_all_steps),
         cmocka_unit_test(clipping_nothing),
-        cmocka_unit_test(skipping_and_freezing),
+        cmocka_unit_test(mapped_gradients), cmocka_unit_test(skipping_and_freezing),
         cmocka_unit_test(ties),
         cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_place), cmocka_unit_test(compiled_steps),

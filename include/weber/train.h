@@ -54,14 +54,19 @@ WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_op
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
 /* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
- * WB_NONE are skipped entirely.  0, or an error code, and then nothing was recorded.
+ * WB_NONE are skipped entirely, and so are frozen ones.  0, or an error code, and then nothing was recorded.
+ * A gradient can be read until the update is evaluated, or together with it (wb_eval(loss, g)).  Afterwards the
+ * parameters that it was made from are overwritten, and reading it is WB_ERROR_VERSION.  A frozen parameter's gradient
+ * that nobody reads by then is never computed.
  * Errors: state or gradients of another model, or on another device than their parameter; .mixed = WB_F16, and
  * wb_scale_loss was never called with this state. */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 /* Out of place: a new model; state and model stay as they are but for the state's moments. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
-/* Changes numbers of the rule (those given); freezes and thaws parameters below a path ("" is all). */
+/* Changes numbers of the rule (those given); freezes and thaws parameters below a path ("" is all).
+ * A frozen part of a model costs its forward pass alone, as if its results went through wb_stop_gradient, also in
+ * wb_train.  Its running statistics (BatchNorm in train mode) go on; wb_testmode on the part stops them. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_rule_options *o);
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 WB_API int wb_thaw(wb_opt_state *state, const char *path);

@@ -81,6 +81,7 @@ int64_t wb__alloc_count(void) { return atomic_load(&count); }
 static bool must_fail(void)
 {
     pthread_once(&environment_once, read_environment);
+    if (wb__likely(!atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed))) return false;
     int64_t n = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
     return wb__unlikely(n == atomic_load_explicit(&fail_at, memory_order_relaxed));
 }

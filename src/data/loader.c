@@ -242,7 +242,7 @@ static int open_batch(wb_loader *l, wb_batch *batch)
     int status = feed.code || s ? 0 : (int)wb_error_code();
     if (!status) status = wb__feed_open(l->feeder, &feed, batch);
     if (!status) {
-        atomic_store_explicit(&l->mark.refs, 1, memory_order_relaxed);
+        atomic_store_explicit(&l->mark.counts, 1, memory_order_relaxed);
         wb__ref(l);
         l->scope = s;
         l->owner = wb__this_thread();

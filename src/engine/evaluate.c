@@ -142,8 +142,7 @@ int wb__new_version(wb_tensor *v)
 {
     wb_tensor *old = v->live;
     wb__storage_written(v->storage);
-    if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2)
-        return 0;
+    if (v->current == old && wb__refs(old) == 2) return 0;
     wb_tensor *x =
         wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
     if (!x) return WB_ERROR_MEMORY;
@@ -437,6 +436,7 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
 
 void wb__engine_thread_end(void)
 {
+    wb__gradient_end();
     wb__request_free(&mine.request);
     wb__order_free(&mine.side);
     wb__free(mine.reads);

@@ -15,15 +15,48 @@ typedef struct {
     int64_t starts[WB_MAX_DIMS];
 } gift;
 
+/* What is known of each node of the walk: its list of gifts, and whether a gradient is wanted. */
+typedef struct { int first, last; bool needed; } state;
+
 struct wb__gradient_walk {
     wb__order order;
     wb__map wanted;                         /* variables and tensors asked about, to their number */
-    int *first, *last;                      /* lists of gifts of each node */
-    bool *needed;
+    state *states;
+    int state_room;
     gift *gifts;
     int n_gifts, gift_room;
     bool failed;
 };
+
+/* The thread's walk keeps its arrays; a walk within a walk has its own. */
+static _Thread_local wb__gradient_walk kept;
+
+static wb__gradient_walk begin_walk(void)
+{
+    wb__gradient_walk w = kept;
+    kept = (wb__gradient_walk){0};
+    w.n_gifts = 0;
+    w.failed = false;
+    wb__map_clear(&w.wanted);
+    return w;
+}
+
+static void free_walk(wb__gradient_walk *w)
+{
+    wb__order_free(&w->order);
+    wb__map_free(&w->wanted);
+    wb__free(w->states);
+    wb__free(w->gifts);
+    *w = (wb__gradient_walk){0};
+}
+
+static void end_walk(const wb__gradient_walk *w)
+{
+    wb__gradient_end();
+    kept = *w;
+}
+
+void wb__gradient_end(void) { free_walk(&kept); }
 
 static bool is_leaf(const wb_tensor *x)
 {
@@ -45,7 +78,7 @@ static int number_of(wb__gradient_walk *w, const wb_tensor *x)
 static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
 {
     int node = number_of(w, to);
-    if (node < 0 || !w->needed[node]) return;
+    if (node < 0 || !w->states[node].needed) return;
     if (w->n_gifts == w->gift_room) {
         int room = w->gift_room ? 2 * w->gift_room : 64;
         gift *more = wb__realloc(w->gifts, (size_t)room * sizeof *more);
@@ -58,9 +91,10 @@ static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
     }
     what.next = -1;
     w->gifts[w->n_gifts] = what;
-    if (w->first[node] < 0) w->first[node] = w->n_gifts;
-    else w->gifts[w->last[node]].next = w->n_gifts;
-    w->last[node] = w->n_gifts++;
+    state *s = &w->states[node];
+    if (s->first < 0) s->first = w->n_gifts;
+    else w->gifts[s->last].next = w->n_gifts;
+    s->last = w->n_gifts++;
 }
 
 void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
@@ -164,11 +198,13 @@ static wb_tensor *products(gift *const *p, int n)
 static wb_tensor *total(wb__gradient_walk *w, int node)
 {
     const wb_tensor *x = w->order.node[node];
+    const int first = w->states[node].first;
     int count[3] = {0}, n = 0;
-    for (int i = w->first[node]; i >= 0; i = w->gifts[i].next) n++;
-    gift **list = wb__alloc(3 * (size_t)n * sizeof *list);
+    for (int i = first; i >= 0; i = w->gifts[i].next) n++;
+    if (n == 1 && w->gifts[first].kind == PLAIN) return w->gifts[first].g;
+    gift *few[3 * 4], **list = n <= 4 ? few : wb__alloc(3 * (size_t)n * sizeof *list);
     if (!list) return NULL;
-    for (int i = w->first[node]; i >= 0; i = w->gifts[i].next) {
+    for (int i = first; i >= 0; i = w->gifts[i].next) {
         gift *p = &w->gifts[i];
         list[p->kind * n + count[p->kind]++] = p;
     }
@@ -185,7 +221,7 @@ static wb_tensor *total(wb__gradient_walk *w, int node)
             failed = !sum;
         }
     }
-    wb__free(list);
+    if (list != few) wb__free(list);
     return sum;
 }
 
@@ -204,20 +240,18 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
             return false;
     wb__order_begin(&w->order);
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
-    size_t nodes = (size_t)w->order.n;
-    w->first = wb__alloc(nodes * sizeof *w->first);
-    w->last = wb__alloc(nodes * sizeof *w->last);
-    w->needed = wb__alloc_zero(nodes, sizeof *w->needed);
-    if (!w->first || !w->last || !w->needed) return false;
-    for (size_t i = 0; i < nodes; i++) {
+    if (w->order.n > w->state_room) {
+        state *more = wb__realloc(w->states, 2 * (size_t)w->order.n * sizeof *more);
+        if (!more) return false;
+        w->states = more;
+        w->state_room = 2 * w->order.n;
+    }
+    for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
-        w->first[i] = -1;
-        w->needed[i] = asked(w, x) >= 0;
-        for (uint32_t j = 0; j < x->n_in && !w->needed[i] && !is_leaf(x); j++) {
-            int in = wb__order_index(&w->order, x->in[j], is_leaf);
-            w->needed[i] = w->needed[in];
-        }
-        if (w->needed[i] && !wb__dtype_float((wb_dtype)x->dtype)) w->needed[i] = false;
+        bool needed = asked(w, x) >= 0;
+        for (uint32_t j = 0; j < x->n_in && !needed && !is_leaf(x); j++)
+            needed = w->states[wb__order_index(&w->order, x->in[j], is_leaf)].needed;
+        w->states[i] = (state){.first = -1, .needed = needed && wb__dtype_float((wb_dtype)x->dtype)};
     }
     return true;
 }
@@ -245,7 +279,7 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     }
     bool good = wanted && out;
     for (uint32_t i = 0; good && i < x->n_in; i++) {
-        any |= wanted[i] = w->needed[number_of(w, x->in[i])];
+        any |= wanted[i] = w->states[number_of(w, x->in[i])].needed;
     }
     if (good && any && wb__gradient_rules[x->op]) {
         wb__gradient_rules[x->op](w, x, g, wanted, out);
@@ -285,18 +319,18 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     if (loss->size != 1)
         return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number",
                         wb_describe(loss));
-    wb__gradient_walk w = {0};
+    wb__gradient_walk w = begin_walk();
     wb__this_thread()->busy++;
     loss = wb__bind(loss);
     for (int i = 0; i < n; i++) grads[i] = NULL;
     bool good = prepare(&w, loss, n, wrt);
-    if (good && w.needed[w.order.n - 1])
+    if (good && w.states[w.order.n - 1].needed)
         give(&w, loss,
              (gift){.kind = PLAIN,
                     .g = wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims)});
     for (int i = w.order.n - 1; good && i >= 0; i--) {
         wb_tensor *x = w.order.node[i];
-        if (w.first[i] < 0) continue;
+        if (w.states[i].first < 0) continue;
         wb_tensor *g = total(&w, i);
         int which = asked(&w, x);
         good = g != NULL;
@@ -309,12 +343,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     for (int i = 0; good && i < n; i++)
         if (grads[i]) good = (grads[i] = wb__placed(grads[i], wrt[i]->device)) != NULL;
     wb__this_thread()->busy--;
-    wb__order_free(&w.order);
-    wb__map_free(&w.wanted);
-    wb__free(w.first);
-    wb__free(w.last);
-    wb__free(w.needed);
-    wb__free(w.gifts);
+    end_walk(&w);
     if (good && !w.failed) return 0;
     return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
 }

@@ -76,7 +76,13 @@ static wb_tensor *unfold(wb_tensor *node, wb_tensor *g)
     return wb_reshape_to(g, x->ndim, dims);
 }
 
-RULE(sum) { UNUSED; out[0] = wb_expand_to(unfold(node, g), node->in[0]->ndim, node->in[0]->dims); }
+RULE(sum)
+{
+    UNUSED;
+    const wb_tensor *x = node->in[0];
+    const bool leading = !(node->attr[0] & (node->attr[0] + 1));    /* left out, they broadcast */
+    out[0] = wb_expand_to(leading ? g : unfold(node, g), x->ndim, x->dims);
+}
 
 /* shared by all places that hold the extreme */
 RULE(extreme)

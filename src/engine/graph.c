@@ -101,12 +101,6 @@ static bool room_for(wb_tensor ***list, int *room, int n)
     return true;
 }
 
-int wb__order_index(const wb__order *o, const wb_tensor *x, bool (*is_leaf)(const wb_tensor *x))
-{
-    if (is_leaf(x)) return wb__map_get(&o->leaves, x);
-    return x->mark == o->mark ? (int)x->index : -1;
-}
-
 void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
 {
     for (int i = 0; i < o->n; i++) {
@@ -116,9 +110,9 @@ void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
     }
 }
 
-static bool append(wb__order *o, wb_tensor *x, bool leaf)
+static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
 {
-    if (!room_for(&o->node, &o->room, o->n + 1)) return false;
+    if (wb__unlikely(o->n == o->room) && !room_for(&o->node, &o->room, o->n + 1)) return false;
     if (leaf && !wb__map_put(&o->leaves, x, o->n)) return false;
     if (!leaf) x->index = (uint32_t)o->n;
     o->node[o->n++] = x;
@@ -127,7 +121,7 @@ static bool append(wb__order *o, wb_tensor *x, bool leaf)
 
 /* Depth first.  A tensor on the stack is marked; `index` counts the inputs already walked until it
  * is appended. */
-bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
+static inline bool add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
 {
     int depth = 0;
     if (is_leaf(root)) return wb__map_get(&o->leaves, root) >= 0 || append(o, root, true);
@@ -147,11 +141,19 @@ bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tenso
         if (is_leaf(in)) {
             if (wb__map_get(&o->leaves, in) < 0 && !append(o, in, true)) return false;
         } else if (in->mark != o->mark) {
-            if (!room_for(&o->stack, &o->stack_room, depth + 1)) return false;
+            if (wb__unlikely(depth == o->stack_room) &&
+                !room_for(&o->stack, &o->stack_room, depth + 1))
+                return false;
             in->mark = o->mark;
             in->index = 0;
             o->stack[depth++] = in;
         }
     }
     return true;
+}
+
+/* Evaluation's own walk is compiled for its leaves. */
+bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
+{
+    return is_leaf == wb__is_leaf ? add(o, root, wb__is_leaf) : add(o, root, is_leaf);
 }

@@ -31,8 +31,12 @@ void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory *
 void wb__order_free(wb__order *o);
 /* Adds what is reachable from x and not there yet; false on lack of memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
-int wb__order_index(const wb__order *o, const wb_tensor *x,
-                    bool (*is_leaf)(const wb_tensor *x)); /* -1 if absent */
+static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
+                                  bool (*is_leaf)(const wb_tensor *x)) /* -1 if absent */
+{
+    if (is_leaf(x)) return wb__map_get(&o->leaves, x);
+    return x->mark == o->mark ? (int)x->index : -1;
+}
 /* Numbers its tensors as they were, after another walk went over them. */
 void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x));
 

@@ -73,6 +73,22 @@ static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
                               wb__ir_elementwise(ir, WB__OP_rsqrt, padded, -1));
 }
 
+/* What rules are made of: one tensor each in place of four, since updates have them for every
+ * parameter. */
+static int average(wb__ir *ir, const int *in, bool squared)
+{
+    int old = wb__ir_elementwise(ir, WB__OP_mul, in[0], in[1]);
+    int y = squared ? wb__ir_elementwise(ir, WB__OP_square, in[2], -1) : in[2];
+    return wb__ir_elementwise(ir, WB__OP_add, old, wb__ir_elementwise(ir, WB__OP_mul, y, in[3]));
+}
+
+static int adam_step(wb__ir *ir, const int *in)
+{
+    int m = wb__ir_elementwise(ir, WB__OP_mul, in[0], in[2]);
+    int root = wb__ir_elementwise(ir, WB__OP_sqrt, in[1], -1);
+    return wb__ir_elementwise(ir, WB__OP_div, m, wb__ir_elementwise(ir, WB__OP_add, root, in[3]));
+}
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 static bool is_gradient(int op) { return op >= WB__OP_attention_dq && op <= WB__OP_attention_dv; }
@@ -216,6 +232,8 @@ static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *num
                   normalise(ir, as(ir, in[0], wb__computed_in((wb_dtype)x->dtype)), (unsigned)x->attr[0],
                             x->number[0].f),
                   (wb_dtype)x->dtype);
+    case WB__OP_average: return average(ir, in, x->attr[0]);
+    case WB__OP_adam_step: return adam_step(ir, in);
     case WB__OP_attention: case WB__OP_attention_dq: case WB__OP_attention_dk:
     case WB__OP_attention_dv:
         return taken(m, in, x->attr) ? attention_steps(ir, x, in) : attention(ir, x, in);

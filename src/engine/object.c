@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local wb__thread *this_thread;
+_Thread_local wb__thread *wb__thread_now;
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 
@@ -23,10 +23,10 @@ static void close_all(wb__thread *t)
 static void thread_end(void *memory)
 {
     wb__thread *t = memory;
-    this_thread = t; /* the key's destructor runs after thread-local variables may be reset */
+    wb__thread_now = t; /* the key's destructor runs after thread-local variables may be reset */
     close_all(t);
     wb__engine_thread_end();
-    this_thread = NULL;
+    wb__thread_now = NULL;
     free(t);
 }
 
@@ -34,17 +34,16 @@ static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 
 /* A thread's memory is the only block that is not the allocator's: it must exist before the first
  * error. */
-wb__thread *wb__this_thread(void)
+wb__thread *wb__thread_start(void)
 {
     static wb__thread
         spare; /* if even this fails: shared, and everything that needs memory fails anyway */
-    if (wb__likely(this_thread != NULL)) return this_thread;
     pthread_once(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
     const char *eager = getenv("WEBER_EAGER");
     t->eager = eager && *eager && strcmp(eager, "0") != 0;
-    this_thread = t;
+    wb__thread_now = t;
     pthread_setspecific(thread_key, t);
     return t;
 }
@@ -56,7 +55,7 @@ void *wb__object_new_owned(const wb__class *class, size_t bytes)
     wb__object *o = wb__alloc_zero(1, bytes);
     if (!o) return NULL;
     o->class = class;
-    atomic_init(&o->refs, 1);
+    atomic_init(&o->counts, 1);
     return o;
 }
 
@@ -65,12 +64,24 @@ void *wb__object_new(const wb__class *class, size_t bytes)
     return wb__scope_give(wb__object_new_owned(class, bytes));
 }
 
+/* Whoever has the only reference is alone: nobody else can add one. */
+static inline uint64_t drop(wb__object *o, uint64_t counts)
+{
+    uint64_t left = 0;
+    if (atomic_load_explicit(&o->counts, memory_order_acquire) == counts)
+        atomic_store_explicit(&o->counts, 0, memory_order_relaxed);
+    else
+        left = atomic_fetch_sub_explicit(&o->counts, counts, memory_order_acq_rel) - counts;
+    if (!left) o->class->destroy(o);
+    return left;
+}
+
 void wb__unref(void *object)
 {
-    wb__object *o = object;
-    if (!o || atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1) return;
-    o->class->destroy(o);
+    if (object) drop(object, 1);
 }
+
+uint64_t wb__unref_consumer(void *object) { return drop(object, WB__CONSUMER); }
 
 void *wb_retain(void *object) { return wb__ref(object); }
 void wb_release(void *object) { wb__unref(object); }
@@ -100,7 +111,7 @@ wb_scope *wb_scope_open(void)
 static bool note(wb_scope *s, void *object)
 {
     if (wb__unlikely(s->n == s->room)) {
-        int room = s->room ? 2 * s->room : 64;
+        int room = s->room ? 2 * s->room : 256;
         void **more = wb__realloc(s->objects, (size_t)room * sizeof *more);
         if (!more) return false;
         s->objects = more;
@@ -169,8 +180,7 @@ static bool outlives(const wb_tensor *x)
 {
     if (x->storage || x->op == WB__OP_variable || (x->flags & (WB__GONE | WB__PENDING)))
         return false;
-    uint32_t refs = atomic_load_explicit(&x->object.refs, memory_order_relaxed);
-    return refs > 1 + atomic_load_explicit(&x->consumers, memory_order_relaxed);
+    return wb__refs(x) > 1 + wb__consumers(x);
 }
 
 /* A tensor that was returned twice stands in the list twice: one reference is enough, at its first
@@ -189,12 +199,25 @@ static void drop_repeats(wb_scope *s)
     }
 }
 
+/* Drops the references to all that is not a tensor.  Trees go before the tensors that they hold, which
+ * may be newer than the tree. */
+static void drop_holders(wb_scope *s)
+{
+    for (int i = s->n - 1; i >= 0; i--) {
+        void *object = s->objects[i];
+        if (!object || wb__is(object, &wb__tensor_class)) continue;
+        s->objects[i] = NULL;
+        wb__unref(object);
+    }
+}
+
 /* Drops the scope's references, newest first, so that results die before what they are made of.  A
  * tensor that lives on stays in the list without a reference of ours; it is the survivor that
  * closing must compute. */
 static int drop_references(wb_scope *s)
 {
     int survivors = 0;
+    drop_holders(s);
     drop_repeats(s);
     for (int i = s->n - 1; i >= 0; i--) {
         wb_tensor *x = s->objects[i];
@@ -242,7 +265,7 @@ void (*wb__at_shutdown)(void);
 
 void wb_shutdown(void)
 {
-    wb__thread *t = this_thread;
+    wb__thread *t = wb__thread_now;
     if (t) close_all(t);
     wb__engine_shutdown();
     if (wb__at_shutdown) wb__at_shutdown();

@@ -20,8 +20,22 @@ typedef struct {
 /* Every object begins with this. */
 typedef struct {
     const wb__class *class;
-    _Atomic uint32_t refs;
+    _Atomic uint64_t counts;            /* references, and times 2^32 the consumers of a tensor */
 } wb__object;
+
+/* A consumer is a live tensor that has this one as input, which is a reference too: both counts
+ * change in one step. */
+#define WB__CONSUMER (((uint64_t)1 << 32) + 1)
+static inline uint32_t wb__refs(const void *object)
+{
+    return (uint32_t)atomic_load_explicit(&((wb__object *)(uintptr_t)object)->counts,
+                                          memory_order_relaxed);
+}
+static inline uint32_t wb__consumers(const void *object)
+{
+    return (uint32_t)(atomic_load_explicit(&((wb__object *)(uintptr_t)object)->counts,
+                                           memory_order_relaxed) >> 32);
+}
 
 extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__rule_class,
     wb__opt_state_class, wb__dataset_class, wb__loader_class, wb__progress_class,
@@ -47,10 +61,12 @@ static inline bool wb__is(const void *object, const wb__class *class)
 /* Counting.  wb__ref returns its argument; both take NULL. */
 static inline void *wb__ref(void *object)
 {
-    if (object) atomic_fetch_add_explicit(&((wb__object *)object)->refs, 1, memory_order_relaxed);
+    if (object)
+        atomic_fetch_add_explicit(&((wb__object *)object)->counts, 1, memory_order_relaxed);
     return object;
 }
 void wb__unref(void *object);
+uint64_t wb__unref_consumer(void *object);      /* returns the counts that are left */
 
 /* The thread's memory. */
 typedef struct wb__thread {
@@ -66,7 +82,12 @@ typedef struct wb__thread {
     struct wb__recording *recording;    /* of wb_compile, under way; */
     uint32_t recorded;                  /* its number, else 0 */
 } wb__thread;
-wb__thread *wb__this_thread(void);
+extern _Thread_local wb__thread *wb__thread_now;   /* NULL before the first call */
+wb__thread *wb__thread_start(void);
+static inline wb__thread *wb__this_thread(void)
+{
+    return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
+}
 
 /* What wb_shutdown calls when all objects and plans are gone: the backends are above the engine. */
 extern void (*wb__at_shutdown)(void);

@@ -106,6 +106,22 @@ wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
     return wb__node(WB__OP_where, (wb_dtype)in[1]->dtype, ndim, dims, 3, in, 0, NULL);
 }
 
+static wb_tensor *like_first(wb__op op, wb_tensor *const *in, int n_attr, const int64_t *attr)
+{
+    if (!in[0] || !in[1] || !in[2] || !in[3]) return NULL;
+    return wb__node(op, (wb_dtype)in[0]->dtype, in[0]->ndim, in[0]->dims, 4, in, n_attr, attr);
+}
+
+wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared)
+{
+    return like_first(WB__OP_average, (wb_tensor *[]){x, a, y, b}, 1, (int64_t[]){squared});
+}
+
+wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps)
+{
+    return like_first(WB__OP_adam_step, (wb_tensor *[]){m, v, eta, eps}, 0, NULL);
+}
+
 wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype)
 {
     if (!wb__operand("astype", x)) return NULL;

@@ -153,7 +153,7 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
     int lead = g->ndim - ndim;
     for (int i = 0; i < g->ndim; i++)
         if (i < lead || (dims[i - lead] == 1 && g->dims[i] != 1)) mask |= 1u << i;
-    if (mask) g = wb__reduce(WB__OP_sum, g, mask, true);
+    if (mask) g = wb__reduce(WB__OP_sum, g, mask, mask >> lead != 0);
     return g && g->ndim != ndim ? wb_reshape_to(g, ndim, dims) : g;
 }
 

@@ -13,30 +13,36 @@ static void list(char *text, size_t room, int n, const int64_t *v)
     if (at < room) snprintf(text + at, room - at, "]");
 }
 
+static wb_tensor *cannot_reshape(const wb_tensor *x, int ndim, const int64_t *wanted, bool counted)
+{
+    char text[128];
+    list(text, sizeof text, ndim, wanted);
+    if (!counted)
+        return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s to %s", wb_describe(x), text);
+    return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements, not those of %s",
+                         wb_describe(x), (long long)x->size, text);
+}
+
 wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *wanted)
 {
     if (!wb__operand("reshape", x)) return NULL;
     int64_t dims[WB_MAX_DIMS], known = 1;
     int free_axis = -1;
-    char text[128];
     if (ndim < 0 || ndim > WB_MAX_DIMS)
         return wb__fail_null(WB_ERROR_SHAPE, "reshape: %d dimensions; a tensor has at most %d",
                              ndim, WB_MAX_DIMS);
     if (ndim && !wanted)
         return wb__fail_null(WB_ERROR_ARGUMENT, "reshape: no sizes for %d dimensions", ndim);
-    list(text, sizeof text, ndim, wanted);
     for (int i = 0; i < ndim; i++) {
         dims[i] = wanted[i];
         if (wanted[i] == -1 && free_axis < 0) free_axis = i;
         else if (wanted[i] < 0 || (wanted[i] && known > INT64_MAX / wanted[i]))
-            return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s to %s", wb_describe(x), text);
+            return cannot_reshape(x, ndim, wanted, false);
         else known *= wanted[i];
     }
     if (free_axis >= 0) dims[free_axis] = known ? x->size / known : 0;
     if (free_axis >= 0) known *= dims[free_axis];
-    if (known != x->size)
-        return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements, not those of %s",
-                             wb_describe(x), (long long)x->size, text);
+    if (known != x->size) return cannot_reshape(x, ndim, wanted, true);
     if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims))
         return wb__unchanged(x);
     if (!x->size && !wb__check_dims("reshape", ndim, dims, &known)) return NULL;

@@ -162,11 +162,9 @@ static void drop_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
-        uint32_t left = atomic_fetch_sub_explicit(&in->consumers, 1, memory_order_relaxed) - 1;
-        if (!left && !in->storage && !(in->flags & WB__GONE) &&
-            atomic_load_explicit(&in->object.refs, memory_order_relaxed) > 1)
-            sink_add(wb__this_thread(), in);
-        wb__unref(in);
+        const bool waits = !in->storage && !(in->flags & WB__GONE);  /* so it is this thread's */
+        const uint64_t left = wb__unref_consumer(in);
+        if (waits && left && !(left >> 32)) sink_add(wb__this_thread(), in);
     }
     x->n_in = 0;
 }
@@ -214,7 +212,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     if (!x) return NULL;
     memset(x, 0, offsetof(wb_tensor, dims));
     x->object.class = &wb__tensor_class;
-    atomic_init(&x->object.refs, 1);
+    atomic_init(&x->object.counts, 1);
     x->op = (uint16_t)op;
     x->dtype = (uint8_t)dtype;
     x->ndim = (uint8_t)ndim;
@@ -231,8 +229,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     x->n_in = (uint32_t)n_in;
     for (int i = 0; i < n_in; i++) {
         wb_tensor *bound = wb__bind(in[i]);
-        atomic_fetch_add_explicit(&bound->consumers, 1, memory_order_relaxed);
-        x->in[i] = wb__ref(bound);
+        atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
+        x->in[i] = bound;
         if (bound->flags & WB__IN_SINKS) wb__sink_remove(bound);
     }
     wb__thread *t = wb__this_thread();
@@ -288,7 +286,7 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
     wb__storage_unref(x->storage);
     x->storage = s;
     x->offset = offset;
-    if (!atomic_load_explicit(&x->consumers, memory_order_relaxed)) settle(x);
+    if (!wb__consumers(x)) settle(x);
     wb__sink_remove(x);
 }
 

@@ -66,7 +66,6 @@ struct wb_tensor {
     uint8_t dtype, ndim, flags, n_numbers;
     uint16_t n_attr;
     uint32_t n_in;
-    _Atomic uint32_t consumers;     /* live tensors that have this one as input */
     uint32_t mark, index;           /* of the walk under way, by the thread that owns the graph */
     int64_t size;                   /* elements */
     wb_tensor **in;
@@ -222,12 +221,17 @@ extern wb__setting wb__retyped;
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */
 wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
+/* For rules, of operands of one dtype: x a + y b, or x a + y^2 b, and m eta / (sqrt(v) + eps); x, y, m
+ * and v have one shape, the others have no dimension.  They have no gradients. */
+wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared);
+wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps);
 /* The derivative of gelu, a row of its own. */
 wb_tensor *wb_gelu_slope(wb_tensor *x);
 
 /* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there
  * is none.  0, or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
+void wb__gradient_end(void);            /* gives back this thread's working memory for it */
 
 /* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write
  * takes place, and WB_ERROR_NUMBER is returned with the gate's value in the message. */

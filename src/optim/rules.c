@@ -39,7 +39,7 @@ static int momentum_numbers(const wb_rule_options *o, double t, double *out)
 
 static bool momentum(wb__rule_step *s, wb_tensor *const *number)
 {
-    s->g = s->next[0] = wb_add(wb_mul(s->moment[0], number[1]), wb_mul(s->g, number[0]));
+    s->g = s->next[0] = wb__average(s->moment[0], number[1], s->g, number[0], false);
     return s->g != NULL;
 }
 
@@ -62,11 +62,9 @@ static int adam_numbers(const wb_rule_options *o, double t, double *out)
 
 static bool adam(wb__rule_step *s, wb_tensor *const *number)
 {
-    wb_tensor *m = wb_add(wb_mul(s->moment[0], number[0]), wb_mul(s->g, number[1]));
-    wb_tensor *v = wb_add(wb_mul(s->moment[1], number[2]), wb_mul(wb_square(s->g), number[3]));
-    s->next[0] = m;
-    s->next[1] = v;
-    s->g = wb_div(wb_mul(m, number[4]), wb_add(wb_sqrt(v), number[5]));
+    s->next[0] = wb__average(s->moment[0], number[0], s->g, number[1], false);
+    s->next[1] = wb__average(s->moment[1], number[2], s->g, number[3], true);
+    s->g = wb__adam_step(s->next[0], s->next[1], number[4], number[5]);
     return s->g != NULL;
 }
 

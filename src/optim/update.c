@@ -49,7 +49,11 @@ static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *
 static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, work *w)
 {
     wb_tensor *g = leaf->other;
-    if (!g || wb_is_none(g) || wb__setting_read(u->state, &slot->frozen) || g == w->last) return 0;
+    if (!g || wb_is_none(g) || g == w->last) return 0;
+    if (wb__setting_read(u->state, &slot->frozen)) {        /* nobody reads it: it is not computed */
+        if (wb__is(g, &wb__tensor_class)) wb__sink_remove(g);
+        return 0;
+    }
     if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
         !wb__dtype_float((wb_dtype)g->dtype))
         return wb__fail(WB_ERROR_SHAPE, "%s: the gradient of \"%s\", %s, is %s", u->what,
@@ -253,9 +257,10 @@ static int compute(update *u, void *model, wb_tree *grads)
                           s->places[u->leaf].path);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
+        if (!w->g) continue;
         w->next = u->next + i * s->n_moments;
         w->wide = s->mixed ? present_master(w->x, s->slots[i].moments[s->n_moments - 1])
-                           : wb__as(w->x, (wb_dtype)(w->g ? w->g : w->x)->dtype);
+                           : wb__as(w->x, (wb_dtype)w->g->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
     if (!status) status = unscale(u);

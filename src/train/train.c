@@ -10,7 +10,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* For a state that scales (may be NULL) the gradients are those of the scaled loss. */
+static bool is_frozen(void *ctx, int leaf)
+{
+    const wb_opt_state *s = ctx;
+    return leaf < s->n_places && s->slots[s->places[leaf].slot].frozen;
+}
+
+/* With a state (it may be NULL) the gradients are those of the loss as the state scales it, and the
+ * gradients of frozen parameters are not built. */
 static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
                                void *ctx, wb_opt_state *state)
 {
@@ -22,7 +29,8 @@ static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb
     t->training++;
     wb_tensor *l = loss(model, batch, ctx);
     wb_tensor *of = state ? wb_scale_loss(state, l) : l;
-    wb_tree *g = of && grads ? wb_gradient_layer(of, model) : NULL;
+    wb_tree *g = NULL;
+    if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state);
     t->training--;
     if (!l || (grads && !g)) {
         wb__forget_pending(first);              /* running statistics stay where they were */

@@ -8,11 +8,15 @@ typedef struct {
     wb__seen index;             /* of a leaf: its number + 1 */
     wb_tensor **wrt, **grads;
     int n, room;
+    int met;                    /* leaves so far, ties as often as they occur */
+    bool (*skips)(void *ctx, int leaf);     /* may be NULL */
+    void *ctx;
 } leaves;
 
 static int collect(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
+    if (l->skips && l->skips(l->ctx, l->met++)) return 0;
     void **at = wb__seen_at(&l->index, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
     if (*at) return 0;
@@ -48,10 +52,10 @@ static bool is_loss(const wb_tensor *loss)
     return false;
 }
 
-static wb_tree *gradient(wb_tensor *loss, void *wrt)
+static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf), void *ctx)
 {
     if (!loss || !wrt || !is_loss(loss)) return NULL;
-    leaves l = {0};
+    leaves l = {.skips = skips, .ctx = ctx};
     wb_tree *made = NULL;
     if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE, collect, &l)) goto end;
     l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
@@ -64,8 +68,18 @@ end:
     return made;
 }
 
-wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt) { return gradient(loss, wrt); }
-wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt) { return gradient(loss, wrt); }
+wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt)
+{
+    return gradient(loss, wrt, NULL, NULL);
+}
+
+wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt) { return gradient(loss, wrt, NULL, NULL); }
+
+wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
+                              void *ctx)
+{
+    return gradient(loss, wrt, skips, ctx);
+}
 
 wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt)
 {

@@ -94,6 +94,11 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
 typedef wb_tensor *(*wb__leaf_result)(const wb__leaf *leaf, void *ctx);
 wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx);
 
+/* wb_gradient, but the parameters that `skips` answers true for get WB_NONE, and nothing is built for
+ * them.  `leaf` counts trainable leaves from 0, in the order of wb__walk. */
+wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
+                              void *ctx);
+
 /* The structure rebuilt with each distinct tensor replaced by f's result; variables of layers stay
  * variables. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);

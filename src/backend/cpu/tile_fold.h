@@ -24,6 +24,15 @@ typedef int64_t v_i64 __attribute__((vector_size(VECTOR), aligned(8), may_alias)
 #define LESS_f32(x, a) ((v_f32)_mm512_min_ps((__m512)(x), (__m512)(a)))
 #define MORE_f32(x, a) ((v_f32)_mm512_max_ps((__m512)(x), (__m512)(a)))
 #elif defined(__AVX2__)
+/* Not element by element: a vector that is read back from eight stores waits for all of them. */
+static inline v_f32 read_some(const float *p, int64_t n, float other)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i some = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
+    return (v_f32)_mm256_blendv_ps(_mm256_set1_ps(other), _mm256_maskload_ps(p, some),
+                                   _mm256_castsi256_ps(some));
+}
+#define READ_f32(p, n, other) read_some(p, n, other)
 #define LESS_f32(x, a) ((v_f32)_mm256_min_ps((__m256)(x), (__m256)(a)))
 #define MORE_f32(x, a) ((v_f32)_mm256_max_ps((__m256)(x), (__m256)(a)))
 #elif defined(__SSE2__)
