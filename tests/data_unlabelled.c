@@ -78,7 +78,7 @@ static void batches_without_labels_are_moved(void **state)
 static void none_belongs_to_no_scope(void **state)
 {
     (void)state;
-    const uint32_t refs = WB_NONE->object.refs;
+    const uint32_t refs = wb__refs(WB_NONE);
     wb_scope *s = wb_scope_open();
     wb_dataset *d = wb_dataset_of(wb_ones(2, 2), WB_NONE);
     wb_layer *l = wb_Dense(2, 2, .no_bias = true);
@@ -88,7 +88,7 @@ static void none_belongs_to_no_scope(void **state)
         wb_release(wb_retain(WB_NONE));
     }
     assert_int_equal(wb_scope_close(s), 0);
-    assert_int_equal(WB_NONE->object.refs, refs);
+    assert_int_equal(wb__refs(WB_NONE), refs);
 }
 
 /* ---- functions that use their own loader -------------------------------------------------------- */
