@@ -102,7 +102,7 @@ static void run_on(const wb_device *d, const wb__step *s, void *const *memory)
     if (b->prepare(d, s, &k)) fail_msg("%s: %s", b->name, wb_error());
     void *workspace = k->workspace ? b->allocate(d, k->workspace + 64) : NULL;
     assert_true(!k->workspace || workspace);
-    if (b->launch(d, k, memory, workspace, k->workspace ? 64 : 0, NULL))
+    if (b->launch(d, k, memory, NULL, workspace, k->workspace ? 64 : 0, NULL))
         fail_msg("%s: %s", b->name, wb_error());
     assert_int_equal(b->wait(d), 0);
     if (workspace) b->release(d, workspace, k->workspace + 64);
