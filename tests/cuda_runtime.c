@@ -34,7 +34,8 @@ static int sync_goes_wrong(void)
     void *buffers[] = {b->allocate(d, 64), b->allocate(d, 64)};
     if (!buffers[0] || !buffers[1] || b->prepare(d, &step, &k)) return 2;
     const wb__kernel *kernels[] = {k};
-    const wb__buffer kinds[] = {{.kind = WB__BUFFER_INPUT, .bytes = 64}, {.kind = WB__BUFFER_RESULT, .bytes = 64}};
+    const wb__buffer kinds[] = {{.kind = WB__BUFFER_INPUT, .bytes = 64},
+                                {.kind = WB__BUFFER_RESULT, .bytes = 64}};
     const wb__sequence s = {.n_kernels = 1, .kernels = kernels, .n_buffers = 2, .buffers = kinds};
     wb__graph *graph = NULL;
     if (b->graph(d, &s, &graph) != WB_ERROR_UNSUPPORTED) return 3;

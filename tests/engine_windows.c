@@ -31,13 +31,14 @@ static wb_tensor *rows_copied(array x, wb_dtype t, int64_t from, int64_t to)
 
 enum { STEPS = 100, ROWS = 40, FEATURES = 6 };
 
-/* Losses of steps on batches of 4 to 5 windows that move; `copies`: on copies of them. */
+/* Losses of steps on batches of 4 rows, windows that move; `copies`: on copies of them. */
 static array train(bool copies, int64_t *plans)
 {
     wb_scope *s = wb_scope_open();
     wb_seed(5);
     const int64_t dims[3] = {ROWS, 2, FEATURES / 2}, labels[1] = {ROWS};
-    array hx = counted(3, dims, 17), hy = counted(1, labels, 3), loss = ref_new(1, (int64_t[]){STEPS});
+    array hx = counted(3, dims, 17), hy = counted(1, labels, 3);
+    array loss = ref_new(1, (int64_t[]){STEPS});
     wb_tensor *x = wb_reshape(dense(hx, WB_F32), ROWS, FEATURES), *y = dense(hy, WB_I32);
     wb_layer *m = wb_Chain(wb_Dense(FEATURES, 8, wb_tanh), wb_Dense(8, 3));
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
@@ -144,8 +145,16 @@ static pair expanded(pair p, int ndim, const int64_t *dims)
 }
 
 /* Of [6, 8, 10] elements, with starts i, j and k below 4. */
-static pair rows(pair p, int i, int j, int k) { (void)j, (void)k; return sliced(p, 0, i, i + 2); }
-static pair columns(pair p, int i, int j, int k) { (void)i, (void)j; return sliced(p, 2, k, k + 5); }
+static pair rows(pair p, int i, int j, int k)
+{
+    (void)j, (void)k;
+    return sliced(p, 0, i, i + 2);
+}
+static pair columns(pair p, int i, int j, int k)
+{
+    (void)i, (void)j;
+    return sliced(p, 2, k, k + 5);
+}
 static pair corner(pair p, int i, int j, int k)
 {
     return sliced(sliced(sliced(p, 0, i, i + 3), 1, j, j + 4), 2, k, k + 2);
@@ -208,7 +217,9 @@ static const struct {
     pair (*f)(pair p, int i, int j, int k);
     int plans;
 } chains[] = {
-    {"rows", rows, 1}, {"columns", columns, 1}, {"a corner", corner, 1}, {"a slice of a slice", within, 1}, {"backwards", backwards, 1}, {"of what is backwards", of_backwards, 1}, {"steps", of_steps, 1},
+    {"rows", rows, 1}, {"columns", columns, 1}, {"a corner", corner, 1},
+    {"a slice of a slice", within, 1}, {"backwards", backwards, 1},
+    {"of what is backwards", of_backwards, 1}, {"steps", of_steps, 1},
     {"steps of steps", steps_of_steps, 1}, {"turned", turned, 1}, {"reshaped", as_rows, 1},
     {"a slice of a reshaped one", window_of_reshaped, 1}, {"spread out", spread, 1},
     {"copied between", copied_between, 4},
@@ -299,7 +310,8 @@ static wb_tensor *joined(wb_tensor *const *x)
 
 static const struct { const char *name; use f; } uses[] = {
     {"a product", product}, {"products", products}, {"a convolution", convolution},
-    {"a pool", pooled}, {"attention", attended}, {"reductions", reduced}, {"a concatenation", joined},
+    {"a pool", pooled}, {"attention", attended}, {"reductions", reduced},
+    {"a concatenation", joined},
 };
 enum { USES = sizeof uses / sizeof *uses };
 
@@ -463,7 +475,8 @@ static void recordings(void **state)
 {
     (void)state;
     wb_scope *s = wb_scope_open();
-    captured c = {dense(numbers(0, 20, 1000), WB_F32), wb_variable(dense(numbers(0, 10, 1), WB_F32)),
+    captured c = {dense(numbers(0, 20, 1000), WB_F32),
+                  wb_variable(dense(numbers(0, 10, 1), WB_F32)),
                   wb_variable(dense(numbers(0, 10, 1), WB_F32)), 4};
     wb_compiled *f = wb_compile(recorded, &c);
     for (int i = 0; i < 5; i++) {

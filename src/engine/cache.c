@@ -316,7 +316,8 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__nu
     buffers[p->arena] = arena;
     if (p->runs < 2) p->runs++;
     const bool gated = gate && gate->device;
-    if (!status) status = run_part(p, gated ? WB__PART_COMPUTE : WB__PART_WHOLE, buffers, places, all, n);
+    const wb__part_kind first = gated ? WB__PART_COMPUTE : WB__PART_WHOLE;
+    if (!status) status = run_part(p, first, buffers, places, all, n);
     if (!status && gated) status = wb__gate_check(gate);
     if (!status && gated) status = run_part(p, WB__PART_WRITES, buffers, places, all, n);
     arena_give(p->device, arena, got);

@@ -57,8 +57,9 @@ static bool write_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
     if (!moves) return true;
     r->words[r->n_words] |= (uint64_t)1 << WINDOW;
     const int64_t dense = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
-    return add_leaf(r, at, (wb__plan_leaf){window.base, window.at, window.bytes, window.granule,
-                                      window.bytes > 2 * dense});
+    return add_leaf(r, at, (wb__plan_leaf){.tensor = window.base, .at = window.at,
+                                           .bytes = window.bytes, .granule = window.granule,
+                                           .scattered = window.bytes > 2 * dense});
 }
 
 /* One tensor as words: its operation, shape, inputs and attributes.  Numbers that may change from

@@ -63,10 +63,13 @@ static int take_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_a
         plan.args_bytes = sizeof *args;
         plan.workspace_at = (int)offsetof(wb__rows_args, work_at);
         plan.f64 = y->dtype == WB_F64;
-        plan.origins[0].view = x;
-        plan.origins[0].at = offsetof(wb__rows_args, x_at);
-        plan.origins[1].view = index;
-        plan.origins[1].at = offsetof(wb__rows_args, index_at);
+        for (int k = 0; k < 3; k++) {
+            static const size_t at[3] = {offsetof(wb__rows_args, index_at),
+                                         offsetof(wb__rows_args, x_at),
+                                         offsetof(wb__rows_args, y_at)};
+            plan.origins[k].view = &s->views[k];
+            plan.origins[k].at = at[k];
+        }
         e = wb__gpu_launch_of(
             work, wb__gpu_text((int)y->dtype, wide, defines, wb__gpu_text_rows, ""), &plan);
     }
