@@ -104,7 +104,7 @@ static void launch(arrays *r, const char *impl)
     assert_string_equal(k->impl, impl);
     void *workspace = b->allocate(d, k->workspace);
     for (int turn = 0; turn < 2; turn++)
-        if (b->launch(d, k, r->memory, workspace, 0, &none)) fail_msg("%s", wb_error());
+        if (b->launch(d, k, r->memory, NULL, workspace, 0, &none)) fail_msg("%s", wb_error());
     for (int v = 0; v < r->s->n_views; v++)
         if (b->download(d, r->x[v], r->memory[v], 0, r->bytes[v])) fail_msg("%s", wb_error());
     b->release(d, workspace, k->workspace);

@@ -19,8 +19,10 @@
 /* variable = n·in, in pieces; then out = n·(variable + 1), by the way of the workspace. */
 enum { IN, VARIABLE, OUT, ARENA, BUFFERS };
 static const wb__buffer kinds[BUFFERS] = {
-    [IN] = {WB__BUFFER_INPUT, BYTES}, [VARIABLE] = {WB__BUFFER_VARIABLE, BYTES},
-    [OUT] = {WB__BUFFER_RESULT, BYTES}, [ARENA] = {WB__BUFFER_ARENA, 2 * BYTES + 64}};
+    [IN] = {.kind = WB__BUFFER_INPUT, .bytes = BYTES},
+    [VARIABLE] = {.kind = WB__BUFFER_VARIABLE, .bytes = BYTES},
+    [OUT] = {.kind = WB__BUFFER_RESULT, .bytes = BYTES},
+    [ARENA] = {.kind = WB__BUFFER_ARENA, .bytes = 2 * BYTES + 64}};
 
 static wb__step step_between(test_step which, int from, int to)
 {
@@ -63,7 +65,7 @@ static void unmake(model *m)
 static void run(model *m, void *const *buffers, double number)
 {
     const wb__number n = {.f = number};
-    check(b->graph_run(m->d, m->graph, buffers, &n));
+    check(b->graph_run(m->d, m->graph, buffers, NULL, &n));
 }
 
 /* Runs with an input that begins so, and looks at what comes out. */
@@ -265,7 +267,7 @@ static void *work(void *argument)
         const wb__number n = {.f = id + turn};
         fill(x, N, (float)(id * 10 + turn));
         wrong |= b->upload(shared.d, buffers[IN], 0, x, BYTES);
-        wrong |= b->graph_run(shared.d, shared.graph, buffers, &n);
+        wrong |= b->graph_run(shared.d, shared.graph, buffers, NULL, &n);
         wrong |= b->download(shared.d, y, buffers[OUT], 0, BYTES);
         for (int i = 0; i < N && !wrong; i++)
             wrong |= y[i] != (float)n.f * ((float)n.f * x[i] + 1);

@@ -265,7 +265,7 @@ static void launch(const wb__step *s, arrays *r, const char *impl)
     assert_string_equal(k->impl, impl);
     void *workspace = b->allocate(d, k->workspace);
     for (int turn = 0; turn < 2; turn++)
-        if (b->launch(d, k, r->memory, workspace, 0, &none)) fail_msg("%s", wb_error());
+        if (b->launch(d, k, r->memory, NULL, workspace, 0, &none)) fail_msg("%s", wb_error());
     fetch(r);
     b->release(d, workspace, k->workspace);
     b->destroy(d, k);

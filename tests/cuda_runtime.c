@@ -34,11 +34,12 @@ static int sync_goes_wrong(void)
     void *buffers[] = {b->allocate(d, 64), b->allocate(d, 64)};
     if (!buffers[0] || !buffers[1] || b->prepare(d, &step, &k)) return 2;
     const wb__kernel *kernels[] = {k};
-    const wb__buffer kinds[] = {{WB__BUFFER_INPUT, 64}, {WB__BUFFER_RESULT, 64}};
+    const wb__buffer kinds[] = {{.kind = WB__BUFFER_INPUT, .bytes = 64},
+                                {.kind = WB__BUFFER_RESULT, .bytes = 64}};
     const wb__sequence s = {.n_kernels = 1, .kernels = kernels, .n_buffers = 2, .buffers = kinds};
     wb__graph *graph = NULL;
     if (b->graph(d, &s, &graph) != WB_ERROR_UNSUPPORTED) return 3;
-    if (!b->launch(d, k, buffers, NULL, 0, &one)) return 4;
+    if (!b->launch(d, k, buffers, NULL, NULL, 0, &one)) return 4;
     for (size_t i = 0; i < WB__COUNT(parts); i++)
         if (!strstr(wb_error(), parts[i])) return 5;
     return 0;
@@ -215,12 +216,12 @@ static void test_lost_device(void **state)
     wb__kernel *far = prepared(d, STEP_SLOW, 40000000), *scale = prepared(d, STEP_SCALE, N);
     void *buffers[] = {from, small};
     const wb__number one = {.f = 1};
-    int status = b->launch(d, far, buffers, NULL, 0, &one);
+    int status = b->launch(d, far, buffers, NULL, NULL, 0, &one);
     if (!status) status = b->wait(d);
     expect_error(status, WB_ERROR_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
     expect_error(b->wait(d), WB_ERROR_DEVICE, "cuda:0: the device was lost to this process: ");
     expect_error(b->upload(d, from, 0, x, BYTES), WB_ERROR_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
-    expect_error(b->launch(d, scale, buffers, NULL, 0, &one), WB_ERROR_DEVICE, "restarted");
+    expect_error(b->launch(d, scale, buffers, NULL, NULL, 0, &one), WB_ERROR_DEVICE, "restarted");
     assert_null(b->allocate(d, 100));
     expect_error(wb_error_code(), WB_ERROR_DEVICE, "was lost");
     void *other = take(dev[1], BYTES);

@@ -113,7 +113,8 @@ static void far_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int far_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                      void *workspace, size_t workspace_at, const wb__number *numbers)
+                      const size_t *places, void *workspace, size_t workspace_at,
+                      const wb__number *numbers)
 {
     (void)d;
     const far_kernel *k = (const far_kernel *)kernel;
@@ -121,8 +122,9 @@ static int far_launch(const wb_device *d, const wb__kernel *kernel, void *const 
     if (must_fail("launch")) return WB_ERROR_DEVICE;
     void **real = malloc(((size_t)k->n_buffers + 1) * sizeof *real);
     if (!real) return wb__fail(WB_ERROR_MEMORY, NULL);
-    for (int i = 0; i < k->n_buffers; i++) real[i] = decode(buffers[i]);
-    const int status = cpu()->backend->launch(cpu(), k->inner, real, decode(workspace),
+    for (int i = 0; i < k->n_buffers; i++)
+        real[i] = buffers[i] ? (char *)decode(buffers[i]) + (places ? places[i] : 0) : NULL;
+    const int status = cpu()->backend->launch(cpu(), k->inner, real, NULL, decode(workspace),
                                               workspace_at, numbers);
     free(real);
     return status;

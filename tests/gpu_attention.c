@@ -115,7 +115,7 @@ static void run(const wb__step *s, operand *p, unsigned char *got[])
         assert_non_null(memory[i] = cl->allocate(device, p[i].bytes));
         assert_int_equal(cl->upload(device, memory[i], 0, p[i].data, p[i].bytes), 0);
     }
-    if (cl->launch(device, kernel, memory, workspace, workspace ? 64 : 0, NULL))
+    if (cl->launch(device, kernel, memory, NULL, workspace, workspace ? 64 : 0, NULL))
         fail_msg("%s", wb_error());
     for (int i = 0; i < s->n_views; i++) {
         assert_non_null(got[i] = wb__alloc_aligned(p[i].bytes));

@@ -112,7 +112,7 @@ static inline void run_on(const wb__backend *b, const wb_device *d, const wb__fu
     memset(rubbish, 0x7f, room);
     assert_int_equal(b->upload(d, workspace, 0, rubbish, room), 0);
     free(rubbish);
-    if (b->launch(d, k, memory, workspace, 128, numbers)) fail_msg("%s: %s", b->name, wb_error());
+    if (b->launch(d, k, memory, NULL, workspace, 128, numbers)) fail_msg("%s: %s", b->name, wb_error());
     for (int i = 0; i < n_buffers; i++) {
         assert_int_equal(b->download(d, buffers[i], memory[i], 0, bytes[i]), 0);
         b->release(d, memory[i], bytes[i] + 64);

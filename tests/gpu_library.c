@@ -95,14 +95,14 @@ static const char *text_of_step(const wb__step *s)
     return text;
 }
 
-static void run_on(const wb_device *d, const wb__step *s, void *const *memory)
+static void run_on(const wb_device *d, const wb__step *s, void *const *memory, const size_t *places)
 {
     const wb__backend *b = d->backend;
     wb__kernel *k = NULL;
     if (b->prepare(d, s, &k)) fail_msg("%s: %s", b->name, wb_error());
     void *workspace = k->workspace ? b->allocate(d, k->workspace + 64) : NULL;
     assert_true(!k->workspace || workspace);
-    if (b->launch(d, k, memory, workspace, k->workspace ? 64 : 0, NULL))
+    if (b->launch(d, k, memory, places, workspace, k->workspace ? 64 : 0, NULL))
         fail_msg("%s: %s", b->name, wb_error());
     assert_int_equal(b->wait(d), 0);
     if (workspace) b->release(d, workspace, k->workspace + 64);
@@ -125,7 +125,7 @@ static unsigned char *magnitudes(const wb__step *s, const buffer *b, int result)
         }
         memory[i] = data;
     }
-    run_on(&wb__cpu, &plain, memory);
+    run_on(&wb__cpu, &plain, memory, NULL);
     for (int i = 0; i < s->n_views; i++)
         if (i != result) wb__free(memory[i]);
     return memory[result];
@@ -152,12 +152,14 @@ static void compare(const wb__step *s, const buffer *b, int at, bool exact, cons
     }
 }
 
-/* Both ways of taking the device; buffer i is view i's.  `prepare` may set values of the inputs. */
+/* Both ways of taking the device; buffer i is view i's, in the second way anywhere in its memory.
+ * `prepare` may set values of the inputs. */
 static void check_with(wb__step *s, int result, bool exact, void (*prepare)(buffer *, const void *),
                        const void *context)
 {
     buffer b[4];
     void *host[4], *memory[4];
+    size_t place[4] = {0};
     unsigned char *size = NULL;
     for (int i = 0; i < s->n_views; i++) {
         s->views[i].buffer = i;
@@ -167,22 +169,24 @@ static void check_with(wb__step *s, int result, bool exact, void (*prepare)(buff
     if (prepare) prepare(b, context);
     for (int i = 0; i < s->n_views; i++) memcpy(b[i].host[1], b[i].host[0], b[i].bytes);
     if (!exact) size = magnitudes(s, b, result);
-    run_on(&wb__cpu, s, host);
+    run_on(&wb__cpu, s, host, NULL);
     for (int turn = 0; turn < 2; turn++) {
         as_gpu = turn;
         for (int i = 0; i < s->n_views; i++) {
-            memory[i] = cl->allocate(device, b[i].bytes);
+            s->views[i].granule = turn ? (int)wb__dtype_size(b[i].type) : 0;
+            place[i] = (size_t)s->views[i].granule * (draw() % 9);
+            memory[i] = cl->allocate(device, place[i] + b[i].bytes);
             assert_non_null(memory[i]);
-            assert_int_equal(cl->upload(device, memory[i], 0, b[i].host[1], b[i].bytes), 0);
+            assert_int_equal(cl->upload(device, memory[i], place[i], b[i].host[1], b[i].bytes), 0);
         }
-        run_on(device, s, memory);
+        run_on(device, s, memory, place);
         for (int i = 0; i < s->n_views; i++) {
             buffer got = b[i];
             got.host[1] = wb__alloc_aligned(got.bytes);
-            assert_int_equal(cl->download(device, got.host[1], memory[i], 0, got.bytes), 0);
+            assert_int_equal(cl->download(device, got.host[1], memory[i], place[i], got.bytes), 0);
             compare(s, &got, i, exact || i != result, size);
             wb__free(got.host[1]);
-            cl->release(device, memory[i], b[i].bytes);
+            cl->release(device, memory[i], place[i] + b[i].bytes);
         }
     }
     wb__free(size);

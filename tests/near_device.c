@@ -205,12 +205,14 @@ static void near_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int near_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                       void *workspace, size_t workspace_at, const wb__number *numbers)
+                       const size_t *places, void *workspace, size_t workspace_at,
+                       const wb__number *numbers)
 {
     (void)d;
     const near_kernel *k = (const near_kernel *)kernel;
     if (k->inner)
-        return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, workspace, workspace_at, numbers);
+        return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, places, workspace, workspace_at,
+                                       numbers);
     if (k->step.epilogue) counts[k->step.epilogue]++;
     if (k->step.sums_of) counts[sums_bit(&k->step)]++;
     if (k->step.kind == WB__STEP_ATTENTION) {

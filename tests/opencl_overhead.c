@@ -96,7 +96,7 @@ static double our_time(const wb__kernel *k, void *const *buffers)
     const double begins = wb__now();
     for (int i = 0; i < LAUNCHES; i++) {
         const wb__number factor = {.f = i};
-        b->launch(dev[0], k, buffers, NULL, 0, &factor);
+        b->launch(dev[0], k, buffers, NULL, NULL, 0, &factor);
     }
     b->wait(dev[0]);
     return wb__now() - begins;

@@ -152,7 +152,7 @@ static void run(const product *p, const char *impl, const char *why)
     void *workspace = b->allocate(d, k->workspace);
     const wb__number none = {.f = 0};
     for (int turn = 0; turn < 2; turn++)
-        if (b->launch(d, k, memory, workspace, 0, &none)) fail_msg("%s", wb_error());
+        if (b->launch(d, k, memory, NULL, workspace, 0, &none)) fail_msg("%s", wb_error());
     if (b->download(d, x[2], memory[2], 0, (size_t)size_of(&s.views[2]) * element))
         fail_msg("%s", wb_error());
     compare(p, &s, x);

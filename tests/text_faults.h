@@ -49,7 +49,8 @@ static inline int use_graph(things *t, const float *x)
 {
     const wb__kernel *const kernels[] = {t->scale, t->twice};
     static const wb__buffer kinds[] = {
-        {WB__BUFFER_INPUT, BYTES}, {WB__BUFFER_RESULT, BYTES}, {WB__BUFFER_ARENA, BYTES}};
+        {.kind = WB__BUFFER_INPUT, .bytes = BYTES}, {.kind = WB__BUFFER_RESULT, .bytes = BYTES},
+        {.kind = WB__BUFFER_ARENA, .bytes = BYTES}};
     const wb__sequence s = {.n_kernels = 2, .kernels = kernels, .n_buffers = 3, .buffers = kinds,
                             .n_numbers = 1};
     void *buffers[] = {t->x, t->y, t->arena};
@@ -59,7 +60,7 @@ static inline int use_graph(things *t, const float *x)
     if (!e) e = b->graph(t->d[0], &s, &g);
     for (int i = 0; i < 5 && !e; i++) {
         const wb__number number = {.f = i};
-        e = b->graph_run(t->d[0], g, buffers, &number);
+        e = b->graph_run(t->d[0], g, buffers, NULL, &number);
         if (!e) e = b->download(t->d[0], y, t->y, 0, BYTES);
         for (int k = 0; k < N && !e; k++) assert_true(y[k] == (float)i * (x[k] + 1));
     }
@@ -84,10 +85,10 @@ static inline int use(things *t)
         (e = b->prepare(d, &twice, &t->twice)))
         return e;
     for (int i = 0; i < 20; i++)
-        if ((e = b->launch(d, t->scale, buffers, NULL, 0, &two))) return e;
+        if ((e = b->launch(d, t->scale, buffers, NULL, NULL, 0, &two))) return e;
     if ((e = b->download(d, y, t->y, 0, BYTES))) return e;
     for (int i = 0; i < N; i++) assert_true(y[i] == 2 * x[i]);
-    if ((e = b->launch(d, t->twice, buffers, t->arena, 0, &three)) ||
+    if ((e = b->launch(d, t->twice, buffers, NULL, t->arena, 0, &three)) ||
         (e = b->copy(t->d[1], t->other, 0, d, t->y, 0, BYTES)) ||
         (e = b->copy(d, t->x, 40, d, t->y, 40, 40)) ||
         (e = b->download(t->d[1], y, t->other, 0, BYTES)))

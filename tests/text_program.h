@@ -60,7 +60,7 @@ static inline void launch(const wb_device *d, const wb__kernel *k, void *from, v
 {
     const wb__number numbers = {.f = number};
     void *buffers[] = {from, to};
-    check(b->launch(d, k, buffers, workspace, workspace_at, &numbers));
+    check(b->launch(d, k, buffers, NULL, workspace, workspace_at, &numbers));
 }
 
 static inline void fill(float *x, size_t n, float first)

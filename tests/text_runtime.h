@@ -145,7 +145,7 @@ static void *work(void *argument)
         fill(x, N, (float)(id * 100 + turn));
         wrong |= !from || !to;
         if (!wrong) wrong |= b->upload(d, from, 0, x, BYTES);
-        if (!wrong) wrong |= b->launch(d, shared[id & 1], buffers, NULL, 0, &factor);
+        if (!wrong) wrong |= b->launch(d, shared[id & 1], buffers, NULL, NULL, 0, &factor);
         if (!wrong) wrong |= b->copy(d, from, 0, d, to, 0, BYTES);
         if (!wrong) wrong |= b->download(d, y, from, 0, BYTES);
         for (int i = 0; i < N && !wrong; i++) wrong |= y[i] != (float)(id + turn) * x[i];
@@ -197,7 +197,7 @@ static int child_goes_wrong(void *held, wb__kernel *kernel)
     wrong |= refused(b->download(d, x, held, 0, BYTES)) << 2;
     wrong |= refused(b->copy(d, held, 0, d, held, 0, BYTES)) << 3;
     wrong |= refused(b->prepare(d, &step, &another)) << 4;
-    wrong |= refused(b->launch(d, kernel, buffers, NULL, 0, &two)) << 5;
+    wrong |= refused(b->launch(d, kernel, buffers, NULL, NULL, 0, &two)) << 5;
     wrong |= (refused(b->wait(d)) | refused(b->memory(d, &m)) | refused(b->start())) << 6;
     b->destroy(d, kernel);
     b->release(d, held, BYTES);

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_shape", "conformance_product"
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
+WINDOWS = "engine_windows"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
 CUDA_RUNTIME, CUDA_GRAPH = "cuda_runtime", "cuda_graph"                     # on doubles
@@ -70,6 +71,16 @@ TABLE = [
      ["engine_absorb"]),
     ("a query sees the key behind it", "src/backend/gpu/kernels/attention.k", "(key) <= (query) + shift))", "(key) <= (query) + shift + 1))",
      ["gpu_attention"]),
+    ("every window begins where its tensor does", "src/engine/request.c", ".at = window.at,", ".at = 0,", [WINDOWS]),
+    ("a window's start is part of its plan", "src/engine/request.c", "for (int i = moves ? x->ndim : 0; i", "for (int i = 0; i", [WINDOWS]),
+    ("windows over what the same plan writes", "src/engine/window.c", "    if (wb__overwritten(w->base)) return false;\n", "", [WINDOWS]),
+    ("a window of descending places begins at its last element", "src/engine/window.c",
+     "return step > 0 ? n - 1 - span : n - 1;", "return step > 0 ? 0 : n - 1;", [WINDOWS]),
+    ("a recording forgets where its windows are", "src/engine/compile.c", "r->at[i] = q->leaves[i].at;", "r->at[i] = 0;", [WINDOWS]),
+    ("a window's place in bytes, not elements", "src/backend/gpu/gpu.c", "places[l->origins[i].buffer] / l->origins[i].size",
+     "places[l->origins[i].buffer]", [WRITTEN, WINDOWS + "@OpenCL"]),
+    ("a graph of CUDA's without the places of windows", "src/backend/cuda/graph.c", "m->at + (places ? places[i] : 0)", "m->at",
+     [WINDOWS + "@CUDA"]),
     ("an update is lost", "src/engine/evaluate.c", "    t->pending[t->n_pending++] = wb__ref(a);", "    if (t->n_pending < 3) t->pending[t->n_pending++] = wb__ref(a);", [SEMANTICS]),
     ("a stale version is bound", "src/engine/tensor.h", "return x->op == WB__OP_variable ? x->current : x;", "return x->op == WB__OP_variable ? x->live : x;", [SEMANTICS, GRAPH]),
     ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "        if (reads) {", "        if (reads && 0) {", [SEMANTICS]),

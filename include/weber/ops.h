@@ -111,7 +111,14 @@ WB_API wb_tensor *wb_transpose(wb_tensor *x);                       /* the last 
 WB_API wb_tensor *wb_flatten(wb_tensor *x);                         /* [N, ...] to [N, features] */
 WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
-WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);  /* negative counts from the end */
+/* Elements start .. stop-1 of an axis; a negative number counts from the end.  The gradient is that of y, with zeros
+ * beside it.
+ * A slice of an evaluated tensor is read where it is, without a copy, and `start` is a run-time argument of plans: a
+ * window that moves by any step over a resident tensor (batches of a dataset, stretches of a text) has one plan.  So it is
+ * through reshape, permute, flip and further slices in between.  `stop - start` is part of the plan.  So is `start` for a
+ * slice of what is not evaluated (wb_eval evaluates it), of a variable that the same evaluation assigns to, and for the
+ * gradient with respect to x: there each start makes a plan. */
+WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);  /* with zeros */
 WB_API wb_tensor *wb_concat_of(int n, wb_tensor *const *x, int axis);

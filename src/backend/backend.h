@@ -13,10 +13,11 @@
 /* ---- values in memory ------------------------------------------------------------------------ */
 
 /* A strided view of one of the plan's buffers; offset and strides in elements, a stride 0 where
- * broadcast. */
+ * broadcast.  `granule`: 0 where the buffer is aligned as memory of the backend's is; else the
+ * buffer begins anywhere in such memory, at a multiple of so many bytes. */
 typedef struct {
     wb_dtype dtype;
-    int buffer, ndim;
+    int buffer, ndim, granule;
     int64_t offset, dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
 } wb__view;
 
@@ -140,7 +141,7 @@ struct wb__kernel {
     const char *why;        /* why not the library, or NULL */
 };
 
-enum { WB__BACKEND_VERSION = 3 };       /* of this table and of host.h */
+enum { WB__BACKEND_VERSION = 4 };       /* of this table and of host.h */
 
 /* ---- plans as one command -------------------------------------------------------------------- */
 
@@ -151,7 +152,8 @@ typedef enum {
 } wb__buffer_kind;
 typedef struct {
     wb__buffer_kind kind;
-    size_t bytes;
+    size_t bytes;           /* that the kernels may touch, from the buffer's beginning */
+    bool scattered;         /* they touch fewer than half of these: a copy does not pay */
 } wb__buffer;
 
 /* Kernels in order, and the buffers they use.  An input may be anywhere at every run, and is only
@@ -215,10 +217,12 @@ struct wb__backend {
      * WB_ERROR_UNSUPPORTED for a fused step that is too large: the engine makes smaller ones. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
-    /* Enqueues: buffers[view.buffer] is each buffer's memory; the workspace begins at byte
-     * `workspace_at` of `workspace`. */
+    /* Enqueues: buffers[view.buffer] is each buffer's memory, in which the buffer begins at byte
+     * places[view.buffer] (`places` NULL: all at 0, as always where `addressable`); the workspace
+     * begins at byte `workspace_at` of `workspace`. */
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                  void *workspace, size_t workspace_at, const wb__number *numbers);
+                  const size_t *places, void *workspace, size_t workspace_at,
+                  const wb__number *numbers);
     int (*wait)(const wb_device *d);        /* until all that was launched is done */
     /* How the engine should lay out a convolution's x and y: true for NHWC. */
     bool (*prefers_nhwc)(const wb_device *d, const wb__step *conv);
@@ -234,7 +238,7 @@ struct wb__backend {
     int (*graph)(const wb_device *d, const wb__sequence *s, wb__graph **graph);
     void (*graph_free)(const wb_device *d, wb__graph *graph);
     int (*graph_run)(const wb_device *d, wb__graph *graph, void *const *buffers,
-                     const wb__number *numbers);
+                     const size_t *places, const wb__number *numbers);
 
     /* A byte of the backend's memory as other libraries know it; memory NULL: the device alone.
      * Nothing is waited for. */

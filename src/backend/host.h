@@ -32,8 +32,8 @@ typedef struct {
     const char *prelude;
     int (*gpu_step)(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
     void (*gpu_work_free)(wb__gpu_work *work);
-    void (*gpu_fill)(const wb__gpu_launch *l, const wb__number *numbers, size_t workspace_at,
-                     void *out);
+    void (*gpu_fill)(const wb__gpu_launch *l, const wb__number *numbers, const size_t *places,
+                     size_t workspace_at, void *out);
     /* Compiled kernels kept on disk (WEBER_CACHE_DIR, else XDG_CACHE_HOME/weber, else ~/.cache/weber;
      * WEBER_CACHE_DIR="" keeps none): by a key of any text.  get: an allocated block, or NULL
      * without an error where there is none; put: written beside and renamed; failing is no error. */
@@ -51,7 +51,7 @@ extern const wb__host wb__host_table;
 
 /* The exported symbol.  A backend that is linked in statically has the same function under a name
  * of its own, listed in the registry. */
-#define WB__BACKEND_SYMBOL "wb_backend_3"
+#define WB__BACKEND_SYMBOL "wb_backend_4"
 typedef const wb__backend *(*wb__backend_entry)(const wb__host *host);
 
 #endif

@@ -280,25 +280,26 @@ static wb__graph *graph_of(wb__plan *p, wb__part_kind kind, int n_numbers)
 }
 
 /* One by one, or as one command: that fails as a whole, before anything has run. */
-static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const wb__number *numbers,
-                    int n_numbers)
+static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const size_t *places,
+                    const wb__number *numbers, int n_numbers)
 {
     const wb__backend *backend = p->device->backend;
     const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
     const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
     wb__graph *graph = graph_of(p, kind, n_numbers);
-    if (graph) return backend->graph_run(p->device, graph, buffers, numbers);
+    if (graph) return backend->graph_run(p->device, graph, buffers, places, numbers);
     for (int i = first; i < end; i++) {
-        const int status = backend->launch(p->device, p->kernels[i], buffers, buffers[p->arena],
-                                           (size_t)p->arena_bytes, numbers);
+        const int status =
+            backend->launch(p->device, p->kernels[i], buffers, places, buffers[p->arena],
+                            (size_t)p->arena_bytes, numbers);
         if (status && i >= p->n_compute) tell_written(status);
         if (status) return status;
     }
     return 0;
 }
 
-int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
-                 const wb__gate *gate)
+int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
+                 int n_numbers, const wb__gate *gate)
 {
     wb__number few[64], *all = few;
     int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
@@ -315,9 +316,10 @@ int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_n
     buffers[p->arena] = arena;
     if (p->runs < 2) p->runs++;
     const bool gated = gate && gate->device;
-    if (!status) status = run_part(p, gated ? WB__PART_COMPUTE : WB__PART_WHOLE, buffers, all, n);
+    const wb__part_kind first = gated ? WB__PART_COMPUTE : WB__PART_WHOLE;
+    if (!status) status = run_part(p, first, buffers, places, all, n);
     if (!status && gated) status = wb__gate_check(gate);
-    if (!status && gated) status = run_part(p, WB__PART_WRITES, buffers, all, n);
+    if (!status && gated) status = run_part(p, WB__PART_WRITES, buffers, places, all, n);
     arena_give(p->device, arena, got);
     if (all != few) wb__free(all);
     pthread_mutex_lock(&lock);

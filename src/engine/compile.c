@@ -47,6 +47,7 @@ typedef struct {
     int n_buffers, n_leaves, n_targets, n_results;
     int *input_of;                      /* of each leaf: the input it is, -1 */
     wb_tensor **leaf;                   /* else the variable or the constant (counted) */
+    int64_t *at;                        /* where it begins in that tensor */
     signature *result;
     int n_writes;
     wb_tensor **written;                /* variables (counted) */
@@ -62,6 +63,7 @@ typedef struct {
     renewed *renewed;
     int n_renewed;
     void **buffers;
+    size_t *places;                     /* of the buffers; of those that are no leaves 0 */
 } recording;
 
 struct wb_compiled {
@@ -86,6 +88,7 @@ static void recording_free(recording *r)
     wb__free(r->in);
     wb__free(r->input_of);
     wb__free(r->leaf);
+    wb__free(r->at);
     wb__free(r->result);
     wb__free(r->written);
     wb__free(r->target);
@@ -93,6 +96,7 @@ static void recording_free(recording *r)
     wb__free(r->draws);
     wb__free(r->renewed);
     wb__free(r->buffers);
+    wb__free(r->places);
     wb__free(r);
 }
 
@@ -209,6 +213,7 @@ static bool room_for_all(recording *r, const wb__request *q)
     r->n_buffers = r->plan->arena + 1;
     r->input_of = wb__alloc(((size_t)q->n_leaves + 1) * sizeof *r->input_of);
     r->leaf = wb__alloc_zero((size_t)q->n_leaves + 1, sizeof *r->leaf);
+    r->at = wb__alloc(((size_t)q->n_leaves + 1) * sizeof *r->at);
     r->result = wb__alloc(((size_t)q->n_results + 1) * sizeof *r->result);
     r->written = wb__alloc_zero((size_t)q->n_writes + 1, sizeof *r->written);
     r->target = wb__alloc(((size_t)q->n_writes + 1) * sizeof *r->target);
@@ -216,8 +221,9 @@ static bool room_for_all(recording *r, const wb__request *q)
     r->draws = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->draws);
     r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
     r->buffers = wb__alloc((size_t)r->n_buffers * sizeof *r->buffers);
-    return r->input_of && r->leaf && r->result && r->written && r->target && r->numbers &&
-           r->draws && r->renewed && r->buffers;
+    r->places = wb__alloc_zero((size_t)r->n_buffers, sizeof *r->places);
+    return r->input_of && r->leaf && r->at && r->result && r->written && r->target && r->numbers &&
+           r->draws && r->renewed && r->buffers && r->places;
 }
 
 /* Which numbers belong to draws and which to literals that are renewed. */
@@ -243,7 +249,8 @@ static void find_numbers(recording *r, const wb__request *q)
 static void take_down(recording *r, const wb__request *q, int n_in, wb_tensor *const *in)
 {
     for (int i = 0; i < q->n_leaves; i++) {
-        wb_tensor *x = q->leaves[i];
+        wb_tensor *x = q->leaves[i].tensor;
+        r->at[i] = q->leaves[i].at;
         r->input_of[i] = -1;
         for (int j = 0; j < n_in; j++)
             if (in[j] == x) r->input_of[i] = j;
@@ -491,7 +498,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         int input = r->input_of[i];
         const wb_tensor *x = input >= 0 ? apart_from_writes(r, wb__bind(in[input])) : r->leaf[i];
         if (!x) return WB_ERROR_MEMORY;
-        r->buffers[i] = wb__memory_of(x);
+        r->buffers[i] = wb__memory_of(x, r->at[i], &r->places[i]);
     }
     for (int i = 0; i < r->n_writes; i++)
         if (r->target[i] >= r->n_leaves) r->buffers[r->target[i]] = r->written[i]->storage->data;
@@ -501,7 +508,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
     renew_numbers(r, in);
-    status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
+    status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, NULL);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
     if (!status) wb__recording_replayed(&r->notes);

@@ -45,6 +45,7 @@ static bool give_place(wb__making *m, int x)
     wb__contiguous(v, place);
     if (v->op == WB__OP_constant) {
         place->buffer = v->leaf;
+        place->granule = m->request->leaves[v->leaf].granule;
     } else if (f->inside >= 0) {
         wb__view whole;
         int owner;

@@ -84,8 +84,9 @@ static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *p
 /* The n elements of v along the dimension that is `from_end` before its end. */
 static wb__view vector(const wb__view *v, int64_t n, int from_end)
 {
-    return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .offset = v->offset, .ndim = 1,
-                      .dims = {n}, .strides = {v->strides[v->ndim - from_end]}};
+    return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .granule = v->granule,
+                      .offset = v->offset, .ndim = 1, .dims = {n},
+                      .strides = {v->strides[v->ndim - from_end]}};
 }
 
 /* What the epilogue has beside the product, and the sums of its rows. */

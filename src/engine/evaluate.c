@@ -15,7 +15,8 @@ typedef struct {
     wb_tensor **roots;
     int roots_room;
     void **buffers;
-    int buffers_room;
+    size_t *places;
+    int buffers_room, places_room;
 } work;
 static _Thread_local work mine;
 
@@ -175,13 +176,6 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 
 /* ---- sinks ----------------------------------------------------------------------------------- */
 
-/* Is x the live version of a variable that has a pending write? */
-static bool overwritten(const wb_tensor *x)
-{
-    const wb_tensor *v = x->storage && !(x->flags & WB__GONE) ? x->variable : NULL;
-    return v && v->live == x && v->current != x;
-}
-
 enum { READS = 1, LOST = 2 }; /* a version that is about to go; one that is gone already */
 
 /* Does an unconsumed tensor read a version that is about to go?  (One that cannot be had any more
@@ -194,7 +188,7 @@ static int reads_overwritten(wb_tensor *sink, bool *answer)
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
-        unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && overwritten(x) ? READS : 0;
+        unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && wb__overwritten(x) ? READS : 0;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
         if (!wb__is_leaf(x) && x->flags & WB__PENDING) reads |= READS;
@@ -234,14 +228,18 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
 
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
-    if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers))
+    if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers) ||
+        !grow(&mine.places, &mine.places_room, p->arena + 1, sizeof *mine.places))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
         const int status = v ? wb__own_memory(v) : 0;
         if (status) return status;
     }
-    for (int i = 0; i < r->n_leaves; i++) mine.buffers[i] = wb__memory_of(r->leaves[i]);
+    for (int i = 0; i < r->n_leaves; i++)
+        mine.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &mine.places[i]);
+    memset(mine.places + r->n_leaves, 0,
+           (size_t)(p->arena + 1 - r->n_leaves) * sizeof *mine.places);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
             mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
@@ -280,7 +278,8 @@ static int run(wb__request *r, wb_tensor *gate)
     for (int i = 0; gate && !status && i < r->n_results; i++)
         if (r->results[i] == gate)
             g = (wb__gate){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
-    if (!status) status = wb__plan_run(p, mine.buffers, r->numbers, r->n_numbers, &g);
+    if (!status)
+        status = wb__plan_run(p, mine.buffers, mine.places, r->numbers, r->n_numbers, &g);
     if (status == WB_ERROR_MEMORY) wb__plan_tell_need(p);
     wb__plan_done(p);
     bool shown =
@@ -442,6 +441,7 @@ void wb__engine_thread_end(void)
     wb__free(mine.reads);
     wb__free(mine.roots);
     wb__free(mine.buffers);
+    wb__free(mine.places);
     memset(&mine, 0, sizeof mine);
 }
 

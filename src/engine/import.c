@@ -204,15 +204,33 @@ bool wb__literal_fixed(const wb_tensor *x)
     return !(x->flags & WB__RENEWED) && (x->flags & WB__FIXED || v == 0 || v == 1 || v == -1);
 }
 
-static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *number, int *leaf)
+/* A window: the chain of views down to its base, which stands for a buffer of the window's own. */
+static int window(wb__making *m, wb_tensor *x, int leaf)
+{
+    wb__window w;
+    wb__window_of(x, &w);
+    wb__value v = value_like(w.base);
+    v.op = WB__OP_constant;
+    v.leaf = leaf;
+    int at = wb__ir_make(&m->ir, v, 0, NULL, 0, NULL);
+    for (int i = w.n - 1; i >= 0; i--) {
+        const wb_tensor *y = w.link[i].x;
+        at = wb__ir_move(&m->ir, (wb__op)y->op, at, y->ndim, y->dims, y->n_attr,
+                         y->op == WB__OP_slice ? w.link[i].attr : y->attr);
+    }
+    return at;
+}
+
+static int import_one(wb__making *m, wb_tensor *x, const int *in, int *number, int leaf)
 {
     wb__ir *ir = &m->ir;
     wb__value v = value_like(x);
     if (wb__known(x)) {
         v.op = WB__OP_constant;
-        v.leaf = (*leaf)++;
+        v.leaf = leaf;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
     }
+    if (leaf >= 0) return window(m, x, leaf);
     switch (x->op) {
     case WB__OP_literal:
         v.fixed = wb__literal_fixed(x);
@@ -249,12 +267,12 @@ static int import_one(wb__making *m, const wb_tensor *x, const int *in, int *num
 bool wb__import(wb__making *m)
 {
     const wb__order *o = &m->request->order;
-    int number = 0, leaf = 0, room = 16, *in = wb__alloc((size_t)room * sizeof *in);
+    int number = 0, room = 16, *in = wb__alloc((size_t)room * sizeof *in);
     bool good = in && (m->value_of = wb__alloc((size_t)(o->n + 1) * sizeof *m->value_of));
     for (int i = 0; i < o->n; i++)
         m->attention_back |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
     for (int i = 0; good && i < o->n; i++) {
-        const wb_tensor *x = o->node[i];
+        wb_tensor *x = o->node[i];
         if (!wb__known(x) && (int)x->n_in > room) {
             room = 2 * (int)x->n_in;
             wb__free(in);
@@ -265,7 +283,7 @@ bool wb__import(wb__making *m)
             const wb_tensor *y = x->in[j];
             in[j] = m->value_of[wb__known(y) ? wb__map_get(&o->leaves, y) : (int)y->index];
         }
-        m->value_of[i] = import_one(m, x, in, &number, &leaf);
+        m->value_of[i] = import_one(m, x, in, &number, m->request->leaf_of[i]);
         good = !m->ir.failed;
     }
     wb__free(in);

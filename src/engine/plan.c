@@ -431,17 +431,20 @@ static size_t bytes_of(const wb_tensor *x)
 }
 
 /* What each buffer is for, and how far into it the plan reaches. */
-static bool tell_buffers(const wb__request *r, wb__plan *p)
+static bool tell_buffers(const wb__request *r, const wb__making *m, wb__plan *p)
 {
     p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
     if (!p->buffers) return false;
     wb__buffer *b = p->buffers;
     for (int i = 0; i < r->n_leaves; i++, b++) {
-        const wb_tensor *x = r->leaves[i];
-        const bool within = !p->device->backend->addressable && x->op != WB__OP_variable;
-        b->kind = x->variable || x->op == WB__OP_variable ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
-        b->bytes = bytes_of(x) + (within ? (size_t)x->offset : 0);
+        const wb__plan_leaf *l = &r->leaves[i];
+        b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
+        b->scattered = l->scattered;
     }
+    for (int i = 0; i < m->ir.n; i++)           /* others are read through windows only */
+        if (m->ir.value[i].op == WB__OP_constant)
+            p->buffers[m->ir.value[i].leaf].bytes =
+                (size_t)r->leaves[m->ir.value[i].leaf].bytes;
     for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
@@ -450,8 +453,9 @@ static bool tell_buffers(const wb__request *r, wb__plan *p)
             p->buffers[r->targets[i]].bytes = bytes_of(r->writes[i]->variable);
     b += r->n_targets;
     for (int i = 0; i < r->n_results; i++, b++)
-        *b = (wb__buffer){WB__BUFFER_RESULT, bytes_of(r->results[i])};
-    *b = (wb__buffer){WB__BUFFER_ARENA, (size_t)(p->arena_bytes + p->workspace_bytes)};
+        *b = (wb__buffer){.kind = WB__BUFFER_RESULT, .bytes = bytes_of(r->results[i])};
+    *b = (wb__buffer){.kind = WB__BUFFER_ARENA,
+                     .bytes = (size_t)(p->arena_bytes + p->workspace_bytes)};
     return true;
 }
 
@@ -467,12 +471,11 @@ static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
         p->device = m.device;
         p->arena = wb__arena_buffer(&m);
         good = !m.failed && wb__lay_out(&m, p) && prepare(&m, p) && keep_key(r, &m, p) &&
-               tell_buffers(r, p);
+               tell_buffers(r, &m, p);
     }
     if (good)
         for (int i = 0; i < r->n_leaves; i++)
-            p->input_bytes +=
-                r->leaves[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->leaves[i]->dtype);
+            if (!r->leaves[i].granule) p->input_bytes += r->leaves[i].bytes;
     if (good)
         for (int i = 0; i < r->n_results; i++)
             p->result_bytes +=

@@ -13,6 +13,29 @@
 
 #include "engine/ir.h"
 
+/* A tensor that a plan reads, or a window of it (window.c). */
+typedef struct {
+    wb_tensor *tensor;
+    int64_t at, bytes;              /* the first byte that is read, from the tensor's; how far */
+    int granule;                    /* of a window: what divides `at`, as in wb__view; else 0 */
+    bool scattered;                 /* as in wb__buffer */
+} wb__plan_leaf;
+
+/* A chain of views, the last one first, down to a known tensor. */
+enum { WB__MOST_LINKS = 8, WB__ALIGNED = 64 };
+typedef struct {
+    wb_tensor *base;
+    int n, granule;
+    struct {
+        const wb_tensor *x;
+        int64_t attr[2 * WB_MAX_DIMS];      /* of a slice, from the window's own beginning */
+    } link[WB__MOST_LINKS];
+    int64_t at, bytes;              /* as in wb__plan_leaf */
+} wb__window;
+
+/* Is x, a slice, a window of a known tensor that this evaluation does not write to? */
+bool wb__window_of(wb_tensor *x, wb__window *w);
+
 /* What a plan is made from: a walked graph.  `words` is its structure, the key of the cache. */
 typedef struct {
     const wb_device *device;
@@ -21,7 +44,7 @@ typedef struct {
     int n_words, words_room;
     wb__number *numbers;
     int n_numbers, numbers_room;
-    wb_tensor **leaves;             /* evaluated tensors that are read */
+    wb__plan_leaf *leaves;
     int n_leaves, leaves_room;
     bool *asked;                        /* of the order's tensors: is it a result? */
     int n_asked, asked_room;
@@ -31,7 +54,8 @@ typedef struct {
     int n_writes, writes_room;
     int *targets; /* of each write: the buffer of its variable, or -1 where a later write follows */
     int targets_room, n_targets;
-    int *leaf_of; /* of each tensor of the order: its number among the leaves, -1 */
+    int *leaf_of; /* of each tensor of the order: its number among the leaves, as the window that
+                     it is if it is not known; -1: neither */
     int leaf_of_room;
     bool refused;                   /* what was asked for cannot be had, whatever is pending */
     uint8_t precision;              /* wb__precision, as it was set when this was written down */
@@ -183,6 +207,16 @@ void wb__draft_copy(wb__making *m, wb__view from, int from_owner, wb__view to, i
 void wb__draft_zeros(wb__making *m, wb__view to, int owner);
 void wb__drafts_free(wb__making *m);
 
+/* Operations that only look at their operand in another way. */
+static inline bool wb__looks(wb__op op)
+{
+    return op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand ||
+           op == WB__OP_slice;
+}
+/* Such an operation's result, by its shape and attributes, as a view of what `in` views; false where
+ * a reshape cannot be told in strides. */
+bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
+                      const wb__view *in, wb__view *out);
 /* a reshape, permute, expand or slice without memory of its own? */
 bool wb__is_view(const wb__making *m, int x);
 int wb__base(const wb__making *m, int x);           /* what a chain of views looks at */

@@ -39,9 +39,32 @@ static int gone(const wb_tensor *x)
                     x->name ? x->name : "a parameter", wb_describe(x));
 }
 
+static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
+{
+    if (!grow(&r->leaves, &r->leaves_room, r->n_leaves + 1, sizeof *r->leaves)) return false;
+    r->leaf_of[at] = r->n_leaves;
+    r->leaves[r->n_leaves++] = leaf;
+    return true;
+}
+
+/* A slice is its steps, and its starts where it is no window, of which the key has a bit. */
+static bool write_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
+{
+    enum { WINDOW = 63 };
+    wb__window window;
+    const bool moves = wb__window_of(x, &window);
+    for (int i = moves ? x->ndim : 0; i < 2 * x->ndim; i++) *(*w)++ = (uint64_t)x->attr[i];
+    if (!moves) return true;
+    r->words[r->n_words] |= (uint64_t)1 << WINDOW;
+    const int64_t dense = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
+    return add_leaf(r, at, (wb__plan_leaf){.tensor = window.base, .at = window.at,
+                                           .bytes = window.bytes, .granule = window.granule,
+                                           .scattered = window.bytes > 2 * dense});
+}
+
 /* One tensor as words: its operation, shape, inputs and attributes.  Numbers that may change from
  * run to run go to the side; literals' values that may not are part of the words. */
-static bool write_down(wb__request *r, const wb_tensor *x, int at)
+static bool write_down(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
     uint32_t n_in = leaf ? 0 : x->n_in;
@@ -55,13 +78,16 @@ static bool write_down(wb__request *r, const wb_tensor *x, int at)
     for (int i = 0; i < x->ndim; i++) *w++ = (uint64_t)x->dims[i];
     r->leaf_of[at] = -1;
     if (leaf) {
-        if (!grow(&r->leaves, &r->leaves_room, r->n_leaves + 1, sizeof *r->leaves)) return false;
-        r->leaf_of[at] = r->n_leaves;
-        r->leaves[r->n_leaves++] = (wb_tensor *)x;
+        const int64_t bytes = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
+        if (!add_leaf(r, at, (wb__plan_leaf){.tensor = x, .bytes = bytes})) return false;
     } else {
         for (uint32_t i = 0; i < n_in; i++)
             *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], wb__is_leaf);
-        for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
+        if (x->op == WB__OP_slice) {
+            if (!write_slice(r, x, at, &w)) return false;
+        } else {
+            for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
+        }
         if (x->n_numbers) {
             if (!grow(&r->numbers, &r->numbers_room, r->n_numbers + 2, sizeof *r->numbers))
                 return false;
@@ -140,7 +166,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     if (!grow(&r->leaf_of, &r->leaf_of_room, r->order.n + 1, sizeof *r->leaf_of))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
-        const wb_tensor *x = r->order.node[i];
+        wb_tensor *x = r->order.node[i];
         if (x->flags & WB__GONE) return gone(x);
         if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
     }

@@ -44,8 +44,8 @@ typedef struct {
 } wb__gate;
 int wb__gate_check(const wb__gate *g);
 
-/* Runs a plan on buffers. */
-int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
-                 const wb__gate *gate);
+/* Runs a plan on buffers, each at its place in its memory. */
+int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
+                 int n_numbers, const wb__gate *gate);
 
 #endif

@@ -122,11 +122,13 @@ const wb_device *wb__device_of(const wb_tensor *x)
     return x->device ? x->device : x->storage ? x->storage->device : wb_default_device();
 }
 
-void *wb__memory_of(const wb_tensor *x)
+void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *place)
 {
     const wb__storage *s = x->storage;
-    if (!s->device->backend->addressable || x->op == WB__OP_variable) return s->data;
-    return (char *)s->data + x->offset;
+    const int64_t first = at + (x->op == WB__OP_variable ? 0 : x->offset);
+    const bool pointer = s->device->backend->addressable;
+    *place = pointer ? 0 : (size_t)first;
+    return pointer ? (char *)s->data + first : s->data;
 }
 
 bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y)

@@ -111,6 +111,13 @@ static inline uint8_t wb__kept_flags(const wb_tensor *x)
 static inline bool wb__known(const wb_tensor *x) { return x->storage && x->device; }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE; }
 
+/* Is x the version in a variable's memory, which a pending write is about to replace? */
+static inline bool wb__overwritten(const wb_tensor *x)
+{
+    const wb_tensor *v = x->storage && !(x->flags & WB__GONE) ? x->variable : NULL;
+    return v && v->live == x && v->current != x;
+}
+
 /* Before a variable is written to: where its memory is lent, it gets other memory with the same values.
  * 0, or an error code. */
 int wb__take_memory(wb_tensor *variable);
@@ -124,8 +131,8 @@ static inline int wb__own_memory(wb_tensor *variable)
 const wb_device *wb__device_of(const wb_tensor *x);
 /* Sets where this thread's new tensors are made, and returns where they were (NULL: the CPU). */
 const wb_device *wb__use_device(const wb_device *d);
-/* The bytes of a known tensor or variable in its storage, as backends take them. */
-void *wb__memory_of(const wb_tensor *x);
+/* Byte `at` of a known tensor or variable, as backends take it: memory, and the place in it. */
+void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *place);
 
 /* The result of an operation that has nothing to do: x, or where that is a variable, its present
  * version for good. */

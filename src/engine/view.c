@@ -6,10 +6,7 @@
 
 bool wb__is_view(const wb__making *m, int x)
 {
-    wb__op op = (wb__op)m->ir.value[x].op;
-    return (op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand ||
-            op == WB__OP_slice) &&
-           m->fate[x].group < 0;
+    return wb__looks((wb__op)m->ir.value[x].op) && m->fate[x].group < 0;
 }
 
 int wb__base(const wb__making *m, int x)
@@ -48,7 +45,7 @@ static void of_base(const wb__making *m, int x, wb__view *out)
 
 /* New dimensions over old strides: each new one divides what is left of a run of old ones that lie
  * one after the other. */
-static bool reshape(const wb__value *v, const wb__view *in, wb__view *out)
+static bool reshape(int ndim, const int64_t *to, const wb__view *in, wb__view *out)
 {
     int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
     int n = 0;
@@ -64,8 +61,8 @@ static bool reshape(const wb__value *v, const wb__view *in, wb__view *out)
     }
     int run = n - 1;
     int64_t left = run >= 0 ? dims[run] : 1, stride = run >= 0 ? strides[run] : 1;
-    for (int i = v->ndim - 1; i >= 0; i--) {
-        int64_t d = v->dims[i];
+    for (int i = ndim - 1; i >= 0; i--) {
+        int64_t d = to[i];
         out->dims[i] = d;
         out->strides[i] = 0;
         if (d == 1) continue;
@@ -81,30 +78,31 @@ static bool reshape(const wb__value *v, const wb__view *in, wb__view *out)
     return true;
 }
 
-static bool apply(const wb__making *m, const wb__value *v, const wb__view *in, wb__view *out)
+bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
+                      const wb__view *in, wb__view *out)
 {
-    const int64_t *attr = m->ir.attrs + v->attr;
+    bool empty = false;
     *out = *in;
-    out->ndim = v->ndim;
-    memcpy(out->dims, v->dims, sizeof v->dims);
-    if (!v->size) {                                 /* nothing to look at */
+    out->ndim = ndim;
+    for (int i = 0; i < ndim; i++) empty |= !(out->dims[i] = dims[i]);
+    if (empty) {                                    /* nothing to look at */
         memset(out->strides, 0, sizeof out->strides);
         return true;
     }
-    switch (v->op) {
-    case WB__OP_reshape: return reshape(v, in, out);
+    switch (op) {
+    case WB__OP_reshape: return reshape(ndim, dims, in, out);
     case WB__OP_permute:
-        for (int i = 0; i < v->ndim; i++) out->strides[i] = in->strides[attr[i]];
+        for (int i = 0; i < ndim; i++) out->strides[i] = in->strides[attr[i]];
         return true;
     case WB__OP_expand:
-        for (int i = 0, lead = v->ndim - in->ndim; i < v->ndim; i++)
+        for (int i = 0, lead = ndim - in->ndim; i < ndim; i++)
             out->strides[i] =
-                i < lead || in->dims[i - lead] != v->dims[i] ? 0 : in->strides[i - lead];
+                i < lead || in->dims[i - lead] != dims[i] ? 0 : in->strides[i - lead];
         return true;
     default:                                        /* slice */
-        for (int i = 0; i < v->ndim; i++) {
+        for (int i = 0; i < ndim; i++) {
             out->offset += in->strides[i] * attr[i];
-            out->strides[i] = in->strides[i] * attr[v->ndim + i];
+            out->strides[i] = in->strides[i] * attr[ndim + i];
         }
         return true;
     }
@@ -122,7 +120,8 @@ bool wb__view_of(const wb__making *m, int x, wb__view *out)
     bool good = true;
     for (int i = n - 1; good && i >= 0; i--) {
         const wb__view in = *out;
-        good = apply(m, &m->ir.value[chain[i]], &in, out);
+        const wb__value *v = &m->ir.value[chain[i]];
+        good = wb__view_through((wb__op)v->op, v->ndim, v->dims, m->ir.attrs + v->attr, &in, out);
     }
     if (chain != few) wb__free(chain);
     return good;

@@ -141,9 +141,10 @@ static int prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel
 static void destroy(const wb_device *d, wb__kernel *kernel) { (void)d, (void)kernel; }
 
 static int launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                  void *workspace, size_t workspace_at, const wb__number *numbers)
+                  const size_t *places, void *workspace, size_t workspace_at,
+                  const wb__number *numbers)
 {
-    (void)d, (void)kernel, (void)buffers, (void)workspace, (void)workspace_at, (void)numbers;
+    (void)d, (void)kernel, (void)buffers, (void)places, (void)workspace, (void)workspace_at, (void)numbers;
     return host->fail(WB_ERROR_UNSUPPORTED, "the test's backend computes nothing");
 }
 
@@ -176,8 +177,8 @@ const wb__backend fake_backend = {
 EXPORTED const wb__backend *wb_backend_0(const wb__host *table);
 EXPORTED const wb__backend *wb_backend_0(const wb__host *table)
 #elif FAKE_ENTRY >= 2
-EXPORTED const wb__backend *wb_backend_3(const wb__host *table);
-EXPORTED const wb__backend *wb_backend_3(const wb__host *table)
+EXPORTED const wb__backend *wb_backend_4(const wb__host *table);
+EXPORTED const wb__backend *wb_backend_4(const wb__host *table)
 #else
 EXPORTED const wb__backend *fake_of_nobody(const wb__host *table);
 EXPORTED const wb__backend *fake_of_nobody(const wb__host *table)

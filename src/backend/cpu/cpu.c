@@ -165,9 +165,10 @@ static void cpu_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                      void *workspace, size_t workspace_at, const wb__number *numbers)
+                      const size_t *places, void *workspace, size_t workspace_at,
+                      const wb__number *numbers)
 {
-    (void)d;
+    (void)d, (void)places;
     const wb__cpu_kernel *k = (const wb__cpu_kernel *)kernel;
     return k->launch(k, buffers, (char *)workspace + workspace_at, numbers);
 }

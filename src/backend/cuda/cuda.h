@@ -236,7 +236,8 @@ typedef struct {
 int wb__cu_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel);
 void wb__cu_destroy(const wb_device *base, wb__kernel *kernel);
 int wb__cu_launch(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
-                  void *workspace, size_t workspace_at, const wb__number *numbers);
+                  const size_t *places, void *workspace, size_t workspace_at,
+                  const wb__number *numbers);
 bool wb__cu_takes(const wb_device *base, const wb__step *step);
 bool wb__cu_prefers_nhwc(const wb_device *base, const wb__step *conv);
 
@@ -260,7 +261,7 @@ int wb__cu_launch_routine(wb__cu_device *d, const wb__cu_kernel *k, CUstream str
 int wb__cu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
 void wb__cu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__cu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
-                     const wb__number *numbers);
+                     const size_t *places, const wb__number *numbers);
 
 /* Launches of one kernel as one table: its rows, in the device's memory, hold the addresses of the
  * buffers, the struct of arguments and the first group of one launch each. */

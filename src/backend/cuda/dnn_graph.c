@@ -332,7 +332,8 @@ const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p)
         const wb__view *v = &step->views[i];
         if (v->dtype != WB_F32 && v->dtype != WB_F16 && v->dtype != WB_BF16)
             return "cuDNN: not of f32, f16 or bf16";
-        const uint64_t at = (uint64_t)v->offset * (v->dtype == WB_F32 ? 4 : 2) | 16;
+        const uint64_t at =
+            (uint64_t)v->offset * (v->dtype == WB_F32 ? 4 : 2) | (uint64_t)v->granule | 16;
         p->views[i].type = types[v->dtype];
         p->views[i].align = (int32_t)(at & (~at + 1));
         for (int k = 0; k < v->ndim && k < 4; k++) {

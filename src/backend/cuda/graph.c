@@ -7,7 +7,7 @@
  * place of what changes: inputs are copied there before it runs, results from there after it, and
  * nothing is recorded any more.  Variables cannot be copied so: where more sets of them take turns than
  * there are instances, as in many models of one shape, the runs without one are launched kernel by
- * kernel, for to record costs more than that.
+ * kernel, for to record costs more than that; so they are where a window with wide gaps moves.
  *
  * Recording is done on a stream of its own, on which nothing runs, so that it is in nobody's way.
  * What cannot be recorded is launched kernel by kernel, as without a graph. */
@@ -222,13 +222,28 @@ static instance *replaceable(wb__graph *g)
     return best;
 }
 
+/* Was a buffer elsewhere in a run that an instance was made for? */
+static bool was_elsewhere(const wb__graph *g, int i)
+{
+    bool moves = g->copying.exec && g->copying.address[i] != g->now[i];
+    for (int k = 0; k < INSTANCES; k++) moves |= g->one[k].address[i] != g->now[i];
+    return moves;
+}
+
+/* Does a buffer move that is not worth a copy? */
+static bool moves_scattered(const wb__graph *g)
+{
+    for (int i = 0; i < g->s->n_buffers; i++)
+        if (g->s->buffers[i].scattered && was_elsewhere(g, i)) return true;
+    return false;
+}
+
 /* Puts our own memory in place of all that was seen to move; false: there is none to be had. */
 static bool take_own_memory(wb__cu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        bool moves = g->copying.exec && g->copying.address[i] != g->now[i];
-        for (int k = 0; k < INSTANCES; k++) moves |= g->one[k].address[i] != g->now[i];
+        const bool moves = was_elsewhere(g, i);
         if (b->kind == WB__BUFFER_VARIABLE || (!moves && !g->own[i])) continue;
         if (!g->own[i] && !(g->own[i] = wb__cu_allocate(&d->base, b->bytes))) {
             host->clear_error();
@@ -247,31 +262,36 @@ static instance *longest_unused(wb__graph *g)
     return in;
 }
 
-static void locate(wb__graph *g, void *const *buffers)
+/* Where a buffer is in this run; 0: nowhere. */
+static CUdeviceptr place_of(void *const *buffers, const size_t *places, int i)
 {
-    for (int i = 0; i < g->s->n_buffers; i++) {
-        const wb__cu_memory *m = buffers[i];
-        g->now[i] = m ? m->at : 0;
-    }
+    const wb__cu_memory *m = buffers[i];
+    return m ? m->at + (places ? places[i] : 0) : 0;
+}
+
+static void locate(wb__graph *g, void *const *buffers, const size_t *places)
+{
+    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = place_of(buffers, places, i);
 }
 
 static bool pays(const wb__graph *g) { return g->made < FREELY || g->made * SELDOM < g->runs; }
 
 /* *in: the instance for this run; NULL: none, this time.  0, or an error. */
-static int choose(wb__cu_device *d, wb__graph *g, void *const *buffers, const wb__number *numbers,
-                  instance **in)
+static int choose(wb__cu_device *d, wb__graph *g, void *const *buffers, const size_t *places,
+                  const wb__number *numbers, instance **in)
 {
-    locate(g, buffers);
+    locate(g, buffers, places);
     for (int i = 0; i < INSTANCES; i++) {
         *in = &g->one[i];
         if (fits(g, *in)) return 0;
     }
     *in = replaceable(g);
+    if (!*in && moves_scattered(g)) return 0;
     if (!*in && take_own_memory(d, g)) {
         *in = &g->copying;
         if (fits(g, *in)) return 0;
     } else if (!*in) {
-        locate(g, buffers);
+        locate(g, buffers, places);
         *in = longest_unused(g);
     }
     if (pays(g)) return make_instance(d, g, *in, numbers);
@@ -282,14 +302,16 @@ static int choose(wb__cu_device *d, wb__graph *g, void *const *buffers, const wb
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* With the device's lock: copies of inputs into our own memory, or of results out of it. */
-static int copy_own(wb__cu_device *d, const wb__graph *g, void *const *buffers, wb__buffer_kind kind)
+static int copy_own(wb__cu_device *d, const wb__graph *g, void *const *buffers,
+                    const size_t *places, wb__buffer_kind kind)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const wb__cu_memory *m = buffers[i], *own = g->own[i];
-        if (b->kind != kind || !own || !m || !b->bytes) continue;
+        const CUdeviceptr theirs = place_of(buffers, places, i);
+        if (b->kind != kind || !g->own[i] || !theirs || !b->bytes) continue;
+        const CUdeviceptr ours = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
-        const CUresult code = cu.MemcpyDtoDAsync_v2(in ? own->at : m->at, in ? m->at : own->at,
+        const CUresult code = cu.MemcpyDtoDAsync_v2(in ? ours : theirs, in ? theirs : ours,
                                                     b->bytes, d->compute);
         if (code) return wb__cu_fail(d, "cuMemcpyDtoDAsync", code, "%zu bytes of a plan", b->bytes);
     }
@@ -298,7 +320,7 @@ static int copy_own(wb__cu_device *d, const wb__graph *g, void *const *buffers, 
 
 /* With the device's lock. */
 static int launch(wb__cu_device *d, wb__graph *g, instance *in, void *const *buffers,
-                  const wb__number *numbers)
+                  const size_t *places, const wb__number *numbers)
 {
     const bool copying = in == &g->copying;
     int status = in->block ? wb__cu_uses(d, in->block) : 0;
@@ -306,12 +328,12 @@ static int launch(wb__cu_device *d, wb__graph *g, instance *in, void *const *buf
         if (buffers[i]) status = wb__cu_uses(d, buffers[i]);
         if (!status && copying && g->own[i]) status = wb__cu_uses(d, g->own[i]);
     }
-    if (!status && copying) status = copy_own(d, g, buffers, WB__BUFFER_INPUT);
+    if (!status && copying) status = copy_own(d, g, buffers, places, WB__BUFFER_INPUT);
     if (!status && in->block) status = wb__cu_tables_write(d, &g->tables, in->block->at, numbers);
     if (status) return status;
     const CUresult code = cu.GraphLaunch(in->exec, d->compute);
     if (code) return wb__cu_fail(d, "cuGraphLaunch", code, "a plan of %d kernels", g->s->n_kernels);
-    if (copying) status = copy_own(d, g, buffers, WB__BUFFER_RESULT);
+    if (copying) status = copy_own(d, g, buffers, places, WB__BUFFER_RESULT);
     wb__cu_issue(d);
     if (!wb__cu_mark_now(d)) host->clear_error();       /* then uploads wait for more than this */
     in->last = ++g->clock;
@@ -319,18 +341,18 @@ static int launch(wb__cu_device *d, wb__graph *g, instance *in, void *const *buf
 }
 
 static int launch_each(const wb_device *base, const wb__graph *g, void *const *buffers,
-                       const wb__number *numbers)
+                       const size_t *places, const wb__number *numbers)
 {
     void *workspace = g->arena < 0 ? NULL : buffers[g->arena];
     int status = 0;
     for (int i = 0; i < g->s->n_kernels && !status; i++)
-        status = wb__cu_launch(base, g->s->kernels[i], buffers, workspace, g->s->workspace_at,
-                               numbers);
+        status = wb__cu_launch(base, g->s->kernels[i], buffers, places, workspace,
+                               g->s->workspace_at, numbers);
     return status;
 }
 
 int wb__cu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
-                     const wb__number *numbers)
+                     const size_t *places, const wb__number *numbers)
 {
     wb__cu_device *d = base->state;
     int status = 0;
@@ -338,18 +360,18 @@ int wb__cu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     pthread_mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;
-    if (!g->broken && choose(d, g, buffers, numbers, &in)) {
+    if (!g->broken && choose(d, g, buffers, places, numbers, &in)) {
         host->log(WB_LOG_WARN, "cuda:%d: a plan of %d kernels runs without a graph: %s", d->ordinal,
                   g->s->n_kernels, host->error());
         host->clear_error();
         g->broken = true;
     } else if (in) {
         pthread_mutex_lock(&d->lock);
-        status = launch(d, g, in, buffers, numbers);
+        status = launch(d, g, in, buffers, places, numbers);
         pthread_mutex_unlock(&d->lock);
     }
     const bool each = g->broken || !in;
     pthread_mutex_unlock(&g->lock);
     wb__cu_leave();
-    return each ? launch_each(base, g, buffers, numbers) : status;
+    return each ? launch_each(base, g, buffers, places, numbers) : status;
 }

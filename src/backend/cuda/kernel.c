@@ -289,7 +289,7 @@ int wb__cu_launch_part(wb__cu_device *d, const wb__cu_kernel *k, const wb__cu_pa
     for (int i = 0; i < l->n_buffers; i++)
         p->address[i] =
             l->buffer[i] == WB__GPU_WORKSPACE ? at->workspace : at->address[l->buffer[i]];
-    if (p->changes) host->gpu_fill(l, at->numbers, at->workspace_at, p->args);
+    if (p->changes) host->gpu_fill(l, at->numbers, NULL, at->workspace_at, p->args);
     CUresult code = cu.LaunchKernel(p->function, l->groups[0], l->groups[1], l->groups[2],
                                     l->items[0], l->items[1], l->items[2], 0, stream, p->argument,
                                     NULL);
@@ -310,13 +310,13 @@ int wb__cu_launch_routine(wb__cu_device *d, const wb__cu_kernel *k, CUstream str
 }
 
 /* With the lock. */
-static int launch(wb__cu_device *d, wb__cu_kernel *k, void *const *buffers,
+static int launch(wb__cu_device *d, wb__cu_kernel *k, void *const *buffers, const size_t *places,
                   wb__cu_memory *workspace, const wb__cu_places *at)
 {
     int status = workspace ? wb__cu_uses(d, workspace) : 0;
     for (int i = 0; i < k->n_used && !status; i++) {
         wb__cu_memory *m = buffers[k->used[i]];
-        k->address[k->used[i]] = m->at;
+        k->address[k->used[i]] = m->at + (places ? places[k->used[i]] : 0);
         status = wb__cu_uses(d, m);
     }
     if (!status && k->routine) status = wb__cu_launch_routine(d, k, d->compute, at);
@@ -327,7 +327,8 @@ static int launch(wb__cu_device *d, wb__cu_kernel *k, void *const *buffers,
 }
 
 int wb__cu_launch(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
-                  void *workspace, size_t workspace_at, const wb__number *numbers)
+                  const size_t *places, void *workspace, size_t workspace_at,
+                  const wb__number *numbers)
 {
     wb__cu_device *d = base->state;
     wb__cu_kernel *k = (wb__cu_kernel *)kernel;
@@ -336,7 +337,7 @@ int wb__cu_launch(const wb_device *base, const wb__kernel *kernel, void *const *
                               .workspace_at = workspace_at, .numbers = numbers};
     if (wb__cu_enter(d)) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&d->lock);
-    const int status = launch(d, k, buffers, w, &at);
+    const int status = launch(d, k, buffers, places, w, &at);
     pthread_mutex_unlock(&d->lock);
     wb__cu_leave();
     return status;

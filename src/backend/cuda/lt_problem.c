@@ -92,10 +92,10 @@ static size_t place(const wb__view *v, wb__lt_place *to)
     return to->at;
 }
 
-/* What an address can be divided by, buffers being aligned: 16 at most, more gains nothing. */
-static int32_t alignment(size_t at)
+/* A view's place, and what divides its address: 16 at most, more gains nothing. */
+static int32_t alignment(const wb__view *v, wb__lt_place *to)
 {
-    at |= 16;
+    const size_t at = place(v, to) | (size_t)v->granule | 16;
     return (int32_t)(at & (~at + 1));
 }
 
@@ -137,7 +137,7 @@ static const char *add_vector(const wb__view *v, int64_t length, wb__lt_problem 
 {
     if (v->ndim != 1 || (v->strides[0] != 1 && v->dims[0] > 1) || v->dims[0] != length)
         return "cuBLASLt: strides of the bias";
-    p->vector_align = alignment(place(v, &places->vector));
+    p->vector_align = alignment(v, &places->vector);
     return NULL;
 }
 
@@ -151,7 +151,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     if (v->ndim < 2 || !even_rows(v, &row)) return "cuBLASLt: strides of the epilogue";
     p->aux_ld = bits ? row * 8 : row;
     if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows) return "cuBLASLt: rows of the epilogue";
-    p->aux_align = alignment(place(v, &places->aux));
+    p->aux_align = alignment(v, &places->aux);
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
@@ -237,7 +237,7 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_pl
         const operand *o = &v[from[j]];
         p->ld[j] = o->row;
         p->step[j] = o->step;
-        p->align[j] = alignment(place(o->view, &places->operand[j]));
+        p->align[j] = alignment(o->view, &places->operand[j]);
         if (j < 2) p->op[j] = o->transposed != turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     }
     return epilogue(step, turned, p, places);

@@ -288,7 +288,7 @@ void wb__cu_tables_fill(const wb__cu_tables *t, const wb__cu_places *at, unsigne
                 const CUdeviceptr p = workspace ? at->workspace : at->address[l->buffer[b]];
                 memcpy(row + 8 * b, &p, sizeof p);
             }
-            host->gpu_fill(l, at->numbers, at->workspace_at, row + struct_at(l));
+            host->gpu_fill(l, at->numbers, NULL, at->workspace_at, row + struct_at(l));
             memcpy(row + first_at(l), &first, sizeof first);
             first += l->groups[0];
         }
@@ -305,7 +305,7 @@ int wb__cu_tables_write(wb__cu_device *d, wb__cu_tables *t, CUdeviceptr block,
     void *arguments[] = {&block, &list, t->args};
     const uint32_t most = words_at_once(t), all = 2 * (uint32_t)t->words.n_numbers;
     if (!t->n_targets) return 0;
-    host->gpu_fill(&t->words, numbers, 0, words);
+    host->gpu_fill(&t->words, numbers, NULL, 0, words);
     for (uint32_t word = 0, from = 0, end; word < all; word += most, from = end) {
         for (end = from; end < (uint32_t)t->n_targets && t->target[end].word < word + most;) end++;
         const uint32_t head[4] = {end - from, from, word, 0};

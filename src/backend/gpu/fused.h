@@ -74,7 +74,8 @@ typedef struct {
     uint32_t *words;                            /* of the struct */
     int n_words, words_room;
     wb__gpu_number *numbers;
-    int n_numbers;
+    wb__gpu_origin *origins;
+    int n_numbers, n_origins;
     int *buffers, n_buffers, n_slots, n_ways, workspace_word;
     bool f64, failed, used[WB__OP_COUNT][4];
     int indent;

@@ -233,6 +233,7 @@ static void pointer(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
     const wb__view *v = p->view;
     const char *type = wb__fuse_memory(v->dtype);
     const int b = wb__fuse_buffer(k, v->buffer), s = p->slot;
+    k->failed |= !wb__gpu_add_origin(&k->origins, &k->n_origins, v, 4 * (size_t)k->n_words);
     wb__fuse_pair(k, v->offset, "o%d", s);
     k->f64 |= v->dtype == WB_F64;
     if (v->buffer == WB__GPU_WORKSPACE)

@@ -137,7 +137,7 @@ int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, con
 void wb__fuse_free(wb__fuse *k)
 {
     void *const all[] = {k->want, k->level, k->made, k->place, k->places, k->buffers,
-                         k->words, k->numbers, k->fields.text, k->body.text};
+                         k->words, k->numbers, k->origins, k->fields.text, k->body.text};
     for (size_t i = 0; i < WB__COUNT(all); i++) wb__free(all[i]);
 }
 
@@ -179,6 +179,9 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y,
         memcpy(l->args, k->words, bytes);
         if (k->n_numbers)
             memcpy(l->numbers, k->numbers, (size_t)k->n_numbers * sizeof *l->numbers);
+        l->origins = k->origins;
+        l->n_origins = k->n_origins;
+        k->origins = NULL;
         if (k->workspace_word >= 0) l->workspace_at = 4 * k->workspace_word;
         l->groups[0] = (uint32_t)groups_x;
         l->groups[1] = (uint32_t)groups_y;

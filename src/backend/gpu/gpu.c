@@ -23,6 +23,16 @@ wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, i
     return l->buffer && l->args && l->numbers ? l : NULL;
 }
 
+bool wb__gpu_add_origin(wb__gpu_origin **list, int *n, const wb__view *v, size_t at)
+{
+    if (!v->granule) return true;
+    wb__gpu_origin *more = wb__realloc(*list, (size_t)(*n + 1) * sizeof *more);
+    if (!more) return false;
+    *list = more;
+    more[(*n)++] = (wb__gpu_origin){v->buffer, (uint32_t)at, (uint32_t)wb__dtype_size(v->dtype)};
+    return true;
+}
+
 void wb__gpu_work_free(wb__gpu_work *work)
 {
     if (!work) return;
@@ -31,6 +41,7 @@ void wb__gpu_work_free(wb__gpu_work *work)
         wb__free(work->launch[i].buffer);
         wb__free(work->launch[i].args);
         wb__free(work->launch[i].numbers);
+        wb__free(work->launch[i].origins);
     }
     wb__free(work->launch);
     wb__free(work);
@@ -53,11 +64,21 @@ static void put_word(unsigned char *at, uint64_t v)
     memcpy(at, words, sizeof words);
 }
 
-void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, size_t workspace_at, void *out)
+static void move_origin(unsigned char *at, uint64_t by)
+{
+    uint32_t words[2];
+    memcpy(words, at, sizeof words);
+    put_word(at, ((uint64_t)words[1] << 32 | words[0]) + by);
+}
+
+void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *places,
+                  size_t workspace_at, void *out)
 {
     unsigned char *to = out;
     memcpy(to, l->args, l->args_bytes);
     if (l->workspace_at >= 0) put_word(to + l->workspace_at, workspace_at);
+    for (int i = 0; i < l->n_origins && places; i++)
+        move_origin(to + l->origins[i].at, places[l->origins[i].buffer] / l->origins[i].size);
     for (int i = 0; i < l->n_numbers; i++) {
         const wb__gpu_number *n = &l->numbers[i];
         const wb__number v = numbers[n->number];

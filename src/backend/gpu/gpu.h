@@ -31,6 +31,13 @@ typedef struct {
     wb__gpu_put put;
 } wb__gpu_number;
 
+/* Where a view begins in its buffer, in elements, as two words of the struct, the lower first: the
+ * buffer's own place is added where it has one. */
+typedef struct {
+    int buffer;                 /* the plan's */
+    uint32_t at, size;          /* byte of the struct; bytes of an element */
+} wb__gpu_origin;
+
 enum { WB__GPU_WORKSPACE = -1 };
 
 /* One kernel and its launch.  Arguments 0 .. n_buffers-1 are buffers, the last is the struct.  All
@@ -47,6 +54,8 @@ typedef struct {
                                  * words, the lower first; -1: nowhere */
     int n_numbers;
     wb__gpu_number *numbers;
+    int n_origins;              /* of views that have a granule: other buffers are at place 0 */
+    wb__gpu_origin *origins;
     uint32_t groups[3], items[3];   /* groups, and items in each; all at least 1 */
     const char *args_type;      /* the struct's name in the text, whose buffers are all declared by
                                  * BUF; NULL: a written kernel */
@@ -68,8 +77,10 @@ void wb__gpu_work_free(wb__gpu_work *work);         /* takes NULL */
 /* Whether a step that the engine need not make (wb__backend's `takes`) is made here, and well. */
 bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *step);
 
-/* The struct of arguments as it is to be at one launch: `out` has room for args_bytes. */
-void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, size_t workspace_at, void *out);
+/* The struct of arguments as it is to be at one launch: `out` has room for args_bytes.  `places`,
+ * of the plan's buffers, is NULL where the launch is given addresses that are moved on by them. */
+void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *places,
+                  size_t workspace_at, void *out);
 
 extern const char wb__gpu_prelude[];
 
@@ -91,5 +102,8 @@ int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work 
  * NULL on failure.  `text` is taken over. */
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers);
+/* An origin added to a list, of a view whose offset is at byte `at` of the struct, if it is to be
+ * there.  False: no memory. */
+bool wb__gpu_add_origin(wb__gpu_origin **list, int *n, const wb__view *v, size_t at);
 
 #endif

@@ -58,6 +58,9 @@ int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p)
     l->f64 = p->f64;
     l->groups[0] = (uint32_t)groups;
     l->items[0] = (uint32_t)p->items;
+    for (int i = 0; p->origins[i].view; i++)
+        if (!wb__gpu_add_origin(&l->origins, &l->n_origins, p->origins[i].view, p->origins[i].at))
+            return WB_ERROR_MEMORY;
     return 0;
 }
 
@@ -107,6 +110,9 @@ static int pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
                            wb__gpu_text_pool, ""),
         &(wb__gpu_plan){.entry = "pool", .n_buffers = 3, .buffers = {a->buffer, b->buffer, c->buffer},
                         .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
+                        .origins = {{a, offsetof(wb__pool_args, a_at)},
+                                    {b, offsetof(wb__pool_args, b_at)},
+                                    {c, offsetof(wb__pool_args, c_at)}},
                         .f64 = dtype == WB_F64, .total = total, .items = 256});
 }
 
@@ -153,6 +159,8 @@ static int copy(const wb__step *s, wb__gpu_work *work)
         work, wb__gpu_text(-1, wb__gpu_wide(s->views, 2, total), defines, wb__gpu_text_copy, ""),
         &(wb__gpu_plan){.entry = "copy", .n_buffers = 2, .buffers = {from->buffer, to->buffer},
                         .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
+                        .origins = {{from, offsetof(wb__copy_args, from_at)},
+                                    {to, offsetof(wb__copy_args, to_at)}},
                         .total = total, .items = 256});
 }
 

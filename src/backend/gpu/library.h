@@ -27,12 +27,17 @@ bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
 
 /* Adds a launch of at least `total` items in groups of `items`. */
+enum { WB__GPU_MOST_ORIGINS = 9 };
 typedef struct {
     const char *entry;
     int n_buffers, buffers[8];
     const void *args;
     size_t args_bytes;
     int workspace_at;                       /* as in wb__gpu_launch */
+    struct {
+        const wb__view *view;               /* NULL: the end of the list */
+        size_t at;                          /* byte of the struct where its offset is */
+    } origins[WB__GPU_MOST_ORIGINS + 1];
     bool f64;
     int64_t total, items;
 } wb__gpu_plan;

@@ -43,6 +43,8 @@ static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work
                          .workspace_at = -1, .total = total, .items = 256};
     for (int i = 0; i < s->n_views; i++) {
         args.at[i] = wb__wide_of(views[i].offset);
+        plan.origins[i].view = &views[i];
+        plan.origins[i].at = offsetof(wb__attention_args, at) + (size_t)i * sizeof args.at[i];
         for (int d = 0; d < 3; d++) args.step[i][d] = wb__wide_of(views[i].strides[d]);
     }
     for (int i = 0; i < n; i++) {

@@ -192,6 +192,14 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     plan.args = &p->args;
     plan.args_bytes = p->args_bytes;
     plan.workspace_at = (int)offsetof(wb__product_args, work_at);
+    plan.origins[0].view = p->a;
+    plan.origins[0].at = offsetof(wb__product_args, a_at);
+    plan.origins[1].view = p->b;
+    plan.origins[1].at = offsetof(wb__product_args, b_at);
+    plan.origins[2].view = p->c;
+    plan.origins[2].at = offsetof(wb__product_args, c_at);
+    plan.origins[3].view = p->bias;
+    plan.origins[3].at = offsetof(wb__product_args, bias_at);
     plan.f64 = p->dtype == WB_F64;
     return wb__gpu_launch_of(
         work, wb__gpu_text((int)p->dtype, p->wide, head, p->family, wb__gpu_text_product), &plan);

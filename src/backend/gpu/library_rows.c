@@ -27,6 +27,9 @@ static int take(const wb__step *s, const wb__rows_args *args, bool wide, int64_t
         &(wb__gpu_plan){.entry = "rows_take", .n_buffers = 3,
                         .buffers = {s->views[0].buffer, s->views[1].buffer, s->views[2].buffer},
                         .args = args, .args_bytes = sizeof *args, .workspace_at = -1,
+                        .origins = {{&s->views[0], offsetof(wb__rows_args, x_at)},
+                                    {&s->views[1], offsetof(wb__rows_args, index_at)},
+                                    {&s->views[2], offsetof(wb__rows_args, y_at)}},
                         .total = total, .items = 256});
 }
 
@@ -60,6 +63,13 @@ static int take_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_a
         plan.args_bytes = sizeof *args;
         plan.workspace_at = (int)offsetof(wb__rows_args, work_at);
         plan.f64 = y->dtype == WB_F64;
+        for (int k = 0; k < 3; k++) {
+            static const size_t at[3] = {offsetof(wb__rows_args, index_at),
+                                         offsetof(wb__rows_args, x_at),
+                                         offsetof(wb__rows_args, y_at)};
+            plan.origins[k].view = &s->views[k];
+            plan.origins[k].at = at[k];
+        }
         e = wb__gpu_launch_of(
             work, wb__gpu_text((int)y->dtype, wide, defines, wb__gpu_text_rows, ""), &plan);
     }

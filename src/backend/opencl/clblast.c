@@ -165,25 +165,28 @@ bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_pro
 /* ---- launching ------------------------------------------------------------------------------- */
 
 #define ONE(T) ROW_MAJOR, side[p->transposed[0]], side[p->transposed[1]], p->m, p->n, p->k, (T)1,  \
-               m[0]->mem, p->at[0], p->row[0]
+               m[0]->mem, at[0], p->row[0]
 
-int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers)
+int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers,
+                        const size_t *places)
 {
     static const int side[2] = {NOT_TRANSPOSED, TRANSPOSED};
     const bool f32 = p->dtype == WB_F32;
     wb__cl_memory *m[3];
+    size_t at[3];
     cl_event event = NULL, *wanted = wb__cl_wants_event(d) ? &event : NULL;
     for (int j = 0; j < 3; j++) {
         m[j] = buffers[p->view[j]];
+        at[j] = p->at[j] + (places ? places[p->view[j]] / (f32 ? 4 : 8) : 0);
         m[j]->used = d->issued + 1;
     }
     used = true;
 #define PRODUCT(T, name)                                                                           \
-    blast.name(ONE(T), m[1]->mem, p->at[1], p->row[1], (T)0, m[2]->mem, p->at[2], p->row[2],       \
+    blast.name(ONE(T), m[1]->mem, at[1], p->row[1], (T)0, m[2]->mem, at[2], p->row[2],             \
                &d->compute, wanted)
 #define PRODUCTS(T, name)                                                                          \
-    blast.name(ONE(T), p->step[0], m[1]->mem, p->at[1], p->row[1], p->step[1], (T)0, m[2]->mem,    \
-               p->at[2], p->row[2], p->step[2], p->batch, &d->compute, wanted)
+    blast.name(ONE(T), p->step[0], m[1]->mem, at[1], p->row[1], p->step[1], (T)0, m[2]->mem,       \
+               at[2], p->row[2], p->step[2], p->batch, &d->compute, wanted)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
                                   : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);

@@ -59,7 +59,7 @@ static int prepare_part(wb__cl_device *d, part *p, const wb__gpu_launch *l)
 {
     cl_int code = 0;
     p->launch = l;
-    p->changes = l->n_numbers || l->workspace_at >= 0;
+    p->changes = l->n_numbers || l->n_origins || l->workspace_at >= 0;
     p->args = host->alloc_zero(2 * l->args_bytes + 1, 1);
     p->serial = host->alloc_zero((size_t)l->n_buffers + 1, sizeof *p->serial);
     if (!p->args || !p->serial) return WB_ERROR_MEMORY;
@@ -93,6 +93,7 @@ static int prepare_epilogue(wb__cl_device *d, const wb__step *step, wb__gpu_work
     if (bias) {
         views[1].buffer = bias->buffer;
         views[1].offset = bias->offset;
+        views[1].granule = bias->granule;
         memset(views[1].strides, 0, sizeof views[1].strides);
         views[1].strides[c->ndim - 1] = bias->strides[0];
         program[n++] = instruction(c->dtype, WB__LOAD, 0, -1, -1, 1);
@@ -183,10 +184,11 @@ static int set_failed(wb__cl_device *d, const part *p, int argument, cl_int code
                        argument);
 }
 
-static int set_struct(wb__cl_device *d, part *p, size_t workspace_at, const wb__number *numbers)
+static int set_struct(wb__cl_device *d, part *p, const size_t *places, size_t workspace_at,
+                      const wb__number *numbers)
 {
     const wb__gpu_launch *l = p->launch;
-    host->gpu_fill(l, numbers, workspace_at, p->next);
+    host->gpu_fill(l, numbers, places, workspace_at, p->next);
     if (p->set && !memcmp(p->next, p->args, l->args_bytes)) return 0;
     const cl_int code =
         cl.SetKernelArg(p->kernel, (cl_uint)l->n_buffers, l->args_bytes, p->next);
@@ -205,8 +207,8 @@ static int launch_failed(wb__cl_device *d, const char *call, const part *p, cl_i
 }
 
 /* With the lock. */
-static int launch_part(wb__cl_device *d, part *p, void *const *buffers, void *workspace,
-                       size_t workspace_at, const wb__number *numbers)
+static int launch_part(wb__cl_device *d, part *p, void *const *buffers, const size_t *places,
+                       void *workspace, size_t workspace_at, const wb__number *numbers)
 {
     const wb__gpu_launch *l = p->launch;
     cl_int code = 0;
@@ -220,7 +222,7 @@ static int launch_part(wb__cl_device *d, part *p, void *const *buffers, void *wo
         p->serial[i] = m->serial;
     }
     if (p->changes || !p->set) {
-        const int status = set_struct(d, p, workspace_at, numbers);
+        const int status = set_struct(d, p, places, workspace_at, numbers);
         if (status) return status;
     }
     cl_event event = NULL;
@@ -234,15 +236,16 @@ static int launch_part(wb__cl_device *d, part *p, void *const *buffers, void *wo
 }
 
 int wb__cl_launch(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
-                  void *workspace, size_t workspace_at, const wb__number *numbers)
+                  const size_t *places, void *workspace, size_t workspace_at,
+                  const wb__number *numbers)
 {
     wb__cl_device *d = base->state;
     wb__cl_kernel *k = (wb__cl_kernel *)kernel;
     if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&d->lock);
-    int status = k->blast ? wb__cl_blast_launch(d, &k->product, buffers) : 0;
+    int status = k->blast ? wb__cl_blast_launch(d, &k->product, buffers, places) : 0;
     for (int i = 0; i < k->n && !status; i++)
-        status = launch_part(d, &k->parts[i], buffers, workspace, workspace_at, numbers);
+        status = launch_part(d, &k->parts[i], buffers, places, workspace, workspace_at, numbers);
     pthread_mutex_unlock(&d->lock);
     return status;
 }

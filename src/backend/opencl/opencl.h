@@ -189,7 +189,8 @@ typedef struct {
 int wb__cl_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel);
 void wb__cl_destroy(const wb_device *base, wb__kernel *kernel);
 int wb__cl_launch(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
-                  void *workspace, size_t workspace_at, const wb__number *numbers);
+                  const size_t *places, void *workspace, size_t workspace_at,
+                  const wb__number *numbers);
 
 /* Whether CLBlast can be used: opens it, once; false with the error set. */
 bool wb__cl_blast_works(void);
@@ -197,7 +198,8 @@ bool wb__cl_blast_works(void);
 bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_product *p,
                         const char **why);
 /* With the device's lock: enqueues it. */
-int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers);
+int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers,
+                        const size_t *places);
 void wb__cl_blast_stop(void);
 
 /* The backend's entry, as the registry lists it where the backend is linked in. */

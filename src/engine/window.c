@@ -1,0 +1,75 @@
+/* Windows: slices of known tensors.  Where such a slice begins is no part of a plan: the plan reads
+ * a buffer of its own for it, and each run binds that buffer to the slice's place in the tensor.
+ * Slices that differ in their starts alone have one plan.
+ *
+ * A window is found as a chain of views from a slice down to a known tensor, the base.  The chain is
+ * kept as it is but for the starts of its slices, which become those that have the window's lowest
+ * element at the buffer's beginning: shapes and steps determine them. */
+#include "engine/plan.h"
+
+#include <string.h>
+
+static void row_major(const wb_tensor *x, wb__view *out)
+{
+    int64_t stride = 1;
+    *out = (wb__view){.dtype = (wb_dtype)x->dtype, .ndim = x->ndim};
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        out->dims[i] = x->dims[i];
+        out->strides[i] = stride;
+        stride *= WB__MAX(x->dims[i], 1);
+    }
+}
+
+/* The start that a slice of n elements, d of them `step` apart, has in the chain: its lowest place is
+ * that of element 0, or, where places descend, of element n - 1. */
+static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
+{
+    const int64_t span = (d - 1) * step;
+    if (stride >= 0) return step > 0 ? 0 : -span;
+    return step > 0 ? n - 1 - span : n - 1;
+}
+
+/* One slice: `attr` becomes what it has in the chain; w->at moves on by what that leaves out, which
+ * is a multiple of the strides in `moves`, a set of bits. */
+static void enter_slice(wb__window *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
+                        int64_t *moves)
+{
+    memcpy(attr, x->attr, 2 * (size_t)x->ndim * sizeof *attr);
+    for (int i = 0; i < x->ndim; i++) {
+        attr[i] = x->size ? kept_start(in->strides[i], in->dims[i], x->dims[i], attr[x->ndim + i])
+                          : 0;
+        if (x->size) w->at += (x->attr[i] - attr[i]) * in->strides[i];
+        if (x->dims[i] < in->dims[i]) *moves |= in->strides[i] ? in->strides[i] : WB__ALIGNED;
+    }
+}
+
+bool wb__window_of(wb_tensor *x, wb__window *w)
+{
+    const int64_t size = (int64_t)wb__dtype_size((wb_dtype)x->dtype);
+    wb__view now, next;
+    int64_t moves = 0, reach = 1;
+    w->n = 0;
+    w->at = 0;
+    for (w->base = x; !wb__known(w->base); w->base = w->base->in[0]) {
+        if (!wb__looks((wb__op)w->base->op) || w->n == WB__MOST_LINKS) return false;
+        w->link[w->n++].x = w->base;
+    }
+    if (wb__overwritten(w->base)) return false;
+    row_major(w->base, &now);
+    for (int i = w->n - 1; i >= 0; i--) {
+        const wb_tensor *y = w->link[i].x;
+        const int64_t *attr = y->attr;
+        if (y->op == WB__OP_slice) {
+            enter_slice(w, y, &now, w->link[i].attr, &moves);
+            attr = w->link[i].attr;
+        }
+        if (!wb__view_through((wb__op)y->op, y->ndim, y->dims, attr, &now, &next)) return false;
+        now = next;
+    }
+    for (int i = 0; i < now.ndim; i++)
+        reach += (now.dims[i] - 1) * (now.strides[i] < 0 ? -now.strides[i] : now.strides[i]);
+    w->at *= size;
+    w->bytes = x->size ? reach * size : 0;
+    w->granule = (int)WB__MIN((moves & -moves) * size, WB__ALIGNED);
+    return moves != 0;
+}
