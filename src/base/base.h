@@ -3,6 +3,9 @@
 #ifndef WB__BASE_H
 #define WB__BASE_H
 
+#ifndef WB_NO_MORE                  /* structs of ours hold structs of options */
+#define WB_NO_MORE
+#endif
 #include "weber.h"
 
 #include <stdarg.h>

@@ -143,8 +143,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
                              d->object.class->name);
     wb_loader_options o;
     wb__read_options(&o, sizeof o, given);
-    if (!o.batchsize) o.batchsize = 1;
-    if (!o.ahead) o.ahead = 2;
+    if (!o.batchsize && !o.has_batchsize) o.batchsize = 1;
+    if (!o.ahead) o.ahead = o.has_ahead ? WB_NO_AHEAD : 2;
     if (check(&o, d)) return NULL;
     if (!o.seed && o.shuffle) o.seed = draw_seed();
     wb_loader *l = make(d, &o, &(wb__target){0});

@@ -129,6 +129,8 @@ wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
 {
     wb_batchnorm_options o;
     wb__read_options(&o, sizeof o, given);
+    o.eps = wb__given(o.eps, o.has_eps);
+    o.momentum = wb__given(o.momentum, o.has_momentum);
     if (o.channels < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld",
                              (long long)o.channels);
@@ -225,6 +227,10 @@ wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
 {
     wb_layernorm_options o;
     wb__read_options(&o, sizeof o, given);
+    o.eps = wb__given(o.eps, o.has_eps);
+    wb__take_sizes(o.shape, &o.sizes_, 8);
+    if (o.shape[1] == WB_GIVEN_)                /* {H, GIVEN, W}, as the macro leaves it */
+        for (int i = 0; i < 4; i++) o.shape[i] = o.shape[2 * i];
     int n = shape_length(&o);
     for (int i = 0; i < n || i < 1; i++)
         if (o.shape[i] < 1)

@@ -163,7 +163,7 @@ int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
     if (!s) return no_object();
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_rule_options o;
-    wb__read_options(&o, sizeof o, given);
+    wb__rule_read(&o, given);
     int n_given = 0, n_taken = 0;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double value = *wb__rule_number(&o, i);
