@@ -86,7 +86,7 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
 #define WB_NUMBER(option) double option; bool has_##option;
 #define WB_GET_(T, ...) &(T){.size = sizeof(T), .by_place_ = 0, __VA_ARGS__}
 #else
-#define WB_BY_PLACE char by_place_ = 0;
+#define WB_BY_PLACE char by_place_;
 #define WB_NO_MORE
 #define WB_NUMBER(option) double option = WB_DEFAULT; bool has_##option = true;
 #endif
@@ -118,7 +118,8 @@ typedef enum {
 } wb_status;
 
 /* This thread's latest failure of its own (a call that was only handed NULL keeps it): a sentence that names what was
- * found; "" if none.  Valid until the next call that fails, or wb_clear_error. */
+ * found; "" if none.  A NULL that a program hands in is one too, unless an error is there already.  Valid until the next
+ * call that fails, or wb_clear_error. */
 WB_API const char *wb_error(void);
 WB_API wb_status wb_error_code(void);               /* WB_OK if none */
 WB_API void wb_clear_error(void);

@@ -34,7 +34,7 @@ WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 WB_API wb_tensor *wb_read_idx(const char *path);
 
 /* Comma-separated numbers, plain or gzip: [rows, columns] f32.  .header skips the first line; .label is the column
- * (from 0; -1 the last) that becomes y: an integer class, or a class by name in order of appearance. */
+ * (from 0; -1 the last) that becomes y, with .has_label = true, and an error without: an integer class, or a class by name in order of appearance. */
 typedef struct {
     size_t size;
     bool has_label; WB_HAS(has_label)
@@ -73,8 +73,9 @@ typedef struct {
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
-/* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch; .seed 0 draws one from wb_seed;
- * .ahead batches are prepared in the background (2; WB_NO_AHEAD for none).  The order depends on the seed alone.
+/* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch (all there is, where the dataset is
+ * shorter than one: a warning, and wb_train refuses such a loader); .seed 0 draws one from wb_seed;
+ * .ahead batches are prepared in the background (2; 0 or WB_NO_AHEAD for none).  The order depends on the seed alone.
  * A loader that was moved (wb_to, wb_gpu) is a new one at the same place of the same epochs, whose batches are uploaded
  * in the background too, after maps and .collate.  A batch may be kept (wb_keep): it is never written to.  Of two loaders
  * that take turns, one's batch lies in the scope of the other's: there, keep with wb_retain. */

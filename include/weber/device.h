@@ -1,4 +1,4 @@
-/* Weber, chapter 7: devices - finding them, choosing one, moving things between them.
+/* Weber, chapter 8: devices - finding them, choosing one, moving things between them.
  *
  * A backend (CUDA, AMDGPU, Metal, OpenCL, CPU) is a family of devices.  The CPU is always there.  The others are
  * shared objects (libweber-cuda.so, ...) that a program loads by name, with wb_using, and that are never needed: a
@@ -35,7 +35,7 @@ WB_API int wb_using(const char *backend);
 WB_API bool wb_loaded(const char *backend);
 
 /* Loaded, a device there, and its libraries usable; never fails.  With a second argument, one part of it, as in
- * wb_functional("AMDGPU", "MIOpen"): an unknown part is false, with the error set. */
+ * wb_functional("AMDGPU", "MIOpen"): an unknown part of a backend that is functional is false, with the error set. */
 WB_API bool wb_functional_part(const char *backend, const char *part);
 #ifndef __cplusplus
 #define wb_functional(...) WB_FUNCTIONAL_(__VA_ARGS__, NULL, )

@@ -52,7 +52,7 @@ WB_API wb_layer *wb_dense_with(const wb_dense_options *o);
 
 /* y = activation(x ⋆ weight + bias), cross-correlation.  weight [out, in/groups, kh, kw], bias [out].
  * x [N, in, H, W].  .pad {p} means p on every side, {ph, pw} on both sides, else {top, bottom, left, right};
- * .same pads so that stride 1 keeps the size.  .flip is Flux's true convolution.
+ * .same pads so that stride 1 keeps the size; an even kernel has the odd one below and to the right, as in Flux.  .flip is Flux's true convolution.
  * A side without padding beside one with: WB_NO_PAD, as in .pad = {1, WB_NO_PAD} for rows alone. */
 enum { WB_NO_PAD = -1 };
 typedef struct {
@@ -70,7 +70,8 @@ typedef struct {
 } wb_conv_options;
 WB_API wb_layer *wb_conv_layer_with(const wb_conv_options *o);      /* Conv; and CrossCor, without .flip */
 
-/* As wb_conv_options; .stride is the window unless given. */
+/* As wb_conv_options; .stride is the window unless given.  Padding of a window's size or more is an error when the layer
+ * is called: a window could lie in the padding alone. */
 typedef struct {
     size_t size;
     int64_t stride[2], pad[4];
@@ -86,7 +87,7 @@ WB_API wb_layer *wb_GlobalMeanPool(void);
 WB_API wb_layer *wb_Flatten(void);
 
 /* Train mode only: see wb_dropout. */
-typedef struct {
+typedef struct wb_dropout_options {
     size_t size;
     wb_axes axes; WB_HAS(axes)      /* one draw for each slice of the others */
     WB_BY_PLACE
@@ -99,7 +100,7 @@ WB_API wb_layer *wb_dropout_layer_with(const wb_dropout_options *o);
  * Train mode takes the batch's biased variance and moves the running statistics (unbiased variance):
  * running = (1 - momentum) running + momentum new.  Test mode takes the running ones.  (Ioffe & Szegedy 2015)
  * scale, bias, mean, var [channels].  Errors: train mode with one value a channel. */
-typedef struct {
+typedef struct wb_batchnorm_options {
     size_t size;
     bool no_affine; WB_HAS(no_affine)
     bool no_track_stats; WB_HAS(no_track_stats)
@@ -114,7 +115,7 @@ typedef struct {
 WB_API wb_layer *wb_batchnorm_with(const wb_batchnorm_options *o);
 
 /* wb_normalise over the last axes, whose sizes are `shape`, then * scale + bias.  (Ba, Kiros & Hinton 2016) */
-typedef struct {
+typedef struct wb_layernorm_options {
     size_t size;
     bool no_affine; WB_HAS(no_affine)
     WB_NUMBER(eps)                  /* 1e-5 */
@@ -180,7 +181,9 @@ WB_API wb_layer *wb_lstm_cell_with(const wb_recurrent_options *o);
 WB_API wb_layer *wb_gru_cell_with(const wb_recurrent_options *o);
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);    /* states in and out; 0 or an error */
 
-/* Left to right.  A chain holds its layers under "layers.0", "layers.1", ... or by name. */
+/* Left to right.  A chain holds its layers under "layers.0", "layers.1", ... or by name; so does Parallel.  SkipConnection
+ * holds its layer under "layers": the first of a chain in it is "layers.layers.0".  Errors of wb_call begin with such a
+ * path: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_layer *wb_chain_of(int n, wb_layer *const *layers);
 WB_API wb_layer *wb_named(const char *name, wb_layer *layer);       /* wb_Chain(wb_named("encoder", a), wb_named("head", b)) */
 WB_API wb_layer *wb_SkipConnection_of(wb_layer *layer, wb_tensor *(*connection)(wb_tensor *y, wb_tensor *x));
@@ -276,8 +279,10 @@ WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
  *   typedef struct { wb_layer *actor, *critic; double gamma; } actor_critic;
  *   WB_FUNCTOR(actor_critic, actor, critic)             fields that are objects; the rest is copied as it is
  *   wb_tree *t = wb_struct(actor_critic, &ac);           ... wb_gradient(l, t), wb_setup(rule, t), wb_fmap(...)
- *   actor_critic moved = wb_struct_get(actor_critic, t);
- * wb_opaque(p) is a leaf that every verb leaves alone. */
+ *   actor_critic moved;
+ *   wb_struct_get(actor_critic, t, &moved);              0, or an error code
+ * wb_opaque(p) is a leaf that every verb leaves alone.  A tree may be cast to wb_layer * for wb_trainmode and its like,
+ * wb_set, wb_tie and the model of a wb_checkpoint; it cannot be called. */
 typedef struct { const char *name; size_t offset; } wb_field;
 typedef struct { const char *name; size_t size; int n_fields; const wb_field *fields; } wb_struct_type;
 WB_API wb_tree *wb_struct_of(const wb_struct_type *type, const void *value);

@@ -75,8 +75,8 @@ WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);  /* floats to integer
 
 /* ---- reductions ------------------------------------------------------------------------------- */
 
-/* Which axes: .axes = WB_AXES(0, -1), or .axes = {0, -1}, or wb_sum(x, 0, -1); none means all.  .keep leaves them with
- * size 1.  WB_AXES is an expression, a wb_axes; one that a program fills itself has n axes. */
+/* Which axes: .axes = WB_AXES(0, -1), .axes = {1}, or by place, wb_sum(x, 1); none means all.  .keep leaves them with
+ * size 1.  WB_AXES is an expression, of type wb_axes; in C++ wb_axes_of makes one. */
 typedef struct { int n, axis[2 * WB_MAX_DIMS]; } wb_axes;
 typedef struct {
     size_t size;
@@ -165,8 +165,8 @@ typedef struct {
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *s);
 
 /* Pooling over the last two axes: x [N, C, H, W] -> [N, C, H', W'].  .stride {0, 0} means the window's size.
- * Padding is never a maximum; a mean divides by the whole window.  NaN wins a maximum; the gradient of a
- * maximum goes to its first place. */
+ * Padding is never a maximum, and smaller than the window; a mean divides by the whole window.  NaN wins a maximum;
+ * the gradient of a maximum goes to its first place. */
 typedef struct {
     size_t size;
     int64_t window[2], stride[2], pad[4];

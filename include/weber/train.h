@@ -11,8 +11,8 @@ extern "C" {
 
 /* ---- rules ------------------------------------------------------------------------------------ */
 
-/* x <- x - step(g).  A number left 0 is the default; WB_ZERO is 0.  Errors: eta negative or
- * infinite, beta 1 or more, a number but lambda negative, any not a number.
+/* x <- x - step(g).  A number that is given as 0 is 0.  Errors: eta negative or infinite, beta 1 or more, a number but
+ * lambda negative, any not a number; a number that the rule has not.
  *   Descent   eta g                                                          eta 0.1
  *   Momentum  v = rho v + eta g;  step v                                     eta 0.01, rho 0.9
  *   Adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
@@ -22,7 +22,7 @@ extern "C" {
  *   WeightDecay  g + lambda x (in a chain, before a rule)                    lambda 5e-4
  *   ClipGrad  each element into [-delta, delta]                              delta 10
  *   ClipNorm  g omega / |g| where |g| > omega, |g| over all parameters       omega 10  */
-typedef struct {
+typedef struct wb_rule_options {
     size_t size;
 #ifndef __cplusplus
     double beta[3];

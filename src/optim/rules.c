@@ -243,7 +243,7 @@ wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules)
     int total = 0;
     if (n < 1 || !rules) return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: no rules");
     for (int i = 0; i < n; i++) {
-        if (!rules[i]) return NULL;
+        if (WB__NULL(rules[i])) return NULL;
         total += rules[i]->n;
     }
     wb_rule *r = rule_new(total);
