@@ -34,7 +34,7 @@ WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 WB_API wb_tensor *wb_read_idx(const char *path);
 
 /* Comma-separated numbers, plain or gzip: [rows, columns] f32.  .header skips the first line; .label is the column
- * (from 0; -1 the last) that becomes y, with .has_label = true, and an error without: an integer class, or a class by name in order of appearance. */
+ * (from 0; -1 the last) that becomes y with .has_label = true: an integer class, or a class by name in order of appearance. */
 typedef struct {
     size_t size;
     bool has_label; WB_HAS(has_label)

@@ -52,7 +52,7 @@ WB_API wb_layer *wb_dense_with(const wb_dense_options *o);
 
 /* y = activation(x ⋆ weight + bias), cross-correlation.  weight [out, in/groups, kh, kw], bias [out].
  * x [N, in, H, W].  .pad {p} means p on every side, {ph, pw} on both sides, else {top, bottom, left, right};
- * .same pads so that stride 1 keeps the size; an even kernel has the odd one below and to the right, as in Flux.  .flip is Flux's true convolution.
+ * .same pads so that stride 1 keeps the size, with the odd cell of an even kernel below and to the right.  .flip: as Flux's Conv.
  * A side without padding beside one with: WB_NO_PAD, as in .pad = {1, WB_NO_PAD} for rows alone. */
 enum { WB_NO_PAD = -1 };
 typedef struct {

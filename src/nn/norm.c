@@ -197,7 +197,8 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     }
     wb_tensor *scale = wb__layer_child(l, 0);
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
-    wb_tensor *y = wb_normalise(x, axes, wb__real(o->eps, 1e-5));
+    const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
+    wb_tensor *y = wb__normalise(x, last, wb__real(o->eps, 1e-5));
     if (!wb_is_none(scale)) y = wb_add(wb_mul(y, scale), wb__layer_child(l, 1));
     return wb__activate(o->activation, y);
 }
