@@ -194,7 +194,7 @@ static void null_is_named(void **state)
     wb_layer *m = wb_Dense(2, 2), *none = NULL;
     wb_tree *grads = NULL;
     wb_opt_state *s = wb_setup(wb_Adam(), m);
-    REFUSED(wb_call(none, x), "call_many: layer is NULL, and nothing failed before");
+    REFUSED(wb_call(none, x), "call: layer is NULL, and nothing failed before");
     REFUSED(wb_mse(x, NULL), "mse: y is NULL, and nothing failed before");
     REFUSED(wb_add(x, NULL), "add: an operand is NULL, and nothing failed before");
     REFUSED(wb_setup(NULL, m), "setup: rule is NULL, and nothing failed before");

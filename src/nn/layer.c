@@ -144,7 +144,7 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init
 
 wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
-    if (WB__NULL(layer)) return NULL;
+    if (!layer && wb__null("call", "layer")) return NULL;
     if (!wb__is(layer, &wb__layer_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "call: a %s is not a layer",
                              layer->node.object.class->name);
