@@ -76,7 +76,8 @@ WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);  /* floats to integer
 /* ---- reductions ------------------------------------------------------------------------------- */
 
 /* Which axes: .axes = WB_AXES(0, -1), .axes = {1}, or by place, wb_sum(x, 1); none means all.  .keep leaves them with
- * size 1.  WB_AXES is an expression, of type wb_axes; in C++ wb_axes_of makes one. */
+ * size 1.  WB_AXES is an expression, of type wb_axes; in C++ wb_axes_of makes one.  Over no elements (an axis of size 0)
+ * a sum is 0, a mean and a variance NaN, and the others are errors. */
 typedef struct { int n, axis[2 * WB_MAX_DIMS]; } wb_axes;
 typedef struct {
     size_t size;

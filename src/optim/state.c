@@ -161,6 +161,7 @@ static bool has(const wb__rule_part *part, int field)
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
     if (WB__NULL(s)) return no_object();
+    if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_rule_options o;
     wb__rule_read(&o, given);
     int n_given = 0, n_taken = 0;

@@ -137,7 +137,8 @@ static void replace(wb__branch *of, wb__child *place, wb_tensor *x)
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
     if (WB__NULL(layer) || WB__NULL(x)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
-    wb__child *place = tensor_place("set", layer, path);
+    wb__branch *of;
+    wb__child *place = tensor_place("set", layer, path, &of);
     if (!place || !wb__operand("set", x)) return wb_error_code();
     wb_tensor *old = place->object;
     if (!alike("set", path, old, x)) return wb_error_code();
@@ -151,8 +152,9 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
     if (WB__NULL(layer)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
-    wb__child *place = tensor_place("tie", layer, path),
-              *to = place ? tensor_place("tie", layer, same_as) : NULL;
+    wb__branch *of;
+    wb__child *place = tensor_place("tie", layer, path, &of),
+              *to = place ? tensor_place("tie", layer, same_as, NULL) : NULL;
     if (!to || !alike("tie", path, place->object, to->object)) return wb_error_code();
     replace(of, place, to->object);
     return 0;
