@@ -178,7 +178,8 @@ static void errors_say_where(void **state)
     wb_layer *inner = wb_Chain(wb_Dense(4, 4), wb_named("head", wb_Dense(3, 2)));
     wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_SkipConnection(inner, wb_add));
     wb_layer *both = wb_Chain(wb_Parallel(wb_add, wb_Dense(4, 2), m));
-    REFUSED(wb_call(m, wb_ones(2, 4)), "layers.1.layers.layers.head: Dense: expects 3 features in the last dimension, got [2,4] f32");
+    REFUSED(wb_call(m, wb_ones(2, 4)),
+            "layers.1.layers.layers.head: Dense: expects 3 features in the last dimension, got [2,4] f32");
     REFUSED(wb_call(both, wb_ones(2, 4)),
             "layers.0.layers.1.layers.1.layers.layers.head: Dense: expects 3 features in the last dimension, got [2,4] f32");
     REFUSED(wb_call(wb_Dense(3, 2), wb_ones(2, 4)), "Dense: expects 3 features in the last dimension, got [2,4] f32");

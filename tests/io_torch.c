@@ -411,7 +411,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind), cmocka_unit_test(containers), cmocka_unit_test(ties), cmocka_unit_test(other_formats),
         cmocka_unit_test(other_dtypes), cmocka_unit_test(kernels_are_turned_over),
-        cmocka_unit_test(two_biases_are_one), cmocka_unit_test(another_dtype_is_said), cmocka_unit_test(numbering), cmocka_unit_test(renames),
+        cmocka_unit_test(two_biases_are_one), cmocka_unit_test(another_dtype_is_said),
+        cmocka_unit_test(numbering), cmocka_unit_test(renames),
         cmocka_unit_test(long_lists), cmocka_unit_test(lenient),
     };
     return cmocka_run_group_tests(tests, NULL, golden_close);
