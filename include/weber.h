@@ -7,8 +7,8 @@
  *   weber/tensor.h   tensors: making, reading, shapes, gradients, evaluation
  *   weber/ops.h      operations on tensors
  *   weber/nn.h       layers, losses, initialisers, model trees
- *   weber/train.h    optimiser rules, training, checkpoints, files, progress
  *   weber/data.h     datasets and loaders
+ *   weber/train.h    optimiser rules, training, progress, pictures
  *   weber/files.h    files: models, tensors, checkpoints
  *   weber/device.h   devices: finding them, choosing one, moving things between them
  *
@@ -18,12 +18,13 @@
  *     and keeps the first message, so a chain of calls needs one check, at its end.
  *     "None" (no bias, no gradient) is the object WB_NONE.
  *   - Shapes are row-major, batch first: [N, features], [N, C, H, W], [N, T, features].
- *   - Options are named fields of a struct whose all-zero state is the default:
- *     wb_Dense(784, 256, wb_relu, .no_bias = true).  A number left 0 means the default; WB_ZERO is 0.
+ *   - Options are named fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  What is not given has its
+ *     default; .eta = 0.0 is 0 (base.h).  Gradients of what ties: each comment says who gets them.
  *   - A tensor is written [32,784] f32 in messages and comments.
  *   - Work is lazy: a call checks its arguments, records an operation and returns.  Values are computed
  *     when they are asked for, all together, as one plan.
- *   - Different threads may use different objects; one model may serve inference from many threads. */
+ *   - Different threads may use different objects.  One model may serve inference from many threads while nobody trains
+ *     it: wb_call beside a thread that updates the model fails.  A thread needs 96 kB of stack. */
 #ifndef WEBER_H
 #define WEBER_H
 

@@ -7,7 +7,10 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <string.h>
 #include <weber.h>
+
+#pragma GCC diagnostic ignored "-Wmissing-braces"       /* forms that are right, if not in style */
 
 #define REFUSED(call, message)                          \
     do {                                                \
@@ -65,6 +68,145 @@ static void numbers_out_of_range(void **state)
     REFUSED(wb_ClipGrad(.delta = -1), "ClipGrad: delta is -1; it must not be negative");
     assert_non_null(wb_BatchNorm(3, .eps = WB_ZERO, .momentum = WB_ZERO));
     assert_non_null(wb_Adam(.eta = WB_ZERO, .beta = {WB_ZERO, WB_ZERO}, .eps = WB_ZERO));
+}
+
+static double moved(wb_rule *rule, double eta, bool adjust)
+{
+    wb_tensor *w = wb_variable(wb_ones(1));
+    wb_tree *t = wb_tuple(w);
+    wb_opt_state *s = wb_setup(rule, t);
+    if (adjust) assert_int_equal(wb_adjust(s, .eta = eta), 0);
+    assert_int_equal(wb_update(s, t, wb_gradient(wb_sum(w), t)), 0);
+    return 1 - wb_at(w, 0);
+}
+
+/* A number that is given as 0 is 0, wherever it stands among others. */
+static void zero_is_zero(void **state)
+{
+    (void)state;
+    const double none = 0;
+    assert_true(moved(wb_Descent(.eta = 0.0), 0, false) == 0);
+    assert_true(moved(wb_Descent(0), 0, false) == 0);
+    assert_true(moved(wb_Descent(.eta = none), 0, false) == 0);
+    assert_true(moved(wb_Momentum(.eta = 1, .rho = 0), 0, false) == 1);
+    assert_true(moved(wb_Adam(.eta = 0.0, .beta = {0.5, 0.5}), 0, false) == 0);
+    assert_true(moved(wb_Descent(.eta = 1), none, true) == 0);
+    assert_true(moved(wb_Descent(.eta = 1), 0.5, true) == 0.5);
+    assert_true(fabs(moved(wb_AdamW(.eta = 0.1, .lambda = 0.0, .eps = 0.0), 0, false) - 0.1) < 1e-6);
+    assert_true(moved(wb_Descent(.eta = WB_ZERO), 0, false) == 0);
+    assert_true(moved(wb_OptimiserChain(wb_ClipGrad(.delta = 0), wb_Descent(1)), 0, false) == 0);
+    char *text = wb_format_object(wb_Adam(.beta = {0, 0.5}, .eps = 0));
+    assert_string_equal(text, "Adam(eta=0.001, beta=(0, 0.5), eps=0)");
+    wb_free_text(text);
+    text = wb_format_object(wb_Adam(.beta = {0.5}));
+    assert_string_equal(text, "Adam(eta=0.001, beta=(0.5, 0.999), eps=1e-08)");
+    wb_free_text(text);
+    wb_tree *t = wb_tuple(wb_variable(wb_ones(1)));
+    wb_opt_state *s = wb_setup(wb_AdamW(.eta = 1), t);
+    assert_int_equal(wb_adjust(s, .eta = 0.0, .lambda = 1e-3, .beta = {0.5, 0.0}), 0);
+    assert_int_equal(wb_adjust(s, .lambda = 0.25), 0);
+    text = wb_format_object(s);
+    assert_non_null(strstr(text, "AdamW(eta=0, beta=(0.5, 0), eps=1e-08, lambda=0.25)"));
+    wb_free_text(text);
+    REFUSED(!wb_adjust_with(s, &(wb_rule_options){.size = sizeof(wb_rule_options)}), "adjust: no number is given");
+    REFUSED(wb_WeightDecay(0.5), "WeightDecay: it has no eta; 0.5 was given");
+}
+
+static void zero_in_layers(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_from((float[]){1, 3, 2, 2}, WB_F32, 2, (int64_t[]){2, 2});
+    wb_layer *norm = wb_BatchNorm(2, .eps = 0.0, .momentum = 0.0);
+    assert_true(wb_at(wb_call(wb_trainmode(norm), x), 0, 0) == -1);
+    assert_true(wb_at(wb_get(norm, "mean"), 0) == 0);
+    assert_true(wb_at(wb_call(wb_LayerNorm({2}, .eps = 0), x), 0, 0) == -1);
+    assert_true(wb_at(wb_call(wb_LayerNorm({2}), x), 0, 0) > -1);
+    assert_true(wb_at(wb_call(wb_LayerNorm(2), x), 0, 0) > -1);
+    assert_int_equal(wb_size(wb_get(wb_LayerNorm({3, 4}, wb_relu), "scale")), 12);
+    assert_true(wb_call(wb_trainmode(wb_Dropout(0.0)), x) == x);
+}
+
+/* Axes in every form that a program may write them in. */
+static void axes_by_any_form(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_ones(2, 3, 4), *forms[] = {
+        wb_sum(x, .axes = WB_AXES(1)), wb_sum(x, .axes = {1}), wb_sum(x, 1), wb_sum(x, -2),
+        wb_mean(x, .axes = {0}), wb_mean(x, 0), wb_max(x, 0, -1), wb_max(x, .axes = {-1, 0}),
+        wb_sum(x, .axes = {1, 0}), wb_sum(x, .keep = true, .axes = {1, 0}), wb_sum(x, 1, .keep = true),
+        wb_sum(x), wb_sum(x, .keep = true), wb_sum(x, .axes = WB_AXES(0, 1, 2))};
+    const char *shapes[] = {"[2,4]", "[2,4]", "[2,4]", "[2,4]", "[3,4]", "[3,4]", "[3]", "[3]",
+                            "[4]", "[1,1,4]", "[2,1,4]", "[]", "[1,1,1]", "[]"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        assert_memory_equal(wb_describe(forms[i]), shapes[i], strlen(shapes[i]));
+    wb_axes own = WB_AXES(2, 0);
+    assert_int_equal(wb_ndim(wb_sum(x, .axes = own)), 1);
+    char *text = wb_format_object(wb_Dropout(0.5, .axes = {1, 0}));
+    assert_string_equal(text, "Dropout(0.5, axes=(1, 0))");
+    wb_free_text(text);
+}
+
+static void numbers_by_place(void **state)
+{
+    (void)state;
+    wb_dataset *d = wb_dataset_of(wb_randn(64, 3), WB_NONE);
+    assert_int_equal(wb_loader_length(wb_dataloader(d, 32)), 2);
+    assert_int_equal(wb_loader_length(wb_dataloader(d, 32, true)), 2);
+    assert_int_equal(wb_loader_length(wb_dataloader(d)), 64);
+    assert_int_equal(wb_loader_length(wb_dataloader(d, .batchsize = 32, .ahead = 0)), 2);
+    REFUSED(wb_dataloader(d, .batchsize = 0), "dataloader: the batchsize is 0");
+    char *text = wb_format_object(wb_Chain(wb_Conv(1, 6, 5), wb_Conv(1, 6, {5, 3}, wb_relu, .pad = {2}), wb_MaxPool(2),
+                                           wb_MaxPool({3}, .stride = {2})));
+    assert_non_null(strstr(text, "Conv((5, 5), 1 => 6)"));
+    assert_non_null(strstr(text, "Conv((5, 3), 1 => 6, relu, pad=2)"));
+    assert_non_null(strstr(text, "MaxPool((2, 2))"));
+    assert_non_null(strstr(text, "MaxPool((3, 3), stride=2)"));
+    wb_free_text(text);
+}
+
+static wb_tensor *gives_null(wb_tensor *x) { (void)x; return NULL; }
+static wb_tensor *no_loss(wb_layer *m, wb_batch b, void *ctx) { (void)m, (void)b, (void)ctx; return NULL; }
+static wb_tensor *wide_loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    (void)ctx;
+    return wb_square(wb_call(m, b.x));
+}
+
+static void errors_say_where(void **state)
+{
+    (void)state;
+    wb_layer *inner = wb_Chain(wb_Dense(4, 4), wb_named("head", wb_Dense(3, 2)));
+    wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_SkipConnection(inner, wb_add));
+    wb_layer *both = wb_Chain(wb_Parallel(wb_add, wb_Dense(4, 2), m));
+    REFUSED(wb_call(m, wb_ones(2, 4)),
+            "layers.1.layers.layers.head: Dense: expects 3 features in the last dimension, got [2,4] f32");
+    REFUSED(wb_call(both, wb_ones(2, 4)),
+            "layers.0.layers.1.layers.1.layers.layers.head: Dense: expects 3 features in the last dimension, got [2,4] f32");
+    REFUSED(wb_call(wb_Dense(3, 2), wb_ones(2, 4)), "Dense: expects 3 features in the last dimension, got [2,4] f32");
+    REFUSED(wb_call(wb_Chain(wb_Dense(4, 4), gives_null), wb_ones(2, 4)),
+            "layers.1: Function: gave NULL, and nothing failed");
+}
+
+/* What is handed NULL says so, unless NULL came from what failed before. */
+static void null_is_named(void **state)
+{
+    (void)state;
+    wb_tensor *x = wb_ones(2, 2);
+    wb_layer *m = wb_Dense(2, 2), *none = NULL;
+    wb_tree *grads = NULL;
+    wb_opt_state *s = wb_setup(wb_Adam(), m);
+    REFUSED(wb_call(none, x), "call: layer is NULL, and nothing failed before");
+    REFUSED(wb_mse(x, NULL), "mse: y is NULL, and nothing failed before");
+    REFUSED(wb_add(x, NULL), "add: an operand is NULL, and nothing failed before");
+    REFUSED(wb_setup(NULL, m), "setup: rule is NULL, and nothing failed before");
+    REFUSED(!wb_update(s, m, grads), "update: grads is NULL, and nothing failed before");
+    REFUSED(wb_dataloader(NULL), "dataloader: d is NULL, and nothing failed before");
+    REFUSED(wb_mse(wb_matmul(x, wb_ones(3, 3)), x), "matmul: inner sizes differ: [2,2] f32 · [3,3] f32");
+    REFUSED(wb_withgradient(no_loss, m, (wb_batch){.x = x}, &grads),
+            "withgradient: the loss function gave NULL, and nothing failed");
+    wb_loader *l = wb_dataloader(wb_dataset_of(x, x), 2);
+    REFUSED(!wb_train(wide_loss, m, l, s), "train: the loss function gave [2,2] f32, not one floating number: take its "
+            "mean or sum");
 }
 
 static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
@@ -198,6 +340,12 @@ int main(void)
         cmocka_unit_test(missing_arrays),
         cmocka_unit_test(messages_name_what_was_given),
         cmocka_unit_test(numbers_out_of_range),
+        cmocka_unit_test(zero_is_zero),
+        cmocka_unit_test(zero_in_layers),
+        cmocka_unit_test(axes_by_any_form),
+        cmocka_unit_test(numbers_by_place),
+        cmocka_unit_test(errors_say_where),
+        cmocka_unit_test(null_is_named),
         cmocka_unit_test(nothing_to_train_on),
         cmocka_unit_test(gradient_after_the_update),
         cmocka_unit_test(compiled_inputs),

@@ -1,4 +1,5 @@
 /* CSV files: numbers, quotes, labels, and messages that say where. */
+#define WB_NO_MORE                  /* options in structs */
 #include "folder.h"
 
 #include "base/file.h"

@@ -322,11 +322,11 @@ static void parameters_of_2020(void **state)
     if (!shared_file(real_path, sizeof real_path, "flux-models/tetsugps-mnist_conv.bson")) skip();
     wb_scope *s = wb_scope_open();
     wb_layer *model = wb_Chain(
-        wb_Conv(.in = 1, .out = 16, .kernel = {3}, .activation = wb_relu, .pad = {1}, .flip = true),
+        wb_Conv(1, 16, {3}, wb_relu, .pad = {1}, .flip = true),
         wb_MaxPool(.window = {2}),
-        wb_Conv(.in = 16, .out = 32, .kernel = {3}, .activation = wb_relu, .pad = {1}, .flip = true),
+        wb_Conv(16, 32, {3}, wb_relu, .pad = {1}, .flip = true),
         wb_MaxPool(.window = {2}),
-        wb_Conv(.in = 32, .out = 32, .kernel = {3}, .activation = wb_relu, .pad = {1}, .flip = true),
+        wb_Conv(32, 32, {3}, wb_relu, .pad = {1}, .flip = true),
         wb_MaxPool(.window = {2}), wb_flatten, wb_Dense(.in = 288, .out = 10));
     wb__mapping *m = wb__map(real_path);
     wb__table t;

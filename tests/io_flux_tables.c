@@ -126,9 +126,9 @@ static void kernels_turned_over(void **state)
     snprintf(file, sizeof file, "%s/m.bson", path);
     wb_layer *models[2];
     for (int i = 0; i < 2; i++)
-        models[i] = wb_Chain(wb_named("a", wb_SkipConnection(wb_Conv(.in = 4, .out = 4, .kernel = {3, 1}, .groups = 2),
+        models[i] = wb_Chain(wb_named("a", wb_SkipConnection(wb_Conv(4, 4, {3, 1}, .groups = 2),
                                                              wb_add)),
-                             wb_named("b", wb_Conv(.in = 4, .out = 4, .kernel = {2, 3})));
+                             wb_named("b", wb_Conv(4, 4, {2, 3})));
     assert_int_equal(wb_save(file, models[0]), 0);
     wb_layer *loaded = wb_load(file);
     if (!loaded) fail_msg("%s", wb_error());

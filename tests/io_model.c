@@ -107,14 +107,18 @@ static void ties_modes_and_dtypes(void **state)
 }
 
 static wb_tensor *unknown(wb_tensor *x) { return wb_neg(x); }
+static wb_tensor *unjoined(wb_tensor *y, wb_tensor *x) { return wb_sub(x, y); }
 
 static void functions_by_name(void **state)
 {
     (void)state;
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, unknown), wb_relu);
+    wb_layer *inner = wb_Chain(wb_relu, unknown), *m = wb_Chain(wb_Dense(2, 2, unknown), wb_relu);
+    assert_int_equal(wb_save(file_name(), wb_Chain(m, wb_SkipConnection(inner, unjoined))), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(), "save: without a name in files, until one is given:\n"
+                        "  \"layers.0.layers.0\": the function of a Dense: wb_name_function\n"
+                        "  \"layers.1\": the connection of a SkipConnection: wb_name_connection\n"
+                        "  \"layers.1.layers.layers.1\": the function of a Function: wb_name_function");
     assert_int_equal(wb_save(file_name(), m), WB_ERROR_ARGUMENT);
-    assert_string_equal(wb_error(),
-                        "save: a function without a name: give it one with wb_name_function");
     assert_int_not_equal(access(file_name(), F_OK), 0);
     assert_int_equal(wb_name_function("relu", unknown), WB_ERROR_ARGUMENT);
     assert_string_equal(wb_error(), "name_function: another function is named \"relu\"");

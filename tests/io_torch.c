@@ -254,6 +254,21 @@ static void two_biases_are_one(void **state)
     unlink(file_name());
 }
 
+/* PyTorch's names, with no note that says so, in another dtype: that is the error, and no name is missing. */
+static void another_dtype_is_said(void **state)
+{
+    (void)state;
+    double w[6] = {0}, b[3] = {0};
+    wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w}, {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b}};
+    wb_layer *m = wb_Chain(wb_named("a", wb_Dense(2, 3)));
+    put_table(2, out, "np");
+    assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "\"layers.a.weight\" (\"a.weight\"), [3,2] f32 in the model, is in the file [3,2] f64"));
+    assert_null(strstr(wb_error(), "not in the file"));
+    assert_null(strstr(wb_error(), "not in the model"));
+    unlink(file_name());
+}
+
 /* Six numbers of a Sequential into models that write it in other ways. */
 static void numbering(void **state)
 {
@@ -396,7 +411,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind), cmocka_unit_test(containers), cmocka_unit_test(ties), cmocka_unit_test(other_formats),
         cmocka_unit_test(other_dtypes), cmocka_unit_test(kernels_are_turned_over),
-        cmocka_unit_test(two_biases_are_one), cmocka_unit_test(numbering), cmocka_unit_test(renames),
+        cmocka_unit_test(two_biases_are_one), cmocka_unit_test(another_dtype_is_said),
+        cmocka_unit_test(numbering), cmocka_unit_test(renames),
         cmocka_unit_test(long_lists), cmocka_unit_test(lenient),
     };
     return cmocka_run_group_tests(tests, NULL, golden_close);

@@ -173,7 +173,7 @@ static void refusals(void **state)
     wb_clear_error();
     assert_null(wb_call(NULL, x));
     assert_null(wb_call(wb_Dense(10, 2), NULL));
-    assert_string_equal(wb_error(), "");
+    assert_string_equal(wb_error(), "call: layer is NULL, and nothing failed before");
 }
 
 int main(void)

@@ -20,7 +20,7 @@ extern "C" {
 #define WB_VERSION_MAJOR 0
 #define WB_VERSION_MINOR 4
 #define WB_VERSION_PATCH 0
-WB_API const char *wb_version(void);                /* "0.2.0" */
+WB_API const char *wb_version(void);                /* "0.4.0" */
 
 /* ---- the kinds of object --------------------------------------------------------------------- */
 
@@ -71,8 +71,28 @@ enum { WB_MAX_DIMS = 8 };
 WB_API const char *wb_dtype_name(wb_dtype t);       /* "f32" */
 WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
 
-/* An explicit zero in an option whose 0 means "the default": .momentum = WB_ZERO. */
-#define WB_ZERO (-1.0e-300)
+/* ---- options ---------------------------------------------------------------------------------- */
+
+/* wb_Dense(784, 256, wb_relu, .no_bias = true): options are fields of a struct.  What is not given has its default.
+ * Fields before WB_BY_PLACE are given by name only; those behind it also by their place, and one too many is a compile
+ * error.  A field with WB_HAS(x) behind it may be given as 0 and then is 0: the macros set has_x.  A C program that fills
+ * such a struct itself sets has_x where x is 0; in C++ x is WB_DEFAULT until it is set.  `size` is sizeof the struct. */
+#ifndef __cplusplus
+#include "weber/each.h"
+#define WB_BY_PLACE char by_place_;
+#ifndef WB_NO_MORE                  /* a program with options in structs of its own may define it as nothing */
+#define WB_NO_MORE char no_more_[];
+#endif
+#define WB_NUMBER(option) double option; bool has_##option;
+#define WB_GET_(T, ...) &(T){.size = sizeof(T), .by_place_ = 0, __VA_ARGS__}
+#else
+#define WB_BY_PLACE char by_place_;
+#define WB_NO_MORE
+#define WB_NUMBER(option) double option = WB_DEFAULT; bool has_##option = true;
+#endif
+#define WB_HAS(option) bool has_##option;
+#define WB_DEFAULT (-2.0e-300)      /* a number that is not given */
+#define WB_ZERO (-1.0e-300)         /* the same as 0 in an option; older programs need it */
 
 /* ---- errors ----------------------------------------------------------------------------------- */
 
@@ -98,7 +118,8 @@ typedef enum {
 } wb_status;
 
 /* This thread's latest failure of its own (a call that was only handed NULL keeps it): a sentence that names what was
- * found; "" if none.  Valid until the next call that fails, or wb_clear_error. */
+ * found; "" if none.  A NULL that a program hands in is one too, unless an error is there already.  Valid until the next
+ * call that fails, or wb_clear_error. */
 WB_API const char *wb_error(void);
 WB_API wb_status wb_error_code(void);               /* WB_OK if none */
 WB_API void wb_clear_error(void);

@@ -256,10 +256,10 @@ inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 0, bool shuff
 /* ---- training --------------------------------------------------------------------------------- */
 
 #define WB_RULE_(name, with)                                                            \
-    inline wb_rule *name(double eta = 0, wb_rule_options o = {})                        \
+    inline wb_rule *name(double eta = WB_DEFAULT, wb_rule_options o = {})               \
     {                                                                                   \
         o.size = sizeof o;                                                              \
-        o.eta = eta;                                                                    \
+        if (eta != WB_DEFAULT) o.eta = eta;                                             \
         return with(&o);                                                                \
     }
 WB_RULE_(wb_Descent, wb_descent_with)
@@ -268,21 +268,21 @@ WB_RULE_(wb_Adam, wb_adam_with)
 WB_RULE_(wb_AdamW, wb_adamw_with)
 #undef WB_RULE_
 
-inline wb_rule *wb_WeightDecay(double lambda = 0)
+inline wb_rule *wb_WeightDecay(double lambda = WB_DEFAULT)
 {
     wb_rule_options o = {};
     o.size = sizeof o;
     o.lambda = lambda;
     return wb_weightdecay_with(&o);
 }
-inline wb_rule *wb_ClipGrad(double delta = 0)
+inline wb_rule *wb_ClipGrad(double delta = WB_DEFAULT)
 {
     wb_rule_options o = {};
     o.size = sizeof o;
     o.delta = delta;
     return wb_clipgrad_with(&o);
 }
-inline wb_rule *wb_ClipNorm(double omega = 0)
+inline wb_rule *wb_ClipNorm(double omega = WB_DEFAULT)
 {
     wb_rule_options o = {};
     o.size = sizeof o;
@@ -352,23 +352,31 @@ inline const wb_device *wb_gpu_device(bool force = false)
 /* model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch) */
 template <class T> inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
-    const wb_to_options o = {sizeof o, dtype};
+    wb_to_options o = {};
+    o.size = sizeof o;
+    o.dtype = dtype;
     return static_cast<T *>(wb_object_to(x, d, &o));
 }
 template <class T> inline T *wb_gpu(T *x, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
-    const wb_to_options o = {sizeof o, dtype};
+    wb_to_options o = {};
+    o.size = sizeof o;
+    o.dtype = dtype;
     return static_cast<T *>(wb_object_gpu(x, &o));
 }
 template <class T> inline T *wb_cpu(T *x) { return static_cast<T *>(wb_object_cpu(x)); }
 inline wb_batch wb_to(wb_batch b, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
-    const wb_to_options o = {sizeof o, dtype};
+    wb_to_options o = {};
+    o.size = sizeof o;
+    o.dtype = dtype;
     return wb_batch_to(b, d, &o);
 }
 inline wb_batch wb_gpu(wb_batch b, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
-    const wb_to_options o = {sizeof o, dtype};
+    wb_to_options o = {};
+    o.size = sizeof o;
+    o.dtype = dtype;
     return wb_batch_gpu(b, &o);
 }
 inline wb_batch wb_cpu(wb_batch b) { return wb_batch_cpu(b); }

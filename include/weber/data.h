@@ -34,12 +34,21 @@ WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 WB_API wb_tensor *wb_read_idx(const char *path);
 
 /* Comma-separated numbers, plain or gzip: [rows, columns] f32.  .header skips the first line; .label is the column
- * (from 0; -1 the last) that becomes y: an integer class, or a class by name in order of appearance. */
-typedef struct { size_t size; bool header, has_label; int label; char separator; } wb_csv_options;
+ * (from 0; -1 the last) that becomes y with .has_label = true: an integer class, or a class by name in order of appearance. */
+typedef struct {
+    size_t size;
+    bool has_label; WB_HAS(has_label)
+    int label; bool label_given_;
+    char separator; WB_HAS(separator)
+    WB_BY_PLACE
+    bool header; WB_HAS(header)
+    WB_NO_MORE
+} wb_csv_options;
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *o);
 #ifndef __cplusplus
-#define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, .size = sizeof(wb_csv_options))
-#define WB_LOAD_CSV_(path, ...) wb_load_csv_with((path), &(wb_csv_options){__VA_ARGS__})
+#define wb_load_csv(...) WB_PASTE_(WB_LOAD_CSV_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_LOAD_CSV_one(path) wb_load_csv_with((path), NULL)
+#define WB_LOAD_CSV_more(path, ...) wb_load_csv_with((path), WB_GET_(wb_csv_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
 WB_API int64_t wb_dataset_length(const wb_dataset *d);      /* observations */
@@ -64,25 +73,30 @@ typedef struct {
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
-/* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch; .seed 0 draws one from wb_seed;
- * .ahead batches are prepared in the background (2; WB_NO_AHEAD for none).  The order depends on the seed alone.
+/* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch (all there is, where the dataset is
+ * shorter than one: a warning, and wb_train refuses such a loader); .seed 0 draws one from wb_seed;
+ * .ahead batches are prepared in the background (2; 0 or WB_NO_AHEAD for none).  The order depends on the seed alone.
  * A loader that was moved (wb_to, wb_gpu) is a new one at the same place of the same epochs, whose batches are uploaded
  * in the background too, after maps and .collate.  A batch may be kept (wb_keep): it is never written to.  Of two loaders
  * that take turns, one's batch lies in the scope of the other's: there, keep with wb_retain. */
 enum { WB_NO_AHEAD = -1 };
 typedef struct {
     size_t size;
-    int64_t batchsize;
-    bool shuffle, drop_last;
-    uint64_t seed;
-    int ahead;
-    wb_collate collate;
-    void *collate_ctx;
+    bool drop_last; WB_HAS(drop_last)
+    uint64_t seed; WB_HAS(seed)
+    int ahead; WB_HAS(ahead)
+    wb_collate collate; WB_HAS(collate)
+    void *collate_ctx; WB_HAS(collate_ctx)
+    WB_BY_PLACE
+    int64_t batchsize; WB_HAS(batchsize)
+    bool shuffle; WB_HAS(shuffle)
+    WB_NO_MORE
 } wb_loader_options;
 WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *o);
 #ifndef __cplusplus
-#define wb_dataloader(...) WB_DATALOADER_(__VA_ARGS__, .size = sizeof(wb_loader_options))
-#define WB_DATALOADER_(d, ...) wb_dataloader_with((d), &(wb_loader_options){__VA_ARGS__})
+#define wb_dataloader(...) WB_PASTE_(WB_DATALOADER_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_DATALOADER_one(d) wb_dataloader_with((d), NULL)
+#define WB_DATALOADER_more(d, ...) wb_dataloader_with((d), WB_GET_(wb_loader_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 WB_API int64_t wb_loader_length(const wb_loader *l);        /* batches in an epoch */
 WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs ended, early or not */

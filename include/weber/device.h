@@ -1,4 +1,4 @@
-/* Weber, chapter 7: devices - finding them, choosing one, moving things between them.
+/* Weber, chapter 8: devices - finding them, choosing one, moving things between them.
  *
  * A backend (CUDA, AMDGPU, Metal, OpenCL, CPU) is a family of devices.  The CPU is always there.  The others are
  * shared objects (libweber-cuda.so, ...) that a program loads by name, with wb_using, and that are never needed: a
@@ -35,7 +35,7 @@ WB_API int wb_using(const char *backend);
 WB_API bool wb_loaded(const char *backend);
 
 /* Loaded, a device there, and its libraries usable; never fails.  With a second argument, one part of it, as in
- * wb_functional("AMDGPU", "MIOpen"): an unknown part is false, with the error set. */
+ * wb_functional("AMDGPU", "MIOpen"): an unknown part of a backend that is functional is false, with the error set. */
 WB_API bool wb_functional_part(const char *backend, const char *part);
 #ifndef __cplusplus
 #define wb_functional(...) WB_FUNCTIONAL_(__VA_ARGS__, NULL, )
@@ -55,7 +55,12 @@ WB_API void wb_show_devices(const char *backend);
 
 /* The device to use: the backend of the preference where it is set and works, else the first of wb_supported_devices
  * that is loaded and works, which at last is the CPU.  Never fails.  .verbose says what was chosen and why. */
-typedef struct { size_t size; bool verbose; } wb_get_device_options;
+typedef struct {
+    size_t size;
+    WB_BY_PLACE
+    bool verbose;
+    WB_NO_MORE
+} wb_get_device_options;
 WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 
 /* That very one, by backend and number from 0.  Errors: no such backend, not loaded, not functional, not so many. */
@@ -63,15 +68,18 @@ WB_API const wb_device *wb_device_at(const char *backend, int ordinal);
 
 /* As Lux has them: the GPU that would be chosen, remembered until wb_reset_gpu_device; the CPU where there is none or
  * the CPU is preferred, or, with .force, NULL and an error that says why for each backend.  wb_cpu_device: the CPU. */
-typedef struct { size_t size; bool force; } wb_gpu_device_options;
+typedef struct {
+    size_t size;
+    WB_BY_PLACE
+    bool force;
+    WB_NO_MORE
+} wb_gpu_device_options;
 WB_API const wb_device *wb_gpu_device_with(const wb_gpu_device_options *o);
 WB_API const wb_device *wb_cpu_device(void);
 WB_API void wb_reset_gpu_device(void);
 #ifndef __cplusplus
-#define wb_get_device(...) \
-    wb_get_device_with(&(wb_get_device_options){.size = sizeof(wb_get_device_options), __VA_ARGS__})
-#define wb_gpu_device(...) \
-    wb_gpu_device_with(&(wb_gpu_device_options){.size = sizeof(wb_gpu_device_options), __VA_ARGS__})
+#define wb_get_device(...) wb_get_device_with(WB_GET_(wb_get_device_options, __VA_ARGS__))
+#define wb_gpu_device(...) wb_gpu_device_with(WB_GET_(wb_gpu_device_options, __VA_ARGS__))
 #endif
 
 WB_API int wb_device_ordinal(const wb_device *d);               /* 0 */
@@ -144,7 +152,12 @@ WB_API int wb_set_gpu_backend(const char *backend);
  * stay such): W = wb_variable(wb_to(W, d)).  Errors: out of the device's memory; a tuple of loaders; inside wb_compile.
  *
  * wb_gpu: to wb_gpu_device(); where there is no GPU its argument comes back, without an error.  wb_cpu: to the CPU. */
-typedef struct { size_t size; wb_dtype dtype; } wb_to_options;
+typedef struct {
+    size_t size;
+    WB_BY_PLACE
+    wb_dtype dtype;
+    WB_NO_MORE
+} wb_to_options;
 WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
 WB_API void *wb_object_gpu(void *x, const wb_to_options *o);
 WB_API void *wb_object_cpu(void *x);
@@ -170,10 +183,10 @@ WB_MOVABLES(WB_MOVES_)
 #define WB_MOVE_(x, verb) _Generic((x), wb_tensor *: wb_tensor_##verb, wb_layer *: wb_layer_##verb,       \
         wb_tree *: wb_tree_##verb, wb_opt_state *: wb_opt_state_##verb, wb_dataset *: wb_dataset_##verb,  \
         wb_loader *: wb_loader_##verb, wb_batch: wb_batch_##verb)
-#define wb_to(x, ...) WB_TO_((x), __VA_ARGS__, .size = sizeof(wb_to_options))
-#define WB_TO_(x, d, ...) WB_MOVE_(x, to)((x), (d), &(wb_to_options){__VA_ARGS__})
-#define wb_gpu(...) WB_GPU_(__VA_ARGS__, .size = sizeof(wb_to_options))
-#define WB_GPU_(x, ...) WB_MOVE_((x), gpu)((x), &(wb_to_options){__VA_ARGS__})
+#define wb_to(x, ...) WB_TO_((x), __VA_ARGS__, )
+#define WB_TO_(x, d, ...) WB_MOVE_(x, to)((x), (d), WB_GET_(wb_to_options, __VA_ARGS__))
+#define wb_gpu(...) WB_GPU_(__VA_ARGS__, )
+#define WB_GPU_(x, ...) WB_MOVE_((x), gpu)((x), WB_GET_(wb_to_options, __VA_ARGS__))
 #define wb_cpu(x) WB_MOVE_((x), cpu)(x)
 #define wb_device_of(x) wb_object_device(WB_OBJECT_(x))
 #endif

@@ -1,4 +1,4 @@
-/* Weber: counting and mapping macro arguments (at most 32).  Included by nn.h; nothing here is for programs. */
+/* Weber: counting and mapping macro arguments (at most 32).  Included by base.h; nothing here is for programs. */
 #ifndef WEBER_EACH_H
 #define WEBER_EACH_H
 
@@ -7,6 +7,37 @@
 #define WB_NARGS_PICK_(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15,       \
     a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32,       \
     count, ...) count
+
+/* one or more: which of the two there are */
+#define WB_ONE_OR_MORE_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, more, \
+    more, more, more, more, more, more, more, more, more, more, more, more, more, more, more,      \
+    more, more, more, more, more, more, more, more, more, one, none)
+
+/* none, one or more.  Nothing at all is one empty argument: it has no comma, makes none of the name
+ * of WB_COMMA_ in front of it nor of the parentheses behind it, but makes one of both together. */
+#define WB_HOW_MANY_(...) WB_HOW_MANY_2_(WB_ONE_OR_MORE_(__VA_ARGS__),                 \
+    WB_ONE_OR_MORE_(WB_COMMA_ __VA_ARGS__), WB_ONE_OR_MORE_(__VA_ARGS__ ()),           \
+    WB_ONE_OR_MORE_(WB_COMMA_ __VA_ARGS__ ()))
+#define WB_COMMA_(...) ,
+#define WB_HOW_MANY_2_(a, b, c, d) WB_HOW_MANY_3_(a, b, c, d)
+#define WB_HOW_MANY_3_(a, b, c, d) WB_PASTE_(WB_HOW_MANY_, a)(b, c, d)
+#define WB_HOW_MANY_more(b, c, d) more
+#define WB_HOW_MANY_one(b, c, d) WB_PASTE_(WB_HOW_MANY_one_, b)(c, d)
+#define WB_HOW_MANY_one_more(c, d) one
+#define WB_HOW_MANY_one_one(c, d) WB_PASTE_(WB_HOW_MANY_one_one_, c)(d)
+#define WB_HOW_MANY_one_one_more(d) one
+#define WB_HOW_MANY_one_one_one(d) WB_PASTE_(WB_HOW_MANY_last_, d)
+#define WB_HOW_MANY_last_one one
+#define WB_HOW_MANY_last_more none
+
+/* Initialisers, each with WB_GIVEN_ behind it, for structs that have a flag behind each option:
+ *   .eta = 0.0, .beta = {0.9, 0.99}    becomes    .eta = 0.0, GIVEN, .beta = {0.9, GIVEN, 0.99}, GIVEN,
+ * So has_eta is set where .eta is given, were it 0, and {1, 0} is two numbers where {1} is one. */
+#define WB_GIVEN_ (-1464289111)
+#define WB_GIVE_(...) WB_PASTE_(WB_GIVE_, WB_HOW_MANY_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_GIVE_none(...)
+#define WB_GIVE_one(...) __VA_ARGS__, WB_GIVEN_,
+#define WB_GIVE_more(...) WB_EACH_(WB_GIVE_one, __VA_ARGS__)
 
 #define WB_PASTE_(a, b) WB_PASTE_2_(a, b)
 #define WB_PASTE_2_(a, b) a##b

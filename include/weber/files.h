@@ -43,6 +43,8 @@ typedef struct {
     const char *key;                /* BSON: "model" */
     const char *flux;               /* BSON: "0.9" to "0.16" (a patch may follow), "0.16" unless given; see docs/flux.md */
     bool structs;                   /* without: for Flux 0.13 and newer */
+    WB_BY_PLACE
+    WB_NO_MORE
 } wb_save_options;
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
@@ -70,6 +72,8 @@ typedef struct {
     void *ctx;
     const char *key;                /* BSON: which variable; "model", or the only layer, or the only one.  A part of one
                                        goes by its path, as weber show names it: "checkpoint.model", "nets.0" */
+    WB_BY_PLACE
+    WB_NO_MORE
 } wb_load_options;
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 
@@ -92,18 +96,20 @@ typedef struct {
     int n_rename;
     const wb_rename *rename;
     const char *key;                /* BSON, as above */
+    WB_BY_PLACE
+    WB_NO_MORE
 } wb_load_state_options;
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
 
 #ifndef __cplusplus
 #define wb_save(...) WB_SAVE_(__VA_ARGS__, )
 #define WB_SAVE_(path, model, ...) \
-    wb_save_with((path), (model), &(wb_save_options){.size = sizeof(wb_save_options), __VA_ARGS__})
+    wb_save_with((path), (model), WB_GET_(wb_save_options, __VA_ARGS__))
 #define wb_load(...) WB_LOAD_(__VA_ARGS__, )
-#define WB_LOAD_(path, ...) wb_load_with((path), &(wb_load_options){.size = sizeof(wb_load_options), __VA_ARGS__})
+#define WB_LOAD_(path, ...) wb_load_with((path), WB_GET_(wb_load_options, __VA_ARGS__))
 #define wb_load_state(path, ...) WB_LOAD_STATE_((path), __VA_ARGS__, )
-#define WB_LOAD_STATE_(path, model, ...) wb_load_state_with((path), (model), \
-    &(wb_load_state_options){.size = sizeof(wb_load_state_options), __VA_ARGS__})
+#define WB_LOAD_STATE_(path, model, ...) \
+    wb_load_state_with((path), (model), WB_GET_(wb_load_state_options, __VA_ARGS__))
 #endif
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
@@ -175,14 +181,16 @@ WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
  * The folder is made if it is not there.  Errors: .best without a metric; a negative epoch. */
 typedef struct {
     size_t size;
-    int last;                       /* 3 unless given; negative: all */
     bool best, higher;
+    WB_BY_PLACE
+    int last;                       /* 3 unless given; negative: all */
+    WB_NO_MORE
 } wb_keep_options;
 WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_keep_options *o);
 #ifndef __cplusplus
 #define wb_checkpoint_keep(...) WB_CHECKPOINT_KEEP_(__VA_ARGS__, )
 #define WB_CHECKPOINT_KEEP_(folder, c, ...) \
-    wb_checkpoint_keep_with((folder), (c), &(wb_keep_options){.size = sizeof(wb_keep_options), __VA_ARGS__})
+    wb_checkpoint_keep_with((folder), (c), WB_GET_(wb_keep_options, __VA_ARGS__))
 #endif
 
 /* The one written last, or the best of those there, of the name in c.  One that is damaged is passed over, with a

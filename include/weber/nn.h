@@ -37,31 +37,49 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 /* y = activation(x·weightᵀ + bias).  weight [out, in], bias [out].  x [..., in] */
 typedef struct {
     size_t size;
-    int64_t in, out;
-    wb_function activation;         /* none */
     bool no_bias;
     wb_initialiser init;            /* wb_glorot_uniform */
     wb_dtype dtype;                 /* f32 */
+    WB_BY_PLACE
+    int64_t in, out;
+    wb_function activation;         /* none */
+    WB_NO_MORE
 } wb_dense_options;
 WB_API wb_layer *wb_dense_with(const wb_dense_options *o);
 
+/* Sizes in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  A number without braces is an error of the compiler
+ * wherever something follows it, since wb_MaxPool(3, 2) could mean two things; wb_MaxPool(2) alone is {2, 2}. */
+
 /* y = activation(x ⋆ weight + bias), cross-correlation.  weight [out, in/groups, kh, kw], bias [out].
  * x [N, in, H, W].  .pad {p} means p on every side, {ph, pw} on both sides, else {top, bottom, left, right};
- * .same pads so that stride 1 keeps the size.  .flip is Flux's true convolution.
+ * .same pads so that stride 1 keeps the size, with the odd cell of an even kernel below and to the right.  .flip: as Flux's Conv.
  * A side without padding beside one with: WB_NO_PAD, as in .pad = {1, WB_NO_PAD} for rows alone. */
 enum { WB_NO_PAD = -1 };
 typedef struct {
     size_t size;
-    int64_t in, out, kernel[2];     /* {k} means {k, k} */
-    wb_function activation;
     int64_t stride[2], pad[4], dilation[2], groups;
     bool same, flip, no_bias;
     wb_initialiser init;
     wb_dtype dtype;
+    WB_BY_PLACE
+    int64_t in, out;
+    int64_t kernel[2];              /* {k} means {k, k} */
+    const int64_t *sizes_;          /* or here, by the macros: kernel, window or shape as a list in braces */
+    wb_function activation;
+    WB_NO_MORE
 } wb_conv_options;
 WB_API wb_layer *wb_conv_layer_with(const wb_conv_options *o);      /* Conv; and CrossCor, without .flip */
 
-typedef struct { size_t size; int64_t window[2], stride[2], pad[4]; } wb_pool_options;  /* as wb_conv_options; stride = window */
+/* As wb_conv_options; .stride is the window unless given.  Padding of a window's size or more is an error when the layer
+ * is called: a window could lie in the padding alone. */
+typedef struct {
+    size_t size;
+    int64_t stride[2], pad[4];
+    WB_BY_PLACE
+    int64_t window[2];
+    const int64_t *sizes_;
+    WB_NO_MORE
+} wb_pool_options;
 WB_API wb_layer *wb_maxpool_layer_with(const wb_pool_options *o);
 WB_API wb_layer *wb_meanpool_layer_with(const wb_pool_options *o);
 WB_API wb_layer *wb_GlobalMaxPool(void);                            /* [N, C, H, W] -> [N, C, 1, 1] */
@@ -69,40 +87,55 @@ WB_API wb_layer *wb_GlobalMeanPool(void);
 WB_API wb_layer *wb_Flatten(void);
 
 /* Train mode only: see wb_dropout. */
-typedef struct { size_t size; double p; wb_axes axes; } wb_dropout_options;     /* .axes: one draw for each slice of the others */
+typedef struct wb_dropout_options {
+    size_t size;
+    wb_axes axes; WB_HAS(axes)      /* one draw for each slice of the others */
+    WB_BY_PLACE
+    double p; WB_HAS(p)
+    WB_NO_MORE
+} wb_dropout_options;
 WB_API wb_layer *wb_dropout_layer_with(const wb_dropout_options *o);
 
 /* Over all axes but the second: (x - mean)/sqrt(var + eps) * scale + bias, then the activation.
  * Train mode takes the batch's biased variance and moves the running statistics (unbiased variance):
  * running = (1 - momentum) running + momentum new.  Test mode takes the running ones.  (Ioffe & Szegedy 2015)
  * scale, bias, mean, var [channels].  Errors: train mode with one value a channel. */
-typedef struct {
+typedef struct wb_batchnorm_options {
     size_t size;
-    int64_t channels;
-    wb_function activation;
-    bool no_affine, no_track_stats;
-    double eps, momentum;           /* 1e-5, 0.1 */
-    wb_dtype dtype;
+    bool no_affine; WB_HAS(no_affine)
+    bool no_track_stats; WB_HAS(no_track_stats)
+    WB_NUMBER(eps)                  /* 1e-5 */
+    WB_NUMBER(momentum)             /* 0.1 */
+    wb_dtype dtype; WB_HAS(dtype)
+    WB_BY_PLACE
+    int64_t channels; WB_HAS(channels)
+    wb_function activation; WB_HAS(activation)
+    WB_NO_MORE
 } wb_batchnorm_options;
 WB_API wb_layer *wb_batchnorm_with(const wb_batchnorm_options *o);
 
 /* wb_normalise over the last axes, whose sizes are `shape`, then * scale + bias.  (Ba, Kiros & Hinton 2016) */
-typedef struct {
+typedef struct wb_layernorm_options {
     size_t size;
-    int64_t shape[4];               /* {10}, or {H, W} */
-    wb_function activation;
-    bool no_affine;
-    double eps;                     /* 1e-5 */
-    wb_dtype dtype;
+    bool no_affine; WB_HAS(no_affine)
+    WB_NUMBER(eps)                  /* 1e-5 */
+    wb_dtype dtype; WB_HAS(dtype)
+    WB_BY_PLACE
+    int64_t shape[8]; WB_HAS(shape)                     /* {10}, or {H, W}: at most 4 */
+    const int64_t *sizes_; WB_HAS(sizes_)
+    wb_function activation; WB_HAS(activation)
+    WB_NO_MORE
 } wb_layernorm_options;
 WB_API wb_layer *wb_layernorm_with(const wb_layernorm_options *o);
 
 /* Row i of weight [n, dim] for each integer i in x: [...] -> [..., dim]. */
 typedef struct {
     size_t size;
-    int64_t n, dim;
     wb_initialiser init;            /* wb_init_normal */
     wb_dtype dtype;
+    WB_BY_PLACE
+    int64_t n, dim;
+    WB_NO_MORE
 } wb_embedding_options;
 WB_API wb_layer *wb_embedding_with(const wb_embedding_options *o);
 
@@ -110,11 +143,13 @@ WB_API wb_layer *wb_embedding_with(const wb_embedding_options *o);
  * wb_call(layer, x): self-attention, x [N, T, dim]; wb_call_many(layer, 3, {q, k, v}) otherwise. */
 typedef struct {
     size_t size;
-    int64_t dim, heads;             /* 8 heads */
     bool causal, bias;
-    double dropout;                 /* of the attention weights, in train mode */
+    double dropout;                 /* of the attention weights, in train mode; 0 */
     wb_initialiser init;
     wb_dtype dtype;
+    WB_BY_PLACE
+    int64_t dim, heads;             /* 8 heads */
+    WB_NO_MORE
 } wb_attention_options;
 WB_API wb_layer *wb_attention_layer_with(const wb_attention_options *o);
 
@@ -126,13 +161,15 @@ WB_API wb_layer *wb_attention_layer_with(const wb_attention_options *o);
  * GRU with .hidden_bias: Wh h + bias_hidden wherever Wh h stands, as in PyTorch; the others have no use for it. */
 typedef struct {
     size_t size;
-    int64_t in, out;
-    wb_function activation;         /* RNN only */
     bool no_bias, last;
     wb_initialiser init;            /* wb_glorot_uniform */
     wb_dtype dtype;
     bool hidden_bias;               /* GRU only: parameter bias_hidden [3 out] */
     bool initial_state;             /* parameters initial_hidden [out] (LSTM: and initial_cell) in place of the zero */
+    WB_BY_PLACE
+    int64_t in, out;
+    wb_function activation;         /* RNN only */
+    WB_NO_MORE
 } wb_recurrent_options;
 WB_API wb_layer *wb_rnn_with(const wb_recurrent_options *o);
 WB_API wb_layer *wb_lstm_with(const wb_recurrent_options *o);
@@ -144,7 +181,9 @@ WB_API wb_layer *wb_lstm_cell_with(const wb_recurrent_options *o);
 WB_API wb_layer *wb_gru_cell_with(const wb_recurrent_options *o);
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);    /* states in and out; 0 or an error */
 
-/* Left to right.  A chain holds its layers under "layers.0", "layers.1", ... or by name. */
+/* Left to right.  A chain holds its layers under "layers.0", "layers.1", ... or by name; so does Parallel.  SkipConnection
+ * holds its layer under "layers": the first of a chain in it is "layers.layers.0".  Errors of wb_call begin with such a
+ * path: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_layer *wb_chain_of(int n, wb_layer *const *layers);
 WB_API wb_layer *wb_named(const char *name, wb_layer *layer);       /* wb_Chain(wb_named("encoder", a), wb_named("head", b)) */
 WB_API wb_layer *wb_SkipConnection_of(wb_layer *layer, wb_tensor *(*connection)(wb_tensor *y, wb_tensor *x));
@@ -160,15 +199,25 @@ WB_API int wb_name_function(const char *name, wb_function f);
 WB_API int wb_name_connection(const char *name, wb_tensor *(*f)(wb_tensor *, wb_tensor *));
 
 #ifndef __cplusplus
-#define WB_OPTIONS_(f, T, ...) f(&(T){.size = sizeof(T), __VA_ARGS__})
+#define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
 #define wb_Dense(...) WB_OPTIONS_(wb_dense_with, wb_dense_options, __VA_ARGS__)
-#define wb_Conv(...) WB_OPTIONS_(wb_conv_layer_with, wb_conv_options, __VA_ARGS__)
-#define wb_CrossCor(...) WB_OPTIONS_(wb_conv_layer_with, wb_conv_options, __VA_ARGS__)
-#define wb_MaxPool(...) WB_OPTIONS_(wb_maxpool_layer_with, wb_pool_options, __VA_ARGS__)
-#define wb_MeanPool(...) WB_OPTIONS_(wb_meanpool_layer_with, wb_pool_options, __VA_ARGS__)
-#define wb_Dropout(...) WB_OPTIONS_(wb_dropout_layer_with, wb_dropout_options, __VA_ARGS__)
-#define wb_BatchNorm(...) WB_OPTIONS_(wb_batchnorm_with, wb_batchnorm_options, __VA_ARGS__)
-#define wb_LayerNorm(...) WB_OPTIONS_(wb_layernorm_with, wb_layernorm_options, __VA_ARGS__)
+#define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
+#define WB_SIZED_one(f, T, sizes) f(WB_GET_(T, sizes))
+#define WB_SIZED_more(f, T, ...) f(WB_GET_(T, .sizes_ = (int64_t[2])__VA_ARGS__))       /* (int64_t[2]){3, 3}, ... */
+#define WB_CONVOLVE_(in, out, ...) WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(in, out, __VA_ARGS__)
+#define WB_CONVOLVE_one(in, out, sizes) wb_conv_layer_with(WB_GET_(wb_conv_options, in, out, sizes))
+#define WB_CONVOLVE_more(in, out, ...) \
+    wb_conv_layer_with(WB_GET_(wb_conv_options, in, out, .sizes_ = (int64_t[2])__VA_ARGS__))
+#define wb_Conv(...) WB_CONVOLVE_(__VA_ARGS__)
+#define wb_CrossCor(...) WB_CONVOLVE_(__VA_ARGS__)
+#define wb_MaxPool(...) WB_SIZED_(wb_maxpool_layer_with, wb_pool_options, __VA_ARGS__)
+#define wb_MeanPool(...) WB_SIZED_(wb_meanpool_layer_with, wb_pool_options, __VA_ARGS__)
+#define wb_Dropout(...) WB_OPTIONS_(wb_dropout_layer_with, wb_dropout_options, WB_GIVE_(__VA_ARGS__))
+#define wb_BatchNorm(...) WB_OPTIONS_(wb_batchnorm_with, wb_batchnorm_options, WB_GIVE_(__VA_ARGS__))
+#define wb_LayerNorm(...) WB_PASTE_(WB_LAYER_NORM_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_LAYER_NORM_one(...) wb_layernorm_with(WB_GET_(wb_layernorm_options, WB_GIVE_(__VA_ARGS__)))
+#define WB_LAYER_NORM_more(...) \
+    wb_layernorm_with(WB_GET_(wb_layernorm_options, .sizes_ = (int64_t[8])WB_GIVE_(__VA_ARGS__)))
 #define wb_Embedding(...) WB_OPTIONS_(wb_embedding_with, wb_embedding_options, __VA_ARGS__)
 #define wb_MultiHeadAttention(...) WB_OPTIONS_(wb_attention_layer_with, wb_attention_options, __VA_ARGS__)
 #define wb_RNN(...) WB_OPTIONS_(wb_rnn_with, wb_recurrent_options, __VA_ARGS__)
@@ -185,7 +234,6 @@ static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 #define wb_Chain(...) wb_chain_of(WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_Parallel(connection, ...) wb_parallel_of((connection), WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_SkipConnection(layer, connection) wb_SkipConnection_of(*WB_LAYERS_(layer), (connection))
-#include "weber/each.h"
 #endif
 
 /* Train or test mode of a layer and all in it; by default ("auto") train inside wb_withgradient, test elsewhere.
@@ -231,8 +279,10 @@ WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
  *   typedef struct { wb_layer *actor, *critic; double gamma; } actor_critic;
  *   WB_FUNCTOR(actor_critic, actor, critic)             fields that are objects; the rest is copied as it is
  *   wb_tree *t = wb_struct(actor_critic, &ac);           ... wb_gradient(l, t), wb_setup(rule, t), wb_fmap(...)
- *   actor_critic moved = wb_struct_get(actor_critic, t);
- * wb_opaque(p) is a leaf that every verb leaves alone. */
+ *   actor_critic moved;
+ *   wb_struct_get(actor_critic, t, &moved);              0, or an error code
+ * wb_opaque(p) is a leaf that every verb leaves alone.  A tree may be cast to wb_layer * for wb_trainmode and its like,
+ * wb_set, wb_tie and the model of a wb_checkpoint; it cannot be called. */
 typedef struct { const char *name; size_t offset; } wb_field;
 typedef struct { const char *name; size_t size; int n_fields; const wb_field *fields; } wb_struct_type;
 WB_API wb_tree *wb_struct_of(const wb_struct_type *type, const void *value);

@@ -75,11 +75,20 @@ WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);  /* floats to integer
 
 /* ---- reductions ------------------------------------------------------------------------------- */
 
-/* Which axes: .axes = WB_AXES(0, -1); none means all.  .keep leaves them with size 1.  Over no elements (an axis of size 0)
+/* Which axes: .axes = WB_AXES(0, -1), .axes = {1}, or by place, wb_sum(x, 1); none means all.  .keep leaves them with
+ * size 1.  WB_AXES is an expression, of type wb_axes; in C++ wb_axes_of makes one.  Over no elements (an axis of size 0)
  * a sum is 0, a mean and a variance NaN, and the others are errors. */
-typedef struct { int n, axis[WB_MAX_DIMS]; } wb_axes;
-typedef struct { size_t size; wb_axes axes; bool keep; } wb_reduce_options;
-#define WB_AXES(...) {(int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), {__VA_ARGS__}}
+typedef struct { int n, axis[2 * WB_MAX_DIMS]; } wb_axes;
+typedef struct {
+    size_t size;
+    bool keep; WB_HAS(keep)
+    WB_BY_PLACE
+    wb_axes axes; WB_HAS(axes)
+    WB_NO_MORE
+} wb_reduce_options;
+#define WB_AXES_ 0x41580000         /* in n: what follows is a list of axes */
+#define WB_AXES(...) \
+    ((wb_axes){WB_AXES_ + (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), {__VA_ARGS__}})
 
 WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);    /* f16, bf16: summed in f32 */
 WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);   /* floating */
@@ -88,14 +97,16 @@ WB_API wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o);
 WB_API wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *o);   /* mean of squares about the mean (biased) */
 WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
-#define WB_REDUCE_(...) &(wb_reduce_options){.size = sizeof(wb_reduce_options), __VA_ARGS__}
-#define wb_sum(...) WB_REDUCE_CALL_(wb_sum_with, __VA_ARGS__, )
-#define wb_mean(...) WB_REDUCE_CALL_(wb_mean_with, __VA_ARGS__, )
-#define wb_max(...) WB_REDUCE_CALL_(wb_max_with, __VA_ARGS__, )
-#define wb_min(...) WB_REDUCE_CALL_(wb_min_with, __VA_ARGS__, )
-#define wb_variance(...) WB_REDUCE_CALL_(wb_variance_with, __VA_ARGS__, )
-#define wb_logsumexp(...) WB_REDUCE_CALL_(wb_logsumexp_with, __VA_ARGS__, )
-#define WB_REDUCE_CALL_(f, x, ...) f((x), WB_REDUCE_(__VA_ARGS__))
+#define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__)
+#define wb_mean(...) WB_REDUCE_(wb_mean_with, __VA_ARGS__)
+#define wb_max(...) WB_REDUCE_(wb_max_with, __VA_ARGS__)
+#define wb_min(...) WB_REDUCE_(wb_min_with, __VA_ARGS__)
+#define wb_variance(...) WB_REDUCE_(wb_variance_with, __VA_ARGS__)
+#define wb_logsumexp(...) WB_REDUCE_(wb_logsumexp_with, __VA_ARGS__)
+#define WB_REDUCE_(f, ...) WB_PASTE_(WB_REDUCE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, __VA_ARGS__)
+#define WB_REDUCE_one(f, x) f((x), NULL)
+#define WB_REDUCE_more(f, x, ...) \
+    f((x), WB_GET_(wb_reduce_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
 /* The 0-based place of the largest element along an axis, i32, the axis dropped; the first of equals,
@@ -136,7 +147,7 @@ WB_API wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis);            
  * An index outside [0, n) gives zeros and no gradient. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
-/* [..., classes] of 0 and 1 (f32 unless dtype says otherwise) from integer labels 0 .. classes-1; others give 0s. */
+/* [..., classes] of 0 and 1 (f32) from integer labels 0 .. classes-1; others give 0s. */
 WB_API wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes);
 WB_API wb_tensor *wb_onecold(wb_tensor *scores);                    /* argmax over the last axis */
 
@@ -156,23 +167,27 @@ WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 typedef struct {
     size_t size;
     int64_t stride[2], pad[4], dilation[2], groups;
+    WB_BY_PLACE
+    WB_NO_MORE
 } wb_conv_settings;
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *s);
 
 /* Pooling over the last two axes: x [N, C, H, W] -> [N, C, H', W'].  .stride {0, 0} means the window's size.
- * Padding is never a maximum; a mean divides by the whole window.  NaN wins a maximum; the gradient of a
- * maximum goes to its first place. */
+ * Padding is never a maximum, and smaller than the window; a mean divides by the whole window.  NaN wins a maximum;
+ * the gradient of a maximum goes to its first place. */
 typedef struct {
     size_t size;
     int64_t window[2], stride[2], pad[4];
+    WB_BY_PLACE
+    WB_NO_MORE
 } wb_pool_settings;
 WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_settings *s);
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s);
 #ifndef __cplusplus
 #define wb_conv(...) WB_CONV_(__VA_ARGS__, )
-#define WB_CONV_(x, w, b, ...) wb_conv_with((x), (w), (b), &(wb_conv_settings){.size = sizeof(wb_conv_settings), __VA_ARGS__})
-#define wb_maxpool(x, ...) wb_maxpool_with((x), &(wb_pool_settings){.size = sizeof(wb_pool_settings), __VA_ARGS__})
-#define wb_meanpool(x, ...) wb_meanpool_with((x), &(wb_pool_settings){.size = sizeof(wb_pool_settings), __VA_ARGS__})
+#define WB_CONV_(x, w, b, ...) wb_conv_with((x), (w), (b), WB_GET_(wb_conv_settings, __VA_ARGS__))
+#define wb_maxpool(x, ...) wb_maxpool_with((x), WB_GET_(wb_pool_settings, __VA_ARGS__))
+#define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_settings, __VA_ARGS__))
 #endif
 
 /* ---- rows, attention, chance ------------------------------------------------------------------ */

@@ -11,8 +11,8 @@ extern "C" {
 
 /* ---- rules ------------------------------------------------------------------------------------ */
 
-/* x <- x - step(g).  A number left 0 is the default; WB_ZERO is 0.  Errors: eta negative or
- * infinite, beta 1 or more, a number but lambda negative, any not a number.
+/* x <- x - step(g).  A number that is given as 0 is 0.  Errors: eta negative or infinite, beta 1 or more, a number but
+ * lambda negative, any not a number; a number that the rule has not.
  *   Descent   eta g                                                          eta 0.1
  *   Momentum  v = rho v + eta g;  step v                                     eta 0.01, rho 0.9
  *   Adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
@@ -22,7 +22,23 @@ extern "C" {
  *   WeightDecay  g + lambda x (in a chain, before a rule)                    lambda 5e-4
  *   ClipGrad  each element into [-delta, delta]                              delta 10
  *   ClipNorm  g omega / |g| where |g| > omega, |g| over all parameters       omega 10  */
-typedef struct { size_t size; double eta, rho, beta[2], eps, lambda, delta, omega; } wb_rule_options;
+typedef struct wb_rule_options {
+    size_t size;
+#ifndef __cplusplus
+    double beta[3];
+#else
+    double beta[3] = {WB_DEFAULT, WB_DEFAULT, WB_DEFAULT};      /* the third is not used */
+#endif
+    WB_HAS(beta)
+    WB_NUMBER(eps)
+    WB_NUMBER(lambda)
+    WB_NUMBER(delta)
+    WB_NUMBER(omega)
+    WB_BY_PLACE
+    WB_NUMBER(eta)
+    WB_NUMBER(rho)
+    WB_NO_MORE
+} wb_rule_options;
 WB_API wb_rule *wb_descent_with(const wb_rule_options *o);
 WB_API wb_rule *wb_momentum_with(const wb_rule_options *o);
 WB_API wb_rule *wb_adam_with(const wb_rule_options *o);
@@ -41,7 +57,12 @@ WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
  * word.  A value that is put into the model later (wb_load_state, wb_assign) takes the place of its master.
  * With WB_F16 gradients are also scaled, below.
  * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside a function of wb_compile. */
-typedef struct { size_t size; wb_dtype mixed; } wb_setup_options;
+typedef struct {
+    size_t size;
+    WB_BY_PLACE
+    wb_dtype mixed;
+    WB_NO_MORE
+} wb_setup_options;
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
 
 /* The loss to take the gradient of, for a state of .mixed = WB_F16: times a scale (f32), so that small gradients are not
@@ -82,9 +103,9 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
                                                 (wb_rule *[]){__VA_ARGS__})
 #define wb_setup(...) WB_SETUP_(__VA_ARGS__, )
 #define WB_SETUP_(rule, model, ...) \
-    wb_setup_with((rule), (model), &(wb_setup_options){.size = sizeof(wb_setup_options), __VA_ARGS__})
+    wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__))
 #define wb_adjust(state, ...) wb_adjust_with((state), WB_RULE_OPTIONS_(__VA_ARGS__))
-#define WB_RULE_OPTIONS_(...) (&(wb_rule_options){.size = sizeof(wb_rule_options), __VA_ARGS__})
+#define WB_RULE_OPTIONS_(...) (WB_GET_(wb_rule_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
 /* ---- training --------------------------------------------------------------------------------- */
@@ -111,7 +132,6 @@ WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch ba
  * one another in one program want a name, or a file, each. */
 typedef struct {
     size_t size;
-    int epochs;
     bool progress;
     void *ctx;
     int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx);
@@ -119,6 +139,9 @@ typedef struct {
     int keep_last;                  /* negative: all */
     bool keep_best, higher, resume;
     double (*metric)(wb_layer *model, int epoch, void *ctx);
+    WB_BY_PLACE
+    int epochs;
+    WB_NO_MORE
 } wb_train_options;
 WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, const wb_train_options *o);
 #ifndef __cplusplus
@@ -126,7 +149,7 @@ WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_
 #define WB_WITHGRADIENT_(loss, model, batch, grads, ctx, ...) wb_withgradient_ctx((loss), (model), (batch), (grads), (ctx))
 #define wb_train(...) WB_TRAIN_(__VA_ARGS__, )
 #define WB_TRAIN_(loss, model, data, state, ...) \
-    wb_train_with((loss), (model), (data), (state), &(wb_train_options){.size = sizeof(wb_train_options), __VA_ARGS__})
+    wb_train_with((loss), (model), (data), (state), WB_GET_(wb_train_options, __VA_ARGS__))
 #endif
 
 /* ---- progress and pictures -------------------------------------------------------------------- */

@@ -3,6 +3,9 @@
 #ifndef WB__BASE_H
 #define WB__BASE_H
 
+#ifndef WB_NO_MORE                  /* structs of ours hold structs of options */
+#define WB_NO_MORE
+#endif
 #include "weber.h"
 
 #include <stdarg.h>
@@ -29,6 +32,14 @@
  * input returns NULL without calling wb__fail. */
 int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
 void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
+/* Is the argument x of this public function NULL?  Then that is an error, unless there is one already: x is NULL because
+ * of that. */
+#define WB__NULL(x) (!(x) && wb__null(__func__, #x))
+bool wb__null(const char *function, const char *argument);      /* true */
+/* How many errors this thread has had; and the place of the latest in a model, part by part from within: "layers.3",
+ * which makes "Dense: ..." "layers.3: Dense: ...", and "0: Dense: ..." "layers.3.0: Dense: ...". */
+unsigned wb__failures(void);
+void wb__failed_in(const char *folder, const char *part);
 
 /* This thread's room for a text that a call gives back; zero at first. */
 enum { WB__ROOM = 2048, WB__ROOM_FOR_ERROR = 8192 };

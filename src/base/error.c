@@ -8,6 +8,8 @@
 
 enum { ROOM = WB__ROOM_FOR_ERROR };      /* a list of what does not fit a model is the longest */
 static _Thread_local int code;
+static _Thread_local unsigned failures;
+static _Thread_local bool placed;           /* the message begins with a place in a model */
 
 static const char *const sentences[WB_ERROR_COUNT] = {
     "",
@@ -33,6 +35,8 @@ static int fail(int c, const char *format, va_list arguments)
     }
     memcpy(wb__room(WB__ROOM_ERROR), text, (size_t)n + 1);
     code = c;
+    failures++;
+    placed = false;
     return c;
 }
 
@@ -52,6 +56,27 @@ void *wb__fail_null(int c, const char *format, ...)
     fail(c, format, arguments);
     va_end(arguments);
     return NULL;
+}
+
+bool wb__null(const char *function, const char *argument)
+{
+    if (code) return true;
+    function += strncmp(function, "wb_", 3) ? 0 : 3;
+    const char *with = strstr(function, "_with");
+    const int n = with ? (int)(with - function) : (int)strlen(function);
+    wb__fail(WB_ERROR_ARGUMENT, "%.*s: %s is NULL, and nothing failed before", n, function, argument);
+    return true;
+}
+
+unsigned wb__failures(void) { return failures; }
+
+void wb__failed_in(const char *folder, const char *part)
+{
+    char text[ROOM];
+    const char *dot = *part ? "." : "";
+    snprintf(text, sizeof text, "%s%s%s%s%s", folder, dot, part, placed ? "." : ": ", wb_error());
+    memcpy(wb__room(WB__ROOM_ERROR), text, sizeof text);
+    placed = true;
 }
 
 const char *wb_error(void) { return code ? wb__room(WB__ROOM_ERROR) : ""; }

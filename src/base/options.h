@@ -18,6 +18,19 @@ static inline void wb__read_options(void *to, size_t room, const void *given)
     memcpy(to, &room, sizeof room);
 }
 
+/* The number of a field with WB_HAS behind it, for wb__real: 0 where it is not given, WB_ZERO where it is given as 0. */
+static inline double wb__given(double value, bool given)
+{
+    return value == WB_DEFAULT ? 0 : given && value == 0 ? WB_ZERO : value;
+}
+
+/* Sizes in braces are elsewhere: n of them into `to`. */
+static inline void wb__take_sizes(int64_t *to, const int64_t **sizes, int n)
+{
+    if (*sizes) memcpy(to, *sizes, (size_t)n * sizeof *to);
+    *sizes = NULL;
+}
+
 /* A number whose 0 means the default, and what it stands for: WB_ZERO is 0. */
 static inline double wb__real(double value, double by_default)
 {

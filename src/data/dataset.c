@@ -51,7 +51,8 @@ const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .for
 /* NULL is passed on in silence; anything else that is no dataset is an error. */
 static bool is_dataset(const wb_dataset *d, const char *what)
 {
-    if (!d || wb__is(d, &wb__dataset_class)) return d != NULL;
+    if (!d) return !wb__null(what, "the dataset");
+    if (wb__is(d, &wb__dataset_class)) return true;
     wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a dataset", what, d->object.class->name);
     return false;
 }

@@ -68,7 +68,8 @@ const wb__class wb__loader_class = {.name = "loader", .destroy = destroy, .forma
 
 static bool is_loader(const wb_loader *l, const char *what)
 {
-    if (!l || wb__is(l, &wb__loader_class)) return l != NULL;
+    if (!l) return !wb__null(what, "the loader");
+    if (wb__is(l, &wb__loader_class)) return true;
     wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a loader", what,
              ((const wb__object *)l)->class->name);
     return false;
@@ -137,14 +138,14 @@ static wb_loader *make(wb_dataset *d, const wb_loader_options *o, const wb__targ
 
 wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
 {
-    if (!d) return NULL;
+    if (WB__NULL(d)) return NULL;
     if (!wb__is(d, &wb__dataset_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset",
                              d->object.class->name);
     wb_loader_options o;
     wb__read_options(&o, sizeof o, given);
-    if (!o.batchsize) o.batchsize = 1;
-    if (!o.ahead) o.ahead = 2;
+    if (!o.batchsize && !o.has_batchsize) o.batchsize = 1;
+    if (!o.ahead) o.ahead = o.has_ahead ? WB_NO_AHEAD : 2;
     if (check(&o, d)) return NULL;
     if (!o.seed && o.shuffle) o.seed = draw_seed();
     wb_loader *l = make(d, &o, &(wb__target){0});

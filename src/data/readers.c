@@ -72,6 +72,9 @@ wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *given)
 {
     wb_csv_options o;
     wb__read_options(&o, sizeof o, given);
+    if (!o.has_label && (o.label_given_ || o.label))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "load_csv: .label = %d without .has_label = true: is column %d the "
+                             "label?", o.label, o.label);
     wb_scope *s = wb_scope_open();
     return s ? leave(s, csv_dataset(path, &o)) : NULL;
 }

@@ -39,7 +39,11 @@ bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *si
 
 bool wb__operand(const char *what, const wb_tensor *x)
 {
-    if (!x) return false;
+    if (!x) {
+        if (!wb_error_code())
+            wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is NULL, and nothing failed before", what);
+        return false;
+    }
     if (x == WB_NONE) {
         wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is WB_NONE", what);
         return false;

@@ -22,11 +22,34 @@ wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
                     &attr);
 }
 
+/* As the macros of weber/ops.h leave them:
+ *   WB_AXES(0, -1)   n has a mark; axis = {0, -1}
+ *   {0, -1}          the struct is 0, GIVEN, -1; with has_axes
+ *   by place         the struct is 0, GIVEN, -1, GIVEN; without */
+void wb__axes_given(wb_axes *a, bool given)
+{
+    enum { MOST = sizeof *a / sizeof(int) };
+    int written[MOST], n = 0;
+    memcpy(written, a, sizeof *a);
+    if (a->n >= WB_AXES_) {
+        a->n -= WB_AXES_;
+        return;
+    }
+    if (!given && written[1] != WB_GIVEN_) return;
+    for (int i = 0; i < MOST; i += 2) {
+        const bool flagged = i + 1 < MOST && written[i + 1] == WB_GIVEN_;
+        if (flagged || given) a->axis[n++] = written[i];
+        if (!flagged) break;
+    }
+    a->n = n;
+}
+
 static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options,
                     wb_reduce_options *o, unsigned *mask)
 {
     memset(o, 0, sizeof *o);
     if (options) memcpy(o, options, WB__MIN(options->size, sizeof *o));
+    wb__axes_given(&o->axes, o->has_axes);
     *mask = o->axes.n ? 0 : all_axes(x);
     if (o->axes.n < 0 || o->axes.n > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_ARGUMENT, "%s: %d axes", what, o->axes.n);

@@ -307,7 +307,9 @@ static wb_layer *batchnorm(wb__flux_reader *r, const wb__jl *v)
     slot s[4];
     wb_batchnorm_options o = {.size = sizeof o,
                               .eps = number(r, v, "ϵ", 1e-5),
-                              .momentum = number(r, v, "momentum", 0.1)};
+                              .momentum = number(r, v, "momentum", 0.1),
+                              .has_eps = true,
+                              .has_momentum = true};
     if (!take(r, v, "γ", "scale", true, &s[0]) || !take(r, v, "β", "bias", true, &s[1]) ||
         !take(r, v, "μ", "mean", true, &s[2]) || !take(r, v, "σ²", "var", true, &s[3])) return NULL;
     const slot *some = s[0].a.data ? &s[0] : &s[2];
@@ -330,7 +332,7 @@ static wb_layer *batchnorm(wb__flux_reader *r, const wb__jl *v)
 static wb_layer *layernorm(wb__flux_reader *r, const wb__jl *v)
 {
     slot s[2] = {0};
-    wb_layernorm_options o = {.size = sizeof o, .eps = number(r, v, "ϵ", 1e-5)};
+    wb_layernorm_options o = {.size = sizeof o, .eps = number(r, v, "ϵ", 1e-5), .has_eps = true};
     wb__jl diag = wb__jl_field(&r->f, v, "diag"), size = wb__jl_field(&r->f, v, "size");
     int64_t shape[5] = {0};
     int n = size.kind ? wb__jl_integers(&r->f, &size, 4, shape) : 0;

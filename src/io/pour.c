@@ -22,6 +22,7 @@ typedef struct {
     wb__seen found;                     /* of a tensor: the link that gives it its value; WB_NONE: told of */
     wb__seen convolutions;              /* of their kernels: what they do with them, a wb__flip */
     int lacking;                        /* distinct tensors that get no value */
+    int absent;                         /* of these, those whose name is not in the file */
     wb__text list;                      /* of what does not fit */
     int n_wrong, n_listed;
 } matching;
@@ -225,6 +226,7 @@ static int find_missing(matching *m)
         *once = l->x;
         if (!*at) tell_missing(m, l);
         m->lacking += !*at || wb_is_none(*at);
+        m->absent += !*at;
     }
     wb__seen_drop(&counted);
     return 0;
@@ -268,7 +270,9 @@ static int match_best(matching *best, wb__table *file, void *model)
     for (int i = 1; !status && best->lacking && i < n; i++) {
         matching other = {.o = o};
         status = match(&other, file, model, hows[i]);
-        if (!status && other.lacking < best->lacking) {
+        /* names count before shapes and dtypes: a file of another dtype is to be said to be that */
+        const bool named = other.lacking == best->lacking && other.absent < best->absent;
+        if (!status && (named || other.lacking < best->lacking)) {
             drop(best);
             *best = other;
         } else {

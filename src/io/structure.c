@@ -184,6 +184,56 @@ static int set(json_t *object, const char *key, json_t *value)
     return wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_MEMORY, NULL);
 }
 
+/* All functions of a model that have no name in files, with where they are. */
+static void tell_nameless(void *object, const char *path, int depth, wb__text *t)
+{
+    wb__child *parts = NULL;
+    int n = 0;
+    const char *folder = "";
+    if (depth > DEEPEST) return;
+    if (wb__is(object, &wb__layer_class)) {
+        wb_layer *l = wb__layer_unnamed(object, NULL);
+        for (int i = 0; i < l->type->n_options; i++) {
+            const wb__option *o = &l->type->options[i];
+            const char *at = (const char *)l->options + o->offset;
+            wb_function f = NULL;
+            wb__connection c = NULL;
+            if (o->kind == WB__OPTION_FUNCTION) memcpy(&f, at, sizeof f);
+            if (o->kind == WB__OPTION_CONNECTION) memcpy(&c, at, sizeof c);
+            const char *kind = f ? "function" : "connection";
+            if ((f && !wb__function_name(f)) || (c && !wb__connection_name(c)))
+                wb__text_add(t, "\n  \"%s\": the %s of a %s: wb_name_%s", path, kind, l->type->name, kind);
+        }
+        n = wb__layer_parts(l, &parts);
+        if (n) folder = wb__is(wb__layer_child(l, 0), &wb__tree_class) ? "layers." : NULL;
+    } else if (wb__is(object, &wb__tree_class)) {
+        parts = ((wb_tree *)object)->node.children;
+        n = ((wb_tree *)object)->node.n;
+    }
+    for (int i = 0; i < n; i++) {
+        wb__text below = {0};
+        wb__text_add(&below, "%s%s%s%s", path, *path ? "." : "", folder ? folder : "", folder ? parts[i].name : "layers");
+        char *text = wb__text_take(&below);
+        if (text) tell_nameless(parts[i].object, text, depth + 1, t);
+        else t->failed = true;
+        wb__free(text);
+    }
+}
+
+static int check_names(void *model)
+{
+    wb__text t = {0};
+    tell_nameless(model, "", 0, &t);
+    const bool failed = t.failed;
+    char *text = wb__text_take(&t);
+    int status = 0;
+    if (failed) status = wb__fail(WB_ERROR_MEMORY, NULL);
+    else if (text && *text)
+        status = wb__fail(WB_ERROR_ARGUMENT, "save: without a name in files, until one is given:%s", text);
+    wb__free(text);
+    return status;
+}
+
 static json_t *node_json(void *object, int depth);
 
 static int add_parts(json_t *node, int n, const wb__child *parts, int depth)
@@ -246,7 +296,7 @@ char *wb__structure_text(void *model)
 {
     json_t *root = json_pack("{s:i}", "version", VERSION);
     tie_search t = {.ties = json_object()};
-    int status = root ? 0 : wb__fail(WB_ERROR_MEMORY, NULL);
+    int status = root ? check_names(model) : wb__fail(WB_ERROR_MEMORY, NULL);
     if (!status) status = wb__walk("save", model, NULL, 0, find_tie, &t);
     for (int i = 0; i < t.first.room; i++)
         if (t.first.keys[i]) wb__free(t.first.values[i]);

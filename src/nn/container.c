@@ -21,7 +21,7 @@ static const wb__layer_type named_type = {"Named",     0,    0,    NULL, named_c
 
 wb_layer *wb_named(const char *name, wb_layer *layer)
 {
-    if (!layer) return NULL;
+    if (WB__NULL(layer)) return NULL;
     if (!name || !*name || strchr(name, '.'))
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "named: \"%s\" is no name: it must not be empty or hold a dot",
@@ -78,14 +78,27 @@ int wb__layer_parts(const wb_layer *l, wb__child **parts)
     return list ? inner->n : l->node.n;
 }
 
+/* A part on its own inputs; an error in it says where it is. */
+static wb_tensor *call_part(const wb__child *part, bool list, int n, wb_tensor *const *inputs)
+{
+    const unsigned failures = wb__failures();
+    wb_tensor *y = wb_call_many(part->object, n, inputs);
+    if (wb__likely(y != NULL)) return y;
+    if (!wb_error_code())
+        wb__fail(WB_ERROR_ARGUMENT, "%s: gave NULL, and nothing failed",
+                 ((const wb_layer *)part->object)->type->name);
+    if (failures != wb__failures()) wb__failed_in("layers", list ? part->name : "");
+    return NULL;
+}
+
 /* ---- Chain ----------------------------------------------------------------------------------- */
 
 static wb_tensor *chain_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb__child *parts;
     int n_parts = wb__layer_parts(l, &parts);
-    wb_tensor *x = wb_call_many(parts[0].object, n, inputs);
-    for (int i = 1; x && i < n_parts; i++) x = wb_call(parts[i].object, x);
+    wb_tensor *x = call_part(&parts[0], true, n, inputs);
+    for (int i = 1; x && i < n_parts; i++) x = call_part(&parts[i], true, 1, &x);
     return x;
 }
 
@@ -145,7 +158,7 @@ static const char *join_name(const wb_layer *l)
 static wb_tensor *skip_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     if (!wb__one_input(l, n)) return NULL;
-    wb_tensor *y = wb_call(wb__layer_child(l, 0), inputs[0]);
+    wb_tensor *y = call_part(&l->node.children[0], false, 1, inputs);
     return y ? ((const join_options *)l->options)->connection(y, inputs[0]) : NULL;
 }
 
@@ -176,7 +189,7 @@ const wb__layer_type wb__skip_type = {"SkipConnection",
 
 wb_layer *wb_SkipConnection_of(wb_layer *layer, wb__connection connection)
 {
-    if (!layer) return NULL;
+    if (WB__NULL(layer)) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
     wb_layer *l =
         wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);
@@ -195,7 +208,7 @@ static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb__connection connection = ((const join_options *)l->options)->connection;
     wb_tensor *y = NULL;
     for (int i = 0; i < WB__MAX(n, n_parts); i++) {
-        wb_tensor *part = wb_call(parts[n_parts == 1 ? 0 : i].object, inputs[n == 1 ? 0 : i]);
+        wb_tensor *part = call_part(&parts[n_parts == 1 ? 0 : i], true, 1, &inputs[n == 1 ? 0 : i]);
         if (!part) return NULL;
         y = i ? connection(y, part) : part;
         if (!y) return NULL;

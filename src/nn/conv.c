@@ -84,6 +84,7 @@ wb_layer *wb_conv_layer_with(const wb_conv_options *given)
 {
     wb_conv_options o;
     wb__read_options(&o, sizeof o, given);
+    wb__take_sizes(o.kernel, &o.sizes_, 2);
     if (!check(&o)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t dims[4] = {o.out, o.in / o.groups, o.kernel[0], o.kernel[1]};

@@ -59,7 +59,9 @@ wb_layer *wb_dropout_layer_with(const wb_dropout_options *given)
 {
     wb_dropout_options o;
     wb__read_options(&o, sizeof o, given);
-    if (o.p == WB_ZERO) o.p = 0;
+    o.p = wb__real(wb__given(o.p, o.has_p), 0);
+    wb__axes_given(&o.axes, o.has_axes);
+    o.has_axes = false;                         /* n axes, also when made again of these options */
     if (!(o.p >= 0 && o.p <= 1))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: p is %g; it must be in [0, 1]", o.p);
     if (o.axes.n < 0 || o.axes.n > WB_MAX_DIMS)

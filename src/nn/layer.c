@@ -144,7 +144,7 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init
 
 wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
-    if (!layer) return NULL;
+    if (!layer && wb__null("call", "layer")) return NULL;
     if (!wb__is(layer, &wb__layer_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "call: a %s is not a layer",
                              layer->node.object.class->name);
@@ -216,7 +216,7 @@ wb_layer *wb_automode(wb_layer *layer) { return set_mode(layer, WB__MODE_AUTO), 
 
 wb_layer *wb_layer_at(void *object, const char *path)
 {
-    if (!object) return NULL;
+    if (WB__NULL(object)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: no path");
     wb__child *place = *path ? wb__place("layer_at", object, path, NULL) : NULL;
     void *part = *path ? (place ? place->object : NULL) : object;

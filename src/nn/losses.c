@@ -49,20 +49,20 @@ static wb_tensor *epsilon(const wb_tensor *x)
 
 wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y)
 {
-    if (!yhat || !y || !match("mse", &yhat, &y)) return NULL;
+    if (WB__NULL(yhat) || WB__NULL(y) || !match("mse", &yhat, &y)) return NULL;
     return mean_of_all(wb_square(wb_sub(yhat, y)));
 }
 
 wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y)
 {
-    if (!yhat || !y || !match("mae", &yhat, &y)) return NULL;
+    if (WB__NULL(yhat) || WB__NULL(y) || !match("mae", &yhat, &y)) return NULL;
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
 /* With q = min(e, d) both branches are q (e - q/2), and so are their slopes. */
 wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
-    if (!yhat || !y || !match("huber", &yhat, &y)) return NULL;
+    if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;
     if (delta == 0) delta = 1;
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
@@ -79,14 +79,14 @@ static bool has_rows(const char *what, const wb_tensor *x)
 wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y)
 {
     const wb_tensor *given = yhat;
-    if (!yhat || !y || !match("crossentropy", &yhat, &y) || !has_rows("crossentropy", yhat))
+    if (WB__NULL(yhat) || WB__NULL(y) || !match("crossentropy", &yhat, &y) || !has_rows("crossentropy", yhat))
         return NULL;
     return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(given)))));
 }
 
 wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
 {
-    if (!logits || !y || !match("logitcrossentropy", &logits, &y) ||
+    if (WB__NULL(logits) || WB__NULL(y) || !match("logitcrossentropy", &logits, &y) ||
         !has_rows("logitcrossentropy", logits))
         return NULL;
     return minus_mean_of_rows(wb_mul(y, wb_logsoftmax(logits)));
@@ -94,8 +94,9 @@ wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
 
 wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
 {
-    wb_tensor *eps = yhat ? epsilon(yhat) : NULL;
-    if (!eps || !y || !match("binarycrossentropy", &yhat, &y)) return NULL;
+    if (WB__NULL(yhat) || WB__NULL(y)) return NULL;
+    wb_tensor *eps = epsilon(yhat);
+    if (!eps || !match("binarycrossentropy", &yhat, &y)) return NULL;
     wb_tensor *one = wb_scalar(1);
     wb_tensor *yes = wb_mul(y, wb_log(wb_add(yhat, eps)));
     wb_tensor *no = wb_mul(wb_sub(one, y), wb_log(wb_add(wb_sub(one, yhat), eps)));
@@ -104,6 +105,6 @@ wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
 
 wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y)
 {
-    if (!logits || !y || !match("logitbinarycrossentropy", &logits, &y)) return NULL;
+    if (WB__NULL(logits) || WB__NULL(y) || !match("logitbinarycrossentropy", &logits, &y)) return NULL;
     return mean_of_all(wb_sub(wb_mul(wb_sub(wb_scalar(1), y), logits), wb_logsigmoid(logits)));
 }

@@ -129,6 +129,8 @@ wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
 {
     wb_batchnorm_options o;
     wb__read_options(&o, sizeof o, given);
+    o.eps = wb__given(o.eps, o.has_eps);
+    o.momentum = wb__given(o.momentum, o.has_momentum);
     if (o.channels < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld",
                              (long long)o.channels);
@@ -195,7 +197,8 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     }
     wb_tensor *scale = wb__layer_child(l, 0);
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
-    wb_tensor *y = wb_normalise(x, axes, wb__real(o->eps, 1e-5));
+    const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
+    wb_tensor *y = wb__normalise(x, last, wb__real(o->eps, 1e-5));
     if (!wb_is_none(scale)) y = wb_add(wb_mul(y, scale), wb__layer_child(l, 1));
     return wb__activate(o->activation, y);
 }
@@ -225,6 +228,10 @@ wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
 {
     wb_layernorm_options o;
     wb__read_options(&o, sizeof o, given);
+    o.eps = wb__given(o.eps, o.has_eps);
+    wb__take_sizes(o.shape, &o.sizes_, 8);
+    if (o.shape[1] == WB_GIVEN_)                /* {H, GIVEN, W}, as the macro leaves it */
+        for (int i = 0; i < 4; i++) o.shape[i] = o.shape[2 * i];
     int n = shape_length(&o);
     for (int i = 0; i < n || i < 1; i++)
         if (o.shape[i] < 1)

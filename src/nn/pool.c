@@ -122,6 +122,7 @@ static wb_layer *pool_layer(const wb__layer_type *type, const wb_pool_options *g
 {
     wb_pool_options o;
     wb__read_options(&o, sizeof o, given);
+    wb__take_sizes(o.window, &o.sizes_, 2);
     if (!wb__pair(type->name, "window", o.window, 0)) return NULL;
     if (!o.stride[0]) memcpy(o.stride, o.window, sizeof o.stride);
     if (!wb__pair(type->name, "stride", o.stride, 0) || !wb__pad(type->name, o.pad)) return NULL;

@@ -88,6 +88,7 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 /* The moments of the rule alone. */
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
+void wb__rule_read(wb_rule_options *o, const wb_rule_options *given);
 bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);

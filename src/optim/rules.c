@@ -15,6 +15,23 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"omega", offsetof(wb_rule_options, omega)},
 };
 
+/* The numbers as given, 0 where they are not and WB_ZERO where they are 0.  The macros leave .beta = {0.9, 0.99} as
+ * 0.9, GIVEN, 0.99; in C++ all three are WB_DEFAULT until they are set. */
+void wb__rule_read(wb_rule_options *o, const wb_rule_options *given)
+{
+    wb__read_options(o, sizeof *o, given);
+    const bool listed = o->beta[1] == WB_GIVEN_, cxx = o->beta[2] == WB_DEFAULT;
+    if (listed) o->beta[1] = o->beta[2];
+    o->beta[0] = wb__given(o->beta[0], o->has_beta || listed || cxx);
+    o->beta[1] = wb__given(o->beta[1], listed || cxx);
+    o->eps = wb__given(o->eps, o->has_eps);
+    o->lambda = wb__given(o->lambda, o->has_lambda);
+    o->delta = wb__given(o->delta, o->has_delta);
+    o->omega = wb__given(o->omega, o->has_omega);
+    o->eta = wb__given(o->eta, o->has_eta);
+    o->rho = wb__given(o->rho, o->has_rho);
+}
+
 /* ---- formulas -------------------------------------------------------------------------------- */
 
 static int descent_numbers(const wb_rule_options *o, double t, double *out)
@@ -197,9 +214,12 @@ static wb_rule *rule_new(int n)
 static wb_rule *rule_of(const wb__rule_kind *kind, const wb_rule_options *given)
 {
     wb_rule_options o;
-    wb__read_options(&o, sizeof o, given);
+    wb__rule_read(&o, given);
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double by_default = *wb__rule_number(&kind->defaults, i), *value = wb__rule_number(&o, i);
+        if (by_default == 0 && *value != 0)
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no %s; %g was given", kind->name,
+                                 wb__rule_fields[i].name, wb__real(*value, 0));
         *value = by_default == 0 ? 0 : wb__real(*value, by_default);
     }
     if (!wb__rule_check(kind, &o)) return NULL;
@@ -221,7 +241,7 @@ wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules)
     int total = 0;
     if (n < 1 || !rules) return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: no rules");
     for (int i = 0; i < n; i++) {
-        if (!rules[i]) return NULL;
+        if (WB__NULL(rules[i])) return NULL;
         total += rules[i]->n;
     }
     wb_rule *r = rule_new(total);

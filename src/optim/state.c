@@ -124,7 +124,7 @@ static int begin_mixed(wb_opt_state *s, void *model)
 wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *given)
 {
     wb_setup_options o;
-    if (!rule || !model) return NULL;
+    if (WB__NULL(rule) || WB__NULL(model)) return NULL;
     if (!wb__is(rule, &wb__rule_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
     wb__read_options(&o, sizeof o, given);
@@ -160,10 +160,10 @@ static bool has(const wb__rule_part *part, int field)
 
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
-    if (!s) return no_object();
+    if (WB__NULL(s)) return no_object();
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_rule_options o;
-    wb__read_options(&o, sizeof o, given);
+    wb__rule_read(&o, given);
     int n_given = 0, n_taken = 0;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double value = *wb__rule_number(&o, i);
@@ -192,7 +192,7 @@ int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 
 static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool frozen)
 {
-    if (!s) return no_object();
+    if (WB__NULL(s)) return no_object();
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "%s: must not be applied to a %s, only to the state from wb_setup", what,

@@ -10,6 +10,17 @@
 #include <stdio.h>
 #include <unistd.h>
 
+/* What the program's function gave: one floating number? */
+static wb_tensor *checked_loss(const char *what, wb_tensor *l)
+{
+    if (!l && !wb_error_code())
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: the loss function gave NULL, and nothing failed", what);
+    if (!wb__operand(what, l)) return NULL;
+    if (l->size == 1 && wb__dtype_float((wb_dtype)l->dtype)) return l;
+    return wb__fail_null(WB_ERROR_SHAPE, "%s: the loss function gave %s, not one floating number: take its mean or sum",
+                         what, wb_describe(l));
+}
+
 static bool is_frozen(void *ctx, int leaf)
 {
     const wb_opt_state *s = ctx;
@@ -22,13 +33,14 @@ static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb
                                void *ctx, wb_opt_state *state)
 {
     if (grads) *grads = NULL;
-    if (!model) return NULL;
+    if (WB__NULL(model)) return NULL;
     if (!loss) return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: no loss function");
     wb__thread *t = wb__this_thread();
     int first = wb__pending_count();
     t->training++;
     wb_tensor *l = loss(model, batch, ctx);
-    wb_tensor *of = state ? wb_scale_loss(state, l) : l;
+    if (grads) l = checked_loss(state ? "train" : "withgradient", l);
+    wb_tensor *of = state && l ? wb_scale_loss(state, l) : l;
     wb_tree *g = NULL;
     if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state);
     t->training--;
@@ -197,7 +209,7 @@ static int resume(training *t, int *done)
 int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
                   const wb_train_options *given)
 {
-    if (!model || !data || !state)
+    if (WB__NULL(model) || WB__NULL(data) || WB__NULL(state))
         return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();

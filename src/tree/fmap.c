@@ -91,7 +91,7 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)
 {
-    if (!object) return NULL;
+    if (WB__NULL(object)) return NULL;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: no function");
     return wb__fmap(object, f, ctx);
 }
@@ -136,7 +136,7 @@ static void replace(wb__branch *of, wb__child *place, wb_tensor *x)
 
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
-    if (!layer || !x) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(layer) || WB__NULL(x)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     wb__branch *of;
     wb__child *place = tensor_place("set", layer, path, &of);
     if (!place || !wb__operand("set", x)) return wb_error_code();
@@ -151,7 +151,7 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
-    if (!layer) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(layer)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     wb__branch *of;
     wb__child *place = tensor_place("tie", layer, path, &of),
               *to = place ? tensor_place("tie", layer, same_as, NULL) : NULL;

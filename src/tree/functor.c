@@ -10,7 +10,7 @@ wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
     for (int i = 0; i < type->n_fields; i++) {
         void *object;
         memcpy(&object, (const char *)value + type->fields[i].offset, sizeof object);
-        if (!object) return NULL;
+        if (WB__NULL(object)) return NULL;
         if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
             return wb__fail_null(WB_ERROR_ARGUMENT,
                                  "struct: %s.%s is a %s; tensors, layers and trees go in",
@@ -40,7 +40,7 @@ wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
 /* The objects go to the current scope, as everything that is returned. */
 int wb_struct_copy(const wb_struct_type *type, wb_tree *tree, void *value)
 {
-    if (!tree) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(tree)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!type || !value)
         return wb__fail(WB_ERROR_ARGUMENT, "struct_get: no %s", type ? "place to copy to" : "type");
     if (!tree->type || tree->type->size != type->size || strcmp(tree->type->name, type->name))
@@ -68,7 +68,7 @@ wb_tree *wb_opaque(void *p)
 
 void *wb_opaque_get(wb_tree *tree)
 {
-    if (!tree) return NULL;
+    if (WB__NULL(tree)) return NULL;
     if (!tree->is_opaque)
         return wb__fail_null(WB_ERROR_ARGUMENT, "opaque_get: the tree is not one of wb_opaque");
     return tree->opaque;

@@ -83,7 +83,7 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void
 
 wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt)
 {
-    if (!loss || !wrt || !is_loss(loss) || !wb__floating("gradient", wrt)) return NULL;
+    if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss) || !wb__floating("gradient", wrt)) return NULL;
     wb_tensor *g = NULL;
     if (wb__gradients(loss, 1, &wrt, &g)) return NULL;
     return g ? g : wb__zeros_like(wrt);

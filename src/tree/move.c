@@ -85,7 +85,7 @@ const wb_device *wb__branch_device(void *object)
 void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
 {
     wb_to_options o;
-    if (!x || wb_is_none(x)) return x;
+    if (WB__NULL(x) || wb_is_none(x)) return x;
     if (!d) {
         if (wb_error_code()) return NULL;
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: no device");
@@ -109,7 +109,7 @@ void *wb_object_cpu(void *x)
 
 const wb_device *wb_object_device(void *x)
 {
-    if (!x) return NULL;
+    if (WB__NULL(x)) return NULL;
     if (wb_is_none(x)) return &wb__cpu;
     const wb__class *class = ((const wb__object *)x)->class;
     if (class->device_of) return class->device_of(x);

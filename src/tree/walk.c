@@ -117,7 +117,7 @@ static int call_public(const wb__leaf *leaf, void *ctx)
 
 static int each(const char *what, void *object, unsigned which, public_visit p)
 {
-    if (!object) return WB_ERROR_ARGUMENT;
+    if (WB__NULL(object)) return WB_ERROR_ARGUMENT;
     if (!p.f) return wb__fail(WB_ERROR_ARGUMENT, "%s: no function", what);
     return wb__walk(what, object, NULL, which, call_public, &p);
 }
@@ -141,7 +141,7 @@ static int add_size(const wb__leaf *leaf, void *ctx)
 int64_t wb_parameter_count(void *object)
 {
     int64_t count = 0;
-    if (!object ||
+    if (WB__NULL(object) ||
         wb__walk("parameter_count", object, NULL, WB__TRAINABLE | WB__DISTINCT, add_size, &count))
         return -1;
     return count;
