@@ -314,6 +314,16 @@ static bool fits(const recording *r, int n, wb_tensor *const *in)
     return same;
 }
 
+static void drop_recording(wb_compiled *c, recording *r)
+{
+    int i = 0;
+    while (c->recordings[i] != r) i++;
+    memmove(c->recordings + i, c->recordings + i + 1,
+            (size_t)(c->n - i - 1) * sizeof *c->recordings);
+    c->n--;
+    recording_free(r);
+}
+
 static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
 {
     for (int i = 0; i < c->n; i++)
@@ -330,9 +340,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
         return NULL;
     }
     if (c->n == RECORDINGS) {                   /* the oldest goes */
-        recording_free(c->recordings[0]);
-        memmove(c->recordings, c->recordings + 1, (RECORDINGS - 1) * sizeof *c->recordings);
-        c->n--;
+        drop_recording(c, c->recordings[0]);
     }
     return c->recordings[c->n++] = r;
 }
@@ -387,8 +395,10 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         if (!made[i]) return WB_ERROR_MEMORY;
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
+    const wb__rng_state rng = wb__rng_get_state();
     renew_numbers(r);
     status = wb__plan_run(r->plan, r->buffers, r->numbers, r->n_numbers, NULL);
+    if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
     for (int i = 0; i < r->n_renewals && !status; i++)
@@ -396,7 +406,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
-/* With the lock; inputs are evaluated. */
+/* With the lock; inputs are evaluated.  WB__PLAN_AGAIN: the recording is gone. */
 static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];
@@ -407,6 +417,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
                         n_out, r->n_out);
     int status = replay(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
+    if (status == WB__PLAN_AGAIN) drop_recording(c, r);
     for (int i = 0; i < n_out && !status; i++) {
         wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
         out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));
@@ -433,7 +444,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     int status = t->n_pending ? wb__evaluate_pending() : 0;
     if (status) return status;
     pthread_mutex_lock(&c->lock);
-    status = call(c, n_in, in, n_out, out);
+    while ((status = call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
     pthread_mutex_unlock(&c->lock);
     return status;
 }

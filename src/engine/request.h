@@ -44,7 +44,9 @@ typedef struct {
 } wb__gate;
 int wb__gate_check(const wb__gate *g);
 
-/* Runs a plan on buffers. */
+/* Runs a plan on buffers.  WB__PLAN_AGAIN: a library refused one of its steps, and no variable was
+ * written; the plan has left the cache, and one that is looked for again does that step otherwise. */
+enum { WB__PLAN_AGAIN = -1 };
 int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
                  const wb__gate *gate);
 
