@@ -86,7 +86,7 @@ typedef struct {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Bytes: what libraries demand of a workspace (cuBLASLt 256, engines that copy by TMA more). */
+/* Bytes.  The libraries of vendors demand 256 of a workspace; some of their engines like more. */
 enum { WB__WORKSPACE_ALIGN = 1024 };
 
 typedef enum {

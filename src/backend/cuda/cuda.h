@@ -321,6 +321,10 @@ struct wb__cu_routine {
  * why not; another code: an error. */
 int wb__cu_lt_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
+/* After a library's call failed at launch, with the error set.  Where the device failed with it,
+ * that error; else WB_ERROR_UNSUPPORTED: the caller remembers not to ask the library for the problem
+ * again.  The first refusal of a library is a warning; *told: it was. */
+int wb__cu_refused(wb__cu_device *d, bool *told);
 /* Whether it would take an epilogue, sums, attention: see `takes` of wb__backend. */
 bool wb__cu_lt_takes(wb__cu_device *d, const wb__step *step);
 bool wb__cu_dnn_takes(wb__cu_device *d, const wb__step *step);

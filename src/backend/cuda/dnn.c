@@ -64,6 +64,7 @@ typedef struct entry entry;
 struct entry {
     entry *next;
     int holders;
+    bool refused;                       /* when it was launched: not asked for again */
     wb__dnn_problem problem;
     wb__dnn_plan plan;                  /* .plan NULL: cuDNN has no engine for it */
 };
@@ -74,6 +75,7 @@ typedef struct {
     CUstream stream;                    /* that the handle has */
     entry *first;                       /* newest first */
     int n;
+    bool told;                          /* that plans were refused */
 } state;
 
 enum { MOST_POINTERS = 9 + 3 + 2 };     /* views, numbers by value, tensors in the workspace */
@@ -153,7 +155,7 @@ static void make_room(state *s)
     entry **oldest = NULL;
     if (s->n < MOST_ENTRIES) return;
     for (entry **at = &s->first; *at; at = &(*at)->next)
-        if (!(*at)->holders) oldest = at;
+        if (!(*at)->holders && !(*at)->refused) oldest = at;
     if (!oldest) return;
     entry *e = *oldest;
     *oldest = e->next;
@@ -172,7 +174,7 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
     wb__dnn_graph *g = e ? host->alloc(sizeof *g) : NULL;
     int error = WB_ERROR_MEMORY;
     if (g) {
-        const wb__dnn_target target = {.f = &dnn, .handle = s->handle};
+        const wb__dnn_target target = {.f = &dnn, .handle = s->handle, .memory = d->total};
         error = wb__dnn_plan_of(g, &target, p, &e->plan);
         if (g->status) note(d, g->status, g->call);
         if (error == WB_ERROR_UNSUPPORTED) error = 0;
@@ -194,6 +196,7 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
 static int set_pack(routine *r, const char **call)
 {
     int status = 0;
+    void *lent = r->entry->plan.workspace ? r->workspace : NULL;
     *call = "cudnnBackendSetAttribute";
     if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
     r->pack = NULL;
@@ -207,10 +210,21 @@ static int set_pack(routine *r, const char **call)
         (status = dnn.BackendSetAttribute(r->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
                                           CUDNN_TYPE_VOID_PTR, r->n, r->pointers)) ||
         (status = dnn.BackendSetAttribute(r->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                          CUDNN_TYPE_VOID_PTR, 1, &r->workspace)))
+                                          CUDNN_TYPE_VOID_PTR, 1, &lent)))
         return status;
     *call = "cudnnBackendFinalize";
     return dnn.BackendFinalize(r->pack);
+}
+
+static int refused(wb__cu_device *d, routine *r, int status, const char *call)
+{
+    state *s = d->dnn;
+    fail(d, status, call);
+    if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
+    r->pack = NULL;
+    const int error = wb__cu_refused(d, &s->told);
+    r->entry->refused |= error == WB_ERROR_UNSUPPORTED;
+    return error;
 }
 
 static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
@@ -233,13 +247,9 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
         if ((status = (int)dnn.SetStream(s->handle, stream))) return fail(d, status, call);
         s->stream = stream;
     }
-    if (moved && (status = set_pack(r, &call))) {
-        if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
-        r->pack = NULL;
-        return fail(d, status, call);
-    }
+    if (moved && (status = set_pack(r, &call))) return refused(d, r, status, call);
     status = dnn.BackendExecute(s->handle, r->entry->plan.plan, r->pack);
-    return status ? fail(d, status, "cudnnBackendExecute") : 0;
+    return status ? refused(d, r, status, "cudnnBackendExecute") : 0;
 }
 
 static void destroy(wb__cu_device *d, wb__cu_routine *base)
@@ -285,8 +295,8 @@ static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int
         *error = (int)host->error_code();
         return NULL;
     }
-    if (!e->plan.plan) {
-        *why = "cuDNN: it has no engine";
+    if (!e->plan.plan || e->refused) {
+        *why = e->refused ? "cuDNN: it refused this one" : "cuDNN: it has no engine";
         return NULL;
     }
     *error = 0;

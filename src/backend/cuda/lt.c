@@ -70,10 +70,14 @@ typedef struct {
 typedef struct {
     cublasLtHandle_t handle;            /* NULL: none could be had */
     slot slots[SLOTS];
+    wb__lt_problem *refused;            /* when they were launched: not asked for again */
+    int n_refused;
+    bool told;                          /* that there are such */
 } state;
 
 typedef struct {
     wb__cu_routine base;
+    wb__lt_problem problem;
     wb__lt_places places;
     wb__lt_descriptors d;
     cublasLtMatmulAlgo_t algo;
@@ -118,6 +122,7 @@ void wb__cu_lt_close(wb__cu_device *d)
     state *s = d->lt;
     if (!s) return;
     if (s->handle) lt.Destroy(s->handle);
+    host->free(s->refused);
     host->free(s);
     d->lt = NULL;
 }
@@ -157,6 +162,13 @@ static void ask(const wb__cu_device *d, const wb__lt_descriptors *of, slot *to)
     to->used = true;
 }
 
+static bool was_refused(const state *s, const wb__lt_problem *p)
+{
+    for (int i = 0; i < s->n_refused; i++)
+        if (memcmp(&s->refused[i], p, sizeof *p) == 0) return true;
+    return false;
+}
+
 /* The slot of a problem, its algorithm looked for; with the problem's descriptors, which the caller
  * releases.  NULL: there is no algorithm. */
 static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_descriptors *of)
@@ -165,7 +177,7 @@ static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_desc
     state *s = d->lt;
     slot *at = &s->slots[hash(p) % SLOTS];
     const bool known = at->used && memcmp(&at->problem, p, sizeof *p) == 0;
-    if (known && !at->found) return NULL;
+    if ((known && !at->found) || was_refused(s, p)) return NULL;
     const int status = wb__lt_describe(&lt, p, of, &call);
     if (status) {
         note(d, status, call);
@@ -193,6 +205,20 @@ static int point(routine *r, int attribute, wb__lt_place place, const CUdevicept
     return lt.MatmulDescSetAttribute(r->d.desc, attribute, &address, sizeof address);
 }
 
+static int refused(wb__cu_device *d, const routine *r, int status, const char *call)
+{
+    state *s = d->lt;
+    fail(d, status, call);
+    const int error = wb__cu_refused(d, &s->told);
+    if (error != WB_ERROR_UNSUPPORTED || was_refused(s, &r->problem)) return error;
+    wb__lt_problem *more =
+        host->realloc(s->refused, (size_t)(s->n_refused + 1) * sizeof *more);
+    if (!more) return WB_ERROR_MEMORY;
+    s->refused = more;
+    s->refused[s->n_refused++] = r->problem;
+    return error;
+}
+
 static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
                   const CUdeviceptr *buffers, CUdeviceptr workspace)
 {
@@ -209,13 +235,13 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
     if (!status)
         status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, r->places.aux, buffers,
                        &r->aux);
-    if (status) return fail(d, status, "cublasLtMatmulDescSetAttribute");
+    if (status) return refused(d, r, status, "cublasLtMatmulDescSetAttribute");
+    void *lent = base->workspace ? (void *)(uintptr_t)workspace : NULL;
     status = lt.Matmul(s->handle, r->d.desc, r->f64 ? (const void *)&one_f64 : &one, at[0],
                        r->d.layout[0], at[1], r->d.layout[1],
                        r->f64 ? (const void *)&zero_f64 : &zero, at[2], r->d.layout[2], at[2],
-                       r->d.layout[2], &r->algo, (void *)(uintptr_t)workspace, base->workspace,
-                       stream);
-    return status ? fail(d, status, "cublasLtMatmul") : 0;
+                       r->d.layout[2], &r->algo, lent, base->workspace, stream);
+    return status ? refused(d, r, status, "cublasLtMatmul") : 0;
 }
 
 static void destroy(wb__cu_device *d, wb__cu_routine *base)
@@ -255,7 +281,7 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, c
     }
     *made = (routine){.base = {.impl = wb__lt_name(&p), .workspace = found->workspace,
                                .launch = launch, .destroy = destroy},
-                      .places = places, .d = of, .algo = found->algo,
+                      .problem = p, .places = places, .d = of, .algo = found->algo,
                       .f64 = p.type == CUDA_R_64F};
     *r = &made->base;
     return 0;
