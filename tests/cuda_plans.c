@@ -53,7 +53,45 @@ static wb__dnn_target target_of(int which)
     return t;
 }
 
-/* A plan must be there; gives its workspace. */
+/* The numerical notes of a plan's engine, as bits. */
+static int notes_of(const wb__dnn_plan *plan)
+{
+    wb__dnn_desc config = NULL, engine = NULL;
+    int notes[32], bits = 0;
+    int64_t n = 0;
+    assert_int_equal(dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config), 0);
+    assert_int_equal(dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), 0);
+    assert_int_equal(dnn.BackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &config), 0);
+    assert_int_equal(dnn.BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine), 0);
+    assert_int_equal(dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                             CUDNN_TYPE_NUMERICAL_NOTE, (int64_t)WB__COUNT(notes),
+                                             &n, notes), 0);
+    for (int i = 0; i < n; i++) bits |= 1 << notes[i];
+    dnn.BackendDestroyDescriptor(engine);
+    dnn.BackendDestroyDescriptor(config);
+    return bits;
+}
+
+/* Notes that a convolution's engine may not have. */
+static int imprecise(const wb__step *s)
+{
+    const bool f32 = s->views[0].dtype == WB_F32;
+    int bits = 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
+               1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+    if (s->kind != WB__STEP_CONV) return 0;
+    if (f32 && s->precision == WB__PRECISION_HIGHEST)
+        bits |= 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE |
+                1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+    if (!f32 || s->precision == WB__PRECISION_HIGHEST)
+        bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
+                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
+                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6;
+    return bits;
+}
+
+/* A plan must be there, of an engine that is precise enough; gives its workspace. */
 static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const char *what)
 {
     wb__dnn_graph *g = wb__alloc(sizeof *g);
@@ -69,6 +107,8 @@ static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const cha
     }
     const size_t workspace = plan.workspace;
     assert_true(plan.engine >= 0 && workspace <= wb__dnn_most_workspace(t, &p));
+    const int notes = notes_of(&plan);
+    if (notes & imprecise(step)) fail_msg("%s: an engine with notes %#x", what, (unsigned)notes);
     wb__dnn_plan_free(&dnn, &plan);
     wb__free(g);
     return workspace;
