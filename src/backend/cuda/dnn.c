@@ -18,29 +18,59 @@ static wb__dnn_functions dnn;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[600];
 
-static void open_once(void)
+/* Why a library cannot be used; NULL: it can.  cuDNN brings a cuBLASLt of its own major version of
+ * CUDA with it; two of them in one process do not go together. */
+static const char *fault_of(const wb__dnn_functions *f, const char *missing, char *why, size_t room)
 {
-    static const char *const names[] = {"libcudnn.so.9", "libcudnn_graph.so.9", "libcudnn.so",
-                                        NULL};
+    const int built = missing ? 0 : (int)(f->GetCudartVersion() / 1000), beside = wb__cu_lt_major();
+    if (missing) snprintf(why, room, "libcudnn has no %s: install cuDNN 9", missing);
+    else if (f->GetVersion() / 10000 != 9)
+        snprintf(why, room, "version %zu is not of cuDNN 9", f->GetVersion());
+    else if (beside && built != beside)
+        snprintf(why, room, "it is built for CUDA %d, and cuBLASLt, which is used too, for CUDA %d:"
+                 " install both for one of these", built, beside);
+    else return NULL;
+    return why;
+}
+
+/* The next version that is there; NULL, or why there is none.  `dnn` then is the one before. */
+static const char *open_next(void)
+{
+    static const wb__cu_file files[] = {{"libcudnn.so.9", 0}, {"libcudnn_graph.so.9", 0},
+                                        {"libcudnn.so", 0}, {0}};
     static const struct { const char *name; size_t at; } functions[] = {
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
         WB__DNN_FUNCTIONS(NAME)
 #undef NAME
     };
+    static char why[600];
+    static int from;
     char said[400];
-    void *library = wb__cu_open_library(names, said, sizeof said);
-    if (!library)
-        snprintf(why_not, sizeof why_not, "%s; install cuDNN 9, or name its folder by"
-                 " WEBER_CUDA_PATH", said);
-    for (size_t i = 0; library && i < WB__COUNT(functions); i++) {
-        void *found = dlsym(library, functions[i].name);
-        if (!found && !*why_not)
-            snprintf(why_not, sizeof why_not, "libcudnn has no %s: install cuDNN 9",
-                     functions[i].name);
-        memcpy((char *)&dnn + functions[i].at, &found, sizeof found);
+    void *library;
+    *why = 0;
+    while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
+        wb__dnn_functions f;
+        const char *missing = NULL;
+        for (size_t i = 0; i < WB__COUNT(functions); i++) {
+            void *found = dlsym(library, functions[i].name);
+            if (!found) missing = functions[i].name;
+            memcpy((char *)&f + functions[i].at, &found, sizeof found);
+        }
+        if (!fault_of(&f, missing, why, sizeof why)) {
+            dnn = f;
+            return NULL;
+        }
+        if (host->debug("load")) host->log(WB_LOG_INFO, "cuda: cuDNN: %s", why);
     }
-    if (!*why_not && dnn.GetVersion() / 10000 != 9)
-        snprintf(why_not, sizeof why_not, "version %zu is not of cuDNN 9", dnn.GetVersion());
+    if (!*why)
+        snprintf(why, sizeof why, "%s; install cuDNN 9, or name its folder by WEBER_CUDA_PATH", said);
+    return why;
+}
+
+static void open_once(void)
+{
+    const char *why = open_next();
+    if (why) snprintf(why_not, sizeof why_not, "%s", why);
 }
 
 bool wb__cu_dnn_works(void)
@@ -111,6 +141,20 @@ static void note(const wb__cu_device *d, int status, const char *call)
                   status);
 }
 
+/* A handle; a version that gives none is followed by the next, as long as no device has a handle. */
+static int create(cudnnHandle_t *handle)
+{
+    static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
+    static bool settled;
+    pthread_mutex_lock(&creating);
+    const int first = (int)dnn.Create(handle);
+    int status = first;
+    while (status && !settled && !open_next()) status = (int)dnn.Create(handle);
+    settled |= !status;
+    pthread_mutex_unlock(&creating);
+    return status ? first : 0;
+}
+
 /* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
  * and said once. */
 static state *state_of(wb__cu_device *d)
@@ -119,7 +163,7 @@ static state *state_of(wb__cu_device *d)
     if (d->dnn) return d->dnn;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
-    const int status = dnn.Create(&s->handle);
+    const int status = create(&s->handle);
     if (status) {
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))

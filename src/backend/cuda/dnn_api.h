@@ -107,6 +107,7 @@ enum { WB__DNN_CONSTANTS(WB__DNN_ENUM) WB__DNN_CONSTANTS_END };
 /* X(result, name without cudnn, parameters) */
 #define WB__DNN_FUNCTIONS(X)                                                                       \
     X(size_t, GetVersion, (void))                                                                  \
+    X(size_t, GetCudartVersion, (void))                                                            \
     X(const char *, GetErrorString, (wb__dnn_enum status))                                         \
     X(void, GetLastErrorString, (char *message, size_t room))                                      \
     X(wb__dnn_enum, Create, (cudnnHandle_t *handle))                                               \

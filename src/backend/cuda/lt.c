@@ -17,30 +17,50 @@ static wb__lt_functions lt;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[600];
 
-static void open_once(void)
+/* The next version that is there; NULL, or why there is none.  `lt` then is the one before. */
+static const char *open_next(void)
 {
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
-                                        NULL};
+    static const wb__cu_file files[] = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12},
+                                        {"libcublasLt.so", 0}, {0}};
     static const struct { const char *name; size_t at; } functions[] = {
 #define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
         WB__LT_FUNCTIONS(NAME)
 #undef NAME
     };
+    static char why[600];
+    static int from;
     char said[400];
-    void *library = wb__cu_open_library(names, said, sizeof said);
-    if (!library)
-        snprintf(why_not, sizeof why_not, "%s; install cuBLAS 12 or newer, which CUDA's toolkit has,"
-                 " or name its folder by WEBER_CUDA_PATH", said);
-    for (size_t i = 0; library && i < WB__COUNT(functions); i++) {
-        void *found = dlsym(library, functions[i].name);
-        if (!found && !*why_not)
-            snprintf(why_not, sizeof why_not, "libcublasLt has no %s: too old or too new",
-                     functions[i].name);
-        memcpy((char *)&lt + functions[i].at, &found, sizeof found);
+    void *library;
+    *why = 0;
+    while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
+        wb__lt_functions f;
+        const char *missing = NULL;
+        for (size_t i = 0; i < WB__COUNT(functions); i++) {
+            void *found = dlsym(library, functions[i].name);
+            if (!found) missing = functions[i].name;
+            memcpy((char *)&f + functions[i].at, &found, sizeof found);
+        }
+        if (!missing && f.GetVersion() >= 120000) {
+            lt = f;
+            return NULL;
+        }
+        if (missing)
+            snprintf(why, sizeof why, "libcublasLt has no %s: too old or too new", missing);
+        else
+            snprintf(why, sizeof why, "version %zu is too old: install cuBLAS 12 or newer",
+                     f.GetVersion());
+        if (host->debug("load")) host->log(WB_LOG_INFO, "cuda: cuBLASLt: %s", why);
     }
-    if (!*why_not && lt.GetVersion() < 120000)
-        snprintf(why_not, sizeof why_not, "version %zu is too old: install cuBLAS 12 or newer",
-                 lt.GetVersion());
+    if (!*why)
+        snprintf(why, sizeof why, "%s; install cuBLAS 12 or newer, which CUDA's toolkit has,"
+                 " or name its folder by WEBER_CUDA_PATH", said);
+    return why;
+}
+
+static void open_once(void)
+{
+    const char *why = open_next();
+    if (why) snprintf(why_not, sizeof why_not, "%s", why);
 }
 
 bool wb__cu_lt_works(void)
@@ -54,6 +74,13 @@ bool wb__cu_lt_works(void)
     if (!*why_not) return true;
     host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: %s", why_not);
     return false;
+}
+
+int wb__cu_lt_major(void)
+{
+    if (wb__cu_lt_works()) return (int)(lt.GetVersion() / 10000);
+    host->clear_error();
+    return 0;
 }
 
 /* ---- one device ------------------------------------------------------------------------------ */
@@ -99,6 +126,21 @@ static void note(const wb__cu_device *d, int status, const char *call)
                   status);
 }
 
+/* A handle; a version that gives none, as one that is newer than the driver, is followed by the next,
+ * as long as no device has a handle of it. */
+static int create(cublasLtHandle_t *handle)
+{
+    static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
+    static bool settled;
+    pthread_mutex_lock(&creating);
+    const int first = lt.Create(handle);
+    int status = first;
+    while (status && !settled && !open_next()) status = lt.Create(handle);
+    settled |= !status;
+    pthread_mutex_unlock(&creating);
+    return status ? first : 0;
+}
+
 /* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
  * and said once. */
 static state *state_of(wb__cu_device *d)
@@ -107,7 +149,7 @@ static state *state_of(wb__cu_device *d)
     if (d->lt) return d->lt;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
-    const int status = lt.Create(&s->handle);
+    const int status = create(&s->handle);
     if (status) {
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))

@@ -120,7 +120,7 @@ static cublasStatus_t drop(void *p)
     VGPU_API type cublasLt##name parameters;                                                     \
     VGPU_API type cublasLt##name parameters
 
-LT(size_t, GetVersion, (void)) { return 130100; }
+LT(size_t, GetVersion, (void)) { return VGPU_MAJOR * 10000 + 100; }
 
 LT(const char *, GetStatusName, (cublasStatus_t status))
 {
@@ -138,7 +138,9 @@ LT(const char *, GetStatusString, (cublasStatus_t status)) { return cublasLtGetS
 
 LT(cublasStatus_t, Create, (cublasLtHandle_t *handle))
 {
+    const char *driver = getenv("VGPU_DRIVER");
     if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
+    if (driver && *driver && atoi(driver) / 1000 < VGPU_MAJOR) return CUBLAS_STATUS_NOT_INITIALIZED;
     *handle = make(16);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -52,6 +52,7 @@ static bool is_turn(const char *variable, int64_t *calls)
 }
 
 DNN(size_t, GetVersion, (void)) { return 91900; }
+DNN(size_t, GetCudartVersion, (void)) { return VGPU_MAJOR * 1000; }
 
 DNN(const char *, GetErrorString, (wb__dnn_enum status))
 {
@@ -72,6 +73,8 @@ struct cudnnContext { struct CUstream_st *stream; };
 
 DNN(wb__dnn_enum, Create, (cudnnHandle_t *handle))
 {
+    if (from_environment("VGPU_DRIVER", 13000) / 1000 < VGPU_MAJOR)
+        return CUDNN_STATUS_NOT_INITIALIZED;
     *handle = calloc(1, sizeof **handle);
     return *handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
 }
