@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "cuda_double.h"
 #include "engine/request.h"
 #include "weber.h"
 
@@ -190,6 +191,48 @@ static void test_declined_plans(void **state) { (void)state, unreliable("VGPU_DN
 static void test_refused_products(void **state) { (void)state, unreliable("VGPU_LT_REFUSES", 1); }
 static void test_refused_plans(void **state) { (void)state, unreliable("VGPU_DNN_REFUSES", 1); }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int trained(wb_tensor *const *in, wb_tensor **out, void *context)
+{
+    void *const *all = context;
+    wb_layer *m = all[0];
+    out[0] = wb_mean(wb_square(wb_astype(wb_call(m, in[0]), WB_F32)));
+    return wb_update(all[1], m, wb_gradient(out[0], m)) ? -1 : 1;
+}
+
+/* Eight batches in turns: what a compiled step needs is there after twenty steps, and no batch is
+ * copied. */
+static void test_flat_memory(void **state)
+{
+    (void)state;
+    enum { BATCHES = 8, STEADY = 20, STEPS = 80 };
+    const wb_device *gpu = wb_device_at("CUDA", 0);
+    wb_device_memory then, now;
+    wb_scope *scope = wb_scope_open();
+    wb_layer *m = wb_to(wb_Chain(wb_Dense(WIDTH, 48, wb_relu), wb_Dense(48, WIDTH)), gpu);
+    void *all[] = {m, wb_setup(wb_Adam(.eta = 0.001), m)};
+    wb_tensor *batch[BATCHES], *out[1];
+    wb_compiled *step = wb_compile(trained, all);
+    for (int i = 0; i < BATCHES; i++)
+        batch[i] = wb_to(wb_from(numbers + 64 * i, WB_F32, 2, (int64_t[]){N * T, WIDTH}), gpu);
+    for (int i = 0; i < STEPS; i++) {
+        wb_scope *inner = wb_scope_open();
+        if (wb_call_compiled(step, 1, &batch[i % BATCHES], 1, out)) fail_msg("%s", wb_error());
+        if (!(wb_item(out[0]) >= 0)) fail_msg("step %d: %s", i, wb_error());
+        assert_int_equal(wb_scope_close(inner), 0);
+        if (i == STEADY - 1) assert_int_equal(wb_device_memory_of(gpu, &then), 0);
+        if (i == STEADY - 1) forget_calls();
+    }
+    assert_int_equal(wb_device_memory_of(gpu, &now), 0);
+    assert_int_equal(now.used + now.cached, then.used + then.cached);
+    assert_int_equal(now.peak, then.peak);
+    assert_int_equal(count_calls("cuMemcpyDtoDAsync_v2"), 0);
+    assert_int_equal(count_calls("cuStreamBeginCapture_v2"), 0);
+    assert_true(count_calls("cuGraphLaunch") >= STEPS - STEADY);
+    assert_int_equal(wb_scope_close(scope), 0);
+}
+
 /* What the program holds lives through wb_shutdown, and the backend with it, until the next one. */
 static void test_shutdowns(void **state)
 {
@@ -213,11 +256,12 @@ int main(void)
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_workspaces),
         cmocka_unit_test(test_declined_products), cmocka_unit_test(test_declined_plans),
         cmocka_unit_test(test_refused_products), cmocka_unit_test(test_refused_plans),
-        cmocka_unit_test(test_shutdowns)};
+        cmocka_unit_test(test_flat_memory), cmocka_unit_test(test_shutdowns)};
 #ifndef WB_TEST_CUDA_DOUBLE
     printf("skipped: the double of CUDA was not built\n");
     return 77;
 #endif
+    open_double();
     setenv("WEBER_DEBUG", "dispatch,plan", 1);
     wb_set_log(listen, NULL);
     if (wb_using("CUDA")) {
