@@ -35,6 +35,11 @@ typedef struct {
 } descriptor;
 
 static const uint32_t alive = 0xcd99, dead = 0xdead;
+static int64_t noted;                   /* runs of engines that have notes */
+
+/* Since the library was opened. */
+VGPU_API int64_t vgpu_dnn_noted(void);
+VGPU_API int64_t vgpu_dnn_noted(void) { return __atomic_load_n(&noted, __ATOMIC_RELAXED); }
 
 static int64_t from_environment(const char *variable, int64_t otherwise)
 {
@@ -397,6 +402,13 @@ DNN(wb__dnn_enum, BackendGetAttribute,
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static bool has_notes(const descriptor *plan)
+{
+    const descriptor *config = linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    return from_environment("VGPU_DNN_NOTES", 0) && config &&
+           !number(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
+}
+
 /* Gives a tensor its place out of the pack; one that is handed over by value, its number. */
 static bool place(cudnn_tensor *t, const attribute *ids, const attribute *pointers)
 {
@@ -443,6 +455,7 @@ DNN(wb__dnn_enum, BackendExecute,
         const uint64_t at = (uint64_t)(uintptr_t)p->workspace;
         good = p->workspace_bytes ? vgpu_span(at) >= p->workspace_bytes && at % 256 == 0 : !at;
     }
+    if (good && has_notes(d)) __atomic_add_fetch(&noted, 1, __ATOMIC_RELAXED);
     if (!good) vgpu_wrong("cudnnBackendExecute: a plan, a pack or a workspace is wrong");
     const int e = good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p)
                        : 1;
