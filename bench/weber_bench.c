@@ -299,7 +299,8 @@ static void print_figures(run *r, const wishes *w, const figures *f)
     if (r->waits) {
         print_number("host_us", f->host, 2);
         print_number("peak_gpu_mb", m.peak < 0 ? NAN : (double)m.peak / 1048576, 2);
-        print_number("growth_mb", r->held ? (double)(m.used + m.cached - r->held) / 1048576 : NAN, 3);
+        const int64_t growth = m.used + m.cached - r->held;
+        print_number("growth_mb", r->held ? (double)growth / 1048576 : NAN, 3);
     }
     print_number("peak_mb", peak_mb(), 1);
     print_number("first_step_ms", r->first_step * 1e3, 1);

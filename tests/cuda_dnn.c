@@ -376,7 +376,8 @@ static void test_precise_engines(void **state)
     assert_non_null(noted);
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (size_t n = 0; n < WB__COUNT(notes); n++) {
-            const shape p = {1, 4, 5 + (int)n, 6 + (int)i, 4, 3, 3, 1, 1, 1, 1, 1};   /* new plans */
+            /* Of new sizes, so that plans are new. */
+            const shape p = {1, 4, 5 + (int)n, 6 + (int)i, 4, 3, 3, 1, 1, 1, 1, 1};
             wb__step s = convolution(&p, list[i].dtype, false, WB__CONV_FORWARD);
             s.precision = (uint8_t)list[i].precision;
             snprintf(text, sizeof text, "%d", notes[n]);

@@ -156,8 +156,8 @@ static void test_workspaces(void **state)
     }
 }
 
-/* Every n-th time: some of what was taken is declined when it is prepared, some refused at its launch;
- * nothing that was to be done with it is lost. */
+/* Every n-th time: some of what was taken is declined when it is prepared, some refused at its
+ * launch; nothing that was to be done with it is lost. */
 static void unreliable(const char *variable, int n_warnings)
 {
     static const char *const turns[] = {"1", "2", "3", "5", "7", "11"};

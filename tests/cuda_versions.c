@@ -222,8 +222,8 @@ static void test_two_majors(void **state)
 {
     (void)state;
     with(&(versions){.files = {NVRTC_13, LT_13, DNN_12},
-                     .says = {"cuda: cuDNN: it is built for CUDA 12, and cuBLASLt, which is used too,"
-                              " for CUDA 13", "{cuBLASLt"},
+                     .says = {"cuda: cuDNN: it is built for CUDA 12, and cuBLASLt, which is used"
+                              " too, for CUDA 13", "{cuBLASLt"},
                      .not = {"{cuDNN"}});
     with(&(versions){.files = {NVRTC_13, DNN_12}, .says = {"{product"}});
 }

@@ -196,8 +196,8 @@ static void biases_are_summed_beside_weights(void **state)
     }
 }
 
-/* A device that takes a step and then declines it, or refuses it at its first launch: the plan is made
- * without that step, and nothing of it is lost. */
+/* A device that takes a step and then declines it, or refuses it at its first launch: the plan is
+ * made without that step, and nothing of it is lost. */
 static void what_is_declined_is_done_otherwise(void **state)
 {
     (void)state;
@@ -230,7 +230,8 @@ static void what_is_declined_is_done_otherwise(void **state)
 static int recorded_step(wb_tensor *const *in, wb_tensor **out, void *context)
 {
     wb_layer *l = context;
-    wb_tensor *x = wb_mul(in[0], wb_add(wb_rand_of(WB_F32, 2, (int64_t[]){ROWS, IN}), wb_scalar(1)));
+    wb_tensor *drawn = wb_rand_of(WB_F32, 2, (int64_t[]){ROWS, IN});
+    wb_tensor *x = wb_mul(in[0], wb_add(drawn, wb_scalar(1)));
     out[0] = wb_mean(wb_square(wb_call(l, x)));
     return 1;
 }

@@ -183,7 +183,8 @@ int near_refused(void) { return n_refused; }
 /* Of a step's problem: what it does with which shapes. */
 static uint32_t problem_of(const wb__step *s)
 {
-    uint32_t h = decline_seed * 2654435761u + (uint32_t)(s->kind * 64 + s->epilogue * 4 + s->sums_of);
+    const int what = s->kind * 64 + s->epilogue * 4 + s->sums_of;
+    uint32_t h = decline_seed * 2654435761u + (uint32_t)what;
     for (int i = 0; i < s->n_views; i++)
         for (int k = 0; k < s->views[i].ndim; k++)
             h = (h ^ (uint32_t)s->views[i].dims[k]) * 16777619u;
@@ -212,7 +213,8 @@ static bool refuses(const wb__step *s)
 static bool declines(const wb__step *s)
 {
     const uint32_t problem = problem_of(s);
-    if (!was_refused(problem) && (!one_in_declines || problem % (uint32_t)one_in_declines)) return false;
+    const bool drawn = one_in_declines && problem % (uint32_t)one_in_declines == 0;
+    if (!drawn && !was_refused(problem)) return false;
     n_declined++;
     wb__fail(WB_ERROR_UNSUPPORTED, "the near device declines a step");
     return true;

@@ -271,7 +271,8 @@ bool wb__lay_out(wb__making *m, wb__plan *p)
                 if (m->tenant[t].bytes)
                     give_back(holes, &n_holes, m->tenant[t].offset, m->tenant[t].bytes);
         }
-        p->arena_bytes = (end + WB__WORKSPACE_ALIGN - 1) / WB__WORKSPACE_ALIGN * WB__WORKSPACE_ALIGN;
+        const int64_t unit = WB__WORKSPACE_ALIGN;
+        p->arena_bytes = (end + unit - 1) / unit * unit;
     }
     wb__free(at);
     wb__free(by_birth);
@@ -417,7 +418,8 @@ static bool prepare_step(wb__making *m, const wb__step *s, wb__kernel **k, int *
     return note_declined(m->declined, s);
 }
 
-/* After a declined step the others are prepared all the same: all that decline are known at once. */
+/* After a declined step the others are prepared all the same, so that all that are declined are
+ * known at once. */
 static bool prepare(wb__making *m, wb__plan *p)
 {
     const bool telling = wb__debug("plan"), dispatch = wb__debug("dispatch");

@@ -138,8 +138,8 @@ typedef struct {
     bool failed;
 } wb__making;
 
-/* Steps that the backend took and then did not prepare.  They outlive one attempt at a plan, so that
- * the next one is made without them. */
+/* Steps that the backend took and then did not prepare.  They outlive one attempt at a plan, so
+ * that the next one is made without them. */
 typedef struct wb__declined {
     wb__step *step;
     int n, room;

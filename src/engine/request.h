@@ -45,7 +45,8 @@ typedef struct {
 int wb__gate_check(const wb__gate *g);
 
 /* Runs a plan on buffers.  WB__PLAN_AGAIN: a library refused one of its steps, and no variable was
- * written; the plan has left the cache, and one that is looked for again does that step otherwise. */
+ * written; the plan has left the cache, and one that is looked for again does the step in another
+ * way. */
 enum { WB__PLAN_AGAIN = -1 };
 int wb__plan_run(wb__plan *p, void **buffers, const wb__number *numbers, int n_numbers,
                  const wb__gate *gate);

@@ -124,12 +124,12 @@ struct wb__cu_device {
 
 /* ---- open.c ---------------------------------------------------------------------------------- */
 
-/* A library's file, and the version of CUDA that it belongs to; 0: not known.  A list ends with NULL. */
+/* A library's file, and the version of CUDA that it belongs to; 0: not known.  NULL ends a list. */
 typedef struct { const char *name; int major; } wb__cu_file;
 /* Opens the first of these files that is there: in WEBER_CUDA_PATH, where the system looks, in the
- * toolkit's folder; in each, those for the driver's version of CUDA first, then older ones, then newer
- * ones.  *from: where to begin, 0, and afterwards where to go on for another file.  NULL: there is
- * none, and `why` has what was said of the first. */
+ * toolkit's folder; in each, those for the driver's version of CUDA first, then older ones, then
+ * newer ones.  *from: where to begin, 0, and afterwards where to go on for another file.  NULL:
+ * there is none, and `why` has what was said of the first. */
 void *wb__cu_open_library(const wb__cu_file *files, int *from, char *why, size_t room);
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
@@ -142,8 +142,8 @@ extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* this driver knows
 
 /* Opens the driver and fills the table; 0, or an error that says how to get one. */
 int wb__cu_load(void);
-/* One of the NVRTCs that are there; they are opened as they are wanted, the one that suits the driver
- * best first. */
+/* One of the NVRTCs that are there; they are opened as they are wanted, first the one that suits
+ * the driver best. */
 typedef struct {
     wb__nvrtc_functions f;
     int version;                /* 1000 * major + 10 * minor */
@@ -332,8 +332,8 @@ struct wb__cu_routine {
 int wb__cu_lt_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 /* After a library's call failed at launch, with the error set.  Where the device failed with it,
- * that error; else WB_ERROR_UNSUPPORTED: the caller remembers not to ask the library for the problem
- * again.  The first refusal of a library is a warning; *told: it was. */
+ * that error; else WB_ERROR_UNSUPPORTED: the caller remembers not to ask the library for the
+ * problem again.  The first refusal of a library is a warning; *told: it was. */
 int wb__cu_refused(wb__cu_device *d, bool *told);
 /* Whether it would take an epilogue, sums, attention: see `takes` of wb__backend. */
 bool wb__cu_lt_takes(wb__cu_device *d, const wb__step *step);

@@ -63,7 +63,8 @@ static const char *open_next(void)
         if (host->debug("load")) host->log(WB_LOG_INFO, "cuda: cuDNN: %s", why);
     }
     if (!*why)
-        snprintf(why, sizeof why, "%s; install cuDNN 9, or name its folder by WEBER_CUDA_PATH", said);
+        snprintf(why, sizeof why, "%s; install cuDNN 9, or name its folder by WEBER_CUDA_PATH",
+                 said);
     return why;
 }
 
@@ -141,7 +142,7 @@ static void note(const wb__cu_device *d, int status, const char *call)
                   status);
 }
 
-/* A handle; a version that gives none is followed by the next, as long as no device has a handle. */
+/* A handle; a version that gives none is followed by the next, while no device has a handle. */
 static int create(cudnnHandle_t *handle)
 {
     static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;

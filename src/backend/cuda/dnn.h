@@ -103,8 +103,8 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                     wb__dnn_plan *plan);
 
-/* Bytes of workspace that a plan may want.  Gradients of attention whose bits repeat have no plan with
- * less than the scores of some rows, 402 MB for GPT-2 with a batch of 16. */
+/* Bytes of workspace that a plan may want.  Gradients of attention whose bits repeat have no plan
+ * with less than the scores of some rows, 402 MB for GPT-2 with a batch of 16. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
 static inline size_t wb__dnn_most_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
 {

@@ -80,7 +80,8 @@ WB__CU_FUNCTIONS(STATUS, MAKE, RELEASE, ALWAYS, END)
 #define STATUS(name, parameters, arguments)                                                        \
     FAILING(opened_nvrtc[compiler], nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters, arguments)
 #define MAKE(name, parameters, arguments)                                                          \
-    FAILING_MAKE(opened_nvrtc[compiler], nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters, arguments)
+    FAILING_MAKE(opened_nvrtc[compiler], nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters,       \
+                 arguments)
 #define RELEASE(name, parameters, arguments)                                                       \
     FAILING_RELEASE(opened_nvrtc[compiler], nvrtc, name, parameters, arguments)
 WB__NVRTC_FUNCTIONS(STATUS, MAKE, RELEASE, ALWAYS)

@@ -2,12 +2,12 @@
  * launched as a whole at every run.
  *
  * A graph holds the addresses of its buffers.  Variables seldom move; inputs and results of a loop
- * come from the cache and take turns among few addresses, those of a loader's batches for one.  So a
- * graph has up to sixteen instances, each for one set of addresses.  Where these keep changing, a further instance has memory of its own in
- * place of what changes: inputs are copied there before it runs, results from there after it, and
- * nothing is recorded any more.  Variables cannot be copied so: where more sets of them take turns than
- * there are instances, as in many models of one shape, the runs without one are launched kernel by
- * kernel, for to record costs more than that.
+ * come from the cache and take turns among few addresses, as a loader's batches do.  So a graph has
+ * up to sixteen instances, each for one set of addresses.  Where these keep changing, a further
+ * instance has memory of its own in place of what changes: inputs are copied there before it runs,
+ * results from there after it, and nothing is recorded any more.  Variables cannot be copied so:
+ * where more sets of them take turns than there are instances, as in many models of one shape, the
+ * runs without one are launched kernel by kernel, for to record costs more than that.
  *
  * Recording is done on a stream of its own, on which nothing runs, so that it is in nobody's way.
  * What cannot be recorded is launched kernel by kernel, as without a graph. */

@@ -126,8 +126,8 @@ static void note(const wb__cu_device *d, int status, const char *call)
                   status);
 }
 
-/* A handle; a version that gives none, as one that is newer than the driver, is followed by the next,
- * as long as no device has a handle of it. */
+/* A handle; a version that gives none, as one that is newer than the driver, is followed by the
+ * next, while no device has a handle. */
 static int create(cublasLtHandle_t *handle)
 {
     static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;

@@ -123,7 +123,8 @@ static void *image_of(const wb__cu_device *d, const options *o, nvrtcProgram pro
     const wb__nvrtc_functions *f = &o->with->f;
     void *image = NULL;
     const char *call = o->portable ? "nvrtcGetPTX" : "nvrtcGetCUBIN";
-    nvrtcResult code = o->portable ? f->GetPTXSize(program, bytes) : f->GetCUBINSize(program, bytes);
+    nvrtcResult code = o->portable ? f->GetPTXSize(program, bytes)
+                                   : f->GetCUBINSize(program, bytes);
     if (!code && !(image = host->alloc(*bytes + 1))) return NULL;
     if (!code) code = o->portable ? f->GetPTX(program, image) : f->GetCUBIN(program, image);
     if (!code) return image;
@@ -133,7 +134,8 @@ static void *image_of(const wb__cu_device *d, const options *o, nvrtcProgram pro
 }
 
 /* *next: whether another NVRTC may do better. */
-static void *compile(wb__cu_device *d, const char *text, const options *o, size_t *bytes, bool *next)
+static void *compile(wb__cu_device *d, const char *text, const options *o, size_t *bytes,
+                     bool *next)
 {
     const wb__nvrtc_functions *f = &o->with->f;
     nvrtcProgram program = NULL;
@@ -183,8 +185,8 @@ static int load_failed(wb__cu_device *d, CUresult code, const options *o)
     return wb__cu_fail(d, "cuModuleLoadData", code, "a kernel compiled with %s", o->arch);
 }
 
-/* With the device's choice of a compiler; NULL with the error set.  What was kept may be damaged: then
- * it is compiled again. */
+/* With the device's choice of a compiler; NULL with the error set.  What was kept may be damaged:
+ * then it is compiled again. */
 static CUmodule make_with(wb__cu_device *d, const char *text, const options *o, bool *next)
 {
     CUmodule module = NULL;
