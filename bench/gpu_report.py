@@ -132,7 +132,8 @@ class Report:
         if host is not None:
             found.append((f"{name}: host under 10 us a replayed step", human(host), host < 10))
         if growth is not None:
-            found.append((f"{name}: memory flat from step 2 on", f"{growth:+.3f} MiB", growth <= 0))
+            found.append((f"{name}: memory flat from step 20 on", f"{growth:+.3f} MiB",
+                          growth <= 0))
         held = compiled.get("peak_gpu_mb")
         least = min((r["peak_gpu_mb"] for r in peers(row, "torch") if "peak_gpu_mb" in r), default=None)
         if held is not None and least is not None:

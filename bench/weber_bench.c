@@ -86,6 +86,9 @@ static bool read_wishes(int argc, char **argv, wishes *w)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
+/* By then every batch was met by every set of buffers that takes turns. */
+enum { STEADY = 20 };
+
 typedef struct {
     workload work;
     const wb_device *device;
@@ -96,7 +99,7 @@ typedef struct {
     wb_batch batches[MOST_BATCHES];
     int64_t steps;                  /* done so far */
     double first_loss, last_loss, first_step;
-    int64_t held;                   /* bytes of the device after two steps */
+    int64_t held;                   /* bytes of the device after STEADY steps; 0 before */
 } run;
 
 /* Records a step; what comes back is the loss, or the result of an inference. */
@@ -134,11 +137,21 @@ static void wait_for(run *r)
     if (r->waits && wb_synchronize(r->device)) fail("waiting for the device");
 }
 
+static wb_device_memory device_memory(const run *r)
+{
+    wb_device_memory m;
+    if (wb_device_memory_of(r->device, &m)) fail("asking for the device's memory");
+    return m;
+}
+
 /* Steps up to one that is read and waited for. */
 static void block_of(run *r, int64_t steps)
 {
     for (int64_t k = 1; k <= steps; k++) step(r, !r->waits || k == steps);
     wait_for(r);
+    if (!r->waits || r->held || r->steps < STEADY) return;
+    const wb_device_memory m = device_memory(r);
+    r->held = m.used + m.cached;
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -168,13 +181,6 @@ static double peak_mb(void)
         if (!strncmp(line, "VmHWM:", 6)) kb = strtod(line + 6, NULL);
     if (f) fclose(f);
     return kb / 1024;
-}
-
-static wb_device_memory device_memory(const run *r)
-{
-    wb_device_memory m;
-    if (wb_device_memory_of(r->device, &m)) fail("asking for the device's memory");
-    return m;
 }
 
 typedef struct {
@@ -293,7 +299,8 @@ static void print_figures(run *r, const wishes *w, const figures *f)
     if (r->waits) {
         print_number("host_us", f->host, 2);
         print_number("peak_gpu_mb", m.peak < 0 ? NAN : (double)m.peak / 1048576, 2);
-        print_number("growth_mb", (double)(m.used + m.cached - r->held) / 1048576, 3);
+        const int64_t growth = m.used + m.cached - r->held;
+        print_number("growth_mb", r->held ? (double)growth / 1048576 : NAN, 3);
     }
     print_number("peak_mb", peak_mb(), 1);
     print_number("first_step_ms", r->first_step * 1e3, 1);
@@ -351,8 +358,6 @@ static void first_steps(run *r)
     r->first_loss = r->last_loss;
     r->first_step = age();
     block_of(r, 1);
-    wb_device_memory m = device_memory(r);
-    r->held = m.used + m.cached;
 }
 
 /* Answers a line with a line until there are no more. */

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cuda/dnn_api.h"
 #include "backend/host.h"
 #include "base/base.h"
 
@@ -352,6 +353,71 @@ static void test_attention(void **state)
     for (int i = 0; i < 16; i++) one_attention(i & 1 ? WB_BF16 : WB_F16, i & 2, i & 4, i & 8);
 }
 
+/* ---- engines --------------------------------------------------------------------------------- */
+
+/* Of two engines the second is taken where the first has a note that a precision forbids. */
+static void test_precise_engines(void **state)
+{
+    (void)state;
+    enum { WINOGRAD = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD, FFT = 1 << CUDNN_NUMERICAL_NOTE_FFT,
+           SMALL = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+           MIDDLE = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+           LARGE = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
+           REDUCED = 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION };
+    static const int notes[] = {WINOGRAD, FFT, SMALL, MIDDLE, LARGE, REDUCED};
+    static const struct { wb_dtype dtype; int precision, allowed; } list[] = {
+        {WB_F32, WB__PRECISION_HIGHEST, 0}, {WB_BF16, WB__PRECISION_HIGHEST, 0},
+        {WB_F32, WB__PRECISION_HIGH, WINOGRAD | FFT | SMALL | MIDDLE}};
+    char file[600], text[20];
+    int64_t (*noted)(void) = NULL;
+    snprintf(file, sizeof file, "%s/libcudnn.so.9", getenv("WEBER_CUDA_PATH"));
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library) *(void **)&noted = dlsym(library, "vgpu_dnn_noted");
+    assert_non_null(noted);
+    for (size_t i = 0; i < WB__COUNT(list); i++)
+        for (size_t n = 0; n < WB__COUNT(notes); n++) {
+            /* Of new sizes, so that plans are new. */
+            const shape p = {1, 4, 5 + (int)n, 6 + (int)i, 4, 3, 3, 1, 1, 1, 1, 1};
+            wb__step s = convolution(&p, list[i].dtype, false, WB__CONV_FORWARD);
+            s.precision = (uint8_t)list[i].precision;
+            snprintf(text, sizeof text, "%d", notes[n]);
+            setenv("VGPU_DNN_NOTES", text, 1);
+            const int64_t before = noted();
+            run(&p, s, "cuDNN");
+            assert_int_equal(noted() > before, (notes[n] & list[i].allowed) != 0);
+        }
+    unsetenv("VGPU_DNN_NOTES");
+}
+
+static void made_by(const wb__step *s, const char *impl)
+{
+    wb__kernel *k = NULL;
+    if (b->prepare(d, s, &k)) fail_msg("%s", wb_error());
+    assert_string_equal(k->impl, impl);
+    b->destroy(d, k);
+}
+
+/* Attention may want a twentieth of the memory as workspace, convolutions 256 MiB. */
+static void test_large_workspaces(void **state)
+{
+    (void)state;
+    const shape p = {1, 4, 11, 13, 4, 3, 3, 1, 1, 1, 1, 1};
+    const wb__step conv = convolution(&p, WB_F32, false, WB__CONV_FORWARD);
+    const wb__step s = attention(WB_BF16, 2, 3, 40, 16, WB__ATTENTION_BACK, true, false);
+    static const char *const memory[] = {"4000000000", "16000000000"};
+    setenv("VGPU_DNN_WORKSPACE", "300000000", 1);
+    for (int i = 0; i < 2; i++) {
+        b->stop();
+        setenv("VGPU_MEMORY", memory[i], 1);
+        assert_int_equal(b->start(), 0);
+        d = b->device(0);
+        made_by(&s, i ? "cuDNN flash" : "attention, tiles of 64");
+        made_by(&conv, "product, an element an item");
+    }
+    unsetenv("VGPU_DNN_WORKSPACE");
+    unsetenv("VGPU_MEMORY");
+}
+
 /* ---- what is left to ours -------------------------------------------------------------------- */
 
 static void test_left_to_ours(void **state)
@@ -384,7 +450,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_behind_convolutions),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_left_to_ours),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_precise_engines),
+        cmocka_unit_test(test_large_workspaces), cmocka_unit_test(test_left_to_ours),
         cmocka_unit_test(test_layouts)};
 #ifndef WB_TEST_CUDA_DOUBLE
     printf("skipped: the double of CUDA was not built\n");

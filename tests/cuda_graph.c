@@ -143,7 +143,7 @@ static int64_t captures(void) { return count_calls("cuStreamBeginCapture_v2"); }
 static void test_places(void **state)
 {
     (void)state;
-    enum { PLACES = 9 };
+    enum { PLACES = 23, BATCHES = 8 };
     void *all[PLACES][BUFFERS], *buffers[BUFFERS];
     model m;
     make(&m, dev[0]);
@@ -156,22 +156,33 @@ static void test_places(void **state)
         run_right(&m, buffers, (float)turn, turn);
     }
     assert_int_equal(captures(), 4);
+    const int64_t copies = count_calls("cuMemcpyDtoDAsync_v2");
+    for (int turn = 0; turn < 5 * BATCHES; turn++) {            /* a loader's batches */
+        buffers[IN] = all[turn % BATCHES][IN];
+        buffers[OUT] = all[2 + turn % 2][OUT];
+        run_right(&m, buffers, (float)turn, turn);
+    }
+    assert_int_equal(captures(), 4 + BATCHES);
+    assert_int_equal(count_calls("cuMemcpyDtoDAsync_v2"), copies);
     for (int turn = 0; turn < 3 * PLACES; turn++) {
         buffers[IN] = all[turn % PLACES][IN];
         buffers[OUT] = all[turn * 2 % PLACES][OUT];
         run_right(&m, buffers, (float)turn, turn);
     }
-    assert_int_equal(captures(), 5);
+    assert_int_equal(captures(), 17);
+    const int64_t used = memory_of(dev[0]).used;
     for (int turn = 0; turn < 3 * PLACES; turn++) {             /* the arena too */
         buffers[IN] = all[turn % PLACES][IN];
         buffers[ARENA] = all[turn % PLACES][ARENA];
         run_right(&m, buffers, (float)turn, turn);
     }
-    assert_int_equal(captures(), 6);
+    assert_int_equal(captures(), 18);
+    assert_true(memory_of(dev[0]).used >= used + (int64_t)kinds[ARENA].bytes);     /* its own */
+    assert_true(memory_of(dev[0]).peak >= memory_of(dev[0]).used);
     for (int i = 1; i < 4; i++) {               /* a variable: what was recorded is of no use */
         buffers[VARIABLE] = all[i][VARIABLE];
         for (int turn = 0; turn < 3; turn++) run_right(&m, buffers, (float)turn, 4);
-        assert_int_equal(captures(), 6 + i);
+        assert_int_equal(captures(), 18 + i);
     }
     unmake(&m);
     for (int i = 0; i < PLACES; i++) release_all(dev[0], all[i]);
@@ -182,7 +193,7 @@ static void test_places(void **state)
 static void test_many_models(void **state)
 {
     (void)state;
-    enum { MODELS = 6, TURNS = 40 };
+    enum { MODELS = 20, TURNS = 40 };
     void *all[MODELS][BUFFERS];
     model m;
     make(&m, dev[0]);
@@ -190,7 +201,7 @@ static void test_many_models(void **state)
     forget_calls();
     for (int turn = 0; turn < TURNS; turn++)
         for (int i = 0; i < MODELS; i++) run_right(&m, all[i], (float)(i + turn), turn);
-    assert_in_range(captures(), 4, 16 + MODELS * TURNS / 8);
+    assert_in_range(captures(), 16, 32 + MODELS * TURNS / 8);
     assert_true(count_calls("cuGraphLaunch") > MODELS * TURNS / 3);
     unmake(&m);
     for (int i = 0; i < MODELS; i++) release_all(dev[0], all[i]);
@@ -201,15 +212,15 @@ static void test_many_models(void **state)
 static void test_places_without_memory(void **state)
 {
     (void)state;
-    enum { PLACES = 6 };
-    check(restart("WEBER_MEMORY_LIMIT", "1M"));
-    void *all[PLACES][BUFFERS], *rest[300];
+    enum { PLACES = 20 };
+    check(restart("WEBER_MEMORY_LIMIT", "4M"));
+    void *all[PLACES][BUFFERS], *rest[1200];
     model m;
     int n = 0;
     make(&m, dev[0]);
     for (int i = 0; i < PLACES; i++) take_all(m.d, all[i]);
-    for (int i = 0; i < 4; i++) run_right(&m, all[i], 1, 2);
-    while (n < 300 && (rest[n] = b->allocate(dev[0], BYTES))) n++;
+    for (int i = 0; i < 16; i++) run_right(&m, all[i], 1, 2);
+    while (n < 1200 && (rest[n] = b->allocate(dev[0], BYTES))) n++;
     wb_clear_error();
     for (int i = 0; i < 3 * PLACES; i++) run_right(&m, all[i % PLACES], (float)i, 2);
     while (n) b->release(dev[0], rest[--n], BYTES);

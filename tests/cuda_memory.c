@@ -29,6 +29,14 @@ static void test_nothing_there(void **state)
 }
 
 /* A driver, and no library that is NVRTC. */
+static bool is_there(const char *file)
+{
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library) dlclose(library);
+    return library;
+}
+
+/* A file that is no NVRTC is passed by; an error only where there is no other. */
 static void test_no_compiler(void **state)
 {
     (void)state;
@@ -36,7 +44,10 @@ static void test_no_compiler(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof file, "%s/libnvrtc.so.13", folder);
     assert_int_equal(symlink(getenv("WEBER_CUDA_LIBRARY"), file), 0);
-    assert_int_equal(child("WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
+    const bool another = is_there("libnvrtc.so.13") || is_there("libnvrtc.so.12") ||
+                         is_there("libnvrtc.so") || is_there("/usr/local/cuda/lib64/libnvrtc.so");
+    if (another) assert_int_not_equal(child("WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
+    else assert_int_equal(child("WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
     assert_int_equal(unlink(file) | rmdir(folder), 0);
 }
 

@@ -36,15 +36,15 @@ static wb__dnn_functions dnn;
     "\"supportCoopLaunch\":1,\"smClockRateKHz\":1410000,\"memClockRateKHz\":1593000,"              \
     "\"l2CacheSize\":" #l2 ",\"deviceName\":\"" name "\",\"deviceVer\":" #version ","              \
     "\"driverVer\":13000,\"runtimeVer\":13000,\"cudaDeviceId\":0,\"totalGlobalMem\":" #memory "}"
-static const char *const devices[] = {
-    PROPERTIES(900, "NVIDIA H200", 132, 232448, 52428800, 150000000000),
-    PROPERTIES(800, "NVIDIA A100", 108, 166912, 41943040, 80000000000),
+static const struct { const char *text; int64_t memory; } devices[] = {
+    {PROPERTIES(900, "NVIDIA H200", 132, 232448, 52428800, 150000000000), 150000000000},
+    {PROPERTIES(800, "NVIDIA A100", 108, 166912, 41943040, 80000000000), 80000000000},
 };
 
 static wb__dnn_target target_of(int which)
 {
-    const char *text = devices[which];
-    wb__dnn_target t = {.f = &dnn};
+    const char *text = devices[which].text;
+    wb__dnn_target t = {.f = &dnn, .memory = devices[which].memory};
     assert_int_equal(dnn.BackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
                                                  &t.properties), 0);
     assert_int_equal(dnn.BackendSetAttribute(t.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
@@ -53,7 +53,45 @@ static wb__dnn_target target_of(int which)
     return t;
 }
 
-/* A plan must be there; gives its workspace. */
+/* The numerical notes of a plan's engine, as bits. */
+static int notes_of(const wb__dnn_plan *plan)
+{
+    wb__dnn_desc config = NULL, engine = NULL;
+    int notes[32], bits = 0;
+    int64_t n = 0;
+    assert_int_equal(dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config), 0);
+    assert_int_equal(dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), 0);
+    assert_int_equal(dnn.BackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &config), 0);
+    assert_int_equal(dnn.BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine), 0);
+    assert_int_equal(dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                             CUDNN_TYPE_NUMERICAL_NOTE, (int64_t)WB__COUNT(notes),
+                                             &n, notes), 0);
+    for (int i = 0; i < n; i++) bits |= 1 << notes[i];
+    dnn.BackendDestroyDescriptor(engine);
+    dnn.BackendDestroyDescriptor(config);
+    return bits;
+}
+
+/* Notes that a convolution's engine may not have. */
+static int imprecise(const wb__step *s)
+{
+    const bool f32 = s->views[0].dtype == WB_F32;
+    int bits = 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
+               1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+    if (s->kind != WB__STEP_CONV) return 0;
+    if (f32 && s->precision == WB__PRECISION_HIGHEST)
+        bits |= 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE |
+                1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+    if (!f32 || s->precision == WB__PRECISION_HIGHEST)
+        bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
+                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
+                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6;
+    return bits;
+}
+
+/* A plan must be there, of an engine that is precise enough; gives its workspace. */
 static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const char *what)
 {
     wb__dnn_graph *g = wb__alloc(sizeof *g);
@@ -68,7 +106,9 @@ static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const cha
         fail_msg("%s: no plan: %s (%d) %s", what, g->call ? g->call : "no engine", g->status, said);
     }
     const size_t workspace = plan.workspace;
-    assert_true(plan.engine >= 0 && workspace <= WB__DNN_WORKSPACE);
+    assert_true(plan.engine >= 0 && workspace <= wb__dnn_most_workspace(t, &p));
+    const int notes = notes_of(&plan);
+    if (notes & imprecise(step)) fail_msg("%s: an engine with notes %#x", what, (unsigned)notes);
     wb__dnn_plan_free(&dnn, &plan);
     wb__free(g);
     return workspace;
@@ -172,7 +212,7 @@ static wb__step attention(const heads *h, wb_dtype dtype, int kind, bool causal)
 }
 
 static const heads list[] = {{8, 12, 1024, 64, true}, {4, 8, 128, 32, false}, {2, 6, 77, 40, true},
-                             {1, 2, 2048, 128, false}};
+                             {1, 2, 2048, 128, false}, {16, 12, 1024, 64, true}};
 
 static void attentions(int which)
 {
@@ -180,7 +220,7 @@ static void attentions(int which)
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (int kind = WB__ATTENTION_FORWARD; kind <= WB__ATTENTION_BACK; kind++)
             for (int causal = 0; causal < 2; causal++) {
-                if ((!causal && i != 1) || (which && i > 1)) continue;
+                if ((!causal && i != 1) || (which && i > 1 && i != 4)) continue;
                 char what[120];
                 const wb_dtype dtype = i % 2 ? WB_F16 : WB_BF16;
                 wb__step step = attention(&list[i], dtype, kind, causal);
@@ -193,7 +233,7 @@ static void attentions(int which)
                                     (size_t)(list[i].length + 127);
                 assert_true(room <= 4096 + rows * (size_t)(list[i].width + 63) * 4);
                 step.deterministic = true;
-                if (i == 1) must_plan(&t, &step, what);
+                if (i == 1 || i == 4) must_plan(&t, &step, what);
             }
     dnn.BackendDestroyDescriptor(t.properties);
 }

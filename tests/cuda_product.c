@@ -431,6 +431,21 @@ static void test_left_to_ours(void **state)
     declines(&p, "cuBLASLt: too small");
     p.k = 0;
     declines(&p, "cuBLASLt: nothing to multiply");
+    /* What was asked for and cannot be done is declined, never done in part. */
+    wb__gpu_work *work = NULL;
+    const wb__gpu_target target = {.f64 = true, .most_items = 1024, .local_bytes = 48 << 10,
+                                   .most_args = 4096};
+    const product special[] = {
+        {.dtype = WB_F32, .m = 20, .n = 41, .k = 30, .act = WB__EPI_GELU_AUX},
+        {.dtype = WB_F64, .m = 20, .n = 40, .k = 30, .act = WB__EPI_GELU, .c_turned = true},
+        {.dtype = WB_F32, .batch = 2, .m = 20, .n = 40, .k = 30, .sums = WB__SUMS_OF_A}};
+    for (size_t i = 0; i < WB__COUNT(special); i++) {
+        const wb__step asked = step_of(&special[i]);
+        assert_int_equal(b->prepare(d, &asked, &k), WB_ERROR_UNSUPPORTED);
+        assert_null(k);
+        assert_int_equal(wb__gpu_step(&target, &asked, &work), WB_ERROR_INTERNAL);
+        wb_clear_error();
+    }
     s.views[0].strides[1] = 2;
     assert_int_equal(b->prepare(d, &s, &k), 0);
     assert_string_equal(k->why, "cuBLASLt: strides");

@@ -196,6 +196,75 @@ static void biases_are_summed_beside_weights(void **state)
     }
 }
 
+/* A device that takes a step and then declines it, or refuses it at its first launch: the plan is
+ * made without that step, and nothing of it is lost. */
+static void what_is_declined_is_done_otherwise(void **state)
+{
+    (void)state;
+    double want[STEPS], got[STEPS];
+    int declined = 0, refused = 0;
+    near_ask(true);
+    near_allow(ALL | SUMS_OF_A | SUMS_OF_B);
+    for (size_t i = 0; i < WB__COUNT(models); i++) {
+        train(&models[i], wb_cpu_device(), want);
+        for (unsigned seed = 0; seed < 9; seed++) {
+            near_forget();
+            near_decline(seed % 4, seed % 3 ? (int)(seed % 5) : 0, seed);
+            train(&models[i], near_device(), got);
+            compare(&models[i], want, got, seed);
+            declined += near_declined();
+            refused += near_refused();
+        }
+        near_decline(1, 0, 0);                          /* all of it, always */
+        near_forget();
+        train(&models[i], near_device(), got);
+        compare(&models[i], want, got, 0);
+        for (int e = WB__EPI_GELU; e <= WB__EPI_RELU_BACK; e++) assert_int_equal(near_count(e), 0);
+        assert_int_equal(near_count(NEAR_ATTENTION), 0);
+    }
+    near_decline(0, 0, 0);
+    assert_true(declined > 15 && refused > 15);
+}
+
+/* The same in a recording, whose draws and counts of steps are those of one run. */
+static int recorded_step(wb_tensor *const *in, wb_tensor **out, void *context)
+{
+    wb_layer *l = context;
+    wb_tensor *drawn = wb_rand_of(WB_F32, 2, (int64_t[]){ROWS, IN});
+    wb_tensor *x = wb_mul(in[0], wb_add(drawn, wb_scalar(1)));
+    out[0] = wb_mean(wb_square(wb_call(l, x)));
+    return 1;
+}
+
+static void what_is_refused_in_a_recording(void **state)
+{
+    (void)state;
+    double losses[2][4];
+    near_ask(true);
+    near_allow(ALL);
+    for (int turn = 0; turn < 2; turn++) {
+        const wb_device *before = wb__use_device(near_device());
+        wb_scope *s = wb_scope_open();
+        wb__cache_clear();
+        near_decline(0, turn, 5);
+        wb_seed(3);
+        wb_layer *l = mlp();
+        wb_tensor *x = wb_full_of(0.5, WB_F32, 2, (int64_t[]){ROWS, IN}), *out[1];
+        wb_compiled *c = wb_compile(recorded_step, l);
+        for (int i = 0; i < 4; i++) {
+            if (wb_call_compiled(c, 1, &x, 1, out)) fail_msg("%s", wb_error());
+            losses[turn][i] = wb_item(out[0]);
+        }
+        assert_int_equal(near_refused() > 0, turn);
+        if (wb_scope_close(s)) fail_msg("%s", wb_error());
+        wb__use_device(before);
+    }
+    near_decline(0, 0, 0);
+    for (int i = 0; i < 4; i++)
+        if (!(fabs(losses[0][i] - losses[1][i]) <= 1e-5 * fabs(losses[0][i])))
+            fail_msg("replay %d: %.9g, not %.9g", i, losses[1][i], losses[0][i]);
+}
+
 static void what_declines_sees_the_same_plans(void **state)
 {
     (void)state;
@@ -321,6 +390,8 @@ int main(void)
                                      cmocka_unit_test(biases_are_summed_beside_weights),
                                      cmocka_unit_test(what_declines_sees_the_same_plans),
                                      cmocka_unit_test(attention_in_every_way),
+                                     cmocka_unit_test(what_is_declined_is_done_otherwise),
+                                     cmocka_unit_test(what_is_refused_in_a_recording),
                                      cmocka_unit_test(allocations_that_fail),
                                      cmocka_unit_test(every_part_trains_as_the_cpu_does)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);

@@ -27,7 +27,7 @@ static void check_fold(const hand *h, int view, int64_t i, const void *cpu, cons
     if (t != WB_F32 && t != WB_F64) same_bits(h, view, i, cpu, said);
     else if (!close_to(b, a, t == WB_F32 ? 2e-6 : 1e-14, (double)folded * 0.1))
         fail_msg("view %d, element %lld of %lld folded: %.9g, not %.9g%s", view, (long long)i,
-                 (long long)folded, b, a, other_way ? ", the other way" : "");
+                 (long long)folded, b, a, way_name());
 }
 
 static void fill_fold(void *p, wb_dtype t, int64_t n, int what)
@@ -90,10 +90,10 @@ static void empty(void **state)
     if (no_device()) skip();
     static const int64_t shapes[][2] = {{0, 3}, {3, 0}, {0, 0}};
     for (int s = 0; s < 3; s++)
-        for (int way = 0; way < 2; way++) {
+        for (int way = 0; way < WAYS; way++) {
             static hand h;
             const int64_t r = shapes[s][0], c = shapes[s][1];
-            other_way = way;
+            go_way(way, 1);
             begin(&h, r, c);
             const int x = load(&h, WB_F32, c, 1);
             static const wb__op ops[] = {WB__OP_sum, WB__OP_max, WB__OP_min, WB__OP_argmax};
@@ -179,8 +179,8 @@ static void one_program(uint64_t number)
         memcpy(want[b], was[b], bytes[b]);
     }
     for (int s = 0; s < p.f.n_segments; s++) interpret(&p.f, s, want, p.numbers);
-    for (int way = 0; way < 2; way++) {
-        other_way = way;
+    for (int way = 0; way < WAYS; way++) {
+        go_way(way, 1 + (uint32_t)(number % 64));
         for (int b = 0; b < p.n_buffers; b++) memcpy(got[b], was[b], bytes[b]);
         run_on(gpu, gpu_device, &p.f, p.n_buffers, got, bytes, p.numbers);
         for (int i = 0; i < p.f.n_segments * p.f.n_views; i++) {
@@ -192,8 +192,7 @@ static void one_program(uint64_t number)
                 wb__convert(&b, WB_F64, (char *)got[v->buffer] + j * size, v->dtype, 1);
                 if (a == b || (isnan(a) && isnan(b))) continue;
                 print_message("program %llu, view %d, element %lld: %g, not %g%s\n",
-                              (unsigned long long)number, i, (long long)j, b, a,
-                              way ? ", the other way" : "");
+                              (unsigned long long)number, i, (long long)j, b, a, way_name());
                 print_program(&p);
                 fail();
             }
@@ -273,6 +272,74 @@ static void refusals(void **state)
     wb_clear_error();
 }
 
+/* Buffers are arguments too: what takes all the room with them is refused, and nothing less. */
+static void many_buffers(void **state)
+{
+    (void)state;
+    static hand h;
+    wb__gpu_target t = any_gpu;
+    t.most_args = 1024;
+    t.buffer_bytes = 8;
+    bool refused = false, taken = false;
+    for (int n = 20; n < 70; n++) {
+        wb__gpu_work *work = NULL;
+        begin(&h, 30, 500);
+        int sum = load(&h, WB_F32, 500, 1);
+        for (int i = 1; i < n; i++)
+            sum = op_of(&h, WB__OP_add, sum, load(&h, WB_F32, 500 + i % 7, 1), -1);
+        store(&h, sum, WB_F32, 700, 1);
+        const wb__step step = {.kind = WB__STEP_FUSED, .fused = h.f};
+        if (wb__gpu_step(&t, &step, &work)) {
+            assert_int_equal(wb_error_code(), WB_ERROR_UNSUPPORTED);
+            refused = true;
+        } else {
+            assert_false(refused);
+            taken |= work->launch[0].n_buffers > 32;
+            assert_true(work->launch[0].args_bytes + 8 * (size_t)(n + 1) <= 1024);
+            wb__gpu_work_free(work);
+        }
+        wb_clear_error();
+        finish(&h);
+    }
+    assert_true(refused && taken);
+}
+
+/* Spaces of more points than 32 bits count: launches over pieces, which nobody has memory for here;
+ * one row, or rows into one column, cannot be cut. */
+static void too_many_points(void **state)
+{
+    (void)state;
+    enum { LAST = 50304 };
+    static wb__instr in[4];
+    const int64_t rows = 96 * 1024;
+    const wb__space space = {.ndim = 2, .row_dims = 1, .col_dims = 1, .dims = {rows, LAST}};
+    const wb__view views[2] = {
+        {.dtype = WB_BF16, .buffer = 0, .ndim = 2, .dims = {rows, LAST}, .strides = {LAST, 1}},
+        {.dtype = WB_F32, .buffer = 1, .ndim = 2, .dims = {rows, LAST}, .strides = {0, 1}}};
+    const wb__step step = {.kind = WB__STEP_FUSED,
+                           .fused = {.n_instr = 3, .n_views = 2, .n_segments = 1, .instr = in,
+                                     .spaces = &space, .views = views}};
+    static const struct { int kind; int launches; } cases[] = {
+        {WB__STORE, 2}, {WB__FOLD_ROWS, 3}, {WB__FOLD_ALL, 3}};
+    for (size_t i = 0; i < WB__COUNT(cases); i++) {
+        wb__gpu_work *work = NULL;
+        in[0] = (wb__instr){.kind = WB__LOAD, .level = WB__LEVEL_FULL, .dtype = WB_BF16, .a = -1,
+                            .b = -1, .c = -1};
+        in[1] = (wb__instr){.kind = WB__ROW, .op = WB__OP_exp, .level = WB__LEVEL_FULL,
+                            .dtype = WB_F32, .b = -1, .c = -1};
+        in[2] = (wb__instr){.kind = (uint8_t)cases[i].kind, .op = WB__OP_sum, .a = 1, .b = -1,
+                            .c = -1, .level = WB__LEVEL_FULL, .dtype = WB_F32,
+                            .arg = cases[i].kind == WB__STORE ? 0 : 1};
+        if (wb__gpu_step(&any_gpu, &step, &work)) fail_msg("%s", wb_error());
+        assert_int_equal(work->n, cases[i].launches);
+        for (int l = 0; l < work->n; l++) {
+            const uint32_t *g = work->launch[l].groups;
+            assert_true(g[0] <= INT32_MAX && g[1] <= UINT16_MAX && g[2] <= UINT16_MAX);
+        }
+        wb__gpu_work_free(work);
+    }
+}
+
 /* Memory that runs out at any point is an error, and nothing is lost. */
 static void no_memory(void **state)
 {
@@ -306,7 +373,8 @@ int main(int argc, char **argv)
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
     if (argc > 2) count = atoi(argv[2]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_texts), cmocka_unit_test(refusals), cmocka_unit_test(no_memory),
+        cmocka_unit_test(few_texts), cmocka_unit_test(refusals), cmocka_unit_test(many_buffers),
+        cmocka_unit_test(too_many_points), cmocka_unit_test(no_memory),
         cmocka_unit_test(folds), cmocka_unit_test(empty), cmocka_unit_test(mixed),
         cmocka_unit_test(random_programs),
     };

@@ -1,6 +1,6 @@
 /* Fused kernels as texts for GPUs, on the first OpenCL device, beside the CPU backend.  Each program
- * runs twice there: made for the kind of device that it is, and for the other kind (a processor
- * behind a GPU's interface, or not).
+ * runs three times there: made for the kind of device that it is, and for the other kind (a
+ * processor behind a GPU's interface, or not), and in pieces, as what is too large for one kernel.
  *
  * WEBER_DUMP_KERNELS=folder writes every text there: name.k, or name.f64.k where it uses double. */
 #ifndef WB_TEST_GPU_FUSED_H
@@ -17,6 +17,18 @@
 static const wb__backend *gpu;              /* NULL: there is none */
 static const wb_device *gpu_device;
 static bool other_way;                      /* texts for the kind of device that this one is not */
+static uint32_t most_points;                /* of a space that a kernel walks; 0: of any */
+
+enum { WAYS = 3 };
+static inline void go_way(int way, uint32_t points)
+{
+    other_way = way == 1;
+    most_points = way == 2 ? points : 0;
+}
+static inline const char *way_name(void)
+{
+    return other_way ? ", the other way" : most_points ? ", in pieces" : "";
+}
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
@@ -45,6 +57,7 @@ static inline int watched_step(const wb__gpu_target *t, const wb__step *step, wb
 {
     wb__gpu_target target = *t;
     target.is_cpu ^= other_way;
+    target.most_points = most_points;
     const int e = wb__gpu_step(&target, step, work);
     if (!e) dump(*work);
     return e;
@@ -213,8 +226,8 @@ static inline void both(hand *h, const wb__number *numbers, checker *check)
         memcpy(cpu[i], h->data[i], h->bytes[i]);
     }
     run_on(&wb__cpu_backend, &wb__cpu, &h->f, h->f.n_views, cpu, h->bytes, numbers);
-    for (int turn = 0; turn < 2; turn++) {
-        other_way = turn;
+    for (int turn = 0; turn < WAYS; turn++) {
+        go_way(turn, 4099);
         for (int i = 0; i < h->f.n_views; i++) memcpy(h->data[i], was[i], h->bytes[i]);
         run_on(gpu, gpu_device, &h->f, h->f.n_views, h->data, h->bytes, numbers);
         for (int i = 0; i < h->f.n_views; i++) {
@@ -235,7 +248,7 @@ static inline void same_bits(const hand *h, int view, int64_t i, const void *cpu
     wb__convert(&b, WB_F64, said, t, 1);
     if (isnan(a) && isnan(b)) return;
     fail_msg("view %d (%s), element %lld: %.17g, not %.17g%s", view, wb_dtype_name(t),
-             (long long)i, b, a, other_way ? ", the other way" : "");
+             (long long)i, b, a, way_name());
 }
 
 static inline bool close_to(double got, double want, double relative, double least)

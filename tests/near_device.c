@@ -162,6 +162,64 @@ static void attention(const wb__step *s, void *const *buffers)
     free(all);
 }
 
+/* ---- what is declined ------------------------------------------------------------------------ */
+
+static int one_in_declines, one_in_refuses, n_declined, n_refused;
+static unsigned decline_seed;
+static uint32_t refused_before[4096];
+static int n_refused_before;
+
+void near_decline(int one_in, int refused, unsigned seed)
+{
+    one_in_declines = one_in;
+    one_in_refuses = refused;
+    decline_seed = seed;
+    n_declined = n_refused = n_refused_before = 0;
+}
+
+int near_declined(void) { return n_declined; }
+int near_refused(void) { return n_refused; }
+
+/* Of a step's problem: what it does with which shapes. */
+static uint32_t problem_of(const wb__step *s)
+{
+    const int what = s->kind * 64 + s->epilogue * 4 + s->sums_of;
+    uint32_t h = decline_seed * 2654435761u + (uint32_t)what;
+    for (int i = 0; i < s->n_views; i++)
+        for (int k = 0; k < s->views[i].ndim; k++)
+            h = (h ^ (uint32_t)s->views[i].dims[k]) * 16777619u;
+    return h ^ h >> 15;
+}
+
+static bool was_refused(uint32_t problem)
+{
+    for (int i = 0; i < n_refused_before; i++)
+        if (refused_before[i] == problem) return true;
+    return false;
+}
+
+static bool refuses(const wb__step *s)
+{
+    const uint32_t problem = problem_of(s);
+    if (s->kind == WB__STEP_FUSED || !one_in_refuses || problem / 8 % (uint32_t)one_in_refuses ||
+        was_refused(problem) || n_refused_before == (int)WB__COUNT(refused_before))
+        return false;
+    refused_before[n_refused_before++] = problem;
+    n_refused++;
+    wb__fail(WB_ERROR_UNSUPPORTED, "the near device refuses a step");
+    return true;
+}
+
+static bool declines(const wb__step *s)
+{
+    const uint32_t problem = problem_of(s);
+    const bool drawn = one_in_declines && problem % (uint32_t)one_in_declines == 0;
+    if (!drawn && !was_refused(problem)) return false;
+    n_declined++;
+    wb__fail(WB_ERROR_UNSUPPORTED, "the near device declines a step");
+    return true;
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -173,10 +231,11 @@ typedef struct {
 static int near_prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel)
 {
     (void)d;
+    if (own(step) && declines(step)) return WB_ERROR_UNSUPPORTED;
     near_kernel *k = wb__alloc_zero(1, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
+    k->step = *step;
     if (own(step)) {
-        k->step = *step;
         k->base.impl = "plain loops";
     } else {
         const int status = wb__cpu.backend->prepare(&wb__cpu, step, &k->inner);
@@ -210,6 +269,7 @@ static int near_launch(const wb_device *d, const wb__kernel *kernel, void *const
 {
     (void)d;
     const near_kernel *k = (const near_kernel *)kernel;
+    if (refuses(&k->step)) return WB_ERROR_UNSUPPORTED;
     if (k->inner)
         return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, places, workspace, workspace_at,
                                        numbers);

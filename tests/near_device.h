@@ -14,6 +14,13 @@ enum { NEAR_SUMS_OF_A = 16, NEAR_SUMS_OF_B, NEAR_ATTENTION, NEAR_KINDS };
 void near_allow(unsigned epilogues);
 /* Whether it is asked at all. */
 void near_ask(bool asked);
+/* From now on it declines to prepare one of `one_in` problems of those that it took, and refuses
+ * one of `refused` problems when they are launched first (then also to prepare them, if they are
+ * its own); which, depends on `seed`; 0: none. */
+void near_decline(int one_in, int refused, unsigned seed);
+/* How many times it declined, and refused, since then. */
+int near_declined(void);
+int near_refused(void);
 /* The step that it was asked about last. */
 const wb__step *near_asked(void);
 /* How many products of an epilogue (0, NEAR_SUMS_...: with sums), or steps of attention, were launched

@@ -94,6 +94,9 @@ typedef struct {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* Bytes.  The libraries of vendors demand 256 of a workspace; some of their engines like more. */
+enum { WB__WORKSPACE_ALIGN = 1024 };
+
 typedef enum {
     WB__STEP_FUSED,
     WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
@@ -121,6 +124,12 @@ typedef struct {
     wb__pool_attr pool;
     wb__attention_attr attention;
 } wb__step;
+
+/* A product with an epilogue or sums that the engine asks for only where `takes` says yes. */
+static inline bool wb__step_is_special(const wb__step *s)
+{
+    return s->kind == WB__STEP_MATMUL && (s->epilogue > WB__EPI_SIGMOID || s->sums_of);
+}
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -214,12 +223,15 @@ struct wb__backend {
                 const void *from, size_t from_at, size_t bytes);
 
     /* A kernel for a step, or an error.  The step is copied where it must live on.
-     * WB_ERROR_UNSUPPORTED for a fused step that is too large: the engine makes smaller ones. */
+     * WB_ERROR_UNSUPPORTED for a fused step that is too large: the engine makes smaller ones; and
+     * for a step that was taken (`takes`) and cannot be done: the engine plans without it. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
     /* Enqueues: buffers[view.buffer] is each buffer's memory, in which the buffer begins at byte
      * places[view.buffer] (`places` NULL: all at 0, as always where `addressable`); the workspace
-     * begins at byte `workspace_at` of `workspace`. */
+     * begins at byte `workspace_at` of `workspace`, a multiple of WB__WORKSPACE_ALIGN.
+     * WB_ERROR_UNSUPPORTED: a library refused this step, and nothing of it runs; `prepare` gives the
+     * next kernel of this step to something else, so the engine makes the plan again. */
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
                   const size_t *places, void *workspace, size_t workspace_at,
                   const wb__number *numbers);
@@ -231,7 +243,7 @@ struct wb__backend {
 
     /* Whether the backend does this step, of a kind or with an epilogue or sums that the engine
      * would otherwise make of several: asked while a plan is made, with shapes, dtypes and strides
-     * (as they will most likely be), but no buffers.  A step that was taken must be prepared. */
+     * (as they will most likely be), but no buffers. */
     bool (*takes)(const wb_device *d, const wb__step *step);
     /* A plan that runs again, as one command.  `s` and all it points to outlive the graph.
      * WB_ERROR_UNSUPPORTED without a message: launch its kernels one by one. */

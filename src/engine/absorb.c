@@ -46,7 +46,7 @@ static bool taken(const wb__making *m, const wb__group *g)
         s.sums = row;
         s.sums.dtype = (wb_dtype)value(m, g->sums)->dtype;
     }
-    return m->device->backend->takes(m->device, &s);
+    return wb__taken(m, &s);
 }
 
 /* ---- patterns of gradients ------------------------------------------------------------------- */

@@ -98,6 +98,19 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
+/* A plan that cannot be run any more leaves the cache; its runs keep it until they are done. */
+static void forget(wb__plan *p)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_plans; i++) {
+        if (plans[i] != p) continue;
+        plans[i] = plans[--n_plans];
+        p->uses--;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- arenas: the plans of a device share them, one for each run under way -------------------- */
 
 enum { ARENAS = 16 };
@@ -279,7 +292,19 @@ static wb__graph *graph_of(wb__plan *p, wb__part_kind kind, int n_numbers)
     return graph;
 }
 
-/* One by one, or as one command: that fails as a whole, before anything has run. */
+/* What a failing step leaves: `written` where a step before it wrote a variable. */
+static int failed(wb__plan *p, int status, bool final, bool written)
+{
+    if (status == WB_ERROR_UNSUPPORTED && !written) {
+        forget(p);
+        return WB__PLAN_AGAIN;
+    }
+    if (status == WB_ERROR_UNSUPPORTED) status = WB_ERROR_DEVICE;
+    if (final) tell_written(status);
+    return status;
+}
+
+/* One by one, or as one command: of that nobody knows how far it came. */
 static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const size_t *places,
                     const wb__number *numbers, int n_numbers)
 {
@@ -287,13 +312,15 @@ static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const size_
     const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
     const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
     wb__graph *graph = graph_of(p, kind, n_numbers);
-    if (graph) return backend->graph_run(p->device, graph, buffers, places, numbers);
+    if (graph) {
+        const int status = backend->graph_run(p->device, graph, buffers, places, numbers);
+        return status ? failed(p, status, false, end > p->n_compute) : 0;
+    }
     for (int i = first; i < end; i++) {
         const int status =
             backend->launch(p->device, p->kernels[i], buffers, places, buffers[p->arena],
                             (size_t)p->arena_bytes, numbers);
-        if (status && i >= p->n_compute) tell_written(status);
-        if (status) return status;
+        if (status) return failed(p, status, i >= p->n_compute, i > p->n_compute);
     }
     return 0;
 }

@@ -507,15 +507,17 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         if (!made[i]) return WB_ERROR_MEMORY;
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
+    const wb__rng_state rng = wb__rng_get_state();
     renew_numbers(r, in);
     status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, NULL);
+    if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
     if (!status) wb__recording_replayed(&r->notes);
     return status;
 }
 
-/* With the lock; inputs are evaluated. */
+/* With the lock; inputs are evaluated.  WB__PLAN_AGAIN: the recording is gone. */
 static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];
@@ -524,6 +526,8 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
     int status = enough(n_out, r->n_out);
     if (!status) status = replay(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
+    for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
+        if (c->recordings[i] == r) drop(c, i);
     for (int i = 0; i < n_out && !status; i++) {
         wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
         out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));
@@ -551,7 +555,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     int status = t->n_pending ? wb__evaluate_pending() : 0;
     if (status) return status;
     pthread_mutex_lock(&c->lock);
-    status = call(c, n_in, in, n_out, out);
+    while ((status = call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
     pthread_mutex_unlock(&c->lock);
     return status;
 }

@@ -253,7 +253,8 @@ static wb__gate gate_of(const wb_tensor *gate)
                       (wb_dtype)gate->dtype};
 }
 
-static int run(wb__request *r, wb_tensor *gate)
+/* Finds the plan and runs it once. */
+static int run_plan(wb__request *r, wb_tensor *gate)
 {
     wb__plan *p = wb__plan_find(r);
     if (!p) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
@@ -291,6 +292,17 @@ static int run(wb__request *r, wb_tensor *gate)
     if (!status)
         for (int i = 0; i < r->n_writes; i++) publish_write(r->writes[i], r->targets[i] >= 0);
     if (stores != few) wb__free(stores);
+    return status;
+}
+
+/* Each refusal of a library makes another plan, of which it has fewer steps. */
+static int run(wb__request *r, wb_tensor *gate)
+{
+    int status = run_plan(r, gate);
+    while (status == WB__PLAN_AGAIN) {
+        wb_clear_error();
+        status = run_plan(r, gate);
+    }
     return status;
 }
 

@@ -109,9 +109,8 @@ static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside
 /* Does the backend take it, and its gradients where the plan has them? */
 static bool taken(const wb__making *m, const int *in, const int64_t *attr)
 {
-    const wb__backend *b = m->device->backend;
     const wb__ir *ir = &m->ir;
-    if (!b->takes) return false;
+    if (!m->device->backend->takes) return false;
     wb__step s = wb__step_blank(m, WB__STEP_ATTENTION);
     s.variant = WB__ATTENTION_FORWARD;
     s.n_views = 5;
@@ -125,14 +124,14 @@ static bool taken(const wb__making *m, const int *in, const int64_t *attr)
     lse.heads_first = false;
     wb__contiguous(&lse, &s.views[4]);
     s.views[4].dtype = WB_F32;
-    if (!b->takes(m->device, &s)) return false;
+    if (!wb__taken(m, &s)) return false;
     if (!m->attention_back) return true;
     s.variant = WB__ATTENTION_BACK;
     s.n_views = 9;
     s.views[5] = s.views[3];
     for (int i = 0; i < 3; i++)
         s.views[6 + i] = likely(ir, in[i], s.views[i].dims[3], s.views[i].strides[1] < s.views[i].strides[2]);
-    return b->takes(m->device, &s);
+    return wb__taken(m, &s);
 }
 
 static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape, int64_t width,

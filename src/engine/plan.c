@@ -271,7 +271,8 @@ bool wb__lay_out(wb__making *m, wb__plan *p)
                 if (m->tenant[t].bytes)
                     give_back(holes, &n_holes, m->tenant[t].offset, m->tenant[t].bytes);
         }
-        p->arena_bytes = end;
+        const int64_t unit = WB__WORKSPACE_ALIGN;
+        p->arena_bytes = (end + unit - 1) / unit * unit;
     }
     wb__free(at);
     wb__free(by_birth);
@@ -361,6 +362,64 @@ static void tell_dispatch(const wb__making *m, const wb__draft *d, const wb__ker
     wb__free(text);
 }
 
+/* ---- steps that the backend takes, and declines ---------------------------------------------- */
+
+static bool same_problem(const wb__step *a, const wb__step *b)
+{
+    bool same = a->kind == b->kind && a->variant == b->variant && a->epilogue == b->epilogue &&
+                a->sums_of == b->sums_of && a->n_views == b->n_views;
+    for (int i = 0; i < a->n_views && same; i++) {
+        const wb__view *v = &a->views[i], *w = &b->views[i];
+        same = v->dtype == w->dtype && v->ndim == w->ndim &&
+               !memcmp(v->dims, w->dims, (size_t)v->ndim * sizeof v->dims[0]);
+    }
+    return same;
+}
+
+/* The number of a declined step in the list; `n` if it is not there. */
+static int place_of_declined(const wb__declined *d, const wb__step *s)
+{
+    int i = 0;
+    while (i < d->n && !same_problem(&d->step[i], s)) i++;
+    return i;
+}
+
+bool wb__taken(const wb__making *m, const wb__step *s)
+{
+    const wb__declined *d = m->declined;
+    return !d->all && place_of_declined(d, s) == d->n && m->device->backend->takes(m->device, s);
+}
+
+/* What is declined a second time was asked for in another form: then nothing is asked any more. */
+static bool note_declined(wb__declined *d, const wb__step *s)
+{
+    const int i = place_of_declined(d, s);
+    d->all |= i < d->known;
+    if (i < d->n) return true;
+    if (d->n == d->room) {
+        wb__step *more = wb__realloc(d->step, (size_t)(2 * d->room + 4) * sizeof *more);
+        if (!more) return false;
+        d->step = more;
+        d->room = 2 * d->room + 4;
+    }
+    d->step[d->n++] = *s;
+    return true;
+}
+
+/* *status: WB_ERROR_UNSUPPORTED where the step was declined, which the next attempt knows. */
+static bool prepare_step(wb__making *m, const wb__step *s, wb__kernel **k, int *status)
+{
+    *status = m->device->backend->prepare(m->device, s, k);
+    if (!*status) return true;
+    const bool taken = s->kind == WB__STEP_ATTENTION || wb__step_is_special(s);
+    if (*status != WB_ERROR_UNSUPPORTED || !taken || m->declined->all) return false;
+    if (wb__debug("plan"))
+        wb__log(WB_LOG_DEBUG, "plan: made again, since a step was declined: %s", wb_error());
+    return note_declined(m->declined, s);
+}
+
+/* After a declined step the others are prepared all the same, so that all that are declined are
+ * known at once. */
 static bool prepare(wb__making *m, wb__plan *p)
 {
     const bool telling = wb__debug("plan"), dispatch = wb__debug("dispatch");
@@ -368,11 +427,16 @@ static bool prepare(wb__making *m, wb__plan *p)
     p->text = telling ? wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *p->text) : NULL;
     if (!p->kernels || (telling && !p->text)) return false;
     p->n_compute = m->n_compute;
+    bool declined = false;
     for (int i = 0; i < m->n_drafts; i++) {
         wb__draft *d = &m->draft[i];
+        int status = 0;
         settle(m, d);
-        if (m->device->backend->prepare(m->device, &d->step, &p->kernels[i])) return false;
+        if (!prepare_step(m, &d->step, &p->kernels[p->n_steps], &status)) return false;
+        declined |= status != 0;
+        if (status) continue;
         p->n_steps++;
+        if (declined) continue;
         const int launches = WB__MAX(d->step.fused.n_segments, 1);
         p->n_launches += launches;
         if (i >= m->n_compute) p->n_final_launches += launches;
@@ -380,7 +444,8 @@ static bool prepare(wb__making *m, wb__plan *p)
         if (telling) p->text[i] = describe(d, p->kernels[i]);
         if (dispatch && d->step.kind != WB__STEP_FUSED) tell_dispatch(m, d, p->kernels[i]);
     }
-    return true;
+    if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
+    return !declined;
 }
 
 void wb__plan_free(wb__plan *p)
@@ -459,9 +524,11 @@ static bool tell_buffers(const wb__request *r, const wb__making *m, wb__plan *p)
     return true;
 }
 
-static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
+static wb__plan *make(const wb__request *r, uint64_t hash, int most_values, wb__declined *declined)
 {
-    wb__making m = {.request = r, .device = r->device, .most_values = most_values};
+    wb__making m = {.request = r, .device = r->device, .most_values = most_values,
+                    .declined = declined};
+    declined->known = declined->n;
     wb__plan *p = wb__alloc_zero(1, sizeof *p);
     bool good = p && wb__import(&m) && wb__rewrite(&m) && wb__fuse(&m) && wb__emit(&m);
     if (good) {
@@ -494,15 +561,21 @@ static wb__plan *make(const wb__request *r, uint64_t hash, int most_values)
     return NULL;
 }
 
-/* A device may refuse a fused kernel that is too large for it: smaller ones then. */
+/* A device may refuse a fused kernel that is too large for it: smaller ones then; or decline a step
+ * that it took: then the plan is made without it. */
 wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
 {
     static const int most_values[] = {256, 64, 16, 4, 1};
+    wb__declined declined = {0};
     wb__plan *p = NULL;
-    for (size_t i = 0; !p && i < WB__COUNT(most_values); i++) {
-        if (i && (r->device->backend->addressable || wb_error_code() != WB_ERROR_UNSUPPORTED)) break;
-        if (i) wb_clear_error();
-        p = make(r, hash, most_values[i]);
+    for (size_t i = 0; !p && i < WB__COUNT(most_values);) {
+        const int before = declined.n + declined.all;
+        p = make(r, hash, most_values[i], &declined);
+        if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
+        const bool learnt = declined.n + declined.all > before;
+        if (!learnt && (r->device->backend->addressable || ++i == WB__COUNT(most_values))) break;
+        wb_clear_error();
     }
+    wb__free(declined.step);
     return p;
 }

@@ -145,6 +145,7 @@ typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* in one kernel */
+    struct wb__declined *declined;      /* steps that no plan of this request has again */
     bool attention_back;                /* the plan has gradients of attention */
     wb__ir ir;
     int *value_of;                      /* of each tensor of the order */
@@ -160,6 +161,15 @@ typedef struct {
     int n_tenants, tenants_room;
     bool failed;
 } wb__making;
+
+/* Steps that the backend took and then did not prepare.  They outlive one attempt at a plan, so
+ * that the next one is made without them. */
+typedef struct wb__declined {
+    wb__step *step;
+    int n, room;
+    int known;                          /* those of earlier attempts */
+    bool all;                           /* nothing is to be asked for any more */
+} wb__declined;
 
 /* A step whose views into the arena still count from the start of their tenant. */
 typedef struct wb__draft {
@@ -192,6 +202,8 @@ static inline wb__step wb__step_blank(const wb__making *m, wb__step_kind kind)
                       .deterministic = m->request->deterministic};
 }
 
+/* Does the backend do this step (its `takes`)?  False for one that it declined before. */
+bool wb__taken(const wb__making *m, const wb__step *s);
 int wb__arena_buffer(const wb__making *m);
 int wb__result_buffer(const wb__making *m, int result);
 /* Where value x stands, by view; what has no place yet gets one.  `owner` is its tenant or -1. */

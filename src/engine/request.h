@@ -44,7 +44,10 @@ typedef struct {
 } wb__gate;
 int wb__gate_check(const wb__gate *g);
 
-/* Runs a plan on buffers, each at its place in its memory. */
+/* Runs a plan on buffers, each at its place in its memory.  WB__PLAN_AGAIN: a library refused one of
+ * its steps, and no variable was written; the plan has left the cache, and one that is looked for
+ * again does the step in another way. */
+enum { WB__PLAN_AGAIN = -1 };
 int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
                  int n_numbers, const wb__gate *gate);
 

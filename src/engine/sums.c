@@ -97,7 +97,7 @@ static bool takes(wb__making *m, wb__draft *p, const row_sum *s, wb__sums of)
     step.sums.ndim = 1;
     step.sums.dims[0] = s->n;
     step.sums.strides[0] = 1;
-    if (!m->device->backend->takes(m->device, &step)) return false;
+    if (!wb__taken(m, &step)) return false;
     p->step = step;
     p->sums_owner = s->to_owner;
     return true;

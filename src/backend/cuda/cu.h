@@ -47,8 +47,10 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CUDA_ERROR_STUB_LIBRARY, 34)                                                                 \
     X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)                                                           \
     X(CUDA_ERROR_NO_DEVICE, 100)                                                                   \
+    X(CUDA_ERROR_INVALID_IMAGE, 200)                                                               \
     X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                                                           \
     X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                                                           \
+    X(CUDA_ERROR_INVALID_PTX, 218)                                                                 \
     X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220)                                                        \
     X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)                                                     \
     X(CUDA_ERROR_CONTAINED, 226)                                                                   \
@@ -66,7 +68,7 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CUDA_ERROR_LAUNCH_FAILED, 719)                                                               \
     X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                                      \
     X(CUDA_ERROR_UNKNOWN, 999)                                                                     \
-    X(NVRTC_ERROR_OUT_OF_MEMORY, 1)
+    X(NVRTC_ERROR_OUT_OF_MEMORY, 1) X(NVRTC_ERROR_INVALID_OPTION, 5)
 
 #ifndef WB__CU_NO_CONSTANTS             /* the comparing test has them from the toolkit */
 #define WB__CU_CONSTANT(name, value) name = value,

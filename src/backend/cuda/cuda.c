@@ -12,7 +12,9 @@ static int start_once(void)
 {
     int status = wb__cu_load();
     if (!status) status = wb__cu_find();
-    if (!status && (status = wb__cu_load_nvrtc())) wb__cu_forget();
+    if (status || wb__cu_compiler_at(0)) return status;
+    status = host->error_code();
+    wb__cu_forget();
     return status;
 }
 
@@ -48,7 +50,7 @@ static const wb_device *device(int ordinal)
 
 static int part(const char *name)
 {
-    if (!strcmp(name, "NVRTC")) return wb__cu_load_nvrtc() == 0;
+    if (!strcmp(name, "NVRTC")) return wb__cu_compiler_at(0) != NULL;
     if (!strcmp(name, "cuBLASLt")) return wb__cu_lt_works();
     if (!strcmp(name, "cuDNN")) return wb__cu_dnn_works();
     if (strcmp(name, "NCCL")) return -1;

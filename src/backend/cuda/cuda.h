@@ -114,7 +114,9 @@ struct wb__cu_device {
 
     wb__cu_staging to, from;    /* the device */
 
-    pthread_mutex_t building;   /* of the programs */
+    pthread_mutex_t building;   /* of the programs, and of what they are compiled with: */
+    int compiler;               /* which NVRTC, */
+    bool portable;              /* and whether for the driver to translate (PTX) */
     wb__cu_program *program[WB__CU_BUCKETS];
     uint64_t program_clock;
     int idle_programs;
@@ -122,24 +124,32 @@ struct wb__cu_device {
 
 /* ---- open.c ---------------------------------------------------------------------------------- */
 
-/* Opens a library by the first of these names (ended by NULL) that is found: in WEBER_CUDA_PATH,
- * where the system looks, in the toolkit's folder.  NULL: `why` holds what was said of the first. */
-void *wb__cu_open_library(const char *const *names, char *why, size_t room);
+/* A library's file, and the version of CUDA that it belongs to; 0: not known.  NULL ends a list. */
+typedef struct { const char *name; int major; } wb__cu_file;
+/* Opens the first of these files that is there: in WEBER_CUDA_PATH, where the system looks, in the
+ * toolkit's folder; in each, those for the driver's version of CUDA first, then older ones, then
+ * newer ones.  *from: where to begin, 0, and afterwards where to go on for another file.  NULL:
+ * there is none, and `why` has what was said of the first. */
+void *wb__cu_open_library(const wb__cu_file *files, int *from, char *why, size_t room);
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 
 extern wb__cu_functions wb__cu;
-extern wb__nvrtc_functions wb__nvrtc;
 #define cu wb__cu
-#define nvrtc wb__nvrtc
 
-extern int wb__cu_driver_version, wb__cu_nvrtc_version;     /* 1000 * major + 10 * minor */
+extern int wb__cu_driver_version;                           /* 1000 * major + 10 * minor */
 extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* this driver knows them */
 
 /* Opens the driver and fills the table; 0, or an error that says how to get one. */
 int wb__cu_load(void);
-/* Opens NVRTC, once; 0, or an error that says how to get it. */
-int wb__cu_load_nvrtc(void);
+/* One of the NVRTCs that are there; they are opened as they are wanted, first the one that suits
+ * the driver best. */
+typedef struct {
+    wb__nvrtc_functions f;
+    int version;                /* 1000 * major + 10 * minor */
+} wb__cu_compiler;
+/* NULL: there are no so many; for the first, with an error that says how to get it. */
+const wb__cu_compiler *wb__cu_compiler_at(int i);
 /* An error of the driver's as ours: "cuda:0: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700):
  * what was asked; what the driver says".  d may be NULL; where it is not, errors after which the
  * driver does nothing more for this process make the device a lost one. */
@@ -322,12 +332,17 @@ struct wb__cu_routine {
  * why not; another code: an error. */
 int wb__cu_lt_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
 int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why);
+/* After a library's call failed at launch, with the error set.  Where the device failed with it,
+ * that error; else WB_ERROR_UNSUPPORTED: the caller remembers not to ask the library for the
+ * problem again.  The first refusal of a library is a warning; *told: it was. */
+int wb__cu_refused(wb__cu_device *d, bool *told);
 /* Whether it would take an epilogue, sums, attention: see `takes` of wb__backend. */
 bool wb__cu_lt_takes(wb__cu_device *d, const wb__step *step);
 bool wb__cu_dnn_takes(wb__cu_device *d, const wb__step *step);
 bool wb__cu_dnn_prefers_nhwc(wb__cu_device *d, const wb__step *conv);
 /* Whether the library can be used: opens it, once; false with the error set. */
 bool wb__cu_lt_works(void);
+int wb__cu_lt_major(void);      /* the CUDA that cuBLASLt is of, 13; 0: it cannot be used */
 bool wb__cu_dnn_works(void);
 /* rest.c: a step with a simple function behind it as the step without it, and the function in place.
  * False: there is none. */

@@ -39,7 +39,7 @@ static int describe(wb__cu_device *d)
     d->has_pools = pools != 0;
     d->total = (int64_t)total;
     d->target = (wb__gpu_target){.f64 = true, .most_items = items, .local_bytes = (size_t)local,
-                                 .most_args = 4096 - 32 * sizeof(CUdeviceptr)};
+                                 .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr)};
     d->debug_sync = host->debug("sync");
     return host->gpu_memory_limit("cuda", d->total, &d->cache.limit);
 }

@@ -18,29 +18,60 @@ static wb__dnn_functions dnn;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[600];
 
-static void open_once(void)
+/* Why a library cannot be used; NULL: it can.  cuDNN brings a cuBLASLt of its own major version of
+ * CUDA with it; two of them in one process do not go together. */
+static const char *fault_of(const wb__dnn_functions *f, const char *missing, char *why, size_t room)
 {
-    static const char *const names[] = {"libcudnn.so.9", "libcudnn_graph.so.9", "libcudnn.so",
-                                        NULL};
+    const int built = missing ? 0 : (int)(f->GetCudartVersion() / 1000), beside = wb__cu_lt_major();
+    if (missing) snprintf(why, room, "libcudnn has no %s: install cuDNN 9", missing);
+    else if (f->GetVersion() / 10000 != 9)
+        snprintf(why, room, "version %zu is not of cuDNN 9", f->GetVersion());
+    else if (beside && built != beside)
+        snprintf(why, room, "it is built for CUDA %d, and cuBLASLt, which is used too, for CUDA %d:"
+                 " install both for one of these", built, beside);
+    else return NULL;
+    return why;
+}
+
+/* The next version that is there; NULL, or why there is none.  `dnn` then is the one before. */
+static const char *open_next(void)
+{
+    static const wb__cu_file files[] = {{"libcudnn.so.9", 0}, {"libcudnn_graph.so.9", 0},
+                                        {"libcudnn.so", 0}, {0}};
     static const struct { const char *name; size_t at; } functions[] = {
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
         WB__DNN_FUNCTIONS(NAME)
 #undef NAME
     };
+    static char why[600];
+    static int from;
     char said[400];
-    void *library = wb__cu_open_library(names, said, sizeof said);
-    if (!library)
-        snprintf(why_not, sizeof why_not, "%s; install cuDNN 9, or name its folder by"
-                 " WEBER_CUDA_PATH", said);
-    for (size_t i = 0; library && i < WB__COUNT(functions); i++) {
-        void *found = dlsym(library, functions[i].name);
-        if (!found && !*why_not)
-            snprintf(why_not, sizeof why_not, "libcudnn has no %s: install cuDNN 9",
-                     functions[i].name);
-        memcpy((char *)&dnn + functions[i].at, &found, sizeof found);
+    void *library;
+    *why = 0;
+    while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
+        wb__dnn_functions f;
+        const char *missing = NULL;
+        for (size_t i = 0; i < WB__COUNT(functions); i++) {
+            void *found = dlsym(library, functions[i].name);
+            if (!found) missing = functions[i].name;
+            memcpy((char *)&f + functions[i].at, &found, sizeof found);
+        }
+        if (!fault_of(&f, missing, why, sizeof why)) {
+            dnn = f;
+            return NULL;
+        }
+        if (host->debug("load")) host->log(WB_LOG_INFO, "cuda: cuDNN: %s", why);
     }
-    if (!*why_not && dnn.GetVersion() / 10000 != 9)
-        snprintf(why_not, sizeof why_not, "version %zu is not of cuDNN 9", dnn.GetVersion());
+    if (!*why)
+        snprintf(why, sizeof why, "%s; install cuDNN 9, or name its folder by WEBER_CUDA_PATH",
+                 said);
+    return why;
+}
+
+static void open_once(void)
+{
+    const char *why = open_next();
+    if (why) snprintf(why_not, sizeof why_not, "%s", why);
 }
 
 bool wb__cu_dnn_works(void)
@@ -64,6 +95,7 @@ typedef struct entry entry;
 struct entry {
     entry *next;
     int holders;
+    bool refused;                       /* when it was launched: not asked for again */
     wb__dnn_problem problem;
     wb__dnn_plan plan;                  /* .plan NULL: cuDNN has no engine for it */
 };
@@ -74,6 +106,7 @@ typedef struct {
     CUstream stream;                    /* that the handle has */
     entry *first;                       /* newest first */
     int n;
+    bool told;                          /* that plans were refused */
 } state;
 
 enum { MOST_POINTERS = 9 + 3 + 2 };     /* views, numbers by value, tensors in the workspace */
@@ -109,6 +142,20 @@ static void note(const wb__cu_device *d, int status, const char *call)
                   status);
 }
 
+/* A handle; a version that gives none is followed by the next, while no device has a handle. */
+static int create(cudnnHandle_t *handle)
+{
+    static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
+    static bool settled;
+    pthread_mutex_lock(&creating);
+    const int first = (int)dnn.Create(handle);
+    int status = first;
+    while (status && !settled && !open_next()) status = (int)dnn.Create(handle);
+    settled |= !status;
+    pthread_mutex_unlock(&creating);
+    return status ? first : 0;
+}
+
 /* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
  * and said once. */
 static state *state_of(wb__cu_device *d)
@@ -117,7 +164,7 @@ static state *state_of(wb__cu_device *d)
     if (d->dnn) return d->dnn;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
-    const int status = dnn.Create(&s->handle);
+    const int status = create(&s->handle);
     if (status) {
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))
@@ -153,7 +200,7 @@ static void make_room(state *s)
     entry **oldest = NULL;
     if (s->n < MOST_ENTRIES) return;
     for (entry **at = &s->first; *at; at = &(*at)->next)
-        if (!(*at)->holders) oldest = at;
+        if (!(*at)->holders && !(*at)->refused) oldest = at;
     if (!oldest) return;
     entry *e = *oldest;
     *oldest = e->next;
@@ -172,7 +219,7 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
     wb__dnn_graph *g = e ? host->alloc(sizeof *g) : NULL;
     int error = WB_ERROR_MEMORY;
     if (g) {
-        const wb__dnn_target target = {.f = &dnn, .handle = s->handle};
+        const wb__dnn_target target = {.f = &dnn, .handle = s->handle, .memory = d->total};
         error = wb__dnn_plan_of(g, &target, p, &e->plan);
         if (g->status) note(d, g->status, g->call);
         if (error == WB_ERROR_UNSUPPORTED) error = 0;
@@ -194,6 +241,7 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
 static int set_pack(routine *r, const char **call)
 {
     int status = 0;
+    void *lent = r->entry->plan.workspace ? r->workspace : NULL;
     *call = "cudnnBackendSetAttribute";
     if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
     r->pack = NULL;
@@ -207,10 +255,21 @@ static int set_pack(routine *r, const char **call)
         (status = dnn.BackendSetAttribute(r->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
                                           CUDNN_TYPE_VOID_PTR, r->n, r->pointers)) ||
         (status = dnn.BackendSetAttribute(r->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                          CUDNN_TYPE_VOID_PTR, 1, &r->workspace)))
+                                          CUDNN_TYPE_VOID_PTR, 1, &lent)))
         return status;
     *call = "cudnnBackendFinalize";
     return dnn.BackendFinalize(r->pack);
+}
+
+static int refused(wb__cu_device *d, routine *r, int status, const char *call)
+{
+    state *s = d->dnn;
+    fail(d, status, call);
+    if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
+    r->pack = NULL;
+    const int error = wb__cu_refused(d, &s->told);
+    r->entry->refused |= error == WB_ERROR_UNSUPPORTED;
+    return error;
 }
 
 static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
@@ -233,13 +292,9 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
         if ((status = (int)dnn.SetStream(s->handle, stream))) return fail(d, status, call);
         s->stream = stream;
     }
-    if (moved && (status = set_pack(r, &call))) {
-        if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
-        r->pack = NULL;
-        return fail(d, status, call);
-    }
+    if (moved && (status = set_pack(r, &call))) return refused(d, r, status, call);
     status = dnn.BackendExecute(s->handle, r->entry->plan.plan, r->pack);
-    return status ? fail(d, status, "cudnnBackendExecute") : 0;
+    return status ? refused(d, r, status, "cudnnBackendExecute") : 0;
 }
 
 static void destroy(wb__cu_device *d, wb__cu_routine *base)
@@ -285,8 +340,8 @@ static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int
         *error = (int)host->error_code();
         return NULL;
     }
-    if (!e->plan.plan) {
-        *why = "cuDNN: it has no engine";
+    if (!e->plan.plan || e->refused) {
+        *why = e->refused ? "cuDNN: it refused this one" : "cuDNN: it has no engine";
         return NULL;
     }
     *error = 0;

@@ -19,6 +19,7 @@ typedef struct {
     const wb__dnn_functions *f;
     cudnnHandle_t handle;
     wb__dnn_desc properties;
+    int64_t memory;                     /* bytes of the device */
 } wb__dnn_target;
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -102,7 +103,14 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                     wb__dnn_plan *plan);
 
+/* Bytes of workspace that a plan may want.  Gradients of attention whose bits repeat have no plan
+ * with less than the scores of some rows, 402 MB for GPT-2 with a batch of 16. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
+static inline size_t wb__dnn_most_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
+{
+    const size_t least = WB__DNN_WORKSPACE, share = (size_t)t->memory / 20;
+    return p->kind == WB__STEP_ATTENTION ? WB__MAX(least, share) : least;
+}
 
 /* Unique ids beside those of the step's views: numbers that attention is handed by value, and
  * tensors of its own that are in memory. */

@@ -94,6 +94,7 @@ typedef void *cudnnBackendDescriptor_t;
     X(CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0) X(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)          \
     X(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2) X(CUDNN_NUMERICAL_NOTE_FFT, 3)          \
     X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4) X(CUDNN_NUMERICAL_NOTE_WINOGRAD, 5)                \
+    X(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, 6) X(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, 7)      \
     X(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, 8) X(CUDNN_HEUR_MODE_FALLBACK, 2)                  \
     X(CUDNN_HEUR_MODE_A, 3)
 
@@ -106,6 +107,7 @@ enum { WB__DNN_CONSTANTS(WB__DNN_ENUM) WB__DNN_CONSTANTS_END };
 /* X(result, name without cudnn, parameters) */
 #define WB__DNN_FUNCTIONS(X)                                                                       \
     X(size_t, GetVersion, (void))                                                                  \
+    X(size_t, GetCudartVersion, (void))                                                            \
     X(const char *, GetErrorString, (wb__dnn_enum status))                                         \
     X(void, GetLastErrorString, (char *message, size_t room))                                      \
     X(wb__dnn_enum, Create, (cudnnHandle_t *handle))                                               \

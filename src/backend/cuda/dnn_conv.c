@@ -34,8 +34,14 @@ static int forbidden_notes(const wb__step *step)
 {
     int bits = 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+    const bool f32 = step->views[0].dtype == WB_F32;
     if (step->deterministic) bits |= 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    if (step->views[0].dtype != WB_F32) return bits;
+    /* The error of these transforms is many times that of a sum of products in f32. */
+    if (!f32 || step->precision == WB__PRECISION_HIGHEST)
+        bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
+                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
+                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6;
+    if (!f32) return bits;
     if (step->precision != WB__PRECISION_MEDIUM)
         bits |= 1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
     if (step->precision == WB__PRECISION_HIGHEST) bits |= 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;

@@ -352,7 +352,7 @@ int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dn
     wb__dnn_begin(g, target);
     if (p->kind == WB__STEP_CONV) wb__dnn_conv(g, p);
     else wb__dnn_attention(g, p);
-    const int error = wb__dnn_choose(g, p->forbidden, WB__DNN_WORKSPACE, plan);
+    const int error = wb__dnn_choose(g, p->forbidden, wb__dnn_most_workspace(target, p), plan);
     wb__dnn_end(g);
     return error;
 }

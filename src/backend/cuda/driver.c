@@ -9,8 +9,7 @@
 
 const wb__host *wb__cu_host;
 wb__cu_functions wb__cu;
-wb__nvrtc_functions wb__nvrtc;
-int wb__cu_driver_version, wb__cu_nvrtc_version;
+int wb__cu_driver_version;
 bool wb__cu_has_graphs, wb__cu_has_pools;
 
 /* ---- calls that fail when a test asks --------------------------------------------------------
@@ -18,8 +17,11 @@ bool wb__cu_has_graphs, wb__cu_has_pools;
  * What gives something back never fails: it would leak.  What is made and not given back is
  * counted.  A capture that fails to end has ended all the same. */
 
+enum { MOST_COMPILERS = 4 };
+
 static wb__cu_functions opened;
-static wb__nvrtc_functions opened_nvrtc;
+static wb__nvrtc_functions opened_nvrtc[MOST_COMPILERS];
+static _Thread_local int compiler;      /* whose functions the stand-ins call */
 static _Atomic int64_t calls, live;
 static int64_t fail_at;
 static bool fail_all;           /* from there on */
@@ -76,18 +78,19 @@ WB__CU_FUNCTIONS(STATUS, MAKE, RELEASE, ALWAYS, END)
 #undef RELEASE
 #undef END
 #define STATUS(name, parameters, arguments)                                                        \
-    FAILING(opened_nvrtc, nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters, arguments)
+    FAILING(opened_nvrtc[compiler], nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters, arguments)
 #define MAKE(name, parameters, arguments)                                                          \
-    FAILING_MAKE(opened_nvrtc, nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters, arguments)
+    FAILING_MAKE(opened_nvrtc[compiler], nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters,       \
+                 arguments)
 #define RELEASE(name, parameters, arguments)                                                       \
-    FAILING_RELEASE(opened_nvrtc, nvrtc, name, parameters, arguments)
+    FAILING_RELEASE(opened_nvrtc[compiler], nvrtc, name, parameters, arguments)
 WB__NVRTC_FUNCTIONS(STATUS, MAKE, RELEASE, ALWAYS)
 #undef STATUS
 #undef MAKE
 #undef RELEASE
 
 #define SET(name, parameters, arguments) cu.name = failing_cu##name;
-#define SET_NVRTC(name, parameters, arguments) nvrtc.name = failing_nvrtc##name;
+#define SET_NVRTC(name, parameters, arguments) to->name = failing_nvrtc##name;
 static void choose_table(void)
 {
     const char *text = getenv("WEBER_CUDA_FAIL");
@@ -100,9 +103,9 @@ static void choose_table(void)
     WB__CU_FUNCTIONS(SET, SET, SET, ALWAYS, SET)
 }
 
-static void choose_nvrtc_table(void)
+static void choose_nvrtc_table(wb__nvrtc_functions *to, int i)
 {
-    nvrtc = opened_nvrtc;
+    *to = opened_nvrtc[i];
     if (fail_at <= 0) return;
     WB__NVRTC_FUNCTIONS(SET_NVRTC, SET_NVRTC, SET_NVRTC, ALWAYS)
 }
@@ -240,45 +243,79 @@ static const struct { const char *name; size_t at; } nvrtc_functions[] = {
 };
 #undef LISTED
 
-static const char *const nvrtc_files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
-                                          "libnvrtc.so", NULL};
+static const wb__cu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12},
+                                          {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0}, {0}};
 
+static wb__cu_compiler compilers[MOST_COMPILERS];
+static int n_compilers;
+
+/* What is missing of the functions; NULL: nothing. */
+static const char *find_nvrtc_functions(void *library, wb__nvrtc_functions *to)
+{
+    for (size_t i = 0; i < WB__COUNT(nvrtc_functions); i++) {
+        void *found = dlsym(library, nvrtc_functions[i].name);
+        if (!found) return nvrtc_functions[i].name;
+        memcpy((char *)to + nvrtc_functions[i].at, &found, sizeof found);
+    }
+    return NULL;
+}
+
+/* One that is none of those before: the same file has several names. */
+static bool is_new(const wb__nvrtc_functions *f)
+{
+    for (int i = 0; i < n_compilers; i++)
+        if (opened_nvrtc[i].CompileProgram == f->CompileProgram) return false;
+    return true;
+}
+
+/* Opens one more; 0, or an error. */
 static int open_nvrtc(void)
 {
-    static bool found;
-    char why[400];
-    int major = 0, minor = 0;
-    void *library = found ? NULL : wb__cu_open_library(nvrtc_files, why, sizeof why);
-    if (!found && !library)
+    static int from;
+    char why[400] = "";
+    const char *missing = NULL;
+    wb__nvrtc_functions *f = &opened_nvrtc[n_compilers];
+    void *library;
+    while ((library = wb__cu_open_library(nvrtc_files, &from, why, sizeof why)) &&
+           ((missing = find_nvrtc_functions(library, f)) || !is_new(f))) {}
+    if (!library) from = 0;             /* it may be there when it is wanted again */
+    if (!library && missing)
+        return host->fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed",
+                          missing);
+    if (!library)
         return host->fail(WB_ERROR_DEVICE, "cuda: NVRTC, which compiles kernels, was not found: %s;"
                           " install it (Debian: libnvrtc12; NVIDIA: cuda-nvrtc; or pip's"
                           " nvidia-cuda-nvrtc), or name its folder in WEBER_CUDA_PATH", why);
-    for (size_t i = 0; i < WB__COUNT(nvrtc_functions) && !found; i++) {
-        void *function = dlsym(library, nvrtc_functions[i].name);
-        if (!function) {
-            dlclose(library);
-            return host->fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed",
-                              nvrtc_functions[i].name);
-        }
-        memcpy((char *)&opened_nvrtc + nvrtc_functions[i].at, &function, sizeof function);
-    }
-    found = true;
-    choose_nvrtc_table();
-    const nvrtcResult code = nvrtc.Version(&major, &minor);
+    n_compilers++;
+    return 0;
+}
+
+/* Its version, and stand-ins in place of its functions where a test wants them. */
+static int begin_compiler(int i)
+{
+    int major = 0, minor = 0;
+    choose_nvrtc_table(&compilers[i].f, i);
+    const nvrtcResult code = compilers[i].f.Version(&major, &minor);
     if (code)
-        return host->fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s", opened_nvrtc.GetErrorString(code));
-    wb__cu_nvrtc_version = 1000 * major + 10 * minor;
+        return host->fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s",
+                          opened_nvrtc[i].GetErrorString(code));
+    compilers[i].version = 1000 * major + 10 * minor;
     if (host->debug("load")) host->log(WB_LOG_DEBUG, "load: cuda: NVRTC %d.%d", major, minor);
     return 0;
 }
 
-int wb__cu_load_nvrtc(void)
+const wb__cu_compiler *wb__cu_compiler_at(int i)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    int status = 0;
     pthread_mutex_lock(&one);
-    const int status = wb__cu_nvrtc_version ? 0 : open_nvrtc();
+    compiler = i;
+    if (i == n_compilers && i < MOST_COMPILERS) status = open_nvrtc();
+    if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(i);
+    const bool there = !status && i < n_compilers;
     pthread_mutex_unlock(&one);
-    return status;
+    if (status && i) host->clear_error();
+    return there ? &compilers[i] : NULL;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

@@ -2,12 +2,13 @@
  * launched as a whole at every run.
  *
  * A graph holds the addresses of its buffers.  Variables seldom move; inputs and results of a loop
- * come from the cache and take turns among few addresses.  So a graph has up to four instances, each
- * for one set of addresses.  Where these keep changing, a further instance has memory of its own in
- * place of what changes: inputs are copied there before it runs, results from there after it, and
- * nothing is recorded any more.  Variables cannot be copied so: where more sets of them take turns than
- * there are instances, as in many models of one shape, the runs without one are launched kernel by
- * kernel, for to record costs more than that; so they are where a window with wide gaps moves.
+ * come from the cache and take turns among few addresses, as a loader's batches do.  So a graph has
+ * up to sixteen instances, each for one set of addresses.  Where these keep changing, a further
+ * instance has memory of its own in place of what changes: inputs are copied there before it runs,
+ * results from there after it, and nothing is recorded any more.  Variables cannot be copied so:
+ * where more sets of them take turns than there are instances, as in many models of one shape, the
+ * runs without one are launched kernel by kernel, for to record costs more than that; so they are
+ * where a window with wide gaps moves.
  *
  * Recording is done on a stream of its own, on which nothing runs, so that it is in nobody's way.
  * What cannot be recorded is launched kernel by kernel, as without a graph. */
@@ -16,8 +17,8 @@
 #include <string.h>
 
 enum {
-    INSTANCES = 4,
-    FREELY = 16,                /* recordings that a graph may have at any time, */
+    INSTANCES = 16,
+    FREELY = 2 * INSTANCES,     /* recordings that a graph may have at any time, */
     SELDOM = 8                  /* and beyond these one in so many runs */
 };
 
@@ -35,6 +36,7 @@ struct wb__graph {
     wb__cu_tables tables;
     pthread_mutex_t lock;       /* of what follows; taken before the device's */
     uint64_t clock, runs, made; /* made: instances, ever */
+    CUdeviceptr *addresses;     /* memory of all lists of these */
     CUdeviceptr *now;           /* where the buffers are in this run */
     instance one[INSTANCES];
     instance copying;           /* the one with memory of its own, */
@@ -54,9 +56,10 @@ static void drop_instance(wb__cu_device *d, wb__graph *g, instance *in)
 /* All instances get theirs at once, so that a loop's memory does not grow with each that it meets. */
 static int make_blocks(wb__cu_device *d, wb__graph *g)
 {
-    instance *const all[] = {&g->one[0], &g->one[1], &g->one[2], &g->one[3], &g->copying};
-    for (size_t i = 0; i < WB__COUNT(all) && g->tables.bytes; i++)
-        if (!(all[i]->block = wb__cu_allocate(&d->base, g->tables.bytes))) return host->error_code();
+    for (int i = 0; i <= INSTANCES && g->tables.bytes; i++) {
+        instance *in = i < INSTANCES ? &g->one[i] : &g->copying;
+        if (!(in->block = wb__cu_allocate(&d->base, g->tables.bytes))) return host->error_code();
+    }
     return 0;
 }
 
@@ -71,10 +74,11 @@ static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
     g->arena = -1;
     for (int i = 0; i < s->n_buffers; i++)
         if (s->buffers[i].kind == WB__BUFFER_ARENA) g->arena = i;
-    CUdeviceptr **const addresses[] = {&g->now, &g->copying.address, &g->one[0].address,
-                                       &g->one[1].address, &g->one[2].address, &g->one[3].address};
-    for (size_t i = 0; i < WB__COUNT(addresses); i++)
-        if (!(*addresses[i] = host->alloc_zero(n, sizeof **addresses[i]))) return WB_ERROR_MEMORY;
+    g->addresses = host->alloc_zero((INSTANCES + 2) * n, sizeof *g->addresses);
+    if (!g->addresses) return WB_ERROR_MEMORY;
+    for (size_t i = 0; i < INSTANCES; i++) g->one[i].address = g->addresses + i * n;
+    g->copying.address = g->addresses + INSTANCES * n;
+    g->now = g->copying.address + n;
     g->own = host->alloc_zero(n, sizeof *g->own);
     const int status = g->own ? wb__cu_tables_make(d, s, &g->tables) : WB_ERROR_MEMORY;
     return status ? status : make_blocks(d, g);
@@ -101,17 +105,13 @@ void wb__cu_graph_free(const wb_device *base, wb__graph *g)
     if (!g || wb__cu_is_child()) return;
     const bool entered = wb__cu_enter_to_release(d);
     d->kernels--;
-    for (int i = 0; i < INSTANCES; i++) {
-        drop_instance(d, g, &g->one[i]);
-        host->free(g->one[i].address);
-    }
+    for (int i = 0; i < INSTANCES; i++) drop_instance(d, g, &g->one[i]);
     drop_instance(d, g, &g->copying);
     for (int i = 0; i < g->s->n_buffers && g->own; i++)
         wb__cu_release(base, g->own[i], g->s->buffers[i].bytes);
     wb__cu_tables_free(d, &g->tables);
-    host->free(g->copying.address);
+    host->free(g->addresses);
     host->free(g->own);
-    host->free(g->now);
     pthread_mutex_destroy(&g->lock);
     host->free(g);
     if (entered) wb__cu_leave();

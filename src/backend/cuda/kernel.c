@@ -175,6 +175,8 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_kernel **kerne
     const char *why = NULL;
     int status = prepare_routine(d, step, &routine, &why);
     if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work);
+    if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
+        return host->fail(WB_ERROR_UNSUPPORTED, "cuda:%d: %s", d->ordinal, why);
     if (status == WB_ERROR_UNSUPPORTED) status = host->gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
@@ -270,6 +272,21 @@ bool wb__cu_takes(const wb_device *base, const wb__step *step)
 bool wb__cu_prefers_nhwc(const wb_device *base, const wb__step *conv)
 {
     return may_use_dnn() && ask(base, conv, wb__cu_dnn_prefers_nhwc);
+}
+
+/* ---- what the libraries refuse --------------------------------------------------------------- */
+
+int wb__cu_refused(wb__cu_device *d, bool *told)
+{
+    char said[600];
+    snprintf(said, sizeof said, "%s", host->error());
+    const CUresult code = cu.StreamSynchronize(d->compute);
+    if (code) return wb__cu_fail(d, "cuStreamSynchronize", code, "%s", said);
+    if (!*told || host->debug("dispatch"))
+        host->log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
+                  " and others that the library refuses", said);
+    *told = true;
+    return host->fail(WB_ERROR_UNSUPPORTED, "%s", said);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */

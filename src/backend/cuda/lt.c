@@ -17,30 +17,50 @@ static wb__lt_functions lt;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[600];
 
-static void open_once(void)
+/* The next version that is there; NULL, or why there is none.  `lt` then is the one before. */
+static const char *open_next(void)
 {
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
-                                        NULL};
+    static const wb__cu_file files[] = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12},
+                                        {"libcublasLt.so", 0}, {0}};
     static const struct { const char *name; size_t at; } functions[] = {
 #define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
         WB__LT_FUNCTIONS(NAME)
 #undef NAME
     };
+    static char why[600];
+    static int from;
     char said[400];
-    void *library = wb__cu_open_library(names, said, sizeof said);
-    if (!library)
-        snprintf(why_not, sizeof why_not, "%s; install cuBLAS 12 or newer, which CUDA's toolkit has,"
-                 " or name its folder by WEBER_CUDA_PATH", said);
-    for (size_t i = 0; library && i < WB__COUNT(functions); i++) {
-        void *found = dlsym(library, functions[i].name);
-        if (!found && !*why_not)
-            snprintf(why_not, sizeof why_not, "libcublasLt has no %s: too old or too new",
-                     functions[i].name);
-        memcpy((char *)&lt + functions[i].at, &found, sizeof found);
+    void *library;
+    *why = 0;
+    while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
+        wb__lt_functions f;
+        const char *missing = NULL;
+        for (size_t i = 0; i < WB__COUNT(functions); i++) {
+            void *found = dlsym(library, functions[i].name);
+            if (!found) missing = functions[i].name;
+            memcpy((char *)&f + functions[i].at, &found, sizeof found);
+        }
+        if (!missing && f.GetVersion() >= 120000) {
+            lt = f;
+            return NULL;
+        }
+        if (missing)
+            snprintf(why, sizeof why, "libcublasLt has no %s: too old or too new", missing);
+        else
+            snprintf(why, sizeof why, "version %zu is too old: install cuBLAS 12 or newer",
+                     f.GetVersion());
+        if (host->debug("load")) host->log(WB_LOG_INFO, "cuda: cuBLASLt: %s", why);
     }
-    if (!*why_not && lt.GetVersion() < 120000)
-        snprintf(why_not, sizeof why_not, "version %zu is too old: install cuBLAS 12 or newer",
-                 lt.GetVersion());
+    if (!*why)
+        snprintf(why, sizeof why, "%s; install cuBLAS 12 or newer, which CUDA's toolkit has,"
+                 " or name its folder by WEBER_CUDA_PATH", said);
+    return why;
+}
+
+static void open_once(void)
+{
+    const char *why = open_next();
+    if (why) snprintf(why_not, sizeof why_not, "%s", why);
 }
 
 bool wb__cu_lt_works(void)
@@ -54,6 +74,13 @@ bool wb__cu_lt_works(void)
     if (!*why_not) return true;
     host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: %s", why_not);
     return false;
+}
+
+int wb__cu_lt_major(void)
+{
+    if (wb__cu_lt_works()) return (int)(lt.GetVersion() / 10000);
+    host->clear_error();
+    return 0;
 }
 
 /* ---- one device ------------------------------------------------------------------------------ */
@@ -70,10 +97,14 @@ typedef struct {
 typedef struct {
     cublasLtHandle_t handle;            /* NULL: none could be had */
     slot slots[SLOTS];
+    wb__lt_problem *refused;            /* when they were launched: not asked for again */
+    int n_refused;
+    bool told;                          /* that there are such */
 } state;
 
 typedef struct {
     wb__cu_routine base;
+    wb__lt_problem problem;
     wb__lt_places places;
     wb__lt_descriptors d;
     cublasLtMatmulAlgo_t algo;
@@ -95,6 +126,21 @@ static void note(const wb__cu_device *d, int status, const char *call)
                   status);
 }
 
+/* A handle; a version that gives none, as one that is newer than the driver, is followed by the
+ * next, while no device has a handle. */
+static int create(cublasLtHandle_t *handle)
+{
+    static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
+    static bool settled;
+    pthread_mutex_lock(&creating);
+    const int first = lt.Create(handle);
+    int status = first;
+    while (status && !settled && !open_next()) status = lt.Create(handle);
+    settled |= !status;
+    pthread_mutex_unlock(&creating);
+    return status ? first : 0;
+}
+
 /* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
  * and said once. */
 static state *state_of(wb__cu_device *d)
@@ -103,7 +149,7 @@ static state *state_of(wb__cu_device *d)
     if (d->lt) return d->lt;
     state *s = host->alloc_zero(1, sizeof *s);
     if (!s) return NULL;
-    const int status = lt.Create(&s->handle);
+    const int status = create(&s->handle);
     if (status) {
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))
@@ -118,6 +164,7 @@ void wb__cu_lt_close(wb__cu_device *d)
     state *s = d->lt;
     if (!s) return;
     if (s->handle) lt.Destroy(s->handle);
+    host->free(s->refused);
     host->free(s);
     d->lt = NULL;
 }
@@ -157,6 +204,13 @@ static void ask(const wb__cu_device *d, const wb__lt_descriptors *of, slot *to)
     to->used = true;
 }
 
+static bool was_refused(const state *s, const wb__lt_problem *p)
+{
+    for (int i = 0; i < s->n_refused; i++)
+        if (memcmp(&s->refused[i], p, sizeof *p) == 0) return true;
+    return false;
+}
+
 /* The slot of a problem, its algorithm looked for; with the problem's descriptors, which the caller
  * releases.  NULL: there is no algorithm. */
 static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_descriptors *of)
@@ -165,7 +219,7 @@ static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_desc
     state *s = d->lt;
     slot *at = &s->slots[hash(p) % SLOTS];
     const bool known = at->used && memcmp(&at->problem, p, sizeof *p) == 0;
-    if (known && !at->found) return NULL;
+    if ((known && !at->found) || was_refused(s, p)) return NULL;
     const int status = wb__lt_describe(&lt, p, of, &call);
     if (status) {
         note(d, status, call);
@@ -193,6 +247,20 @@ static int point(routine *r, int attribute, wb__lt_place place, const CUdevicept
     return lt.MatmulDescSetAttribute(r->d.desc, attribute, &address, sizeof address);
 }
 
+static int refused(wb__cu_device *d, const routine *r, int status, const char *call)
+{
+    state *s = d->lt;
+    fail(d, status, call);
+    const int error = wb__cu_refused(d, &s->told);
+    if (error != WB_ERROR_UNSUPPORTED || was_refused(s, &r->problem)) return error;
+    wb__lt_problem *more =
+        host->realloc(s->refused, (size_t)(s->n_refused + 1) * sizeof *more);
+    if (!more) return WB_ERROR_MEMORY;
+    s->refused = more;
+    s->refused[s->n_refused++] = r->problem;
+    return error;
+}
+
 static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
                   const CUdeviceptr *buffers, CUdeviceptr workspace)
 {
@@ -209,13 +277,13 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
     if (!status)
         status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, r->places.aux, buffers,
                        &r->aux);
-    if (status) return fail(d, status, "cublasLtMatmulDescSetAttribute");
+    if (status) return refused(d, r, status, "cublasLtMatmulDescSetAttribute");
+    void *lent = base->workspace ? (void *)(uintptr_t)workspace : NULL;
     status = lt.Matmul(s->handle, r->d.desc, r->f64 ? (const void *)&one_f64 : &one, at[0],
                        r->d.layout[0], at[1], r->d.layout[1],
                        r->f64 ? (const void *)&zero_f64 : &zero, at[2], r->d.layout[2], at[2],
-                       r->d.layout[2], &r->algo, (void *)(uintptr_t)workspace, base->workspace,
-                       stream);
-    return status ? fail(d, status, "cublasLtMatmul") : 0;
+                       r->d.layout[2], &r->algo, lent, base->workspace, stream);
+    return status ? refused(d, r, status, "cublasLtMatmul") : 0;
 }
 
 static void destroy(wb__cu_device *d, wb__cu_routine *base)
@@ -255,7 +323,7 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, c
     }
     *made = (routine){.base = {.impl = wb__lt_name(&p), .workspace = found->workspace,
                                .launch = launch, .destroy = destroy},
-                      .places = places, .d = of, .algo = found->algo,
+                      .problem = p, .places = places, .d = of, .algo = found->algo,
                       .f64 = p.type == CUDA_R_64F};
     *r = &made->base;
     return 0;

@@ -63,6 +63,62 @@ static int part_of(const wb__fused *f, int segment, wb__part *p)
     return 0;
 }
 
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* The points from `start` on along dimension d, so many of them. */
+static int piece_of(const wb__part *p, int d, int64_t start, int64_t n, wb__part *piece)
+{
+    *piece = *p;
+    piece->space.dims[d] = n;
+    piece->instr = wb__alloc((size_t)(p->n_instr + 1) * sizeof *piece->instr);
+    piece->views = wb__alloc((size_t)(p->n_views + 1) * sizeof *piece->views);
+    if (!piece->instr || !piece->views) {
+        part_free(piece);
+        return WB_ERROR_MEMORY;
+    }
+    for (int i = 0; i < p->n_instr; i++) {
+        wb__instr *in = &piece->instr[i];
+        *in = p->instr[i];
+        if (in->kind == WB__IOTA && in->arg == d) in->shift += in->scale * start;
+    }
+    for (int i = 0; i < p->n_views; i++) {
+        piece->views[i] = p->views[i];
+        piece->views[i].dims[d] = n;
+        piece->views[i].offset += start * p->views[i].strides[d];
+    }
+    return 0;
+}
+
+static int pieces_from(const wb__gpu_target *t, const wb__part *p, unsigned dims, int64_t first,
+                       wb__piece_maker *make, void *context)
+{
+    const int64_t all = product(&p->space, 0, p->space.ndim);
+    const int64_t most = t->most_points ? t->most_points : UINT32_MAX;
+    int d = 0, e = 0;
+    while (d < p->space.ndim && !(dims >> d & 1 && p->space.dims[d] > 1)) d++;
+    if (all <= most || (d == p->space.ndim && all <= UINT32_MAX)) return make(t, p, first, context);
+    if (d == p->space.ndim)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel over %lld elements that are one row,"
+                        " or are added up into one; here at most %u are possible", (long long)all,
+                        UINT32_MAX);
+    const int64_t size = p->space.dims[d], each = all / size, step = WB__MAX(most / each, 1);
+    for (int64_t start = 0; start < size && !e; start += step) {
+        wb__part piece;
+        e = piece_of(p, d, start, WB__MIN(step, size - start), &piece);
+        if (e) break;
+        e = pieces_from(t, &piece, dims, first + start * product(&p->space, d + 1, p->space.ndim),
+                        make, context);
+        part_free(&piece);
+    }
+    return e;
+}
+
+int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
+                     wb__piece_maker *make, void *context)
+{
+    return pieces_from(t, p, dims, 0, make, context);
+}
+
 /* ---- 1: numbers of rows in the workspace ----------------------------------------------------- */
 
 static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
@@ -194,13 +250,7 @@ int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work 
     work->impl = "nothing to do";
     for (int s = 0; s < fused->n_segments && !e; s++) {
         wb__part p;
-        if (product(&fused->spaces[s], 0, fused->spaces[s].ndim) > UINT32_MAX)
-            e = wb__fail(WB_ERROR_UNSUPPORTED,
-                         "a fused kernel over %lld elements; here at most %u are possible",
-                         (long long)product(&fused->spaces[s], 0, fused->spaces[s].ndim),
-                         UINT32_MAX);
-        if (!e) e = part_of(fused, s, &p);
-        if (e) break;
+        if ((e = part_of(fused, s, &p))) break;
         const int before = work->n;
         e = segment(t, &p, want, want + n, work);
         for (int i = before; i < work->n; i++) work->launch[i].segment = s;

@@ -143,6 +143,13 @@ void wb__fold_tree(wb__fuse *k, const wb__fold *f, int n, const char *item, cons
 /* v, of the fold's register, from t[at]; or, with NULL, from the item's own. */
 void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at);
 
+/* fused.c: a part as pieces of at most so many points as one kernel walks, in order, cut along the
+ * dimensions of a bit mask, the outermost first; `first` is the number of a piece's first point. */
+typedef int wb__piece_maker(const wb__gpu_target *t, const wb__part *p, int64_t first,
+                            void *context);
+int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
+                     wb__piece_maker *make, void *context);
+
 /* fused_rows.c, fused_folds.c: one kernel, or a few, for a part of one kind. */
 int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
                    wb__gpu_work *work);

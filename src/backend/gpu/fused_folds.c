@@ -16,6 +16,8 @@ typedef struct {
     bool all;
     int64_t outers, rows, cols;
     int64_t chunks, chunk;          /* of rows */
+    int64_t pieces, start;          /* of everything; the first point of this one */
+    int64_t before;                 /* chunks of the pieces before it */
     int log;                        /* of the columns side by side */
     size_t at;                      /* in the workspace, where partial results begin */
 } folds;
@@ -62,7 +64,8 @@ static void parts(folds *f, wb__fuse *k)
 {
     static const int bytes[] = {4, 8, 4, 8};
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
-    const int64_t n = f->chunks * f->outers * f->cols;
+    const int64_t most = f->pieces > 1 ? f->pieces * MOST_CHUNKS : f->chunks;
+    const int64_t n = most * f->outers * f->cols;
     size_t at = f->at;
     for (int i = 0; i < f->n; i++) {
         const wb__fold *one = &f->folds[i];
@@ -125,7 +128,10 @@ static void store_parts(folds *f, wb__fuse *k)
     wb__fold_tree(k, f->folds, f->n, "l", "128", "a.across");
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     wb__fuse_uint(k, f->outers * f->cols, "line");
-    wb__fuse_line(k, "const uint at = GRP(1) * a.line + %sc;", f->outers > 1 ? "o * a.cols + " : "");
+    if (f->pieces > 1) wb__fuse_uint(k, f->before, "before");
+    wb__fuse_line(k, "const uint at = %s * a.line + %sc;",
+                  f->pieces > 1 ? "(a.before + GRP(1))" : "GRP(1)",
+                  f->outers > 1 ? "o * a.cols + " : "");
     for (int i = 0; i < f->n; i++) {
         const wb__fold *one = &f->folds[i];
         wb__fuse_line(k, "q%d[at] = t%d_%s[l];", i, one->slot, wb__fuse_kinds[one->acc]);
@@ -150,7 +156,7 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     wb__fuse_loops(&k, walk);
     f->outers = k.points[WB__OUTER], f->rows = k.points[WB__ROWS], f->cols = k.points[WB__COLS];
     choose(f, &k);
-    const bool cut = f->chunks > 1;
+    const bool cut = f->chunks > 1 || f->pieces > 1;
     if (!cut) {                                 /* what is written is this kernel's business too */
         wb__fuse_free(&k);
         if (wb__fuse_start(&k, t, work, f->part)) {
@@ -185,7 +191,9 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     wb__fuse_unravel(&k, "r", k.first[WB__ROWS], k.first[WB__ROWS + 1]);
     wb__fuse_ways(&k, k.want);
     wb__fuse_values(&k, k.want, WB__LEVEL_FULL);
-    for (int i = 0; i < f->n; i++) wb__fold_take(&k, &f->folds[i], "r");
+    if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
+    for (int i = 0; i < f->n; i++)
+        wb__fold_take(&k, &f->folds[i], f->pieces > 1 ? "(r + a.start)" : "r");
     wb__fuse_close(&k);
     if (cut) store_parts(f, &k);
     else store_results(f, &k);
@@ -226,6 +234,59 @@ static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     return wb__fuse_finish(&k, quotient_up(g.cols, 1 << g.log), 1, 1);
 }
 
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    folds *f;
+    wb__gpu_work *work;
+} making;
+
+/* Rows of some columns are a fold by themselves. */
+static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+{
+    const making *m = context;
+    folds f = *m->f;
+    (void)first;
+    f.part = p;
+    const int e = first_kernel(&f, t, m->work);
+    return e || f.chunks == 1 ? e : second_kernel(&f, t, m->work);
+}
+
+static int count_piece(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+{
+    const making *m = context;
+    (void)t, (void)p, (void)first;
+    m->f->pieces++;
+    return 0;
+}
+
+static int all_of_piece(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+{
+    const making *m = context;
+    folds *f = m->f;
+    const wb__part *whole = f->part;
+    f->part = p;
+    f->start = first;
+    const int e = first_kernel(f, t, m->work);
+    f->part = whole;
+    f->before += f->chunks;
+    return e;
+}
+
+/* The chunks of all pieces are put together by one kernel. */
+static int fold(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
+{
+    const wb__space *s = &f->part->space;
+    const unsigned rows = ((1u << s->row_dims) - 1) << (s->ndim - s->row_dims - s->col_dims);
+    making m = {f, work};
+    f->pieces = f->before = 0;
+    if (!f->all) return wb__fused_pieces(t, f->part, ~rows, rows_of, &m);
+    int e = wb__fused_pieces(t, f->part, ~0u, count_piece, &m);
+    if (!e) e = wb__fused_pieces(t, f->part, ~0u, all_of_piece, &m);
+    f->chunks = f->before;
+    return e || f->chunks == 1 ? e : second_kernel(f, t, work);
+}
+
 int wb__fused_folds(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
                     wb__gpu_work *work)
 {
@@ -241,8 +302,7 @@ int wb__fused_folds(const wb__gpu_target *t, const wb__part *p, wb__instr_kind k
             if (f.n && wb__fold_locals(NULL, f.folds, f.n + 1) > (int64_t)t->local_bytes) break;
             f.n++;
         }
-        if (f.n) e = first_kernel(&f, t, work);
-        if (f.n && !e && f.chunks > 1) e = second_kernel(&f, t, work);
+        if (f.n) e = fold(&f, t, work);
     }
     wb__free(f.folds);
     return e;

@@ -60,11 +60,19 @@ static int by_line(wb__fuse *k, const bool *stores)
     return wb__fuse_finish(k, quotient_up(cols, WB__GROUP_ITEMS), y, quotient_up(rows, y));
 }
 
-int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
-                   wb__gpu_work *work)
+/* What a piece is made with. */
+typedef struct {
+    const bool *stores;
+    wb__gpu_work *work;
+} making;
+
+static int each_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
 {
+    const making *m = context;
+    const bool *stores = m->stores;
     wb__fuse k;
-    const int e = wb__fuse_start(&k, t, work, p);
+    (void)first;
+    const int e = wb__fuse_start(&k, t, m->work, p);
     if (e) {
         wb__fuse_free(&k);
         return e;
@@ -74,6 +82,12 @@ int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *store
     wb__fuse_loops(&k, WB__ANY_ORDER);
     return k.n_dims > 1 && k.dim[k.n_dims - 1] >= LONG_ROW ? by_line(&k, stores)
                                                            : by_element(&k, stores);
+}
+
+int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+                   wb__gpu_work *work)
+{
+    return wb__fused_pieces(t, p, ~0u, each_of, &(making){stores, work});
 }
 
 /* ---- folds along columns --------------------------------------------------------------------- */
@@ -264,12 +278,14 @@ static int make_rows(rows *r)
     return wb__fuse_finish(k, quotient_up(n, WB__GROUP_ITEMS >> (r->by_item ? 0 : log)), 1, 1);
 }
 
-int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
-                   wb__gpu_work *work)
+static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
 {
+    const making *m = context;
+    const bool *stores = m->stores;
     const size_t n = (size_t)p->n_instr;
     rows r = {.stores = stores};
-    int e = wb__fuse_start(&r.k, t, work, p);
+    (void)first;
+    int e = wb__fuse_start(&r.k, t, m->work, p);
     r.folds = wb__alloc_zero(n, sizeof *r.folds);
     r.phase = wb__alloc_zero(2 * n, sizeof *r.phase);
     r.want = wb__alloc_zero(n, sizeof *r.want);
@@ -289,4 +305,12 @@ int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *store
     wb__free(r.phase);
     wb__free(r.want);
     return e;
+}
+
+/* No row is cut. */
+int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+                   wb__gpu_work *work)
+{
+    const unsigned rows = (1u << (p->space.ndim - p->space.col_dims)) - 1;
+    return wb__fused_pieces(t, p, rows, rows_of, &(making){stores, work});
 }

@@ -160,14 +160,15 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y,
                     int64_t groups_z)
 {
     const size_t bytes = (size_t)k->n_words * 4;
+    const size_t all = bytes + (size_t)k->n_buffers * k->target->buffer_bytes;
     const bool failed = k->failed || k->fields.failed || k->body.failed;
     int e = failed ? WB_ERROR_MEMORY : 0;
     if (!e && k->f64 && !k->target->f64)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "this device has no f64");
-    if (!e && bytes > k->target->most_args)
+    if (!e && all > k->target->most_args)
         e = wb__fail(WB_ERROR_UNSUPPORTED,
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
-                     "this device has room for %zu", k->part->n_instr, k->n_slots, bytes,
+                     "this device has room for %zu", k->part->n_instr, k->n_slots, all,
                      k->target->most_args);
     wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, whole_text(k), "fused", k->n_buffers,
                                                bytes, k->n_numbers);

@@ -19,7 +19,9 @@ typedef struct {
     bool is_cpu;                /* a processor behind a GPU's interface: items run one after another */
     int most_items;             /* in a group; at least 256 */
     size_t local_bytes;         /* of memory that a group shares */
-    size_t most_args;           /* bytes of the struct of arguments; at least 1,024 */
+    size_t most_args;           /* bytes of arguments; at least 1,024 */
+    size_t buffer_bytes;        /* of these, what each buffer takes */
+    uint32_t most_points;       /* of a space that one kernel walks; 0: what 32 bits count */
 } wb__gpu_target;
 
 /* A number of the plan's that goes into the struct of arguments at every launch.  f64, i64 and u64

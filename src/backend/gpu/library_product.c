@@ -295,6 +295,9 @@ int wb__gpu_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *wo
 {
     const char *name = s->kind == WB__STEP_MATMUL ? "matmul" : "conv";
     product p = {.dtype = s->views[0].dtype, .bias = s->n_views > 3 ? &s->views[3] : NULL};
+    if (wb__step_is_special(s) || s->epilogue > WB__EPI_SIGMOID)
+        return wb__fail(WB_ERROR_INTERNAL, "%s: no kernel has epilogue %d with sums %d", name,
+                        s->epilogue, s->sums_of);
     if (!wb__dtype_float(p.dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: products of %s are not computed", name,
                         wb_dtype_name(p.dtype));

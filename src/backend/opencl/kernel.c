@@ -117,6 +117,9 @@ static int prepare_parts(wb__cl_device *d, const wb__step *step, wb__cl_kernel *
     wb__gpu_work *work = NULL;
     wb__cl_product product = {0};
     const char *why = NULL;
+    if (wb__step_is_special(step))
+        return host->fail(WB_ERROR_UNSUPPORTED, "opencl:%d: no kernel has epilogue %d with sums %d",
+                          d->base.ordinal, step->epilogue, step->sums_of);
     const bool blast = wb__cl_blast_takes(d, step, &product, &why);
     int status = !blast ? host->gpu_step(&d->target, step, &work)
                : step->n_views > 3 || step->epilogue ? prepare_epilogue(d, step, &work) : 0;

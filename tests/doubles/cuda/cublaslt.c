@@ -4,7 +4,11 @@
  * Columns or rows in order, transposes, batches, f32, f64, f16 and bf16, epilogues.  Descriptors are
  * checked as the real library does; where a matrix leaves its block of memory, where an address is
  * less aligned than the heuristic was told, or an algorithm was chosen for another problem, is a
- * wrong use.  The workspace is filled with what is not a number. */
+ * wrong use.  The workspace is aligned to 256, and NULL where an algorithm needs none; it is filled
+ * with what is not a number.
+ *
+ *   VGPU_LT_DECLINES   every n-th descriptor of a product cannot be made
+ *   VGPU_LT_REFUSES    every n-th product is refused when it is launched */
 #include "number.h"
 #include "vgpu.h"
 
@@ -84,6 +88,13 @@ _Static_assert(sizeof(struct algo) <= sizeof(cublasLtMatmulAlgo_t), "room");
 
 static int64_t alive;                   /* handles and descriptors */
 
+/* Whether this is an n-th call, n as the environment says. */
+static bool is_turn(const char *variable, int64_t *calls)
+{
+    const char *n = getenv(variable);
+    return n && atoll(n) > 0 && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) % atoll(n) == 0;
+}
+
 /* Objects of this library that are not given back. */
 VGPU_API int64_t vgpu_lt_objects(void);
 VGPU_API int64_t vgpu_lt_objects(void) { return __atomic_load_n(&alive, __ATOMIC_RELAXED); }
@@ -109,7 +120,7 @@ static cublasStatus_t drop(void *p)
     VGPU_API type cublasLt##name parameters;                                                     \
     VGPU_API type cublasLt##name parameters
 
-LT(size_t, GetVersion, (void)) { return 130100; }
+LT(size_t, GetVersion, (void)) { return VGPU_MAJOR * 10000 + 100; }
 
 LT(const char *, GetStatusName, (cublasStatus_t status))
 {
@@ -127,7 +138,9 @@ LT(const char *, GetStatusString, (cublasStatus_t status)) { return cublasLtGetS
 
 LT(cublasStatus_t, Create, (cublasLtHandle_t *handle))
 {
+    const char *driver = getenv("VGPU_DRIVER");
     if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
+    if (driver && *driver && atoi(driver) / 1000 < VGPU_MAJOR) return CUBLAS_STATUS_NOT_INITIALIZED;
     *handle = make(16);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -187,7 +200,9 @@ LT(cublasStatus_t, MatrixLayoutSetAttribute,
 LT(cublasStatus_t, MatmulDescCreate,
    (cublasLtMatmulDesc_t *made, cublasComputeType_t compute, cudaDataType_t scale))
 {
+    static int64_t calls;
     if (!made) return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_turn("VGPU_LT_DECLINES", &calls)) return CUBLAS_STATUS_NOT_SUPPORTED;
     desc *d = make(sizeof *d);
     *d = (desc){.compute = (int32_t)compute, .scale = (int32_t)scale, .epilogue = PLAIN};
     *made = (cublasLtMatmulDesc_t)(void *)d;
@@ -429,6 +444,13 @@ static bool reaches(const char *what, const void *at, int64_t bytes, uint32_t al
     return false;
 }
 
+static bool is_null(const char *what, const void *at)
+{
+    if (!at) return true;
+    vgpu_wrong("cublasLtMatmul: %s at %p, where none is needed", what, at);
+    return false;
+}
+
 static bool check_addresses(const product *p, const struct algo *algo)
 {
     const int64_t each = (int64_t)vgpu_size(p->c.type);
@@ -443,8 +465,9 @@ static bool check_addresses(const product *p, const struct algo *algo)
            && (!(e & (BIAS | SUMS | SUMS_OF_A | SUMS_OF_B))
                || reaches("the bias", (void *)(uintptr_t)p->d.bias,
                           (e & SUMS_OF_B ? p->n : p->m) * each, (uint32_t)each))
-           && (!algo->workspace
-               || reaches("the workspace", p->workspace, (int64_t)algo->workspace, 16));
+           && (algo->workspace
+                   ? reaches("the workspace", p->workspace, (int64_t)algo->workspace, 256)
+                   : is_null("the workspace", p->workspace));
 }
 
 LT(cublasStatus_t, Matmul,
@@ -454,9 +477,13 @@ LT(cublasStatus_t, Matmul,
     cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t *chosen, void *workspace,
     size_t workspace_bytes, cudaStream_t stream))
 {
+    static const cublasStatus_t refusals[] = {15, 7, 3, 13};    /* NOT_SUPPORTED ... */
+    static int64_t calls, refused;
     product p;
     struct algo algo;
     if (!handle || !alpha || !beta || !chosen) return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_turn("VGPU_LT_REFUSES", &calls))
+        return refusals[__atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED) % 4];
     const cublasStatus_t status = read_problem(&p, (void *)d, (void *)a_layout, (void *)b_layout,
                                                (void *)c_layout, (void *)out_layout);
     if (status) {

@@ -4,7 +4,12 @@
  * It takes the graphs that the backend makes; whether the real cuDNN does is asked by
  * tests/cuda_plans.c.  Attributes must be of their descriptor and set before it is finished; tensors
  * must be in the pack, be aligned as they say, and lie in one block.  The workspace is filled with
- * what is not a number. */
+ * what is not a number.
+ *
+ *   VGPU_DNN_DECLINES   every n-th plan cannot be made
+ *   VGPU_DNN_REFUSES    every n-th plan is refused when it is launched
+ *   VGPU_DNN_NOTES      numerical notes, as bits, of the first of two engines for each graph
+ *   VGPU_DNN_WORKSPACE  bytes that plans ask for */
 #include "cudnn.h"
 #include "number.h"
 
@@ -14,7 +19,7 @@
     VGPU_API type cudnn##name parameters;                                                          \
     VGPU_API type cudnn##name parameters
 
-enum { WORKSPACE = 4096, MOST_ATTRIBUTES = 16 };
+enum { MOST_ATTRIBUTES = 16 };
 
 typedef struct {
     int name, type;
@@ -30,13 +35,35 @@ typedef struct {
 } descriptor;
 
 static const uint32_t alive = 0xcd99, dead = 0xdead;
+static int64_t noted;                   /* runs of engines that have notes */
+
+/* Since the library was opened. */
+VGPU_API int64_t vgpu_dnn_noted(void);
+VGPU_API int64_t vgpu_dnn_noted(void) { return __atomic_load_n(&noted, __ATOMIC_RELAXED); }
+
+static int64_t from_environment(const char *variable, int64_t otherwise)
+{
+    const char *value = getenv(variable);
+    return value && *value ? atoll(value) : otherwise;
+}
+
+static int64_t workspace_bytes(void) { return from_environment("VGPU_DNN_WORKSPACE", 4096); }
+
+/* Whether this is an n-th call, n as the environment says. */
+static bool is_turn(const char *variable, int64_t *calls)
+{
+    const int64_t n = from_environment(variable, 0);
+    return n > 0 && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) % n == 0;
+}
 
 DNN(size_t, GetVersion, (void)) { return 91900; }
+DNN(size_t, GetCudartVersion, (void)) { return VGPU_MAJOR * 1000; }
 
 DNN(const char *, GetErrorString, (wb__dnn_enum status))
 {
     return status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS"
          : status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+         : status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED"
                                                 : "CUDNN_STATUS_BAD_PARAM";
 }
 
@@ -51,6 +78,8 @@ struct cudnnContext { struct CUstream_st *stream; };
 
 DNN(wb__dnn_enum, Create, (cudnnHandle_t *handle))
 {
+    if (from_environment("VGPU_DRIVER", 13000) / 1000 < VGPU_MAJOR)
+        return CUDNN_STATUS_NOT_INITIALIZED;
     *handle = calloc(1, sizeof **handle);
     return *handle ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
 }
@@ -272,7 +301,11 @@ static const descriptor *graph_of(const descriptor *plan)
 
 DNN(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t opaque))
 {
+    static int64_t plans;
     descriptor *d = valid(opaque, "cudnnBackendFinalize");
+    if (d && d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
+        is_turn("VGPU_DNN_DECLINES", &plans))
+        return CUDNN_STATUS_NOT_SUPPORTED;
     cudnn_program *p = malloc(sizeof *p);
     bool good = d && p && !d->finished;
     if (good && d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
@@ -290,22 +323,53 @@ DNN(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t opaque))
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* There is one engine for every graph. */
+static bool add_attribute(descriptor *d, int name, int type, const void *value)
+{
+    char *data = malloc(8);
+    if (!data) return false;
+    memcpy(data, value, 8);
+    d->list[d->n++] = (attribute){name, type, 1, data};
+    return true;
+}
+
+/* There is one engine for every graph; two where the first is to have numerical notes. */
 static wb__dnn_enum results(const descriptor *heuristic, int64_t room, int64_t *n, void *values)
 {
-    descriptor *config;
     const attribute *graph = find(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    *n = from_environment("VGPU_DNN_NOTES", 0) ? 2 : 1;
+    for (int64_t i = 0; i < *n && i < room; i++) {
+        descriptor *config;
+        memcpy(&config, (char *)values + i * 8, sizeof config);
+        if (!valid(config, "cudnnBackendGetAttribute") || config->n ||
+            config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+            return CUDNN_STATUS_BAD_PARAM;
+        if (!add_attribute(config, graph->name, graph->type, graph->data) ||
+            !add_attribute(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &i))
+            return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+        config->finished = true;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* The engine of a configuration has its number. */
+static wb__dnn_enum engine_of(const descriptor *config, int64_t *n, void *values)
+{
+    const int64_t number_of = number(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
+    descriptor *engine;
     *n = 1;
-    if (!room) return CUDNN_STATUS_SUCCESS;
-    memcpy(&config, values, sizeof config);
-    if (!valid(config, "cudnnBackendGetAttribute") || config->n ||
-        config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
-        return CUDNN_STATUS_BAD_PARAM;
-    char *data = malloc(8);
-    if (!data) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
-    memcpy(data, graph->data, 8);
-    config->list[config->n++] = (attribute){graph->name, graph->type, 1, data};
-    config->finished = true;
+    memcpy(&engine, values, sizeof engine);
+    if (!valid(engine, "cudnnBackendGetAttribute") || engine->n) return CUDNN_STATUS_BAD_PARAM;
+    return add_attribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, &number_of)
+               ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+}
+
+static wb__dnn_enum notes_of(const descriptor *engine, int64_t room, int64_t *n, void *values)
+{
+    const int64_t bits = from_environment("VGPU_DNN_NOTES", 0);
+    int *to = values;
+    *n = 0;
+    for (int i = 0; i < 32 && !number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0); i++)
+        if (bits >> i & 1 && *n < room) to[(*n)++] = i;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -314,15 +378,16 @@ DNN(wb__dnn_enum, BackendGetAttribute,
      void *values))
 {
     const descriptor *d = valid(opaque, "cudnnBackendGetAttribute");
-    const int64_t zero = 0, workspace = WORKSPACE;
+    const int64_t which = d ? number(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0) : 0;
+    const int64_t workspace = workspace_bytes();
     (void)type;
     if (!d) return CUDNN_STATUS_BAD_PARAM;
     switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: return results(d, room, n, values);
-    case CUDNN_ATTR_ENGINECFG_ENGINE: *n = 1; return CUDNN_STATUS_SUCCESS;
-    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: *n = 0; return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINECFG_ENGINE: return engine_of(d, n, values);
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: return notes_of(d, room, n, values);
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
-        memcpy(values, &zero, sizeof zero);
+        memcpy(values, &which, sizeof which);
         *n = 1;
         return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
@@ -336,6 +401,13 @@ DNN(wb__dnn_enum, BackendGetAttribute,
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
+
+static bool has_notes(const descriptor *plan)
+{
+    const descriptor *config = linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    return from_environment("VGPU_DNN_NOTES", 0) && config &&
+           !number(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
+}
 
 /* Gives a tensor its place out of the pack; one that is handed over by value, its number. */
 static bool place(cudnn_tensor *t, const attribute *ids, const attribute *pointers)
@@ -367,6 +439,8 @@ static bool place(cudnn_tensor *t, const attribute *ids, const attribute *pointe
 DNN(wb__dnn_enum, BackendExecute,
     (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t opaque))
 {
+    static int64_t plans;
+    if (is_turn("VGPU_DNN_REFUSES", &plans)) return CUDNN_STATUS_EXECUTION_FAILED;
     const descriptor *pack = valid(opaque, "cudnnBackendExecute");
     const descriptor *d = valid(plan, "cudnnBackendExecute");
     cudnn_program *p = malloc(sizeof *p);
@@ -377,9 +451,11 @@ DNN(wb__dnn_enum, BackendExecute,
     for (int i = 0; good && i < p->n_tensors; i++) good = place(&p->tensor[i], ids, pointers);
     if (good) {
         p->workspace = (void *)(intptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
-        p->workspace_bytes = WORKSPACE;
-        good = vgpu_span((uint64_t)(uintptr_t)p->workspace) >= WORKSPACE;
+        p->workspace_bytes = (size_t)workspace_bytes();
+        const uint64_t at = (uint64_t)(uintptr_t)p->workspace;
+        good = p->workspace_bytes ? vgpu_span(at) >= p->workspace_bytes && at % 256 == 0 : !at;
     }
+    if (good && has_notes(d)) __atomic_add_fetch(&noted, 1, __ATOMIC_RELAXED);
     if (!good) vgpu_wrong("cudnnBackendExecute: a plan, a pack or a workspace is wrong");
     const int e = good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p)
                        : 1;

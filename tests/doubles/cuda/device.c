@@ -55,6 +55,15 @@ API(cuDriverGetVersion, (int *version), (version))
     return CUDA_SUCCESS;
 }
 
+/* The real NVRTC asks for tables of the driver's own, and does without; no wrong use. */
+VGPU_API CUresult cuGetExportTable(const void **table, const CUuuid *id);
+VGPU_API CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    (void)id;
+    *table = NULL;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static CUresult check_device(CUdevice d)
 {
     if (!started) return CUDA_ERROR_NOT_INITIALIZED;
@@ -341,6 +350,7 @@ static const struct { int code; const char *name, *text; } errors[] = {
     ERROR(INVALID_IMAGE, "device kernel image is invalid")
     ERROR(INVALID_CONTEXT, "invalid device context")
     ERROR(NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")
+    ERROR(UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")
     ERROR(PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices")
     ERROR(NOT_FOUND, "named symbol not found")
     ERROR(NOT_READY, "device not ready")

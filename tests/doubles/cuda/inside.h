@@ -290,6 +290,7 @@ extern void *vgpu_fault_address;
 
 typedef struct {
     char magic[8];                      /* "VGPUBIN", "VGPUPTX" */
+    uint32_t toolkit;                   /* the version of CUDA that made it: 13 */
     uint32_t arch;                      /* 90 */
     uint32_t bytes;                     /* of the object that follows */
     uint64_t hash;                      /* of it */

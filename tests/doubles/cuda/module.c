@@ -1,4 +1,6 @@
-/* Modules, the kernels in them, launches.  A test part: see vgpu.h. */
+/* Modules, the kernels in them, launches.  A test part: see vgpu.h.
+ *
+ *   VGPU_PTX_ONLY   1: the driver takes no compiled image, only what it translates itself */
 #include "inside.h"
 
 #include <dlfcn.h>
@@ -34,6 +36,9 @@ static CUresult check_image(const vgpu_image *image)
     if (image->bytes > 64 << 20 || vgpu_hash(image + 1, image->bytes) != image->hash)
         return CUDA_ERROR_INVALID_IMAGE;
     const uint32_t arch = (uint32_t)vgpu_env_number("VGPU_ARCH", 90);
+    if (image->toolkit > vgpu_env_number("VGPU_DRIVER", 13000) / 1000)
+        return ptx ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (!ptx && vgpu_env_number("VGPU_PTX_ONLY", 0)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     const bool fits = ptx ? image->arch <= arch
                           : image->arch / 10 == arch / 10 && image->arch % 10 <= arch % 10;
     if (!fits || strncmp(image->flags, vgpu_machine_flags(), sizeof image->flags))

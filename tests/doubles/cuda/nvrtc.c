@@ -33,7 +33,11 @@ struct _nvrtcProgram {
 };
 
 extern char **environ;
+#if VGPU_MAJOR >= 13
 static const int archs[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
+#else
+static const int archs[] = {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90};
+#endif
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
 /* ---- files and processes --------------------------------------------------------------------- */
@@ -233,7 +237,7 @@ static bool real_compiles(const char *text, char **log)
 
 VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
 {
-    *major = 13;
+    *major = VGPU_MAJOR;
     *minor = 0;
     return NVRTC_SUCCESS;
 }
@@ -377,7 +381,7 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     }
     free(text);
     if (!object) return NVRTC_ERROR_COMPILATION;
-    vgpu_image head = {.arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
+    vgpu_image head = {.toolkit = VGPU_MAJOR, .arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
                        .hash = vgpu_hash(object, bytes)};
     memcpy(head.magic, p->ptx_only ? "VGPUPTX" : "VGPUBIN", 8);
     snprintf(head.flags, sizeof head.flags, "%s", vgpu_machine_flags());

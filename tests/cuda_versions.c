@@ -1,0 +1,244 @@
+/* Drivers and libraries of CUDA 12 and 13 side by side, on doubles of both: which of them are used,
+ * and what follows where one does not go with another.  Each case is a process of its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "process.h"
+#include "weber.h"
+
+#include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(WB_TEST_CUDA_DOUBLE) && defined(WB_TEST_CUDA_12)
+#define HAS_DOUBLES 1
+#else
+#define WB_TEST_CUDA_DOUBLE ""
+#define WB_TEST_CUDA_12 ""
+#endif
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+/* Files in the folder where libraries are looked for: the name, and which double it is. */
+typedef struct { const char *name; int major; const char *file; } library;
+#define NVRTC_12 {"libnvrtc.so.12", 12, "libnvrtc.so.12"}
+#define NVRTC_13 {"libnvrtc.so.13", 13, "libnvrtc.so.13"}
+#define LT_12 {"libcublasLt.so.12", 12, "libcublasLt.so.12"}
+#define LT_13 {"libcublasLt.so.13", 13, "libcublasLt.so.13"}
+#define DNN_12 {"libcudnn.so.9", 12, "libcudnn.so.9"}
+#define DNN_13 {"libcudnn.so.9", 13, "libcudnn.so.9"}
+
+typedef struct {
+    library files[7];
+    const char *driver, *arch;          /* NULL: 13.0, 9.0 */
+    const char *says[4];                /* parts of what the log must say */
+    const char *not[2];                 /* and must not */
+    bool from_disk;                     /* nothing can be compiled: it was kept by a case before */
+    bool ptx_only;
+} versions;
+
+static char said[1 << 18];
+
+static void listen(wb_log_level level, const char *text, void *context)
+{
+    (void)level, (void)context;
+    const size_t at = strlen(said), room = sizeof said - at;
+    if (!strncmp(text, "kernel:", 7)) snprintf(said + at, room, "%.100s\n", text);
+    else snprintf(said + at, room, "%s\n", text);
+}
+
+static void enter(const versions *v, const char *folder)
+{
+    for (int i = 0; v->files[i].name; i++) {
+        char from[600], to[600];
+        const library *l = &v->files[i];
+        snprintf(from, sizeof from, "%s/%s", l->major == 12 ? WB_TEST_CUDA_12 : WB_TEST_CUDA_DOUBLE,
+                 l->file);
+        snprintf(to, sizeof to, "%s/%s", folder, l->name);
+        if (symlink(from, to)) perror(to);
+    }
+    setenv("WEBER_CUDA_PATH", folder, 1);
+    setenv("WEBER_DEBUG", "load,dispatch,kernel", 1);
+    if (v->driver) setenv("VGPU_DRIVER", v->driver, 1);
+    if (v->arch) setenv("VGPU_ARCH", v->arch, 1);
+    if (v->ptx_only) setenv("VGPU_PTX_ONLY", "1", 1);
+    if (v->from_disk) setenv("VGPU_CXX", "/bin/false", 1), setenv("VGPU_CACHE", "", 1);
+}
+
+/* A product, a convolution and what is elementwise; 0, or what was wrong. */
+static int compute(void)
+{
+    const wb_device *gpu = wb_device_at("CUDA", 0);
+    if (!gpu) return 2;
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *x = wb_to(wb_full_of(0.5, WB_F32, 2, (int64_t[]){32, 32}), gpu);
+    wb_tensor *y = wb_tanh(wb_matmul(x, x));
+    const float *at = wb_data(wb_cpu(y));
+    if (!at || fabs(at[77] - tanh(8.0)) > 1e-6) return 3;
+    wb_layer *conv = wb_to(wb_Conv(4, 8, {3}), gpu);
+    wb_tensor *p = wb_to(wb_full_of(0.25, WB_F32, 4, (int64_t[]){2, 4, 8, 8}), gpu);
+    if (!wb_data(wb_cpu(wb_call(conv, p)))) return 4;
+    return wb_scope_close(scope) ? 5 : 0;
+}
+
+static int in_child(const versions *v, const char *folder)
+{
+    enter(v, folder);
+    wb_set_log(listen, NULL);
+    int wrong = wb_using("CUDA") ? 1 : compute();
+    if (wrong) fprintf(stderr, "step %d: %s\n", wrong, wb_error());
+    for (size_t i = 0; i < sizeof v->says / sizeof *v->says && v->says[i]; i++) {
+        if (strstr(said, v->says[i])) continue;
+        fprintf(stderr, "not said: \"%s\"\n", v->says[i]);
+        wrong = 10;
+    }
+    for (size_t i = 0; i < sizeof v->not / sizeof *v->not && v->not[i]; i++) {
+        if (!strstr(said, v->not[i])) continue;
+        fprintf(stderr, "said: \"%s\"\n", v->not[i]);
+        wrong = 11;
+    }
+    if (wrong) fprintf(stderr, "%s", said);
+    wb_shutdown();
+    return wrong;
+}
+
+static void with(const versions *v)
+{
+    char folder[200];
+    int status = -1;
+    snprintf(folder, sizeof folder, "%s", process_folder());
+    fflush(NULL);
+    const pid_t process = fork();
+    if (!process) {
+        alarm(200);
+        const int wrong = in_child(v, folder);
+        fflush(NULL);
+        _exit(wrong);
+    }
+    assert_int_equal(waitpid(process, &status, 0), process);
+    process_remove(folder);
+    assert_int_equal(status, 0);
+}
+
+/* ---- the cases ------------------------------------------------------------------------------- */
+
+static void test_new_driver(void **state)
+{
+    (void)state;
+    with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_12, LT_13, DNN_13},
+                     .says = {"load: cuda: NVRTC 13.0", "libcublasLt.so.13: opened",
+                              "{cuBLASLt", "{cuDNN"},
+                     .not = {"NVRTC 12.0", "libcublasLt.so.12: opened"}});
+}
+
+static void test_old_driver(void **state)
+{
+    (void)state;
+    with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_12, LT_13, DNN_12}, .driver = "12040",
+                     .says = {"load: cuda: NVRTC 12.0", "libcublasLt.so.12: opened",
+                              "{cuBLASLt", "{cuDNN"},
+                     .not = {"NVRTC 13.0", "libcublasLt.so.13: opened"}});
+}
+
+/* A version that does not start is followed by the next, whatever it is called. */
+static void test_falls_through(void **state)
+{
+    (void)state;
+    with(&(versions){.files = {NVRTC_12, {"libcublasLt.so.12", 13, "libcublasLt.so.13"},
+                               {"libcublasLt.so.13", 12, "libcublasLt.so.12"}},
+                     .driver = "12040", .says = {"libcublasLt.so.12: opened",
+                                                 "libcublasLt.so.13: opened", "{cuBLASLt"}});
+}
+
+/* Nothing that goes with the driver: our own kernels, and it is said. */
+static void test_libraries_too_new(void **state)
+{
+    (void)state;
+    with(&(versions){.files = {NVRTC_12, LT_13}, .driver = "12040",
+                     .says = {"cuBLASLt is not used, our own kernels are: cublasLtCreate:"},
+                     .not = {"{cuBLASLt"}});
+}
+
+static void test_device_that_is_dropped(void **state)
+{
+    (void)state;
+    with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_13}, .arch = "70",
+                     .says = {"load: cuda: NVRTC 13.0", "load: cuda: NVRTC 12.0",
+                              "--gpu-architecture=sm_70"}});
+}
+
+/* 12 does not know the device; what 13 makes is too new for the driver: PTX for an older device. */
+static void test_device_too_new(void **state)
+{
+    (void)state;
+    with(&(versions){.files = {NVRTC_12, NVRTC_13}, .driver = "12080", .arch = "120",
+                     .says = {"--gpu-architecture=sm_120", "--gpu-architecture=compute_90",
+                              "NVRTC 12.0 with --gpu-architecture=compute_90 does"}});
+}
+
+static void test_only_ptx(void **state)
+{
+    (void)state;
+    const versions v = {.files = {NVRTC_13, LT_13}, .ptx_only = true,
+                        .says = {"--gpu-architecture=sm_90", "--gpu-architecture=compute_90",
+                                 "NVRTC 13.0 with --gpu-architecture=compute_90 does"}};
+    char folder[200];
+    snprintf(folder, sizeof folder, "%s", process_folder());
+    setenv("WEBER_CACHE_DIR", folder, 1);
+    with(&v);
+    unsetenv("WEBER_CACHE_DIR");
+    process_remove(folder);
+}
+
+/* Images of both kinds are kept: the next process compiles nothing. */
+static void test_kept(void **state)
+{
+    (void)state;
+    char folder[200];
+    versions v = {.files = {NVRTC_12}, .driver = "12080", .arch = "120",
+                  .says = {"--gpu-architecture=compute_90"}};
+    snprintf(folder, sizeof folder, "%s", process_folder());
+    setenv("WEBER_CACHE_DIR", folder, 1);
+    for (int ptx = 0; ptx < 2; ptx++) {
+        v.arch = ptx ? "120" : "90";
+        v.says[0] = ptx ? "--gpu-architecture=compute_90" : "--gpu-architecture=sm_90";
+        v.from_disk = false;
+        with(&v);
+        v.from_disk = true;
+        with(&v);
+    }
+    unsetenv("WEBER_CACHE_DIR");
+    process_remove(folder);
+}
+
+static void test_two_majors(void **state)
+{
+    (void)state;
+    with(&(versions){.files = {NVRTC_13, LT_13, DNN_12},
+                     .says = {"cuda: cuDNN: it is built for CUDA 12, and cuBLASLt, which is used"
+                              " too, for CUDA 13", "{cuBLASLt"},
+                     .not = {"{cuDNN"}});
+    with(&(versions){.files = {NVRTC_13, DNN_12}, .says = {"{product"}});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_new_driver), cmocka_unit_test(test_old_driver),
+        cmocka_unit_test(test_falls_through), cmocka_unit_test(test_libraries_too_new),
+        cmocka_unit_test(test_device_that_is_dropped), cmocka_unit_test(test_device_too_new),
+        cmocka_unit_test(test_only_ptx), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_two_majors)};
+#ifndef HAS_DOUBLES
+    printf("skipped: the doubles of CUDA were not built\n");
+    return 77;
+#endif
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
