@@ -19,7 +19,7 @@ static void destroy(void *object)
     wb__unref(d->tensor[X]);
     wb__unref(d->tensor[Y]);
     wb__free(d->order);
-    wb__free(d);
+    wb__object_end(d, sizeof *d);
 }
 
 static const char *describe_field(const wb__field *f, char *text, size_t room)

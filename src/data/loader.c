@@ -42,7 +42,7 @@ static void destroy(void *object)
     wb__feeder_free(l->feeder);
     wb__unref(l->dataset);
     wb__free(l->order);
-    wb__free(l);
+    wb__object_end(l, sizeof *l);
 }
 
 static const wb_device *loader_device(void *object)

@@ -77,8 +77,13 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
                         "assign: %s to a variable %s of another device: move it first, as in "
                         "wb_assign(x, wb_to(value, wb_device_of(x)))",
                         wb_describe(value), wb_describe(x));
-    if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
     wb__thread *t = wb__this_thread();
+    if (wb__unlikely(x->current->flags & WB__PENDING && wb__in_root(t) && !t->busy) &&
+        !(x->flags & WB__FROZEN)) {
+        int status = wb__end_step(t, 1, &value);
+        if (status) return status;
+    }
+    if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
@@ -86,7 +91,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
-    a->flags &= (uint8_t)~WB__PENDING;
+    a->flags &= (uint16_t)~WB__PENDING;
     if (!v || !last) {
         a->flags |= WB__GONE;
     } else {
@@ -122,7 +127,7 @@ static void take_back(wb__thread *t, int first)
         wb_tensor *a = t->pending[i], *v = a->variable;
         if (!(a->flags & WB__PENDING)) continue;        /* made before another device failed */
         if (v && v->current == a) set_current(v, version_before(t, i, v));
-        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
+        a->flags = (uint16_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
         wb__tensor_detach(a);
     }
 }
@@ -144,23 +149,55 @@ void wb__forget_pending(int first)
     end_pending(t, first);
 }
 
-/* A version that only the variable itself knows of is as good as new. */
-int wb__new_version(wb_tensor *v)
+/* A constant on the variable's memory takes the place of its version; returns that one, counted. */
+static wb_tensor *replace_live(wb_tensor *v)
 {
-    wb_tensor *old = v->live;
-    wb__storage_written(v->storage);
-    if (v->current == old && atomic_load_explicit(&old->object.refs, memory_order_relaxed) == 2)
-        return 0;
-    wb_tensor *x =
-        wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
-    if (!x) return WB_ERROR_MEMORY;
+    wb_tensor *old = v->live, *x = wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims,
+                                            0, NULL, 0, NULL);
+    if (!x) return NULL;
     x->device = v->device;
     atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
     x->storage = v->storage;
     x->variable = v;
     v->live = wb__ref(x);
-    set_current(v, x);
+    if (v->current == old || !(v->current->flags & WB__PENDING)) set_current(v, x);
     wb_object_free(x);
+    return old;
+}
+
+int wb__keep_version(wb_tensor *v)
+{
+    wb__storage *s = v->storage;
+    const unsigned own = v->current == v->live ? 2 : 1;
+    if (atomic_load_explicit(&v->live->object.refs, memory_order_relaxed) == own) return 0;
+    if (!(v->storage = wb__storage_new(v->device, s->bytes))) {
+        v->storage = s;
+        return WB_ERROR_MEMORY;
+    }
+    int status = wb__copy_bytes(v->device, v->storage->data, 0, s->device, s->data, 0, s->bytes);
+    wb_tensor *old = status ? NULL : replace_live(v);
+    if (!old) {
+        wb__storage_unref(v->storage);
+        v->storage = s;
+        return status ? status : WB_ERROR_MEMORY;
+    }
+    wb__storage_unref(s);               /* the old version keeps its own reference */
+    old->flags |= WB__KEPT;
+    old->name = v->name;
+    wb__ref(v);
+    wb__unref(old);
+    return 0;
+}
+
+/* A version that only the variable itself knows of is as good as new. */
+int wb__new_version(wb_tensor *v)
+{
+    wb__storage_written(v->storage);
+    if (v->current == v->live &&
+        atomic_load_explicit(&v->live->object.refs, memory_order_relaxed) == 2)
+        return 0;
+    wb_tensor *old = replace_live(v);
+    if (!old) return WB_ERROR_MEMORY;
     old->flags |= WB__GONE;
     old->name = v->name;
     wb__storage_unref(old->storage);
@@ -183,17 +220,16 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 /* ---- sinks ----------------------------------------------------------------------------------- */
 
 /* Is x the live version of a variable that has a pending write? */
-static bool overwritten(const wb_tensor *x)
+bool wb__overwritten(const wb_tensor *x)
 {
-    const wb_tensor *v = x->storage && !(x->flags & WB__GONE) ? x->variable : NULL;
+    const wb_tensor *v = x->storage && !(x->flags & (WB__GONE | WB__KEPT)) ? x->variable : NULL;
     return v && v->live == x && v->current != x;
 }
 
 enum { READS = 1, LOST = 2 }; /* a version that is about to go; one that is gone already */
 
-/* Does an unconsumed tensor read a version that is about to go?  (One that cannot be had any more
- * does not count.) */
-static int reads_overwritten(wb_tensor *sink, bool *answer)
+/* What an unevaluated tensor reads: READS, LOST, or both. */
+static int what_it_reads(wb_tensor *sink, unsigned *answer)
 {
     int before = mine.side.n;
     if (!wb__order_add(&mine.side, sink, wb__is_leaf)) return WB_ERROR_MEMORY;
@@ -201,40 +237,65 @@ static int reads_overwritten(wb_tensor *sink, bool *answer)
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
-        unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && overwritten(x) ? READS : 0;
+        unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && wb__overwritten(x) ? READS : 0;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
-        if (!wb__is_leaf(x) && x->flags & WB__PENDING) reads |= READS;
+        if (x->flags & WB__PENDING) /* it will stay, unless another write follows */
+            reads = (reads & LOST) | (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;
     }
-    *answer = mine.reads[wb__order_index(&mine.side, sink, wb__is_leaf)] == READS;
+    *answer = mine.reads[wb__order_index(&mine.side, sink, wb__is_leaf)];
     return 0;
+}
+
+static int add_root(wb_tensor *x, int *n_roots)
+{
+    if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
+        return WB_ERROR_MEMORY;
+    mine.roots[(*n_roots)++] = x;
+    return 0;
+}
+
+/* Every sink that would lose what it reads.  One that has lost it cannot be had any more: it leaves
+ * the ring. */
+static int add_sinks(wb__thread *t, int n_asked, int *n_roots)
+{
+    wb_tensor *sink = t->sinks, *const last = sink->prev_sink;
+    int status = 0;
+    for (bool more = true; more && !status;) {
+        wb_tensor *next = sink->next_sink;
+        unsigned reads = sink->flags & WB__GONE ? LOST : 0;
+        bool asked = false;
+        for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == sink;
+        if (!asked && !reads) status = what_it_reads(sink, &reads);
+        if (!status && reads == READS) status = add_root(sink, n_roots);
+        more = sink != last;
+        if (reads & LOST) wb__sink_remove(sink);
+        sink = next;
+    }
+    return status;
 }
 
 /* The tensors asked for and, where something is to be overwritten, the sinks that would lose it. */
 static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
-    if (!grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots)) return WB_ERROR_MEMORY;
-    for (int i = 0; i < n; i++) mine.roots[(*n_roots)++] = wb__bind(tensors[i]);
+    for (int i = 0; i < n; i++)
+        if (add_root(wb__bind(tensors[i]), n_roots)) return WB_ERROR_MEMORY;
     if (!t->n_pending || !t->sinks) return 0;
     wb__order_begin(&mine.side);
-    wb_tensor *sink = t->sinks;
-    do {
-        bool asked = false, reads = false;
-        for (int i = 0; i < *n_roots && i < 8; i++) asked |= mine.roots[i] == sink;
-        if (!asked && !(sink->flags & WB__GONE)) {
-            int status = reads_overwritten(sink, &reads);
-            if (status) return status;
-        }
-        if (reads) {
-            if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
-                return WB_ERROR_MEMORY;
-            mine.roots[(*n_roots)++] = sink;
-        }
-        sink = sink->next_sink;
-    } while (sink != t->sinks);
-    return 0;
+    return add_sinks(t, n, n_roots);
+}
+
+/* Is there a pending write whose value cannot be had any more?  None of them can be made then. */
+static bool pending_is_lost(const wb__thread *t)
+{
+    wb__order_begin(&mine.side);
+    for (int i = 0; i < t->n_pending; i++) {
+        unsigned reads = 0;
+        if (what_it_reads(t->pending[i], &reads) || reads & LOST) return true;
+    }
+    return false;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -342,7 +403,7 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *gate)
     return status;
 }
 
-static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with_sinks)
+static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0, status;
@@ -351,23 +412,19 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with
     if (t->recording)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "a value was asked for while a function was being recorded by wb_compile");
-    if (with_sinks) {
-        status = collect(t, n, tensors, &n_roots);
-    } else {
-        status =
-            grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots) ? 0 : WB_ERROR_MEMORY;
-        for (int i = 0; i < n && !status; i++) mine.roots[n_roots++] = wb__bind(tensors[i]);
-    }
+    status = collect(t, n, tensors, &n_roots);
     if (!status) status = run_everywhere(t, n_roots, gate);
-    if (!pending || (status == WB_ERROR_VERSION && mine.request.refused)) return status;
+    if (!pending) return status;
+    if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
     if (status) take_back(t, 0);
     end_pending(t, 0);
+    if (!status && wb__in_root(t)) wb__let_go(t);
     return status;
 }
 
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
 {
-    return evaluate(n, tensors, gate ? wb__bind(gate) : NULL, true);
+    return evaluate(n, tensors, gate ? wb__bind(gate) : NULL);
 }
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
@@ -378,33 +435,27 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
     if (!n && !t->n_pending) return 0;
-    return evaluate(n, tensors, NULL, true);
+    return evaluate(n, tensors, NULL);
 }
 
-int wb__evaluate_overgrown(wb__thread *t)
+/* Later writes step aside, and their variables are at the version before. */
+int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors)
 {
-    static _Atomic bool said;
-    if (t->busy || t->recording || (t->scope && t->scope->outer)) return 0;
-    int n = 0, room = 0, status = 0;
-    wb_tensor **all = NULL, *sink = t->sinks;
-    t->made = 0;
-    if (!sink) return 0;
-    if (!atomic_exchange(&said, true))
-        wb__log(WB_LOG_WARN,
-                "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
-                "Open a scope for each step (wb_scope_open, wb_scope_close).",
-                WB__MOST_UNEVALUATED);
-    do {
-        if (sink->flags & WB__GONE) continue;
-        if (!grow(&all, &room, n + 1, sizeof *all)) status = WB_ERROR_MEMORY;
-        else all[n++] = wb__ref(sink);
-    } while ((sink = sink->next_sink) != t->sinks && !status);
-    if (!status) status = wb__evaluate(n, all, NULL);
-    for (int i = 0; i < n; i++) {
-        if (!status) wb__tensor_detach(all[i]);
-        wb__unref(all[i]);
+    const int n_later = t->n_pending - n_writes;
+    wb_tensor **later = n_later ? wb__alloc((size_t)n_later * sizeof *later) : NULL;
+    if (n_later && !later) return WB_ERROR_MEMORY;
+    for (int i = 0; i < n_later; i++) {
+        wb_tensor *v = (later[i] = t->pending[n_writes + i])->variable;
+        if (v) set_current(v, version_before(t, n_writes, v));
     }
-    wb__free(all);
+    t->n_pending = n_writes;
+    int status = evaluate(n, tensors, NULL);
+    /* what was refused waits still; what a release function of the program assigned comes last */
+    if (n_later) memmove(t->pending + t->n_pending, later, (size_t)n_later * sizeof *later);
+    for (int i = 0; i < n_later; i++)
+        if (later[i]->variable) set_current(later[i]->variable, later[i]);
+    t->n_pending += n_later;
+    wb__free(later);
     return status;
 }
 

@@ -57,14 +57,17 @@ enum {
     WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
     WB__MIXED = 32,         /* the same bit of a variable: rounded from a wider one that is trained */
     WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
-    WB__TAKEN_BACK = 128    /* an assign that was not made, since an evaluation failed */
+    WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
+    WB__KEPT = 256,         /* a version that lives on in memory of its own: its variable is counted */
+    WB__CUT = 512           /* what it was made of was given up, since that reads a version that is gone;
+                               with WB__GONE: before it was evaluated, so it has no value */
 };
 
 struct wb_tensor {
     wb__object object;
     uint16_t op;                    /* wb__op */
-    uint8_t dtype, ndim, flags, n_numbers;
-    uint16_t n_attr;
+    uint8_t dtype, ndim;
+    uint16_t flags, n_attr;
     uint32_t n_in;
     _Atomic uint32_t consumers;     /* live tensors that have this one as input */
     uint32_t mark, index;           /* of the walk under way, by the thread that owns the graph */
@@ -74,14 +77,15 @@ struct wb_tensor {
     wb__number number[2];           /* run-time arguments of plans */
     wb__storage *storage;
     int64_t offset;
-    wb_tensor *variable;            /* of a version: its variable (not counted); once gone, only
-                                       its address */
+    wb_tensor *variable;            /* of a version: its variable (counted only with WB__KEPT); once
+                                       gone, only its address */
     wb_tensor *current;             /* of a variable (counted); its memory is `storage` */
     wb_tensor *live;                /* of a variable: the version in its memory (counted) */
     const char *name;               /* of a variable, for messages; or of a layer (automatic) */
     wb_tensor *prev_sink, *next_sink;
     const wb_device *device;        /* NULL: it floats */
     uint32_t bytes;                 /* of this block */
+    uint8_t n_numbers;
     int64_t dims[WB_MAX_DIMS];
 };
 
@@ -100,8 +104,14 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
     return x->op == WB__OP_variable ? x->current : x;
 }
 
+/* The variable whose version a tensor is, unless that has memory of its own. */
+static inline wb_tensor *wb__variable_of(const wb_tensor *x)
+{
+    return x->flags & WB__KEPT ? NULL : x->variable;
+}
+
 /* The flags of a variable that pass on to one that takes its place. */
-static inline uint8_t wb__kept_flags(const wb_tensor *x)
+static inline uint16_t wb__kept_flags(const wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED) : 0;
 }
@@ -228,10 +238,26 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
 /* Of a closing scope: these, and pending writes. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
-/* Outside any scope a graph may grow for ever: past so many tensors everything nobody consumed is
- * computed, and said once. */
+
+/* automatic.c: what is computed outside any scope, where no scope ends a step.
+ * Before n values are written to variables, some of which wait for an earlier write: a step begins,
+ * so the writes of the one before are made.  Of what the values are made of, all that the program
+ * was handed stays readable.  0, or an error code. */
+int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
+/* After versions were overwritten: what the program was handed lately and can no longer be computed
+ * or differentiated gives up what it was made of. */
+void wb__let_go(wb__thread *t);
+/* Past so many tensors since the last evaluation everything nobody consumed is computed, and said
+ * once.  Every version that something was made of stays readable. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_overgrown(wb__thread *t);
+
+/* Is the version to be overwritten by the next evaluation? */
+bool wb__overwritten(const wb_tensor *x);
+/* The first n pending writes and these tensors; later writes go on waiting. */
+int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
+/* Before a variable is written to: who reads its present version goes on doing so. */
+int wb__keep_version(wb_tensor *variable);
 void wb__engine_thread_end(void);       /* gives back this thread's working memory */
 void wb__engine_shutdown(void);         /* and the plans */
 

@@ -145,7 +145,7 @@ static wb_tensor *skip_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     if (!wb__one_input(l, n)) return NULL;
     wb_tensor *y = wb_call(wb__layer_child(l, 0), inputs[0]);
-    return y ? ((const join_options *)l->options)->connection(y, inputs[0]) : NULL;
+    return y ? wb__connect(((const join_options *)l->options)->connection, y, inputs[0]) : NULL;
 }
 
 static void skip_print(const wb_layer *l, wb__text *t)
@@ -196,7 +196,7 @@ static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
     for (int i = 0; i < WB__MAX(n, n_parts); i++) {
         wb_tensor *part = wb_call(parts[n_parts == 1 ? 0 : i].object, inputs[n == 1 ? 0 : i]);
         if (!part) return NULL;
-        y = i ? connection(y, part) : part;
+        y = i ? wb__connect(connection, y, part) : part;
         if (!y) return NULL;
     }
     return y;

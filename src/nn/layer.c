@@ -30,7 +30,7 @@ static void layer_destroy(void *object)
     wb_layer *l = object;
     wb__branch_clear(&l->node);
     wb__free(l->options);
-    wb__free(l);
+    wb__object_end(l, sizeof *l);
 }
 
 const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy, .format = wb__format_layer,
@@ -152,7 +152,8 @@ wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no inputs", layer->type->name);
     for (int i = 0; i < n; i++)
         if (!wb__operand(layer->type->name, inputs[i])) return NULL;
-    return layer->type->call(layer, n, inputs);
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, layer->type->call(layer, n, inputs));
 }
 
 wb_tensor *wb_call(wb_layer *layer, wb_tensor *x) { return wb_call_many(layer, 1, &x); }

@@ -21,7 +21,7 @@ wb_tensor *wb__mixed_master(wb_tensor *parameter)
     wb_tensor *wide = wb__as(parameter, WB_F32);
     wb_tensor *v = wide ? wb__ref(wb__variable_on(wide, parameter->device)) : NULL;
     if (v) {
-        v->flags &= (uint8_t)~WB__MIXED;
+        v->flags &= (uint16_t)~WB__MIXED;
         v->name = "master";
     }
     if (!wb_scope_close(s)) return v;

@@ -173,7 +173,7 @@ static void rule_destroy(void *object)
 {
     wb_rule *r = object;
     wb__free(r->parts);
-    wb__free(r);
+    wb__object_end(r, sizeof *r);
 }
 
 static char *rule_format(void *object)

@@ -18,7 +18,7 @@ static void state_destroy(void *object)
     wb__free(s->slots);
     wb__free(s->slot_of_leaf);
     wb__unref(s->rule);
-    wb__free(s);
+    wb__object_end(s, sizeof *s);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */

@@ -274,6 +274,22 @@ static int record_moments(update *u)
     return status;
 }
 
+typedef struct { wb_tensor **x; int n, room; } leaves;
+
+static int add_leaf(const wb__leaf *leaf, void *ctx)
+{
+    leaves *l = ctx;
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 32;
+        wb_tensor **more = wb__realloc(l->x, (size_t)room * sizeof *more);
+        if (!more) return WB_ERROR_MEMORY;
+        l->x = more;
+        l->room = room;
+    }
+    l->x[l->n++] = leaf->x;
+    return 0;
+}
+
 /* In a recording each replay counts, the first too. */
 static int count_steps(update *u)
 {
@@ -308,11 +324,31 @@ static void end(update *u)
     wb__free(u->next);
 }
 
+/* Outside any scope an update whose parameters wait for the one before begins a step. */
+static int end_step_before(wb_opt_state *s, void *grads)
+{
+    wb__thread *t = wb__this_thread();
+    bool waits = false;
+    if (!wb__in_root(t) || t->recording || !wb__is(s, &wb__opt_state_class)) return 0;
+    for (int i = 0; i < s->n && !waits; i++)
+        waits = s->slots[i].written && s->slots[i].written->flags & WB__PENDING;
+    if (!waits || !wb__is_branch(grads)) return 0;
+    leaves g = {0};
+    int status = wb__walk("update", grads, NULL, 0, add_leaf, &g);
+    if (!status) status = wb__end_step(t, g.n, g.x);
+    wb__free(g.x);
+    return status;
+}
+
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
+    int status = end_step_before(state, grads);
+    if (status) return status;
+    const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
-    int status = begin(&u, state, model, grads), pending = wb__pending_count();
+    status = begin(&u, state, model, grads);
+    const int pending = wb__pending_count();
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
@@ -320,6 +356,7 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     if (status) wb__forget_pending(pending);
     end(&u);
     wb__this_thread()->busy--;
+    wb__frame_end(f, NULL);
     return status;
 }
 

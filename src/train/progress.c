@@ -238,7 +238,7 @@ static void progress_destroy(void *object)
         wb__unref(m->held);
     }
     if (!p->ended) finish(p);
-    wb__free(p);
+    wb__object_end(p, sizeof *p);
 }
 
 static char *progress_format(void *object)

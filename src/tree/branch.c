@@ -62,7 +62,7 @@ static void tree_destroy(void *object)
     wb_tree *t = object;
     wb__branch_clear(&t->node);
     wb__free(t->copy);
-    wb__free(t);
+    wb__object_end(t, sizeof *t);
 }
 
 const wb__class wb__tree_class = {.name = "tree", .destroy = tree_destroy, .format = wb__format_tree,
