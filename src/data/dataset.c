@@ -52,7 +52,7 @@ const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .for
 static bool is_dataset(const wb_dataset *d, const char *what)
 {
     if (!d || wb__is(d, &wb__dataset_class)) return d != NULL;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a dataset", what, d->object.class->name);
+    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a dataset", what, wb__kind(d));
     return false;
 }
 

@@ -70,7 +70,7 @@ static bool is_loader(const wb_loader *l, const char *what)
 {
     if (!l || wb__is(l, &wb__loader_class)) return l != NULL;
     wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a loader", what,
-             ((const wb__object *)l)->class->name);
+             wb__kind(l));
     return false;
 }
 
@@ -130,7 +130,7 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
     if (!d) return NULL;
     if (!wb__is(d, &wb__dataset_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset",
-                             d->object.class->name);
+                             wb__kind(d));
     wb_loader_options o;
     wb__read_options(&o, sizeof o, given);
     if (!o.batchsize) o.batchsize = 1;

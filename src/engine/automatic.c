@@ -137,24 +137,38 @@ void wb__let_go(wb__thread *t)
 
 /* ---- overgrown ------------------------------------------------------------------------------- */
 
-static bool add_sink(wb_tensor ***all, int *n, int *room, wb_tensor *sink)
+/* Everything that nobody consumed and that can still be computed; counted. */
+static int take_sinks(const wb__thread *t, wb_tensor ***all, int *n)
 {
-    if (*n == *room) {
-        int want = *room ? 2 * *room : 256;
-        wb_tensor **more = wb__realloc(*all, (size_t)want * sizeof *more);
-        if (!more) return false;
-        *all = more;
-        *room = want;
-    }
-    (*all)[(*n)++] = wb__ref(sink);
-    return true;
+    wb__order order = {0};
+    wb_tensor *sink = t->sinks;
+    int status = 0;
+    wb__order_begin(&order);
+    do {
+        if (!wb__order_add(&order, sink, has_no_past)) status = WB_ERROR_MEMORY;
+        sink = sink->next_sink;
+    } while (!status && sink != t->sinks);
+    past *p = status ? NULL : wb__alloc(((size_t)order.n + 1) * sizeof *p);
+    *all = p ? wb__alloc(((size_t)order.n + 1) * sizeof **all) : NULL;
+    if (*all) look_below(&order, p);
+    for (int i = 0; *all && i < order.n; i++)
+        if (order.node[i]->flags & WB__IN_SINKS && !(p[i].state & LOST))
+            (*all)[(*n)++] = wb__ref(order.node[i]);
+    if (!*all) status = WB_ERROR_MEMORY;
+    wb__free(p);
+    wb__order_free(&order);
+    return status;
 }
 
-static int keep_versions(const wb__thread *t)
+int wb__evaluate_keeping(int n, wb_tensor *const *tensors)
 {
+    wb__thread *t = wb__this_thread();
     int status = 0;
+    t->busy++; /* the tensors that are made of versions start no evaluation of their own */
     for (int i = 0; i < t->n_pending && !status; i++)
         if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);
+    if (!status) status = wb__evaluate(n, tensors, NULL);
+    t->busy--;
     return status;
 }
 
@@ -162,24 +176,17 @@ int wb__evaluate_overgrown(wb__thread *t)
 {
     static _Atomic bool said;
     if (t->busy || t->recording || !wb__in_root(t)) return 0;
-    int n = 0, room = 0, status = 0;
-    wb_tensor **all = NULL, *sink = t->sinks;
     t->made = 0;
-    if (!sink && !t->n_pending) return 0;
+    if (!t->sinks && !t->n_pending) return 0;
     if (!atomic_exchange(&said, true))
         wb__log(WB_LOG_WARN,
                 "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
                 "Open a scope for each step (wb_scope_open, wb_scope_close).",
                 WB__MOST_UNEVALUATED);
-    for (bool more = sink != NULL; more && !status;) {
-        if (!(sink->flags & WB__GONE) && !add_sink(&all, &n, &room, sink)) status = WB_ERROR_MEMORY;
-        sink = sink->next_sink;
-        more = sink != t->sinks;
-    }
-    t->busy++; /* making the versions' new tensors starts no other evaluation */
-    if (!status) status = keep_versions(t);
-    if (!status) status = wb__evaluate(n, all, NULL);
-    t->busy--;
+    int n = 0;
+    wb_tensor **all = NULL;
+    int status = t->sinks ? take_sinks(t, &all, &n) : 0;
+    if (!status) status = wb__evaluate_keeping(n, all);
     for (int i = 0; i < n; i++) wb__unref(all[i]);
     wb__free(all);
     return status;

@@ -418,6 +418,9 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
 int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     if (!c) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!wb__is(c, &wb__compiled_class))
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: a %s is not a compiled function",
+                        wb__kind(c));
     if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
                         (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");

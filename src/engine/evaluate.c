@@ -69,6 +69,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     if (x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable: make one of it "
                         "first, as in x = wb_variable(x)", wb_describe(x));
+    if (wb__bind(value)->flags & WB__GONE) return wb__gone(wb__bind(value));
     if (!wb__same_dims(x, value) || x->dtype != value->dtype)
         return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value),
                         wb_describe(x));

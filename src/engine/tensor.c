@@ -439,14 +439,17 @@ void wb__retype(wb_tensor *v, wb_tensor *version)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-int wb_ndim(const wb_tensor *x) { return !x || x == &none ? -1 : x->ndim; }
-const int64_t *wb_dims(const wb_tensor *x) { return x ? x->dims : NULL; }
-int64_t wb_size(const wb_tensor *x) { return x ? x->size : -1; }
-wb_dtype wb_dtype_of(const wb_tensor *x) { return x ? (wb_dtype)x->dtype : WB_DTYPE_DEFAULT; }
+int wb_ndim(const wb_tensor *x) { return x == &none || !wb__alive("ndim", x) ? -1 : x->ndim; }
+const int64_t *wb_dims(const wb_tensor *x) { return wb__alive("dims", x) ? x->dims : NULL; }
+int64_t wb_size(const wb_tensor *x) { return wb__alive("size", x) ? x->size : -1; }
+wb_dtype wb_dtype_of(const wb_tensor *x)
+{
+    return wb__alive("dtype_of", x) ? (wb_dtype)x->dtype : WB_DTYPE_DEFAULT;
+}
 
 int64_t wb_dim(const wb_tensor *x, int axis)
 {
-    if (!x || x == &none) return -1;
+    if (x == &none || !wb__alive("dim", x)) return -1;
     if (axis < 0) axis += x->ndim;
     return axis < 0 || axis >= x->ndim ? -1 : x->dims[axis];
 }
@@ -457,6 +460,7 @@ const char *wb_describe(const wb_tensor *x)
     static _Thread_local unsigned turn;
     if (!x) return "NULL";
     if (x == &none) return "none";
+    if (wb__unlikely(x->object.class == &wb__freed_class)) return wb__kind(x);
     char *text = wb__room(WB__ROOM_TENSORS) + turn++ % RING * EACH;
     size_t n = 0, room = EACH;
     n += (size_t)snprintf(text, room, "[");

@@ -191,6 +191,10 @@ int wb__axis(const char *what, const wb_tensor *x, int axis);
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
 
+/* Under WEBER_DEBUG=check: each element is in 0 to bound - 1, else the error is set.  Evaluates the
+ * index; what a function that is being recorded computes itself is not looked at. */
+bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
+
 /* f16 and bf16 are storage: what has sums in the middle is computed in f32.  x in the dtype that a
  * value of `dtype` is computed in, or in another one: x itself where it is of that. */
 static inline wb_dtype wb__computed_in(wb_dtype dtype)
@@ -248,8 +252,9 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
  * or differentiated gives up what it was made of. */
 void wb__let_go(wb__thread *t);
 /* Past so many tensors since the last evaluation everything nobody consumed is computed, and said
- * once.  Every version that something was made of stays readable. */
+ * once, by wb__evaluate_keeping: every version that something was made of stays readable. */
 enum { WB__MOST_UNEVALUATED = 100000 };
+int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
 int wb__evaluate_overgrown(wb__thread *t);
 
 /* Is the version to be overwritten by the next evaluation? */

@@ -21,7 +21,7 @@ static const wb__layer_type named_type = {"Named",     0,    0,    NULL, named_c
 
 wb_layer *wb_named(const char *name, wb_layer *layer)
 {
-    if (!layer) return NULL;
+    if (!wb__alive("named", layer)) return NULL;
     if (!name || !*name || strchr(name, '.'))
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "named: \"%s\" is no name: it must not be empty or hold a dot",
@@ -53,7 +53,7 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
         bool ok = layers[i] != NULL;
         if (ok && !wb__is(layers[i], &wb__layer_class))
             ok = !wb__fail(WB_ERROR_ARGUMENT, "%s: element %d is a %s, not a layer", what, i,
-                           layers[i]->node.object.class->name);
+                           wb__kind(layers[i]));
         wb_layer *layer = ok ? wb__layer_unnamed(layers[i], &name) : NULL;
         snprintf(number, sizeof number, "%d", i);
         if (!name) name = names ? names[i] : number;
@@ -175,7 +175,7 @@ const wb__layer_type wb__skip_type = {"SkipConnection",
 
 wb_layer *wb_SkipConnection_of(wb_layer *layer, wb__connection connection)
 {
-    if (!layer) return NULL;
+    if (!wb__alive("SkipConnection", layer)) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
     wb_layer *l =
         wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);

@@ -124,7 +124,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     wb_setup_options o;
     if (!rule || !model) return NULL;
     if (!wb__is(rule, &wb__rule_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
+        return wb__fail_null(WB_ERROR_ARGUMENT, "setup: a %s is not a rule", wb__kind(rule));
     wb__read_options(&o, sizeof o, given);
     if (check_mixed(o.mixed)) return NULL;
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
@@ -158,7 +158,7 @@ static bool has(const wb__rule_part *part, int field)
 
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
-    if (!s) return no_object();
+    if (!wb__alive("adjust", s)) return no_object();
     wb_rule_options o;
     wb__read_options(&o, sizeof o, given);
     int n_given = 0, n_taken = 0;
@@ -193,7 +193,7 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "%s: must not be applied to a %s, only to the state from wb_setup", what,
-                        s->object.class->name);
+                        wb__kind(s));
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "%s: no path", what);
     size_t n = strlen(path);
     bool found = false;

@@ -255,7 +255,7 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
     if (!s || !model || !grads) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
-                        u->what, s->object.class->name);
+                        u->what, wb__kind(s));
     u->state = s;
     wb__opt_settle(s);
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);

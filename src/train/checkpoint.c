@@ -133,9 +133,18 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
+/* What a checkpoint is of is there, or not given. */
+static bool alive(const wb_checkpoint *c)
+{
+    return (!c->model || wb__alive("checkpoint", c->model)) &&
+           (!c->state || wb__alive("checkpoint", c->state)) &&
+           (!c->loader || wb__alive("checkpoint", c->loader));
+}
+
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best)
 {
     wb__saving list = {0};
+    if (!alive(c)) return wb_error_code();
     int status = wb__evaluate_pending();
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->state) status = add_moments(&list, c->state);
@@ -397,6 +406,8 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
 {
     wb__checkpoint_about about;
     restoring r = {.path = path};
+    *whole = false;
+    if (!alive(c)) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;

@@ -47,7 +47,7 @@ void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype)
     if (wb__this_thread()->recording)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "to: a %s was moved while a function was being recorded by wb_compile",
-                             ((wb__object *)object)->class->name);
+                             wb__kind(object));
     return wb__fmap(object, move_leaf, &m);
 }
 
@@ -94,6 +94,7 @@ void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: no device");
     }
     wb__read_options(&o, sizeof o, given);
+    if (!wb__alive("to", x)) return NULL;
     const wb__class *class = ((const wb__object *)x)->class;
     if (!class->to)
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s is nowhere, and cannot be moved",
@@ -112,7 +113,7 @@ void *wb_object_cpu(void *x)
 
 const wb_device *wb_object_device(void *x)
 {
-    if (!x) return NULL;
+    if (!wb__alive("device_of", x)) return NULL;
     if (wb_is_none(x)) return &wb__cpu;
     const wb__class *class = ((const wb__object *)x)->class;
     if (class->device_of) return class->device_of(x);
