@@ -223,6 +223,8 @@ static void labels_and_indices(void **state)
     wb_clear_error();
     assert_null(wb_onehotbatch(y, 4));
     out_of_range(code(), "9", "[1,0]", "0 to 3");
+    assert_null(wb_onehotbatch(y, 9));
+    out_of_range(code(), "9", "[1,0]", "0 to 8");
     assert_null(wb_onehotbatch(y, 10));
     out_of_range(code(), "-3", "[1,2]", "0 to 9");
     assert_null(wb_take(table, y));

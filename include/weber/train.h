@@ -54,7 +54,8 @@ WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_op
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
 /* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
- * WB_NONE are skipped entirely.  0, or an error code, and then nothing was recorded.
+ * WB_NONE are skipped entirely.  0, or an error code, and then nothing was recorded.  Outside any scope
+ * it first makes the update before it (base.h, scopes).
  * Errors: state or gradients of another model, or on another device than their parameter; .mixed = WB_F16, and
  * wb_scale_loss was never called with this state. */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
