@@ -220,8 +220,8 @@ static int handed(void) { return wb__this_thread()->scope->n; }
 static wb_tensor *stash;
 static wb_tensor *stashing(wb_tensor *x)
 {
-    stash = wb_mul(x, wb_scalar(2));
-    return wb_tanh(stash);
+    stash = wb_mul(x, wb_scalar(2));        /* for the program alone */
+    return wb_tanh(x);
 }
 
 static void only_results_are_handed_out(void **state)
@@ -271,6 +271,27 @@ static void kept_is_computed(void **state)
     assert_true(wb_at(total, 0) == 601 && wb_at(total, 1) == 300 * 601);
     assert_true(wb_at(read, 1) == 300 * 601);
     wb_release(read);
+    wb_shutdown();
+}
+
+static void what_was_kept_has_no_gradient(void **state)
+{
+    (void)state;
+    wb_tensor *v = wb_variable(wb_ones(3));
+    for (int retained = 0; retained < 2; retained++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *l = wb_sum(wb_square(v));
+        if (retained) wb_retain(l);
+        else l = wb_keep(l);
+        wb_scope_close(s);
+        assert_true(wb_item(l) == 3);
+        wb_clear_error();
+        assert_null(wb_gradient(l, v));                 /* not silently zeros */
+        assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
+        wb_tensor *g = wb_gradient(wb_sum(wb_mul(v, l)), v);
+        assert_true(wb_at(g, 0) == 3);                  /* a constant to what is made of it */
+        if (retained) wb_release(l);
+    }
     wb_shutdown();
 }
 
@@ -475,6 +496,7 @@ int main(void)
         cmocka_unit_test(old_steps_say_what_they_are),
         cmocka_unit_test(only_results_are_handed_out),
         cmocka_unit_test(kept_is_computed),
+        cmocka_unit_test(what_was_kept_has_no_gradient),
         cmocka_unit_test(kept_over_levels_and_in_trees),
         cmocka_unit_test(a_write_that_cannot_be_made_is_taken_back),
         cmocka_unit_test(an_update_that_cannot_be_made_is_taken_back),

@@ -75,7 +75,6 @@ static void look_below(const wb__order *o, past *p)
         p[i] = (past){0};
         if (has_no_past(x)) {
             if (x->flags & WB__GONE) p[i] = (past){STALE | LOST, x->name};
-            else if (x->flags & WB__CUT) p[i] = (past){STALE, x->name};
             continue;
         }
         for (uint32_t j = 0; j < x->n_in; j++) {
@@ -90,7 +89,7 @@ static void look_below(const wb__order *o, past *p)
 static void cut(wb_tensor *x, const past *p)
 {
     x->flags |= WB__CUT;
-    if (!x->name) x->name = p->name;
+    if (!x->name) x->name = p->name ? p->name : "a parameter";
     if (!x->storage) x->flags |= WB__GONE;
     wb__sink_remove(x);
     wb__tensor_detach(x);

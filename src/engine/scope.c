@@ -325,7 +325,10 @@ static int finish(survivors *list)
 {
     int status = wb__evaluate_survivors(list->n, list->x);
     for (int i = list->n - 1; i >= 0; i--) {
-        if (list->x[i]->storage) wb__tensor_detach(list->x[i]); /* a graph never outgrows a scope */
+        if (list->x[i]->storage) { /* a graph never outgrows a scope */
+            if (list->x[i]->n_in) list->x[i]->flags |= WB__CUT;
+            wb__tensor_detach(list->x[i]);
+        }
         wb__unref(list->x[i]);
     }
     if (list->status && !status) status = list->status;
