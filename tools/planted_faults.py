@@ -21,6 +21,7 @@ GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_s
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
 WINDOWS = "engine_windows"
+SCOPES, CHECK = "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
 CUDA_RUNTIME, CUDA_GRAPH = "cuda_runtime", "cuda_graph"                     # on doubles
@@ -83,7 +84,24 @@ TABLE = [
      [WINDOWS + "@CUDA"]),
     ("an update is lost", "src/engine/evaluate.c", "    t->pending[t->n_pending++] = wb__ref(a);", "    if (t->n_pending < 3) t->pending[t->n_pending++] = wb__ref(a);", [SEMANTICS]),
     ("a stale version is bound", "src/engine/tensor.h", "return x->op == WB__OP_variable ? x->current : x;", "return x->op == WB__OP_variable ? x->live : x;", [SEMANTICS, GRAPH]),
-    ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "        if (reads) {", "        if (reads && 0) {", [SEMANTICS]),
+    ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "if (!status && reads == READS) status",
+     "if (!status && reads > (READS | LOST)) status", [SEMANTICS]),
+    ("functions hand out all that they make", "src/engine/scope.c", "if (!s || !still_inside(t, &f)) return;", "if (!s || !still_inside(t, &f) || s->n) return;", [SCOPES]),
+    ("what a function of the program made is dropped", "src/nn/functions.c", "    wb__this_thread()->program_calls++;\n", "", [SCOPES]),
+    ("a step's end forgets what the next one goes on using", "src/engine/automatic.c", "if (reads[i] && !is_made(x) && handed(x))",
+     "if (reads[i] && !is_made(x) && !handed(x))", [SCOPES]),
+    ("old steps keep their graphs", "src/engine/automatic.c", "if (x->storage || p[i].state & LOST) cut(x, &p[i]);", "if (!x->storage && !p[i].state) cut(x, &p[i]);", [SCOPES]),
+    ("a rescue overwrites what work is built on", "src/engine/automatic.c", "if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);",
+     "if (!t->pending[i]) status = wb__keep_version(t->pending[i]->variable);", [SCOPES]),
+    ("what was kept is not computed", "src/engine/scope.c", "if (!round) add_kept(s, &list);", "if (round > 1) add_kept(s, &list);", [SCOPES]),
+    ("what was read keeps its graph beyond its scope", "src/engine/scope.c", "return !x->storage || x->n_in;", "return !x->storage;", [SCOPES]),
+    ("an impossible write stays pending", "src/engine/evaluate.c", "mine.request.refused && !pending_is_lost(t)",
+     "(mine.request.refused || pending_is_lost(t))", [SCOPES]),
+    ("lists keep their holes", "src/engine/scope.c", "s->holes < FEW_HOLES || 2 * s->holes < s->n", "s->holes >= 0", [SCOPES]),
+    ("a freed object looks alive", "src/engine/object.c", "    ((wb__object *)object)->class = &wb__freed_class;\n", "", [SCOPES]),
+    ("a freed object does not know its scope", "src/engine/freed.c", "f->scope = wb__this_thread()->closing;", "f->scope = 0;", [CHECK]),
+    ("the queue of freed objects has no bound", "src/engine/freed.c", "while (queue.bytes > QUEUE_BYTES) leave_queue();", "", [CHECK]),
+    ("an index equal to the bound passes", "src/engine/check.c", "value < 0 || value >= bound", "value < 0 || value > bound", [CHECK]),
     ("dropout without its scale", "src/engine/ops_source.c", "p < 1 ? 1 / (1 - p) : 0", "p < 1 ? 1 : 0", [SEMANTICS]),
     ("a replay draws the same again", "src/engine/compile.c", "wb__rng_take(r->blocks, &key, &counter);", "wb__rng_take(0, &key, &counter);", [COMPILE]),
     ("the last failure of a recording counts, not the first", "src/engine/recording.c", "    if (r->failed) return;\n", "", [CALLS]),

@@ -30,7 +30,9 @@ WB_API wb_tensor *wb_variable(wb_tensor *x);
 
 /* x <- value, for a variable of the same shape and dtype.  Recorded; takes place at the next evaluation or
  * when the scope closes.  What was built from x before the call sees the old value, what is built after it
- * the new one.  0, or an error code. */
+ * the new one.  Outside any scope a second write to x makes the first one (base.h, scopes).
+ * 0, or an error code.  A value that reads what was overwritten fails here or at the next evaluation
+ * (WB_ERROR_VERSION), which takes back all pending writes: every variable is what it was. */
 WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
 /* By shape and dtype (0 dims: a scalar).  Uniform in [0, 1); standard normal; draws come from wb_seed.  Values and counts

@@ -78,7 +78,8 @@ WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
  * WB_NONE are skipped entirely, and so are frozen ones.  0, or an error code, and then nothing was recorded.
  * A gradient can be read until the update is evaluated, or together with it (wb_eval(loss, g)).  Afterwards the
  * parameters that it was made from are overwritten, and reading it is WB_ERROR_VERSION.  A frozen parameter's gradient
- * that nobody reads by then is never computed.
+ * that nobody reads by then is never computed.  Outside any scope an update first makes the one before it (base.h,
+ * scopes).
  * Errors: state or gradients of another model, or on another device than their parameter; .mixed = WB_F16, and
  * wb_scale_loss was never called with this state. */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);

@@ -88,7 +88,7 @@ void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_typ
 /* The log: to standard error in Julia's shape, or to the handler of wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
 /* Whether WEBER_DEBUG (read once; topics with commas between, or "all") names this topic: load,
- * plan, dispatch, kernel, sync. */
+ * plan, dispatch, kernel, check, sync. */
 bool wb__debug(const char *topic);
 double wb__now(void);                                     /* seconds, monotonic */
 

@@ -30,7 +30,8 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define FAST_TLS
 #endif
 
-typedef struct link { struct link *next; } link;
+/* The first word stays what it was: that of an object names its class. */
+typedef struct link { void *first; struct link *next; } link;
 static _Thread_local FAST_TLS struct {
     link *first[CLASSES];
     uint16_t length[CLASSES];

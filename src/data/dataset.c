@@ -19,7 +19,7 @@ static void destroy(void *object)
     wb__unref(d->tensor[X]);
     wb__unref(d->tensor[Y]);
     wb__free(d->order);
-    wb__free(d);
+    wb__object_end(d, sizeof *d);
 }
 
 static const char *describe_field(const wb__field *f, char *text, size_t room)
@@ -53,7 +53,7 @@ static bool is_dataset(const wb_dataset *d, const char *what)
 {
     if (!d) return !wb__null(what, "the dataset");
     if (wb__is(d, &wb__dataset_class)) return true;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a dataset", what, d->object.class->name);
+    wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a dataset", what, wb__kind(d));
     return false;
 }
 

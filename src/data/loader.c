@@ -42,7 +42,7 @@ static void destroy(void *object)
     wb__feeder_free(l->feeder);
     wb__unref(l->dataset);
     wb__free(l->order);
-    wb__free(l);
+    wb__object_end(l, sizeof *l);
 }
 
 static const wb_device *loader_device(void *object)
@@ -71,7 +71,7 @@ static bool is_loader(const wb_loader *l, const char *what)
     if (!l) return !wb__null(what, "the loader");
     if (wb__is(l, &wb__loader_class)) return true;
     wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a loader", what,
-             ((const wb__object *)l)->class->name);
+             wb__kind(l));
     return false;
 }
 
@@ -141,7 +141,7 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
     if (WB__NULL(d)) return NULL;
     if (!wb__is(d, &wb__dataset_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset",
-                             d->object.class->name);
+                             wb__kind(d));
     wb_loader_options o;
     wb__read_options(&o, sizeof o, given);
     if (!o.batchsize && !o.has_batchsize) o.batchsize = 1;

@@ -50,7 +50,7 @@ bool wb__operand(const char *what, const wb_tensor *x)
     }
     if (!wb__is(x, &wb__tensor_class)) {
         wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is a %s, not a tensor", what,
-                 x->object.class->name);
+                 wb__kind(x));
         return false;
     }
     return true;
@@ -62,6 +62,41 @@ bool wb__floating(const char *what, const wb_tensor *x)
     if (wb__dtype_float((wb_dtype)x->dtype)) return true;
     wb__fail(WB_ERROR_DTYPE, "%s: wants a floating tensor, got %s", what, wb_describe(x));
     return false;
+}
+
+/* The index that is out of range, where it is, and the bound. */
+static bool outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
+                    int64_t bound)
+{
+    char place[WB_MAX_DIMS * 24] = "";
+    int64_t each = index->size;
+    for (int i = 0, n = 0; i < index->ndim; i++) {
+        each /= index->dims[i];
+        n += snprintf(place + n, sizeof place - (size_t)n, i ? ",%lld" : "%lld",
+                      (long long)(at / each % index->dims[i]));
+    }
+    return !wb__fail(WB_ERROR_ARGUMENT,
+                     "%s: %lld, at [%s] of %s, is not in 0 to %lld (WEBER_DEBUG=check)", what,
+                     (long long)value, place, wb_describe(index), (long long)bound - 1);
+}
+
+bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)
+{
+    const wb_tensor *x = wb__bind(index);
+    if (!x->storage) {
+        if (wb__this_thread()->recording) return true;
+        if (wb__evaluate_keeping(1, &(wb_tensor *){(wb_tensor *)x})) return false;
+    }
+    const char *values = wb__storage_read(x->storage);
+    if (!values) return false;
+    for (int64_t i = 0; i < x->size; i++) {
+        int64_t value;
+        wb__convert(&value, WB_I64,
+                    values + x->offset + (size_t)i * wb__dtype_size((wb_dtype)x->dtype),
+                    (wb_dtype)x->dtype, 1);
+        if (value < 0 || value >= bound) return outside(what, x, i, value, bound);
+    }
+    return true;
 }
 
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y)

@@ -105,7 +105,7 @@ static void compiled_destroy(void *object)
     wb_compiled *c = object;
     for (int i = 0; i < c->n; i++) recording_free(c->recordings[i]);
     pthread_mutex_destroy(&c->lock);
-    wb__free(c);
+    wb__object_end(c, sizeof *c);
 }
 
 const wb__class wb__compiled_class = {.name = "compiled function", .destroy = compiled_destroy};
@@ -254,7 +254,7 @@ static void take_down(recording *r, const wb__request *q, int n_in, wb_tensor *c
         r->input_of[i] = -1;
         for (int j = 0; j < n_in; j++)
             if (in[j] == x) r->input_of[i] = j;
-        if (r->input_of[i] < 0) r->leaf[i] = wb__ref(x->variable ? x->variable : x);
+        if (r->input_of[i] < 0) r->leaf[i] = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
     }
     for (int i = 0; i < q->n_results; i++) r->result[i] = signature_of(q->results[i]);
     for (int i = 0; i < q->n_writes; i++) {
@@ -275,7 +275,7 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
             if (q->results[k] == x) r->output[i] = k;
         for (int j = 0; j < r->n_in; j++)
             if (in[j] == x) r->output[i] = -2 - j;
-        if (r->output[i] == -1) r->fixed[i] = wb__ref(x->variable ? x->variable : x);
+        if (r->output[i] == -1) r->fixed[i] = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
     }
 }
 
@@ -539,6 +539,9 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
 int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     if (WB__NULL(c)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!wb__is(c, &wb__compiled_class))
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: a %s is not a compiled function",
+                        wb__kind(c));
     if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
                         (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");

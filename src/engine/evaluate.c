@@ -71,6 +71,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     if (x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable: make one of it "
                         "first, as in x = wb_variable(x)", wb_describe(x));
+    if (wb__bind(value)->flags & WB__GONE) return wb__gone(wb__bind(value));
     if (!wb__same_dims(x, value) || x->dtype != value->dtype)
         return wb__fail(WB_ERROR_SHAPE, "assign: %s to a variable %s", wb_describe(value),
                         wb_describe(x));
@@ -79,8 +80,13 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
                         "assign: %s to a variable %s of another device: move it first, as in "
                         "wb_assign(x, wb_to(value, wb_device_of(x)))",
                         wb_describe(value), wb_describe(x));
-    if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
     wb__thread *t = wb__this_thread();
+    if (wb__unlikely(x->current->flags & WB__PENDING && wb__in_root(t) && !t->busy) &&
+        !(x->flags & WB__FROZEN)) {
+        int status = wb__end_step(t, 1, &value);
+        if (status) return status;
+    }
+    if (!wb__assign(x, value)) return WB_ERROR_MEMORY;
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
@@ -88,7 +94,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
-    a->flags &= (uint8_t)~WB__PENDING;
+    a->flags &= (uint16_t)~WB__PENDING;
     if (!v || !last) {
         a->flags |= WB__GONE;
     } else {
@@ -109,14 +115,17 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
+/* The version that a pending write's variable had before it. */
+static wb_tensor *version_before(const wb_tensor *a) { return a->live ? a->live : a->variable->live; }
+
 /* These writes, the latest, do not take place: each variable is what it was. */
 static void take_back(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
         if (!(a->flags & WB__PENDING)) continue;        /* made before another device failed */
-        if (v && v->current == a) set_current(v, a->live ? a->live : v->live);
-        a->flags = (uint8_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
+        if (v && v->current == a) set_current(v, version_before(a));
+        a->flags = (uint16_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
         wb__tensor_detach(a);
     }
 }
@@ -138,22 +147,53 @@ void wb__forget_pending(int first)
     end_pending(t, first);
 }
 
-/* A version that only the variable itself knows of is as good as new. */
-int wb__new_version(wb_tensor *v)
+/* A constant on the variable's memory takes the place of its version; returns that one, counted. */
+static wb_tensor *replace_live(wb_tensor *v)
 {
-    wb_tensor *old = v->live;
-    wb__storage_written(v->storage);
-    if (v->current == old && wb__refs(old) == 2) return 0;
-    wb_tensor *x =
-        wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims, 0, NULL, 0, NULL);
-    if (!x) return WB_ERROR_MEMORY;
+    wb_tensor *old = v->live, *x = wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims,
+                                            0, NULL, 0, NULL);
+    if (!x) return NULL;
     x->device = v->device;
     atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
     x->storage = v->storage;
     x->variable = v;
     v->live = wb__ref(x);
-    set_current(v, x);
+    if (v->current == old || !(v->current->flags & WB__PENDING)) set_current(v, x);
     wb_object_free(x);
+    return old;
+}
+
+int wb__keep_version(wb_tensor *v)
+{
+    wb__storage *s = v->storage;
+    const unsigned own = v->current == v->live ? 2 : 1;
+    if (wb__refs(v->live) == own) return 0;
+    if (!(v->storage = wb__storage_new(v->device, s->bytes))) {
+        v->storage = s;
+        return WB_ERROR_MEMORY;
+    }
+    int status = wb__copy_bytes(v->device, v->storage->data, 0, s->device, s->data, 0, s->bytes);
+    wb_tensor *old = status ? NULL : replace_live(v);
+    if (!old) {
+        wb__storage_unref(v->storage);
+        v->storage = s;
+        return status ? status : WB_ERROR_MEMORY;
+    }
+    wb__storage_unref(s);               /* the old version keeps its own reference */
+    old->flags |= WB__KEPT;
+    old->name = v->name;
+    wb__ref(v);
+    wb__unref(old);
+    return 0;
+}
+
+/* A version that only the variable itself knows of is as good as new. */
+int wb__new_version(wb_tensor *v)
+{
+    wb__storage_written(v->storage);
+    if (v->current == v->live && wb__refs(v->live) == 2) return 0;
+    wb_tensor *old = replace_live(v);
+    if (!old) return WB_ERROR_MEMORY;
     old->flags |= WB__GONE;
     old->name = v->name;
     wb__storage_unref(old->storage);
@@ -178,9 +218,8 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 
 enum { READS = 1, LOST = 2 }; /* a version that is about to go; one that is gone already */
 
-/* Does an unconsumed tensor read a version that is about to go?  (One that cannot be had any more
- * does not count.) */
-static int reads_overwritten(wb_tensor *sink, bool *answer)
+/* What an unevaluated tensor reads: READS, LOST, or both. */
+static int what_it_reads(wb_tensor *sink, unsigned *answer)
 {
     int before = mine.side.n;
     if (!wb__order_add(&mine.side, sink, wb__is_leaf)) return WB_ERROR_MEMORY;
@@ -191,37 +230,62 @@ static int reads_overwritten(wb_tensor *sink, bool *answer)
         unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && wb__overwritten(x) ? READS : 0;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
-        if (!wb__is_leaf(x) && x->flags & WB__PENDING) reads |= READS;
+        if (x->flags & WB__PENDING) /* it will stay, unless another write follows */
+            reads = (reads & LOST) | (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;
     }
-    *answer = mine.reads[wb__order_index(&mine.side, sink, wb__is_leaf)] == READS;
+    *answer = mine.reads[wb__order_index(&mine.side, sink, wb__is_leaf)];
     return 0;
+}
+
+static int add_root(wb_tensor *x, int *n_roots)
+{
+    if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
+        return WB_ERROR_MEMORY;
+    mine.roots[(*n_roots)++] = x;
+    return 0;
+}
+
+/* Every sink that would lose what it reads.  One that has lost it cannot be had any more: it leaves
+ * the ring. */
+static int add_sinks(wb__thread *t, int n_asked, int *n_roots)
+{
+    wb_tensor *sink = t->sinks, *const last = sink->prev_sink;
+    int status = 0;
+    for (bool more = true; more && !status;) {
+        wb_tensor *next = sink->next_sink;
+        unsigned reads = sink->flags & WB__GONE ? LOST : 0;
+        bool asked = false;
+        for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == sink;
+        if (!asked && !reads) status = what_it_reads(sink, &reads);
+        if (!status && reads == READS) status = add_root(sink, n_roots);
+        more = sink != last;
+        if (reads & LOST) wb__sink_remove(sink);
+        sink = next;
+    }
+    return status;
 }
 
 /* The tensors asked for and, where something is to be overwritten, the sinks that would lose it. */
 static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
-    if (!grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots)) return WB_ERROR_MEMORY;
-    for (int i = 0; i < n; i++) mine.roots[(*n_roots)++] = wb__bind(tensors[i]);
+    for (int i = 0; i < n; i++)
+        if (add_root(wb__bind(tensors[i]), n_roots)) return WB_ERROR_MEMORY;
     if (!t->n_pending || !t->sinks) return 0;
     wb__order_begin(&mine.side);
-    wb_tensor *sink = t->sinks;
-    do {
-        bool asked = false, reads = false;
-        for (int i = 0; i < *n_roots && i < 8; i++) asked |= mine.roots[i] == sink;
-        if (!asked && !(sink->flags & WB__GONE)) {
-            int status = reads_overwritten(sink, &reads);
-            if (status) return status;
-        }
-        if (reads) {
-            if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
-                return WB_ERROR_MEMORY;
-            mine.roots[(*n_roots)++] = sink;
-        }
-        sink = sink->next_sink;
-    } while (sink != t->sinks);
-    return 0;
+    return add_sinks(t, n, n_roots);
+}
+
+/* Is there a pending write whose value cannot be had any more?  None of them can be made then. */
+static bool pending_is_lost(const wb__thread *t)
+{
+    wb__order_begin(&mine.side);
+    for (int i = 0; i < t->n_pending; i++) {
+        unsigned reads = 0;
+        if (what_it_reads(t->pending[i], &reads) || reads & LOST) return true;
+    }
+    return false;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -346,30 +410,26 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *gate)
     return status;
 }
 
-static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate, bool with_sinks)
+static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0, status;
     bool pending = t->n_pending > 0;
     t->made = 0;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
-    if (with_sinks) {
-        status = collect(t, n, tensors, &n_roots);
-    } else {
-        status =
-            grow(&mine.roots, &mine.roots_room, n + 1, sizeof *mine.roots) ? 0 : WB_ERROR_MEMORY;
-        for (int i = 0; i < n && !status; i++) mine.roots[n_roots++] = wb__bind(tensors[i]);
-    }
+    status = collect(t, n, tensors, &n_roots);
     if (!status) status = run_everywhere(t, n_roots, gate);
-    if (!pending || (status == WB_ERROR_VERSION && mine.request.refused)) return status;
+    if (!pending) return status;
+    if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
     if (status) take_back(t, 0);
     end_pending(t, 0);
+    if (!status && wb__in_root(t)) wb__let_go(t);
     return status;
 }
 
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
 {
-    return evaluate(n, tensors, gate ? wb__bind(gate) : NULL, true);
+    return evaluate(n, tensors, gate ? wb__bind(gate) : NULL);
 }
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
@@ -380,33 +440,31 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
     if (!n && !t->n_pending) return 0;
-    return evaluate(n, tensors, NULL, true);
+    return evaluate(n, tensors, NULL);
 }
 
-int wb__evaluate_overgrown(wb__thread *t)
+/* Later writes step aside, and their variables are at the version before. */
+int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors)
 {
-    static _Atomic bool said;
-    if (t->busy || t->recording || (t->scope && t->scope->outer)) return 0;
-    int n = 0, room = 0, status = 0;
-    wb_tensor **all = NULL, *sink = t->sinks;
-    t->made = 0;
-    if (!sink) return 0;
-    if (!atomic_exchange(&said, true))
-        wb__log(WB_LOG_WARN,
-                "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
-                "Open a scope for each step (wb_scope_open, wb_scope_close).",
-                WB__MOST_UNEVALUATED);
-    do {
-        if (sink->flags & WB__GONE) continue;
-        if (!grow(&all, &room, n + 1, sizeof *all)) status = WB_ERROR_MEMORY;
-        else all[n++] = wb__ref(sink);
-    } while ((sink = sink->next_sink) != t->sinks && !status);
-    if (!status) status = wb__evaluate(n, all, NULL);
-    for (int i = 0; i < n; i++) {
-        if (!status) wb__tensor_detach(all[i]);
-        wb__unref(all[i]);
+    const int n_later = t->n_pending - n_writes;
+    wb_tensor **later = n_later ? wb__alloc((size_t)n_later * sizeof *later) : NULL;
+    if (n_later && !later) return WB_ERROR_MEMORY;
+    for (int i = n_later - 1; i >= 0; i--) {
+        wb_tensor *a = later[i] = t->pending[n_writes + i], *v = a->variable;
+        if (v) set_current(v, version_before(a));
     }
-    wb__free(all);
+    t->n_pending = n_writes;
+    int status = evaluate(n, tensors, NULL);
+    /* what was refused waits still; what a release function of the program assigned comes last */
+    if (n_later) memmove(t->pending + t->n_pending, later, (size_t)n_later * sizeof *later);
+    for (int i = 0; i < n_later; i++) {
+        wb_tensor *v = later[i]->variable;
+        if (!v) continue;
+        later[i]->live = v->current->flags & WB__PENDING ? v->current : NULL;
+        set_current(v, later[i]);
+    }
+    t->n_pending += n_later;
+    wb__free(later);
     return status;
 }
 

@@ -319,7 +319,18 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     if (loss->size != 1)
         return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number",
                         wb_describe(loss));
+    if (wb__bind(loss)->flags & WB__CUT && !wb__bind(loss)->name)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "gradient: the loss, %s, outlived the scope that it was made in, and only its "
+                        "value is known: take the gradient before the scope closes",
+                        wb_describe(loss));
+    if (wb__bind(loss)->flags & WB__CUT)
+        return wb__fail(WB_ERROR_VERSION,
+                        "gradient: the loss was made from a value of %s that has been overwritten "
+                        "since: take the gradient before the update, or call the model again",
+                        wb__bind(loss)->name);
     wb__gradient_walk w = begin_walk();
+    const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
     loss = wb__bind(loss);
     for (int i = 0; i < n; i++) grads[i] = NULL;
@@ -343,6 +354,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     for (int i = 0; good && i < n; i++)
         if (grads[i]) good = (grads[i] = wb__placed(grads[i], wrt[i]->device)) != NULL;
     wb__this_thread()->busy--;
+    wb__frame_end_many(f, good ? n : 0, (void *const *)grads);
     end_walk(&w);
     if (good && !w.failed) return 0;
     return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;

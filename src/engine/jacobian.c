@@ -1,7 +1,7 @@
 /* Jacobians and Hessians: one gradient walk for each row. */
 #include "engine/tensor.h"
 
-wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x)
+static wb_tensor *jacobian(wb_tensor *y, wb_tensor *x)
 {
     if (!wb__floating("jacobian", y) || !wb__floating("jacobian", x)) return NULL;
     int64_t n = y->size, width = x->size;
@@ -22,9 +22,21 @@ wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x)
     return all;
 }
 
-wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x)
+wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, jacobian(y, x));
+}
+
+static wb_tensor *hessian(wb_tensor *loss, wb_tensor *x)
 {
     wb_tensor *g = NULL;
     if (!loss || !wb__floating("hessian", x) || wb__gradients(loss, 1, &x, &g)) return NULL;
-    return wb_jacobian(g ? g : wb__zeros_like(x), x);
+    return jacobian(g ? g : wb__zeros_like(x), x);
+}
+
+wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, hessian(loss, x));
 }

@@ -210,6 +210,7 @@ wb_tensor *wb_take(wb_tensor *x, wb_tensor *index)
     for (int i = 1; i < x->ndim; i++) dims[index->ndim + i - 1] = x->dims[i];
     int ndim = index->ndim + x->ndim - 1;
     if (!wb__check_dims("take", ndim, dims, &size)) return NULL;
+    if (wb__unlikely(wb__checks) && !wb__indices_below("take", index, x->dims[0])) return NULL;
     return wb__node(WB__OP_take, (wb_dtype)x->dtype, ndim, dims, 2, (wb_tensor *[]){x, index}, 0,
                     NULL);
 }

@@ -119,7 +119,8 @@ wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
     wb_reduce_options o;
     unsigned mask;
     if (!wb__floating("mean", x) || !mask_of("mean", x, options, &o, &mask)) return NULL;
-    return wb__mean(x, mask, o.keep);
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, wb__mean(x, mask, o.keep));
 }
 
 wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
@@ -127,14 +128,15 @@ wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
     wb_reduce_options o;
     unsigned mask;
     if (!wb__floating("variance", x) || !mask_of("variance", x, options, &o, &mask)) return NULL;
+    const wb__frame f = wb__frame_begin();
     wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
-    return x ? wb__as(wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep), dtype)
-             : NULL;
+    if (x) x = wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep);
+    return wb__frame_end(f, wb__as(x, dtype));
 }
 
 /* max + log sum exp(x - max), the maximum taken as a constant: its gradient cancels. */
-wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
+static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
     unsigned mask;
@@ -152,6 +154,12 @@ wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
     for (int i = 0; i < x->ndim; i++)
         if (!(mask >> i & 1)) dims[ndim++] = x->dims[i];
     return wb_reshape_to(y, ndim, dims);
+}
+
+wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, logsumexp(x, options));
 }
 
 wb_tensor *wb_argmax(wb_tensor *x, int axis)

@@ -76,7 +76,7 @@ wb_tensor *wb__zeros_like(wb_tensor *x)
     return x ? wb__placed(wb_full_of(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device) : NULL;
 }
 
-wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
+static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)
 {
     if (!wb__operand("onehotbatch", labels)) return NULL;
     if (wb__dtype_float((wb_dtype)labels->dtype) || labels->dtype == WB_BOOL)
@@ -87,13 +87,20 @@ wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
     if (labels->ndim == WB_MAX_DIMS)
         return wb__fail_null(WB_ERROR_SHAPE, "onehotbatch: labels %s have no room for an axis",
                              wb_describe(labels));
+    if (wb__unlikely(wb__checks) && !wb__indices_below("onehotbatch", labels, classes)) return NULL;
     if (labels->dtype != WB_I64) labels = wb_astype(labels, classes > INT32_MAX ? WB_I64 : WB_I32);
     if (!labels) return NULL;
     wb_tensor *number = iota((wb_dtype)labels->dtype, 1, &classes, 0);
     return wb_astype(wb_eq(wb_unsqueeze(labels, -1), number), WB_F32);
 }
 
-wb_tensor *wb_dropout(wb_tensor *x, double p)
+wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, onehotbatch(labels, classes));
+}
+
+static wb_tensor *dropout(wb_tensor *x, double p)
 {
     if (!wb__floating("dropout", x)) return NULL;
     if (!(p >= 0 && p <= 1))
@@ -103,4 +110,10 @@ wb_tensor *wb_dropout(wb_tensor *x, double p)
     wb_tensor *keep = wb_gt(wb__uniform_beside(x, draws, x->ndim, x->dims), wb__argument(p, draws));
     wb_tensor *scale = wb__argument(p < 1 ? 1 / (1 - p) : 0, (wb_dtype)x->dtype);
     return wb_where(keep, wb_mul(x, scale), wb__literal(0, (wb_dtype)x->dtype));
+}
+
+wb_tensor *wb_dropout(wb_tensor *x, double p)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, dropout(x, p));
 }

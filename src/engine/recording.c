@@ -136,10 +136,12 @@ void wb__recording_begin(wb__recording *r, wb_scope *scope)
 
 int wb__recording_close(wb__recording *r, int n, wb_tensor *const *survivors)
 {
-    if (!n || r->scope || r->failed) return 0;
+    int first = 0;
+    while (first < n && survivors[first]->storage) first++;    /* those are not made by the function */
+    if (first == n || r->scope || r->failed) return 0;
     wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "compile: %s, made by the function, outlives "
                                    "it: make it a result of the function, or a variable that it "
-                                   "assigns to", wb_describe(survivors[0])));
+                                   "assigns to", wb_describe(survivors[first])));
     return r->failed;
 }
 

@@ -31,8 +31,13 @@ void wb__request_free(wb__request *r)
     memset(r, 0, sizeof *r);
 }
 
-static int gone(const wb_tensor *x)
+int wb__gone(const wb_tensor *x)
 {
+    if (x->flags & WB__CUT)
+        return wb__fail(WB_ERROR_VERSION,
+                        "%s was asked for, which was made from a value of %s that has been "
+                        "overwritten since: read it before the update, or open a scope for each step",
+                        wb_describe(x), x->name ? x->name : "a parameter");
     return wb__fail(WB_ERROR_VERSION,
                     "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
                     "together with the update (wb_eval(loss, it)), or read it before",
@@ -145,7 +150,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     r->refused = true;
     wb__order_begin(&r->order);
     for (int i = 0; i < n; i++) {
-        if (tensors[i]->flags & WB__GONE) return gone(tensors[i]);
+        if (tensors[i]->flags & WB__GONE) return wb__gone(tensors[i]);
         if (tensors[i]->storage || wb__device_of(tensors[i]) != device) continue;
         if (!wb__order_add(&r->order, tensors[i], wb__is_leaf) || !add_result(r, tensors[i])) {
             r->refused = false;
@@ -153,7 +158,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         }
     }
     for (int i = 0; i < r->order.n; i++)
-        if (r->order.node[i]->flags & WB__GONE) return gone(r->order.node[i]);
+        if (r->order.node[i]->flags & WB__GONE) return wb__gone(r->order.node[i]);
     r->refused = false;
     for (int i = 0; with_pending && i < t->n_pending; i++) {
         wb_tensor *a = t->pending[i];
@@ -167,7 +172,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
-        if (x->flags & WB__GONE) return gone(x);
+        if (x->flags & WB__GONE) return wb__gone(x);
         if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;

@@ -11,6 +11,7 @@
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending);
 void wb__request_free(wb__request *r);
+int wb__gone(const wb_tensor *x);   /* fails: x cannot be had any more */
 
 /* What is set now (numerics.c). */
 typedef struct {

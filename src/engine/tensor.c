@@ -11,8 +11,13 @@ static void *tensor_to(void *x, const wb_device *d, wb_dtype dtype)
     return wb__tensor_to(x, d, dtype);
 }
 static const wb_device *tensor_device(void *x) { return wb__device_of(x); }
+static void tensor_brief(const void *object, char *text, size_t bytes)
+{
+    const wb_tensor *x = object;
+    snprintf(text, bytes, x->name ? "%s, \"%s\"" : "%s", wb_describe(x), x->name);
+}
 const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy, .to = tensor_to,
-                                    .device_of = tensor_device};
+                                    .device_of = tensor_device, .brief = tensor_brief};
 
 /* WB_NONE is a static tensor without elements; its count starts so high that it never dies. */
 static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
@@ -66,7 +71,10 @@ void wb__storage_unref(wb__storage *s)
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     wb__free(s->mirror);
     if (!s->borrowed) s->device->backend->release(s->device, s->data, s->bytes);
-    else if (s->release) s->release(s->data, s->context);
+    else if (s->release) {
+        wb__this_thread()->program_calls++;
+        s->release(s->data, s->context);
+    }
     wb__pool_put(s, sizeof *s);
 }
 
@@ -89,7 +97,7 @@ void wb__sink_remove(wb_tensor *x)
 {
     if (!(x->flags & WB__IN_SINKS)) return;
     wb__thread *t = wb__this_thread();
-    x->flags &= (uint8_t)~WB__IN_SINKS;
+    x->flags &= (uint16_t)~WB__IN_SINKS;
     if (x->next_sink == x) {
         if (t->sinks == x) t->sinks = NULL;
         return;
@@ -198,7 +206,8 @@ static void tensor_destroy(void *object)
         drop_inputs(x);
         wb__storage_unref(x->storage);
         if (x->op == WB__OP_variable) forget_variable(x);
-        wb__pool_put(x, x->bytes);
+        if (wb__unlikely(x->flags & WB__KEPT)) wb__unref(x->variable);
+        wb__object_end(x, x->bytes);
     }
     busy = false;
 }
@@ -312,7 +321,7 @@ static wb_tensor *literal(double value, wb_dtype dtype, int flags)
 {
     wb_tensor *x = wb__node_with(WB__OP_literal, dtype, 0, NULL, 0, NULL, 0, NULL, 1,
                                  &(wb__number){.f = value});
-    if (x) x->flags |= (uint8_t)flags;
+    if (x) x->flags |= (uint16_t)flags;
     return x;
 }
 
@@ -436,14 +445,17 @@ void wb__retype(wb_tensor *v, wb_tensor *version)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-int wb_ndim(const wb_tensor *x) { return !x || x == &none ? -1 : x->ndim; }
-const int64_t *wb_dims(const wb_tensor *x) { return x ? x->dims : NULL; }
-int64_t wb_size(const wb_tensor *x) { return x ? x->size : -1; }
-wb_dtype wb_dtype_of(const wb_tensor *x) { return x ? (wb_dtype)x->dtype : WB_DTYPE_DEFAULT; }
+int wb_ndim(const wb_tensor *x) { return x == &none || !wb__alive("ndim", x) ? -1 : x->ndim; }
+const int64_t *wb_dims(const wb_tensor *x) { return wb__alive("dims", x) ? x->dims : NULL; }
+int64_t wb_size(const wb_tensor *x) { return wb__alive("size", x) ? x->size : -1; }
+wb_dtype wb_dtype_of(const wb_tensor *x)
+{
+    return wb__alive("dtype_of", x) ? (wb_dtype)x->dtype : WB_DTYPE_DEFAULT;
+}
 
 int64_t wb_dim(const wb_tensor *x, int axis)
 {
-    if (!x || x == &none) return -1;
+    if (x == &none || !wb__alive("dim", x)) return -1;
     if (axis < 0) axis += x->ndim;
     return axis < 0 || axis >= x->ndim ? -1 : x->dims[axis];
 }
@@ -454,6 +466,7 @@ const char *wb_describe(const wb_tensor *x)
     static _Thread_local unsigned turn;
     if (!x) return "NULL";
     if (x == &none) return "none";
+    if (wb__unlikely(x->object.class == &wb__freed_class)) return wb__kind(x);
     char *text = wb__room(WB__ROOM_TENSORS) + turn++ % RING * EACH;
     size_t n = 0, room = EACH;
     n += (size_t)snprintf(text, room, "[");

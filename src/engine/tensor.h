@@ -57,14 +57,18 @@ enum {
     WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
     WB__MIXED = 32,         /* the same bit of a variable: rounded from a wider one that is trained */
     WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
-    WB__TAKEN_BACK = 128    /* an assign that was not made, since an evaluation failed */
+    WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
+    WB__KEPT = 256,         /* a version that lives on in memory of its own: its variable is counted */
+    WB__CUT = 512           /* what it was made of was given up: its scope closed, or that reads a
+                               version that is gone (whose name it has then); with WB__GONE: before
+                               it was evaluated, so it has no value */
 };
 
 struct wb_tensor {
     wb__object object;
     uint16_t op;                    /* wb__op */
-    uint8_t dtype, ndim, flags, n_numbers;
-    uint16_t n_attr;
+    uint8_t dtype, ndim;
+    uint16_t flags, n_attr;
     uint32_t n_in;
     uint32_t mark, index;           /* of the walk under way, by the thread that owns the graph */
     int64_t size;                   /* elements */
@@ -73,8 +77,8 @@ struct wb_tensor {
     wb__number number[2];           /* run-time arguments of plans */
     wb__storage *storage;
     int64_t offset;
-    wb_tensor *variable;            /* of a version: its variable (not counted); once gone, only
-                                       its address */
+    wb_tensor *variable;            /* of a version: its variable (counted only with WB__KEPT); once
+                                       gone, only its address */
     wb_tensor *current;             /* of a variable (counted); its memory is `storage` */
     wb_tensor *live;                /* of a variable: the version in its memory (counted); of a
                                        pending assign: the variable's pending assign before it */
@@ -83,6 +87,7 @@ struct wb_tensor {
     const wb_device *device;        /* NULL: it floats */
     uint32_t bytes;                 /* of this block */
     uint32_t recorded;              /* the recording (its number) in which it was made, or 0 */
+    uint8_t n_numbers;
     int64_t dims[WB_MAX_DIMS];
 };
 
@@ -101,8 +106,14 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
     return x->op == WB__OP_variable ? x->current : x;
 }
 
+/* The variable whose version a tensor is, unless that has memory of its own. */
+static inline wb_tensor *wb__variable_of(const wb_tensor *x)
+{
+    return x->flags & WB__KEPT ? NULL : x->variable;
+}
+
 /* The flags of a variable that pass on to one that takes its place. */
-static inline uint8_t wb__kept_flags(const wb_tensor *x)
+static inline uint16_t wb__kept_flags(const wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED) : 0;
 }
@@ -114,7 +125,7 @@ static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->f
 /* Is x the version in a variable's memory, which a pending write is about to replace? */
 static inline bool wb__overwritten(const wb_tensor *x)
 {
-    const wb_tensor *v = x->storage && !(x->flags & WB__GONE) ? x->variable : NULL;
+    const wb_tensor *v = x->storage && !(x->flags & (WB__GONE | WB__KEPT)) ? x->variable : NULL;
     return v && v->live == x && v->current != x;
 }
 
@@ -195,6 +206,10 @@ void wb__axes_given(wb_axes *axes, bool given);             /* as an option hold
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
 
+/* Under WEBER_DEBUG=check: each element is in 0 to bound - 1, else the error is set.  Evaluates the
+ * index; what a function that is being recorded computes itself is not looked at. */
+bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
+
 /* f16 and bf16 are storage: what has sums in the middle is computed in f32.  x in the dtype that a
  * value of `dtype` is computed in, or in another one: x itself where it is of that. */
 static inline wb_dtype wb__computed_in(wb_dtype dtype)
@@ -247,10 +262,25 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
 int wb__evaluate_pending(void);
 /* Of a closing scope: these, and pending writes. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
-/* Outside any scope a graph may grow for ever: past so many tensors everything nobody consumed is
- * computed, and said once. */
+
+/* automatic.c: what is computed outside any scope, where no scope ends a step.
+ * Before n values are written to variables, some of which wait for an earlier write: a step begins,
+ * so the writes of the one before are made.  Of what the values are made of, all that the program
+ * was handed stays readable.  0, or an error code. */
+int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
+/* After versions were overwritten: what the program was handed lately and can no longer be computed
+ * or differentiated gives up what it was made of. */
+void wb__let_go(wb__thread *t);
+/* Past so many tensors since the last evaluation everything nobody consumed is computed, and said
+ * once, by wb__evaluate_keeping: every version that something was made of stays readable. */
 enum { WB__MOST_UNEVALUATED = 100000 };
+int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
 int wb__evaluate_overgrown(wb__thread *t);
+
+/* The first n pending writes and these tensors; later writes go on waiting. */
+int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
+/* Before a variable is written to: who reads its present version goes on doing so. */
+int wb__keep_version(wb_tensor *variable);
 void wb__engine_thread_end(void);       /* gives back this thread's working memory */
 void wb__engine_shutdown(void);         /* and the plans */
 

@@ -133,7 +133,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
-                        ((wb__object *)model)->class->name);
+                        wb__kind(model));
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
@@ -166,7 +166,7 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     if (wb__unrecordable("load_state", WB__ACTS)) return wb_error_code();
     if (!wb__is_branch(model))
         return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
-                        ((wb__object *)model)->class->name);
+                        wb__kind(model));
     wb_load_state_options o;
     wb__read_options(&o, sizeof o, given);
     for (int i = 0; i < o.n_rename; i++)

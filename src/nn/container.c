@@ -21,7 +21,7 @@ static const wb__layer_type named_type = {"Named",     0,    0,    NULL, named_c
 
 wb_layer *wb_named(const char *name, wb_layer *layer)
 {
-    if (WB__NULL(layer)) return NULL;
+    if (WB__NULL(layer) || !wb__alive("named", layer)) return NULL;
     if (!name || !*name || strchr(name, '.'))
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "named: \"%s\" is no name: it must not be empty or hold a dot",
@@ -53,7 +53,7 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
         bool ok = layers[i] != NULL;
         if (ok && !wb__is(layers[i], &wb__layer_class))
             ok = !wb__fail(WB_ERROR_ARGUMENT, "%s: element %d is a %s, not a layer", what, i,
-                           layers[i]->node.object.class->name);
+                           wb__kind(layers[i]));
         wb_layer *layer = ok ? wb__layer_unnamed(layers[i], &name) : NULL;
         snprintf(number, sizeof number, "%d", i);
         if (!name) name = names ? names[i] : number;
@@ -159,7 +159,7 @@ static wb_tensor *skip_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     if (!wb__one_input(l, n)) return NULL;
     wb_tensor *y = call_part(&l->node.children[0], false, 1, inputs);
-    return y ? ((const join_options *)l->options)->connection(y, inputs[0]) : NULL;
+    return y ? wb__connect(((const join_options *)l->options)->connection, y, inputs[0]) : NULL;
 }
 
 static void skip_print(const wb_layer *l, wb__text *t)
@@ -189,7 +189,7 @@ const wb__layer_type wb__skip_type = {"SkipConnection",
 
 wb_layer *wb_SkipConnection_of(wb_layer *layer, wb__connection connection)
 {
-    if (WB__NULL(layer)) return NULL;
+    if (WB__NULL(layer) || !wb__alive("SkipConnection", layer)) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
     wb_layer *l =
         wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);
@@ -210,7 +210,7 @@ static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
     for (int i = 0; i < WB__MAX(n, n_parts); i++) {
         wb_tensor *part = call_part(&parts[n_parts == 1 ? 0 : i], true, 1, &inputs[n == 1 ? 0 : i]);
         if (!part) return NULL;
-        y = i ? connection(y, part) : part;
+        y = i ? wb__connect(connection, y, part) : part;
         if (!y) return NULL;
     }
     return y;

@@ -1,6 +1,7 @@
 /* What every layer does alike: being made, called, copied, put into a mode. */
 #include "nn/layer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LAYERS(X)                                                                               \
@@ -30,11 +31,17 @@ static void layer_destroy(void *object)
     wb_layer *l = object;
     wb__branch_clear(&l->node);
     wb__free(l->options);
-    wb__free(l);
+    wb__object_end(l, sizeof *l);
+}
+
+static void layer_brief(const void *object, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s", ((const wb_layer *)object)->type->name);
 }
 
 const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy, .format = wb__format_layer,
-                                    .to = wb__branch_to, .device_of = wb__branch_device};
+                                    .to = wb__branch_to, .device_of = wb__branch_device,
+                                    .brief = layer_brief};
 
 static wb__branch *layer_like(wb__branch *of);
 static const wb__branch_kind layer_kind = {.layer = true, .like = layer_like};
@@ -147,13 +154,14 @@ wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
     if (!layer && wb__null("call", "layer")) return NULL;
     if (!wb__is(layer, &wb__layer_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "call: a %s is not a layer",
-                             layer->node.object.class->name);
+                             wb__kind(layer));
     if (n < 1 || !inputs)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no inputs", layer->type->name);
     for (int i = 0; i < n; i++)
         if (!wb__operand(layer->type->name, inputs[i])) return NULL;
     wb__branch_used(&layer->node);
-    return layer->type->call(layer, n, inputs);
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, layer->type->call(layer, n, inputs));
 }
 
 wb_tensor *wb_call(wb_layer *layer, wb_tensor *x) { return wb_call_many(layer, 1, &x); }
@@ -201,7 +209,7 @@ bool wb__train_mode(wb_layer *l, bool *automatic)
 
 static void set_mode(void *object, uint32_t mode)
 {
-    if (!wb__is_branch(object)) return;
+    if (!wb__alive("a mode", object) || !wb__is_branch(object)) return;
     if (wb__is(object, &wb__layer_class)) wb__setting_set(object, &((wb_layer *)object)->mode, mode);
     wb__branch *node = object;
     wb__branch_used(node);
@@ -223,5 +231,5 @@ wb_layer *wb_layer_at(void *object, const char *path)
     if (!part) return NULL;
     if (wb__is(part, &wb__layer_class)) return wb__scope_give(wb__ref(part));
     return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: \"%s\" is a %s, not a layer", path,
-                         ((wb__object *)part)->class->name);
+                         wb__kind(part));
 }

@@ -98,7 +98,9 @@ const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);
 const char *wb__connection_name(wb__connection f);
 wb__connection wb__connection_by_name(const char *name);
-static inline wb_tensor *wb__activate(wb_function f, wb_tensor *x) { return f && x ? f(x) : x; }
+/* Calls of such; one of the program's is counted, so that all that it makes stays in the scope. */
+wb_tensor *wb__activate(wb_function f, wb_tensor *x);       /* x where there is no f */
+wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x);
 
 /* Printing. */
 void wb__print_layer(const wb_layer *l, wb__text *t);       /* the short form, on one line */

@@ -47,20 +47,20 @@ static wb_tensor *epsilon(const wb_tensor *x)
     }
 }
 
-wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y)
+static wb_tensor *mse(wb_tensor *yhat, wb_tensor *y)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("mse", &yhat, &y)) return NULL;
     return mean_of_all(wb_square(wb_sub(yhat, y)));
 }
 
-wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y)
+static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("mae", &yhat, &y)) return NULL;
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
 /* With q = min(e, d) both branches are q (e - q/2), and so are their slopes. */
-wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta)
+static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;
     if (delta == 0) delta = 1;
@@ -76,7 +76,7 @@ static bool has_rows(const char *what, const wb_tensor *x)
     return wb__fail(WB_ERROR_SHAPE, "%s: no classes in %s", what, wb_describe(x)), false;
 }
 
-wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y)
+static wb_tensor *crossentropy(wb_tensor *yhat, wb_tensor *y)
 {
     const wb_tensor *given = yhat;
     if (WB__NULL(yhat) || WB__NULL(y) || !match("crossentropy", &yhat, &y) || !has_rows("crossentropy", yhat))
@@ -84,7 +84,7 @@ wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y)
     return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(given)))));
 }
 
-wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
+static wb_tensor *logitcrossentropy(wb_tensor *logits, wb_tensor *y)
 {
     if (WB__NULL(logits) || WB__NULL(y) || !match("logitcrossentropy", &logits, &y) ||
         !has_rows("logitcrossentropy", logits))
@@ -92,7 +92,7 @@ wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y)
     return minus_mean_of_rows(wb_mul(y, wb_logsoftmax(logits)));
 }
 
-wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
+static wb_tensor *binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
 {
     if (WB__NULL(yhat) || WB__NULL(y)) return NULL;
     wb_tensor *eps = epsilon(yhat);
@@ -103,8 +103,29 @@ wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
     return mean_of_all(wb_neg(wb_add(yes, no)));
 }
 
-wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y)
+static wb_tensor *logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y)
 {
     if (WB__NULL(logits) || WB__NULL(y) || !match("logitbinarycrossentropy", &logits, &y)) return NULL;
     return mean_of_all(wb_sub(wb_mul(wb_sub(wb_scalar(1), y), logits), wb_logsigmoid(logits)));
+}
+
+/* ---- as they are called ---------------------------------------------------------------------- */
+
+#define LOSS(name)                                          \
+    wb_tensor *wb_##name(wb_tensor *yhat, wb_tensor *y)     \
+    {                                                       \
+        const wb__frame f = wb__frame_begin();              \
+        return wb__frame_end(f, name(yhat, y));             \
+    }
+LOSS(mse)
+LOSS(mae)
+LOSS(crossentropy)
+LOSS(logitcrossentropy)
+LOSS(binarycrossentropy)
+LOSS(logitbinarycrossentropy)
+
+wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, huber(yhat, y, delta));
 }

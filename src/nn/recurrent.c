@@ -195,7 +195,10 @@ int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
         if (next[i] && !wb__operand(cell->type->name, next[i])) return wb_error_code();
     }
     wb__branch_used(&cell->node);
-    if (!cell_step(cell, x, n_states, next)) return wb_error_code();
+    const wb__frame f = wb__frame_begin();
+    const bool done = cell_step(cell, x, n_states, next);
+    wb__frame_end_many(f, done ? n_states : 0, (void *const *)next);
+    if (!done) return wb_error_code();
     for (int i = 0; i < n_states; i++) states[i] = next[i];
     return 0;
 }

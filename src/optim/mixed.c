@@ -21,7 +21,7 @@ wb_tensor *wb__mixed_master(wb_tensor *parameter)
     wb_tensor *wide = wb__as(parameter, WB_F32);
     wb_tensor *v = wide ? wb__ref(wb__variable_on(wide, parameter->device)) : NULL;
     if (v) {
-        v->flags &= (uint8_t)~WB__MIXED;
+        v->flags &= (uint16_t)~WB__MIXED;
         v->name = "master";
     }
     if (!wb_scope_close(s)) return v;
@@ -104,7 +104,7 @@ wb_tensor *wb_scale_loss(wb_opt_state *s, wb_tensor *loss)
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "scale_loss: the first is a %s, not the state from wb_setup",
-                             s->object.class->name);
+                             wb__kind(s));
     if (!wb__floating("scale_loss", loss)) return NULL;
     if (loss->size != 1)
         return wb__fail_null(WB_ERROR_SHAPE, "scale_loss: %s is not one number", wb_describe(loss));

@@ -188,7 +188,7 @@ static void rule_destroy(void *object)
 {
     wb_rule *r = object;
     wb__free(r->parts);
-    wb__free(r);
+    wb__object_end(r, sizeof *r);
 }
 
 static char *rule_format(void *object)
@@ -242,6 +242,9 @@ wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules)
     if (n < 1 || !rules) return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: no rules");
     for (int i = 0; i < n; i++) {
         if (WB__NULL(rules[i])) return NULL;
+        if (!wb__is(rules[i], &wb__rule_class))
+            return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: element %d is a %s, not a rule",
+                                 i, wb__kind(rules[i]));
         total += rules[i]->n;
     }
     wb_rule *r = rule_new(total);

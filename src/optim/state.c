@@ -18,7 +18,7 @@ static void state_destroy(void *object)
     wb__free(s->slots);
     wb__free(s->places);
     wb__unref(s->rule);
-    wb__free(s);
+    wb__object_end(s, sizeof *s);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     wb_setup_options o;
     if (WB__NULL(rule) || WB__NULL(model)) return NULL;
     if (!wb__is(rule, &wb__rule_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "setup: the first is not a rule");
+        return wb__fail_null(WB_ERROR_ARGUMENT, "setup: a %s is not a rule", wb__kind(rule));
     wb__read_options(&o, sizeof o, given);
     if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
@@ -160,7 +160,7 @@ static bool has(const wb__rule_part *part, int field)
 
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
-    if (WB__NULL(s)) return no_object();
+    if (WB__NULL(s) || !wb__alive("adjust", s)) return no_object();
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_rule_options o;
     wb__rule_read(&o, given);
@@ -196,7 +196,7 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "%s: must not be applied to a %s, only to the state from wb_setup", what,
-                        s->object.class->name);
+                        wb__kind(s));
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "%s: no path", what);
     size_t n = strlen(path);
     bool found = false;

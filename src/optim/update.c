@@ -279,7 +279,7 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
         return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
-                        u->what, s->object.class->name);
+                        u->what, wb__kind(s));
     u->state = s;
     wb__opt_settle(s);
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
@@ -296,6 +296,22 @@ static int record_moments(update *u)
         for (int k = 0; !status && u->works[i].value && k < u->state->n_moments; k++)
             status = wb_assign(u->state->slots[i].moments[k], u->works[i].next[k]);
     return status;
+}
+
+typedef struct { wb_tensor **x; int n, room; } leaves;
+
+static int add_leaf(const wb__leaf *leaf, void *ctx)
+{
+    leaves *l = ctx;
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 32;
+        wb_tensor **more = wb__realloc(l->x, (size_t)room * sizeof *more);
+        if (!more) return WB_ERROR_MEMORY;
+        l->x = more;
+        l->room = room;
+    }
+    l->x[l->n++] = leaf->x;
+    return 0;
 }
 
 /* In a recording each replay counts, the first too. */
@@ -337,11 +353,31 @@ static void end(update *u)
     wb__free(u->next);
 }
 
+/* Outside any scope an update whose parameters wait for the one before begins a step. */
+static int end_step_before(wb_opt_state *s, void *grads)
+{
+    wb__thread *t = wb__this_thread();
+    bool waits = false;
+    if (!wb__in_root(t) || t->recording || !wb__is(s, &wb__opt_state_class)) return 0;
+    for (int i = 0; i < s->n && !waits; i++)
+        waits = s->slots[i].written && s->slots[i].written->flags & WB__PENDING;
+    if (!waits || !wb__is_branch(grads)) return 0;
+    leaves g = {0};
+    int status = wb__walk("update", grads, NULL, 0, add_leaf, &g);
+    if (!status) status = wb__end_step(t, g.n, g.x);
+    wb__free(g.x);
+    return status;
+}
+
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
+    int status = end_step_before(state, grads);
+    if (status) return status;
+    const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
-    int status = begin(&u, state, model, grads), pending = wb__pending_count();
+    status = begin(&u, state, model, grads);
+    const int pending = wb__pending_count();
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
@@ -349,6 +385,7 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     if (status) wb__forget_pending(pending);
     end(&u);
     wb__this_thread()->busy--;
+    wb__frame_end(f, NULL);
     return status;
 }
 

@@ -133,10 +133,19 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
+/* What a checkpoint is of is there, or not given. */
+static bool alive(const wb_checkpoint *c)
+{
+    return (!c->model || wb__alive("checkpoint", c->model)) &&
+           (!c->state || wb__alive("checkpoint", c->state)) &&
+           (!c->loader || wb__alive("checkpoint", c->loader));
+}
+
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best)
 {
     wb__saving list = {0};
     if (wb__unrecordable("checkpoint_save", WB__READS)) return wb_error_code();
+    if (!alive(c)) return wb_error_code();
     int status = wb__evaluate_pending();
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->state) status = add_moments(&list, c->state);
@@ -400,6 +409,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     restoring r = {.path = path};
     *whole = false;
     if (wb__unrecordable("checkpoint_load", WB__ACTS)) return wb_error_code();
+    if (!alive(c)) return wb_error_code();
     int status = load(path, true, &r.file);
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;

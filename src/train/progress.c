@@ -194,7 +194,9 @@ static metric *metric_of(wb_progress *p, const char *name)
 
 void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
 {
-    if (!p || p->ended || wb__unrecordable("progress_step", WB__READS)) return;
+    if (!wb__alive("progress_step", p) || p->ended) return;
+    if (value && !wb__alive("progress_step", value)) return;
+    if (wb__unrecordable("progress_step", WB__READS)) return;
     metric *m = name ? metric_of(p, name) : NULL;
     if (m) {
         read_held(m);
@@ -223,7 +225,7 @@ static void finish(wb_progress *p)
 
 void wb_progress_end(wb_progress *p)
 {
-    if (!p || p->ended) return;
+    if (!wb__alive("progress_end", p) || p->ended) return;
     for (int i = 0; i < p->n_metrics; i++) read_held(&p->metrics[i]);
     finish(p);
 }
@@ -238,7 +240,7 @@ static void progress_destroy(void *object)
         wb__unref(m->held);
     }
     if (!p->ended) finish(p);
-    wb__free(p);
+    wb__object_end(p, sizeof *p);
 }
 
 static char *progress_format(void *object)

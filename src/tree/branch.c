@@ -90,7 +90,7 @@ static void tree_destroy(void *object)
     wb_tree *t = object;
     wb__branch_clear(&t->node);
     wb__free(t->copy);
-    wb__free(t);
+    wb__object_end(t, sizeof *t);
 }
 
 const wb__class wb__tree_class = {.name = "tree", .destroy = tree_destroy, .format = wb__format_tree,
@@ -141,7 +141,7 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
         if (!wb__is(objects[i], &wb__tensor_class) && !wb__is_branch(objects[i]))
             return wb__fail_null(WB_ERROR_ARGUMENT,
                                  "%s: element %d is a %s; tensors, layers and trees go in%s", what,
-                                 i, ((const wb__object *)objects[i])->class->name,
+                                 i, wb__kind(objects[i]),
                                  moves_alone(objects[i]) ? ": move each by itself, as in "
                                                            "train = wb_gpu(train)" : "");
         if (!names) continue;
@@ -202,7 +202,7 @@ wb__child *wb__place(const char *what, void *object, const char *path, wb__branc
         if (!wb__is_branch(object))
             return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%.*s\" is a %s and has no parts", what,
                                  (int)(part > path ? part - path - 1 : 0), path,
-                                 ((const wb__object *)object)->class->name);
+                                 wb__kind(object));
         wb__branch *node = object;
         wb__branch_used(node);
         if (of) *of = node;
@@ -237,7 +237,7 @@ wb_tensor *wb_get(void *object, const char *path)
     void *part = part_at("get", object, path);
     if (!part || wb__is(part, &wb__tensor_class)) return part ? give(part) : NULL;
     return wb__fail_null(WB_ERROR_ARGUMENT, "get: \"%s\" is a %s, not a tensor", path,
-                         ((wb__object *)part)->class->name);
+                         wb__kind(part));
 }
 
 wb_tree *wb_child(void *object, const char *path)
@@ -247,7 +247,7 @@ wb_tree *wb_child(void *object, const char *path)
     if (wb__is(part, &wb__tree_class)) return give(part);
     if (!wb__is_branch(part))
         return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path,
-                             ((wb__object *)part)->class->name);
+                             wb__kind(part));
     wb__branch *layer = part;
     wb__branch_used(layer);
     wb_tree *t = wb__tree_new(0);

@@ -115,7 +115,7 @@ static wb__child *tensor_place(const char *what, wb_layer *layer, const char *pa
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s%s, not a tensor", what, path,
                          wb_is_none(place->object) ? "" : "a ",
                          wb_is_none(place->object) ? "none"
-                                                   : ((wb__object *)place->object)->class->name);
+                                                   : wb__kind(place->object));
 }
 
 static bool alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)

@@ -15,7 +15,7 @@ wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
             return wb__fail_null(WB_ERROR_ARGUMENT,
                                  "struct: %s.%s is a %s; tensors, layers and trees go in",
                                  type->name, type->fields[i].name,
-                                 ((const wb__object *)object)->class->name);
+                                 wb__kind(object));
     }
     wb_tree *t = wb__tree_new(type->n_fields);
     if (!t) return NULL;
@@ -68,7 +68,7 @@ wb_tree *wb_opaque(void *p)
 
 void *wb_opaque_get(wb_tree *tree)
 {
-    if (WB__NULL(tree)) return NULL;
+    if (WB__NULL(tree) || !wb__alive("opaque_get", tree)) return NULL;
     if (!tree->is_opaque)
         return wb__fail_null(WB_ERROR_ARGUMENT, "opaque_get: the tree is not one of wb_opaque");
     return tree->opaque;

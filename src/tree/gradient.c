@@ -60,7 +60,8 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
     if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE, collect, &l)) goto end;
     l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
     if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
-    made = wb__mirror(wrt, result, &l);
+    const wb__frame f = wb__frame_begin();
+    made = wb__frame_end(f, wb__mirror(wrt, result, &l));
 end:
     wb__free(l.wrt);
     wb__free(l.grads);

@@ -91,6 +91,7 @@ void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: no device");
     }
     wb__read_options(&o, sizeof o, given);
+    if (!wb__alive("to", x)) return NULL;
     const wb__class *class = ((const wb__object *)x)->class;
     if (!class->to)
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s is nowhere, and cannot be moved",
@@ -109,7 +110,7 @@ void *wb_object_cpu(void *x)
 
 const wb_device *wb_object_device(void *x)
 {
-    if (WB__NULL(x)) return NULL;
+    if (WB__NULL(x) || !wb__alive("device_of", x)) return NULL;
     if (wb_is_none(x)) return &wb__cpu;
     const wb__class *class = ((const wb__object *)x)->class;
     if (class->device_of) return class->device_of(x);

@@ -75,7 +75,7 @@ char *wb__format_tree(void *tree)
 
 char *wb_format_object(void *object)
 {
-    if (!object || wb__unrecordable("show", WB__READS)) return NULL;
+    if (!wb__alive("show", object) || wb__unrecordable("show", WB__READS)) return NULL;
     const wb__class *class = ((const wb__object *)object)->class;
     if (class->format) return class->format(object);
     if (class == &wb__tensor_class) return wb__format_tensor(object);

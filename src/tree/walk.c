@@ -59,7 +59,7 @@ static int beside(const walk *w, const wb__branch *node, int i, void *other, voi
     const wb__branch *o = other;
     if (!wb__is_branch(other))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: \"%s\" is a %s in the second",
-                        w->what, w->path ? w->path : "", o->object.class->name);
+                        w->what, w->path ? w->path : "", wb__kind(o));
     if (i < o->n && (o->children[i].name == name || !strcmp(o->children[i].name, name))) {
         *out = o->children[i].object;
         return 0;
@@ -97,7 +97,7 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
 {
     if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no parameters", what,
-                        ((const wb__object *)object)->class->name);
+                        wb__kind(object));
     walk w = {.what = what, .which = which, .f = f, .ctx = ctx};
     int status = descend(&w, object, other, false);
     wb__free(w.path);
@@ -180,7 +180,7 @@ wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx)
 {
     if (!wb__is_branch(object))
         return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree",
-                             ((const wb__object *)object)->class->name);
+                             wb__kind(object));
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return wb__tree_new(0);
     return reflect(object, &(mirror){f, ctx}, false);
 }

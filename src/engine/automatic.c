@@ -1,0 +1,191 @@
+/* Evaluations that the program did not ask for.  Where no scope is open nothing ends a step, so that
+ * a loop would only build: the second write to a variable ends the step before, and a graph that
+ * outgrows all measure is computed.  Neither makes a value unreadable that the program may still
+ * build on. */
+#include "engine/graph.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+static bool handed(const wb_tensor *x)
+{
+    return wb__refs(x) > wb__consumers(x);
+}
+
+/* ---- a step ends ----------------------------------------------------------------------------- */
+
+/* Pending writes are as good as made: what reads them is safe. */
+static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
+
+/* Below the values: what the program was handed and would lose.  Where they stand in the order's
+ * front, *n of them. */
+static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_carried)
+{
+    wb__order_begin(o);
+    for (int i = 0; i < n; i++)
+        if (!wb__order_add(o, wb__bind(values[i]), is_made)) return WB_ERROR_MEMORY;
+    bool *reads = wb__alloc((size_t)o->n + 1);
+    if (!reads) return WB_ERROR_MEMORY;
+    for (int i = 0; i < o->n; i++) {
+        const wb_tensor *x = o->node[i];
+        reads[i] = is_made(x) && wb__overwritten(x);
+        for (uint32_t j = 0; !is_made(x) && j < x->n_in; j++)
+            reads[i] |= reads[wb__order_index(o, x->in[j], is_made)];
+    }
+    for (int i = 0; i < o->n; i++) {
+        wb_tensor *x = o->node[i];
+        if (reads[i] && !is_made(x) && handed(x)) o->node[(*n_carried)++] = x;
+    }
+    wb__free(reads);
+    return 0;
+}
+
+/* Layers write running statistics while a step is still being built. */
+static int writes_of_the_program(const wb__thread *t)
+{
+    int n = t->n_pending;
+    while (n && t->pending[n - 1]->variable && t->pending[n - 1]->variable->flags & WB__FROZEN) n--;
+    return n;
+}
+
+int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
+{
+    wb__order order = {0};
+    int n_carried = 0, status = find_carried(&order, n, values, &n_carried);
+    if (!status)
+        status = wb__evaluate_first(t, writes_of_the_program(t), n_carried, order.node);
+    wb__order_free(&order);
+    return status;
+}
+
+/* ---- letting go ------------------------------------------------------------------------------ */
+
+static bool has_no_past(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
+
+enum { STALE = 1, LOST = 2 }; /* made of a version that is gone; so that it has no value either */
+
+/* What each of the order's tensors is, and the name of such a version below it. */
+typedef struct { uint8_t state; const char *name; } past;
+
+static void look_below(const wb__order *o, past *p)
+{
+    for (int i = 0; i < o->n; i++) {
+        const wb_tensor *x = o->node[i];
+        p[i] = (past){0};
+        if (has_no_past(x)) {
+            if (x->flags & WB__GONE) p[i] = (past){STALE | LOST, x->name};
+            continue;
+        }
+        for (uint32_t j = 0; j < x->n_in; j++) {
+            const past *in = &p[wb__order_index(o, x->in[j], has_no_past)];
+            if (in->state & ~p[i].state) p[i].name = in->name;
+            p[i].state |= in->state;
+        }
+        if (x->storage) p[i].state &= STALE;
+    }
+}
+
+static void cut(wb_tensor *x, const past *p)
+{
+    x->flags |= WB__CUT;
+    if (!x->name) x->name = p->name ? p->name : "a parameter";
+    if (!x->storage) x->flags |= WB__GONE;
+    wb__sink_remove(x);
+    wb__tensor_detach(x);
+}
+
+static bool has_past(const void *object)
+{
+    const wb_tensor *x = object;
+    return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_past(x);
+}
+
+/* Only what was handed out lately is looked at: older tensors had their turns, and keep what they
+ * have. */
+void wb__let_go(wb__thread *t)
+{
+    wb_scope *s = t->scope;
+    if (!s || t->busy) return;
+    wb__order order = {0};
+    past *p = NULL;
+    bool good = true;
+    wb__order_begin(&order);
+    const int first = s->looked[WB__LOOKS - 1], n = s->n;
+    for (int i = first; good && i < n; i++)
+        if (s->objects[i] && has_past(s->objects[i]))
+            good = wb__order_add(&order, s->objects[i], has_no_past);
+    if (good && order.n) good = (p = wb__alloc((size_t)order.n * sizeof *p)) != NULL;
+    if (p) look_below(&order, p);
+    for (int i = 0; p && i < order.n; i++) { /* positions are of the walk: found before any is cut */
+        order.node[i] = p[i].state && handed(order.node[i]) && has_past(order.node[i])
+                            ? wb__ref(order.node[i]) : NULL;
+    }
+    for (int i = 0; p && i < order.n; i++) {
+        wb_tensor *x = order.node[i];
+        if (!x) continue;
+        if (x->storage || p[i].state & LOST) cut(x, &p[i]);
+        wb__unref(x);
+    }
+    wb__free(p);
+    wb__order_free(&order);
+    memmove(s->looked + 1, s->looked, (WB__LOOKS - 1) * sizeof *s->looked);
+    s->looked[0] = n;
+    if (!good) wb_clear_error(); /* memory was not there: they are looked at again */
+}
+
+/* ---- overgrown ------------------------------------------------------------------------------- */
+
+/* Everything that nobody consumed and that can still be computed; counted. */
+static int take_sinks(const wb__thread *t, wb_tensor ***all, int *n)
+{
+    wb__order order = {0};
+    wb_tensor *sink = t->sinks;
+    int status = 0;
+    wb__order_begin(&order);
+    do {
+        if (!wb__order_add(&order, sink, has_no_past)) status = WB_ERROR_MEMORY;
+        sink = sink->next_sink;
+    } while (!status && sink != t->sinks);
+    past *p = status ? NULL : wb__alloc(((size_t)order.n + 1) * sizeof *p);
+    *all = p ? wb__alloc(((size_t)order.n + 1) * sizeof **all) : NULL;
+    if (*all) look_below(&order, p);
+    for (int i = 0; *all && i < order.n; i++)
+        if (order.node[i]->flags & WB__IN_SINKS && !(p[i].state & LOST))
+            (*all)[(*n)++] = wb__ref(order.node[i]);
+    if (!*all) status = WB_ERROR_MEMORY;
+    wb__free(p);
+    wb__order_free(&order);
+    return status;
+}
+
+int wb__evaluate_keeping(int n, wb_tensor *const *tensors)
+{
+    wb__thread *t = wb__this_thread();
+    int status = 0;
+    t->busy++; /* the tensors that are made of versions start no evaluation of their own */
+    for (int i = 0; i < t->n_pending && !status; i++)
+        if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);
+    if (!status) status = wb__evaluate(n, tensors, NULL);
+    t->busy--;
+    return status;
+}
+
+int wb__evaluate_overgrown(wb__thread *t)
+{
+    static _Atomic bool said;
+    if (t->busy || t->recording || !wb__in_root(t)) return 0;
+    t->made = 0;
+    if (!t->sinks && !t->n_pending) return 0;
+    if (!atomic_exchange(&said, true))
+        wb__log(WB_LOG_WARN,
+                "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
+                "Open a scope for each step (wb_scope_open, wb_scope_close).",
+                WB__MOST_UNEVALUATED);
+    int n = 0;
+    wb_tensor **all = NULL;
+    int status = t->sinks ? take_sinks(t, &all, &n) : 0;
+    if (!status) status = wb__evaluate_keeping(n, all);
+    for (int i = 0; i < n; i++) wb__unref(all[i]);
+    wb__free(all);
+    return status;
+}

@@ -1,0 +1,99 @@
+/* Objects that were freed, and programs that use them all the same.  The first word of an object
+ * names its class, and of a freed one that of this file, until its memory is used again.  Under
+ * WEBER_DEBUG=check that is put off: the memory is filled with a pattern, with a note of what it
+ * was, and waits in a queue. */
+#include "engine/object.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { QUEUE_BYTES = 64 << 20, WAS = 160, PATTERN = 0xdb };
+
+const wb__class wb__freed_class = {.name = "freed object"};
+bool wb__checks;
+
+typedef struct freed {
+    wb__object object;
+    struct freed *next;
+    size_t bytes;
+    int64_t scope;                      /* that was being closed; 0: given back otherwise */
+    char was[];
+} freed;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct { freed *first, *last; size_t bytes; } queue;
+
+/* What a block has after the note's own fields. */
+static size_t room_of(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
+
+static void leave_queue(void)
+{
+    freed *f = queue.first;
+    queue.first = f->next;
+    if (!queue.first) queue.last = NULL;
+    queue.bytes -= f->bytes;
+    wb__pool_put(f, f->bytes);
+}
+
+void wb__quarantine(void *object, size_t bytes)
+{
+    const wb__class *class = ((wb__object *)object)->class;
+    char was[WAS] = "", about[WAS] = "";
+    if (class->brief) class->brief(object, about, sizeof about);
+    snprintf(was, sizeof was, *about ? "%s, %s" : "%s", class->name, about);
+    memset(object, PATTERN, bytes);
+    freed *f = object;
+    f->object.class = &wb__freed_class;
+    f->next = NULL;
+    f->bytes = bytes;
+    f->scope = wb__this_thread()->closing;
+    snprintf(f->was, room_of(bytes), "%s", was);
+    pthread_mutex_lock(&lock);
+    if (queue.last) queue.last->next = f;
+    else queue.first = f;
+    queue.last = f;
+    queue.bytes += bytes;
+    while (queue.bytes > QUEUE_BYTES) leave_queue();
+    pthread_mutex_unlock(&lock);
+}
+
+void wb__quarantine_empty(void)
+{
+    pthread_mutex_lock(&lock);
+    while (queue.first) leave_queue();
+    pthread_mutex_unlock(&lock);
+}
+
+static int open_scopes(void)
+{
+    int n = 0;
+    for (const wb_scope *s = wb__this_thread()->scope; s && s->outer; s = s->outer) n++;
+    return n;
+}
+
+const char *wb__kind(const void *object)
+{
+    static _Thread_local char text[2 * WAS];
+    const freed *f = object;
+    if (f->object.class != &wb__freed_class) return f->object.class->name;
+    const int open = open_scopes();
+    char when[64] = "wb_free or wb_release gave it back";
+    if (!wb__checks)
+        return "freed object (its scope was closed, or wb_free or wb_release gave it back; "
+               "WEBER_DEBUG=check names it)";
+    if (f->scope) snprintf(when, sizeof when, "it went when scope %lld was closed", (long long)f->scope);
+    snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)", (int)room_of(f->bytes),
+             f->was, when, open, open == 1 ? " is" : "s are");
+    return text;
+}
+
+bool wb__alive(const char *what, const void *object)
+{
+    if (!object) return false;
+    if (wb__likely(((const wb__object *)object)->class != &wb__freed_class)) return true;
+    wb__fail(WB_ERROR_ARGUMENT,
+             "%s: was handed a %s: wb_keep or wb_retain keeps an object beyond its scope", what,
+             wb__kind(object));
+    return false;
+}

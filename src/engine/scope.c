@@ -1,0 +1,412 @@
+/* Scopes: what a program was handed, and when it is dropped.  What closing a scope computes is in
+ * evaluate.c. */
+#include "engine/tensor.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    MOST_SPARES = 8,        /* closed scopes that a thread keeps for the next ones, */
+    MOST_SPARE_ROOM = 4096, /* and how long their lists may be */
+    FEW_HOLES = 32,         /* not worth closing */
+    MOST_ROUNDS = 64        /* of dropping what release functions of the program made meanwhile */
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool watched(void)
+{
+    return atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed);
+}
+
+static wb_scope *open_in(wb__thread *t)
+{
+    wb_scope *s = t->spare;
+    if (wb__likely(s && !watched())) {
+        t->spare = s->outer;
+        t->spares--;
+        *s = (wb_scope){.objects = s->objects, .room = s->room};
+    } else {
+        s = wb__pool_get(sizeof *s);
+        if (!s) return NULL;
+        *s = (wb_scope){0};
+    }
+    s->outer = t->scope;
+    s->number = ++t->scopes;
+    if (s->outer) {
+        s->outer_n = s->outer->n;
+        s->outer->pinned++;
+    }
+    return t->scope = s;
+}
+
+static void scope_free(wb_scope *s)
+{
+    wb__free(s->objects);
+    wb__pool_put(s, sizeof *s);
+}
+
+static void put_away(wb__thread *t, wb_scope *s)
+{
+    if (t->spares == MOST_SPARES || s->room > MOST_SPARE_ROOM || watched()) {
+        scope_free(s);
+        return;
+    }
+    s->outer = t->spare;
+    t->spare = s;
+    t->spares++;
+}
+
+void wb__scope_spare_free(wb__thread *t)
+{
+    while (t->spare) {
+        wb_scope *s = t->spare;
+        t->spare = s->outer;
+        scope_free(s);
+    }
+    t->spares = 0;
+}
+
+static wb_scope *current(wb__thread *t)
+{
+    return wb__likely(t->scope != NULL) ? t->scope : open_in(t);
+}
+
+wb_scope *wb_scope_open(void)
+{
+    wb__thread *t = wb__this_thread();
+    if (!current(t)) return NULL;
+    return open_in(t);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static bool note(wb_scope *s, void *object)
+{
+    if (wb__unlikely(s->n == s->room)) {
+        int room = s->room ? 2 * s->room : 256;
+        void **more = wb__realloc(s->objects, (size_t)room * sizeof *more);
+        if (!more) return false;
+        s->objects = more;
+        s->room = room;
+    }
+    s->objects[s->n++] = object;
+    return true;
+}
+
+void *wb__scope_give(void *object)
+{
+    if (!object) return NULL;
+    wb_scope *s = wb_is_none(object) ? NULL : current(wb__this_thread());
+    if (s && note(s, object)) return object;
+    wb__unref(object);
+    return wb_is_none(object) ? object : NULL;          /* WB_NONE belongs to no scope */
+}
+
+/* Newest first: what is given back early is nearly always young. */
+static void **find(wb_scope *s, const void *object)
+{
+    for (int i = s->n - 1; i >= 0; i--)
+        if (s->objects[i] == object) return &s->objects[i];
+    return NULL;
+}
+
+/* Holes at the end go; where half of the list is holes and nobody remembers a position, all do. */
+static void tidy(wb_scope *s)
+{
+    if (s->pinned) return;
+    for (; s->n && !s->objects[s->n - 1]; s->n--) s->holes--;
+    if (wb__likely(s->holes < FEW_HOLES || 2 * s->holes < s->n)) return;
+    int n = 0;
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; k < WB__LOOKS; k++)
+            if (s->looked[k] == i) s->looked[k] = n;
+        if (s->objects[i]) s->objects[n++] = s->objects[i];
+    }
+    for (int k = 0; k < WB__LOOKS; k++) s->looked[k] = WB__MIN(s->looked[k], n);
+    s->n = n;
+    s->holes = 0;
+}
+
+static void leave_hole(wb_scope *s, void **place)
+{
+    *place = NULL;
+    s->holes++;
+    tidy(s);
+}
+
+/* Is it the scope of the function that wb_compile records now? */
+static bool recorded_in(const wb_scope *s)
+{
+    const wb__recording *r = wb__this_thread()->recording;
+    return wb__unlikely(r && r->scope == s);
+}
+
+void *wb_object_keep(void *object)
+{
+    if (!object || wb_is_none(object)) return object;
+    if (!wb__alive("keep", object)) return NULL;
+    wb_scope *s = wb__this_thread()->scope;
+    if (!s || !s->outer) return object; /* in the root scope it lives as long as can be */
+    void **place = find(s, object);
+    if (!place) { /* another's: the enclosing scope takes a reference of its own */
+        if (find(s->outer, object)) return object;
+        if (note(s->outer, object)) return wb__ref(object);
+        return NULL;
+    }
+    if (recorded_in(s) && wb__unrecordable("keep", WB__ACTS)) return NULL;
+    if (!note(s->outer, object)) return NULL;
+    leave_hole(s, place);
+    return object;
+}
+
+void wb_object_free(void *object)
+{
+    if (!object || wb_is_none(object) || !wb__alive("free", object)) return;
+    for (wb_scope *s = wb__this_thread()->scope; s; s = s->outer) {
+        void **place = find(s, object);
+        if (!place) continue;
+        leave_hole(s, place);
+        wb__unref(object);
+        return;
+    }
+}
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+wb__frame wb__frame_begin(void)
+{
+    wb__thread *t = wb__this_thread();
+    wb_scope *s = current(t);
+    if (!s) return (wb__frame){0};
+    s->pinned++;
+    return (wb__frame){s, s->number, t->program_calls, s->n};
+}
+
+/* Is the frame's scope the innermost, as it was?  A function of the program may have changed that;
+ * where the scope is still open its positions are given free again. */
+static bool still_inside(const wb__thread *t, const wb__frame *f)
+{
+    wb_scope *s = t->scope;
+    while (s && s != f->scope) s = s->outer;
+    if (!s || s->number != f->number) return false;
+    s->pinned--;
+    return s == t->scope && t->program_calls == f->program_calls;
+}
+
+/* Many results are told from the rest by a mark, where they are still to be computed: the tensors of
+ * others are not written to. */
+static bool markable(const void *object)
+{
+    return wb__is(object, &wb__tensor_class) && !wb__is_leaf(object) && !wb_is_none(object);
+}
+
+static bool among(int n, void *const *list, uint32_t mark, const void *object)
+{
+    if (mark && markable(object)) return ((const wb_tensor *)object)->mark == mark;
+    for (int i = 0; i < n; i++)
+        if (list[i] == object) return true;
+    return false;
+}
+
+/* The results gather at the end of the list; returns where they begin. */
+static int gather(wb_scope *s, int first, int n, void *const *results)
+{
+    const uint32_t mark = n > 8 ? wb__next_mark() : 0;
+    for (int i = 0; mark && i < n; i++)
+        if (markable(results[i])) ((wb_tensor *)results[i])->mark = mark;
+    int kept = s->n;
+    for (int i = s->n - 1; i >= first; i--) {
+        void *o = s->objects[i];
+        if (!o || !among(n, results, mark, o)) continue;
+        s->objects[i] = s->objects[--kept];
+        s->objects[kept] = o;
+    }
+    return kept;
+}
+
+void wb__frame_end_many(wb__frame f, int n, void *const *results)
+{
+    wb__thread *t = wb__this_thread();
+    wb_scope *s = f.scope;
+    if (!s || !still_inside(t, &f)) return;
+    const int kept = gather(s, f.n, n, results), n_kept = s->n - kept;
+    int i = kept - 1;
+    for (; i >= f.n && t->program_calls == f.program_calls; i--) {
+        void *o = s->objects[i];
+        s->objects[i] = NULL;
+        if (o) wb__unref(o);
+        else s->holes--;
+    }
+    if (wb__unlikely(i >= f.n)) { /* a release function ran: what is left waits for the scope */
+        s->holes += kept - 1 - i;
+        return;
+    }
+    memmove(s->objects + f.n, s->objects + kept, (size_t)n_kept * sizeof *s->objects);
+    s->n = f.n + n_kept;
+}
+
+void *wb__frame_end(wb__frame f, void *result)
+{
+    wb__frame_end_many(f, result != NULL, &result);
+    return result;
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* What outlives a scope and is to be computed, or to lose what it was made of; counted. */
+typedef struct {
+    wb_tensor **x;
+    int n, room, status;
+} survivors;
+
+static bool add(survivors *list, wb_tensor *x)
+{
+    if (list->n == list->room) {
+        int room = list->room ? 2 * list->room : 64;
+        wb_tensor **more = wb__realloc(list->x, (size_t)room * sizeof *more);
+        if (!more) {
+            list->status = WB_ERROR_MEMORY;
+            return false;
+        }
+        list->x = more;
+        list->room = room;
+    }
+    list->x[list->n++] = x;
+    return true;
+}
+
+/* Does closing have anything to do with a tensor that lives on? */
+static bool unfinished(const wb_tensor *x)
+{
+    if (!wb__is(x, &wb__tensor_class) || wb_is_none(x) || x->op == WB__OP_variable) return false;
+    if (x->flags & (WB__GONE | WB__PENDING)) return false;
+    return !x->storage || x->n_in;
+}
+
+/* Is a tensor held by anything but this scope and the tensors made of it? */
+static bool outlives(const wb_tensor *x)
+{
+    return wb__refs(x) > 1 + wb__consumers(x);
+}
+
+/* A tensor that was returned twice is in the list twice: one reference is enough, at its first
+ * place. */
+static void drop_repeats(int n, void **objects)
+{
+    uint32_t mark = wb__next_mark();
+    for (int i = 0; i < n; i++) {
+        wb_tensor *x = objects[i];
+        if (!x || !unfinished(x) || x->storage) continue;
+        if (x->mark == mark) {
+            objects[i] = NULL;
+            wb__unref(x);
+        }
+        else x->mark = mark;
+    }
+}
+
+/* Drops the references to all that is not a tensor.  Trees go before the tensors that they hold, which
+ * may be newer than the tree. */
+static void drop_holders(int n, void **objects)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        void *object = objects[i];
+        if (!object || wb__is(object, &wb__tensor_class)) continue;
+        objects[i] = NULL;
+        wb__unref(object);
+    }
+}
+
+/* Drops the scope's references, newest first, so that results die before what they are made of.
+ * Those to tensors that live on go to the list. */
+static void drop_references(int n, void **objects, survivors *list)
+{
+    drop_holders(n, objects);
+    drop_repeats(n, objects);
+    for (int i = n - 1; i >= 0; i--) {
+        wb_tensor *x = objects[i];
+        if (!x || (unfinished(x) && outlives(x) && add(list, x))) continue;
+        wb__unref(x);
+    }
+}
+
+/* What was kept from this scope, in the enclosing one since it was opened. */
+static void add_kept(const wb_scope *s, survivors *list)
+{
+    const wb_scope *outer = s->outer;
+    for (int i = outer ? s->outer_n : 0; outer && i < outer->n; i++) {
+        wb_tensor *x = outer->objects[i];
+        if (x && unfinished(x) && add(list, x)) wb__ref(x);
+    }
+}
+
+static int finish(survivors *list)
+{
+    const wb__thread *t = wb__this_thread();
+    int status = t->recording ? wb__recording_close(t->recording, list->n, list->x)
+                              : wb__evaluate_survivors(list->n, list->x);
+    for (int i = list->n - 1; i >= 0; i--) {
+        if (list->x[i]->storage) { /* a graph never outgrows a scope */
+            if (list->x[i]->n_in) list->x[i]->flags |= WB__CUT;
+            wb__tensor_detach(list->x[i]);
+        }
+        wb__unref(list->x[i]);
+    }
+    if (list->status && !status) status = list->status;
+    wb__free(list->x);
+    return status;
+}
+
+/* While the list is dropped, release functions of wb_borrow may run and make objects of their own,
+ * which are dropped in further rounds. */
+static int close_lists(wb_scope *s)
+{
+    int status = 0;
+    for (int round = 0; (!round || s->n) && round < MOST_ROUNDS; round++) {
+        survivors list = {0};
+        void **objects = s->objects;
+        const int n = s->n, room = s->room;
+        s->objects = NULL;
+        s->n = s->room = s->holes = 0;
+        drop_references(n, objects, &list);
+        if (!round) add_kept(s, &list);
+        int outcome = finish(&list);
+        if (outcome && !status) status = outcome;
+        if (s->objects || !objects) {
+            wb__free(objects);
+            continue;
+        }
+        s->objects = objects;
+        s->room = room;
+    }
+    return status;
+}
+
+int wb_scope_close(wb_scope *scope)
+{
+    if (!scope) return wb__fail(WB_ERROR_ARGUMENT, "scope_close: no scope");
+    wb__thread *t = wb__this_thread();
+    int status = 0;
+    wb_scope *open = t->scope;
+    while (open && open != scope && !recorded_in(open)) open = open->outer;
+    if (open && recorded_in(open) && wb__unrecordable("scope_close", WB__ACTS))
+        return wb_error_code();
+    if (!open) return wb__fail(WB_ERROR_ARGUMENT, "scope_close: not an open scope of this thread");
+    while (t->scope != scope) {
+        int inner = wb_scope_close(t->scope);
+        if (inner && !status) status = inner;
+    }
+    const int64_t closing = t->closing;
+    t->closing = scope->number;
+    int outcome = close_lists(scope);
+    t->closing = closing;
+    if (outcome && !status) status = outcome;
+    t->scope = scope->outer;
+    if (t->scope) {
+        t->scope->pinned--;
+        tidy(t->scope);
+    }
+    put_away(t, scope);
+    return status;
+}

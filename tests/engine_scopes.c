@@ -1,0 +1,508 @@
+/* How long things live: loops without a scope, what is kept beyond one, writes that cannot be made. */
+#include "engine/object.h"
+#include "reference.h"
+
+#include "weber/nn.h"
+#include "weber/train.h"
+
+enum { IN = 8, OUT = 3, ROWS = 4 };
+
+static wb_layer *net(void)
+{
+    wb_seed(3);
+    return wb_Chain(wb_Dense(IN, 6, wb_tanh), wb_Dense(6, OUT));
+}
+
+/* ---- loops without a scope ------------------------------------------------------------------- */
+
+typedef struct {
+    wb_layer *m, *other;
+    wb_opt_state *s, *of_other;
+    wb_tensor *x, *y, *v, *w, *h, *old, *seen;
+} program;
+
+static program begin(void)
+{
+    program p = {.m = net(), .other = net()};
+    p.s = wb_setup(wb_Adam(.eta = 1e-2), p.m);
+    p.of_other = wb_setup(wb_Descent(.eta = 1e-2), p.other);
+    p.x = wb_randn(ROWS, IN);
+    p.y = wb_randn(ROWS, OUT);
+    p.v = wb_variable(wb_ones(5));
+    p.w = wb_variable(wb_zeros(5));
+    p.h = wb_retain(wb_zeros(ROWS, 6));
+    wb_eval(p.x, p.y);
+    return p;
+}
+
+static void plain_step(program *p)
+{
+    wb_tensor *l = wb_mse(wb_call(p->m, p->x), p->y);
+    assert_int_equal(wb_update(p->s, p->m, wb_gradient(l, p->m)), 0);
+}
+
+static void read_step(program *p)
+{
+    wb_tensor *l = wb_mse(wb_call(p->m, p->x), p->y);
+    assert_true(isfinite(wb_item(l)));
+    assert_int_equal(wb_update(p->s, p->m, wb_gradient(l, p->m)), 0);
+}
+
+static void assigning_step(program *p)
+{
+    wb_tensor *l = wb_sum(wb_square(wb_sub(wb_mul(p->v, wb_scalar(2)), wb_exp(p->w))));
+    wb_tensor *gv = wb_gradient(l, p->v), *gw = wb_gradient(l, p->w);
+    assert_int_equal(wb_assign(p->v, wb_sub(p->v, wb_mul(gv, wb_scalar(1e-3)))), 0);
+    assert_int_equal(wb_assign(p->w, wb_sub(p->w, wb_mul(gw, wb_scalar(1e-3)))), 0);
+}
+
+/* Both losses are built before either state is stepped. */
+static void two_states_step(program *p)
+{
+    wb_tensor *made = wb_call(p->m, p->x), *judged = wb_call(p->other, p->x);
+    wb_tensor *first = wb_mse(wb_mul(made, judged), p->y), *second = wb_mse(judged, wb_tanh(made));
+    assert_int_equal(wb_update(p->s, p->m, wb_gradient(first, p->m)), 0);
+    assert_int_equal(wb_update(p->of_other, p->other, wb_gradient(second, p->other)), 0);
+}
+
+/* The state of one step goes into the next. */
+static void recurrent_step(program *p)
+{
+    wb_layer *first = wb_layer_at(p->m, "layers.0");
+    wb_tensor *h = wb_add(wb_call(first, p->x), wb_mul(wb_stop_gradient(p->h), wb_scalar(0.5)));
+    wb_tensor *l = wb_mean(wb_square(wb_sub(h, wb_scalar(0.25))));
+    assert_int_equal(wb_update(p->s, p->m, wb_gradient(wb_add(l, wb_mul(wb_sum(wb_square(
+        wb_get(p->m, "layers.1.weight"))), wb_scalar(1e-3))), p->m)), 0);
+    wb_retain(h);
+    wb_release(p->h);
+    p->h = h;
+}
+
+/* What a model said some updates ago, unread, is compared with what it says now. */
+static void reference_step(program *p)
+{
+    static int step;
+    if (step++ % 4 == 0) {
+        if (p->old) wb_release(p->old);
+        p->old = wb_retain(wb_call(p->m, p->x));
+    }
+    wb_tensor *l = wb_mse(wb_add(wb_call(p->m, p->x), wb_mul(wb_stop_gradient(p->old), wb_scalar(0.1))), p->y);
+    assert_int_equal(wb_update(p->s, p->m, wb_gradient(l, p->m)), 0);
+    if (step == 4) step = 0;
+}
+
+/* An average of the weights follows them. */
+static void averaging_step(program *p)
+{
+    plain_step(p);
+    wb_tensor *bias = wb_get(p->m, "layers.1.bias"), *mean = wb_get(p->other, "layers.1.bias");
+    assert_int_equal(wb_assign(mean, wb_add(wb_mul(mean, wb_scalar(0.9)), wb_mul(bias, wb_scalar(0.1)))), 0);
+}
+
+typedef struct {
+    const char *name;
+    void (*step)(program *p);
+    int64_t most;       /* bytes a step that a program is left with */
+} loop;
+static const loop loops[] = {
+    {"plain", plain_step, 3500},        {"read", read_step, 3500},
+    {"assigning", assigning_step, 6500}, {"two states", two_states_step, 7500},
+    {"recurrent", recurrent_step, 12000}, {"reference", reference_step, 6000},
+    {"averaging", averaging_step, 5500},
+};
+
+static double fingerprint(const program *p)
+{
+    double sum = wb_at(p->v, 0) + 3 * wb_at(p->w, 1) + 5 * wb_at(p->h, 0, 0);
+    for (int i = 0; i < 3; i++)
+        sum += wb_at(wb_get(p->m, "layers.1.weight"), i, 2) * (i + 1) +
+               wb_at(wb_get(p->other, "layers.1.bias"), i) * (i + 7);
+    assert_true(isfinite(sum));
+    return sum;
+}
+
+/* Steps in scopes of their own, or in none; what they made of the program's values. */
+static double run(const loop *l, int steps, bool scoped)
+{
+    program p = begin();
+    for (int i = 0; i < steps; i++) {
+        wb_scope *s = scoped ? wb_scope_open() : NULL;
+        l->step(&p);
+        if (s) assert_int_equal(wb_scope_close(s), 0);
+    }
+    double result = fingerprint(&p);
+    wb_release(p.h);
+    if (p.old) wb_release(p.old);
+    wb_shutdown();
+    return result;
+}
+
+static void loops_need_no_scope(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WB__COUNT(loops); i++) {
+        double want = run(&loops[i], 40, true), got = run(&loops[i], 40, false);
+        if (want != got)
+            fail_msg("%s: %.17g without a scope, %.17g with one", loops[i].name, got, want);
+    }
+}
+
+static void loops_without_a_scope_stay_small(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WB__COUNT(loops); i++) {
+        program p = begin();
+        int64_t held = 0, plans = 0;
+        for (int k = 0; k < 1200; k++) {
+            if (k == 400) held = wb_memory_used(), plans = wb_stats().plans_built;
+            loops[i].step(&p);
+        }
+        int64_t each = (wb_memory_used() - held) / 800;
+        if (each > loops[i].most)
+            fail_msg("%s: %lld bytes a step", loops[i].name, (long long)each);
+        if (wb_stats().plans_built != plans)
+            fail_msg("%s: %lld new plans", loops[i].name,
+                     (long long)(wb_stats().plans_built - plans));
+        wb_release(p.h);
+        if (p.old) wb_release(p.old);
+        wb_shutdown();
+    }
+}
+
+/* 100,000 tensors between the forward pass and its gradient. */
+static void half_built_work_survives(void **state)
+{
+    (void)state;
+    wb_tensor *v = wb_variable(wb_full_of(3, WB_F32, 1, (int64_t[]){4}));
+    wb_tensor *square = wb_square(v), *l = wb_sum(square);
+    assert_int_equal(wb_assign(v, wb_zeros(4)), 0);
+    const int64_t evaluations = wb_stats().steps;
+    wb_tensor *one = wb_scalar(1);
+    for (int i = 0; i < 100100; i++) wb_free(wb_neg(one));
+    assert_true(wb_stats().steps > evaluations);        /* it was evaluated in between */
+    assert_true(wb_at(v, 1) == 0);
+    wb_tensor *g = wb_gradient(l, v);
+    assert_true(wb_at(g, 2) == 6 && wb_at(square, 0) == 9 && wb_item(l) == 36);
+    assert_int_equal(wb_assign(v, wb_ones(4)), 0);      /* the kept version is nobody's any more */
+    assert_true(wb_at(v, 0) == 1 && wb_at(square, 1) == 9);
+    wb_shutdown();
+}
+
+/* What a step had and nobody consumed can be read; what was consumed says that it is gone; no
+ * gradient is silently nothing. */
+static void old_steps_say_what_they_are(void **state)
+{
+    (void)state;
+    program p = begin();
+    wb_tensor *yhat = wb_call(p.m, p.x), *l = wb_mse(yhat, p.y);
+    wb_tree *g = wb_gradient(l, p.m);
+    assert_int_equal(wb_update(p.s, p.m, g), 0);
+    for (int i = 0; i < 3; i++) plain_step(&p);
+    assert_true(isfinite(wb_item(l)));
+    wb_clear_error();
+    assert_null(wb_gradient(l, p.m));
+    assert_int_equal(wb_error_code(), WB_ERROR_VERSION);
+    wb_clear_error();
+    assert_null(wb_data(yhat));
+    assert_int_equal(wb_error_code(), WB_ERROR_VERSION);
+    assert_non_null(strstr(wb_error(), "[4,3] f32"));
+    wb_clear_error();
+    assert_null(wb_data(wb_get(g, "layers.0.weight")));
+    assert_int_equal(wb_error_code(), WB_ERROR_VERSION);
+    wb_release(p.h);
+    wb_shutdown();
+}
+
+/* ---- what composite functions hand out ------------------------------------------------------- */
+
+static int handed(void) { return wb__this_thread()->scope->n; }
+
+static wb_tensor *stash;
+static wb_tensor *stashing(wb_tensor *x)
+{
+    stash = wb_mul(x, wb_scalar(2));        /* for the program alone */
+    return wb_tanh(x);
+}
+
+static void only_results_are_handed_out(void **state)
+{
+    (void)state;
+    wb_layer *m = net(), *with = wb_Chain(wb_Dense(IN, OUT, stashing), wb_identity);
+    wb_opt_state *s = wb_setup(wb_Adam(), m);
+    wb_tensor *x = wb_randn(ROWS, IN), *y = wb_randn(ROWS, OUT);
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *yhat = wb_call(m, x);
+    assert_int_equal(handed(), 1);
+    wb_tensor *l = wb_mse(yhat, y);
+    assert_int_equal(handed(), 2);
+    wb_tree *g = wb_gradient(l, m);
+    assert_int_equal(handed(), 2 + 1 + 4);              /* the tree, and each gradient */
+    assert_int_equal(wb_update(s, m, g), 0);
+    assert_int_equal(handed(), 7);
+    wb_call(with, x);                                   /* a function of the program: all stays */
+    wb_eval(stash);
+    assert_int_equal(wb_ndim(stash), 2);
+    assert_true(isfinite(wb_at(stash, 1, 1)));
+    assert_int_equal(wb_scope_close(scope), 0);
+    wb_shutdown();
+}
+
+/* ---- kept beyond a scope --------------------------------------------------------------------- */
+
+static void kept_is_computed(void **state)
+{
+    (void)state;
+    wb_tensor *total = wb_zeros(100), *read = wb_retain(wb_zeros(100));
+    int64_t held = 0;
+    for (int i = 0; i <= 600; i++) {
+        float batch[100] = {1, (float)i};
+        wb_scope *s = wb_scope_open();
+        wb_tensor *x = wb_from(batch, WB_F32, 1, (int64_t[]){100});
+        wb_tensor *next = wb_keep(wb_add(total, x)), *other = wb_retain(wb_add(read, x));
+        assert_true(isfinite(wb_at(other, 1)));         /* evaluated before the scope closes */
+        assert_int_equal(wb_scope_close(s), 0);
+        wb_free(total);
+        wb_release(read);
+        total = next;
+        read = other;
+        if (i == 100) held = wb_memory_used();
+    }
+    assert_true(wb_memory_used() - held < 1024);
+    assert_true(wb_at(total, 0) == 601 && wb_at(total, 1) == 300 * 601);
+    assert_true(wb_at(read, 1) == 300 * 601);
+    wb_release(read);
+    wb_shutdown();
+}
+
+static void what_was_kept_has_no_gradient(void **state)
+{
+    (void)state;
+    wb_tensor *v = wb_variable(wb_ones(3));
+    for (int retained = 0; retained < 2; retained++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *l = wb_sum(wb_square(v));
+        if (retained) wb_retain(l);
+        else l = wb_keep(l);
+        wb_scope_close(s);
+        assert_true(wb_item(l) == 3);
+        wb_clear_error();
+        assert_null(wb_gradient(l, v));                 /* not silently zeros */
+        assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
+        wb_tensor *g = wb_gradient(wb_sum(wb_mul(v, l)), v);
+        assert_true(wb_at(g, 0) == 3);                  /* a constant to what is made of it */
+        if (retained) wb_release(l);
+    }
+    wb_shutdown();
+}
+
+typedef struct { wb_tensor *a, *b; } pair;
+WB_FUNCTOR(pair, a, b)
+
+static void kept_over_levels_and_in_trees(void **state)
+{
+    (void)state;
+    wb_layer *m = net();
+    wb_tensor *v = wb_variable(wb_ones(4));
+    wb_scope *one = wb_scope_open(), *two = wb_scope_open(), *three = wb_scope_open();
+    wb_tensor *x = wb_keep(wb_mul(v, wb_scalar(3)));
+    wb_tree *tuple = wb_keep(wb_tuple(wb_exp(v), wb_tuple(wb_neg(v))));
+    wb_tree *record = wb_keep(wb_struct(pair, &((pair){wb_add(v, v), wb_square(v)})));
+    wb_tree *g = wb_keep(wb_gradient(wb_sum(wb_square(wb_call(m, wb_ones(2, IN)))), m));
+    wb_batch batch = {.x = wb_keep(wb_sub(v, wb_scalar(5))), .y = wb_keep(wb_mul(v, v))};
+    const int64_t steps = wb_stats().steps;
+    assert_int_equal(wb_scope_close(three), 0);
+    assert_int_equal(wb_stats().steps, steps + 1);      /* all of it, as one plan */
+    wb_assign(v, wb_zeros(4));
+    wb_eval(v);
+    x = wb_keep(x);
+    tuple = wb_keep(tuple);
+    assert_int_equal(wb_scope_close(two), 0);
+    assert_true(wb_at(x, 0) == 3 && wb_at(wb_get(tuple, "1.0"), 1) == -1);
+    assert_int_equal(wb_stats().steps, steps + 2);
+    (void)batch, (void)record, (void)g;
+    assert_int_equal(wb_scope_close(one), 0);
+    wb_scope *s = wb_scope_open();
+    record = wb_keep(wb_struct(pair, &((pair){wb_add(v, v), wb_square(v)})));
+    batch.y = wb_keep(wb_add(v, wb_scalar(7)));
+    assert_int_equal(wb_scope_close(s), 0);
+    wb_assign(v, wb_ones(4));
+    wb_eval(v);
+    pair p;
+    assert_int_equal(wb_struct_get(pair, record, &p), 0);
+    assert_true(wb_at(p.a, 0) == 0 && wb_at(batch.y, 2) == 7);
+    wb_shutdown();
+}
+
+/* ---- writes that cannot be made -------------------------------------------------------------- */
+
+/* A value whose version is gone, still unevaluated. */
+static wb_tensor *lost(void)
+{
+    wb_tensor *v = wb_variable(wb_ones(3)), *old = wb_add(v, v), *use = wb_neg(old);
+    wb_eval(use);
+    wb_assign(v, wb_zeros(3));
+    wb_eval(v);
+    return old;
+}
+
+static void a_write_that_cannot_be_made_is_taken_back(void **state)
+{
+    (void)state;
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *w = wb_variable(wb_full_of(4, WB_F32, 1, (int64_t[]){3})), *u = wb_variable(wb_ones(3));
+    wb_tensor *old = lost();
+    assert_int_equal(wb_assign(u, wb_zeros(3)), 0);
+    int status = wb_assign(w, wb_mul(old, old));
+    if (!status) {
+        assert_true(isnan(wb_at(w, 0)));
+        status = wb_error_code();
+    }
+    assert_int_equal(status, WB_ERROR_VERSION);
+    wb_clear_error();
+    assert_true(wb_at(w, 0) == 4 && wb_at(u, 0) == 1);  /* each is what it was */
+    assert_string_equal(wb_error(), "");
+    assert_int_equal(wb_assign(w, wb_ones(3)), 0);
+    assert_true(wb_at(w, 2) == 1);
+    /* asking for what is gone does no harm to writes that can be made */
+    assert_int_equal(wb_assign(w, wb_zeros(3)), 0);
+    assert_null(wb_data(old));
+    assert_true(wb_at(w, 2) == 0);
+    wb_scope_close(scope);
+    wb_shutdown();
+}
+
+static void an_update_that_cannot_be_made_is_taken_back(void **state)
+{
+    (void)state;
+    wb_scope *scope = wb_scope_open();
+    wb_tensor *w = wb_variable(wb_full_of(4, WB_F32, 1, (int64_t[]){3}));
+    wb_tree *model = wb_tuple(w);
+    wb_opt_state *s = wb_setup(wb_Momentum(.eta = 1), model);
+    int status = wb_update(s, model, wb_tuple(lost()));
+    if (!status) {
+        assert_true(isnan(wb_at(w, 0)));
+        status = wb_error_code();
+    }
+    assert_int_equal(status, WB_ERROR_VERSION);
+    wb_clear_error();
+    assert_true(wb_at(w, 1) == 4);
+    assert_int_equal(wb_update(s, model, wb_tuple(wb_ones(3))), 0);
+    assert_true(wb_at(w, 1) == 3);
+    wb_scope_close(scope);
+    wb_shutdown();
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static void lists_close_their_holes(void **state)
+{
+    (void)state;
+    enum { ALIVE = 50 };
+    wb_tensor *ring[ALIVE] = {NULL};
+    for (int scoped = 0; scoped < 2; scoped++) {
+        wb_tensor *first = wb_ones(1);
+        for (int i = 0; i < 20000; i++) {               /* freed out of order, within scopes or not */
+            wb_scope *s = scoped ? wb_scope_open() : NULL;
+            wb_tensor *x = wb_full_of(i, WB_I32, 0, NULL);
+            if (scoped) x = wb_keep(x);
+            if (s) wb_scope_close(s);
+            if (ring[i % ALIVE]) wb_free(ring[i % ALIVE]);
+            ring[i % ALIVE] = x;
+        }
+        assert_true(handed() < 4 * ALIVE);
+        for (int i = 0; i < ALIVE; i++) {
+            assert_true(wb_item(ring[i]) == 20000 - ALIVE + i);
+            wb_free(ring[i]);
+            ring[i] = NULL;
+        }
+        assert_true(wb_item(first) == 1);
+        wb_free(first);
+    }
+    wb_shutdown();
+}
+
+static int released;
+static wb_tensor *late;
+static void making(void *data, void *ctx)
+{
+    (void)ctx;
+    free(data);
+    released++;
+    for (int i = 0; i < 100; i++) wb_ones(3);           /* of the scope that is closing */
+    wb_tensor *x = wb_exp(wb_zeros(3));
+    assert_true(wb_at(x, 1) == 1);
+    if (released == 7) late = wb_retain(wb_add(x, x));
+}
+
+static void release_functions_may_make_tensors(void **state)
+{
+    (void)state;
+    const int64_t held = wb_memory_used();
+    wb_scope *s = wb_scope_open();
+    wb_tensor *kept[50];
+    for (int i = 0; i < 50; i++) {
+        float *data = calloc(3, sizeof *data);
+        wb_tensor *b = wb_borrow(data, WB_F32, 1, (int64_t[]){3}, making, NULL);
+        kept[i] = wb_retain(wb_mul(wb_ones(3), wb_scalar(i)));
+        if (i % 3 == 0) wb_data(wb_add(b, b));
+    }
+    assert_int_equal(wb_scope_close(s), 0);
+    assert_int_equal(released, 50);
+    for (int i = 0; i < 50; i++) {
+        assert_true(wb_at(kept[i], 0) == i);
+        wb_release(kept[i]);
+    }
+    assert_true(wb_at(late, 2) == 2);
+    wb_release(late);
+    wb_shutdown();
+    assert_true(wb_memory_used() <= held);
+}
+
+/* ---- after the end --------------------------------------------------------------------------- */
+
+/* Without WEBER_DEBUG=check too, as long as the memory has no new owner.  (Sanitizers and devices'
+ * counts of allocations have it given back at once.) */
+static void what_was_freed_is_found_out(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip();
+#else
+    wb_scope *s = wb_scope_open();
+    wb_layer *m = net();
+    wb_tensor *y = wb_call(m, wb_ones(1, IN));
+    wb_scope_close(s);
+    assert_true(isnan(wb_at(y, 0, 0)));
+    assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
+    wb_clear_error();
+    assert_null(wb_add(y, y));
+    assert_non_null(strstr(wb_error(), "freed"));
+    wb_clear_error();
+    assert_null(wb_call(m, wb_ones(1, IN)));
+    assert_non_null(strstr(wb_error(), "freed"));
+    wb_clear_error();
+    assert_null(wb_retain(m));
+    assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
+    wb_shutdown();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(loops_need_no_scope),
+        cmocka_unit_test(loops_without_a_scope_stay_small),
+        cmocka_unit_test(half_built_work_survives),
+        cmocka_unit_test(old_steps_say_what_they_are),
+        cmocka_unit_test(only_results_are_handed_out),
+        cmocka_unit_test(kept_is_computed),
+        cmocka_unit_test(what_was_kept_has_no_gradient),
+        cmocka_unit_test(kept_over_levels_and_in_trees),
+        cmocka_unit_test(a_write_that_cannot_be_made_is_taken_back),
+        cmocka_unit_test(an_update_that_cannot_be_made_is_taken_back),
+        cmocka_unit_test(lists_close_their_holes),
+        cmocka_unit_test(release_functions_may_make_tensors),
+        cmocka_unit_test(what_was_freed_is_found_out),
+    };
+    return cmocka_run_group_tests(all, NULL, NULL);
+}
