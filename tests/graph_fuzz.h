@@ -86,6 +86,7 @@ int num_compare(int f, int x, int y);       /* gives a bool */
 int num_select(int condition, int x, int y);
 int num_cast(wb_dtype t, int x);
 int num_sum(wb_dtype t, int n, const int *x);
+int num_mean(wb_dtype t, int n, const int *x, int64_t count);      /* their sum by a count */
 int num_dot(wb_dtype t, int n, const int *x, const int *y);
 int num_extreme(wb_dtype t, int n, const int *x, bool least, bool first);
 int num_argmax(int n, const int *x);
@@ -196,7 +197,7 @@ wb_tensor *leaf_tensor(const instruction *i);
 
 /* What differs from the interpreter, and how many elements were compared. */
 typedef struct {
-    bool failed;
+    bool failed, gone;                  /* gone: a result needed a value that had been overwritten */
     int result, call;                   /* which of the results; -1 - n: variable number n */
     int64_t element, compared, exact, tight, unknown;
     double got, want, error;

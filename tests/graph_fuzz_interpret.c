@@ -125,7 +125,7 @@ static bool with_number(const instruction *s, const value *x, value *y, bool com
 static bool select_of(const value *c, const value *x, const value *y, value *z)
 {
     int ndim;
-    int64_t dims[WB_MAX_DIMS];
+    int64_t dims[WB_MAX_DIMS] = {0};
     if (c->dtype != WB_BOOL || x->dtype != y->dtype || !broadcast(x, y, &ndim, dims)) return false;
     value both = {.ndim = ndim};
     memcpy(both.dims, dims, sizeof dims);
@@ -216,9 +216,9 @@ static bool draws(const instruction *s, const value *x, value *y)
 int variance_of(wb_dtype t, int n, const int *x)
 {
     static int d[MOST_ELEMENTS];
-    int count = num_real(t, n), mean = num_binary(B_div, t, num_sum(t, n, x), count);
+    int mean = num_mean(t, n, x, n);
     for (int i = 0; i < n; i++) d[i] = num_unary(U_square, t, num_binary(B_sub, t, x[i], mean));
-    return num_binary(B_div, t, num_sum(t, n, d), count);
+    return num_mean(t, n, d, n);
 }
 
 static int log_sum_exp(wb_dtype t, int n, const int *x)
@@ -238,7 +238,7 @@ static int fold(int row, wb_dtype t, int n, int *x)
     int y = 0;
     switch (row) {
     case R_sum: return num_sum(t, n, x);
-    case R_mean: y = num_binary(B_div, w, num_sum(w, n, x), num_real(w, n)); break;
+    case R_mean: y = num_mean(w, n, x, n); break;
     case R_max: return num_extreme(t, n, x, false, false);
     case R_min: return num_extreme(t, n, x, true, false);
     case R_variance: y = variance_of(w, n, x); break;

@@ -28,7 +28,7 @@ bool draw_chance(int one_in) { return draw_word() % (uint64_t)one_in == 0; }
 
 int64_t draw_size(const drawing *d)
 {
-    if (draw_chance(60)) return 0;
+    if (draw_chance(35)) return 0;
     if (draw_chance(12)) return draw_between(1, 20);
     return d->sizes[draw_between(0, 3)];
 }

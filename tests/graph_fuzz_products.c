@@ -117,15 +117,20 @@ static bool conv(const instruction *s, const value *v, value *y)
     if (!new_value(y, x->dtype, 4, dims)) return false;
     for (int64_t e = 0; e < y->size; e++, next_index(4, dims, at)) {
         int n = 0;
+        bool doubtful = false;
         int64_t first = at[1] / (k->dims[0] / groups) * k->dims[1], t[3] = {0};
         do {
             int64_t row = at[2] * w.stride[0] + t[1] * w.dilation[0] - w.pad[0];
             int64_t column = at[3] * w.stride[1] + t[2] * w.dilation[1] - w.pad[2];
-            if (row < 0 || row >= x->dims[2] || column < 0 || column >= x->dims[3]) continue;
+            int weight = k->at[at_index(k, (int64_t[]){at[1], t[0], t[1], t[2]})];
+            if (row < 0 || row >= x->dims[2] || column < 0 || column >= x->dims[3]) {
+                doubtful |= !isfinite(numbers[weight].v);   /* may be multiplied by the padding */
+                continue;
+            }
             left[n] = x->at[at_index(x, (int64_t[]){at[0], first + t[0], row, column})];
-            right[n++] = k->at[at_index(k, (int64_t[]){at[1], t[0], t[1], t[2]})];
+            right[n++] = weight;
         } while (next_index(3, k->dims + 1, t));
-        y->at[e] = num_dot(y->dtype, n, left, right);
+        y->at[e] = doubtful ? num_real_within(y->dtype, 0, INFINITY) : num_dot(y->dtype, n, left, right);
     }
     return !b || add_bias(b, w.size[0] * w.size[1], y);
 }
@@ -154,8 +159,7 @@ static bool pool(const instruction *s, const value *x, value *y)
         } while (next_index(2, w.window, t));
         if (s->op == OP_MAXPOOL && !n) return false;
         y->at[e] = s->op == OP_MAXPOOL ? num_extreme(y->dtype, n, left, false, true)
-                 : num_binary(B_div, y->dtype, num_sum(y->dtype, n, left),
-                              num_real(y->dtype, (double)(w.window[0] * w.window[1])));
+                                       : num_mean(y->dtype, n, left, w.window[0] * w.window[1]);
     }
     return true;
 }
@@ -201,7 +205,7 @@ static void normalise_row(wb_dtype t, double eps, int n, int *x)
 {
     wb_dtype w = wide(t);
     for (int i = 0; i < n; i++) x[i] = t == w ? x[i] : num_cast(w, x[i]);
-    int mean = num_binary(B_div, w, num_sum(w, n, x), num_real(w, n));
+    int mean = num_mean(w, n, x, n);
     int variance = num_binary(B_add, w, variance_of(w, n, x), num_real_within(w, eps, eps * 1e-6));
     int scale = num_unary(U_rsqrt, w, variance);
     for (int i = 0; i < n; i++) {
@@ -392,7 +396,7 @@ static bool loss(const instruction *s, const value *x, const value *target, valu
         int b = t == x->dtype ? target->at[i] : num_cast(t, target->at[i]);
         term[i] = loss_term(s, t, eps, logits.at[i], b);
     }
-    y->at[0] = T(div, num_sum(t, (int)x->size, term), NUM((double)(rows ? x->size / n : x->size)));
+    y->at[0] = num_mean(t, (int)x->size, term, rows ? x->size / n : x->size);
     return true;
 }
 

@@ -68,17 +68,18 @@ static void *values_of(wb_tensor *x, wb_dtype t)
     return wb_copy_out(x, room, (size_t)wb_size(x) * wb_dtype_bytes(stored)) ? NULL : room;
 }
 
-/* Results that need an overwritten value of a variable may be gone. */
-static bool may_be_gone(const program *p)
+/* Results that need an overwritten value of a variable may be gone; and where an evaluation failed for
+ * that, so may the assignments. */
+static bool is_gone(const program *p, verdict *v)
 {
-    for (int i = 0; i < p->n; i++)
-        if (p->step[i].op == OP_ASSIGN) return wb_error_code() == WB_ERROR_VERSION;
-    return false;
+    for (int i = 0; i < p->n && !v->gone; i++)
+        v->gone = p->step[i].op == OP_ASSIGN && wb_error_code() == WB_ERROR_VERSION;
+    return v->gone;
 }
 
 static void compare(const program *p, wb_tensor *x, const value *want, int call, int result, verdict *v)
 {
-    if (v->failed) return;
+    if (v->failed || v->gone) return;
     wb_clear_error();
     bool shaped = wb_ndim(x) == want->ndim && wb_dtype_of(x) == want->dtype;
     for (int i = 0; shaped && i < want->ndim; i++) shaped = wb_dims(x)[i] == want->dims[i];
@@ -89,7 +90,7 @@ static void compare(const program *p, wb_tensor *x, const value *want, int call,
     }
     const void *data = values_of(x, want->dtype);
     if (!data) {
-        if (!may_be_gone(p)) fail(v, call, result, "reading failed");
+        if (!is_gone(p, v)) fail(v, call, result, "reading failed");
         return;
     }
     for (int64_t k = 0; k < want->size; k++) {
@@ -221,7 +222,10 @@ static void run_plain(const program *p, const value *want, verdict *v)
 {
     wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *first[MOST_WANTED];
     wb_scope *scope = wb_scope_open(), *inner = NULL;
-    if (!make_leaves(p, t, 0, true)) return fail(v, 0, -1000, "a leaf");
+    if (!make_leaves(p, t, 0, true)) {
+        fail(v, 0, -1000, "a leaf");
+        return;
+    }
     wb_seed(p->seed);
     if (p->way.inner_scope) inner = wb_scope_open();
     wb__this_thread()->eager = p->way.eager;
@@ -239,7 +243,7 @@ static void run_plain(const program *p, const value *want, verdict *v)
     }
     for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++) first[k] = t[p->wanted[k]];
     int n = p->way.n_first < p->n_wanted ? p->way.n_first : p->n_wanted;
-    if (good && !v->failed && n && wb_eval_all(n, first) && !may_be_gone(p)) fail(v, 0, -1000, "evaluating");
+    if (good && !v->failed && n && wb_eval_all(n, first) && !is_gone(p, v)) fail(v, 0, -1000, "evaluating");
     for (int k = 0; good && k < p->n_wanted; k++) compare(p, t[p->wanted[k]], &want[p->wanted[k]], 0, k, v);
     if (good) compare_variables(p, t, want, 0, v);
     if (wb_scope_close(scope) && !v->failed) fail(v, 0, -1000, "closing the scope");
@@ -281,7 +285,10 @@ static void run_compiled(const program *p, value *want, verdict *v)
     element *start[MOST_INSTRUCTIONS] = {NULL};
     wb_scope *scope = wb_scope_open();
     recording r = {p, t, v};
-    if (!make_leaves(p, t, 0, true)) return fail(v, 0, -1000, "a leaf");
+    if (!make_leaves(p, t, 0, true)) {
+        fail(v, 0, -1000, "a leaf");
+        return;
+    }
     for (int i = 0; i < p->n; i++)
         if (p->step[i].op == OP_VARIABLE) start[i] = calloc((size_t)size_of(&p->step[i]) + 1, sizeof **start);
     wb_compiled *c = wb_compile(record, &r);

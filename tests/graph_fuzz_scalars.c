@@ -170,7 +170,7 @@ static double function(int f, double x)
     case U_elu: return x > 0 ? x : expm1(x);
     case U_selu: return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x));
     case U_sigmoid: return sigmoid(x);
-    case U_logsigmoid: return fmin(x, 0) - log1p(exp(-fabs(x))) + 0 * x;
+    case U_logsigmoid: return isnan(x) ? x : fmin(x, 0) - log1p(exp(-fabs(x)));
     case U_tanh: return tanh(x);
     case U_softplus: return isnan(x) ? x : fmax(x, 0) + log1p(exp(-fabs(x)));
     case U_swish: return x * sigmoid(x);
@@ -476,6 +476,14 @@ int num_dot(wb_dtype t, int n, const int *x, const int *y)
         lowest = low < lowest ? low : lowest;
     }
     return finish_sum(t, n, v, isfinite(v) ? error : INFINITY, size, lowest);
+}
+
+/* A product with 1/n, which is rounded unless n is a power of two. */
+int num_mean(wb_dtype t, int n, const int *x, int64_t count)
+{
+    bool exact = !(count & (count - 1));
+    int share = num_real_within(t, 1 / (double)count, exact ? 0 : unit_of(wide(t)) / (double)count);
+    return num_binary(B_mul, t, num_sum(t, n, x), share);
 }
 
 int num_extreme(wb_dtype t, int n, const int *x, bool least, bool first)
