@@ -192,9 +192,21 @@ static bool draw_shape(drawing *d, instruction *s)
     return add_step(d, s) >= 0;
 }
 
+/* An operand of a product, which is read there in another way than here; else any value. */
+static int operand_twice(drawing *d, int least_ndim, int most_ndim)
+{
+    for (int tries = 0; tries < 12 && d->p->n && !draw_chance(3); tries++) {
+        const instruction *s = &d->p->step[draw_between(0, d->p->n - 1)];
+        if (s->op < OP_TAKE || s->op > OP_MEANPOOL || !s->n_in) continue;
+        int i = s->in[s->n_in - 1 - (draw_chance(3) ? (int)draw_between(0, s->n_in - 1) : 0)];
+        if (d->v[i].ndim >= least_ndim && d->v[i].ndim <= most_ndim) return i;
+    }
+    return operand_any(d, ANY, least_ndim, most_ndim);
+}
+
 static bool draw_joined(drawing *d, instruction *s)
 {
-    int i = operand_any(d, ANY, s->op == OP_CONCAT, s->op == OP_CONCAT ? WB_MAX_DIMS : WB_MAX_DIMS - 1);
+    int i = operand_twice(d, s->op == OP_CONCAT, s->op == OP_CONCAT ? WB_MAX_DIMS : WB_MAX_DIMS - 1);
     if (i < 0) return false;
     const value x = d->v[i];
     int parts = (int)draw_between(2, 4), axis = (int)draw_between(0, x.ndim - (s->op == OP_CONCAT));
@@ -253,11 +265,15 @@ bool draw_step(drawing *d)
     }
 }
 
+/* Of some programs only values that nothing is made of. */
 static void choose_results(program *p)
 {
     int may[MOST_INSTRUCTIONS], n = 0;
+    bool used[MOST_INSTRUCTIONS] = {false}, ends = draw_chance(3);
+    for (int i = 0; i < p->n && ends; i++)
+        for (int k = 0; k < p->step[i].n_in; k++) used[p->step[i].in[k]] = true;
     for (int i = 0; i < p->n; i++)
-        if (p->step[i].op > OP_VARIABLE && p->step[i].op != OP_ASSIGN) may[n++] = i;
+        if (p->step[i].op > OP_VARIABLE && p->step[i].op != OP_ASSIGN && !used[i]) may[n++] = i;
     int most = (int)draw_between(1, MOST_WANTED);
     p->n_wanted = 0;
     while (n && p->n_wanted < most) {
