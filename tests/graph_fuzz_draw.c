@@ -108,7 +108,7 @@ static bool draw_elementwise(drawing *d, instruction *s)
 
 static bool draw_reduce(drawing *d, instruction *s)
 {
-    int i = operand_any(d, draw_chance(4) ? NO_BOOL : FLOATS, s->op == OP_REDUCE ? 0 : 1, WB_MAX_DIMS);
+    int i = operand_any(d, draw_chance(2) ? NO_BOOL : FLOATS, s->op == OP_REDUCE ? 0 : 1, WB_MAX_DIMS);
     if (i < 0) return false;
     const value *x = &d->v[i];
     s->in[s->n_in++] = i;
@@ -320,7 +320,7 @@ void draw_program(program *p, uint64_t seed, bool device)
     d.grid = !draw_chance(3);
     d.special = draw_chance(25);
     for (int i = 0; i < 4; i++) d.sizes[i] = sizes[draw_between(0, draw_chance(4) ? 10 : 6)];
-    int n = (int)draw_between(3, draw_chance(3) ? 40 : 15);
+    int n = (int)draw_between(3, device ? 8 : draw_chance(3) ? 40 : 15);     /* kernels are compiled */
     for (int made = 0, tries = 0; made < n && tries < 200 && p->n < MOST_INSTRUCTIONS - 8; tries++) {
         int before = p->n;
         bool good = draw_step(&d);
