@@ -1,13 +1,15 @@
 /* Random graphs over every operation of the library, each against a plain interpreter that knows
  * nothing of plans.
  *
- *   graph_fuzz [--seeds N] [--from S] [--seconds T] [--jobs J] [--shrink] [--folder F] [--device NAME]
+ *   graph_fuzz [--seeds N] [--from S] [--seconds T] [--jobs J] [--shrink] [--folder F]
+ *              [--device NAME]
  *
  * A seed is a program of 3 to 40 operations over small tensors of all dtypes, and a manner: which
- * results are asked for, in which order and how many at once, recorded by wb_compile or not, eager or
- * not, how many threads, what is freed in between.  Everything runs in child processes, so that a
- * crash is a failure like others.  A failing program is shrunk and printed as C (into F/SEED.c too).
- * Exits with 1 if any program fails, or if the comparison has become too weak to find anything. */
+ * results are asked for, in which order and how many at once, recorded by wb_compile or not, eager
+ * or not, how many threads, what is freed in between.  Everything runs in child processes, so that
+ * a crash is a failure like others.  A failing program is shrunk and printed as C (into F/SEED.c
+ * too). Exits with 1 if any program fails, or if the comparison has become too weak to find
+ * anything. */
 #include "graph_fuzz.h"
 
 #include <inttypes.h>
@@ -76,7 +78,7 @@ static void use_device(void)
     exact_division = false;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void note_failure(uint64_t seed, const char *text)
 {
@@ -144,13 +146,13 @@ static bool run_all(void)
     int left = jobs, status;
     for (int j = 0; j < jobs; j++) pids[j] = start(j, until);
     while (left) {
-        pid_t child = waitpid(-1, &status, jobs > 1 ? WNOHANG : 0);
+        pid_t child = waitpid(-1, &status, WNOHANG);
         if (child <= 0) {
-            usleep(100000);
-            if (now() - told > 10) {
+            usleep(10000);
+            if (now() - told > 30) {
                 told = now();
-                printf("%" PRId64 " of %" PRId64 " programs, %d failed, %.0f s\n", (int64_t)shared->run,
-                       n_seeds, (int)shared->n_failures, told - begun);
+                printf("%" PRId64 " of %" PRId64 " programs, %d failed, %.0f s\n",
+                       (int64_t)shared->run, n_seeds, (int)shared->n_failures, told - begun);
                 fflush(stdout);
             }
             continue;
@@ -162,7 +164,8 @@ static bool run_all(void)
             continue;
         }
         char text[100];
-        snprintf(text, sizeof text, WIFSIGNALED(status) ? "ended by signal %d" : "ended with status %d",
+        snprintf(text, sizeof text,
+                 WIFSIGNALED(status) ? "ended by signal %d" : "ended with status %d",
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         note_failure(shared->current[j], text);
         if (!shared->current[j]) left--;        /* not while a program ran: leaks, say */
@@ -171,7 +174,7 @@ static bool run_all(void)
     return true;
 }
 
-/* ---- shrinking -------------------------------------------------------------------------------- */
+/* ---- shrinking ------------------------------------------------------------------------------- */
 
 static const char *first_text = "";
 
@@ -239,20 +242,24 @@ static void show_failure(uint64_t seed, const char *text)
     _exit(0);
 }
 
-/* ---- the program ------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static int report(double took)
 {
     int64_t compared = shared->compared ? shared->compared : 1;
     int failures = shared->n_failures;
-    printf("%" PRId64 " programs in %.1f s, %" PRId64 " of them not valid; %" PRId64 " elements: %.1f %% exact, %.1f %% "
-           "within 1 %%, %.1f %% not known; %d failed\n", (int64_t)shared->run, took, (int64_t)shared->invalid,
-           (int64_t)shared->compared, 100.0 * (double)shared->exact / (double)compared,
-           100.0 * (double)shared->tight / (double)compared, 100.0 * (double)shared->unknown / (double)compared,
-           failures);
+    printf("%" PRId64 " programs in %.1f s, %" PRId64 " of them not valid; %" PRId64
+           " elements: %.1f %% exact, %.1f %% "
+           "within 1 %%, %.1f %% not known; %d failed\n",
+           (int64_t)shared->run, took, (int64_t)shared->invalid, (int64_t)shared->compared,
+           100.0 * (double)shared->exact / (double)compared,
+           100.0 * (double)shared->tight / (double)compared,
+           100.0 * (double)shared->unknown / (double)compared, failures);
     if (failures > MOST_FAILURES) failures = MOST_FAILURES;
-    for (int i = 0; i < failures; i++) printf("seed %" PRIu64 ": %s\n", shared->failing[i], shared->text[i]);
-    for (int i = 0; i < failures && i < 10 && shrinks; i++) show_failure(shared->failing[i], shared->text[i]);
+    for (int i = 0; i < failures; i++)
+        printf("seed %" PRIu64 ": %s\n", shared->failing[i], shared->text[i]);
+    for (int i = 0; i < failures && i < 10 && shrinks; i++)
+        show_failure(shared->failing[i], shared->text[i]);
     bool weak = shared->invalid * 20 > shared->run || shared->tight * 10 < shared->compared * 8;
     for (int i = 0; i < N_OPS && shared->run >= 2000; i++) {
         if (shared->operations[i]) continue;
@@ -265,7 +272,8 @@ static int report(double took)
 
 static void usage(void)
 {
-    fprintf(stderr, "graph_fuzz [--seeds N] [--from S] [--seconds T] [--jobs J] [--shrink] [--folder F] [--device NAME]\n");
+    fprintf(stderr, "graph_fuzz [--seeds N] [--from S] [--seconds T] [--jobs J] [--shrink] "
+                    "[--folder F] [--device NAME]\n");
     exit(2);
 }
 

@@ -17,14 +17,14 @@
 
 #include "weber.h"
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
-/* One element of a tensor: its value, and how far the library's may be from it.  An error of 0 means
- * that the two are equal, infinity that nothing is known.  Integers and bools have `i`; an integer that
- * is not known exactly has an infinite error, a bool an error of 1. */
+/* One element of a tensor: its value, and how far the library's may be from it.  An error of 0
+ * means that the two are equal, infinity that nothing is known.  Integers and bools have `i`; an
+ * integer that is not known exactly has an infinite error, a bool an error of 1. */
 typedef struct {
     uint8_t op, dtype;
-    int32_t a, b, c;                    /* numbers of operands, or a place in the list of operands */
+    int32_t a, b, c; /* numbers of operands, or a place in the list of operands */
     union {
         double v;
         int64_t i;
@@ -44,7 +44,7 @@ typedef struct {
     X(logitbinarycrossentropy)
 
 #define FUZZ_ENUM(name) U_##name,
-enum { FUZZ_UNARY(FUZZ_ENUM) N_UNARY, U_gelu_slope = N_UNARY };    /* the last is gelu's derivative */
+enum { FUZZ_UNARY(FUZZ_ENUM) N_UNARY, U_gelu_slope = N_UNARY }; /* the last is gelu's derivative */
 #undef FUZZ_ENUM
 #define FUZZ_ENUM(name) B_##name,
 enum { FUZZ_BINARY(FUZZ_ENUM) N_BINARY };
@@ -59,8 +59,8 @@ enum { FUZZ_REDUCE(FUZZ_ENUM) N_REDUCE };
 enum { FUZZ_LOSS(FUZZ_ENUM) N_LOSS };
 #undef FUZZ_ENUM
 
-/* How a number was made: a and b (and c, the condition's branches) are operands; of the last three, a is
- * the place of the operands in their list and b how many there are (of each factor, for DOT). */
+/* How a number was made: a and b (and c, the condition's branches) are operands; of the last three,
+ * a is the place of the operands in their list and b how many there are (of each factor in DOT). */
 enum { CONSTANT, UNARY, BINARY, SELECT, CAST, SUM, DOT, EXTREME };
 
 extern bool in_gradient;                /* what is not finite is not known */
@@ -68,7 +68,7 @@ const int *num_operands(const number *x);
 
 extern number *numbers;
 extern int n_numbers;
-extern bool exact_division;             /* quotients and roots are rounded correctly (not on GPUs) */
+extern bool exact_division; /* quotients and roots are rounded correctly (not on GPUs) */
 enum { MOST_NUMBERS = 400000 };
 
 bool is_float(wb_dtype t);
@@ -93,7 +93,7 @@ int num_argmax(int n, const int *x);
 /* the derivative of `loss` by each of n numbers; they are numbers with derivatives of their own */
 void num_gradient(int loss, int n, const int *by, int *out);
 
-/* ---- programs --------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 typedef struct {
     wb_dtype dtype;
@@ -134,7 +134,7 @@ typedef struct {
 /* How a program is evaluated. */
 typedef struct {
     bool eager, compiled, inner_scope, free_some;
-    int threads, n_first, calls;        /* results asked for at once; calls of a compiled function */
+    int threads, n_first, calls; /* results asked for at once; calls of a compiled function */
 } manner;
 
 typedef struct {
@@ -159,7 +159,7 @@ const int *spread(const value *x, int ndim, const int64_t *dims);  /* x broadcas
 void soft_row(wb_dtype t, int n, const int *x, int *y, bool logarithm);
 int variance_of(wb_dtype t, int n, const int *x);
 
-/* ---- drawing ---------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 uint64_t draw_word(void);
 int64_t draw_between(int64_t low, int64_t high);        /* both included */
@@ -179,7 +179,8 @@ typedef struct {
 int64_t draw_size(const drawing *d);
 /* Adds an instruction; -1: it is not valid, or its values are large or hardly known. */
 int add_step(drawing *d, const instruction *i);
-/* Operands that fit: earlier values, moved or converted where needed, or new leaves.  -1: no room. */
+/* Operands that fit: earlier values, moved or converted where needed, or new leaves.  -1: no
+ * room. */
 int operand_leaf(drawing *d, wb_dtype t, int ndim, const int64_t *dims);
 int operand_like(drawing *d, wb_dtype t, int ndim, const int64_t *dims);
 enum { ANY, FLOATS, INTEGERS, NO_BOOL };
@@ -187,7 +188,7 @@ int operand_any(drawing *d, int kind, int least_ndim, int most_ndim);
 bool draw_step(drawing *d);
 bool draw_product(drawing *d, op_kind op);
 
-/* ---- the library ------------------------------------------------------------------------------ */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 extern const char *const unary_names[], *const binary_names[], *const compare_names[],
     *const reduce_names[], *const loss_names[], *const op_names[];
@@ -197,15 +198,16 @@ wb_tensor *leaf_tensor(const instruction *i);
 
 /* What differs from the interpreter, and how many elements were compared. */
 typedef struct {
-    bool failed, gone;                  /* gone: a result needed a value that had been overwritten */
+    bool failed, gone; /* gone: a result needed a value that had been overwritten */
     int result, call;                   /* which of the results; -1 - n: variable number n */
     int64_t element, compared, exact, tight, unknown;
     double got, want, error;
     char text[400];
 } verdict;
-/* Evaluates p in its manner and compares; v counts on from what it holds.  false: p is not valid. */
+/* Evaluates p in its manner and compares; v's counts go on.  false: p is not valid. */
 bool run_program(const program *p, verdict *v);
-element shifted(const instruction *s, int64_t size, int64_t k, int call);  /* leaf data of a later call */
+element shifted(const instruction *s, int64_t size, int64_t k,
+                int call); /* leaf data of a later call */
 
 bool copy_program(program *to, const program *from);
 void free_program(program *p);
@@ -213,6 +215,7 @@ void prune_program(program *p);         /* what no result needs */
 void print_program(FILE *file, const program *p, const verdict *v);
 /* The smallest program that is found which still fails. */
 void shrink_program(program *p, bool (*fails)(const program *p, verdict *v), verdict *v);
-bool is_input(const program *p, int i); /* of a compiled function; other leaves are constants of it */
+bool is_input(const program *p,
+              int i); /* of a compiled function; other leaves are constants of it */
 
 #endif

@@ -88,7 +88,8 @@ static wb_tensor *windows(const instruction *s, wb_tensor **t)
                        .dilation = {p[6], p[7]}, .groups = p[8]);
     wb_pool_settings o = {.size = sizeof o, .window = {p[0], p[1]}, .stride = {p[2], p[3]},
                           .pad = {p[4], p[5], p[6], p[7]}};
-    return s->op == OP_MAXPOOL ? wb_maxpool_with(t[s->in[0]], &o) : wb_meanpool_with(t[s->in[0]], &o);
+    return s->op == OP_MAXPOOL ? wb_maxpool_with(t[s->in[0]], &o)
+                               : wb_meanpool_with(t[s->in[0]], &o);
 }
 
 static wb_tensor *reduce(const instruction *s, wb_tensor *x)
@@ -149,7 +150,8 @@ wb_tensor *call_step(const program *p, int i, wb_tensor **t)
     case OP_COMPARE: return compare[s->row](x, y);
     case OP_BINARY_NUMBER: case OP_COMPARE_NUMBER:
         n = wb_scalar(s->number);
-        return (s->op == OP_COMPARE_NUMBER ? compare : binary)[s->row](s->flag ? n : x, s->flag ? x : n);
+        return (s->op == OP_COMPARE_NUMBER ? compare : binary)[s->row](s->flag ? n : x,
+                                                                       s->flag ? x : n);
     case OP_WHERE: return wb_where(x, y, t[s->in[2]]);
     case OP_CAST: return wb_astype(x, s->dtype);
     case OP_STOP: return wb_stop_gradient(x);
@@ -174,7 +176,12 @@ wb_tensor *call_step(const program *p, int i, wb_tensor **t)
     case OP_GRADIENT: return wb_gradient(x, y);
     case OP_JACOBIAN: return wb_jacobian(x, y);
     case OP_ASSIGN: return wb_assign(x, y) ? NULL : x;
-    case OP_FULL: case OP_ARANGE: case OP_EYE: case OP_CAUSAL: case OP_RAND: case OP_RANDN: return source(s);
+    case OP_FULL:
+    case OP_ARANGE:
+    case OP_EYE:
+    case OP_CAUSAL:
+    case OP_RAND:
+    case OP_RANDN: return source(s);
     default: return moved(s, x);
     }
 }

@@ -1,5 +1,5 @@
-/* Draws a program: instructions one after the other, each over earlier values; then which results are
- * asked for, and how. */
+/* Draws a program: instructions one after the other, each over earlier values; then which results
+ * are asked for, and how. */
 #include "graph_fuzz.h"
 
 #include <math.h>
@@ -18,15 +18,19 @@ static void any_sizes(const drawing *d, instruction *s, int ndim)
     for (int i = 0; i < ndim; i++) s->p[i] = draw_size(d);
 }
 
-/* ---- sources ---------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static bool draw_source(drawing *d, instruction *s)
 {
-    static const wb_dtype number_types[] = {WB_F32, WB_F64, WB_I32, WB_I64, WB_I8, WB_U8, WB_F16, WB_BF16};
+    static const wb_dtype number_types[] = {WB_F32, WB_F64, WB_I32, WB_I64,
+                                            WB_I8,  WB_U8,  WB_F16, WB_BF16};
     bool real = s->op == OP_RAND || s->op == OP_RANDN;
     s->dtype = real || draw_chance(2) ? d->main : number_types[draw_between(0, 7)];
     if (real && !is_float(s->dtype)) s->dtype = WB_F32;
-    any_sizes(d, s, s->op == OP_ARANGE ? 1 : s->op == OP_EYE || s->op == OP_CAUSAL ? 2 : (int)draw_between(0, 4));
+    any_sizes(d, s,
+              s->op == OP_ARANGE                      ? 1
+              : s->op == OP_EYE || s->op == OP_CAUSAL ? 2
+                                                      : (int)draw_between(0, 4));
     if (s->op == OP_EYE) s->p[1] = s->p[0];
     s->number = small_number(s->dtype);
     return add_step(d, s) >= 0;
@@ -34,7 +38,8 @@ static bool draw_source(drawing *d, instruction *s)
 
 static bool draw_leaf(drawing *d, op_kind op)
 {
-    static const wb_dtype all[] = {WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL};
+    static const wb_dtype all[] = {WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8,
+                                   WB_U8,  WB_I32, WB_I64, WB_BOOL};
     int64_t dims[WB_MAX_DIMS];
     int ndim = (int)draw_between(0, draw_chance(8) ? 8 : 4);
     for (int i = 0; i < ndim; i++) dims[i] = ndim > 4 ? draw_between(1, 2) : draw_size(d);
@@ -43,7 +48,7 @@ static bool draw_leaf(drawing *d, op_kind op)
     return i >= 0;
 }
 
-/* ---- elementwise ------------------------------------------------------------------------------ */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 /* A shape that stretches to that of x, or to which x stretches along axes of 1. */
 static int other_shape(const drawing *d, const value *x, int64_t *dims)
@@ -81,7 +86,8 @@ static bool draw_elementwise(drawing *d, instruction *s)
         break;
     }
     case OP_BINARY_NUMBER: case OP_COMPARE_NUMBER:
-        s->row = (int)(s->op == OP_BINARY_NUMBER ? draw_between(0, N_BINARY - 1) : draw_between(0, C_ge));
+        s->row = (int)(s->op == OP_BINARY_NUMBER ? draw_between(0, N_BINARY - 1)
+                                                 : draw_between(0, C_ge));
         s->number = small_number(x.dtype);
         s->flag = draw_chance(3);
         break;
@@ -104,11 +110,12 @@ static bool draw_elementwise(drawing *d, instruction *s)
     return add_step(d, s) >= 0;
 }
 
-/* ---- reductions and shapes -------------------------------------------------------------------- */
+/* ---- reductions and shapes ------------------------------------------------------------------- */
 
 static bool draw_reduce(drawing *d, instruction *s)
 {
-    int i = operand_any(d, draw_chance(2) ? NO_BOOL : FLOATS, s->op == OP_REDUCE ? 0 : 1, WB_MAX_DIMS);
+    int i =
+        operand_any(d, draw_chance(2) ? NO_BOOL : FLOATS, s->op == OP_REDUCE ? 0 : 1, WB_MAX_DIMS);
     if (i < 0) return false;
     const value *x = &d->v[i];
     s->in[s->n_in++] = i;
@@ -172,7 +179,8 @@ static bool draw_shape(drawing *d, instruction *s)
         int extra = x->ndim < WB_MAX_DIMS ? (int)draw_between(0, 1) : 0;
         s->n = x->ndim + extra;
         s->p[0] = draw_size(d);
-        for (int k = 0; k < x->ndim; k++) s->p[k + extra] = x->dims[k] == 1 ? draw_size(d) : x->dims[k];
+        for (int k = 0; k < x->ndim; k++)
+            s->p[k + extra] = x->dims[k] == 1 ? draw_size(d) : x->dims[k];
         break;
     }
     case OP_UNSQUEEZE: s->p[0] = draw_between(0, x->ndim); break;
@@ -206,7 +214,8 @@ static int operand_twice(drawing *d, int least_ndim, int most_ndim)
 
 static bool draw_joined(drawing *d, instruction *s)
 {
-    int i = operand_twice(d, s->op == OP_CONCAT, s->op == OP_CONCAT ? WB_MAX_DIMS : WB_MAX_DIMS - 1);
+    int i =
+        operand_twice(d, s->op == OP_CONCAT, s->op == OP_CONCAT ? WB_MAX_DIMS : WB_MAX_DIMS - 1);
     if (i < 0) return false;
     const value x = d->v[i];
     int parts = (int)draw_between(2, 4), axis = (int)draw_between(0, x.ndim - (s->op == OP_CONCAT));
@@ -227,19 +236,63 @@ static bool draw_joined(drawing *d, instruction *s)
     return add_step(d, s) >= 0;
 }
 
-/* ---- which, and all --------------------------------------------------------------------------- */
+/* ---- which, and all -------------------------------------------------------------------------- */
 
-static const struct { op_kind op; int weight; } weights[] = {
-    {OP_LEAF, 3}, {OP_VARIABLE, 1}, {OP_FULL, 1}, {OP_ARANGE, 1}, {OP_EYE, 1}, {OP_CAUSAL, 1},
-    {OP_RAND, 1}, {OP_RANDN, 1}, {OP_UNARY, 12}, {OP_NOT, 1}, {OP_ISFINITE, 1}, {OP_BINARY, 12},
-    {OP_BINARY_NUMBER, 5}, {OP_COMPARE, 3}, {OP_COMPARE_NUMBER, 2}, {OP_WHERE, 4}, {OP_CAST, 5},
-    {OP_STOP, 1}, {OP_REDUCE, 11}, {OP_ARGMAX, 1}, {OP_ONECOLD, 1}, {OP_RESHAPE, 5}, {OP_PERMUTE, 4},
-    {OP_EXPAND, 2}, {OP_TRANSPOSE, 2}, {OP_FLATTEN, 1}, {OP_UNSQUEEZE, 1}, {OP_SQUEEZE, 1},
-    {OP_SLICE, 5}, {OP_FLIP, 2}, {OP_PAD, 3}, {OP_CONCAT, 6}, {OP_STACK, 6}, {OP_TAKE, 3},
-    {OP_ONEHOT, 1}, {OP_MATMUL, 6}, {OP_LINEAR, 7}, {OP_CONV, 5}, {OP_MAXPOOL, 2}, {OP_MEANPOOL, 2},
-    {OP_SOFTMAX, 3}, {OP_LOGSOFTMAX, 2}, {OP_SOFTMAX_OVER, 1}, {OP_LOGSOFTMAX_OVER, 1},
-    {OP_NORMALISE, 3}, {OP_ATTENTION, 3}, {OP_DROPOUT, 1}, {OP_LOSS, 3}, {OP_LAYERNORM, 2},
-    {OP_BATCHNORM, 2}, {OP_GRADIENT, 7}, {OP_JACOBIAN, 1}, {OP_ASSIGN, 3},
+static const struct { op_kind op; int weight;
+} weights[] = {
+    {OP_LEAF, 3},
+    {OP_VARIABLE, 1},
+    {OP_FULL, 1},
+    {OP_ARANGE, 1},
+    {OP_EYE, 1},
+    {OP_CAUSAL, 1},
+    {OP_RAND, 1},
+    {OP_RANDN, 1},
+    {OP_UNARY, 12},
+    {OP_NOT, 1},
+    {OP_ISFINITE, 1},
+    {OP_BINARY, 12},
+    {OP_BINARY_NUMBER, 5},
+    {OP_COMPARE, 3},
+    {OP_COMPARE_NUMBER, 2},
+    {OP_WHERE, 4},
+    {OP_CAST, 5},
+    {OP_STOP, 1},
+    {OP_REDUCE, 11},
+    {OP_ARGMAX, 1},
+    {OP_ONECOLD, 1},
+    {OP_RESHAPE, 5},
+    {OP_PERMUTE, 4},
+    {OP_EXPAND, 2},
+    {OP_TRANSPOSE, 2},
+    {OP_FLATTEN, 1},
+    {OP_UNSQUEEZE, 1},
+    {OP_SQUEEZE, 1},
+    {OP_SLICE, 5},
+    {OP_FLIP, 2},
+    {OP_PAD, 3},
+    {OP_CONCAT, 6},
+    {OP_STACK, 6},
+    {OP_TAKE, 3},
+    {OP_ONEHOT, 1},
+    {OP_MATMUL, 6},
+    {OP_LINEAR, 7},
+    {OP_CONV, 5},
+    {OP_MAXPOOL, 2},
+    {OP_MEANPOOL, 2},
+    {OP_SOFTMAX, 3},
+    {OP_LOGSOFTMAX, 2},
+    {OP_SOFTMAX_OVER, 1},
+    {OP_LOGSOFTMAX_OVER, 1},
+    {OP_NORMALISE, 3},
+    {OP_ATTENTION, 3},
+    {OP_DROPOUT, 1},
+    {OP_LOSS, 3},
+    {OP_LAYERNORM, 2},
+    {OP_BATCHNORM, 2},
+    {OP_GRADIENT, 7},
+    {OP_JACOBIAN, 1},
+    {OP_ASSIGN, 3},
 };
 
 bool draw_step(drawing *d)
@@ -306,7 +359,8 @@ static void choose_manner(program *p, bool device)
 
 void draw_program(program *p, uint64_t seed, bool device)
 {
-    static const wb_dtype mains[] = {WB_F32, WB_F32, WB_F32, WB_F32, WB_F64, WB_F16, WB_BF16, WB_I32, WB_I8, WB_U8};
+    static const wb_dtype mains[] = {WB_F32, WB_F32,  WB_F32, WB_F32, WB_F64,
+                                     WB_F16, WB_BF16, WB_I32, WB_I8,  WB_U8};
     static const int64_t sizes[] = {1, 1, 2, 3, 4, 5, 8, 16, 17, 19, 33};
     static drawing d;
     memset(p, 0, sizeof *p);
@@ -320,8 +374,9 @@ void draw_program(program *p, uint64_t seed, bool device)
     d.grid = !draw_chance(3);
     d.special = draw_chance(25);
     for (int i = 0; i < 4; i++) d.sizes[i] = sizes[draw_between(0, draw_chance(4) ? 10 : 6)];
-    int n = (int)draw_between(3, device ? 8 : draw_chance(3) ? 40 : 15);     /* kernels are compiled */
-    for (int made = 0, tries = 0; made < n && tries < 200 && p->n < MOST_INSTRUCTIONS - 8; tries++) {
+    int n = (int)draw_between(3, device ? 8 : draw_chance(3) ? 40 : 15); /* kernels are compiled */
+    for (int made = 0, tries = 0; made < n && tries < 200 && p->n < MOST_INSTRUCTIONS - 8;
+         tries++) {
         int before = p->n;
         bool good = draw_step(&d);
         made += good;

@@ -20,7 +20,7 @@ static bool add(drawing *d, instruction *s)
     return add_step(d, s) >= 0;
 }
 
-/* ---- products --------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static bool draw_matmul(drawing *d, instruction *s)
 {
@@ -56,8 +56,10 @@ static bool draw_conv(drawing *d, instruction *s)
 {
     wb_dtype t = floating(d);
     int64_t groups = draw_chance(3) ? draw_between(2, 3) : 1;
-    int64_t each = draw_between(1, draw_chance(8) ? 8 : 3), out = groups * draw_between(1, draw_chance(8) ? 9 : 3);
-    int64_t dims[4] = {draw_between(draw_chance(30) ? 0 : 1, 2), groups * each, draw_between(1, 7), draw_between(1, 7)};
+    int64_t each = draw_between(1, draw_chance(8) ? 8 : 3),
+            out = groups * draw_between(1, draw_chance(8) ? 9 : 3);
+    int64_t dims[4] = {draw_between(draw_chance(30) ? 0 : 1, 2), groups * each, draw_between(1, 7),
+                       draw_between(1, 7)};
     int64_t kernel[4] = {out, each, draw_between(1, 3), draw_between(1, 3)};
     int64_t p[9] = {draw_between(1, 2), draw_between(1, 2), 0, 0, 0, 0, 1, 1, groups};
     for (int i = 2; i < 6; i++) p[i] = draw_chance(2) ? 0 : draw_between(0, 2);
@@ -73,7 +75,8 @@ static bool draw_conv(drawing *d, instruction *s)
 
 static bool draw_pool(drawing *d, instruction *s)
 {
-    int64_t dims[4] = {draw_between(1, 2), draw_between(1, 3), draw_between(1, 7), draw_between(1, 7)};
+    int64_t dims[4] = {draw_between(1, 2), draw_between(1, 3), draw_between(1, 7),
+                       draw_between(1, 7)};
     int i = draw_chance(2) ? operand_any(d, FLOATS, 4, 4) : operand_like(d, floating(d), 4, dims);
     s->in[0] = i;
     s->n_in = 1;
@@ -87,7 +90,7 @@ static bool draw_pool(drawing *d, instruction *s)
     return add(d, s);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static bool draw_rows(drawing *d, instruction *s)
 {
@@ -109,7 +112,8 @@ static bool draw_rows(drawing *d, instruction *s)
 static bool draw_attention(drawing *d, instruction *s)
 {
     wb_dtype t = floating(d);
-    int64_t n = draw_between(1, 2), h = draw_between(1, 2), tq = positive_size(d), tk = tq, width = draw_between(1, 5);
+    int64_t n = draw_between(1, 2), h = draw_between(1, 2), tq = positive_size(d), tk = tq,
+            width = draw_between(1, 5);
     int64_t e = draw_chance(3) ? draw_between(1, 4) : width;
     int lead = draw_chance(3) ? (int)draw_between(0, 3) : 2;
     if (draw_chance(3)) tk = positive_size(d);
@@ -120,7 +124,8 @@ static bool draw_attention(drawing *d, instruction *s)
     k[lead] = tk, k[lead + 1] = width;
     v[lead] = tk, v[lead + 1] = e;
     s->in[0] = operand_like(d, t, lead + 2, q);
-    s->in[1] = draw_chance(6) && tq == tk && k[0] == q[0] ? s->in[0] : operand_like(d, t, lead + 2, k);
+    s->in[1] =
+        draw_chance(6) && tq == tk && k[0] == q[0] ? s->in[0] : operand_like(d, t, lead + 2, k);
     s->in[2] = operand_like(d, t, lead + 2, v);
     s->n_in = 3;
     if (draw_chance(2)) {
@@ -138,8 +143,9 @@ static bool draw_take(drawing *d, instruction *s)
     int64_t dims[2] = {draw_size(d), draw_between(1, 3)};
     static const wb_dtype integers[] = {WB_I32, WB_I64, WB_U8, WB_I8};
     s->in[0] = i;
-    s->in[1] = draw_chance(3) ? operand_any(d, INTEGERS, 0, 2)
-                              : operand_like(d, integers[draw_between(0, 3)], (int)draw_between(0, 2), dims);
+    s->in[1] = draw_chance(3)
+                   ? operand_any(d, INTEGERS, 0, 2)
+                   : operand_like(d, integers[draw_between(0, 3)], (int)draw_between(0, 2), dims);
     s->n_in = 2;
     return add(d, s);
 }
@@ -152,7 +158,7 @@ static bool draw_onehot(drawing *d, instruction *s)
     return add(d, s);
 }
 
-/* ---- losses, layers, gradients ---------------------------------------------------------------- */
+/* ---- losses, layers, gradients --------------------------------------------------------------- */
 
 static bool draw_loss(drawing *d, instruction *s)
 {
@@ -196,7 +202,8 @@ static bool draw_gradient(drawing *d, instruction *s)
     if (of < 0) return false;
     if (s->op == OP_JACOBIAN && d->v[of].size > 12) return false;
     if (s->op == OP_GRADIENT && (d->v[of].size != 1 || d->v[of].ndim > 2)) {
-        instruction sum = {.op = OP_REDUCE, .row = draw_chance(3) ? R_mean : R_sum, .n_in = 1, .in = {of}};
+        instruction sum = {
+            .op = OP_REDUCE, .row = draw_chance(3) ? R_mean : R_sum, .n_in = 1, .in = {of}};
         if (draw_chance(2)) {
             instruction square = {.op = OP_UNARY, .row = U_square, .n_in = 1, .in = {of}};
             int y = add_step(d, &square);

@@ -1,4 +1,4 @@
-/* Derivatives of numbers: a walk from the last one back, which appends the derivatives as numbers. */
+/* Derivatives of numbers: a walk from the last number back, which appends them as numbers. */
 #include "graph_fuzz.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static int total(int of)
     return n == 1 ? list[0] : num_sum((wb_dtype)numbers[of].dtype, n, list);
 }
 
-/* ---- rules ------------------------------------------------------------------------------------ */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 #define NUM(v) num_real(t, v)
 #define F(name, x) num_unary(U_##name, t, x)
@@ -173,7 +173,7 @@ static void through(int i, int g, const bool *needed)
     }
 }
 
-/* ---- the walk --------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static bool depends(const number *x, const bool *needed)
 {
@@ -193,7 +193,8 @@ void num_gradient(int loss, int n, const int *by, int *out)
 {
     int before = loss + 1;
     bool *needed = calloc((size_t)n_numbers, 1);
-    if (first_room < before) first = realloc(first, (size_t)(first_room = 2 * before) * sizeof *first);
+    if (first_room < before)
+        first = realloc(first, (size_t)(first_room = 2 * before) * sizeof *first);
     if (!needed || !first) abort();
     for (int i = 0; i < before; i++) first[i] = -1;
     n_given = 0;
@@ -211,7 +212,7 @@ void num_gradient(int loss, int n, const int *by, int *out)
     }
     for (int i = 0; i < n; i++)
         out[i] = by[i] < before && first[by[i]] <= -2 ? -2 - first[by[i]]
-                                                       : num_real((wb_dtype)numbers[by[i]].dtype, 0);
+                                                      : num_real((wb_dtype)numbers[by[i]].dtype, 0);
     in_gradient = false;
     free(needed);
 }

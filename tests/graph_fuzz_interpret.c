@@ -88,7 +88,7 @@ const int *spread(const value *x, int ndim, const int64_t *dims)
     return y.at;
 }
 
-/* ---- elementwise ------------------------------------------------------------------------------ */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static int literal(wb_dtype t, double v)
 {
@@ -115,7 +115,8 @@ static bool two(const instruction *s, const value *x, const value *y, value *z, 
 static bool with_number(const instruction *s, const value *x, value *y, bool compare)
 {
     if (x->dtype == WB_BOOL || (!is_float(x->dtype) && s->number != floor(s->number))) return false;
-    if (!is_float(x->dtype) && wrapped(x->dtype, (int64_t)s->number) != (int64_t)s->number) return false;
+    if (!is_float(x->dtype) && wrapped(x->dtype, (int64_t)s->number) != (int64_t)s->number)
+        return false;
     value other;
     if (!new_value(&other, x->dtype, 0, NULL)) return false;
     other.at[0] = literal(x->dtype, s->number);
@@ -147,17 +148,18 @@ static bool elementwise(const instruction *s, const value *x, value *y)
         return false;
     for (int64_t k = 0; k < y->size; k++) {
         const number n = numbers[x->at[k]];
-        y->at[k] = s->op == OP_UNARY   ? num_unary(s->row, x->dtype, x->at[k])
-                 : s->op == OP_NOT     ? num_integer(WB_BOOL, !n.i, n.error == 0)
-                 : s->op == OP_ISFINITE ? num_integer(WB_BOOL, isfinite(n.v), isfinite(n.error))
-                 : s->op == OP_CAST    ? s->dtype == x->dtype ? x->at[k] : num_cast(s->dtype, x->at[k])
-                 : floats              ? num_real_within(x->dtype, n.v, n.error) /* OP_STOP */
-                                       : x->at[k];
+        y->at[k] = s->op == OP_UNARY      ? num_unary(s->row, x->dtype, x->at[k])
+                   : s->op == OP_NOT      ? num_integer(WB_BOOL, !n.i, n.error == 0)
+                   : s->op == OP_ISFINITE ? num_integer(WB_BOOL, isfinite(n.v), isfinite(n.error))
+                   : s->op == OP_CAST
+                       ? s->dtype == x->dtype ? x->at[k] : num_cast(s->dtype, x->at[k])
+                   : floats ? num_real_within(x->dtype, n.v, n.error) /* OP_STOP */
+                            : x->at[k];
     }
     return true;
 }
 
-/* ---- sources ---------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static bool leaf(const instruction *s, value *y)
 {
@@ -198,7 +200,8 @@ static bool draws(const instruction *s, const value *x, value *y)
     bool good = v || !y->size;
     for (int64_t k = 0; good && k < y->size; k++) {
         if (s->op != OP_DROPOUT)        /* rounded where it is stored */
-            y->at[k] = num_real_within(t, v[k], t == wide(t) ? 0 : fabs(v[k]) * (t == WB_F16 ? 0x1p-11 : 0x1p-8));
+            y->at[k] = num_real_within(
+                t, v[k], t == wide(t) ? 0 : fabs(v[k]) * (t == WB_F16 ? 0x1p-11 : 0x1p-8));
         else if (s->number == 0) y->at[k] = x->at[k];
         else if (s->number == 1) y->at[k] = num_real(t, 0);
         else {
@@ -211,7 +214,7 @@ static bool draws(const instruction *s, const value *x, value *y)
     return good;
 }
 
-/* ---- reductions ------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 int variance_of(wb_dtype t, int n, const int *x)
 {
@@ -301,7 +304,7 @@ static bool argmax(const instruction *s, const value *x, value *y)
     return true;
 }
 
-/* ---- shape ------------------------------------------------------------------------------------ */
+/* ---- shape ----------------------------------------------------------------------------------- */
 
 static bool same_order(const value *x, value *y, int ndim, const int64_t *dims)
 {
@@ -323,7 +326,8 @@ static bool reshape(const instruction *s, const value *x, value *y)
     case OP_UNSQUEEZE:
         axis = (int)(s->p[0] < 0 ? s->p[0] + x->ndim + 1 : s->p[0]);
         if (axis < 0 || axis > x->ndim || x->ndim == WB_MAX_DIMS) return false;
-        for (int i = 0; i <= x->ndim; i++) dims[i] = i < axis ? x->dims[i] : i == axis ? 1 : x->dims[i - 1];
+        for (int i = 0; i <= x->ndim; i++)
+            dims[i] = i < axis ? x->dims[i] : i == axis ? 1 : x->dims[i - 1];
         return same_order(x, y, x->ndim + 1, dims);
     default:
         axis = normal_axis(x, s->p[0]);
@@ -413,7 +417,8 @@ static bool concat(const program *p, const instruction *s, const value *v, value
         else if (!reshape(&wider, &v[s->in[i]], &part[i])) return false;
         if (part[i].ndim != ndim || part[i].dtype != x->dtype) return false;
         for (int d = 0; d < ndim; d++)
-            if ((s->op == OP_STACK || d != axis) && part[i].dims[d] != part[0].dims[d]) return false;
+            if ((s->op == OP_STACK || d != axis) && part[i].dims[d] != part[0].dims[d])
+                return false;
     }
     memcpy(dims, part[0].dims, sizeof dims);
     for (int i = 1; i < s->n_in; i++) dims[axis] += part[i].dims[axis];
@@ -429,7 +434,7 @@ static bool concat(const program *p, const instruction *s, const value *v, value
     return true;
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 bool interpret_step(const program *p, value *v, int i)
 {

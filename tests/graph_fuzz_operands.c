@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- chance ----------------------------------------------------------------------------------- */
+/* ---- chance ---------------------------------------------------------------------------------- */
 
 static uint64_t state;
 
@@ -52,7 +52,7 @@ static int64_t draw_integer(wb_dtype t)
     return wrapped(t, draw_between(t == WB_U8 ? 0 : -3, 5));
 }
 
-/* ---- adding ----------------------------------------------------------------------------------- */
+/* ---- adding ---------------------------------------------------------------------------------- */
 
 /* Large values and values that are hardly known say little about what is made of them. */
 static bool useful(const drawing *d, const value *x)
@@ -99,7 +99,7 @@ int operand_leaf(drawing *d, wb_dtype t, int ndim, const int64_t *dims)
     return i;
 }
 
-/* ---- finding ---------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 static bool of_kind(int kind, wb_dtype t)
 {
@@ -116,7 +116,8 @@ int operand_any(drawing *d, int kind, int least_ndim, int most_ndim)
         if (d->p->step[i].op == OP_ASSIGN || !of_kind(kind, x->dtype)) continue;
         if (x->ndim >= least_ndim && x->ndim <= most_ndim && x->size <= 600) return i;
     }
-    static const wb_dtype mixed[] = {WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL};
+    static const wb_dtype mixed[] = {WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8,
+                                     WB_U8,  WB_I32, WB_I64, WB_BOOL};
     wb_dtype t = d->main;
     if (!of_kind(kind, t) || draw_chance(12)) t = mixed[draw_between(0, 8)];
     if (!of_kind(kind, t)) t = kind == INTEGERS ? WB_I32 : WB_F32;
@@ -157,7 +158,8 @@ static int fitted(drawing *d, int i, int ndim, const int64_t *dims, int64_t size
         for (int a = 0; a < ndim; a++) {
             if (d->v[i].dims[a] <= dims[a]) continue;
             int64_t start = draw_between(0, d->v[i].dims[a] - dims[a]);
-            s = (instruction){.op = OP_SLICE, .n_in = 1, .in = {i}, .n = 3, .p = {a, start, start + dims[a]}};
+            s = (instruction){
+                .op = OP_SLICE, .n_in = 1, .in = {i}, .n = 3, .p = {a, start, start + dims[a]}};
             if ((i = add_step(d, &s)) < 0) return -1;
         }
         if (same_dims(&d->v[i], ndim, dims)) return i;
@@ -167,8 +169,10 @@ static int fitted(drawing *d, int i, int ndim, const int64_t *dims, int64_t size
             int64_t rest[WB_MAX_DIMS];
             for (int k = 0, j = 0; k <= ndim; k++)
                 if (k != a) rest[j++] = d->v[i].dims[k];
-            if (memcmp(rest, dims, (size_t)ndim * sizeof *dims) || d->v[i].dtype == WB_BOOL) continue;
-            s = (instruction){.op = OP_REDUCE, .n_in = 1, .in = {i}, .n = 1, .p = {a}, .row = R_sum};
+            if (memcmp(rest, dims, (size_t)ndim * sizeof *dims) || d->v[i].dtype == WB_BOOL)
+                continue;
+            s = (instruction){
+                .op = OP_REDUCE, .n_in = 1, .in = {i}, .n = 1, .p = {a}, .row = R_sum};
             return add_step(d, &s);
         }
     }

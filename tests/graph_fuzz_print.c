@@ -44,8 +44,8 @@ static int64_t size_of(const instruction *s)
 /* f16 and bf16 are made of f32. */
 static void print_leaf(FILE *f, const program *p, int i, int call)
 {
-    static const char *const types[] = {"", "float", "double", "float", "float", "int8_t", "uint8_t",
-                                        "int32_t", "int64_t", "uint8_t"};
+    static const char *const types[] = {"",       "float",   "double",  "float",   "float",
+                                        "int8_t", "uint8_t", "int32_t", "int64_t", "uint8_t"};
     const instruction *s = &p->step[i];
     bool half = s->dtype == WB_F16 || s->dtype == WB_BF16;
     int64_t size = size_of(s);
@@ -69,10 +69,15 @@ static void print_norm(FILE *f, const instruction *s, int i)
     if (s->op == OP_BATCHNORM)
         fprintf(f, "    l = wb_BatchNorm(wb_dim(t[%d], 1), .dtype = wb_dtype_of(t[%d]));\n", x, x);
     else
-        fprintf(f, "    l = wb_layernorm_with(&(wb_layernorm_options){.size = sizeof(wb_layernorm_options), "
-                   ".dtype = wb_dtype_of(t[%d]),\n        .shape = {wb_dim(t[%d], 0), wb_ndim(t[%d]) > 1 ? "
-                   "wb_dim(t[%d], 1) : 0}});\n", x, scale, scale, scale);
-    fprintf(f, "    wb_set(l, \"scale\", t[%d]);\n    wb_set(l, \"bias\", t[%d]);\n", scale, s->in[2]);
+        fprintf(f,
+                "    l = wb_layernorm_with(&(wb_layernorm_options){.size = "
+                "sizeof(wb_layernorm_options), "
+                ".dtype = wb_dtype_of(t[%d]),\n        .shape = {wb_dim(t[%d], 0), wb_ndim(t[%d]) "
+                "> 1 ? "
+                "wb_dim(t[%d], 1) : 0}});\n",
+                x, scale, scale, scale);
+    fprintf(f, "    wb_set(l, \"scale\", t[%d]);\n    wb_set(l, \"bias\", t[%d]);\n", scale,
+            s->in[2]);
     fprintf(f, "    t[%d] = wb_call(wb_trainmode(l), t[%d]);\n", i, x);
 }
 
@@ -83,8 +88,10 @@ static void print_windows(FILE *f, const instruction *s)
         fprintf(f, "wb_conv(t[%d], t[%d], ", s->in[0], s->in[1]);
         if (s->n_in > 2) fprintf(f, "t[%d]", s->in[2]);
         else fprintf(f, "WB_NONE");
-        fprintf(f, ", .stride = {%d, %d}, .pad = {%d, %d, %d, %d}, .dilation = {%d, %d}, .groups = %d)",
-                (int)p[0], (int)p[1], (int)p[2], (int)p[3], (int)p[4], (int)p[5], (int)p[6], (int)p[7], (int)p[8]);
+        fprintf(
+            f, ", .stride = {%d, %d}, .pad = {%d, %d, %d, %d}, .dilation = {%d, %d}, .groups = %d)",
+            (int)p[0], (int)p[1], (int)p[2], (int)p[3], (int)p[4], (int)p[5], (int)p[6], (int)p[7],
+            (int)p[8]);
         return;
     }
     fprintf(f, "wb_%s(t[%d], .window = {%d, %d}, .stride = {%d, %d}, .pad = {%d, %d, %d, %d})",
@@ -156,7 +163,8 @@ static void print_source(FILE *f, const instruction *s)
         fprintf(f, "%s)", list(s->n, s->p));
         break;
     case OP_ARANGE: case OP_EYE:
-        fprintf(f, "wb_%s(%d, %s)", s->op == OP_EYE ? "eye" : "arange", (int)s->p[0], type_name(s->dtype));
+        fprintf(f, "wb_%s(%d, %s)", s->op == OP_EYE ? "eye" : "arange", (int)s->p[0],
+                type_name(s->dtype));
         break;
     case OP_CAUSAL: fprintf(f, "wb_causal_mask(%d, %d)", (int)s->p[0], (int)s->p[1]); break;
     default:
@@ -194,7 +202,11 @@ static void print_step(FILE *f, const program *p, int i)
     case OP_REDUCE: print_reduce(f, s); break;
     case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND:
         snprintf(more, sizeof more, ", %s", list(s->n, s->p));
-        print_named(f, s->op == OP_RESHAPE ? "reshape_to" : s->op == OP_PERMUTE ? "permute_to" : "expand_to", s, more);
+        print_named(f,
+                    s->op == OP_RESHAPE   ? "reshape_to"
+                    : s->op == OP_PERMUTE ? "permute_to"
+                                          : "expand_to",
+                    s, more);
         break;
     case OP_CONCAT: case OP_STACK:
         fprintf(f, "wb_%s(%d", s->op == OP_CONCAT ? "concat" : "stack", (int)s->p[0]);
@@ -207,7 +219,7 @@ static void print_step(FILE *f, const program *p, int i)
     fprintf(f, ";\n");
 }
 
-/* ---- the program ------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static void print_expected(FILE *f, const program *p, const verdict *v)
 {
@@ -216,23 +228,28 @@ static void print_expected(FILE *f, const program *p, const verdict *v)
     int i = v->result >= 0 ? p->wanted[v->result] : -1 - v->result;
     wb_seed(p->seed);
     if (v->call || !interpret(p, want)) {
-        fprintf(f, "    /* t[%d] fails at call %d of the compiled function: %s */\n", i, v->call, v->text);
+        fprintf(f, "    /* t[%d] fails at call %d of the compiled function: %s */\n", i, v->call,
+                v->text);
         return;
     }
-    fprintf(f, "    const double want[][2] = {        /* the value, and how far from it is right */\n");
+    fprintf(
+        f, "    const double want[][2] = {        /* the value, and how far from it is right */\n");
     for (int64_t k = 0; k < want[i].size; k++) {
         const number *n = &numbers[want[i].at[k]];
         bool floats = is_float(want[i].dtype);
         fprintf(f, "        {%s, ", real(floats ? n->v : (double)n->i));
         fprintf(f, "%s},\n", real(floats ? 2 * n->error : n->error > 0 ? INFINITY : 0));
     }
-    fprintf(f, "        {0, 0}};\n    int wrong = 0;\n"
-               "    for (int64_t k = 0; k < wb_size(t[%d]); k++) {\n"
-               "        double got = wb_at(wb_reshape(t[%d], -1), k);\n"
-               "        int bad = isnan(want[k][0]) ? !isnan(got) && isfinite(want[k][1])\n"
-               "                : !(got == want[k][0] || fabs(got - want[k][0]) <= want[k][1]);\n"
-               "        if (bad) printf(\"element %%lld: got %%.9g, expected %%.9g\\n\", (long long)k, got, want[k][0]);\n"
-               "        wrong += bad;\n    }\n    return wrong != 0;\n", i, i);
+    fprintf(f,
+            "        {0, 0}};\n    int wrong = 0;\n"
+            "    for (int64_t k = 0; k < wb_size(t[%d]); k++) {\n"
+            "        double got = wb_at(wb_reshape(t[%d], -1), k);\n"
+            "        int bad = isnan(want[k][0]) ? !isnan(got) && isfinite(want[k][1])\n"
+            "                : !(got == want[k][0] || fabs(got - want[k][0]) <= want[k][1]);\n"
+            "        if (bad) printf(\"element %%lld: got %%.9g, expected %%.9g\\n\", (long "
+            "long)k, got, want[k][0]);\n"
+            "        wrong += bad;\n    }\n    return wrong != 0;\n",
+            i, i);
 }
 
 static void print_body(FILE *f, const program *p)
@@ -243,7 +260,8 @@ static void print_body(FILE *f, const program *p)
 static void print_compiled(FILE *f, const program *p)
 {
     int inputs = 0;
-    fprintf(f, "static int step(wb_tensor *const *in, wb_tensor **out, void *context)\n{\n    (void)context, (void)in;\n");
+    fprintf(f, "static int step(wb_tensor *const *in, wb_tensor **out, void *context)\n{\n    "
+               "(void)context, (void)in;\n");
     for (int i = 0; i < p->n; i++)
         if (is_input(p, i)) fprintf(f, "    t[%d] = in[%d];\n", i, inputs++);
     print_body(f, p);
@@ -253,7 +271,9 @@ static void print_compiled(FILE *f, const program *p)
 
 static void print_calls(FILE *f, const program *p)
 {
-    fprintf(f, "    wb_compiled *c = wb_compile(step, NULL);\n    wb_tensor *in[8] = {NULL}, *out[8];\n");
+    fprintf(
+        f,
+        "    wb_compiled *c = wb_compile(step, NULL);\n    wb_tensor *in[8] = {NULL}, *out[8];\n");
     for (int call = 0; call < p->way.calls; call++) {
         int inputs = 0;
         for (int i = 0; i < p->n; i++) {
@@ -262,9 +282,11 @@ static void print_calls(FILE *f, const program *p)
             fprintf(f, "    in[%d] = t[%d];\n", inputs++, i);
         }
         fprintf(f, "    wb_seed(%" PRIu64 ");\n", p->seed + (uint64_t)call);
-        fprintf(f, "    if (wb_call_compiled(c, %d, in, %d, out)) puts(wb_error());\n", inputs, p->n_wanted);
+        fprintf(f, "    if (wb_call_compiled(c, %d, in, %d, out)) puts(wb_error());\n", inputs,
+                p->n_wanted);
         for (int k = 0; k < p->n_wanted; k++)
-            fprintf(f, "    t[%d] = out[%d];\n    wb_show(t[%d]);\n", p->wanted[k], k, p->wanted[k]);
+            fprintf(f, "    t[%d] = out[%d];\n    wb_show(t[%d]);\n", p->wanted[k], k,
+                    p->wanted[k]);
     }
 }
 
@@ -272,7 +294,10 @@ void print_program(FILE *f, const program *p, const verdict *v)
 {
     fprintf(f, "/* graph_fuzz --from %" PRIu64 " --seeds 1 --shrink:\n   ", p->seed);
     if (v->result >= 0) fprintf(f, "t[%d]: ", p->wanted[v->result]);
-    fprintf(f, "%s */\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <weber.h>\n\n", v->text);
+    fprintf(
+        f,
+        "%s */\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <weber.h>\n\n",
+        v->text);
     fprintf(f, "static wb_tensor *t[%d];\nstatic wb_layer *l;\n\n", p->n + 1);
     if (p->way.compiled) print_compiled(f, p);
     fprintf(f, "int main(void)\n{\n    (void)l;\n");
@@ -286,14 +311,18 @@ void print_program(FILE *f, const program *p, const verdict *v)
         fprintf(f, "    wb_seed(%" PRIu64 ");\n", p->seed);
         if (p->way.inner_scope) fprintf(f, "    wb_scope *inner = wb_scope_open();\n");
         print_body(f, p);
-        for (int k = 0; p->way.inner_scope && k < p->n_wanted; k++) fprintf(f, "    wb_keep(t[%d]);\n", p->wanted[k]);
+        for (int k = 0; p->way.inner_scope && k < p->n_wanted; k++)
+            fprintf(f, "    wb_keep(t[%d]);\n", p->wanted[k]);
         if (p->way.inner_scope) fprintf(f, "    wb_scope_close(inner);\n");
         for (int i = 0; i < p->n && p->way.free_some; i++)
-            fprintf(f, i ? "" : "    /* some tensors that no result is were freed here with wb_free */\n");
+            fprintf(f,
+                    i ? ""
+                      : "    /* some tensors that no result is were freed here with wb_free */\n");
         for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++)
             fprintf(f, k ? ", t[%d]" : "    wb_eval(t[%d]", p->wanted[k]);
         if (p->way.n_first && p->n_wanted) fprintf(f, ");\n");
-        for (int k = p->way.n_first; k < p->n_wanted; k++) fprintf(f, "    wb_data(t[%d]);\n", p->wanted[k]);
+        for (int k = p->way.n_first; k < p->n_wanted; k++)
+            fprintf(f, "    wb_data(t[%d]);\n", p->wanted[k]);
     }
     print_expected(f, p, v);
     fprintf(f, "}\n");

@@ -8,7 +8,7 @@ enum { MOST_TERMS = 4096 };
 
 static int left[MOST_TERMS], right[MOST_TERMS];
 
-/* ---- matrix products -------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 /* a [..., m, k] · b [..., k, n], b read as [..., n, k] where it is transposed */
 static bool product(const value *a, const value *b, bool transposed, value *y)
@@ -18,7 +18,8 @@ static bool product(const value *a, const value *b, bool transposed, value *y)
     outer_a.ndim -= 2;
     outer_b.ndim -= 2;
     int64_t dims[WB_MAX_DIMS + 2], m = a->dims[a->ndim - 2], k = a->dims[a->ndim - 1];
-    int64_t inner = b->dims[b->ndim - (transposed ? 1 : 2)], n = b->dims[b->ndim - (transposed ? 2 : 1)];
+    int64_t inner = b->dims[b->ndim - (transposed ? 1 : 2)],
+            n = b->dims[b->ndim - (transposed ? 2 : 1)];
     int ndim;
     if (k != inner || !broadcast(&outer_a, &outer_b, &ndim, dims)) return false;
     dims[ndim] = m;
@@ -33,7 +34,8 @@ static bool product(const value *a, const value *b, bool transposed, value *y)
             at_b = at_b * b->dims[i] + (b->dims[i] == 1 ? 0 : index[ndim - outer_b.ndim + i]);
         for (int64_t i = 0; i < k; i++) {
             left[i] = a->at[(at_a * m + row) * k + i];
-            right[i] = b->at[transposed ? (at_b * n + column) * k + i : (at_b * k + i) * n + column];
+            right[i] =
+                b->at[transposed ? (at_b * n + column) * k + i : (at_b * k + i) * n + column];
         }
         y->at[e] = num_dot(y->dtype, (int)k, left, right);
     }
@@ -83,7 +85,7 @@ static bool linear(const instruction *s, const value *v, value *y)
     return !b || add_bias(b, 1, y);
 }
 
-/* ---- windows ---------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 typedef struct { int64_t window[2], stride[2], pad[4], dilation[2], size[2]; } windows;
 
@@ -92,7 +94,8 @@ static bool place_windows(const value *x, windows *w)
     for (int i = 0; i < 2; i++) {
         int64_t padded = x->dims[2 + i] + w->pad[2 * i] + w->pad[2 * i + 1];
         int64_t reach = (w->window[i] - 1) * w->dilation[i] + 1;
-        if (w->window[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1 || padded < reach) return false;
+        if (w->window[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1 || padded < reach)
+            return false;
         if (w->pad[2 * i] < 0 || w->pad[2 * i + 1] < 0) return false;
         w->size[i] = (padded - reach) / w->stride[i] + 1;
     }
@@ -105,7 +108,8 @@ static bool conv(const instruction *s, const value *v, value *y)
     const value *x = &v[s->in[0]], *k = &v[s->in[1]], *b = s->n_in > 2 ? &v[s->in[2]] : NULL;
     int64_t groups = s->p[8];
     if (x->ndim != 4 || k->ndim != 4 || x->dtype != k->dtype || !is_float(x->dtype)) return false;
-    if (groups < 1 || !k->dims[1] || x->dims[1] != k->dims[1] * groups || k->dims[0] % groups) return false;
+    if (groups < 1 || !k->dims[1] || x->dims[1] != k->dims[1] * groups || k->dims[0] % groups)
+        return false;
     if (b && (b->ndim != 1 || b->dims[0] != k->dims[0])) return false;
     windows w = {.window = {k->dims[2], k->dims[3]}};
     memcpy(w.stride, s->p, sizeof w.stride);
@@ -130,7 +134,8 @@ static bool conv(const instruction *s, const value *v, value *y)
             left[n] = x->at[at_index(x, (int64_t[]){at[0], first + t[0], row, column})];
             right[n++] = weight;
         } while (next_index(3, k->dims + 1, t));
-        y->at[e] = doubtful ? num_real_within(y->dtype, 0, INFINITY) : num_dot(y->dtype, n, left, right);
+        y->at[e] =
+            doubtful ? num_real_within(y->dtype, 0, INFINITY) : num_dot(y->dtype, n, left, right);
     }
     return !b || add_bias(b, w.size[0] * w.size[1], y);
 }
@@ -164,7 +169,7 @@ static bool pool(const instruction *s, const value *x, value *y)
     return true;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 void soft_row(wb_dtype t, int n, const int *x, int *y, bool logarithm)
 {
@@ -248,11 +253,13 @@ static bool norm_layer(const program *p, const instruction *s, const value *v, v
     for (int i = 1; i < 3; i++)
         if (p->step[s->in[i]].op != OP_LEAF || v[s->in[i]].dtype != x->dtype) return false;
     if (batch) {
-        if (x->ndim < 2 || scale->ndim != 1 || scale->dims[0] != x->dims[1] || bias->ndim != 1) return false;
+        if (x->ndim < 2 || scale->ndim != 1 || scale->dims[0] != x->dims[1] || bias->ndim != 1)
+            return false;
         if (bias->dims[0] != x->dims[1] || !x->size || x->size / x->dims[1] < 2) return false;
         for (int i = 2; i < x->ndim; i++) inner *= x->dims[i];
     } else {
-        if (!scale->size || scale->ndim > 4 || !scale->ndim || scale->ndim > x->ndim || bias->ndim != scale->ndim)
+        if (!scale->size || scale->ndim > 4 || !scale->ndim || scale->ndim > x->ndim ||
+            bias->ndim != scale->ndim)
             return false;
         for (int i = 1; i <= scale->ndim; i++)
             if (scale->dims[scale->ndim - i] != x->dims[x->ndim - i] ||
@@ -266,12 +273,13 @@ static bool norm_layer(const program *p, const instruction *s, const value *v, v
         int64_t c = k / inner % scale->size;
         int factor = num_real(y->dtype, numbers[scale->at[c]].v);
         int shift = num_real(y->dtype, numbers[bias->at[c]].v);
-        y->at[k] = num_binary(B_add, y->dtype, num_binary(B_mul, y->dtype, y->at[k], factor), shift);
+        y->at[k] =
+            num_binary(B_add, y->dtype, num_binary(B_mul, y->dtype, y->at[k], factor), shift);
     }
     return true;
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static void masked_row(wb_dtype t, int n, const int *mask, int *x)
 {
@@ -297,22 +305,24 @@ static bool attention(const instruction *s, const value *v, value *y)
     if (mask) {
         int ndim;
         int64_t dims[WB_MAX_DIMS];
-        if (mask->dtype != WB_BOOL || !broadcast(mask, &scores, &ndim, dims) || ndim != scores.ndim ||
-            memcmp(dims, scores.dims, (size_t)ndim * sizeof *dims))
+        if (mask->dtype != WB_BOOL || !broadcast(mask, &scores, &ndim, dims) ||
+            ndim != scores.ndim || memcmp(dims, scores.dims, (size_t)ndim * sizeof *dims))
             return false;
         if (!(kept = spread(mask, ndim, dims))) return false;
     }
     wb_dtype t = q->dtype;
     int64_t d = q->dims[q->ndim - 1], n = scores.dims[scores.ndim - 1];
     double scale = 1 / sqrt(d > 1 ? (double)d : 1);
-    int factor = num_real_within(t, scale, rounded(t, scale) == scale ? 0 : fabs(scale - rounded(t, scale)));
-    for (int64_t i = 0; i < scores.size; i++) scores.at[i] = num_binary(B_mul, t, scores.at[i], factor);
+    int factor =
+        num_real_within(t, scale, rounded(t, scale) == scale ? 0 : fabs(scale - rounded(t, scale)));
+    for (int64_t i = 0; i < scores.size; i++)
+        scores.at[i] = num_binary(B_mul, t, scores.at[i], factor);
     for (int64_t row = 0; n && row < scores.size / n; row++)
         masked_row(t, (int)n, kept ? kept + row * n : NULL, scores.at + row * n);
     return product(&scores, &v[s->in[2]], false, y);
 }
 
-/* ---- rows by number --------------------------------------------------------------------------- */
+/* ---- rows by number -------------------------------------------------------------------------- */
 
 static bool take(const value *x, const value *index, value *y)
 {
@@ -337,7 +347,8 @@ static bool take(const value *x, const value *index, value *y)
 static bool one_hot(const instruction *s, const value *x, value *y)
 {
     int64_t dims[WB_MAX_DIMS + 1], classes = s->p[0];
-    if (is_float(x->dtype) || x->dtype == WB_BOOL || x->ndim == WB_MAX_DIMS || classes < 1) return false;
+    if (is_float(x->dtype) || x->dtype == WB_BOOL || x->ndim == WB_MAX_DIMS || classes < 1)
+        return false;
     memcpy(dims, x->dims, sizeof x->dims);
     dims[x->ndim] = classes;
     if (!new_value(y, WB_F32, x->ndim + 1, dims)) return false;
@@ -348,7 +359,7 @@ static bool one_hot(const instruction *s, const value *x, value *y)
     return true;
 }
 
-/* ---- losses ----------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 #define T(f, x, y) num_binary(B_##f, t, x, y)
 #define F(f, x) num_unary(U_##f, t, x)
@@ -378,12 +389,16 @@ static bool loss(const instruction *s, const value *x, const value *target, valu
 {
     static int term[MOST_TERMS];
     wb_dtype t = wide(x->dtype);
-    if (x->dtype != target->dtype || !is_float(t) || x->ndim != target->ndim || !x->size) return false;
+    if (x->dtype != target->dtype || !is_float(t) || x->ndim != target->ndim || !x->size)
+        return false;
     if (memcmp(x->dims, target->dims, (size_t)x->ndim * sizeof *x->dims)) return false;
     bool rows = s->row == L_crossentropy || s->row == L_logitcrossentropy;
     if ((rows && !x->ndim) || !new_value(y, t, 0, NULL)) return false;
     value logits = *x;
-    double eps = t == WB_F64 ? 0x1p-52 : x->dtype == WB_F16 ? 0x1p-10 : x->dtype == WB_BF16 ? 0x1p-7 : 0x1p-23;
+    double eps = t == WB_F64           ? 0x1p-52
+                 : x->dtype == WB_F16  ? 0x1p-10
+                 : x->dtype == WB_BF16 ? 0x1p-7
+                                       : 0x1p-23;
     if (!new_value(&logits, t, x->ndim, x->dims)) return false;
     for (int64_t i = 0; i < x->size; i++)
         logits.at[i] = t == x->dtype ? x->at[i] : num_cast(t, x->at[i]);
@@ -400,13 +415,18 @@ static bool loss(const instruction *s, const value *x, const value *target, valu
     return true;
 }
 
-/* ---- gradients -------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Does the value have numbers of its own, which no other value shares? */
 static bool has_own_numbers(op_kind op)
 {
     switch (op) {
-    case OP_LEAF: case OP_VARIABLE: case OP_UNARY: case OP_BINARY: case OP_BINARY_NUMBER: case OP_WHERE:
+    case OP_LEAF:
+    case OP_VARIABLE:
+    case OP_UNARY:
+    case OP_BINARY:
+    case OP_BINARY_NUMBER:
+    case OP_WHERE:
     case OP_REDUCE: case OP_MATMUL: case OP_LINEAR: case OP_CONV: case OP_MAXPOOL: case OP_MEANPOOL:
     case OP_SOFTMAX: case OP_LOGSOFTMAX: case OP_NORMALISE: case OP_ATTENTION: case OP_LAYERNORM:
     case OP_BATCHNORM:
@@ -419,7 +439,8 @@ static bool has_own_numbers(op_kind op)
 static bool gradient(const program *p, const instruction *s, const value *v, int here, value *y)
 {
     const value *of = &v[s->in[0]], *by = &v[s->in[1]];
-    if (!is_float(of->dtype) || !is_float(by->dtype) || !has_own_numbers(p->step[s->in[1]].op)) return false;
+    if (!is_float(of->dtype) || !is_float(by->dtype) || !has_own_numbers(p->step[s->in[1]].op))
+        return false;
     for (int i = 0; i < here; i++)
         if (p->step[i].op == OP_ASSIGN) return false;
     if (s->op == OP_GRADIENT) {
@@ -439,7 +460,8 @@ static bool assign(const program *p, const instruction *s, value *v)
 {
     value *to = &v[s->in[0]];
     const value *x = &v[s->in[1]];
-    if (p->step[s->in[0]].op != OP_VARIABLE || to->dtype != x->dtype || to->ndim != x->ndim) return false;
+    if (p->step[s->in[0]].op != OP_VARIABLE || to->dtype != x->dtype || to->ndim != x->ndim)
+        return false;
     if (memcmp(to->dims, x->dims, (size_t)x->ndim * sizeof *x->dims)) return false;
     value after;
     if (!new_value(&after, x->dtype, x->ndim, x->dims)) return false;
@@ -463,10 +485,14 @@ bool interpret_product(const program *p, value *v, int i)
     case OP_LINEAR: return linear(s, v, y);
     case OP_CONV: return conv(s, v, y);
     case OP_MAXPOOL: case OP_MEANPOOL: return pool(s, x, y);
-    case OP_SOFTMAX: case OP_LOGSOFTMAX: case OP_SOFTMAX_OVER: case OP_LOGSOFTMAX_OVER: return soft(s, x, y);
+    case OP_SOFTMAX:
+    case OP_LOGSOFTMAX:
+    case OP_SOFTMAX_OVER:
+    case OP_LOGSOFTMAX_OVER: return soft(s, x, y);
     case OP_NORMALISE:
         if (s->p[0] < 1 || s->p[0] > x->ndim) return false;
-        return normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - s->p[0])) - 1), s->number, y);
+        return normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - s->p[0])) - 1), s->number,
+                         y);
     case OP_ATTENTION: return attention(s, v, y);
     case OP_LOSS: return loss(s, x, &v[s->in[1]], y);
     case OP_LAYERNORM: case OP_BATCHNORM: return norm_layer(p, s, v, y);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- comparing -------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool agree(wb_dtype t, const number *n, double got, int64_t got_integer, verdict *v)
 {
@@ -68,8 +68,8 @@ static void *values_of(wb_tensor *x, wb_dtype t)
     return wb_copy_out(x, room, (size_t)wb_size(x) * wb_dtype_bytes(stored)) ? NULL : room;
 }
 
-/* Results that need an overwritten value of a variable may be gone; and where an evaluation failed for
- * that, so may the assignments. */
+/* Results that need an overwritten value of a variable may be gone; and where an evaluation failed
+ * for that, so may the assignments. */
 static bool is_gone(const program *p, verdict *v)
 {
     for (int i = 0; i < p->n && !v->gone; i++)
@@ -77,7 +77,8 @@ static bool is_gone(const program *p, verdict *v)
     return v->gone;
 }
 
-static void compare(const program *p, wb_tensor *x, const value *want, int call, int result, verdict *v)
+static void compare(const program *p, wb_tensor *x, const value *want, int call, int result,
+                    verdict *v)
 {
     if (v->failed || v->gone) return;
     wb_clear_error();
@@ -112,7 +113,7 @@ static void compare(const program *p, wb_tensor *x, const value *want, int call,
     }
 }
 
-/* ---- leaves ----------------------------------------------------------------------------------- */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 static int64_t size_of(const instruction *s)
 {
@@ -168,7 +169,8 @@ static bool interpret_call(const program *p, value *v, int call, element *const 
         else if (call && size && is_input(p, i)) {
             now.step[i].data = malloc((size_t)size * sizeof(element));
             if (!now.step[i].data) abort();
-            for (int64_t k = 0; k < size; k++) now.step[i].data[k] = shifted(&p->step[i], size, k, call);
+            for (int64_t k = 0; k < size; k++)
+                now.step[i].data[k] = shifted(&p->step[i], size, k, call);
         }
     }
     wb_seed(p->seed + (uint64_t)call);
@@ -178,7 +180,7 @@ static bool interpret_call(const program *p, value *v, int call, element *const 
     return good;
 }
 
-/* ---- evaluating ------------------------------------------------------------------------------- */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
 static bool build(const program *p, wb_tensor **t, verdict *v)
 {
@@ -195,7 +197,8 @@ static bool build(const program *p, wb_tensor **t, verdict *v)
     return true;
 }
 
-static void compare_variables(const program *p, wb_tensor *const *t, const value *want, int call, verdict *v)
+static void compare_variables(const program *p, wb_tensor *const *t, const value *want, int call,
+                              verdict *v)
 {
     for (int i = 0; i < p->n; i++)
         if (p->step[i].op == OP_VARIABLE) compare(p, t[i], &want[i], call, -1 - i, v);
@@ -236,15 +239,18 @@ static void run_plain(const program *p, const value *want, verdict *v)
         for (int k = 0; k < p->n_wanted; k++) {
             bool kept = p->step[p->wanted[k]].op <= OP_VARIABLE;
             for (int j = 0; j < p->n && !kept; j++)
-                kept = t[j] == t[p->wanted[k]] && (p->step[j].op <= OP_VARIABLE || (j < p->wanted[k] && wanted(p, j)));
+                kept = t[j] == t[p->wanted[k]] &&
+                       (p->step[j].op <= OP_VARIABLE || (j < p->wanted[k] && wanted(p, j)));
             if (!kept) wb_keep(t[p->wanted[k]]);
         }
         if (wb_scope_close(inner)) fail(v, 0, -1000, "closing a scope");
     }
     for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++) first[k] = t[p->wanted[k]];
     int n = p->way.n_first < p->n_wanted ? p->way.n_first : p->n_wanted;
-    if (good && !v->failed && n && wb_eval_all(n, first) && !is_gone(p, v)) fail(v, 0, -1000, "evaluating");
-    for (int k = 0; good && k < p->n_wanted; k++) compare(p, t[p->wanted[k]], &want[p->wanted[k]], 0, k, v);
+    if (good && !v->failed && n && wb_eval_all(n, first) && !is_gone(p, v))
+        fail(v, 0, -1000, "evaluating");
+    for (int k = 0; good && k < p->n_wanted; k++)
+        compare(p, t[p->wanted[k]], &want[p->wanted[k]], 0, k, v);
     if (good) compare_variables(p, t, want, 0, v);
     if (wb_scope_close(scope) && !v->failed) fail(v, 0, -1000, "closing the scope");
 }
@@ -290,7 +296,8 @@ static void run_compiled(const program *p, value *want, verdict *v)
         return;
     }
     for (int i = 0; i < p->n; i++)
-        if (p->step[i].op == OP_VARIABLE) start[i] = calloc((size_t)size_of(&p->step[i]) + 1, sizeof **start);
+        if (p->step[i].op == OP_VARIABLE)
+            start[i] = calloc((size_t)size_of(&p->step[i]) + 1, sizeof **start);
     wb_compiled *c = wb_compile(record, &r);
     for (int call = 0; call < p->way.calls && !v->failed; call++) {
         int n = 0;
@@ -298,7 +305,8 @@ static void run_compiled(const program *p, value *want, verdict *v)
         for (int i = 0; i < p->n; i++)
             if (is_input(p, i)) in[n++] = call ? make_leaf(p, i, call) : t[i];
         wb_seed(p->seed + (uint64_t)call);
-        if (wb_call_compiled(c, n, in, p->n_wanted, out) && !v->failed) fail(v, call, -1000, "the call");
+        if (wb_call_compiled(c, n, in, p->n_wanted, out) && !v->failed)
+            fail(v, call, -1000, "the call");
         for (int k = 0; !v->failed && k < p->n_wanted; k++)
             compare(p, out[k], &want[p->wanted[k]], call, k, v);
         if (!v->failed) compare_variables(p, t, want, call, v);

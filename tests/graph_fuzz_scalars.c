@@ -1,9 +1,9 @@
-/* Numbers with bounds of their errors.  Every arithmetic operation on elements appends one; a gradient
- * walks back over them and appends more, so gradients have gradients.
+/* Numbers with bounds of their errors.  Every arithmetic operation on elements appends one; a
+ * gradient walks back over them and appends more, so gradients have gradients.
  *
- * An operation whose operands are exact and whose result the dtype can represent is exact.  Otherwise
- * the bound is what the operands' errors come to, and the rounding of the result.  f16 and bf16 are
- * computed in f32 and rounded where they are stored: the bound allows both. */
+ * An operation whose operands are exact and whose result the dtype can represent is exact.
+ * Otherwise the bound is what the operands' errors come to, and the rounding of the result.  f16
+ * and bf16 are computed in f32 and rounded where they are stored: the bound allows both. */
 #include "graph_fuzz.h"
 
 #include <float.h>
@@ -55,7 +55,7 @@ int64_t wrapped(wb_dtype t, int64_t i)
     }
 }
 
-/* ---- one number ------------------------------------------------------------------------------- */
+/* ---- one number ------------------------------------------------------------------------------ */
 
 static int room;
 
@@ -110,7 +110,8 @@ static int finish(double v, double error)
     x->v = v;
     x->error = error;
     bool over = isfinite(v) && fabs(v) + error > greatest((wb_dtype)x->dtype);
-    if (!(error < 1e30) || (!isfinite(v) && (error > 0 || in_gradient)) || over) x->error = INFINITY;
+    if (!(error < 1e30) || (!isfinite(v) && (error > 0 || in_gradient)) || over)
+        x->error = INFINITY;
     return n_numbers - 1;
 }
 
@@ -132,7 +133,7 @@ int num_integer(wb_dtype t, int64_t i, bool known)
     return n_numbers - 1;
 }
 
-/* ---- functions -------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static double sigmoid(double x)
 {
@@ -195,7 +196,8 @@ static bool exact_function(int f, double x, double y, wb_dtype t)
     }
 }
 
-/* The greatest change of f over [x - e, x + e]: all are monotone between extremes that are far apart. */
+/* The greatest change of f over [x - e, x + e]: all are monotone between extremes that are far
+ * apart. */
 static double spread_of(int f, double x, double y, double e)
 {
     double most = 0;
@@ -224,7 +226,8 @@ int num_unary(int f, wb_dtype t, int a)
     const number x = numbers[a];
     if (!is_float(t)) return num_integer(t, integer_function(f, x.i), x.error == 0);
     double y = function(f, x.v), error = spread_of(f, x.v, y, x.error);
-    if (!isfinite(x.v) && x.error == 0 && (f == U_sin || f == U_cos || f >= U_gelu)) error = INFINITY;
+    if (!isfinite(x.v) && x.error == 0 && (f == U_sin || f == U_cos || f >= U_gelu))
+        error = INFINITY;
     if (isfinite(y) && !(x.error == 0 && exact_function(f, x.v, y, t))) {
         bool simple = f <= U_reciprocal || f == U_relu || f == U_floor;
         if (!(f == U_neg || f == U_abs || f == U_sign || f == U_floor || f == U_relu))
@@ -239,7 +242,7 @@ int num_unary(int f, wb_dtype t, int a)
     return finish(y, error);
 }
 
-/* ---- two operands ----------------------------------------------------------------------------- */
+/* ---- two operands ---------------------------------------------------------------------------- */
 
 static int integer_binary(int f, wb_dtype t, const number *x, const number *y)
 {
@@ -353,7 +356,8 @@ int num_compare(int f, int a, int b)
         return num_integer(WB_BOOL, holds(f, x.v, y.v), known);
     }
     bool known = x.error == 0 && y.error == 0;
-    bool r = f < C_and ? holds(f, (double)((x.i > y.i) - (x.i < y.i)), 0) : holds(f, x.i != 0, y.i != 0);
+    bool r =
+        f < C_and ? holds(f, (double)((x.i > y.i) - (x.i < y.i)), 0) : holds(f, x.i != 0, y.i != 0);
     return num_integer(WB_BOOL, r, known);
 }
 
@@ -374,7 +378,7 @@ int num_select(int condition, int a, int b)
     return finish(c.i ? x.v : y.v, fmax(x.error, y.error) + (isnan(apart) ? INFINITY : apart));
 }
 
-/* ---- from dtype to dtype ---------------------------------------------------------------------- */
+/* ---- from dtype to dtype --------------------------------------------------------------------- */
 
 static double least_integer(wb_dtype t)
 {
@@ -402,7 +406,10 @@ int num_cast(wb_dtype t, int a)
         return num_integer(t, truncated(t, x.v), known || x.error == 0);
     }
     if (!is_float(t)) return num_integer(t, t == WB_BOOL ? x.i != 0 : x.i, x.error == 0);
-    double v = is_float(from) ? x.v : t == WB_F32 ? (double)(float)x.i : (double)x.i, error = x.error;
+    double v = is_float(from) ? x.v
+               : t == WB_F32  ? (double)(float)x.i
+                              : (double)x.i,
+           error = x.error;
     number *n = append(CAST, t);
     n->a = a;
     if (error == 0 && t == WB_F32) v = (double)(float)v;
@@ -410,7 +417,7 @@ int num_cast(wb_dtype t, int a)
     return finish(v, error);
 }
 
-/* ---- many operands ---------------------------------------------------------------------------- */
+/* ---- many operands --------------------------------------------------------------------------- */
 
 /* the exponent of the lowest bit that is set */
 static int lowest_bit(double v)
@@ -531,7 +538,8 @@ int num_argmax(int n, const int *x)
     }
     for (int i = 0; i < n; i++) {
         double apart = 2 * (numbers[x[i]].error + numbers[x[best]].error);
-        if (i != best && apart > 0 && !(numbers[x[best]].v - numbers[x[i]].v > apart)) known = false;
+        if (i != best && apart > 0 && !(numbers[x[best]].v - numbers[x[i]].v > apart))
+            known = false;
         if (!isfinite(numbers[x[i]].error)) known = false;
     }
     return num_integer(WB_I32, best, known);

@@ -57,7 +57,7 @@ void prune_program(program *p)
     p->n = n;
 }
 
-/* ---- attempts --------------------------------------------------------------------------------- */
+/* ---- attempts -------------------------------------------------------------------------------- */
 
 typedef bool (*test)(const program *p, verdict *v);
 
@@ -166,7 +166,9 @@ static bool shortcuts(program *p, test fails, verdict *v)
         for (int by = i - 1; by >= 0 && i < p->n; by--) {
             bool operand = false;
             for (int k = 0; k < p->step[i].n_in; k++) operand |= p->step[i].in[k] == by;
-            if (p->step[i].op <= OP_VARIABLE || p->step[i].op == OP_ASSIGN || (!operand && p->n > 10)) continue;
+            if (p->step[i].op <= OP_VARIABLE || p->step[i].op == OP_ASSIGN ||
+                (!operand && p->n > 10))
+                continue;
             program q;
             bool changed = false;
             copy_program(&q, p);
@@ -198,7 +200,7 @@ static bool fewer_parts(program *p, test fails, verdict *v)
     return any;
 }
 
-/* ---- sizes and numbers ------------------------------------------------------------------------ */
+/* ---- sizes and numbers ----------------------------------------------------------------------- */
 
 static void resize_leaf(instruction *s, int64_t old, int64_t size, const int64_t *was)
 {
@@ -224,7 +226,10 @@ static bool resize(program *p, int64_t from, int64_t to, test fails, verdict *v)
         bool sized = s->op <= OP_RANDN || s->op == OP_RESHAPE || s->op == OP_EXPAND;
         int64_t was[MOST_PARAMETERS], old = s->op <= OP_VARIABLE ? size_of(s) : 0;
         memcpy(was, s->p, sizeof was);
-        for (int k = s->op == OP_SLICE || s->op == OP_ONEHOT ? s->op == OP_SLICE : sized ? 0 : s->n; k < s->n; k++)
+        for (int k = s->op == OP_SLICE || s->op == OP_ONEHOT ? s->op == OP_SLICE
+                     : sized                                 ? 0
+                                                             : s->n;
+             k < s->n; k++)
             if (s->p[k] == from) s->p[k] = to;
         if (s->op <= OP_VARIABLE && memcmp(was, s->p, sizeof was)) {
             if (!old) {
