@@ -64,7 +64,7 @@ static int other_shape(const drawing *d, const value *x, int64_t *dims)
 static bool draw_elementwise(drawing *d, instruction *s)
 {
     int kind = s->op == OP_WHERE || s->op == OP_CAST || s->op == OP_STOP ? ANY
-             : s->op == OP_UNARY && draw_chance(6) ? NO_BOOL
+             : s->op == OP_UNARY && draw_chance(is_float(d->main) ? 6 : 2) ? NO_BOOL
              : s->op == OP_UNARY || s->op == OP_ISFINITE ? FLOATS : ANY;
     int i = operand_any(d, kind, 0, WB_MAX_DIMS);
     if (i < 0) return false;
@@ -114,8 +114,9 @@ static bool draw_elementwise(drawing *d, instruction *s)
 
 static bool draw_reduce(drawing *d, instruction *s)
 {
-    int i =
-        operand_any(d, draw_chance(2) ? NO_BOOL : FLOATS, s->op == OP_REDUCE ? 0 : 1, WB_MAX_DIMS);
+    bool whole = !is_float(d->main) || draw_chance(3);
+    int least = s->op == OP_REDUCE && draw_chance(4) ? 0 : 1;
+    int i = operand_any(d, whole ? NO_BOOL : FLOATS, least, WB_MAX_DIMS);
     if (i < 0) return false;
     const value *x = &d->v[i];
     s->in[s->n_in++] = i;
@@ -129,7 +130,13 @@ static bool draw_reduce(drawing *d, instruction *s)
         for (int a = 0; a < x->ndim; a++)
             if (draw_chance(2)) s->p[s->n++] = draw_chance(2) ? a : a - x->ndim;
     }
-    return add_step(d, s) >= 0;
+    int y = add_step(d, s);
+    if (y >= 0 && !is_float(d->v[y].dtype) && draw_chance(2)) {     /* which has wrapped around */
+        instruction cast = {.op = OP_CAST, .n_in = 1, .in = {y}};
+        cast.dtype = draw_chance(2) ? WB_F32 : (wb_dtype)draw_between(WB_F32, WB_I64);
+        add_step(d, &cast);
+    }
+    return y >= 0;
 }
 
 static void any_reshape(const value *x, instruction *s)
@@ -359,8 +366,8 @@ static void choose_manner(program *p, bool device)
 
 void draw_program(program *p, uint64_t seed, bool device)
 {
-    static const wb_dtype mains[] = {WB_F32, WB_F32,  WB_F32, WB_F32, WB_F64,
-                                     WB_F16, WB_BF16, WB_I32, WB_I8,  WB_U8};
+    static const wb_dtype mains[] = {WB_F32, WB_F32, WB_F32, WB_F32, WB_F32, WB_F64,
+                                     WB_F64, WB_F16, WB_BF16, WB_I32, WB_I8, WB_I8, WB_U8};
     static const int64_t sizes[] = {1, 1, 2, 3, 4, 5, 8, 16, 17, 19, 33};
     static drawing d;
     memset(p, 0, sizeof *p);
@@ -370,7 +377,7 @@ void draw_program(program *p, uint64_t seed, bool device)
     wb_seed(seed);
     p->seed = seed;
     d.p = p;
-    d.main = mains[draw_between(0, 9)];
+    d.main = mains[draw_between(0, 12)];
     d.grid = !draw_chance(3);
     d.special = draw_chance(25);
     for (int i = 0; i < 4; i++) d.sizes[i] = sizes[draw_between(0, draw_chance(4) ? 10 : 6)];

@@ -189,6 +189,24 @@ static bool depends(const number *x, const bool *needed)
     }
 }
 
+/* Is the number, or one that it is made of, not finite? */
+static bool not_finite(const number *x)
+{
+    bool found = !isfinite(x->v);
+    switch (x->op) {
+    case BINARY: found |= !isfinite(numbers[x->b].v); /* fall through */
+    case UNARY:
+    case CAST: return found || !isfinite(numbers[x->a].v);
+    case SUM:
+    case DOT:
+    case EXTREME:
+        for (int i = 0; i < x->b * (x->op == DOT ? 2 : 1) && !found; i++)
+            found = !isfinite(numbers[num_operands(x)[i]].v);
+        return found;
+    default: return found;
+    }
+}
+
 void num_gradient(int loss, int n, const int *by, int *out)
 {
     int before = loss + 1;
@@ -204,8 +222,9 @@ void num_gradient(int loss, int n, const int *by, int *out)
     wb_dtype t = (wb_dtype)numbers[loss].dtype;
     if (needed[loss]) give(loss, NUM(1));
     for (int i = loss; i >= 0; i--) {
-        if (first[i] < 0) continue;
-        int g = total(i);
+        /* the library has zeros where this walk has nothing, and 0 times infinity is NaN */
+        if (first[i] < 0 && !(needed[i] && not_finite(&numbers[i]))) continue;
+        int g = first[i] < 0 ? num_real((wb_dtype)numbers[i].dtype, 0) : total(i);
         first[i] = -2 - g;                  /* what it has become */
         through(i, g, needed);
         if (n_numbers > 4 * MOST_NUMBERS) break;

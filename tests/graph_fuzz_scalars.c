@@ -235,7 +235,8 @@ int num_unary(int f, wb_dtype t, int a)
         if (f >= U_elu) error += rounding(wide(t), x.v, 8);
         if (f == U_gelu_slope) error += 64 * unit_of(wide(t));
     }
-    if (isnan(error)) error = INFINITY;
+    bool by_zero = x.v == 0 && (f == U_reciprocal || f == U_rsqrt);
+    if (isnan(error) || by_zero) error = INFINITY;     /* the sign of a zero is not known */
     number *n = append(UNARY, t);
     n->a = a;
     n->b = f;
@@ -325,7 +326,7 @@ int num_binary(int f, wb_dtype t, int a, int b)
     bool known = x.error == 0 && y.error == 0;
     if (isfinite(r) && !(known && exact && representable(t, r)))
         error += rounding(t, r, f == B_pow ? 16 : 3);
-    if (!isfinite(r) && known && isfinite(x.v) && isfinite(y.v) && y.v != 0) error = INFINITY;
+    if (!isfinite(r) && known && isfinite(x.v) && isfinite(y.v)) error = INFINITY;
     number *n = append(BINARY, t);
     n->a = a;
     n->b = b;
