@@ -90,8 +90,9 @@ int num_mean(wb_dtype t, int n, const int *x, int64_t count);      /* their sum 
 int num_dot(wb_dtype t, int n, const int *x, const int *y);
 int num_extreme(wb_dtype t, int n, const int *x, bool least, bool first);
 int num_argmax(int n, const int *x);
-/* the derivative of `loss` by each of n numbers; they are numbers with derivatives of their own */
-void num_gradient(int loss, int n, const int *by, int *out);
+/* The derivative of `loss` by each of n numbers, as numbers with derivatives of their own.  `last`
+ * is the latest number that the library's walk begins with: the loss, or the last one beside it. */
+void num_gradient(int loss, int last, int n, const int *by, int *out);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 

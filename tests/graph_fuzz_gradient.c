@@ -22,9 +22,16 @@ static void give(int to, int g)
 
 static int total(int of)
 {
-    static int list[4096];
+    static int *list, room;
     int n = 0;
-    for (int i = first[of]; i >= 0 && n < 4096; i = given[i].next) list[n++] = given[i].g;
+    for (int i = first[of]; i >= 0; i = given[i].next) {
+        if (n == room) {
+            room = room ? 2 * room : 1024;
+            list = realloc(list, (size_t)room * sizeof *list);
+            if (!list) abort();
+        }
+        list[n++] = given[i].g;
+    }
     return n == 1 ? list[0] : num_sum((wb_dtype)numbers[of].dtype, n, list);
 }
 
@@ -207,9 +214,9 @@ static bool not_finite(const number *x)
     }
 }
 
-void num_gradient(int loss, int n, const int *by, int *out)
+void num_gradient(int loss, int last, int n, const int *by, int *out)
 {
-    int before = loss + 1;
+    int before = last + 1;
     bool *needed = calloc((size_t)n_numbers, 1);
     if (first_room < before)
         first = realloc(first, (size_t)(first_room = 2 * before) * sizeof *first);
@@ -221,7 +228,7 @@ void num_gradient(int loss, int n, const int *by, int *out)
     for (int i = 0; i < before; i++) needed[i] |= depends(&numbers[i], needed);
     wb_dtype t = (wb_dtype)numbers[loss].dtype;
     if (needed[loss]) give(loss, NUM(1));
-    for (int i = loss; i >= 0; i--) {
+    for (int i = last; i >= 0; i--) {
         /* the library has zeros where this walk has nothing, and 0 times infinity is NaN */
         if (first[i] < 0 && !(needed[i] && not_finite(&numbers[i]))) continue;
         int g = first[i] < 0 ? num_real((wb_dtype)numbers[i].dtype, 0) : total(i);

@@ -6,12 +6,25 @@
 
 enum { MOST_TERMS = 4096 };
 
-static int left[MOST_TERMS], right[MOST_TERMS];
+static int left[MOST_TERMS + 1], right[MOST_TERMS + 1];       /* and a bias */
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 
+/* The products of left and right, and a bias: in any order. */
+static int dot_with_bias(wb_dtype t, int n, const value *b, int64_t place)
+{
+    int product = num_dot(t, n, left, right);
+    if (!b) return product;
+    left[n] = b->at[place];
+    right[n] = num_real(t, 1);
+    int y = num_dot(t, n + 1, left, right);
+    if (t != wide(t) && numbers[product].error > 0)     /* may be rounded in between */
+        numbers[y].error += numbers[product].error;
+    return y;
+}
+
 /* a [..., m, k] · b [..., k, n], b read as [..., n, k] where it is transposed */
-static bool product(const value *a, const value *b, bool transposed, value *y)
+static bool product(const value *a, const value *b, bool transposed, const value *bias, value *y)
 {
     if (a->ndim < 2 || b->ndim < 2 || a->dtype != b->dtype || !is_float(a->dtype)) return false;
     value outer_a = *a, outer_b = *b;
@@ -37,7 +50,7 @@ static bool product(const value *a, const value *b, bool transposed, value *y)
             right[i] =
                 b->at[transposed ? (at_b * n + column) * k + i : (at_b * k + i) * n + column];
         }
-        y->at[e] = num_dot(y->dtype, (int)k, left, right);
+        y->at[e] = dot_with_bias(y->dtype, (int)k, bias, column);
     }
     return true;
 }
@@ -49,7 +62,7 @@ static bool matmul(const value *x, const value *w, value *y)
     if (!x->ndim || !w->ndim) return false;
     if (x->ndim == 1) a.ndim = 2, a.dims[0] = 1, a.dims[1] = x->dims[0];
     if (w->ndim == 1) b.ndim = 2, b.dims[0] = w->dims[0], b.dims[1] = 1;
-    if (!product(&a, &b, false, y)) return false;
+    if (!product(&a, &b, false, NULL, y)) return false;
     int last = y->ndim - 1;
     if (x->ndim == 1) {
         y->dims[last - 1] = y->dims[last];
@@ -59,18 +72,11 @@ static bool matmul(const value *x, const value *w, value *y)
     return true;
 }
 
-static bool add_bias(const value *b, int64_t inner, value *y)
-{
-    if (b->ndim != 1 || b->dtype != y->dtype) return false;
-    for (int64_t k = 0; k < y->size; k++)
-        y->at[k] = num_binary(B_add, y->dtype, y->at[k], b->at[k / inner % b->dims[0]]);
-    return true;
-}
-
 static bool linear(const instruction *s, const value *v, value *y)
 {
     const value *x = &v[s->in[0]], *w = &v[s->in[1]], *b = s->n_in > 2 ? &v[s->in[2]] : NULL;
-    if (w->ndim != 2 || !x->ndim || (b && (b->ndim != 1 || b->dims[0] != w->dims[0]))) return false;
+    if (w->ndim != 2 || !x->ndim) return false;
+    if (b && (b->ndim != 1 || b->dims[0] != w->dims[0] || b->dtype != w->dtype)) return false;
     value rows = *x;
     rows.ndim = 2;
     rows.dims[1] = x->dims[x->ndim - 1];
@@ -80,9 +86,9 @@ static bool linear(const instruction *s, const value *v, value *y)
     int64_t dims[WB_MAX_DIMS];
     memcpy(dims, x->dims, sizeof dims);
     dims[x->ndim - 1] = w->dims[0];
-    if (!product(&rows, w, true, &flat) || !new_value(y, x->dtype, x->ndim, dims)) return false;
+    if (!product(&rows, w, true, b, &flat) || !new_value(y, x->dtype, x->ndim, dims)) return false;
     memcpy(y->at, flat.at, (size_t)y->size * sizeof *y->at);
-    return !b || add_bias(b, 1, y);
+    return true;
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -110,7 +116,7 @@ static bool conv(const instruction *s, const value *v, value *y)
     if (x->ndim != 4 || k->ndim != 4 || x->dtype != k->dtype || !is_float(x->dtype)) return false;
     if (groups < 1 || !k->dims[1] || x->dims[1] != k->dims[1] * groups || k->dims[0] % groups)
         return false;
-    if (b && (b->ndim != 1 || b->dims[0] != k->dims[0])) return false;
+    if (b && (b->ndim != 1 || b->dims[0] != k->dims[0] || b->dtype != k->dtype)) return false;
     windows w = {.window = {k->dims[2], k->dims[3]}};
     memcpy(w.stride, s->p, sizeof w.stride);
     memcpy(w.pad, s->p + 2, sizeof w.pad);
@@ -134,10 +140,10 @@ static bool conv(const instruction *s, const value *v, value *y)
             left[n] = x->at[at_index(x, (int64_t[]){at[0], first + t[0], row, column})];
             right[n++] = weight;
         } while (next_index(3, k->dims + 1, t));
-        y->at[e] =
-            doubtful ? num_real_within(y->dtype, 0, INFINITY) : num_dot(y->dtype, n, left, right);
+        y->at[e] = dot_with_bias(y->dtype, n, b, at[1]);
+        if (doubtful) numbers[y->at[e]].error = INFINITY;
     }
-    return !b || add_bias(b, w.size[0] * w.size[1], y);
+    return true;
 }
 
 /* p: window 2, stride 2, pad 4 */
@@ -300,7 +306,7 @@ static bool attention(const instruction *s, const value *v, value *y)
 {
     const value *q = &v[s->in[0]], *k = &v[s->in[1]], *mask = s->n_in > 3 ? &v[s->in[3]] : NULL;
     value scores;
-    if (v[s->in[2]].dtype != q->dtype || !product(q, k, true, &scores)) return false;
+    if (v[s->in[2]].dtype != q->dtype || !product(q, k, true, NULL, &scores)) return false;
     const int *kept = NULL;
     if (mask) {
         int ndim;
@@ -319,7 +325,7 @@ static bool attention(const instruction *s, const value *v, value *y)
         scores.at[i] = num_binary(B_mul, t, scores.at[i], factor);
     for (int64_t row = 0; n && row < scores.size / n; row++)
         masked_row(t, (int)n, kept ? kept + row * n : NULL, scores.at + row * n);
-    return product(&scores, &v[s->in[2]], false, y);
+    return product(&scores, &v[s->in[2]], false, NULL, y);
 }
 
 /* ---- rows by number -------------------------------------------------------------------------- */
@@ -441,16 +447,23 @@ static bool gradient(const program *p, const instruction *s, const value *v, int
     const value *of = &v[s->in[0]], *by = &v[s->in[1]];
     if (!is_float(of->dtype) || !is_float(by->dtype) || !has_own_numbers(p->step[s->in[1]].op))
         return false;
-    for (int i = 0; i < here; i++)
-        if (p->step[i].op == OP_ASSIGN) return false;
+    for (int i = 0; i < here; i++) {
+        op_kind op = p->step[i].op;
+        /* how a gradient depends on what lies between is a matter of its formula */
+        if ((op == OP_GRADIENT || op == OP_JACOBIAN) && p->step[s->in[1]].op > OP_VARIABLE)
+            return false;
+        if (op == OP_ASSIGN) return false;
+    }
     if (s->op == OP_GRADIENT) {
         if (of->size != 1 || !new_value(y, by->dtype, by->ndim, by->dims)) return false;
-        num_gradient(of->at[0], (int)by->size, by->at, y->at);
+        num_gradient(of->at[0], of->at[0], (int)by->size, by->at, y->at);
     } else {
         if (!of->size || !by->size || of->dtype != by->dtype) return false;
         if (!new_value(y, of->dtype, 2, (int64_t[]){of->size, by->size})) return false;
+        int last = 0;
+        for (int64_t i = 0; i < of->size; i++) last = of->at[i] > last ? of->at[i] : last;
         for (int64_t i = 0; i < of->size && n_numbers < MOST_NUMBERS; i++)
-            num_gradient(of->at[i], (int)by->size, by->at, y->at + i * by->size);
+            num_gradient(of->at[i], last, (int)by->size, by->at, y->at + i * by->size);
     }
     return n_numbers < MOST_NUMBERS;
 }

@@ -186,6 +186,7 @@ static bool build(const program *p, wb_tensor **t, verdict *v)
 {
     for (int i = 0; i < p->n; i++) {
         wb_tensor *x = call_step(p, i, t);
+        if (!x && is_gone(p, v)) return false;
         if (!x) {
             char what[80];
             snprintf(what, sizeof what, "instruction %d, %s", i, op_names[p->step[i].op]);
