@@ -237,6 +237,25 @@ static void pools(void **state)
     ref_forget();
 }
 
+/* Without images, channels, rows or columns: what is left is padding, whose mean is 0. */
+static void pools_of_nothing(void **state)
+{
+    (void)state;
+    wb_pool_settings s = {.size = sizeof s, .window = {2, 3}, .stride = {1, 2}, .pad = {1, 1, 2, 1}};
+    for (int axis = 0; axis < 4; axis++) {
+        int64_t dims[4] = {2, 3, 4, 5};
+        dims[axis] = 0;
+        array x = ref_new(4, dims);
+        wb_tensor *p = tensor_of(x, WB_F32, 0);
+        for (int max = 0; max <= (axis < 2); max++) {
+            wb_tensor *y = max ? wb_maxpool_with(p, &s) : wb_meanpool_with(p, &s);
+            check(y, ref_pool(x, max, s.window, s.stride, s.pad), 0, 0, "pool without axis %d", axis);
+            check(wb_gradient(wb_sum(y), p), x, 0, 0, "its gradient");
+        }
+    }
+    ref_forget();
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static wb_tensor *softmax(wb_tensor *const *x, const void *s) { (void)s; return wb_softmax(x[0]); }
@@ -396,7 +415,8 @@ int main(int argc, char **argv)
     const bool alone = argc > 1 && !strcmp(argv[1], "--attention");
     read_options(argc, argv);
     const struct CMUnitTest all[] = {cmocka_unit_test(matmuls), cmocka_unit_test(convolutions),
-                                     cmocka_unit_test(pools), cmocka_unit_test(rows)},
+                                     cmocka_unit_test(pools), cmocka_unit_test(pools_of_nothing),
+                                     cmocka_unit_test(rows)},
                             attention_tests[] = {cmocka_unit_test(attentions),
                                                  cmocka_unit_test(attention_memory)};
     int failed = alone ? 0 : cmocka_run_group_tests(all, NULL, NULL);

@@ -109,7 +109,7 @@ static int layouts(const wb__view *v)
         for (int i = 3; dense && i >= 0; i--) {
             const int axis = order[l][i];
             if (v->dims[axis] != 1 && v->strides[axis] != size) dense = false;
-            size *= v->dims[axis];
+            size *= WB__MAX(v->dims[axis], 1);
         }
         if (dense) fits |= 1 << l;
     }

@@ -1,0 +1,329 @@
+/* Evaluates a program in one of many ways and compares every element with the interpreter's. */
+#include "graph_fuzz.h"
+
+#include "engine/tensor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+static bool agree(wb_dtype t, const number *n, double got, int64_t got_integer, verdict *v)
+{
+    v->compared++;
+    if (!is_float(t)) {
+        bool known = n->error == 0;
+        v->exact += known;
+        v->tight += known;
+        v->unknown += !known;
+        return !known || got_integer == n->i;
+    }
+    if (!isfinite(n->error)) {
+        v->unknown++;
+        return true;
+    }
+    v->exact += n->error == 0;
+    v->tight += n->error <= 0.01 * (1 + fabs(n->v));
+    if (isnan(n->v)) return isnan(got);
+    if (n->error == 0 || !isfinite(n->v)) return got == n->v;
+    return fabs(got - n->v) <= 2 * n->error;
+}
+
+static double real_of(wb_dtype t, const void *data, int64_t k)
+{
+    return t == WB_F64 ? ((const double *)data)[k] : (double)((const float *)data)[k];
+}
+
+static int64_t integer_of(wb_dtype t, const void *data, int64_t k)
+{
+    switch (t) {
+    case WB_I8: return ((const int8_t *)data)[k];
+    case WB_I32: return ((const int32_t *)data)[k];
+    case WB_I64: return ((const int64_t *)data)[k];
+    default: return ((const uint8_t *)data)[k];
+    }
+}
+
+static void fail(verdict *v, int call, int result, const char *what)
+{
+    v->failed = true;
+    v->call = call;
+    v->result = result;
+    v->element = -1;
+    snprintf(v->text, sizeof v->text, "%s: %s", what, wb_error());
+}
+
+/* Copies x's values out as f32, or as they are; NULL where it fails. */
+static void *values_of(wb_tensor *x, wb_dtype t)
+{
+    static double room[4096];
+    wb_dtype stored = t == WB_F16 || t == WB_BF16 ? WB_F32 : t;
+    if (stored != t) {
+        const void *half = wb_data(x);              /* rounded, as it is stored */
+        if (!half && wb_size(x)) return NULL;
+        x = wb_astype(x, WB_F32);
+    }
+    if (!x || wb_size(x) > 4096) return NULL;
+    return wb_copy_out(x, room, (size_t)wb_size(x) * wb_dtype_bytes(stored)) ? NULL : room;
+}
+
+/* Results that need an overwritten value of a variable may be gone; and where an evaluation failed
+ * for that, so may the assignments. */
+static bool is_gone(const program *p, verdict *v)
+{
+    for (int i = 0; i < p->n && !v->gone; i++)
+        v->gone = p->step[i].op == OP_ASSIGN && wb_error_code() == WB_ERROR_VERSION;
+    return v->gone;
+}
+
+static void compare(const program *p, wb_tensor *x, const value *want, int call, int result,
+                    verdict *v)
+{
+    if (v->failed || v->gone) return;
+    wb_clear_error();
+    bool shaped = wb_ndim(x) == want->ndim && wb_dtype_of(x) == want->dtype;
+    for (int i = 0; shaped && i < want->ndim; i++) shaped = wb_dims(x)[i] == want->dims[i];
+    if (!shaped) {
+        fail(v, call, result, "shape or dtype");
+        snprintf(v->text, sizeof v->text, "shape or dtype: %s", wb_describe(x));
+        return;
+    }
+    const void *data = values_of(x, want->dtype);
+    if (!data) {
+        if (!is_gone(p, v)) fail(v, call, result, "reading failed");
+        return;
+    }
+    for (int64_t k = 0; k < want->size; k++) {
+        const number *n = &numbers[want->at[k]];
+        bool real = is_float(want->dtype);
+        double got = real ? real_of(want->dtype, data, k) : 0;
+        int64_t integer = real ? 0 : integer_of(want->dtype, data, k);
+        if (agree(want->dtype, n, got, integer, v)) continue;
+        v->failed = true;
+        v->call = call;
+        v->result = result;
+        v->element = k;
+        v->got = real ? got : (double)integer;
+        v->want = real ? n->v : (double)n->i;
+        v->error = real ? 2 * n->error : 0;
+        snprintf(v->text, sizeof v->text, "%s element %lld: got %.9g, expected %.9g within %.3g",
+                 wb_describe(x), (long long)k, v->got, v->want, v->error);
+        return;
+    }
+}
+
+/* ---- leaves ---------------------------------------------------------------------------------- */
+
+static int64_t size_of(const instruction *s)
+{
+    int64_t size = 1;
+    for (int i = 0; i < s->n; i++) size *= s->p[i];
+    return size;
+}
+
+/* At later calls of a compiled function an input's elements are shifted by one place each. */
+element shifted(const instruction *s, int64_t size, int64_t k, int call)
+{
+    return s->data[(k + call) % size];
+}
+
+bool is_input(const program *p, int i)
+{
+    int inputs = 0;
+    for (int k = 0; k <= i; k++) inputs += p->step[k].op == OP_LEAF;
+    return p->way.compiled && p->step[i].op == OP_LEAF && inputs <= 6;
+}
+
+static wb_tensor *make_leaf(const program *p, int i, int call)
+{
+    instruction s = p->step[i];
+    int64_t size = size_of(&s);
+    if (!call || !size || !is_input(p, i)) return leaf_tensor(&s);
+    s.data = malloc((size_t)size * sizeof *s.data);
+    if (!s.data) abort();
+    for (int64_t k = 0; k < size; k++) s.data[k] = shifted(&p->step[i], size, k, call);
+    wb_tensor *x = leaf_tensor(&s);
+    free(s.data);
+    return x;
+}
+
+static bool make_leaves(const program *p, wb_tensor **t, int call, bool variables)
+{
+    for (int i = 0; i < p->n; i++) {
+        op_kind op = p->step[i].op;
+        if (op != OP_LEAF && !(op == OP_VARIABLE && variables)) continue;
+        if (!(t[i] = make_leaf(p, i, call))) return false;
+    }
+    return true;
+}
+
+/* The interpreter's values at a call; variables are as `start` has them. */
+static bool interpret_call(const program *p, value *v, int call, element *const *start)
+{
+    static program now;
+    now = *p;
+    for (int i = 0; i < p->n; i++) {
+        int64_t size = p->step[i].op <= OP_VARIABLE ? size_of(&p->step[i]) : 0;
+        if (start && start[i]) now.step[i].data = start[i];
+        else if (call && size && is_input(p, i)) {
+            now.step[i].data = malloc((size_t)size * sizeof(element));
+            if (!now.step[i].data) abort();
+            for (int64_t k = 0; k < size; k++)
+                now.step[i].data[k] = shifted(&p->step[i], size, k, call);
+        }
+    }
+    wb_seed(p->seed + (uint64_t)call);
+    bool good = interpret(&now, v);
+    for (int i = 0; i < p->n; i++)
+        if (now.step[i].data != p->step[i].data && !(start && start[i])) free(now.step[i].data);
+    return good;
+}
+
+/* ---- evaluating ------------------------------------------------------------------------------ */
+
+static bool build(const program *p, wb_tensor **t, verdict *v)
+{
+    for (int i = 0; i < p->n; i++) {
+        wb_tensor *x = call_step(p, i, t);
+        if (!x && is_gone(p, v)) return false;
+        if (!x) {
+            char what[80];
+            snprintf(what, sizeof what, "instruction %d, %s", i, op_names[p->step[i].op]);
+            fail(v, 0, -1000, what);
+            return false;
+        }
+        t[i] = x;
+    }
+    return true;
+}
+
+static void compare_variables(const program *p, wb_tensor *const *t, const value *want, int call,
+                              verdict *v)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->step[i].op == OP_VARIABLE) compare(p, t[i], &want[i], call, -1 - i, v);
+}
+
+static bool wanted(const program *p, int i)
+{
+    for (int k = 0; k < p->n_wanted; k++)
+        if (p->wanted[k] == i) return true;
+    return false;
+}
+
+/* The tensors that are neither asked for nor leaves: the graph holds them. */
+static void free_others(const program *p, wb_tensor *const *t)
+{
+    for (int i = 0; i < p->n; i++) {
+        bool again = p->step[i].op == OP_ASSIGN;
+        for (int k = 0; k < p->n && !again; k++) again = k != i && t[k] == t[i];
+        if (p->step[i].op > OP_VARIABLE && !again && !wanted(p, i) && i % 2) wb_free(t[i]);
+    }
+}
+
+static void run_plain(const program *p, const value *want, verdict *v)
+{
+    wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *first[MOST_WANTED];
+    wb_scope *scope = wb_scope_open(), *inner = NULL;
+    if (!make_leaves(p, t, 0, true)) {
+        fail(v, 0, -1000, "a leaf");
+        return;
+    }
+    wb_seed(p->seed);
+    if (p->way.inner_scope) inner = wb_scope_open();
+    wb__this_thread()->eager = p->way.eager;
+    bool good = build(p, t, v);
+    wb__this_thread()->eager = false;
+    if (good && p->way.free_some) free_others(p, t);
+    if (good && inner) {
+        for (int k = 0; k < p->n_wanted; k++) {
+            bool kept = p->step[p->wanted[k]].op <= OP_VARIABLE;
+            for (int j = 0; j < p->n && !kept; j++)
+                kept = t[j] == t[p->wanted[k]] &&
+                       (p->step[j].op <= OP_VARIABLE || (j < p->wanted[k] && wanted(p, j)));
+            if (!kept) wb_keep(t[p->wanted[k]]);
+        }
+        if (wb_scope_close(inner) && !is_gone(p, v)) fail(v, 0, -1000, "closing a scope");
+    }
+    for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++) first[k] = t[p->wanted[k]];
+    int n = p->way.n_first < p->n_wanted ? p->way.n_first : p->n_wanted;
+    if (good && !v->failed && n && wb_eval_all(n, first) && !is_gone(p, v))
+        fail(v, 0, -1000, "evaluating");
+    for (int k = 0; good && k < p->n_wanted; k++)
+        compare(p, t[p->wanted[k]], &want[p->wanted[k]], 0, k, v);
+    if (good) compare_variables(p, t, want, 0, v);
+    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v)) fail(v, 0, -1000, "closing the scope");
+}
+
+typedef struct { const program *p; wb_tensor **t; verdict *v; } recording;
+
+static int record(wb_tensor *const *inputs, wb_tensor **outputs, void *context)
+{
+    recording *r = context;
+    const program *p = r->p;
+    wb_tensor *t[MOST_INSTRUCTIONS];
+    memcpy(t, r->t, sizeof t);
+    for (int i = 0, k = 0; i < p->n; i++)
+        if (is_input(p, i)) t[i] = inputs[k++];
+    if (!build(p, t, r->v)) return -1;
+    for (int k = 0; k < p->n_wanted; k++) outputs[k] = t[p->wanted[k]];
+    return p->n_wanted;
+}
+
+/* What the variables hold is where the interpreter goes on from. */
+static bool read_variables(const program *p, wb_tensor *const *t, element **start)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (p->step[i].op != OP_VARIABLE) continue;
+        const void *data = values_of(t[i], p->step[i].dtype);
+        if (!data) return false;
+        for (int64_t k = 0; k < size_of(&p->step[i]); k++) {
+            if (is_float(p->step[i].dtype)) start[i][k].v = real_of(p->step[i].dtype, data, k);
+            else start[i][k].i = integer_of(p->step[i].dtype, data, k);
+        }
+    }
+    return true;
+}
+
+static void run_compiled(const program *p, value *want, verdict *v)
+{
+    wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *in[MOST_INSTRUCTIONS], *out[MOST_WANTED];
+    element *start[MOST_INSTRUCTIONS] = {NULL};
+    wb_scope *scope = wb_scope_open();
+    recording r = {p, t, v};
+    if (!make_leaves(p, t, 0, true)) {
+        fail(v, 0, -1000, "a leaf");
+        return;
+    }
+    for (int i = 0; i < p->n; i++)
+        if (p->step[i].op == OP_VARIABLE)
+            start[i] = calloc((size_t)size_of(&p->step[i]) + 1, sizeof **start);
+    wb_compiled *c = wb_compile(record, &r);
+    for (int call = 0; call < p->way.calls && !v->failed; call++) {
+        int n = 0;
+        if (call && (!read_variables(p, t, start) || !interpret_call(p, want, call, start))) break;
+        for (int i = 0; i < p->n; i++)
+            if (is_input(p, i)) in[n++] = call ? make_leaf(p, i, call) : t[i];
+        wb_seed(p->seed + (uint64_t)call);
+        if (wb_call_compiled(c, n, in, p->n_wanted, out) && !v->failed)
+            fail(v, call, -1000, "the call");
+        for (int k = 0; !v->failed && k < p->n_wanted; k++)
+            compare(p, out[k], &want[p->wanted[k]], call, k, v);
+        if (!v->failed) compare_variables(p, t, want, call, v);
+    }
+    for (int i = 0; i < p->n; i++) free(start[i]);
+    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v)) fail(v, 0, -1000, "closing the scope");
+}
+
+bool run_program(const program *p, verdict *v)
+{
+    static value want[MOST_INSTRUCTIONS];
+    v->failed = false;
+    wb_clear_error();
+    if (!p->n_wanted || !interpret_call(p, want, 0, NULL)) return false;
+    wb_set_threads(p->way.threads);
+    if (p->way.compiled) run_compiled(p, want, v);
+    else run_plain(p, want, v);
+    return true;
+}
