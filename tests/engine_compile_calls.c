@@ -253,7 +253,7 @@ static void errors_of_recordings(void **state)
     assert_non_null(strstr(wb_error(), "reshape"));
     assert_int_equal(wb_call_compiled(wb_compile(takes_two, NULL), 1, &x, 1, &y), WB_ERROR_ARGUMENT);
     assert_null(strstr(wb_error(), "reshape"));
-    assert_non_null(strstr(wb_error(), "1 input"));
+    assert_non_null(strstr(wb_error(), "NULL"));
     assert_null(wb_reshape_to(x, 1, (int64_t[]){7}));
     CHECKED(wb_call_compiled(wb_compile(double_of, NULL), 1, &x, 1, &y));
     assert_non_null(strstr(wb_error(), "reshape"));     /* a success leaves it */

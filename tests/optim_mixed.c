@@ -252,7 +252,7 @@ static void refusals(void **state)
     REFUSED(wb_scale_loss(st, wb_zeros(2)), "scale_loss: [2] f32 is not one number");
     REFUSED(wb_scale_loss((wb_opt_state *)m, wb_scalar(1)),
             "scale_loss: the first is a layer, not the state from wb_setup");
-    REFUSED(wb_scale_loss(st, NULL), "");
+    REFUSED(wb_scale_loss(st, NULL), "scale_loss: loss is NULL, and nothing failed before");
     wb_clear_error();
     wb_scope_close(s);
 }

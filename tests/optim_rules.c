@@ -171,7 +171,7 @@ static void refusals(void **state)
     REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))),
             "setup: \"0\" is [2] f32, not a variable: make it one with wb_variable");
     REFUSED(wb_setup(wb_Adam(), wb_Chain(wb_relu)), "setup: the model has nothing to train");
-    REFUSED(wb_setup(NULL, m), "");
+    REFUSED(wb_setup(NULL, m), "setup: rule is NULL, and nothing failed before");
     wb_tree *g = wb_gradient(wb_sum(wb_call(n, wb_ones(1, 3))), n);
     REFUSED(
         !wb_update(s, n, g),

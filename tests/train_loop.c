@@ -135,7 +135,7 @@ static void losses_that_are_not_finite(void **state)
     wb_clear_error();
     assert_int_equal(wb_train(bad_loss, m, l, s), WB_ERROR_SHAPE);
     assert_string_equal(wb_error(),
-                        "Dense: expects 3 features in the last dimension, got [2,2] f32");
+                        "layers.0: Dense: expects 3 features in the last dimension, got [2,2] f32");
     assert_int_equal(wb__this_thread()->training, 0);
 }
 

@@ -69,7 +69,8 @@ def main(include, *compilers):
             if compiles(compiler, include, bad)[0]:
                 wrong += 1
                 print(f"{compiler}: compiles: {bad}")
-            ok, said = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+            ok, said = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic",
+                                  "-Wno-missing-field-initializers", "-Werror")   # clang: .axes = {1}
             if not ok:
                 wrong += 1
                 print(f"{compiler}: does not compile: {good}\n{said}")

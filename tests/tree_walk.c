@@ -38,7 +38,7 @@ static void paths(void **state)
             "get: \"layers.0.weight\" is a tensor and has no parts");
     REFUSED(wb_child(m, "layers.0.weight"), "child: \"layers.0.weight\" is a tensor, not a tree");
     REFUSED(wb_layer_at(m, "layers"), "layer_at: \"layers\" is a tree, not a layer");
-    REFUSED(wb_get(NULL, "x"), "");
+    REFUSED(wb_get(NULL, "x"), "get: the object is NULL, and nothing failed before");
     REFUSED(wb_tuple(m, NULL), "");
     REFUSED(wb_tuple(m, wb_Adam()), "tuple: element 1 is a rule; tensors, layers and trees go in");
     REFUSED(wb_named_tuple(2, (const char *[]){"a", "a"}, (void *[]){m, m}),
@@ -162,7 +162,7 @@ static void structs(void **state)
     REFUSED(!wb_struct_get(other, mapped, &o),
             "struct_get: the tree is made of a agent, not a other");
     a.scale = NULL;
-    REFUSED(wb_struct(agent, &a), "");
+    REFUSED(wb_struct(agent, &a), "struct_of: object is NULL, and nothing failed before");
     wb_tensor *x = NUMBERS(1, 2), *loss = wb_sum(wb_mul(wb_call(b.actor, x), b.scale));
     wb_tree *g = wb_gradient(loss, mapped);
     assert_true(fabs(wb_at(wb_get(g, "actor.weight"), 0, 1) - 12) < 1e-5);
@@ -186,7 +186,7 @@ static void gradients(void **state)
     wb_tensor *zero = wb_gradient(l, wb_ones(3));
     assert_true(wb_item(wb_sum(zero)) == 0 && wb_size(zero) == 3);
     REFUSED(wb_gradient(y, w), "gradient: the loss is [2] f32; it must have one element");
-    REFUSED(wb_gradient(NULL, w), "");
+    REFUSED(wb_gradient(NULL, w), "gradient_tensor: loss is NULL, and nothing failed before");
 
     /* a tie has the sum of both uses in both places */
     wb_layer *m = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_Dense(2, 2, .no_bias = true));

@@ -120,8 +120,8 @@ WB_API wb_engine_stats wb_stats(void);
  * wb_scalar(rate), the array in wb_from(table, ...), a file, a branch on a C variable, a pointer in
  * ctx, a field of the program's own struct (WB_FUNCTOR). What changes from call to call is an input: an
  * array as a tensor, a number as a tensor of no dimension. wb_scalar(rate) and wb_full_of(rate,
- * WB_F32, 0, NULL) as inputs take no memory, and another value is no new recording (whole numbers
- * and others are two signatures).
+ * WB_F32, 0, NULL) as inputs take no memory, and another value is no new recording (whole
+ * numbers that other integer dtypes hold, and numbers that are not whole, are further signatures).
  *
  * A tensor that f uses and did not make is a variable, which is read at each call, or a constant
  * with the value that it has when f is recorded.

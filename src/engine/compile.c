@@ -27,7 +27,9 @@ typedef struct {
     int at, hook, literal;
 } renewed; /* numbers[at] is that literal of that hook; hook -1: that input */
 
-typedef enum { NO_NUMBER, WHOLE, BROKEN } number_kind; /* wholes may become integers */
+/* What decides which dtypes a number may take beside other operands: 0 for no number, 1 for one that
+ * is not whole, and of a whole one 2 and a bit for each integer dtype that holds it. */
+typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
     wb_dtype dtype;
@@ -183,8 +185,13 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
 /* An input that is a number stays one: a run-time argument of the plan. */
 static number_kind number_of(const wb_tensor *x)
 {
-    if (x->op != WB__OP_literal || x->ndim) return NO_NUMBER;
-    return x->number[0].f == trunc(x->number[0].f) ? WHOLE : BROKEN;
+    if (x->op != WB__OP_literal || x->ndim) return 0;
+    const double v = x->number[0].f;
+    if (v != trunc(v)) return 1;
+    number_kind kind = 2;
+    for (int t = 1; t < WB_DTYPE_COUNT; t++)
+        if (!wb__dtype_float((wb_dtype)t) && wb__holds((wb_dtype)t, v)) kind |= 4u << t;
+    return kind;
 }
 
 static signature signature_of(const wb_tensor *x)

@@ -22,7 +22,7 @@ static wb_tensor *unary(wb__op op, wb_tensor *x, bool test)
     return wb__node(op, test ? WB_BOOL : (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
-static bool holds(wb_dtype dtype, double v)
+bool wb__holds(wb_dtype dtype, double v)
 {
     char room[8];
     double back;
@@ -38,7 +38,7 @@ static wb_tensor *follow(const char *what, wb_tensor *x, const wb_tensor *other)
     double v = x->number[0].f;
     const bool whole = !wb__dtype_float((wb_dtype)other->dtype);
     if (other->dtype == WB_BOOL || (whole && v != trunc(v))) return x;
-    if (whole && !holds((wb_dtype)other->dtype, v))
+    if (whole && !wb__holds((wb_dtype)other->dtype, v))
         return wb__fail_null(WB_ERROR_DTYPE, "%s: %g does not fit into %s: convert that with wb_astype first",
                              what, v, wb_describe(other));
     wb_tensor *y = x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype)

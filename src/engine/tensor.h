@@ -181,6 +181,7 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
 wb_tensor *wb__number_of(double value);
+bool wb__holds(wb_dtype dtype, double v);      /* exactly */
 /* A recording renews the value of this literal at each replay: it is the i-th number of its hook, or
  * where that is -1, the i-th input. */
 void wb__renewed(wb_tensor *literal, int hook, int i);

@@ -220,7 +220,7 @@ wb__child *wb__place(const char *what, void *object, const char *path, wb__branc
 
 static void *part_at(const char *what, void *object, const char *path)
 {
-    if (WB__NULL(object)) return NULL;
+    if (!object) return wb__null(what, "the object"), NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
     if (!*path) return object;
     wb__child *place = wb__place(what, object, path, NULL);
