@@ -110,7 +110,8 @@ static bool take_array(wb_dataset *d, int part, wb_tensor *x)
 
 wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
 {
-    if (!y || !wb__operand("dataset_of", x) || (!wb_is_none(y) && !wb__operand("dataset_of", y)))
+    if (WB__NULL(x) || WB__NULL(y)) return NULL;
+    if (!wb__operand("dataset_of", x) || (!wb_is_none(y) && !wb__operand("dataset_of", y)))
         return NULL;
     bool labelled = !wb_is_none(y);
     if (wb_ndim(x) < 1 || (labelled && (wb_ndim(y) < 1 || wb_dim(x, 0) != wb_dim(y, 0))))

@@ -28,7 +28,7 @@ typedef struct {
 } renewed; /* numbers[at] is that literal of that hook; hook -1: that input */
 
 /* What decides which dtypes a number may take beside other operands: 0 for no number, 1 for one that
- * is not whole, and of a whole one 2 and a bit for each integer dtype that holds it. */
+ * is not whole or has a dtype, and of a whole one 2 and a bit for each integer dtype that holds it. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
@@ -187,7 +187,7 @@ static number_kind number_of(const wb_tensor *x)
 {
     if (x->op != WB__OP_literal || x->ndim) return 0;
     const double v = x->number[0].f;
-    if (v != trunc(v)) return 1;
+    if (!(x->flags & WB__WEAK) || v != trunc(v)) return 1;
     number_kind kind = 2;
     for (int t = 1; t < WB_DTYPE_COUNT; t++)
         if (!wb__dtype_float((wb_dtype)t) && wb__holds((wb_dtype)t, v)) kind |= 4u << t;
