@@ -190,7 +190,7 @@ static number_kind number_of(const wb_tensor *x)
     if (!(x->flags & WB__WEAK) || v != trunc(v)) return 1;
     number_kind kind = 2;
     for (int t = 1; t < WB_DTYPE_COUNT; t++)
-        if (!wb__dtype_float((wb_dtype)t) && wb__holds((wb_dtype)t, v)) kind |= 4u << t;
+        if (!wb__dtype_float((wb_dtype)t) && t != WB_BOOL && wb__holds((wb_dtype)t, v)) kind |= 4u << t;
     return kind;
 }
 
