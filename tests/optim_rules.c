@@ -99,6 +99,84 @@ static void mapped_gradients(void **state)
     assert_true(wb_at(wb_get(m, "bias"), 1) == -1.5);
 }
 
+/* A guard keeps the parameters as they were, whatever is read first; the next good step is made. */
+static void updates_that_are_not_finite(void **state)
+{
+    (void)state;
+    const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (int k = 0; k < 3; k++) {
+        wb_scope *scope = wb_scope_open();
+        wb_tree *model = wb_tuple(wb_variable(wb_ones(2)), wb_variable(wb_ones(2)));
+        wb_tree *g = wb_tuple(wb_from((float[]){1, (float)bad[k]}, WB_F32, 1, (int64_t[]){2}), wb_ones(2));
+        wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Momentum()), model);
+        wb_clear_error();
+        int status = wb_update(s, model, g);
+        if (!status) status = wb_eval(wb_get(model, "0"));
+        if (!status) status = wb_eval_all(0, NULL);
+        assert_int_equal(status, WB_ERROR_NUMBER);
+        assert_non_null(strstr(wb_error(), "norm of the gradients"));
+        assert_non_null(strstr(wb_error(), "unguarded"));
+        for (int i = 0; i < 2; i++)
+            assert_true(wb_at(wb_get(model, "0"), i) == 1 && wb_at(wb_get(model, "1"), i) == 1);
+        wb_clear_error();
+        assert_int_equal(wb_update(s, model, wb_tuple(wb_ones(2), wb_ones(2))), 0);
+        assert_int_equal(wb_eval_all(0, NULL), 0);
+        assert_true(wb_at(wb_get(model, "1"), 0) < 1 && s->slots[0].steps == 1);
+        assert_null(wb_update_new(s, (wb_layer *)model, g));
+        wb_opt_state *all_the_same = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Descent()), model,
+                                              .unguarded = true);
+        assert_int_equal(wb_update(all_the_same, model, g), 0);
+        assert_true(isnan(wb_at(wb_get(model, "0"), 1)));
+        wb_clear_error();
+        assert_int_equal(wb_scope_close(scope), 0);
+    }
+}
+
+static int guarded_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    void **all = ctx;
+    out[0] = wb_sum(wb_mul(wb_get(all[0], "0"), in[0]));
+    return wb_update(all[1], all[0], wb_gradient(out[0], (wb_tree *)all[0])) ? -1 : 1;
+}
+
+/* The loss is the guard of other rules: plain, recorded, and two updates of one evaluation. */
+static void losses_guard_updates(void **state)
+{
+    (void)state;
+    wb_tree *model = wb_tuple(wb_variable(wb_ones(2))), *other = wb_tuple(wb_variable(wb_ones(2)));
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model), *o = wb_setup(wb_Descent(.eta = 1), other);
+    wb_tensor *good = wb_ones(2), *bad = wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2}), *l;
+    wb_compiled *c = wb_compile(guarded_step, (void *[]){model, s});
+    for (int round = 0; round < 3; round++) {
+        wb_tensor *x = round == 1 ? bad : good;
+        wb_scope *scope = wb_scope_open();
+        wb_clear_error();
+        assert_int_equal(wb_call_compiled(c, 1, &x, 1, &l), round == 1 ? WB_ERROR_NUMBER : 0);
+        if (round == 1) assert_non_null(strstr(wb_error(), "the loss is NaN"));
+        assert_true(wb_at(wb_get(model, "0"), 0) == (round < 2 ? 0 : -1));
+        assert_int_equal(s->slots[0].steps, round < 2 ? 1 : 2);
+        wb_clear_error();
+        assert_int_equal(wb_scope_close(scope), 0);
+    }
+    for (int which = 0; which < 3; which++) {               /* one of two, or none, is bad */
+        const double before = wb_at(wb_get(model, "0"), 0), then = wb_at(wb_get(other, "0"), 0);
+        wb_scope *scope = wb_scope_open();
+        int status = 0;
+        for (int i = 0; i < 2 && !status; i++) {
+            wb_tree *m = i ? other : model;
+            wb_tensor *loss = wb_sum(wb_mul(wb_get(m, "0"), i == which ? bad : good));
+            status = wb_update(i ? o : s, m, wb_gradient(loss, m));
+        }
+        const int closed = wb_scope_close(scope);
+        if (!status) status = closed;
+        assert_int_equal(status, which < 2 ? WB_ERROR_NUMBER : 0);
+        if (which < 2 && !wb__this_thread()->eager)
+            assert_true(wb_at(wb_get(model, "0"), 0) == before && wb_at(wb_get(other, "0"), 0) == then);
+        wb_clear_error();
+    }
+    assert_true(wb_at(wb_get(other, "0"), 1) == 0);
+}
+
 static void skipping_and_freezing(void **state)
 {
     (void)state;
@@ -275,7 +353,8 @@ int main(void)
         cmocka_unit_test(rules),
         cmocka_unit_test(one_plan_for_all_steps),
         cmocka_unit_test(clipping_nothing),
-        cmocka_unit_test(mapped_gradients), cmocka_unit_test(skipping_and_freezing),
+        cmocka_unit_test(mapped_gradients), cmocka_unit_test(updates_that_are_not_finite), cmocka_unit_test(losses_guard_updates),
+        cmocka_unit_test(skipping_and_freezing),
         cmocka_unit_test(ties),
         cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_place), cmocka_unit_test(compiled_steps),

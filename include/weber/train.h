@@ -56,11 +56,18 @@ WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
  * converted, and the parameters get their values rounded.  From then on layers convert what they are given without a
  * word.  A value that is put into the model later (wb_load_state, wb_assign) takes the place of its master.
  * With WB_F16 gradients are also scaled, below.
+ *
+ * An update is guarded: where the loss that its gradients were taken of (wb_gradient, wb_withgradient) is not finite, or
+ * with ClipNorm the norm of the gradients, the evaluation that would make it writes nothing and returns WB_ERROR_NUMBER:
+ * parameters, state and whatever else was assigned since the last evaluation stay what they were, and the loss can be
+ * read.  Single gradients that are not finite under a finite loss are looked at by ClipNorm alone.  A device that the
+ * host does not share memory with is waited for at each update.  .unguarded = true makes every update.
  * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside a function of wb_compile. */
 typedef struct {
     size_t size;
     WB_BY_PLACE
     wb_dtype mixed;
+    bool unguarded;
     WB_NO_MORE
 } wb_setup_options;
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);

@@ -51,6 +51,8 @@ typedef struct {
     wb_tensor **leaf;                   /* else the variable or the constant (counted) */
     int64_t *at;                        /* where it begins in that tensor */
     signature *result;
+    int guard;                          /* the result that must be finite, from 1; or 0 */
+    const char *guarded_by;
     int n_writes;
     wb_tensor **written;                /* variables (counted) */
     int *target;
@@ -336,10 +338,12 @@ static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
     }
     if (!status && n_captured) {
         wb__thread assigned = *t;
+        t->guard = NULL;
         t->pending = NULL;
         t->n_pending = t->pending_room = 0;
         t->recording = NULL;
         status = wb__evaluate(n_captured, order.node, NULL);
+        t->guard = assigned.guard;
         t->pending = assigned.pending;
         t->n_pending = assigned.n_pending;
         t->pending_room = assigned.pending_room;
@@ -354,13 +358,17 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
 {
     wb__thread *t = wb__this_thread();
     wb__request q = {0};
+    wb_tensor *roots[OUTPUTS + 1];
     for (int i = 0; i < n; i++) out[i] = wb__bind(out[i]);
     const wb_device *d = recorded_on(t, n, out);
     if (!d) return wb_error_code();
     for (int i = 0; i < n; i++)         /* a number made on its way to another device's results */
         if (wb__device_of(out[i]) != d && !(out[i] = wb__placed(out[i], d))) return WB_ERROR_MEMORY;
-    int status = evaluate_captured(t, n, out);
-    if (!status) status = wb__request_fill(&q, d, n, out, true);
+    memcpy(roots, out, (size_t)n * sizeof *roots);
+    int n_roots = n;
+    if (t->guard) roots[n_roots++] = t->guard;
+    int status = evaluate_captured(t, n_roots, roots);
+    if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
     if (!status && !room_for_all(r, &q)) status = WB_ERROR_MEMORY;
@@ -368,6 +376,9 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
         take_down(r, &q, n_in, in);
         find_outputs(r, &q, n, out, in);
         find_numbers(r, &q);
+        for (int i = 0; t->guard && i < q.n_results; i++)
+            if (q.results[i] == t->guard) r->guard = i + 1;
+        r->guarded_by = t->guarded_by;
     }
     wb__request_free(&q);
     return status;
@@ -516,8 +527,13 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     }
     const wb__rng_state rng = wb__rng_get_state();
     renew_numbers(r, in);
-    status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, NULL);
+    wb__gate guard = {0};
+    if (r->guard)
+        guard = (wb__gate){r->plan->device, made[r->guard - 1]->storage->data, 0,
+                           r->result[r->guard - 1].dtype};
+    status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, &guard);
     if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
+    if (status == WB_ERROR_NUMBER) wb__tell_guard(made[r->guard - 1], r->guarded_by);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
     if (!status) wb__recording_replayed(&r->notes);

@@ -2,6 +2,7 @@
  * version about to be overwritten - together, as one plan. */
 #include "engine/request.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MOST_DEVICES = 64 };
@@ -135,6 +136,32 @@ static void end_pending(wb__thread *t, int first)
     int n = t->n_pending;
     t->n_pending = first;
     for (int i = first; i < n; i++) wb__unref(t->pending[i]);
+    if (first) return;
+    wb__unref(t->guard);
+    t->guard = NULL;
+}
+
+int wb__guard_pending(wb_tensor *guard, const char *what)
+{
+    wb__thread *t = wb__this_thread();
+    guard = wb__bind(guard);
+    if (t->guard == guard) return 0;
+    if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
+        const int status = wb__evaluate_keeping(0, NULL);       /* each device has its guard */
+        if (status) return status;
+    }
+    if (t->guard) {             /* the sum is finite if both are */
+        const bool same = t->guard->dtype == guard->dtype;
+        guard = same ? wb_add(t->guard, guard)
+                     : wb_add(wb__as(t->guard, WB_F32), wb__as(guard, WB_F32));
+        what = "a loss or a norm of gradients";
+        if (!guard) return WB_ERROR_MEMORY;
+    }
+    wb__ref(guard);
+    wb__unref(t->guard);
+    t->guard = guard;
+    t->guarded_by = what;
+    return 0;
 }
 
 int wb__pending_count(void) { return wb__this_thread()->n_pending; }
@@ -410,6 +437,16 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *gate)
     return status;
 }
 
+void wb__tell_guard(const wb_tensor *guard, const char *what)
+{
+    double v = NAN;
+    const void *bytes = guard->storage ? wb__storage_read(guard->storage) : NULL;
+    if (bytes) wb__convert(&v, WB_F64, (const char *)bytes + guard->offset, (wb_dtype)guard->dtype, 1);
+    wb__fail(WB_ERROR_NUMBER, "update: %s is %s: nothing is written, and the parameters and the "
+             "state are what they were (wb_setup(rule, model, .unguarded = true) updates all the "
+             "same)", what, isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf");
+}
+
 static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
 {
     wb__thread *t = wb__this_thread();
@@ -418,8 +455,12 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
     t->made = 0;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
     status = collect(t, n, tensors, &n_roots);
+    const bool guarded = !gate && pending && t->guard;
+    if (guarded) gate = t->guard;
+    if (!status && gate && !gate->storage) status = add_root(gate, &n_roots);
     if (!status) status = run_everywhere(t, n_roots, gate);
     if (!pending) return status;
+    if (guarded && status == WB_ERROR_NUMBER) wb__tell_guard(gate, t->guarded_by);
     if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
     if (status) take_back(t, 0);
     end_pending(t, 0);

@@ -96,6 +96,9 @@ typedef struct wb__thread {
     struct wb_tensor *sinks; /* unevaluated tensors nobody consumes: a ring through .next_sink */
     struct wb_tensor **pending;         /* assignments still to be made, oldest first */
     int n_pending, pending_room;
+    struct wb_tensor *guard;            /* one element (counted): unless it is finite, none of the
+                                           pending assignments is made; NULL: they always are */
+    const char *guarded_by;             /* what it is, for messages */
     int made;                           /* tensors since the last evaluation */
     int64_t scopes;                     /* opened so far */
     int64_t closing;                    /* the number of the scope that is being closed; or 0 */

@@ -260,6 +260,10 @@ void wb__gradient_end(void);            /* gives back this thread's working memo
 /* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write
  * takes place, and WB_ERROR_NUMBER is returned with the gate's value in the message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
+/* The pending writes, and those to come until they are evaluated, are made if this tensor of one
+ * element is finite: an evaluation without a gate of its own has this one.  `what` names it. */
+int wb__guard_pending(wb_tensor *guard, const char *what);
+void wb__tell_guard(const wb_tensor *guard, const char *what);          /* the error that it was not */
 int wb__evaluate_pending(void);
 /* Of a closing scope: these, and pending writes. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);

@@ -48,6 +48,7 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     if (rule) wb_object_free(rule);
     to->mixed = from->mixed;
     to->scaled = from->scaled;
+    to->unguarded = from->unguarded;
     to->n_moments = from->n_moments;
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
     to->places = wb__alloc_zero((size_t)from->n_places, sizeof *to->places);

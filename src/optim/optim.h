@@ -64,6 +64,7 @@ struct wb_opt_state {
     wb_dtype mixed;                     /* of the parameters, where masters are kept; else 0 */
     wb_tensor *scaling[WB__SCALING];    /* variables of f32 (counted); NULL where nothing is scaled */
     bool scaled;                        /* a loss was scaled by it */
+    bool unguarded;                     /* updates are made whatever the loss is */
     int n_moments;                      /* a slot, with the master */
     int n;
     wb__slot *slots;

@@ -132,6 +132,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
     if (!s) return NULL;
     s->mixed = o.mixed;
+    s->unguarded = o.unguarded;
     s->n_moments = s->mixed != 0;
     for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
     making m = {.state = s};

@@ -22,6 +22,7 @@ typedef struct {
     wb_tensor **next;                   /* of all works, in one block */
     int leaf;
     wb__scaling_step scaling;           /* ok is NULL where nothing is scaled */
+    wb_tensor *norm;                    /* the square of the gradients' norm, where a rule needs it */
 } update;
 
 /* ---- what there is to do --------------------------------------------------------------------- */
@@ -153,7 +154,7 @@ static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor 
 }
 
 /* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
-static wb_tensor *norm_factor(const update *u, int p, int slot)
+static wb_tensor *norm_factor(update *u, int p, int slot)
 {
     wb_tensor *sum = NULL, *omega;
     for (int i = 0; i < u->state->n; i++) {
@@ -167,6 +168,7 @@ static wb_tensor *norm_factor(const update *u, int p, int slot)
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
+    u->norm = sum;
     if (literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
 }
@@ -369,6 +371,20 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
+/* What must be finite for the update to be made: the norm of the gradients where a rule computes it, else
+ * the loss.  f16 has its own choice, on the device (scaling). */
+static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
+{
+    const wb_opt_state *s = u->state;
+    bool any = false;
+    for (int i = 0; i < s->n && !any; i++) any = u->works[i].value != NULL;
+    if (!any || s->unguarded || u->scaling.ok) return NULL;
+    *what = u->norm ? "the norm of the gradients" : "the loss";
+    if (u->norm) return u->norm;
+    wb_tensor *loss = wb__is(grads, &wb__tree_class) ? grads->loss : NULL;
+    return loss && !(loss->flags & WB__GONE) ? loss : NULL;
+}
+
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     update u = {.what = "update"};
@@ -378,6 +394,9 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     wb__this_thread()->busy++;
     status = begin(&u, state, model, grads);
     const int pending = wb__pending_count();
+    const char *what = NULL;
+    wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
+    if (guard) status = wb__guard_pending(guard, what);
     if (!status) status = record_moments(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
@@ -401,8 +420,10 @@ static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
 }
 
 /* New values and moments are computed together, as one plan, before anything is made of them. */
-static int evaluate(const update *u)
+static int evaluate(const update *u, wb_tree *grads)
 {
+    const char *what = NULL;
+    wb_tensor *guard = guard_of(u, grads, &what);
     const wb_opt_state *s = u->state;
     wb_tensor **all =
         wb__alloc(((size_t)s->n * (size_t)(s->n_moments + 1) + WB__SCALING) * sizeof *all);
@@ -414,7 +435,9 @@ static int evaluate(const update *u)
         all[n++] = u->works[i].value;
         for (int k = 0; k < s->n_moments; k++) all[n++] = u->works[i].next[k];
     }
-    int status = wb_eval_all(n, all);
+    int status = wb__evaluate(n, all, guard);
+    if (!status && guard && !isfinite(wb_item(guard))) status = WB_ERROR_NUMBER;    /* under WEBER_EAGER */
+    if (status == WB_ERROR_NUMBER && guard) wb__tell_guard(wb__bind(guard), what);
     wb__free(all);
     return status;
 }
@@ -424,7 +447,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
     if (wb__unrecordable("update_new", WB__ACTS)) return NULL;
-    if (!begin(&u, state, model, grads) && !evaluate(&u)) made = wb__fmap(model, replacement, &u);
+    if (!begin(&u, state, model, grads) && !evaluate(&u, grads)) made = wb__fmap(model, replacement, &u);
     if (made && record_moments(&u)) made = NULL;
     if (made && count_steps(&u)) made = NULL;
     end(&u);

@@ -91,6 +91,9 @@ static int not_finite(wb_tensor *loss, int64_t batch)
     wb_clear_error();
     double value = wb_item(loss);
     wb_clear_error();
+    if (isfinite(value))
+        return wb__fail(WB_ERROR_NUMBER, "the norm of the gradients is not finite on batch %lld, "
+                        "stopping training", (long long)batch);
     return wb__fail(WB_ERROR_NUMBER, "loss is %s on batch %lld, stopping training",
                     isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch);
 }
@@ -123,7 +126,8 @@ static int step(training *t, int epoch, wb_batch batch)
         return not_finite(loss, batch.index + 1);
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
-    status = wb__evaluate(1, &loss, loss);
+    const wb__thread *now = wb__this_thread();      /* the norm of the gradients, or the loss */
+    status = wb__evaluate(1, &loss, now->guard ? now->guard : loss);
     if (status) wb__opt_settle(t->state);
     if (status == WB_ERROR_NUMBER) return not_finite(loss, batch.index + 1);
     if (status) return status;

@@ -89,6 +89,7 @@ static void tree_destroy(void *object)
 {
     wb_tree *t = object;
     wb__branch_clear(&t->node);
+    wb__unref(t->loss);
     wb__free(t->copy);
     wb__object_end(t, sizeof *t);
 }

@@ -62,6 +62,7 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
     if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
     const wb__frame f = wb__frame_begin();
     made = wb__frame_end(f, wb__mirror(wrt, result, &l));
+    if (made) made->loss = wb__ref(wb__bind(loss));
 end:
     wb__free(l.wrt);
     wb__free(l.grads);

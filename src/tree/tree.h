@@ -40,6 +40,7 @@ struct wb_tree {
     wb__branch node;
     const wb_struct_type *type;             /* of wb_struct: the rest of the struct is in `copy` */
     void *copy;
+    wb_tensor *loss;                        /* of wb_gradient: what these are the gradients of (counted) */
     bool is_opaque;                         /* of wb_opaque */
     void *opaque;
 };
