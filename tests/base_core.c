@@ -215,7 +215,7 @@ static void debug_topics(void **state)
     assert_false(wb__debug("sync"));
     setenv("WEBER_DEBUG", "sync", 1);               /* read once */
     assert_false(wb__debug("sync"));
-    assert_string_equal(wb_version(), "0.4.0");
+    assert_string_equal(wb_version(), "0.5.0");
     double t = wb__now();
     assert_true(wb__now() >= t);
 }

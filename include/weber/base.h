@@ -18,9 +18,9 @@ extern "C" {
 #endif
 
 #define WB_VERSION_MAJOR 0
-#define WB_VERSION_MINOR 4
+#define WB_VERSION_MINOR 5
 #define WB_VERSION_PATCH 0
-WB_API const char *wb_version(void);                /* "0.4.0" */
+WB_API const char *wb_version(void);                /* "0.5.0" */
 
 /* ---- the kinds of object --------------------------------------------------------------------- */
 
