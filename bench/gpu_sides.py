@@ -20,6 +20,10 @@ PROBES = {
 }
 
 
+CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "JAX_COMPILATION_CACHE_DIR": "jax",
+          "CUDA_CACHE_PATH": "cuda"}
+
+
 class Trouble(Exception):
     """A program that did not do what it was asked; the text says why."""
 
@@ -113,6 +117,74 @@ class Process:
             self.process.wait()
 
 
+def descendants(root):
+    """Processes that one has started, and those that these have."""
+    children = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue                    # it has ended
+        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found, waiting = [], [root]
+    while waiting:
+        found += children.get(waiting[-1], [])
+        waiting += children.get(waiting.pop(), [])
+    return found
+
+
+class Warming:
+    """Peers of large workloads compile what they will need, one after the other, into caches that are kept: only where
+    they are let, since nothing else may happen while something is timed."""
+    def __init__(self, machine, jobs, note):
+        self.machine, self.jobs, self.note, self.process, self.job = machine, list(jobs), note, None, None
+
+    def signal(self, what):
+        for pid in [self.process.pid, *descendants(self.process.pid)] if self.process else []:
+            try:
+                os.kill(pid, what)
+            except ProcessLookupError:
+                pass
+
+    def next(self):
+        """Begins the next one where none is at work."""
+        if self.process and self.process.poll() is not None:
+            if self.process.returncode:
+                self.note(f"{' '.join(self.job)}, compiled ahead: exit status {self.process.returncode}")
+            self.process = None
+        if not self.process and self.jobs:
+            self.job = self.jobs.pop(0)
+            side, workload, dtype = self.job
+            command = [*self.machine.command(side), "--workload", workload, "--dtype", dtype, "--hold"]
+            self.process = subprocess.Popen(command, env=self.machine.environment, stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def __enter__(self):
+        try:
+            self.next()
+        except OSError as error:
+            self.note(f"{' '.join(self.job)}, compiled ahead: {error}")
+        self.signal(signal.SIGCONT)
+
+    def __exit__(self, *_):
+        self.signal(signal.SIGSTOP)
+
+    def finish(self, end):
+        """The time that is left is theirs."""
+        while time.monotonic() < end and (self.process or self.jobs):
+            with self:
+                while self.process and self.process.poll() is None and time.monotonic() < end:
+                    time.sleep(0.2)
+        self.stop()
+
+    def stop(self):
+        self.jobs = []
+        self.signal(signal.SIGKILL)
+        if self.process:
+            self.process.wait()
+            self.process = None
+
+
 class Machine:
     """What is here: programs, Pythons with PyTorch and JAX, the device."""
     def __init__(self, options):
@@ -123,6 +195,10 @@ class Machine:
         self.environment = dict(os.environ, WEBER_BACKEND_PATH=os.environ.get("WEBER_BACKEND_PATH", str(self.build)))
         self.environment.update(XLA_PYTHON_CLIENT_PREALLOCATE="false", TORCHINDUCTOR_COMPILE_THREADS="4",
                                 PYTHONWARNINGS="ignore")
+        cache = Path(options.cache or self.build / "peers").resolve()       # what they compile is kept between runs
+        for name, folder in CACHES.items():
+            self.environment.setdefault(name, str(cache / folder))
+        self.environment.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
         self.pythons, self.versions = {}, {}
         wanted = {side.partition("-")[0] for side in options.sides if side not in self.own}
         with ThreadPoolExecutor() as pool:
@@ -184,9 +260,9 @@ class Machine:
         while self.running:
             self.running.pop().stop()
 
-    def losses(self, workload, device, deterministic=False):
+    def losses(self, workload, device, dtype="f32", deterministic=False):
         command = [str(self.build / "bench" / "weber_bench"), "--workload", workload, "--device", device,
-                   "--losses", "50", "--mode", "weber-compiled", "--threads", str(os.cpu_count() or 1)]
+                   "--losses", "50", "--mode", "weber-compiled", "--dtype", dtype, "--threads", str(os.cpu_count() or 1)]
         environment = dict(self.environment, WEBER_DETERMINISTIC="1") if deterministic else self.environment
         return answer(command, environment, 120)
 

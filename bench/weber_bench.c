@@ -2,17 +2,18 @@
  * the same on PyTorch and on JAX; run.py and gpu.py run them in turn.
  *
  *   weber_bench --workload W3 [--mode weber|weber-compiled] [--device CPU|CUDA|OpenCL|...]
- *               [--dtype f32|tf32|bf16] [--threads 1] [--seconds 2] [--batch N] [--length N]
+ *               [--dtype f32|tf32|bf16|f64] [--threads 1] [--seconds 2] [--batch N] [--length N]
  *               [--losses N] [--hold]
  *
  * A training step is forward, loss, gradient, update on one of a few batches made beforehand; an
  * inference is forward.  On the CPU the loss (the result) is read at every step; elsewhere it is
  * read, and the device waited for, at the end of a block of steps.
  *
- * tf32: products may be made with it; bf16: mixed precision, f32 masters.  --length: tokens a
- * sequence.  --losses: trains that many steps, all seeds fixed, and prints each loss and a sum of
- * the parameters' bits, to compare devices and runs.  --hold: a line when it is ready, then for
- * each line with a number of seconds that is read, a line of figures. */
+ * tf32: products may be made with it; bf16: mixed precision, f32 masters; f64: model and data in
+ * it, from the same initial values.  --length: tokens a sequence.  --losses: trains that many
+ * steps, all seeds fixed, and prints each loss and a sum of the parameters' bits, to compare
+ * devices and runs.  --hold: a line when it is ready, then for each line with a number of seconds
+ * that is read, a line of figures. */
 #include "workloads.h"
 
 #include <inttypes.h>
@@ -55,7 +56,7 @@ static int usage(const char *wrong)
 {
     if (wrong) fprintf(stderr, "weber_bench: %s\n", wrong);
     fprintf(stderr, "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
-                    "            [--dtype f32|tf32|bf16] [--threads N] [--seconds S] [--batch N]\n"
+                    "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
                     "            [--length N] [--losses N] [--hold]\n");
     return 2;
 }
@@ -337,13 +338,15 @@ static int open_device(run *r, const wishes *w)
 static void make(run *r, const wishes *w)
 {
     wb_dtype mixed = strcmp(w->dtype, "bf16") ? WB_DTYPE_DEFAULT : WB_BF16;
-    if (wb_set_matmul_precision(strcmp(w->dtype, "f32") ? "high" : "highest"))
+    const bool wide = !strcmp(w->dtype, "f64");
+    const wb_dtype dtype = wide ? WB_F64 : WB_DTYPE_DEFAULT;
+    if (wb_set_matmul_precision(wide || !strcmp(w->dtype, "f32") ? "highest" : "high"))
         fail("wb_set_matmul_precision");
     wb_seed(1);
-    r->model = wb_to(r->work.model(), r->device);
+    r->model = wb_to(r->work.model(), r->device, .dtype = dtype);
     if (!r->model) fail("making the model");
     for (int k = 0; k < r->work.batches; k++) {
-        r->batches[k] = wb_to(workload_batch(&r->work), r->device);
+        r->batches[k] = wb_to(workload_batch(&r->work), r->device, .dtype = dtype);
         if (!r->batches[k].x) fail("making batches");
     }
     if (r->work.rule && !(r->state = wb_setup(r->work.rule(), r->model, .mixed = mixed)))
@@ -385,7 +388,8 @@ int main(int argc, char **argv)
     const workload *work = workload_named(w.workload);
     if (!work) return usage("no such workload");
     if (strcmp(w.mode, "weber") && strcmp(w.mode, "weber-compiled")) return usage("no such mode");
-    if (strcmp(w.dtype, "f32") && strcmp(w.dtype, "tf32") && strcmp(w.dtype, "bf16"))
+    if (strcmp(w.dtype, "f32") && strcmp(w.dtype, "tf32") && strcmp(w.dtype, "bf16") &&
+        strcmp(w.dtype, "f64"))
         return usage("no such dtype");
     run r = {.work = *work, .first_loss = NAN, .last_loss = NAN};
     if (w.batch > 0) r.work.dims[0] = w.batch;

@@ -222,5 +222,7 @@ wb_tensor *workload_loss(wb_layer *model, wb_batch batch, void *ctx)
     const workload *w = ctx;
     wb_tensor *scores = wb_call(model, batch.x);
     if (w->tokens) scores = wb_reshape(scores, -1, w->scores);
-    return wb_logitcrossentropy(scores, wb_onehotbatch(batch.y, w->scores));
+    wb_tensor *wanted = wb_onehotbatch(batch.y, w->scores);
+    if (wb_dtype_of(scores) == WB_F64) wanted = wb_astype(wanted, WB_F64);
+    return wb_logitcrossentropy(scores, wanted);
 }

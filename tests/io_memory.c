@@ -1,5 +1,5 @@
 /* The law of readers: what a file makes a reader allocate, at most, is a small multiple of its size and a constant, however
- * mean the file is.  Counted is every block of the process, so that what jansson, zlib and libzip take counts too.
+ * mean the file is.  Counted is every block of the process, so that what zlib and libzip take counts too.
  *
  *   io_memory --table       also prints what each file cost */
 #include <setjmp.h>

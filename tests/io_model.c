@@ -160,6 +160,8 @@ static void wrong_descriptions(void **state)
             "the option \"options\" of a Dense is wrong");
     refused(MODEL("{\"layer\":\"Conv\",\"options\":{\"kernel\":[1]}}"),
             "the option \"kernel\" of a Conv is wrong");
+    refused(MODEL("{\"layer\":\"Conv\",\"options\":{\"kernel\":{\"a\":1,\"b\":1}}}"),
+            "the option \"kernel\" of a Conv is wrong");
     refused(MODEL("{\"layer\":\"Dropout\",\"options\":{\"p\":2}}"), "p is 2");
     refused(MODEL("{\"layer\":\"Dropout\",\"options\":{\"axes\":[99]}}"),
             "the option \"axes\" of a Dropout is wrong");
@@ -171,6 +173,8 @@ static void wrong_descriptions(void **state)
     refused(MODEL("{\"layer\":\"Parallel\",\"options\":{\"connection\":\"nobody\"}}"),
             "no connection is named \"nobody\"");
     refused(MODEL("{\"layer\":\"Chain\"}"), "a Chain without parts");
+    refused(MODEL("{\"layer\":\"Chain\",\"parts\":{\"a\":{\"name\":\"0\",\"layer\":\"Flatten\"}}}"),
+            "a Chain without parts");
     refused(MODEL("{\"layer\":\"Chain\",\"parts\":[{\"layer\":\"Flatten\"}]}"),
             "a part of a Chain has no name");
     refused(MODEL("{\"layer\":\"Flatten\",\"mode\":\"odd\"}"), "no mode is named \"odd\"");
@@ -178,6 +182,8 @@ static void wrong_descriptions(void **state)
             "\"weight\", [1,1] f32, is not in the file");
     refused("{\"version\":1,\"model\":{\"layer\":\"Flatten\"},\"ties\":{\"a\":\"b\"}}",
             "tie: no \"a\"");
+    refused("{\"version\":1,\"model\":{\"layer\":\"Flatten\"},\"ties\":[\"a\"]}",
+            "the model's ties are no object");
     char deep[20000] = "{\"version\":1,\"model\":";
     for (int i = 0; i < 150; i++)
         strcat(deep,

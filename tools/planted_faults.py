@@ -264,6 +264,13 @@ TABLE = [
     ("a tree may be nested without end", "src/tree/branch.c", "if (node->depth <= WB__MOST_DEPTH) return true;", "if (node) return true;", ["limits"]),
     ("kernels that update one variable twice are merged", "src/engine/plan.c", "same_program(&m->draft[i], d) && apart(own, d) && apart(between, d)",
      "same_program(&m->draft[i], d)", [SEMANTICS, GRAPH]),
+    ("a key twice in an object of JSON", "src/io/json.c", "if (!strcmp(texts[i - 1], texts[i])) return texts[i];",
+     "if (texts[i - 1] == texts[i]) return texts[i];", ["io_json"]),
+    ("room in JSON for values and not for keys", "src/io/json.c", "(*text == ',' || *text == ':' || ", "(*text == ',' || ",
+     ["io_json"]),
+    ("brackets in texts of JSON count as values' ends", "src/io/json.c", "if (inside && *text == '\\\\' && text[1]) text++;",
+     "if (0) text++;", ["io_json"]),
+    ("a member's key is its value", "src/io/json.c", "return v + (v->kind == WB__JSON_KEY);", "return v;", ["io_json"]),
 ]
 
 

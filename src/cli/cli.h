@@ -3,10 +3,14 @@
 #define WB__CLI_H
 
 #include "base/base.h"
+#include "io/table.h"
 
 /* show.c: `weber show FILE`; and the library's error on standard error, for which it returns 1. */
 int wb__cli_show(const char *path);
 int wb__cli_complain(void);
+
+/* Whether a safetensors file of ours describes a layer; of a BSON file only loading it tells. */
+bool wb__cli_describes_layer(const wb__table *table);
 
 /* show_bson.c: a BSON file of Flux's as a tree, a line a part; the status to exit with. */
 struct wb__mapping;

@@ -3,7 +3,6 @@
 #include "cli/cli.h"
 
 #include "io/formats.h"
-#include "io/json_text.h"
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -56,17 +55,6 @@ static bool has_models(wb__format f) { return f == WB__FORMAT_SAFETENSORS || f =
 
 /* ---- a model ------------------------------------------------------------------------------------- */
 
-/* Whether a safetensors file of ours describes a layer; of a BSON file only loading it tells. */
-static bool describes_layer(const wb__table *t)
-{
-    const char *text = wb__table_note(t, "weber");
-    json_error_t error;
-    json_t *note = text ? wb__json_load(text, &error) : NULL;
-    const bool layer = json_object_get(json_object_get(note, "model"), "layer") != NULL;
-    json_decref(note);
-    return layer;
-}
-
 static bool may_be_model(const conversion *c)
 {
     if (c->tensor || !has_models(c->from)) return false;
@@ -74,7 +62,7 @@ static bool may_be_model(const conversion *c)
     if (c->from == WB__FORMAT_BSON) return true;
     wb__table t;
     if (wb__st_load(c->in, false, &t)) return false;
-    const bool layer = describes_layer(&t);
+    const bool layer = wb__cli_describes_layer(&t);
     wb__table_free(&t);
     return layer;
 }
@@ -156,7 +144,7 @@ static int convert_tensors(const conversion *c)
 {
     wb__table t;
     if (wb__table_load(c->in, c->key, true, &t)) return -1;
-    const bool one = c->to == WB__FORMAT_NPY, layers = describes_layer(&t);
+    const bool one = c->to == WB__FORMAT_NPY, layers = wb__cli_describes_layer(&t);
     const int n = one ? 1 : t.n;
     const int status = one ? save_one(c, &t) : save_all(c, &t);
     if (!status && layers && !has_models(c->to))

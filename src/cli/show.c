@@ -4,7 +4,7 @@
 
 #include "io/formats.h"
 #include "io/idx.h"
-#include "io/json_text.h"
+#include "io/json.h"
 #include "io/npz.h"
 #include "nn/layer.h"
 
@@ -136,41 +136,41 @@ static int show_model(const char *path)
     return wb_error_code() == WB_OK ? 0 : wb__cli_complain();
 }
 
-static json_t *json_note(const wb__table *table, const char *key)
+static wb__json *json_note(const wb__table *table, const char *key)
 {
-    const char *text = wb__table_note(table, key);
-    json_error_t error;
-    return text ? wb__json_load(text, &error) : NULL;
+    const char *why, *text = wb__table_note(table, key);
+    return text ? wb__json_read(text, &why) : NULL;
 }
 
-static bool describes_layer(const wb__table *table)
+bool wb__cli_describes_layer(const wb__table *table)
 {
-    json_t *note = json_note(table, "weber");
-    bool layer = json_object_get(json_object_get(note, "model"), "layer") != NULL;
-    json_decref(note);
+    wb__json *note = json_note(table, "weber");
+    const bool layer = wb__json_get(wb__json_get(note, "model"), "layer") != NULL;
+    wb__free(note);
     return layer;
 }
 
-static void add_json(wb__text *t, const json_t *value)
+static void add_json(wb__text *t, const wb__json *value)
 {
-    if (json_is_string(value)) wb__text_foreign(t, json_string_value(value));
-    else if (json_is_integer(value)) wb__text_add(t, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value)) wb__text_add(t, "%g", json_real_value(value));
-    else wb__text_add(t, json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "?");
+    if (wb__json_text(value)) wb__text_foreign(t, wb__json_text(value));
+    else if (wb__json_is(value, WB__JSON_INTEGER))
+        wb__text_add(t, "%lld", (long long)wb__json_integer(value));
+    else if (wb__json_is(value, WB__JSON_REAL)) wb__text_add(t, "%g", value->is.real);
+    else if (wb__json_is(value, WB__JSON_TRUE)) wb__text_add(t, "yes");
+    else wb__text_add(t, wb__json_is(value, WB__JSON_FALSE) ? "no" : "?");
 }
 
 /* Adam(eta = 0.001, ...), a part of the rule. */
-static void add_rule(wb__text *t, const json_t *part)
+static void add_rule(wb__text *t, const wb__json *part)
 {
-    const char *key;
-    json_t *value;
+    const wb__json *value;
     bool first = true;
-    add_json(t, json_object_get(part, "name"));
+    add_json(t, wb__json_get(part, "name"));
     wb__text_add(t, "(");
-    json_object_foreach((json_t *)(uintptr_t)part, key, value) {
-        if (!strcmp(key, "name")) continue;
+    WB__JSON_EACH_MEMBER(part, value, i) {
+        if (!strcmp(wb__json_key(value), "name")) continue;
         wb__text_add(t, first ? "" : ", ");
-        wb__text_foreign(t, key);
+        wb__text_foreign(t, wb__json_key(value));
         wb__text_add(t, " = ");
         add_json(t, value);
         first = false;
@@ -178,41 +178,44 @@ static void add_rule(wb__text *t, const json_t *part)
     wb__text_add(t, ")");
 }
 
-static void add_checkpoint(wb__text *t, const json_t *note)
+static void add_checkpoint(wb__text *t, const wb__json *note)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)note, key, value) {
-        if (json_is_object(value) || (json_is_array(value) && strcmp(key, "rule"))) continue;
+    const wb__json *value, *part;
+    WB__JSON_EACH_MEMBER(note, value, i) {
+        const bool list = wb__json_is(value, WB__JSON_LIST);
+        if (wb__json_is(value, WB__JSON_OBJECT) || (list && strcmp(wb__json_key(value), "rule")))
+            continue;
         wb__text_add(t, "  ");
-        wb__text_foreign(t, key);
+        wb__text_foreign(t, wb__json_key(value));
         wb__text_add(t, " = ");
-        if (!json_is_array(value)) add_json(t, value);
-        for (size_t i = 0; i < json_array_size(value); i++) {
-            wb__text_add(t, i ? ", " : "");
-            add_rule(t, json_array_get(value, i));
+        if (!list) add_json(t, value);
+        WB__JSON_EACH(value, part, k) {
+            wb__text_add(t, k ? ", " : "");
+            add_rule(t, part);
         }
         wb__text_add(t, "\n");
     }
-    const json_t *loader = json_object_get(note, "loader"), *slots = json_object_get(note, "slots");
-    if (json_array_size(loader) == 4) {
+    const wb__json *loader = wb__json_get(note, "loader"), *slots = wb__json_get(note, "slots"),
+                   *words[4], *word;
+    if (wb__json_is(loader, WB__JSON_LIST) && wb__json_count(loader) == 4) {
+        WB__JSON_EACH(loader, word, i) words[i] = word;
         wb__text_add(t, "  loader = ");
-        add_json(t, json_array_get(loader, 2));
+        add_json(t, words[2]);
         wb__text_add(t, " batches into epoch ");
-        add_json(t, json_array_get(loader, 1));
+        add_json(t, words[1]);
         wb__text_add(t, "\n");
     }
-    if (slots) wb__text_add(t, "  state = of %zu parameters\n", json_array_size(slots));
+    if (slots) wb__text_add(t, "  state = of %lld parameters\n", (long long)wb__json_count(slots));
 }
 
 static int show_checkpoint(const char *path, wb__table *table)
 {
     wb__text t = {0};
-    json_t *note = json_note(table, "weber_checkpoint");
+    wb__json *note = json_note(table, "weber_checkpoint");
     add_head(&t, path, "a checkpoint, safetensors", table);
-    if (json_is_object(note)) add_checkpoint(&t, note);
+    if (wb__json_is(note, WB__JSON_OBJECT)) add_checkpoint(&t, note);
     else wb__text_add(&t, "  (what it says of itself cannot be read)\n");
-    json_decref(note);
+    wb__free(note);
     add_table(&t, table);
     wb__table_free(table);
     return print(&t);
@@ -224,7 +227,8 @@ static int show_safetensors(const char *path)
     if (wb__st_load(path, false, &table)) return wb__cli_complain();
     if (wb__table_note(&table, "weber_checkpoint")) return show_checkpoint(path, &table);
     const bool own = wb__table_note(&table, "weber") != NULL;
-    if (!own || !describes_layer(&table)) return show_table(path, "safetensors", &table, !own);
+    if (!own || !wb__cli_describes_layer(&table))
+        return show_table(path, "safetensors", &table, !own);
     if (wb__table_bytes(&table) > BUILT_MOST) return show_table(path, "a model, safetensors", &table, false);
     wb__table_free(&table);
     return show_model(path);

@@ -1,14 +1,15 @@
-/* Reading and writing safetensors.  JSON is jansson's, which takes its memory from malloc: its
- * allocator is one for the whole process, so it is left as the program has it. */
+/* Reading and writing safetensors. */
 #include "io/safetensors.h"
 
 #include "io/checksums.h"
-#include "io/json_text.h"
+#include "io/json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { HEADER_MOST = 100000000 };
+
+#define METADATA "__metadata__"
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
@@ -92,45 +93,59 @@ static int by_width(const void *a, const void *b)
     return wide_x != wide_y ? (wide_x > wide_y ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-static int set(json_t *object, const char *key, json_t *value)
+static int names_differ(int n, const wb__st_out *tensors)
 {
-    if (!json_object_set_new(object, key, value)) return 0;
-    return wb__is_utf8(key) ? wb__fail(WB_ERROR_MEMORY, NULL)
-                            : wb__fail(WB_ERROR_ARGUMENT, "save: the name \"%.200s\" is not UTF-8", key);
+    const char **names = wb__alloc(((size_t)n + 1) * sizeof *names);
+    if (!names) return WB_ERROR_MEMORY;
+    for (int i = 0; i < n; i++) names[i] = tensors[i].name;
+    names[n] = METADATA;
+    const char *twice = wb__repeated((int64_t)n + 1, names);
+    wb__free(names);
+    return twice ? wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%s\"", twice) : 0;
 }
 
-static int describe(json_t *header, int n, const wb__st_out *tensors, int n_notes,
-                    const wb__note *notes)
+static void describe_tensor(wb__json_out *out, const wb__st_out *t, int64_t offset)
 {
-    char *blank = wb__sums_blank(n);
-    json_t *object = json_object();
-    int status = set(header, "__metadata__", object);
-    if (!status) status = blank ? set(object, WB__SUMS_KEY, json_string(blank)) : WB_ERROR_MEMORY;
+    wb__json_put_key(out, t->name);
+    wb__json_open(out, '{');
+    wb__json_put_pair(out, "dtype", wb__st_dtype_name(t->dtype));
+    wb__json_put_key(out, "shape");
+    wb__json_open(out, '[');
+    for (int d = 0; d < t->ndim; d++) wb__json_put_integer(out, t->dims[d]);
+    wb__json_close(out, ']');
+    wb__json_put_key(out, "data_offsets");
+    wb__json_open(out, '[');
+    wb__json_put_integer(out, offset);
+    wb__json_put_integer(out, offset + t->bytes);
+    wb__json_close(out, ']');
+    wb__json_close(out, '}');
+}
+
+/* NULL with the error set. */
+static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb__note *notes)
+{
+    wb__json_out out = {.status = names_differ(n, tensors)};
+    char *blank = out.status ? NULL : wb__sums_blank(n);
+    if (!blank) return NULL;
+    wb__json_open(&out, '{');
+    wb__json_put_key(&out, METADATA);
+    wb__json_open(&out, '{');
+    wb__json_put_pair(&out, WB__SUMS_KEY, blank);
     wb__free(blank);
-    for (int i = 0; !status && i < n_notes; i++) {
-        json_t *value = wb__json_string(notes[i].value);
-        status = value ? set(object, notes[i].key, value) : (int)wb_error_code();
-    }
+    for (int i = 0; i < n_notes; i++) wb__json_put_pair(&out, notes[i].key, notes[i].value);
+    wb__json_close(&out, '}');
     int64_t offset = 0;
-    for (int i = 0; !status && i < n; i++) {
-        const wb__st_out *t = &tensors[i];
-        if (json_object_get(header, t->name))
-            return wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%s\"", t->name);
-        json_t *shape = json_array();
-        for (int d = 0; d < t->ndim; d++) shape = wb__json_append(shape, json_integer(t->dims[d]));
-        json_t *info =
-            json_pack("{s:s, s:o, s:[I,I]}", "dtype", wb__st_dtype_name(t->dtype), "shape", shape,
-                      "data_offsets", (json_int_t)offset, (json_int_t)(offset + t->bytes));
-        status = set(header, t->name, info);
-        offset += t->bytes;
+    for (int i = 0; i < n; i++) {
+        describe_tensor(&out, &tensors[i], offset);
+        offset += tensors[i].bytes;
     }
-    return status;
+    wb__json_close(&out, '}');
+    return wb__json_take(&out);
 }
 
 /* With spaces behind it, so that the tensors begin at a multiple of eight. */
-static char *padded_text(const json_t *header, size_t *length)
+static char *padded(char *text, size_t *length)
 {
-    char *text = wb__json_text(header);
     if (!text) return NULL;
     size_t n = strlen(text);
     char *padded = wb__realloc(text, *length = (n + 7) & ~(size_t)7);
@@ -191,12 +206,8 @@ int wb__st_save_by(wb__st_put put, const char *path, int n, wb__st_out *tensors,
 {
     size_t length = 0;
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
-    json_t *header = json_object();
-    int status =
-        header ? describe(header, n, tensors, n_notes, notes) : wb__fail(WB_ERROR_MEMORY, NULL);
-    char *text = status ? NULL : padded_text(header, &length);
-    if (!status && !text) status = wb_error_code();
-    json_decref(header);
+    char *text = padded(header_text(n, tensors, n_notes, notes), &length);
+    int status = text ? 0 : (int)wb_error_code();
     uint32_t *sums = status ? NULL : wb__alloc_zero((size_t)WB__MAX(n, 1), sizeof *sums);
     if (!status) status = sums ? write(put, path, text, length, n, tensors, sums) : WB_ERROR_MEMORY;
     wb__free(sums);

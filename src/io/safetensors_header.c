@@ -5,6 +5,8 @@
  *    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} */
 #include "io/safetensors.h"
 
+#include "io/json.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,55 +76,15 @@ static int character(const scanner *s)
     return s->text[s->at] < ' ' ? 0 : wb__utf8(at, (size_t)(s->n - s->at));
 }
 
-/* Four hexadecimal digits; -1 if they are not there. */
-static int32_t four_digits(scanner *s)
-{
-    int32_t value = 0;
-    if (s->n - s->at < 4) return -1;
-    for (int i = 0; i < 4; i++) {
-        int c = s->text[s->at + i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-        if (digit < 0) return -1;
-        value = 16 * value + digit;
-    }
-    s->at += 4;
-    return value;
-}
-
-static void add_code_point(wb__text *t, int32_t c)
-{
-    char out[4];
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    if (n == 1) out[0] = (char)c;
-    else out[0] = (char)((0xf0 << (4 - n)) | (c >> (6 * (n - 1))));
-    for (size_t i = 1; i < n; i++) out[i] = (char)(0x80 | ((c >> (6 * (n - 1 - i))) & 0x3f));
-    wb__text_raw(t, out, n);
-}
-
 /* After a backslash. */
 static int read_escape(scanner *s, wb__text *t)
 {
-    static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
-    int c = s->at < s->n ? s->text[s->at] : 0;
-    const char *known = c ? strchr(letters, c) : NULL;
-    if (known) {
-        wb__text_raw(t, &meant[known - letters], 1);
-        return s->at++, 0;
-    }
-    if (c != 'u') return BAD(s, "an unknown escape in a text");
-    s->at++;
-    int32_t first = four_digits(s), second = 0;
-    bool pair = first >= 0xd800 && first < 0xdc00;
-    if (pair) {
-        bool follows = s->n - s->at >= 2 && s->text[s->at] == '\\' && s->text[s->at + 1] == 'u';
-        s->at += 2 * follows;
-        second = follows ? four_digits(s) : -1;
-    }
-    if (first < 0 || (first >= 0xdc00 && first < 0xe000) ||
-        (pair && (second < 0xdc00 || second >= 0xe000)))
-        return BAD(s, "a wrong \\u escape in a text");
-    if (!first) return BAD(s, "a zero in a text; names here end at one");
-    add_code_point(t, pair ? 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00) : first);
+    char meant[4];
+    const char *at = (const char *)s->text + s->at, *why = "";
+    const int n = wb__json_escape(&at, (const char *)s->text + s->n, meant, &why);
+    s->at = at - (const char *)s->text;
+    if (!n) return BAD(s, "%s", why);
+    wb__text_raw(t, meant, (size_t)n);
     return 0;
 }
 

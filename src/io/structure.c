@@ -1,7 +1,8 @@
 /* Models to JSON and back. */
 #include "io/structure.h"
 
-#include "io/json_text.h"
+#include "io/json.h"
+#include "tree/tree.h"
 
 #include <string.h>
 
@@ -15,62 +16,70 @@ static const char *const modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static json_t *function_text(const char *what, const char *name)
+static void put_function(wb__json_out *out, const char *what, const char *name)
 {
-    if (name) return wb__json_string(name);
-    return wb__fail_null(WB_ERROR_ARGUMENT,
-                         "save: a %s without a name: give it one with wb_name_%s", what, what);
+    if (!name && !out->status)
+        out->status =
+            wb__fail(WB_ERROR_ARGUMENT, "save: a %s without a name: give it one with wb_name_%s",
+                     what, what);
+    wb__json_put_text(out, name ? name : "");
 }
 
-/* The i-th value of an option; "absent" for what stands at its default, NULL with the error set for
- * what cannot be told. */
-static json_t *option_value(const wb__option *o, const char *options, int i, bool *absent)
+/* The i-th value of an option that is not at its default. */
+static void put_option(wb__json_out *out, const wb__option *o, const char *at, int i)
 {
-    const char *at = options + o->offset;
-    *absent = false;
+    wb_function f;
+    wb__connection c;
     switch (o->kind) {
-    case WB__OPTION_INT: return json_integer(((const int64_t *)(const void *)at)[i]);
-    case WB__OPTION_REAL: return json_real(((const double *)(const void *)at)[i]);
-    case WB__OPTION_BOOL: return json_boolean(*(const bool *)at);
-    case WB__OPTION_DTYPE: return json_string(wb_dtype_name(*(const wb_dtype *)(const void *)at));
+    case WB__OPTION_INT: wb__json_put_integer(out, ((const int64_t *)(const void *)at)[i]); break;
+    case WB__OPTION_REAL: wb__json_put_real(out, ((const double *)(const void *)at)[i]); break;
+    case WB__OPTION_BOOL: wb__json_put_bool(out, *(const bool *)at); break;
+    case WB__OPTION_DTYPE:
+        wb__json_put_text(out, wb_dtype_name(*(const wb_dtype *)(const void *)at));
+        break;
     case WB__OPTION_AXES: {
         const wb_axes *axes = (const void *)at;
-        json_t *list = json_array();
-        for (int k = 0; k < axes->n; k++) list = wb__json_append(list, json_integer(axes->axis[k]));
-        return list;
+        wb__json_open(out, '[');
+        for (int k = 0; k < axes->n; k++) wb__json_put_integer(out, axes->axis[k]);
+        wb__json_close(out, ']');
+        break;
     }
-    case WB__OPTION_FUNCTION: {
-        wb_function f;
+    case WB__OPTION_FUNCTION:
         memcpy(&f, at, sizeof f);
-        *absent = !f;
-        return f ? function_text("function", wb__function_name(f)) : NULL;
+        put_function(out, "function", wb__function_name(f));
+        break;
+    case WB__OPTION_CONNECTION:
+        memcpy(&c, at, sizeof c);
+        put_function(out, "connection", wb__connection_name(c));
+        break;
+    case WB__OPTION_INITIALISER: break;
     }
-    case WB__OPTION_CONNECTION: {
-        wb__connection f;
-        memcpy(&f, at, sizeof f);
-        *absent = !f;
-        return f ? function_text("connection", wb__connection_name(f)) : NULL;
-    }
-    case WB__OPTION_INITIALISER: *absent = true; return NULL;
-    }
-    return NULL;
 }
 
-static json_t *options_json(const wb_layer *l)
+/* Initialisers, and no function at all, are not written. */
+static bool is_absent(const wb__option *o, const char *at)
 {
-    json_t *object = json_object();
-    for (int i = 0; object && i < l->type->n_options; i++) {
+    wb_function f;
+    wb__connection c;
+    memcpy(&f, at, o->kind == WB__OPTION_FUNCTION ? sizeof f : 0);
+    memcpy(&c, at, o->kind == WB__OPTION_CONNECTION ? sizeof c : 0);
+    return o->kind == WB__OPTION_INITIALISER || (o->kind == WB__OPTION_FUNCTION && !f) ||
+           (o->kind == WB__OPTION_CONNECTION && !c);
+}
+
+static void put_options(wb__json_out *out, const wb_layer *l)
+{
+    wb__json_open(out, '{');
+    for (int i = 0; i < l->type->n_options; i++) {
         const wb__option *o = &l->type->options[i];
-        bool absent = false;
-        json_t *value = o->count > 1 ? json_array() : option_value(o, l->options, 0, &absent);
-        for (int k = 0; value && o->count > 1 && k < o->count; k++)
-            value = wb__json_append(value, option_value(o, l->options, k, &absent));
-        if (absent) continue;
-        if (value && !json_object_set_new(object, o->name, value)) continue;
-        json_decref(object);
-        return NULL;
+        const char *at = (const char *)l->options + o->offset;
+        if (is_absent(o, at)) continue;
+        wb__json_put_key(out, o->name);
+        if (o->count > 1) wb__json_open(out, '[');
+        for (int k = 0; k < o->count; k++) put_option(out, o, at, k);
+        if (o->count > 1) wb__json_close(out, ']');
     }
-    return object;
+    wb__json_close(out, '}');
 }
 
 static int wrong(const char *file, const wb__layer_type *type, const char *option)
@@ -101,73 +110,77 @@ static int read_function(const char *file, const wb__option *o, char *at, const 
     return 0;
 }
 
-static bool read_value(const wb__option *o, char *at, int i, json_t *value)
+static bool read_axes(wb_axes *axes, const wb__json *list)
 {
+    const wb__json *axis;
+    if (!wb__json_is(list, WB__JSON_LIST) || wb__json_count(list) > WB_MAX_DIMS) return false;
+    axes->n = (int)wb__json_count(list);
+    WB__JSON_EACH(list, axis, k) {
+        const int64_t value = wb__json_integer(axis);
+        if (!wb__json_is(axis, WB__JSON_INTEGER) || value < -WB_MAX_DIMS || value >= WB_MAX_DIMS)
+            return false;
+        axes->axis[k] = (int)value;
+    }
+    return true;
+}
+
+static bool read_value(const wb__option *o, char *at, int64_t i, const wb__json *value)
+{
+    const char *text = wb__json_text(value);
     switch (o->kind) {
     case WB__OPTION_INT:
-        ((int64_t *)(void *)at)[i] = json_integer_value(value);
-        return json_is_integer(value);
+        ((int64_t *)(void *)at)[i] = wb__json_integer(value);
+        return wb__json_is(value, WB__JSON_INTEGER);
     case WB__OPTION_REAL:
-        ((double *)(void *)at)[i] = json_number_value(value);
-        return json_is_number(value);
+        ((double *)(void *)at)[i] =
+            wb__json_is(value, WB__JSON_REAL) ? value->is.real : (double)wb__json_integer(value);
+        return wb__json_is(value, WB__JSON_REAL) || wb__json_is(value, WB__JSON_INTEGER);
     case WB__OPTION_BOOL:
-        *(bool *)at = json_is_true(value);
-        return json_is_boolean(value);
+        *(bool *)at = wb__json_is(value, WB__JSON_TRUE);
+        return wb__json_is(value, WB__JSON_TRUE) || wb__json_is(value, WB__JSON_FALSE);
     case WB__OPTION_DTYPE:
-        for (int d = 1; json_is_string(value) && d < WB_DTYPE_COUNT; d++) {
-            if (strcmp(wb_dtype_name((wb_dtype)d), json_string_value(value))) continue;
+        for (int d = 1; text && d < WB_DTYPE_COUNT; d++) {
+            if (strcmp(wb_dtype_name((wb_dtype)d), text)) continue;
             *(wb_dtype *)(void *)at = (wb_dtype)d;
             return true;
         }
         return false;
-    case WB__OPTION_AXES: {
-        wb_axes *axes = (void *)at;
-        size_t n = json_array_size(value);
-        if (!json_is_array(value) || n > WB_MAX_DIMS) return false;
-        axes->n = (int)n;
-        for (size_t k = 0; k < n; k++) {
-            json_int_t axis = json_integer_value(json_array_get(value, k));
-            if (!json_is_integer(json_array_get(value, k)) || axis < -WB_MAX_DIMS ||
-                axis >= WB_MAX_DIMS)
-                return false;
-            axes->axis[k] = (int)axis;
-        }
-        return true;
-    }
+    case WB__OPTION_AXES: return read_axes((void *)at, value);
     default: return false;
     }
 }
 
+static int read_option(const char *file, const wb__layer_type *type, const wb__option *o,
+                       const wb__json *value, char *at)
+{
+    const wb__json *part;
+    if (o->kind == WB__OPTION_FUNCTION || o->kind == WB__OPTION_CONNECTION)
+        return wb__json_text(value) ? read_function(file, o, at, wb__json_text(value))
+                                    : wrong(file, type, o->name);
+    bool ok = o->count == 1 ? read_value(o, at, 0, value) : wb__json_count(value) == o->count;
+    if (o->count > 1) WB__JSON_EACH(value, part, k)
+        ok = ok && read_value(o, at, k, part);
+    return ok ? 0 : wrong(file, type, o->name);
+}
+
 /* Options of a type from JSON; what is not there keeps its default; initialisers draw nothing,
  * and make nothing: values follow. */
-static int read_options(const char *file, const wb__layer_type *type, json_t *object, char *options)
+static int read_options(const char *file, const wb__layer_type *type, const wb__json *object,
+                        char *options)
 {
-    const char *key;
-    json_t *value;
+    const wb__json *value;
     memcpy(options, &type->options_size, sizeof type->options_size);
-    if (object && !json_is_object(object)) return wrong(file, type, "options");
-    json_object_foreach(object, key, value) {
+    if (object && !wb__json_is(object, WB__JSON_OBJECT)) return wrong(file, type, "options");
+    WB__JSON_EACH_MEMBER(object, value, member) {
+        const char *key = wb__json_key(value);
         const wb__option *o = NULL;
         for (int i = 0; i < type->n_options; i++)
             if (!strcmp(type->options[i].name, key)) o = &type->options[i];
         if (!o || o->kind == WB__OPTION_INITIALISER)
             return wb__fail(WB_ERROR_FORMAT, "%s: a %s has no option \"%.100s\"", file, type->name,
                             key);
-        char *at = options + o->offset;
-        bool function = o->kind == WB__OPTION_FUNCTION || o->kind == WB__OPTION_CONNECTION;
-        if (function) {
-            int status = json_is_string(value)
-                             ? read_function(file, o, at, json_string_value(value))
-                             : wrong(file, type, o->name);
-            if (status) return status;
-        } else if (o->count == 1) {
-            if (!read_value(o, at, 0, value)) return wrong(file, type, o->name);
-        } else {
-            bool ok = json_array_size(value) == (size_t)o->count;
-            for (int k = 0; ok && k < o->count; k++)
-                ok = read_value(o, at, k, json_array_get(value, (size_t)k));
-            if (!ok) return wrong(file, type, o->name);
-        }
+        const int status = read_option(file, type, o, value, options + o->offset);
+        if (status) return status;
     }
     wb_initialiser empty = wb__init_empty;
     for (int i = 0; i < type->n_options; i++)
@@ -178,10 +191,15 @@ static int read_options(const char *file, const wb__layer_type *type, json_t *ob
 
 /* ---- to JSON --------------------------------------------------------------------------------- */
 
-static int set(json_t *object, const char *key, json_t *value)
+static void put_node(wb__json_out *out, void *object, const char *name, int depth);
+
+static void put_parts(wb__json_out *out, int n, const wb__child *parts, int depth)
 {
-    if (!json_object_set_new(object, key, value)) return 0;
-    return wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_MEMORY, NULL);
+    wb__json_put_key(out, "parts");
+    wb__json_open(out, '[');
+    for (int i = 0; !out->status && i < n; i++)
+        put_node(out, parts[i].object, parts[i].name, depth + 1);
+    wb__json_close(out, ']');
 }
 
 /* All functions of a model that have no name in files, with where they are. */
@@ -234,102 +252,102 @@ static int check_names(void *model)
     return status;
 }
 
-static json_t *node_json(void *object, int depth);
-
-static int add_parts(json_t *node, int n, const wb__child *parts, int depth)
+static void put_layer(wb__json_out *out, wb_layer *l, int depth)
 {
-    json_t *list = json_array();
-    int status = set(node, "parts", list);
-    for (int i = 0; !status && i < n; i++) {
-        json_t *part = node_json(parts[i].object, depth + 1);
-        if (!part) return wb_error_code();
-        status = set(part, "name", wb__json_string(parts[i].name));
-        if (json_array_append_new(list, part)) status = wb__fail(WB_ERROR_MEMORY, NULL);
+    wb__json_put_pair(out, "layer", l->type->name);
+    if (l->mode) wb__json_put_pair(out, "mode", modes[l->mode]);
+    if (l->type->n_options) {
+        wb__json_put_key(out, "options");
+        put_options(out, l);
     }
-    return status;
+    wb__child *parts;
+    const int n = wb__layer_parts(l, &parts);
+    if (n) put_parts(out, n, parts, depth);
 }
 
-static json_t *node_json(void *object, int depth)
+/* `name`: of a part; NULL for the whole model. */
+static void put_node(wb__json_out *out, void *object, const char *name, int depth)
 {
-    if (depth > DEEPEST)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d",
-                             DEEPEST);
-    json_t *node = json_object();
-    int status = node ? 0 : wb__fail(WB_ERROR_MEMORY, NULL);
-    if (status) return NULL;
+    if (depth > DEEPEST) {
+        out->status =
+            wb__fail(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d", DEEPEST);
+        return;
+    }
+    wb__json_open(out, '{');
     if (wb__is(object, &wb__layer_class)) {
-        wb_layer *l = wb__layer_unnamed(object, NULL);
-        status = set(node, "layer", json_string(l->type->name));
-        if (!status && l->mode) status = set(node, "mode", json_string(modes[l->mode]));
-        if (!status && l->type->n_options) status = set(node, "options", options_json(l));
-        wb__child *parts;
-        int n = wb__layer_parts(l, &parts);
-        if (!status && n) status = add_parts(node, n, parts, depth);
+        put_layer(out, wb__layer_unnamed(object, NULL), depth);
     } else if (wb__is(object, &wb__tree_class)) {
         wb_tree *t = object;
-        status = set(node, "tree",
-                     json_string(t->type        ? t->type->name
-                                 : t->is_opaque ? "opaque"
-                                                : "tuple"));
-        if (!status) status = add_parts(node, t->node.n, t->node.children, depth);
+        wb__json_put_pair(out, "tree", t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
+        put_parts(out, t->node.n, t->node.children, depth);
     } else {
-        status = set(node, "tensor", json_string(wb_describe(object)));
+        wb__json_put_pair(out, "tensor", wb_describe(object));
     }
-    if (!status) return node;
-    json_decref(node);
-    return NULL;
+    if (name) wb__json_put_pair(out, "name", name);
+    wb__json_close(out, '}');
 }
 
-typedef struct { wb__seen first; json_t *ties; } tie_search;
+typedef struct { wb__seen first; wb__json_out ties; } tie_search;
 
 static int find_tie(const wb__leaf *leaf, void *ctx)
 {
     tie_search *t = ctx;
     void **at = wb__seen_at(&t->first, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
-    if (*at) return set(t->ties, leaf->path, wb__json_string(*at));
+    if (*at) {
+        wb__json_put_pair(&t->ties, leaf->path, *at);
+        return t->ties.status;
+    }
     *at = wb__strdup(leaf->path);
     return *at ? 0 : WB_ERROR_MEMORY;
 }
 
 char *wb__structure_text(void *model)
 {
-    json_t *root = json_pack("{s:i}", "version", VERSION);
-    tie_search t = {.ties = json_object()};
-    int status = root ? check_names(model) : wb__fail(WB_ERROR_MEMORY, NULL);
-    if (!status) status = wb__walk("save", model, NULL, 0, find_tie, &t);
+    tie_search t = {0};
+    wb__json_out out = {0};
+    out.status = check_names(model);
+    if (!out.status) out.status = wb__walk("save", model, NULL, 0, find_tie, &t);
     for (int i = 0; i < t.first.room; i++)
         if (t.first.keys[i]) wb__free(t.first.values[i]);
     wb__seen_drop(&t.first);
-    json_t *node = status ? NULL : node_json(model, 0);
-    if (!status && !node) status = wb_error_code();
-    if (!status) status = set(root, "model", node);
-    if (!status && json_object_size(t.ties)) status = set(root, "ties", json_incref(t.ties));
-    char *text = status ? NULL : wb__json_text(root);
-    json_decref(t.ties);
-    json_decref(root);
-    return text;
+    char *ties = out.status ? NULL : wb__json_take(&t.ties);
+    if (!ties && !out.status) out.status = t.ties.status;
+    if (out.status) {
+        wb__free(wb__text_take(&t.ties.text));
+        return NULL;
+    }
+    wb__json_open(&out, '{');
+    wb__json_put_key(&out, "version");
+    wb__json_put_integer(&out, VERSION);
+    wb__json_put_key(&out, "model");
+    put_node(&out, model, NULL, 0);
+    if (*ties) wb__text_add(&out.text, ",\"ties\":{%s}", ties);
+    wb__free(ties);
+    wb__json_close(&out, '}');
+    return wb__json_take(&out);
 }
 
 /* ---- from JSON ------------------------------------------------------------------------------- */
 
-static wb_layer *build(const char *file, json_t *node, int depth);
+static wb_layer *build(const char *file, const wb__json *node, int depth);
 
 static wb_layer *build_container(const char *file, const wb__layer_type *type, const void *options,
-                                 json_t *parts, int depth)
+                                 const wb__json *parts, int depth)
 {
-    size_t n = json_array_size(parts);
+    const wb__json *part;
+    const size_t n = (size_t)wb__json_count(parts);
     if (!n) return wb__fail_null(WB_ERROR_FORMAT, "%s: a %s without parts", file, type->name);
     wb_layer *made = NULL, **layers = wb__alloc_zero(n, sizeof *layers);
     const char **names = wb__alloc_zero(n, sizeof *names);
     bool ok = layers && names;
-    for (size_t i = 0; ok && i < n; i++) {
-        json_t *part = json_array_get(parts, i);
-        names[i] = json_string_value(json_object_get(part, "name"));
+    if (ok) WB__JSON_EACH(parts, part, i) {
+        names[i] = wb__json_text(wb__json_get(part, "name"));
         if (!names[i] || !*names[i] || strchr(names[i], '.'))
             ok = !wb__fail(WB_ERROR_FORMAT, "%s: a part of a %s has no name, or a wrong one", file,
                            type->name);
         if (ok) ok = (layers[i] = build(file, part, depth + 1)) != NULL;
+        if (!ok) break;
     }
     if (ok) made = type->assemble(options, (int)n, names, layers);
     wb__free(layers);
@@ -337,16 +355,16 @@ static wb_layer *build_container(const char *file, const wb__layer_type *type, c
     return made;
 }
 
-static wb_layer *build(const char *file, json_t *node, int depth)
+static wb_layer *build(const char *file, const wb__json *node, int depth)
 {
     if (depth > DEEPEST)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: layers stand in one another deeper than %d",
                              file, DEEPEST);
-    const char *kind = json_string_value(json_object_get(node, "layer"));
+    const char *kind = wb__json_text(wb__json_get(node, "layer"));
     if (!kind)
         return wb__fail_null(WB_ERROR_FORMAT,
                              "%s: holds no layer there but a %s: read it with wb_load_state", file,
-                             json_object_get(node, "tree") ? "tree" : "thing of another kind");
+                             wb__json_get(node, "tree") ? "tree" : "thing of another kind");
     const wb__layer_type *type = wb__layer_type_named(kind);
     if (!type)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\"", file,
@@ -354,12 +372,12 @@ static wb_layer *build(const char *file, json_t *node, int depth)
     char *options = wb__alloc_zero(1, type->options_size + sizeof(size_t));
     if (!options) return NULL;
     wb_layer *made = NULL;
-    if (!read_options(file, type, json_object_get(node, "options"), options))
+    if (!read_options(file, type, wb__json_get(node, "options"), options))
         made = type->assemble
-                   ? build_container(file, type, options, json_object_get(node, "parts"), depth)
+                   ? build_container(file, type, options, wb__json_get(node, "parts"), depth)
                    : type->make(options);
     wb__free(options);
-    const char *mode = json_string_value(json_object_get(node, "mode"));
+    const char *mode = wb__json_text(wb__json_get(node, "mode"));
     if (!made || !mode) return made;
     for (int i = 0; i < 3; i++) {
         if (strcmp(mode, modes[i])) continue;
@@ -371,30 +389,33 @@ static wb_layer *build(const char *file, json_t *node, int depth)
 
 wb_layer *wb__structure_build(const char *file, const char *text, int64_t values)
 {
-    json_error_t error;
-    json_t *root = wb__json_load(text, &error);
+    const char *why;
+    wb__json *root = wb__json_read(text, &why);
     if (!root)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, error.text);
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, why);
     wb_layer *made = NULL;
-    json_t *version = json_object_get(root, "version"), *same;
-    if (!json_is_integer(version) || json_integer_value(version) < 1 ||
-        json_integer_value(version) > VERSION)
+    const wb__json *same, *ties = wb__json_get(root, "ties");
+    const int64_t version = wb__json_integer(wb__json_get(root, "version"));
+    if (version < 1 || version > VERSION)
         wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known",
-                 file, (long long)json_integer_value(version), VERSION);
+                 file, (long long)version, VERSION);
     else {
         wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST) ? INT64_MAX : TIED_MOST * values + LEAST);
-        made = build(file, json_object_get(root, "model"), 0);
+        made = build(file, wb__json_get(root, "model"), 0);
         wb__parameters_limit(-1);
     }
-    const char *path;
-    if (made) json_object_foreach(json_object_get(root, "ties"), path, same) {
-        if (json_is_string(same) && !wb_tie(made, path, json_string_value(same))) continue;
-        if (!json_is_string(same))
-            wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
+    if (made && ties && !wb__json_is(ties, WB__JSON_OBJECT)) {
+        wb__fail(WB_ERROR_FORMAT, "%s: the model's ties are no object", file);
+        made = NULL;
+    }
+    if (made) WB__JSON_EACH_MEMBER(ties, same, i) {
+        const char *path = wb__json_key(same), *first = wb__json_text(same);
+        if (first && !wb_tie(made, path, first)) continue;
+        if (!first) wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
         made = NULL;
         break;
     }
-    json_decref(root);
+    wb__free(root);
     if (!made && !strstr(wb_error(), file)) wb__fail((int)wb_error_code(), "%s: %s", file, wb_error());
     return made;
 }

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "data/loader.h"
 #include "io/formats.h"
-#include "io/json_text.h"
+#include "io/json.h"
 #include "io/model_file.h"
 #include "optim/optim.h"
 
@@ -38,73 +38,88 @@ int wb__checkpoint_name(const char *what, const char *name)
 
 /* ---- the note -------------------------------------------------------------------------------- */
 
-static json_t *words_json(int n, const uint64_t *words)
+static void put_number(wb__json_out *out, const char *key, double value)
 {
-    json_t *list = json_array();
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", value);
+    wb__json_put_pair(out, key, text);
+}
+
+static void put_integer(wb__json_out *out, const char *key, int64_t value)
+{
+    wb__json_put_key(out, key);
+    wb__json_put_integer(out, value);
+}
+
+static void put_words(wb__json_out *out, const char *key, int n, const uint64_t *words)
+{
+    wb__json_put_key(out, key);
+    wb__json_open(out, '[');
     for (int i = 0; i < n; i++) {
         char text[24];
         snprintf(text, sizeof text, "%" PRIu64, words[i]);
-        list = wb__json_append(list, json_string(text));
+        wb__json_put_text(out, text);
     }
-    return list;
+    wb__json_close(out, ']');
 }
 
-static json_t *rule_json(const wb_rule *rule)
+static void put_rule(wb__json_out *out, const wb_rule *rule)
 {
-    json_t *list = json_array();
+    wb__json_put_key(out, "rule");
+    wb__json_open(out, '[');
     for (int i = 0; i < rule->n; i++) {
         const wb__rule_part *p = &rule->parts[i];
-        json_t *part = json_pack("{s:s}", "name", p->kind->name);
-        for (int k = 0; k < WB__RULE_NUMBERS; k++) {
-            char text[40];
-            if (*wb__rule_number(&p->kind->defaults, k) == 0) continue;
-            snprintf(text, sizeof text, "%.17g", *wb__rule_number(&p->o, k));
-            part = wb__json_put(part, wb__rule_fields[k].name, json_string(text));
-        }
-        list = wb__json_append(list, part);
+        wb__json_open(out, '{');
+        wb__json_put_pair(out, "name", p->kind->name);
+        for (int k = 0; k < WB__RULE_NUMBERS; k++)
+            if (*wb__rule_number(&p->kind->defaults, k) != 0)
+                put_number(out, wb__rule_fields[k].name, *wb__rule_number(&p->o, k));
+        wb__json_close(out, '}');
     }
-    return list;
+    wb__json_close(out, ']');
 }
 
-static json_t *slots_json(const wb_opt_state *s)
+static void put_slots(wb__json_out *out, const wb_opt_state *s)
 {
-    json_t *list = json_array();
+    wb__json_put_key(out, "slots");
+    wb__json_open(out, '[');
     for (int i = 0; i < s->n; i++) {
-        json_t *slot = json_pack("{s:s, s:I}", "path", s->slots[i].path, "steps",
-                                 (json_int_t)s->slots[i].steps);
-        if (s->slots[i].frozen) slot = wb__json_put(slot, "frozen", json_true());
-        list = wb__json_append(list, slot);
+        wb__json_open(out, '{');
+        wb__json_put_pair(out, "path", s->slots[i].path);
+        put_integer(out, "steps", s->slots[i].steps);
+        if (s->slots[i].frozen) {
+            wb__json_put_key(out, "frozen");
+            wb__json_put_bool(out, true);
+        }
+        wb__json_close(out, '}');
     }
-    return list;
+    wb__json_close(out, ']');
 }
 
 static char *note_text(const wb_checkpoint *c, int64_t serial, const char *best)
 {
-    wb__rng_state random = wb__rng_get_state();
-    json_t *note = json_pack("{s:i, s:I, s:o}", "version", VERSION, "epoch", (json_int_t)c->epoch,
-                             "random", words_json(2, (uint64_t[]){random.key, random.counter}));
-    if (c->name) note = wb__json_put(note, "name", json_string(c->name));
-    if (c->has_metric) {
-        char text[40];
-        snprintf(text, sizeof text, "%.17g", c->metric);
-        note = wb__json_put(note, "metric", json_string(text));
-    }
-    if (serial) note = wb__json_put(note, "serial", json_integer(serial));
-    if (best) note = wb__json_put(note, "best", json_string(best));
+    const wb__rng_state random = wb__rng_get_state();
+    wb__json_out out = {0};
+    wb__json_open(&out, '{');
+    put_integer(&out, "version", VERSION);
+    put_integer(&out, "epoch", c->epoch);
+    put_words(&out, "random", 2, (uint64_t[]){random.key, random.counter});
+    if (c->name) wb__json_put_pair(&out, "name", c->name);
+    if (c->has_metric) put_number(&out, "metric", c->metric);
+    if (serial) put_integer(&out, "serial", serial);
+    if (best) wb__json_put_pair(&out, "best", best);
     if (c->loader) {
         uint64_t words[LOADER_WORDS];
         wb__loader_state(c->loader, words);
-        note = wb__json_put(note, "loader", words_json(LOADER_WORDS, words));
+        put_words(&out, "loader", LOADER_WORDS, words);
     }
     if (c->state) {
-        if (c->state->mixed)
-            note = wb__json_put(note, "mixed", json_string(wb_dtype_name(c->state->mixed)));
-        note = wb__json_put(note, "rule", rule_json(c->state->rule));
-        note = wb__json_put(note, "slots", slots_json(c->state));
+        if (c->state->mixed) wb__json_put_pair(&out, "mixed", wb_dtype_name(c->state->mixed));
+        put_rule(&out, c->state->rule);
+        put_slots(&out, c->state);
     }
-    char *text = wb__json_text(note);
-    json_decref(note);
-    return text;
+    wb__json_close(&out, '}');
+    return wb__json_take(&out);
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -164,7 +179,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
 typedef struct {
     const char *path;
     wb__table file;
-    json_t *note;
+    wb__json *note;
     uint64_t random[2], loader[LOADER_WORDS];
 } restoring;
 
@@ -173,11 +188,12 @@ static int wrong(const restoring *r, const char *what)
     return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's %s", r->path, what);
 }
 
-static bool read_words(const json_t *list, int n, uint64_t *out)
+static bool read_words(const wb__json *list, int n, uint64_t *out)
 {
-    if (json_array_size(list) != (size_t)n) return false;
-    for (int i = 0; i < n; i++) {
-        const char *text = json_string_value(json_array_get(list, (size_t)i));
+    const wb__json *word;
+    if (wb__json_count(list) != n) return false;
+    WB__JSON_EACH(list, word, i) {
+        const char *text = wb__json_text(word);
         char *end;
         errno = 0;
         if (!text || text[0] < '0' || text[0] > '9') return false;
@@ -187,22 +203,28 @@ static bool read_words(const json_t *list, int n, uint64_t *out)
     return true;
 }
 
-static bool read_number(const json_t *value, double *out)
+static bool read_number(const wb__json *value, double *out)
 {
-    const char *text = json_string_value(value);
+    const char *text = wb__json_text(value);
     char *end;
     if (!text || !*text) return false;
     *out = strtod(text, &end);
     return !*end;
 }
 
+/* A list of n objects, as the state has. */
+static bool is_list_of(const wb__json *list, int n)
+{
+    return wb__json_is(list, WB__JSON_LIST) && wb__json_count(list) == n;
+}
+
 static int another_rule(const restoring *r, const wb_rule *rule)
 {
-    const json_t *part;
-    size_t i;
+    const wb__json *part;
     wb__text its = {0};
-    json_array_foreach(json_object_get(r->note, "rule"), i, part) {
-        const char *name = json_string_value(json_object_get(part, "name"));
+    const wb__json *list = wb__json_get(r->note, "rule");
+    WB__JSON_EACH(list, part, i) {
+        const char *name = wb__json_text(wb__json_get(part, "name"));
         wb__text_add(&its, "%s%.40s", i ? ", " : "", name ? name : "?");
         if (its.length > 200) break;
     }
@@ -217,16 +239,15 @@ static int another_rule(const restoring *r, const wb_rule *rule)
 /* The rule's numbers, into a copy of its parts. */
 static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *parts)
 {
-    json_t *list = json_object_get(r->note, "rule");
-    if (json_array_size(list) != (size_t)rule->n) return another_rule(r, rule);
-    for (int i = 0; i < rule->n; i++) {
-        json_t *part = json_array_get(list, (size_t)i);
-        const char *name = json_string_value(json_object_get(part, "name"));
+    const wb__json *part, *list = wb__json_get(r->note, "rule");
+    if (!is_list_of(list, rule->n)) return another_rule(r, rule);
+    WB__JSON_EACH(list, part, i) {
+        const char *name = wb__json_text(wb__json_get(part, "name"));
         parts[i] = rule->parts[i];
         if (!name || strcmp(name, parts[i].kind->name)) return another_rule(r, rule);
         for (int k = 0; k < WB__RULE_NUMBERS; k++)
             if (*wb__rule_number(&parts[i].kind->defaults, k) != 0 &&
-                !read_number(json_object_get(part, wb__rule_fields[k].name),
+                !read_number(wb__json_get(part, wb__rule_fields[k].name),
                              wb__rule_number(&parts[i].o, k)))
                 return wrong(r, "rule lacks a number");
         if (!wb__rule_check(parts[i].kind, &parts[i].o)) return WB_ERROR_FORMAT;
@@ -252,7 +273,7 @@ static wb__entry *scaling_of(const restoring *r, int i)
 
 static int check_mixed(const restoring *r, const wb_opt_state *s)
 {
-    const char *mixed = json_string_value(json_object_get(r->note, "mixed"));
+    const char *mixed = wb__json_text(wb__json_get(r->note, "mixed"));
     const char *own = s->mixed ? wb_dtype_name(s->mixed) : "none", *its = mixed ? mixed : "none";
     if (strcmp(own, its))
         return wb__fail(WB_ERROR_FORMAT,
@@ -269,14 +290,14 @@ static int check_mixed(const restoring *r, const wb_opt_state *s)
 
 static int check_state(const restoring *r, const wb_opt_state *s)
 {
-    json_t *slots = json_object_get(r->note, "slots");
-    if (json_array_size(slots) != (size_t)s->n) return wrong(r, "state is of another model");
-    for (int i = 0; i < s->n; i++) {
+    const wb__json *entry, *slots = wb__json_get(r->note, "slots");
+    if (!is_list_of(slots, s->n)) return wrong(r, "state is of another model");
+    WB__JSON_EACH(slots, entry, i) {
         const wb__slot *slot = &s->slots[i];
-        json_t *entry = json_array_get(slots, (size_t)i), *steps = json_object_get(entry, "steps");
-        const char *path = json_string_value(json_object_get(entry, "path"));
+        const wb__json *steps = wb__json_get(entry, "steps");
+        const char *path = wb__json_text(wb__json_get(entry, "path"));
         if (!path || strcmp(path, slot->path)) return wrong(r, "state is of another model");
-        if (!json_is_integer(steps) || json_integer_value(steps) < 0)
+        if (!wb__json_is(steps, WB__JSON_INTEGER) || wb__json_integer(steps) < 0)
             return wrong(r, "steps are wrong");
         for (int k = 0; k < s->n_moments; k++) {
             const wb__entry *t = moment_of(r, slot, k);
@@ -294,17 +315,17 @@ static int check_state(const restoring *r, const wb_opt_state *s)
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
 {
     int status = 0;
-    json_t *slots = json_object_get(r->note, "slots");
-    for (int i = 0; i < s->n; i++) {
+    const wb__json *entry, *slots = wb__json_get(r->note, "slots");
+    WB__JSON_EACH(slots, entry, i) {
         for (int k = 0; !status && k < s->n_moments; k++) {
             const wb__entry *t = moment_of(r, &s->slots[i], k);
             status = t ? wb__overwrite(s->slots[i].moments[k], t->data, (size_t)t->bytes)
                        : WB_ERROR_MEMORY;
         }
         if (status) return status;
-        json_t *entry = json_array_get(slots, (size_t)i);
-        s->slots[i].steps = json_integer_value(json_object_get(entry, "steps"));
-        wb__setting_set(s, &s->slots[i].frozen, json_is_true(json_object_get(entry, "frozen")));
+        s->slots[i].steps = wb__json_integer(wb__json_get(entry, "steps"));
+        const bool frozen = wb__json_is(wb__json_get(entry, "frozen"), WB__JSON_TRUE);
+        wb__setting_set(s, &s->slots[i].frozen, frozen);
         s->slots[i].unsure = 0;
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++) {
@@ -319,16 +340,17 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
 
 static int read_about(const restoring *r, wb__checkpoint_about *about)
 {
-    json_t *epoch = json_object_get(r->note, "epoch"), *name = json_object_get(r->note, "name"),
-           *metric = json_object_get(r->note, "metric"), *serial = json_object_get(r->note, "serial"),
-           *best = json_object_get(r->note, "best");
-    const char *called = json_string_value(name), *way = json_string_value(best);
-    *about = (wb__checkpoint_about){.epoch = json_integer_value(epoch), .serial = json_integer_value(serial),
-                                    .has_metric = metric};
-    if (!json_is_integer(epoch)) return wrong(r, "epoch is wrong");
+    const wb__json *epoch = wb__json_get(r->note, "epoch"), *name = wb__json_get(r->note, "name"),
+                   *metric = wb__json_get(r->note, "metric"),
+                   *serial = wb__json_get(r->note, "serial"), *best = wb__json_get(r->note, "best");
+    const char *called = wb__json_text(name), *way = wb__json_text(best);
+    *about = (wb__checkpoint_about){
+        .epoch = wb__json_integer(epoch), .serial = wb__json_integer(serial), .has_metric = metric};
+    if (!wb__json_is(epoch, WB__JSON_INTEGER)) return wrong(r, "epoch is wrong");
     if (name && (!called || strlen(called) > NAME_MOST)) return wrong(r, "name is wrong");
     if (metric && !read_number(metric, &about->metric)) return wrong(r, "metric is wrong");
-    if (serial && (!json_is_integer(serial) || about->serial < 1 || about->serial > SERIAL_MOST))
+    if (serial && (!wb__json_is(serial, WB__JSON_INTEGER) || about->serial < 1 ||
+                   about->serial > SERIAL_MOST))
         return wrong(r, "serial is wrong");
     if (best && (!way || strlen(way) >= sizeof about->best)) return wrong(r, "direction of the best is wrong");
     snprintf(about->name, sizeof about->name, "%s", called ? called : "");
@@ -338,19 +360,17 @@ static int read_about(const restoring *r, wb__checkpoint_about *about)
 
 static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
 {
-    json_error_t error;
-    const char *text = wb__table_note(&r->file, "weber_checkpoint");
+    const char *why, *text = wb__table_note(&r->file, "weber_checkpoint");
     if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint: it was not written by wb_checkpoint_save",
                                r->path);
-    r->note = wb__json_load(text, &error);
+    r->note = wb__json_read(text, &why);
     if (!r->note) return wrong(r, "note is not JSON");
-    json_t *version = json_object_get(r->note, "version");
-    if (!json_is_integer(version) || json_integer_value(version) < 1 ||
-        json_integer_value(version) > VERSION)
+    const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
+    if (version < 1 || version > VERSION)
         return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; up to %d are known",
-                        r->path, (long long)json_integer_value(version), VERSION);
-    if (json_integer_value(version) > 1 && !r->file.summed) return wrong(r, "checksums are gone");
-    if (!read_words(json_object_get(r->note, "random"), 2, r->random))
+                        r->path, (long long)version, VERSION);
+    if (version > 1 && !r->file.summed) return wrong(r, "checksums are gone");
+    if (!read_words(wb__json_get(r->note, "random"), 2, r->random))
         return wrong(r, "random counters are wrong");
     return read_about(r, about);
 }
@@ -363,12 +383,12 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     wb__rule_part *parts =
         c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
     int status = c->state && !parts ? WB_ERROR_MEMORY : 0;
-    if (!status && c->loader && !json_object_get(r->note, "loader"))
+    if (!status && c->loader && !wb__json_get(r->note, "loader"))
         status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without a loader's position", r->path);
     if (!status && c->loader &&
-        !read_words(json_object_get(r->note, "loader"), LOADER_WORDS, r->loader))
+        !read_words(wb__json_get(r->note, "loader"), LOADER_WORDS, r->loader))
         status = wrong(r, "loader position is wrong");
-    if (!status && c->state && !json_object_get(r->note, "slots"))
+    if (!status && c->state && !wb__json_get(r->note, "slots"))
         status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without an optimiser's state", r->path);
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
@@ -414,7 +434,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     if (!status) status = open_checkpoint(&r, &about);
     *whole = !status;
     if (!status) status = restore(&r, &about, c);
-    json_decref(r.note);
+    wb__free(r.note);
     wb__table_free(&r.file);
     return status;
 }
@@ -424,7 +444,7 @@ int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about)
     restoring r = {.path = path};
     int status = load(path, false, &r.file);
     if (!status) status = open_checkpoint(&r, about);
-    json_decref(r.note);
+    wb__free(r.note);
     wb__table_free(&r.file);
     return status;
 }

@@ -1,0 +1,424 @@
+/* JSON.  The reader counts first what a text can hold at most, so that nodes and texts have one
+ * block. */
+#include "io/json.h"
+
+#include "base/base.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- texts ---------------------------------------------------------------------------------- */
+
+/* -1 if four hexadecimal digits are not there. */
+static int32_t four_digits(const char **at, const char *end)
+{
+    int32_t value = 0;
+    if (end - *at < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        int c = (*at)[i];
+        const int letter = c | 32;
+        if (c >= '0' && c <= '9') value = 16 * value + c - '0';
+        else if (letter >= 'a' && letter <= 'f') value = 16 * value + letter - 'a' + 10;
+        else return -1;
+    }
+    *at += 4;
+    return value;
+}
+
+static int put_code_point(int32_t c, char *out)
+{
+    int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    if (n == 1) out[0] = (char)c;
+    else out[0] = (char)((0xf0 << (4 - n)) | (c >> (6 * (n - 1))));
+    for (int i = 1; i < n; i++) out[i] = (char)(0x80 | ((c >> (6 * (n - 1 - i))) & 0x3f));
+    return n;
+}
+
+int wb__json_escape(const char **at, const char *end, char *out, const char **why)
+{
+    static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const int c = *at < end ? **at : 0;
+    const char *known = c ? strchr(letters, c) : NULL;
+    if (known) {
+        out[0] = meant[known - letters];
+        return ++*at, 1;
+    }
+    if (c != 'u') return *why = "an unknown escape in a text", 0;
+    ++*at;
+    int32_t first = four_digits(at, end), second = 0;
+    const bool pair = first >= 0xd800 && first < 0xdc00;
+    if (pair) {
+        const bool follows = end - *at >= 2 && (*at)[0] == '\\' && (*at)[1] == 'u';
+        *at += 2 * follows;
+        second = follows ? four_digits(at, end) : -1;
+    }
+    if (first < 0 || (first >= 0xdc00 && first < 0xe000) ||
+        (pair && (second < 0xdc00 || second >= 0xe000)))
+        return *why = "a wrong \\u escape in a text", 0;
+    if (!first) return *why = "a zero in a text; names here end at one", 0;
+    return put_code_point(pair ? 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00) : first,
+                          out);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+const char *wb__repeated(int64_t n, const char **texts)
+{
+    if (n > 1) qsort(texts, (size_t)n, sizeof *texts, by_text);
+    for (int64_t i = 1; i < n; i++)
+        if (!strcmp(texts[i - 1], texts[i])) return texts[i];
+    return NULL;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+enum { ROOT = -1 };
+
+typedef struct {
+    const char *at, *end, *why;
+    wb__json *nodes;
+    int64_t n, room;
+    int64_t open;                       /* the innermost list or object that has not ended */
+    char *texts;                        /* where the next text goes */
+} parser;
+
+static bool bad(parser *p, const char *why)
+{
+    p->why = why;
+    return false;
+}
+
+static char next(parser *p)
+{
+    while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
+        p->at++;
+    return p->at < p->end ? *p->at : 0;
+}
+
+static wb__json *new_node(parser *p, wb__json_kind kind)
+{
+    if (p->n == p->room) return bad(p, "more values than commas and brackets"), NULL;
+    p->nodes[p->n] = (wb__json){.span = 1, .kind = kind};
+    return &p->nodes[p->n++];
+}
+
+static bool read_text(parser *p, wb__json_kind kind)
+{
+    wb__json *node = new_node(p, kind);
+    if (!node) return false;
+    node->is.text = p->texts;
+    p->at++;
+    while (p->at < p->end && *p->at != '"') {
+        int n = (unsigned char)*p->at < ' ' ? 0 : wb__utf8(p->at, (size_t)(p->end - p->at));
+        if (!n && (unsigned char)*p->at < ' ') return bad(p, "a control character in a text");
+        if (!n) return bad(p, "not UTF-8");
+        if (*p->at == '\\') {
+            p->at++;
+            if (!(n = wb__json_escape(&p->at, p->end, p->texts, &p->why))) return false;
+        } else {
+            memcpy(p->texts, p->at, (size_t)n);
+            p->at += n;
+        }
+        p->texts += n;
+    }
+    if (p->at == p->end) return bad(p, "a text without its end");
+    p->at++;
+    *p->texts++ = 0;
+    return true;
+}
+
+static bool digits(parser *p)
+{
+    const char *begin = p->at;
+    while (p->at < p->end && *p->at >= '0' && *p->at <= '9') p->at++;
+    return p->at > begin;
+}
+
+/* The C library's function takes the decimal point of the program's locale. */
+static bool read_real(wb__json *node, const char *begin, size_t n)
+{
+    char copy[400], point[8];
+    if (n >= sizeof copy) return false;
+    memcpy(copy, begin, n);
+    copy[n] = 0;
+    snprintf(point, sizeof point, "%.1f", 0.5);
+    char *dot = strchr(copy, '.');
+    if (dot) *dot = point[1];
+    node->is.real = strtod(copy, NULL);
+    return isfinite(node->is.real);
+}
+
+static bool read_number(parser *p)
+{
+    wb__json *node = new_node(p, WB__JSON_INTEGER);
+    if (!node) return false;
+    const char *begin = p->at, *first = begin + (*begin == '-');
+    p->at = first;
+    bool ok = digits(p) && (*first != '0' || p->at == first + 1);
+    if (ok && p->at < p->end && *p->at == '.') {
+        node->kind = WB__JSON_REAL;
+        p->at++;
+        ok = digits(p);
+    }
+    if (ok && p->at < p->end && (*p->at | 32) == 'e') {
+        node->kind = WB__JSON_REAL;
+        p->at++;
+        if (p->at < p->end && (*p->at == '+' || *p->at == '-')) p->at++;
+        ok = digits(p);
+    }
+    if (!ok) return bad(p, "a number is wrong");
+    errno = 0;
+    if (node->kind == WB__JSON_INTEGER) node->is.integer = strtoll(begin, NULL, 10);
+    else ok = read_real(node, begin, (size_t)(p->at - begin));
+    if (!ok || (node->kind == WB__JSON_INTEGER && errno)) return bad(p, "a number is too large");
+    return true;
+}
+
+static bool read_word(parser *p)
+{
+    static const char *const words[] = {
+        [WB__JSON_NULL] = "null", [WB__JSON_FALSE] = "false", [WB__JSON_TRUE] = "true"};
+    for (int k = 0; k < (int)WB__COUNT(words); k++) {
+        const size_t n = strlen(words[k]);
+        if ((size_t)(p->end - p->at) < n || memcmp(p->at, words[k], n)) continue;
+        p->at += n;
+        return new_node(p, (wb__json_kind)k) != NULL;
+    }
+    if (p->at == p->end) return bad(p, "it ends where a value should be");
+    return bad(p, "no value where one should be");
+}
+
+static bool read_key(parser *p)
+{
+    if (next(p) != '"') return bad(p, "no key where one should be");
+    if (!read_text(p, WB__JSON_KEY)) return false;
+    if (next(p) != ':') return bad(p, "no ':' behind a key");
+    return p->at++, true;
+}
+
+static bool keys_differ(parser *p, const wb__json *object)
+{
+    const int64_t n = wb__json_members(object);
+    if (n < 2) return true;
+    const char **keys = wb__alloc((size_t)n * sizeof *keys);
+    if (!keys) return bad(p, "memory ran out");
+    const wb__json *member;
+    WB__JSON_EACH_MEMBER(object, member, i) keys[i] = wb__json_key(member);
+    const bool differ = !wb__repeated(n, keys);
+    wb__free(keys);
+    return differ ? true : bad(p, "a key is there twice");
+}
+
+/* A list or an object is `open` from its bracket on; `span` holds the index of the one around it
+ * until it ends. */
+static bool close_innermost(parser *p)
+{
+    wb__json *node = &p->nodes[p->open];
+    const int64_t around = (int64_t)node->span - 1;
+    node->span = (uint32_t)(p->n - p->open);
+    p->open = around;
+    p->at++;
+    return node->kind == WB__JSON_LIST || keys_differ(p, node);
+}
+
+/* Behind a value: what ends here ends; `more`: a value follows. */
+static bool after_value(parser *p, bool *more)
+{
+    *more = false;
+    while (p->open != ROOT) {
+        wb__json *node = &p->nodes[p->open];
+        const bool object = node->kind == WB__JSON_OBJECT;
+        node->is.count++;
+        const char c = next(p);
+        if (c == ',') {
+            p->at++;
+            *more = true;
+            return object ? read_key(p) : true;
+        }
+        if (c != (object ? '}' : ']'))
+            return bad(p, object ? "no ',' or '}' in an object" : "no ',' or ']' in a list");
+        if (!close_innermost(p)) return false;
+    }
+    return next(p) || p->at < p->end ? bad(p, "more text behind the value") : true;
+}
+
+static bool read_values(parser *p)
+{
+    for (bool more = true; more;) {
+        const char c = next(p);
+        bool ok = true, value = true;
+        if (c == '[' || c == '{') {
+            wb__json *node = new_node(p, c == '[' ? WB__JSON_LIST : WB__JSON_OBJECT);
+            if (!node) return false;
+            node->span = (uint32_t)(p->open + 1);
+            p->open = p->n - 1;
+            p->at++;
+            value = next(p) == (c == '[' ? ']' : '}');              /* nothing is inside */
+            ok = value ? close_innermost(p) : c == '[' || read_key(p);
+        } else if (c == '"') ok = read_text(p, WB__JSON_TEXT);
+        else ok = c == '-' || (c >= '0' && c <= '9') ? read_number(p) : read_word(p);
+        if (!ok || (value && !after_value(p, &more))) return false;
+    }
+    return true;
+}
+
+/* Each node but the root follows one of , : [ { outside of a text. */
+static int64_t most_nodes(const char *text)
+{
+    int64_t n = 1;
+    for (bool inside = false; *text; text++) {
+        if (inside && *text == '\\' && text[1]) text++;
+        else if (*text == '"') inside = !inside;
+        else n += !inside && (*text == ',' || *text == ':' || *text == '[' || *text == '{');
+    }
+    return n;
+}
+
+wb__json *wb__json_read(const char *text, const char **why)
+{
+    const size_t length = strlen(text);
+    *why = "it is longer than 2 GiB";
+    if (length > INT32_MAX) return NULL;
+    const int64_t room = most_nodes(text);
+    wb__json *nodes = wb__alloc((size_t)room * sizeof *nodes + length + 1);
+    *why = "memory ran out";
+    if (!nodes) return NULL;
+    parser p = {.at = text,
+                .end = text + length,
+                .nodes = nodes,
+                .room = room,
+                .open = ROOT,
+                .texts = (char *)(nodes + room)};
+    if (read_values(&p)) return nodes;
+    wb__free(nodes);
+    *why = p.why;
+    return NULL;
+}
+
+bool wb__json_is(const wb__json *v, wb__json_kind kind) { return v && v->kind == kind; }
+const char *wb__json_text(const wb__json *v)
+{
+    return wb__json_is(v, WB__JSON_TEXT) ? v->is.text : NULL;
+}
+int64_t wb__json_integer(const wb__json *v)
+{
+    return wb__json_is(v, WB__JSON_INTEGER) ? v->is.integer : 0;
+}
+int64_t wb__json_count(const wb__json *v) { return wb__json_is(v, WB__JSON_LIST) ? v->is.count : 0; }
+int64_t wb__json_members(const wb__json *v)
+{
+    return wb__json_is(v, WB__JSON_OBJECT) ? v->is.count : 0;
+}
+
+const char *wb__json_key(const wb__json *member) { return member[-1].is.text; }
+
+/* The value that follows this one, or the first one inside it; a key in front of it is skipped. */
+const wb__json *wb__json_after(const wb__json *v, bool inside)
+{
+    v += inside ? 1 : v->span;
+    return v + (v->kind == WB__JSON_KEY);
+}
+
+const wb__json *wb__json_get(const wb__json *object, const char *key)
+{
+    const wb__json *member;
+    WB__JSON_EACH_MEMBER(object, member, i)
+        if (!strcmp(wb__json_key(member), key)) return member;
+    return NULL;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void separate(wb__json_out *out)
+{
+    if (out->follows) wb__text_raw(&out->text, ",", 1);
+    out->follows = true;
+}
+
+void wb__json_open(wb__json_out *out, char bracket)
+{
+    separate(out);
+    wb__text_raw(&out->text, &bracket, 1);
+    out->follows = false;
+}
+
+void wb__json_close(wb__json_out *out, char bracket)
+{
+    wb__text_raw(&out->text, &bracket, 1);
+    out->follows = true;
+}
+
+void wb__json_put_text(wb__json_out *out, const char *text)
+{
+    separate(out);
+    if (!wb__is_utf8(text) && !out->status)
+        out->status =
+            wb__fail(WB_ERROR_ARGUMENT, "save: the name or note \"%.200s\" is not UTF-8", text);
+    wb__text_raw(&out->text, "\"", 1);
+    for (const char *at = text; *at;) {
+        const size_t n = strcspn(at, "\"\\\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e"
+                                     "\x0f\x10\x11\x12\x13\x14\x15"
+                                     "\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
+        static const char meant[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+        wb__text_raw(&out->text, at, n);
+        at += n;
+        const char *known = *at ? strchr(meant, *at) : NULL;
+        if (known) wb__text_add(&out->text, "\\%c", letters[known - meant]);
+        else if (*at) wb__text_add(&out->text, "\\u%04X", (unsigned)*at);
+        at += *at != 0;
+    }
+    wb__text_raw(&out->text, "\"", 1);
+}
+
+void wb__json_put_key(wb__json_out *out, const char *key)
+{
+    wb__json_put_text(out, key);
+    wb__text_raw(&out->text, ":", 1);
+    out->follows = false;
+}
+
+void wb__json_put_pair(wb__json_out *out, const char *key, const char *text)
+{
+    wb__json_put_key(out, key);
+    wb__json_put_text(out, text);
+}
+
+void wb__json_put_integer(wb__json_out *out, int64_t value)
+{
+    separate(out);
+    wb__text_add(&out->text, "%lld", (long long)value);
+}
+
+void wb__json_put_real(wb__json_out *out, double value)
+{
+    char text[40];
+    separate(out);
+    if (!isfinite(value) && !out->status)
+        out->status = wb__fail(WB_ERROR_ARGUMENT,
+                               "save: a number of a layer is %g, which JSON has not", value);
+    snprintf(text, sizeof text, "%.17g", value);
+    char *point = text + strspn(text, "-0123456789");
+    if (*point && *point != 'e') *point = '.';          /* some locales have a comma */
+    wb__text_add(&out->text, "%s%s", text, *point ? "" : ".0");
+}
+
+void wb__json_put_bool(wb__json_out *out, bool value)
+{
+    separate(out);
+    wb__text_add(&out->text, value ? "true" : "false");
+}
+
+char *wb__json_take(wb__json_out *out)
+{
+    if (!out->status && out->text.failed) out->status = wb__fail(WB_ERROR_MEMORY, NULL);
+    char *text = wb__text_take(&out->text);
+    if (!out->status) return text;
+    wb__free(text);
+    return NULL;
+}

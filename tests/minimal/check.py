@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""cmocka and minimal/cmocka.c end tests alike.
+
+    check.py OUTCOMES... [-- PROGRAM...]
+
+Each OUTCOMES is outcomes.c with one of the two: every test ends as its name says, and the exit status is the number of
+those that failed.  Each PROGRAM is an ordinary test program with minimal/cmocka.c: it passes.
+"""
+import re
+import subprocess
+import sys
+
+WORDS = {"OK": "passes", "FAILED": "fails", "ERROR": "fails", "SKIPPED": "skipped"}
+
+
+def run(program):
+    return subprocess.run([program], capture_output=True, text=True, timeout=250, check=False)
+
+
+def endings(program):
+    """(name, how) of each test in order; what stands below the tally is not looked at."""
+    done = run(program)
+    lines = (done.stdout + "\n" + done.stderr).splitlines()
+    begun = [line.split()[-1] for line in lines if re.match(r"\[ RUN +\] ", line)]
+    ended = {}
+    for line in done.stdout.split(" test(s) run.")[0].splitlines() + done.stderr.splitlines():
+        hit = re.match(r"\[ +(OK|FAILED|ERROR|SKIPPED) +\] (\w+)$", line)
+        if hit:
+            ended.setdefault(hit.group(2), set()).add(WORDS[hit.group(1)])
+    return begun, ended, done.returncode
+
+
+programs = sys.argv[1:]
+split = programs.index("--") if "--" in programs else len(programs)
+for program in programs[:split]:
+    begun, ended, status = endings(program)
+    for test in begun:
+        if ended.get(test) != {test.split("_")[0]}:
+            sys.exit(f"FAILED: {program}: {test} ended as {ended.get(test)}")
+    fails = sum(test.startswith("fails") for test in begun)
+    if len(begun) != 27 or status != fails:
+        sys.exit(f"FAILED: {program}: {len(begun)} tests, exit status {status}; {fails} fail")
+    print(f"ok: {program}: {len(begun)} tests, {fails} fail as they should")
+for program in programs[split + 1:]:
+    done = run(program)
+    if done.returncode or not re.search(r"^\[  PASSED  \] [1-9]\d* test", done.stdout, re.M):
+        sys.exit(f"FAILED: {program}: exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    print(f"ok: {program} passes")
