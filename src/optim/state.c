@@ -161,7 +161,8 @@ static bool has(const wb__rule_part *part, int field)
 
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
-    if (WB__NULL(s) || !wb__alive("adjust", s)) return no_object();
+    if (!s) return wb__null("adjust", "state"), no_object();
+    if (!wb__alive("adjust", s)) return no_object();
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_rule_options o;
     wb__rule_read(&o, given);
@@ -193,7 +194,7 @@ int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 
 static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool frozen)
 {
-    if (WB__NULL(s)) return no_object();
+    if (!s) return wb__null(what, "state"), no_object();
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "%s: must not be applied to a %s, only to the state from wb_setup", what,
