@@ -131,7 +131,9 @@ WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch ba
 
 /* Trains: for each batch, loss, gradient, update.  Every write waits for a finite loss, and with
  * ClipNorm for a finite norm of the gradients: one that is not finite ends training with
- * WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch (under WEBER_EAGER=1 a BatchNorm's running statistics are written as they are made, before the loss is known).
+ * WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch (under
+ * WEBER_EAGER=1 a BatchNorm's running statistics are written as they are made, before the loss is
+ * known).
  * A loader without batches is an error.
  * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch (epoch and batch count
  * from 1), and ends training, without an error, if it returns nonzero.

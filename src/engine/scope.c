@@ -83,13 +83,7 @@ wb_scope *wb_scope_open(void)
 
 static bool note(wb_scope *s, void *object)
 {
-    if (wb__unlikely(s->n == s->room)) {
-        int room = s->room ? 2 * s->room : 256;
-        void **more = wb__realloc(s->objects, (size_t)room * sizeof *more);
-        if (!more) return false;
-        s->objects = more;
-        s->room = room;
-    }
+    if (!wb__make_room(&s->objects, &s->room, s->n + 1, sizeof *s->objects)) return false;
     s->objects[s->n++] = object;
     return true;
 }
@@ -262,15 +256,9 @@ typedef struct {
 
 static bool add(survivors *list, wb_tensor *x)
 {
-    if (list->n == list->room) {
-        int room = list->room ? 2 * list->room : 64;
-        wb_tensor **more = wb__realloc(list->x, (size_t)room * sizeof *more);
-        if (!more) {
-            list->status = WB_ERROR_MEMORY;
-            return false;
-        }
-        list->x = more;
-        list->room = room;
+    if (!wb__make_room(&list->x, &list->room, list->n + 1, sizeof *list->x)) {
+        list->status = WB_ERROR_MEMORY;
+        return false;
     }
     list->x[list->n++] = x;
     return true;

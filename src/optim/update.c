@@ -305,13 +305,7 @@ typedef struct { wb_tensor **x; int n, room; } leaves;
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 32;
-        wb_tensor **more = wb__realloc(l->x, (size_t)room * sizeof *more);
-        if (!more) return WB_ERROR_MEMORY;
-        l->x = more;
-        l->room = room;
-    }
+    if (!wb__make_room(&l->x, &l->room, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
     l->x[l->n++] = leaf->x;
     return 0;
 }
