@@ -42,11 +42,11 @@ WB_API extern wb_tensor *const WB_NONE;
 
 /* One list, many tables: name, C type in memory, bytes, whether floating.
  * f16 and bf16 are storage: they are computed and summed in f32, and rounded when a value is put
- * into memory or cast (wb_astype).  Between operations that one kernel computes (a product, its bias
- * and its activation; the steps of an optimiser's rule) values may stay f32.  So the last bit of f16
- * and bf16 results may depend on what is evaluated with them; WEBER_EAGER=1 rounds after every
- * operation.  Integers and bools do not depend on it: i8, u8, i32 and i64 wrap around after every
- * operation, bool is 0 or 1. */
+ * into memory or cast (wb_astype).  Between operations that one kernel computes (a product, its
+ * bias and its activation; the steps of an optimiser's rule) values may stay f32.  So the last
+ * bit of f16 and bf16 results may depend on what is evaluated with them; WEBER_EAGER=1 rounds
+ * after every operation.  Integers and bools do not depend on it: i8, u8, i32 and i64 wrap around
+ * after every operation, bool is 0 or 1. */
 #define WB_DTYPES(X)                \
     X(F32,  float,    4, 1, "f32")  \
     X(F64,  double,   8, 1, "f64")  \
@@ -76,14 +76,15 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
 
 /* wb_Dense(784, 256, wb_relu, .no_bias = true): options are fields of a struct.  What is not given
  * has its default.  Fields before WB_BY_PLACE are given by name only; those after it also by their
- * place, and one too many is a compile error.  A field x with WB_HAS(x) or WB_NUMBER(x) may be given
- * as 0 and then is 0: the macros set has_x.  A C program that fills such a struct itself sets has_x
- * where x is 0; in C++ a number is WB_DEFAULT until it is set.  `size` is sizeof the struct. */
+ * place, and one too many is a compile error.  A field x with WB_HAS(x) or WB_NUMBER(x) may be
+ * given as 0 and then is 0: the macros set has_x.  A C program that fills such a struct itself
+ * sets has_x where x is 0; in C++ a number is WB_DEFAULT until it is set.  `size` is sizeof the
+ * struct. */
 #ifndef __cplusplus
 #include "weber/each.h"
 #define WB_BY_PLACE char by_place_;
-/* It takes no initialiser.  A program that has such a struct inside one of its own, where C allows no
- * array without a size, may define it as nothing. */
+/* It takes no initialiser.  A program that has such a struct inside one of its own, where C
+ * allows no array without a size, may define it as nothing. */
 #ifndef WB_NO_MORE
 #define WB_NO_MORE char no_more_[];
 #endif
@@ -145,11 +146,12 @@ WB_API void wb_clear_error(void);
  * Each thread has a root scope, which lives until wb_shutdown (or the thread's end).  A loop that
  * opens no scope runs as fast as one that does.  In it the second wb_update (or wb_assign) to the
  * same variables computes the first, and with it the results of that step that are operands of
- * nothing: its loss can still be read.  Operands of other results, and the gradients that were given
- * to wb_update, can be read no more, unless they were evaluated before or the next step uses them;
- * nor has the old loss gradients any more (WB_ERROR_VERSION).  The memory of tensors that the program
- * was handed stays until wb_shutdown or wb_free: about 300 bytes for each, and its values if it has
- * any (3 KB a step for a Chain of two Dense layers).  A scope for each step returns it. */
+ * nothing: its loss can still be read.  Operands of other results, and the gradients that were
+ * given to wb_update, can be read no more, unless they were evaluated before or the next step
+ * uses them; nor has the old loss gradients any more (WB_ERROR_VERSION).  The memory of tensors
+ * that the program was handed stays until wb_shutdown or wb_free: about 300 bytes for each, and
+ * its values if it has any (3 KB a step for a Chain of two Dense layers).  A scope for each step
+ * returns it. */
 typedef struct wb_scope wb_scope;
 WB_API wb_scope *wb_scope_open(void);
 WB_API int wb_scope_close(wb_scope *scope);

@@ -47,9 +47,9 @@ typedef struct {
 } wb_dense_options;
 WB_API wb_layer *wb_dense_with(const wb_dense_options *o);
 
-/* Sizes are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  A number without braces does
- * not compile if something follows it, since wb_MaxPool(3, 2) could mean two things; wb_MaxPool(2)
- * alone is {2, 2}. */
+/* Sizes are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  A number without braces
+ * does not compile if something follows it, since wb_MaxPool(3, 2) could mean two things;
+ * wb_MaxPool(2) alone is {2, 2}, and GCC's -Wmissing-braces (in -Wall) warns of it. */
 
 /* y = activation(x ⋆ weight + bias), cross-correlation.  weight [out, in/groups, kh, kw], bias [out].
  * x [N, in, H, W].  .pad {p} means p on every side, {ph, pw} on both sides, else {top, bottom, left, right};

@@ -57,16 +57,17 @@ WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
  * word.  A value that is put into the model later (wb_load_state, wb_assign) takes the place of its master.
  * With WB_F16 gradients are also scaled, below.
  *
- * An update is guarded by the loss that its gradients were taken of (wb_gradient, wb_withgradient), or
- * with ClipNorm by the norm of the gradients.  Where that is not finite, the evaluation that would
- * make the update writes nothing and returns WB_ERROR_NUMBER: parameters, state and whatever else was
- * assigned since the last evaluation stay what they were, and the loss can be read.  Gradients that
- * are not finite under a finite loss are noticed with ClipNorm only.  The guard waits at each update
- * for a device that does not share the host's memory.  With .unguarded = true every update of
- * wb_update is made; wb_train stops at such a loss all the same.  With WB_F16 nothing waits: the
- * device skips an update whose gradients are not finite (wb_scale_loss).
- * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside a
- * function of wb_compile. */
+ * An update is guarded by the loss that its gradients were taken of (wb_gradient,
+ * wb_withgradient), or with ClipNorm by the norm of the gradients.  Where that is not finite, the
+ * evaluation that would make the update writes nothing and returns WB_ERROR_NUMBER: parameters,
+ * state and whatever else was assigned since the last evaluation stay what they were, and the
+ * loss can be read.  Gradients that are not finite under a finite loss are noticed with ClipNorm
+ * only.  The guard waits at each update for a device that does not share the host's memory.  With
+ * .unguarded = true every update of wb_update is made; wb_train stops at such a loss all the
+ * same.  With WB_F16 nothing waits: the device skips an update whose gradients are not finite
+ * (wb_scale_loss).
+ * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train;
+ * inside a function of wb_compile. */
 typedef struct {
     size_t size;
     WB_BY_PLACE
@@ -88,9 +89,9 @@ WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 /* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
  * WB_NONE are skipped entirely, and so are frozen ones.  0, or an error code, and then nothing was
  * recorded.  A gradient can be read until the update is evaluated, or together with it
- * (wb_eval(loss, g)).  Afterwards the parameters that it was made from are overwritten, and reading it
- * is WB_ERROR_VERSION.  A frozen parameter's gradient that nobody reads by then is never computed.
- * Outside any scope an update first makes the one before it (base.h, scopes).
+ * (wb_eval(loss, g)).  Afterwards the parameters that it was made from are overwritten, and
+ * reading it is WB_ERROR_VERSION.  A frozen parameter's gradient that nobody reads by then is
+ * never computed.  Outside any scope an update first makes the one before it (base.h, scopes).
  * Errors: state or gradients of another model, or on another device than their parameter; .mixed = WB_F16, and
  * wb_scale_loss was never called with this state. */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);

@@ -55,8 +55,9 @@ void *wb__alloc_zero(size_t count, size_t size);          /* checks count * size
 void *wb__alloc_aligned(size_t bytes);
 void *wb__realloc(void *block, size_t bytes);             /* blocks of wb__alloc only */
 void wb__free(void *block);
-/* Growing arrays.  `list` is the address of a pointer to elements of `each` bytes: the array gets room
- * for `want` of them, and *room is how many it has room for.  False: no memory, and nothing changed. */
+/* Growing arrays.  `list` is the address of a pointer to elements of `each` bytes: the array gets
+ * room for `want` of them, and *room is how many it has room for.  False: no memory, and nothing
+ * changed. */
 bool wb__make_wider(void *list, int *room, int want, size_t each);
 static inline bool wb__make_room(void *list, int *room, int want, size_t each)
 {
