@@ -18,13 +18,16 @@
  *     and keeps the first message, so a chain of calls needs one check, at its end.
  *     "None" (no bias, no gradient) is the object WB_NONE.
  *   - Shapes are row-major, batch first: [N, features], [N, C, H, W], [N, T, features].
- *   - Options are named fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  What is not given has its
- *     default; .eta = 0.0 is 0 (base.h).  Gradients of what ties: each comment says who gets them.
+ *   - Options are named fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  What is
+ *     not given has its default; .eta = 0.0 is 0 (base.h).
+ *   - Where elements tie (the largest of equals), the operation's comment says which of them gets
+ *     the gradient.
  *   - A tensor is written [32,784] f32 in messages and comments.
  *   - Work is lazy: a call checks its arguments, records an operation and returns.  Values are computed
  *     when they are asked for, all together, as one plan.
- *   - Different threads may use different objects.  One model may serve inference from many threads while nobody trains
- *     it: wb_call beside a thread that updates the model fails.  A thread needs 96 kB of stack. */
+ *   - Different threads may use different objects.  One model may serve inference from many threads
+ *     while no thread trains it: wb_call beside a thread that updates the model may fail.  A thread
+ *     needs 96 kB of stack. */
 #ifndef WEBER_H
 #define WEBER_H
 

@@ -200,6 +200,11 @@ static void null_is_named(void **state)
     REFUSED(wb_add(x, NULL), "add: an operand is NULL, and nothing failed before");
     REFUSED(wb_setup(NULL, m), "setup: rule is NULL, and nothing failed before");
     REFUSED(!wb_update(s, m, grads), "update: grads is NULL, and nothing failed before");
+    REFUSED(wb_update_new(s, m, grads), "update_new: grads is NULL, and nothing failed before");
+    REFUSED(!wb_freeze(NULL, ""), "freeze: state is NULL, and nothing failed before");
+    REFUSED(!wb_adjust(NULL, .eta = 0.1), "adjust: state is NULL, and nothing failed before");
+    REFUSED(!wb_each_tensor(NULL, NULL, NULL), "each_tensor: object is NULL, and nothing failed before");
+    REFUSED(wb_fmap(NULL, none, NULL), "fmap: x is NULL, and nothing failed before");
     REFUSED(wb_dataloader(NULL), "dataloader: d is NULL, and nothing failed before");
     REFUSED(wb_mse(wb_matmul(x, wb_ones(3, 3)), x), "matmul: inner sizes differ: [2,2] f32 · [3,3] f32");
     REFUSED(wb_withgradient(no_loss, m, (wb_batch){.x = x}, &grads),

@@ -41,11 +41,12 @@ WB_API extern wb_tensor *const WB_NONE;
 /* ---- dtypes ----------------------------------------------------------------------------------- */
 
 /* One list, many tables: name, C type in memory, bytes, whether floating.
- * f16 and bf16 are storage: they are computed and summed in f32, and rounded where a value is put into memory or cast
- * (wb_astype).  What one kernel makes of another's operands it may leave unrounded between them: a bias and an activation
- * behind a product, the steps of an optimiser's rule.  So the last bit of f16 and bf16 results may depend on what is
- * evaluated with them; WEBER_EAGER=1 rounds behind every operation.  Integers and bools never depend on
- * that: i8, u8, i32 and i64 wrap around behind every operation, bool is 0 or 1. */
+ * f16 and bf16 are storage: they are computed and summed in f32, and rounded when a value is put
+ * into memory or cast (wb_astype).  Between operations that one kernel computes (a product, its
+ * bias and its activation; the steps of an optimiser's rule) values may stay f32.  So the last
+ * bit of f16 and bf16 results may depend on what is evaluated with them; WEBER_EAGER=1 rounds
+ * after every operation.  Integers and bools do not depend on it: i8, u8, i32 and i64 wrap around
+ * after every operation, bool is 0 or 1. */
 #define WB_DTYPES(X)                \
     X(F32,  float,    4, 1, "f32")  \
     X(F64,  double,   8, 1, "f64")  \
@@ -73,14 +74,18 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
 
 /* ---- options ---------------------------------------------------------------------------------- */
 
-/* wb_Dense(784, 256, wb_relu, .no_bias = true): options are fields of a struct.  What is not given has its default.
- * Fields before WB_BY_PLACE are given by name only; those behind it also by their place, and one too many is a compile
- * error.  A field with WB_HAS(x) behind it may be given as 0 and then is 0: the macros set has_x.  A C program that fills
- * such a struct itself sets has_x where x is 0; in C++ x is WB_DEFAULT until it is set.  `size` is sizeof the struct. */
+/* wb_Dense(784, 256, wb_relu, .no_bias = true): options are fields of a struct.  What is not given
+ * has its default.  Fields before WB_BY_PLACE are given by name only; those after it also by their
+ * place, and one too many is a compile error.  A field x with WB_HAS(x) or WB_NUMBER(x) may be
+ * given as 0 and then is 0: the macros set has_x.  A C program that fills such a struct itself
+ * sets has_x where x is 0; in C++ a number is WB_DEFAULT until it is set.  `size` is sizeof the
+ * struct. */
 #ifndef __cplusplus
 #include "weber/each.h"
 #define WB_BY_PLACE char by_place_;
-#ifndef WB_NO_MORE                  /* a program with options in structs of its own may define it as nothing */
+/* It takes no initialiser.  A program that has such a struct inside one of its own, where C
+ * allows no array without a size, may define it as nothing. */
+#ifndef WB_NO_MORE
 #define WB_NO_MORE char no_more_[];
 #endif
 #define WB_NUMBER(option) double option; bool has_##option;
@@ -117,9 +122,9 @@ typedef enum {
     WB_ERROR_COUNT
 } wb_status;
 
-/* This thread's latest failure of its own (a call that was only handed NULL keeps it): a sentence that names what was
- * found; "" if none.  A NULL that a program hands in is one too, unless an error is there already.  Valid until the next
- * call that fails, or wb_clear_error. */
+/* The message of this thread's latest failure, a sentence that names what was found; "" if none.  A
+ * call that is given NULL fails; it keeps the message that is there, and has one of its own only if
+ * there is none.  Valid until the next call that fails, or wb_clear_error. */
 WB_API const char *wb_error(void);
 WB_API wb_status wb_error_code(void);               /* WB_OK if none */
 WB_API void wb_clear_error(void);
@@ -133,27 +138,28 @@ WB_API void wb_clear_error(void);
  *   ... = wb_matmul(a, b) ...
  *   wb_scope_close(s);
  *
- * Closing computes all pending writes (parameter updates) and everything unevaluated that outlives the
- * scope, kept or retained, and what outlives it forgets what it was made of: a graph never outgrows one
- * scope.  Closing an outer scope closes those inside it.
+ * Closing computes all pending writes (parameter updates) and everything unevaluated that outlives
+ * the scope (kept or retained).  What outlives it forgets what it was made of, so a graph never
+ * outgrows one scope.  Closing an outer scope closes those inside it.
  * wb_scope_close: 0, or an error code; the scope is closed in any case.
  *
- * Each thread has a root scope, which lives until wb_shutdown (or the thread's end).  A loop that opens
- * no scope runs as fast as one that does.  The second wb_update (or wb_assign) to the same variables
- * computes the first, and with it each result of the step before that nothing was made of: a loss can
- * still be read.  What was made into something else, and the gradients that were given to wb_update, can
- * then be read no more, unless the next step goes on using them, and old losses have no gradients
- * (WB_ERROR_VERSION).  The memory of tensors that the program was handed stays until wb_shutdown or
- * wb_free: about 300 bytes for each, and its values if it has any (3 KB a step for a Chain of two Dense
- * layers).  A scope for each step returns it. */
+ * Each thread has a root scope, which lives until wb_shutdown (or the thread's end).  A loop that
+ * opens no scope runs as fast as one that does.  In it the second wb_update (or wb_assign) to the
+ * same variables computes the first, and with it the results of that step that are operands of
+ * nothing: its loss can still be read.  Operands of other results, and the gradients that were
+ * given to wb_update, can be read no more, unless they were evaluated before or the next step
+ * uses them; nor has the old loss gradients any more (WB_ERROR_VERSION).  The memory of tensors
+ * that the program was handed stays until wb_shutdown or wb_free: about 300 bytes for each, and
+ * its values if it has any (3 KB a step for a Chain of two Dense layers).  A scope for each step
+ * returns it. */
 typedef struct wb_scope wb_scope;
 WB_API wb_scope *wb_scope_open(void);
 WB_API int wb_scope_close(wb_scope *scope);
 
 /* Moves the scope's reference to the enclosing scope; drops it early; or makes it the caller's own,
  * to be given back with wb_release.  `object` is any of the kinds above; they return it.
- * Error: the object was freed.  That is found out until its memory is used again; with
- * WEBER_DEBUG=check always, and by name, in every function that is handed an object.
+ * Error: the object was freed.  Every function that is handed an object notices that, until the
+ * memory is used again; with WEBER_DEBUG=check, for longer, and the message names the object.
  * (Behind the generic verbs wb_keep and wb_free of tensor.h.) */
 WB_API void *wb_object_keep(void *object);
 WB_API void wb_object_free(void *object);

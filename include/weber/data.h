@@ -33,8 +33,9 @@ WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 WB_API wb_tensor *wb_read_idx(const char *path);
 
-/* Comma-separated numbers, plain or gzip: [rows, columns] f32.  .header skips the first line; .label is the column
- * (from 0; -1 the last) that becomes y with .has_label = true: an integer class, or a class by name in order of appearance. */
+/* Comma-separated numbers, plain or gzip: [rows, columns] f32.  .header skips the first line.  With
+ * .has_label = true the column .label (from 0; -1 the last) becomes y: an integer class, or a
+ * class by name in order of appearance. */
 typedef struct {
     size_t size;
     bool has_label; WB_HAS(has_label)
@@ -73,9 +74,10 @@ typedef struct {
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
-/* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch (all there is, where the dataset is
- * shorter than one: a warning, and wb_train refuses such a loader); .seed 0 draws one from wb_seed;
- * .ahead batches are prepared in the background (2; 0 or WB_NO_AHEAD for none).  The order depends on the seed alone.
+/* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch (a dataset
+ * shorter than one batch then has none: a warning, and wb_train refuses such a loader); .seed 0
+ * draws one from wb_seed; .ahead batches are prepared in the background (2; 0 or WB_NO_AHEAD for
+ * none).  The order depends on the seed alone.
  * A loader that was moved (wb_to, wb_gpu) is a new one at the same place of the same epochs, whose batches are uploaded
  * in the background too, after maps and .collate.  A batch may be kept (wb_keep): it is never written to.  Of two loaders
  * that take turns, one's batch lies in the scope of the other's: there, keep with wb_retain. */
@@ -106,8 +108,9 @@ WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs ended, ear
  * WB_EACH_BATCH(b, loader) { ... b.x ... }: break and return are safe; `loader`, a variable, is evaluated for each batch. */
 WB_API bool wb_loader_next(wb_loader *l, wb_batch *batch);
 WB_API int wb_loader_status(const wb_loader *l);            /* 0, or the error code of the last epoch */
-/* Ends the epoch now and closes its last batch: the next wb_loader_next begins the next epoch, so a loop of the
- * program's own is left by break.  In .each of wb_train it ends that epoch of the training.  0, or an error code. */
+/* Ends the epoch now and closes its last batch; the next wb_loader_next begins the next epoch, so a
+ * loop of the program's own must also break.  In .each of wb_train it ends that epoch of the
+ * training.  0, or an error code. */
 WB_API int wb_loader_stop(wb_loader *l);
 WB_API wb_batch wb_loader_begin(wb_loader *l);              /* behind WB_EACH_BATCH: ends an epoch left by break */
 #ifndef __cplusplus

@@ -47,8 +47,9 @@ typedef struct {
 } wb_dense_options;
 WB_API wb_layer *wb_dense_with(const wb_dense_options *o);
 
-/* Sizes in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  A number without braces is an error of the compiler
- * wherever something follows it, since wb_MaxPool(3, 2) could mean two things; wb_MaxPool(2) alone is {2, 2}. */
+/* Sizes are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  A number without braces
+ * does not compile if something follows it, since wb_MaxPool(3, 2) could mean two things;
+ * wb_MaxPool(2) alone is {2, 2}, and GCC's -Wmissing-braces (in -Wall) warns of it. */
 
 /* y = activation(x ⋆ weight + bias), cross-correlation.  weight [out, in/groups, kh, kw], bias [out].
  * x [N, in, H, W].  .pad {p} means p on every side, {ph, pw} on both sides, else {top, bottom, left, right};
@@ -70,8 +71,8 @@ typedef struct {
 } wb_conv_options;
 WB_API wb_layer *wb_conv_layer_with(const wb_conv_options *o);      /* Conv; and CrossCor, without .flip */
 
-/* As wb_conv_options; .stride is the window unless given.  Padding of a window's size or more is an error when the layer
- * is called: a window could lie in the padding alone. */
+/* As wb_conv_options; .stride is the window unless given.  Padding of a window's size or more is an
+ * error when the layer is called, since a window could then be in the padding alone. */
 typedef struct {
     size_t size;
     int64_t stride[2], pad[4];
@@ -181,9 +182,10 @@ WB_API wb_layer *wb_lstm_cell_with(const wb_recurrent_options *o);
 WB_API wb_layer *wb_gru_cell_with(const wb_recurrent_options *o);
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);    /* states in and out; 0 or an error */
 
-/* Left to right.  A chain holds its layers under "layers.0", "layers.1", ... or by name; so does Parallel.  SkipConnection
- * holds its layer under "layers": the first of a chain in it is "layers.layers.0".  Errors of wb_call begin with such a
- * path: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
+/* Left to right.  A chain holds its layers under "layers.0", "layers.1", ... or by name; so does
+ * Parallel.  SkipConnection holds its layer under "layers": the first of a chain in it is
+ * "layers.layers.0".  Errors of wb_call begin with such a path:
+ * "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_layer *wb_chain_of(int n, wb_layer *const *layers);
 WB_API wb_layer *wb_named(const char *name, wb_layer *layer);       /* wb_Chain(wb_named("encoder", a), wb_named("head", b)) */
 WB_API wb_layer *wb_SkipConnection_of(wb_layer *layer, wb_tensor *(*connection)(wb_tensor *y, wb_tensor *x));

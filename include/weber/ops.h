@@ -1,10 +1,10 @@
 /* Weber, chapter 3: operations on tensors.
  *
- * Operands want equal dtypes, else an error; a literal (wb_scalar) takes the other's dtype, and is an error where an
- * integer dtype does not hold its value.  Shapes
- * broadcast as in NumPy: aligned at the last dimension, 1 stretches.  Every operation below has a
- * gradient to each floating operand, unless its comment says otherwise.  Integers stay in their dtype and wrap around,
- * in sums too: convert with wb_astype first where that matters.
+ * Operands must have equal dtypes.  A literal (wb_scalar) takes the other's dtype, and is an error
+ * where an integer dtype does not hold its value.  Shapes broadcast as in NumPy: aligned at the
+ * last dimension, 1 stretches.  Every operation below has a gradient to each floating operand,
+ * unless its comment says otherwise.  Integers stay in their dtype and wrap around, in sums too:
+ * convert with wb_astype first where that matters.
  * Errors of all: shapes or dtypes that do not fit.  Owner of all results: the current scope. */
 #ifndef WEBER_OPS_H
 #define WEBER_OPS_H
@@ -34,9 +34,10 @@ WB_API wb_tensor *wb_floor(wb_tensor *x);           /* gradient 0 */
 WB_API wb_tensor *wb_isfinite(wb_tensor *x);        /* bool; no gradient */
 WB_API wb_tensor *wb_not(wb_tensor *x);             /* bool; no gradient */
 
-/* Activations.  NaN stays NaN in all of them, and in those that files know by name alone (trelu, mish, ...).
- * swish, gelu and gelu_erf of -Inf are NaN, as their formulas are (0 Inf); of all other -Inf and Inf the limit.  At NaN
- * the gradient of what has pieces (relu, leakyrelu, elu, selu) is that of its lower piece. */
+/* Activations.  NaN stays NaN in all of them, and in those that only files name (trelu, mish, ...).
+ * swish, gelu and gelu_erf of -Inf are NaN, as their formulas are (0 times Inf); all others have
+ * their limits at -Inf and Inf.  At NaN the gradient of a function in pieces (relu, leakyrelu, elu,
+ * selu) is that of its lower piece. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
 WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
 WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);       /* x > 0 ? x : 0.01 x */
@@ -75,9 +76,10 @@ WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);  /* floats to integer
 
 /* ---- reductions ------------------------------------------------------------------------------- */
 
-/* Which axes: .axes = WB_AXES(0, -1), .axes = {1}, or by place, wb_sum(x, 1); none means all.  .keep leaves them with
- * size 1.  WB_AXES is an expression, of type wb_axes; in C++ wb_axes_of makes one.  Over no elements (an axis of size 0)
- * a sum is 0, a mean and a variance NaN, and the others are errors. */
+/* Which axes: .axes = WB_AXES(0, -1), .axes = {0, -1}, or by place, wb_sum(x, 1); none means all.
+ * .keep leaves them with size 1.  GCC's -Wmissing-braces (in -Wall) warns of all but WB_AXES, which
+ * is an expression of type wb_axes; in C++ wb_axes_of makes one.  Over no elements (an axis of size
+ * 0) a sum is 0, a mean and a variance are NaN, and the others are errors. */
 typedef struct { int n, axis[2 * WB_MAX_DIMS]; } wb_axes;
 typedef struct {
     size_t size;
@@ -122,13 +124,14 @@ WB_API wb_tensor *wb_transpose(wb_tensor *x);                       /* the last 
 WB_API wb_tensor *wb_flatten(wb_tensor *x);                         /* [N, ...] to [N, features] */
 WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
-/* Elements start .. stop-1 of an axis; a negative number counts from the end.  The gradient is that of y, with zeros
- * beside it.
- * A slice of an evaluated tensor is read where it is, without a copy, and `start` is a run-time argument of plans: a
- * window that moves by any step over a resident tensor (batches of a dataset, stretches of a text) has one plan.  So it is
- * through reshape, permute, flip and further slices in between.  `stop - start` is part of the plan.  So is `start` for a
- * slice of what is not evaluated (wb_eval evaluates it), of a variable that the same evaluation assigns to, and for the
- * gradient with respect to x: there each start makes a plan. */
+/* Elements start .. stop-1 of an axis; a negative number counts from the end.  The gradient is
+ * that of the result, with zeros around it.
+ * A slice of an evaluated tensor is read where it is, without a copy, and `start` is a run-time
+ * argument of plans: a window that moves by any step over a tensor (batches of a dataset, parts
+ * of a text) has one plan, also with reshape, permute, flip and further slices in between.  The
+ * length, `stop - start`, is part of the plan.  `start` is so too, and each start makes a plan, for
+ * a slice of what is not evaluated (wb_eval evaluates it), of a variable that the same evaluation
+ * assigns to, and for the gradient with respect to x. */
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);  /* with zeros */

@@ -111,8 +111,8 @@ WB_API wb_engine_stats wb_stats(void);
  *
  * f is recorded anew when something that it used was changed since: by wb_freeze, wb_thaw, wb_set,
  * wb_tie, wb_trainmode, wb_testmode, wb_automode, wb_setup (.mixed), wb_checkpoint_load,
- * wb_set_threads, wb_set_default_device, or a call from inside wb_withgradient where there was
- * none. What wb_adjust and wb_load_state change, and what is assigned to a variable, is read at
+ * wb_set_threads, wb_set_default_device, or by a call from inside wb_withgradient after one from
+ * outside. What wb_adjust and wb_load_state change, and what is assigned to a variable, is read at
  * each call. 16 recordings are kept: two modes that take turns are recorded once each. f may call
  * other compiled functions.
  *
@@ -120,8 +120,9 @@ WB_API wb_engine_stats wb_stats(void);
  * wb_scalar(rate), the array in wb_from(table, ...), a file, a branch on a C variable, a pointer in
  * ctx, a field of the program's own struct (WB_FUNCTOR). What changes from call to call is an input: an
  * array as a tensor, a number as a tensor of no dimension. wb_scalar(rate) and wb_full_of(rate,
- * WB_F32, 0, NULL) as inputs take no memory, and another value is no new recording (whole
- * numbers that other integer dtypes hold, and numbers that are not whole, are further signatures).
+ * WB_F32, 0, NULL) as inputs take no memory. Another value of wb_full_of is never a new recording;
+ * one of wb_scalar is, if another set of integer dtypes holds it: 0.5 (none), 3 (all) and 300 (i32
+ * and i64) are three signatures.
  *
  * A tensor that f uses and did not make is a variable, which is read at each call, or a constant
  * with the value that it has when f is recorded.

@@ -11,8 +11,8 @@ extern "C" {
 
 /* ---- rules ------------------------------------------------------------------------------------ */
 
-/* x <- x - step(g).  A number that is given as 0 is 0.  Errors: eta negative or infinite, beta 1 or more, a number but
- * lambda negative, any not a number; a number that the rule has not.
+/* x <- x - step(g).  A number that is given as 0 is 0.  Errors: eta negative or infinite, beta 1 or
+ * more, a number other than lambda negative, NaN; a number that the rule does not have.
  *   Descent   eta g                                                          eta 0.1
  *   Momentum  v = rho v + eta g;  step v                                     eta 0.01, rho 0.9
  *   Adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
@@ -57,12 +57,17 @@ WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
  * word.  A value that is put into the model later (wb_load_state, wb_assign) takes the place of its master.
  * With WB_F16 gradients are also scaled, below.
  *
- * An update is guarded: where the loss that its gradients were taken of (wb_gradient, wb_withgradient) is not finite, or
- * with ClipNorm the norm of the gradients, the evaluation that would make it writes nothing and returns WB_ERROR_NUMBER:
- * parameters, state and whatever else was assigned since the last evaluation stay what they were, and the loss can be
- * read.  Single gradients that are not finite under a finite loss are looked at by ClipNorm alone.  A device that the
- * host does not share memory with is waited for at each update.  .unguarded = true makes every update.
- * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train; inside a function of wb_compile. */
+ * An update is guarded by the loss that its gradients were taken of (wb_gradient,
+ * wb_withgradient), or with ClipNorm by the norm of the gradients.  Where that is not finite, the
+ * evaluation that would make the update writes nothing and returns WB_ERROR_NUMBER: parameters,
+ * state and whatever else was assigned since the last evaluation stay what they were, and the
+ * loss can be read.  Gradients that are not finite under a finite loss are noticed with ClipNorm
+ * only.  The guard waits at each update for a device that does not share the host's memory.  With
+ * .unguarded = true every update of wb_update is made; wb_train stops at such a loss all the
+ * same.  With WB_F16 nothing waits: the device skips an update whose gradients are not finite
+ * (wb_scale_loss).
+ * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train;
+ * inside a function of wb_compile. */
 typedef struct {
     size_t size;
     WB_BY_PLACE
@@ -82,11 +87,11 @@ WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_op
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
 /* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
- * WB_NONE are skipped entirely, and so are frozen ones.  0, or an error code, and then nothing was recorded.
- * A gradient can be read until the update is evaluated, or together with it (wb_eval(loss, g)).  Afterwards the
- * parameters that it was made from are overwritten, and reading it is WB_ERROR_VERSION.  A frozen parameter's gradient
- * that nobody reads by then is never computed.  Outside any scope an update first makes the one before it (base.h,
- * scopes).
+ * WB_NONE are skipped entirely, and so are frozen ones.  0, or an error code, and then nothing was
+ * recorded.  A gradient can be read until the update is evaluated, or together with it
+ * (wb_eval(loss, g)).  Afterwards the parameters that it was made from are overwritten, and
+ * reading it is WB_ERROR_VERSION.  A frozen parameter's gradient that nobody reads by then is
+ * never computed.  Outside any scope an update first makes the one before it (base.h, scopes).
  * Errors: state or gradients of another model, or on another device than their parameter; .mixed = WB_F16, and
  * wb_scale_loss was never called with this state. */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
@@ -94,8 +99,9 @@ WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
 /* Changes numbers of the rule (those given); freezes and thaws parameters below a path ("" is all).
- * A frozen part of a model costs its forward pass alone, as if its results went through wb_stop_gradient, also in
- * wb_train.  Its running statistics (BatchNorm in train mode) go on; wb_testmode on the part stops them. */
+ * No gradient is computed that only frozen parameters need, also in wb_train: a frozen part with
+ * nothing trainable before it costs its forward pass alone.  Its running statistics (BatchNorm in
+ * train mode) go on; wb_testmode on the part stops them. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_rule_options *o);
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
@@ -124,9 +130,11 @@ typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 /* Calls the loss in train mode and takes its gradient with respect to the model. */
 WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx);
 
-/* Trains: for each batch, loss, gradient, update.  Every write waits, on the device, for a finite loss: a loss
- * that is not finite ends training with WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch
- * (under WEBER_EAGER=1 a BatchNorm's running statistics are written as they are made, before the loss is known).
+/* Trains: for each batch, loss, gradient, update.  Every write waits for a finite loss, and with
+ * ClipNorm for a finite norm of the gradients: one that is not finite ends training with
+ * WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch (under
+ * WEBER_EAGER=1 a BatchNorm's running statistics are written as they are made, before the loss is
+ * known).
  * A loader without batches is an error.
  * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch (epoch and batch count
  * from 1), and ends training, without an error, if it returns nonzero.

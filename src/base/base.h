@@ -28,12 +28,13 @@
 #define WB__MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* Errors.  wb__fail sets this thread's message and returns the code; it never allocates, and the
- * new message may quote wb_error().  The first message of a chain stays: a call that got a NULL
- * input returns NULL without calling wb__fail. */
+ * new message may quote wb_error().  The first message of a chain stays: a call that is given NULL
+ * keeps the error that is there (WB__NULL). */
 int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
 void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
-/* Is the argument x of this public function NULL?  Then that is an error, unless there is one already: x is NULL because
- * of that. */
+/* Is the argument x of this public function NULL?  Then that is an error, unless there is one
+ * already: x is NULL because of that.  In a function that is not public: wb__null with the public
+ * one's name. */
 #define WB__NULL(x) (!(x) && wb__null(__func__, #x))
 bool wb__null(const char *function, const char *argument);      /* true */
 /* How many errors this thread has had; and the place of the latest in a model, part by part from within: "layers.3",
@@ -54,6 +55,14 @@ void *wb__alloc_zero(size_t count, size_t size);          /* checks count * size
 void *wb__alloc_aligned(size_t bytes);
 void *wb__realloc(void *block, size_t bytes);             /* blocks of wb__alloc only */
 void wb__free(void *block);
+/* Growing arrays.  `list` is the address of a pointer to elements of `each` bytes: the array gets
+ * room for `want` of them, and *room is how many it has room for.  False: no memory, and nothing
+ * changed. */
+bool wb__make_wider(void *list, int *room, int want, size_t each);
+static inline bool wb__make_room(void *list, int *room, int want, size_t each)
+{
+    return wb__likely(want <= *room) || wb__make_wider(list, room, want, each);
+}
 char *wb__strdup(const char *s);
 char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */
 

@@ -1,5 +1,5 @@
 /* Errors: one message and one code for each thread, in memory that is there beforehand, so that running out of memory
- * can be told too. Who fails calls wb__fail; who is handed a failure passes it on in silence. Next:
+ * can be told too. Who fails calls wb__fail; who is handed a NULL keeps the error that is there. Next:
  * alloc.c. */
 #include "base/base.h"
 

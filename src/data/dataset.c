@@ -48,7 +48,7 @@ static char *format(void *object)
 const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
                                      .to = wb__dataset_to, .device_of = wb__dataset_device};
 
-/* NULL is passed on in silence; anything else that is no dataset is an error. */
+/* Else the error is set; a NULL after another error keeps that one. */
 static bool is_dataset(const wb_dataset *d, const char *what)
 {
     if (!d) return !wb__null(what, "the dataset");

@@ -17,8 +17,8 @@ static bool handed(const wb_tensor *x)
 /* Pending writes are as good as made: what reads them is safe. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
-/* Below the values: what the program was handed and would lose.  Where they stand in the order's
- * front, *n of them. */
+/* Finds what these values are made of and the program was handed, and would lose: the first
+ * *n_carried tensors of the order afterwards. */
 static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_carried)
 {
     wb__order_begin(o);
@@ -40,7 +40,8 @@ static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_ca
     return 0;
 }
 
-/* Layers write running statistics while a step is still being built. */
+/* How many pending writes come before the latest ones of layers, which write running statistics
+ * while their step is still being built. */
 static int writes_of_the_program(const wb__thread *t)
 {
     int n = t->n_pending;
@@ -64,7 +65,7 @@ static bool has_no_past(const wb_tensor *x) { return !x->n_in || x->flags & WB__
 
 enum { STALE = 1, LOST = 2 }; /* made of a version that is gone; so that it has no value either */
 
-/* What each of the order's tensors is, and the name of such a version below it. */
+/* Of each tensor of the order: its state, and the name of a version that is gone below it. */
 typedef struct { uint8_t state; const char *name; } past;
 
 static void look_below(const wb__order *o, past *p)

@@ -27,8 +27,9 @@ typedef struct {
     int at, hook, literal;
 } renewed; /* numbers[at] is that literal of that hook; hook -1: that input */
 
-/* What decides which dtypes a number may take beside other operands: 0 for no number, 1 for one that
- * is not whole or has a dtype, and of a whole one 2 and a bit for each integer dtype that holds it. */
+/* Which dtypes an input that is a number may take beside other operands.  0: it is no number.  1:
+ * no integer ones, since it is not whole, or its own only.  Else 2, and a bit for each integer
+ * dtype that holds it. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;

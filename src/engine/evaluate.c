@@ -21,16 +21,6 @@ typedef struct {
 } work;
 static _Thread_local work mine;
 
-static bool grow(void *list, int *room, int want, size_t size)
-{
-    if (want <= *room) return true;
-    void *more = wb__realloc(*(void **)list, (size_t)(want + 64) * size);
-    if (!more) return false;
-    *(void **)list = more;
-    *room = want + 64;
-    return true;
-}
-
 /* ---- writes ---------------------------------------------------------------------------------- */
 
 static void set_current(wb_tensor *v, wb_tensor *version)
@@ -44,13 +34,8 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 {
     wb__thread *t = wb__this_thread();
     if (!value) return NULL;
-    if (t->n_pending == t->pending_room) {
-        int room = t->pending_room ? 2 * t->pending_room : 64;
-        wb_tensor **more = wb__realloc(t->pending, (size_t)room * sizeof *more);
-        if (!more) return NULL;
-        t->pending = more;
-        t->pending_room = room;
-    }
+    if (!wb__make_room(&t->pending, &t->pending_room, t->n_pending + 1, sizeof *t->pending))
+        return NULL;
     wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0,
                                  NULL, 0, NULL);
     if (!a) return NULL;
@@ -137,7 +122,7 @@ static void end_pending(wb__thread *t, int first)
     t->n_pending = first;
     for (int i = first; i < n; i++) wb__unref(t->pending[i]);
     if (first) return;
-    wb__unref(t->guard);
+    wb__unref(t->guard);                /* it goes with the writes that it guards */
     t->guard = NULL;
 }
 
@@ -169,7 +154,7 @@ int wb__pending_count(void) { return wb__this_thread()->n_pending; }
 void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
-    if (first >= t->n_pending) return;          /* evaluated since */
+    if (first > t->n_pending) return;           /* evaluated since */
     take_back(t, first);
     end_pending(t, first);
 }
@@ -250,7 +235,7 @@ static int what_it_reads(wb_tensor *sink, unsigned *answer)
 {
     int before = mine.side.n;
     if (!wb__order_add(&mine.side, sink, wb__is_leaf)) return WB_ERROR_MEMORY;
-    if (!grow(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
+    if (!wb__make_room(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
@@ -267,7 +252,7 @@ static int what_it_reads(wb_tensor *sink, unsigned *answer)
 
 static int add_root(wb_tensor *x, int *n_roots)
 {
-    if (!grow(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
+    if (!wb__make_room(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
         return WB_ERROR_MEMORY;
     mine.roots[(*n_roots)++] = x;
     return 0;
@@ -319,8 +304,8 @@ static bool pending_is_lost(const wb__thread *t)
 
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
-    if (!grow(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers) ||
-        !grow(&mine.places, &mine.places_room, p->arena + 1, sizeof *mine.places))
+    if (!wb__make_room(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers) ||
+        !wb__make_room(&mine.places, &mine.places_room, p->arena + 1, sizeof *mine.places))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;

@@ -79,15 +79,9 @@ static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
 {
     int node = number_of(w, to);
     if (node < 0 || !w->states[node].needed) return;
-    if (w->n_gifts == w->gift_room) {
-        int room = w->gift_room ? 2 * w->gift_room : 64;
-        gift *more = wb__realloc(w->gifts, (size_t)room * sizeof *more);
-        if (!more) {
-            w->failed = true;
-            return;
-        }
-        w->gifts = more;
-        w->gift_room = room;
+    if (!wb__make_room(&w->gifts, &w->gift_room, w->n_gifts + 1, sizeof *w->gifts)) {
+        w->failed = true;
+        return;
     }
     what.next = -1;
     w->gifts[w->n_gifts] = what;
@@ -240,12 +234,7 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
             return false;
     wb__order_begin(&w->order);
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
-    if (w->order.n > w->state_room) {
-        state *more = wb__realloc(w->states, 2 * (size_t)w->order.n * sizeof *more);
-        if (!more) return false;
-        w->states = more;
-        w->state_room = 2 * w->order.n;
-    }
+    if (!wb__make_room(&w->states, &w->state_room, w->order.n, sizeof *w->states)) return false;
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
         bool needed = asked(w, x) >= 0;

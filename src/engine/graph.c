@@ -89,18 +89,6 @@ void wb__order_free(wb__order *o)
     memset(o, 0, sizeof *o);
 }
 
-static bool room_for(wb_tensor ***list, int *room, int n)
-{
-    if (n <= *room) return true;
-    int want = *room ? 2 * *room : 256;
-    while (want < n) want *= 2;
-    wb_tensor **more = wb__realloc(*list, (size_t)want * sizeof *more);
-    if (!more) return false;
-    *list = more;
-    *room = want;
-    return true;
-}
-
 void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
 {
     for (int i = 0; i < o->n; i++) {
@@ -112,7 +100,7 @@ void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
 
 static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
 {
-    if (wb__unlikely(o->n == o->room) && !room_for(&o->node, &o->room, o->n + 1)) return false;
+    if (!wb__make_room(&o->node, &o->room, o->n + 1, sizeof *o->node)) return false;
     if (leaf && !wb__map_put(&o->leaves, x, o->n)) return false;
     if (!leaf) x->index = (uint32_t)o->n;
     o->node[o->n++] = x;
@@ -126,7 +114,7 @@ static inline bool add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_t
     int depth = 0;
     if (is_leaf(root)) return wb__map_get(&o->leaves, root) >= 0 || append(o, root, true);
     if (root->mark == o->mark) return true;
-    if (!room_for(&o->stack, &o->stack_room, 1)) return false;
+    if (!wb__make_room(&o->stack, &o->stack_room, 1, sizeof *o->stack)) return false;
     root->mark = o->mark;
     root->index = 0;
     o->stack[depth++] = root;
@@ -141,8 +129,7 @@ static inline bool add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_t
         if (is_leaf(in)) {
             if (wb__map_get(&o->leaves, in) < 0 && !append(o, in, true)) return false;
         } else if (in->mark != o->mark) {
-            if (wb__unlikely(depth == o->stack_room) &&
-                !room_for(&o->stack, &o->stack_room, depth + 1))
+            if (!wb__make_room(&o->stack, &o->stack_room, depth + 1, sizeof *o->stack))
                 return false;
             in->mark = o->mark;
             in->index = 0;

@@ -396,12 +396,7 @@ static bool note_declined(wb__declined *d, const wb__step *s)
     const int i = place_of_declined(d, s);
     d->all |= i < d->known;
     if (i < d->n) return true;
-    if (d->n == d->room) {
-        wb__step *more = wb__realloc(d->step, (size_t)(2 * d->room + 4) * sizeof *more);
-        if (!more) return false;
-        d->step = more;
-        d->room = 2 * d->room + 4;
-    }
+    if (!wb__make_room(&d->step, &d->room, d->n + 1, sizeof *d->step)) return false;
     d->step[d->n++] = *s;
     return true;
 }

@@ -32,24 +32,12 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
 
 static _Atomic uint64_t changes;        /* of all settings of all objects */
 
-static bool room_for_one_more(void *list, int n, int *room, size_t each)
-{
-    if (n < *room) return true;
-    const int wider = *room ? 2 * *room : 8;
-    void *old, *more;
-    memcpy(&old, list, sizeof old);
-    if (!(more = wb__realloc(old, (size_t)wider * each))) return false;
-    memcpy(list, &more, sizeof more);
-    *room = wider;
-    return true;
-}
-
 /* The note of a setting, made if there is none; NULL: no memory, and the recording fails. */
 static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
 {
     const int known = wb__map_get(&numbers, at);
     if (known >= 0) return &r->noted[known];
-    if (!room_for_one_more(&r->noted, r->n_noted, &r->noted_room, sizeof *r->noted) ||
+    if (!wb__make_room(&r->noted, &r->noted_room, r->n_noted + 1, sizeof *r->noted) ||
         !wb__map_put(&numbers, at, r->n_noted)) {
         wb__recording_fail(r, WB_ERROR_MEMORY);
         return NULL;
@@ -109,7 +97,7 @@ int wb__on_replay(const wb__replay *hook)
 {
     wb__recording *r = wb__this_thread()->recording;
     if (!r) return 0;
-    if (!room_for_one_more(&r->renewals, r->n_renewals, &r->renewals_room, sizeof *r->renewals))
+    if (!wb__make_room(&r->renewals, &r->renewals_room, r->n_renewals + 1, sizeof *r->renewals))
         return WB_ERROR_MEMORY;
     wb__renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
     if (!n.context) return WB_ERROR_MEMORY;

@@ -83,13 +83,7 @@ wb_scope *wb_scope_open(void)
 
 static bool note(wb_scope *s, void *object)
 {
-    if (wb__unlikely(s->n == s->room)) {
-        int room = s->room ? 2 * s->room : 256;
-        void **more = wb__realloc(s->objects, (size_t)room * sizeof *more);
-        if (!more) return false;
-        s->objects = more;
-        s->room = room;
-    }
+    if (!wb__make_room(&s->objects, &s->room, s->n + 1, sizeof *s->objects)) return false;
     s->objects[s->n++] = object;
     return true;
 }
@@ -262,15 +256,9 @@ typedef struct {
 
 static bool add(survivors *list, wb_tensor *x)
 {
-    if (list->n == list->room) {
-        int room = list->room ? 2 * list->room : 64;
-        wb_tensor **more = wb__realloc(list->x, (size_t)room * sizeof *more);
-        if (!more) {
-            list->status = WB_ERROR_MEMORY;
-            return false;
-        }
-        list->x = more;
-        list->room = room;
+    if (!wb__make_room(&list->x, &list->room, list->n + 1, sizeof *list->x)) {
+        list->status = WB_ERROR_MEMORY;
+        return false;
     }
     list->x[list->n++] = x;
     return true;
@@ -284,10 +272,11 @@ static bool unfinished(const wb_tensor *x)
     return !x->storage || x->n_in;
 }
 
-/* Is a tensor held by anything but this scope and the tensors made of it? */
+/* Is a tensor held by anything but this scope, the tensors made of it and, where it guards pending
+ * writes, the thread? */
 static bool outlives(const wb_tensor *x)
 {
-    return wb__refs(x) > 1 + wb__consumers(x);
+    return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
 }
 
 /* A tensor that was returned twice is in the list twice: one reference is enough, at its first
@@ -344,8 +333,10 @@ static void add_kept(const wb_scope *s, survivors *list)
 static int finish(survivors *list)
 {
     const wb__thread *t = wb__this_thread();
-    int status = t->recording ? wb__recording_close(t->recording, list->n, list->x)
-                              : wb__evaluate_survivors(list->n, list->x);
+    int status = list->status;
+    if (status) wb__forget_pending(0);          /* an error writes nothing */
+    else if (t->recording) status = wb__recording_close(t->recording, list->n, list->x);
+    else status = wb__evaluate_survivors(list->n, list->x);
     for (int i = list->n - 1; i >= 0; i--) {
         if (list->x[i]->storage) { /* a graph never outgrows a scope */
             if (list->x[i]->n_in) list->x[i]->flags |= WB__CUT;
@@ -353,7 +344,6 @@ static int finish(survivors *list)
         }
         wb__unref(list->x[i]);
     }
-    if (list->status && !status) status = list->status;
     wb__free(list->x);
     return status;
 }

@@ -203,7 +203,8 @@ bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
 /* 0 .. ndim-1, or -1 with the error set. */
 int wb__axis(const char *what, const wb_tensor *x, int axis);
 void wb__axes_given(wb_axes *axes, bool given);             /* as an option holds them, to n axes */
-/* Usable as an operand: not NULL (silent), not WB_NONE, not of another kind (error); and floating. */
+/* Usable as an operand: a tensor, not NULL, WB_NONE or freed; and floating.  Else the error is set
+ * (a NULL after another error keeps that one). */
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
 

@@ -272,7 +272,7 @@ static wb_tensor *copied(const incoming *in, const owner *o)
     static _Atomic bool said;
     wb_tensor *x = in->size || !in->device ? gathered(in)
                  : wb__empty_on(in->device, in->dtype, in->t->ndim, in->t->shape);
-    if (WB__NULL(x)) return NULL;
+    if (!x) return NULL;
     if (in->size && !atomic_exchange(&said, true))
         wb__log(WB_LOG_INFO, "from_dlpack: %s comes with strides or at an odd address, and is copied.",
                 wb_describe(x));

@@ -312,7 +312,7 @@ char *wb__structure_text(void *model)
         if (t.first.keys[i]) wb__free(t.first.values[i]);
     wb__seen_drop(&t.first);
     char *ties = out.status ? NULL : wb__json_take(&t.ties);
-    if (!ties && !out.status) out.status = t.ties.status;
+    if (!ties && !out.status) out.status = t.ties.status ? t.ties.status : WB_ERROR_MEMORY;
     if (out.status) {
         wb__free(wb__text_take(&t.ties.text));
         return NULL;

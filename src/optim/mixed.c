@@ -100,7 +100,7 @@ int wb__scaling_new(wb_opt_state *s, const wb_device *d)
 
 wb_tensor *wb_scale_loss(wb_opt_state *s, wb_tensor *loss)
 {
-    if (WB__NULL(s) || WB__NULL(loss)) return NULL;
+    if ((!s && wb__null("scale_loss", "state")) || WB__NULL(loss)) return NULL;
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "scale_loss: the first is a %s, not the state from wb_setup",

@@ -54,18 +54,6 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     return !s->mixed || (slot->moments[n] = wb__mixed_master(leaf->x)) != NULL;
 }
 
-static bool make_room(void *block, int n, int *room, size_t each)
-{
-    void *old, *more;
-    if (n < *room) return true;
-    memcpy(&old, block, sizeof old);
-    int wider = *room ? 2 * *room : 32;
-    if (!(more = wb__realloc(old, (size_t)wider * each))) return false;
-    memcpy(block, &more, sizeof more);
-    *room = wider;
-    return true;
-}
-
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
     making *m = ctx;
@@ -75,14 +63,15 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
                         "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
                         leaf->path, wb_describe(leaf->x));
     void **known = wb__seen_at(&m->seen, leaf->x);
-    if (!known || !make_room(&s->places, s->n_places, &m->place_room, sizeof *s->places))
+    if (!known || !wb__make_room(&s->places, &m->place_room, s->n_places + 1, sizeof *s->places))
         return WB_ERROR_MEMORY;
     char *path = wb__strdup(leaf->path);
     if (!path) return WB_ERROR_MEMORY;
     wb__place_of_slot *place = &s->places[s->n_places++];
     *place = (wb__place_of_slot){.path = path};
     if (!*known) {
-        if (!make_room(&s->slots, s->n, &m->slot_room, sizeof *s->slots)) return WB_ERROR_MEMORY;
+        if (!wb__make_room(&s->slots, &m->slot_room, s->n + 1, sizeof *s->slots))
+            return WB_ERROR_MEMORY;
         s->slots[s->n++] = (wb__slot){0};
         if (!fill_slot(s, &s->slots[s->n - 1], leaf, path)) return WB_ERROR_MEMORY;
         *known = (void *)(intptr_t)s->n;
@@ -161,7 +150,8 @@ static bool has(const wb__rule_part *part, int field)
 
 int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 {
-    if (WB__NULL(s) || !wb__alive("adjust", s)) return no_object();
+    if (!s) return wb__null("adjust", "state"), no_object();
+    if (!wb__alive("adjust", s)) return no_object();
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_rule_options o;
     wb__rule_read(&o, given);
@@ -193,7 +183,7 @@ int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
 
 static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool frozen)
 {
-    if (WB__NULL(s)) return no_object();
+    if (!s) return wb__null(what, "state"), no_object();
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "%s: must not be applied to a %s, only to the state from wb_setup", what,

@@ -276,8 +276,8 @@ static int compute(update *u, void *model, wb_tree *grads)
 
 static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
-    if ((!s && wb__null("update", "state")) || (!model && wb__null("update", "model")) ||
-        (!grads && wb__null("update", "grads")))
+    if ((!s && wb__null(u->what, "state")) || (!model && wb__null(u->what, "model")) ||
+        (!grads && wb__null(u->what, "grads")))
         return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
@@ -305,13 +305,7 @@ typedef struct { wb_tensor **x; int n, room; } leaves;
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 32;
-        wb_tensor **more = wb__realloc(l->x, (size_t)room * sizeof *more);
-        if (!more) return WB_ERROR_MEMORY;
-        l->x = more;
-        l->room = room;
-    }
+    if (!wb__make_room(&l->x, &l->room, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
     l->x[l->n++] = leaf->x;
     return 0;
 }

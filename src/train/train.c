@@ -33,7 +33,7 @@ static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb
                                void *ctx, wb_opt_state *state)
 {
     if (grads) *grads = NULL;
-    if (WB__NULL(model)) return NULL;
+    if (!model) return wb__null("withgradient", "model"), NULL;
     if (!loss) return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: no loss function");
     wb__thread *t = wb__this_thread();
     int first = wb__pending_count();

@@ -91,7 +91,7 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)
 {
-    if (WB__NULL(object)) return NULL;
+    if (!object) return wb__null("fmap", "x"), NULL;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: no function");
     return wb__fmap(object, f, ctx);
 }

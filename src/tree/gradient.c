@@ -20,13 +20,7 @@ static int collect(const wb__leaf *leaf, void *ctx)
     void **at = wb__seen_at(&l->index, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
     if (*at) return 0;
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 32;
-        wb_tensor **more = wb__realloc(l->wrt, (size_t)room * sizeof *more);
-        if (!more) return WB_ERROR_MEMORY;
-        l->wrt = more;
-        l->room = room;
-    }
+    if (!wb__make_room(&l->wrt, &l->room, l->n + 1, sizeof *l->wrt)) return WB_ERROR_MEMORY;
     l->wrt[l->n++] = leaf->x;
     *at = (void *)(intptr_t)l->n;
     return 0;

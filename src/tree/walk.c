@@ -117,7 +117,7 @@ static int call_public(const wb__leaf *leaf, void *ctx)
 
 static int each(const char *what, void *object, unsigned which, public_visit p)
 {
-    if (WB__NULL(object)) return WB_ERROR_ARGUMENT;
+    if (!object) return wb__null(what, "object"), WB_ERROR_ARGUMENT;
     if (!p.f) return wb__fail(WB_ERROR_ARGUMENT, "%s: no function", what);
     return wb__walk(what, object, NULL, which, call_public, &p);
 }
