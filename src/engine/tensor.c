@@ -175,7 +175,9 @@ static void drop_inputs(wb_tensor *x)
         wb_tensor *in = x->in[i];
         const bool waits = !in->storage && !(in->flags & WB__GONE);  /* so it is this thread's */
         const uint64_t left = wb__unref_consumer(in);
-        if (waits && left && !(left >> 32)) wb__sink_add(wb__this_thread(), in);
+        if (!waits || !left || left >> 32) continue;
+        wb__thread *t = wb__this_thread();
+        if (!t->letting_go) wb__sink_add(t, in);
     }
     x->n_in = 0;
 }
