@@ -177,6 +177,34 @@ static void losses_guard_updates(void **state)
     assert_true(wb_at(wb_get(other, "0"), 1) == 0);
 }
 
+/* Two guarded updates of one evaluation: any of their losses can be read first, and large ones are finite. */
+static void losses_of_two_updates_are_read(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        const bool wide = k & 1;                    /* their sum is not finite in f16 */
+        wb_scope *scope = wb_scope_open();
+        wb_tensor *x[2], *loss[2];
+        wb_tree *model[2];
+        wb_opt_state *s[2];
+        for (int i = 0; i < 2; i++) {
+            x[i] = wb_variable(wb_astype(wb_ones(2), i || !(k & 2) ? WB_F16 : WB_F32));
+            model[i] = wb_tuple(x[i]);
+            s[i] = wb_setup(wb_Descent(.eta = 0.5 / (wide ? 20000 : 1)), model[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+            loss[i] = wb_mul(wb_sum(x[i]), wb_scalar(wide ? 20000 : 1));
+            assert_int_equal(wb_update(s[i], model[i], wb_gradient(loss[i], model[i])), 0);
+        }
+        wb_clear_error();
+        assert_true(wb_item(loss[1]) == (wide ? 40000 : 2));
+        assert_true(wb_item(loss[0]) == (wide ? 40000 : 2));
+        assert_true(fabs(wb_at(x[0], 0) - 0.5) < 1e-3 && fabs(wb_at(x[1], 1) - 0.5) < 1e-3);
+        assert_string_equal(wb_error(), "");
+        assert_int_equal(wb_scope_close(scope), 0);
+    }
+}
+
 static void skipping_and_freezing(void **state)
 {
     (void)state;
@@ -354,6 +382,7 @@ int main(void)
         cmocka_unit_test(one_plan_for_all_steps),
         cmocka_unit_test(clipping_nothing),
         cmocka_unit_test(mapped_gradients), cmocka_unit_test(updates_that_are_not_finite), cmocka_unit_test(losses_guard_updates),
+        cmocka_unit_test(losses_of_two_updates_are_read),
         cmocka_unit_test(skipping_and_freezing),
         cmocka_unit_test(ties),
         cmocka_unit_test(refusals),

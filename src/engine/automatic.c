@@ -124,8 +124,10 @@ void wb__let_go(wb__thread *t)
     for (int i = 0; p && i < order.n; i++) {
         wb_tensor *x = order.node[i];
         if (!x) continue;
+        t->letting_go = true;   /* else the ring would grow by what each step was made of */
         if (x->storage || p[i].state & LOST) cut(x, &p[i]);
         wb__unref(x);
+        t->letting_go = false;
     }
     wb__free(p);
     wb__order_free(&order);

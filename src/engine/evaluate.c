@@ -126,6 +126,18 @@ static void end_pending(wb__thread *t, int first)
     t->guard = NULL;
 }
 
+/* y where x is finite, else not finite.  The program did not ask for it: a loss that nobody else
+ * consumed is a sink still, and can be read after the update. */
+static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
+{
+    const bool x_waits = x->flags & WB__IN_SINKS, y_waits = y->flags & WB__IN_SINKS;
+    wb_tensor *other = x->dtype == y->dtype ? x : wb_scalar(NAN);
+    wb_tensor *both = wb_where(wb_isfinite(x), y, other);
+    if (x_waits) wb__sink_add(t, x);
+    if (y_waits) wb__sink_add(t, y);
+    return both;
+}
+
 int wb__guard_pending(wb_tensor *guard, const char *what)
 {
     wb__thread *t = wb__this_thread();
@@ -135,10 +147,8 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
         const int status = wb__evaluate_keeping(0, NULL);       /* each device has its guard */
         if (status) return status;
     }
-    if (t->guard) {             /* the sum is finite if both are */
-        const bool same = t->guard->dtype == guard->dtype;
-        guard = same ? wb_add(t->guard, guard)
-                     : wb_add(wb__as(t->guard, WB_F32), wb__as(guard, WB_F32));
+    if (t->guard) {
+        guard = both_finite(t, t->guard, guard);
         what = "a loss or a norm of gradients";
         if (!guard) return WB_ERROR_MEMORY;
     }

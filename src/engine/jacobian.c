@@ -31,7 +31,7 @@ wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x)
 static wb_tensor *hessian(wb_tensor *loss, wb_tensor *x)
 {
     wb_tensor *g = NULL;
-    if (!loss || !wb__floating("hessian", x) || wb__gradients(loss, 1, &x, &g)) return NULL;
+    if (WB__NULL(loss) || !wb__floating("hessian", x) || wb__gradients(loss, 1, &x, &g)) return NULL;
     return jacobian(g ? g : wb__zeros_like(x), x);
 }
 

@@ -39,7 +39,8 @@ static wb_tensor *composed(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *
 wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask)
 {
     if (!wb__floating("attention", q) || !wb__floating("attention", k) ||
-        !wb__floating("attention", v) || !mask)
+        !wb__floating("attention", v) ||
+        (!mask && wb__null("attention", "mask (WB_NONE for no mask)")))
         return NULL;
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->dims[q->ndim - 1] != k->dims[k->ndim - 1] ||
         k->dims[k->ndim - 2] != v->dims[v->ndim - 2])

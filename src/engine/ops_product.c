@@ -63,7 +63,9 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
 
 wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b)
 {
-    if (!wb__floating("linear", x) || !wb__floating("linear", w) || !b) return NULL;
+    if (!wb__floating("linear", x) || !wb__floating("linear", w) ||
+        (!b && wb__null("linear", "b (WB_NONE for no bias)")))
+        return NULL;
     if (w->ndim != 2 || x->ndim < 1 || x->dims[x->ndim - 1] != w->dims[1])
         return wb__fail_null(WB_ERROR_SHAPE, "linear: %s · %s: want [..., in] · [out, in]",
                              wb_describe(x), wb_describe(w));
@@ -128,7 +130,9 @@ static void default_pair(int64_t *v, int64_t first, int64_t second)
 
 wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *settings)
 {
-    if (!wb__floating("conv", x) || !wb__floating("conv", w) || !b) return NULL;
+    if (!wb__floating("conv", x) || !wb__floating("conv", w) ||
+        (!b && wb__null("conv", "b (WB_NONE for no bias)")))
+        return NULL;
     wb_conv_settings s = {0};
     if (settings) memcpy(&s, settings, WB__MIN(settings->size, sizeof s));
     wb__conv_attr a = {.groups = s.groups ? s.groups : 1};

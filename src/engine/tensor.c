@@ -80,8 +80,9 @@ void wb__storage_unref(wb__storage *s)
 
 /* ---- sinks: unevaluated tensors that nobody consumes, a ring per thread ---------------------- */
 
-static void sink_add(wb__thread *t, wb_tensor *x)
+void wb__sink_add(wb__thread *t, wb_tensor *x)
 {
+    if (x->flags & WB__IN_SINKS) return;
     if (t->sinks) {
         x->next_sink = t->sinks;
         x->prev_sink = t->sinks->prev_sink;
@@ -174,7 +175,9 @@ static void drop_inputs(wb_tensor *x)
         wb_tensor *in = x->in[i];
         const bool waits = !in->storage && !(in->flags & WB__GONE);  /* so it is this thread's */
         const uint64_t left = wb__unref_consumer(in);
-        if (waits && left && !(left >> 32)) sink_add(wb__this_thread(), in);
+        if (!waits || !left || left >> 32) continue;
+        wb__thread *t = wb__this_thread();
+        if (!t->letting_go) wb__sink_add(t, in);
     }
     x->n_in = 0;
 }
@@ -246,7 +249,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     }
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
-    if (op != WB__OP_constant && op != WB__OP_variable) sink_add(t, x);
+    if (op != WB__OP_constant && op != WB__OP_variable) wb__sink_add(t, x);
     return wb__scope_give(x);
 }
 

@@ -187,6 +187,7 @@ bool wb__holds(wb_dtype dtype, double v);      /* exactly */
 void wb__renewed(wb_tensor *literal, int hook, int i);
 
 void wb__tensor_detach(wb_tensor *x);   /* drops inputs: x must be evaluated */
+void wb__sink_add(wb__thread *t, wb_tensor *x);      /* once; x may have consumers */
 void wb__sink_remove(wb_tensor *x);
 /* Takes the reference over; x is evaluated from now on. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);

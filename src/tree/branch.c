@@ -138,7 +138,12 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
 {
     if (n < 0 || (n && !objects)) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no elements", what);
     for (int i = 0; i < n; i++) {
-        if (!objects[i]) return NULL;
+        if (!objects[i]) {
+            char which[32];
+            snprintf(which, sizeof which, "element %d", i);
+            wb__null(what, which);
+            return NULL;
+        }
         if (!wb__is(objects[i], &wb__tensor_class) && !wb__is_branch(objects[i]))
             return wb__fail_null(WB_ERROR_ARGUMENT,
                                  "%s: element %d is a %s; tensors, layers and trees go in%s", what,

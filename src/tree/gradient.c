@@ -48,7 +48,7 @@ static bool is_loss(const wb_tensor *loss)
 
 static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf), void *ctx)
 {
-    if (!loss || !wrt || !is_loss(loss)) return NULL;
+    if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss)) return NULL;
     leaves l = {.skips = skips, .ctx = ctx};
     wb_tree *made = NULL;
     if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE, collect, &l)) goto end;
