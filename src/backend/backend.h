@@ -175,6 +175,8 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
+    bool split;         /* one of two that run one after the other, the second on what the first left
+                           in the arena and in results: both are where the run says */
 } wb__sequence;
 
 /* ---- memory shared with other libraries ------------------------------------------------------- */

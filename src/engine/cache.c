@@ -278,7 +278,8 @@ static wb__graph *graph_of(wb__plan *p, wb__part_kind kind, int n_numbers)
         part->sequence = (wb__sequence){
             .n_kernels = end - first, .kernels = (const wb__kernel *const *)p->kernels + first,
             .n_buffers = p->arena + 1, .buffers = p->buffers,
-            .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers};
+            .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers,
+            .split = kind != WB__PART_WHOLE};
         if (p->device->backend->graph(p->device, &part->sequence, &part->graph)) {
             part->graph = NULL;
             if (wb__debug("plan"))

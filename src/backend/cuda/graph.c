@@ -238,13 +238,16 @@ static bool moves_scattered(const wb__graph *g)
     return false;
 }
 
-/* Puts our own memory in place of all that was seen to move; false: there is none to be had. */
+/* Puts our own memory in place of all that was seen to move and may be elsewhere; false: there is none
+ * to be had. */
 static bool take_own_memory(wb__cu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
         const bool moves = was_elsewhere(g, i);
-        if (b->kind == WB__BUFFER_VARIABLE || (!moves && !g->own[i])) continue;
+        const bool stays = b->kind == WB__BUFFER_VARIABLE ||
+                           (g->s->split && b->kind != WB__BUFFER_INPUT);
+        if (stays || (!moves && !g->own[i])) continue;
         if (!g->own[i] && !(g->own[i] = wb__cu_allocate(&d->base, b->bytes))) {
             host->clear_error();
             return false;
