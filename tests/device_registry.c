@@ -146,8 +146,8 @@ static void test_unusable(void **state)
     (void)state;
     static const struct { const char *folder, *why; } cases[] = {
         {"foreign", "is no backend of Weber: it has no symbol wb_backend_4"},
-        {"old", "is for version 0 of the interface to backends; this Weber has 3"},
-        {"version", "gave a table of version 99; this Weber has 3"},
+        {"old", "is for version 0 of the interface to backends; this Weber has 4"},
+        {"version", "gave a table of version 99; this Weber has 4"},
         {"misnamed", "is the backend OpenCL, not CUDA"},
         {"torn", "gave a table without \"launch\""},
         {"declines", "declined: this processor is too old for CUDA"},

@@ -39,7 +39,7 @@ static void paths(void **state)
     REFUSED(wb_child(m, "layers.0.weight"), "child: \"layers.0.weight\" is a tensor, not a tree");
     REFUSED(wb_layer_at(m, "layers"), "layer_at: \"layers\" is a tree, not a layer");
     REFUSED(wb_get(NULL, "x"), "get: the object is NULL, and nothing failed before");
-    REFUSED(wb_tuple(m, NULL), "");
+    REFUSED(wb_tuple(m, NULL), "tuple: element 1 is NULL, and nothing failed before");
     REFUSED(wb_tuple(m, wb_Adam()), "tuple: element 1 is a rule; tensors, layers and trees go in");
     REFUSED(wb_named_tuple(2, (const char *[]){"a", "a"}, (void *[]){m, m}),
             "named_tuple: two elements are named \"a\"");
