@@ -70,9 +70,9 @@ WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
  * inside a function of wb_compile. */
 typedef struct {
     size_t size;
+    bool unguarded;
     WB_BY_PLACE
     wb_dtype mixed;
-    bool unguarded;
     WB_NO_MORE
 } wb_setup_options;
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);

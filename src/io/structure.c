@@ -112,7 +112,7 @@ static int read_function(const char *file, const wb__option *o, char *at, const 
 
 static bool read_axes(wb_axes *axes, const wb__json *list)
 {
-    const wb__json *axis;
+    const wb__json *axis = NULL;
     if (!wb__json_is(list, WB__JSON_LIST) || wb__json_count(list) > WB_MAX_DIMS) return false;
     axes->n = (int)wb__json_count(list);
     WB__JSON_EACH(list, axis, k) {
