@@ -131,7 +131,7 @@ int operand_any(drawing *d, int kind, int least_ndim, int most_ndim)
 
 static bool same_dims(const value *x, int ndim, const int64_t *dims)
 {
-    return x->ndim == ndim && !memcmp(x->dims, dims, (size_t)ndim * sizeof *dims);
+    return x->ndim == ndim && (!ndim || !memcmp(x->dims, dims, (size_t)ndim * sizeof *dims));
 }
 
 /* One instruction that makes value i one of the given shape, if there is such. */
