@@ -20,6 +20,8 @@
 #if defined(WB_TEST_CUDA_DOUBLE) && defined(WB_TEST_CUDA_12)
 #define HAS_DOUBLES 1
 #else
+#undef WB_TEST_CUDA_DOUBLE
+#undef WB_TEST_CUDA_12
 #define WB_TEST_CUDA_DOUBLE ""
 #define WB_TEST_CUDA_12 ""
 #endif
