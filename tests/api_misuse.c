@@ -1,4 +1,6 @@
 /* A first user's mistakes: what is missing or out of range is an error that names it. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"     /* clang: .axes = {1} */
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
