@@ -37,7 +37,7 @@ static void note(record *r, int i, const wb_device *d)
 static void check_flat(const record *r, int64_t slack, const wb_device *d, const char *what)
 {
     const int settled = d->backend->graph ? SETTLED + INSTANCES : SETTLED;
-    if (d->backend->graph) slack += 2 * COPY;           /* and what two threads take at one time */
+    if (d->backend->graph) slack += 2 * COPY;   /* a gate cuts a plan in two graphs, each with a copy */
     int64_t least = r->host[10], most = r->host[10];
     for (int i = settled; i < STEPS; i++)
         if (llabs(r->device[i] - r->device[settled]) > slack)
