@@ -32,6 +32,7 @@ typedef struct {
 struct wb__graph {
     const wb__sequence *s;
     int arena;                  /* which buffer; -1: none */
+    bool *used;                 /* which buffers the kernels use: the others may be anywhere */
     bool broken;                /* it cannot be recorded */
     wb__cu_tables tables;
     pthread_mutex_t lock;       /* of what follows; taken before the device's */
@@ -63,6 +64,18 @@ static int make_blocks(wb__cu_device *d, wb__graph *g)
     return 0;
 }
 
+static int list_used(wb__graph *g)
+{
+    g->used = host->alloc_zero((size_t)g->s->n_buffers + 1, sizeof *g->used);
+    if (!g->used) return WB_ERROR_MEMORY;
+    for (int i = 0; i < g->s->n_kernels; i++) {
+        const wb__cu_kernel *k = (const wb__cu_kernel *)g->s->kernels[i];
+        for (int j = 0; j < k->n_used; j++) g->used[k->used[j]] = true;
+    }
+    if (g->arena >= 0) g->used[g->arena] = true;    /* the workspace is behind it */
+    return 0;
+}
+
 static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
@@ -80,7 +93,8 @@ static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
     g->copying.address = g->addresses + INSTANCES * n;
     g->now = g->copying.address + n;
     g->own = host->alloc_zero(n, sizeof *g->own);
-    const int status = g->own ? wb__cu_tables_make(d, s, &g->tables) : WB_ERROR_MEMORY;
+    int status = g->own ? list_used(g) : WB_ERROR_MEMORY;
+    if (!status) status = wb__cu_tables_make(d, s, &g->tables);
     return status ? status : make_blocks(d, g);
 }
 
@@ -112,6 +126,7 @@ void wb__cu_graph_free(const wb_device *base, wb__graph *g)
     wb__cu_tables_free(d, &g->tables);
     host->free(g->addresses);
     host->free(g->own);
+    host->free(g->used);
     pthread_mutex_destroy(&g->lock);
     host->free(g);
     if (entered) wb__cu_leave();
@@ -265,16 +280,16 @@ static instance *longest_unused(wb__graph *g)
     return in;
 }
 
-/* Where a buffer is in this run; 0: nowhere. */
-static CUdeviceptr place_of(void *const *buffers, const size_t *places, int i)
+/* Where a buffer is in this run; 0: nowhere, or it is not used. */
+static CUdeviceptr place_of(const wb__graph *g, void *const *buffers, const size_t *places, int i)
 {
-    const wb__cu_memory *m = buffers[i];
+    const wb__cu_memory *m = g->used[i] ? buffers[i] : NULL;
     return m ? m->at + (places ? places[i] : 0) : 0;
 }
 
 static void locate(wb__graph *g, void *const *buffers, const size_t *places)
 {
-    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = place_of(buffers, places, i);
+    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = place_of(g, buffers, places, i);
 }
 
 static bool pays(const wb__graph *g) { return g->made < FREELY || g->made * SELDOM < g->runs; }
@@ -310,7 +325,7 @@ static int copy_own(wb__cu_device *d, const wb__graph *g, void *const *buffers,
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const CUdeviceptr theirs = place_of(buffers, places, i);
+        const CUdeviceptr theirs = place_of(g, buffers, places, i);
         if (b->kind != kind || !g->own[i] || !theirs || !b->bytes) continue;
         const CUdeviceptr ours = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
@@ -328,7 +343,7 @@ static int launch(wb__cu_device *d, wb__graph *g, instance *in, void *const *buf
     const bool copying = in == &g->copying;
     int status = in->block ? wb__cu_uses(d, in->block) : 0;
     for (int i = 0; i < g->s->n_buffers && !status; i++) {
-        if (buffers[i]) status = wb__cu_uses(d, buffers[i]);
+        if (g->used[i] && buffers[i]) status = wb__cu_uses(d, buffers[i]);
         if (!status && copying && g->own[i]) status = wb__cu_uses(d, g->own[i]);
     }
     if (!status && copying) status = copy_own(d, g, buffers, places, WB__BUFFER_INPUT);
