@@ -63,7 +63,9 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 
 static bool has_no_past(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
-enum { STALE = 1, LOST = 2 }; /* made of a version that is gone; so that it has no value either */
+/* Made of a version that is gone; has no value and will have none, for that or since it is a gradient
+ * that was used and that nothing else is made of. */
+enum { STALE = 1, LOST = 2 };
 
 /* Of each tensor of the order: its state, and the name of a version that is gone below it. */
 typedef struct { uint8_t state; const char *name; } past;
@@ -83,6 +85,7 @@ static void look_below(const wb__order *o, past *p)
             p[i].state |= in->state;
         }
         if (x->storage) p[i].state &= STALE;
+        else if (x->flags & WB__APPLIED && !wb__consumers(x)) p[i].state |= LOST;
     }
 }
 

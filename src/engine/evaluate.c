@@ -238,9 +238,10 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 
 /* ---- sinks ----------------------------------------------------------------------------------- */
 
-enum { READS = 1, LOST = 2 }; /* a version that is about to go; one that is gone already */
+enum { READS = 1, LOST = 2, VERSIONS = 4 }; /* a version that is about to go; one that is gone already;
+                                               one at all */
 
-/* What an unevaluated tensor reads: READS, LOST, or both. */
+/* What an unevaluated tensor reads: all that hold of these. */
 static int what_it_reads(wb_tensor *sink, unsigned *answer)
 {
     int before = mine.side.n;
@@ -250,10 +251,12 @@ static int what_it_reads(wb_tensor *sink, unsigned *answer)
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
         unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && wb__overwritten(x) ? READS : 0;
+        if (x->variable) reads |= VERSIONS;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
         if (x->flags & WB__PENDING) /* it will stay, unless another write follows */
-            reads = (reads & LOST) | (x->variable && x->variable->current == x ? 0 : READS);
+            reads = (reads & LOST) | VERSIONS |
+                    (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;
     }
     *answer = mine.reads[wb__order_index(&mine.side, sink, wb__is_leaf)];
@@ -268,8 +271,8 @@ static int add_root(wb_tensor *x, int *n_roots)
     return 0;
 }
 
-/* Every sink that would lose what it reads.  One that has lost it cannot be had any more: it leaves
- * the ring. */
+/* Every sink that would lose what it reads.  One that has lost it, or has nothing to lose, leaves the
+ * ring. */
 static int add_sinks(wb__thread *t, int n_asked, int *n_roots)
 {
     wb_tensor *sink = t->sinks, *const last = sink->prev_sink;
@@ -280,9 +283,9 @@ static int add_sinks(wb__thread *t, int n_asked, int *n_roots)
         bool asked = false;
         for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == sink;
         if (!asked && !reads) status = what_it_reads(sink, &reads);
-        if (!status && reads == READS) status = add_root(sink, n_roots);
+        if (!status && reads == (READS | VERSIONS)) status = add_root(sink, n_roots);
         more = sink != last;
-        if (reads & LOST) wb__sink_remove(sink);
+        if (reads & LOST || (!asked && !status && !(reads & VERSIONS))) wb__sink_remove(sink);
         sink = next;
     }
     return status;

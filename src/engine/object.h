@@ -17,6 +17,8 @@ typedef struct {
     const wb_device *(*device_of)(void *object);
     /* A few words about the object for messages, as in "[2,3] f32"; NULL: the name alone. */
     void (*brief)(const void *object, char *text, size_t bytes);
+    /* Is there nothing left that could be read of it, now and later?  NULL: never. */
+    bool (*is_spent)(const void *object);
 } wb__class;
 
 /* Every object begins with this. */
@@ -130,6 +132,7 @@ struct wb_scope {
     int pinned;                         /* > 0: positions are remembered, so holes stay */
     int outer_n;                        /* what the outer scope had when this one was opened */
     int64_t number;                     /* of the thread's scopes, from 1 */
+    int swept;                          /* of a root scope: up to here, spent objects were dropped */
     int looked[WB__LOOKS];              /* of a root scope: how long its list was at the latest
                                            evaluations that overwrote a version (automatic.c) */
 };

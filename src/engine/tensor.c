@@ -16,8 +16,15 @@ static void tensor_brief(const void *object, char *text, size_t bytes)
     const wb_tensor *x = object;
     snprintf(text, bytes, x->name ? "%s, \"%s\"" : "%s", wb_describe(x), x->name);
 }
+static bool tensor_is_spent(const void *object)
+{
+    const wb_tensor *x = object;
+    return x->flags & WB__GONE && !x->storage && !(x->flags & WB__PENDING);
+}
+
 const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy, .to = tensor_to,
-                                    .device_of = tensor_device, .brief = tensor_brief};
+                                    .device_of = tensor_device, .brief = tensor_brief,
+                                    .is_spent = tensor_is_spent};
 
 /* WB_NONE is a static tensor without elements; its count starts so high that it never dies. */
 static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
@@ -82,7 +89,7 @@ void wb__storage_unref(wb__storage *s)
 
 void wb__sink_add(wb__thread *t, wb_tensor *x)
 {
-    if (x->flags & WB__IN_SINKS) return;
+    if (x->flags & WB__IN_SINKS || !x->n_in) return;    /* a literal has nothing to lose */
     if (t->sinks) {
         x->next_sink = t->sinks;
         x->prev_sink = t->sinks->prev_sink;

@@ -94,8 +94,29 @@ static void tree_destroy(void *object)
     wb__object_end(t, sizeof *t);
 }
 
+static bool all_spent(const wb__branch *b)
+{
+    for (int i = 0; i < b->n; i++) {
+        const wb__object *child = b->children[i].object;
+        if (wb_is_none(child)) continue;
+        if (wb__is(child, &wb__tree_class) ? !all_spent((const wb__branch *)child)
+                                           : !wb__is(child, &wb__tensor_class) ||
+                                                 !child->class->is_spent(child))
+            return false;
+    }
+    return true;
+}
+
+/* Gradients, once an update consumed them. */
+static bool tree_is_spent(const void *object)
+{
+    const wb_tree *t = object;
+    return t->loss && all_spent(&t->node);
+}
+
 const wb__class wb__tree_class = {.name = "tree", .destroy = tree_destroy, .format = wb__format_tree,
-                                   .to = wb__branch_to, .device_of = wb__branch_device};
+                                   .to = wb__branch_to, .device_of = wb__branch_device,
+                                   .is_spent = tree_is_spent};
 
 static wb__branch *tree_like(wb__branch *of)
 {
