@@ -35,8 +35,8 @@ WB_API wb_tensor *wb_isfinite(wb_tensor *x);        /* bool; no gradient */
 WB_API wb_tensor *wb_not(wb_tensor *x);             /* bool; no gradient */
 
 /* Activations.  NaN stays NaN in all of them, and in those that only files name (trelu, mish, ...).
- * swish, gelu and gelu_erf of -Inf are NaN, as their formulas are (0 times Inf); all others have
- * their limits at -Inf and Inf.  At NaN the gradient of a function in pieces (relu, leakyrelu, elu,
+ * swish, gelu, gelu_erf, and of those from files mish, hardswish and logcosh, are NaN at -Inf, and
+ * softsign at both infinities, as their formulas are; all others have their limits there.  At NaN the gradient of a function in pieces (relu, leakyrelu, elu,
  * selu) is that of its lower piece. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
 WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
