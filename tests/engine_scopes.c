@@ -99,6 +99,13 @@ static void averaging_step(program *p)
     assert_int_equal(wb_assign(mean, wb_add(wb_mul(mean, wb_scalar(0.9)), wb_mul(bias, wb_scalar(0.1)))), 0);
 }
 
+/* A result of every step reads no variable, and nobody reads it. */
+static void idle_step(program *p)
+{
+    plain_step(p);
+    wb_tanh(p->x);
+}
+
 typedef struct {
     const char *name;
     void (*step)(program *p);
@@ -108,7 +115,7 @@ static const loop loops[] = {
     {"plain", plain_step, 900},         {"read", read_step, 900},
     {"assigning", assigning_step, 2000}, {"two states", two_states_step, 1700},
     {"recurrent", recurrent_step, 7500}, {"reference", reference_step, 3600},
-    {"averaging", averaging_step, 1500},
+    {"averaging", averaging_step, 1500}, {"idle", idle_step, 1300},
 };
 
 static double fingerprint(const program *p)
@@ -332,6 +339,28 @@ static void what_was_kept_has_no_gradient(void **state)
 typedef struct { wb_tensor *a, *b; } pair;
 WB_FUNCTOR(pair, a, b)
 
+static wb_tensor *exponential(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)path, (void)ctx;
+    return wb_exp(x);
+}
+
+/* A tree may be older than the tensors that it holds: those die with it, and are not computed. */
+static void trees_die_before_what_they_hold(void **state)
+{
+    (void)state;
+    wb_scope *root = wb_scope_open();
+    wb_tensor *x = wb_ones(3);
+    assert_int_equal(wb_eval(x), 0);
+    const int64_t evaluations = wb_stats().steps;
+    wb_scope *s = wb_scope_open();
+    wb_tree *t = wb_fmap(exponential, wb_tuple(x, wb_ones(4)), NULL);
+    assert_true(wb__is(t, &wb__tree_class));
+    assert_int_equal(wb_scope_close(s), 0);
+    assert_int_equal(wb_stats().steps, evaluations);
+    wb_scope_close(root);
+}
+
 static void kept_over_levels_and_in_trees(void **state)
 {
     (void)state;
@@ -533,6 +562,7 @@ int main(void)
         cmocka_unit_test(only_results_are_handed_out),
         cmocka_unit_test(kept_is_computed),
         cmocka_unit_test(what_was_kept_has_no_gradient),
+        cmocka_unit_test(trees_die_before_what_they_hold),
         cmocka_unit_test(kept_over_levels_and_in_trees),
         cmocka_unit_test(a_write_that_cannot_be_made_is_taken_back),
         cmocka_unit_test(an_update_that_cannot_be_made_is_taken_back),
