@@ -21,15 +21,9 @@ int wb__arena_buffer(const wb__making *m) { return wb__result_buffer(m, m->reque
 
 int wb__tenant_new(wb__making *m, int64_t bytes)
 {
-    if (m->n_tenants == m->tenants_room) {
-        int room = m->tenants_room ? 2 * m->tenants_room : 64;
-        wb__tenant *more = wb__realloc(m->tenant, (size_t)room * sizeof *more);
-        if (!more) {
-            m->failed = true;
-            return 0;
-        }
-        m->tenant = more;
-        m->tenants_room = room;
+    if (!wb__make_room(&m->tenant, &m->tenants_room, m->n_tenants + 1, sizeof *m->tenant)) {
+        m->failed = true;
+        return 0;
     }
     m->tenant[m->n_tenants] = (wb__tenant){.bytes = bytes, .born = -1, .dies = -1};
     return m->n_tenants++;
@@ -90,15 +84,9 @@ bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner)
 
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
 {
-    if (m->n_drafts == m->drafts_room) {
-        int room = m->drafts_room ? 2 * m->drafts_room : 64;
-        wb__draft *more = wb__realloc(m->draft, (size_t)room * sizeof *more);
-        if (!more) {
-            m->failed = true;
-            return NULL;
-        }
-        m->draft = more;
-        m->drafts_room = room;
+    if (!wb__make_room(&m->draft, &m->drafts_room, m->n_drafts + 1, sizeof *m->draft)) {
+        m->failed = true;
+        return NULL;
     }
     wb__draft *d = &m->draft[m->n_drafts++];
     *d = (wb__draft){.step = wb__step_blank(m, kind), .aux_owner = -1, .sums_owner = -1};

@@ -275,14 +275,14 @@ static int compute(update *u, void *model, wb_tree *grads)
         status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++)
         if (u->works[i].g) status = finish(u, &u->works[i], &s->slots[i]);
-    return status && wb_error_code() ? (int)wb_error_code() : status;
+    return status ? wb__error_or(status) : 0;
 }
 
 static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     if ((!s && wb__null(u->what, "state")) || (!model && wb__null(u->what, "model")) ||
         (!grads && wb__null(u->what, "grads")))
-        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
                         u->what, wb__kind(s));

@@ -83,7 +83,7 @@ typedef struct {
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
-const wb__isa *wb__isa_best(void);      /* what this processor runs; WEBER_CPU_ISA lowers it */
+const wb__isa *wb__isa_best(void);      /* the functions for wb__isa_here() */
 
 /* n contiguous elements between f32/f16/bf16 and f32, or f64 and f64 */
 void wb__widen(void *to, const void *from, wb_dtype from_type, int64_t n);
