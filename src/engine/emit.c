@@ -198,20 +198,25 @@ static bool covered(const wb__making *m, const wb__value *a)
     return size == a->size;
 }
 
+/* Places of windows within windows are found by recursion: deeper ones are copied. */
+enum { MOST_NESTED = 32 };
+
 static void choose_windows(wb__making *m)
 {
-    bool *is_dense = wb__alloc_zero((size_t)m->ir.n + 1, sizeof *is_dense);
+    bool *is_dense = wb__alloc_zero((size_t)m->ir.n + 1, 2 * sizeof *is_dense);
     if (!is_dense) {
         m->failed = true;
         return;
     }
+    unsigned char *nested = (unsigned char *)(is_dense + m->ir.n + 1);
     find_dense(m, is_dense);
     for (int i = m->ir.n - 1; i >= 0; i--) {        /* outer assemblies first */
         const wb__value *a = value(m, i);
-        if (a->op != WB__OP_assemble || !covered(m, a)) continue;
+        if (a->op != WB__OP_assemble || !covered(m, a) || nested[i] == MOST_NESTED) continue;
         for (int j = 0; j < a->n_in; j++) {
             int x = content(m, input(m, a, j));
             if (!may_stand_inside(m, x) || is_dense[x]) continue;
+            nested[x] = (unsigned char)(nested[i] + 1);
             m->fate[x].inside = i;
             m->fate[x].piece = j;
         }

@@ -462,7 +462,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
     if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
     if (status) take_back(t, 0);
     end_pending(t, 0);
-    if (!status && wb__in_root(t)) wb__let_go(t);
+    if (!status) wb__let_go(t);
     return status;
 }
 

@@ -52,10 +52,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || g == w->last) return 0;
     if (wb__setting_read(u->state, &slot->frozen)) {        /* nobody reads it: it is not computed */
-        if (wb__is(g, &wb__tensor_class)) {
-            g->flags |= WB__APPLIED;
-            wb__sink_remove(g);
-        }
+        if (wb__is(g, &wb__tensor_class)) wb__sink_remove(g);
         return 0;
     }
     if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
@@ -69,7 +66,6 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
                         "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
                         "gradients, as in grads = wb_to(grads, wb_device_of(model))",
                         u->what, leaf->path, PLACE(g), PLACE(leaf->x));
-    g->flags |= WB__APPLIED;
     const bool scaled = u->state->scaling[WB__SCALE] != NULL;
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);

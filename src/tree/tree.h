@@ -27,7 +27,7 @@ typedef struct {
 } wb__branch_kind;
 
 /* Visits are recursive: a thread with a small stack must be able to go all the way down. */
-enum { WB__MOST_DEPTH = 256 };
+enum { WB__MOST_DEPTH = 128 };
 
 struct wb__branch {
     wb__object object;
