@@ -189,7 +189,8 @@ static double seconds(void (*f)(int n), int n)
     return best;
 }
 
-/* Eight times as much takes eight times as long, not sixty-four times. */
+/* Eight times as much takes eight times as long, and some more where it leaves the caches, not sixty-four
+ * times. */
 static void work_is_linear(void **state)
 {
     (void)state;
@@ -199,7 +200,7 @@ static void work_is_linear(void **state)
     };
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         const double few = seconds(rows[i].f, rows[i].n), many = seconds(rows[i].f, 8 * rows[i].n);
-        if (many > 24 * few) fail_msg("%s: %g s, eight times as many %g s", rows[i].what, few, many);
+        if (many > 40 * few) fail_msg("%s: %g s, eight times as many %g s", rows[i].what, few, many);
     }
 }
 

@@ -140,6 +140,22 @@ static int guarded_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 }
 
 /* The loss is the guard of other rules: plain, recorded, and two updates of one evaluation. */
+/* Gradients that the program maps, to clip them by hand, are guarded by the loss as they were. */
+static void mapped_gradients_are_guarded(void **state)
+{
+    (void)state;
+    wb_scope *scope = wb_scope_open();
+    wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model);
+    wb_tensor *bad = wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2});
+    wb_tensor *loss = wb_sum(wb_mul(wb_get(model, "0"), bad));
+    assert_int_equal(wb_update(s, model, wb_fmap(halved, wb_gradient(loss, model), NULL)), 0);
+    assert_true(isnan(wb_at(wb_get(model, "0"), 0)) || wb_error_code() == WB_ERROR_NUMBER);
+    wb_clear_error();
+    assert_true(wb_at(wb_get(model, "0"), 0) == 1);
+    wb_scope_close(scope);
+}
+
 static void losses_guard_updates(void **state)
 {
     (void)state;
@@ -381,7 +397,9 @@ int main(void)
         cmocka_unit_test(rules),
         cmocka_unit_test(one_plan_for_all_steps),
         cmocka_unit_test(clipping_nothing),
-        cmocka_unit_test(mapped_gradients), cmocka_unit_test(updates_that_are_not_finite), cmocka_unit_test(losses_guard_updates),
+        cmocka_unit_test(mapped_gradients), cmocka_unit_test(updates_that_are_not_finite),
+        cmocka_unit_test(mapped_gradients_are_guarded),
+        cmocka_unit_test(losses_guard_updates),
         cmocka_unit_test(losses_of_two_updates_are_read),
         cmocka_unit_test(skipping_and_freezing),
         cmocka_unit_test(ties),

@@ -277,7 +277,7 @@ static bool advance(wb_loader *l, wb_batch *batch)
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
     if (batch) *batch = (wb_batch){0};
-    if (!is_loader(l, "loader_next") || !batch || check_outside(l, "loader_next")) return false;
+    if (!is_loader(l, "loader_next") || WB__NULL(batch) || check_outside(l, "loader_next")) return false;
     wb__ref(l);
     bool more = advance(l, batch);
     wb__unref(l);

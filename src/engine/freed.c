@@ -90,7 +90,7 @@ const char *wb__kind(const void *object)
 
 bool wb__alive(const char *what, const void *object)
 {
-    if (!object) return false;
+    if (!object) return wb__null(what, "the object"), false;
     if (wb__likely(((const wb__object *)object)->class != &wb__freed_class)) return true;
     wb__fail(WB_ERROR_ARGUMENT,
              "%s: was handed a %s: wb_keep or wb_retain keeps an object beyond its scope", what,

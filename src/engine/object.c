@@ -104,7 +104,7 @@ void *wb_retain(void *object)
 
 void wb_release(void *object)
 {
-    if (wb__alive("release", object)) wb__unref(object);
+    if (object && wb__alive("release", object)) wb__unref(object);
 }
 
 /* ---- the end ---------------------------------------------------------------------------------- */

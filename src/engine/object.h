@@ -68,7 +68,7 @@ void wb__quarantine_empty(void);
 
 /* The kind of an object for messages: "layer", or of one that was freed all that is known of it. */
 const char *wb__kind(const void *object);
-/* False for an object that was freed, with the error set, which begins with `what`; and for NULL. */
+/* False for an object that was freed, and for NULL, with the error set, which begins with `what`. */
 bool wb__alive(const char *what, const void *object);
 
 /* Hands a caller's own reference to the current scope and returns the object; on failure (no memory

@@ -138,7 +138,7 @@ static bool recorded_in(const wb_scope *s)
 
 void *wb_object_keep(void *object)
 {
-    if (!object || wb_is_none(object)) return object;
+    if (wb_is_none(object)) return object;
     if (!wb__alive("keep", object)) return NULL;
     wb__hold(object);
     wb_scope *s = wb__this_thread()->scope;

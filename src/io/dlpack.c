@@ -297,7 +297,7 @@ static wb_tensor *take_in(const wb__dl_tensor *t, owner o)
 
 wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
 {
-    if (!m) return NULL;
+    if (WB__NULL(m)) return NULL;
     if (m->version.major != WB__DL_MAJOR)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; %d is understood",
                              m->version.major, m->version.minor, WB__DL_MAJOR);
@@ -306,5 +306,5 @@ wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
 
 wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m)
 {
-    return m ? take_in(&m->tensor, (owner){.unversioned = m}) : NULL;
+    return WB__NULL(m) ? NULL : take_in(&m->tensor, (owner){.unversioned = m});
 }

@@ -50,7 +50,7 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
     for (int i = 0; list && i < n; i++) {
         char number[16];
         const char *name = NULL;
-        bool ok = layers[i] != NULL;
+        bool ok = layers[i] || !wb__null(what, "a layer");
         if (ok && !wb__is(layers[i], &wb__layer_class))
             ok = !wb__fail(WB_ERROR_ARGUMENT, "%s: element %d is a %s, not a layer", what, i,
                            wb__kind(layers[i]));

@@ -129,6 +129,8 @@ wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
     if (!affordable(what, name, size * (int64_t)wb__dtype_size(dtype))) return NULL;
     wb_tensor *x = init(dtype, ndim, dims);
+    if (!x && !wb_error_code())
+        wb__fail(WB_ERROR_ARGUMENT, "%s: the initialiser of %s gave no tensor", what, name);
     if (!x || !wb__operand(what, x)) return NULL;
     if (x->dtype != dtype || x->ndim != ndim || memcmp(x->dims, dims, (size_t)ndim * sizeof *dims))
         return wb__fail_null(WB_ERROR_SHAPE, "%s: the initialiser of %s gave %s", what, name,
@@ -161,7 +163,10 @@ wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
         if (!wb__operand(layer->type->name, inputs[i])) return NULL;
     wb__branch_used(&layer->node);
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, layer->type->call(layer, n, inputs));
+    wb_tensor *y = wb__frame_end(f, layer->type->call(layer, n, inputs));
+    if (!y && !wb_error_code())
+        wb__fail(WB_ERROR_ARGUMENT, "%s: a function of the program gave no tensor", layer->type->name);
+    return y;
 }
 
 wb_tensor *wb_call(wb_layer *layer, wb_tensor *x) { return wb_call_many(layer, 1, &x); }

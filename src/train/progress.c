@@ -194,7 +194,7 @@ static metric *metric_of(wb_progress *p, const char *name)
 
 void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
 {
-    if (!wb__alive("progress_step", p) || p->ended) return;
+    if (!p || !wb__alive("progress_step", p) || p->ended) return;
     if (value && !wb__alive("progress_step", value)) return;
     if (wb__unrecordable("progress_step", WB__READS)) return;
     metric *m = name ? metric_of(p, name) : NULL;
@@ -225,7 +225,7 @@ static void finish(wb_progress *p)
 
 void wb_progress_end(wb_progress *p)
 {
-    if (!wb__alive("progress_end", p) || p->ended) return;
+    if (!p || !wb__alive("progress_end", p) || p->ended) return;
     for (int i = 0; i < p->n_metrics; i++) read_held(&p->metrics[i]);
     finish(p);
 }

@@ -40,8 +40,8 @@ static void *map_node(mapping *m, wb__branch *node, bool in_layer)
 static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
 {
     wb_tensor *y = m->f(x, wb__path(&m->path), m->ctx);
-    if (!y || y == x) return y;
-    if (wb_is_none(y) || !wb__is(y, &wb__tensor_class))
+    if (y == x || (!y && wb_error_code())) return y;
+    if (!y || wb_is_none(y) || !wb__is(y, &wb__tensor_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"",
                              wb__path(&m->path));
     return in_layer && x->op == WB__OP_variable ? wb__successor(y, x) : y;
