@@ -74,6 +74,8 @@ bool wb__alive(const char *what, const void *object);
 /* Hands a caller's own reference to the current scope and returns the object; on failure (no memory
  * to note it down) the reference is dropped and NULL returned. */
 void *wb__scope_give(void *object);
+/* Was the object handed to this thread's program, in a scope that is still open? */
+bool wb__scope_has(const void *object);
 
 static inline void wb__hold(void *object)
 {

@@ -105,6 +105,13 @@ static void **find(wb_scope *s, const void *object)
     return NULL;
 }
 
+bool wb__scope_has(const void *object)
+{
+    for (wb_scope *s = wb__this_thread()->scope; s; s = s->outer)
+        if (find(s, object)) return true;
+    return false;
+}
+
 /* Holes at the end go; where half of the list is holes and nobody remembers a position, all do. */
 static void tidy(wb_scope *s)
 {

@@ -20,6 +20,7 @@ static void tensor_hold(void *object)
 {
     wb_tensor *x = object;
     if (x->storage || !x->n_in || x->flags & (WB__GONE | WB__PENDING)) return;
+    if (!wb__scope_has(x)) return;      /* another thread's, which alone may change it */
     x->flags |= WB__HELD;
     wb__sink_add(wb__this_thread(), x);
 }
