@@ -84,9 +84,6 @@ static wb_tensor *call_part(const wb__child *part, bool list, int n, wb_tensor *
     const unsigned failures = wb__failures();
     wb_tensor *y = wb_call_many(part->object, n, inputs);
     if (wb__likely(y != NULL)) return y;
-    if (!wb_error_code())
-        wb__fail(WB_ERROR_ARGUMENT, "%s: gave NULL, and nothing failed",
-                 ((const wb_layer *)part->object)->type->name);
     if (failures != wb__failures()) wb__failed_in("layers", list ? part->name : "");
     return NULL;
 }

@@ -165,7 +165,7 @@ wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
     const wb__frame f = wb__frame_begin();
     wb_tensor *y = wb__frame_end(f, layer->type->call(layer, n, inputs));
     if (!y && !wb_error_code())
-        wb__fail(WB_ERROR_ARGUMENT, "%s: a function of the program gave no tensor", layer->type->name);
+        wb__fail(WB_ERROR_ARGUMENT, "%s: gave NULL, and nothing failed", layer->type->name);
     return y;
 }
 
