@@ -8,7 +8,6 @@
 
 #include "backend/host.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 
 static const wb__backend *cl;
 static const wb_device *device;
+extern const wb__host *wb__cl_host;
 static wb__host table;
 static size_t local_bytes = 48 << 10;   /* that a group is to share */
 
@@ -268,15 +268,12 @@ static int as_asked(const wb__gpu_target *t, const wb__step *step, wb__gpu_work 
 static int begin(void **unused)
 {
     (void)unused;
-    const char *path = WB_TEST_BACKENDS "/libweber-opencl.so";
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    wb__backend_entry entry = NULL;
-    if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
     table = wb__host_table;
     table.gpu_step = as_asked;
-    cl = entry ? entry(&table) : NULL;
-    if (!cl || cl->start()) {
-        fprintf(stderr, "%s: %s\n", path, entry ? wb_error() : dlerror());
+    wb__cl_host = &table;
+    cl = &wb__cl_backend;
+    if (cl->start()) {
+        fprintf(stderr, "%s\n", wb_error());
         return 1;
     }
     device = cl->device(0);

@@ -7,7 +7,6 @@
  * added in order: the same bits. */
 #include "backend/host.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 
 static const wb__backend *cl;
 static const wb_device *device;
+extern const wb__host *wb__cl_host;
 static wb__host table;
 static bool as_gpu;                     /* the device is to be taken for a GPU */
 
@@ -503,18 +503,11 @@ static int as_asked(const wb__gpu_target *t, const wb__step *step, wb__gpu_work 
 static int begin(void **unused)
 {
     (void)unused;
-    const char *path = WB_TEST_BACKENDS "/libweber-opencl.so";
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    wb__backend_entry entry = NULL;
-    if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
-    if (!entry) {
-        fprintf(stderr, "%s: %s\n", path, dlerror());
-        return 1;
-    }
     table = wb__host_table;
     table.gpu_step = as_asked;
-    cl = entry(&table);
-    if (!cl || cl->start()) {
+    wb__cl_host = &table;
+    cl = &wb__cl_backend;
+    if (cl->start()) {
         fprintf(stderr, "%s\n", wb_error());
         return 1;
     }

@@ -3,8 +3,6 @@
 #include "backend/kernel_cache.h"
 
 const wb__host wb__host_table = {
-    .version = WB__BACKEND_VERSION,
-    .size = sizeof(wb__host),
     .alloc = wb__alloc,
     .alloc_zero = wb__alloc_zero,
     .realloc = wb__realloc,

@@ -10,8 +10,6 @@
 #include "backend/gpu/gpu.h"
 
 typedef struct {
-    int version;                        /* WB__BACKEND_VERSION */
-    size_t size;                        /* of this struct: fields are only ever appended */
     /* base.h's, under these names */
     void *(*alloc)(size_t bytes);
     void *(*alloc_zero)(size_t count, size_t size);
@@ -48,10 +46,5 @@ typedef struct {
 } wb__host;
 
 extern const wb__host wb__host_table;
-
-/* The exported symbol.  A backend that is linked in statically has the same function under a name
- * of its own, listed in the registry. */
-#define WB__BACKEND_SYMBOL "wb_backend_4"
-typedef const wb__backend *(*wb__backend_entry)(const wb__host *host);
 
 #endif

@@ -65,7 +65,6 @@ static bool has_dtype(const wb_device *base, wb_dtype t)
 }
 
 const wb__backend wb__cu_backend = {
-    .version = WB__BACKEND_VERSION,
     .name = "CUDA",
     .tag = "cuda",
     .start = start,
@@ -94,10 +93,3 @@ const wb__backend wb__cu_backend = {
     .adopt = wb__cu_adopt,
     .disown = wb__cu_disown,
 };
-
-const wb__backend *wb__cuda_entry(const wb__host *given)
-{
-    if (given->version != WB__BACKEND_VERSION || given->size < sizeof *given) return NULL;
-    wb__cu_host = given;
-    return &wb__cu_backend;
-}

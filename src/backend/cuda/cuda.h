@@ -14,7 +14,6 @@
  *   dnn_api.h dnn.h dnn*.c    convolutions and attention by cuDNN's graphs
  *   rest.c       what they leave of a step
  *   cuda.c       the backend's table
- *   export.c     the one symbol of the shared object
  *
  * Nothing of NVIDIA's is needed to build it: declarations are ours (a test compares them with the
  * toolkit's headers where these are), and libraries are opened when they are first wanted.
@@ -35,7 +34,6 @@
 #include <pthread.h>
 
 extern const wb__host *wb__cu_host;
-extern const wb__backend wb__cu_backend;
 #define host wb__cu_host
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -357,8 +355,5 @@ bool wb__cu_split(const wb__step *step, wb__step *bare, wb__cu_rest *rest);
 /* Handles that belong to a device: given back when it is closed, its context current. */
 void wb__cu_lt_close(wb__cu_device *d);
 void wb__cu_dnn_close(wb__cu_device *d);
-
-/* The backend's entry, as the registry lists it where the backend is linked in. */
-const wb__backend *wb__cuda_entry(const wb__host *table);
 
 #endif

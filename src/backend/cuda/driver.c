@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const wb__host *wb__cu_host;
+const wb__host *wb__cu_host = &wb__host_table;
 wb__cu_functions wb__cu;
 int wb__cu_driver_version;
 bool wb__cu_has_graphs, wb__cu_has_pools;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const wb__host *wb__cl_host;
+const wb__host *wb__cl_host = &wb__host_table;
 wb__cl_functions wb__cl;
 
 /* ---- calls that fail when a test asks --------------------------------------------------------

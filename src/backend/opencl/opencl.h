@@ -9,7 +9,6 @@
  *   kernel.c     steps prepared and launched
  *   clblast.c    large matrix products by CLBlast, where it is installed
  *   opencl.c     the backend's table
- *   export.c     the one symbol of the shared object
  *
  * Each device has two queues that run in order.  The compute queue has the kernels and nearly all
  * copies, so that commands take effect in the order of the calls.  The transfer queue has uploads
@@ -34,7 +33,6 @@
 
 extern const wb__host *wb__cl_host;
 extern wb__cl_functions wb__cl;
-extern const wb__backend wb__cl_backend;
 #define host wb__cl_host
 #define cl wb__cl
 
@@ -201,8 +199,5 @@ bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_pro
 int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers,
                         const size_t *places);
 void wb__cl_blast_stop(void);
-
-/* The backend's entry, as the registry lists it where the backend is linked in. */
-const wb__backend *wb__opencl_entry(const wb__host *table);
 
 #endif
