@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "backend/cuda/dnn_api.h"
-#include "backend/host.h"
+#include "backend/backend.h"
 #include "base/base.h"
 
 #include <dlfcn.h>

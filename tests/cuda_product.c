@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/cuda/lt.h"
+#include "backend/gpu/gpu.h"
 #include "base/base.h"
 
 #include <dlfcn.h>

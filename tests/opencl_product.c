@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "backend/host.h"
+#include "backend/backend.h"
 #include "backend/kinds.h"
 
 #include <dlfcn.h>

@@ -13,7 +13,7 @@ static int start_once(void)
     int status = wb__cu_load();
     if (!status) status = wb__cu_find();
     if (status || wb__cu_compiler_at(0)) return status;
-    status = host->error_code();
+    status = wb_error_code();
     wb__cu_forget();
     return status;
 }
@@ -54,7 +54,7 @@ static int part(const char *name)
     if (!strcmp(name, "cuBLASLt")) return wb__cu_lt_works();
     if (!strcmp(name, "cuDNN")) return wb__cu_dnn_works();
     if (strcmp(name, "NCCL")) return -1;
-    host->fail(WB_ERROR_UNSUPPORTED, "cuda: this version of Weber does not use NCCL");
+    wb__fail(WB_ERROR_UNSUPPORTED, "cuda: this version of Weber does not use NCCL");
     return 0;
 }
 

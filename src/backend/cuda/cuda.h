@@ -28,13 +28,11 @@
 #ifndef WB__CUDA_H
 #define WB__CUDA_H
 
-#include "backend/host.h"
+#include "backend/gpu/gpu.h"
+#include "backend/kernel_cache.h"
 #include "backend/cuda/cu.h"
 
 #include <pthread.h>
-
-extern const wb__host *wb__cu_host;
-#define host wb__cu_host
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 

@@ -40,8 +40,8 @@ static int describe(wb__cu_device *d)
     d->total = (int64_t)total;
     d->target = (wb__gpu_target){.f64 = true, .most_items = items, .local_bytes = (size_t)local,
                                  .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr)};
-    d->debug_sync = host->debug("sync");
-    return host->gpu_memory_limit("cuda", d->total, &d->cache.limit);
+    d->debug_sync = wb__debug("sync");
+    return wb__gpu_memory_limit("cuda", d->total, &d->cache.limit);
 }
 
 static void init_locks(wb__cu_device *d)
@@ -74,11 +74,11 @@ static int find_one(wb__cu_device *d, int ordinal)
     const CUresult code = cu.DeviceGet(&d->id, ordinal);
     if (code) return wb__cu_fail(NULL, "cuDeviceGet", code, "device %d", ordinal);
     const int status = describe(d);
-    if (!status && host->debug("load"))
-        host->log(WB_LOG_DEBUG, "load: cuda:%d: %s, compute capability %d.%d, %d processors, driver"
-                  " for CUDA %d.%d%s", ordinal, d->name, d->arch / 10, d->arch % 10, d->processors,
-                  wb__cu_driver_version / 1000, wb__cu_driver_version % 1000 / 10,
-                  d->has_pools ? "" : ", without memory pools");
+    if (!status && wb__debug("load"))
+        wb__log(WB_LOG_DEBUG, "load: cuda:%d: %s, compute capability %d.%d, %d processors, driver"
+                " for CUDA %d.%d%s", ordinal, d->name, d->arch / 10, d->arch % 10, d->processors,
+                wb__cu_driver_version / 1000, wb__cu_driver_version % 1000 / 10,
+                d->has_pools ? "" : ", without memory pools");
     return status;
 }
 
@@ -89,11 +89,11 @@ int wb__cu_find(void)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (code) return wb__cu_fail(NULL, "cuDeviceGetCount", code, "how many there are");
     if (!n && visible)
-        return host->fail(WB_ERROR_DEVICE, "cuda: no device: CUDA_VISIBLE_DEVICES=\"%s\" hides all"
-                          " there are", visible);
+        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: CUDA_VISIBLE_DEVICES=\"%s\" hides all"
+                        " there are", visible);
     if (!n)
-        return host->fail(WB_ERROR_DEVICE, "cuda: no device: the driver is there, but it sees no"
-                          " GPU; see what `nvidia-smi` says");
+        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is there, but it sees no"
+                        " GPU; see what `nvidia-smi` says");
     for (int i = 0; i < WB__MIN(n, (int)WB__CU_MOST_DEVICES) && !status; i++) {
         status = find_one(&places[i], i);
         if (status) destroy_locks(&places[i]);
@@ -192,8 +192,8 @@ static int tell_lost(wb__cu_device *d)
     char because[sizeof d->lost_because];
     memcpy(because, d->lost_because, sizeof because);
     pthread_mutex_unlock(&d->losing);
-    return host->fail(WB_ERROR_DEVICE, "cuda:%d: the device was lost to this process: %s; other"
-                      " devices go on, this one needs the process restarted", d->ordinal, because);
+    return wb__fail(WB_ERROR_DEVICE, "cuda:%d: the device was lost to this process: %s; other"
+                    " devices go on, this one needs the process restarted", d->ordinal, because);
 }
 
 int wb__cu_enter(wb__cu_device *d)

@@ -71,13 +71,13 @@ static void open_once(void)
 bool wb__cl_blast_works(void)
 {
     if (!wb__cl_usual_driver()) {
-        host->fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
-                   " WEBER_OPENCL_LIBRARY names: it opens the usual one");
+        wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
+                 " WEBER_OPENCL_LIBRARY names: it opens the usual one");
         return false;
     }
     pthread_once(&once, open_once);
     if (!*why_not) return true;
-    host->fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast: %s", why_not);
+    wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast: %s", why_not);
     return false;
 }
 
@@ -148,7 +148,7 @@ static const char *reason(const wb__cl_device *d, const wb__step *step, wb__cl_p
     }
     if (!one_batch(v, p) || p->batch == 0) return "CLBlast: strides of the batch";
     if (!wb__cl_blast_works()) {
-        host->clear_error();
+        wb_clear_error();
         return "CLBlast: not there";
     }
     return NULL;

@@ -64,7 +64,7 @@ static bool takes(const wb_device *base, const wb__step *step)
     wb__gpu_target target = d->target;
     if (asked && !strcmp(asked, "0")) return false;
     if (asked && !strcmp(asked, "1")) target.is_cpu = false;
-    return host->gpu_takes(&target, step);
+    return wb__gpu_takes(&target, step);
 }
 
 static void share(const wb_device *base, const void *memory, size_t at, wb__shared *s)

@@ -26,14 +26,13 @@
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H
 
-#include "backend/host.h"
+#include "backend/gpu/gpu.h"
+#include "backend/kernel_cache.h"
 #include "backend/opencl/cl.h"
 
 #include <pthread.h>
 
-extern const wb__host *wb__cl_host;
 extern wb__cl_functions wb__cl;
-#define host wb__cl_host
 #define cl wb__cl
 
 /* ---- memory ---------------------------------------------------------------------------------- */
