@@ -275,19 +275,15 @@ void wb__registry_put(const char *name, const wb__backend *backend)
     if (row >= 0) built[row] = backend;
 }
 
-static int load(int row)
-{
-    state[row].backend = built[row];
-    snprintf(state[row].why, WB__WHY, "%s", built[row] ? "" : wb__rows[row].missing);
-    return built[row] ? 0 : wb__fail(WB_ERROR_DEVICE, "%s", wb__rows[row].missing);
-}
-
 int wb_using(const char *backend)
 {
-    int row = wb__row_named(backend);
+    int row = wb__row_named(backend), status = 0;
     if (row < 0) return wb_error_code();
     wb__registry_lock();
-    int status = state[row].backend ? 0 : load(row);
+    if (!state[row].backend && !(state[row].backend = built[row])) {
+        status = wb__fail(WB_ERROR_DEVICE, "%s", wb__rows[row].missing);
+        snprintf(state[row].why, WB__WHY, "%s", wb_error());
+    }
     wb__registry_unlock();
     return status;
 }

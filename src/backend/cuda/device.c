@@ -44,31 +44,23 @@ static int describe(wb__cu_device *d)
     return wb__gpu_memory_limit("cuda", d->total, &d->cache.limit);
 }
 
-static void init_locks(wb__cu_device *d)
+/* Makes the device's locks, or destroys them. */
+static void set_locks(wb__cu_device *d, bool made)
 {
-    pthread_mutex_init(&d->opening, NULL);
-    pthread_mutex_init(&d->losing, NULL);
-    pthread_mutex_init(&d->lock, NULL);
-    pthread_mutex_init(&d->building, NULL);
-    pthread_mutex_init(&d->to.lock, NULL);
-    pthread_mutex_init(&d->from.lock, NULL);
-}
-
-static void destroy_locks(wb__cu_device *d)
-{
-    pthread_mutex_destroy(&d->opening);
-    pthread_mutex_destroy(&d->losing);
-    pthread_mutex_destroy(&d->lock);
-    pthread_mutex_destroy(&d->building);
-    pthread_mutex_destroy(&d->to.lock);
-    pthread_mutex_destroy(&d->from.lock);
+    pthread_mutex_t *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
+                                      &d->to.lock, &d->from.lock};
+    for (size_t i = 0; i < WB__COUNT(locks); i++)
+        if (made) pthread_mutex_init(locks[i], NULL);
+        else pthread_mutex_destroy(locks[i]);
 }
 
 static int find_one(wb__cu_device *d, int ordinal)
 {
     memset(d, 0, sizeof *d);
-    init_locks(d);
+    set_locks(d, true);
     d->ordinal = ordinal;
+    d->programs.by = &wb__cu_compiling;
+    d->programs.device = d;
     d->base = (wb_device){.backend = &wb__cu_backend, .ordinal = ordinal, .name = d->name,
                           .state = d};
     const CUresult code = cu.DeviceGet(&d->id, ordinal);
@@ -96,7 +88,7 @@ int wb__cu_find(void)
                         " GPU; see what `nvidia-smi` says");
     for (int i = 0; i < WB__MIN(n, (int)WB__CU_MOST_DEVICES) && !status; i++) {
         status = find_one(&places[i], i);
-        if (status) destroy_locks(&places[i]);
+        if (status) set_locks(&places[i], false);
         else n_found++;
     }
     if (status) wb__cu_forget();
@@ -234,7 +226,7 @@ static void close_device(wb__cu_device *d)
     wb__cu_dnn_close(d);
     wb__cu_free_staging(&d->to);
     wb__cu_free_staging(&d->from);
-    wb__cu_free_programs(d);
+    wb__gpu_programs_free(&d->programs);
     wb__cu_trim(&d->base);
     give_back(d);
     if (entered) wb__cu_leave();
@@ -254,7 +246,7 @@ void wb__cu_forget(void)
 {
     for (int i = 0; i < n_found; i++) {
         close_device(&places[i]);
-        destroy_locks(&places[i]);
+        set_locks(&places[i], false);
     }
     n_found = 0;
 }

@@ -38,7 +38,7 @@ static const char *open_next(void)
 {
     static const wb__cu_file files[] = {{"libcudnn.so.9", 0}, {"libcudnn_graph.so.9", 0},
                                         {"libcudnn.so", 0}, {0}};
-    static const struct { const char *name; size_t at; } functions[] = {
+    static const wb__gpu_function functions[] = {
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
         WB__DNN_FUNCTIONS(NAME)
 #undef NAME
@@ -50,12 +50,8 @@ static const char *open_next(void)
     *why = 0;
     while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
         wb__dnn_functions f;
-        const char *missing = NULL;
-        for (size_t i = 0; i < WB__COUNT(functions); i++) {
-            void *found = dlsym(library, functions[i].name);
-            if (!found) missing = functions[i].name;
-            memcpy((char *)&f + functions[i].at, &found, sizeof found);
-        }
+        const char *missing =
+            wb__gpu_find_functions(library, functions, WB__COUNT(functions), &f);
         if (!fault_of(&f, missing, why, sizeof why)) {
             dnn = f;
             return NULL;

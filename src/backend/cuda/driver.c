@@ -138,7 +138,7 @@ int wb__cu_check_fork(void)
 /* ---- opening the driver ---------------------------------------------------------------------- */
 
 #define LISTED(name, parameters, arguments) {"cu" #name, offsetof(wb__cu_functions, name)},
-static const struct { const char *name; size_t at; } functions[] = {
+static const wb__gpu_function functions[] = {
     WB__CU_FUNCTIONS(LISTED, LISTED, LISTED, LISTED, LISTED)
 };
 #undef LISTED
@@ -168,10 +168,8 @@ static int find_functions(void *library, const char *file)
     wb__cu_has_pools = true;
     wb__cu_has_graphs = !graphs || strcmp(graphs, "0") != 0;
     for (size_t i = 0; i < WB__COUNT(functions); i++) {
-        const char *name = functions[i].name;
-        void *found = dlsym(library, name);
-        memcpy((char *)&opened + functions[i].at, &found, sizeof found);
-        if (found) continue;
+        const char *name = wb__gpu_find_functions(library, &functions[i], 1, &opened);
+        if (!name) continue;
         if (is_of_pools(name)) wb__cu_has_pools = false;
         else if (is_of_graphs(name)) wb__cu_has_graphs = false;
         else
@@ -236,7 +234,7 @@ int wb__cu_load(void)
 /* ---- opening NVRTC --------------------------------------------------------------------------- */
 
 #define LISTED(name, parameters, arguments) {"nvrtc" #name, offsetof(wb__nvrtc_functions, name)},
-static const struct { const char *name; size_t at; } nvrtc_functions[] = {
+static const wb__gpu_function nvrtc_functions[] = {
     WB__NVRTC_FUNCTIONS(LISTED, LISTED, LISTED, LISTED)
     LISTED(GetErrorString, (nvrtcResult code), (code))
 };
@@ -247,17 +245,6 @@ static const wb__cu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.
 
 static wb__cu_compiler compilers[MOST_COMPILERS];
 static int n_compilers;
-
-/* What is missing of the functions; NULL: nothing. */
-static const char *find_nvrtc_functions(void *library, wb__nvrtc_functions *to)
-{
-    for (size_t i = 0; i < WB__COUNT(nvrtc_functions); i++) {
-        void *found = dlsym(library, nvrtc_functions[i].name);
-        if (!found) return nvrtc_functions[i].name;
-        memcpy((char *)to + nvrtc_functions[i].at, &found, sizeof found);
-    }
-    return NULL;
-}
 
 /* One that is none of those before: the same file has several names. */
 static bool is_new(const wb__nvrtc_functions *f)
@@ -276,7 +263,8 @@ static int open_nvrtc(void)
     wb__nvrtc_functions *f = &opened_nvrtc[n_compilers];
     void *library;
     while ((library = wb__cu_open_library(nvrtc_files, &from, why, sizeof why)) &&
-           ((missing = find_nvrtc_functions(library, f)) || !is_new(f))) {}
+           ((missing = wb__gpu_find_functions(library, nvrtc_functions,
+                                              WB__COUNT(nvrtc_functions), f)) || !is_new(f))) {}
     if (!library) from = 0;             /* it may be there when it is wanted again */
     if (!library && missing)
         return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed", missing);

@@ -66,7 +66,7 @@ static int prepare_part(wb__cu_device *d, wb__cu_part *p, const wb__gpu_launch *
     for (size_t i = 0; i < n; i++) p->argument[i] = &p->address[i];
     p->argument[n] = p->args;
     if (check_sizes(d, l)) return WB_ERROR_INTERNAL;
-    p->program = wb__cu_program_get(d, l->text, l->f64 ? WB__CU_F64 : WB__CU_PLAIN);
+    p->program = wb__gpu_program_get(&d->programs, l->text, l->f64 ? WB__CU_F64 : WB__CU_PLAIN);
     if (!p->program) return wb_error_code();
     return wb__cu_function(d, p->program, l->entry, l->items[0] * l->items[1] * l->items[2],
                            &p->function);
@@ -224,7 +224,7 @@ void wb__cu_destroy(const wb_device *base, wb__kernel *kernel)
     d->kernels--;
     for (int i = 0; i < k->n; i++) {
         wb__cu_part *p = &k->parts[i];
-        wb__cu_program_put(d, p->program);
+        wb__gpu_program_put(&d->programs, p->program);
         wb__free(p->args);
         wb__free(p->address);
         wb__free(p->argument);

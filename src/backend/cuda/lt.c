@@ -22,7 +22,7 @@ static const char *open_next(void)
 {
     static const wb__cu_file files[] = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12},
                                         {"libcublasLt.so", 0}, {0}};
-    static const struct { const char *name; size_t at; } functions[] = {
+    static const wb__gpu_function functions[] = {
 #define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
         WB__LT_FUNCTIONS(NAME)
 #undef NAME
@@ -34,12 +34,8 @@ static const char *open_next(void)
     *why = 0;
     while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
         wb__lt_functions f;
-        const char *missing = NULL;
-        for (size_t i = 0; i < WB__COUNT(functions); i++) {
-            void *found = dlsym(library, functions[i].name);
-            if (!found) missing = functions[i].name;
-            memcpy((char *)&f + functions[i].at, &found, sizeof found);
-        }
+        const char *missing =
+            wb__gpu_find_functions(library, functions, WB__COUNT(functions), &f);
         if (!missing && f.GetVersion() >= 120000) {
             lt = f;
             return NULL;
@@ -98,7 +94,7 @@ typedef struct {
     cublasLtHandle_t handle;            /* NULL: none could be had */
     slot slots[SLOTS];
     wb__lt_problem *refused;            /* when they were launched: not asked for again */
-    int n_refused;
+    int n_refused, room;
     bool told;                          /* that there are such */
 } state;
 
@@ -253,10 +249,8 @@ static int refused(wb__cu_device *d, const routine *r, int status, const char *c
     fail(d, status, call);
     const int error = wb__cu_refused(d, &s->told);
     if (error != WB_ERROR_UNSUPPORTED || was_refused(s, &r->problem)) return error;
-    wb__lt_problem *more =
-        wb__realloc(s->refused, (size_t)(s->n_refused + 1) * sizeof *more);
-    if (!more) return WB_ERROR_MEMORY;
-    s->refused = more;
+    if (!wb__make_room(&s->refused, &s->room, s->n_refused + 1, sizeof *s->refused))
+        return WB_ERROR_MEMORY;
     s->refused[s->n_refused++] = r->problem;
     return error;
 }

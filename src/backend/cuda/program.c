@@ -1,19 +1,9 @@
 /* Programs: a text is compiled once a device, and what NVRTC made of it kept on disk for the next
- * process.  Those that no kernel uses any more are kept too, so many of them, the latest used. */
+ * process. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { MOST_IDLE = 128 };
-
-struct wb__cu_program {
-    struct wb__cu_program *next;
-    uint64_t hash, last;        /* last: when it was given back, by the device's clock */
-    int users, flags;
-    CUmodule module;
-    char text[];
-};
 
 /* ---- what to compile with -------------------------------------------------------------------- */
 
@@ -210,8 +200,9 @@ static CUmodule make_with(wb__cu_device *d, const char *text, const options *o, 
 }
 
 /* Where nothing that there is will do, the error is the first one's. */
-static CUmodule make(wb__cu_device *d, const char *text, int flags)
+static void *make(void *device, const char *text, int flags)
 {
+    wb__cu_device *d = device;
     char first[600] = "";
     options o;
     while (set_options(d, flags, &o)) {
@@ -232,89 +223,23 @@ static CUmodule make(wb__cu_device *d, const char *text, int flags)
     return NULL;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
-
-static uint64_t hash_of(const char *text, int flags)
-{
-    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
-
-static void unlink_program(wb__cu_device *d, wb__cu_program *p)
-{
-    wb__cu_program **at = &d->program[p->hash % WB__CU_BUCKETS];
-    while (*at != p) at = &(*at)->next;
-    *at = p->next;
-    cu.ModuleUnload(p->module);
-    wb__free(p);
-}
-
-static void drop_oldest(wb__cu_device *d)
-{
-    wb__cu_program *oldest = NULL;
-    for (int b = 0; b < WB__CU_BUCKETS; b++)
-        for (wb__cu_program *p = d->program[b]; p; p = p->next)
-            if (!p->users && (!oldest || p->last < oldest->last)) oldest = p;
-    if (!oldest) return;
-    unlink_program(d, oldest);
-    d->idle_programs--;
-}
-
-static wb__cu_program *new_program(wb__cu_device *d, const char *text, int flags, uint64_t hash)
-{
-    const size_t bytes = strlen(text) + 1;
-    wb__cu_program *p = wb__alloc(sizeof *p + bytes);
-    if (!p) return NULL;
-    *p = (wb__cu_program){.hash = hash, .users = 1, .flags = flags};
-    memcpy(p->text, text, bytes);
-    p->module = make(d, text, flags);
-    if (!p->module) {
-        wb__free(p);
-        return NULL;
-    }
-    p->next = d->program[hash % WB__CU_BUCKETS];
-    return d->program[hash % WB__CU_BUCKETS] = p;
-}
-
-wb__cu_program *wb__cu_program_get(wb__cu_device *d, const char *text, int flags)
-{
-    const uint64_t hash = hash_of(text, flags);
-    pthread_mutex_lock(&d->building);
-    wb__cu_program *p = d->program[hash % WB__CU_BUCKETS];
-    while (p && !(p->hash == hash && p->flags == flags && !strcmp(p->text, text))) p = p->next;
-    if (!p) p = new_program(d, text, flags, hash);
-    else if (!p->users++) d->idle_programs--;
-    pthread_mutex_unlock(&d->building);
-    return p;
-}
+static void drop(void *made) { cu.ModuleUnload(made); }
 
 /* A module that is unloaded while its kernels run takes them along: what is dropped was given back
  * by 128 kernels' worth of others before, but their launches may still wait in line. */
-void wb__cu_program_put(wb__cu_device *d, wb__cu_program *p)
+static void wait_for_kernels(void *device)
 {
-    if (!p) return;
-    pthread_mutex_lock(&d->building);
-    p->last = ++d->program_clock;
-    if (!--p->users && ++d->idle_programs > MOST_IDLE) {
-        cu.StreamSynchronize(d->compute);
-        drop_oldest(d);
-    }
-    pthread_mutex_unlock(&d->building);
+    const wb__cu_device *d = device;
+    cu.StreamSynchronize(d->compute);
 }
 
-void wb__cu_free_programs(wb__cu_device *d)
-{
-    for (int b = 0; b < WB__CU_BUCKETS; b++)
-        while (d->program[b]) unlink_program(d, d->program[b]);
-    d->idle_programs = 0;
-}
+const wb__gpu_compiler wb__cu_compiling = {make, drop, wait_for_kernels};
 
-int wb__cu_function(wb__cu_device *d, const wb__cu_program *p, const char *entry, uint32_t items,
+int wb__cu_function(wb__cu_device *d, const wb__gpu_program *p, const char *entry, uint32_t items,
                     CUfunction *function)
 {
     int most = 0;
-    CUresult code = cu.ModuleGetFunction(function, p->module, entry);
+    CUresult code = cu.ModuleGetFunction(function, p->made, entry);
     if (code) return wb__cu_fail(d, "cuModuleGetFunction", code, "kernel %s", entry);
     code = cu.FuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, *function);
     if (code) return wb__cu_fail(d, "cuFuncGetAttribute", code, "kernel %s", entry);

@@ -137,10 +137,8 @@ static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k,
                      int n)
 {
     const wb__gpu_launch *l = k->parts[rows[0]].launch;
-    wb__cu_table *more = wb__realloc(t->table, (size_t)(t->n + 1) * sizeof *more);
-    if (!more) return WB_ERROR_MEMORY;
-    t->table = more;
-    wb__cu_table *table = &more[t->n];
+    if (!wb__make_room(&t->table, &t->room, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
+    wb__cu_table *table = &t->table[t->n];
     *table = (wb__cu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
     table->part = wb__alloc((size_t)n * sizeof *table->part);
     if (!table->part) return WB_ERROR_MEMORY;
@@ -150,7 +148,8 @@ static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k,
     for (int i = 0; i < n; i++) table->groups += k->parts[rows[i]].launch->groups[0];
     char *text = table_text(l);
     if (!text) return WB_ERROR_MEMORY;
-    table->program = wb__cu_program_get(d, text, WB__CU_TABLE | (l->f64 ? WB__CU_F64 : 0));
+    const int flags = WB__CU_TABLE | (l->f64 ? WB__CU_F64 : 0);
+    table->program = wb__gpu_program_get(&d->programs, text, flags);
     wb__free(text);
     if (!table->program) return wb_error_code();
     const int status = wb__cu_function(d, table->program, "wb_table",
@@ -237,7 +236,7 @@ static int make_writer(wb__cu_device *d, wb__cu_tables *t)
         wb__free(text);
         return WB_ERROR_MEMORY;
     }
-    t->program = wb__cu_program_get(d, text, WB__CU_PLAIN);
+    t->program = wb__gpu_program_get(&d->programs, text, WB__CU_PLAIN);
     wb__free(text);
     if (!t->program) return wb_error_code();
     return wb__cu_function(d, t->program, "wb_put", PUT_ITEMS, &t->function);
@@ -261,10 +260,10 @@ int wb__cu_tables_make(wb__cu_device *d, const wb__sequence *s, wb__cu_tables *t
 void wb__cu_tables_free(wb__cu_device *d, wb__cu_tables *t)
 {
     for (int i = 0; i < t->n; i++) {
-        wb__cu_program_put(d, t->table[i].program);
+        wb__gpu_program_put(&d->programs, t->table[i].program);
         wb__free(t->table[i].part);
     }
-    wb__cu_program_put(d, t->program);
+    wb__gpu_program_put(&d->programs, t->program);
     wb__free(t->table);
     wb__free(t->target);
     wb__free(t->words.numbers);

@@ -115,7 +115,7 @@ static void drop_device(wb__cl_device *d)
     if (d == &places[n_places - 1]) n_places--;
     pthread_mutex_destroy(&d->opening);
     pthread_mutex_destroy(&d->lock);
-    pthread_mutex_destroy(&d->building);
+    pthread_mutex_destroy(&d->programs.lock);
     pthread_mutex_destroy(&d->up.lock);
     pthread_mutex_destroy(&d->down.lock);
 }
@@ -127,14 +127,15 @@ static wb__cl_device *new_device(wb__cl_platform *p, cl_device_id id)
     d->platform = p;
     d->id = id;
     d->most_waiting = 1;
+    d->programs.by = &wb__cl_compiler;
+    d->programs.device = d;
     pthread_mutex_init(&d->opening, NULL);
     pthread_mutex_init(&d->lock, NULL);
-    pthread_mutex_init(&d->building, NULL);
+    pthread_mutex_init(&d->programs.lock, NULL);
     pthread_mutex_init(&d->up.lock, NULL);
     pthread_mutex_init(&d->down.lock, NULL);
     return d;
 }
-
 
 /* The devices of one platform, added to those that were found. */
 static int list_devices(wb__cl_platform *p)
@@ -363,7 +364,7 @@ static void close_device(wb__cl_device *d)
     wb__cl_drop_marks(d);
     wb__cl_free_staging(d, &d->up);
     wb__cl_free_staging(d, &d->down);
-    wb__cl_free_programs(d);
+    wb__gpu_programs_free(&d->programs);
     wb__cl_trim(&d->base);
     close_queues(d);
     d->open = false;

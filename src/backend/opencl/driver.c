@@ -105,7 +105,7 @@ int wb__cl_check_fork(void)
 
 #define STATUS(name, parameters, arguments) {"cl" #name, offsetof(wb__cl_functions, name)},
 #define OBJECT(type, name, parameters, arguments) STATUS(name, parameters, arguments)
-static const struct { const char *name; size_t at; } functions[] = {
+static const wb__gpu_function functions[] = {
     WB__CL_FUNCTIONS(STATUS, STATUS, OBJECT, STATUS)
 };
 #undef STATUS
@@ -136,18 +136,15 @@ int wb__cl_load(void)
                         " that of your GPU's vendor, or for any processor what Debian calls"
                         " pocl-opencl-icd", file, said ? said : "no reason given");
     }
-    for (size_t i = 0; i < WB__COUNT(functions); i++) {
-        void *found = dlsym(library, functions[i].name);
-        if (!found) {
-            wb__fail(WB_ERROR_DEVICE, "opencl: %s has no %s: a driver of OpenCL 1.2 or newer is"
-                     " needed", file, functions[i].name);
-            dlclose(library);
-            return WB_ERROR_DEVICE;
-        }
-        memcpy((char *)&opened + functions[i].at, &found, sizeof found);
+    const char *missing =
+        wb__gpu_find_functions(library, functions, WB__COUNT(functions), &opened);
+    if (!missing) {
+        choose_table();
+        return 0;
     }
-    choose_table();
-    return 0;
+    dlclose(library);
+    return wb__fail(WB_ERROR_DEVICE, "opencl: %s has no %s: a driver of OpenCL 1.2 or newer is"
+                    " needed", file, missing);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 /* One launch of a step, and the arguments that its kernel has now. */
 typedef struct {
     const wb__gpu_launch *launch;
-    wb__cl_program *program;
+    wb__gpu_program *program;
     cl_kernel kernel;
     cl_uint dims;
     size_t global[3], local[3];
@@ -65,9 +65,9 @@ static int prepare_part(wb__cl_device *d, part *p, const wb__gpu_launch *l)
     if (!p->args || !p->serial) return WB_ERROR_MEMORY;
     p->next = p->args + l->args_bytes;
     set_sizes(p);
-    p->program = wb__cl_program_get(d, l->text, l->f64);
+    p->program = wb__gpu_program_get(&d->programs, l->text, l->f64);
     if (!p->program) return wb_error_code();
-    p->kernel = cl.CreateKernel(wb__cl_program_of(p->program), l->entry, &code);
+    p->kernel = cl.CreateKernel(p->program->made, l->entry, &code);
     if (!code) return check_items(d, p);
     p->kernel = NULL;
     return wb__cl_fail(d, "clCreateKernel", code, "kernel %s", l->entry);
@@ -165,7 +165,7 @@ void wb__cl_destroy(const wb_device *base, wb__kernel *kernel)
     for (int i = 0; i < k->n; i++) {
         part *p = &k->parts[i];
         if (p->kernel) cl.ReleaseKernel(p->kernel);
-        wb__cl_program_put(d, p->program);
+        wb__gpu_program_put(&d->programs, p->program);
         wb__free(p->args);
         wb__free(p->serial);
     }

@@ -1,26 +1,12 @@
-/* Programs: a text is compiled once a device, and its binary kept on disk for the next process.
- * Those that no kernel uses any more are kept too, so many of them, the latest used. */
+/* Programs: a text is compiled once a device, and its binary kept on disk for the next process. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_IDLE = 128 };
-
-struct wb__cl_program {
-    struct wb__cl_program *next;
-    uint64_t hash, last;        /* last: when it was given back, by the device's clock */
-    int users;
-    bool f64;
-    cl_program program;
-    char text[];
-};
-
-cl_program wb__cl_program_of(const wb__cl_program *p) { return p->program; }
-
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-static const char *options_of(const wb__cl_device *d, bool f64)
+static const char *options_of(const wb__cl_device *d, int f64)
 {
     static const char *const texts[2][2] = {
         {"-cl-std=CL1.2 -cl-single-precision-constant",
@@ -129,8 +115,9 @@ static void keep(wb__cl_device *d, cl_program program, const char *key, size_t k
     wb__free(ids);
 }
 
-static cl_program make(wb__cl_device *d, const char *text, bool f64)
+static void *make(void *device, const char *text, int f64)
 {
+    wb__cl_device *d = device;
     const char *options = options_of(d, f64);
     size_t key_bytes = 0, bytes = 0;
     if (wb__debug("kernel"))
@@ -150,75 +137,6 @@ static cl_program make(wb__cl_device *d, const char *text, bool f64)
     return program;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+static void drop(void *made) { cl.ReleaseProgram(made); }
 
-static uint64_t hash_of(const char *text, bool f64)
-{
-    uint64_t h = 0xcbf29ce484222325u + f64;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
-
-static void unlink_program(wb__cl_device *d, wb__cl_program *p)
-{
-    wb__cl_program **at = &d->program[p->hash % WB__CL_BUCKETS];
-    while (*at != p) at = &(*at)->next;
-    *at = p->next;
-    cl.ReleaseProgram(p->program);
-    wb__free(p);
-}
-
-static void drop_oldest(wb__cl_device *d)
-{
-    wb__cl_program *oldest = NULL;
-    for (int b = 0; b < WB__CL_BUCKETS; b++)
-        for (wb__cl_program *p = d->program[b]; p; p = p->next)
-            if (!p->users && (!oldest || p->last < oldest->last)) oldest = p;
-    if (!oldest) return;
-    unlink_program(d, oldest);
-    d->idle_programs--;
-}
-
-static wb__cl_program *new_program(wb__cl_device *d, const char *text, bool f64, uint64_t hash)
-{
-    const size_t bytes = strlen(text) + 1;
-    wb__cl_program *p = wb__alloc(sizeof *p + bytes);
-    if (!p) return NULL;
-    *p = (wb__cl_program){.hash = hash, .users = 1, .f64 = f64};
-    memcpy(p->text, text, bytes);
-    p->program = make(d, text, f64);
-    if (!p->program) {
-        wb__free(p);
-        return NULL;
-    }
-    p->next = d->program[hash % WB__CL_BUCKETS];
-    return d->program[hash % WB__CL_BUCKETS] = p;
-}
-
-wb__cl_program *wb__cl_program_get(wb__cl_device *d, const char *text, bool f64)
-{
-    const uint64_t hash = hash_of(text, f64);
-    pthread_mutex_lock(&d->building);
-    wb__cl_program *p = d->program[hash % WB__CL_BUCKETS];
-    while (p && !(p->hash == hash && p->f64 == f64 && !strcmp(p->text, text))) p = p->next;
-    if (!p) p = new_program(d, text, f64, hash);
-    else if (!p->users++) d->idle_programs--;
-    pthread_mutex_unlock(&d->building);
-    return p;
-}
-
-void wb__cl_program_put(wb__cl_device *d, wb__cl_program *p)
-{
-    if (!p) return;
-    pthread_mutex_lock(&d->building);
-    p->last = ++d->program_clock;
-    if (!--p->users && ++d->idle_programs > MOST_IDLE) drop_oldest(d);
-    pthread_mutex_unlock(&d->building);
-}
-
-void wb__cl_free_programs(wb__cl_device *d)
-{
-    for (int b = 0; b < WB__CL_BUCKETS; b++)
-        while (d->program[b]) unlink_program(d, d->program[b]);
-    d->idle_programs = 0;
-}
+const wb__gpu_compiler wb__cl_compiler = {.make = make, .drop = drop};
