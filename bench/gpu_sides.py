@@ -192,7 +192,7 @@ class Machine:
         self.build = Path(options.build)
         self.own = dict(item.split("=", 1) for item in options.peer)
         self.running = []
-        self.environment = dict(os.environ, WEBER_BACKEND_PATH=os.environ.get("WEBER_BACKEND_PATH", str(self.build)))
+        self.environment = dict(os.environ)
         self.environment.update(XLA_PYTHON_CLIENT_PREALLOCATE="false", TORCHINDUCTOR_COMPILE_THREADS="4",
                                 PYTHONWARNINGS="ignore")
         cache = Path(options.cache or self.build / "peers").resolve()       # what they compile is kept between runs

@@ -38,8 +38,8 @@ static int begin(void **state)
 {
     (void)state;
     wb_set_log(listen, NULL);
-    b = test_open_backend();
-    return b ? 0 : 1;
+    b = &TEST_BACKEND;
+    return 0;
 }
 
 int main(void)

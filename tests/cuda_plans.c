@@ -17,11 +17,6 @@
 
 #include <dlfcn.h>
 
-#ifndef WB_STATIC_CUDA
-extern const wb__host *wb__cu_host;
-const wb__host *wb__cu_host = &wb__host_table;
-#endif
-
 static wb__dnn_functions dnn;
 
 /* ---- devices --------------------------------------------------------------------------------- */

@@ -12,14 +12,11 @@
 #include <cmocka.h>
 
 #include "backend/cuda/lt.h"
+#include "backend/gpu/gpu.h"
 #include "base/base.h"
 
 #include <dlfcn.h>
 #include <math.h>
-
-#ifdef WB_STATIC_CUDA
-const wb__backend *wb__cuda_entry(const wb__host *host);
-#endif
 
 static const wb__backend *b;
 static const wb_device *d;
@@ -490,16 +487,9 @@ int main(void)
     printf("skipped: the double of CUDA was not built\n");
     return 77;
 #endif
-    wb__backend_entry entry = NULL;
-#ifdef WB_STATIC_CUDA
-    entry = wb__cuda_entry;
-#else
-    void *library = dlopen(WB_TEST_BACKENDS "/libweber-cuda.so", RTLD_NOW | RTLD_LOCAL);
-    if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
-#endif
-    b = entry ? entry(&wb__host_table) : NULL;
-    if (!b || b->start()) {
-        print_error("%s\n", b ? wb_error() : dlerror());
+    b = &wb__cu_backend;
+    if (b->start()) {
+        print_error("%s\n", wb_error());
         return 1;
     }
     d = b->device(0);

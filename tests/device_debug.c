@@ -60,10 +60,9 @@ static int watched(const char *name, bool failing)
 
 static const char *run(const char *topics, const char *backend, const char *how)
 {
-    static char debug[64], path[4096];
+    static char debug[64];
     snprintf(debug, sizeof debug, "WEBER_DEBUG=%s", topics);
-    snprintf(path, sizeof path, "WEBER_BACKEND_PATH=/nowhere:%s", WB_TEST_BACKENDS);
-    process_run(&p, "/", ENVIRONMENT(debug, path),
+    process_run(&p, "/", ENVIRONMENT(debug),
                 (const char *const[]){"/proc/self/exe", "watched", backend, how, NULL});
     if (p.status) fail_msg("%s on %s: status %d\n%s", topics, backend, p.status, p.err);
     return p.err;
@@ -97,9 +96,8 @@ static void topics_of_opencl(void **state)
     if (!have_opencl) skip();
     assert_string_equal(run("", "OpenCL", ""), "");
     run("load", "OpenCL", "");
-    says("[ Debug: load: /nowhere/libweber-opencl.so: No such file or directory\n");
-    says("[ Debug: load: " WB_TEST_BACKENDS "/libweber-opencl.so: opened\n");
     says("[ Debug: load: opencl:0: ");
+    says("[ Debug: load: OpenCL: ");
     run("plan", "OpenCL", "");
     says("plan: ");
     run("dispatch", "OpenCL", "");
@@ -131,7 +129,6 @@ int main(int argc, char **argv)
         wb_shutdown();
         return status;
     }
-    setenv("WEBER_BACKEND_PATH", WB_TEST_BACKENDS, 1);
     have_opencl = !wb_using("OpenCL") && wb_functional("OpenCL");
     if (!have_opencl) printf("without OpenCL: %s\n", wb_why_not("OpenCL"));
     wb_clear_error();

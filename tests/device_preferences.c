@@ -13,9 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define B WB_TEST_FAKES
 #define NOTHING ENVIRONMENT(NULL)
-#define BOTH ENVIRONMENT("WEBER_BACKEND_PATH=" B "/two:" B "/one")
+#define BOTH ENVIRONMENT("FAKES=two,one")
 #define PREFERS(name) "[Flux]\ngpu_backend = \"" name "\"\n"
 #define RESTART "└ Restart your session for this change to take effect!\n"
 
@@ -132,14 +131,14 @@ static void test_not_loaded(void **state)
             NOT_LOADED("AMDGPU") NOT_LOADED("AMDGPU"));
     SCRIPT(&p, folder, BOTH, "move", "move");
     printed("stays on CPUDevice() 3\nstays on CPUDevice() 3\n",
-            "[ Info: The AMDGPU functionality is being called but libweber-amdgpu must be loaded to "
+            "[ Info: The AMDGPU functionality is being called but the backend AMDGPU must be loaded to "
             "access it: wb_using(\"AMDGPU\").\n");
 }
 
 static void test_not_functional(void **state)
 {
     (void)state;
-    const char *const *surroundings = ENVIRONMENT("WEBER_BACKEND_PATH=" B "/none:" B "/one");
+    const char *const *surroundings = ENVIRONMENT("FAKES=none,one");
     static const char warning[] =
         "┌ Warning: Backend: CUDA from the set preferences is not functional. Defaulting to "
         "automatic device selection.\n"
@@ -175,7 +174,7 @@ static void test_not_allowed(void **state)
     local("[Flux.gpu_backend]\n");
     SCRIPT(&p, folder, NOTHING, "move");
     printed("stays on CPUDevice() 3\n", NOT_ALLOWED("a table")
-            "[ Info: The CUDA functionality is being called but libweber-cuda must be loaded to "
+            "[ Info: The CUDA functionality is being called but the backend CUDA must be loaded to "
             "access it: wb_using(\"CUDA\").\n");
 }
 

@@ -167,7 +167,7 @@ static int far_memory(const wb_device *d, wb_device_memory *m)
 }
 
 static const wb__backend backend = {
-    .version = WB__BACKEND_VERSION, .name = "Far", .tag = "far", .addressable = false,
+    .name = "Far", .tag = "far", .addressable = false,
     .start = far_start, .stop = far_stop, .count = far_count_devices, .device = far_at,
     .part = far_part, .has_dtype = far_has_dtype, .memory = far_memory, .allocate = far_allocate,
     .release = far_release, .trim = far_trim, .upload = far_upload, .download = far_download,

@@ -217,7 +217,7 @@ static wb__gpu_work *made(const wb__gpu_target *t, const wb__fused *f)
 {
     wb__gpu_work *work = NULL;
     const wb__step step = {.kind = WB__STEP_FUSED, .fused = *f};
-    if (wb__gpu_step(t, &step, &work)) fail_msg("%s", wb_error());
+    if (__real_wb__gpu_step(t, &step, &work)) fail_msg("%s", wb_error());
     dump(work);
     return work;
 }
@@ -259,14 +259,14 @@ static void refusals(void **state)
     begin(&h, 3, 5);
     store(&h, load(&h, WB_F32, 5, 1), WB_F64, 5, 1);
     wb__step step = {.kind = WB__STEP_FUSED, .fused = h.f};
-    assert_int_equal(wb__gpu_step(&small, &step, &work), WB_ERROR_UNSUPPORTED);
+    assert_int_equal(__real_wb__gpu_step(&small, &step, &work), WB_ERROR_UNSUPPORTED);
     assert_non_null(strstr(wb_error(), "f64"));
     finish(&h);
     begin(&h, 30, 500);
     for (int i = 0; i < 30; i++) store(&h, load(&h, WB_F32, 500 + i, 1), WB_F32, 700 + i, 1);
     step.fused = h.f;
     small.most_args = 256;
-    assert_int_equal(wb__gpu_step(&small, &step, &work), WB_ERROR_UNSUPPORTED);
+    assert_int_equal(__real_wb__gpu_step(&small, &step, &work), WB_ERROR_UNSUPPORTED);
     assert_non_null(strstr(wb_error(), "256"));
     finish(&h);
     wb_clear_error();
@@ -289,7 +289,7 @@ static void many_buffers(void **state)
             sum = op_of(&h, WB__OP_add, sum, load(&h, WB_F32, 500 + i % 7, 1), -1);
         store(&h, sum, WB_F32, 700, 1);
         const wb__step step = {.kind = WB__STEP_FUSED, .fused = h.f};
-        if (wb__gpu_step(&t, &step, &work)) {
+        if (__real_wb__gpu_step(&t, &step, &work)) {
             assert_int_equal(wb_error_code(), WB_ERROR_UNSUPPORTED);
             refused = true;
         } else {
@@ -330,7 +330,7 @@ static void too_many_points(void **state)
         in[2] = (wb__instr){.kind = (uint8_t)cases[i].kind, .op = WB__OP_sum, .a = 1, .b = -1,
                             .c = -1, .level = WB__LEVEL_FULL, .dtype = WB_F32,
                             .arg = cases[i].kind == WB__STORE ? 0 : 1};
-        if (wb__gpu_step(&any_gpu, &step, &work)) fail_msg("%s", wb_error());
+        if (__real_wb__gpu_step(&any_gpu, &step, &work)) fail_msg("%s", wb_error());
         assert_int_equal(work->n, cases[i].launches);
         for (int l = 0; l < work->n; l++) {
             const uint32_t *g = work->launch[l].groups;
@@ -357,7 +357,7 @@ static void no_memory(void **state)
     while (e && ++n < 10000) {
         wb__gpu_work *work = NULL;
         wb__alloc_fail_at(n);
-        e = wb__gpu_step(&any_gpu, &step, &work);
+        e = __real_wb__gpu_step(&any_gpu, &step, &work);
         wb__alloc_fail_at(0);
         if (e) assert_int_equal(e, WB_ERROR_MEMORY);
         else wb__gpu_work_free(work);

@@ -409,12 +409,12 @@ static void with_numpy(void **state)
     printf("SKIP: Python cannot load a library built with sanitizers\n");
     skip();
 #endif
-    if (access(WB_TEST_BACKENDS "/libweber.so", R_OK)) {
-        printf("SKIP: no %s\n", WB_TEST_BACKENDS "/libweber.so");
+    if (access(WB_TEST_LIBRARY, R_OK)) {
+        printf("SKIP: no %s\n", WB_TEST_LIBRARY);
         skip();
     }
     if (!python_has("numpy")) skip();
-    assert_int_equal(python_script("dlpack_numpy.py", WB_TEST_BACKENDS "/libweber.so"), 0);
+    assert_int_equal(python_script("dlpack_numpy.py", WB_TEST_LIBRARY), 0);
 }
 
 static int clean(void **state)

@@ -14,6 +14,8 @@
 
 #include "backend/opencl/cl.h"
 
+#include <dlfcn.h>
+
 /* The same kernel, made by hand. */
 static struct {
     wb__cl_functions f;

@@ -9,15 +9,11 @@
 
 #include <cmocka.h>
 
-#include "backend/host.h"
+#include "backend/backend.h"
 #include "backend/kinds.h"
 
 #include <dlfcn.h>
 #include <math.h>
-
-#ifdef WB_STATIC_OPENCL
-const wb__backend *wb__opencl_entry(const wb__host *host);
-#endif
 
 static const wb__backend *b;
 static const wb_device *d;
@@ -25,16 +21,9 @@ static const wb_device *d;
 static int begin(void **state)
 {
     (void)state;
-    wb__backend_entry entry = NULL;
     setenv("WEBER_OPENCL_CLBLAST", "1", 1);
-#ifdef WB_STATIC_OPENCL
-    entry = wb__opencl_entry;
-#else
-    void *library = dlopen(WB_TEST_BACKENDS "/libweber-opencl.so", RTLD_NOW | RTLD_LOCAL);
-    if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
-#endif
-    b = entry ? entry(&wb__host_table) : NULL;
-    if (!b || b->start()) {
+    b = &wb__cl_backend;
+    if (b->start()) {
         print_error("%s\n", wb_error());
         return 1;
     }

@@ -20,7 +20,7 @@
 static void become(const char *folder, const char *const *environment,
                    const char *const *arguments, int out, int err)
 {
-    static const char *const ours[] = {"WEBER_BACKENDS", "WEBER_BACKEND_PATH", "WEBER_DEBUG",
+    static const char *const ours[] = {"WEBER_BACKENDS", "FAKES", "WEBER_DEBUG",
                                        "WEBER_CPU_DEVICES", "WEBER_TEST_DEVICE", "FAKE_TRACE"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
     for (; *environment; environment++) putenv((char *)(uintptr_t)*environment);

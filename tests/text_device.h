@@ -1,12 +1,12 @@
-/* For the tests of backends that compile text, each by itself: the shared object opened as the
- * registry does it, with hand-written kernels behind the table of host functions in place of the
- * engine's.  Before it is included, TEST_OPENCL or TEST_CUDA says which. */
+/* For the tests of backends that compile text, each by itself, with hand-written kernels in place of
+ * the engine's (the linker puts them there).  Before it is included, TEST_OPENCL or TEST_CUDA says
+ * which. */
 #ifndef WB_TEST_TEXT_DEVICE_H
 #define WB_TEST_TEXT_DEVICE_H
 
-#include "backend/host.h"
+#include "backend/gpu/gpu.h"
+#include "backend/kernel_cache.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +94,8 @@ static inline wb__gpu_launch *test_add_piece(wb__gpu_work *work, const wb__step 
     return l;
 }
 
-static inline int test_gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
+int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
+int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
 {
     static const char *const entries[] = {"scale", "add", "slow", "wide", "wrong", "scale",
                                           "nothing", "scale"};
@@ -140,8 +141,10 @@ static struct {
 static int test_kept, test_hits;
 static bool test_spoiled;
 
-static inline void *test_disk_get(const char *kind, const char *key, size_t key_bytes,
-                                   size_t *bytes)
+void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
+                                  size_t *bytes);
+void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
+                                  size_t *bytes)
 {
     (void)kind;
     for (int i = 0; i < test_kept; i++) {
@@ -161,8 +164,10 @@ static inline void *test_disk_get(const char *kind, const char *key, size_t key_
     return NULL;
 }
 
-static inline void test_disk_put(const char *kind, const char *key, size_t key_bytes,
-                                  const void *data, size_t bytes)
+void __wrap_wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes,
+                                 const void *data, size_t bytes);
+void __wrap_wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes,
+                                 const void *data, size_t bytes)
 {
     (void)kind;
     if (test_kept == TEST_CACHE) return;
@@ -184,44 +189,13 @@ static inline void test_disk_empty(void)
 }
 
 #if defined(TEST_CUDA)
-#define TEST_OBJECT "libweber-cuda.so"
+#define TEST_BACKEND wb__cu_backend
 #define TEST_FAIL "WEBER_CUDA_FAIL"
 #define TEST_TAG "cuda"
 #else
-#define TEST_OBJECT "libweber-opencl.so"
+#define TEST_BACKEND wb__cl_backend
 #define TEST_FAIL "WEBER_OPENCL_FAIL"
 #define TEST_TAG "opencl"
 #endif
-
-#if defined(TEST_CUDA) && defined(WB_STATIC_CUDA)
-const wb__backend *wb__cuda_entry(const wb__host *host);
-#define TEST_LINKED wb__cuda_entry
-#elif defined(TEST_OPENCL) && defined(WB_STATIC_OPENCL)
-const wb__backend *wb__opencl_entry(const wb__host *host);
-#define TEST_LINKED wb__opencl_entry
-#endif
-
-/* The backend's table, or NULL with the reason printed. */
-static inline const wb__backend *test_open_backend(void)
-{
-    static wb__host table;
-    wb__backend_entry entry = NULL;
-#ifdef TEST_LINKED
-    entry = TEST_LINKED;
-#else
-    const char *path = WB_TEST_BACKENDS "/" TEST_OBJECT;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library) *(void **)&entry = dlsym(library, WB__BACKEND_SYMBOL);
-    if (!entry) {
-        fprintf(stderr, "%s: %s\n", path, dlerror());
-        return NULL;
-    }
-#endif
-    table = wb__host_table;
-    table.gpu_step = test_gpu_step;
-    table.cache_get = test_disk_get;
-    table.cache_put = test_disk_put;
-    return entry(&table);
-}
 
 #endif

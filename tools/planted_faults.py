@@ -153,9 +153,8 @@ TABLE = [
     ("a mean over the wrong count", "src/engine/ops_reduce.c", "if (mask >> i & 1) n *= (double)x->dims[i];\n    wb_dtype",
      "if (mask >> i & 1) n = (double)x->dims[i];\n    wb_dtype", [SHAPE]),
     ("the caller does not wait for the pool", "src/base/parallel.c", "atomic_load(&pool.state) & INSIDE; spins++", "spins < 0; spins++", ["base_core", COMPILE, "cpu_lib"]),
-    ("a backend's table is believed", "src/device/load.c", "else if (b->version != WB__BACKEND_VERSION)", "else if (0)", [REGISTRY]),
-    ("an unusable object ends the search", "src/device/load.c", "for (const char *at = search_path(); at && *at && !b;)",
-     "for (const char *at = search_path(); at && *at && !l->present;)", [REGISTRY]),
+    ("why a backend cannot be used is forgotten", "src/device/registry.c",
+     "        snprintf(state[row].why, WB__WHY, \"%s\", wb_error());\n    }", "    }", [REGISTRY]),
     ("a backend starts at every question", "src/device/registry.c", "if (state[row].condition == NOT_STARTED) start(row);",
      "if (state[row].condition != WORKS) start(row);", [REGISTRY]),
     ("a question leaves its error behind", "src/device/registry.c", "state[row].n ? \"\" : state[row].why);\n    wb__error_restore(&kept);",
@@ -318,7 +317,7 @@ class Copy:
     def fails(self, test):
         name, *options = test.split()
         name, _, device = name.partition("@")
-        environment = dict(os.environ, WEBER_BACKEND_PATH=str(self.build), WEBER_CACHE_DIR=str(self.build / "cache"),
+        environment = dict(os.environ, WEBER_CACHE_DIR=str(self.build / "cache"),
                            POCL_CACHE_DIR=str(self.build / "pocl"), VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(self.build / "tests" / "vgpu"),
                            WEBER_CUDA_LIBRARY=str(self.build / "tests" / "vgpu" / "libcuda.so.1"))
         if device:

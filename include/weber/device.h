@@ -1,7 +1,7 @@
 /* Weber, chapter 8: devices - finding them, choosing one, moving things between them.
  *
- * A backend (CUDA, AMDGPU, Metal, OpenCL, CPU) is a family of devices.  The CPU is always there.  The others are
- * shared objects (libweber-cuda.so, ...) that a program loads by name, with wb_using, and that are never needed: a
+ * A backend (CUDA, AMDGPU, Metal, OpenCL, CPU) is a family of devices.  The CPU is always there.  A program loads the
+ * others by name, with wb_using; they open the libraries of their vendors at run time, and are never needed: a
  * program written with wb_gpu and wb_get_device runs on a machine without any GPU as it stands.
  *
  *   wb_using("CUDA");
@@ -26,10 +26,9 @@ extern "C" {
 WB_API const char *const *wb_supported_devices(void);
 WB_API const char *const *wb_supported_gpu_backends(void);
 
-/* Loads a backend: opens libweber-NAME.so from, in turn, the folders of WEBER_BACKEND_PATH (separated by ':'), the
- * folder of libweber.so (of the program, where that is linked in), and the one it was installed to.  Once loaded it
- * stays.  WEBER_BACKENDS=OpenCL,CUDA in the environment does the same at the first use of any function of this chapter.
- * 0, or an error code whose message tells each path that was tried and why it failed; harmless to ignore.
+/* Loads a backend, whose driver is opened at the first question for its devices.  Once loaded it stays.
+ * WEBER_BACKENDS=OpenCL,CUDA in the environment does the same at the first use of any function of this chapter.
+ * 0, or an error code where this library was built without the backend; harmless to ignore.
  * A backend that is loaded may still be without a device: wb_functional. */
 WB_API int wb_using(const char *backend);
 WB_API bool wb_loaded(const char *backend);

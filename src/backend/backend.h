@@ -155,8 +155,6 @@ struct wb__kernel {
     const char *why;        /* why not the library, or NULL */
 };
 
-enum { WB__BACKEND_VERSION = 4 };       /* of this table and of host.h */
-
 /* ---- plans as one command -------------------------------------------------------------------- */
 
 typedef struct wb__graph wb__graph;
@@ -200,7 +198,6 @@ typedef struct {
  * A device's commands take effect in the order of the calls, whatever runs at the same time:
  * released memory may be handed out at once, and a download sees all launches before it. */
 struct wb__backend {
-    int version;
     const char *name;                       /* "CPU" */
     const char *tag;                        /* "cpu", as in messages: cpu:1 */
     bool addressable;
@@ -268,7 +265,7 @@ struct wb__backend {
     void (*disown)(const wb_device *d, void *memory);
 };
 
-extern const wb__backend wb__cpu_backend;
+extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend;
 /* CPUDevice(): one, or as many as WEBER_CPU_DEVICES says, for tests of programs that use several. */
 enum { WB__MOST_CPU_DEVICES = 16 };
 extern const wb_device wb__cpu_devices[WB__MOST_CPU_DEVICES];

@@ -28,9 +28,8 @@ int wb__cli_probe(const char *backend);
 
 /* What such a process told, or what became of it. */
 typedef struct {
-    bool answered, present, loaded, works;
+    bool answered, loaded, works;
     char state[64];                     /* "works" */
-    char path[1024];
     char *devices, *parts, *why;        /* a line each; allocated, or NULL: none */
 } wb__probe;
 void wb__cli_ask(wb__probe *p, const char *self, const char *backend, double seconds, bool noisy);

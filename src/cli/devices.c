@@ -42,14 +42,11 @@ static void print_table(const wb__probe *p)
     }
 }
 
-static void print_cure(int row, const wb__probe *p, bool verbose)
+static void print_cure(int row, const wb__probe *p)
 {
     if (!p->answered)
         printf("%s: the process that looked at it came to no good end, and so would any that uses "
-               "it%s%s.\n    Another version of its driver may help.\n", wb__rows[row].name,
-               p->loaded ? ": " : "", p->path);
-    else if (!p->present && !p->loaded && !verbose)
-        print_lines(wb__rows[row].missing, wb__rows[row].in_front, "");
+               "it.\n    Another version of its driver may help.\n", wb__rows[row].name);
     else if (p->why)
         print_lines(p->why, wb__row_in_front(row, p->why), "    ");
 }
@@ -57,7 +54,6 @@ static void print_cure(int row, const wb__probe *p, bool verbose)
 static void print_parts(const wb__row *row, const wb__probe *p)
 {
     char first[64];
-    if (p->loaded && *p->path) printf("%s: %s\n", row->name, p->path);
     snprintf(first, sizeof first, "%s, ", row->name);
     print_lines(p->parts, first, first);
 }
@@ -90,7 +86,7 @@ int wb__cli_devices(int n, char **arguments, const char *self)
     for (int i = 0; i < WB__ROWS; i++) trouble = trouble || !probes[i].works;
     if (trouble) printf("\n");
     for (int i = 0; i < WB__ROWS; i++)
-        if (!probes[i].works) print_cure(i, &probes[i], verbose);
+        if (!probes[i].works) print_cure(i, &probes[i]);
     printf("\n");
     for (int i = 0; i < WB__ROWS && verbose; i++) print_parts(&wb__rows[i], &probes[i]);
     print_preference(verbose);

@@ -82,8 +82,7 @@ int wb__cli_probe(const char *backend)
     unsetenv("WEBER_BACKENDS");         /* this one alone */
     wb_using(backend);
     wb__registry_lock();
-    if (wb__row_present(row)) tell(to, "present", "yes");
-    if (wb__row_loaded(row)) tell(to, "loaded", wb__row_path(row));
+    if (wb__row_loaded(row)) tell(to, "loaded", "yes");
     fflush(to);
     if (wb__row_works(row)) {
         tell(to, "works", "yes");
@@ -121,16 +120,12 @@ static void hear(wb__probe *p, answer *a, char *line)
     char *text = strchr(line, ' ');
     if (!text) return;
     *text++ = 0;
-    if (!strcmp(line, "present")) p->present = true;
+    if (!strcmp(line, "loaded")) p->loaded = true;
     else if (!strcmp(line, "works")) p->works = true;
     else if (!strcmp(line, "device")) add_line(&a->devices, text);
     else if (!strcmp(line, "part")) add_line(&a->parts, text);
     else if (!strcmp(line, "why")) add_line(&a->why, text);
     else if (!strcmp(line, "end")) p->answered = true;
-    else if (!strcmp(line, "loaded")) {
-        p->loaded = true;
-        snprintf(p->path, sizeof p->path, "%s", text);
-    }
 }
 
 /* Lines until "end", the end of the pipe, or the time; false: the time was up. */
@@ -162,8 +157,7 @@ static bool listen_to(int file, wb__probe *p, answer *a, double seconds)
 
 static void judge(wb__probe *p, bool in_time, int status, double seconds)
 {
-    const char *state = p->works ? "works" : p->loaded ? "no device"
-                      : p->present ? "cannot be loaded" : "not installed";
+    const char *state = p->works ? "works" : p->loaded ? "no device" : "not built in";
     if (p->answered) snprintf(p->state, sizeof p->state, "%s", state);
     else if (!in_time) snprintf(p->state, sizeof p->state, "no answer in %g s", seconds);
     else if (WIFSIGNALED(status))

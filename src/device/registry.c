@@ -9,51 +9,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef WB_STATIC_CUDA
-const wb__backend *wb__cuda_entry(const wb__host *host);
-#define CUDA_LINKED wb__cuda_entry
-#else
-#define CUDA_LINKED NULL
-#endif
-#ifdef WB_STATIC_OPENCL
-const wb__backend *wb__opencl_entry(const wb__host *host);
-#define OPENCL_LINKED wb__opencl_entry
-#else
-#define OPENCL_LINKED NULL
-#endif
-
 #define NOT_OF_THIS_VERSION(name)                                                                 \
     "This version of Weber comes without a backend for " name "; such a GPU can be used through " \
     "its OpenCL driver: wb_using(\"OpenCL\")."
-#define BESIDE_THE_LIBRARY                                                                    \
-    "It is built with Weber and stands beside libweber.so; WEBER_BACKEND_PATH can name other " \
-    "folders."
+#define BUILT_WITHOUT(name, option) \
+    "This Weber was built without the backend " name ": cmake -D" option "=ON builds it in."
 
 /* In order of preference; behind them, the CPU. */
 #define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
 #define NAMED(name_) .name = name_, .in_front = name_ ": ", .prefix = name_ "Device"
 #define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+enum { CUDA_ROW = 0, OPENCL_ROW = 3 };
 const wb__row wb__rows[WB__ROWS] = {
-    {NAMED("CUDA"), .file = "libweber-cuda",
-     .missing = BESIDE_THE_LIBRARY, .linked = CUDA_LINKED,
+    {NAMED("CUDA"), .missing = BUILT_WITHOUT("CUDA", "WEBER_CUDA"),
      .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
-    {NAMED("AMDGPU"), .alias = "AMD",
-     .file = "libweber-amdgpu",
-     .missing = NOT_OF_THIS_VERSION("AMDGPU"),
+    {NAMED("AMDGPU"), .alias = "AMD", .missing = NOT_OF_THIS_VERSION("AMDGPU"),
      .parts = PARTS("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {NAMED("Metal"), .file = "libweber-metal",
-     .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
+    {NAMED("Metal"), .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
-    {NAMED("OpenCL"), .file = "libweber-opencl",
-     .missing = BESIDE_THE_LIBRARY, .linked = OPENCL_LINKED, .parts = PARTS("CLBlast"),
+    {NAMED("OpenCL"), .missing = BUILT_WITHOUT("OpenCL", "WEBER_OPENCL"),
+     .parts = PARTS("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
                    "(Debian: pocl-opencl-icd)."},
-    {NAMED("CPU"), .missing = "", .deviceless = "",
-     .parts = PARTS(NULL)},
+    {NAMED("CPU"), .missing = "", .deviceless = "", .parts = PARTS(NULL)},
 };
 
 #define ENTRY(name) name,
@@ -75,9 +57,20 @@ static struct {
     condition condition;
     const wb_device **devices;
     int n;
-    bool present, started;              /* started: ever */
-    char path[WB__WHY], why[WB__WHY];
+    bool started;                       /* ever */
+    char why[WB__WHY];
 } state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
+
+/* The tables that this library has, by row. */
+static const wb__backend *built[WB__ROWS] = {
+#ifdef WB_HAVE_CUDA
+    [CUDA_ROW] = &wb__cu_backend,
+#endif
+#ifdef WB_HAVE_OPENCL
+    [OPENCL_ROW] = &wb__cl_backend,
+#endif
+    [WB__CPU_ROW] = &wb__cpu_backend,
+};
 
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -184,8 +177,6 @@ int wb__row_of(const wb__backend *backend)
 
 bool wb__row_loaded(int row) { return state[row].backend != NULL; }
 const wb__backend *wb__row_backend(int row) { return state[row].backend; }
-const char *wb__row_path(int row) { return state[row].path; }
-bool wb__row_present(int row) { return state[row].present; }
 
 static bool list_devices(int row)
 {
@@ -278,33 +269,21 @@ static void stop_all(void)
 
 /* ---- loading ------------------------------------------------------------------------------- */
 
-static int load(int row)
+void wb__registry_put(const char *name, const wb__backend *backend)
 {
-    static wb__load l;                  /* large; the lock is held */
-    const wb__row *r = &wb__rows[row];
-    l.path[0] = l.tried[0] = 0;
-    l.present = false;
-    const wb__backend *b = r->linked ? wb__load_linked(r, &l) : wb__load_backend(r, &l);
-    state[row].present = l.present;
-    if (b) {
-        state[row].backend = b;
-        state[row].condition = NOT_STARTED;
-        state[row].why[0] = 0;
-        snprintf(state[row].path, sizeof state[row].path, "%s", l.path);
-        return 0;
-    }
-    int code = wb__fail(WB_ERROR_DEVICE, "%s cannot be loaded. Tried:\n%s%s", r->name, l.tried,
-                        r->missing);
-    snprintf(state[row].why, WB__WHY, "%s", wb_error());
-    return code;
+    const int row = wb__row_exactly(name);
+    if (row >= 0) built[row] = backend;
 }
 
 int wb_using(const char *backend)
 {
-    int row = wb__row_named(backend);
+    int row = wb__row_named(backend), status = 0;
     if (row < 0) return wb_error_code();
     wb__registry_lock();
-    int status = state[row].backend ? 0 : load(row);
+    if (!state[row].backend && !(state[row].backend = built[row])) {
+        status = wb__fail(WB_ERROR_DEVICE, "%s", wb__rows[row].missing);
+        snprintf(state[row].why, WB__WHY, "%s", wb_error());
+    }
     wb__registry_unlock();
     return status;
 }

@@ -165,8 +165,8 @@ static void say_nothing_works(void)
                 "Defaulting back to the CPU. (No action is required if you want to run on the "
                 "CPU).", r->name, r->name);
     else
-        wb__log(WB_LOG_INFO, "The %s functionality is being called but %s must be loaded to "
-                "access it: wb_using(\"%s\").", r->name, r->file, r->name);
+        wb__log(WB_LOG_INFO, "The %s functionality is being called but the backend %s must be "
+                "loaded to access it: wb_using(\"%s\").", r->name, r->name, r->name);
 }
 
 const wb_device *wb__gpu_for_move(void)

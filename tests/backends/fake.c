@@ -1,13 +1,14 @@
-/* A backend for tests of the registry: it has no device behind it, keeps its tensors in the host's
- * memory and computes nothing.  The build makes several of it, each wrong in one way, under the names
- * that the registry looks for; they are installed nowhere.
+/* Backends for tests of the registry: they have no device behind them, keep their tensors in the host's
+ * memory and compute nothing.  A program that links this file has those that FAKES names, in place of
+ * the library's own under these names:
  *
- *   FAKE_NAME "CUDA"   FAKE_DEVICES 2   FAKE_VERSION   FAKE_LACKS_LAUNCH
- *   FAKE_ENTRY         0: no entry; 1: of another version; 2 (default): right; 3: declines
- *   FAKE_START         0 (default): starts; 1: fails; 2: crashes; 3: hangs; 4: ends the process
+ *   two     CUDA with two devices           one     AMDGPU with one device
+ *   none    CUDA, which does not start      empty   CUDA without a device
+ *   crashes, hangs, leaves                  CUDA, at its start
+ *   absent  CUDA is not built in
  *
  * Where FAKE_TRACE names a file, starts and stops are written there, a letter each. */
-#include "backend/host.h"
+#include "device/registry.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,28 +17,33 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef FAKE_NAME
-#define FAKE_NAME "CUDA"
-#endif
-#ifndef FAKE_DEVICES
-#define FAKE_DEVICES 2
-#endif
-#ifndef FAKE_VERSION
-#define FAKE_VERSION WB__BACKEND_VERSION
-#endif
-#ifndef FAKE_ENTRY
-#define FAKE_ENTRY 2
-#endif
-#ifndef FAKE_START
-#define FAKE_START 0
-#endif
+typedef enum { STARTS, FAILS, CRASHES, HANGS, LEAVES } beginning;
+typedef struct {
+    const char *name;
+    int row;                            /* of tables, below */
+    bool absent;
+    int devices;
+    beginning start;
+} fake;
+static const fake kinds[] = {
+    {.name = "two", .devices = 2},
+    {.name = "one", .row = 1, .devices = 1},
+    {.name = "none", .devices = 2, .start = FAILS},
+    {.name = "empty"},
+    {.name = "crashes", .start = CRASHES},
+    {.name = "hangs", .start = HANGS},
+    {.name = "leaves", .start = LEAVES},
+    {.name = "absent", .absent = true},
+};
 
-extern const wb__backend fake_backend;
-static const wb__host *host;
+static const wb__backend tables[2];
+static const fake *played[2];
+static int64_t used[2], peak[2];
 
-#define DEVICE(n) {.backend = &fake_backend, .ordinal = n, .name = "Test GPU " #n}
-static const wb_device devices[] = {DEVICE(0), DEVICE(1), DEVICE(2)};
-static int64_t used, peak;
+#define DEVICE(row, n) {.backend = &tables[row], .ordinal = n, .name = "Test GPU " #n}
+static const wb_device devices[2][2] = {{DEVICE(0, 0), DEVICE(0, 1)}, {DEVICE(1, 0), DEVICE(1, 1)}};
+
+static int row_of(const wb_device *d) { return d->backend == &tables[1]; }
 
 static void trace(const char *letter)
 {
@@ -48,34 +54,38 @@ static void trace(const char *letter)
     close(file);
 }
 
-static int start(void)
+static int start(int row)
 {
     trace("s");
-    used = peak = 0;
-    switch (FAKE_START) {
-    case 1: return host->fail(WB_ERROR_DEVICE, FAKE_NAME " driver not found: libfake.so.1. "
-                              "Install the driver of your GPU.");
-    case 2:
+    used[row] = peak[row] = 0;
+    switch (played[row]->start) {
+    case FAILS: return wb__fail(WB_ERROR_DEVICE, "%s driver not found: libfake.so.1. Install the driver"
+                                " of your GPU.", tables[row].name);
+    case CRASHES:
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
         break;
-    case 3:
+    case HANGS:
         for (;;) pause();
-    case 4: _exit(3);
+    case LEAVES: _exit(3);
     default: break;
     }
     return 0;
 }
 
+static int start_0(void) { return start(0); }
+static int start_1(void) { return start(1); }
 static void stop(void) { trace("e"); }
-static int count(void) { return FAKE_DEVICES; }
-static const wb_device *device(int n) { return n >= 0 && n < FAKE_DEVICES ? &devices[n] : NULL; }
+static int count_0(void) { return played[0]->devices; }
+static int count_1(void) { return played[1]->devices; }
+static const wb_device *device_0(int n) { return n >= 0 && n < count_0() ? &devices[0][n] : NULL; }
+static const wb_device *device_1(int n) { return n >= 0 && n < count_1() ? &devices[1][n] : NULL; }
 
 static int part(const char *name)
 {
     if (!strcmp(name, "cuDNN")) return 1;
     if (strcmp(name, "NCCL") != 0) return -1;
-    host->fail(WB_ERROR_DEVICE, "NCCL not found: libfakeccl.so.2");
+    wb__fail(WB_ERROR_DEVICE, "NCCL not found: libfakeccl.so.2");
     return 0;
 }
 
@@ -87,25 +97,23 @@ static bool has_dtype(const wb_device *d, wb_dtype t)
 
 static int memory(const wb_device *d, wb_device_memory *m)
 {
-    (void)d;
-    *m = (wb_device_memory){.total = (int64_t)24 << 30, .free = ((int64_t)24 << 30) - used,
-                            .used = used, .peak = peak};
+    const int64_t all = (int64_t)24 << 30, held = used[row_of(d)];
+    *m = (wb_device_memory){.total = all, .free = all - held, .used = held, .peak = peak[row_of(d)]};
     return 0;
 }
 
 static void *allocate(const wb_device *d, size_t bytes)
 {
-    (void)d;
-    void *block = host->alloc(bytes ? bytes : 1);
-    if (block && (used += (int64_t)bytes) > peak) peak = used;
+    const int row = row_of(d);
+    void *block = wb__alloc(bytes ? bytes : 1);
+    if (block && (used[row] += (int64_t)bytes) > peak[row]) peak[row] = used[row];
     return block;
 }
 
 static void release(const wb_device *d, void *block, size_t bytes)
 {
-    (void)d;
-    used -= (int64_t)bytes;
-    host->free(block);
+    used[row_of(d)] -= (int64_t)bytes;
+    wb__free(block);
 }
 
 static void trim(const wb_device *d) { (void)d; }
@@ -135,7 +143,7 @@ static int prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel
 {
     (void)d, (void)step;
     *kernel = NULL;
-    return host->fail(WB_ERROR_UNSUPPORTED, "the test's backend computes nothing");
+    return wb__fail(WB_ERROR_UNSUPPORTED, "the test's backend computes nothing");
 }
 
 static void destroy(const wb_device *d, wb__kernel *kernel) { (void)d, (void)kernel; }
@@ -145,12 +153,12 @@ static int launch(const wb_device *d, const wb__kernel *kernel, void *const *buf
                   const wb__number *numbers)
 {
     (void)d, (void)kernel, (void)buffers, (void)places, (void)workspace, (void)workspace_at, (void)numbers;
-    return host->fail(WB_ERROR_UNSUPPORTED, "the test's backend computes nothing");
+    return wb__fail(WB_ERROR_UNSUPPORTED, "the test's backend computes nothing");
 }
 
 static int wait_for(const wb_device *d)
 {
-    return d->ordinal ? host->fail(WB_ERROR_DEVICE, "Test GPU %d fell off the bus", d->ordinal) : 0;
+    return d->ordinal ? wb__fail(WB_ERROR_DEVICE, "Test GPU %d fell off the bus", d->ordinal) : 0;
 }
 
 static bool prefers_nhwc(const wb_device *d, const wb__step *conv)
@@ -159,33 +167,25 @@ static bool prefers_nhwc(const wb_device *d, const wb__step *conv)
     return false;
 }
 
-const wb__backend fake_backend = {
-    .version = FAKE_VERSION, .name = FAKE_NAME, .tag = "fake",
-    .start = start, .stop = stop, .count = count, .device = device, .part = part,
-    .has_dtype = has_dtype, .memory = memory, .allocate = allocate, .release = release,
-    .trim = trim, .upload = upload, .download = download, .copy = copy, .prepare = prepare,
-    .destroy = destroy, .wait = wait_for, .prefers_nhwc = prefers_nhwc,
-#ifdef FAKE_LACKS_LAUNCH
-    .launch = false ? launch : NULL,
-#else
-    .launch = launch,
-#endif
-};
+#define TABLE(row, name_) \
+    {.name = name_, .tag = "fake", .start = start_##row, .stop = stop, .count = count_##row, \
+     .device = device_##row, .part = part, .has_dtype = has_dtype, .memory = memory, \
+     .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
+     .download = download, .copy = copy, .prepare = prepare, .destroy = destroy, \
+     .launch = launch, .wait = wait_for, .prefers_nhwc = prefers_nhwc}
+static const wb__backend tables[2] = {TABLE(0, "CUDA"), TABLE(1, "AMDGPU")};
 
-#define EXPORTED __attribute__((visibility("default")))
-#if FAKE_ENTRY == 1
-EXPORTED const wb__backend *wb_backend_0(const wb__host *table);
-EXPORTED const wb__backend *wb_backend_0(const wb__host *table)
-#elif FAKE_ENTRY >= 2
-EXPORTED const wb__backend *wb_backend_4(const wb__host *table);
-EXPORTED const wb__backend *wb_backend_4(const wb__host *table)
-#else
-EXPORTED const wb__backend *fake_of_nobody(const wb__host *table);
-EXPORTED const wb__backend *fake_of_nobody(const wb__host *table)
-#endif
+/* Before main, since `weber` has its own. */
+__attribute__((constructor)) static void play(void)
 {
-    host = table;
-    if (FAKE_ENTRY == 3)
-        return host->fail_null(WB_ERROR_UNSUPPORTED, "this processor is too old for " FAKE_NAME);
-    return &fake_backend;
+    const char *names = getenv("FAKES");
+    for (size_t n; names && *names; names += n + (names[n] == ',')) {
+        n = strcspn(names, ",");
+        for (size_t i = 0; i < WB__COUNT(kinds); i++) {
+            const fake *k = &kinds[i];
+            if (strlen(k->name) != n || strncmp(k->name, names, n) != 0) continue;
+            played[k->row] = k;
+            wb__registry_put(tables[k->row].name, k->absent ? NULL : &tables[k->row]);
+        }
+    }
 }

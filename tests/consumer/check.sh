@@ -50,19 +50,26 @@ export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
 check pkg_config_cxx "$work/cxx"
 
-# the installed command and a program on the installed library find the backends of that installation
-unset WEBER_BACKEND_PATH WEBER_BACKENDS
-finds_backends() {
-    "$prefix/bin/weber" devices --verbose >"$work/devices"
-    grep "^OpenCL: $(dirname "$pc")/libweber-opencl.so\$" "$work/devices" || { cat "$work/devices"; return 1; }
+# the one installed library has the backends, in the command too, and links no vendor's library
+unset WEBER_BACKENDS
+has_backends() {
+    "$prefix/bin/weber" devices >"$work/devices"
+    ! grep -E "^(CUDA|OpenCL) +not built in" "$work/devices" || { cat "$work/devices"; return 1; }
     echo '#include <weber.h>
-          int main(void) { return wb_using("OpenCL"); }' >"$work/using.c"
+          int main(void) { return wb_using("OpenCL") || wb_using("CUDA"); }' >"$work/using.c"
     # shellcheck disable=SC2046
-    "$cc" -std=c11 "$work/using.c" -o "$work/using" $(pkg --cflags --libs) && WEBER_DEBUG=load "$work/using" 2>"$work/using.log"
-    grep "^\[ Debug: load: $(dirname "$pc")/libweber-opencl.so: opened\$" "$work/using.log" || { cat "$work/using.log"; return 1; }
+    "$cc" -std=c11 "$work/using.c" -o "$work/using" $(pkg --cflags --libs) && "$work/using"
 }
-# unless it is part of the library itself
-if [ -e "$(dirname "$pc")/libweber-opencl.so" ]; then check finds_backends finds_backends; fi
+links_no_driver() {
+    for file in "$(dirname "$pc")/libweber.so" "$prefix/bin/weber"; do
+        readelf -d "$file" >"$work/needs" || return 1
+        ! grep NEEDED "$work/needs" | grep -iE "opencl|cuda|nvrtc|cublas|cudnn|clblast" || return 1
+    done
+}
+if grep -q "WEBER_CUDA:BOOL=ON" "$build/CMakeCache.txt" && grep -q "WEBER_OPENCL:BOOL=ON" "$build/CMakeCache.txt"; then
+    check has_backends has_backends
+fi
+check links_no_driver links_no_driver
 
 # the program in the README, and what the README says that it prints
 block() { awk -v want="$1" '/^```/ { n += open ? 0 : 1; open = !open; next } open && n == want' "$here/../../README.md"; }

@@ -235,7 +235,6 @@ static int cpu_memory(const wb_device *d, wb_device_memory *m)
 }
 
 const wb__backend wb__cpu_backend = {
-    .version = WB__BACKEND_VERSION,
     .name = "CPU",
     .tag = "cpu",
     .addressable = true,

@@ -13,7 +13,7 @@ static int start_once(void)
     int status = wb__cu_load();
     if (!status) status = wb__cu_find();
     if (status || wb__cu_compiler_at(0)) return status;
-    status = host->error_code();
+    status = wb_error_code();
     wb__cu_forget();
     return status;
 }
@@ -54,7 +54,7 @@ static int part(const char *name)
     if (!strcmp(name, "cuBLASLt")) return wb__cu_lt_works();
     if (!strcmp(name, "cuDNN")) return wb__cu_dnn_works();
     if (strcmp(name, "NCCL")) return -1;
-    host->fail(WB_ERROR_UNSUPPORTED, "cuda: this version of Weber does not use NCCL");
+    wb__fail(WB_ERROR_UNSUPPORTED, "cuda: this version of Weber does not use NCCL");
     return 0;
 }
 
@@ -65,7 +65,6 @@ static bool has_dtype(const wb_device *base, wb_dtype t)
 }
 
 const wb__backend wb__cu_backend = {
-    .version = WB__BACKEND_VERSION,
     .name = "CUDA",
     .tag = "cuda",
     .start = start,
@@ -94,10 +93,3 @@ const wb__backend wb__cu_backend = {
     .adopt = wb__cu_adopt,
     .disown = wb__cu_disown,
 };
-
-const wb__backend *wb__cuda_entry(const wb__host *given)
-{
-    if (given->version != WB__BACKEND_VERSION || given->size < sizeof *given) return NULL;
-    wb__cu_host = given;
-    return &wb__cu_backend;
-}

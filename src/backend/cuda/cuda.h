@@ -5,7 +5,7 @@
  *   device.c     finding devices, opening and closing them, which of them is lost
  *   memory.c     memory with a cache and a limit, over the driver's stream-ordered pool
  *   transfer.c   uploads, downloads, copies within and between devices
- *   program.c    texts compiled by NVRTC, kept in memory and on disk
+ *   program.c    texts compiled by NVRTC, kept on disk
  *   kernel.c     steps prepared and launched
  *   graph.c      plans as one command
  *   table.c      in graphs: kernels whose arguments lie in the device's memory, many segments as one
@@ -14,7 +14,6 @@
  *   dnn_api.h dnn.h dnn*.c    convolutions and attention by cuDNN's graphs
  *   rest.c       what they leave of a step
  *   cuda.c       the backend's table
- *   export.c     the one symbol of the shared object
  *
  * Nothing of NVIDIA's is needed to build it: declarations are ours (a test compares them with the
  * toolkit's headers where these are), and libraries are opened when they are first wanted.
@@ -29,14 +28,11 @@
 #ifndef WB__CUDA_H
 #define WB__CUDA_H
 
-#include "backend/host.h"
+#include "backend/gpu/gpu.h"
+#include "backend/kernel_cache.h"
 #include "backend/cuda/cu.h"
 
 #include <pthread.h>
-
-extern const wb__host *wb__cu_host;
-extern const wb__backend wb__cu_backend;
-#define host wb__cu_host
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -73,8 +69,7 @@ typedef struct {
 /* ---- devices --------------------------------------------------------------------------------- */
 
 typedef struct wb__cu_device wb__cu_device;
-typedef struct wb__cu_program wb__cu_program;
-enum { WB__CU_MOST_DEVICES = 64, WB__CU_MARKS = 16, WB__CU_BUCKETS = 256 };
+enum { WB__CU_MOST_DEVICES = 64, WB__CU_MARKS = 16 };
 
 /* An event and the number of the last command or upload before it. */
 typedef struct { CUevent event; uint64_t count; } wb__cu_mark;
@@ -114,12 +109,9 @@ struct wb__cu_device {
 
     wb__cu_staging to, from;    /* the device */
 
-    pthread_mutex_t building;   /* of the programs, and of what they are compiled with: */
+    wb__gpu_programs programs;  /* with its lock, what they are compiled with: */
     int compiler;               /* which NVRTC, */
     bool portable;              /* and whether for the driver to translate (PTX) */
-    wb__cu_program *program[WB__CU_BUCKETS];
-    uint64_t program_clock;
-    int idle_programs;
 };
 
 /* ---- open.c ---------------------------------------------------------------------------------- */
@@ -207,13 +199,10 @@ wb__cu_mark *wb__cu_mark_now(wb__cu_device *d);
 
 typedef enum { WB__CU_PLAIN = 0, WB__CU_F64 = 1, WB__CU_TABLE = 2 } wb__cu_flags;
 
-/* The program of a text, from the table, from disk or from the compiler; to be given back.  Its
- * flags are words defined in front of the prelude.  With the context. */
-wb__cu_program *wb__cu_program_get(wb__cu_device *d, const char *text, int flags);
-void wb__cu_program_put(wb__cu_device *d, wb__cu_program *p);
-void wb__cu_free_programs(wb__cu_device *d);
+/* Flags are words defined in front of the prelude.  With the context. */
+extern const wb__gpu_compiler wb__cu_compiling;
 /* A kernel of the program that is to run with so many items in a group; 0, or an error. */
-int wb__cu_function(wb__cu_device *d, const wb__cu_program *p, const char *entry, uint32_t items,
+int wb__cu_function(wb__cu_device *d, const wb__gpu_program *p, const char *entry, uint32_t items,
                     CUfunction *function);
 
 /* ---- kernel.c -------------------------------------------------------------------------------- */
@@ -223,7 +212,7 @@ typedef struct wb__cu_routine wb__cu_routine;
 /* One launch of a step. */
 typedef struct {
     const wb__gpu_launch *launch;
-    wb__cu_program *program;
+    wb__gpu_program *program;
     CUfunction function;
     bool changes;               /* the struct of arguments differs from launch to launch */
     unsigned char *args;        /* the struct */
@@ -278,7 +267,7 @@ int wb__cu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffe
 typedef struct {
     const wb__cu_kernel *kernel;
     int n, *part;               /* which of the kernel's parts are its rows */
-    wb__cu_program *program;
+    wb__gpu_program *program;
     CUfunction function;
     size_t at, row_bytes;       /* in the block; of one row */
     uint32_t groups;
@@ -290,12 +279,12 @@ typedef struct { uint32_t at, word; } wb__cu_target;
 /* The tables of a sequence, in the order of its kernels.  They lie in one block, and behind them the
  * list of places into which, before every run, a small kernel writes the plan's numbers. */
 typedef struct {
-    int n, n_targets;
+    int n, room, n_targets;
     wb__cu_table *table;
     wb__cu_target *target;      /* by words */
     size_t list_at, bytes;      /* of the block */
     wb__gpu_launch words;       /* gpu_fill makes the words with it */
-    wb__cu_program *program;    /* that writes them */
+    wb__gpu_program *program;   /* that writes them */
     CUfunction function;
     unsigned char *args;        /* its arguments */
 } wb__cu_tables;
@@ -357,8 +346,5 @@ bool wb__cu_split(const wb__step *step, wb__step *bare, wb__cu_rest *rest);
 /* Handles that belong to a device: given back when it is closed, its context current. */
 void wb__cu_lt_close(wb__cu_device *d);
 void wb__cu_dnn_close(wb__cu_device *d);
-
-/* The backend's entry, as the registry lists it where the backend is linked in. */
-const wb__backend *wb__cuda_entry(const wb__host *table);
 
 #endif

@@ -40,45 +40,37 @@ static int describe(wb__cu_device *d)
     d->total = (int64_t)total;
     d->target = (wb__gpu_target){.f64 = true, .most_items = items, .local_bytes = (size_t)local,
                                  .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr)};
-    d->debug_sync = host->debug("sync");
-    return host->gpu_memory_limit("cuda", d->total, &d->cache.limit);
+    d->debug_sync = wb__debug("sync");
+    return wb__gpu_memory_limit("cuda", d->total, &d->cache.limit);
 }
 
-static void init_locks(wb__cu_device *d)
+/* Makes the device's locks, or destroys them. */
+static void set_locks(wb__cu_device *d, bool made)
 {
-    pthread_mutex_init(&d->opening, NULL);
-    pthread_mutex_init(&d->losing, NULL);
-    pthread_mutex_init(&d->lock, NULL);
-    pthread_mutex_init(&d->building, NULL);
-    pthread_mutex_init(&d->to.lock, NULL);
-    pthread_mutex_init(&d->from.lock, NULL);
-}
-
-static void destroy_locks(wb__cu_device *d)
-{
-    pthread_mutex_destroy(&d->opening);
-    pthread_mutex_destroy(&d->losing);
-    pthread_mutex_destroy(&d->lock);
-    pthread_mutex_destroy(&d->building);
-    pthread_mutex_destroy(&d->to.lock);
-    pthread_mutex_destroy(&d->from.lock);
+    pthread_mutex_t *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
+                                      &d->to.lock, &d->from.lock};
+    for (size_t i = 0; i < WB__COUNT(locks); i++)
+        if (made) pthread_mutex_init(locks[i], NULL);
+        else pthread_mutex_destroy(locks[i]);
 }
 
 static int find_one(wb__cu_device *d, int ordinal)
 {
     memset(d, 0, sizeof *d);
-    init_locks(d);
+    set_locks(d, true);
     d->ordinal = ordinal;
+    d->programs.by = &wb__cu_compiling;
+    d->programs.device = d;
     d->base = (wb_device){.backend = &wb__cu_backend, .ordinal = ordinal, .name = d->name,
                           .state = d};
     const CUresult code = cu.DeviceGet(&d->id, ordinal);
     if (code) return wb__cu_fail(NULL, "cuDeviceGet", code, "device %d", ordinal);
     const int status = describe(d);
-    if (!status && host->debug("load"))
-        host->log(WB_LOG_DEBUG, "load: cuda:%d: %s, compute capability %d.%d, %d processors, driver"
-                  " for CUDA %d.%d%s", ordinal, d->name, d->arch / 10, d->arch % 10, d->processors,
-                  wb__cu_driver_version / 1000, wb__cu_driver_version % 1000 / 10,
-                  d->has_pools ? "" : ", without memory pools");
+    if (!status && wb__debug("load"))
+        wb__log(WB_LOG_DEBUG, "load: cuda:%d: %s, compute capability %d.%d, %d processors, driver"
+                " for CUDA %d.%d%s", ordinal, d->name, d->arch / 10, d->arch % 10, d->processors,
+                wb__cu_driver_version / 1000, wb__cu_driver_version % 1000 / 10,
+                d->has_pools ? "" : ", without memory pools");
     return status;
 }
 
@@ -89,14 +81,14 @@ int wb__cu_find(void)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (code) return wb__cu_fail(NULL, "cuDeviceGetCount", code, "how many there are");
     if (!n && visible)
-        return host->fail(WB_ERROR_DEVICE, "cuda: no device: CUDA_VISIBLE_DEVICES=\"%s\" hides all"
-                          " there are", visible);
+        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: CUDA_VISIBLE_DEVICES=\"%s\" hides all"
+                        " there are", visible);
     if (!n)
-        return host->fail(WB_ERROR_DEVICE, "cuda: no device: the driver is there, but it sees no"
-                          " GPU; see what `nvidia-smi` says");
+        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is there, but it sees no"
+                        " GPU; see what `nvidia-smi` says");
     for (int i = 0; i < WB__MIN(n, (int)WB__CU_MOST_DEVICES) && !status; i++) {
         status = find_one(&places[i], i);
-        if (status) destroy_locks(&places[i]);
+        if (status) set_locks(&places[i], false);
         else n_found++;
     }
     if (status) wb__cu_forget();
@@ -192,8 +184,8 @@ static int tell_lost(wb__cu_device *d)
     char because[sizeof d->lost_because];
     memcpy(because, d->lost_because, sizeof because);
     pthread_mutex_unlock(&d->losing);
-    return host->fail(WB_ERROR_DEVICE, "cuda:%d: the device was lost to this process: %s; other"
-                      " devices go on, this one needs the process restarted", d->ordinal, because);
+    return wb__fail(WB_ERROR_DEVICE, "cuda:%d: the device was lost to this process: %s; other"
+                    " devices go on, this one needs the process restarted", d->ordinal, because);
 }
 
 int wb__cu_enter(wb__cu_device *d)
@@ -234,7 +226,7 @@ static void close_device(wb__cu_device *d)
     wb__cu_dnn_close(d);
     wb__cu_free_staging(&d->to);
     wb__cu_free_staging(&d->from);
-    wb__cu_free_programs(d);
+    wb__gpu_programs_free(&d->programs);
     wb__cu_trim(&d->base);
     give_back(d);
     if (entered) wb__cu_leave();
@@ -254,7 +246,7 @@ void wb__cu_forget(void)
 {
     for (int i = 0; i < n_found; i++) {
         close_device(&places[i]);
-        destroy_locks(&places[i]);
+        set_locks(&places[i], false);
     }
     n_found = 0;
 }

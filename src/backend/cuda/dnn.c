@@ -38,7 +38,7 @@ static const char *open_next(void)
 {
     static const wb__cu_file files[] = {{"libcudnn.so.9", 0}, {"libcudnn_graph.so.9", 0},
                                         {"libcudnn.so", 0}, {0}};
-    static const struct { const char *name; size_t at; } functions[] = {
+    static const wb__gpu_function functions[] = {
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
         WB__DNN_FUNCTIONS(NAME)
 #undef NAME
@@ -50,17 +50,13 @@ static const char *open_next(void)
     *why = 0;
     while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
         wb__dnn_functions f;
-        const char *missing = NULL;
-        for (size_t i = 0; i < WB__COUNT(functions); i++) {
-            void *found = dlsym(library, functions[i].name);
-            if (!found) missing = functions[i].name;
-            memcpy((char *)&f + functions[i].at, &found, sizeof found);
-        }
+        const char *missing =
+            wb__gpu_find_functions(library, functions, WB__COUNT(functions), &f);
         if (!fault_of(&f, missing, why, sizeof why)) {
             dnn = f;
             return NULL;
         }
-        if (host->debug("load")) host->log(WB_LOG_INFO, "cuda: cuDNN: %s", why);
+        if (wb__debug("load")) wb__log(WB_LOG_INFO, "cuda: cuDNN: %s", why);
     }
     if (!*why)
         snprintf(why, sizeof why, "%s; install cuDNN 9, or name its folder by WEBER_CUDA_PATH",
@@ -78,12 +74,12 @@ bool wb__cu_dnn_works(void)
 {
     const char *wish = getenv("WEBER_CUDA_CUDNN");
     if (wish && *wish == '0') {
-        host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: WEBER_CUDA_CUDNN=0 says not to use it");
+        wb__fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: WEBER_CUDA_CUDNN=0 says not to use it");
         return false;
     }
     pthread_once(&once, open_once);
     if (!*why_not) return true;
-    host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: %s", why_not);
+    wb__fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: %s", why_not);
     return false;
 }
 
@@ -129,17 +125,16 @@ static int fail(const wb__cu_device *d, int status, const char *call)
     dnn.GetLastErrorString(said, sizeof said);
     const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return host->fail(memory ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
-                      d->ordinal, call, dnn.GetErrorString(status), status, *said ? ": " : "",
-                      said);
+    return wb__fail(memory ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
+                    d->ordinal, call, dnn.GetErrorString(status), status, *said ? ": " : "", said);
 }
 
 /* What fails while a plan is made is no error: our own kernels take over. */
 static void note(const wb__cu_device *d, int status, const char *call)
 {
-    if (host->debug("dispatch"))
-        host->log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, dnn.GetErrorString(status),
-                  status);
+    if (wb__debug("dispatch"))
+        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, dnn.GetErrorString(status),
+                status);
 }
 
 /* A handle; a version that gives none is followed by the next, while no device has a handle. */
@@ -162,14 +157,14 @@ static state *state_of(wb__cu_device *d)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (d->dnn) return d->dnn;
-    state *s = host->alloc_zero(1, sizeof *s);
+    state *s = wb__alloc_zero(1, sizeof *s);
     if (!s) return NULL;
     const int status = create(&s->handle);
     if (status) {
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))
-            host->log(WB_LOG_WARN, "cuda:%d: cuDNN is not used, our own kernels are: cudnnCreate:"
-                      " %s (%d)", d->ordinal, dnn.GetErrorString(status), status);
+            wb__log(WB_LOG_WARN, "cuda:%d: cuDNN is not used, our own kernels are: cudnnCreate:"
+                    " %s (%d)", d->ordinal, dnn.GetErrorString(status), status);
     }
     return d->dnn = s;
 }
@@ -177,7 +172,7 @@ static state *state_of(wb__cu_device *d)
 static void drop(entry *e)
 {
     wb__dnn_plan_free(&dnn, &e->plan);
-    host->free(e);
+    wb__free(e);
 }
 
 void wb__cu_dnn_close(wb__cu_device *d)
@@ -189,7 +184,7 @@ void wb__cu_dnn_close(wb__cu_device *d)
         drop(e);
     }
     if (s->handle) dnn.Destroy(s->handle);
-    host->free(s);
+    wb__free(s);
     d->dnn = NULL;
 }
 
@@ -215,8 +210,8 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
     for (entry *e = s->first; e; e = e->next)
         if (memcmp(&e->problem, p, sizeof *p) == 0) return e;
     make_room(s);
-    entry *e = host->alloc_zero(1, sizeof *e);
-    wb__dnn_graph *g = e ? host->alloc(sizeof *g) : NULL;
+    entry *e = wb__alloc_zero(1, sizeof *e);
+    wb__dnn_graph *g = e ? wb__alloc(sizeof *g) : NULL;
     int error = WB_ERROR_MEMORY;
     if (g) {
         const wb__dnn_target target = {.f = &dnn, .handle = s->handle, .memory = d->total};
@@ -224,9 +219,9 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
         if (g->status) note(d, g->status, g->call);
         if (error == WB_ERROR_UNSUPPORTED) error = 0;
     }
-    host->free(g);
+    wb__free(g);
     if (error) {
-        host->free(e);
+        wb__free(e);
         return NULL;
     }
     e->problem = *p;
@@ -303,7 +298,7 @@ static void destroy(wb__cu_device *d, wb__cu_routine *base)
     (void)d;
     if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
     r->entry->holders--;
-    host->free(r);
+    wb__free(r);
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
@@ -325,7 +320,7 @@ static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int
     *why = wb__dnn_problem_of(step, &p);
     if (*why) return NULL;
     if (!wb__cu_dnn_works()) {
-        host->clear_error();
+        wb_clear_error();
         *why = "cuDNN: not there";
         return NULL;
     }
@@ -337,7 +332,7 @@ static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int
     if (step->kind == WB__STEP_ATTENTION && (*why = too_old(&p))) return NULL;
     entry *e = s ? entry_of(d, &p) : NULL;
     if (!e) {
-        *error = (int)host->error_code();
+        *error = (int)wb_error_code();
         return NULL;
     }
     if (!e->plan.plan || e->refused) {
@@ -385,7 +380,7 @@ int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **
     *r = NULL;
     entry *e = find(d, step, why, &error);
     if (!e) return error;
-    routine *made = host->alloc_zero(1, sizeof *made);
+    routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     e->holders++;
     made->base = (wb__cu_routine){.impl = name_of(step), .workspace = e->plan.workspace,
@@ -396,7 +391,7 @@ int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **
         const wb__view *v = &step->views[i];
         made->ids[i] = i + 1;
         made->places[i].buffer = v->buffer;
-        made->places[i].at = (size_t)v->offset * host->dtype_size(v->dtype);
+        made->places[i].at = (size_t)v->offset * wb__dtype_size(v->dtype);
     }
     if (step->kind == WB__STEP_ATTENTION) add_attention(made, step);
     *r = &made->base;
@@ -409,7 +404,7 @@ bool wb__cu_dnn_takes(wb__cu_device *d, const wb__step *step)
     int error = 0;
     if (step->kind != WB__STEP_CONV && step->kind != WB__STEP_ATTENTION) return false;
     const entry *e = find(d, step, &why, &error);
-    if (!e && !why) host->clear_error();
+    if (!e && !why) wb_clear_error();
     return e;
 }
 
@@ -424,6 +419,6 @@ bool wb__cu_dnn_prefers_nhwc(wb__cu_device *d, const wb__step *conv)
     if (conv->kind != WB__STEP_CONV || !(half || (rounded && d->arch >= 90))) return false;
     if (k % vector || (c % vector && c > 4)) return false;
     const state *s = wb__cu_dnn_works() ? state_of(d) : NULL;
-    if (!s) host->clear_error();
+    if (!s) wb_clear_error();
     return s && s->handle;
 }

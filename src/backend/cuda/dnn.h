@@ -10,7 +10,7 @@
 #define WB__CU_DNN_H
 
 #include "backend/cuda/dnn_api.h"
-#include "backend/host.h"
+#include "backend/backend.h"
 
 typedef cudnnBackendDescriptor_t wb__dnn_desc;
 

@@ -298,7 +298,7 @@ int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *p
     for (size_t i = 0; i < WB__COUNT(modes) && !g->status; i++)
         if (pick(g, graph, modes[i], forbidden, most, plan)) break;
     if (!plan->plan) return WB_ERROR_UNSUPPORTED;
-    plan->made = host->alloc((size_t)g->n_made * sizeof *plan->made);
+    plan->made = wb__alloc((size_t)g->n_made * sizeof *plan->made);
     if (!plan->made) {
         plan->plan = NULL;
         return WB_ERROR_MEMORY;
@@ -313,7 +313,7 @@ void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan)
 {
     if (!plan->made) return;
     release(f, plan->made, plan->n_made);
-    host->free(plan->made);
+    wb__free(plan->made);
     *plan = (wb__dnn_plan){0};
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const wb__host *wb__cu_host;
 wb__cu_functions wb__cu;
 int wb__cu_driver_version;
 bool wb__cu_has_graphs, wb__cu_has_pools;
@@ -31,8 +30,8 @@ static bool must_fail(const char *name)
     const int64_t n = ++calls;
     if (fail_all ? n < fail_at : n != fail_at) return false;
     if (n == fail_at)
-        host->log(WB_LOG_INFO, "cuda: call %lld, %s, fails as WEBER_CUDA_FAIL asks", (long long)n,
-                  name);
+        wb__log(WB_LOG_INFO, "cuda: call %lld, %s, fails as WEBER_CUDA_FAIL asks", (long long)n,
+                name);
     return true;
 }
 
@@ -115,7 +114,7 @@ static void choose_nvrtc_table(wb__nvrtc_functions *to, int i)
 
 void wb__cu_tell_left(void)
 {
-    if (live) host->log(WB_LOG_WARN, "cuda: %lld objects of the driver's are left", (long long)live);
+    if (live) wb__log(WB_LOG_WARN, "cuda: %lld objects of the driver's are left", (long long)live);
 }
 
 /* ---- fork ------------------------------------------------------------------------------------ */
@@ -131,15 +130,15 @@ bool wb__cu_is_child(void) { return child; }
 int wb__cu_check_fork(void)
 {
     if (wb__likely(!child)) return 0;
-    return host->fail(WB_ERROR_DEVICE, "cuda: this process was forked from one that had started"
-                      " CUDA, which works there alone: fork before the first use of a device, or"
-                      " call exec after it");
+    return wb__fail(WB_ERROR_DEVICE, "cuda: this process was forked from one that had started"
+                    " CUDA, which works there alone: fork before the first use of a device, or"
+                    " call exec after it");
 }
 
 /* ---- opening the driver ---------------------------------------------------------------------- */
 
 #define LISTED(name, parameters, arguments) {"cu" #name, offsetof(wb__cu_functions, name)},
-static const struct { const char *name; size_t at; } functions[] = {
+static const wb__gpu_function functions[] = {
     WB__CU_FUNCTIONS(LISTED, LISTED, LISTED, LISTED, LISTED)
 };
 #undef LISTED
@@ -169,15 +168,13 @@ static int find_functions(void *library, const char *file)
     wb__cu_has_pools = true;
     wb__cu_has_graphs = !graphs || strcmp(graphs, "0") != 0;
     for (size_t i = 0; i < WB__COUNT(functions); i++) {
-        const char *name = functions[i].name;
-        void *found = dlsym(library, name);
-        memcpy((char *)&opened + functions[i].at, &found, sizeof found);
-        if (found) continue;
+        const char *name = wb__gpu_find_functions(library, &functions[i], 1, &opened);
+        if (!name) continue;
         if (is_of_pools(name)) wb__cu_has_pools = false;
         else if (is_of_graphs(name)) wb__cu_has_graphs = false;
         else
-            return host->fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is no driver of NVIDIA's, or"
-                              " an old one: install driver 470 or newer", file, name);
+            return wb__fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is no driver of NVIDIA's, or"
+                            " an old one: install driver 470 or newer", file, name);
     }
     return 0;
 }
@@ -213,8 +210,8 @@ int wb__cu_load(void)
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *said = dlerror();
-        return host->fail(WB_ERROR_DEVICE, "cuda: %s was not found: %s; install the NVIDIA driver",
-                          file, said ? said : "no reason given");
+        return wb__fail(WB_ERROR_DEVICE, "cuda: %s was not found: %s; install the NVIDIA driver",
+                        file, said ? said : "no reason given");
     }
     int status = find_functions(library, file);
     if (status) {
@@ -228,16 +225,16 @@ int wb__cu_load(void)
     code = cu.DriverGetVersion(&wb__cu_driver_version);
     if (code) return wb__cu_fail(NULL, "cuDriverGetVersion", code, "%s", file);
     if (wb__cu_driver_version < 11000)
-        return host->fail(WB_ERROR_DEVICE, "cuda: the driver knows CUDA %d.%d; 11.0 or newer is"
-                          " needed: install driver 470 or newer", wb__cu_driver_version / 1000,
-                          wb__cu_driver_version % 1000 / 10);
+        return wb__fail(WB_ERROR_DEVICE, "cuda: the driver knows CUDA %d.%d; 11.0 or newer is"
+                        " needed: install driver 470 or newer", wb__cu_driver_version / 1000,
+                        wb__cu_driver_version % 1000 / 10);
     return 0;
 }
 
 /* ---- opening NVRTC --------------------------------------------------------------------------- */
 
 #define LISTED(name, parameters, arguments) {"nvrtc" #name, offsetof(wb__nvrtc_functions, name)},
-static const struct { const char *name; size_t at; } nvrtc_functions[] = {
+static const wb__gpu_function nvrtc_functions[] = {
     WB__NVRTC_FUNCTIONS(LISTED, LISTED, LISTED, LISTED)
     LISTED(GetErrorString, (nvrtcResult code), (code))
 };
@@ -248,17 +245,6 @@ static const wb__cu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.
 
 static wb__cu_compiler compilers[MOST_COMPILERS];
 static int n_compilers;
-
-/* What is missing of the functions; NULL: nothing. */
-static const char *find_nvrtc_functions(void *library, wb__nvrtc_functions *to)
-{
-    for (size_t i = 0; i < WB__COUNT(nvrtc_functions); i++) {
-        void *found = dlsym(library, nvrtc_functions[i].name);
-        if (!found) return nvrtc_functions[i].name;
-        memcpy((char *)to + nvrtc_functions[i].at, &found, sizeof found);
-    }
-    return NULL;
-}
 
 /* One that is none of those before: the same file has several names. */
 static bool is_new(const wb__nvrtc_functions *f)
@@ -277,15 +263,15 @@ static int open_nvrtc(void)
     wb__nvrtc_functions *f = &opened_nvrtc[n_compilers];
     void *library;
     while ((library = wb__cu_open_library(nvrtc_files, &from, why, sizeof why)) &&
-           ((missing = find_nvrtc_functions(library, f)) || !is_new(f))) {}
+           ((missing = wb__gpu_find_functions(library, nvrtc_functions,
+                                              WB__COUNT(nvrtc_functions), f)) || !is_new(f))) {}
     if (!library) from = 0;             /* it may be there when it is wanted again */
     if (!library && missing)
-        return host->fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed",
-                          missing);
+        return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed", missing);
     if (!library)
-        return host->fail(WB_ERROR_DEVICE, "cuda: NVRTC, which compiles kernels, was not found: %s;"
-                          " install it (Debian: libnvrtc12; NVIDIA: cuda-nvrtc; or pip's"
-                          " nvidia-cuda-nvrtc), or name its folder in WEBER_CUDA_PATH", why);
+        return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC, which compiles kernels, was not found: %s;"
+                        " install it (Debian: libnvrtc12; NVIDIA: cuda-nvrtc; or pip's"
+                        " nvidia-cuda-nvrtc), or name its folder in WEBER_CUDA_PATH", why);
     n_compilers++;
     return 0;
 }
@@ -297,10 +283,10 @@ static int begin_compiler(int i)
     choose_nvrtc_table(&compilers[i].f, i);
     const nvrtcResult code = compilers[i].f.Version(&major, &minor);
     if (code)
-        return host->fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s",
-                          opened_nvrtc[i].GetErrorString(code));
+        return wb__fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s",
+                        opened_nvrtc[i].GetErrorString(code));
     compilers[i].version = 1000 * major + 10 * minor;
-    if (host->debug("load")) host->log(WB_LOG_DEBUG, "load: cuda: NVRTC %d.%d", major, minor);
+    if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: cuda: NVRTC %d.%d", major, minor);
     return 0;
 }
 
@@ -314,7 +300,7 @@ const wb__cu_compiler *wb__cu_compiler_at(int i)
     if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(i);
     const bool there = !status && i < n_compilers;
     pthread_mutex_unlock(&one);
-    if (status && i) host->clear_error();
+    if (status && i) wb_clear_error();
     return there ? &compilers[i] : NULL;
 }
 
@@ -365,8 +351,8 @@ int wb__cu_fail(wb__cu_device *d, const char *call, CUresult code, const char *f
     const bool lost = d && ends_it(code);
     if (lost) lose(d, call, code, what);
     if (!opened.GetErrorString || opened.GetErrorString(code, &said)) said = NULL;
-    return host->fail(code == CUDA_ERROR_OUT_OF_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
-                      "%s: %s: %s (%u): %s%s%s%s", who, call, wb__cu_error_name(code), code, what,
-                      said ? "; the driver says: " : "", said ? said : "",
-                      lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
+    return wb__fail(code == CUDA_ERROR_OUT_OF_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
+                    "%s: %s: %s (%u): %s%s%s%s", who, call, wb__cu_error_name(code), code, what,
+                    said ? "; the driver says: " : "", said ? said : "",
+                    lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
 }

@@ -59,14 +59,14 @@ static int make_blocks(wb__cu_device *d, wb__graph *g)
 {
     for (int i = 0; i <= INSTANCES && g->tables.bytes; i++) {
         instance *in = i < INSTANCES ? &g->one[i] : &g->copying;
-        if (!(in->block = wb__cu_allocate(&d->base, g->tables.bytes))) return host->error_code();
+        if (!(in->block = wb__cu_allocate(&d->base, g->tables.bytes))) return wb_error_code();
     }
     return 0;
 }
 
 static int list_used(wb__graph *g)
 {
-    g->used = host->alloc_zero((size_t)g->s->n_buffers + 1, sizeof *g->used);
+    g->used = wb__alloc_zero((size_t)g->s->n_buffers + 1, sizeof *g->used);
     if (!g->used) return WB_ERROR_MEMORY;
     for (int i = 0; i < g->s->n_kernels; i++) {
         const wb__cu_kernel *k = (const wb__cu_kernel *)g->s->kernels[i];
@@ -79,7 +79,7 @@ static int list_used(wb__graph *g)
 static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
-    wb__graph *g = host->alloc_zero(1, sizeof *g);
+    wb__graph *g = wb__alloc_zero(1, sizeof *g);
     if (!g) return WB_ERROR_MEMORY;
     pthread_mutex_init(&g->lock, NULL);
     *graph = g;
@@ -87,12 +87,12 @@ static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
     g->arena = -1;
     for (int i = 0; i < s->n_buffers; i++)
         if (s->buffers[i].kind == WB__BUFFER_ARENA) g->arena = i;
-    g->addresses = host->alloc_zero((INSTANCES + 2) * n, sizeof *g->addresses);
+    g->addresses = wb__alloc_zero((INSTANCES + 2) * n, sizeof *g->addresses);
     if (!g->addresses) return WB_ERROR_MEMORY;
     for (size_t i = 0; i < INSTANCES; i++) g->one[i].address = g->addresses + i * n;
     g->copying.address = g->addresses + INSTANCES * n;
     g->now = g->copying.address + n;
-    g->own = host->alloc_zero(n, sizeof *g->own);
+    g->own = wb__alloc_zero(n, sizeof *g->own);
     int status = g->own ? list_used(g) : WB_ERROR_MEMORY;
     if (!status) status = wb__cu_tables_make(d, s, &g->tables);
     return status ? status : make_blocks(d, g);
@@ -104,7 +104,7 @@ int wb__cu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph
     wb__graph *g = NULL;
     *graph = NULL;
     if (!wb__cu_has_graphs || d->debug_sync) return WB_ERROR_UNSUPPORTED;
-    if (wb__cu_enter(d)) return host->error_code();
+    if (wb__cu_enter(d)) return wb_error_code();
     const int status = make(d, s, &g);
     wb__cu_leave();
     if (g) d->kernels++;
@@ -124,11 +124,11 @@ void wb__cu_graph_free(const wb_device *base, wb__graph *g)
     for (int i = 0; i < g->s->n_buffers && g->own; i++)
         wb__cu_release(base, g->own[i], g->s->buffers[i].bytes);
     wb__cu_tables_free(d, &g->tables);
-    host->free(g->addresses);
-    host->free(g->own);
-    host->free(g->used);
+    wb__free(g->addresses);
+    wb__free(g->own);
+    wb__free(g->used);
     pthread_mutex_destroy(&g->lock);
-    host->free(g);
+    wb__free(g);
     if (entered) wb__cu_leave();
 }
 
@@ -176,11 +176,11 @@ static int record(wb__cu_device *d, const wb__graph *g, CUdeviceptr block, const
 static int fill_block(wb__cu_device *d, wb__graph *g, instance *in, const wb__cu_places *at)
 {
     if (!g->tables.bytes) return 0;
-    unsigned char *rows = host->alloc_zero(g->tables.bytes, 1);
+    unsigned char *rows = wb__alloc_zero(g->tables.bytes, 1);
     if (!rows) return WB_ERROR_MEMORY;
     wb__cu_tables_fill(&g->tables, at, rows);
     const int status = wb__cu_upload(&d->base, in->block, 0, rows, g->tables.bytes);
-    host->free(rows);
+    wb__free(rows);
     return status;
 }
 
@@ -264,7 +264,7 @@ static bool take_own_memory(wb__cu_device *d, wb__graph *g)
                            (g->s->split && b->kind != WB__BUFFER_INPUT);
         if (stays || (!moves && !g->own[i])) continue;
         if (!g->own[i] && !(g->own[i] = wb__cu_allocate(&d->base, b->bytes))) {
-            host->clear_error();
+            wb_clear_error();
             return false;
         }
         g->now[i] = g->own[i]->at;
@@ -353,7 +353,7 @@ static int launch(wb__cu_device *d, wb__graph *g, instance *in, void *const *buf
     if (code) return wb__cu_fail(d, "cuGraphLaunch", code, "a plan of %d kernels", g->s->n_kernels);
     if (copying) status = copy_own(d, g, buffers, places, WB__BUFFER_RESULT);
     wb__cu_issue(d);
-    if (!wb__cu_mark_now(d)) host->clear_error();       /* then uploads wait for more than this */
+    if (!wb__cu_mark_now(d)) wb_clear_error();       /* then uploads wait for more than this */
     in->last = ++g->clock;
     return status;
 }
@@ -379,9 +379,9 @@ int wb__cu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     instance *in = NULL;
     g->runs++;
     if (!g->broken && choose(d, g, buffers, places, numbers, &in)) {
-        host->log(WB_LOG_WARN, "cuda:%d: a plan of %d kernels runs without a graph: %s", d->ordinal,
-                  g->s->n_kernels, host->error());
-        host->clear_error();
+        wb__log(WB_LOG_WARN, "cuda:%d: a plan of %d kernels runs without a graph: %s", d->ordinal,
+                g->s->n_kernels, wb_error());
+        wb_clear_error();
         g->broken = true;
     } else if (in) {
         pthread_mutex_lock(&d->lock);

@@ -48,9 +48,9 @@ static int check_sizes(wb__cu_device *d, const wb__gpu_launch *l)
     if (l->groups[0] <= INT32_MAX && l->groups[1] <= UINT16_MAX && l->groups[2] <= UINT16_MAX &&
         bytes <= 4096)
         return 0;
-    return host->fail(WB_ERROR_INTERNAL, "cuda:%d: kernel %s: %u x %u x %u groups, %zu bytes of"
-                      " arguments: more than can be launched", d->ordinal, l->entry, l->groups[0],
-                      l->groups[1], l->groups[2], bytes);
+    return wb__fail(WB_ERROR_INTERNAL, "cuda:%d: kernel %s: %u x %u x %u groups, %zu bytes of"
+                    " arguments: more than can be launched", d->ordinal, l->entry, l->groups[0],
+                    l->groups[1], l->groups[2], bytes);
 }
 
 static int prepare_part(wb__cu_device *d, wb__cu_part *p, const wb__gpu_launch *l)
@@ -58,16 +58,16 @@ static int prepare_part(wb__cu_device *d, wb__cu_part *p, const wb__gpu_launch *
     const size_t n = (size_t)l->n_buffers;
     p->launch = l;
     p->changes = l->n_numbers || l->workspace_at >= 0;
-    p->args = host->alloc_zero(l->args_bytes + 1, 1);
-    p->address = host->alloc_zero(n + 1, sizeof *p->address);
-    p->argument = host->alloc_zero(n + 1, sizeof *p->argument);
+    p->args = wb__alloc_zero(l->args_bytes + 1, 1);
+    p->address = wb__alloc_zero(n + 1, sizeof *p->address);
+    p->argument = wb__alloc_zero(n + 1, sizeof *p->argument);
     if (!p->args || !p->address || !p->argument) return WB_ERROR_MEMORY;
     memcpy(p->args, l->args, l->args_bytes);
     for (size_t i = 0; i < n; i++) p->argument[i] = &p->address[i];
     p->argument[n] = p->args;
     if (check_sizes(d, l)) return WB_ERROR_INTERNAL;
-    p->program = wb__cu_program_get(d, l->text, l->f64 ? WB__CU_F64 : WB__CU_PLAIN);
-    if (!p->program) return host->error_code();
+    p->program = wb__gpu_program_get(&d->programs, l->text, l->f64 ? WB__CU_F64 : WB__CU_PLAIN);
+    if (!p->program) return wb_error_code();
     return wb__cu_function(d, p->program, l->entry, l->items[0] * l->items[1] * l->items[2],
                            &p->function);
 }
@@ -82,11 +82,10 @@ static bool may_use(const char *name, const char *variable, bool (*works)(void),
     if (works()) return true;
     pthread_mutex_lock(&saying);
     if (!*said)
-        host->log(WB_LOG_WARN, "cuda: %s is not used, our own kernels are: %s", name,
-                  host->error());
+        wb__log(WB_LOG_WARN, "cuda: %s is not used, our own kernels are: %s", name, wb_error());
     *said = true;
     pthread_mutex_unlock(&saying);
-    host->clear_error();
+    wb_clear_error();
     return false;
 }
 
@@ -129,7 +128,7 @@ static int prepare_split(wb__cu_device *d, const wb__step *step, wb__cu_routine 
     if (!wb__cu_split(step, &bare, &rest)) return WB_ERROR_UNSUPPORTED;
     int status = prepare_routine(d, &bare, r, &why);
     if (status) return status;
-    status = host->gpu_step(&d->target, &rest.step, work);
+    status = wb__gpu_step(&d->target, &rest.step, work);
     if (!status) return 0;
     pthread_mutex_lock(&d->lock);
     (*r)->destroy(d, *r);
@@ -152,7 +151,7 @@ static int list_buffers(wb__cu_kernel *k, const wb__step *step)
 {
     size_t room = (size_t)step->n_views + 3;
     for (int i = 0; i < k->n; i++) room += (size_t)k->work->launch[i].n_buffers;
-    k->used = host->alloc_zero(room, sizeof *k->used);
+    k->used = wb__alloc_zero(room, sizeof *k->used);
     if (!k->used) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->n; i++) {
         const wb__gpu_launch *l = &k->work->launch[i];
@@ -163,7 +162,7 @@ static int list_buffers(wb__cu_kernel *k, const wb__step *step)
         if (step->epilogue >= WB__EPI_GELU_AUX) use_buffer(k, step->aux.buffer);
         if (step->sums_of) use_buffer(k, step->sums.buffer);
     }
-    k->address = host->alloc_zero((size_t)k->n_buffers + 1, sizeof *k->address);
+    k->address = wb__alloc_zero((size_t)k->n_buffers + 1, sizeof *k->address);
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
@@ -176,13 +175,13 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_kernel **kerne
     int status = prepare_routine(d, step, &routine, &why);
     if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work);
     if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
-        return host->fail(WB_ERROR_UNSUPPORTED, "cuda:%d: %s", d->ordinal, why);
-    if (status == WB_ERROR_UNSUPPORTED) status = host->gpu_step(&d->target, step, &work);
+        return wb__fail(WB_ERROR_UNSUPPORTED, "cuda:%d: %s", d->ordinal, why);
+    if (status == WB_ERROR_UNSUPPORTED) status = wb__gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
-    wb__cu_kernel *k = host->alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
+    wb__cu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
     if (!k) {
-        host->gpu_work_free(work);
+        wb__gpu_work_free(work);
         pthread_mutex_lock(&d->lock);
         if (routine) routine->destroy(d, routine);
         pthread_mutex_unlock(&d->lock);
@@ -207,7 +206,7 @@ int wb__cu_prepare(const wb_device *base, const wb__step *step, wb__kernel **ker
     wb__cu_device *d = base->state;
     wb__cu_kernel *k = NULL;
     *kernel = NULL;
-    if (wb__cu_enter(d)) return host->error_code();
+    if (wb__cu_enter(d)) return wb_error_code();
     const int status = prepare(d, step, &k);
     wb__cu_leave();
     if (k) d->kernels++;
@@ -225,20 +224,20 @@ void wb__cu_destroy(const wb_device *base, wb__kernel *kernel)
     d->kernels--;
     for (int i = 0; i < k->n; i++) {
         wb__cu_part *p = &k->parts[i];
-        wb__cu_program_put(d, p->program);
-        host->free(p->args);
-        host->free(p->address);
-        host->free(p->argument);
+        wb__gpu_program_put(&d->programs, p->program);
+        wb__free(p->args);
+        wb__free(p->address);
+        wb__free(p->argument);
     }
     if (k->routine) {
         pthread_mutex_lock(&d->lock);
         k->routine->destroy(d, k->routine);
         pthread_mutex_unlock(&d->lock);
     }
-    host->gpu_work_free(k->work);
-    host->free(k->used);
-    host->free(k->address);
-    host->free(k);
+    wb__gpu_work_free(k->work);
+    wb__free(k->used);
+    wb__free(k->address);
+    wb__free(k);
     if (entered) wb__cu_leave();
 }
 
@@ -250,7 +249,7 @@ static bool ask(const wb_device *base, const wb__step *step,
 {
     wb__cu_device *d = base->state;
     if (wb__cu_enter(d)) {
-        host->clear_error();
+        wb_clear_error();
         return false;
     }
     pthread_mutex_lock(&d->lock);
@@ -266,7 +265,7 @@ bool wb__cu_takes(const wb_device *base, const wb__step *step)
     const wb__cu_device *d = base->state;
     if (step->kind == WB__STEP_ATTENTION && may_use_dnn() && ask(base, step, wb__cu_dnn_takes))
         return true;
-    return host->gpu_takes(&d->target, step);
+    return wb__gpu_takes(&d->target, step);
 }
 
 bool wb__cu_prefers_nhwc(const wb_device *base, const wb__step *conv)
@@ -279,14 +278,14 @@ bool wb__cu_prefers_nhwc(const wb_device *base, const wb__step *conv)
 int wb__cu_refused(wb__cu_device *d, bool *told)
 {
     char said[600];
-    snprintf(said, sizeof said, "%s", host->error());
+    snprintf(said, sizeof said, "%s", wb_error());
     const CUresult code = cu.StreamSynchronize(d->compute);
     if (code) return wb__cu_fail(d, "cuStreamSynchronize", code, "%s", said);
-    if (!*told || host->debug("dispatch"))
-        host->log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
-                  " and others that the library refuses", said);
+    if (!*told || wb__debug("dispatch"))
+        wb__log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
+                " and others that the library refuses", said);
     *told = true;
-    return host->fail(WB_ERROR_UNSUPPORTED, "%s", said);
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s", said);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -306,7 +305,7 @@ int wb__cu_launch_part(wb__cu_device *d, const wb__cu_kernel *k, const wb__cu_pa
     for (int i = 0; i < l->n_buffers; i++)
         p->address[i] =
             l->buffer[i] == WB__GPU_WORKSPACE ? at->workspace : at->address[l->buffer[i]];
-    if (p->changes) host->gpu_fill(l, at->numbers, NULL, at->workspace_at, p->args);
+    if (p->changes) wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, p->args);
     CUresult code = cu.LaunchKernel(p->function, l->groups[0], l->groups[1], l->groups[2],
                                     l->items[0], l->items[1], l->items[2], 0, stream, p->argument,
                                     NULL);

@@ -22,7 +22,7 @@ static const char *open_next(void)
 {
     static const wb__cu_file files[] = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12},
                                         {"libcublasLt.so", 0}, {0}};
-    static const struct { const char *name; size_t at; } functions[] = {
+    static const wb__gpu_function functions[] = {
 #define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
         WB__LT_FUNCTIONS(NAME)
 #undef NAME
@@ -34,12 +34,8 @@ static const char *open_next(void)
     *why = 0;
     while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
         wb__lt_functions f;
-        const char *missing = NULL;
-        for (size_t i = 0; i < WB__COUNT(functions); i++) {
-            void *found = dlsym(library, functions[i].name);
-            if (!found) missing = functions[i].name;
-            memcpy((char *)&f + functions[i].at, &found, sizeof found);
-        }
+        const char *missing =
+            wb__gpu_find_functions(library, functions, WB__COUNT(functions), &f);
         if (!missing && f.GetVersion() >= 120000) {
             lt = f;
             return NULL;
@@ -49,7 +45,7 @@ static const char *open_next(void)
         else
             snprintf(why, sizeof why, "version %zu is too old: install cuBLAS 12 or newer",
                      f.GetVersion());
-        if (host->debug("load")) host->log(WB_LOG_INFO, "cuda: cuBLASLt: %s", why);
+        if (wb__debug("load")) wb__log(WB_LOG_INFO, "cuda: cuBLASLt: %s", why);
     }
     if (!*why)
         snprintf(why, sizeof why, "%s; install cuBLAS 12 or newer, which CUDA's toolkit has,"
@@ -67,19 +63,19 @@ bool wb__cu_lt_works(void)
 {
     const char *wish = getenv("WEBER_CUDA_CUBLASLT");
     if (wish && *wish == '0') {
-        host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: WEBER_CUDA_CUBLASLT=0 says not to use it");
+        wb__fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: WEBER_CUDA_CUBLASLT=0 says not to use it");
         return false;
     }
     pthread_once(&once, open_once);
     if (!*why_not) return true;
-    host->fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: %s", why_not);
+    wb__fail(WB_ERROR_UNSUPPORTED, "cuda: cuBLASLt: %s", why_not);
     return false;
 }
 
 int wb__cu_lt_major(void)
 {
     if (wb__cu_lt_works()) return (int)(lt.GetVersion() / 10000);
-    host->clear_error();
+    wb_clear_error();
     return 0;
 }
 
@@ -98,7 +94,7 @@ typedef struct {
     cublasLtHandle_t handle;            /* NULL: none could be had */
     slot slots[SLOTS];
     wb__lt_problem *refused;            /* when they were launched: not asked for again */
-    int n_refused;
+    int n_refused, room;
     bool told;                          /* that there are such */
 } state;
 
@@ -114,16 +110,16 @@ typedef struct {
 
 static int fail(const wb__cu_device *d, int status, const char *call)
 {
-    return host->fail(status == CUBLAS_STATUS_ALLOC_FAILED ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
-                      "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status), status);
+    return wb__fail(status == CUBLAS_STATUS_ALLOC_FAILED ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
+                    "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status), status);
 }
 
 /* What fails while a plan is made is no error: our own kernels take over. */
 static void note(const wb__cu_device *d, int status, const char *call)
 {
-    if (host->debug("dispatch"))
-        host->log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status),
-                  status);
+    if (wb__debug("dispatch"))
+        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status),
+                status);
 }
 
 /* A handle; a version that gives none, as one that is newer than the driver, is followed by the
@@ -147,14 +143,14 @@ static state *state_of(wb__cu_device *d)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (d->lt) return d->lt;
-    state *s = host->alloc_zero(1, sizeof *s);
+    state *s = wb__alloc_zero(1, sizeof *s);
     if (!s) return NULL;
     const int status = create(&s->handle);
     if (status) {
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))
-            host->log(WB_LOG_WARN, "cuda:%d: cuBLASLt is not used, our own kernels are:"
-                      " cublasLtCreate: %s (%d)", d->ordinal, lt.GetStatusName(status), status);
+            wb__log(WB_LOG_WARN, "cuda:%d: cuBLASLt is not used, our own kernels are:"
+                    " cublasLtCreate: %s (%d)", d->ordinal, lt.GetStatusName(status), status);
     }
     return d->lt = s;
 }
@@ -164,8 +160,8 @@ void wb__cu_lt_close(wb__cu_device *d)
     state *s = d->lt;
     if (!s) return;
     if (s->handle) lt.Destroy(s->handle);
-    host->free(s->refused);
-    host->free(s);
+    wb__free(s->refused);
+    wb__free(s);
     d->lt = NULL;
 }
 
@@ -253,10 +249,8 @@ static int refused(wb__cu_device *d, const routine *r, int status, const char *c
     fail(d, status, call);
     const int error = wb__cu_refused(d, &s->told);
     if (error != WB_ERROR_UNSUPPORTED || was_refused(s, &r->problem)) return error;
-    wb__lt_problem *more =
-        host->realloc(s->refused, (size_t)(s->n_refused + 1) * sizeof *more);
-    if (!more) return WB_ERROR_MEMORY;
-    s->refused = more;
+    if (!wb__make_room(&s->refused, &s->room, s->n_refused + 1, sizeof *s->refused))
+        return WB_ERROR_MEMORY;
     s->refused[s->n_refused++] = r->problem;
     return error;
 }
@@ -291,7 +285,7 @@ static void destroy(wb__cu_device *d, wb__cu_routine *base)
     routine *r = (routine *)base;
     (void)d;
     wb__lt_undescribe(&lt, &r->d);
-    host->free(r);
+    wb__free(r);
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
@@ -305,7 +299,7 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, c
     *why = wb__lt_problem_of(step, &p, &places);
     if (*why) return WB_ERROR_UNSUPPORTED;
     if (!wb__cu_lt_works()) {
-        host->clear_error();
+        wb_clear_error();
         *why = "cuBLASLt: not there";
         return WB_ERROR_UNSUPPORTED;
     }
@@ -316,7 +310,7 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, c
         *why = s->handle ? "cuBLASLt: it has no algorithm" : "cuBLASLt: it does not work here";
         return WB_ERROR_UNSUPPORTED;
     }
-    routine *made = r ? host->alloc_zero(1, sizeof *made) : NULL;
+    routine *made = r ? wb__alloc_zero(1, sizeof *made) : NULL;
     if (!made) {
         wb__lt_undescribe(&lt, &of);
         return r ? WB_ERROR_MEMORY : 0;
@@ -340,6 +334,6 @@ bool wb__cu_lt_takes(wb__cu_device *d, const wb__step *step)
     const char *why = NULL;
     if (step->kind != WB__STEP_MATMUL) return false;
     const int error = prepare(d, step, NULL, &why);
-    if (error && !why) host->clear_error();
+    if (error && !why) wb_clear_error();
     return !error;
 }

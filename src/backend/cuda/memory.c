@@ -15,11 +15,11 @@ static void *no_room(wb__cu_device *d, size_t bytes, CUresult code)
     const int64_t size = (int64_t)WB__MIN(bytes, (size_t)INT64_MAX);
     if (code)
         snprintf(said, sizeof said, "; the driver says %s (%u)", wb__cu_error_name(code), code);
-    return host->fail_null(WB_ERROR_MEMORY, "cuda:%d: out of memory: %s wanted; %s %s, %s in tensors"
-                           " and plans, %s cached%s", d->ordinal, host->gpu_size_text(size, wanted),
-                           host->gpu_size_text(c->limit, all),
-                           c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
-                           host->gpu_size_text(held, used), host->gpu_size_text(kept, cached), said);
+    return wb__fail_null(WB_ERROR_MEMORY, "cuda:%d: out of memory: %s wanted; %s %s, %s in tensors"
+                         " and plans, %s cached%s", d->ordinal, wb__gpu_size_text(size, wanted),
+                         wb__gpu_size_text(c->limit, all),
+                         c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
+                         wb__gpu_size_text(held, used), wb__gpu_size_text(kept, cached), said);
 }
 
 /* ---- giving back ----------------------------------------------------------------------------- */
@@ -29,13 +29,13 @@ static void *no_room(wb__cu_device *d, size_t bytes, CUresult code)
 static void free_block(wb__cu_device *d, wb__cu_memory *m)
 {
     if (d->pool) {
-        if (wb__cu_uses(d, m)) host->clear_error();
+        if (wb__cu_uses(d, m)) wb_clear_error();
         cu.MemFreeAsync(m->at, d->compute);
         wb__cu_issue(d);
     } else {
         cu.MemFree_v2(m->at);
     }
-    host->free(m);
+    wb__free(m);
 }
 
 /* With the context. */
@@ -73,7 +73,7 @@ void wb__cu_release(const wb_device *base, void *memory, size_t size)
     wb__cu_memory *m = memory;
     if (!m || wb__cu_is_child()) return;
     size_t bytes = 0;
-    wb__cu_memory **list = &d->cache.free[host->gpu_size_class(size, &bytes)];
+    wb__cu_memory **list = &d->cache.free[wb__gpu_size_class(size, &bytes)];
     pthread_mutex_lock(&d->lock);
     d->cache.used -= (int64_t)m->bytes;
     d->cache.cached += (int64_t)m->bytes;
@@ -117,7 +117,7 @@ static wb__cu_memory *fresh(wb__cu_device *d, size_t bytes, CUresult *code)
     wb__cu_cache *c = &d->cache;
     *code = 0;
     if (bytes > (size_t)c->limit) return NULL;
-    wb__cu_memory *m = host->alloc_zero(1, sizeof *m);
+    wb__cu_memory *m = wb__alloc_zero(1, sizeof *m);
     if (!m) {
         *code = CUDA_ERROR_OUT_OF_MEMORY;
         return NULL;
@@ -133,7 +133,7 @@ static wb__cu_memory *fresh(wb__cu_device *d, size_t bytes, CUresult *code)
     }
     pthread_mutex_unlock(&d->lock);
     if (made) return m;
-    host->free(m);
+    wb__free(m);
     return NULL;
 }
 
@@ -165,7 +165,7 @@ void *wb__cu_allocate(const wb_device *base, size_t size)
     wb__cu_device *d = base->state;
     size_t bytes = 0;
     if (wb__cu_enter(d)) return NULL;
-    const int k = host->gpu_size_class(size, &bytes);
+    const int k = wb__gpu_size_class(size, &bytes);
     wb__cu_memory *m = k < 0 ? no_room(d, size, 0) : allocate(d, size, k, bytes);
     wb__cu_leave();
     return m;
@@ -206,7 +206,7 @@ void wb__cu_share(const wb_device *base, const void *memory, size_t at, wb__shar
 void *wb__cu_adopt(const wb_device *base, void *address, size_t bytes)
 {
     wb__cu_device *d = base->state;
-    wb__cu_memory *m = wb__cu_check_fork() ? NULL : host->alloc_zero(1, sizeof *m);
+    wb__cu_memory *m = wb__cu_check_fork() ? NULL : wb__alloc_zero(1, sizeof *m);
     if (!m) return NULL;
     m->at = (CUdeviceptr)(uintptr_t)address;
     m->bytes = bytes;
@@ -217,6 +217,6 @@ void *wb__cu_adopt(const wb_device *base, void *address, size_t bytes)
 void wb__cu_disown(const wb_device *base, void *memory)
 {
     wb__cu_device *d = base->state;
-    host->free(memory);
+    wb__free(memory);
     d->kernels--;
 }

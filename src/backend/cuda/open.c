@@ -34,8 +34,8 @@ void *wb__cu_open_library(const wb__cu_file *files, int *from, char *why, size_t
         if (length < 0 || (size_t)length >= sizeof file) continue;
         void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
         const char *said = library ? "opened" : dlerror();
-        if (host->debug("load"))
-            host->log(WB_LOG_INFO, "cuda: %s: %s", file, said ? said : "not opened");
+        if (wb__debug("load"))
+            wb__log(WB_LOG_INFO, "cuda: %s: %s", file, said ? said : "not opened");
         if (!library && !*folder && !*why) snprintf(why, room, "%s", said ? said : name);
         if (!library) continue;
         ++*from;

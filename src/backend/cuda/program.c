@@ -1,19 +1,9 @@
 /* Programs: a text is compiled once a device, and what NVRTC made of it kept on disk for the next
- * process.  Those that no kernel uses any more are kept too, so many of them, the latest used. */
+ * process. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { MOST_IDLE = 128 };
-
-struct wb__cu_program {
-    struct wb__cu_program *next;
-    uint64_t hash, last;        /* last: when it was given back, by the device's clock */
-    int users, flags;
-    CUmodule module;
-    char text[];
-};
 
 /* ---- what to compile with -------------------------------------------------------------------- */
 
@@ -68,11 +58,10 @@ static void choose_first(wb__cu_device *d)
 static int unknown_device(wb__cu_device *d)
 {
     const wb__cu_compiler *c = wb__cu_compiler_at(0);
-    if (!c) return host->error_code();
-    return host->fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d does not know how to compile for %s,"
-                      " compute capability %d.%d: install another one", d->ordinal,
-                      c->version / 1000, c->version % 1000 / 10, d->name, d->arch / 10,
-                      d->arch % 10);
+    if (!c) return wb_error_code();
+    return wb__fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d does not know how to compile for %s,"
+                    " compute capability %d.%d: install another one", d->ordinal, c->version / 1000,
+                    c->version % 1000 / 10, d->name, d->arch / 10, d->arch % 10);
 }
 
 /* False: there is nothing more to compile with; no error is set. */
@@ -94,9 +83,9 @@ static bool set_options(wb__cu_device *d, int flags, options *o)
 static int nvrtc_failed(const wb__cu_device *d, const options *o, const char *call,
                         nvrtcResult code, const char *what)
 {
-    return host->fail(code == NVRTC_ERROR_OUT_OF_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
-                      "cuda:%d: %s: %s (%u): %s", d->ordinal, call, o->with->f.GetErrorString(code),
-                      code, what);
+    return wb__fail(code == NVRTC_ERROR_OUT_OF_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
+                    "cuda:%d: %s: %s (%u): %s", d->ordinal, call, o->with->f.GetErrorString(code),
+                    code, what);
 }
 
 /* The compiler's words, which may be long: the message has the beginning, the log all of it. */
@@ -106,14 +95,14 @@ static int compile_failed(const wb__cu_device *d, const options *o, nvrtcProgram
     const wb__nvrtc_functions *f = &o->with->f;
     size_t bytes = 0;
     char *log = NULL;
-    if (!f->GetProgramLogSize(program, &bytes) && bytes) log = host->alloc_zero(bytes + 1, 1);
+    if (!f->GetProgramLogSize(program, &bytes) && bytes) log = wb__alloc_zero(bytes + 1, 1);
     if (log && f->GetProgramLog(program, log)) log[0] = 0;
-    if (host->debug("kernel"))
-        host->log(WB_LOG_ERROR, "kernel: cuda:%d: does not compile:\n%s\n%s", d->ordinal, text,
-                  log ? log : "");
+    if (wb__debug("kernel"))
+        wb__log(WB_LOG_ERROR, "kernel: cuda:%d: does not compile:\n%s\n%s", d->ordinal, text,
+                log ? log : "");
     const int status = nvrtc_failed(d, o, "nvrtcCompileProgram", code,
                                     log && *log ? log : "the compiler gave no reason");
-    host->free(log);
+    wb__free(log);
     return status;
 }
 
@@ -125,10 +114,10 @@ static void *image_of(const wb__cu_device *d, const options *o, nvrtcProgram pro
     const char *call = o->portable ? "nvrtcGetPTX" : "nvrtcGetCUBIN";
     nvrtcResult code = o->portable ? f->GetPTXSize(program, bytes)
                                    : f->GetCUBINSize(program, bytes);
-    if (!code && !(image = host->alloc(*bytes + 1))) return NULL;
+    if (!code && !(image = wb__alloc(*bytes + 1))) return NULL;
     if (!code) code = o->portable ? f->GetPTX(program, image) : f->GetCUBIN(program, image);
     if (!code) return image;
-    host->free(image);
+    wb__free(image);
     nvrtc_failed(d, o, call, code, "the compiled program");
     return NULL;
 }
@@ -140,7 +129,7 @@ static void *compile(wb__cu_device *d, const char *text, const options *o, size_
     const wb__nvrtc_functions *f = &o->with->f;
     nvrtcProgram program = NULL;
     void *image = NULL;
-    char *whole = host->printf("%s%s\n%s", o->defines, host->prelude, text);
+    char *whole = wb__printf("%s%s\n%s", o->defines, wb__gpu_prelude, text);
     if (!whole) return NULL;
     nvrtcResult code = f->CreateProgram(&program, whole, "kernel.cu", 0, NULL, NULL);
     if (code) {
@@ -152,7 +141,7 @@ static void *compile(wb__cu_device *d, const char *text, const options *o, size_
         else image = image_of(d, o, program, bytes);
         f->DestroyProgram(&program);
     }
-    host->free(whole);
+    wb__free(whole);
     return image;
 }
 
@@ -161,8 +150,8 @@ static void *compile(wb__cu_device *d, const char *text, const options *o, size_
 /* All that an image depends on. */
 static char *key_of(const options *o, const char *text, size_t *bytes)
 {
-    char *key = host->printf("%d %s %s %s\n%s%s\n%s", o->with->version, o->option[0],
-                             o->option[1], o->option[2], o->defines, host->prelude, text);
+    char *key = wb__printf("%d %s %s %s\n%s%s\n%s", o->with->version, o->option[0],
+                           o->option[1], o->option[2], o->defines, wb__gpu_prelude, text);
     if (key) *bytes = strlen(key);
     return key;
 }
@@ -191,135 +180,70 @@ static CUmodule make_with(wb__cu_device *d, const char *text, const options *o, 
 {
     CUmodule module = NULL;
     size_t key_bytes = 0, bytes = 0;
-    if (host->debug("kernel"))
-        host->log(WB_LOG_DEBUG, "kernel: cuda:%d: %s %s %s\n%s%s", d->ordinal, o->option[0],
-                  o->option[1], o->option[2], o->defines, text);
+    if (wb__debug("kernel"))
+        wb__log(WB_LOG_DEBUG, "kernel: cuda:%d: %s %s %s\n%s%s", d->ordinal, o->option[0],
+                o->option[1], o->option[2], o->defines, text);
     char *key = key_of(o, text, &key_bytes);
     if (!key) return NULL;
-    void *image = host->cache_get("cuda", key, key_bytes, &bytes);
+    void *image = wb__kernel_cache_get("cuda", key, key_bytes, &bytes);
     if (image && cu.ModuleLoadData(&module, image)) module = NULL;
-    host->free(image);
+    wb__free(image);
     if (!module && (image = compile(d, text, o, &bytes, next))) {
         const CUresult code = cu.ModuleLoadData(&module, image);
-        if (!code) host->cache_put("cuda", key, key_bytes, image, bytes);
+        if (!code) wb__kernel_cache_put("cuda", key, key_bytes, image, bytes);
         else module = NULL, load_failed(d, code, o);
         *next = is_foreign(code);
-        host->free(image);
+        wb__free(image);
     }
-    host->free(key);
+    wb__free(key);
     return module;
 }
 
 /* Where nothing that there is will do, the error is the first one's. */
-static CUmodule make(wb__cu_device *d, const char *text, int flags)
+static void *make(void *device, const char *text, int flags)
 {
+    wb__cu_device *d = device;
     char first[600] = "";
     options o;
     while (set_options(d, flags, &o)) {
         bool next = false;
         CUmodule module = make_with(d, text, &o, &next);
         if (module && *first) {
-            host->log(WB_LOG_INFO, "%s; NVRTC %d.%d with %s does", first, o.with->version / 1000,
-                      o.with->version % 1000 / 10, o.arch);
-            host->clear_error();
+            wb__log(WB_LOG_INFO, "%s; NVRTC %d.%d with %s does", first, o.with->version / 1000,
+                    o.with->version % 1000 / 10, o.arch);
+            wb_clear_error();
         }
         if (module || !next) return module;
-        if (!*first) snprintf(first, sizeof first, "%s", host->error());
+        if (!*first) snprintf(first, sizeof first, "%s", wb_error());
         d->compiler++;
     }
     choose_first(d);
-    if (*first) host->fail(WB_ERROR_DEVICE, "%s", first);
+    if (*first) wb__fail(WB_ERROR_DEVICE, "%s", first);
     else unknown_device(d);
     return NULL;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
-
-static uint64_t hash_of(const char *text, int flags)
-{
-    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
-
-static void unlink_program(wb__cu_device *d, wb__cu_program *p)
-{
-    wb__cu_program **at = &d->program[p->hash % WB__CU_BUCKETS];
-    while (*at != p) at = &(*at)->next;
-    *at = p->next;
-    cu.ModuleUnload(p->module);
-    host->free(p);
-}
-
-static void drop_oldest(wb__cu_device *d)
-{
-    wb__cu_program *oldest = NULL;
-    for (int b = 0; b < WB__CU_BUCKETS; b++)
-        for (wb__cu_program *p = d->program[b]; p; p = p->next)
-            if (!p->users && (!oldest || p->last < oldest->last)) oldest = p;
-    if (!oldest) return;
-    unlink_program(d, oldest);
-    d->idle_programs--;
-}
-
-static wb__cu_program *new_program(wb__cu_device *d, const char *text, int flags, uint64_t hash)
-{
-    const size_t bytes = strlen(text) + 1;
-    wb__cu_program *p = host->alloc(sizeof *p + bytes);
-    if (!p) return NULL;
-    *p = (wb__cu_program){.hash = hash, .users = 1, .flags = flags};
-    memcpy(p->text, text, bytes);
-    p->module = make(d, text, flags);
-    if (!p->module) {
-        host->free(p);
-        return NULL;
-    }
-    p->next = d->program[hash % WB__CU_BUCKETS];
-    return d->program[hash % WB__CU_BUCKETS] = p;
-}
-
-wb__cu_program *wb__cu_program_get(wb__cu_device *d, const char *text, int flags)
-{
-    const uint64_t hash = hash_of(text, flags);
-    pthread_mutex_lock(&d->building);
-    wb__cu_program *p = d->program[hash % WB__CU_BUCKETS];
-    while (p && !(p->hash == hash && p->flags == flags && !strcmp(p->text, text))) p = p->next;
-    if (!p) p = new_program(d, text, flags, hash);
-    else if (!p->users++) d->idle_programs--;
-    pthread_mutex_unlock(&d->building);
-    return p;
-}
+static void drop(void *made) { cu.ModuleUnload(made); }
 
 /* A module that is unloaded while its kernels run takes them along: what is dropped was given back
  * by 128 kernels' worth of others before, but their launches may still wait in line. */
-void wb__cu_program_put(wb__cu_device *d, wb__cu_program *p)
+static void wait_for_kernels(void *device)
 {
-    if (!p) return;
-    pthread_mutex_lock(&d->building);
-    p->last = ++d->program_clock;
-    if (!--p->users && ++d->idle_programs > MOST_IDLE) {
-        cu.StreamSynchronize(d->compute);
-        drop_oldest(d);
-    }
-    pthread_mutex_unlock(&d->building);
+    const wb__cu_device *d = device;
+    cu.StreamSynchronize(d->compute);
 }
 
-void wb__cu_free_programs(wb__cu_device *d)
-{
-    for (int b = 0; b < WB__CU_BUCKETS; b++)
-        while (d->program[b]) unlink_program(d, d->program[b]);
-    d->idle_programs = 0;
-}
+const wb__gpu_compiler wb__cu_compiling = {make, drop, wait_for_kernels};
 
-int wb__cu_function(wb__cu_device *d, const wb__cu_program *p, const char *entry, uint32_t items,
+int wb__cu_function(wb__cu_device *d, const wb__gpu_program *p, const char *entry, uint32_t items,
                     CUfunction *function)
 {
     int most = 0;
-    CUresult code = cu.ModuleGetFunction(function, p->module, entry);
+    CUresult code = cu.ModuleGetFunction(function, p->made, entry);
     if (code) return wb__cu_fail(d, "cuModuleGetFunction", code, "kernel %s", entry);
     code = cu.FuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, *function);
     if (code) return wb__cu_fail(d, "cuFuncGetAttribute", code, "kernel %s", entry);
     if (items <= (uint32_t)most) return 0;
-    return host->fail(WB_ERROR_DEVICE, "cuda:%d: kernel %s wants %u items in a group; %s allows it"
-                      " %d", d->ordinal, entry, items, d->name, most);
+    return wb__fail(WB_ERROR_DEVICE, "cuda:%d: kernel %s wants %u items in a group; %s allows it"
+                    " %d", d->ordinal, entry, items, d->name, most);
 }

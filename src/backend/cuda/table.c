@@ -28,11 +28,11 @@ static size_t row_bytes(const wb__gpu_launch *l) { return (first_at(l) + 4 + 7) 
 static char *table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };
-    char *buffers = host->alloc_zero((size_t)l->n_buffers + 1, PLACE), *end = buffers;
+    char *buffers = wb__alloc_zero((size_t)l->n_buffers + 1, PLACE), *end = buffers;
     if (!buffers) return NULL;
     for (int i = 0; i < l->n_buffers; i++)
         end += snprintf(end, PLACE, "(u8 *)rows[low].at[%d], ", i);
-    char *text = host->printf(
+    char *text = wb__printf(
         "%s\n"
         "typedef struct { u64 at[%d]; %s a; uint first; } wb_row;\n"
         "typedef char wb_row_is_as_written[sizeof(wb_row) == %zu ? 1 : -1];\n"
@@ -46,7 +46,7 @@ static char *table_text(const wb__gpu_launch *l)
         "    }\n"
         "    %s(%srows[low].a, blockIdx.x - rows[low].first);\n"
         "}\n", l->text, l->n_buffers, l->args_type, row_bytes(l), l->entry, buffers);
-    host->free(buffers);
+    wb__free(buffers);
     return text;
 }
 
@@ -137,12 +137,10 @@ static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k,
                      int n)
 {
     const wb__gpu_launch *l = k->parts[rows[0]].launch;
-    wb__cu_table *more = host->realloc(t->table, (size_t)(t->n + 1) * sizeof *more);
-    if (!more) return WB_ERROR_MEMORY;
-    t->table = more;
-    wb__cu_table *table = &more[t->n];
+    if (!wb__make_room(&t->table, &t->room, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
+    wb__cu_table *table = &t->table[t->n];
     *table = (wb__cu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
-    table->part = host->alloc((size_t)n * sizeof *table->part);
+    table->part = wb__alloc((size_t)n * sizeof *table->part);
     if (!table->part) return WB_ERROR_MEMORY;
     t->n++;
     memcpy(table->part, rows, (size_t)n * sizeof *rows);
@@ -150,9 +148,10 @@ static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k,
     for (int i = 0; i < n; i++) table->groups += k->parts[rows[i]].launch->groups[0];
     char *text = table_text(l);
     if (!text) return WB_ERROR_MEMORY;
-    table->program = wb__cu_program_get(d, text, WB__CU_TABLE | (l->f64 ? WB__CU_F64 : 0));
-    host->free(text);
-    if (!table->program) return host->error_code();
+    const int flags = WB__CU_TABLE | (l->f64 ? WB__CU_F64 : 0);
+    table->program = wb__gpu_program_get(&d->programs, text, flags);
+    wb__free(text);
+    if (!table->program) return wb_error_code();
     const int status = wb__cu_function(d, table->program, "wb_table",
                                        l->items[0] * l->items[1] * l->items[2], &table->function);
     return status ? status : load_now(d, table, l);
@@ -161,8 +160,8 @@ static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k,
 static int tables_of(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k)
 {
     const size_t n = (size_t)k->n + 1;
-    bool *taken = host->alloc_zero(2 * n, sizeof *taken), *single = taken + n;
-    int *rows = host->alloc_zero(n, sizeof *rows), status = taken && rows ? 0 : WB_ERROR_MEMORY;
+    bool *taken = wb__alloc_zero(2 * n, sizeof *taken), *single = taken + n;
+    int *rows = wb__alloc_zero(n, sizeof *rows), status = taken && rows ? 0 : WB_ERROR_MEMORY;
     if (!status) find_single(k, single);
     for (int i = 0; i < k->n && !status; i++) {
         const wb__gpu_launch *l = k->parts[i].launch;
@@ -171,8 +170,8 @@ static int tables_of(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k)
         const int found = status ? 0 : gather(k, i, single, taken, rows);
         if (found) status = add_table(d, t, k, rows, found);
     }
-    host->free(taken);
-    host->free(rows);
+    wb__free(taken);
+    wb__free(rows);
     return status;
 }
 
@@ -182,7 +181,7 @@ static int word_of(wb__cu_tables *t, const wb__gpu_number *n)
     wb__gpu_launch *w = &t->words;
     for (int i = 0; i < w->n_numbers; i++)
         if (w->numbers[i].number == n->number && w->numbers[i].put == n->put) return i;
-    wb__gpu_number *more = host->realloc(w->numbers, (size_t)(w->n_numbers + 1) * sizeof *more);
+    wb__gpu_number *more = wb__realloc(w->numbers, (size_t)(w->n_numbers + 1) * sizeof *more);
     if (!more) return -1;
     w->numbers = more;
     more[w->n_numbers] = (wb__gpu_number){.number = n->number, .put = n->put,
@@ -202,7 +201,7 @@ static int list_targets(wb__cu_tables *t)
     for (int i = 0; i < t->n; i++)
         for (int r = 0; r < t->table[i].n; r++)
             room += 2 * t->table[i].kernel->parts[t->table[i].part[r]].launch->n_numbers;
-    t->target = host->alloc_zero((size_t)room + 1, sizeof *t->target);
+    t->target = wb__alloc_zero((size_t)room + 1, sizeof *t->target);
     if (!t->target) return WB_ERROR_MEMORY;
     for (int i = 0; i < t->n; i++) {
         const wb__cu_table *table = &t->table[i];
@@ -230,16 +229,16 @@ static int make_writer(wb__cu_device *d, wb__cu_tables *t)
     const uint32_t most = words_at_once(t);
     t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
     t->words.workspace_at = -1;
-    t->words.args = host->alloc_zero(2 * t->words.args_bytes, 1);   /* zeros, and as they are filled */
-    t->args = host->alloc_zero(PUT_HEAD + 4 * most, 1);
-    char *text = host->printf(put_text, (int)most);
+    t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1); /* zeros, and as they are filled */
+    t->args = wb__alloc_zero(PUT_HEAD + 4 * most, 1);
+    char *text = wb__printf(put_text, (int)most);
     if (!t->words.args || !t->args || !text) {
-        host->free(text);
+        wb__free(text);
         return WB_ERROR_MEMORY;
     }
-    t->program = wb__cu_program_get(d, text, WB__CU_PLAIN);
-    host->free(text);
-    if (!t->program) return host->error_code();
+    t->program = wb__gpu_program_get(&d->programs, text, WB__CU_PLAIN);
+    wb__free(text);
+    if (!t->program) return wb_error_code();
     return wb__cu_function(d, t->program, "wb_put", PUT_ITEMS, &t->function);
 }
 
@@ -261,15 +260,15 @@ int wb__cu_tables_make(wb__cu_device *d, const wb__sequence *s, wb__cu_tables *t
 void wb__cu_tables_free(wb__cu_device *d, wb__cu_tables *t)
 {
     for (int i = 0; i < t->n; i++) {
-        wb__cu_program_put(d, t->table[i].program);
-        host->free(t->table[i].part);
+        wb__gpu_program_put(&d->programs, t->table[i].program);
+        wb__free(t->table[i].part);
     }
-    wb__cu_program_put(d, t->program);
-    host->free(t->table);
-    host->free(t->target);
-    host->free(t->words.numbers);
-    host->free(t->words.args);
-    host->free(t->args);
+    wb__gpu_program_put(&d->programs, t->program);
+    wb__free(t->table);
+    wb__free(t->target);
+    wb__free(t->words.numbers);
+    wb__free(t->words.args);
+    wb__free(t->args);
     *t = (wb__cu_tables){0};
 }
 
@@ -288,7 +287,7 @@ void wb__cu_tables_fill(const wb__cu_tables *t, const wb__cu_places *at, unsigne
                 const CUdeviceptr p = workspace ? at->workspace : at->address[l->buffer[b]];
                 memcpy(row + 8 * b, &p, sizeof p);
             }
-            host->gpu_fill(l, at->numbers, NULL, at->workspace_at, row + struct_at(l));
+            wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, row + struct_at(l));
             memcpy(row + first_at(l), &first, sizeof first);
             first += l->groups[0];
         }
@@ -305,7 +304,7 @@ int wb__cu_tables_write(wb__cu_device *d, wb__cu_tables *t, CUdeviceptr block,
     void *arguments[] = {&block, &list, t->args};
     const uint32_t most = words_at_once(t), all = 2 * (uint32_t)t->words.n_numbers;
     if (!t->n_targets) return 0;
-    host->gpu_fill(&t->words, numbers, NULL, 0, words);
+    wb__gpu_fill(&t->words, numbers, NULL, 0, words);
     for (uint32_t word = 0, from = 0, end; word < all; word += most, from = end) {
         for (end = from; end < (uint32_t)t->n_targets && t->target[end].word < word + most;) end++;
         const uint32_t head[4] = {end - from, from, word, 0};

@@ -171,8 +171,8 @@ static int upload_small(wb__cu_device *d, wb__cu_memory *m, size_t at, const voi
 static int check_place(wb__cu_device *d, const wb__cu_memory *m, size_t at, size_t bytes)
 {
     if (wb__likely(at <= m->bytes && bytes <= m->bytes - at)) return 0;
-    return host->fail(WB_ERROR_INTERNAL, "cuda:%d: %zu bytes at %zu of a block of %zu", d->ordinal,
-                      bytes, at, m->bytes);
+    return wb__fail(WB_ERROR_INTERNAL, "cuda:%d: %zu bytes at %zu of a block of %zu", d->ordinal,
+                    bytes, at, m->bytes);
 }
 
 int wb__cu_upload(const wb_device *base, void *to, size_t at, const void *from, size_t bytes)

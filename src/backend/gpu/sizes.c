@@ -1,5 +1,5 @@
 /* Sizes of memory: what may be used of it, classes of blocks that are kept for reuse, and how a number
- * of bytes is told.  Backends reach these through the table of host functions. */
+ * of bytes is told. */
 #include "backend/gpu/gpu.h"
 
 #include <stdio.h>

@@ -7,6 +7,7 @@
 #include "backend/opencl/opencl.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,8 +32,12 @@ static const int64_t worth = (int64_t)1 << 24;
     X(int, ClearCache, (void))
 
 #define FIELD(type, name, parameters) type (*name) parameters;
-static struct { FUNCTIONS(FIELD) } blast;
+typedef struct { FUNCTIONS(FIELD) } functions;
 #undef FIELD
+#define NAME(type, name, parameters) {"CLBlast" #name, offsetof(functions, name)},
+static const wb__gpu_function names[] = {FUNCTIONS(NAME)};
+#undef NAME
+static functions blast;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -40,44 +45,29 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[400];
 static bool used;               /* its caches have something of a context of ours */
 
-static void *lookup(void *library, const char *name)
-{
-    void *found = dlsym(library, name);
-    if (!found && !*why_not) {
-        strcpy(why_not, "libclblast.so.1 has no ");
-        strncat(why_not, name, 64);
-    }
-    return found;
-}
-
 static void open_once(void)
 {
     void *library = dlopen("libclblast.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *said = dlerror();
-        strncat(why_not, said ? said : "libclblast.so.1 was not found", 200);
-        strcat(why_not, "; install CLBlast 1.5 or newer (Debian: libclblast1)");
+        snprintf(why_not, sizeof why_not, "%.200s; install CLBlast 1.5 or newer (Debian:"
+                 " libclblast1)", said ? said : "libclblast.so.1 was not found");
         return;
     }
-#define OPEN(type, name, parameters)                                                               \
-    {                                                                                              \
-        void *found = lookup(library, "CLBlast" #name);                                            \
-        memcpy(&blast.name, &found, sizeof found);                                                 \
-    }
-    FUNCTIONS(OPEN)
-#undef OPEN
+    const char *missing = wb__gpu_find_functions(library, names, WB__COUNT(names), &blast);
+    if (missing) snprintf(why_not, sizeof why_not, "libclblast.so.1 has no %s", missing);
 }
 
 bool wb__cl_blast_works(void)
 {
     if (!wb__cl_usual_driver()) {
-        host->fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
-                   " WEBER_OPENCL_LIBRARY names: it opens the usual one");
+        wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
+                 " WEBER_OPENCL_LIBRARY names: it opens the usual one");
         return false;
     }
     pthread_once(&once, open_once);
     if (!*why_not) return true;
-    host->fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast: %s", why_not);
+    wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast: %s", why_not);
     return false;
 }
 
@@ -148,7 +138,7 @@ static const char *reason(const wb__cl_device *d, const wb__step *step, wb__cl_p
     }
     if (!one_batch(v, p) || p->batch == 0) return "CLBlast: strides of the batch";
     if (!wb__cl_blast_works()) {
-        host->clear_error();
+        wb_clear_error();
         return "CLBlast: not there";
     }
     return NULL;

@@ -103,8 +103,8 @@ static int describe(wb__cl_device *d, const char **unfit)
                                  .local_bytes = (size_t)local, .most_args = arguments};
     d->staged = wished("WEBER_OPENCL_STAGING", !unified);
     d->keeps_binaries = wished("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
-    d->debug_sync = host->debug("sync");
-    return host->gpu_memory_limit("opencl", d->total, &d->cache.limit);
+    d->debug_sync = wb__debug("sync");
+    return wb__gpu_memory_limit("opencl", d->total, &d->cache.limit);
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ static void drop_device(wb__cl_device *d)
     if (d == &places[n_places - 1]) n_places--;
     pthread_mutex_destroy(&d->opening);
     pthread_mutex_destroy(&d->lock);
-    pthread_mutex_destroy(&d->building);
+    pthread_mutex_destroy(&d->programs.lock);
     pthread_mutex_destroy(&d->up.lock);
     pthread_mutex_destroy(&d->down.lock);
 }
@@ -127,14 +127,15 @@ static wb__cl_device *new_device(wb__cl_platform *p, cl_device_id id)
     d->platform = p;
     d->id = id;
     d->most_waiting = 1;
+    d->programs.by = &wb__cl_compiler;
+    d->programs.device = d;
     pthread_mutex_init(&d->opening, NULL);
     pthread_mutex_init(&d->lock, NULL);
-    pthread_mutex_init(&d->building, NULL);
+    pthread_mutex_init(&d->programs.lock, NULL);
     pthread_mutex_init(&d->up.lock, NULL);
     pthread_mutex_init(&d->down.lock, NULL);
     return d;
 }
-
 
 /* The devices of one platform, added to those that were found. */
 static int list_devices(wb__cl_platform *p)
@@ -148,7 +149,7 @@ static int list_devices(wb__cl_platform *p)
     code = cl.GetDeviceIDs(p->id, types, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (!code && !n)) return 0;
     if (code) return wb__cl_fail(NULL, "clGetDeviceIDs", code, "platform %s", p->name);
-    cl_device_id *ids = host->alloc_zero(n, sizeof(*ids));
+    cl_device_id *ids = wb__alloc_zero(n, sizeof(*ids));
     if (!ids) return WB_ERROR_MEMORY;
     code = cl.GetDeviceIDs(p->id, types, n, ids, NULL);
     int status = code ? wb__cl_fail(NULL, "clGetDeviceIDs", code, "platform %s", p->name) : 0;
@@ -157,11 +158,11 @@ static int list_devices(wb__cl_platform *p)
         wb__cl_device *d = new_device(p, ids[i]);
         status = describe(d, &unfit);
         if (!status && unfit)
-            host->log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->name, p->name, unfit);
+            wb__log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->name, p->name, unfit);
         if (!status && !unfit) found.device[found.n++] = d;
         else drop_device(d);
     }
-    host->free(ids);
+    wb__free(ids);
     return status;
 }
 
@@ -171,14 +172,14 @@ static int list_platforms(void)
     cl_int code = cl.GetPlatformIDs(0, NULL, &found.n_platforms);
     if (code == CL_PLATFORM_NOT_FOUND_KHR || (!code && !found.n_platforms)) {
         found.n_platforms = 0;
-        return host->fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is there, but no driver"
-                          " is registered with it (in /etc/OpenCL/vendors); install that of your"
-                          " GPU's vendor, or for any processor what Debian calls pocl-opencl-icd");
+        return wb__fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is there, but no driver"
+                        " is registered with it (in /etc/OpenCL/vendors); install that of your"
+                        " GPU's vendor, or for any processor what Debian calls pocl-opencl-icd");
     }
     const cl_uint n = code ? 0 : WB__MIN(found.n_platforms, (cl_uint)MOST_PLATFORMS);
     found.n_platforms = 0;
     if (code) return wb__cl_fail(NULL, "clGetPlatformIDs", code, "how many there are");
-    cl_platform_id *ids = host->alloc_zero(n, sizeof(*ids));
+    cl_platform_id *ids = wb__alloc_zero(n, sizeof(*ids));
     int status = ids ? 0 : WB_ERROR_MEMORY, failed = 0;
     if (!status && (code = cl.GetPlatformIDs(n, ids, NULL)))
         status = wb__cl_fail(NULL, "clGetPlatformIDs", code, "%u of them", (unsigned)n);
@@ -188,16 +189,16 @@ static int list_platforms(void)
         pthread_mutex_init(&p->lock, NULL);
         const int before = found.n;
         if (!list_devices(p)) continue;
-        failed = host->error_code();
+        failed = wb_error_code();
         while (found.n > before) drop_device(found.device[--found.n]);
-        if (n > 1) host->log(WB_LOG_WARN, "%s: platform left out", host->error());
+        if (n > 1) wb__log(WB_LOG_WARN, "%s: platform left out", wb_error());
     }
-    host->free(ids);
+    wb__free(ids);
     if (status || found.n) return status;
     return failed ? failed
-                  : host->fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
-                               " %s); see what `clinfo` says", (unsigned)n, n == 1 ? "" : "s",
-                               platforms[0].name);
+                  : wb__fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
+                             " %s); see what `clinfo` says", (unsigned)n, n == 1 ? "" : "s",
+                             platforms[0].name);
 }
 
 static int rank(const wb__cl_device *d) { return d->type & CL_DEVICE_TYPE_CPU ? 1 : 0; }
@@ -225,8 +226,8 @@ static int choose(const char *word, wb__cl_device **from, wb__cl_device **to, in
     const long number = strtol(word, &end, 10);
     if (end != word && !*end) {
         if (number < 0 || number >= found.n)
-            return host->fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES names device %ld;"
-                              " there are %d", number, found.n);
+            return wb__fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES names device %ld;"
+                            " there are %d", number, found.n);
         if (from[number]) to[(*n_to)++] = from[number];
         from[number] = NULL;
         return 0;
@@ -240,14 +241,14 @@ static int choose(const char *word, wb__cl_device **from, wb__cl_device **to, in
         }
         return 0;
     }
-    return host->fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES: \"%s\" is neither a"
-                      " device's number nor gpu, accelerator or cpu", word);
+    return wb__fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES: \"%s\" is neither a"
+                    " device's number nor gpu, accelerator or cpu", word);
 }
 
 static int choose_devices(const char *text)
 {
-    char *words = host->strdup(text), *rest = words;
-    wb__cl_device **to = host->alloc_zero((size_t)found.n, sizeof(*to));
+    char *words = wb__strdup(text), *rest = words;
+    wb__cl_device **to = wb__alloc_zero((size_t)found.n, sizeof(*to));
     int n = 0, status = words && to ? 0 : WB_ERROR_MEMORY;
     const int all = found.n;
     for (char *word; !status && (word = strtok_r(rest, ", ", &rest));)
@@ -261,11 +262,11 @@ static int choose_devices(const char *text)
         memcpy(found.device, to, (size_t)n * sizeof(*to));
         found.n = n;
     }
-    host->free(words);
-    host->free(to);
+    wb__free(words);
+    wb__free(to);
     if (!status && !n)
-        status = host->fail(WB_ERROR_DEVICE, "opencl: WEBER_OPENCL_DEVICES=\"%s\" leaves no device"
-                            " of %d", text, all);
+        status = wb__fail(WB_ERROR_DEVICE, "opencl: WEBER_OPENCL_DEVICES=\"%s\" leaves no device"
+                          " of %d", text, all);
     return status;
 }
 
@@ -287,9 +288,9 @@ int wb__cl_find(void)
     if (!status) gather_members();
     for (int i = 0; i < found.n && !status; i++) {
         wb__cl_device *d = found.device[i];
-        if (host->debug("load"))
-            host->log(WB_LOG_DEBUG, "load: opencl:%d: %s, %s %s", i, d->name, d->platform->name,
-                      d->driver);
+        if (wb__debug("load"))
+            wb__log(WB_LOG_DEBUG, "load: opencl:%d: %s, %s %s", i, d->name, d->platform->name,
+                    d->driver);
         d->base.backend = &wb__cl_backend;
         d->base.ordinal = i;
         d->base.name = d->name;
@@ -363,7 +364,7 @@ static void close_device(wb__cl_device *d)
     wb__cl_drop_marks(d);
     wb__cl_free_staging(d, &d->up);
     wb__cl_free_staging(d, &d->down);
-    wb__cl_free_programs(d);
+    wb__gpu_programs_free(&d->programs);
     wb__cl_trim(&d->base);
     close_queues(d);
     d->open = false;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const wb__host *wb__cl_host;
 wb__cl_functions wb__cl;
 
 /* ---- calls that fail when a test asks --------------------------------------------------------
@@ -24,8 +23,8 @@ static bool must_fail(const char *name)
     const int64_t n = ++calls;
     if (fail_all ? n < fail_at : n != fail_at) return false;
     if (n == fail_at)
-        host->log(WB_LOG_INFO, "opencl: call %lld, %s, fails as WEBER_OPENCL_FAIL asks",
-                  (long long)n, name);
+        wb__log(WB_LOG_INFO, "opencl: call %lld, %s, fails as WEBER_OPENCL_FAIL asks",
+                (long long)n, name);
     return true;
 }
 
@@ -70,8 +69,8 @@ static const wb__cl_functions failing = {WB__CL_FUNCTIONS(STATUS, STATUS, OBJECT
 
 void wb__cl_tell_left(void)
 {
-    if (live) host->log(WB_LOG_WARN, "opencl: %lld objects of the driver's are left",
-                        (long long)live);
+    if (live) wb__log(WB_LOG_WARN, "opencl: %lld objects of the driver's are left",
+                      (long long)live);
 }
 
 static void choose_table(void)
@@ -97,16 +96,16 @@ bool wb__cl_is_child(void) { return child; }
 int wb__cl_check_fork(void)
 {
     if (wb__likely(!child)) return 0;
-    return host->fail(WB_ERROR_DEVICE, "opencl: this process was forked from one that had started"
-                      " OpenCL, which works there alone: fork before the first use of a device, or"
-                      " call exec after it");
+    return wb__fail(WB_ERROR_DEVICE, "opencl: this process was forked from one that had started"
+                    " OpenCL, which works there alone: fork before the first use of a device, or"
+                    " call exec after it");
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 #define STATUS(name, parameters, arguments) {"cl" #name, offsetof(wb__cl_functions, name)},
 #define OBJECT(type, name, parameters, arguments) STATUS(name, parameters, arguments)
-static const struct { const char *name; size_t at; } functions[] = {
+static const wb__gpu_function functions[] = {
     WB__CL_FUNCTIONS(STATUS, STATUS, OBJECT, STATUS)
 };
 #undef STATUS
@@ -133,22 +132,19 @@ int wb__cl_load(void)
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *said = dlerror();
-        return host->fail(WB_ERROR_DEVICE, "opencl: %s was not found: %s; install an OpenCL driver:"
-                          " that of your GPU's vendor, or for any processor what Debian calls"
-                          " pocl-opencl-icd", file, said ? said : "no reason given");
+        return wb__fail(WB_ERROR_DEVICE, "opencl: %s was not found: %s; install an OpenCL driver:"
+                        " that of your GPU's vendor, or for any processor what Debian calls"
+                        " pocl-opencl-icd", file, said ? said : "no reason given");
     }
-    for (size_t i = 0; i < WB__COUNT(functions); i++) {
-        void *found = dlsym(library, functions[i].name);
-        if (!found) {
-            host->fail(WB_ERROR_DEVICE, "opencl: %s has no %s: a driver of OpenCL 1.2 or newer is"
-                       " needed", file, functions[i].name);
-            dlclose(library);
-            return WB_ERROR_DEVICE;
-        }
-        memcpy((char *)&opened + functions[i].at, &found, sizeof found);
+    const char *missing =
+        wb__gpu_find_functions(library, functions, WB__COUNT(functions), &opened);
+    if (!missing) {
+        choose_table();
+        return 0;
     }
-    choose_table();
-    return 0;
+    dlclose(library);
+    return wb__fail(WB_ERROR_DEVICE, "opencl: %s has no %s: a driver of OpenCL 1.2 or newer is"
+                    " needed", file, missing);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -186,6 +182,6 @@ int wb__cl_fail(wb__cl_device *d, const char *call, cl_int code, const char *for
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return host->fail(code_of(code), "%s: %s: %s (%d): %s%s%s", who, call, wb__cl_error_name(code),
-                      (int)code, what, *said ? "; the driver says: " : "", said);
+    return wb__fail(code_of(code), "%s: %s: %s (%d): %s%s%s", who, call, wb__cl_error_name(code),
+                    (int)code, what, *said ? "; the driver says: " : "", said);
 }

@@ -9,7 +9,7 @@
 /* One launch of a step, and the arguments that its kernel has now. */
 typedef struct {
     const wb__gpu_launch *launch;
-    wb__cl_program *program;
+    wb__gpu_program *program;
     cl_kernel kernel;
     cl_uint dims;
     size_t global[3], local[3];
@@ -51,8 +51,8 @@ static int check_items(wb__cl_device *d, const part *p)
                                                   sizeof most, &most, NULL);
     if (code) return wb__cl_fail(d, "clGetKernelWorkGroupInfo", code, "kernel %s", entry);
     if (items <= most) return 0;
-    return host->fail(WB_ERROR_DEVICE, "opencl:%d: kernel %s wants %zu items in a group; %s allows"
-                      " it %zu", d->base.ordinal, entry, items, d->name, most);
+    return wb__fail(WB_ERROR_DEVICE, "opencl:%d: kernel %s wants %zu items in a group; %s allows"
+                    " it %zu", d->base.ordinal, entry, items, d->name, most);
 }
 
 static int prepare_part(wb__cl_device *d, part *p, const wb__gpu_launch *l)
@@ -60,14 +60,14 @@ static int prepare_part(wb__cl_device *d, part *p, const wb__gpu_launch *l)
     cl_int code = 0;
     p->launch = l;
     p->changes = l->n_numbers || l->n_origins || l->workspace_at >= 0;
-    p->args = host->alloc_zero(2 * l->args_bytes + 1, 1);
-    p->serial = host->alloc_zero((size_t)l->n_buffers + 1, sizeof *p->serial);
+    p->args = wb__alloc_zero(2 * l->args_bytes + 1, 1);
+    p->serial = wb__alloc_zero((size_t)l->n_buffers + 1, sizeof *p->serial);
     if (!p->args || !p->serial) return WB_ERROR_MEMORY;
     p->next = p->args + l->args_bytes;
     set_sizes(p);
-    p->program = wb__cl_program_get(d, l->text, l->f64);
-    if (!p->program) return host->error_code();
-    p->kernel = cl.CreateKernel(wb__cl_program_of(p->program), l->entry, &code);
+    p->program = wb__gpu_program_get(&d->programs, l->text, l->f64);
+    if (!p->program) return wb_error_code();
+    p->kernel = cl.CreateKernel(p->program->made, l->entry, &code);
     if (!code) return check_items(d, p);
     p->kernel = NULL;
     return wb__cl_fail(d, "clCreateKernel", code, "kernel %s", l->entry);
@@ -109,7 +109,7 @@ static int prepare_epilogue(wb__cl_device *d, const wb__step *step, wb__gpu_work
     const wb__step pass = {.kind = WB__STEP_FUSED,
                            .fused = {.n_instr = n + 1, .n_views = bias ? 2 : 1, .n_segments = 1,
                                      .instr = program, .spaces = &space, .views = views}};
-    return host->gpu_step(&d->target, &pass, work);
+    return wb__gpu_step(&d->target, &pass, work);
 }
 
 static int prepare_parts(wb__cl_device *d, const wb__step *step, wb__cl_kernel **kernel)
@@ -118,16 +118,16 @@ static int prepare_parts(wb__cl_device *d, const wb__step *step, wb__cl_kernel *
     wb__cl_product product = {0};
     const char *why = NULL;
     if (wb__step_is_special(step))
-        return host->fail(WB_ERROR_UNSUPPORTED, "opencl:%d: no kernel has epilogue %d with sums %d",
-                          d->base.ordinal, step->epilogue, step->sums_of);
+        return wb__fail(WB_ERROR_UNSUPPORTED, "opencl:%d: no kernel has epilogue %d with sums %d",
+                        d->base.ordinal, step->epilogue, step->sums_of);
     const bool blast = wb__cl_blast_takes(d, step, &product, &why);
-    int status = !blast ? host->gpu_step(&d->target, step, &work)
+    int status = !blast ? wb__gpu_step(&d->target, step, &work)
                : step->n_views > 3 || step->epilogue ? prepare_epilogue(d, step, &work) : 0;
     if (status) return status;
     const int n = work ? work->n : 0;
-    wb__cl_kernel *k = host->alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
+    wb__cl_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
     if (!k) {
-        host->gpu_work_free(work);
+        wb__gpu_work_free(work);
         return WB_ERROR_MEMORY;
     }
     k->blast = blast;
@@ -148,7 +148,7 @@ int wb__cl_prepare(const wb_device *base, const wb__step *step, wb__kernel **ker
     wb__cl_device *d = base->state;
     wb__cl_kernel *k = NULL;
     *kernel = NULL;
-    if (wb__cl_check_fork() || wb__cl_open(d)) return host->error_code();
+    if (wb__cl_check_fork() || wb__cl_open(d)) return wb_error_code();
     const int status = prepare_parts(d, step, &k);
     if (k) d->kernels++;
     if (status) wb__cl_destroy(base, k ? &k->base : NULL);
@@ -165,12 +165,12 @@ void wb__cl_destroy(const wb_device *base, wb__kernel *kernel)
     for (int i = 0; i < k->n; i++) {
         part *p = &k->parts[i];
         if (p->kernel) cl.ReleaseKernel(p->kernel);
-        wb__cl_program_put(d, p->program);
-        host->free(p->args);
-        host->free(p->serial);
+        wb__gpu_program_put(&d->programs, p->program);
+        wb__free(p->args);
+        wb__free(p->serial);
     }
-    host->gpu_work_free(k->work);
-    host->free(k);
+    wb__gpu_work_free(k->work);
+    wb__free(k);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -191,7 +191,7 @@ static int set_struct(wb__cl_device *d, part *p, const size_t *places, size_t wo
                       const wb__number *numbers)
 {
     const wb__gpu_launch *l = p->launch;
-    host->gpu_fill(l, numbers, places, workspace_at, p->next);
+    wb__gpu_fill(l, numbers, places, workspace_at, p->next);
     if (p->set && !memcmp(p->next, p->args, l->args_bytes)) return 0;
     const cl_int code =
         cl.SetKernelArg(p->kernel, (cl_uint)l->n_buffers, l->args_bytes, p->next);

@@ -19,20 +19,20 @@ static void *no_room(wb__cl_device *d, size_t bytes, cl_int code)
         snprintf(said, sizeof said, "; the driver says %s (%d)", wb__cl_error_name(code),
                  (int)code);
     if (size > d->most && d->most < c->limit)
-        return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; the device"
-                               " gives at most %s in one piece", d->base.ordinal,
-                               host->gpu_size_text(size, wanted), host->gpu_size_text(d->most, all));
-    return host->fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; %s %s, %s in"
-                           " tensors and plans, %s cached%s", d->base.ordinal,
-                           host->gpu_size_text(size, wanted), host->gpu_size_text(c->limit, all),
-                           c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
-                           host->gpu_size_text(held, used), host->gpu_size_text(kept, cached), said);
+        return wb__fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; the device"
+                             " gives at most %s in one piece", d->base.ordinal,
+                             wb__gpu_size_text(size, wanted), wb__gpu_size_text(d->most, all));
+    return wb__fail_null(WB_ERROR_MEMORY, "opencl:%d: out of memory: %s wanted; %s %s, %s in"
+                         " tensors and plans, %s cached%s", d->base.ordinal,
+                         wb__gpu_size_text(size, wanted), wb__gpu_size_text(c->limit, all),
+                         c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
+                         wb__gpu_size_text(held, used), wb__gpu_size_text(kept, cached), said);
 }
 
 static void free_block(wb__cl_memory *m)
 {
     if (m->mem) cl.ReleaseMemObject(m->mem);
-    host->free(m);
+    wb__free(m);
 }
 
 /* With the lock. */
@@ -105,7 +105,7 @@ static wb__cl_memory *fresh(wb__cl_device *d, size_t bytes, cl_int *code)
     if (room) c->used += (int64_t)bytes;
     pthread_mutex_unlock(&d->lock);
     if (!room) return NULL;
-    wb__cl_memory *m = host->alloc_zero(1, sizeof *m);
+    wb__cl_memory *m = wb__alloc_zero(1, sizeof *m);
     if (m) {
         m->bytes = bytes;
         m->serial = ++serials;
@@ -134,7 +134,7 @@ void *wb__cl_allocate(const wb_device *base, size_t size)
     if (wb__cl_check_fork() || wb__cl_open(d)) return NULL;
     size_t bytes = 0;
     cl_int code = 0;
-    const int k = host->gpu_size_class(size, &bytes);
+    const int k = wb__gpu_size_class(size, &bytes);
     if (k < 0) return no_room(d, size, 0);
     pthread_mutex_lock(&d->lock);
     wb__cl_memory *m = take(&d->cache, k, size);
@@ -162,7 +162,7 @@ void wb__cl_release(const wb_device *base, void *memory, size_t size)
     wb__cl_memory *m = memory;
     if (!m || wb__cl_is_child()) return;
     size_t bytes = 0;
-    const int k = host->gpu_size_class(size, &bytes);
+    const int k = wb__gpu_size_class(size, &bytes);
     wb__cl_class *list = &d->cache.free[k];
     pthread_mutex_lock(&d->lock);
     d->cache.used -= (int64_t)m->bytes;

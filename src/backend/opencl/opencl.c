@@ -64,7 +64,7 @@ static bool takes(const wb_device *base, const wb__step *step)
     wb__gpu_target target = d->target;
     if (asked && !strcmp(asked, "0")) return false;
     if (asked && !strcmp(asked, "1")) target.is_cpu = false;
-    return host->gpu_takes(&target, step);
+    return wb__gpu_takes(&target, step);
 }
 
 static void share(const wb_device *base, const void *memory, size_t at, wb__shared *s)
@@ -77,7 +77,6 @@ static void share(const wb_device *base, const void *memory, size_t at, wb__shar
 }
 
 const wb__backend wb__cl_backend = {
-    .version = WB__BACKEND_VERSION,
     .name = "OpenCL",
     .tag = "opencl",
     .start = start,
@@ -101,10 +100,3 @@ const wb__backend wb__cl_backend = {
     .takes = takes,
     .share = share,
 };
-
-const wb__backend *wb__opencl_entry(const wb__host *given)
-{
-    if (given->version != WB__BACKEND_VERSION || given->size < sizeof *given) return NULL;
-    wb__cl_host = given;
-    return &wb__cl_backend;
-}

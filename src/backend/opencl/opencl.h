@@ -5,11 +5,10 @@
  *   device.c     finding devices, opening and closing them
  *   memory.c     memory with a cache and a limit
  *   transfer.c   uploads, downloads, copies
- *   program.c    texts compiled, kept in memory and on disk
+ *   program.c    texts compiled, kept on disk
  *   kernel.c     steps prepared and launched
  *   clblast.c    large matrix products by CLBlast, where it is installed
  *   opencl.c     the backend's table
- *   export.c     the one symbol of the shared object
  *
  * Each device has two queues that run in order.  The compute queue has the kernels and nearly all
  * copies, so that commands take effect in the order of the calls.  The transfer queue has uploads
@@ -27,15 +26,13 @@
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H
 
-#include "backend/host.h"
+#include "backend/gpu/gpu.h"
+#include "backend/kernel_cache.h"
 #include "backend/opencl/cl.h"
 
 #include <pthread.h>
 
-extern const wb__host *wb__cl_host;
 extern wb__cl_functions wb__cl;
-extern const wb__backend wb__cl_backend;
-#define host wb__cl_host
 #define cl wb__cl
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -83,8 +80,7 @@ typedef struct {
     char said[400];             /* what the driver told last */
 } wb__cl_platform;
 
-typedef struct wb__cl_program wb__cl_program;
-enum { WB__CL_MARKS = 16, WB__CL_BUCKETS = 256 };
+enum { WB__CL_MARKS = 16 };
 
 typedef struct wb__cl_device {
     wb_device base;
@@ -111,10 +107,7 @@ typedef struct wb__cl_device {
 
     wb__cl_staging up, down;
 
-    pthread_mutex_t building;   /* of the programs */
-    wb__cl_program *program[WB__CL_BUCKETS];
-    uint64_t program_clock;
-    int idle_programs;
+    wb__gpu_programs programs;
 } wb__cl_device;
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
@@ -168,11 +161,7 @@ void wb__cl_free_staging(wb__cl_device *d, wb__cl_staging *s);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* The program of a text, from the table, from disk or from the compiler; to be given back. */
-wb__cl_program *wb__cl_program_get(wb__cl_device *d, const char *text, bool f64);
-void wb__cl_program_put(wb__cl_device *d, wb__cl_program *p);
-cl_program wb__cl_program_of(const wb__cl_program *p);
-void wb__cl_free_programs(wb__cl_device *d);
+extern const wb__gpu_compiler wb__cl_compiler;      /* flags: whether the text uses double */
 
 /* ---- kernel.c, clblast.c --------------------------------------------------------------------- */
 
@@ -201,8 +190,5 @@ bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_pro
 int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers,
                         const size_t *places);
 void wb__cl_blast_stop(void);
-
-/* The backend's entry, as the registry lists it where the backend is linked in. */
-const wb__backend *wb__opencl_entry(const wb__host *table);
 
 #endif

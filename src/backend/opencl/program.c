@@ -1,26 +1,12 @@
-/* Programs: a text is compiled once a device, and its binary kept on disk for the next process.
- * Those that no kernel uses any more are kept too, so many of them, the latest used. */
+/* Programs: a text is compiled once a device, and its binary kept on disk for the next process. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_IDLE = 128 };
-
-struct wb__cl_program {
-    struct wb__cl_program *next;
-    uint64_t hash, last;        /* last: when it was given back, by the device's clock */
-    int users;
-    bool f64;
-    cl_program program;
-    char text[];
-};
-
-cl_program wb__cl_program_of(const wb__cl_program *p) { return p->program; }
-
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-static const char *options_of(const wb__cl_device *d, bool f64)
+static const char *options_of(const wb__cl_device *d, int f64)
 {
     static const char *const texts[2][2] = {
         {"-cl-std=CL1.2 -cl-single-precision-constant",
@@ -36,21 +22,21 @@ static int build_failed(wb__cl_device *d, cl_program program, cl_int code, const
     size_t bytes = 0;
     char *log = NULL;
     if (!cl.GetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) && bytes)
-        log = host->alloc_zero(bytes + 1, 1);
+        log = wb__alloc_zero(bytes + 1, 1);
     if (log && cl.GetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL))
         log[0] = 0;
-    if (host->debug("kernel"))
-        host->log(WB_LOG_ERROR, "kernel: opencl:%d: does not compile:\n%s\n%s", d->base.ordinal, text,
-                  log ? log : "");
+    if (wb__debug("kernel"))
+        wb__log(WB_LOG_ERROR, "kernel: opencl:%d: does not compile:\n%s\n%s", d->base.ordinal, text,
+                log ? log : "");
     const int status = wb__cl_fail(d, "clBuildProgram", code, "%s",
                                    log && *log ? log : "the compiler gave no reason");
-    host->free(log);
+    wb__free(log);
     return status;
 }
 
 static cl_program from_text(wb__cl_device *d, const char *text, const char *options)
 {
-    const char *texts[2] = {host->prelude, text};
+    const char *texts[2] = {wb__gpu_prelude, text};
     cl_int code = 0;
     cl_program program =
         cl.CreateProgramWithSource(d->platform->context, 2, texts, NULL, &code);
@@ -84,8 +70,8 @@ static cl_program from_binary(wb__cl_device *d, const void *binary, size_t bytes
 /* All that a binary depends on. */
 static char *key_of(const wb__cl_device *d, const char *text, const char *options, size_t *bytes)
 {
-    char *key = host->printf("%s\n%s\n%s\n%s\n%s%s", d->platform->name, d->name, d->driver, options,
-                             host->prelude, text);
+    char *key = wb__printf("%s\n%s\n%s\n%s\n%s%s", d->platform->name, d->name, d->driver, options,
+                           wb__gpu_prelude, text);
     if (key) *bytes = strlen(key);
     return key;
 }
@@ -100,7 +86,7 @@ static int find_binary(wb__cl_device *d, cl_program program, cl_device_id *ids, 
     int mine = -1;
     for (cl_uint i = 0; i < n; i++) {
         if (ids[i] == d->id) mine = (int)i;
-        if (sizes[i] && !(binaries[i] = host->alloc(sizes[i]))) return -1;
+        if (sizes[i] && !(binaries[i] = wb__alloc(sizes[i]))) return -1;
     }
     if (mine < 0 || !binaries[mine] ||
         cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, n * sizeof(*binaries), binaries, NULL))
@@ -113,112 +99,44 @@ static void keep(wb__cl_device *d, cl_program program, const char *key, size_t k
 {
     cl_uint n = 0;
     if (cl.GetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n, NULL) || !n) return;
-    cl_device_id *ids = host->alloc_zero(n, sizeof(*ids));
-    size_t *sizes = host->alloc_zero(n, sizeof *sizes);
-    unsigned char **binaries = host->alloc_zero(n, sizeof(*binaries));
+    cl_device_id *ids = wb__alloc_zero(n, sizeof(*ids));
+    size_t *sizes = wb__alloc_zero(n, sizeof *sizes);
+    unsigned char **binaries = wb__alloc_zero(n, sizeof(*binaries));
     if (ids && sizes && binaries) {
         const int mine = find_binary(d, program, ids, sizes, binaries, n);
-        if (mine >= 0) host->cache_put("opencl", key, key_bytes, binaries[mine], sizes[mine]);
-        else host->clear_error();
+        if (mine >= 0) wb__kernel_cache_put("opencl", key, key_bytes, binaries[mine], sizes[mine]);
+        else wb_clear_error();
     } else {
-        host->clear_error();
+        wb_clear_error();
     }
-    for (cl_uint i = 0; i < n && binaries; i++) host->free(binaries[i]);
-    host->free(binaries);
-    host->free(sizes);
-    host->free(ids);
+    for (cl_uint i = 0; i < n && binaries; i++) wb__free(binaries[i]);
+    wb__free(binaries);
+    wb__free(sizes);
+    wb__free(ids);
 }
 
-static cl_program make(wb__cl_device *d, const char *text, bool f64)
+static void *make(void *device, const char *text, int f64)
 {
+    wb__cl_device *d = device;
     const char *options = options_of(d, f64);
     size_t key_bytes = 0, bytes = 0;
-    if (host->debug("kernel"))
-        host->log(WB_LOG_DEBUG, "kernel: opencl:%d: %s\n%s", d->base.ordinal, options, text);
+    if (wb__debug("kernel"))
+        wb__log(WB_LOG_DEBUG, "kernel: opencl:%d: %s\n%s", d->base.ordinal, options, text);
     if (!d->keeps_binaries) return from_text(d, text, options);
     char *key = key_of(d, text, options, &key_bytes);
     if (!key) return NULL;
     cl_program program = NULL;
-    void *binary = host->cache_get("opencl", key, key_bytes, &bytes);
+    void *binary = wb__kernel_cache_get("opencl", key, key_bytes, &bytes);
     if (binary) program = from_binary(d, binary, bytes, options);
-    host->free(binary);
+    wb__free(binary);
     if (!program) {
         program = from_text(d, text, options);
         if (program) keep(d, program, key, key_bytes);
     }
-    host->free(key);
+    wb__free(key);
     return program;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+static void drop(void *made) { cl.ReleaseProgram(made); }
 
-static uint64_t hash_of(const char *text, bool f64)
-{
-    uint64_t h = 0xcbf29ce484222325u + f64;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
-
-static void unlink_program(wb__cl_device *d, wb__cl_program *p)
-{
-    wb__cl_program **at = &d->program[p->hash % WB__CL_BUCKETS];
-    while (*at != p) at = &(*at)->next;
-    *at = p->next;
-    cl.ReleaseProgram(p->program);
-    host->free(p);
-}
-
-static void drop_oldest(wb__cl_device *d)
-{
-    wb__cl_program *oldest = NULL;
-    for (int b = 0; b < WB__CL_BUCKETS; b++)
-        for (wb__cl_program *p = d->program[b]; p; p = p->next)
-            if (!p->users && (!oldest || p->last < oldest->last)) oldest = p;
-    if (!oldest) return;
-    unlink_program(d, oldest);
-    d->idle_programs--;
-}
-
-static wb__cl_program *new_program(wb__cl_device *d, const char *text, bool f64, uint64_t hash)
-{
-    const size_t bytes = strlen(text) + 1;
-    wb__cl_program *p = host->alloc(sizeof *p + bytes);
-    if (!p) return NULL;
-    *p = (wb__cl_program){.hash = hash, .users = 1, .f64 = f64};
-    memcpy(p->text, text, bytes);
-    p->program = make(d, text, f64);
-    if (!p->program) {
-        host->free(p);
-        return NULL;
-    }
-    p->next = d->program[hash % WB__CL_BUCKETS];
-    return d->program[hash % WB__CL_BUCKETS] = p;
-}
-
-wb__cl_program *wb__cl_program_get(wb__cl_device *d, const char *text, bool f64)
-{
-    const uint64_t hash = hash_of(text, f64);
-    pthread_mutex_lock(&d->building);
-    wb__cl_program *p = d->program[hash % WB__CL_BUCKETS];
-    while (p && !(p->hash == hash && p->f64 == f64 && !strcmp(p->text, text))) p = p->next;
-    if (!p) p = new_program(d, text, f64, hash);
-    else if (!p->users++) d->idle_programs--;
-    pthread_mutex_unlock(&d->building);
-    return p;
-}
-
-void wb__cl_program_put(wb__cl_device *d, wb__cl_program *p)
-{
-    if (!p) return;
-    pthread_mutex_lock(&d->building);
-    p->last = ++d->program_clock;
-    if (!--p->users && ++d->idle_programs > MOST_IDLE) drop_oldest(d);
-    pthread_mutex_unlock(&d->building);
-}
-
-void wb__cl_free_programs(wb__cl_device *d)
-{
-    for (int b = 0; b < WB__CL_BUCKETS; b++)
-        while (d->program[b]) unlink_program(d, d->program[b]);
-    d->idle_programs = 0;
-}
+const wb__gpu_compiler wb__cl_compiler = {.make = make, .drop = drop};

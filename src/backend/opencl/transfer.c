@@ -221,8 +221,8 @@ static int download_staged(wb__cl_device *d, unsigned char *to, const wb__cl_mem
 static int check_place(wb__cl_device *d, const wb__cl_memory *m, size_t at, size_t bytes)
 {
     if (wb__likely(at <= m->bytes && bytes <= m->bytes - at)) return 0;
-    return host->fail(WB_ERROR_INTERNAL, "opencl:%d: %zu bytes at %zu of a block of %zu",
-                      d->base.ordinal, bytes, at, m->bytes);
+    return wb__fail(WB_ERROR_INTERNAL, "opencl:%d: %zu bytes at %zu of a block of %zu",
+                    d->base.ordinal, bytes, at, m->bytes);
 }
 
 int wb__cl_upload(const wb_device *base, void *to, size_t at, const void *from, size_t bytes)
