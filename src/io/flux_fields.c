@@ -1,4 +1,4 @@
-/* The layouts of Flux's structs, newest first for each type. */
+/* Flux's structs, functions and connections, with their counterparts here. */
 #include "io/flux_fields.h"
 
 #include <string.h>
@@ -97,4 +97,76 @@ int wb__flux_field(const wb__flux_struct *s, const char *name)
     for (int i = 0; i < s->n; i++)
         if (!strcmp(s->fields[i], name)) return i;
     return -1;
+}
+
+/* ---- functions and connections --------------------------------------------------------------- */
+
+#define OF_ARRAYS(path, here, since) {path, here, false, false, since}
+#define OF_ELEMENTS(path, here, since) {path, here, true, false, since}
+#define NNLIB(name, since) OF_ELEMENTS("Flux.NNlib.#" name, name, since)
+#define BASE(name) OF_ELEMENTS("Base.#" name, name, 0)
+#define ALIAS(julia, here) {"#" julia, here, true, false, 0}
+
+/* Writing takes the first row of a name that the version has; aliases stand last, for reading. */
+static const wb__flux_name functions[] = {
+    OF_ARRAYS("Base.#identity", "identity", 0),
+    OF_ARRAYS("Flux.NNlib.#softmax", "softmax", 0),
+    OF_ARRAYS("Flux.NNlib.#logsoftmax", "logsoftmax", 0),
+    OF_ARRAYS("Flux.MLUtils.#flatten", "flatten", 1300),
+    OF_ARRAYS("Flux.#flatten", "flatten", 1000),
+    OF_ELEMENTS("Flux.NNlib.#σ", "sigmoid", 0),
+    OF_ELEMENTS("Flux.NNlib.#logσ", "logsigmoid", 0),
+    OF_ELEMENTS("Flux.NNlib.#hardσ", "hardsigmoid", 1300),
+    NNLIB("relu", 0), NNLIB("leakyrelu", 0), NNLIB("elu", 0), NNLIB("selu", 0),
+    NNLIB("softplus", 0), NNLIB("swish", 0), NNLIB("gelu", 0), NNLIB("gelu_erf", 1600),
+    NNLIB("relu6", 1300), NNLIB("hardtanh", 1300), NNLIB("hardswish", 1300), NNLIB("mish", 1300),
+    NNLIB("softsign", 1300), NNLIB("softshrink", 1300), NNLIB("tanhshrink", 1300),
+    NNLIB("trelu", 1300), NNLIB("lisht", 1300), NNLIB("logcosh", 1300),
+    BASE("tanh"), BASE("exp"), BASE("log"), BASE("log1p"), BASE("sin"), BASE("cos"), BASE("sqrt"),
+    BASE("abs"), BASE("sign"),
+    OF_ELEMENTS("Base.#-", "neg", 0),
+    OF_ELEMENTS("Base.#inv", "reciprocal", 0),
+    ALIAS("sigmoid_fast", "sigmoid"), ALIAS("tanh_fast", "tanh"), ALIAS("gelu_tanh", "gelu"),
+    ALIAS("gelu_sigmoid", "gelu"), ALIAS("celu", "elu"), ALIAS("silu", "swish"),
+    ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
+};
+
+/* Julia's * multiplies matrices, so that only its broadcast is Weber's. */
+static const wb__flux_name connections[] = {
+    {"Base.#+", "add", false, false, 0},   {"Base.#-", "sub", false, true, 0},
+    {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},
+    {"Base.#/", "div", true, true, 0},     {"Base.#^", "pow", true, true, 0},
+    {"Base.#max", "maximum", true, false, 0}, {"Base.#min", "minimum", true, false, 0},
+};
+
+const wb__flux_name *wb__flux_function_here(const char *here, int version)
+{
+    for (size_t i = 0; here && i < WB__COUNT(functions); i++)
+        if (!strcmp(functions[i].here, here) && version >= functions[i].since) return &functions[i];
+    return NULL;
+}
+
+const wb__flux_name *wb__flux_connection_here(const char *here, int n)
+{
+    for (size_t i = 0; here && i < WB__COUNT(connections); i++)
+        if (!strcmp(connections[i].here, here) && (n == 2 || !connections[i].pairs))
+            return &connections[i];
+    return NULL;
+}
+
+static const wb__flux_name *there(const wb__flux_name *list, size_t n, const char *julia)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(strchr(list[i].path, '#') + 1, julia)) return &list[i];
+    return NULL;
+}
+
+const wb__flux_name *wb__flux_function_there(const char *julia)
+{
+    return there(functions, WB__COUNT(functions), julia);
+}
+
+const wb__flux_name *wb__flux_connection_there(const char *julia)
+{
+    return there(connections, WB__COUNT(connections), julia);
 }

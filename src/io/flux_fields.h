@@ -23,4 +23,19 @@ bool wb__flux_struct_known(const char *type);
 /* The position of a field; -1: none. */
 int wb__flux_field(const wb__flux_struct *s, const char *name);
 
+/* A function of Julia's and Weber's, by which files are read and written. */
+typedef struct {
+    const char *path, *here;            /* "Flux.NNlib.#σ", "sigmoid"; aliases have no module */
+    bool elements;                      /* of elements: Julia broadcasts it over arrays */
+    bool pairs;                         /* a connection of two arrays, not of more */
+    int since;                          /* the version that has it */
+} wb__flux_name;
+
+/* By Weber's name, in a version; NULL: that version has none.  The second: of n arrays. */
+const wb__flux_name *wb__flux_function_here(const char *here, int version);
+const wb__flux_name *wb__flux_connection_here(const char *here, int n);
+/* By Julia's name, without its module: "σ"; NULL: Weber's has the same name, or there is none. */
+const wb__flux_name *wb__flux_function_there(const char *julia);
+const wb__flux_name *wb__flux_connection_there(const char *julia);
+
 #endif

@@ -12,9 +12,9 @@
 /* When things came, or changed: minor*100 + patch. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, GLOBAL_POOLS = 1100, BIAS_MAY_BE_FALSE = 1300, NORMS_WITH_OPTIONS = 1200,
-    SKIP_HAS_PARAMETERS = 1204, NAMED_CHAINS = 1207, SCALE = 1300, MLUTILS = 1300, MADE_ACTIVATIONS = 1300,
+    SKIP_HAS_PARAMETERS = 1204, NAMED_CHAINS = 1207, SCALE = 1300,
     CELLS_OF_TWO_TYPES = 1307,
-    EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, GELU_ERF = 1600, RETURN_STATE = 1601,
+    EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, RETURN_STATE = 1601,
     BROADCAST_FUNCTION = 1300, PADDED_EMBEDDING = 1611, PAD_MODES = 1612
 };
 
@@ -89,63 +89,15 @@ static wb__julia only(wb__flux_saver *s, const char *path)
 
 /* ---- functions -------------------------------------------------------------------------------- */
 
-/* Of elements, and of whole arrays. */
-static const struct { const char *name, *path; bool whole; int since; } functions[] = {
-    {"identity", "Base.#identity", true, 0},
-    {"softmax", "Flux.NNlib.#softmax", true, 0},
-    {"logsoftmax", "Flux.NNlib.#logsoftmax", true, 0},
-    {"flatten", "Flux.MLUtils.#flatten", true, MLUTILS},
-    {"flatten", "Flux.#flatten", true, ACTIVE_MAY_BE_NOTHING},
-    {"relu", "Flux.NNlib.#relu", false, 0},
-    {"leakyrelu", "Flux.NNlib.#leakyrelu", false, 0},
-    {"elu", "Flux.NNlib.#elu", false, 0},
-    {"selu", "Flux.NNlib.#selu", false, 0},
-    {"sigmoid", "Flux.NNlib.#σ", false, 0},
-    {"logsigmoid", "Flux.NNlib.#logσ", false, 0},
-    {"softplus", "Flux.NNlib.#softplus", false, 0},
-    {"swish", "Flux.NNlib.#swish", false, 0},
-    {"gelu", "Flux.NNlib.#gelu", false, 0},         /* of gelu_tanh too, by an alias */
-    {"gelu_erf", "Flux.NNlib.#gelu_erf", false, GELU_ERF},
-    {"relu6", "Flux.NNlib.#relu6", false, MADE_ACTIVATIONS},
-    {"hardtanh", "Flux.NNlib.#hardtanh", false, MADE_ACTIVATIONS},
-    {"hardsigmoid", "Flux.NNlib.#hardσ", false, MADE_ACTIVATIONS},
-    {"hardswish", "Flux.NNlib.#hardswish", false, MADE_ACTIVATIONS},
-    {"mish", "Flux.NNlib.#mish", false, MADE_ACTIVATIONS},
-    {"softsign", "Flux.NNlib.#softsign", false, MADE_ACTIVATIONS},
-    {"softshrink", "Flux.NNlib.#softshrink", false, MADE_ACTIVATIONS},
-    {"tanhshrink", "Flux.NNlib.#tanhshrink", false, MADE_ACTIVATIONS},
-    {"trelu", "Flux.NNlib.#trelu", false, MADE_ACTIVATIONS},
-    {"lisht", "Flux.NNlib.#lisht", false, MADE_ACTIVATIONS},
-    {"logcosh", "Flux.NNlib.#logcosh", false, MADE_ACTIVATIONS},
-    {"tanh", "Base.#tanh", false, 0},
-    {"exp", "Base.#exp", false, 0},
-    {"log", "Base.#log", false, 0},
-    {"log1p", "Base.#log1p", false, 0},
-    {"sin", "Base.#sin", false, 0},
-    {"cos", "Base.#cos", false, 0},
-    {"sqrt", "Base.#sqrt", false, 0},
-    {"abs", "Base.#abs", false, 0},
-    {"sign", "Base.#sign", false, 0},
-    {"neg", "Base.#-", false, 0},
-    {"reciprocal", "Base.#inv", false, 0},
-};
-
-static int function_row(const wb__flux_saver *s, const char *name)
-{
-    for (size_t i = 0; name && i < WB__COUNT(functions); i++)
-        if (!strcmp(functions[i].name, name) && s->version >= functions[i].since) return (int)i;
-    return -1;
-}
-
 static wb__julia activation(wb__flux_saver *s, wb_function f)
 {
     if (!s->structs) return empty(s);
     const char *name = f ? wb__function_name(f) : "identity";
-    int i = function_row(s, name);
-    if (i < 0) return wb__flux_refuse(s, "the activation %s", name ? name : "without a name");
-    if (functions[i].whole && strcmp(name, "identity"))
+    const wb__flux_name *row = wb__flux_function_here(name, s->version);
+    if (!row) return wb__flux_refuse(s, "the activation %s", name ? name : "without a name");
+    if (!row->elements && strcmp(name, "identity"))
         return wb__flux_refuse(s, "%s as an activation: it is a layer of its own", name);
-    return only(s, functions[i].path);
+    return only(s, row->path);
 }
 
 /* broadcast with f: a function of elements for whole arrays */
@@ -159,10 +111,10 @@ static wb__julia broadcast(wb__flux_saver *s, const char *path)
 
 static wb__julia function_named(wb__flux_saver *s, const char *name)
 {
-    int i = function_row(s, name);
-    if (i < 0 && !s->structs) return empty(s);
-    if (i < 0) return wb__flux_refuse(s, "the function %s", name ? name : "without a name");
-    return functions[i].whole ? only(s, functions[i].path) : broadcast(s, functions[i].path);
+    const wb__flux_name *row = wb__flux_function_here(name, s->version);
+    if (!row && !s->structs) return empty(s);
+    if (!row) return wb__flux_refuse(s, "the function %s", name ? name : "without a name");
+    return row->elements ? broadcast(s, row->path) : only(s, row->path);
 }
 
 static wb__julia function_layer(wb__flux_saver *s, wb_layer *l)
@@ -366,8 +318,9 @@ static wb__julia affine(wb__flux_saver *s, wb_layer *l)
     if (o->no_affine && (!scale || !o->activation || o->activation == wb_identity)) return only(s, "Base.#identity");
     if (o->no_affine) {
         wb__julia f = activation(s, o->activation);
-        int i = function_row(s, wb__function_name(o->activation));
-        return i < 0 ? f : broadcast(s, functions[i].path);
+        const wb__flux_name *row =
+            wb__flux_function_here(wb__function_name(o->activation), s->version);
+        return row ? broadcast(s, row->path) : f;
     }
     if (!record_open(s, &r, scale ? "Scale" : "Diagonal")) return wb__julia_nothing(&s->room);
     set(&r, "scale", parameter(s, "scale", wb__layer_child(l, 0)));
@@ -521,28 +474,22 @@ static wb__julia chain(wb__flux_saver *s, wb_layer *l)
     return CLOSE(s, &r, "layers");
 }
 
-/* What joins: functions of arrays, or of elements that are broadcast, since Julia's * is a product of matrices. */
-static const struct { const char *name, *path; bool elements, pairs; } connections[] = {
-    {"add", "Base.#+", false, false},   {"sub", "Base.#-", false, true},    {"vcat", "Base.#vcat", false, false},
-    {"mul", "Base.#*", true, false},    {"div", "Base.#/", true, true},     {"pow", "Base.#^", true, true},
-    {"maximum", "Base.#max", true, false}, {"minimum", "Base.#min", true, false}};
-
 static wb__julia connection(wb__flux_saver *s, wb_layer *l, int n)
 {
     wb__connection f;
     memcpy(&f, (const char *)l->options + l->type->options[0].offset, sizeof f);
     const char *name = wb__connection_name(f);
-    for (size_t i = 0; name && i < WB__COUNT(connections); i++) {
-        if (strcmp(name, connections[i].name) || (connections[i].pairs && n != 2)) continue;
-        wb__julia inner = only(s, connections[i].path);
-        if (!connections[i].elements) return inner;
-        if (!s->structs) return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
-        if (s->version < BROADCAST_FUNCTION)
-            return wb__flux_refuse(s, "the connection %s, for which 0.13 is the first", name);
-        wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
-        return wb__julia_struct(&s->room, type, 1, &inner);
-    }
-    return s->structs ? wb__flux_refuse(s, "the connection %s", name ? name : "without a name") : empty(s);
+    const wb__flux_name *row = wb__flux_connection_here(name, n);
+    if (!row && !s->structs) return empty(s);
+    if (!row) return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
+    wb__julia inner = only(s, row->path);
+    if (!row->elements) return inner;
+    if (!s->structs)
+        return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
+    if (s->version < BROADCAST_FUNCTION)
+        return wb__flux_refuse(s, "the connection %s, for which 0.13 is the first", name);
+    wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
+    return wb__julia_struct(&s->room, type, 1, &inner);
 }
 
 static wb__julia parallel(wb__flux_saver *s, wb_layer *l)
