@@ -3,100 +3,175 @@
 
 #include <string.h>
 
-#define LAYOUT(type, since, before, ...)                              \
-    {type, since, before,                                             \
-     (int)(sizeof(const char *[]){__VA_ARGS__} / sizeof(char *)),     \
-     (const char *const[]){__VA_ARGS__}},
+/* ---- structs ---------------------------------------------------------------------------------- */
 
-#define CONV "σ", "weight", "bias", "stride", "pad", "dilation"
-#define NORM "λ", "β", "γ", "μ", "σ²", "ϵ", "momentum"
+#define STRUCT(type, layer, since, before, parameters, ...)                                \
+    {type, layer, since, before, parameters,                                               \
+     (int)(sizeof(wb__flux_field[]){__VA_ARGS__} / sizeof(wb__flux_field)), {__VA_ARGS__}},
+#define FIELD(name, here, how) {name, here, WB__FIELD_##how, NULL, 0, 0}
+#define SAME(name, how) FIELD(name, name, how)
+#define NUMBER(name, here, how, otherwise) {name, here, WB__FIELD_##how, NULL, 0, otherwise}
+#define BIAS(since) {"bias", "bias", WB__FIELD_BIAS, NULL, since, 0}
+#define B {"bias", "bias", WB__FIELD_BIAS, "b", 1500, 0}
+#define OTHER(name) FIELD(name, NULL, NONE)
 
-static const wb__flux_struct layouts[] = {
-    LAYOUT("Chain", 0, 0, "layers")
-    LAYOUT("Dense", 0, 0, "weight", "bias", "σ")
-    LAYOUT("Diagonal", 0, 1300, "scale", "bias")
-    LAYOUT("Scale", 1300, 0, "scale", "bias", "σ")
-    LAYOUT("Bilinear", 1200, 0, "weight", "bias", "σ")
-    LAYOUT("Conv", 1612, 0, CONV, "groups", "pad_mode")
-    LAYOUT("Conv", 1205, 1612, CONV, "groups")
-    LAYOUT("Conv", 0, 1205, CONV)
-    LAYOUT("ConvTranspose", 1417, 0, "σ", "weight", "bias", "stride", "pad", "outpad", "dilation",
-           "groups")
-    LAYOUT("ConvTranspose", 1205, 1417, CONV, "groups")
-    LAYOUT("ConvTranspose", 0, 1205, CONV)
-    LAYOUT("CrossCor", 1612, 0, CONV, "pad_mode")
-    LAYOUT("CrossCor", 0, 1612, CONV)
-    LAYOUT("DepthwiseConv", 0, 1300, CONV)
-    LAYOUT("MaxPool", 0, 0, "k", "pad", "stride")
-    LAYOUT("MeanPool", 0, 0, "k", "pad", "stride")
-    LAYOUT("AdaptiveMaxPool", 1100, 0, "out")
-    LAYOUT("AdaptiveMeanPool", 1100, 0, "out")
-    LAYOUT("BatchNorm", 1200, 0, NORM, "affine", "track_stats", "active", "chs")
-    LAYOUT("BatchNorm", 0, 1200, NORM, "active")
-    LAYOUT("InstanceNorm", 1200, 0, NORM, "affine", "track_stats", "active", "chs")
-    LAYOUT("InstanceNorm", 0, 1200, NORM, "active")
-    LAYOUT("GroupNorm", 1200, 0, "G", NORM, "affine", "track_stats", "active", "chs")
-    LAYOUT("GroupNorm", 0, 1200, "G", NORM, "active")
-    LAYOUT("LayerNorm", 1200, 0, "λ", "diag", "ϵ", "size", "affine")
-    LAYOUT("LayerNorm", 0, 1200, "diag")
-    LAYOUT("Dropout", 1210, 0, "p", "dims", "active", "rng")
-    LAYOUT("Dropout", 0, 1210, "p", "dims", "active")
-    LAYOUT("AlphaDropout", 1210, 0, "p", "active", "rng")
-    LAYOUT("AlphaDropout", 0, 1210, "p", "active")
-    LAYOUT("Embedding", 1611, 0, "weight", "padding_idx")
-    LAYOUT("Embedding", 1204, 1611, "weight")
-    LAYOUT("EmbeddingBag", 1315, 0, "weight", "reduction")
-    LAYOUT("Recur", 1200, 1500, "cell", "state")
-    LAYOUT("Recur", 0, 1200, "cell", "init", "state")
-    LAYOUT("RNNCell", 1500, 0, "σ", "Wi", "Wh", "bias")
-    LAYOUT("RNNCell", 1200, 1500, "σ", "Wi", "Wh", "bias", "state0")
-    LAYOUT("RNNCell", 0, 1200, "σ", "Wi", "Wh", "bias", "h")
-    LAYOUT("LSTMCell", 1500, 0, "Wi", "Wh", "bias")
-    LAYOUT("LSTMCell", 1200, 1500, "Wi", "Wh", "bias", "state0")
-    LAYOUT("LSTMCell", 0, 1200, "Wi", "Wh", "bias", "h", "c")
-    LAYOUT("GRUCell", 1500, 0, "Wi", "Wh", "bias")
-    LAYOUT("GRUCell", 1200, 1500, "Wi", "Wh", "bias", "state0")
-    LAYOUT("GRUCell", 0, 1200, "Wi", "Wh", "bias", "h")
-    LAYOUT("RNN", 1500, 0, "cell")
-    LAYOUT("LSTM", 1500, 0, "cell")
-    LAYOUT("GRU", 1500, 0, "cell")
-    LAYOUT("MultiHeadAttention", 1315, 0, "nheads", "q_proj", "k_proj", "v_proj", "attn_drop",
-           "out_proj")
-    LAYOUT("Parallel", 1200, 0, "connection", "layers")
-    LAYOUT("SkipConnection", 0, 0, "layers", "connection")
-    LAYOUT("Maxout", 0, 0, "layers")
-    LAYOUT("TrackedArray", 0, 0, "tracker", "data", "grad")
+#define SIGMA FIELD("σ", "activation", LAMBDA)
+#define CONV(kernel)                                                                       \
+    FIELD("σ", "activation", SIGMA), SAME("weight", kernel), BIAS(1300),                   \
+        SAME("stride", PAIR), SAME("pad", PAD), SAME("dilation", PAIR)
+#define GROUPS SAME("groups", INT)
+#define PAD_MODE FIELD("pad_mode", NULL, ZEROS)
+#define POOL FIELD("k", "window", PAIR), SAME("pad", PAD), SAME("stride", PAIR)
+#define NORM                                                                               \
+    FIELD("λ", "activation", LAMBDA), FIELD("β", "bias", SHIFT),                         \
+        FIELD("γ", "scale", SCALE), FIELD("μ", "mean", STATISTIC),                         \
+        FIELD("σ²", "var", STATISTIC), NUMBER("ϵ", "eps", FLOAT32, 1e-5),                  \
+        NUMBER("momentum", "momentum", FLOAT32, 0.1)
+#define TRACKED                                                                            \
+    NORM, FIELD("affine", "no_affine", NOT), FIELD("track_stats", "no_track_stats", NOT),  \
+        FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
+#define UNTRACKED NORM, FIELD("active", NULL, TRAINING)
+#define DROP NUMBER("p", "p", FLOAT64, 2), FIELD("dims", "axes", AXES)
+#define ACTIVE FIELD("active", NULL, MODE)
+#define RNG FIELD("rng", NULL, RANDOM)
+#define GATES FIELD("Wi", "weight_input", MATRIX), FIELD("Wh", "weight_hidden", MATRIX)
+#define TANH FIELD("σ", "activation", TANH)
+#define STATE0 FIELD("state0", "initial_hidden", STATES)
+#define H FIELD("h", "initial_hidden", STATE)
+#define C FIELD("c", "initial_cell", STATE)
+#define CELL FIELD("cell", NULL, CELL)
+#define CALLED(name) FIELD(name, "initial_hidden", CALLED)
+
+/* Newest first for each type.  Without parameters: they are not known here. */
+static const wb__flux_struct structs[] = {
+    STRUCT("Chain", "Chain", 0, 0, "layers", SAME("layers", LAYERS))
+    STRUCT("Dense", "Dense", 0, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300), SIGMA)
+    STRUCT("Diagonal", "Scale", 0, 1300, "scale", SAME("scale", WEIGHT), SAME("bias", SHIFT))
+    STRUCT("Scale", "Scale", 1300, 0, "σ scale bias", SAME("scale", WEIGHT),
+           SAME("bias", SHIFT), SIGMA)
+    STRUCT("Bilinear", NULL, 1200, 0, NULL, OTHER("weight"), OTHER("bias"), OTHER("σ"))
+    STRUCT("Conv", "Conv", 1612, 0, NULL, CONV(KERNEL), GROUPS, PAD_MODE)
+    STRUCT("Conv", "Conv", 1205, 1612, "2 4 σ weight bias", CONV(KERNEL), GROUPS)
+    STRUCT("Conv", "Conv", 0, 1205, "2 4 σ weight bias", CONV(KERNEL))
+    STRUCT("ConvTranspose", NULL, 1417, 0, NULL, OTHER("σ"), OTHER("weight"), OTHER("bias"),
+           OTHER("stride"), OTHER("pad"), OTHER("outpad"), OTHER("dilation"), OTHER("groups"))
+    STRUCT("ConvTranspose", NULL, 1205, 1417, NULL, CONV(KERNEL), GROUPS)
+    STRUCT("ConvTranspose", NULL, 0, 1205, NULL, CONV(KERNEL))
+    STRUCT("CrossCor", "Conv", 1612, 0, NULL, CONV(KERNEL), PAD_MODE)
+    STRUCT("CrossCor", "Conv", 0, 1612, "2 4 σ weight bias", CONV(KERNEL))
+    STRUCT("DepthwiseConv", "Conv", 0, 1300, NULL, CONV(DEPTHWISE))
+    STRUCT("MaxPool", "MaxPool", 0, 0, "2 4", POOL)
+    STRUCT("MeanPool", "MeanPool", 0, 0, "2 4", POOL)
+    {"GlobalMaxPool", "GlobalMaxPool", 1100, 0, "", 0, {{0}}},
+    {"GlobalMeanPool", "GlobalMeanPool", 1100, 0, "", 0, {{0}}},
+    STRUCT("AdaptiveMaxPool", "GlobalMaxPool", 1100, 0, NULL, FIELD("out", NULL, PLACES))
+    STRUCT("AdaptiveMeanPool", "GlobalMeanPool", 1100, 0, NULL, FIELD("out", NULL, PLACES))
+    STRUCT("BatchNorm", "BatchNorm", 1200, 0, "λ β ϵ μ", TRACKED)
+    STRUCT("BatchNorm", "BatchNorm", 0, 1200, "λ β μ ϵ", UNTRACKED)
+    STRUCT("InstanceNorm", NULL, 1200, 0, NULL, TRACKED)
+    STRUCT("InstanceNorm", NULL, 0, 1200, NULL, UNTRACKED)
+    STRUCT("GroupNorm", NULL, 1200, 0, NULL, OTHER("G"), TRACKED)
+    STRUCT("GroupNorm", NULL, 0, 1200, NULL, OTHER("G"), UNTRACKED)
+    STRUCT("LayerNorm", "LayerNorm", 1200, 0, "λ diag ϵ axes", FIELD("λ", "activation", LAMBDA),
+           FIELD("diag", NULL, AFFINE), NUMBER("ϵ", "eps", FLOAT32, 1e-5),
+           FIELD("size", "shape", SIZES), FIELD("affine", "no_affine", NOT))
+    STRUCT("LayerNorm", "LayerNorm", 0, 1200, "array", FIELD("diag", NULL, AFFINE))
+    STRUCT("Dropout", "Dropout", 1210, 0, "p dims rng", DROP, ACTIVE, RNG)
+    STRUCT("Dropout", "Dropout", 0, 1210, "p dims", DROP, FIELD("active", NULL, TRAINING))
+    STRUCT("AlphaDropout", NULL, 1210, 0, NULL, OTHER("p"), OTHER("active"), OTHER("rng"))
+    STRUCT("AlphaDropout", NULL, 0, 1210, NULL, OTHER("p"), OTHER("active"))
+    STRUCT("Embedding", "Embedding", 1611, 0, NULL, SAME("weight", WEIGHT), OTHER("padding_idx"))
+    STRUCT("Embedding", "Embedding", 1204, 1611, "weight", SAME("weight", WEIGHT))
+    STRUCT("EmbeddingBag", NULL, 1315, 0, NULL, OTHER("weight"), OTHER("reduction"))
+    STRUCT("Recur", "", 1200, 1500, "cell state", CELL, CALLED("state"))
+    STRUCT("Recur", "", 0, 1200, "cell", CELL, CALLED("init"), CALLED("state"))
+    STRUCT("RNNCell", "RNNCell", 1500, 0, "σ Wi Wh bias", TANH, GATES, BIAS(1500))
+    STRUCT("RNNCell", "RNNCell", 1307, 1500, "σ Wi Wh bias state0", TANH, GATES, B, STATE0)
+    STRUCT("RNNCell", "RNNCell", 1200, 1307, "σ Wi bias state0", TANH, GATES, B, STATE0)
+    STRUCT("RNNCell", "RNNCell", 0, 1200, "σ Wi bias", TANH, GATES, B, H)
+    STRUCT("LSTMCell", "LSTMCell", 1500, 0, "Wi Wh bias", GATES, BIAS(1500))
+    STRUCT("LSTMCell", "LSTMCell", 1307, 1500, "Wi Wh bias state0", GATES, B, STATE0)
+    STRUCT("LSTMCell", "LSTMCell", 1200, 1307, "Wi bias state0", GATES, B, STATE0)
+    STRUCT("LSTMCell", "LSTMCell", 0, 1200, "Wi bias", GATES, B, H, C)
+    STRUCT("GRUCell", "GRUCell", 1500, 0, "Wi Wh bias", GATES, B)
+    STRUCT("GRUCell", "GRUCell", 1307, 1500, "Wi Wh bias state0", GATES, B, STATE0)
+    STRUCT("GRUCell", "GRUCell", 1200, 1307, "Wi bias state0", GATES, B, STATE0)
+    STRUCT("GRUCell", "GRUCell", 0, 1200, "Wi bias", GATES, B, H)
+    STRUCT("RNN", "", 1601, 0, "false cell", CELL)
+    STRUCT("RNN", "", 1500, 1601, "cell", CELL)
+    STRUCT("LSTM", "", 1601, 0, "false cell", CELL)
+    STRUCT("LSTM", "", 1500, 1601, "cell", CELL)
+    STRUCT("GRU", "", 1601, 0, "false cell", CELL)
+    STRUCT("GRU", "", 1500, 1601, "cell", CELL)
+    {"Recurrence", "", 1500, 0, NULL, 0, {{0}}},
+    STRUCT("MultiHeadAttention", "MultiHeadAttention", 1315, 0, "q_proj attn_drop out_proj",
+           FIELD("nheads", "heads", INT), SAME("q_proj", LAYER), SAME("k_proj", LAYER),
+           SAME("v_proj", LAYER), FIELD("attn_drop", "dropout", DROPOUT), SAME("out_proj", LAYER))
+    STRUCT("Parallel", "Parallel", 1200, 0, "connection layers", SAME("connection", CONNECTION),
+           SAME("layers", LAYERS))
+    STRUCT("SkipConnection", "SkipConnection", 1204, 0, "layers connection",
+           SAME("layers", LAYER), SAME("connection", CONNECTION))
+    STRUCT("SkipConnection", "SkipConnection", 0, 1204, "", SAME("layers", LAYER),
+           SAME("connection", CONNECTION))
+    STRUCT("Maxout", NULL, 0, 0, NULL, OTHER("layers"))
+    STRUCT("TrackedArray", NULL, 0, 0, NULL, OTHER("tracker"), OTHER("data"), OTHER("grad"))
 };
+
+const wb__flux_struct *wb__flux_struct_named(const char *type)
+{
+    for (size_t i = 0; i < WB__COUNT(structs); i++)
+        if (!strcmp(structs[i].type, type)) return &structs[i];
+    return NULL;
+}
 
 bool wb__flux_struct_known(const char *type)
 {
-    for (size_t i = 0; i < WB__COUNT(layouts); i++)
-        if (!strcmp(layouts[i].type, type)) return true;
-    return false;
+    const wb__flux_struct *s = wb__flux_struct_named(type);
+    return s && s->n;
 }
 
 const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields)
 {
-    for (size_t i = 0; i < WB__COUNT(layouts); i++)
-        if (layouts[i].n == n_fields && !strcmp(layouts[i].type, type)) return &layouts[i];
+    for (size_t i = 0; i < WB__COUNT(structs); i++)
+        if (structs[i].n == n_fields && !strcmp(structs[i].type, type)) return &structs[i];
     return NULL;
 }
 
 const wb__flux_struct *wb__flux_struct_of(const char *type, int version)
 {
-    for (size_t i = 0; i < WB__COUNT(layouts); i++) {
-        const wb__flux_struct *s = &layouts[i];
+    for (size_t i = 0; i < WB__COUNT(structs); i++) {
+        const wb__flux_struct *s = &structs[i];
         if (version >= s->since && (!s->before || version < s->before) && !strcmp(s->type, type))
             return s;
     }
     return NULL;
 }
 
-int wb__flux_field(const wb__flux_struct *s, const char *name)
+int wb__flux_field_at(const wb__flux_struct *s, const char *name)
 {
     for (int i = 0; i < s->n; i++)
-        if (!strcmp(s->fields[i], name)) return i;
+        if (!strcmp(s->fields[i].name, name)) return i;
     return -1;
+}
+
+const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last)
+{
+    const wb__flux_field *next = NULL;
+    for (const wb__flux_field *f = s->fields; f < s->fields + s->n; f++) {
+        bool later = !last || f->how > last->how || (f->how == last->how && f > last);
+        if (later && (!next || f->how < next->how)) next = f;
+    }
+    return next;
+}
+
+const wb__flux_field *wb__flux_field_named(const char *type, const char *name)
+{
+    for (size_t i = 0; i < WB__COUNT(structs); i++)
+        for (int k = 0; !strcmp(structs[i].type, type) && k < structs[i].n; k++) {
+            const wb__flux_field *f = &structs[i].fields[k];
+            if (!strcmp(f->name, name) || (f->written && !strcmp(f->written, name))) return f;
+        }
+    return NULL;
 }
 
 /* ---- functions and connections --------------------------------------------------------------- */

@@ -1,27 +1,86 @@
-/* What Flux's structs are made of.  BSON.jl writes the fields of a struct by position alone, so that their number
- * tells which version of Flux wrote them; a writer must give exactly the fields of the version that is to read. */
+/* What Flux's structs are made of, and what that is here: one table, by which files are read and
+ * written.  BSON.jl writes the fields of a struct by position alone, so that their number tells
+ * which version of Flux wrote them; a writer must give exactly the fields of the version that is to
+ * read. */
 #ifndef WB__FLUX_FIELDS_H
 #define WB__FLUX_FIELDS_H
 
 #include "base/base.h"
 
-/* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12.  Fields have Flux's newest names ("weight", which
- * was W before 0.12), as UTF-8. */
+enum { WB__FLUX_FIELDS = 12 };
+
+/* How a field becomes a child or an option of Weber's layer, in the order of writing. */
+typedef enum {
+    WB__FIELD_NONE,             /* nothing here needs it */
+    WB__FIELD_TANH,             /* a function; tanh: NULL */
+    WB__FIELD_SIGMA,            /* a function; identity: NULL */
+    /* children */
+    WB__FIELD_MATRIX,           /* (out, in): [out, in] by columns */
+    WB__FIELD_KERNEL,           /* (kw, kh, in, out): [out, in, kh, kw] as it lies */
+    WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in): [in multiplier, 1, kh, kw] */
+    WB__FIELD_WEIGHT,           /* as it lies */
+    WB__FIELD_SCALE,            /* as it lies, or nothing */
+    WB__FIELD_SHIFT,
+    WB__FIELD_STATISTIC,
+    WB__FIELD_BIAS,             /* a vector, or false: .no_bias */
+    WB__FIELD_AFFINE,           /* a Diagonal or Scale that has the children */
+    WB__FIELD_LAYER,            /* a layer */
+    WB__FIELD_CONNECTION,
+    WB__FIELD_LAYERS,           /* a tuple or a named tuple of layers */
+    WB__FIELD_CELL,             /* a struct with the same layer's arrays */
+    WB__FIELD_STATE,            /* (out) or (out, 1): [out] */
+    WB__FIELD_STATES,           /* the same; of an LSTM both, as a tuple */
+    WB__FIELD_CALLED,           /* the states after the last call */
+    /* options */
+    WB__FIELD_INT,
+    WB__FIELD_FLOAT64,
+    WB__FIELD_FLOAT32,
+    WB__FIELD_NOT,              /* a bool, the other way round */
+    WB__FIELD_PAIR,             /* (w, h): {h, w} */
+    WB__FIELD_PAD,              /* (w, h) or (left, right, top, bottom): {top, bottom, left, right} */
+    WB__FIELD_PLACES,           /* (1, 1) */
+    WB__FIELD_SIZES,            /* reversed */
+    WB__FIELD_AXES,             /* from 1, of the reversed */
+    WB__FIELD_DROPOUT,          /* a Dropout: its probability */
+    WB__FIELD_LAMBDA,           /* a function; identity: NULL */
+    WB__FIELD_ZEROS,            /* the symbol :zeros */
+    WB__FIELD_MODE,             /* nothing, or whether it acts as in training */
+    WB__FIELD_TRAINING,         /* the same; true unless somebody said otherwise */
+    WB__FIELD_RANDOM            /* TaskLocalRNG */
+} wb__flux_how;
+
+typedef struct {
+    const char *name, *here;            /* Flux's newest ("weight", which was W before 0.12); ours */
+    wb__flux_how how;
+    const char *written;                /* the name in named tuples, where it is another: "b" */
+    int since;                          /* a bias is false from that version on; before, zeros */
+    double otherwise;                   /* of numbers: what holds where there is none */
+} wb__flux_field;
+
+/* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* the last part of the type's name: "Conv" */
+    const char *layer;                  /* Weber's; "": its cell's, over steps; NULL: there is none */
     int since, before;                  /* versions since <= v < before; 0: from the oldest, until now */
+    const char *parameters;             /* of the type: fields, whose types they are, and values */
     int n;
-    const char *const *fields;
+    wb__flux_field fields[WB__FLUX_FIELDS];
 } wb__flux_struct;
 
 /* The newest layout of a type with that many fields; NULL: no version had one. */
 const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields);
 /* The layout of a version; NULL: that version has no such type. */
 const wb__flux_struct *wb__flux_struct_of(const char *type, int version);
-/* Whether any version has such a type. */
+/* The newest of a type; NULL: no version has it. */
+const wb__flux_struct *wb__flux_struct_named(const char *type);
+/* Whether any version has such a type, with fields. */
 bool wb__flux_struct_known(const char *type);
 /* The position of a field; -1: none. */
-int wb__flux_field(const wb__flux_struct *s, const char *name);
+int wb__flux_field_at(const wb__flux_struct *s, const char *name);
+/* The fields in the order of their hows; `last` NULL: the first; NULL: there are no more. */
+const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last);
+/* A field of any version of a type by its name in named tuples; NULL: none. */
+const wb__flux_field *wb__flux_field_named(const char *type, const char *name);
 
 /* A function of Julia's and Weber's, by which files are read and written. */
 typedef struct {

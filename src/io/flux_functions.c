@@ -1,5 +1,4 @@
 /* Julia's functions by their names: activations, connections, what is broadcast. */
-#include "io/flux_fields.h"
 #include "io/flux_read.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
 #define WB__FLUX_VALUE_H
 
 #include "io/bson.h"
+#include "io/flux_fields.h"
 
 enum { WB__JL_NAME = 128, WB__JL_DEEPEST = 100 };
 
@@ -55,7 +56,7 @@ typedef struct {
     wb__jl value;
     int i;
     wb__bson_walk items, names;
-    const char *const *layout;
+    const wb__flux_struct *layout;
     bool keyed, named;
 } wb__jl_fields;
 void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out);
@@ -77,6 +78,9 @@ typedef struct {
     bool shared;
 } wb__jl_array;
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
+/* A matrix of (out, in) there: its sizes in our order.  Others stay. */
+void wb__jl_turn(wb__jl_array *a);
+bool wb__jl_zero(const wb__jl_array *a);        /* are all its bytes zero? */
 /* The values row-major, where `transposed` says that they do not lie so. */
 void wb__jl_transpose(const wb__jl_array *a, void *to);
 
