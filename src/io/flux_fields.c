@@ -35,12 +35,20 @@
 #define ACTIVE FIELD("active", NULL, MODE)
 #define RNG FIELD("rng", NULL, RANDOM)
 #define GATES FIELD("Wi", "weight_input", MATRIX), FIELD("Wh", "weight_hidden", MATRIX)
-#define TANH FIELD("σ", "activation", TANH)
+#define TANH_GATES FIELD("σ", "activation", TANH), GATES
 #define STATE0 FIELD("state0", "initial_hidden", STATES)
 #define H FIELD("h", "initial_hidden", STATE)
 #define C FIELD("c", "initial_cell", STATE)
 #define CELL FIELD("cell", NULL, CELL)
 #define CALLED(name) FIELD(name, "initial_hidden", CALLED)
+#define CELLS(type, function, gates, bias, ...)                                            \
+    STRUCT(type, type, 1500, 0, function "Wi Wh bias", gates, bias)                        \
+    STRUCT(type, type, 1307, 1500, function "Wi Wh bias state0", gates, B, STATE0)         \
+    STRUCT(type, type, 1200, 1307, function "Wi bias state0", gates, B, STATE0)            \
+    STRUCT(type, type, 0, 1200, function "Wi bias", gates, B, __VA_ARGS__)
+#define SEQUENCE(type)                                                                     \
+    STRUCT(type, type "Cell", 1601, 0, "false cell", CELL)                                 \
+    STRUCT(type, type "Cell", 1500, 1601, "cell", CELL)
 
 /* Newest first for each type.  Without parameters: they are not known here. */
 static const wb__flux_struct structs[] = {
@@ -85,25 +93,11 @@ static const wb__flux_struct structs[] = {
     STRUCT("EmbeddingBag", NULL, 1315, 0, NULL, OTHER("weight"), OTHER("reduction"))
     STRUCT("Recur", "", 1200, 1500, "cell state", CELL, CALLED("state"))
     STRUCT("Recur", "", 0, 1200, "cell", CELL, CALLED("init"), CALLED("state"))
-    STRUCT("RNNCell", "RNNCell", 1500, 0, "σ Wi Wh bias", TANH, GATES, BIAS(1500))
-    STRUCT("RNNCell", "RNNCell", 1307, 1500, "σ Wi Wh bias state0", TANH, GATES, B, STATE0)
-    STRUCT("RNNCell", "RNNCell", 1200, 1307, "σ Wi bias state0", TANH, GATES, B, STATE0)
-    STRUCT("RNNCell", "RNNCell", 0, 1200, "σ Wi bias", TANH, GATES, B, H)
-    STRUCT("LSTMCell", "LSTMCell", 1500, 0, "Wi Wh bias", GATES, BIAS(1500))
-    STRUCT("LSTMCell", "LSTMCell", 1307, 1500, "Wi Wh bias state0", GATES, B, STATE0)
-    STRUCT("LSTMCell", "LSTMCell", 1200, 1307, "Wi bias state0", GATES, B, STATE0)
-    STRUCT("LSTMCell", "LSTMCell", 0, 1200, "Wi bias", GATES, B, H, C)
-    STRUCT("GRUCell", "GRUCell", 1500, 0, "Wi Wh bias", GATES, B)
-    STRUCT("GRUCell", "GRUCell", 1307, 1500, "Wi Wh bias state0", GATES, B, STATE0)
-    STRUCT("GRUCell", "GRUCell", 1200, 1307, "Wi bias state0", GATES, B, STATE0)
-    STRUCT("GRUCell", "GRUCell", 0, 1200, "Wi bias", GATES, B, H)
-    STRUCT("RNN", "", 1601, 0, "false cell", CELL)
-    STRUCT("RNN", "", 1500, 1601, "cell", CELL)
-    STRUCT("LSTM", "", 1601, 0, "false cell", CELL)
-    STRUCT("LSTM", "", 1500, 1601, "cell", CELL)
-    STRUCT("GRU", "", 1601, 0, "false cell", CELL)
-    STRUCT("GRU", "", 1500, 1601, "cell", CELL)
-    {"Recurrence", "", 1500, 0, NULL, 0, {{0}}},
+    CELLS("RNNCell", "σ ", TANH_GATES, BIAS(1500), H)
+    CELLS("LSTMCell", "", GATES, BIAS(1500), H, C)
+    CELLS("GRUCell", "", GATES, B, H)
+    SEQUENCE("RNN") SEQUENCE("LSTM") SEQUENCE("GRU")
+    {"Recurrence", "", 1500, 0, NULL, 0, {CELL}},
     STRUCT("MultiHeadAttention", "MultiHeadAttention", 1315, 0, "q_proj attn_drop out_proj",
            FIELD("nheads", "heads", INT), SAME("q_proj", LAYER), SAME("k_proj", LAYER),
            SAME("v_proj", LAYER), FIELD("attn_drop", "dropout", DROPOUT), SAME("out_proj", LAYER))

@@ -60,7 +60,7 @@ typedef struct {
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* the last part of the type's name: "Conv" */
-    const char *layer;                  /* Weber's; "": its cell's, over steps; NULL: there is none */
+    const char *layer;                  /* Weber's; where a cell stands first, the cell's; NULL: none */
     int since, before;                  /* versions since <= v < before; 0: from the oldest, until now */
     const char *parameters;             /* of the type: fields, whose types they are, and values */
     int n;

@@ -491,7 +491,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     char layer[32];
     r->why = NULL;
     if (!x.row || !x.row->layer) return NULL;
-    const bool sequence = !*x.row->layer;   /* of steps: its options are its cell's */
+    const bool sequence = x.row->fields[0].how == WB__FIELD_CELL;     /* made of its cell */
     if (sequence) {
         inner = wb__jl_field(&r->f, v, "cell");
         x.v = &inner;

@@ -188,9 +188,8 @@ static wb__julia layers(const record *r)
 
 static wb__julia cell(const record *r)
 {
-    char type[32] = "";
-    strncat(type, r->type->name, sizeof type - sizeof "Cell");
-    return struct_of(r->s, r->l, strcat(type, "Cell"), r->options);
+    const wb__flux_struct *newest = wb__flux_struct_named(r->type->name);
+    return struct_of(r->s, r->l, newest->layer, r->options);
 }
 
 /* ---- options ---------------------------------------------------------------------------------- */
@@ -387,7 +386,7 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
     if (!strcmp(name, "Function")) return function_layer(s, l);
     if (!strcmp(name, "Conv") && !o->flip && o->groups == 1) type = "CrossCor";
     const wb__flux_struct *newest = wb__flux_struct_named(name);
-    bool sequence = newest && newest->layer && !*newest->layer;
+    bool sequence = newest && newest->fields[0].how == WB__FIELD_CELL;
     if (sequence && s->version < STATELESS_CELLS) type = "Recur";
     const bool pool = !strcmp(name, "MaxPool") || !strcmp(name, "MeanPool");
     if (pool && !s->structs && s->version < EVERYTHING_HAS_CHILDREN) return empty(s);
