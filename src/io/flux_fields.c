@@ -51,7 +51,7 @@
     STRUCT(type, type "Cell", 1500, 1601, "cell", CELL)
 
 /* Newest first for each type.  Without parameters: they are not known here. */
-static const wb__flux_struct structs[] = {
+const wb__flux_struct wb__flux_structs[] = {
     STRUCT("Chain", "Chain", 0, 0, "layers", SAME("layers", LAYERS))
     STRUCT("Dense", "Dense", 0, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300), SIGMA)
     STRUCT("Diagonal", "Scale", 0, 1300, "scale", SAME("scale", WEIGHT), SAME("bias", SHIFT))
@@ -109,13 +109,13 @@ static const wb__flux_struct structs[] = {
            SAME("connection", CONNECTION))
     STRUCT("Maxout", NULL, 0, 0, NULL, OTHER("layers"))
     STRUCT("TrackedArray", NULL, 0, 0, NULL, OTHER("tracker"), OTHER("data"), OTHER("grad"))
-};
+    {0}};
 
 const wb__flux_struct *wb__flux_struct_named(const char *type)
 {
-    for (size_t i = 0; i < WB__COUNT(structs); i++)
-        if (!strcmp(structs[i].type, type)) return &structs[i];
-    return NULL;
+    const wb__flux_struct *s = wb__flux_structs;
+    while (s->type && strcmp(s->type, type)) s++;
+    return s->type ? s : NULL;
 }
 
 bool wb__flux_struct_known(const char *type)
@@ -126,18 +126,16 @@ bool wb__flux_struct_known(const char *type)
 
 const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields)
 {
-    for (size_t i = 0; i < WB__COUNT(structs); i++)
-        if (structs[i].n == n_fields && !strcmp(structs[i].type, type)) return &structs[i];
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++)
+        if (s->n == n_fields && !strcmp(s->type, type)) return s;
     return NULL;
 }
 
 const wb__flux_struct *wb__flux_struct_of(const char *type, int version)
 {
-    for (size_t i = 0; i < WB__COUNT(structs); i++) {
-        const wb__flux_struct *s = &structs[i];
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++)
         if (version >= s->since && (!s->before || version < s->before) && !strcmp(s->type, type))
             return s;
-    }
     return NULL;
 }
 
@@ -160,9 +158,9 @@ const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__f
 
 const wb__flux_field *wb__flux_field_named(const char *type, const char *name)
 {
-    for (size_t i = 0; i < WB__COUNT(structs); i++)
-        for (int k = 0; !strcmp(structs[i].type, type) && k < structs[i].n; k++) {
-            const wb__flux_field *f = &structs[i].fields[k];
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++)
+        for (int i = 0; i < s->n && !strcmp(s->type, type); i++) {
+            const wb__flux_field *f = &s->fields[i];
             if (!strcmp(f->name, name) || (f->written && !strcmp(f->written, name))) return f;
         }
     return NULL;
@@ -177,7 +175,7 @@ const wb__flux_field *wb__flux_field_named(const char *type, const char *name)
 #define ALIAS(julia, here) {"#" julia, here, true, false, 0}
 
 /* Writing takes the first row of a name that the version has; aliases stand last, for reading. */
-static const wb__flux_name functions[] = {
+const wb__flux_name wb__flux_functions[] = {
     OF_ARRAYS("Base.#identity", "identity", 0),
     OF_ARRAYS("Flux.NNlib.#softmax", "softmax", 0),
     OF_ARRAYS("Flux.NNlib.#logsoftmax", "logsoftmax", 0),
@@ -198,44 +196,26 @@ static const wb__flux_name functions[] = {
     ALIAS("sigmoid_fast", "sigmoid"), ALIAS("tanh_fast", "tanh"), ALIAS("gelu_tanh", "gelu"),
     ALIAS("gelu_sigmoid", "gelu"), ALIAS("celu", "elu"), ALIAS("silu", "swish"),
     ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
-};
+    {0}};
 
 /* Julia's * multiplies matrices, so that only its broadcast is Weber's. */
-static const wb__flux_name connections[] = {
+const wb__flux_name wb__flux_connections[] = {
     {"Base.#+", "add", false, false, 0},   {"Base.#-", "sub", false, true, 0},
     {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},
     {"Base.#/", "div", true, true, 0},     {"Base.#^", "pow", true, true, 0},
     {"Base.#max", "maximum", true, false, 0}, {"Base.#min", "minimum", true, false, 0},
-};
+    {0}};
 
-const wb__flux_name *wb__flux_function_here(const char *here, int version)
+const wb__flux_name *wb__flux_name_here(const wb__flux_name *row, const char *here, int n,
+                                        int version)
 {
-    for (size_t i = 0; here && i < WB__COUNT(functions); i++)
-        if (!strcmp(functions[i].here, here) && version >= functions[i].since) return &functions[i];
+    for (; here && row->path; row++)
+        if (!strcmp(row->here, here) && version >= row->since && (n == 2 || !row->pairs)) return row;
     return NULL;
 }
 
-const wb__flux_name *wb__flux_connection_here(const char *here, int n)
+const wb__flux_name *wb__flux_name_there(const wb__flux_name *row, const char *julia)
 {
-    for (size_t i = 0; here && i < WB__COUNT(connections); i++)
-        if (!strcmp(connections[i].here, here) && (n == 2 || !connections[i].pairs))
-            return &connections[i];
-    return NULL;
-}
-
-static const wb__flux_name *there(const wb__flux_name *list, size_t n, const char *julia)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(strchr(list[i].path, '#') + 1, julia)) return &list[i];
-    return NULL;
-}
-
-const wb__flux_name *wb__flux_function_there(const char *julia)
-{
-    return there(functions, WB__COUNT(functions), julia);
-}
-
-const wb__flux_name *wb__flux_connection_there(const char *julia)
-{
-    return there(connections, WB__COUNT(connections), julia);
+    while (row->path && strcmp(strchr(row->path, '#') + 1, julia)) row++;
+    return row->path ? row : NULL;
 }

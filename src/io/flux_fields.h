@@ -67,6 +67,9 @@ typedef struct {
     wb__flux_field fields[WB__FLUX_FIELDS];
 } wb__flux_struct;
 
+/* Newest first for each type; a row without a type ends them. */
+extern const wb__flux_struct wb__flux_structs[];
+
 /* The newest layout of a type with that many fields; NULL: no version had one. */
 const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields);
 /* The layout of a version; NULL: that version has no such type. */
@@ -90,11 +93,13 @@ typedef struct {
     int since;                          /* the version that has it */
 } wb__flux_name;
 
-/* By Weber's name, in a version; NULL: that version has none.  The second: of n arrays. */
-const wb__flux_name *wb__flux_function_here(const char *here, int version);
-const wb__flux_name *wb__flux_connection_here(const char *here, int n);
-/* By Julia's name, without its module: "σ"; NULL: Weber's has the same name, or there is none. */
-const wb__flux_name *wb__flux_function_there(const char *julia);
-const wb__flux_name *wb__flux_connection_there(const char *julia);
+/* A row without a path ends each. */
+extern const wb__flux_name wb__flux_functions[], wb__flux_connections[];
+
+/* By Weber's name, for n arrays and a version; NULL: that version has none. */
+const wb__flux_name *wb__flux_name_here(const wb__flux_name *rows, const char *here, int n,
+                                        int version);
+/* By Julia's name, without its module: "σ"; NULL: Weber's is the same, or there is none. */
+const wb__flux_name *wb__flux_name_there(const wb__flux_name *rows, const char *julia);
 
 #endif

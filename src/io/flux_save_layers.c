@@ -67,11 +67,16 @@ static void *child(const wb_layer *l, const char *name)
 
 /* ---- functions -------------------------------------------------------------------------------- */
 
+static const wb__flux_name *named(const wb__flux_saver *s, const char *name)
+{
+    return wb__flux_name_here(wb__flux_functions, name, 1, s->version);
+}
+
 static wb__julia activation(wb__flux_saver *s, wb_function f)
 {
     if (!s->structs) return empty(s);
     const char *name = f ? wb__function_name(f) : "identity";
-    const wb__flux_name *row = wb__flux_function_here(name, s->version);
+    const wb__flux_name *row = named(s, name);
     if (!row) return wb__flux_refuse(s, "the activation %s", name ? name : "without a name");
     if (!row->elements && strcmp(name, "identity"))
         return wb__flux_refuse(s, "%s as an activation: it is a layer of its own", name);
@@ -90,7 +95,7 @@ static wb__julia broadcast(wb__flux_saver *s, const char *path)
 
 static wb__julia function_named(wb__flux_saver *s, const char *name)
 {
-    const wb__flux_name *row = wb__flux_function_here(name, s->version);
+    const wb__flux_name *row = named(s, name);
     if (!row && !s->structs) return empty(s);
     if (!row) return wb__flux_refuse(s, "the function %s", name ? name : "without a name");
     return row->elements ? broadcast(s, row->path) : only(s, row->path);
@@ -104,7 +109,8 @@ static wb__julia connection(const record *r)
     memcpy(&f, option(r, "connection"), sizeof f);
     const bool skip = !strcmp(r->type->name, "SkipConnection");
     const char *name = wb__connection_name(f);
-    const wb__flux_name *row = wb__flux_connection_here(name, skip ? 2 : wb__layer_parts(r->l, &parts));
+    const int n = skip ? 2 : wb__layer_parts(r->l, &parts);
+    const wb__flux_name *row = wb__flux_name_here(wb__flux_connections, name, n, s->version);
     if (!row && !s->structs) return empty(s);
     if (!row) return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
     wb__julia inner = only(s, row->path);
@@ -169,7 +175,7 @@ static wb__julia affine(const record *r)
     if (!has(r, "no_affine")) return struct_of(s, r->l, scale ? "Scale" : "Diagonal", r->options);
     if (!scale || !f) return only(s, "Base.#identity");
     wb__julia refused = activation(s, f);
-    const wb__flux_name *row = wb__flux_function_here(wb__function_name(f), s->version);
+    const wb__flux_name *row = named(s, wb__function_name(f));
     return row ? broadcast(s, row->path) : refused;
 }
 
