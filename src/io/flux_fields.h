@@ -1,7 +1,7 @@
-/* What Flux's structs are made of, and what that is here: one table, by which files are read and
- * written.  BSON.jl writes the fields of a struct by position alone, so that their number tells
- * which version of Flux wrote them; a writer must give exactly the fields of the version that is to
- * read. */
+/* Flux's structs by version, and the child or option of Weber's layer that each field becomes: one
+ * table, by which files are read and written.  BSON.jl writes the fields of a struct by position
+ * alone, so that their number tells which version of Flux wrote them; a writer must give exactly the
+ * fields of the version that is to read. */
 #ifndef WB__FLUX_FIELDS_H
 #define WB__FLUX_FIELDS_H
 
@@ -11,7 +11,7 @@ enum { WB__FLUX_FIELDS = 12 };
 
 /* How a field becomes a child or an option of Weber's layer, in the order of writing. */
 typedef enum {
-    WB__FIELD_NONE,             /* nothing here needs it */
+    WB__FIELD_NONE,             /* no child or option */
     WB__FIELD_TANH,             /* a function; tanh: NULL */
     WB__FIELD_SIGMA,            /* a function; identity: NULL */
     /* children */
@@ -50,11 +50,11 @@ typedef enum {
 } wb__flux_how;
 
 typedef struct {
-    const char *name, *here;            /* Flux's newest ("weight", which was W before 0.12); ours */
+    const char *name, *here;            /* Flux's newest name ("weight", before 0.12 W), and Weber's */
     wb__flux_how how;
     const char *written;                /* the name in named tuples, where it is another: "b" */
     int since;                          /* a bias is false from that version on; before, zeros */
-    double otherwise;                   /* of numbers: what holds where there is none */
+    double otherwise;                   /* the default of numbers */
 } wb__flux_field;
 
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */

@@ -116,22 +116,6 @@ static wb_dtype widest(int n, const slot *s)
     return t;
 }
 
-/* The values in an order and a dtype: where they lie, or in `*made`. */
-static const void *values_of(const wb__jl_array *a, wb_dtype dtype, void **made)
-{
-    *made = NULL;
-    if (!a->transposed && a->dtype == dtype) return a->data;
-    void *as = wb__alloc_aligned((size_t)a->bytes + 1);
-    if (as && a->transposed) wb__jl_transpose(a, as);
-    else if (as) memcpy(as, a->data, (size_t)a->bytes);
-    *made = as;
-    if (!as || a->dtype == dtype) return as;
-    *made = wb__alloc_aligned((size_t)a->count * wb__dtype_size(dtype) + 1);
-    if (*made) wb__convert(*made, dtype, as, a->dtype, a->count);
-    wb__free(as);
-    return *made;
-}
-
 static bool alike(const wb_tensor *x, const wb_tensor *y)
 {
     return x->dtype == y->dtype && x->ndim == y->ndim &&
@@ -156,7 +140,7 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const slot *s)
         return 0;
     }
     if (s->a.shared && !wb__bson_spend(&r->f, s->a.bytes)) return r->f.status;
-    const void *values = values_of(&s->a, (wb_dtype)x->dtype, &made);
+    const void *values = wb__jl_values(&s->a, (wb_dtype)x->dtype, &made);
     int status =
         values ? wb__overwrite(x, values, (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype))
                : WB_ERROR_MEMORY;
@@ -428,7 +412,7 @@ static bool attention(reading *x)
 
 /* ---- layers ----------------------------------------------------------------------------------- */
 
-/* Images: whether they come out of the layer, or those that went into it. */
+/* Do images come out of the layer?  As it takes them (KEEPS), never (ENDS), always (the rest). */
 typedef enum { KEEPS, ENDS, STARTS, POOLS } images;
 
 static const struct kind {

@@ -25,7 +25,7 @@ typedef struct {
     wb__flux_saver *s;
     wb_layer *l;
     const wb__layer_type *type;
-    const void *options;                /* of that type: the layer's, or those of a part inside */
+    const void *options;                /* of that type: the layer's, or of a part inside */
     const wb__flux_struct *row;
     wb__julia at[WB__FLUX_FIELDS];
 } record;
@@ -34,7 +34,7 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
 
 static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->room, 0, NULL); }
 
-/* Something of one value alone. */
+/* A type of one value, such as a function. */
 static wb__julia only(wb__flux_saver *s, const char *path)
 {
     return s->structs ? wb__julia_singleton(&s->room, path) : empty(s);
@@ -166,7 +166,7 @@ static wb__julia states(const record *r)
     return wb__julia_tuple(&r->s->room, 2, both);
 }
 
-/* What scales and shifts: a Diagonal, or since 0.13 a Scale, which has the activation too. */
+/* A Diagonal, or since 0.13 a Scale, which has the activation too. */
 static wb__julia affine(const record *r)
 {
     wb__flux_saver *s = r->s;
@@ -332,7 +332,7 @@ static wb__julia closed(const record *r)
     return wb__julia_named_tuple(&s->room, row->n, names, r->at);
 }
 
-/* Options of the layer that the version's struct has not; true: it is refused. */
+/* True: the layer is refused for an option that the version's struct has not. */
 static bool lacks(const record *r)
 {
     wb__flux_saver *s = r->s;

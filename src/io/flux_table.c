@@ -13,7 +13,7 @@ typedef struct {
     bool zeros;                 /* initial states that are zero count too */
 } filling;
 
-/* The struct of Flux's whose fields these are, by those that stand together; NULL: none. */
+/* The type of Flux's whose fields these are: some stand together in no other; NULL: none. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
 {
     static const char *const marks[] = {"γ", "β", "Wi", "Wh", "diag", "affine", "weight", "σ", "stride",
@@ -38,7 +38,7 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
 
-/* What a field is here, where it is a child; NULL: it keeps its name. */
+/* The row of a field that becomes a child; NULL: the field keeps its name. */
 static const wb__flux_field *child_of(const char *type, const char *name)
 {
     const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;

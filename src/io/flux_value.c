@@ -277,11 +277,16 @@ void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out)
         out->names = wb__bson_walk_of(keys.items);
         out->items = wb__bson_walk_of(values.items);
     } else if (of_flux(v)) {
-        const wb__flux_struct *s =
-            wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items));
-        out->layout = s;
+        out->layout = wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items));
     }
     out->i = -1;
+}
+
+static void key_text(const wb__bson_walk *w, char *out, size_t size)
+{
+    wb__bson key = {.kind = WB__BSON_STRING, .at = (const uint8_t *)w->key};
+    key.bytes = (uint32_t)strlen(w->key);
+    wb__bson_text(key, out, size);
 }
 
 bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w)
@@ -291,9 +296,7 @@ bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w)
     w->value = wb__jl_of(f, w->items.value);
     snprintf(w->name, sizeof w->name, "%d", w->i);
     if (w->keyed) {
-        wb__bson key = {.kind = WB__BSON_STRING, .at = (const uint8_t *)w->items.key};
-        key.bytes = (uint32_t)strlen(w->items.key);
-        wb__bson_text(key, w->name, sizeof w->name);
+        key_text(&w->items, w->name, sizeof w->name);
     } else if (w->layout) {
         snprintf(w->name, sizeof w->name, "%s", w->layout->fields[w->i].name);
     } else if (w->named && wb__bson_next(f, &w->names)) {
@@ -426,19 +429,6 @@ bool wb__jl_zero(const wb__jl_array *a)
 }
 
 /* Adjoint(parent) and Transpose(parent): a vector becomes a row, which is the same bytes. */
-static bool lazy_transpose(wb__jl_array *a)
-{
-    if (a->ndim == 1) {
-        a->ndim = 2;
-        a->dims[1] = 1;
-        return true;
-    }
-    if (a->ndim != 2 || !a->dtype) return false;
-    wb__jl_turn(a);
-    a->transposed = a->dims[0] > 1 && a->dims[1] > 1;
-    return true;
-}
-
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 {
     const char *last = wb__jl_last(v);
@@ -448,12 +438,29 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
         return false;
     wb__jl parent = wb__jl_item(f, v, 0);
     if (parent.kind != WB__JL_ARRAY || !plain_array(f, &parent, out)) return false;
-    return lazy_transpose(out);
+    if (out->ndim == 1) {
+        out->dims[out->ndim++] = 1;
+        return true;
+    }
+    if (out->ndim != 2 || !out->dtype) return false;
+    wb__jl_turn(out);
+    out->transposed = out->dims[0] > 1 && out->dims[1] > 1;
+    return true;
 }
 
-void wb__jl_transpose(const wb__jl_array *a, void *to)
+const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made)
 {
-    wb__transpose(to, a->data, wb__dtype_size(a->dtype), a->dims[1], a->dims[0], a->dims[0]);
+    *made = NULL;
+    if (!a->transposed && a->dtype == dtype) return a->data;
+    size_t each = wb__dtype_size(a->dtype);
+    void *as = *made = wb__alloc_aligned((size_t)a->bytes + 1);
+    if (as && a->transposed) wb__transpose(as, a->data, each, a->dims[1], a->dims[0], a->dims[0]);
+    else if (as) memcpy(as, a->data, (size_t)a->bytes);
+    if (!as || a->dtype == dtype) return as;
+    *made = wb__alloc_aligned((size_t)a->count * wb__dtype_size(dtype) + 1);
+    if (*made) wb__convert(*made, dtype, as, a->dtype, a->count);
+    wb__free(as);
+    return *made;
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -554,10 +561,7 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
     for (wb__bson_walk w = wb__bson_walk_of(f->root); wb__bson_next(f, &w);) {
         if (!strcmp(w.key, "_backrefs") || (!key && !strcmp(w.key, "weber"))) continue;
         char text[WB__JL_NAME];
-        wb__bson as_text = {.kind = WB__BSON_STRING,
-                            .at = (const uint8_t *)w.key,
-                            .bytes = (uint32_t)strlen(w.key)};
-        wb__bson_text(as_text, text, sizeof text);
+        key_text(&w, text, sizeof text);
         wb__jl v = wb__jl_of(f, w.value);
         if (!strcmp(w.key, key ? key : "model")) {
             snprintf(name, size, "%s", text);
