@@ -5,7 +5,7 @@
 #include "io/flux_fields.h"
 #include "nn/window.h"
 
-/* ---- every layer, every version --------------------------------------------------------------- */
+/* ---- every layer, every version -------------------------------------------------------------- */
 
 static const struct { const char *flux; int version; } versions[] = {
     {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209}, {"0.12.10", 1210},
@@ -112,7 +112,7 @@ static void all_kinds(void **state)
     assert_true(atoi(answer + 4) > 700);
 }
 
-/* ---- there and back --------------------------------------------------------------------------- */
+/* ---- there and back -------------------------------------------------------------------------- */
 
 /* Numbers of Flux's structs are Float32, so that sums may differ in the last place. */
 static void same_answer(const sample *s, wb_layer *l)
@@ -159,7 +159,7 @@ static void there_and_back(void **state)
     assert_true(structs > 300);
 }
 
-/* ---- every row of the table -------------------------------------------------------------------- */
+/* ---- every row of the table ------------------------------------------------------------------ */
 
 static const char *version_text(int version)
 {
@@ -227,23 +227,24 @@ static void every_function(void **state)
         if (layer) must_travel(wb_Flatten(), version);
         if (!f || alias || layer) continue;
         const wb_layer *l = must_travel(wb_layer_from_function(f), version);
-        assert_memory_equal((const char *)l->options + l->type->options[0].offset, &f, sizeof f);
+        assert_memory_equal(wb__layer_option(l->type, l->options, "f"), &f, sizeof f);
         if (!row->elements) continue;
         l = must_travel(wb_Dense(2, 2, f), version);
         assert_true(((const wb_dense_options *)l->options)->activation == f);
     }
     for (const wb__flux_name *row = wb__flux_connections; row->path; row++) {
-        wb__connection f = wb__connection_by_name(row->here);
+        wb__connection f = wb__connection_by_name(row->here), known;
         wb_layer *both[2] = {wb_Parallel(f, wb_Dense(2, 2), wb_Dense(2, 2)),
                              wb_SkipConnection(wb_Dense(2, 2), f)};
         for (int i = 0; i < 2; i++) {
             const wb_layer *l = must_travel(both[i], row->elements ? 1300 : 1200);
-            assert_memory_equal((const char *)l->options + l->type->options[0].offset, &f, sizeof f);
+            memcpy(&known, wb__layer_option(l->type, l->options, "connection"), sizeof known);
+            assert_true(known == f);
         }
     }
 }
 
-/* ---- kernels, files ---------------------------------------------------------------------------- */
+/* ---- kernels, files -------------------------------------------------------------------------- */
 
 static void is_counted(wb_tensor *x, int64_t place, double value)
 {

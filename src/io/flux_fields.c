@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- structs ---------------------------------------------------------------------------------- */
+/* ---- structs --------------------------------------------------------------------------------- */
 
 #define STRUCT(type, layer, since, before, parameters, ...)                                \
     {type, layer, since, before, parameters,                                               \
@@ -12,18 +12,18 @@
 #define SAME(name, how) FIELD(name, name, how)
 #define NUMBER(name, here, how, otherwise) {name, here, WB__FIELD_##how, NULL, 0, otherwise}
 #define BIAS(since) {"bias", "bias", WB__FIELD_BIAS, NULL, since, 0}
-#define B {"bias", "bias", WB__FIELD_BIAS, "b", 1500, 0}
+#define OLD_BIAS {"bias", "bias", WB__FIELD_BIAS, "b", 1500, 0}
 #define OTHER(name) FIELD(name, NULL, NONE)
 
-#define SIGMA FIELD("σ", "activation", LAMBDA)
+#define SIGMA FIELD("σ", "activation", FUNCTION)
 #define CONV(kernel)                                                                       \
-    FIELD("σ", "activation", SIGMA), SAME("weight", kernel), BIAS(1300),                   \
+    FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", kernel), BIAS(1300),          \
         SAME("stride", PAIR), SAME("pad", PAD), SAME("dilation", PAIR)
 #define GROUPS SAME("groups", INT)
 #define PAD_MODE FIELD("pad_mode", NULL, ZEROS)
 #define POOL FIELD("k", "window", PAIR), SAME("pad", PAD), SAME("stride", PAIR)
 #define NORM                                                                               \
-    FIELD("λ", "activation", LAMBDA), FIELD("β", "bias", SHIFT),                         \
+    FIELD("λ", "activation", FUNCTION), FIELD("β", "bias", SHIFT),                         \
         FIELD("γ", "scale", SCALE), FIELD("μ", "mean", STATISTIC),                         \
         FIELD("σ²", "var", STATISTIC), NUMBER("ϵ", "eps", FLOAT32, 1e-5),                  \
         NUMBER("momentum", "momentum", FLOAT32, 0.1)
@@ -37,15 +37,15 @@
 #define GATES FIELD("Wi", "weight_input", MATRIX), FIELD("Wh", "weight_hidden", MATRIX)
 #define TANH_GATES FIELD("σ", "activation", TANH), GATES
 #define STATE0 FIELD("state0", "initial_hidden", STATES)
-#define H FIELD("h", "initial_hidden", STATE)
-#define C FIELD("c", "initial_cell", STATE)
+#define HIDDEN FIELD("h", "initial_hidden", STATE)
+#define MEMORY FIELD("c", "initial_cell", STATE)
 #define CELL FIELD("cell", NULL, CELL)
 #define CALLED(name) FIELD(name, "initial_hidden", CALLED)
 #define CELLS(type, function, gates, bias, ...)                                            \
     STRUCT(type, type, 1500, 0, function "Wi Wh bias", gates, bias)                        \
-    STRUCT(type, type, 1307, 1500, function "Wi Wh bias state0", gates, B, STATE0)         \
-    STRUCT(type, type, 1200, 1307, function "Wi bias state0", gates, B, STATE0)            \
-    STRUCT(type, type, 0, 1200, function "Wi bias", gates, B, __VA_ARGS__)
+    STRUCT(type, type, 1307, 1500, function "Wi Wh bias state0", gates, OLD_BIAS, STATE0)  \
+    STRUCT(type, type, 1200, 1307, function "Wi bias state0", gates, OLD_BIAS, STATE0)     \
+    STRUCT(type, type, 0, 1200, function "Wi bias", gates, OLD_BIAS, __VA_ARGS__)
 #define SEQUENCE(type)                                                                     \
     STRUCT(type, type "Cell", 1601, 0, "false cell", CELL)                                 \
     STRUCT(type, type "Cell", 1500, 1601, "cell", CELL)
@@ -80,7 +80,7 @@ const wb__flux_struct wb__flux_structs[] = {
     STRUCT("InstanceNorm", NULL, 0, 1200, NULL, UNTRACKED)
     STRUCT("GroupNorm", NULL, 1200, 0, NULL, OTHER("G"), TRACKED)
     STRUCT("GroupNorm", NULL, 0, 1200, NULL, OTHER("G"), UNTRACKED)
-    STRUCT("LayerNorm", "LayerNorm", 1200, 0, "λ diag ϵ axes", FIELD("λ", "activation", LAMBDA),
+    STRUCT("LayerNorm", "LayerNorm", 1200, 0, "λ diag ϵ axes", FIELD("λ", "activation", FUNCTION),
            FIELD("diag", NULL, AFFINE), NUMBER("ϵ", "eps", FLOAT32, 1e-5),
            FIELD("size", "shape", SIZES), FIELD("affine", "no_affine", NOT))
     STRUCT("LayerNorm", "LayerNorm", 0, 1200, "array", FIELD("diag", NULL, AFFINE))
@@ -93,9 +93,9 @@ const wb__flux_struct wb__flux_structs[] = {
     STRUCT("EmbeddingBag", NULL, 1315, 0, NULL, OTHER("weight"), OTHER("reduction"))
     STRUCT("Recur", "", 1200, 1500, "cell state", CELL, CALLED("state"))
     STRUCT("Recur", "", 0, 1200, "cell", CELL, CALLED("init"), CALLED("state"))
-    CELLS("RNNCell", "σ ", TANH_GATES, BIAS(1500), H)
-    CELLS("LSTMCell", "", GATES, BIAS(1500), H, C)
-    CELLS("GRUCell", "", GATES, B, H)
+    CELLS("RNNCell", "σ ", TANH_GATES, BIAS(1500), HIDDEN)
+    CELLS("LSTMCell", "", GATES, BIAS(1500), HIDDEN, MEMORY)
+    CELLS("GRUCell", "", GATES, OLD_BIAS, HIDDEN)
     SEQUENCE("RNN") SEQUENCE("LSTM") SEQUENCE("GRU")
     {"Recurrence", "", 1500, 0, NULL, 0, {CELL}},
     STRUCT("MultiHeadAttention", "MultiHeadAttention", 1315, 0, "q_proj attn_drop out_proj",
@@ -210,7 +210,8 @@ const wb__flux_name *wb__flux_name_here(const wb__flux_name *row, const char *he
                                         int version)
 {
     for (; here && row->path; row++)
-        if (!strcmp(row->here, here) && version >= row->since && (n == 2 || !row->pairs)) return row;
+        if (!strcmp(row->here, here) && version >= row->since && (n == 2 || !row->pairs))
+            return row;
     return NULL;
 }
 

@@ -1,7 +1,7 @@
 /* Flux's structs by version, and the child or option of Weber's layer that each field becomes: one
  * table, by which files are read and written.  BSON.jl writes the fields of a struct by position
- * alone, so that their number tells which version of Flux wrote them; a writer must give exactly the
- * fields of the version that is to read. */
+ * alone, so that their number tells which version of Flux wrote them; a writer must give exactly
+ * the fields of the version that is to read. */
 #ifndef WB__FLUX_FIELDS_H
 #define WB__FLUX_FIELDS_H
 
@@ -13,7 +13,7 @@ enum { WB__FLUX_FIELDS = 12 };
 typedef enum {
     WB__FIELD_NONE,             /* no child or option */
     WB__FIELD_TANH,             /* a function; tanh: NULL */
-    WB__FIELD_SIGMA,            /* a function; identity: NULL */
+    WB__FIELD_FIRST_FUNCTION,   /* a function, written before the arrays; identity: NULL */
     /* children */
     WB__FIELD_MATRIX,           /* (out, in): [out, in] by columns */
     WB__FIELD_KERNEL,           /* (kw, kh, in, out): [out, in, kh, kw] as it lies */
@@ -37,12 +37,12 @@ typedef enum {
     WB__FIELD_FLOAT32,
     WB__FIELD_NOT,              /* a bool, the other way round */
     WB__FIELD_PAIR,             /* (w, h): {h, w} */
-    WB__FIELD_PAD,              /* (w, h) or (left, right, top, bottom): {top, bottom, left, right} */
+    WB__FIELD_PAD,              /* (left, right, top, bottom): {top, bottom, left, right} */
     WB__FIELD_PLACES,           /* (1, 1) */
     WB__FIELD_SIZES,            /* reversed */
     WB__FIELD_AXES,             /* from 1, of the reversed */
     WB__FIELD_DROPOUT,          /* a Dropout: its probability */
-    WB__FIELD_LAMBDA,           /* a function; identity: NULL */
+    WB__FIELD_FUNCTION,         /* a function; identity: NULL */
     WB__FIELD_ZEROS,            /* the symbol :zeros */
     WB__FIELD_MODE,             /* nothing, or whether it acts as in training */
     WB__FIELD_TRAINING,         /* the same; true unless somebody said otherwise */
@@ -50,7 +50,7 @@ typedef enum {
 } wb__flux_how;
 
 typedef struct {
-    const char *name, *here;            /* Flux's newest name ("weight", before 0.12 W), and Weber's */
+    const char *name, *here;            /* Flux's newest name ("weight", once W), and Weber's */
     wb__flux_how how;
     const char *written;                /* the name in named tuples, where it is another: "b" */
     int since;                          /* a bias is false from that version on; before, zeros */
@@ -60,7 +60,7 @@ typedef struct {
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* the last part of the type's name: "Conv" */
-    const char *layer;                  /* Weber's; where a cell stands first, the cell's; NULL: none */
+    const char *layer;                  /* Weber's; where a cell is first, the cell's; NULL: none */
     int since, before;                  /* versions since <= v < before; 0: from the oldest, until now */
     const char *parameters;             /* of the type: fields, whose types they are, and values */
     int n;

@@ -47,8 +47,9 @@ static const wb__flux_struct *row_of(const wb_layer *l)
 
 static bool is_turned(const wb__flux_struct *row, const char *name)
 {
+    const wb__flux_field *f = row ? row->fields : NULL;
     for (int i = 0; row && i < row->n; i++)
-        if (row->fields[i].how == WB__FIELD_MATRIX && !strcmp(row->fields[i].here, name)) return true;
+        if (f[i].how == WB__FIELD_MATRIX && !strcmp(f[i].here, name)) return true;
     return false;
 }
 

@@ -1,7 +1,7 @@
-/* Flux's layers without others inside: the fields of flux_fields.c, read.  Dimensions come reversed:
- * a kernel of Julia's (kw, kh, in, out) is [out, in, kh, kw] as it lies.  A Dense's weight is (out,
- * in) there, so [in, out] as it lies, and is turned into our [out, in]; so are those of recurrent
- * cells. */
+/* Flux's layers without others inside: the fields of flux_fields.c, read.  Dimensions come
+ * reversed: a kernel of Julia's (kw, kh, in, out) is [out, in, kh, kw] as it lies.  The weight of a
+ * Dense is (out, in) there, so [in, out] as it lies, and is turned into our [out, in]; so are the
+ * weights of recurrent cells. */
 #include "io/flux_read.h"
 
 #include <stdio.h>
@@ -286,7 +286,7 @@ static bool read_option(reading *x, const wb__flux_field *f)
     }
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------ */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static bool dense(reading *x)
 {
@@ -303,7 +303,7 @@ static bool conv(reading *x)
     int64_t *dims = x->s[0].a.dims;
     if (!positive(x->r, &x->s[0], 4)) return false;
     o->flip = strcmp(x->row->type, "CrossCor") != 0;
-    if (!strcmp(x->row->type, "DepthwiseConv")) {   /* its outputs are in/multiplier pairs, in order */
+    if (!strcmp(x->row->type, "DepthwiseConv")) { /* outputs: in/multiplier pairs, in order */
         o->groups = dims[0];
         dims[0] *= dims[1];
         dims[1] = 1;
@@ -410,7 +410,7 @@ static bool attention(reading *x)
     return x->o.attention.heads >= 1 || wb__flux_why(r, "its number of heads is unknown");
 }
 
-/* ---- layers ----------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 /* Do images come out of the layer?  As it takes them (KEEPS), never (ENDS), always (the rest). */
 typedef enum { KEEPS, ENDS, STARTS, POOLS } images;
@@ -418,7 +418,7 @@ typedef enum { KEEPS, ENDS, STARTS, POOLS } images;
 static const struct kind {
     const char *layer;
     images images;
-    bool (*sizes)(reading *x), (*last)(reading *x);     /* after the arrays, after all; NULL: none */
+    bool (*sizes)(reading *x), (*last)(reading *x); /* after the arrays, after all; NULL: none */
 } kinds[] = {{"Dense", ENDS, dense, NULL}, {"Conv", STARTS, conv, conv_groups},
              {"MaxPool", POOLS, NULL, NULL}, {"MeanPool", POOLS, NULL, NULL},
              {"GlobalMaxPool", POOLS, NULL, NULL}, {"GlobalMeanPool", POOLS, NULL, NULL},
@@ -462,9 +462,7 @@ static wb_layer *read(reading *x, const struct kind *kind)
     while ((f = wb__flux_field_after(x->row, f)))
         if (!read_option(x, f)) return NULL;
     while ((f = wb__flux_field_after(x->row, f)))
-        if ((f->how == WB__FIELD_TANH || f->how == WB__FIELD_SIGMA || f->how == WB__FIELD_LAMBDA) &&
-            !read_function(x, f))
-            return NULL;
+        if (f->here && !strcmp(f->here, "activation") && !read_function(x, f)) return NULL;
     return !kind->last || kind->last(x) ? made(x, kind) : NULL;
 }
 
@@ -480,7 +478,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
         inner = wb__jl_field(&r->f, v, "cell");
         x.v = &inner;
         x.row = row_of(r, &inner);
-        if (!x.row || !x.row->layer || !strstr(x.row->layer, "Cell"))
+        if (!x.row || !strstr(x.row->type, "Cell"))
             return wb__flux_why(r, "its cell is %s",
                                 inner.kind == WB__JL_STRUCT ? inner.name : "no struct");
     }

@@ -19,7 +19,7 @@ enum {
     STATELESS_CELLS = 1500
 };
 
-/* ---- a struct under construction -------------------------------------------------------------- */
+/* ---- a struct under construction ------------------------------------------------------------- */
 
 typedef struct {
     wb__flux_saver *s;
@@ -65,7 +65,7 @@ static void *child(const wb_layer *l, const char *name)
     return WB_NONE;
 }
 
-/* ---- functions -------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static const wb__flux_name *named(const wb__flux_saver *s, const char *name)
 {
@@ -123,7 +123,7 @@ static wb__julia connection(const record *r)
     return wb__julia_struct(&s->room, type, 1, &inner);
 }
 
-/* ---- children --------------------------------------------------------------------------------- */
+/* ---- children -------------------------------------------------------------------------------- */
 
 /* Flux's Conv turns its kernels over, its CrossCor does not, but has no groups. */
 static wb__julia kernel(const record *r, const wb__flux_field *f)
@@ -198,7 +198,7 @@ static wb__julia cell(const record *r)
     return struct_of(r->s, r->l, newest->layer, r->options);
 }
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static wb__julia padding(const record *r)
 {
@@ -260,7 +260,7 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_DROPOUT:
         return struct_of(r->s, r->l, "Dropout",
                          &(wb_dropout_options){.p = wb__real(*(const double *)at, 0)});
-    case WB__FIELD_TANH: case WB__FIELD_SIGMA: case WB__FIELD_LAMBDA:
+    case WB__FIELD_TANH: case WB__FIELD_FIRST_FUNCTION: case WB__FIELD_FUNCTION:
         return activation(r->s, tanh ? tanh : function(r));
     case WB__FIELD_CONNECTION: return connection(r);
     case WB__FIELD_ZEROS: return wb__julia_symbol(room, "zeros");
@@ -289,7 +289,7 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
     }
 }
 
-/* ---- structs ---------------------------------------------------------------------------------- */
+/* ---- structs --------------------------------------------------------------------------------- */
 
 /* A parameter of its type, by its word in flux_fields.c: the type of a field, or a value. */
 static wb__doc *parameter(const record *r, const char *word)

@@ -16,8 +16,8 @@ typedef struct {
 /* The type of Flux's whose fields these are: some stand together in no other; NULL: none. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
 {
-    static const char *const marks[] = {"γ", "β", "Wi", "Wh", "diag", "affine", "weight", "σ", "stride",
-                                        "groups"};
+    static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",
+                                        "affine", "weight", "σ",  "stride", "groups"};
     enum { NORM = 3, CELL = 3 << 2, DIAG = 1 << 4, AFFINE = 1 << 5, WEIGHT = 1 << 6, SIGMA = 1 << 7,
            STRIDE = 1 << 8, GROUPS = 1 << 9 };
     unsigned has = 0;

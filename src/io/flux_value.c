@@ -128,10 +128,11 @@ static const element *element_named(const char *type)
 static bool number_of(wb__jl *v)
 {
     const element *e = element_named(wb__jl_last(v));
+    const wb__bson data = v->items;
     uint64_t bits = 0;
-    if (!e || !e->number || v->items.kind != WB__BSON_BINARY || v->items.bytes != (uint32_t)e->bytes)
+    if (!e || !e->number || data.kind != WB__BSON_BINARY || data.bytes != (uint32_t)e->bytes)
         return false;
-    memcpy(&bits, v->items.at, v->items.bytes);
+    memcpy(&bits, data.at, data.bytes);
     if (e->number == FLOAT) return wb__convert(&v->real, WB_F64, &bits, e->dtype, 1), true;
     if (e->number == SIGNED && e->bytes < 8 && bits >> (8 * e->bytes - 1))
         bits -= (uint64_t)1 << (8 * e->bytes);

@@ -81,7 +81,8 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
 /* A matrix of (out, in) in Julia becomes [out, in]; other arrays stay as they are. */
 void wb__jl_turn(wb__jl_array *a);
 bool wb__jl_zero(const wb__jl_array *a);
-/* The values row-major in a dtype: where they lie, or in `*made`, for wb__free; NULL without memory. */
+/* The values row-major in a dtype: where they lie, or in `*made`, for wb__free; NULL without
+ * memory. */
 const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made);
 
 /* Up to `most` integers of a tuple, an array or one alone: how many, or -1. */
