@@ -278,7 +278,6 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_KERNEL: return kernel(r, f);
     case WB__FIELD_BIAS: return bias(r, f);
     case WB__FIELD_WEIGHT: case WB__FIELD_SCALE: case WB__FIELD_SHIFT: case WB__FIELD_STATISTIC:
-        return wb__flux_value(r->s, f->here, child(r->l, f->here));
     case WB__FIELD_LAYER: return wb__flux_value(r->s, f->here, child(r->l, f->here));
     case WB__FIELD_LAYERS: return layers(r);
     case WB__FIELD_AFFINE: return affine(r);
