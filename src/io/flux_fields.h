@@ -17,6 +17,7 @@ typedef enum {
     /* children */
     WB__FIELD_MATRIX,           /* (out, in): [out, in] by columns */
     WB__FIELD_KERNEL,           /* (kw, kh, in, out): [out, in, kh, kw] as it lies */
+    WB__FIELD_FLIPPED,          /* the same, of a convolution that turns it over */
     WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in): [in multiplier, 1, kh, kw] */
     WB__FIELD_WEIGHT,           /* as it lies */
     WB__FIELD_SCALE,            /* as it lies, or nothing */

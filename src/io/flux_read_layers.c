@@ -10,6 +10,7 @@
 /* An array that is to be a child of a layer. */
 typedef struct {
     const char *child;
+    wb__flux_how how;
     wb__jl_array a;             /* data NULL: none */
 } slot;
 
@@ -56,7 +57,7 @@ static bool take(reading *x, const wb__jl *v, const wb__flux_field *f)
     wb__flux_reader *r = x->r;
     wb__jl value = wb__jl_field(&r->f, v, f->name);
     slot *s = &x->s[x->n++];
-    *s = (slot){.child = f->here};
+    *s = (slot){.child = f->here, .how = f->how};
     if (value.kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, &value, r->path), false;
     if (wb__jl_array_of(&r->f, &value, &s->a)) {
         if (s->a.dtype && wb__dtype_float(s->a.dtype)) {
@@ -302,8 +303,8 @@ static bool conv(reading *x)
     wb_conv_options *o = &x->o.conv;
     int64_t *dims = x->s[0].a.dims;
     if (!positive(x->r, &x->s[0], 4)) return false;
-    o->flip = strcmp(x->row->type, "CrossCor") != 0;
-    if (!strcmp(x->row->type, "DepthwiseConv")) { /* outputs: in/multiplier pairs, in order */
+    o->flip = x->s[0].how != WB__FIELD_KERNEL;
+    if (x->s[0].how == WB__FIELD_DEPTHWISE) { /* outputs: in/multiplier pairs, in order */
         o->groups = dims[0];
         dims[0] *= dims[1];
         dims[1] = 1;
@@ -438,7 +439,7 @@ static wb_layer *made(reading *x, const struct kind *kind)
     if (init) *init = wb_init_zeros;
     if (dtype) *dtype = widest(x->n_typed ? x->n_typed : x->n, x->s);
     for (int i = 0; no_bias && i < x->n; i++)
-        if (!strcmp(x->s[i].child, "bias")) *no_bias = !x->s[i].a.data;
+        if (x->s[i].how == WB__FIELD_BIAS) *no_bias = !x->s[i].a.data;
     if (images == ENDS || (images == POOLS && !r->channels)) r->channels = images == POOLS;
     memcpy(&x->o, &x->type->options_size, sizeof x->type->options_size);
     const bool projections = kind->sizes == attention;

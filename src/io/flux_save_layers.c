@@ -128,9 +128,8 @@ static wb__julia connection(const record *r)
 /* Flux's Conv turns its kernels over, its CrossCor does not, but has no groups. */
 static wb__julia kernel(const record *r, const wb__flux_field *f)
 {
-    const wb_conv_options *o = r->options;
-    wb__order order = o->flip || o->groups == 1 ? WB__ROWS : WB__TURNED;
-    return wb__flux_tensor(r->s, f->here, child(r->l, f->here), order);
+    bool turned = f->how == WB__FIELD_FLIPPED && !has(r, "flip");
+    return wb__flux_tensor(r->s, f->here, child(r->l, f->here), turned ? WB__TURNED : WB__ROWS);
 }
 
 /* Zeros stand for the bias that a layer has not where Flux has no `false` for it yet. */
@@ -275,7 +274,7 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
     switch (f->how) {
     case WB__FIELD_MATRIX:
         return wb__flux_tensor(r->s, f->here, child(r->l, f->here), WB__COLUMNS);
-    case WB__FIELD_KERNEL: return kernel(r, f);
+    case WB__FIELD_KERNEL: case WB__FIELD_FLIPPED: return kernel(r, f);
     case WB__FIELD_BIAS: return bias(r, f);
     case WB__FIELD_WEIGHT: case WB__FIELD_SCALE: case WB__FIELD_SHIFT: case WB__FIELD_STATISTIC:
     case WB__FIELD_LAYER: return wb__flux_value(r->s, f->here, child(r->l, f->here));

@@ -47,8 +47,7 @@ static const wb__flux_field *child_of(const char *type, const char *name)
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* `type`: of the struct whose field it is; NULL: of none that matters. */
-static int add(filling *x, const wb__jl_array *found, const char *type, const wb__flux_field *field)
+static int add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
@@ -70,23 +69,22 @@ static int add(filling *x, const wb__jl_array *found, const char *type, const wb
     e->begin = a.data - r->f.map->data;
     e->bytes = a.bytes;
     e->data = a.data;
-    if (a.ndim == 4 && (how == WB__FIELD_KERNEL || how == WB__FIELD_DEPTHWISE))
-        e->flip = strcmp(type, "CrossCor") ? WB__FLIP_YES : WB__FLIP_NO;
+    if (a.ndim == 4 && how >= WB__FIELD_KERNEL && how <= WB__FIELD_DEPTHWISE)
+        e->flip = how == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
     e->transposed = a.transposed;
     return 0;
 }
 
 /* ---- walking --------------------------------------------------------------------------------- */
 
-static int visit(filling *x, const wb__jl *v, const char *type, const wb__flux_field *field);
+static int visit(filling *x, const wb__jl *v, const wb__flux_field *field);
 
-static int visit_part(filling *x, const wb__jl *v, const char *type, const wb__flux_field *field,
-                      const char *name)
+static int visit_part(filling *x, const wb__jl *v, const wb__flux_field *field, const char *name)
 {
     size_t back;
-    if (!*name) return visit(x, v, type, field);
+    if (!*name) return visit(x, v, field);
     if (!wb__flux_enter(x->r, name, &back)) return x->r->f.status;
-    int status = visit(x, v, type, field);
+    int status = visit(x, v, field);
     wb__flux_leave(x->r, back);
     return status;
 }
@@ -110,7 +108,7 @@ static int visit_state(filling *x, const wb__jl *v, const char *name)
         a.dims[0] = a.dims[1];
     }
     if (!wb__flux_enter(r, name, &back)) return r->f.status;
-    int status = add(x, &a, NULL, NULL);
+    int status = add(x, &a, NULL);
     wb__flux_leave(r, back);
     return status;
 }
@@ -135,22 +133,22 @@ static int visit_fields(filling *x, const wb__jl *v)
         bool inside = cell || (field && field->how == WB__FIELD_AFFINE);
         const char *name = inside ? "" : field ? field->here : w.name;
         if (!strncmp(name, "initial_", 8)) visit_state(x, &w.value, name);
-        else visit_part(x, &w.value, type, field, name);
+        else visit_part(x, &w.value, field, name);
     }
     r->depth--;
     return r->f.status;
 }
 
-static int visit(filling *x, const wb__jl *v, const char *type, const wb__flux_field *field)
+static int visit(filling *x, const wb__jl *v, const wb__flux_field *field)
 {
     wb__jl_array a;
     switch (v->kind) {
     case WB__JL_GPU: return wb__jl_gpu_fail(&x->r->f, v, x->r->path);
     case WB__JL_ARRAY:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, type, field);
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
         return x->r->f.status ? x->r->f.status : visit_fields(x, v);
     case WB__JL_STRUCT:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, type, field);
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
         return visit_fields(x, v);
     case WB__JL_LIST:
     case WB__JL_TUPLE:
@@ -208,7 +206,7 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
         out->nameless = !r->f.status && all_arrays(&r->f, &v);
         wb__jl_array a;
         bool alone = !r->f.status && wb__jl_array_of(&r->f, &v, &a);
-        if (!r->f.status) visit_part(&x, &v, NULL, NULL, alone ? name : "");
+        if (!r->f.status) visit_part(&x, &v, NULL, alone ? name : "");
         if (!r->f.status) check_names(&x);
     }
     int status = r->f.status;
