@@ -2,9 +2,10 @@
  * real files through safetensors; documents as BSON.jl makes them. */
 #include "flux_files.h"
 
+#include "io/flux_fields.h"
 #include "nn/window.h"
 
-/* ---- every layer, every version --------------------------------------------------------------- */
+/* ---- every layer, every version -------------------------------------------------------------- */
 
 static const struct { const char *flux; int version; } versions[] = {
     {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209}, {"0.12.10", 1210},
@@ -111,7 +112,7 @@ static void all_kinds(void **state)
     assert_true(atoi(answer + 4) > 700);
 }
 
-/* ---- there and back --------------------------------------------------------------------------- */
+/* ---- there and back -------------------------------------------------------------------------- */
 
 /* Numbers of Flux's structs are Float32, so that sums may differ in the last place. */
 static void same_answer(const sample *s, wb_layer *l)
@@ -157,6 +158,93 @@ static void there_and_back(void **state)
     }
     assert_true(structs > 300);
 }
+
+/* ---- every row of the table ------------------------------------------------------------------ */
+
+static const char *version_text(int version)
+{
+    static char text[16];
+    snprintf(text, sizeof text, "0.%d.%d", version / 100, version % 100);
+    return text;
+}
+
+static bool file_has(const char *name, const char *type)
+{
+    static char bytes[1 << 20];
+    FILE *f = fopen(in_folder(name), "rb");
+    assert_non_null(f);
+    size_t n = fread(bytes, 1, sizeof bytes, f), length = strlen(type) + 1;
+    fclose(f);
+    for (size_t i = 0; i + length < n; i++)
+        if (!bytes[i] && !memcmp(bytes + i + 1, type, length)) return true;
+    return false;
+}
+
+/* In the first version of each row some model has the row's struct, and comes back from it. */
+static void every_struct(void **state)
+{
+    (void)state;
+    needs_reading();
+    sample s[MODELS];
+    int n = samples(s), rows = 0;
+    for (const wb__flux_struct *row = wb__flux_structs; row->type; row++) {
+        if (!row->parameters) continue;                 /* is read only */
+        int version = WB__MAX(row->since, 900), found = 0;
+        for (int i = 0; i < n; i++) {
+            if (version < s[i].since || (s[i].before && version >= s[i].before)) continue;
+            must_save("row.bson", s[i].model, version_text(version), true);
+            if (!file_has("row.bson", row->type)) continue;
+            wb_layer *l = loaded("row.bson");
+            if (version < 1000) wb_automode(l);
+            same_answer(&s[i], l);
+            if (comes_back_as_it_was(&s[i], version)) wb_each_tensor(s[i].model, same_bits_in, l);
+            found++;
+        }
+        if (!found) fail_msg("no model has the %s of %s", row->type, version_text(version));
+        rows++;
+    }
+    assert_true(rows > 40);
+}
+
+static wb_layer *must_travel(wb_layer *l, int version)
+{
+    must_save("row.bson", l, version_text(version), true);
+    wb_layer *back = loaded("row.bson");
+    assert_string_equal(back->type->name, l->type->name);
+    return back;
+}
+
+static void every_function(void **state)
+{
+    (void)state;
+    needs_reading();
+    for (const wb__flux_name *row = wb__flux_functions; row->path; row++) {
+        wb_function f = wb__function_by_name(row->here);
+        int version = WB__MAX(row->since, 900);
+        const char *julia = strchr(row->path, '#') + 1;
+        assert_string_equal(wb__flux_name_there(wb__flux_functions, julia)->here, row->here);
+        bool alias = *row->path == '#', layer = !strcmp(row->here, "flatten");
+        if (layer) must_travel(wb_Flatten(), version);
+        if (!f || alias || layer) continue;
+        const wb_layer *l = must_travel(wb_layer_from_function(f), version);
+        assert_memory_equal(wb__layer_option(l->type, l->options, "f"), &f, sizeof f);
+        if (!row->elements) continue;
+        l = must_travel(wb_Dense(2, 2, f), version);
+        assert_true(((const wb_dense_options *)l->options)->activation == f);
+    }
+    for (const wb__flux_name *row = wb__flux_connections; row->path; row++) {
+        wb__connection f = wb__connection_by_name(row->here), known;
+        wb_layer *both[2] = {wb_Parallel(f, wb_Dense(2, 2), wb_Dense(2, 2)),
+                             wb_SkipConnection(wb_Dense(2, 2), f)};
+        for (int i = 0; i < 2; i++) {
+            const wb_layer *l = must_travel(both[i], row->elements ? 1300 : 1200);
+            memcpy(&known, wb__layer_option(l->type, l->options, "connection"), sizeof known);
+            assert_true(known == f);
+        }
+    }
+}
+
+/* ---- kernels, files -------------------------------------------------------------------------- */
 
 static void is_counted(wb_tensor *x, int64_t place, double value)
 {
@@ -267,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_kinds),  cmocka_unit_test(there_and_back),       cmocka_unit_test(kernels_into_either_kind),
+        cmocka_unit_test(every_struct), cmocka_unit_test(every_function),
         cmocka_unit_test(real_files), cmocka_unit_test(documents_of_bson_jl),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

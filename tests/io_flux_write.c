@@ -345,10 +345,10 @@ static void layouts(void **state)
     (void)state;
     assert_int_equal(wb__flux_struct_of("Conv", 1100)->n, 6);
     assert_int_equal(wb__flux_struct_of("Conv", 1610)->n, 7);
-    assert_string_equal(wb__flux_struct_by_count("Conv", 8)->fields[7], "pad_mode");
-    assert_int_equal(wb__flux_field(wb__flux_struct_by_count("BatchNorm", 8), "active"), 7);
-    assert_int_equal(wb__flux_field(wb__flux_struct_by_count("BatchNorm", 11), "chs"), 10);
-    assert_int_equal(wb__flux_field(wb__flux_struct_of("Dense", 900), "stride"), -1);
+    assert_string_equal(wb__flux_struct_by_count("Conv", 8)->fields[7].name, "pad_mode");
+    assert_int_equal(wb__flux_field_at(wb__flux_struct_by_count("BatchNorm", 8), "active"), 7);
+    assert_int_equal(wb__flux_field_at(wb__flux_struct_by_count("BatchNorm", 11), "chs"), 10);
+    assert_int_equal(wb__flux_field_at(wb__flux_struct_of("Dense", 900), "stride"), -1);
     assert_null(wb__flux_struct_of("Recur", 1500));
     assert_null(wb__flux_struct_of("Embedding", 1100));
     assert_null(wb__flux_struct_by_count("Dense", 4));

@@ -5,16 +5,9 @@
 
 wb_function wb__flux_function(const wb__jl *v)
 {
-    static const struct { const char *julia, *here; } names[] = {
-        {"σ", "sigmoid"}, {"sigmoid_fast", "sigmoid"}, {"tanh_fast", "tanh"},
-        {"logσ", "logsigmoid"}, {"gelu_tanh", "gelu"}, {"gelu_sigmoid", "gelu"}, {"celu", "elu"},
-        {"silu", "swish"}, {"hardσ", "hardsigmoid"}, {"inv", "reciprocal"}, {"-", "neg"},
-        {"gpu", "identity"}, {"cpu", "identity"}, {"f32", "identity"}};
     if (v->kind != WB__JL_FUNCTION) return NULL;
-    const char *name = wb__jl_last(v);
-    for (size_t i = 0; i < WB__COUNT(names); i++)
-        if (!strcmp(name, names[i].julia)) name = names[i].here;
-    return wb__function_by_name(name);
+    const wb__flux_name *row = wb__flux_name_there(wb__flux_functions, wb__jl_last(v));
+    return wb__function_by_name(row ? row->here : wb__jl_last(v));
 }
 
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v)
@@ -27,21 +20,13 @@ wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v)
     return wb__jl_item(&r->f, v, 1);
 }
 
-/* Julia's * multiplies matrices, so that only its broadcast is ours. */
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v)
 {
-    static const struct { const char *julia, *here; bool broadcast; } names[] = {
-        {"+", "add", false}, {"-", "sub", false}, {"*", "mul", true}, {"/", "div", true},
-        {"^", "pow", true}, {"max", "maximum", true}, {"min", "minimum", true},
-        {"vcat", "vcat", false}};
     wb__jl f = wb__flux_unbroadcast(r, v);
-    bool broadcast = v->kind == WB__JL_STRUCT;
     if (f.kind != WB__JL_FUNCTION) return NULL;
-    const char *name = wb__jl_last(&f);
-    for (size_t i = 0; i < WB__COUNT(names); i++)
-        if (!strcmp(name, names[i].julia))
-            return names[i].broadcast && !broadcast ? NULL : wb__connection_by_name(names[i].here);
-    return wb__connection_by_name(name);
+    const wb__flux_name *row = wb__flux_name_there(wb__flux_connections, wb__jl_last(&f));
+    if (row && row->elements && v->kind != WB__JL_STRUCT) return NULL;
+    return wb__connection_by_name(row ? row->here : wb__jl_last(&f));
 }
 
 bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out)

@@ -37,7 +37,6 @@ static int tell(telling *t, const wb__jl *v, int depth, const char *name);
 
 static const char *value_text(const wb__jl *v, char *out, size_t size)
 {
-    char text[WB__JL_NAME];
     switch (v->kind) {
     case WB__JL_BOOL: snprintf(out, size, "%s", v->integer ? "true" : "false"); return out;
     case WB__JL_NUMBER:
@@ -45,8 +44,7 @@ static const char *value_text(const wb__jl *v, char *out, size_t size)
         else snprintf(out, size, "%g", v->real);
         return out;
     case WB__JL_STRING: case WB__JL_SYMBOL:
-        wb__bson_text(v->items, text, sizeof text);
-        snprintf(out, size, "%s", text);
+        wb__bson_text(v->items, out, size);
         return out;
     default: return NULL;
     }

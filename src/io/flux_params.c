@@ -11,8 +11,7 @@
 typedef struct {
     char *path;
     bool turned;                /* it lies (out, in) in Julia's order */
-    bool state; /* of a recurrent layer, which Weber's need not have: path NULL, so many numbers */
-    int64_t numbers;
+    bool state; /* of a recurrent layer, which Weber's need not have: path NULL */
 } expected;
 
 typedef struct {
@@ -36,20 +35,27 @@ static bool add(order *o, expected e)
     return true;
 }
 
-static bool one_of(const char *name, const char *const *names)
+static void collect(order *o, void *object, const char *path);
+
+/* The struct that has the arrays of a layer: of a layer over steps, its cell. */
+static const wb__flux_struct *row_of(const wb_layer *l)
 {
-    for (int i = 0; names[i]; i++)
-        if (!strcmp(name, names[i])) return true;
+    const wb__flux_struct *row = l ? wb__flux_struct_named(l->type->name) : NULL;
+    bool steps = row && row->fields[0].how == WB__FIELD_CELL;
+    return steps ? wb__flux_struct_named(row->layer) : row;
+}
+
+static bool is_turned(const wb__flux_struct *row, const char *name)
+{
+    const wb__flux_field *f = row ? row->fields : NULL;
+    for (int i = 0; row && i < row->n; i++)
+        if (f[i].how == WB__FIELD_MATRIX && !strcmp(f[i].here, name)) return true;
     return false;
 }
 
-static void collect(order *o, void *object, const char *path);
-
-static void collect_child(order *o, const wb_layer *l, const wb__child *child, const char *path)
+static void collect_child(order *o, const wb__flux_struct *row, const wb__child *child,
+                          const char *path)
 {
-    static const char *const turned_in[] = {"Dense",   "RNN",      "LSTM",    "GRU",
-                                            "RNNCell", "LSTMCell", "GRUCell", NULL};
-    static const char *const turned[] = {"weight", "weight_input", "weight_hidden", NULL};
     if (o->status || wb_is_none(child->object)) return;
     char *full = wb__printf("%s%s%s", path, *path ? "." : "", child->name);
     if (!full) {
@@ -64,8 +70,8 @@ static void collect_child(order *o, const wb_layer *l, const wb__child *child, c
         if (!seen) o->status = WB_ERROR_MEMORY;
         bool counts = seen && !*seen && x->op == WB__OP_variable && !(x->flags & WB__FROZEN);
         if (seen) *seen = full;
-        bool turn = l && one_of(l->type->name, turned_in) && one_of(child->name, turned);
-        if (counts && add(o, (expected){.path = full, .turned = turn})) return;
+        bool turned = is_turned(row, child->name);
+        if (counts && add(o, (expected){.path = full, .turned = turned})) return;
     }
     wb__free(full);
 }
@@ -75,16 +81,14 @@ static void collect(order *o, void *object, const char *path)
 {
     wb__branch *node = object;
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
-    bool reversed = l && !strcmp(l->type->name, "BatchNorm");
+    const wb__flux_struct *row = row_of(l);
+    bool reversed = row && !strcmp(row->type, "BatchNorm");
     for (int i = 0; i < node->n; i++)
-        collect_child(o, l, &node->children[reversed && i < 2 ? 1 - i : i], path);
-    static const char *const recurrent[] = {"RNN",      "LSTM",    "GRU", "RNNCell",
-                                            "LSTMCell", "GRUCell", NULL};
-    if (!l || !one_of(l->type->name, recurrent)) return;
+        collect_child(o, row, &node->children[reversed && i < 2 ? 1 - i : i], path);
+    if (!row || !strstr(row->type, "Cell")) return;
     const wb_recurrent_options *r = l->options;
-    int n = !strncmp(l->type->name, "LSTM", 4) ? 2 : 1;
-    for (int i = 0; !r->initial_state && i < n; i++)
-        add(o, (expected){.state = true, .numbers = r->out});
+    int n = r->initial_state ? 0 : !strcmp(row->type, "LSTMCell") ? 2 : 1;
+    for (int i = 0; i < n; i++) add(o, (expected){.state = true});
 }
 
 static void turn(wb__entry *e)

@@ -54,12 +54,10 @@ static wb_tensor *tensor_of(wb__flux_reader *r, const wb__jl *v)
     wb__jl_array a;
     if (!wb__jl_array_of(&r->f, v, &a) || !a.dtype) return r->f.status ? NULL : WB_NONE;
     if (!wb__bson_spend(&r->f, a.bytes / 2)) return NULL;
-    if (!a.transposed) return wb_from(a.data, a.dtype, a.ndim, a.dims);
-    void *turned = wb__alloc_aligned((size_t)a.bytes + 1);
-    if (!turned) return NULL;
-    wb__jl_transpose(&a, turned);
-    wb_tensor *x = wb_from(turned, a.dtype, a.ndim, a.dims);
-    wb__free(turned);
+    void *made;
+    const void *values = wb__jl_values(&a, a.dtype, &made);
+    wb_tensor *x = values ? wb_from(values, a.dtype, a.ndim, a.dims) : NULL;
+    wb__free(made);
     return x;
 }
 
@@ -257,16 +255,6 @@ static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *opt
     return l;
 }
 
-static wb_layer *chain(wb__flux_reader *r, const wb__jl *v)
-{
-    parts p;
-    wb__jl list = wb__jl_item(&r->f, v, 0);
-    wb_layer *l = NULL;
-    if (read_parts(r, &list, true, &p)) l = p.n ? assembled(r, "Chain", NULL, &p) : nothing(r);
-    drop_parts(&p);
-    return l;
-}
-
 typedef struct { size_t size; wb__connection connection; } join_options;
 
 /* A connection that is not known is an unknown part of the layer, which no layer can stand in for.
@@ -282,17 +270,21 @@ static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
     return NULL;
 }
 
-static wb_layer *parallel(wb__flux_reader *r, const wb__jl *v)
+/* A Chain or a Parallel. */
+static wb_layer *container(wb__flux_reader *r, const wb__jl *v)
 {
+    const bool chain = wb__jl_flux(v, "Chain");
     parts p;
-    wb__jl list = wb__jl_field(&r->f, v, "layers");
-    join_options o = {sizeof o, connection_of(r, v)};
-    if (!o.connection) return NULL;
+    wb__jl list = chain ? wb__jl_item(&r->f, v, 0) : wb__jl_field(&r->f, v, "layers");
+    join_options o = {sizeof o, chain ? NULL : connection_of(r, v)};
     wb_layer *l = NULL;
-    if (read_parts(r, &list, false, &p))
-        l = p.n ? assembled(r, "Parallel", &o, &p) : wb__flux_why(r, "it has no layers");
+    if (!chain && !o.connection) return NULL;
+    if (read_parts(r, &list, chain, &p))
+        l = p.n     ? assembled(r, wb__jl_last(v), chain ? NULL : &o, &p)
+            : chain ? nothing(r)
+                    : wb__flux_why(r, "it has no layers");
     drop_parts(&p);
-    if (o.connection == wb__connection_by_name("vcat")) r->channels = 0;
+    if (!chain && o.connection == wb__connection_by_name("vcat")) r->channels = 0;
     return l;
 }
 
@@ -318,8 +310,7 @@ static wb_layer *function_layer(wb__flux_reader *r, const wb__jl *v)
 
 static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
 {
-    if (wb__jl_flux(v, "Chain")) return chain(r, v);
-    if (wb__jl_flux(v, "Parallel")) return parallel(r, v);
+    if (wb__jl_flux(v, "Chain") || wb__jl_flux(v, "Parallel")) return container(r, v);
     if (wb__jl_flux(v, "SkipConnection")) return skip(r, v);
     wb__jl f = wb__flux_unbroadcast(r, v);
     return f.kind == WB__JL_FUNCTION ? function_layer(r, &f) : wb__flux_plain(r, v);

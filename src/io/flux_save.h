@@ -6,8 +6,6 @@
 #include "io/julia.h"
 #include "nn/layer.h"
 
-enum { WB__FLUX_FIELDS = 16 };
-
 typedef struct {
     wb__doc_room room;
     bool structs;               /* the layers themselves, or what Flux.state makes of them */

@@ -13,72 +13,47 @@ typedef struct {
     bool zeros;                 /* initial states that are zero count too */
 } filling;
 
-/* What kind of layer has such fields. */
-typedef struct { bool dense, norm, layernorm, cell, depthwise; wb__flip flip; } traits;
-
-static traits traits_of(wb__bson_file *f, const wb__jl *v)
+/* The type of Flux's whose fields these are: some stand together in no other; NULL: none. */
+static const char *like(wb__bson_file *f, const wb__jl *v)
 {
-    bool weight = false, sigma = false, stride = false, gamma = false, beta = false, diag = false,
-         affine = false, wi = false, wh = false, groups = false;
-    const struct { const char *name; bool *has; } marks[] = {
-        {"weight", &weight}, {"σ", &sigma}, {"stride", &stride}, {"γ", &gamma}, {"β", &beta},
-        {"diag", &diag}, {"affine", &affine}, {"Wi", &wi}, {"Wh", &wh}, {"groups", &groups}};
-    if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return (traits){0};
+    static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",
+                                        "affine", "weight", "σ",  "stride", "groups"};
+    enum { NORM = 3, CELL = 3 << 2, DIAG = 1 << 4, AFFINE = 1 << 5, WEIGHT = 1 << 6, SIGMA = 1 << 7,
+           STRIDE = 1 << 8, GROUPS = 1 << 9 };
+    unsigned has = 0;
+    if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return NULL;
     wb__jl_fields w;
     wb__jl_fields_of(f, v, &w);
     while (wb__jl_fields_next(f, &w))
         for (size_t i = 0; i < WB__COUNT(marks); i++)
-            if (!strcmp(w.name, marks[i].name)) *marks[i].has = true;
-    bool old = wb__jl_flux(v, "LayerNorm");
-    bool depthwise = wb__jl_flux(v, "DepthwiseConv");
-    bool flips = groups || depthwise || wb__jl_flux(v, "Conv"); /* a CrossCor has no groups */
-    return (traits){.dense = weight && sigma && !stride,
-                    .norm = gamma && beta,
-                    .layernorm = diag && (affine || old),
-                    .cell = wi && wh,
-                    .depthwise = depthwise,
-                    .flip = !weight || !stride ? WB__FLIP_UNKNOWN
-                            : flips            ? WB__FLIP_YES
-                                               : WB__FLIP_NO};
+            if (!strcmp(w.name, marks[i])) has |= 1u << i;
+    if ((has & NORM) == NORM) return "BatchNorm";
+    if ((has & CELL) == CELL) return "LSTMCell";
+    if (has & DIAG && (has & AFFINE || wb__jl_flux(v, "LayerNorm"))) return "LayerNorm";
+    if (!(has & WEIGHT)) return NULL;
+    if (!(has & STRIDE)) return has & SIGMA ? "Dense" : NULL;
+    if (wb__jl_flux(v, "DepthwiseConv")) return "DepthwiseConv";
+    return has & GROUPS || wb__jl_flux(v, "Conv") ? "Conv" : "CrossCor"; /* which has no groups */
 }
 
-/* A field's name in our models; "": its parts stand in its place. */
-static const char *our_name(const traits *of, const char *name, const traits *value)
+static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
+
+/* The row of a field that becomes a child; NULL: the field keeps its name. */
+static const wb__flux_field *child_of(const char *type, const char *name)
 {
-    static const struct { const char *flux, *here; } norms[] = {
-        {"γ", "scale"}, {"β", "bias"}, {"μ", "mean"}, {"σ²", "var"}};
-    static const struct { const char *flux, *here; } cells[] = {
-        {"Wi", "weight_input"}, {"Wh", "weight_hidden"}, {"b", "bias"},
-        {"h", "initial_hidden"}, {"c", "initial_cell"}, {"state0", "initial_hidden"}};
-    for (size_t i = 0; of->norm && i < WB__COUNT(norms); i++)
-        if (!strcmp(name, norms[i].flux)) return norms[i].here;
-    for (size_t i = 0; of->cell && i < WB__COUNT(cells); i++)
-        if (!strcmp(name, cells[i].flux)) return cells[i].here;
-    if (of->layernorm && !strcmp(name, "diag")) return "";
-    if (value->cell && !strcmp(name, "cell")) return "";
-    return name;
+    const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;
+    return f && f->how >= WB__FIELD_MATRIX && f->how <= WB__FIELD_STATES ? f : NULL;
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Weights that lie (out, in) in Julia's order are turned. */
-static bool is_turned(const traits *of, const char *name)
-{
-    return (of->dense && !strcmp(name, "weight")) ||
-           (of->cell && (!strcmp(name, "weight_input") || !strcmp(name, "weight_hidden")));
-}
-
-static int add(filling *x, const wb__jl_array *found, const traits *of, const char *name)
+static int add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
-    if (of && is_turned(of, name) && a.ndim == 2 && a.dtype) {
-        int64_t rows = a.dims[0];
-        a.dims[0] = a.dims[1];
-        a.dims[1] = rows;
-        a.transposed = !a.transposed;
-    }
-    if (of && of->depthwise && a.ndim == 4 && a.count && !strcmp(name, "weight")) {
+    wb__flux_how how = field ? field->how : WB__FIELD_NONE;
+    if (how == WB__FIELD_MATRIX && a.dtype) wb__jl_turn(&a);
+    if (how == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
         a.dims[0] *= a.dims[1];     /* [in, multiplier, kh, kw], as a grouped convolution's */
         a.dims[1] = 1;
     }
@@ -94,21 +69,22 @@ static int add(filling *x, const wb__jl_array *found, const traits *of, const ch
     e->begin = a.data - r->f.map->data;
     e->bytes = a.bytes;
     e->data = a.data;
-    if (of && a.ndim == 4 && !strcmp(name, "weight")) e->flip = of->flip;
+    if (a.ndim == 4 && how >= WB__FIELD_KERNEL && how <= WB__FIELD_DEPTHWISE)
+        e->flip = how == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
     e->transposed = a.transposed;
     return 0;
 }
 
 /* ---- walking --------------------------------------------------------------------------------- */
 
-static int visit(filling *x, const wb__jl *v, const traits *of, const char *name);
+static int visit(filling *x, const wb__jl *v, const wb__flux_field *field);
 
-static int visit_part(filling *x, const wb__jl *v, const traits *of, const char *name)
+static int visit_part(filling *x, const wb__jl *v, const wb__flux_field *field, const char *name)
 {
     size_t back;
-    if (!*name) return visit(x, v, of, name);
+    if (!*name) return visit(x, v, field);
     if (!wb__flux_enter(x->r, name, &back)) return x->r->f.status;
-    int status = visit(x, v, of, name);
+    int status = visit(x, v, field);
     wb__flux_leave(x->r, back);
     return status;
 }
@@ -126,15 +102,13 @@ static int visit_state(filling *x, const wb__jl *v, const char *name)
         if (status) return status;
     }
     if (v->kind == WB__JL_TUPLE || !wb__jl_array_of(&r->f, v, &a)) return r->f.status;
-    bool zero = !x->zeros;
-    for (int64_t i = 0; zero && i < a.bytes; i++) zero = !a.data[i];
-    if (zero) return 0;
+    if (!x->zeros && wb__jl_zero(&a)) return 0;
     if (a.ndim == 2 && a.dims[0] == 1) {
         a.ndim = 1;
         a.dims[0] = a.dims[1];
     }
     if (!wb__flux_enter(r, name, &back)) return r->f.status;
-    int status = add(x, &a, NULL, name);
+    int status = add(x, &a, NULL);
     wb__flux_leave(r, back);
     return status;
 }
@@ -143,7 +117,7 @@ static int visit_fields(filling *x, const wb__jl *v)
 {
     wb__flux_reader *r = x->r;
     wb__jl_fields w;
-    traits has = traits_of(&r->f, v);
+    const char *type = like(&r->f, v);
     if (r->depth >= WB__JL_DEEPEST)
         return wb__bson_fail(&r->f, v->at, "parts stand in one another deeper than %d",
                              WB__JL_DEEPEST);
@@ -151,29 +125,30 @@ static int visit_fields(filling *x, const wb__jl *v)
     r->depth++;
     bool recurrent = false;
     for (wb__jl_fields_of(&r->f, v, &w); !r->f.status && wb__jl_fields_next(&r->f, &w);) {
-        traits inner = {0};
-        if (!strcmp(w.name, "cell")) inner = traits_of(&r->f, &w.value);
-        recurrent |= inner.cell;
+        bool cell = !strcmp(w.name, "cell") && is_cell(like(&r->f, &w.value));
+        recurrent |= cell;
         if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state")))
             continue; /* of its last call */
-        const char *name = our_name(&has, w.name, &inner);
+        const wb__flux_field *field = child_of(type, w.name);
+        bool inside = cell || (field && field->how == WB__FIELD_AFFINE);
+        const char *name = inside ? "" : field ? field->here : w.name;
         if (!strncmp(name, "initial_", 8)) visit_state(x, &w.value, name);
-        else visit_part(x, &w.value, &has, name);
+        else visit_part(x, &w.value, field, name);
     }
     r->depth--;
     return r->f.status;
 }
 
-static int visit(filling *x, const wb__jl *v, const traits *of, const char *name)
+static int visit(filling *x, const wb__jl *v, const wb__flux_field *field)
 {
     wb__jl_array a;
     switch (v->kind) {
     case WB__JL_GPU: return wb__jl_gpu_fail(&x->r->f, v, x->r->path);
     case WB__JL_ARRAY:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, of, name);
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
         return x->r->f.status ? x->r->f.status : visit_fields(x, v);
     case WB__JL_STRUCT:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, of, name);
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
         return visit_fields(x, v);
     case WB__JL_LIST:
     case WB__JL_TUPLE:
@@ -231,7 +206,7 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
         out->nameless = !r->f.status && all_arrays(&r->f, &v);
         wb__jl_array a;
         bool alone = !r->f.status && wb__jl_array_of(&r->f, &v, &a);
-        if (!r->f.status) visit_part(&x, &v, &(traits){0}, alone ? name : "");
+        if (!r->f.status) visit_part(&x, &v, NULL, alone ? name : "");
         if (!r->f.status) check_names(&x);
     }
     int status = r->f.status;

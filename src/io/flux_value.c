@@ -1,7 +1,6 @@
 /* What BSON.jl's tags mean. */
 #include "io/flux_value.h"
 
-#include "io/flux_fields.h"
 #include "io/transpose.h"
 
 #include <stdio.h>
@@ -103,44 +102,44 @@ bool wb__jl_named_tuple(const wb__jl *v)
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-static uint64_t little(const uint8_t *at, uint32_t n)
+typedef struct {
+    const char *name;
+    wb_dtype dtype;             /* 0: one that Weber has not */
+    int bytes;
+    enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
+} element;
+
+/* The type of numbers or of arrays' elements; NULL: another. */
+static const element *element_named(const char *type)
 {
-    uint64_t value = 0;
-    for (uint32_t i = 0; i < n; i++) value |= (uint64_t)at[i] << (8 * i);
-    return value;
+    static const element elements[] = {
+        {"Float32", WB_F32, 4, FLOAT}, {"Float64", WB_F64, 8, FLOAT}, {"Float16", WB_F16, 2, FLOAT},
+        {"BFloat16", WB_BF16, 2, FLOAT}, {"Int8", WB_I8, 1, SIGNED}, {"UInt8", WB_U8, 1, UNSIGNED},
+        {"Int32", WB_I32, 4, SIGNED}, {"Int64", WB_I64, 8, SIGNED}, {"Bool", WB_BOOL, 1, NO_NUMBER},
+        {"Int16", 0, 2, SIGNED}, {"UInt16", 0, 2, UNSIGNED}, {"UInt32", 0, 4, UNSIGNED},
+        {"UInt64", 0, 8, UNSIGNED}, {"Char", 0, 4, NO_NUMBER}, {"Int128", 0, 16, NO_NUMBER},
+        {"UInt128", 0, 16, NO_NUMBER}};
+    for (size_t i = 0; i < WB__COUNT(elements); i++)
+        if (!strcmp(type, elements[i].name)) return &elements[i];
+    return NULL;
 }
 
 /* Numbers that BSON has not are structs of their bytes. */
 static bool number_of(wb__jl *v)
 {
-    static const struct { const char *name; uint32_t bytes; bool sign; } whole[] = {
-        {"Int8", 1, true}, {"Int16", 2, true}, {"Int32", 4, true}, {"Int64", 8, true},
-        {"UInt8", 1, false}, {"UInt16", 2, false}, {"UInt32", 4, false}, {"UInt64", 8, false}};
-    const char *type = wb__jl_last(v);
-    uint32_t n = v->items.bytes;
-    if (v->items.kind != WB__BSON_BINARY || n > 8) return false;
-    uint64_t bits = little(v->items.at, n);
-    if (!strcmp(type, "Float32") && n == 4) {
-        uint32_t narrow = (uint32_t)bits;
-        float value;
-        memcpy(&value, &narrow, sizeof value);
-        v->real = value;
-        return true;
-    }
-    if (!strcmp(type, "Float16") && n == 2) return v->real = wb__f16_to_f32((uint16_t)bits), true;
-    if (!strcmp(type, "BFloat16") && n == 2) return v->real = wb__bf16_to_f32((uint16_t)bits), true;
-    if (!strcmp(type, "Float64") && n == 8) return memcpy(&v->real, &bits, 8), true;
-    for (size_t i = 0; i < WB__COUNT(whole); i++) {
-        if (strcmp(type, whole[i].name) || n != whole[i].bytes) continue;
-        int64_t value;
-        memcpy(&value, &bits, sizeof value);
-        if (whole[i].sign && n < 8 && bits >> (8 * n - 1)) value -= (int64_t)1 << (8 * n);
-        v->whole = true;
-        v->integer = value;
-        v->real = (double)value;
-        return true;
-    }
-    return false;
+    const element *e = element_named(wb__jl_last(v));
+    const wb__bson data = v->items;
+    uint64_t bits = 0;
+    if (!e || !e->number || data.kind != WB__BSON_BINARY || data.bytes != (uint32_t)e->bytes)
+        return false;
+    memcpy(&bits, data.at, data.bytes);
+    if (e->number == FLOAT) return wb__convert(&v->real, WB_F64, &bits, e->dtype, 1), true;
+    if (e->number == SIGNED && e->bytes < 8 && bits >> (8 * e->bytes - 1))
+        bits -= (uint64_t)1 << (8 * e->bytes);
+    memcpy(&v->integer, &bits, sizeof v->integer);
+    v->whole = true;
+    v->real = (double)v->integer;
+    return true;
 }
 
 static bool gpu_array(const char *type)
@@ -279,11 +278,16 @@ void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out)
         out->names = wb__bson_walk_of(keys.items);
         out->items = wb__bson_walk_of(values.items);
     } else if (of_flux(v)) {
-        const wb__flux_struct *s =
-            wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items));
-        out->layout = s ? s->fields : NULL;
+        out->layout = wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items));
     }
     out->i = -1;
+}
+
+static void key_text(const wb__bson_walk *w, char *out, size_t size)
+{
+    wb__bson key = {.kind = WB__BSON_STRING, .at = (const uint8_t *)w->key};
+    key.bytes = (uint32_t)strlen(w->key);
+    wb__bson_text(key, out, size);
 }
 
 bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w)
@@ -293,11 +297,9 @@ bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w)
     w->value = wb__jl_of(f, w->items.value);
     snprintf(w->name, sizeof w->name, "%d", w->i);
     if (w->keyed) {
-        wb__bson key = {.kind = WB__BSON_STRING, .at = (const uint8_t *)w->items.key};
-        key.bytes = (uint32_t)strlen(w->items.key);
-        wb__bson_text(key, w->name, sizeof w->name);
+        key_text(&w->items, w->name, sizeof w->name);
     } else if (w->layout) {
-        snprintf(w->name, sizeof w->name, "%s", w->layout[w->i]);
+        snprintf(w->name, sizeof w->name, "%s", w->layout->fields[w->i].name);
     } else if (w->named && wb__bson_next(f, &w->names)) {
         wb__jl name = wb__jl_of(f, w->names.value);
         if (name.kind == WB__JL_SYMBOL || name.kind == WB__JL_STRING)
@@ -311,7 +313,7 @@ wb__jl wb__jl_field(wb__bson_file *f, const wb__jl *v, const char *name)
     const wb__flux_struct *s =
         of_flux(v) ? wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items)) : NULL;
     if (s) {
-        int i = wb__flux_field(s, name);
+        int i = wb__flux_field_at(s, name);
         return i < 0 ? (wb__jl){0} : wb__jl_item(f, v, i);
     }
     wb__jl_fields w;
@@ -344,23 +346,15 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-static const struct { const char *name; wb_dtype dtype; int bytes; } elements[] = {
-    {"Float32", WB_F32, 4}, {"Float64", WB_F64, 8}, {"Float16", WB_F16, 2},
-    {"BFloat16", WB_BF16, 2}, {"Int8", WB_I8, 1}, {"UInt8", WB_U8, 1}, {"Int32", WB_I32, 4},
-    {"Int64", WB_I64, 8}, {"Bool", WB_BOOL, 1}, {"Int16", 0, 2}, {"UInt16", 0, 2},
-    {"UInt32", 0, 4}, {"UInt64", 0, 8}, {"Char", 0, 4}, {"Int128", 0, 16}, {"UInt128", 0, 16}};
-
-/* The type's short name, and whether it is one of the list. */
-static int element_type(wb__bson_file *f, wb__bson type, char *name, size_t size)
+/* The type's short name, and what it is, where it is known. */
+static const element *element_type(wb__bson_file *f, wb__bson type, char *name, size_t size)
 {
     char full[WB__JL_NAME];
     wb__bson names = wb__bson_get(f, type, "name");
     join_names(f, names, full);
     const char *dot = strrchr(full, '.'), *last = dot ? dot + 1 : full;
     snprintf(name, size, "%.*s", (int)size - 1, *last ? last : "Any");
-    for (size_t i = 0; i < WB__COUNT(elements); i++)
-        if (!strcmp(last, elements[i].name)) return (int)i;
-    return -1;
+    return element_named(last);
 }
 
 static bool sizes_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *a, int *n_sizes)
@@ -399,43 +393,43 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
         a->count = a->dims[0] = a->bytes;
         return true;
     }
-    int which = element_type(f, v->type, a->type, sizeof a->type);
+    const element *e = element_type(f, v->type, a->type, sizeof a->type);
     if (!sizes_of(f, v, a, &n_sizes)) {
         wb__bson_fail(f, v->at, "an array of %s whose sizes are no sizes", a->type);
         return false;
     }
-    if (which < 0) return true;
-    int each = elements[which].bytes;
-    if (a->count > INT64_MAX / each || a->count * each != a->bytes) {
+    if (!e) return true;
+    if (a->count > INT64_MAX / e->bytes || a->count * e->bytes != a->bytes) {
         wb__bson_fail(f, v->at, "an array of %lld %s has %lld bytes", (long long)a->count, a->type,
                       (long long)a->bytes);
         return false;
     }
-    for (int64_t i = 0; elements[which].dtype == WB_BOOL && i < a->bytes; i++) {
+    for (int64_t i = 0; e->dtype == WB_BOOL && i < a->bytes; i++) {
         if (a->data[i] <= 1) continue;
         wb__bson_fail(f, v->at, "an array of Bool has a %d in it", a->data[i]);
         return false;
     }
-    if (n_sizes <= WB_MAX_DIMS) a->dtype = elements[which].dtype;
+    if (n_sizes <= WB_MAX_DIMS) a->dtype = e->dtype;
+    return true;
+}
+
+void wb__jl_turn(wb__jl_array *a)
+{
+    const int64_t rows = a->dims[0];
+    if (a->ndim != 2) return;
+    a->dims[0] = a->dims[1];
+    a->dims[1] = rows;
+    a->transposed = !a->transposed;
+}
+
+bool wb__jl_zero(const wb__jl_array *a)
+{
+    for (int64_t i = 0; i < a->bytes; i++)
+        if (a->data[i]) return false;
     return true;
 }
 
 /* Adjoint(parent) and Transpose(parent): a vector becomes a row, which is the same bytes. */
-static bool lazy_transpose(wb__jl_array *a)
-{
-    if (a->ndim == 1) {
-        a->ndim = 2;
-        a->dims[1] = 1;
-        return true;
-    }
-    if (a->ndim != 2 || !a->dtype) return false;
-    int64_t rows = a->dims[0];
-    a->dims[0] = a->dims[1];
-    a->dims[1] = rows;
-    a->transposed = a->dims[0] > 1 && a->dims[1] > 1;
-    return true;
-}
-
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 {
     const char *last = wb__jl_last(v);
@@ -445,12 +439,29 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
         return false;
     wb__jl parent = wb__jl_item(f, v, 0);
     if (parent.kind != WB__JL_ARRAY || !plain_array(f, &parent, out)) return false;
-    return lazy_transpose(out);
+    if (out->ndim == 1) {
+        out->dims[out->ndim++] = 1;
+        return true;
+    }
+    if (out->ndim != 2 || !out->dtype) return false;
+    wb__jl_turn(out);
+    out->transposed = out->dims[0] > 1 && out->dims[1] > 1;
+    return true;
 }
 
-void wb__jl_transpose(const wb__jl_array *a, void *to)
+const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made)
 {
-    wb__transpose(to, a->data, wb__dtype_size(a->dtype), a->dims[1], a->dims[0], a->dims[0]);
+    *made = NULL;
+    if (!a->transposed && a->dtype == dtype) return a->data;
+    size_t each = wb__dtype_size(a->dtype);
+    void *as = *made = wb__alloc_aligned((size_t)a->bytes + 1);
+    if (as && a->transposed) wb__transpose(as, a->data, each, a->dims[1], a->dims[0], a->dims[0]);
+    else if (as) memcpy(as, a->data, (size_t)a->bytes);
+    if (!as || a->dtype == dtype) return as;
+    *made = wb__alloc_aligned((size_t)a->count * wb__dtype_size(dtype) + 1);
+    if (*made) wb__convert(*made, dtype, as, a->dtype, a->count);
+    wb__free(as);
+    return *made;
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -551,10 +562,7 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
     for (wb__bson_walk w = wb__bson_walk_of(f->root); wb__bson_next(f, &w);) {
         if (!strcmp(w.key, "_backrefs") || (!key && !strcmp(w.key, "weber"))) continue;
         char text[WB__JL_NAME];
-        wb__bson as_text = {.kind = WB__BSON_STRING,
-                            .at = (const uint8_t *)w.key,
-                            .bytes = (uint32_t)strlen(w.key)};
-        wb__bson_text(as_text, text, sizeof text);
+        key_text(&w, text, sizeof text);
         wb__jl v = wb__jl_of(f, w.value);
         if (!strcmp(w.key, key ? key : "model")) {
             snprintf(name, size, "%s", text);

@@ -5,6 +5,7 @@
 #define WB__FLUX_VALUE_H
 
 #include "io/bson.h"
+#include "io/flux_fields.h"
 
 enum { WB__JL_NAME = 128, WB__JL_DEEPEST = 100 };
 
@@ -55,7 +56,7 @@ typedef struct {
     wb__jl value;
     int i;
     wb__bson_walk items, names;
-    const char *const *layout;
+    const wb__flux_struct *layout;
     bool keyed, named;
 } wb__jl_fields;
 void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out);
@@ -77,8 +78,12 @@ typedef struct {
     bool shared;
 } wb__jl_array;
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
-/* The values row-major, where `transposed` says that they do not lie so. */
-void wb__jl_transpose(const wb__jl_array *a, void *to);
+/* A matrix of (out, in) in Julia becomes [out, in]; other arrays stay as they are. */
+void wb__jl_turn(wb__jl_array *a);
+bool wb__jl_zero(const wb__jl_array *a);
+/* The values row-major in a dtype: where they lie, or in `*made`, for wb__free; NULL without
+ * memory. */
+const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made);
 
 /* Up to `most` integers of a tuple, an array or one alone: how many, or -1. */
 int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out);

@@ -24,6 +24,14 @@ const wb__layer_type *wb__layer_type_named(const char *name)
     return NULL;
 }
 
+void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name)
+{
+    for (int i = 0; i < type->n_options; i++)
+        if (!strcmp(type->options[i].name, name))
+            return (char *)(uintptr_t)options + type->options[i].offset;
+    return NULL;
+}
+
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static void layer_destroy(void *object)

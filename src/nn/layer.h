@@ -51,6 +51,9 @@ struct wb_layer {
 
 const wb__layer_type *wb__layer_type_named(const char *name);           /* NULL: no such kind */
 
+/* Where an option lies in such a type's options; NULL: there is none of that name. */
+void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name);
+
 /* A layer with n children still empty and a copy of its options, in the current scope. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
 /* Puts an object that was just made: false (and the layer given up) if it is NULL.  The name is a
