@@ -59,6 +59,13 @@ typedef enum {
     WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL, WB__STORE
 } wb__instr_kind;
 
+/* Instructions whose arg is the view that they write. */
+static inline bool wb__instr_writes(wb__instr_kind k)
+{
+    return k == WB__FOLD_ROWS || k == WB__FOLD_ALL || k == WB__STORE;
+}
+
+/* Each level is finer than the one before: they are compared. */
 typedef enum { WB__LEVEL_ONE, WB__LEVEL_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
@@ -96,17 +103,6 @@ typedef struct {
 
 /* Bytes.  The libraries of vendors demand 256 of a workspace; some of their engines like more. */
 enum { WB__WORKSPACE_ALIGN = 1024 };
-
-typedef enum {
-    WB__STEP_FUSED,
-    WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
-    WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy; x, dw, dy */
-    WB__STEP_POOL,          /* by pool_kind; operands in kinds.h */
-    WB__STEP_TAKE,          /* x, index, y */
-    WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
-    WB__STEP_COPY,          /* from, to: the same shape and dtype, any strides */
-    WB__STEP_ATTENTION      /* by attention_kind; only where the backend takes it */
-} wb__step_kind;
 
 typedef struct {
     wb__step_kind kind;

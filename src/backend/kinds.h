@@ -1,9 +1,8 @@
-/* Variants of library operations, as a step tells them (backend.h). */
+/* What a step tells of a library operation beside its kind and variant (ops/ops.h). */
 #ifndef WB__KINDS_H
 #define WB__KINDS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "ops/ops.h"
 
 /* What a unary epilogue may be: applied to the finished product, after the bias. */
 typedef enum {
@@ -36,25 +35,5 @@ typedef enum {
     WB__PRECISION_HIGH,     /* operands rounded to TF32 where the device has it        */
     WB__PRECISION_MEDIUM    /* operands rounded to bf16 where that is faster           */
 } wb__precision;
-
-/* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above
- * the diagonal that ends at the last key where causal, p = softmax(s):
- *   FORWARD    q, k, v, o, lse                    o = p·v; lse [N, H, T, 1] f32 = log sum exp(s)
- *   BACK       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
-typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_BACK } wb__attention_kind;
-typedef struct {
-    double scale;
-    bool causal;
-} wb__attention_attr;
-
-typedef enum { WB__CONV_FORWARD, WB__CONV_DATA, WB__CONV_WEIGHTS } wb__conv_kind;
-
-typedef enum {
-    WB__POOL_MAX,           /* y = max over the window            buffers: x, y      */
-    WB__POOL_MAX_BACK,      /* dx: dy at the first maximum        buffers: x, dy, dx */
-    WB__POOL_MAX_TAKE,      /* y = v at the first maximum of x    buffers: x, v, y   */
-    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y      */
-    WB__POOL_MEAN_BACK      /* its adjoint                        buffers: dy, dx    */
-} wb__pool_kind;
 
 #endif
