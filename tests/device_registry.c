@@ -145,9 +145,9 @@ static void test_unusable(void **state)
 {
     (void)state;
     static const struct { const char *folder, *why; } cases[] = {
-        {"foreign", "is no backend of Weber: it has no symbol wb_backend_4"},
-        {"old", "is for version 0 of the interface to backends; this Weber has 4"},
-        {"version", "gave a table of version 99; this Weber has 4"},
+        {"foreign", "is no backend of Weber: it has no symbol wb_backend_5"},
+        {"old", "is for version 0 of the interface to backends; this Weber has 5"},
+        {"version", "gave a table of version 99; this Weber has 5"},
         {"misnamed", "is the backend OpenCL, not CUDA"},
         {"torn", "gave a table without \"launch\""},
         {"declines", "declined: this processor is too old for CUDA"},

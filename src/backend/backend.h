@@ -110,8 +110,9 @@ typedef struct {
     int n_views;
     wb__view views[9];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
     int variant;            /* wb__conv_kind, wb__pool_kind or wb__attention_kind */
-    int epilogue;           /* wb__epilogue, of matrix products and forward convolutions */
-    wb__view aux;           /* of epilogues that have it */
+    wb__op epilogue;        /* of matrix products and forward convolutions: kinds.h */
+    wb__aux aux_kind;
+    wb__view aux;
     int sums_of;            /* wb__sums, of a product without batch dimensions */
     wb__view sums;          /* one dimension; f32 or c's dtype */
     uint8_t precision;      /* wb__precision, of products, convolutions and attention */
@@ -121,10 +122,10 @@ typedef struct {
     wb__attention_attr attention;
 } wb__step;
 
-/* A product with an epilogue or sums that the engine asks for only where `takes` says yes. */
+/* A product with more than bias and epilogue, which the engine asks for only where `takes` says yes. */
 static inline bool wb__step_is_special(const wb__step *s)
 {
-    return s->kind == WB__STEP_MATMUL && (s->epilogue > WB__EPI_SIGMOID || s->sums_of);
+    return s->kind == WB__STEP_MATMUL && (s->aux_kind != WB__AUX_NONE || s->sums_of);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -146,7 +147,7 @@ struct wb__kernel {
     const char *why;        /* why not the library, or NULL */
 };
 
-enum { WB__BACKEND_VERSION = 4 };       /* of this table and of host.h */
+enum { WB__BACKEND_VERSION = 5 };       /* of this table and of host.h */
 
 /* ---- plans as one command -------------------------------------------------------------------- */
 

@@ -51,7 +51,7 @@ extern const wb__host wb__host_table;
 
 /* The exported symbol.  A backend that is linked in statically has the same function under a name
  * of its own, listed in the registry. */
-#define WB__BACKEND_SYMBOL "wb_backend_4"
+#define WB__BACKEND_SYMBOL "wb_backend_5"
 typedef const wb__backend *(*wb__backend_entry)(const wb__host *host);
 
 #endif

@@ -94,6 +94,7 @@ static void add_epilogue(wb__making *m, const wb__group *g, const wb__value *v)
 {
     wb__draft *d = last_draft(m);
     d->step.epilogue = g->epilogue;
+    d->step.aux_kind = g->aux_kind;
     if (g->aux >= 0 && !m->failed) wb__place_of(m, g->aux, &d->step.aux, &d->aux_owner);
     if (g->bits >= 0) {
         const wb__value bits = {.dtype = WB_U8, .ndim = 2,

@@ -177,8 +177,8 @@ const wb__backend fake_backend = {
 EXPORTED const wb__backend *wb_backend_0(const wb__host *table);
 EXPORTED const wb__backend *wb_backend_0(const wb__host *table)
 #elif FAKE_ENTRY >= 2
-EXPORTED const wb__backend *wb_backend_4(const wb__host *table);
-EXPORTED const wb__backend *wb_backend_4(const wb__host *table)
+EXPORTED const wb__backend *wb_backend_5(const wb__host *table);
+EXPORTED const wb__backend *wb_backend_5(const wb__host *table)
 #else
 EXPORTED const wb__backend *fake_of_nobody(const wb__host *table);
 EXPORTED const wb__backend *fake_of_nobody(const wb__host *table)

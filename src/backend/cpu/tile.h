@@ -66,6 +66,14 @@ extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 /* The best table that this processor runs; WEBER_ISA=portable, avx2 or avx512 asks for one. */
 const wb__tile_table *wb__tile_table_here(void);
 
+/* The function of a unary row, of any argument. */
+static inline wb__row_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
+{
+    if (reg == WB__REG_F32 && op == WB__OP_sin) return t->far[0];
+    if (reg == WB__REG_F32 && op == WB__OP_cos) return t->far[1];
+    return t->row[op][reg][WB__VVV];
+}
+
 static inline wb__reg wb__reg_of(wb_dtype t)
 {
     return t == WB_F64 ? WB__REG_F64 : t == WB_I64 ? WB__REG_I64
