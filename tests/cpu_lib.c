@@ -94,8 +94,8 @@ static double stored(wb_dtype t)
     return t == WB_F16 ? ldexp(1, -11) : t == WB_BF16 ? ldexp(1, -8) : 0;
 }
 
-/* b[i] against want, where the terms summed have this total magnitude; `between` was stored before its
- * epilogue (0: nothing was) */
+/* b[i] against want, where the terms summed have this total magnitude; `between` was stored before
+ * its epilogue (0: nothing was) */
 static void check_behind(const buffer *b, int64_t i, double want, double magnitude, double between,
                          const char *what)
 {

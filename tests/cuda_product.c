@@ -353,10 +353,10 @@ static void test_functions_of_ours(void **state)
                        .apart = i & 1, .offset = 3, .c_turned = i & 4, .bias = !(i & 4),
                        .act = acts[(i + i / 4) % 4]},
             i & 4 ? "cuBLASLt" : "cuBLASLt bias");
-    run(&(product){.dtype = WB_F32, .m = 21, .n = 40, .k = 33, .c_turned = true, .act = WB__OP_relu},
-        "cuBLASLt");
-    run(&(product){.dtype = WB_F32, .m = 21, .n = 40, .k = 33, .c_turned = true, .act = WB__OP_gelu},
-        "cuBLASLt");
+    run(&(product){.dtype = WB_F32, .m = 21, .n = 40, .k = 33, .c_turned = true,
+                   .act = WB__OP_relu}, "cuBLASLt");
+    run(&(product){.dtype = WB_F32, .m = 21, .n = 40, .k = 33, .c_turned = true,
+                   .act = WB__OP_gelu}, "cuBLASLt");
 }
 
 static void test_beside_a_product(void **state)

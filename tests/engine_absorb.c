@@ -183,8 +183,8 @@ static wb_tensor *finished(wb_tensor *x, wb_tensor *w, wb_tensor *b)
     return wb_ndim(w) == 4 ? wb_conv(x, w, b) : wb_add(wb_matmul(x, w), b);
 }
 
-/* A row of ops.def is part of the product or convolution before it, unless it would share a kernel with
- * what comes behind; its values are what it makes of the finished product. */
+/* A row of ops.def is part of the product or convolution before it, unless it would share a kernel
+ * with what comes behind; its values are what it makes of the finished product. */
 static void rows_behind_products(void **state)
 {
     (void)state;

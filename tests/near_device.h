@@ -1,6 +1,6 @@
-/* A device that takes products with all that kinds.h has beside c and with sums, and attention, for tests
- * on machines without a library that has them: the CPU's kernels, but for those steps, which are plain
- * loops in double. */
+/* A device that takes products with all that kinds.h has beside c and with sums, and attention, for
+ * tests on machines without a library that has them: the CPU's kernels, but for those steps, which
+ * are plain loops in double. */
 #ifndef NEAR_DEVICE_H
 #define NEAR_DEVICE_H
 

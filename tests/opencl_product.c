@@ -196,7 +196,8 @@ static void test_behind_a_product(void **state)
 {
     (void)state;
     need_clblast();
-    static const wb__op acts[] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh, WB__OP_sigmoid, WB__OP_swish};
+    static const wb__op acts[] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh, WB__OP_sigmoid,
+                                  WB__OP_swish};
     for (int e = 0; e < (int)WB__COUNT(acts); e++)
         for (int bias = 0; bias < 2; bias++)
             run(&(product){.dtype = e == 2 && !bias ? WB_F64 : WB_F32, .batch = 1 + bias,

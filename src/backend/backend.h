@@ -122,7 +122,7 @@ typedef struct {
     wb__attention_attr attention;
 } wb__step;
 
-/* A product with more than bias and epilogue, which the engine asks for only where `takes` says yes. */
+/* A product with more than bias and epilogue: asked for only where `takes` says yes. */
 static inline bool wb__step_is_special(const wb__step *s)
 {
     return s->kind == WB__STEP_MATMUL && (s->aux_kind != WB__AUX_NONE || s->sums_of);

@@ -19,8 +19,8 @@ typedef enum {
  * bit is whose is the backend's own business. */
 static inline int64_t wb__relu_bytes(int64_t columns) { return (columns + 127) / 128 * 16; }
 
-/* Whether a row can be an epilogue: every backend evaluates it behind its products and convolutions,
- * by the row's expression where it knows nothing better. */
+/* Whether a row can be an epilogue: every backend evaluates it behind its products and
+ * convolutions, by the row's expression where it knows nothing better. */
 static inline bool wb__is_epilogue(const wb__op_info *row)
 {
     return row->class == WB__UNARY && row->accepts & WB__FLOATS;

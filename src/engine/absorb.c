@@ -221,8 +221,8 @@ static bool is_bias(const wb__making *m, int x, const wb__value *product, int gr
     return wb__view_of(m, x, &view) && (b->size == 1 || view.strides[b->ndim - from_end] == 1);
 }
 
-/* Whether a row pays behind a product where a library may need a pass of its own for it: relu always,
- * others not over thin rows, and only tanh and sigmoid, which libraries have, where the pass would
+/* Whether a row pays behind a product where a library may need another pass for it: relu always,
+ * others not over thin rows, and only tanh and sigmoid, which libraries have, where that pass would
  * join other elementwise work. */
 static bool pays(const wb__making *m, int x)
 {

@@ -24,7 +24,7 @@ typedef enum {
 
 enum { WB__FLOATS = 1, WB__BOOLS = 2, WB__INTEGERS = 4, WB__NUMBERS = 5, WB__ANY = 7 };
 
-/* ---- what a backend is asked for -------------------------------------------------------------- */
+/* ---- what a backend is asked for ------------------------------------------------------------- */
 
 typedef enum {
     WB__STEP_FUSED,         /* elementwise rows and folds, in the form of backend.h */
@@ -57,7 +57,7 @@ typedef enum {
     WB__POOL_MEAN_BACK      /* its adjoint                        buffers: dy, dx    */
 } wb__pool_kind;
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
@@ -72,7 +72,8 @@ extern const wb__op_info wb__ops[WB__OP_COUNT];
 
 static inline bool wb__is_elementwise(wb__op op) { return wb__ops[op].class <= WB__ELEMENTWISE; }
 _Static_assert(WB__UNARY < WB__ELEMENTWISE && WB__BINARY < WB__ELEMENTWISE &&
-               WB__COMPARE < WB__ELEMENTWISE && WB__TEST < WB__ELEMENTWISE, "elementwise classes first");
+               WB__COMPARE < WB__ELEMENTWISE && WB__TEST < WB__ELEMENTWISE,
+               "elementwise classes come first");
 
 /* The step of a LIBRARY row: WB__STEP_FUSED of all others. */
 static inline bool wb__is_step(wb__op op, wb__step_kind kind) { return wb__ops[op].step == kind; }

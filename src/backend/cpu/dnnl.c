@@ -6,9 +6,9 @@
  * and taken from a short list without a lock, so that a steady step makes none.  Scratch memory is
  * the operation's workspace.
  *
- * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Of the epilogues it makes
- * tanh and sigmoid; any other is a pass of ours behind it.  Its own relu turns NaN into 0, which would
- * hide a network that has gone wrong.
+ * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Of the epilogues it
+ * makes tanh and sigmoid; any other is a pass of ours behind it.  Its own relu turns NaN into 0,
+ * which would hide a network that has gone wrong.
  *
  * Next: dnnl_api.h (2.x and 3.x). */
 #include "backend/cpu/dnnl.h"
@@ -393,7 +393,7 @@ static void image_strides(bool nhwc, int64_t c, int64_t h, int64_t w, int64_t s[
 }
 
 /* The primitive descriptor of one kind, with the weights in any layout. */
-static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kind,
+static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__conv_kind kind,
                                      dnnl_primitive_desc_t hint)
 {
     dnnl_dims_t strides, dilates, low, high;
@@ -407,14 +407,15 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kin
         high[i] =
             (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
     }
-    dnnl_primitive_attr_t attr = make_attr(p, kind == 0 ? d->act : WB__OP_NONE);
+    const bool forward = kind == WB__CONV_FORWARD;
+    dnnl_primitive_attr_t attr = make_attr(p, forward ? d->act : WB__OP_NONE);
     p->dtype = d->dtype;
     p->rows = d->n * d->oh;
     p->columns = p->stride = d->k * d->ow;
     dnnl_primitive_desc_t pd = NULL;
     if (attr
         && wb__conv_pd(&pd, engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
-                       kind == 0 && d->has_bias ? wb__md_of(&p->mds[3]) : NULL,
+                       forward && d->has_bias ? wb__md_of(&p->mds[3]) : NULL,
                        wb__md_of(&p->mds[2]), strides, dilates, low, high, hint, attr))
         pd = NULL;
     if (attr) dnnl_primitive_attr_destroy(attr);
@@ -424,9 +425,9 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kin
 int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
 {
     static const int args[3][3] = {     /* of x, w, y */
-        { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
-        { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
-        { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WB__CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
+        [WB__CONV_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WB__CONV_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
     };
     dnnl_data_type_t type;
     *op = NULL;
@@ -439,7 +440,9 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
     else {
         dnnl_op *p = begin(why);
         if (!p) return WB_ERROR_MEMORY;
-        const int kind = (int)d->kind, first = d->groups > 1 ? 0 : 1;
+        const wb__conv_kind kind = d->kind;
+        const bool forward = kind == WB__CONV_FORWARD, weights = kind == WB__CONV_WEIGHTS;
+        const int first = d->groups > 1 ? 0 : 1;
         const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
         const int64_t x[] = { d->n, d->c, d->h, d->w }, y[] = { d->n, d->k, d->oh, d->ow };
         const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
@@ -456,22 +459,23 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
             || wb__md_strided(&p->mds[2], 4, y, type, y_s)
             || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
             || wb__md_strided(&p->mds[4], 5 - first, w + first, type, w_s + first)
-            || (kind && !(hint = conv_pd(d, p, 0, NULL))) || !(p->pd = conv_pd(d, p, kind, hint)))
+            || (!forward && !(hint = conv_pd(d, p, WB__CONV_FORWARD, NULL)))
+            || !(p->pd = conv_pd(d, p, kind, hint)))
             refusal = "oneDNN has no convolution for this shape and layout";
         else {
             wb__md_ref inner = dnnl_primitive_desc_query_md(
-                p->pd, kind == 2 ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+                p->pd, weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
             wb__md_ref plain = wb__md_of(&p->mds[4]);
             const bool same = dnnl_memory_desc_equal(inner, plain);
             add_operand(p, args[kind][0], 0, wb__md_of(&p->mds[0]));
             int inside = add_operand(p, args[kind][1], same ? 1 : NOT_A_BUFFER, inner);
             add_operand(p, args[kind][2], 2, wb__md_of(&p->mds[2]));
-            if (kind == 0 && d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+            if (forward && d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
             add_scratch(p);
             p->used_by_primitive = p->count;
             if (!same) {
                 int outside = add_operand(p, 0, 1, plain);
-                p->reorder_first = kind != 2;
+                p->reorder_first = !weights;
                 p->from = p->reorder_first ? outside : inside;
                 p->to = p->reorder_first ? inside : outside;
                 if (dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc,

@@ -136,7 +136,8 @@ static void NAME(one_tile)(int mr, int nr, const void *a, const void *b, void *c
 
 /* Rows of ops.def by the vectors of simd.h. */
 #define CURVE(name)                                                                                \
-    static void NAME(row_##name)(void *d_, const void *a_, const void *b, const void *c, int64_t n) \
+    static void NAME(row_##name)(void *d_, const void *a_, const void *b, const void *c,           \
+                                 int64_t n)                                                        \
     {                                                                                              \
         T *d = d_;                                                                                 \
         const T *a = a_;                                                                           \

@@ -32,8 +32,9 @@ wb__act wb__act_of(wb__op op, wb_dtype computed)
     case WB__OP_relu: return (wb__act){.relu = true};
     case WB__OP_tanh: return (wb__act){.row = k->tanh};
     case WB__OP_sigmoid: return (wb__act){.row = k->sigmoid};
-    default: return (wb__act){.row = wb__tile_unary(wb__tile_table_here(), op, wb__reg_of(computed))};
+    default: break;
     }
+    return (wb__act){.row = wb__tile_unary(wb__tile_table_here(), op, (int)wb__reg_of(computed))};
 }
 
 const wb__isa *wb__isa_best(void)

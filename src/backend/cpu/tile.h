@@ -66,7 +66,7 @@ extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 /* The best table that this processor runs; WEBER_ISA=portable, avx2 or avx512 asks for one. */
 const wb__tile_table *wb__tile_table_here(void);
 
-/* The function of a unary row, of any argument. */
+/* The function of a row over elements, of any argument. */
 static inline wb__row_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
 {
     if (reg == WB__REG_F32 && op == WB__OP_sin) return t->far[0];

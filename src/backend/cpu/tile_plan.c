@@ -342,7 +342,8 @@ static wb__row_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
         return shape == 3 ? c->t->where_ss[reg] : c->t->row[in->op][reg][shape];
     }
     const int reg = instr(c, in->a)->reg;
-    return shape == WB__VVV ? wb__tile_unary(c->t, (wb__op)in->op, reg) : c->t->row[in->op][reg][shape];
+    if (shape == WB__VVV) return wb__tile_unary(c->t, (wb__op)in->op, reg);
+    return c->t->row[in->op][reg][shape];
 }
 
 /* Elementwise: ROW and CAST.  At its own level all operands of that level are vectors, the others
