@@ -26,8 +26,8 @@
  *   - Work is lazy: a call checks its arguments, records an operation and returns.  Values are computed
  *     when they are asked for, all together, as one plan.
  *   - Different threads may use different objects.  One model may serve inference from many threads
- *     while no thread trains it: wb_call beside a thread that updates the model may fail.  A thread
- *     needs 96 kB of stack. */
+ *     while no thread trains it: wb_call beside a thread that updates the model is a data race.
+ *     Models nest at most 64 chains deep.  A thread needs 128 kB of stack. */
 #ifndef WEBER_H
 #define WEBER_H
 

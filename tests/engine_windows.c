@@ -2,7 +2,7 @@
  * and the values are those of a plain copy, whatever stands between the tensor and its use. */
 #include "reference.h"
 
-#include "engine/tensor.h"
+#include "engine/plan.h"
 
 static int64_t built(void) { return wb_stats().plans_built; }
 
@@ -408,6 +408,48 @@ static void versions(void **state)
     }
 }
 
+/* One variable is assigned a window of another one that the same evaluation writes to, in whichever order. */
+static void windows_of_what_is_written(void **state)
+{
+    (void)state;
+    for (int64_t at = 0; at < 64; at++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *v = wb_variable(dense(numbers(0, 64, 1), WB_F32));
+        wb_tensor *w = wb_variable(dense(numbers(0, 32, 0), WB_F32));
+        wb_tensor *more = wb_mul(v, wb_scalar(10));
+        wb_tensor *sum = wb_add(w, wb_slice(v, 0, at / 2, at / 2 + 32));
+        assert_int_equal(wb_assign(v, more) | wb_assign(w, sum), 0);
+        assert_int_equal(wb_eval(at % 2 ? v : w), 0);
+        check(w, numbers(at / 2, 32, 1), 0, 0, "from %lld", (long long)at / 2);
+        check(v, numbers(0, 64, 10), 0, 0, "the variable itself");
+        wb_scope_close(s);
+        ref_forget();
+    }
+}
+
+/* A window is exactly the memory from its lowest element to its highest, whatever its steps. */
+static void windows_are_what_is_read(void **state)
+{
+    (void)state;
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = dense(numbers(0, 20, 1), WB_F32), *backwards = wb_flip(x, 0);
+    const struct { wb_tensor *x; int64_t first, last; } rows[] = {
+        {wb_slice(x, 0, 2, 5), 2, 4},
+        {wb_slice(backwards, 0, 2, 5), 15, 17},
+        {wb_flip(wb_slice(backwards, 0, 2, 5), 0), 15, 17},
+        {wb_slice(wb_slice(backwards, 0, 3, 15), 0, 1, 4), 13, 15},
+    };
+    for (size_t i = 0; i < WB__COUNT(rows); i++) {
+        wb__window w;
+        assert_true(wb__window_of(rows[i].x, &w));
+        assert_ptr_equal(w.base, x);
+        if (w.at != 4 * rows[i].first || w.bytes != 4 * (rows[i].last - rows[i].first + 1))
+            fail_msg("row %d: bytes %lld to %lld", (int)i, (long long)w.at, (long long)(w.at + w.bytes));
+    }
+    wb_scope_close(s);
+    ref_forget();
+}
+
 /* Of a variable that is only read the windows are run-time arguments too. */
 static void read_variables(void **state)
 {
@@ -520,7 +562,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(training_is_one_plan), cmocka_unit_test(texts_are_one_plan),
         cmocka_unit_test(chains_are_one_plan), cmocka_unit_test(empty_windows),
         cmocka_unit_test(reading_is_one_plan), cmocka_unit_test(borrowed_windows),
-        cmocka_unit_test(versions), cmocka_unit_test(read_variables), cmocka_unit_test(gradients),
+        cmocka_unit_test(versions), cmocka_unit_test(windows_of_what_is_written),
+        cmocka_unit_test(windows_are_what_is_read), cmocka_unit_test(read_variables), cmocka_unit_test(gradients),
         cmocka_unit_test(recordings), cmocka_unit_test(estimates)};
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     wb_shutdown();

@@ -148,10 +148,10 @@ WB_API void wb_clear_error(void);
  * same variables computes the first, and with it the results of that step that are operands of
  * nothing: its loss can still be read.  Operands of other results, and the gradients that were
  * given to wb_update, can be read no more, unless they were evaluated before or the next step
- * uses them; nor has the old loss gradients any more (WB_ERROR_VERSION).  Tensors and gradients
- * that can be read no more are freed once thousands of newer objects were made, unless they were
- * retained (wb_retain).  What can be read stays until wb_shutdown or wb_free, as each step's loss
- * does: about 700 bytes.  A scope for each step returns it. */
+ * uses them; nor has the old loss gradients any more (WB_ERROR_VERSION).  The memory of tensors
+ * that the program was handed stays until wb_shutdown or wb_free: about 300 bytes for each, and
+ * its values if it has any (3 KB a step for a Chain of two Dense layers).  A scope for each step
+ * returns it. */
 typedef struct wb_scope wb_scope;
 WB_API wb_scope *wb_scope_open(void);
 WB_API int wb_scope_close(wb_scope *scope);

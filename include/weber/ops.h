@@ -36,8 +36,8 @@ WB_API wb_tensor *wb_not(wb_tensor *x);             /* bool; no gradient */
 
 /* Activations.  NaN stays NaN in all of them, and in those that only files name (trelu, mish, ...).
  * swish, gelu, gelu_erf, and of those from files mish, hardswish and logcosh, are NaN at -Inf, and
- * softsign at both infinities, as their formulas are; all others have their limits there.  At NaN the gradient of a function in pieces (relu, leakyrelu, elu,
- * selu) is that of its lower piece. */
+ * softsign at both infinities, as their formulas are; all others have their limits there.  At NaN
+ * the gradient of a function in pieces (relu, leakyrelu, elu, selu) is that of its lower piece. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
 WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
 WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);       /* x > 0 ? x : 0.01 x */

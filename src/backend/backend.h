@@ -25,6 +25,11 @@ typedef struct {
 
 /* What a register holds.  f16 and bf16 are loaded into F32; bool, i8, u8 and i32 into I32. */
 typedef enum { WB__REG_F32, WB__REG_F64, WB__REG_I32, WB__REG_I64 } wb__reg;
+static inline wb__reg wb__reg_of(wb_dtype t)
+{
+    return t == WB_F64 ? WB__REG_F64 : t == WB_I64 ? WB__REG_I64
+         : t == WB_F32 || t == WB_F16 || t == WB_BF16 ? WB__REG_F32 : WB__REG_I32;
+}
 
 /* A fused kernel runs over a space of `ndim` dimensions.  The last `col_dims` of them are the
  * columns, the `row_dims` before them the rows, those in front the outer dimensions (seldom any);

@@ -32,6 +32,8 @@
  * keeps the error that is there (WB__NULL). */
 int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
 void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
+/* The code of this thread's error, or `code` where none is set. */
+int wb__error_or(int code);
 /* Is the argument x of this public function NULL?  Then that is an error, unless there is one
  * already: x is NULL because of that.  In a function that is not public: wb__null with the public
  * one's name. */

@@ -58,6 +58,8 @@ void *wb__fail_null(int c, const char *format, ...)
     return NULL;
 }
 
+int wb__error_or(int otherwise) { return code ? (int)code : otherwise; }
+
 bool wb__null(const char *function, const char *argument)
 {
     if (code) return true;

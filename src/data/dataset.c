@@ -199,7 +199,7 @@ int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_d
     if (first) *first = NULL;
     if (second) *second = NULL;
     if (!is_dataset(d, "splitobs"))
-        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        return wb__error_or(WB_ERROR_ARGUMENT);
     if (!first || !second || !(at >= 0 && at <= 1))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "splitobs: at is %g; it must be in [0, 1], with two places for the parts",

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+enum { MOST_OF_STEPS = 2048 };  /* tensors of the latest steps; more are a graph that only grows */
+
 static bool handed(const wb_tensor *x)
 {
     return wb__refs(x) > wb__consumers(x);
@@ -16,6 +18,13 @@ static bool handed(const wb_tensor *x)
 
 /* Pending writes are as good as made: what reads them is safe. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
+
+/* A version that the writes before this step overwrite. */
+static bool is_replaced(const wb_tensor *x)
+{
+    if (x->flags & WB__PENDING) return x->variable && x->variable->current != x;
+    return wb__overwritten(x);
+}
 
 /* Finds what these values are made of and the program was handed, and would lose: the first
  * *n_carried tensors of the order afterwards. */
@@ -28,7 +37,7 @@ static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_ca
     if (!reads) return WB_ERROR_MEMORY;
     for (int i = 0; i < o->n; i++) {
         const wb_tensor *x = o->node[i];
-        reads[i] = is_made(x) && wb__overwritten(x);
+        reads[i] = is_made(x) && is_replaced(x);
         for (uint32_t j = 0; !is_made(x) && j < x->n_in; j++)
             reads[i] |= reads[wb__order_index(o, x->in[j], is_made)];
     }
@@ -63,9 +72,7 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 
 static bool has_no_past(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
-/* Made of a version that is gone; has no value and will have none, for that or since it is a gradient
- * that was used and that nothing else is made of. */
-enum { STALE = 1, LOST = 2 };
+enum { STALE = 1, LOST = 2 }; /* made of a version that is gone; so that it has no value either */
 
 /* Of each tensor of the order: its state, and the name of a version that is gone below it. */
 typedef struct { uint8_t state; const char *name; } past;
@@ -85,7 +92,6 @@ static void look_below(const wb__order *o, past *p)
             p[i].state |= in->state;
         }
         if (x->storage) p[i].state &= STALE;
-        else if (x->flags & WB__APPLIED && !wb__consumers(x)) p[i].state |= LOST;
     }
 }
 
@@ -104,12 +110,38 @@ static bool has_past(const void *object)
     return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_past(x);
 }
 
+/* Steps that go on from one another without a parameter, as an average of data, are never complete:
+ * their graph only grows.  Tensors of it that are about to be old are computed, and lose what they
+ * were made of. */
+static void compute_old(const wb_scope *s)
+{
+    wb_tensor **old = NULL;
+    int n = 0, room = 0;
+    bool good = true;
+    for (int i = s->looked[WB__LOOKS - 1]; good && i < s->looked[WB__LOOKS - 2]; i++) {
+        wb_tensor *x = s->objects[i];
+        if (!x || !has_past(x) || x->storage || !wb__consumers(x)) continue;
+        good = wb__make_room(&old, &room, n + 1, sizeof *old);
+        if (good) old[n++] = wb__ref(x);
+    }
+    if (good && n) good = !wb__evaluate_keeping(n, old);
+    for (int i = 0; i < n; i++) {
+        if (good && old[i]->storage) {
+            old[i]->flags |= WB__CUT;
+            wb__tensor_detach(old[i]);
+        }
+        wb__unref(old[i]);
+    }
+    wb__free(old);
+}
+
 /* Only what was handed out lately is looked at: older tensors had their turns, and keep what they
  * have. */
 void wb__let_go(wb__thread *t)
 {
     wb_scope *s = t->scope;
-    if (!s || t->busy) return;
+    while (s && s->outer) s = s->outer;
+    if (!s || t->busy || t->recording) return;
     wb__order order = {0};
     past *p = NULL;
     bool good = true;
@@ -130,6 +162,11 @@ void wb__let_go(wb__thread *t)
         t->letting_go = true;   /* else the ring would grow by what each step was made of */
         if (x->storage || p[i].state & LOST) cut(x, &p[i]);
         wb__unref(x);
+        t->letting_go = false;
+    }
+    if (good && order.n > MOST_OF_STEPS) {
+        t->letting_go = true;
+        compute_old(s);
         t->letting_go = false;
     }
     wb__free(p);

@@ -58,13 +58,7 @@ static void evict(void)
 static bool keep(wb__plan *p)
 {
     while (n_plans >= limit) evict();
-    if (n_plans == plans_room) {
-        int room = plans_room ? 2 * plans_room : 64;
-        wb__plan **more = wb__realloc(plans, (size_t)room * sizeof *more);
-        if (!more) return false;
-        plans = more;
-        plans_room = room;
-    }
+    if (!wb__make_room(&plans, &plans_room, n_plans + 1, sizeof *plans)) return false;
     p->uses = 2;                                    /* the cache's and the caller's */
     p->last_used = ++clock_now;
     plans[n_plans++] = p;

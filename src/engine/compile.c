@@ -371,7 +371,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     int status = evaluate_captured(t, n_roots, roots);
     if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
-        status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+        status = wb__error_or(WB_ERROR_MEMORY);
     if (!status && !room_for_all(r, &q)) status = WB_ERROR_MEMORY;
     if (!status) {
         take_down(r, &q, n_in, in);
@@ -546,7 +546,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
 {
     wb_tensor *made[OUTPUTS + 1];
     recording *r = recording_for(c, n_in, in);
-    if (!r) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (!r) return wb__error_or(WB_ERROR_MEMORY);
     int status = enough(n_out, r->n_out);
     if (!status) status = replay(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
@@ -562,7 +562,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
 
 int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
-    if (WB__NULL(c)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(c)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__is(c, &wb__compiled_class))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: a %s is not a compiled function",
                         wb__kind(c));
@@ -571,7 +571,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
                         (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");
     for (int i = 0; i < n_in; i++)
         if (!wb__operand("call_compiled", in[i]))
-            return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+            return wb__error_or(WB_ERROR_ARGUMENT);
     wb__thread *t = wb__this_thread();
     if (t->recording) return call_inside(c, n_in, in, n_out, out);
     for (int i = 0; i < n_in; i++) {

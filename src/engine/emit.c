@@ -21,15 +21,9 @@ int wb__arena_buffer(const wb__making *m) { return wb__result_buffer(m, m->reque
 
 int wb__tenant_new(wb__making *m, int64_t bytes)
 {
-    if (m->n_tenants == m->tenants_room) {
-        int room = m->tenants_room ? 2 * m->tenants_room : 64;
-        wb__tenant *more = wb__realloc(m->tenant, (size_t)room * sizeof *more);
-        if (!more) {
-            m->failed = true;
-            return 0;
-        }
-        m->tenant = more;
-        m->tenants_room = room;
+    if (!wb__make_room(&m->tenant, &m->tenants_room, m->n_tenants + 1, sizeof *m->tenant)) {
+        m->failed = true;
+        return 0;
     }
     m->tenant[m->n_tenants] = (wb__tenant){.bytes = bytes, .born = -1, .dies = -1};
     return m->n_tenants++;
@@ -90,15 +84,9 @@ bool wb__place_of(wb__making *m, int x, wb__view *out, int *owner)
 
 wb__draft *wb__draft_new(wb__making *m, wb__step_kind kind)
 {
-    if (m->n_drafts == m->drafts_room) {
-        int room = m->drafts_room ? 2 * m->drafts_room : 64;
-        wb__draft *more = wb__realloc(m->draft, (size_t)room * sizeof *more);
-        if (!more) {
-            m->failed = true;
-            return NULL;
-        }
-        m->draft = more;
-        m->drafts_room = room;
+    if (!wb__make_room(&m->draft, &m->drafts_room, m->n_drafts + 1, sizeof *m->draft)) {
+        m->failed = true;
+        return NULL;
     }
     wb__draft *d = &m->draft[m->n_drafts++];
     *d = (wb__draft){.step = wb__step_blank(m, kind), .aux_owner = -1, .sums_owner = -1};
@@ -210,20 +198,25 @@ static bool covered(const wb__making *m, const wb__value *a)
     return size == a->size;
 }
 
+/* Places of windows within windows are found by recursion: deeper ones are copied. */
+enum { MOST_NESTED = 32 };
+
 static void choose_windows(wb__making *m)
 {
-    bool *is_dense = wb__alloc_zero((size_t)m->ir.n + 1, sizeof *is_dense);
+    bool *is_dense = wb__alloc_zero((size_t)m->ir.n + 1, 2 * sizeof *is_dense);
     if (!is_dense) {
         m->failed = true;
         return;
     }
+    unsigned char *nested = (unsigned char *)(is_dense + m->ir.n + 1);
     find_dense(m, is_dense);
     for (int i = m->ir.n - 1; i >= 0; i--) {        /* outer assemblies first */
         const wb__value *a = value(m, i);
-        if (a->op != WB__OP_assemble || !covered(m, a)) continue;
+        if (a->op != WB__OP_assemble || !covered(m, a) || nested[i] == MOST_NESTED) continue;
         for (int j = 0; j < a->n_in; j++) {
             int x = content(m, input(m, a, j));
             if (!may_stand_inside(m, x) || is_dense[x]) continue;
+            nested[x] = (unsigned char)(nested[i] + 1);
             m->fate[x].inside = i;
             m->fate[x].piece = j;
         }

@@ -19,33 +19,16 @@ typedef struct {
     int n_had, had_room;
 } program;
 
-static wb__reg reg_of(int dtype)
+static bool grow(program *p, void *list, int *room, int want, size_t size)
 {
-    switch (dtype) {
-    case WB_F64: return WB__REG_F64;
-    case WB_F32: case WB_F16: case WB_BF16: return WB__REG_F32;
-    case WB_I64: return WB__REG_I64;
-    default: return WB__REG_I32;
-    }
-}
-
-static bool grow(program *p, void **list, int *room, int want, size_t size)
-{
-    if (want <= *room) return true;
-    int n = *room ? 2 * *room : 32;
-    void *more = wb__realloc(*list, (size_t)n * size);
-    if (!more) {
-        p->m->failed = true;
-        return false;
-    }
-    *list = more;
-    *room = n;
-    return true;
+    if (wb__make_room(list, room, want, size)) return true;
+    p->m->failed = true;
+    return false;
 }
 
 static int add(program *p, wb__instr i)
 {
-    if (!grow(p, (void **)&p->instr, &p->instr_room, p->n_instr + 1, sizeof i)) return 0;
+    if (!grow(p, &p->instr, &p->instr_room, p->n_instr + 1, sizeof i)) return 0;
     p->instr[p->n_instr] = i;
     return p->n_instr++;
 }
@@ -54,8 +37,8 @@ static int add(program *p, wb__instr i)
 static int add_view(program *p, const wb__view *v, int owner)
 {
     int room = p->views_room;
-    if (!grow(p, (void **)&p->owners, &room, p->n_views + 1, sizeof owner) ||
-        !grow(p, (void **)&p->views, &p->views_room, p->n_views + 1, sizeof *v))
+    if (!grow(p, &p->owners, &room, p->n_views + 1, sizeof owner) ||
+        !grow(p, &p->views, &p->views_room, p->n_views + 1, sizeof *v))
         return 0;
     p->views[p->n_views] = *v;
     p->owners[p->n_views] = owner;
@@ -87,7 +70,7 @@ static bool varies(const wb__group *g, const wb__view *v)
 static int constant(program *p, double v)
 {
     wb__making *m = p->m;
-    if (!grow(p, (void **)&m->constants, &m->constants_room, m->n_constants + 1,
+    if (!grow(p, &m->constants, &m->constants_room, m->n_constants + 1,
               sizeof *m->constants))
         return 0;
     m->constants[m->n_constants].f = v;
@@ -99,7 +82,7 @@ static int number(program *p, int x, int level)
     wb__making *m = p->m;
     const wb__value *v = &m->ir.value[x];
     wb__instr i = {.kind = WB__NUMBER,
-                   .reg = (uint8_t)reg_of(v->dtype),
+                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                    .level = (uint8_t)level,
                    .dtype = v->dtype,
                    .a = -1,
@@ -119,7 +102,7 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
     int sum = -1;
     int64_t shift = view->offset;
     wb__instr i = {.kind = WB__IOTA,
-                   .reg = (uint8_t)reg_of(v->dtype),
+                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                    .level = (uint8_t)level,
                    .dtype = v->dtype,
                    .a = -1,
@@ -149,7 +132,7 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 static int draw(program *p, const wb__value *v, const wb__view *view, int level)
 {
     wb__instr i = {.kind = v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN,
-                   .reg = (uint8_t)reg_of(v->dtype),
+                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                    .level = (uint8_t)level,
                    .dtype = v->dtype,
                    .a = -1,
@@ -163,7 +146,7 @@ static int outside(program *p, int x, int level, bool whole);
 
 static int keep_had(program *p, int x, int level, int instr)
 {
-    if (!grow(p, (void **)&p->had, &p->had_room, p->n_had + 1, sizeof *p->had)) return 0;
+    if (!grow(p, &p->had, &p->had_room, p->n_had + 1, sizeof *p->had)) return 0;
     p->had[p->n_had].value = x;
     p->had[p->n_had].level = level;
     p->had[p->n_had++].instr = instr;
@@ -181,7 +164,7 @@ static int again(program *p, int x, int level)
     for (int i = 0; i < v.n_in; i++) in[i] = outside(p, ir->inputs[v.in + i], level, true);
     if (p->m->failed) return 0;
     return keep_had(p, x, level, add(p, (wb__instr){.kind = v.op == WB__OP_cast ? WB__CAST : WB__ROW,
-                                                    .reg = (uint8_t)reg_of(v.dtype),
+                                                    .reg = (uint8_t)wb__reg_of((wb_dtype)v.dtype),
                                                     .level = (uint8_t)level,
                                                     .dtype = v.dtype,
                                                     .op = v.op,
@@ -215,7 +198,7 @@ static int outside(program *p, int x, int level, bool whole)
     else if (source) at = draw(p, b, &view, level);
     else
         at = add(p, (wb__instr){.kind = WB__LOAD,
-                                .reg = (uint8_t)reg_of(v->dtype),
+                                .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                                 .level = (uint8_t)level,
                                 .dtype = v->dtype,
                                 .a = -1,
@@ -276,7 +259,7 @@ static void fold(program *p, int x, const wb__value *v)
     bool is_full = f->ndim == g->ndim && !memcmp(f->dims, g->dims, g->ndim * sizeof g->dims[0]);
     wb__instr i = {.kind = WB__FOLD_COLS,
                    .op = v->op,
-                   .reg = (uint8_t)reg_of(v->dtype),
+                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                    .level = WB__LEVEL_ROW,
                    .dtype = v->dtype,
                    .b = -1,
@@ -312,7 +295,7 @@ static void store_in_order(program *p, int x, const wb__value *v)
     view.offset = mine.offset;
     view = in_space(p->group, &view);
     add(p, (wb__instr){.kind = WB__STORE,
-                       .reg = (uint8_t)reg_of(v->dtype),
+                       .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                        .level = WB__LEVEL_FULL,
                        .dtype = v->dtype,
                        .a = m->fate[x].made,
@@ -350,7 +333,7 @@ static void one(program *p, int x)
         if (m->failed) return;
         bool cast = v->op == WB__OP_cast;
         p->m->fate[x].made = add(p, (wb__instr){.kind = cast ? WB__CAST : WB__ROW,
-                                                .reg = (uint8_t)reg_of(v->dtype),
+                                                .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                                                 .level = (uint8_t)level,
                                                 .dtype = v->dtype,
                                                 .op = v->op,
@@ -414,7 +397,7 @@ void wb__draft_zeros(wb__making *m, wb__view to, int owner)
     memcpy(g.dims, to.dims, sizeof g.dims);
     program p = {.m = m, .group = &g, .g = -1};
     int from = add(&p, (wb__instr){.kind = WB__NUMBER,
-                                   .reg = (uint8_t)reg_of(to.dtype),
+                                   .reg = (uint8_t)wb__reg_of(to.dtype),
                                    .level = WB__LEVEL_FULL,
                                    .dtype = (uint8_t)to.dtype,
                                    .a = -1,
@@ -423,7 +406,7 @@ void wb__draft_zeros(wb__making *m, wb__view to, int owner)
                                    .arg = m->request->n_numbers + constant(&p, 0)});
     if (!m->failed)
         add(&p, (wb__instr){.kind = WB__STORE,
-                            .reg = (uint8_t)reg_of(to.dtype),
+                            .reg = (uint8_t)wb__reg_of(to.dtype),
                             .level = WB__LEVEL_FULL,
                             .dtype = (uint8_t)to.dtype,
                             .a = from,

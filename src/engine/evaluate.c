@@ -53,7 +53,7 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 int wb_assign(wb_tensor *x, wb_tensor *value)
 {
     if (!wb__operand("assign", x) || !wb__operand("assign", value))
-        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        return wb__error_or(WB_ERROR_ARGUMENT);
     if (x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT, "assign: %s is not a variable: make one of it "
                         "first, as in x = wb_variable(x)", wb_describe(x));
@@ -346,7 +346,7 @@ static wb__gate gate_of(const wb_tensor *gate)
 static int run_plan(wb__request *r, wb_tensor *gate)
 {
     wb__plan *p = wb__plan_find(r);
-    if (!p) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (!p) return wb__error_or(WB_ERROR_MEMORY);
     int status = wb__plan_room(p), made = 0;
     if (!status) status = bind_buffers(r, p);
     int first = r->n_leaves + r->n_targets;
@@ -462,7 +462,7 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
     if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
     if (status) take_back(t, 0);
     end_pending(t, 0);
-    if (!status && wb__in_root(t)) wb__let_go(t);
+    if (!status) wb__let_go(t);
     return status;
 }
 
@@ -512,7 +512,7 @@ int wb_eval_all(int n, wb_tensor *const *tensors)
     if (n < 0 || (n && !tensors)) return wb__fail(WB_ERROR_ARGUMENT, "eval: %d tensors", n);
     for (int i = 0; i < n; i++)
         if (!wb__operand("eval", tensors[i]))
-            return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+            return wb__error_or(WB_ERROR_ARGUMENT);
     if (wb__unrecordable("eval", WB__READS)) return wb_error_code();
     return wb__evaluate(n, tensors, NULL);
 }
@@ -526,13 +526,13 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
     memset(out, 0, sizeof *out);
     for (int i = 0; i < n; i++)
         if (!wb__operand("memory_estimate", tensors[i]))
-            return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+            return wb__error_or(WB_ERROR_ARGUMENT);
     int status = collect(t, n, tensors, &n_roots);
     const wb_device *d = n ? wb__device_of(mine.roots[0]) : wb_default_device();
     if (!status) status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
     if (status) return status;
     wb__plan *p = wb__plan_find(&mine.request);
-    if (!p) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    if (!p) return wb__error_or(WB_ERROR_MEMORY);
     out->arena = p->arena_bytes + p->workspace_bytes;
     out->outputs = p->result_bytes;
     out->inputs = p->input_bytes;

@@ -13,15 +13,9 @@ static int input(const wb__making *m, const wb__value *v, int i) { return m->ir.
 
 static int new_group(wb__making *m, wb__group_kind kind)
 {
-    if (m->n_groups == m->groups_room) {
-        int room = m->groups_room ? 2 * m->groups_room : 64;
-        wb__group *more = wb__realloc(m->group, (size_t)room * sizeof *more);
-        if (!more) {
-            m->failed = true;
-            return 0;
-        }
-        m->group = more;
-        m->groups_room = room;
+    if (!wb__make_room(&m->group, &m->groups_room, m->n_groups + 1, sizeof *m->group)) {
+        m->failed = true;
+        return 0;
     }
     m->group[m->n_groups] = (wb__group){
         .kind = kind, .first = -1, .last = -1, .bias = -1, .product = -1, .col_dims = -1,

@@ -20,7 +20,7 @@ typedef struct { int first, last; bool needed; } state;
 
 struct wb__gradient_walk {
     wb__order order;
-    wb__map wanted;                         /* variables and tensors asked about, to their number */
+    wb__pointer_map wanted;                         /* variables and tensors asked about, to their number */
     state *states;
     int state_room;
     gift *gifts;
@@ -37,14 +37,14 @@ static wb__gradient_walk begin_walk(void)
     kept = (wb__gradient_walk){0};
     w.n_gifts = 0;
     w.failed = false;
-    wb__map_clear(&w.wanted);
+    wb__pointer_map_clear(&w.wanted);
     return w;
 }
 
 static void free_walk(wb__gradient_walk *w)
 {
     wb__order_free(&w->order);
-    wb__map_free(&w->wanted);
+    wb__pointer_map_free(&w->wanted);
     wb__free(w->states);
     wb__free(w->gifts);
     *w = (wb__gradient_walk){0};
@@ -223,14 +223,14 @@ static wb_tensor *total(wb__gradient_walk *w, int node)
 
 static int asked(const wb__gradient_walk *w, const wb_tensor *x)
 {
-    int i = x->variable && !(x->flags & WB__GONE) ? wb__map_get(&w->wanted, x->variable) : -1;
-    return i >= 0 ? i : wb__map_get(&w->wanted, x);
+    int i = x->variable && !(x->flags & WB__GONE) ? wb__pointer_map_get(&w->wanted, x->variable) : -1;
+    return i >= 0 ? i : wb__pointer_map_get(&w->wanted, x);
 }
 
 static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
 {
     for (int i = 0; i < n; i++)
-        if (!wb__map_put(&w->wanted, wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]), i))
+        if (!wb__pointer_map_put(&w->wanted, wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]), i))
             return false;
     wb__order_begin(&w->order);
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
@@ -290,7 +290,7 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
         if (!(x->flags & WB__GONE) || !x->variable) continue;
-        int which = wb__map_get(&w->wanted, x->variable);
+        int which = wb__pointer_map_get(&w->wanted, x->variable);
         if (which < 0 || which >= n || grads[which]) continue;
         wb__fail(WB_ERROR_VERSION,
                  "gradient: the loss was made from a value of %s, %s, that has been overwritten "
@@ -304,7 +304,7 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
 {
     if (!wb__floating("gradient", loss))
-        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        return wb__error_or(WB_ERROR_ARGUMENT);
     if (loss->size != 1)
         return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number",
                         wb_describe(loss));
@@ -346,5 +346,5 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     wb__frame_end_many(f, good ? n : 0, (void *const *)grads);
     end_walk(&w);
     if (good && !w.failed) return 0;
-    return wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+    return wb__error_or(WB_ERROR_MEMORY);
 }

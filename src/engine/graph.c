@@ -3,68 +3,6 @@
 
 #include <string.h>
 
-/* ---- map: open addressing, power of two ------------------------------------------------------ */
-
-static size_t slot_of(const wb__map *m, const void *key)
-{
-    uint64_t h = ((uint64_t)(uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
-    size_t i = (size_t)(h >> 32) & (size_t)(m->room - 1);
-    while (m->key[i] && m->key[i] != key) i = (i + 1) & (size_t)(m->room - 1);
-    return i;
-}
-
-int wb__map_get(const wb__map *m, const void *key)
-{
-    if (!m->n) return -1;
-    size_t i = slot_of(m, key);
-    return m->key[i] ? m->value[i] : -1;
-}
-
-static bool grow(wb__map *m)
-{
-    wb__map more = {.room = m->room ? 2 * m->room : 64};
-    more.key = wb__alloc_zero((size_t)more.room, sizeof *more.key);
-    more.value = wb__alloc((size_t)more.room * sizeof *more.value);
-    if (!more.key || !more.value) {
-        wb__free(more.key);
-        wb__free(more.value);
-        return false;
-    }
-    for (int i = 0; i < m->room; i++) {
-        if (!m->key[i]) continue;
-        size_t at = slot_of(&more, m->key[i]);
-        more.key[at] = m->key[i];
-        more.value[at] = m->value[i];
-    }
-    more.n = m->n;
-    wb__map_free(m);
-    *m = more;
-    return true;
-}
-
-bool wb__map_put(wb__map *m, const void *key, int value)
-{
-    if (2 * (m->n + 1) > m->room && !grow(m)) return false;
-    size_t i = slot_of(m, key);
-    if (!m->key[i]) m->n++;
-    m->key[i] = key;
-    m->value[i] = value;
-    return true;
-}
-
-void wb__map_clear(wb__map *m)
-{
-    if (m->n) memset(m->key, 0, (size_t)m->room * sizeof *m->key);
-    m->n = 0;
-}
-
-void wb__map_free(wb__map *m)
-{
-    wb__free(m->key);
-    wb__free(m->value);
-    memset(m, 0, sizeof *m);
-}
-
 /* ---- order ----------------------------------------------------------------------------------- */
 
 uint32_t wb__next_mark(void)
@@ -78,14 +16,14 @@ void wb__order_begin(wb__order *o)
 {
     o->n = 0;
     o->mark = wb__next_mark();
-    wb__map_clear(&o->leaves);
+    wb__pointer_map_clear(&o->leaves);
 }
 
 void wb__order_free(wb__order *o)
 {
     wb__free(o->node);
     wb__free(o->stack);
-    wb__map_free(&o->leaves);
+    wb__pointer_map_free(&o->leaves);
     memset(o, 0, sizeof *o);
 }
 
@@ -101,7 +39,7 @@ void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
 static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
 {
     if (!wb__make_room(&o->node, &o->room, o->n + 1, sizeof *o->node)) return false;
-    if (leaf && !wb__map_put(&o->leaves, x, o->n)) return false;
+    if (leaf && !wb__pointer_map_put(&o->leaves, x, o->n)) return false;
     if (!leaf) x->index = (uint32_t)o->n;
     o->node[o->n++] = x;
     return true;
@@ -112,7 +50,7 @@ static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
 static inline bool add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
 {
     int depth = 0;
-    if (is_leaf(root)) return wb__map_get(&o->leaves, root) >= 0 || append(o, root, true);
+    if (is_leaf(root)) return wb__pointer_map_get(&o->leaves, root) >= 0 || append(o, root, true);
     if (root->mark == o->mark) return true;
     if (!wb__make_room(&o->stack, &o->stack_room, 1, sizeof *o->stack)) return false;
     root->mark = o->mark;
@@ -127,7 +65,7 @@ static inline bool add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_t
         }
         wb_tensor *in = x->in[x->index++];
         if (is_leaf(in)) {
-            if (wb__map_get(&o->leaves, in) < 0 && !append(o, in, true)) return false;
+            if (wb__pointer_map_get(&o->leaves, in) < 0 && !append(o, in, true)) return false;
         } else if (in->mark != o->mark) {
             if (!wb__make_room(&o->stack, &o->stack_room, depth + 1, sizeof *o->stack))
                 return false;

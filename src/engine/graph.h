@@ -2,19 +2,8 @@
 #ifndef WB__GRAPH_H
 #define WB__GRAPH_H
 
+#include "base/pointer_map.h"
 #include "engine/tensor.h"
-
-/* From pointers to small numbers.  For tensors that several threads may be walking over at once
- * (parameters and other constants), whose `mark` nobody may write to. */
-typedef struct {
-    const void **key;
-    int *value;
-    int n, room;
-} wb__map;
-int wb__map_get(const wb__map *m, const void *key);                 /* -1 if absent */
-bool wb__map_put(wb__map *m, const void *key, int value);
-void wb__map_clear(wb__map *m);                                     /* keeps its memory */
-void wb__map_free(wb__map *m);
 
 /* An order of everything reachable from some tensors, inputs first.  A leaf has no inputs for this
  * walk. */
@@ -22,7 +11,8 @@ typedef struct {
     wb_tensor **node;
     int n, room;
     uint32_t mark;
-    wb__map leaves;
+    wb__pointer_map leaves;     /* tensors that several threads may walk over at once, such as parameters:
+                           their `mark` is not written */
     wb_tensor **stack;
     int stack_room;
 } wb__order;
@@ -34,7 +24,7 @@ bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *
 static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
                                   bool (*is_leaf)(const wb_tensor *x)) /* -1 if absent */
 {
-    if (is_leaf(x)) return wb__map_get(&o->leaves, x);
+    if (is_leaf(x)) return wb__pointer_map_get(&o->leaves, x);
     return x->mark == o->mark ? (int)x->index : -1;
 }
 /* Numbers its tensors as they were, after another walk went over them. */

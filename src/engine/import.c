@@ -283,7 +283,7 @@ bool wb__import(wb__making *m)
         }
         for (uint32_t j = 0; !wb__known(x) && j < x->n_in; j++) {
             const wb_tensor *y = x->in[j];
-            in[j] = m->value_of[wb__known(y) ? wb__map_get(&o->leaves, y) : (int)y->index];
+            in[j] = m->value_of[wb__known(y) ? wb__pointer_map_get(&o->leaves, y) : (int)y->index];
         }
         m->value_of[i] = import_one(m, x, in, &number, m->request->leaf_of[i]);
         good = !m->ir.failed;

@@ -112,17 +112,6 @@ static bool same_shape(const wb__value *p, const wb__value *q)
     return p->ndim == q->ndim && !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
 }
 
-bool wb__unit_change(int n, const int64_t *p, int m, const int64_t *q)
-{
-    int i = 0, j = 0;
-    for (;;) {
-        while (i < n && p[i] == 1) i++;
-        while (j < m && q[j] == 1) j++;
-        if (i == n || j == m) return i == n && j == m;
-        if (p[i++] != q[j++]) return false;
-    }
-}
-
 static bool is_number(const wb__value *v, double number)
 {
     return v->op == WB__OP_literal && v->fixed && v->value == number;

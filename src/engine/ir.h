@@ -63,7 +63,4 @@ static inline bool wb__is_beside(int op)
     return op == WB__OP_attention_lse || op == WB__OP_attention_dk || op == WB__OP_attention_dv;
 }
 
-/* Do two shapes differ in dimensions of size 1 only? */
-bool wb__unit_change(int n, const int64_t *p, int m, const int64_t *q);
-
 #endif

@@ -95,7 +95,13 @@ void wb__unref(void *object)
 
 uint64_t wb__unref_consumer(void *object) { return drop(object, WB__CONSUMER); }
 
-void *wb_retain(void *object) { return wb__alive("retain", object) ? wb__ref(object) : NULL; }
+void *wb_retain(void *object)
+{
+    if (!wb__alive("retain", object)) return NULL;
+    wb__hold(object);
+    return wb__ref(object);
+}
+
 void wb_release(void *object)
 {
     if (wb__alive("release", object)) wb__unref(object);

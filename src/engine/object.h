@@ -17,8 +17,9 @@ typedef struct {
     const wb_device *(*device_of)(void *object);
     /* A few words about the object for messages, as in "[2,3] f32"; NULL: the name alone. */
     void (*brief)(const void *object, char *text, size_t bytes);
-    /* Is there nothing left that could be read of it, now and later?  NULL: never. */
-    bool (*is_spent)(const void *object);
+    /* The program keeps or retains the object: what is not computed yet must not be lost.  NULL: nothing
+     * of it can be. */
+    void (*hold)(void *object);
 } wb__class;
 
 /* Every object begins with this. */
@@ -73,6 +74,12 @@ bool wb__alive(const char *what, const void *object);
 /* Hands a caller's own reference to the current scope and returns the object; on failure (no memory
  * to note it down) the reference is dropped and NULL returned. */
 void *wb__scope_give(void *object);
+
+static inline void wb__hold(void *object)
+{
+    const wb__class *class = ((wb__object *)object)->class;
+    if (class->hold) class->hold(object);
+}
 
 static inline bool wb__is(const void *object, const wb__class *class)
 {
@@ -132,7 +139,6 @@ struct wb_scope {
     int pinned;                         /* > 0: positions are remembered, so holes stay */
     int outer_n;                        /* what the outer scope had when this one was opened */
     int64_t number;                     /* of the thread's scopes, from 1 */
-    int swept;                          /* of a root scope: up to here, spent objects were dropped */
     int looked[WB__LOOKS];              /* of a root scope: how long its list was at the latest
                                            evaluations that overwrote a version (automatic.c) */
 };

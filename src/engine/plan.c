@@ -64,7 +64,7 @@ static void flatten(wb__draft *d)
 }
 
 /* What kernels read and write: pairs of a buffer and, where it is the arena, who has the place. */
-typedef struct { wb__map touched, written; } traffic;
+typedef struct { wb__pointer_map touched, written; } traffic;
 
 static const void *place_of(const wb__draft *d, int view)
 {
@@ -77,33 +77,33 @@ static bool add_traffic(traffic *t, const wb__draft *d)
 {
     bool good = true;
     for (int v = 0; good && v < d->step.fused.n_views; v++)
-        good = wb__map_put(&t->touched, place_of(d, v), 1);
+        good = wb__pointer_map_put(&t->touched, place_of(d, v), 1);
     for (int i = 0; good && i < d->step.fused.n_instr; i++)
         if (d->instr[i].kind == WB__STORE)
-            good = wb__map_put(&t->written, place_of(d, d->instr[i].arg), 1);
+            good = wb__pointer_map_put(&t->written, place_of(d, d->instr[i].arg), 1);
     return good;
 }
 
 static void clear_traffic(traffic *t)
 {
-    wb__map_clear(&t->touched);
-    wb__map_clear(&t->written);
+    wb__pointer_map_clear(&t->touched);
+    wb__pointer_map_clear(&t->written);
 }
 
 static void free_traffic(traffic *t)
 {
-    wb__map_free(&t->touched);
-    wb__map_free(&t->written);
+    wb__pointer_map_free(&t->touched);
+    wb__pointer_map_free(&t->written);
 }
 
 /* May a kernel run side by side with those?  Neither touches what the other writes. */
 static bool apart(const traffic *t, const wb__draft *d)
 {
     for (int v = 0; v < d->step.fused.n_views; v++)
-        if (wb__map_get(&t->written, place_of(d, v)) >= 0) return false;
+        if (wb__pointer_map_get(&t->written, place_of(d, v)) >= 0) return false;
     for (int i = 0; i < d->step.fused.n_instr; i++)
         if (d->instr[i].kind == WB__STORE &&
-            wb__map_get(&t->touched, place_of(d, d->instr[i].arg)) >= 0)
+            wb__pointer_map_get(&t->touched, place_of(d, d->instr[i].arg)) >= 0)
             return false;
     return true;
 }

@@ -98,7 +98,7 @@ double wb_at_index(wb_tensor *x, int n, const int64_t *index)
 int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 {
     const wb_tensor *from = wb__evaluated("copy_out", x);
-    if (!from) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
     size_t need = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
     if (bytes != need)
         return wb__fail(WB_ERROR_ARGUMENT, "copy_out: %zu bytes of room for %s, which is %zu",
@@ -113,7 +113,7 @@ int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
 int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
 {
     const wb_tensor *from = wb__evaluated("read", x);
-    if (!from) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
     const wb__storage *s = from->storage;
     if (!x->size) return 0;
     if (s->device->backend->addressable)

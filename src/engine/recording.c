@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* The number of each noted setting, by its address, of the recording under way. */
-static _Thread_local wb__map numbers;
+static _Thread_local wb__pointer_map numbers;
 
 /* ---- calls that cannot be recorded ----------------------------------------------------------- */
 
@@ -35,10 +35,10 @@ static _Atomic uint64_t changes;        /* of all settings of all objects */
 /* The note of a setting, made if there is none; NULL: no memory, and the recording fails. */
 static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
 {
-    const int known = wb__map_get(&numbers, at);
+    const int known = wb__pointer_map_get(&numbers, at);
     if (known >= 0) return &r->noted[known];
     if (!wb__make_room(&r->noted, &r->noted_room, r->n_noted + 1, sizeof *r->noted) ||
-        !wb__map_put(&numbers, at, r->n_noted)) {
+        !wb__pointer_map_put(&numbers, at, r->n_noted)) {
         wb__recording_fail(r, WB_ERROR_MEMORY);
         return NULL;
     }
@@ -138,7 +138,7 @@ int wb__recording_end(wb__recording *r)
     wb__thread *t = wb__this_thread();
     t->recording = NULL;
     t->recorded = 0;
-    wb__map_free(&numbers);
+    wb__pointer_map_free(&numbers);
     if (!r->failed) return 0;
     return wb__fail(r->failed, "%s", r->why ? r->why : "compile: the function cannot be recorded "
                                                        "(no memory for the reason)");

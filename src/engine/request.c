@@ -123,7 +123,7 @@ static bool find_targets(wb__request *r)
         wb_tensor *v = r->writes[i]->variable;
         r->targets[i] = -1;
         if (v->current != r->writes[i]) continue;   /* a later write follows */
-        int at = wb__map_get(&r->order.leaves, v->live);
+        int at = wb__pointer_map_get(&r->order.leaves, v->live);
         r->targets[i] = at >= 0 ? r->leaf_of[at] : r->n_leaves + r->n_targets++;
     }
     return true;

@@ -9,7 +9,6 @@ enum {
     MOST_SPARES = 8,        /* closed scopes that a thread keeps for the next ones, */
     MOST_SPARE_ROOM = 4096, /* and how long their lists may be */
     FEW_HOLES = 32,         /* not worth closing */
-    RECENT = 4096,          /* objects that a root scope keeps, spent or not */
     MOST_ROUNDS = 64        /* of dropping what release functions of the program made meanwhile */
 };
 
@@ -111,17 +110,14 @@ static void tidy(wb_scope *s)
 {
     if (s->pinned) return;
     for (; s->n && !s->objects[s->n - 1]; s->n--) s->holes--;
-    s->swept = WB__MIN(s->swept, s->n);
     if (wb__likely(s->holes < FEW_HOLES || 2 * s->holes < s->n)) return;
     int n = 0;
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; k < WB__LOOKS; k++)
             if (s->looked[k] == i) s->looked[k] = n;
-        if (s->swept == i) s->swept = n;
         if (s->objects[i]) s->objects[n++] = s->objects[i];
     }
     for (int k = 0; k < WB__LOOKS; k++) s->looked[k] = WB__MIN(s->looked[k], n);
-    if (s->swept == s->n) s->swept = n;
     s->n = n;
     s->holes = 0;
 }
@@ -144,6 +140,7 @@ void *wb_object_keep(void *object)
 {
     if (!object || wb_is_none(object)) return object;
     if (!wb__alive("keep", object)) return NULL;
+    wb__hold(object);
     wb_scope *s = wb__this_thread()->scope;
     if (!s || !s->outer) return object; /* in the root scope it lives as long as can be */
     void **place = find(s, object);
@@ -168,33 +165,6 @@ void wb_object_free(void *object)
         wb__unref(object);
         return;
     }
-}
-
-/* ---- what is spent --------------------------------------------------------------------------- */
-
-static bool is_spent(const void *object)
-{
-    const wb__class *class = ((const wb__object *)object)->class;
-    return wb__refs(object) == 1 && class->is_spent && class->is_spent(object);
-}
-
-/* Nothing ends a root scope while a program runs.  In a loop without a scope of its own, what was
- * handed out and lost its value would only be there to say so: long after, it is dropped.  Each
- * object is looked at once. */
-static void sweep(wb_scope *s)
-{
-    const int end = s->n - RECENT;
-    if (!s->outer && !wb__checks) {
-        for (int i = end - 1; i >= s->swept; i--) { /* trees before what they hold */
-            void *object = s->objects[i];
-            if (!object || !is_spent(object)) continue;
-            s->objects[i] = NULL;
-            s->holes++;
-            wb__unref(object);
-        }
-    }
-    s->swept = end;
-    tidy(s);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -269,7 +239,6 @@ void wb__frame_end_many(wb__frame f, int n, void *const *results)
     }
     memmove(s->objects + f.n, s->objects + kept, (size_t)n_kept * sizeof *s->objects);
     s->n = f.n + n_kept;
-    if (wb__unlikely(s->n - s->swept >= 2 * RECENT) && !s->pinned) sweep(s);
 }
 
 void *wb__frame_end(wb__frame f, void *result)

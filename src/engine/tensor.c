@@ -16,15 +16,17 @@ static void tensor_brief(const void *object, char *text, size_t bytes)
     const wb_tensor *x = object;
     snprintf(text, bytes, x->name ? "%s, \"%s\"" : "%s", wb_describe(x), x->name);
 }
-static bool tensor_is_spent(const void *object)
+static void tensor_hold(void *object)
 {
-    const wb_tensor *x = object;
-    return x->flags & WB__GONE && !x->storage && !(x->flags & WB__PENDING);
+    wb_tensor *x = object;
+    if (x->storage || !x->n_in || x->flags & (WB__GONE | WB__PENDING)) return;
+    x->flags |= WB__HELD;
+    wb__sink_add(wb__this_thread(), x);
 }
 
 const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy, .to = tensor_to,
                                     .device_of = tensor_device, .brief = tensor_brief,
-                                    .is_spent = tensor_is_spent};
+                                    .hold = tensor_hold};
 
 /* WB_NONE is a static tensor without elements; its count starts so high that it never dies. */
 static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
@@ -252,7 +254,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         wb_tensor *bound = wb__bind(in[i]);
         atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
         x->in[i] = bound;
-        if (bound->flags & WB__IN_SINKS) wb__sink_remove(bound);
+        if ((bound->flags & (WB__IN_SINKS | WB__HELD)) == WB__IN_SINKS) wb__sink_remove(bound);
     }
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;

@@ -59,7 +59,7 @@ enum {
     WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
     WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
     WB__KEPT = 256,         /* a version that lives on in memory of its own: its variable is counted */
-    WB__APPLIED = 1024,     /* a gradient that an update used */
+    WB__HELD = 1024,        /* kept or retained before it was computed: it stays among the sinks */
     WB__CUT = 512           /* what it was made of was given up: its scope closed, or that reads a
                                version that is gone (whose name it has then); with WB__GONE: before
                                it was evaluated, so it has no value */

@@ -18,7 +18,7 @@ typedef struct {
 typedef struct {
     expected *list;
     int n, room, n_states;
-    wb__seen seen;
+    wb__pointer_map seen;
     int status;
 } order;
 
@@ -60,7 +60,7 @@ static void collect_child(order *o, const wb_layer *l, const wb__child *child, c
         collect(o, child->object, full);
     } else {
         const wb_tensor *x = child->object;
-        void **seen = wb__seen_at(&o->seen, x);
+        void **seen = wb__pointer_map_at(&o->seen, x);
         if (!seen) o->status = WB_ERROR_MEMORY;
         bool counts = seen && !*seen && x->op == WB__OP_variable && !(x->flags & WB__FROZEN);
         if (seen) *seen = full;
@@ -157,6 +157,6 @@ int wb__flux_name_params(wb__table *t, const char *path, void *model)
     if (!status) status = name_all(t, path, &o, t->n != plain);
     for (int i = 0; i < o.n; i++) wb__free(o.list[i].path);
     wb__free(o.list);
-    wb__seen_drop(&o.seen);
+    wb__pointer_map_free(&o.seen);
     return status;
 }

@@ -331,7 +331,7 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
     r->why = NULL;
     if (r->f.status) return NULL;
     bool one = v->shared && (wb__jl_flux(v, "BatchNorm") || wb__jl_flux(v, "Dropout"));
-    void **seen = one ? wb__seen_at(&r->layers, v->at) : NULL;
+    void **seen = one ? wb__pointer_map_at(&r->layers, v->at) : NULL;
     if (one && !seen) return r->f.status = WB_ERROR_MEMORY, NULL;
     if (seen && *seen) return *seen;
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return NULL;
@@ -339,8 +339,8 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
                   : v->kind == WB__JL_FUNCTION ? function_layer(r, v)
                                                : NULL;
     if (!l && !r->f.status) l = wb__flux_unknown(r, v);
-    if (!l && !r->f.status) r->f.status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
-    if (seen && l && (seen = wb__seen_at(&r->layers, v->at))) *seen = l;
+    if (!l && !r->f.status) r->f.status = wb__error_or(WB_ERROR_MEMORY);
+    if (seen && l && (seen = wb__pointer_map_at(&r->layers, v->at))) *seen = l;
     return l;
 }
 
@@ -439,8 +439,8 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
             text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
     }
     wb__bson_close(&r->f);
-    wb__seen_drop(&r->layers);
-    wb__seen_drop(&r->arrays);
+    wb__pointer_map_free(&r->layers);
+    wb__pointer_map_free(&r->arrays);
     wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);

@@ -10,7 +10,7 @@
 typedef struct {
     wb__bson_file f;
     const wb_load_options *o;
-    wb__seen layers,
+    wb__pointer_map layers,
         arrays; /* objects that references share, by where they lie: what was made of them */
     const char *variable;       /* what holds the model: "model" */
     char path[2048];            /* of the part being read */

@@ -105,7 +105,7 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const slot *s)
         wb__branch_put(&l->node, i, s->child, x);
     }
     const char *key = (const char *)s->a.at + s->a.transposed; /* turned, it is another array */
-    void **shared = s->a.shared ? wb__seen_at(&r->arrays, key) : NULL, *made;
+    void **shared = s->a.shared ? wb__pointer_map_at(&r->arrays, key) : NULL, *made;
     if (s->a.shared && !shared) return WB_ERROR_MEMORY;
     if (shared && *shared && alike(*shared, x)) {
         wb__branch_put(&l->node, i, s->child, *shared);

@@ -45,8 +45,8 @@ static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
         return wb__flux_refuse(s, "%s: Flux's files have no %s: convert it with wb_to, or use .safetensors",
                                wb_describe(x), wb_dtype_name((wb_dtype)x->dtype));
     wb__julia v = wb__julia_array(r, x, order);
-    void **uses = wb__seen_at(&s->uses, x);
-    void **at = wb__seen_at(&s->references[order], x);
+    void **uses = wb__pointer_map_at(&s->uses, x);
+    void **at = wb__pointer_map_at(&s->references[order], x);
     if (!uses || !at) r->failed = true;
     if (!uses || !at || !*uses) return v;
     if (!*at) {
@@ -71,10 +71,10 @@ static int count_uses(const wb__leaf *leaf, void *ctx)
     wb__flux_saver *s = ctx;
     wb_tensor *x = leaf->x;
     int status = wb_eval_all(1, &x);
-    void **first = status ? NULL : wb__seen_at(&s->references[WB__ROWS], x);
+    void **first = status ? NULL : wb__pointer_map_at(&s->references[WB__ROWS], x);
     if (!first) return status ? status : WB_ERROR_MEMORY;
     if (*first) {
-        void **uses = wb__seen_at(&s->uses, x);
+        void **uses = wb__pointer_map_at(&s->uses, x);
         if (!uses) return WB_ERROR_MEMORY;
         *uses = x;
     }
@@ -198,7 +198,7 @@ static int save(wb__flux_saver *s, const char *path, void *model, const char *ke
 {
     int status = wb__evaluate_pending();
     if (!status) status = wb__walk("save", model, NULL, 0, count_uses, s);
-    wb__seen_drop(&s->references[WB__ROWS]);
+    wb__pointer_map_free(&s->references[WB__ROWS]);
     if (status) return status;
     const wb__doc *d = document(s, model, key, structure);
     if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong)) return wb__fail(WB_ERROR_MEMORY, NULL);
@@ -220,8 +220,8 @@ int wb__flux_save(const char *path, void *model, const wb_save_options *o)
     wb__free(structure);
     wb__free(s.path.text);
     wb__free(s.wrong.text);
-    wb__seen_drop(&s.uses);
-    for (int i = 0; i < WB__ORDERS; i++) wb__seen_drop(&s.references[i]);
+    wb__pointer_map_free(&s.uses);
+    for (int i = 0; i < WB__ORDERS; i++) wb__pointer_map_free(&s.references[i]);
     wb__doc_drop(&s.room);
     return status;
 }

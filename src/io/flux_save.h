@@ -17,8 +17,8 @@ typedef struct {
     wb__text path;              /* of the part under work */
     wb__text wrong;             /* what cannot be written, a line each */
     int n_wrong;
-    wb__seen uses;              /* of a tensor: non-NULL in several places */
-    wb__seen references[WB__ORDERS];    /* of such a tensor in that order: its place among the references + 1 */
+    wb__pointer_map uses;              /* of a tensor: non-NULL in several places */
+    wb__pointer_map references[WB__ORDERS];    /* of such a tensor in that order: its place among the references + 1 */
     wb__doc *shared;           /* those references */
 } wb__flux_saver;
 

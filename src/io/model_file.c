@@ -197,7 +197,7 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
-    void **at = wb__seen_at(ctx, x);
+    void **at = wb__pointer_map_at(ctx, x);
     const wb__entry *e = at ? *at : NULL;
     if (!at) return NULL;
     return e ? wb_full_of(0, e->dtype, x->ndim, x->dims) : x;
@@ -206,21 +206,21 @@ static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
 {
     wb__links links;
-    wb__seen other = {0};
+    wb__pointer_map other = {0};
     bool any = false, failed = torch ? wb__links_torch(model, false, &links) : wb__links_weber(model, &links);
     if (failed) return NULL;
     for (int i = 0; !failed && i < links.n; i++) {
         const wb__link *l = &links.links[i];
         wb__entry *e = l->x ? wb__table_find(file, l->name) : NULL;
         if (!e || e->dtype == (wb_dtype)l->x->dtype || !e->dtype || !wb__dtype_float(e->dtype)) continue;
-        void **at = wb__seen_at(&other, l->x);
+        void **at = wb__pointer_map_at(&other, l->x);
         if (at) *at = e;
         any = true;
         failed = !at;
     }
     if (failed) model = NULL;
     else if (any) model = wb__fmap(model, retype, &other);
-    wb__seen_drop(&other);
+    wb__pointer_map_free(&other);
     wb__links_free(&links);
     return model;
 }

@@ -19,8 +19,8 @@ typedef struct {
     wb__links links;
     int n;
     source *sources;                    /* in the order of their names */
-    wb__seen found;                     /* of a tensor: the link that gives it its value; WB_NONE: told of */
-    wb__seen convolutions;              /* of their kernels: what they do with them, a wb__flip */
+    wb__pointer_map found;                     /* of a tensor: the link that gives it its value; WB_NONE: told of */
+    wb__pointer_map convolutions;              /* of their kernels: what they do with them, a wb__flip */
     int lacking;                        /* distinct tensors that get no value */
     int absent;                         /* of these, those whose name is not in the file */
     wb__text list;                      /* of what does not fit */
@@ -32,8 +32,8 @@ static void drop(matching *m)
     for (int i = 0; i < m->n; i++) wb__free(m->sources[i].name);
     wb__free(m->sources);
     wb__links_free(&m->links);
-    wb__seen_drop(&m->found);
-    wb__seen_drop(&m->convolutions);
+    wb__pointer_map_free(&m->found);
+    wb__pointer_map_free(&m->convolutions);
     wb__free(m->list.text);
     *m = (matching){0};
 }
@@ -205,7 +205,7 @@ static int match_links(matching *m)
         bool added = i + 1 < m->links.n && l[1].kind == WB__LINK_ADDED;
         state second = added ? look_at(m, l + 1) : GOOD;
         if (s == GOOD && second == ABSENT) tell_missing(m, l + 1);
-        void **at = wb__seen_at(&m->found, l->x);
+        void **at = wb__pointer_map_at(&m->found, l->x);
         if (!at) return WB_ERROR_MEMORY;
         if (*at && !wb_is_none(*at)) continue;
         if (s == GOOD && second == GOOD) *at = l;
@@ -216,19 +216,19 @@ static int match_links(matching *m)
 
 static int find_missing(matching *m)
 {
-    wb__seen counted = {0};
+    wb__pointer_map counted = {0};
     for (int i = 0; i < m->links.n; i++) {
         const wb__link *l = &m->links.links[i];
         if (!l->x || l->kind == WB__LINK_ADDED) continue;
-        void **at = wb__seen_at(&m->found, l->x), **once = wb__seen_at(&counted, l->x);
-        if (!at || !once) return wb__seen_drop(&counted), WB_ERROR_MEMORY;
+        void **at = wb__pointer_map_at(&m->found, l->x), **once = wb__pointer_map_at(&counted, l->x);
+        if (!at || !once) return wb__pointer_map_free(&counted), WB_ERROR_MEMORY;
         if (*once) continue;
         *once = l->x;
         if (!*at) tell_missing(m, l);
         m->lacking += !*at || wb_is_none(*at);
         m->absent += !*at;
     }
-    wb__seen_drop(&counted);
+    wb__pointer_map_free(&counted);
     return 0;
 }
 
@@ -353,7 +353,7 @@ static int note_kernels(matching *m, void *object)
     for (int i = 0; !status && i < node->n; i++) status = note_kernels(m, node->children[i].object);
     wb_layer *l = object;
     if (status || !node->kind->layer || l->type != wb__layer_type_named("Conv")) return status;
-    void **at = wb__seen_at(&m->convolutions, wb__layer_child(l, 0));
+    void **at = wb__pointer_map_at(&m->convolutions, wb__layer_child(l, 0));
     if (!at) return WB_ERROR_MEMORY;
     bool flip = ((const wb_conv_options *)l->options)->flip;
     *at = (void *)(uintptr_t)(flip ? WB__FLIP_YES : WB__FLIP_NO);
@@ -363,7 +363,7 @@ static int note_kernels(matching *m, void *object)
 /* Must kernels be turned over for the convolution here to do what that of the file did? */
 static int must_turn(matching *m, const wb__link *l, const wb__entry *e, bool *turned)
 {
-    void **at = e->flip ? wb__seen_at(&m->convolutions, l->x) : NULL;
+    void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;
     *turned = at && *at ? (wb__flip)(uintptr_t)*at != e->flip : l->kind == WB__LINK_TURNED;
     return e->flip && !at ? WB_ERROR_MEMORY : 0;
 }
@@ -425,7 +425,7 @@ static int check_ties(matching *m, void *model)
     for (int i = 0; !status && i < m->links.n; i++) {
         const wb__link *l = &m->links.links[i];
         if (!l->x || l->kind == WB__LINK_ADDED || !bytes_of(l->x)) continue;
-        void **at = wb__seen_at(&m->found, l->x), *blocks[2];
+        void **at = wb__pointer_map_at(&m->found, l->x), *blocks[2];
         if (!at) return WB_ERROR_MEMORY;
         const wb__link *first = *at;
         if (!first || wb_is_none(first) || first == l || !is_good(m, l)) continue;
@@ -445,7 +445,7 @@ static int give_all(matching *m)
     int status = 0;
     for (int i = 0; i < m->links.n; i++) {
         const wb__link *l = &m->links.links[i];
-        void **at = l->x ? wb__seen_at(&m->found, l->x) : NULL;
+        void **at = l->x ? wb__pointer_map_at(&m->found, l->x) : NULL;
         if (l->x && !at) return WB_ERROR_MEMORY;
         status = at && *at == l ? give(m, l) : 0;
         if (status) return status;

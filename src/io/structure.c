@@ -287,12 +287,12 @@ static void put_node(wb__json_out *out, void *object, const char *name, int dept
     wb__json_close(out, '}');
 }
 
-typedef struct { wb__seen first; wb__json_out ties; } tie_search;
+typedef struct { wb__pointer_map first; wb__json_out ties; } tie_search;
 
 static int find_tie(const wb__leaf *leaf, void *ctx)
 {
     tie_search *t = ctx;
-    void **at = wb__seen_at(&t->first, leaf->x);
+    void **at = wb__pointer_map_at(&t->first, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
     if (*at) {
         wb__json_put_pair(&t->ties, leaf->path, *at);
@@ -308,9 +308,9 @@ char *wb__structure_text(void *model)
     wb__json_out out = {0};
     out.status = check_names(model);
     if (!out.status) out.status = wb__walk("save", model, NULL, 0, find_tie, &t);
-    for (int i = 0; i < t.first.room; i++)
+    for (int i = 0; i < t.first.capacity; i++)
         if (t.first.keys[i]) wb__free(t.first.values[i]);
-    wb__seen_drop(&t.first);
+    wb__pointer_map_free(&t.first);
     char *ties = out.status ? NULL : wb__json_take(&t.ties);
     if (!ties && !out.status) out.status = t.ties.status ? t.ties.status : WB_ERROR_MEMORY;
     if (out.status) {

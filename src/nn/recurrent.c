@@ -181,7 +181,7 @@ static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
 {
-    if (WB__NULL(cell) || WB__NULL(x)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(cell) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__is(cell, &wb__layer_class) || cell->type->call != cell_call)
         return wb__fail(WB_ERROR_ARGUMENT, "cell_step: not a cell");
     const cell_kind *kind = cell->type->detail;

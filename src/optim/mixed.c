@@ -58,7 +58,7 @@ static int narrow_all(narrowing *w, void *model)
     if (!status && w->n_narrow) status = wb_eval_all(w->n_narrow, w->narrow);
     for (int i = 0; !status && i < w->n_narrow; i++)
         if (!(w->narrow[i] = wb__alone(w->narrow[i]))) status = WB_ERROR_MEMORY;
-    if (status) return wb_error_code() ? (int)wb_error_code() : status;
+    if (status) return wb__error_or(status);
     for (int i = 0; i < w->n_narrow; i++) wb__retype(w->x[i], w->narrow[i]);
     for (int i = 0; i < w->n; i++) w->x[i]->flags |= WB__MIXED;
     return 0;
@@ -89,7 +89,7 @@ int wb__scaling_new(wb_opt_state *s, const wb_device *d)
         wb_tensor *first = wb_full_of(i == WB__SCALE ? FIRST_SCALE : 0, WB_F32, i == WB__MADE, &slots);
         wb_tensor *v = wb_variable(first);
         s->scaling[i] = wb__ref(v);
-        if (!v) status = wb_error_code() ? (int)wb_error_code() : WB_ERROR_MEMORY;
+        if (!v) status = wb__error_or(WB_ERROR_MEMORY);
         else v->name = wb__scaling_names[i];
         if (first) wb_object_free(first);
         if (v) wb_object_free(v);

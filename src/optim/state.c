@@ -23,7 +23,7 @@ static void state_destroy(void *object)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-typedef struct { wb_opt_state *state; wb__seen seen; int place_room, slot_room; } making;
+typedef struct { wb_opt_state *state; wb__pointer_map seen; int place_room, slot_room; } making;
 
 /* Zeros beside the parameter: on its device, in the dtype of moments. */
 static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
@@ -62,7 +62,7 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
                         leaf->path, wb_describe(leaf->x));
-    void **known = wb__seen_at(&m->seen, leaf->x);
+    void **known = wb__pointer_map_at(&m->seen, leaf->x);
     if (!known || !wb__make_room(&s->places, &m->place_room, s->n_places + 1, sizeof *s->places))
         return WB_ERROR_MEMORY;
     char *path = wb__strdup(leaf->path);
@@ -132,7 +132,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (own) wb_object_free(own);
     if (!status && !s->n)
         status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
-    wb__seen_drop(&m.seen);
+    wb__pointer_map_free(&m.seen);
     if (!status && s->mixed) status = begin_mixed(s, model);
     if (!status) return s;
     wb_object_free(s);
@@ -141,7 +141,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
 
 /* ---- changing -------------------------------------------------------------------------------- */
 
-static int no_object(void) { return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT; }
+static int no_object(void) { return wb__error_or(WB_ERROR_ARGUMENT); }
 
 static bool has(const wb__rule_part *part, int field)
 {

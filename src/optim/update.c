@@ -52,10 +52,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || g == w->last) return 0;
     if (wb__setting_read(u->state, &slot->frozen)) {        /* nobody reads it: it is not computed */
-        if (wb__is(g, &wb__tensor_class)) {
-            g->flags |= WB__APPLIED;
-            wb__sink_remove(g);
-        }
+        if (wb__is(g, &wb__tensor_class)) wb__sink_remove(g);
         return 0;
     }
     if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
@@ -69,7 +66,6 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
                         "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
                         "gradients, as in grads = wb_to(grads, wb_device_of(model))",
                         u->what, leaf->path, PLACE(g), PLACE(leaf->x));
-    g->flags |= WB__APPLIED;
     const bool scaled = u->state->scaling[WB__SCALE] != NULL;
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);
@@ -275,14 +271,14 @@ static int compute(update *u, void *model, wb_tree *grads)
         status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++)
         if (u->works[i].g) status = finish(u, &u->works[i], &s->slots[i]);
-    return status && wb_error_code() ? (int)wb_error_code() : status;
+    return status ? wb__error_or(status) : 0;
 }
 
 static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     if ((!s && wb__null(u->what, "state")) || (!model && wb__null(u->what, "model")) ||
         (!grads && wb__null(u->what, "grads")))
-        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
                         u->what, wb__kind(s));

@@ -54,13 +54,7 @@ static bool is_leftover(const char *rest)
 
 static int add(keeping *k, char *path, const wb__checkpoint_about *about)
 {
-    if (k->n == k->room) {
-        int room = k->room ? 2 * k->room : 8;
-        kept *more = wb__realloc(k->files, (size_t)room * sizeof *more);
-        if (!more) return WB_ERROR_MEMORY;
-        k->files = more;
-        k->room = room;
-    }
+    if (!wb__make_room(&k->files, &k->room, k->n + 1, sizeof *k->files)) return WB_ERROR_MEMORY;
     k->files[k->n++] = (kept){path, *about};
     return 0;
 }

@@ -214,7 +214,7 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
                   const wb_train_options *given)
 {
     if (WB__NULL(model) || WB__NULL(data) || WB__NULL(state))
-        return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+        return wb__error_or(WB_ERROR_ARGUMENT);
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};

@@ -94,29 +94,16 @@ static void tree_destroy(void *object)
     wb__object_end(t, sizeof *t);
 }
 
-static bool all_spent(const wb__branch *b)
-{
-    for (int i = 0; i < b->n; i++) {
-        const wb__object *child = b->children[i].object;
-        if (wb_is_none(child)) continue;
-        if (wb__is(child, &wb__tree_class) ? !all_spent((const wb__branch *)child)
-                                           : !wb__is(child, &wb__tensor_class) ||
-                                                 !child->class->is_spent(child))
-            return false;
-    }
-    return true;
-}
-
-/* Gradients, once an update consumed them. */
-static bool tree_is_spent(const void *object)
+static void tree_hold(void *object)
 {
     const wb_tree *t = object;
-    return t->loss && all_spent(&t->node);
+    for (int i = 0; i < t->node.n; i++)
+        if (!wb_is_none(t->node.children[i].object)) wb__hold(t->node.children[i].object);
 }
 
 const wb__class wb__tree_class = {.name = "tree", .destroy = tree_destroy, .format = wb__format_tree,
                                    .to = wb__branch_to, .device_of = wb__branch_device,
-                                   .is_spent = tree_is_spent};
+                                   .hold = tree_hold};
 
 static wb__branch *tree_like(wb__branch *of)
 {
@@ -124,6 +111,7 @@ static wb__branch *tree_like(wb__branch *of)
     wb_tree *t = wb__object_new(&wb__tree_class, sizeof *t);
     if (!t) return NULL;
     t->is_opaque = from->is_opaque;
+    t->loss = wb__ref(from->loss);
     t->opaque = from->opaque;
     bool ok = wb__branch_init_like(&t->node, of);
     if (ok && from->type) {

@@ -6,9 +6,8 @@
 typedef struct {
     wb_leaf_function f;
     void *ctx;
-    wb__seen seen;
-    char *path;
-    size_t length, room;
+    wb__pointer_map seen;
+    wb__text path;
 } mapping;
 
 wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of)
@@ -18,35 +17,18 @@ wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of)
     return v;
 }
 
-static bool push(mapping *m, const char *name)
-{
-    size_t n = strlen(name), dot = m->length ? 1 : 0;
-    if (m->length + dot + n + 1 > m->room) {
-        size_t room = 2 * m->room + n + 64;
-        char *path = wb__realloc(m->path, room);
-        if (!path) return false;
-        m->path = path;
-        m->room = room;
-    }
-    if (dot) m->path[m->length++] = '.';
-    memcpy(m->path + m->length, name, n + 1);
-    m->length += n;
-    return true;
-}
-
 static void *map(mapping *m, void *object, bool in_layer);
 
 static void *map_node(mapping *m, wb__branch *node, bool in_layer)
 {
     wb__branch_used(node);
     wb__branch *made = node->kind->like(node);
-    size_t length = m->length;
+    const size_t length = m->path.length;
     bool layer = in_layer || node->kind->layer, ok = made != NULL;
     for (int i = 0; ok && i < node->n; i++) {
-        ok = push(m, node->children[i].name);
+        ok = wb__path_push(&m->path, node->children[i].name);
         void *part = ok ? map(m, node->children[i].object, layer) : NULL;
-        m->length = length;
-        if (m->path) m->path[length] = 0;
+        wb__path_cut(&m->path, length);
         ok = part != NULL;
         if (ok) wb__branch_put(made, i, made->children[i].name, part);
     }
@@ -57,11 +39,11 @@ static void *map_node(mapping *m, wb__branch *node, bool in_layer)
 
 static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
 {
-    wb_tensor *y = m->f(x, m->path ? m->path : "", m->ctx);
+    wb_tensor *y = m->f(x, wb__path(&m->path), m->ctx);
     if (!y || y == x) return y;
     if (wb_is_none(y) || !wb__is(y, &wb__tensor_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"",
-                             m->path ? m->path : "");
+                             wb__path(&m->path));
     return in_layer && x->op == WB__OP_variable ? wb__successor(y, x) : y;
 }
 
@@ -69,13 +51,13 @@ static void *map(mapping *m, void *object, bool in_layer)
 {
     if (wb_is_none(object)) return object;
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return object;
-    void **seen = wb__seen_at(&m->seen, object);
+    void **seen = wb__pointer_map_at(&m->seen, object);
     if (!seen) return NULL;
     if (*seen) return *seen;
     void *made = wb__is_branch(object) ? map_node(m, object, in_layer)
                                        : (void *)map_tensor(m, object, in_layer);
     if (!made) return NULL;
-    seen = wb__seen_at(&m->seen, object);       /* the map may have grown meanwhile */
+    seen = wb__pointer_map_at(&m->seen, object);       /* the map may have grown meanwhile */
     if (!seen) return NULL;
     return *seen = made;
 }
@@ -84,8 +66,8 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
 {
     mapping m = {.f = f, .ctx = ctx};
     void *made = map(&m, object, false);
-    wb__free(m.path);
-    wb__seen_drop(&m.seen);
+    wb__free(m.path.text);
+    wb__pointer_map_free(&m.seen);
     return made;
 }
 
@@ -136,7 +118,7 @@ static void replace(wb__branch *of, wb__child *place, wb_tensor *x)
 
 int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
-    if (WB__NULL(layer) || WB__NULL(x)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(layer) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
     wb__child *place = tensor_place("set", layer, path, &of);
     if (!place || !wb__operand("set", x)) return wb_error_code();
@@ -151,7 +133,7 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 
 int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
-    if (WB__NULL(layer)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(layer)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
     wb__child *place = tensor_place("tie", layer, path, &of),
               *to = place ? tensor_place("tie", layer, same_as, NULL) : NULL;

@@ -40,7 +40,7 @@ wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
 /* The objects go to the current scope, as everything that is returned. */
 int wb_struct_copy(const wb_struct_type *type, wb_tree *tree, void *value)
 {
-    if (WB__NULL(tree)) return wb_error_code() ? (int)wb_error_code() : WB_ERROR_ARGUMENT;
+    if (WB__NULL(tree)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!type || !value)
         return wb__fail(WB_ERROR_ARGUMENT, "struct_get: no %s", type ? "place to copy to" : "type");
     if (!tree->type || tree->type->size != type->size || strcmp(tree->type->name, type->name))

@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct {
-    wb__seen index;             /* of a leaf: its number + 1 */
+    wb__pointer_map index;             /* of a leaf: its number + 1 */
     wb_tensor **wrt, **grads;
     int n, room;
     int met;                    /* leaves so far, ties as often as they occur */
@@ -17,7 +17,7 @@ static int collect(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
     if (l->skips && l->skips(l->ctx, l->met++)) return 0;
-    void **at = wb__seen_at(&l->index, leaf->x);
+    void **at = wb__pointer_map_at(&l->index, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
     if (*at) return 0;
     if (!wb__make_room(&l->wrt, &l->room, l->n + 1, sizeof *l->wrt)) return WB_ERROR_MEMORY;
@@ -31,7 +31,7 @@ static wb_tensor *result(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
     if (!leaf->trainable) return WB_NONE;
-    void **at = wb__seen_at(&l->index, leaf->x);
+    void **at = wb__pointer_map_at(&l->index, leaf->x);
     if (!at || !*at) return at ? WB_NONE : NULL;
     wb_tensor *g = l->grads[(intptr_t)*at - 1];
     return g ? g : WB_NONE;
@@ -60,7 +60,7 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
 end:
     wb__free(l.wrt);
     wb__free(l.grads);
-    wb__seen_drop(&l.index);
+    wb__pointer_map_free(&l.index);
     return made;
 }
 

@@ -5,12 +5,15 @@
  * layer is a branch with a forward pass; what kind of branch one is says its wb__branch_kind, so
  * that this floor need not know layers. Files: branch.c (branches and paths), walk.c (visits),
  * fmap.c (mapping, ties), functor.c (structs of the program), gradient.c (wb_gradient), show.c and
- * show_tensor.c (printing), move.c (wb_to), seen.c (maps by address). */
+ * show_tensor.c (printing), move.c (wb_to). */
 #ifndef WB__TREE_H
 #define WB__TREE_H
 
+#include "base/pointer_map.h"
 #include "base/text.h"
 #include "engine/tensor.h"
+
+#include <string.h>
 
 /* A child's name belongs to its node, to the node whose names it borrows, or to the program's
  * constants. */
@@ -24,7 +27,7 @@ typedef struct {
 } wb__branch_kind;
 
 /* Visits are recursive: a thread with a small stack must be able to go all the way down. */
-enum { WB__MOST_DEPTH = 256 };
+enum { WB__MOST_DEPTH = 128 };
 
 struct wb__branch {
     wb__object object;
@@ -108,15 +111,23 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
  * NULL). */
 wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of);
 
+/* The path of a visit: "layers.0.weight". */
+static inline const char *wb__path(const wb__text *path) { return path->text ? path->text : ""; }
+static inline bool wb__path_push(wb__text *path, const char *name)      /* false: out of memory */
+{
+    if (path->length) wb__text_raw(path, ".", 1);
+    wb__text_raw(path, name, strlen(name));
+    return !path->failed;
+}
+static inline void wb__path_cut(wb__text *path, size_t length)
+{
+    path->length = length;
+    if (path->text) path->text[length] = 0;
+}
+
 /* wb_to and wb_device_of of layers and trees. */
 void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__branch_device(void *object);
-
-/* Values by address. */
-typedef struct { const void **keys; void **values; int n, room; } wb__seen;
-/* the key's value, NULL when new; NULL without memory */
-void **wb__seen_at(wb__seen *s, const void *key);
-void wb__seen_drop(wb__seen *s);
 
 char *wb__format_tensor(wb_tensor *x);      /* "[2,3] f32" and its values in rows */
 char *wb__format_tree(void *tree);

@@ -8,26 +8,9 @@ typedef struct {
     unsigned which;
     wb__leaf_visit f;
     void *ctx;
-    char *path;
-    size_t length, room;
-    wb__seen seen;
+    wb__text path;
+    wb__pointer_map seen;
 } walk;
-
-static bool push(walk *w, const char *name)
-{
-    size_t n = strlen(name), dot = w->length ? 1 : 0;
-    if (w->length + dot + n + 1 > w->room) {
-        size_t room = 2 * w->room + n + 64;
-        char *path = wb__realloc(w->path, room);
-        if (!path) return false;
-        w->path = path;
-        w->room = room;
-    }
-    if (dot) w->path[w->length++] = '.';
-    memcpy(w->path + w->length, name, n + 1);
-    w->length += n;
-    return true;
-}
 
 static bool trainable(const wb_tensor *x, bool in_layer)
 {
@@ -38,10 +21,10 @@ static bool trainable(const wb_tensor *x, bool in_layer)
 static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
 {
     if (wb_is_none(x)) return 0;
-    wb__leaf leaf = {x, other, w->path ? w->path : "", trainable(x, in_layer)};
+    wb__leaf leaf = {x, other, wb__path(&w->path), trainable(x, in_layer)};
     if ((w->which & WB__TRAINABLE) && !leaf.trainable) return 0;
     if (w->which & WB__DISTINCT) {
-        void **seen = wb__seen_at(&w->seen, x);
+        void **seen = wb__pointer_map_at(&w->seen, x);
         if (!seen) return WB_ERROR_MEMORY;
         if (*seen) return 0;
         *seen = x;
@@ -59,7 +42,7 @@ static int beside(const walk *w, const wb__branch *node, int i, void *other, voi
     const wb__branch *o = other;
     if (!wb__is_branch(other))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: \"%s\" is a %s in the second",
-                        w->what, w->path ? w->path : "", wb__kind(o));
+                        w->what, wb__path(&w->path), wb__kind(o));
     if (i < o->n && (o->children[i].name == name || !strcmp(o->children[i].name, name))) {
         *out = o->children[i].object;
         return 0;
@@ -70,7 +53,7 @@ static int beside(const walk *w, const wb__branch *node, int i, void *other, voi
         return 0;
     }
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the trees differ: the second has no \"%s%s%s\"",
-                    w->what, w->length ? w->path : "", w->length ? "." : "", name);
+                    w->what, wb__path(&w->path), w->path.length ? "." : "", name);
 }
 
 static int descend(walk *w, void *object, void *other, bool in_layer)
@@ -78,15 +61,14 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     if (!wb__is_branch(object)) return visit(w, object, other, in_layer);
     wb__branch *node = object;
     wb__branch_used(node);
-    size_t length = w->length;
+    const size_t length = w->path.length;
     bool layer = in_layer || node->kind->layer; /* a chain keeps its layers in a tree of its own */
     for (int i = 0; i < node->n; i++) {
         void *beside_it;
         int status = beside(w, node, i, other, &beside_it);
-        if (!status && !push(w, node->children[i].name)) status = WB_ERROR_MEMORY;
+        if (!status && !wb__path_push(&w->path, node->children[i].name)) status = WB_ERROR_MEMORY;
         if (!status) status = descend(w, node->children[i].object, beside_it, layer);
-        w->length = length;
-        if (w->path) w->path[length] = 0;
+        wb__path_cut(&w->path, length);
         if (status) return status;
     }
     return 0;
@@ -100,8 +82,8 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
                         wb__kind(object));
     walk w = {.what = what, .which = which, .f = f, .ctx = ctx};
     int status = descend(&w, object, other, false);
-    wb__free(w.path);
-    wb__seen_drop(&w.seen);
+    wb__free(w.path.text);
+    wb__pointer_map_free(&w.seen);
     return status;
 }
 

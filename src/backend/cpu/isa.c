@@ -23,6 +23,32 @@ void wb__narrow(void *to, wb_dtype to_type, const void *from, int64_t n)
     else wb__convert(to, to_type, from, WB_F32, n);
 }
 
+wb__isa_level wb__isa_here(void)
+{
+#ifdef WB_HAVE_X86_ISA
+    const char *limit = getenv("WEBER_ISA");
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl");
+    if (limit && !strcmp(limit, "portable")) return WB__ISA_PORTABLE;
+    if (avx512 && !(limit && !strcmp(limit, "avx2"))) return WB__ISA_AVX512;
+    if (avx2) return WB__ISA_AVX2;
+#endif
+    return WB__ISA_PORTABLE;
+}
+
+const wb__isa *wb__isa_best(void)
+{
+#ifdef WB_HAVE_X86_ISA
+    static const wb__isa *const table[] = {&wb__isa_portable, &wb__isa_avx2, &wb__isa_avx512};
+    return table[wb__isa_here()];
+#else
+    return &wb__isa_portable;
+#endif
+}
+
 wb__act wb__act_of(wb__op op, wb_dtype computed)
 {
     const wb__isa *isa = wb__isa_best();
@@ -36,19 +62,3 @@ wb__act wb__act_of(wb__op op, wb_dtype computed)
     }
     return (wb__act){.row = wb__tile_unary(wb__tile_table_here(), op, (int)wb__reg_of(computed))};
 }
-
-const wb__isa *wb__isa_best(void)
-{
-#if defined(__x86_64__)
-    const char *limit = getenv("WEBER_CPU_ISA");
-    const int most = !limit ? 2 : !strcmp(limit, "avx512") ? 2 : !strcmp(limit, "avx2") ? 1 : 0;
-    __builtin_cpu_init();
-    if (most == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-        && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return &wb__isa_avx512;
-    if (most >= 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &wb__isa_avx2;
-#endif
-    return &wb__isa_portable;
-}
-

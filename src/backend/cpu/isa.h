@@ -90,7 +90,7 @@ typedef struct {
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
-const wb__isa *wb__isa_best(void);      /* what this processor runs; WEBER_CPU_ISA lowers it */
+const wb__isa *wb__isa_best(void);      /* the functions for wb__isa_here() */
 
 /* Of products and convolutions computed in F32 or F64. */
 wb__act wb__act_of(wb__op op, wb_dtype computed);

@@ -13,6 +13,10 @@
 #include "base/parallel.h"
 #include "backend/kinds.h"
 
+/* The widest instruction set that this processor runs; WEBER_ISA=portable, avx2 or avx512 lowers it. */
+typedef enum { WB__ISA_PORTABLE, WB__ISA_AVX2, WB__ISA_AVX512 } wb__isa_level;
+wb__isa_level wb__isa_here(void);
+
 /* C[b][m,n] = act(A[b][m,k] · B[b][k,n] + bias) for b in a grid of up to two batch dimensions.
  * Element (i,j) of A stands at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in
  * elements, 0 where broadcast); likewise B and C.  C never overlaps A or B.  bias is per column n,

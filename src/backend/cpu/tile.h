@@ -63,7 +63,7 @@ extern const wb__tile_table wb__tile_portable;
 extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 #endif
 
-/* The best table that this processor runs; WEBER_ISA=portable, avx2 or avx512 asks for one. */
+/* The table for wb__isa_here(). */
 const wb__tile_table *wb__tile_table_here(void);
 
 /* The function of a row over elements, of any argument. */
@@ -74,11 +74,6 @@ static inline wb__row_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int
     return t->row[op][reg][WB__VVV];
 }
 
-static inline wb__reg wb__reg_of(wb_dtype t)
-{
-    return t == WB_F64 ? WB__REG_F64 : t == WB_I64 ? WB__REG_I64
-         : t == WB_F32 || t == WB_F16 || t == WB_BF16 ? WB__REG_F32 : WB__REG_I32;
-}
 static inline int wb__reg_size(int r) { return r == WB__REG_F64 || r == WB__REG_I64 ? 8 : 4; }
 
 #endif

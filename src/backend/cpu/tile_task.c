@@ -14,16 +14,12 @@ enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS
 const wb__tile_table *wb__tile_table_here(void)
 {
 #ifdef WB_HAVE_X86_ISA
-    const char *asked = getenv("WEBER_ISA");
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f")
-        && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (asked && !strcmp(asked, "portable")) return &wb__tile_portable;
-    if (avx512 && !(asked && !strcmp(asked, "avx2"))) return &wb__tile_avx512;
-    if (avx2) return &wb__tile_avx2;
-#endif
+    static const wb__tile_table *const table[] = {&wb__tile_portable, &wb__tile_avx2,
+                                                  &wb__tile_avx512};
+    return table[wb__isa_here()];
+#else
     return &wb__tile_portable;
+#endif
 }
 
 /* What there is to know of a program before its tiles have a shape. */

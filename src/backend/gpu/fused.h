@@ -124,7 +124,6 @@ void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 const char *wb__fuse_memory(wb_dtype t);        /* the type in memory */
 const char *wb__fuse_dtype(wb_dtype t);         /* F32, BF16, ... */
-wb__reg wb__fuse_reg(wb_dtype t);
 
 /* fused_fold_text.c: a fold as text.  `acc`: what it adds up in; s, c and w of its number `n` are
  * an item's own, t and z of its slot the group's. */

@@ -39,15 +39,9 @@ void wb__fuse_close(wb__fuse *k)
 
 static int add_words(wb__fuse *k, int n)
 {
-    if (k->n_words + n > k->words_room) {
-        const int room = 2 * k->words_room + 64;
-        uint32_t *more = wb__realloc(k->words, (size_t)room * sizeof *more);
-        if (!more) {
-            k->failed = true;
-            return 0;
-        }
-        k->words = more;
-        k->words_room = room;
+    if (!wb__make_room(&k->words, &k->words_room, k->n_words + n, sizeof *k->words)) {
+        k->failed = true;
+        return 0;
     }
     k->n_words += n;
     return k->n_words - n;

@@ -29,16 +29,6 @@ const char *wb__fuse_dtype(wb_dtype t)
     return t == WB_DTYPE_DEFAULT ? "F32" : names[t];
 }
 
-wb__reg wb__fuse_reg(wb_dtype t)
-{
-    switch (t) {
-    case WB_F64: return WB__REG_F64;
-    case WB_I64: return WB__REG_I64;
-    case WB_I8: case WB_U8: case WB_BOOL: case WB_I32: return WB__REG_I32;
-    default: return WB__REG_F32;
-    }
-}
-
 /* ---- what is needed, and how often ----------------------------------------------------------- */
 
 bool wb__part_varies(const wb__part *p, const wb__view *v)

@@ -1,0 +1,29 @@
+/* A hash map from addresses to addresses, or to small numbers. */
+#ifndef WB__POINTER_MAP_H
+#define WB__POINTER_MAP_H
+
+#include "base/base.h"
+
+/* All zero: empty. */
+typedef struct {
+    const void **keys;
+    void **values;
+    int n, capacity;                    /* capacity: a power of two */
+} wb__pointer_map;
+
+/* The place of a key's value, added as NULL where the key is new; valid until the next one is added.
+ * NULL: out of memory, with the error set. */
+void **wb__pointer_map_at(wb__pointer_map *m, const void *key);
+/* The number that wb__pointer_map_put gave a key; -1: absent. */
+int wb__pointer_map_get(const wb__pointer_map *m, const void *key);
+void wb__pointer_map_clear(wb__pointer_map *m);         /* keeps its memory */
+void wb__pointer_map_free(wb__pointer_map *m);
+
+static inline bool wb__pointer_map_put(wb__pointer_map *m, const void *key, int number)
+{
+    void **value = wb__pointer_map_at(m, key);
+    if (value) *value = (void *)(intptr_t)number;
+    return value != NULL;
+}
+
+#endif
