@@ -144,16 +144,17 @@ static void one_part(void *ctx, int64_t part)
     const row_part *r = ctx;
     const dnnl_op *p = r->p;
     const wb__tile_table *t = wb__tile_table_here();
-    const int64_t end = WB__MIN((part + 1) * r->rows, p->rows);
-    for (int64_t i = part * r->rows; i < end; i++) {
+    const int64_t first = part * r->rows, end = WB__MIN(first + r->rows, p->rows);
+    const int64_t step = p->stride == p->columns ? WB__MAX(end - first, 1) : 1;    /* rows a run */
+    for (int64_t i = first; i < end; i += step) {
         if (p->dtype == WB_F32) {
             float *y = (float *)r->at + i * p->stride;
-            p->row(y, y, NULL, NULL, p->columns);
+            p->row(y, y, NULL, NULL, step * p->columns);
             continue;
         }
         uint16_t *y = (uint16_t *)r->at + i * p->stride;
-        for (int64_t j = 0; j < p->columns; j += CHUNK) {
-            const int64_t n = WB__MIN(p->columns - j, CHUNK);
+        for (int64_t j = 0; j < step * p->columns; j += CHUNK) {
+            const int64_t n = WB__MIN(step * p->columns - j, CHUNK);
             float wide[CHUNK];
             t->load[p->dtype](wide, CHUNK, y + j, 1, n, 0, 1);
             p->row(wide, wide, NULL, NULL, n);
