@@ -102,7 +102,7 @@ static void conv(int n, int c, int k, int side, int taps, int stride, int pad, b
                             .x_nhwc = nhwc,
                             .y_nhwc = nhwc,
                             .has_bias = kind == 0,
-                            .act = kind == 0 ? WB__EPI_RELU : WB__EPI_NONE };
+                            .act = kind == 0 ? WB__OP_relu : WB__OP_NONE };
         wb__cpu_op *op;
         if (!wb__cpu_conv(&d, &op))
             report(name, op, (void *[]){ x, w, y, bias },

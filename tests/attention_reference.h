@@ -1,4 +1,4 @@
-/* Attention of one head, and its gradients, in loops of double: the formulas of backend/kinds.h. */
+/* Attention of one head, and its gradients, in loops of double: the formulas of ops/ops.h. */
 #ifndef ATTENTION_REFERENCE_H
 #define ATTENTION_REFERENCE_H
 

@@ -141,6 +141,7 @@ static wb__step convolution(const shape *s, wb_dtype dtype, bool nhwc, int kind)
 static void all_kinds(const wb__dnn_target *t, const shape *s, wb_dtype dtype, int precision,
                       bool nhwc, int last)
 {
+    static const wb__op acts[] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh, WB__OP_sigmoid};
     for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_WEIGHTS; kind++)
         for (int same = 0; same < 2; same++)
             for (int e = -1; e <= (same || kind != WB__CONV_FORWARD ? -1 : last); e++) {
@@ -149,7 +150,7 @@ static void all_kinds(const wb__dnn_target *t, const shape *s, wb_dtype dtype, i
                 step.precision = (uint8_t)precision;
                 step.deterministic = same;
                 step.n_views = e < 0 ? 3 : 4;
-                step.epilogue = e < 0 ? WB__EPI_NONE : e;
+                step.epilogue = e < 0 ? WB__OP_NONE : acts[e];
                 snprintf(what, sizeof what, "%dx%d %d->%d /%d dilation %d groups %d %s %s kind %d"
                          " precision %d epilogue %d%s", s->window, s->window, s->c, s->k, s->stride,
                          s->dilation, s->groups, wb_dtype_name(dtype), nhwc ? "nhwc" : "nchw",
@@ -172,7 +173,7 @@ static void convolutions(int which)
     const wb__dnn_target t = target_of(which);
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (int nhwc = 0; nhwc < 2; nhwc++) {
-            const int last = i == 1 ? WB__EPI_SIGMOID : WB__EPI_RELU;
+            const int last = i == 1 ? 3 : 1;        /* sigmoid, relu */
             all_kinds(&t, &shapes[i], WB_F32, WB__PRECISION_HIGHEST, nhwc, last);
             all_kinds(&t, &shapes[i], WB_F32, WB__PRECISION_HIGH, nhwc, last);
             all_kinds(&t, &shapes[i], WB_BF16, WB__PRECISION_HIGHEST, nhwc, last);

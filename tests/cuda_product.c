@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "row_value.h"
+
 #include "backend/cuda/lt.h"
 #include "backend/gpu/gpu.h"
 #include "base/base.h"
@@ -40,18 +42,6 @@ static void put(void *x, wb_dtype t, int64_t i, double value)
                                           : wb__f32_to_bf16((float)value);
 }
 
-static double gelu(double x)
-{
-    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
-
-static double gelu_slope(double x)
-{
-    const double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
-    return 0.5 * (1 + t) +
-           0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
-}
-
 /* ---- one product ----------------------------------------------------------------------------- */
 
 /* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are long,
@@ -60,7 +50,9 @@ typedef struct {
     wb_dtype dtype;
     int64_t batch, m, n, k, apart, offset;
     bool a_turned, b_turned, c_turned, b_shared, dense, bias;
-    int act, sums, precision;
+    wb__op act;
+    wb__aux aux;
+    int sums, precision;
 } product;
 
 enum { A, B, C, BIAS, AUX, SUMS, BUFFERS };
@@ -86,9 +78,9 @@ static wb__view vector_of(const product *p, int buffer, int64_t n)
 
 static wb__step step_of(const product *p)
 {
-    const bool bits = p->act == WB__EPI_RELU_AUX || p->act == WB__EPI_RELU_BACK;
+    const bool bits = p->aux == WB__AUX_SIGNS || p->aux == WB__AUX_MASK;
     wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 3 + p->bias, .epilogue = p->act,
-                  .sums_of = p->sums, .precision = (uint8_t)p->precision,
+                  .aux_kind = p->aux, .sums_of = p->sums, .precision = (uint8_t)p->precision,
                   .views = {view_of(p, A, p->m, p->k, p->a_turned, false),
                             view_of(p, B, p->k, p->n, p->b_turned, p->b_shared),
                             view_of(p, C, p->m, p->n, p->c_turned, false),
@@ -185,17 +177,10 @@ static double dot(const product *p, const arrays *r, int64_t z, int64_t i, int64
     return sum;
 }
 
-/* z = a·b + bias as the epilogue makes it.  RELU_BACK is asked with the bits of the same z. */
+/* z = a·b + bias as the epilogue makes it.  A mask is asked with the signs of the same z. */
 static double after(const product *p, double z, double aux)
 {
-    switch (p->act) {
-    case WB__EPI_RELU: case WB__EPI_RELU_AUX: case WB__EPI_RELU_BACK: return fmax(z, 0);
-    case WB__EPI_TANH: return tanh(z);
-    case WB__EPI_SIGMOID: return 1 / (1 + exp(-z));
-    case WB__EPI_GELU: case WB__EPI_GELU_AUX: return gelu(z);
-    case WB__EPI_GELU_BACK: return z * gelu_slope(aux);
-    default: return z;
-    }
+    return p->aux == WB__AUX_FACTOR ? z * row_value(p->act, aux) : row_value(p->act, z);
 }
 
 static void compare_sums(const product *p, const arrays *r)
@@ -224,9 +209,9 @@ static void compare(const product *p, const arrays *r)
                 double size, sum = dot(p, r, z, i, j, &size), aux = 0;
                 const double room = epsilon(p->dtype) * 2 * size;
                 if (p->bias) sum += get(r->x[BIAS], p->dtype, p->offset + j);
-                if (p->act == WB__EPI_GELU_AUX || p->act == WB__EPI_GELU_BACK)
+                if (p->aux == WB__AUX_OPERAND || p->aux == WB__AUX_FACTOR)
                     aux = get(r->x[AUX], p->dtype, at(&r->views[AUX], z, i, j));
-                if (p->act == WB__EPI_GELU_AUX) expect(aux, sum, room, "aux");
+                if (p->aux == WB__AUX_OPERAND) expect(aux, sum, room, "aux");
                 expect(get(r->x[C], p->dtype, at(&r->views[C], z, i, j)), after(p, sum, aux), room,
                        "c");
             }
@@ -275,9 +260,9 @@ static void run(const product *p, const char *impl)
     arrays r;
     real_takes(&s);
     fill(&r, &s);
-    if (p->act == WB__EPI_RELU_BACK) {          /* the bits come from a product forwards */
+    if (p->aux == WB__AUX_MASK) {               /* the bits come from a product forwards */
         wb__step forward = s;
-        forward.epilogue = WB__EPI_RELU_AUX;
+        forward.aux_kind = WB__AUX_SIGNS;
         forward.sums_of = WB__SUMS_NONE;
         launch(&forward, &r, "cuBLASLt relu");
     }
@@ -319,10 +304,12 @@ static void test_batches_as_rows(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         run(&(product){.dtype = WB_BF16, .batch = 3, .m = i ? 1 : 20, .n = 24, .k = 70,
-                       .b_shared = true, .dense = true, .bias = true, .act = WB__EPI_GELU_AUX},
+                       .b_shared = true, .dense = true, .bias = true, .act = WB__OP_gelu,
+                       .aux = WB__AUX_OPERAND},
             "cuBLASLt bias gelu");
         run(&(product){.dtype = WB_F32, .batch = 3, .m = i ? 1 : 20, .n = 24, .k = 70, .apart = 8,
-                       .b_shared = true, .dense = true, .act = WB__EPI_GELU_BACK},
+                       .b_shared = true, .dense = true, .act = WB__OP_gelu_slope,
+                       .aux = WB__AUX_FACTOR},
             "cuBLASLt gelu-back");
     }
 }
@@ -330,35 +317,43 @@ static void test_batches_as_rows(void **state)
 static void test_behind_a_product(void **state)
 {
     (void)state;
-    static const struct { int act; bool bias; const char *impl; } list[] = {
-        {WB__EPI_NONE, true, "cuBLASLt bias"}, {WB__EPI_RELU, false, "cuBLASLt relu"},
-        {WB__EPI_RELU, true, "cuBLASLt bias relu"}, {WB__EPI_GELU, false, "cuBLASLt gelu"},
-        {WB__EPI_GELU, true, "cuBLASLt bias gelu"}, {WB__EPI_GELU_AUX, false, "cuBLASLt gelu"},
-        {WB__EPI_GELU_AUX, true, "cuBLASLt bias gelu"}, {WB__EPI_RELU_AUX, false, "cuBLASLt relu"},
-        {WB__EPI_RELU_AUX, true, "cuBLASLt bias relu"},
-        {WB__EPI_GELU_BACK, false, "cuBLASLt gelu-back"},
-        {WB__EPI_RELU_BACK, false, "cuBLASLt relu-back"}};
+    static const struct { wb__op act; wb__aux aux; bool bias; const char *impl; } list[] = {
+        {WB__OP_NONE, WB__AUX_NONE, true, "cuBLASLt bias"},
+        {WB__OP_relu, WB__AUX_NONE, false, "cuBLASLt relu"},
+        {WB__OP_relu, WB__AUX_NONE, true, "cuBLASLt bias relu"},
+        {WB__OP_gelu, WB__AUX_NONE, false, "cuBLASLt gelu"},
+        {WB__OP_gelu, WB__AUX_NONE, true, "cuBLASLt bias gelu"},
+        {WB__OP_gelu, WB__AUX_OPERAND, false, "cuBLASLt gelu"},
+        {WB__OP_gelu, WB__AUX_OPERAND, true, "cuBLASLt bias gelu"},
+        {WB__OP_relu, WB__AUX_SIGNS, false, "cuBLASLt relu"},
+        {WB__OP_relu, WB__AUX_SIGNS, true, "cuBLASLt bias relu"},
+        {WB__OP_gelu_slope, WB__AUX_FACTOR, false, "cuBLASLt gelu-back"},
+        {WB__OP_relu, WB__AUX_MASK, false, "cuBLASLt relu-back"}};
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (size_t t = 0; t < WB__COUNT(dtypes); t++)
             for (int turned = 0; turned < 4; turned++) {
-                if (dtypes[t] == WB_F64 && list[i].act > WB__EPI_RELU) continue;
+                if (dtypes[t] == WB_F64 && (list[i].aux || list[i].act == WB__OP_gelu)) continue;
                 run(&(product){.dtype = dtypes[t], .m = 21, .n = 40, .k = 33, .a_turned = turned & 1,
-                               .b_turned = turned & 2, .bias = list[i].bias, .act = list[i].act},
+                               .b_turned = turned & 2, .bias = list[i].bias, .act = list[i].act,
+                               .aux = list[i].aux},
                     list[i].impl);
             }
 }
 
-/* cuBLASLt has neither: it makes the product, and a kernel of ours the function in place. */
+/* cuBLASLt has none of them: it makes the product, and a kernel of ours the function in place. */
 static void test_functions_of_ours(void **state)
 {
     (void)state;
+    static const wb__op acts[] = {WB__OP_sigmoid, WB__OP_tanh, WB__OP_swish, WB__OP_erf};
     for (int i = 0; i < 8; i++)
         run(&(product){.dtype = dtypes[i % 4], .batch = i % 3, .m = 21, .n = 40, .k = 33,
                        .apart = i & 1, .offset = 3, .c_turned = i & 4, .bias = !(i & 4),
-                       .act = i & 1 ? WB__EPI_TANH : WB__EPI_SIGMOID},
+                       .act = acts[(i + i / 4) % 4]},
             i & 4 ? "cuBLASLt" : "cuBLASLt bias");
-    run(&(product){.dtype = WB_F32, .m = 21, .n = 40, .k = 33, .c_turned = true, .act = WB__EPI_RELU},
-        "cuBLASLt");
+    run(&(product){.dtype = WB_F32, .m = 21, .n = 40, .k = 33, .c_turned = true,
+                   .act = WB__OP_relu}, "cuBLASLt");
+    run(&(product){.dtype = WB_F32, .m = 21, .n = 40, .k = 33, .c_turned = true,
+                   .act = WB__OP_gelu}, "cuBLASLt");
 }
 
 static void test_beside_a_product(void **state)
@@ -372,9 +367,9 @@ static void test_beside_a_product(void **state)
             for (p.sums = WB__SUMS_OF_A; p.sums <= WB__SUMS_OF_B; p.sums++) run(&p, "cuBLASLt sums");
             if (p.c_turned) continue;
             p.sums = WB__SUMS_OF_C;
-            p.act = WB__EPI_GELU_BACK;
+            p.act = WB__OP_gelu_slope, p.aux = WB__AUX_FACTOR;
             run(&p, "cuBLASLt gelu-back sums");
-            p.act = WB__EPI_RELU_BACK;
+            p.act = WB__OP_relu, p.aux = WB__AUX_MASK;
             run(&p, "cuBLASLt relu-back sums");
         }
 }
@@ -416,15 +411,15 @@ static void test_left_to_ours(void **state)
     product p = {.dtype = WB_F32, .m = 20, .n = 40, .k = 30};
     wb__step s = step_of(&p);
     wb__kernel *k = NULL;
-    p.act = WB__EPI_TANH;
+    p.act = WB__OP_tanh;
     declines(&p, "cuBLASLt: no such epilogue");
-    p.act = WB__EPI_RELU, p.c_turned = true;
+    p.act = WB__OP_relu, p.c_turned = true;
     declines(&p, "cuBLASLt: an epilogue of a transposed result");
-    p.act = WB__EPI_NONE, p.sums = WB__SUMS_OF_C, p.c_turned = false;
+    p.act = WB__OP_NONE, p.sums = WB__SUMS_OF_C, p.c_turned = false;
     declines(&p, "cuBLASLt: such sums with such an epilogue");
-    p.sums = WB__SUMS_NONE, p.act = WB__EPI_GELU_AUX, p.n = 41;
+    p.sums = WB__SUMS_NONE, p.act = WB__OP_gelu, p.aux = WB__AUX_OPERAND, p.n = 41;
     declines(&p, "cuBLASLt: rows of the epilogue");
-    p.act = WB__EPI_NONE, p.m = p.n = p.k = 12;
+    p.act = WB__OP_NONE, p.aux = WB__AUX_NONE, p.m = p.n = p.k = 12;
     declines(&p, "cuBLASLt: too small");
     p.k = 0;
     declines(&p, "cuBLASLt: nothing to multiply");
@@ -433,8 +428,9 @@ static void test_left_to_ours(void **state)
     const wb__gpu_target target = {.f64 = true, .most_items = 1024, .local_bytes = 48 << 10,
                                    .most_args = 4096};
     const product special[] = {
-        {.dtype = WB_F32, .m = 20, .n = 41, .k = 30, .act = WB__EPI_GELU_AUX},
-        {.dtype = WB_F64, .m = 20, .n = 40, .k = 30, .act = WB__EPI_GELU, .c_turned = true},
+        {.dtype = WB_F32, .m = 20, .n = 41, .k = 30, .act = WB__OP_gelu, .aux = WB__AUX_OPERAND},
+        {.dtype = WB_F64, .m = 20, .n = 40, .k = 30, .act = WB__OP_gelu, .aux = WB__AUX_OPERAND,
+         .c_turned = true},
         {.dtype = WB_F32, .batch = 2, .m = 20, .n = 40, .k = 30, .sums = WB__SUMS_OF_A}};
     for (size_t i = 0; i < WB__COUNT(special); i++) {
         const wb__step asked = step_of(&special[i]);

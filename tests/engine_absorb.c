@@ -13,9 +13,9 @@
 enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, PLACES = 6, DEPTH = 16, SYMBOLS = 11 };
 
 enum {
-    SUMS = 1, GELU = 1 << WB__EPI_GELU, GELU_AUX = 1 << WB__EPI_GELU_AUX,
-    RELU_AUX = 1 << WB__EPI_RELU_AUX, GELU_BACK = 1 << WB__EPI_GELU_BACK,
-    RELU_BACK = 1 << WB__EPI_RELU_BACK,
+    SUMS = 1, GELU = 1 << NEAR_GELU, GELU_AUX = 1 << NEAR_GELU_AUX,
+    RELU_AUX = 1 << NEAR_RELU_AUX, GELU_BACK = 1 << NEAR_GELU_BACK,
+    RELU_BACK = 1 << NEAR_RELU_BACK,
     SUMS_OF_A = 1 << NEAR_SUMS_OF_A, SUMS_OF_B = 1 << NEAR_SUMS_OF_B,
     ATTENTION = 1 << NEAR_ATTENTION,
     ALL = ATTENTION | SUMS | GELU | GELU_AUX | RELU_AUX | GELU_BACK | RELU_BACK
@@ -136,7 +136,7 @@ static void every_part_trains_as_the_cpu_does(void **state)
             near_forget();
             train(&models[i], near_device(), got);
             compare(&models[i], want, got, allowed);
-            for (int e = WB__EPI_GELU; e <= WB__EPI_RELU_BACK; e++)
+            for (int e = NEAR_GELU_AUX; e <= NEAR_RELU_BACK; e++)
                 if (!(allowed >> e & 1)) assert_int_equal(near_count(e), 0);
             if (!(allowed & SUMS)) assert_int_equal(near_count(0), 0);
             const int attentions = i == 2 && allowed & ATTENTION ? 2 * STEPS : 0;
@@ -156,15 +156,15 @@ static void all_of_it_is_absorbed(void **state)
     near_allow(ALL);
     near_forget();
     train(&models[0], near_device(), losses);
-    assert_int_equal(near_count(WB__EPI_GELU_AUX), STEPS);
-    assert_int_equal(near_count(WB__EPI_RELU_AUX), STEPS);
-    assert_int_equal(near_count(WB__EPI_GELU_BACK), STEPS);
-    assert_int_equal(near_count(WB__EPI_RELU_BACK), STEPS);
+    assert_int_equal(near_count(NEAR_GELU_AUX), STEPS);
+    assert_int_equal(near_count(NEAR_RELU_AUX), STEPS);
+    assert_int_equal(near_count(NEAR_GELU_BACK), STEPS);
+    assert_int_equal(near_count(NEAR_RELU_BACK), STEPS);
     assert_int_equal(near_count(0), 2 * STEPS);         /* the biases of both, with their slopes */
     near_forget();
     train(&models[2], near_device(), losses);
-    assert_int_equal(near_count(WB__EPI_GELU_AUX), STEPS);
-    assert_int_equal(near_count(WB__EPI_GELU_BACK), STEPS);
+    assert_int_equal(near_count(NEAR_GELU_AUX), STEPS);
+    assert_int_equal(near_count(NEAR_GELU_BACK), STEPS);
     assert_true(near_count(0) >= STEPS);
     assert_int_equal(near_count(NEAR_ATTENTION), 2 * STEPS);
     near_forget();
@@ -173,9 +173,48 @@ static void all_of_it_is_absorbed(void **state)
     wb_layer *l = mlp();
     if (wb_eval(mlp_loss(l, 0))) fail_msg("%s", wb_error());
     wb__use_device(before);
-    assert_int_equal(near_count(WB__EPI_GELU), 1);
-    assert_int_equal(near_count(WB__EPI_GELU_AUX) + near_count(WB__EPI_RELU_AUX), 0);
+    assert_int_equal(near_count(NEAR_GELU), 1);
+    assert_int_equal(near_count(NEAR_GELU_AUX) + near_count(NEAR_RELU_AUX), 0);
     assert_int_equal(wb_scope_close(s), 0);
+}
+
+static wb_tensor *finished(wb_tensor *x, wb_tensor *w, wb_tensor *b)
+{
+    return wb_ndim(w) == 4 ? wb_conv(x, w, b) : wb_add(wb_matmul(x, w), b);
+}
+
+/* A row of ops.def is part of the product or convolution before it, unless it would share a kernel
+ * with what comes behind; its values are what it makes of the finished product. */
+static void rows_behind_products(void **state)
+{
+    (void)state;
+    static wb_tensor *(*const rows[])(wb_tensor *) = {
+        wb_swish, wb_gelu, wb_gelu_erf, wb_softplus, wb_elu, wb_sin, wb_neg, wb_square, wb_exp,
+        wb_tanh, wb_sigmoid, wb_relu};
+    near_ask(false);
+    const wb_device *before = wb__use_device(near_device());
+    for (size_t i = 0; i < 2 * WB__COUNT(rows); i++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *(*row)(wb_tensor *) = rows[i / 2], *x, *w, *b, *z, *y, *after;
+        x = i & 1 ? wb_randn(2, 3, 20, 20) : wb_randn(33, 40);
+        w = i & 1 ? wb_randn(5, 3, 3, 3) : wb_randn(40, 24);
+        b = i & 1 ? wb_randn(5) : wb_randn(24);
+        if (wb_eval(x, w, b)) fail_msg("%s", wb_error());
+        z = finished(x, w, b);
+        near_forget();
+        if (wb_eval(y = row(z))) fail_msg("%s", wb_error());
+        if (strchr(near_steps(), 'f')) fail_msg("row %d: %s", (int)i / 2, near_steps());
+        if (wb_eval(z)) fail_msg("%s", wb_error());
+        const double far = wb_item(wb_max(wb_abs(wb_sub(y, row(z)))));
+        const double size = 1 + wb_item(wb_max(wb_abs(y)));
+        if (!(far <= 1e-6 * size)) fail_msg("row %d: %g of %g", (int)i / 2, far, size);
+        near_forget();
+        after = wb_mul(row(finished(x, w, b)), y);
+        if (wb_eval(after)) fail_msg("%s", wb_error());
+        assert_non_null(strchr(near_steps(), 'f'));
+        wb_scope_close(s);
+    }
+    wb__use_device(before);
 }
 
 /* Each bias's gradient is summed where its weight's is multiplied: no kernel sums rows by itself. */
@@ -219,7 +258,7 @@ static void what_is_declined_is_done_otherwise(void **state)
         near_forget();
         train(&models[i], near_device(), got);
         compare(&models[i], want, got, 0);
-        for (int e = WB__EPI_GELU; e <= WB__EPI_RELU_BACK; e++) assert_int_equal(near_count(e), 0);
+        for (int e = NEAR_GELU_AUX; e <= NEAR_RELU_BACK; e++) assert_int_equal(near_count(e), 0);
         assert_int_equal(near_count(NEAR_ATTENTION), 0);
     }
     near_decline(0, 0, 0);
@@ -387,6 +426,7 @@ int main(void)
 {
     near_device();
     const struct CMUnitTest all[] = {cmocka_unit_test(all_of_it_is_absorbed),
+                                     cmocka_unit_test(rows_behind_products),
                                      cmocka_unit_test(biases_are_summed_beside_weights),
                                      cmocka_unit_test(what_declines_sees_the_same_plans),
                                      cmocka_unit_test(attention_in_every_way),

@@ -93,7 +93,7 @@ static void backends_are_asked(void **state)
     wb_tensor *y = wb_gelu(wb_matmul(wb_ones(4, 5), wb_ones(5, 8)));
     if (wb_eval(y)) fail_msg("%s", wb_error());
     assert_int_equal(near_asked()->kind, WB__STEP_MATMUL);
-    assert_int_equal(near_asked()->epilogue, WB__EPI_GELU);
+    assert_int_equal(near_asked()->epilogue, WB__OP_gelu);
     assert_int_equal(near_asked()->precision, WB__PRECISION_MEDIUM);
     assert_true(near_asked()->deterministic);
     wb_set_matmul_precision("highest");

@@ -113,7 +113,7 @@ static unsigned char *magnitudes(const wb__step *s, const buffer *b, int result)
 {
     wb__step plain = *s;
     void *memory[4];
-    plain.epilogue = 0;
+    plain.epilogue = WB__OP_NONE;
     for (int i = 0; i < s->n_views; i++) {
         unsigned char *data = wb__alloc_aligned(b[i].bytes);
         memcpy(data, b[i].host[1], b[i].bytes);
@@ -223,7 +223,7 @@ static wb__view image(wb_dtype t, int64_t n, int64_t c, int64_t h, int64_t w, bo
 enum { A_TURNED = 1, B_TURNED = 2, C_TURNED = 4, GAPS = 8, A_SHARED = 16, B_SHARED = 32, BIAS = 64 };
 
 static void product(wb_dtype t, int64_t outer, int64_t batch, int64_t m, int64_t n, int64_t k,
-                    int how, int act)
+                    int how, wb__op act)
 {
     static const int turned[4] = {0, 1, 3, 2};
     const int64_t dims[3][4] = {{outer, batch, m, k}, {outer, batch, k, n}, {outer, batch, m, n}};
@@ -252,11 +252,11 @@ static void test_products(void **unused)
             product(WB_F32, s[0], s[1], s[2], s[3], s[4], how | (how & 1 ? GAPS : BIAS),
                     (int)(i + (size_t)how) % 4);
     }
-    product(WB_F32, 2, 3, 20, 30, 40, A_SHARED, WB__EPI_NONE);
-    product(WB_F32, 2, 3, 20, 30, 40, B_SHARED | BIAS, WB__EPI_RELU);
-    product(WB_F32, 3, 2, 20, 30, 40, B_SHARED | B_TURNED | GAPS, WB__EPI_NONE);
-    product(WB_F32, 1, 1, 384, 1408, 40, BIAS, WB__EPI_TANH);       /* large tiles */
-    product(WB_F32, 1, 1, 1500, 1300, 20, A_TURNED | B_TURNED, WB__EPI_NONE);
+    product(WB_F32, 2, 3, 20, 30, 40, A_SHARED, WB__OP_NONE);
+    product(WB_F32, 2, 3, 20, 30, 40, B_SHARED | BIAS, WB__OP_relu);
+    product(WB_F32, 3, 2, 20, 30, 40, B_SHARED | B_TURNED | GAPS, WB__OP_NONE);
+    product(WB_F32, 1, 1, 384, 1408, 40, BIAS, WB__OP_tanh);       /* large tiles */
+    product(WB_F32, 1, 1, 1500, 1300, 20, A_TURNED | B_TURNED, WB__OP_NONE);
 }
 
 static void test_product_dtypes(void **unused)
@@ -271,7 +271,7 @@ static void test_product_dtypes(void **unused)
             product(floats[t], 1, 2, 33, 35, 70, how | BIAS, how);
             product(floats[t], 1, 1, 3, 9, 1200, how | GAPS, 0);
         }
-        product(floats[t], 1, 1, 24, 20, 3000, BIAS, WB__EPI_SIGMOID);
+        product(floats[t], 1, 1, 24, 20, 3000, BIAS, WB__OP_sigmoid);
     }
 }
 
@@ -335,8 +335,8 @@ static void test_convolutions(void **unused)
                 convolution(WB_F32, &shapes[i], (wb__conv_kind)kind, layouts,
                             kind == WB__CONV_FORWARD && i % 2,
                             kind == WB__CONV_FORWARD ? (int)i % 4 : 0);
-    convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 1, true, WB__EPI_RELU);
-    convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 2, true, WB__EPI_RELU);
+    convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 1, true, WB__OP_relu);
+    convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 2, true, WB__OP_relu);
     convolution(WB_F32, &shapes[6], WB__CONV_DATA, 1, false, 0);
     convolution(WB_F32, &shapes[6], WB__CONV_WEIGHTS, 2, false, 0);
 }

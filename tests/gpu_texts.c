@@ -108,10 +108,13 @@ static void products(void **state)
     static const int64_t sizes[][3] = {         /* m, n, k; the last needs places of 64 bits */
         {3, 5, 7}, {64, 6, 100}, {64, 12, 100}, {2000, 2100, 64}, {30, 40, 90000},
         {5, 2, 100000}, {40000, 40000, 70}};
+    static const wb__op acts[WB__COUNT(sizes)] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh,
+                                                  WB__OP_sigmoid, WB__OP_gelu_erf, WB__OP_selu,
+                                                  WB__OP_logsigmoid};
     for (size_t t = 0; t < WB__COUNT(floats); t++)
         for (size_t i = 0; i < WB__COUNT(sizes); i++) {
             const int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
-            const wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 4, .epilogue = (int)i % 4,
+            const wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 4, .epilogue = acts[i],
                                 .views = {VIEW(floats[t], 0, m, k), VIEW(floats[t], 1, k, n),
                                           VIEW(floats[t], 2, m, n), VIEW(floats[t], 3, n)}};
             assert_in_range(check(&s, floats[t] == WB_F64), 1, 3);

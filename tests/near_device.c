@@ -2,6 +2,7 @@
 #include "near_device.h"
 
 #include "attention_reference.h"
+#include "row_value.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,21 @@ static wb__backend backend;
 static bool own(const wb__step *s)
 {
     return s->kind == WB__STEP_ATTENTION ||
-           (s->kind == WB__STEP_MATMUL && (s->epilogue >= WB__EPI_GELU || s->sums_of));
+           wb__step_is_special(s);
+}
+
+/* 0: neither an epilogue nor anything beside c, or none that has a name here. */
+static int kind_of(const wb__step *s)
+{
+    static const struct { wb__op op; wb__aux aux; int kind; } names[] = {
+        {WB__OP_relu, WB__AUX_NONE, NEAR_RELU}, {WB__OP_tanh, WB__AUX_NONE, NEAR_TANH},
+        {WB__OP_sigmoid, WB__AUX_NONE, NEAR_SIGMOID}, {WB__OP_gelu, WB__AUX_NONE, NEAR_GELU},
+        {WB__OP_gelu, WB__AUX_OPERAND, NEAR_GELU_AUX}, {WB__OP_relu, WB__AUX_SIGNS, NEAR_RELU_AUX},
+        {WB__OP_gelu_slope, WB__AUX_FACTOR, NEAR_GELU_BACK},
+        {WB__OP_relu, WB__AUX_MASK, NEAR_RELU_BACK}};
+    for (size_t i = 0; i < WB__COUNT(names); i++)
+        if (names[i].op == s->epilogue && names[i].aux == s->aux_kind) return names[i].kind;
+    return 0;
 }
 
 /* The bit and the count of what is summed. */
@@ -34,7 +49,8 @@ static bool near_takes(const wb_device *d, const wb__step *s)
         return allowed >> NEAR_ATTENTION & 1 && s->views[0].dtype == WB_F32;
     if (s->kind != WB__STEP_MATMUL || s->views[2].ndim != 2) return false;
     if (s->sums_of && !(allowed >> sums_bit(s) & 1)) return false;
-    return s->epilogue < WB__EPI_GELU || allowed >> s->epilogue & 1;
+    const int kind = kind_of(s);
+    return kind >= NEAR_GELU ? allowed >> kind & 1 : !s->aux_kind && s->sums_of;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -57,32 +73,19 @@ static void put(const wb__view *v, void *const *buffers, int64_t i, int64_t j, d
     wb__convert(at(v, buffers, i, j), v->dtype, &x, WB_F64, 1);
 }
 
-static double gelu(double x, bool slope)
-{
-    const double c = 0.7978845608028654, a = 0.044715, t = tanh(c * (x + a * x * x * x));
-    return slope ? 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * a * x * x) : 0.5 * x * (1 + t);
-}
-
 static double finished(const wb__step *s, void *const *buffers, int64_t i, int64_t j, double z)
 {
-    unsigned char *bits = s->epilogue == WB__EPI_RELU_AUX || s->epilogue == WB__EPI_RELU_BACK
-                              ? at(&s->aux, buffers, i, j / 8) : NULL;
+    const bool has_bits = s->aux_kind == WB__AUX_SIGNS || s->aux_kind == WB__AUX_MASK;
+    unsigned char *bits = has_bits ? at(&s->aux, buffers, i, j / 8) : NULL;
     const unsigned char bit = (unsigned char)(1 << j % 8);
-    switch (s->epilogue) {
-    case WB__EPI_RELU: return z < 0 ? 0 : z;
-    case WB__EPI_TANH: return tanh(z);
-    case WB__EPI_SIGMOID: return 1 / (1 + exp(-z));
-    case WB__EPI_GELU: return gelu(z, false);
-    case WB__EPI_GELU_AUX:
-        put(&s->aux, buffers, i, j, z);
-        return gelu(z, false);
-    case WB__EPI_RELU_AUX:
-        *bits = (unsigned char)(z > 0 ? *bits | bit : *bits & ~bit);
-        return z < 0 ? 0 : z;
-    case WB__EPI_GELU_BACK: return z * gelu(get(&s->aux, buffers, i, j), true);
-    case WB__EPI_RELU_BACK: return *bits & bit ? z : 0;
-    default: return z;
+    switch (s->aux_kind) {
+    case WB__AUX_FACTOR: return z * row_value(s->epilogue, get(&s->aux, buffers, i, j));
+    case WB__AUX_MASK: return *bits & bit ? z : 0;
+    case WB__AUX_OPERAND: put(&s->aux, buffers, i, j, z); break;
+    case WB__AUX_SIGNS: *bits = (unsigned char)(z > 0 ? *bits | bit : *bits & ~bit); break;
+    case WB__AUX_NONE: break;
     }
+    return row_value(s->epilogue, z);
 }
 
 static void product(const wb__step *s, void *const *buffers)
@@ -183,7 +186,7 @@ int near_refused(void) { return n_refused; }
 /* Of a step's problem: what it does with which shapes. */
 static uint32_t problem_of(const wb__step *s)
 {
-    const int what = s->kind * 64 + s->epilogue * 4 + s->sums_of;
+    const int what = s->kind * 64 + kind_of(s) * 4 + s->sums_of;
     uint32_t h = decline_seed * 2654435761u + (uint32_t)what;
     for (int i = 0; i < s->n_views; i++)
         for (int k = 0; k < s->views[i].ndim; k++)
@@ -248,7 +251,7 @@ static int near_prepare(const wb_device *d, const wb__step *step, wb__kernel **k
     if (n_steps + 2 < sizeof steps) {
         steps[n_steps++] = "fmcptacA"[step->kind];
         if (step->epilogue || step->sums_of)
-            steps[n_steps++] = (char)('0' + step->epilogue + (step->sums_of ? 32 : 0));
+            steps[n_steps++] = (char)('0' + kind_of(step) + (step->sums_of ? 32 : 0));
     }
     *kernel = &k->base;
     return 0;
@@ -270,10 +273,10 @@ static int near_launch(const wb_device *d, const wb__kernel *kernel, void *const
     (void)d;
     const near_kernel *k = (const near_kernel *)kernel;
     if (refuses(&k->step)) return WB_ERROR_UNSUPPORTED;
+    if (kind_of(&k->step)) counts[kind_of(&k->step)]++;
     if (k->inner)
         return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, places, workspace, workspace_at,
                                        numbers);
-    if (k->step.epilogue) counts[k->step.epilogue]++;
     if (k->step.sums_of) counts[sums_bit(&k->step)]++;
     if (k->step.kind == WB__STEP_ATTENTION) {
         counts[NEAR_ATTENTION]++;
@@ -305,10 +308,10 @@ const wb_device *near_device(void)
     return &device;
 }
 
-void near_allow(unsigned epilogues) { allowed = epilogues; }
+void near_allow(unsigned kinds) { allowed = kinds; }
 const wb__step *near_asked(void) { return &asked; }
 void near_ask(bool asked) { backend.takes = asked ? near_takes : NULL; }
-int near_count(int epilogue) { return counts[epilogue]; }
+int near_count(int kind) { return counts[kind]; }
 const char *near_steps(void) { return steps; }
 
 void near_forget(void)

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "row_value.h"
+
 #include "backend/backend.h"
 #include "backend/kinds.h"
 
@@ -46,7 +48,7 @@ typedef struct {
     wb_dtype dtype;
     int64_t batch, m, n, k, apart, offset;
     bool a_turned, b_turned, c_turned, b_shared, bias;
-    wb__epilogue act;
+    wb__op act;
 } product;
 
 static wb__view view_of(const product *p, int buffer, int64_t rows, int64_t cols, bool turned,
@@ -76,12 +78,6 @@ static double get(const void *x, wb_dtype t, int64_t i)
     return t == WB_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
 }
 
-static double act(wb__epilogue e, double x)
-{
-    return e == WB__EPI_RELU ? fmax(x, 0) : e == WB__EPI_TANH ? tanh(x)
-         : e == WB__EPI_SIGMOID ? 1 / (1 + exp(-x)) : x;
-}
-
 static void compare(const product *p, const wb__step *s, void *const *x)
 {
     const wb__view *v = s->views;
@@ -99,9 +95,9 @@ static void compare(const product *p, const wb__step *s, void *const *x)
                 }
                 if (p->bias) sum += get(x[3], p->dtype, p->offset + j);
                 const double got = get(x[2], p->dtype, at(&v[2], z, i, j));
-                if (!(fabs(got - act(p->act, sum)) <= tolerance * size))
+                if (!(fabs(got - row_value(p->act, sum)) <= tolerance * size))
                     fail_msg("[%d,%d,%d]: %.9g, not %.9g", (int)z, (int)i, (int)j, got,
-                             act(p->act, sum));
+                             row_value(p->act, sum));
                 inside++;
             }
     int64_t untouched = 0;
@@ -189,11 +185,13 @@ static void test_behind_a_product(void **state)
 {
     (void)state;
     need_clblast();
-    for (int e = WB__EPI_NONE; e <= WB__EPI_SIGMOID; e++)
+    static const wb__op acts[] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh, WB__OP_sigmoid,
+                                  WB__OP_swish};
+    for (int e = 0; e < (int)WB__COUNT(acts); e++)
         for (int bias = 0; bias < 2; bias++)
             run(&(product){.dtype = e == 2 && !bias ? WB_F64 : WB_F32, .batch = 1 + bias,
                            .m = 10, .n = 33, .k = 8, .apart = 1, .offset = 3, .bias = bias,
-                           .act = (wb__epilogue)e}, "CLBlast", NULL);
+                           .act = acts[e]}, "CLBlast", NULL);
 }
 
 /* Sizes at which CLBlast pads its operands first. */

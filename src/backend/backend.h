@@ -64,6 +64,13 @@ typedef enum {
     WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL, WB__STORE
 } wb__instr_kind;
 
+/* Instructions whose arg is the view that they write. */
+static inline bool wb__instr_writes(wb__instr_kind k)
+{
+    return k == WB__FOLD_ROWS || k == WB__FOLD_ALL || k == WB__STORE;
+}
+
+/* Each level is finer than the one before: they are compared. */
 typedef enum { WB__LEVEL_ONE, WB__LEVEL_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
@@ -102,25 +109,15 @@ typedef struct {
 /* Bytes.  The libraries of vendors demand 256 of a workspace; some of their engines like more. */
 enum { WB__WORKSPACE_ALIGN = 1024 };
 
-typedef enum {
-    WB__STEP_FUSED,
-    WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
-    WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy; x, dw, dy */
-    WB__STEP_POOL,          /* by pool_kind; operands in kinds.h */
-    WB__STEP_TAKE,          /* x, index, y */
-    WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
-    WB__STEP_COPY,          /* from, to: the same shape and dtype, any strides */
-    WB__STEP_ATTENTION      /* by attention_kind; only where the backend takes it */
-} wb__step_kind;
-
 typedef struct {
     wb__step_kind kind;
     wb__fused fused;
     int n_views;
     wb__view views[9];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
     int variant;            /* wb__conv_kind, wb__pool_kind or wb__attention_kind */
-    int epilogue;           /* wb__epilogue, of matrix products and forward convolutions */
-    wb__view aux;           /* of epilogues that have it */
+    wb__op epilogue;        /* of matrix products and forward convolutions: kinds.h */
+    wb__aux aux_kind;
+    wb__view aux;
     int sums_of;            /* wb__sums, of a product without batch dimensions */
     wb__view sums;          /* one dimension; f32 or c's dtype */
     uint8_t precision;      /* wb__precision, of products, convolutions and attention */
@@ -130,10 +127,10 @@ typedef struct {
     wb__attention_attr attention;
 } wb__step;
 
-/* A product with an epilogue or sums that the engine asks for only where `takes` says yes. */
+/* A product with more than bias and epilogue: asked for only where `takes` says yes. */
 static inline bool wb__step_is_special(const wb__step *s)
 {
-    return s->kind == WB__STEP_MATMUL && (s->epilogue > WB__EPI_SIGMOID || s->sums_of);
+    return s->kind == WB__STEP_MATMUL && (s->aux_kind != WB__AUX_NONE || s->sums_of);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */

@@ -1,25 +1,30 @@
-/* Variants of library operations, as a step tells them (backend.h). */
+/* What a step tells of a library operation beside its kind and variant (ops/ops.h). */
 #ifndef WB__KINDS_H
 #define WB__KINDS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "ops/ops.h"
 
-/* What a unary epilogue may be: applied to the finished product, after the bias. */
+/* An epilogue is a row of ops.def: f of the finished product z = a·b + bias, element by element
+ * (wb__is_epilogue; WB__OP_NONE: c = z).  What training wants of it is in the step's view `aux`, of
+ * matrix products only, and only where the backend takes it (wb__backend's `takes`): */
 typedef enum {
-    WB__EPI_NONE, WB__EPI_RELU, WB__EPI_TANH, WB__EPI_SIGMOID,
-    /* Of matrix products only, and only where the backend takes them (wb__backend's `takes`).
-     * z = a·b + bias; `aux` is the step's view of that name: */
-    WB__EPI_GELU,           /* c = gelu(z), the tanh form                              */
-    WB__EPI_GELU_AUX,       /* c = gelu(z), aux = z, of c's shape and dtype            */
-    WB__EPI_RELU_AUX,       /* c = relu(z), aux = where z > 0, as bits                 */
-    WB__EPI_GELU_BACK,      /* c = a·b * gelu'(aux)                                    */
-    WB__EPI_RELU_BACK       /* c = where(aux, a·b, 0)                                  */
-} wb__epilogue;
+    WB__AUX_NONE,           /* c = f(z)                                                */
+    WB__AUX_OPERAND,        /* c = f(z), aux = z, of c's shape and dtype               */
+    WB__AUX_SIGNS,          /* c = f(z), aux = where z > 0, as bits                    */
+    WB__AUX_FACTOR,         /* c = z * f(aux), as gelu's gradient is with gelu_slope   */
+    WB__AUX_MASK            /* c = where(aux, z, 0): f is relu, which left its bits    */
+} wb__aux;
 
-/* The bits of RELU_AUX and RELU_BACK are u8 [rows of c, wb__relu_bytes(columns of c)]: a row is
- * padded to 128 bits; which bit is whose is the backend's own business. */
+/* These bits are u8 [rows of c, wb__relu_bytes(columns of c)]: a row is padded to 128 bits; which
+ * bit is whose is the backend's own business. */
 static inline int64_t wb__relu_bytes(int64_t columns) { return (columns + 127) / 128 * 16; }
+
+/* Whether a row can be an epilogue: every backend evaluates it behind its products and
+ * convolutions, by the row's expression where it knows nothing better. */
+static inline bool wb__is_epilogue(const wb__op_info *row)
+{
+    return row->class == WB__UNARY && row->accepts & WB__FLOATS;
+}
 
 /* What is summed beside a product, as a bias's gradient is: c after the epilogue, over its rows; a or
  * b, over what the product sums over. */
@@ -36,25 +41,5 @@ typedef enum {
     WB__PRECISION_HIGH,     /* operands rounded to TF32 where the device has it        */
     WB__PRECISION_MEDIUM    /* operands rounded to bf16 where that is faster           */
 } wb__precision;
-
-/* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above
- * the diagonal that ends at the last key where causal, p = softmax(s):
- *   FORWARD    q, k, v, o, lse                    o = p·v; lse [N, H, T, 1] f32 = log sum exp(s)
- *   BACK       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
-typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_BACK } wb__attention_kind;
-typedef struct {
-    double scale;
-    bool causal;
-} wb__attention_attr;
-
-typedef enum { WB__CONV_FORWARD, WB__CONV_DATA, WB__CONV_WEIGHTS } wb__conv_kind;
-
-typedef enum {
-    WB__POOL_MAX,           /* y = max over the window            buffers: x, y      */
-    WB__POOL_MAX_BACK,      /* dx: dy at the first maximum        buffers: x, dy, dx */
-    WB__POOL_MAX_TAKE,      /* y = v at the first maximum of x    buffers: x, v, y   */
-    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y      */
-    WB__POOL_MEAN_BACK      /* its adjoint                        buffers: dy, dx    */
-} wb__pool_kind;
 
 #endif

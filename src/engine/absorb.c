@@ -1,9 +1,10 @@
 /* What joins a product's kernel instead of having one of its own.
  *
- * Everywhere: a bias, and relu, tanh or sigmoid behind it.  Where the backend takes them (its
- * `takes`; matrix products without batch dimensions): gelu; gelu or relu whose gradient is in the
- * plan too, with what that gradient needs left beside the result; that gradient, in the product which
- * makes what it multiplies; and the sums of the rows of the finished product. */
+ * Everywhere: a bias, and a unary row of ops.def behind it.  Where the backend takes them (its
+ * `takes`; matrix products without batch dimensions): a row whose operand others read (gelu, whose
+ * gradient is in the plan too), with the operand left beside the result, for relu its signs; that
+ * gradient, in the product which makes what it multiplies; and the sums of the rows of the finished
+ * product. */
 #include "engine/plan.h"
 
 #include <string.h>
@@ -30,13 +31,14 @@ static bool taken(const wb__making *m, const wb__group *g)
     wb__step s = wb__step_blank(m, WB__STEP_MATMUL);
     s.n_views = 3;
     s.epilogue = g->epilogue;
+    s.aux_kind = g->aux_kind;
     for (int i = 0; i < 2; i++) s.views[i] = operand(m, p, i);
     wb__contiguous(p, &s.views[2]);
     const wb__view row = {.dtype = (wb_dtype)p->dtype, .buffer = -1, .ndim = 1, .dims = {p->dims[1]},
                           .strides = {1}};
     if (g->bias >= 0) s.views[s.n_views++] = row;
-    if (g->epilogue == WB__EPI_GELU_AUX || g->epilogue == WB__EPI_GELU_BACK) s.aux = s.views[2];
-    if (g->epilogue == WB__EPI_RELU_AUX || g->epilogue == WB__EPI_RELU_BACK) {
+    if (g->aux_kind == WB__AUX_OPERAND || g->aux_kind == WB__AUX_FACTOR) s.aux = s.views[2];
+    if (g->aux_kind == WB__AUX_SIGNS || g->aux_kind == WB__AUX_MASK) {
         const wb__value bits = {.dtype = WB_U8, .ndim = 2,
                                 .dims = {p->dims[0], wb__relu_bytes(p->dims[1])}};
         wb__contiguous(&bits, &s.aux);
@@ -70,9 +72,8 @@ static bool is_zero(const wb__making *m, int x)
     return v->op == WB__OP_literal && v->fixed && v->value == 0;
 }
 
-/* x = product · gelu'(z): which epilogue it would be, with the slope and z. */
-static wb__epilogue gelu_back(const wb__making *m, const wb__value *x, int *product, int *slope,
-                              int *of)
+/* x = product · gelu'(z): what it would be to the product, with the slope and z. */
+static wb__aux gelu_back(const wb__making *m, const wb__value *x, int *product, int *slope, int *of)
 {
     for (int i = 0; x->op == WB__OP_mul && i < 2; i++) {
         *product = input(m, x, i);
@@ -81,32 +82,49 @@ static wb__epilogue gelu_back(const wb__making *m, const wb__value *x, int *prod
         if (s->op != WB__OP_gelu_slope || !is_own(m, *product)) continue;
         *of = input(m, s, 0);
         if (alike(x, s) && alike(x, value(m, *product)) && alike(x, value(m, *of)))
-            return WB__EPI_GELU_BACK;
+            return WB__AUX_FACTOR;
     }
-    return WB__EPI_NONE;
+    return WB__AUX_NONE;
 }
 
 /* x = where(y > 0, product, 0), y a relu: the same, with the comparison and y. */
-static wb__epilogue relu_back(const wb__making *m, const wb__value *x, int *product, int *above,
-                              int *of)
+static wb__aux relu_back(const wb__making *m, const wb__value *x, int *product, int *above, int *of)
 {
-    if (x->op != WB__OP_where || !is_zero(m, input(m, x, 2))) return WB__EPI_NONE;
+    if (x->op != WB__OP_where || !is_zero(m, input(m, x, 2))) return WB__AUX_NONE;
     *above = input(m, x, 0);
     *product = input(m, x, 1);
     const wb__value *c = value(m, *above);
     if (c->op != WB__OP_gt || !is_zero(m, input(m, c, 1)) || !is_own(m, *product))
-        return WB__EPI_NONE;
+        return WB__AUX_NONE;
     *of = input(m, c, 0);
     const wb__value *y = value(m, *of);
-    return y->op == WB__OP_relu && alike(x, y) && alike(x, value(m, *product)) ? WB__EPI_RELU_BACK
-                                                                                : WB__EPI_NONE;
+    return y->op == WB__OP_relu && alike(x, y) && alike(x, value(m, *product)) ? WB__AUX_MASK
+                                                                                : WB__AUX_NONE;
 }
 
-static wb__epilogue gradient(const wb__making *m, int x, int *product, int *factor, int *of)
+static wb__aux gradient(const wb__making *m, int x, int *product, int *factor, int *of)
 {
     const wb__value *v = value(m, x);
-    wb__epilogue e = gelu_back(m, v, product, factor, of);
-    return e ? e : relu_back(m, v, product, factor, of);
+    const wb__aux kind = gelu_back(m, v, product, factor, of);
+    return kind ? kind : relu_back(m, v, product, factor, of);
+}
+
+/* Makes a group's epilogue a gradient's. */
+static void as_gradient(wb__group *g, wb__aux kind)
+{
+    g->aux_kind = kind;
+    g->epilogue = kind == WB__AUX_FACTOR ? WB__OP_gelu_slope : WB__OP_relu;
+}
+
+/* Which values an elementwise operation or a fold reads. */
+static void find_company(wb__making *m)
+{
+    for (int x = 0; x < m->ir.n; x++) {
+        const wb__value *v = value(m, x);
+        if (!wb__is_elementwise((wb__op)v->op) && wb__ops[v->op].class != WB__REDUCE) continue;
+        for (int i = 0; i < v->n_in; i++)
+            m->fate[wb__base(m, input(m, v, i))].has_company = true;
+    }
 }
 
 /* The factors of gradients are not made where all their users will do without; if one of these is
@@ -114,6 +132,7 @@ static wb__epilogue gradient(const wb__making *m, int x, int *product, int *fact
 void wb__find_absorbable(wb__making *m)
 {
     int product, factor, of;
+    find_company(m);
     if (!m->device->backend->takes) return;
     int *absorbing = wb__alloc_zero((size_t)m->ir.n + 1, sizeof *absorbing);
     if (!absorbing) {
@@ -121,9 +140,11 @@ void wb__find_absorbable(wb__making *m)
         return;
     }
     for (int x = 0; x < m->ir.n; x++) {
-        const wb__epilogue e = gradient(m, x, &product, &factor, &of);
-        if (e && taken(m, &(wb__group){.first = product, .epilogue = e, .bias = -1, .sums = -1}))
-            absorbing[factor]++;
+        const wb__aux kind = gradient(m, x, &product, &factor, &of);
+        if (!kind) continue;
+        wb__group with = {.first = product, .bias = -1, .sums = -1};
+        as_gradient(&with, kind);
+        if (taken(m, &with)) absorbing[factor]++;
     }
     for (int x = 0; x < m->ir.n; x++) {
         const wb__value *v = value(m, x);
@@ -146,19 +167,19 @@ static void absorb(wb__making *m, int g, const wb__group *as, int x)
 static bool absorb_gradient(wb__making *m, int x)
 {
     int product, factor, of;
-    const wb__epilogue e = gradient(m, x, &product, &factor, &of);
-    if (!e) return false;
+    const wb__aux kind = gradient(m, x, &product, &factor, &of);
+    if (!kind) return false;
     const int g = m->fate[product].group, from = m->fate[of].group;
     if (g < 0 || m->group[g].product != product || m->group[g].first != product || from < 0 ||
         from >= g || m->group[from].kind != WB__GROUP_LIBRARY)
         return false;
     wb__group with = m->group[g];
-    with.epilogue = e;
-    if (e == WB__EPI_GELU_BACK) {
-        if (m->group[from].epilogue != WB__EPI_GELU_AUX || m->group[from].aux != of) return false;
+    as_gradient(&with, kind);
+    if (kind == WB__AUX_FACTOR) {
+        if (m->group[from].aux_kind != WB__AUX_OPERAND || m->group[from].aux != of) return false;
         with.aux = of;
     } else {
-        if (m->group[from].epilogue != WB__EPI_RELU_AUX || m->group[from].product != of) return false;
+        if (m->group[from].aux_kind != WB__AUX_SIGNS || m->group[from].product != of) return false;
         with.bits = m->group[from].bits;
     }
     if (!taken(m, &with)) return false;
@@ -200,25 +221,34 @@ static bool is_bias(const wb__making *m, int x, const wb__value *product, int gr
     return wb__view_of(m, x, &view) && (b->size == 1 || view.strides[b->ndim - from_end] == 1);
 }
 
-/* gelu of a product, also where others want its operand: that is left beside the result. */
-static bool absorb_gelu(wb__making *m, int x, int g)
+/* Whether a row pays behind a product where a library may need another pass for it: relu always,
+ * others not over thin rows, and only tanh and sigmoid, which libraries have, where that pass would
+ * join other elementwise work. */
+static bool pays(const wb__making *m, int x)
 {
-    wb__group with = m->group[g];
-    const bool shared = value(m, with.product)->uses != 1;
-    with.epilogue = shared ? WB__EPI_GELU_AUX : WB__EPI_GELU;
-    if (shared) with.aux = with.product;
-    if (!taken(m, &with)) return false;
-    absorb(m, g, &with, x);
-    return true;
+    const wb__value *v = value(m, x);
+    if (v->op == WB__OP_relu) return true;
+    if (v->dims[v->ndim - 1] < 16) return false;
+    return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !m->fate[x].has_company;
 }
 
-static bool absorb_bits(wb__making *m, int x, int g)
+/* A unary row of a product; where others want its operand, that is left beside the result, or its
+ * signs where they are enough. */
+static bool absorb_unary(wb__making *m, int x, int g)
 {
     const wb__value *v = value(m, x);
     wb__group with = m->group[g];
-    with.epilogue = WB__EPI_RELU_AUX;
-    if (!m->fate[x].wants_bits || !taken(m, &with)) return false;
-    with.bits = wb__tenant_new(m, v->dims[0] * wb__relu_bytes(v->dims[1]));
+    with.epilogue = (wb__op)v->op;
+    if (value(m, with.product)->uses != 1) {
+        with.aux_kind = WB__AUX_OPERAND;
+        with.aux = with.product;
+        if (!taken(m, &with)) return false;
+    } else if (m->fate[x].wants_bits) {
+        with.aux_kind = WB__AUX_SIGNS;
+        if (taken(m, &with)) with.bits = wb__tenant_new(m, v->dims[0] * wb__relu_bytes(v->dims[1]));
+        else with.aux_kind = WB__AUX_NONE;
+    }
+    if (!with.aux_kind && !pays(m, x) && !taken(m, &with)) return false;
     absorb(m, g, &with, x);
     return true;
 }
@@ -226,13 +256,9 @@ static bool absorb_bits(wb__making *m, int x, int g)
 bool wb__absorbed(wb__making *m, int x)
 {
     const wb__value *v = value(m, x);
-    int epilogue = v->op == WB__OP_relu      ? WB__EPI_RELU
-                   : v->op == WB__OP_tanh    ? WB__EPI_TANH
-                   : v->op == WB__OP_sigmoid ? WB__EPI_SIGMOID
-                   : v->op == WB__OP_gelu    ? WB__EPI_GELU
-                                             : WB__EPI_NONE;
+    const bool unary = wb__is_epilogue(&wb__ops[v->op]);
     if (wb__ops[v->op].class == WB__REDUCE) return absorb_sums(m, x);
-    if (v->op != WB__OP_add && !epilogue) return absorb_gradient(m, x);
+    if (v->op != WB__OP_add && !unary) return absorb_gradient(m, x);
     for (int i = 0; i < v->n_in; i++) {
         int p = input(m, v, i), g = m->fate[p].group;
         if (g < 0 || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != p) continue;
@@ -240,18 +266,11 @@ bool wb__absorbed(wb__making *m, int x)
         if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue)
             continue;
         if (library->size != v->size || library->ndim != v->ndim || m->group[g].sums >= 0) continue;
-        if (epilogue == WB__EPI_GELU) return absorb_gelu(m, x, g);
+        if (unary) return absorb_unary(m, x, g);
         if (value(m, p)->uses != 1) continue;
-        if (epilogue > WB__EPI_RELU && v->dims[v->ndim - 1] < 16)
-            continue; /* curves over thin rows: better in one piece */
-        if (epilogue) {
-            if (absorb_bits(m, x, g)) return true;
-            m->group[g].epilogue = epilogue;
-        } else {
-            int b = input(m, v, !i);
-            if (m->group[g].bias >= 0 || !is_bias(m, b, library, g)) continue;
-            m->group[g].bias = b;
-        }
+        int b = input(m, v, !i);
+        if (m->group[g].bias >= 0 || !is_bias(m, b, library, g)) continue;
+        m->group[g].bias = b;
         m->group[g].product = x;
         m->fate[x].group = g;
         return true;

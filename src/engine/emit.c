@@ -151,7 +151,7 @@ static bool may_stand_inside(const wb__making *m, int x)
     if (v->heads_first) return false;
     if (v->nhwc || wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble && !v->nhwc;
     if (g->kind == WB__GROUP_FUSED) return true;
-    return value(m, g->first)->op == WB__OP_matmul && g->epilogue <= WB__EPI_SIGMOID && g->sums < 0;
+    return value(m, g->first)->op == WB__OP_matmul && !g->aux_kind && g->sums < 0;
 }
 
 /* A reshape that does nothing but bring or drop dimensions of size 1. */

@@ -94,6 +94,7 @@ static void add_epilogue(wb__making *m, const wb__group *g, const wb__value *v)
 {
     wb__draft *d = last_draft(m);
     d->step.epilogue = g->epilogue;
+    d->step.aux_kind = g->aux_kind;
     if (g->aux >= 0 && !m->failed) wb__place_of(m, g->aux, &d->step.aux, &d->aux_owner);
     if (g->bits >= 0) {
         const wb__value bits = {.dtype = WB_U8, .ndim = 2,
@@ -122,27 +123,28 @@ static void add_bias(wb__making *m, const wb__group *g, const wb__value *v)
     add_dense_view(m, vector(&view, like.size, v->ndim - channel), owner, like);
 }
 
-static void convolution(wb__making *m, const wb__value *v, int product, int kind)
+static void convolution(wb__making *m, const wb__value *v, int product)
 {
     bool nhwc = v->wants_nhwc;
     int a = input(m, v, 0), b = input(m, v, 1);
     wb__draft *d = last_draft(m);
-    d->step.variant = kind;
     memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
-    if (kind == 0) {
+    switch ((wb__conv_kind)d->step.variant) {
+    case WB__CONV_FORWARD:
         add_dense(m, a, nhwc);
         add_dense(m, b, false);
         add_any(m, product);
-    }
-    if (kind == 1) {
+        break;
+    case WB__CONV_DATA:
         add_any(m, product);
         add_dense(m, b, false);
         add_dense(m, a, nhwc);
-    }
-    if (kind == 2) {
+        break;
+    case WB__CONV_WEIGHTS:
         add_dense(m, a, nhwc);
         add_any(m, product);
         add_dense(m, b, nhwc);
+        break;
     }
 }
 
@@ -176,7 +178,7 @@ static void add_result(wb__making *m, const wb__group *g, wb__op op, const wb__v
 
 static void attention(wb__making *m, const wb__group *g, const wb__value *v)
 {
-    const bool back = v->op == WB__OP_attention_dq;
+    const bool back = wb__ops[v->op].variant == WB__ATTENTION_BACK;
     const int64_t *attr = m->ir.attrs + v->attr;
     for (int i = 0; i < v->n_in; i++) add_rows(m, input(m, v, i));
     if (back) {
@@ -194,7 +196,6 @@ static void attention(wb__making *m, const wb__group *g, const wb__value *v)
     }
     if (m->failed) return;
     wb__draft *d = last_draft(m);
-    d->step.variant = back ? WB__ATTENTION_BACK : WB__ATTENTION_FORWARD;
     memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
     d->step.attention.causal = attr[1];
     d->text = wb__strdup(back ? attr[1] ? "causal, gradients" : "gradients" : attr[1] ? "causal" : "");
@@ -203,24 +204,18 @@ static void attention(wb__making *m, const wb__group *g, const wb__value *v)
 void wb__draft_library(wb__making *m, const wb__group *g)
 {
     const wb__value *v = value(m, g->first);
-    wb__op op = (wb__op)v->op;
-    wb__step_kind kind = op == WB__OP_matmul          ? WB__STEP_MATMUL
-                         : op <= WB__OP_conv_weights  ? WB__STEP_CONV
-                         : op <= WB__OP_meanpool_back ? WB__STEP_POOL
-                         : op == WB__OP_take          ? WB__STEP_TAKE
-                         : op == WB__OP_take_add      ? WB__STEP_TAKE_ADD
-                                                      : WB__STEP_ATTENTION;
+    const wb__step_kind kind = wb__ops[v->op].step;
     wb__draft *d = wb__draft_new(m, kind);
     if (!d) return;
+    d->step.variant = wb__ops[v->op].variant;
     if (kind == WB__STEP_MATMUL) {
         const int64_t *t = m->ir.attrs + v->attr;
         add_matrix(m, input(m, v, 0), t[0], v);
         add_matrix(m, input(m, v, 1), t[1], v);
         add_any(m, g->product);
     } else if (kind == WB__STEP_CONV) {
-        convolution(m, v, g->product, op - WB__OP_conv);
+        convolution(m, v, g->product);
     } else if (kind == WB__STEP_POOL) {
-        d->step.variant = op - WB__OP_maxpool;
         memcpy(&d->step.pool, m->ir.attrs + v->attr, sizeof d->step.pool);
         for (int i = 0; i < v->n_in; i++)
             add_dense(m, input(m, v, i), v->nhwc);

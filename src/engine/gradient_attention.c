@@ -12,13 +12,14 @@
 /* dq, dk and dv are operations of their own, which a plan makes in one step, or writes out. */
 RULE(attention)
 {
+    static const wb__op of[3] = {WB__OP_attention_dq, WB__OP_attention_dk, WB__OP_attention_dv};
     (void)w;
     wb_tensor *in[5] = {node->in[0], node->in[1], node->in[2], g, NULL};
     if (node->n_in == 4) in[4] = node->in[3];
     for (int i = 0; i < 3; i++)
         if (wanted[i])
-            out[i] = wb__node((wb__op)(WB__OP_attention_dq + i), (wb_dtype)node->dtype, 4,
-                              in[i]->dims, (int)node->n_in + 1, in, 2, node->attr);
+            out[i] = wb__node(of[i], (wb_dtype)node->dtype, 4, in[i]->dims, (int)node->n_in + 1, in,
+                              2, node->attr);
 }
 
 /* ---- second gradients, from the formulas above ----------------------------------------------- */

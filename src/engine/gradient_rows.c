@@ -59,6 +59,7 @@ static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
 const wb__gradient_rule wb__gradient_rules[WB__OP_COUNT] = {
 #define WB_UNARY(name, accepts, expression, gradient) [WB__OP_##name] = name##_rule,
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) [WB__OP_##name] = name##_rule,
+#define WB_LIBRARY(name, step, variant, gradient) [WB__OP_##name] = gradient,
 #define WB_OTHER(name, class, gradient) [WB__OP_##name] = gradient,
 #include "ops/ops.def"
 };

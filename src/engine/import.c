@@ -91,7 +91,10 @@ static int adam_step(wb__ir *ir, const int *in)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-static bool is_gradient(int op) { return op >= WB__OP_attention_dq && op <= WB__OP_attention_dv; }
+static bool is_gradient(int op)
+{
+    return wb__is_step((wb__op)op, WB__STEP_ATTENTION) && wb__ops[op].variant == WB__ATTENTION_BACK;
+}
 
 /* [N, H, T, D] as it will stand, most likely: what was projected has its heads within the places. */
 static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside)
@@ -154,8 +157,8 @@ static int attention_steps(wb__ir *ir, const wb_tensor *x, const int *in)
     int dq = step_of(ir, WB__OP_attention_dq, t, &q, q.dims[3], 6,
                      (int[]){in[0], in[1], in[2], o, lse, in[3]}, x->attr);
     if (x->op == WB__OP_attention_dq) return dq;
-    return step_of(ir, (wb__op)x->op, t, &ir->value[in[x->op - WB__OP_attention_dq]], x->dims[3], 1,
-                   &dq, NULL);
+    const wb__value *of = &ir->value[in[x->op == WB__OP_attention_dk ? 1 : 2]];
+    return step_of(ir, (wb__op)x->op, t, of, x->dims[3], 1, &dq, NULL);
 }
 
 static int product(wb__ir *ir, int a, int b, bool ta, bool tb)

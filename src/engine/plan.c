@@ -340,7 +340,7 @@ static char *describe(const wb__draft *d, const wb__kernel *k)
     } else if (d->text && n < room) {
         n += (size_t)snprintf(text + n, room - n, " %s", d->text);
     }
-    const bool back = d->step.epilogue >= WB__EPI_GELU_BACK;
+    const bool back = d->step.aux_kind == WB__AUX_FACTOR || d->step.aux_kind == WB__AUX_MASK;
     if (d->step.epilogue && n < room)
         n += (size_t)snprintf(text + n, room - n, back ? " + slope" : " + activation");
     if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) &&
@@ -367,7 +367,8 @@ static void tell_dispatch(const wb__making *m, const wb__draft *d, const wb__ker
 static bool same_problem(const wb__step *a, const wb__step *b)
 {
     bool same = a->kind == b->kind && a->variant == b->variant && a->epilogue == b->epilogue &&
-                a->sums_of == b->sums_of && a->n_views == b->n_views;
+                a->aux_kind == b->aux_kind && a->sums_of == b->sums_of &&
+                a->n_views == b->n_views;
     for (int i = 0; i < a->n_views && same; i++) {
         const wb__view *v = &a->views[i], *w = &b->views[i];
         same = v->dtype == w->dtype && v->ndim == w->ndim &&

@@ -109,6 +109,7 @@ typedef struct {
     bool stored;        /* it is needed in memory */
     bool put_off;       /* its user is to be absorbed, and will do without it */
     bool wants_bits;    /* a relu whose gradient wants to know where it was positive */
+    bool has_company;   /* an elementwise operation or a fold reads it */
     bool closed;        /* a fold over rows or all: nobody in its own group may use it */
     bool again;         /* it has no group: whoever wants it makes it, for each point of a larger space */
     int result;         /* number of the result it is, -1 */
@@ -134,7 +135,9 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];          /* logical */
     int axis[WB_MAX_DIMS];              /* dimension i of the space is logical axis axis[i] */
     int first, last, n;                 /* its values, through making.next */
-    int bias, epilogue;                 /* absorbed by a library group, -1 and 0 where not */
+    int bias;                           /* absorbed by a library group, -1 where not */
+    wb__op epilogue;                    /* absorbed too, WB__OP_NONE where not */
+    wb__aux aux_kind;
     int product;                        /* the value after both */
     int aux;                            /* the epilogue's other operand or result, -1; or */
     int bits;                           /* memory (a tenant) of bits, -1 */

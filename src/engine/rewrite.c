@@ -126,8 +126,10 @@ static bool wants_nhwc(wb__making *m, const wb__value *v)
     const wb__ir *ir = &m->ir;
     wb__step s = wb__step_blank(m, WB__STEP_CONV);
     const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
-    const wb__value *by_kind[3][3] = {{in[0], in[1], v}, {v, in[1], in[0]}, {in[0], v, in[1]}};
-    s.variant = v->op == WB__OP_conv ? 0 : v->op == WB__OP_conv_data ? 1 : 2;
+    const wb__value *by_kind[][3] = {[WB__CONV_FORWARD] = {in[0], in[1], v},
+                                     [WB__CONV_DATA] = {v, in[1], in[0]},
+                                     [WB__CONV_WEIGHTS] = {in[0], v, in[1]}};
+    s.variant = wb__ops[v->op].variant;
     s.n_views = 3;
     for (int i = 0; i < 3; i++) {
         const wb__value *p = by_kind[s.variant][i];
@@ -145,10 +147,10 @@ static void choose_layouts(wb__making *m)
         wb__value *v = &ir->value[i];
         wb__op op = (wb__op)v->op;
         if (v->ndim != 4) continue;
-        if (op == WB__OP_conv || op == WB__OP_conv_data || op == WB__OP_conv_weights) {
+        if (wb__is_step(op, WB__STEP_CONV)) {
             v->wants_nhwc = wants_nhwc(m, v);
             v->nhwc = v->wants_nhwc && op != WB__OP_conv_weights;
-        } else if (op >= WB__OP_maxpool && op <= WB__OP_meanpool_back)
+        } else if (wb__is_step(op, WB__STEP_POOL))
             v->nhwc = wb__ir_in(ir, v, 0)->nhwc;
         else if (wb__is_elementwise(op))
             for (int j = 0; j < v->n_in; j++) {
@@ -176,14 +178,13 @@ static bool choose_heads(wb__making *m)
         if (v->op == WB__OP_permute && v->ndim == 4 &&
             !memcmp(ir->attrs + v->attr, swap, sizeof swap))
             swaps[ir->inputs[v->in]]++;
-        for (int j = 0; v->op >= WB__OP_attention && v->op <= WB__OP_attention_dv && j < v->n_in; j++)
+        for (int j = 0; wb__is_step((wb__op)v->op, WB__STEP_ATTENTION) && j < v->n_in; j++)
             reads[ir->inputs[v->in + j]]++;
     }
     for (int i = 0; i < ir->n; i++) {
         wb__value *v = &ir->value[i];
-        bool attends = v->op >= WB__OP_attention && v->op <= WB__OP_attention_dv;
         v->heads_first = v->op == WB__OP_matmul && swaps[i] && swaps[i] == v->uses;
-        if (attends && v->op != WB__OP_attention_lse)
+        if (wb__is_step((wb__op)v->op, WB__STEP_ATTENTION) && v->op != WB__OP_attention_lse)
             v->heads_first = swaps[i] && swaps[i] + reads[i] == v->uses;
     }
     wb__free(swaps);

@@ -137,7 +137,7 @@ static void without_view(wb__draft *d, int view)
         wb__instr *in = &d->instr[i];
         const bool draws = in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN;
         if (draws && in->c > view) in->c--;
-        if ((in->kind == WB__LOAD || in->kind >= WB__FOLD_ROWS) && in->arg > view) in->arg--;
+        if ((in->kind == WB__LOAD || wb__instr_writes(in->kind)) && in->arg > view) in->arg--;
     }
 }
 
@@ -160,7 +160,7 @@ static void without_instr(wb__draft *d, int instr)
 static bool idle(const wb__draft *d)
 {
     for (int i = 0; i < d->step.fused.n_instr; i++)
-        if (d->instr[i].kind >= WB__FOLD_ROWS) return false;
+        if (wb__instr_writes(d->instr[i].kind)) return false;
     return true;
 }
 

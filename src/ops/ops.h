@@ -10,6 +10,7 @@ typedef enum {
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) WB__OP_##name,
 #define WB_COMPARE(name, accepts, expression) WB__OP_##name,
 #define WB_TEST(name, accepts, expression) WB__OP_##name,
+#define WB_LIBRARY(name, step, variant, gradient) WB__OP_##name,
 #define WB_OTHER(name, class, gradient) WB__OP_##name,
 #include "ops/ops.def"
     WB__OP_COUNT
@@ -23,16 +24,59 @@ typedef enum {
 
 enum { WB__FLOATS = 1, WB__BOOLS = 2, WB__INTEGERS = 4, WB__NUMBERS = 5, WB__ANY = 7 };
 
+/* ---- what a backend is asked for ------------------------------------------------------------- */
+
+typedef enum {
+    WB__STEP_FUSED,         /* elementwise rows and folds, in the form of backend.h */
+    WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
+    WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy; x, dw, dy */
+    WB__STEP_POOL,          /* by pool_kind; operands below */
+    WB__STEP_TAKE,          /* x, index, y */
+    WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
+    WB__STEP_COPY,          /* from, to: the same shape and dtype, any strides */
+    WB__STEP_ATTENTION      /* by attention_kind; only where the backend takes it */
+} wb__step_kind;
+
+/* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above
+ * the diagonal that ends at the last key where causal, p = softmax(s):
+ *   FORWARD    q, k, v, o, lse                    o = p·v; lse [N, H, T, 1] f32 = log sum exp(s)
+ *   BACK       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
+typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_BACK } wb__attention_kind;
+typedef struct {
+    double scale;
+    bool causal;
+} wb__attention_attr;
+
+typedef enum { WB__CONV_FORWARD, WB__CONV_DATA, WB__CONV_WEIGHTS } wb__conv_kind;
+
+typedef enum {
+    WB__POOL_MAX,           /* y = max over the window            buffers: x, y      */
+    WB__POOL_MAX_BACK,      /* dx: dy at the first maximum        buffers: x, dy, dx */
+    WB__POOL_MAX_TAKE,      /* y = v at the first maximum of x    buffers: x, v, y   */
+    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y      */
+    WB__POOL_MEAN_BACK      /* its adjoint                        buffers: dy, dx    */
+} wb__pool_kind;
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
 typedef struct {
     const char *name;
     const char *expression;         /* of elementwise rows, in the dialect; else NULL */
     wb__op_class class;
     int accepts;
+    wb__step_kind step;             /* of LIBRARY rows; else WB__STEP_FUSED */
+    int variant;                    /* of the step */
 } wb__op_info;
 
 extern const wb__op_info wb__ops[WB__OP_COUNT];
 
 static inline bool wb__is_elementwise(wb__op op) { return wb__ops[op].class <= WB__ELEMENTWISE; }
+_Static_assert(WB__UNARY < WB__ELEMENTWISE && WB__BINARY < WB__ELEMENTWISE &&
+               WB__COMPARE < WB__ELEMENTWISE && WB__TEST < WB__ELEMENTWISE,
+               "elementwise classes come first");
+
+/* The step of a LIBRARY row: WB__STEP_FUSED of all others. */
+static inline bool wb__is_step(wb__op op, wb__step_kind kind) { return wb__ops[op].step == kind; }
 
 /* A number that a plan takes when it runs. */
 typedef union { double f; uint64_t u; } wb__number;

@@ -33,6 +33,7 @@ typedef struct {
     /* byte offsets: into the workspace, then within a task's part of it */
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
     bool narrow;
+    wb__act act;                        /* of FORWARD */
     wb__gather_kernel *gather; /* DATA from whole images of patches; NULL: bands, added up */
     char impl[32];
 } convolution;
@@ -198,7 +199,7 @@ static wb__gemm product_of(const convolution *p, int64_t pixels)
     const bool by_rows = d->x_nhwc;     /* pixels as the rows of C */
     switch (d->kind) {
     case WB__CONV_FORWARD: /* y[pixel, out] = patches[pixel, inner] · w[inner, out], or turned */
-        g.act = d->act;
+        g.act = p->act;
         g.k = p->inner;
         g.bias_rows = !by_rows;
         if (by_rows) {
@@ -438,6 +439,7 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     p->wide = d->dtype == WB_F64 ? WB_F64 : WB_F32;
     p->size = wb__dtype_size(p->wide);
     p->narrow = p->wide != d->dtype;
+    p->act = wb__act_of(d->act, p->wide);
     p->op.run = run_convolution;
     p->op.destroy = destroy_convolution;
     p->op.why = why;

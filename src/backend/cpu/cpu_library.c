@@ -59,7 +59,7 @@ static int matmul(const wb__step *s, library_kernel *k)
     const int last = c->ndim - 1;
     wb__matmul_desc d = {
         .dtype = a->dtype, .batch = {1, 1}, .m = c->dims[last - 1], .n = c->dims[last],
-        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .act = (wb__epilogue)s->epilogue,
+        .k = a->dims[a->ndim - 1], .has_bias = s->n_views > 3, .act = s->epilogue,
     };
     int64_t dim[WB_MAX_DIMS], stride[WB_MAX_DIMS][3];
     int n = 0;
@@ -135,7 +135,7 @@ bool wb__cpu_conv_desc(const wb__step *s, wb__conv_desc *d)
     d->x_nhwc = xs == 2 || (xs == 3 && ys == 2);
     d->y_nhwc = ys == 2 || (ys == 3 && xs == 2);
     d->has_bias = s->n_views > 3;
-    d->act = (wb__epilogue)s->epilogue;
+    d->act = s->epilogue;
     return true;
 }
 

@@ -29,6 +29,7 @@ typedef struct {
     int64_t band, bands, tasks;
     int64_t width;                      /* output channels of one block: whole vectors */
     bool padded;
+    wb__act act;                        /* of FORWARD */
     wb__line_kernel *line;              /* FORWARD from one channel to at most 8; NULL: tiles */
     size_t weights_bytes, task_bytes, sums_at;
     char impl[32];
@@ -90,7 +91,6 @@ static void forward_task(void *ctx, int64_t task)
     const int mr = p->kernel->mr;
     const int64_t kh = p->d.kh, run = p->d.kw * p->c, units = p->n * p->bands;
     float *mine = (float *)(j->workspace + p->weights_bytes + (size_t)task * p->task_bytes);
-    const bool curved = p->d.act == WB__EPI_TANH || p->d.act == WB__EPI_SIGMOID;
     wb__tile t = { .outer = kh,
                    .k = run,
                    .as0 = p->stride[1] * p->c,
@@ -99,7 +99,7 @@ static void forward_task(void *ctx, int64_t task)
                    .bs0 = p->width,
                    .b_outer = run * p->width,
                    .cs0 = p->k,
-                   .act = p->d.act };
+                   .relu = p->act.relu };
     float bias[8] = { 0 };
     if (p->line && j->bias) memcpy(bias, j->bias, (size_t)p->k * sizeof *bias);
     for (int64_t u = units * task / p->tasks; u < units * (task + 1) / p->tasks; u++) {
@@ -108,7 +108,7 @@ static void forward_task(void *ctx, int64_t task)
         const float *x = band_of(p, j->x, n, i0, rows, mine);
         float *y = (float *)j->y + (n * p->oh + i0) * p->ow * p->k;
         if (p->line) {
-            const wb__line l = { kh, p->d.kw, p->width_in, p->k, p->d.act == WB__EPI_RELU };
+            const wb__line l = { kh, p->d.kw, p->width_in, p->k, p->act.relu };
             for (int64_t i = 0; i < rows; i++)
                 p->line(&l, p->ow, x + i * p->stride[0] * p->width_in, j->workspace,
                         j->bias ? bias : NULL, y + i * p->ow * p->k);
@@ -123,7 +123,7 @@ static void forward_task(void *ctx, int64_t task)
                                     x + (i * p->stride[0] * p->width_in + q * p->stride[1]) * p->c,
                                     w, y + (i * p->ow + q) * p->k + k0, &t);
         }
-        if (curved) p->kernel->activate(y, rows * p->ow * p->k, p->d.act);
+        if (p->act.row) p->act.row(y, y, NULL, NULL, rows * p->ow * p->k);
     }
 }
 
@@ -254,6 +254,7 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op)
     if (!p) return WB_ERROR_MEMORY;
     p->d = *d;
     p->kernel = isa->gemm_f32;
+    p->act = wb__act_of(d->act, WB_F32);
     p->op.run = run_direct;
     p->op.destroy = destroy_direct;
     lay_out(p);

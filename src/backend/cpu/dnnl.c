@@ -6,13 +6,15 @@
  * and taken from a short list without a lock, so that a steady step makes none.  Scratch memory is
  * the operation's workspace.
  *
- * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Its own relu turns NaN
- * into 0, which would hide a network that has gone wrong: relu is a pass of ours behind it.
+ * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Of the epilogues it
+ * makes tanh and sigmoid; any other is a pass of ours behind it.  Its own relu turns NaN into 0,
+ * which would hide a network that has gone wrong.
  *
  * Next: dnnl_api.h (2.x and 3.x). */
 #include "backend/cpu/dnnl.h"
 
 #include "backend/cpu/dnnl_api.h"
+#include "backend/cpu/tile.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -49,9 +51,9 @@ typedef struct {
     int count, used_by_primitive, from, to;
     bool reorder_first;                 /* weights in, or their gradient out */
     int threads;                        /* as oneDNN saw them when the primitive was made */
-    bool relu;
-    dnnl_data_type_t type;
-    int64_t rows, columns, stride;      /* of the result, for relu */
+    wb__row_fn *row;                    /* the epilogue that is behind it; NULL: none */
+    wb_dtype dtype;
+    int64_t rows, columns, stride;      /* of the result, for the epilogue */
     _Atomic(run_set *) sets[SETS];
     char impl[64];
 } dnnl_op;
@@ -133,33 +135,41 @@ static void give_set(dnnl_op *p, run_set *s)
     drop_set(s);
 }
 
-/* max(x, 0) over some rows of the result, NaN kept. */
-typedef struct { const dnnl_op *p; void *at; int64_t rows; } relu_rows;
+/* The epilogue over some rows of the result, in place. */
+typedef struct { const dnnl_op *p; void *at; int64_t rows; } row_part;
 
-static void relu_part(void *ctx, int64_t part)
+static void one_part(void *ctx, int64_t part)
 {
-    const relu_rows *r = ctx;
+    enum { CHUNK = 1024 };
+    const row_part *r = ctx;
     const dnnl_op *p = r->p;
-    const int64_t end = WB__MIN((part + 1) * r->rows, p->rows);
-    for (int64_t i = part * r->rows; i < end; i++) {
-        if (p->type == dnnl_f32) {
+    const wb__tile_table *t = wb__tile_table_here();
+    const int64_t first = part * r->rows, end = WB__MIN(first + r->rows, p->rows);
+    const int64_t step = p->stride == p->columns ? WB__MAX(end - first, 1) : 1;    /* rows a run */
+    for (int64_t i = first; i < end; i += step) {
+        if (p->dtype == WB_F32) {
             float *y = (float *)r->at + i * p->stride;
-            for (int64_t j = 0; j < p->columns; j++) y[j] = y[j] < 0 ? 0 : y[j];
-        } else {                        /* bf16: negative and no NaN, by its bits */
-            uint16_t *y = (uint16_t *)r->at + i * p->stride;
-            for (int64_t j = 0; j < p->columns; j++)
-                y[j] = y[j] > 0x8000 && y[j] <= 0xFF80 ? 0 : y[j];
+            p->row(y, y, NULL, NULL, step * p->columns);
+            continue;
+        }
+        uint16_t *y = (uint16_t *)r->at + i * p->stride;
+        for (int64_t j = 0; j < step * p->columns; j += CHUNK) {
+            const int64_t n = WB__MIN(step * p->columns - j, CHUNK);
+            float wide[CHUNK];
+            t->load[p->dtype](wide, CHUNK, y + j, 1, n, 0, 1);
+            p->row(wide, wide, NULL, NULL, n);
+            t->store[p->dtype](wide, CHUNK, y + j, 1, n, 0, 1);
         }
     }
 }
 
-static void relu_behind(const dnnl_op *p, void *at)
+static void row_behind(const dnnl_op *p, void *at)
 {
     enum { SERIAL = 1 << 15 };
     const int64_t size = p->rows * p->columns;
     const int64_t parts = size < SERIAL ? 1 : WB__MIN(p->threads, p->rows);
-    relu_rows r = { p, at, (p->rows + parts - 1) / parts };
-    wb__parallel(parts, relu_part, &r);
+    row_part r = { p, at, (p->rows + parts - 1) / parts };
+    wb__parallel(parts, one_part, &r);
 }
 
 static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace)
@@ -187,7 +197,7 @@ static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace
     if (!bad) bad = dnnl_stream_wait(s->stream);
     if (bad) wb__fail(WB_ERROR_INTERNAL, "oneDNN: %s failed with status %d", p->impl, (int)bad);
     give_set(p, s);
-    if (p->relu && !bad) relu_behind(p, buffers[2]);
+    if (p->row && !bad) row_behind(p, buffers[2]);
 }
 
 static void destroy_dnnl(wb__cpu_op *op)
@@ -218,15 +228,17 @@ static void add_scratch(dnnl_op *p)
         add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
 }
 
-static dnnl_primitive_attr_t make_attr(wb__epilogue act)
+/* Scratch memory of ours, and the epilogue where it is oneDNN's; where not, it becomes a pass. */
+static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
 {
+    const bool theirs = act == WB__OP_tanh || act == WB__OP_sigmoid;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     if (dnnl_primitive_attr_create(&attr)) return NULL;
     bool bad = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (act == WB__EPI_TANH || act == WB__EPI_SIGMOID) {
-        const dnnl_alg_kind_t kind =
-            act == WB__EPI_TANH ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
+    if (act && !theirs) p->row = wb__tile_unary(wb__tile_table_here(), act, WB__REG_F32);
+    if (theirs) {
+        const dnnl_alg_kind_t kind = act == WB__OP_tanh ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
         bad = bad || dnnl_post_ops_create(&ops) || wb__append_eltwise(ops, kind)
            || dnnl_primitive_attr_set_post_ops(attr, ops);
         if (ops) dnnl_post_ops_destroy(ops);
@@ -343,13 +355,12 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
         const int64_t c_dims[] = { batch, d->m, d->n }, c_s[] = { c_batch, d->c_s[0], d->c_s[1] };
         const int64_t bias_dims[] = { 1, 1, d->n }, bias_s[] = { d->n, d->n, 1 };
         const char *refusal = NULL;
-        dnnl_primitive_attr_t attr = make_attr(d->act);
-        p->relu = d->act == WB__EPI_RELU;
-        p->type = type;
+        dnnl_primitive_attr_t attr = make_attr(p, d->act);
+        p->dtype = d->dtype;
         p->rows = batch > 1 && c_batch != d->m * d->c_s[0] ? 0 : batch * d->m;
         p->columns = d->n;
         p->stride = d->c_s[0];
-        if (p->relu && !p->rows) refusal = "the rows of C do not follow each other";
+        if (p->row && !p->rows) refusal = "the rows of C do not follow each other";
         if (refusal || !attr || wb__md_strided(&p->mds[0], rank, a_dims + first, type, a_s + first)
             || wb__md_strided(&p->mds[1], rank, b_dims + first, type, b_s + first)
             || wb__md_strided(&p->mds[2], rank, c_dims + first, type, c_s + first)
@@ -383,7 +394,7 @@ static void image_strides(bool nhwc, int64_t c, int64_t h, int64_t w, int64_t s[
 }
 
 /* The primitive descriptor of one kind, with the weights in any layout. */
-static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kind,
+static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__conv_kind kind,
                                      dnnl_primitive_desc_t hint)
 {
     dnnl_dims_t strides, dilates, low, high;
@@ -397,15 +408,15 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kin
         high[i] =
             (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
     }
-    dnnl_primitive_attr_t attr = make_attr(kind == 0 ? d->act : WB__EPI_NONE);
-    p->relu = kind == 0 && d->act == WB__EPI_RELU;
-    type_of(d->dtype, &p->type);
+    const bool forward = kind == WB__CONV_FORWARD;
+    dnnl_primitive_attr_t attr = make_attr(p, forward ? d->act : WB__OP_NONE);
+    p->dtype = d->dtype;
     p->rows = d->n * d->oh;
     p->columns = p->stride = d->k * d->ow;
     dnnl_primitive_desc_t pd = NULL;
     if (attr
         && wb__conv_pd(&pd, engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
-                       kind == 0 && d->has_bias ? wb__md_of(&p->mds[3]) : NULL,
+                       forward && d->has_bias ? wb__md_of(&p->mds[3]) : NULL,
                        wb__md_of(&p->mds[2]), strides, dilates, low, high, hint, attr))
         pd = NULL;
     if (attr) dnnl_primitive_attr_destroy(attr);
@@ -415,9 +426,9 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, int kin
 int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
 {
     static const int args[3][3] = {     /* of x, w, y */
-        { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
-        { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
-        { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WB__CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
+        [WB__CONV_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WB__CONV_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
     };
     dnnl_data_type_t type;
     *op = NULL;
@@ -430,7 +441,9 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
     else {
         dnnl_op *p = begin(why);
         if (!p) return WB_ERROR_MEMORY;
-        const int kind = (int)d->kind, first = d->groups > 1 ? 0 : 1;
+        const wb__conv_kind kind = d->kind;
+        const bool forward = kind == WB__CONV_FORWARD, weights = kind == WB__CONV_WEIGHTS;
+        const int first = d->groups > 1 ? 0 : 1;
         const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
         const int64_t x[] = { d->n, d->c, d->h, d->w }, y[] = { d->n, d->k, d->oh, d->ow };
         const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
@@ -447,22 +460,23 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
             || wb__md_strided(&p->mds[2], 4, y, type, y_s)
             || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
             || wb__md_strided(&p->mds[4], 5 - first, w + first, type, w_s + first)
-            || (kind && !(hint = conv_pd(d, p, 0, NULL))) || !(p->pd = conv_pd(d, p, kind, hint)))
+            || (!forward && !(hint = conv_pd(d, p, WB__CONV_FORWARD, NULL)))
+            || !(p->pd = conv_pd(d, p, kind, hint)))
             refusal = "oneDNN has no convolution for this shape and layout";
         else {
             wb__md_ref inner = dnnl_primitive_desc_query_md(
-                p->pd, kind == 2 ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+                p->pd, weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
             wb__md_ref plain = wb__md_of(&p->mds[4]);
             const bool same = dnnl_memory_desc_equal(inner, plain);
             add_operand(p, args[kind][0], 0, wb__md_of(&p->mds[0]));
             int inside = add_operand(p, args[kind][1], same ? 1 : NOT_A_BUFFER, inner);
             add_operand(p, args[kind][2], 2, wb__md_of(&p->mds[2]));
-            if (kind == 0 && d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+            if (forward && d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
             add_scratch(p);
             p->used_by_primitive = p->count;
             if (!same) {
                 int outside = add_operand(p, 0, 1, plain);
-                p->reorder_first = kind != 2;
+                p->reorder_first = !weights;
                 p->from = p->reorder_first ? outside : inside;
                 p->to = p->reorder_first ? inside : outside;
                 if (dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc,

@@ -78,21 +78,22 @@ static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine
 #endif
 }
 
-/* kind: 0 forward, 1 data, 2 weights; hint: the forward's, for 1 and 2. */
-static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, int kind,
-                                        wb__md_ref x, wb__md_ref w, wb__md_ref bias, wb__md_ref y,
-                                        const dnnl_dims_t strides, const dnnl_dims_t dilates,
+/* hint: the forward's, for the other kinds. */
+static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                        wb__conv_kind kind, wb__md_ref x, wb__md_ref w,
+                                        wb__md_ref bias, wb__md_ref y, const dnnl_dims_t strides,
+                                        const dnnl_dims_t dilates,
                                         const dnnl_dims_t low, const dnnl_dims_t high,
                                         dnnl_primitive_desc_t hint,
                                         const_dnnl_primitive_attr_t attr)
 {
     const dnnl_alg_kind_t direct = dnnl_convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-    if (kind == 0)
+    if (kind == WB__CONV_FORWARD)
         return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training,
                                                               direct, x, w, bias, y, strides,
                                                               dilates, low, high, attr);
-    if (kind == 1)
+    if (kind == WB__CONV_DATA)
         return dnnl_convolution_backward_data_primitive_desc_create(
             pd, engine, direct, x, w, y, strides, dilates, low, high, hint, attr);
     return dnnl_convolution_backward_weights_primitive_desc_create(
@@ -100,12 +101,12 @@ static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t
 #else
     dnnl_convolution_desc_t d;
     dnnl_status_t s =
-        kind == 0 ? dnnl_dilated_convolution_forward_desc_init(
+        kind == WB__CONV_FORWARD ? dnnl_dilated_convolution_forward_desc_init(
             &d, dnnl_forward_training, direct, x, w, bias, y, strides, dilates, low, high)
-        : kind == 1 ? dnnl_dilated_convolution_backward_data_desc_init(&d, direct, x, w, y, strides,
-                                                                       dilates, low, high)
-                    : dnnl_dilated_convolution_backward_weights_desc_init(
-                        &d, direct, x, w, bias, y, strides, dilates, low, high);
+        : kind == WB__CONV_DATA ? dnnl_dilated_convolution_backward_data_desc_init(
+            &d, direct, x, w, y, strides, dilates, low, high)
+        : dnnl_dilated_convolution_backward_weights_desc_init(&d, direct, x, w, bias, y, strides,
+                                                              dilates, low, high);
     return s ? s : dnnl_primitive_desc_create(pd, &d, attr, engine, hint);
 #endif
 }

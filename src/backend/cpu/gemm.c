@@ -341,7 +341,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
                        .b_type = d->dtype,
                        .c_type = d->dtype,
                        .bias_type = d->dtype,
-                       .act = d->act };
+                       .act = wb__act_of(d->act, computed_type(d->dtype)) };
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];
     wb__gemm turned = turned_round(&p->g);

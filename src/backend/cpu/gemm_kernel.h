@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void NAME(finish)(
                 if (t->bias_rows) v += spread(bias[i]);
                 else v += ragged ? load_some(bias + j * LANES, some) : load(bias + j * LANES);
             }
-            if (t->act == WB__EPI_RELU) v = at_least_0(v);
+            if (t->relu) v = at_least_0(v);
             if (ragged) store_some(at, v, some);
             else store(at, v);
         }
@@ -134,18 +134,23 @@ static void NAME(one_tile)(int mr, int nr, const void *a, const void *b, void *c
     NAME(tiles)[mr - 1][(nr + LANES - 1) / LANES - 1](nr % LANES, a, b, c, t);
 }
 
-static void NAME(activate)(void *x, int64_t n, wb__epilogue act)
-{
-    T *at = x;
-    if (act != WB__EPI_TANH && act != WB__EPI_SIGMOID) return;
-    for (int64_t i = 0; i < n; i += LANES) {
-        int some = n - i < LANES ? (int)(n - i) : 0;
-        V v = some ? load_some(at + i, some) : load(at + i);
-        v = act == WB__EPI_TANH ? vector_tanh(v) : vector_sigmoid(v);
-        if (some) store_some(at + i, v, some);
-        else store(at + i, v);
+/* Rows of ops.def by the vectors of simd.h. */
+#define CURVE(name)                                                                                \
+    static void NAME(row_##name)(void *d_, const void *a_, const void *b, const void *c,           \
+                                 int64_t n)                                                        \
+    {                                                                                              \
+        T *d = d_;                                                                                 \
+        const T *a = a_;                                                                           \
+        (void)b, (void)c;                                                                          \
+        for (int64_t i = 0; i < n; i += LANES) {                                                   \
+            const int some = n - i < LANES ? (int)(n - i) : 0;                                     \
+            if (some) store_some(d + i, vector_##name(load_some(a + i, some)), some);              \
+            else store(d + i, vector_##name(load(a + i)));                                         \
+        }                                                                                          \
     }
-}
+CURVE(tanh)
+CURVE(sigmoid)
+#undef CURVE
 
 /* `across` sequences of `along` elements as a panel: to[p*width + j] for sequence j, 0 from
  * `across` on. */
@@ -255,7 +260,7 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
     /* A far stride along k costs a page or a line at every index: copied where it is read often
      * enough. */
     const bool copy = narrow || (g->as1 != 1 && j1 - j0 > 4 * NR && pk > 64);
-    const bool curved = last && (g->act == WB__EPI_TANH || g->act == WB__EPI_SIGMOID);
+    wb__row_fn *row = last ? g->act.row : NULL;
     for (int64_t i = i0; i < i1; i += MR) {
         const int mr = (int)WB__MIN(i1 - i, MR);
         const T *a = (const T *)((const char *)g->a
@@ -272,7 +277,7 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
             T *c = in_place ? (T *)g->c + i * g->cs0 + j : tile;
             wb__tile t = { .outer = 1, .k = pk, .as0 = as0, .as1 = as1, .bs0 = packed ? NR : g->bs0,
                            .cs0 = in_place ? g->cs0 : NR, .bias_rows = g->bias_rows,
-                           .add = !first || g->add_to_c, .act = last ? g->act : WB__EPI_NONE };
+                           .add = !first || g->add_to_c, .relu = last && g->act.relu };
             if (last && g->bias) {
                 const int64_t at = g->bias_rows ? i : j;
                 t.bias = (const T *)g->bias + at;
@@ -284,8 +289,8 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
             }
             if (!in_place && t.add) NAME(tile_from_c)(g, i, j, mr, nr, tile);
             NAME(tiles)[mr - 1][nv - 1](nr % LANES, a, b, c, &t);
-            if (wb__unlikely(curved))
-                for (int r = 0; r < mr; r++) NAME(activate)(c + r * t.cs0, nr, g->act);
+            if (wb__unlikely(row))
+                for (int r = 0; r < mr; r++) row(c + r * t.cs0, c + r * t.cs0, NULL, NULL, nr);
             if (!in_place) NAME(tile_to_c)(g, i, j, mr, nr, tile);
         }
     }
@@ -338,15 +343,15 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
                 for (int c = 0; c < COLUMNS; c++)
                     acc[c] = multiply_add(x, load_some(b[c] + p, some), acc[c]);
             }
+            T *to = (T *)g->c + i * g->cs0 + j * g->cs1, sum[COLUMNS];
             for (int c = 0; c < nj; c++) {
-                T *at = (T *)g->c + i * g->cs0 + (j + c) * g->cs1;
-                T sum = NAME(total)(acc[c] + more[c]);
-                if (g->add_to_c) sum += *at;
-                if (g->bias) sum += ((const T *)g->bias)[g->bias_rows ? i : j + c];
-                if (g->act == WB__EPI_RELU) sum = sum < 0 ? 0 : sum;
-                else NAME(activate)(&sum, 1, g->act);
-                *at = sum;
+                sum[c] = NAME(total)(acc[c] + more[c]);
+                if (g->add_to_c) sum[c] += to[c * g->cs1];
+                if (g->bias) sum[c] += ((const T *)g->bias)[g->bias_rows ? i : j + c];
+                if (g->act.relu) sum[c] = sum[c] < 0 ? 0 : sum[c];
             }
+            if (g->act.row) g->act.row(sum, sum, NULL, NULL, nj);
+            for (int c = 0; c < nj; c++) to[c * g->cs1] = sum[c];
         }
     }
 }
@@ -355,7 +360,7 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
     {                                                                                 \
         .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b), \
         .block = NAME(block), .dots = NAME(dots), .tile = NAME(one_tile),             \
-        .activate = NAME(activate)                                                    \
+        .tanh = NAME(row_tanh), .sigmoid = NAME(row_sigmoid)                          \
     }
 static const wb__gemm_kernel NAME(kernel) = KERNEL_TABLE;
 

@@ -49,3 +49,16 @@ const wb__isa *wb__isa_best(void)
 #endif
 }
 
+wb__act wb__act_of(wb__op op, wb_dtype computed)
+{
+    const wb__isa *isa = wb__isa_best();
+    const wb__gemm_kernel *k = computed == WB_F64 ? isa->gemm_f64 : isa->gemm_f32;
+    switch (op) {
+    case WB__OP_NONE: return (wb__act){0};
+    case WB__OP_relu: return (wb__act){.relu = true};
+    case WB__OP_tanh: return (wb__act){.row = k->tanh};
+    case WB__OP_sigmoid: return (wb__act){.row = k->sigmoid};
+    default: break;
+    }
+    return (wb__act){.row = wb__tile_unary(wb__tile_table_here(), op, (int)wb__reg_of(computed))};
+}

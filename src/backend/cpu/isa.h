@@ -5,6 +5,14 @@
 #define WB__ISA_H
 
 #include "backend/cpu/lib.h"
+#include "backend/cpu/tile.h"
+
+/* How finished elements go through an epilogue: relu in registers, any other row of ops.def by its
+ * function, in place, over what was just computed. */
+typedef struct {
+    bool relu;
+    wb__row_fn *row;                    /* or NULL */
+} wb__act;
 
 /* C = act(A·B + bias [+ C]).  Element (i,p) of A stands at a + i*as0 + p*as1, and so on; strides in
  * elements. The bias runs along the columns of C, or along its rows where bias_rows is set.  The
@@ -18,7 +26,7 @@ typedef struct {
     int64_t as0, as1, bs0, bs1, cs0, cs1;
     wb_dtype a_type, b_type, c_type, bias_type;
     bool bias_rows, add_to_c;
-    wb__epilogue act;
+    wb__act act;
 } wb__gemm;
 
 /* One tile: C[i,j] = act(sum over o < outer, p < k of A[i,o,p] * B[o,p,j] + bias [+ C]), where
@@ -28,8 +36,7 @@ typedef struct {
 typedef struct {
     int64_t outer, k, as0, as1, a_outer, bs0, b_outer, cs0;
     const void *bias;                   /* NULL, or of the tile's columns, or of its rows */
-    bool bias_rows, add;
-    wb__epilogue act; /* only relu is done here: activate() does the curved ones */
+    bool bias_rows, add, relu;
 } wb__tile;
 
 /* One instruction set's products of one computed type.  A panel is `k` rows of `mr` (A) or `nr` (B)
@@ -50,7 +57,7 @@ typedef struct {
     /* mr rows by nr columns, at most the sizes above; packed B is padded to whole vectors where not
      * masked */
     void (*tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t);
-    void (*activate)(void *x, int64_t n, wb__epilogue act);     /* tanh and sigmoid; else nothing */
+    wb__row_fn *tanh, *sigmoid;         /* faster than the rows' own, with other last bits */
 } wb__gemm_kernel;
 
 enum { WB__GEMM_KC = 320 };             /* most inner indices between two visits of C */
@@ -84,6 +91,9 @@ typedef struct {
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
 const wb__isa *wb__isa_best(void);      /* the functions for wb__isa_here() */
+
+/* Of products and convolutions computed in F32 or F64. */
+wb__act wb__act_of(wb__op op, wb_dtype computed);
 
 /* n contiguous elements between f32/f16/bf16 and f32, or f64 and f64 */
 void wb__widen(void *to, const void *from, wb_dtype from_type, int64_t n);

@@ -27,7 +27,7 @@ typedef struct {
     int64_t a_b[2], b_b[2], c_b[2];
     int64_t a_s[2], b_s[2], c_s[2];
     bool has_bias;
-    wb__epilogue act;
+    wb__op act;
 } wb__matmul_desc;
 
 /* Cross-correlation over two spatial dimensions (one dimension: h = 1).
@@ -43,7 +43,7 @@ typedef struct {
     int64_t n, c, h, w, k, kh, kw, oh, ow;
     int64_t stride[2], dilation[2], pad[4], groups;
     bool x_nhwc, y_nhwc, has_bias;
-    wb__epilogue act;
+    wb__op act;
 } wb__conv_desc;
 
 /* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.

@@ -177,16 +177,15 @@ static inline V NAME(choose)(VI where, V a, V b) { return (V)((where & (VI)a) | 
 /* The curved activations: for float after Cephes (S. Moshier), within 3 ulp; for double libm's,
  * lane by lane. */
 #if WB__DOUBLE
-static inline V NAME(each)(V v, wb__epilogue act)
+static inline V NAME(each)(V v, bool is_tanh)
 {
     T lane[LANES];
     store(lane, v);
-    for (int i = 0; i < LANES; i++)
-        lane[i] = act == WB__EPI_TANH ? tanh(lane[i]) : 1 / (1 + exp(-lane[i]));
+    for (int i = 0; i < LANES; i++) lane[i] = is_tanh ? tanh(lane[i]) : 1 / (1 + exp(-lane[i]));
     return load(lane);
 }
-#define vector_tanh(v) NAME(each)(v, WB__EPI_TANH)
-#define vector_sigmoid(v) NAME(each)(v, WB__EPI_SIGMOID)
+#define vector_tanh(v) NAME(each)(v, true)
+#define vector_sigmoid(v) NAME(each)(v, false)
 #else
 static inline V vector_exp(V x)
 {

@@ -66,6 +66,14 @@ extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 /* The table for wb__isa_here(). */
 const wb__tile_table *wb__tile_table_here(void);
 
+/* The function of a row over elements, of any argument. */
+static inline wb__row_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
+{
+    if (reg == WB__REG_F32 && op == WB__OP_sin) return t->far[0];
+    if (reg == WB__REG_F32 && op == WB__OP_cos) return t->far[1];
+    return t->row[op][reg][WB__VVV];
+}
+
 static inline int wb__reg_size(int r) { return r == WB__REG_F64 || r == WB__REG_I64 ? 8 : 4; }
 
 #endif

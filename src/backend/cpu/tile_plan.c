@@ -342,8 +342,7 @@ static wb__row_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
         return shape == 3 ? c->t->where_ss[reg] : c->t->row[in->op][reg][shape];
     }
     const int reg = instr(c, in->a)->reg;
-    if (reg == WB__REG_F32 && in->op == WB__OP_sin) return c->t->far[0];
-    if (reg == WB__REG_F32 && in->op == WB__OP_cos) return c->t->far[1];
+    if (shape == WB__VVV) return wb__tile_unary(c->t, (wb__op)in->op, reg);
     return c->t->row[in->op][reg][shape];
 }
 

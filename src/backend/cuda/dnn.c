@@ -345,11 +345,8 @@ static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int
 
 static const char *name_of(const wb__step *step)
 {
-    static const char *const forward[2][4] = {
-        {"cuDNN", "cuDNN relu", "cuDNN tanh", "cuDNN sigmoid"},
-        {"cuDNN bias", "cuDNN bias relu", "cuDNN bias tanh", "cuDNN bias sigmoid"}};
     if (step->kind == WB__STEP_ATTENTION) return "cuDNN flash";
-    return step->variant == WB__CONV_FORWARD ? forward[step->n_views > 3][step->epilogue] : "cuDNN";
+    return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
 /* Numbers handed over by value, and tensors behind cuDNN's own workspace. */

@@ -37,6 +37,14 @@ typedef struct {
     wb__dnn_view views[9];              /* tensor i has the unique id i + 1 */
 } wb__dnn_problem;
 
+/* An epilogue that cuDNN has, and what a forward convolution with it is called, with a bias too. */
+typedef struct {
+    wb__op op;
+    int mode;
+    const char *name[2];
+} wb__dnn_epilogue;
+const wb__dnn_epilogue *wb__dnn_epilogue_of(wb__op op);     /* NULL: it has none */
+
 /* NULL, or in a few words why cuDNN cannot do the step; the latter two fill in what is their own. */
 const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p);

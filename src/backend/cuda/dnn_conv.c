@@ -48,6 +48,18 @@ static int forbidden_notes(const wb__step *step)
     return bits;
 }
 
+const wb__dnn_epilogue *wb__dnn_epilogue_of(wb__op op)
+{
+    static const wb__dnn_epilogue known[] = {
+        {WB__OP_NONE, 0, {"cuDNN", "cuDNN bias"}},
+        {WB__OP_relu, CUDNN_POINTWISE_RELU_FWD, {"cuDNN relu", "cuDNN bias relu"}},
+        {WB__OP_tanh, CUDNN_POINTWISE_TANH_FWD, {"cuDNN tanh", "cuDNN bias tanh"}},
+        {WB__OP_sigmoid, CUDNN_POINTWISE_SIGMOID_FWD, {"cuDNN sigmoid", "cuDNN bias sigmoid"}}};
+    for (size_t i = 0; i < WB__COUNT(known); i++)
+        if (known[i].op == op) return &known[i];
+    return NULL;
+}
+
 const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p)
 {
     for (int i = 0; i < 3; i++) {
@@ -66,7 +78,7 @@ const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p)
         memcpy(p->views[3].dims, dims, sizeof dims);
         memcpy(p->views[3].strides, strides, sizeof strides);
     }
-    if (step->epilogue > WB__EPI_SIGMOID) return "cuDNN: no such epilogue";
+    if (!wb__dnn_epilogue_of(step->epilogue)) return "cuDNN: no such epilogue";
     p->conv = step->conv;
     p->forbidden = forbidden_notes(step);
     return NULL;
@@ -124,23 +136,22 @@ static wb__dnn_desc between(wb__dnn_graph *g, const wb__dnn_view *y)
 /* x, then the bias, then the function, into y. */
 static void epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__dnn_desc x, wb__dnn_desc y)
 {
-    static const int modes[] = {
-        [WB__EPI_RELU] = CUDNN_POINTWISE_RELU_FWD, [WB__EPI_TANH] = CUDNN_POINTWISE_TANH_FWD,
-        [WB__EPI_SIGMOID] = CUDNN_POINTWISE_SIGMOID_FWD};
-    const bool acts = p->epilogue != WB__EPI_NONE;
+    const bool acts = p->epilogue != WB__OP_NONE;
     if (p->n_views > 3) {
         wb__dnn_desc sum = acts ? between(g, &p->views[2]) : y;
         wb__dnn_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, x,
                           wb__dnn_tensor(g, 4, &p->views[3]), NULL, sum);
         x = sum;
     }
-    if (acts) wb__dnn_pointwise(g, modes[p->epilogue], WB__DNN_NO_AXIS, x, NULL, NULL, y);
+    if (!acts) return;
+    const int mode = wb__dnn_epilogue_of((wb__op)p->epilogue)->mode;
+    wb__dnn_pointwise(g, mode, WB__DNN_NO_AXIS, x, NULL, NULL, y);
 }
 
 void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p)
 {
     const float one = 1, zero = 0;
-    const bool fused = p->n_views > 3 || p->epilogue != WB__EPI_NONE;
+    const bool fused = p->n_views > 3 || p->epilogue != WB__OP_NONE;
     const int v = p->variant;
     wb__dnn_desc t[3];
     for (int i = 0; i < 3; i++)

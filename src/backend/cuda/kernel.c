@@ -159,7 +159,7 @@ static int list_buffers(wb__cu_kernel *k, const wb__step *step)
     }
     if (k->routine) {
         for (int i = 0; i < step->n_views; i++) use_buffer(k, step->views[i].buffer);
-        if (step->epilogue >= WB__EPI_GELU_AUX) use_buffer(k, step->aux.buffer);
+        if (step->aux_kind) use_buffer(k, step->aux.buffer);
         if (step->sums_of) use_buffer(k, step->sums.buffer);
     }
     k->address = wb__alloc_zero((size_t)k->n_buffers + 1, sizeof *k->address);

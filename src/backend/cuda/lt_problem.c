@@ -170,35 +170,42 @@ static const char *add_sums(const wb__step *step, bool turned, bool back, wb__lt
     return add_vector(&step->sums, of_rows ? p->rows : p->cols, p, places);
 }
 
+/* Theirs for an epilogue and what it has beside c; 0: none. */
+static int16_t theirs(const wb__step *step)
+{
+    static const struct { wb__op op; wb__aux aux; int16_t theirs; } table[] = {
+        {WB__OP_NONE, WB__AUX_NONE, CUBLASLT_EPILOGUE_DEFAULT},
+        {WB__OP_relu, WB__AUX_NONE, CUBLASLT_EPILOGUE_RELU},
+        {WB__OP_gelu, WB__AUX_NONE, CUBLASLT_EPILOGUE_GELU},
+        {WB__OP_gelu, WB__AUX_OPERAND, CUBLASLT_EPILOGUE_GELU_AUX},
+        {WB__OP_relu, WB__AUX_SIGNS, CUBLASLT_EPILOGUE_RELU_AUX},
+        {WB__OP_gelu_slope, WB__AUX_FACTOR, CUBLASLT_EPILOGUE_DGELU},
+        {WB__OP_relu, WB__AUX_MASK, CUBLASLT_EPILOGUE_DRELU}};
+    for (size_t i = 0; i < WB__COUNT(table); i++)
+        if (table[i].op == step->epilogue && table[i].aux == step->aux_kind) return table[i].theirs;
+    return 0;
+}
+
 static const char *epilogue(const wb__step *step, bool turned, wb__lt_problem *p,
                             wb__lt_places *places)
 {
-    static const struct { int16_t theirs; bool aux, bits, back; } table[] = {
-        [WB__EPI_NONE] = {CUBLASLT_EPILOGUE_DEFAULT, false, false, false},
-        [WB__EPI_RELU] = {CUBLASLT_EPILOGUE_RELU, false, false, false},
-        [WB__EPI_GELU] = {CUBLASLT_EPILOGUE_GELU, false, false, false},
-        [WB__EPI_GELU_AUX] = {CUBLASLT_EPILOGUE_GELU_AUX, true, false, false},
-        [WB__EPI_RELU_AUX] = {CUBLASLT_EPILOGUE_RELU_AUX, true, true, false},
-        [WB__EPI_GELU_BACK] = {CUBLASLT_EPILOGUE_DGELU, true, false, true},
-        [WB__EPI_RELU_BACK] = {CUBLASLT_EPILOGUE_DRELU, true, true, true}};
     const char *why = NULL;
-    const int e = step->epilogue;
-    const bool bias = step->n_views > 3;
+    const bool bias = step->n_views > 3, plain = step->epilogue == WB__OP_NONE;
+    const bool bits = step->aux_kind == WB__AUX_SIGNS || step->aux_kind == WB__AUX_MASK;
+    const bool back = step->aux_kind == WB__AUX_FACTOR || step->aux_kind == WB__AUX_MASK;
     places->vector.buffer = places->aux.buffer = -1;
-    if (e < 0 || e >= (int)WB__COUNT(table) || !table[e].theirs)
-        return "cuBLASLt: no such epilogue";
-    p->epilogue = table[e].theirs;
-    if (turned && (bias || e != WB__EPI_NONE))
-        return "cuBLASLt: an epilogue of a transposed result";
-    if (bias && (table[e].back || step->sums_of)) return "cuBLASLt: a bias before a gradient";
+    p->epilogue = theirs(step);
+    if (!p->epilogue) return "cuBLASLt: no such epilogue";
+    if (turned && (bias || !plain)) return "cuBLASLt: an epilogue of a transposed result";
+    if (bias && (back || step->sums_of)) return "cuBLASLt: a bias before a gradient";
     if (bias) {
         if (step->views[3].dtype != step->views[2].dtype) return "cuBLASLt: the bias's dtype";
         p->epilogue =
-            e == WB__EPI_NONE ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
+            plain ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
         why = add_vector(&step->views[3], p->rows, p, places);
     }
-    if (!why && step->sums_of) why = add_sums(step, turned, table[e].back, p, places);
-    return !why && table[e].aux ? add_aux(&step->aux, table[e].bits, step, p, places) : why;
+    if (!why && step->sums_of) why = add_sums(step, turned, back, p, places);
+    return !why && step->aux_kind ? add_aux(&step->aux, bits, step, p, places) : why;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -223,8 +230,7 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_pl
     const int64_t m = v[2].rows, n = c->dims[c->ndim - 1];
     const double work = (double)p->batch * (double)m * (double)n * (double)p->k;
     if (work == 0) return "cuBLASLt: nothing to multiply";
-    if (work < (double)worth && step->epilogue <= WB__EPI_SIGMOID && !step->sums_of)
-        return "cuBLASLt: too small";
+    if (work < (double)worth && !wb__step_is_special(step)) return "cuBLASLt: too small";
     if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
 
     /* A row-major matrix is its transpose by columns: D is cᵀ = bᵀ·aᵀ, or c = a·b if c itself

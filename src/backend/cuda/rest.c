@@ -27,19 +27,16 @@ static void sort_dims(const wb__view *from, wb__view *to)
 
 bool wb__cu_split(const wb__step *step, wb__step *bare, wb__cu_rest *rest)
 {
-    static const uint16_t ops[] = {[WB__EPI_RELU] = WB__OP_relu, [WB__EPI_TANH] = WB__OP_tanh,
-                                   [WB__EPI_SIGMOID] = WB__OP_sigmoid};
-    const bool has = step->kind == WB__STEP_MATMUL || step->kind == WB__STEP_CONV;
-    if (!has || step->epilogue == WB__EPI_NONE || step->epilogue > WB__EPI_SIGMOID) return false;
+    if (step->epilogue == WB__OP_NONE || wb__step_is_special(step)) return false;
     *bare = *step;
-    bare->epilogue = WB__EPI_NONE;
+    bare->epilogue = WB__OP_NONE;
     memset(rest, 0, sizeof *rest);
     sort_dims(&step->views[2], &rest->view);
     const wb__view *c = &rest->view;
     const uint8_t reg = c->dtype == WB_F64 ? WB__REG_F64 : WB__REG_F32, dtype = (uint8_t)c->dtype;
     const wb__instr program[3] = {
         {WB__LOAD, reg, WB__LEVEL_FULL, dtype, 0, -1, -1, -1, 0, 0, 0},
-        {WB__ROW, reg, WB__LEVEL_FULL, dtype, ops[step->epilogue], 0, -1, -1, 0, 0, 0},
+        {WB__ROW, reg, WB__LEVEL_FULL, dtype, (uint16_t)step->epilogue, 0, -1, -1, 0, 0, 0},
         {WB__STORE, reg, WB__LEVEL_FULL, dtype, 0, 1, -1, -1, 0, 0, 0}};
     memcpy(rest->instr, program, sizeof program);
     rest->space = (wb__space){.ndim = c->ndim, .row_dims = c->ndim - 1, .col_dims = 1};

@@ -205,12 +205,12 @@ static bool has_kind(const wb__part *p, const bool *among, wb__instr_kind kind)
     return false;
 }
 
-/* What instructions of some kinds need, and they. */
-static void want_kinds(const wb__part *p, bool *want, wb__instr_kind from, wb__instr_kind to)
+/* What stores need, and they; or the folds that write. */
+static void want_written(const wb__part *p, bool *want, bool by_stores)
 {
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr_kind kind = (wb__instr_kind)p->instr[i].kind;
-        want[i] = kind >= from && kind <= to;
+        want[i] = wb__instr_writes(kind) && (kind == WB__STORE) == by_stores;
     }
     wb__part_want(p, want, true);
 }
@@ -224,7 +224,7 @@ static int segment(const wb__gpu_target *t, wb__part *p, bool *want, bool *store
         * product(s, s->ndim - s->col_dims, s->ndim);
     size_t end = 0;
     int e = 0;
-    want_kinds(p, want, WB__FOLD_ROWS, WB__FOLD_ALL);
+    want_written(p, want, false);
     if (has_kind(p, want, WB__FOLD_COLS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
         if (!kept) return WB_ERROR_MEMORY;
@@ -235,7 +235,7 @@ static int segment(const wb__gpu_target *t, wb__part *p, bool *want, bool *store
     if (!e && groups && has_kind(p, NULL, WB__FOLD_ROWS))
         e = wb__fused_folds(t, p, WB__FOLD_ROWS, end, work);
     if (!e && has_kind(p, NULL, WB__FOLD_ALL)) e = wb__fused_folds(t, p, WB__FOLD_ALL, end, work);
-    want_kinds(p, want, WB__STORE, WB__STORE);
+    want_written(p, want, true);
     for (int i = 0; i < p->n_instr; i++) stores[i] = p->instr[i].kind == WB__STORE;
     if (e || !rows || !has_kind(p, NULL, WB__STORE)) return e;
     return has_kind(p, want, WB__FOLD_COLS) ? wb__fused_rows(t, p, stores, work)

@@ -217,8 +217,10 @@ static void value(wb__fuse *k, int i)
 void wb__fuse_values(wb__fuse *k, const bool *want, int level)
 {
     for (int i = 0; i < k->part->n_instr; i++) {
-        const int kind = k->part->instr[i].kind;
-        if (!want[i] || k->made[i] || k->level[i] > level || kind >= WB__FOLD_COLS) continue;
+        const wb__instr_kind kind = (wb__instr_kind)k->part->instr[i].kind;
+        if (!want[i] || k->made[i] || k->level[i] > level || kind == WB__FOLD_COLS ||
+            wb__instr_writes(kind))
+            continue;
         value(k, i);
         k->made[i] = level == WB__LEVEL_FULL ? WB__MADE_FULL : WB__MADE_ROW;
     }

@@ -24,6 +24,7 @@ typedef struct {
     size_t args_bytes;
     const char *family, *defines;           /* which text; its first line */
     const wb__view *a, *b, *c, *bias;       /* bias: NULL for none */
+    const char *activation;                 /* the expression of the epilogue; NULL for none */
     wb_dtype dtype;
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* one B for all z */
@@ -186,8 +187,10 @@ static int64_t narrow(wb__wide w) { return (int64_t)((uint64_t)w.high << 32 | w.
 
 static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_plan plan)
 {
-    char head[128];
-    snprintf(head, sizeof head, "%s%s", p->defines, defines);
+    const char *act = p->activation;
+    char *head = wb__printf("%s%s%s%s%s", p->defines, defines, act ? "#define ACTIVATION " : "",
+                            act ? act : "", act ? "\n" : "");
+    if (!head) return WB_ERROR_MEMORY;
     p->args.p.total = wb__wide_of(plan.total);
     plan.args = &p->args;
     plan.args_bytes = p->args_bytes;
@@ -201,8 +204,9 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     plan.origins[3].view = p->bias;
     plan.origins[3].at = offsetof(wb__product_args, bias_at);
     plan.f64 = p->dtype == WB_F64;
-    return wb__gpu_launch_of(
-        work, wb__gpu_text((int)p->dtype, p->wide, head, p->family, wb__gpu_text_product), &plan);
+    char *text = wb__gpu_text((int)p->dtype, p->wide, head, p->family, wb__gpu_text_product);
+    wb__free(head);
+    return wb__gpu_launch_of(work, text, &plan);
 }
 
 /* The buffers that stand where there is nothing to read or write are C's. */
@@ -295,9 +299,9 @@ int wb__gpu_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *wo
 {
     const char *name = s->kind == WB__STEP_MATMUL ? "matmul" : "conv";
     product p = {.dtype = s->views[0].dtype, .bias = s->n_views > 3 ? &s->views[3] : NULL};
-    if (wb__step_is_special(s) || s->epilogue > WB__EPI_SIGMOID)
+    if (wb__step_is_special(s))
         return wb__fail(WB_ERROR_INTERNAL, "%s: no kernel has epilogue %d with sums %d", name,
-                        s->epilogue, s->sums_of);
+                        s->aux_kind, s->sums_of);
     if (!wb__dtype_float(p.dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: products of %s are not computed", name,
                         wb_dtype_name(p.dtype));
@@ -317,7 +321,7 @@ int wb__gpu_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *wo
     args->c_at = wb__wide_of(p.c->offset);
     args->bias_at = wb__wide_of(p.bias ? p.bias->offset : 0);
     args->has_bias = p.bias != NULL;
-    args->act = (uint32_t)s->epilogue;
+    p.activation = s->epilogue ? wb__ops[s->epilogue].expression : NULL;
     p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
     const bool tiny = p.k == 0 || elements * p.k < 4096;
     if (t->is_cpu) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, work);

@@ -83,8 +83,6 @@ static wb__instr instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, 
 /* What is done to a product in place when it is there: c = act(c + bias). */
 static int prepare_epilogue(wb__cl_device *d, const wb__step *step, wb__gpu_work **work)
 {
-    static const wb__op acts[] = {[WB__EPI_RELU] = WB__OP_relu, [WB__EPI_TANH] = WB__OP_tanh,
-                                  [WB__EPI_SIGMOID] = WB__OP_sigmoid};
     const wb__view *c = &step->views[2], *bias = step->n_views > 3 ? &step->views[3] : NULL;
     wb__view views[2] = {*c, *c};
     wb__instr program[5];
@@ -100,7 +98,7 @@ static int prepare_epilogue(wb__cl_device *d, const wb__step *step, wb__gpu_work
         program[n++] = instruction(c->dtype, WB__ROW, WB__OP_add, 0, 1, 0);
     }
     if (step->epilogue) {
-        program[n] = instruction(c->dtype, WB__ROW, acts[step->epilogue], n - 1, -1, 0);
+        program[n] = instruction(c->dtype, WB__ROW, step->epilogue, n - 1, -1, 0);
         n++;
     }
     program[n] = instruction(c->dtype, WB__STORE, 0, n - 1, -1, 0);
@@ -119,7 +117,7 @@ static int prepare_parts(wb__cl_device *d, const wb__step *step, wb__cl_kernel *
     const char *why = NULL;
     if (wb__step_is_special(step))
         return wb__fail(WB_ERROR_UNSUPPORTED, "opencl:%d: no kernel has epilogue %d with sums %d",
-                        d->base.ordinal, step->epilogue, step->sums_of);
+                        d->base.ordinal, step->aux_kind, step->sums_of);
     const bool blast = wb__cl_blast_takes(d, step, &product, &why);
     int status = !blast ? wb__gpu_step(&d->target, step, &work)
                : step->n_views > 3 || step->epilogue ? prepare_epilogue(d, step, &work) : 0;
