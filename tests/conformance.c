@@ -220,7 +220,8 @@ static void special_values(void **state)
                 double v = x.at[i];
                 /* x sigmoid(x) and its kin: the limit, or what the formula gives, 0 times infinity
                  */
-                if (one_of(unaries[r].name, "swish gelu gelu_erf") && v == -INFINITY)
+                if (one_of(unaries[r].name, "swish gelu gelu_erf mish hardswish") &&
+                    v == -INFINITY)
                     want.at[i] = 0;
                 if (!strcmp(unaries[r].name, "gelu_slope") && isinf(v)) want.at[i] = v > 0;
                 if (!strcmp(unaries[r].name, "gelu_slope") && fabs(v) > 50)
@@ -235,7 +236,7 @@ static void special_values(void **state)
                 double w = want.at[i], g = got.at[i];
                 if (one_of(unaries[r].name, "sin cos") && fabs(x.at[i]) > 1e30 && !isinf(x.at[i]))
                     continue;
-                if (one_of(unaries[r].name, "swish gelu gelu_erf gelu_slope") &&
+                if (one_of(unaries[r].name, "swish gelu gelu_erf gelu_slope mish hardswish") &&
                     (fabs(x.at[i]) > 1e19 || isinf(x.at[i])) && isnan(g))
                     continue;
                 bool good = isnan(w)   ? isnan(g)

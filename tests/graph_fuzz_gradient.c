@@ -84,6 +84,13 @@ static int slope(int f, wb_dtype t, int x, int y)
     case U_softplus: return F(sigmoid, x);
     case U_swish: s = F(sigmoid, x); return ADD(y, MUL(s, SUB(NUM(1), y)));
     case U_gelu: return F(gelu_slope, x);
+    case U_hardswish:
+        s = MUL(ADD(MUL(NUM(2), x), NUM(3)), NUM(1.0 / 6));
+        s = num_select(num_compare(C_ge, x, NUM(3)), NUM(1), s);
+        return num_select(num_compare(C_gt, x, NUM(-3)), s, NUM(0));
+    case U_mish:
+        s = F(tanh, F(softplus, x));
+        return ADD(s, MUL(MUL(x, F(sigmoid, x)), SUB(NUM(1), F(square, s))));
     case U_gelu_slope: return slope_of_gelu_slope(t, x);
     case U_gelu_erf:
         s = MUL(NUM(0.5), ADD(NUM(1), F(erf, MUL(x, NUM(0.70710678118654752)))));

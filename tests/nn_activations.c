@@ -13,13 +13,10 @@
 #include <string.h>
 
 static double within(double x, double from, double to) { return fmax(from, fmin(x, to)); }
-static double softplus(double x) { return log1p(exp(-fabs(x))) + fmax(x, 0); }
 
 static double relu6(double x) { return within(x, 0, 6); }
 static double hardtanh(double x) { return within(x, -1, 1); }
 static double hardsigmoid(double x) { return within((x + 3) / 6, 0, 1); }
-static double hardswish(double x) { return x * hardsigmoid(x); }
-static double mish(double x) { return x * tanh(softplus(x)); }
 static double softsign(double x) { return x / (1 + fabs(x)); }
 static double softshrink(double x) { return x > 0.5 ? x - 0.5 : x < -0.5 ? x + 0.5 : 0; }
 static double tanhshrink(double x) { return x - tanh(x); }
@@ -59,7 +56,7 @@ static void special_values(void **state)
 {
     (void)state;
     static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
-    static const char *const undefined[] = {"hardswish -inf", "mish -inf", "softsign inf", "softsign -inf", "logcosh -inf"};
+    static const char *const undefined[] = {"softsign inf", "softsign -inf", "logcosh -inf"};
     for (size_t i = 0; i < WB__COUNT(all); i++)
         for (int dtype = WB_F32; dtype <= WB_F64; dtype++) {
             wb_scope *s = wb_scope_open();

@@ -54,6 +54,8 @@ static double gelu(double x)
 {
     return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
+static double mish(double x) { return x * tanh(softplus(x)); }
+static double hardswish(double x) { return x * fmin(fmax(x + 3, 0), 6) / 6; }
 static double gelu_erf(double x) { return x / 2 * (1 + erf(x / sqrt(2))); }
 static double gelu_slope(double x)
 {
@@ -107,6 +109,8 @@ static const struct { const char *name; ref_f1 f;
         {"gelu", gelu},
         {"gelu_slope", gelu_slope},
         {"gelu_erf", gelu_erf},
+        {"mish", mish},
+        {"hardswish", hardswish},
 },
   tests[] = {{"not", is_zero}, {"isfinite", is_finite}};
 static const struct { const char *name; ref_f2 f;

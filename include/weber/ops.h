@@ -34,10 +34,10 @@ WB_API wb_tensor *wb_floor(wb_tensor *x);           /* gradient 0 */
 WB_API wb_tensor *wb_isfinite(wb_tensor *x);        /* bool; no gradient */
 WB_API wb_tensor *wb_not(wb_tensor *x);             /* bool; no gradient */
 
-/* Activations.  NaN stays NaN in all of them, and in those that only files name (trelu, mish, ...).
- * swish, gelu, gelu_erf, and of those from files mish, hardswish and logcosh, are NaN at -Inf, and
- * softsign at both infinities, as their formulas are; all others have their limits there.  At NaN
- * the gradient of a function in pieces (relu, leakyrelu, elu, selu) is that of its lower piece. */
+/* Activations.  NaN stays NaN in all of them, and in those that only files name (trelu, ...).
+ * swish, gelu, gelu_erf, mish, hardswish and logcosh (of files) are NaN at -Inf, and softsign (of
+ * files) at both infinities, as their formulas are; all others have their limits there.  At NaN the
+ * gradient of a function in pieces (relu, leakyrelu, elu, selu, hardswish) is that of its lowest. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
 WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
 WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);       /* x > 0 ? x : 0.01 x */
@@ -50,6 +50,8 @@ WB_API wb_tensor *wb_softplus(wb_tensor *x);        /* log(1 + exp(x)) = max(x, 
 WB_API wb_tensor *wb_swish(wb_tensor *x);           /* x sigmoid(x) */
 WB_API wb_tensor *wb_gelu(wb_tensor *x);            /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), Flux's gelu */
 WB_API wb_tensor *wb_gelu_erf(wb_tensor *x);        /* x/2 (1 + erf(x/sqrt(2))), the exact one */
+WB_API wb_tensor *wb_mish(wb_tensor *x);            /* x tanh(softplus(x)) (Misra 2019) */
+WB_API wb_tensor *wb_hardswish(wb_tensor *x);       /* x min(max(x + 3, 0), 6) / 6 (Howard et al. 2019) */
 
 /* ---- elementwise, two operands ---------------------------------------------------------------- */
 

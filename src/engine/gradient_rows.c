@@ -17,6 +17,8 @@
 #define COS wb_cos
 #define ERF wb_erf
 #define SIGMOID wb_sigmoid
+#define SOFTPLUS wb_softplus
+#define TANH wb_tanh
 #define WHERE wb_where
 #define EQ wb_eq
 #define GT wb_gt

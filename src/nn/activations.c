@@ -9,8 +9,6 @@ static wb_tensor *clamp(wb_tensor *x, double from, double to)
 wb_tensor *wb__relu6(wb_tensor *x) { return clamp(x, 0, 6); }
 wb_tensor *wb__hardtanh(wb_tensor *x) { return clamp(x, -1, 1); }
 wb_tensor *wb__hardsigmoid(wb_tensor *x) { return wb_div(clamp(wb_add(x, wb_scalar(3)), 0, 6), wb_scalar(6)); }
-wb_tensor *wb__hardswish(wb_tensor *x) { return wb_mul(x, wb__hardsigmoid(x)); }
-wb_tensor *wb__mish(wb_tensor *x) { return wb_mul(x, wb_tanh(wb_softplus(x))); }
 wb_tensor *wb__softsign(wb_tensor *x) { return wb_div(x, wb_add(wb_abs(x), wb_scalar(1))); }
 wb_tensor *wb__tanhshrink(wb_tensor *x) { return wb_sub(x, wb_tanh(x)); }
 wb_tensor *wb__softshrink(wb_tensor *x) { return wb_sub(x, clamp(x, -0.5, 0.5)); }

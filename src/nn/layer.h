@@ -91,7 +91,7 @@ bool wb__train_mode(wb_layer *l, bool *automatic);    /* is it to act as in trai
 
 /* Activations that are known by name, and made of other operations. */
 #define WB__MADE_ACTIVATIONS(X) \
-    X(relu6) X(hardtanh) X(hardsigmoid) X(hardswish) X(mish) X(softsign) X(softshrink) X(tanhshrink) X(trelu) X(lisht) X(logcosh)
+    X(relu6) X(hardtanh) X(hardsigmoid) X(softsign) X(softshrink) X(tanhshrink) X(trelu) X(lisht) X(logcosh)
 #define WB__MADE_ACTIVATION(name) wb_tensor *wb__##name(wb_tensor *x);
 WB__MADE_ACTIVATIONS(WB__MADE_ACTIVATION)
 #undef WB__MADE_ACTIVATION
