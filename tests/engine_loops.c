@@ -245,7 +245,7 @@ static double carried(char how)
     wb_layer *cell = wb_Dense(4, 4, wb_tanh), *head = wb_Dense(4, 1);
     wb_tree *m = wb_tuple(cell, head);
     wb_opt_state *s = wb_setup(wb_Adam(), m);
-    wb_tensor *x = wb_randn(2, 4), *h = wb_zeros(2, 4);
+    wb_tensor *x = wb_randn(2, 4), *h = wb_zeros(2, 4), *retained = NULL;
     double sum = 0;
     wb_eval(x, h);
     for (int i = 0; i < 5; i++) {
@@ -259,7 +259,10 @@ static double carried(char how)
         assert_int_equal(wb_update(s, m, wb_gradient(l, m)), 0);
         sum += (i + 1) * wb_item(l);
         if (scope) assert_int_equal(wb_scope_close(scope), 0);
+        wb_release(retained);
+        retained = how == 'r' || how == '-' ? next : NULL;
     }
+    wb_release(retained);
     assert_true(isfinite(sum));
     return sum;
 }
@@ -341,6 +344,7 @@ static void old_steps_say_what_they_are(void **state)
     assert_null(wb_data(wb_get(g, "layers.0.weight")));
     assert_int_equal(wb_error_code(), WB_ERROR_VERSION);
     wb_release(p.h);
+    wb_release(p.mean);
     wb_shutdown();
 }
 

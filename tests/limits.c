@@ -92,8 +92,10 @@ static void *model(void *ctx)
     wb_clear_error();
     wb_tree *g = wb_gradient(wb_sum(wb_call(deepest, wb_ones(1, 3))), deepest);
     wb_opt_state *s = wb_setup(wb_Adam(), deepest);
-    *(bool *)ctx = !wb_update(s, deepest, g) && wb_format_object(deepest) &&
+    char *text = wb_format_object(deepest);
+    *(bool *)ctx = !wb_update(s, deepest, g) && text &&
                    wb_to(deepest, wb_cpu_device(), .dtype = WB_F64);
+    wb_free_text(text);
     return NULL;
 }
 
