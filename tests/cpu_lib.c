@@ -127,7 +127,9 @@ static wb__op draw_epilogue(void)
 /* The value that oneDNN stores where the epilogue is a pass behind it. */
 static double stored_between(wb__op act, double sum, const char *what)
 {
-    const bool at_once = act == WB__OP_NONE || act == WB__OP_tanh || act == WB__OP_sigmoid;
+    /* relu and neg of a rounded value are the rounded relu and neg */
+    const bool at_once = act == WB__OP_NONE || act == WB__OP_tanh || act == WB__OP_sigmoid ||
+                         act == WB__OP_relu || act == WB__OP_neg;
     return at_once || !strstr(what, "dnnl") ? 0 : sum;
 }
 

@@ -20,7 +20,7 @@ typedef struct { int first, last; bool needed; } state;
 
 struct wb__gradient_walk {
     wb__order order;
-    wb__pointer_map wanted;                         /* variables and tensors asked about, to their number */
+    wb__pointer_map wanted;                 /* variables and tensors asked about, to their number */
     state *states;
     int state_room;
     gift *gifts;

@@ -11,8 +11,9 @@ typedef struct {
     wb_tensor **node;
     int n, room;
     uint32_t mark;
-    wb__pointer_map leaves;     /* tensors that several threads may walk over at once, such as parameters:
-                           their `mark` is not written */
+    /* Tensors that several threads may walk over at once, such as parameters: their `mark` is not
+     * written. */
+    wb__pointer_map leaves;
     wb_tensor **stack;
     int stack_room;
 } wb__order;
