@@ -9,9 +9,8 @@
 #include <cmocka.h>
 
 #define TEST_CUDA
-#include "text_faults.h"
-
 #include "cuda_double.h"
+#include "text_faults.h"
 
 static void test_once_from_text(void **state)
 {

@@ -2,6 +2,7 @@
  * each runs in one of its own. */
 #include "reference.h"
 
+#include "opencl_double.h"
 #include "process.h"
 #include "weber/device.h"
 
@@ -33,7 +34,7 @@ static int fail_in_turn(void)
     for (int n = 1, working = 0; working < 10; n++) {
         char text[16];
         snprintf(text, sizeof text, "%d", n);
-        setenv("WEBER_OPENCL_FAIL", text, 1);
+        setenv(FAIL, text, 1);
         wb_clear_error();
         const wb_device *d = wb_device_at("OpenCL", 0);
         working = d && !step_on(d) ? working + 1 : 0;
@@ -50,6 +51,7 @@ static int fail_in_turn(void)
 static int watched(const char *name, bool failing)
 {
     if (!strcmp(name, "CPU")) return step_on(wb_cpu_device());
+    if (failing) open_double();
     if (wb_using(name)) return 3;
     if (failing) return fail_in_turn();
     const wb_device *d = wb_device_at(name, 0);
@@ -116,7 +118,8 @@ static void sync_waits_for_each_kernel(void **state)
     (void)state;
     if (!have_opencl) skip();
     run("sync", "OpenCL", "failing");
-    if (!strstr(p.out, "opencl:0: clFinish: CL_OUT_OF_RESOURCES (-5): kernel "))
+    if (!strstr(p.out, "opencl:0: clFinish: CL_OUT_OF_RESOURCES (-5): ") ||
+        !strstr(p.out, ": kernel "))
         fail_msg("%s", p.out);
     run("", "OpenCL", "failing");
     assert_string_equal(p.out, "no kernel was waited for\n");

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #define TEST_OPENCL
+#include "opencl_double.h"
 #include "text_faults.h"
 
 static void run(bool all, bool fresh, const char *staging, int least)
@@ -62,6 +63,7 @@ static int end(void **state)
 
 int main(void)
 {
+    open_double();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_once_from_text),
         cmocka_unit_test(test_once_from_binaries),

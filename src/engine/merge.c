@@ -175,7 +175,7 @@ void wb__merge_groups(wb__making *m, const bool *needed)
     const wb__request *r = m->request;
     if (written && find_users(m, &u)) {
         for (int i = 0; i < r->n_writes; i++) written[m->value_of[r->writes[i]->index]] = true;
-        for (int g = m->n_groups - 1; g >= 0 && !m->device->backend->addressable; g--)
+        for (int g = m->n_groups - 1; g >= 0 && m->device->backend->is_gpu; g--)
             if (may_be_made_again(m, &u, g, written, needed)) make_again(m, g);
         for (int b = 0; b < m->n_groups; b++)
             for (int a = 0; a >= 0 && is_plain(m, b, written);) {
