@@ -33,42 +33,24 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                                \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                                            \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                            \
-    X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115)                                             \
-    X(CU_STREAM_NON_BLOCKING, 1)                                                                   \
-    X(CU_EVENT_DISABLE_TIMING, 2)                                                                  \
-    X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                                 \
-    X(CU_MEM_ALLOCATION_TYPE_PINNED, 1)                                                            \
-    X(CU_MEM_LOCATION_TYPE_DEVICE, 1)                                                              \
-    X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                                                       \
-    X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4)                                                        \
-    X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                      \
-    X(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)                                                  \
-    X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                                                 \
-    X(CUDA_ERROR_STUB_LIBRARY, 34)                                                                 \
-    X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)                                                           \
-    X(CUDA_ERROR_NO_DEVICE, 100)                                                                   \
-    X(CUDA_ERROR_INVALID_IMAGE, 200)                                                               \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                                                           \
-    X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                                                           \
-    X(CUDA_ERROR_INVALID_PTX, 218)                                                                 \
-    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220)                                                        \
-    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)                                                     \
-    X(CUDA_ERROR_CONTAINED, 226)                                                                   \
-    X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                                             \
-    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)                                                     \
-    X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                                                              \
-    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                                                 \
-    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)                                                        \
-    X(CUDA_ERROR_ASSERT, 710)                                                                      \
-    X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714)                                                        \
-    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715)                                                         \
-    X(CUDA_ERROR_MISALIGNED_ADDRESS, 716)                                                          \
-    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)                                                       \
-    X(CUDA_ERROR_INVALID_PC, 718)                                                                  \
-    X(CUDA_ERROR_LAUNCH_FAILED, 719)                                                               \
-    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                                      \
-    X(CUDA_ERROR_UNKNOWN, 999)                                                                     \
-    X(NVRTC_ERROR_OUT_OF_MEMORY, 1) X(NVRTC_ERROR_INVALID_OPTION, 5)
+    X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115) X(CU_STREAM_NON_BLOCKING, 1)                \
+    X(CU_EVENT_DISABLE_TIMING, 2) X(CU_MEMHOSTALLOC_PORTABLE, 1)                                   \
+    X(CU_MEM_ALLOCATION_TYPE_PINNED, 1) X(CU_MEM_LOCATION_TYPE_DEVICE, 1)                          \
+    X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4)               \
+    X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) X(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)        \
+    X(CUDA_ERROR_OUT_OF_MEMORY, 2) X(CUDA_ERROR_STUB_LIBRARY, 34)                                  \
+    X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46) X(CUDA_ERROR_NO_DEVICE, 100)                              \
+    X(CUDA_ERROR_INVALID_IMAGE, 200) X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                          \
+    X(CUDA_ERROR_ECC_UNCORRECTABLE, 214) X(CUDA_ERROR_INVALID_PTX, 218)                            \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220) X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)             \
+    X(CUDA_ERROR_CONTAINED, 226) X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                \
+    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701) X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                   \
+    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704) X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)         \
+    X(CUDA_ERROR_ASSERT, 710) X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714)                              \
+    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715) X(CUDA_ERROR_MISALIGNED_ADDRESS, 716)                   \
+    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717) X(CUDA_ERROR_INVALID_PC, 718)                         \
+    X(CUDA_ERROR_LAUNCH_FAILED, 719) X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                     \
+    X(CUDA_ERROR_UNKNOWN, 999) X(NVRTC_ERROR_OUT_OF_MEMORY, 1) X(NVRTC_ERROR_INVALID_OPTION, 5)
 
 #ifndef WB__CU_NO_CONSTANTS             /* the comparing test has them from the toolkit */
 #define WB__CU_CONSTANT(name, value) name = value,

@@ -108,9 +108,8 @@ static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device 
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static int new_event(wb__gpu_device *d, void **event)
+static int new_event(void **event)
 {
-    (void)d;
     CUevent made = NULL;
     const int code = CALL(EventCreate, &made, CU_EVENT_DISABLE_TIMING);
     if (!code) *event = made;
@@ -129,11 +128,7 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
     return CALL(StreamWaitEvent, stream_of(d, q), event, 0);
 }
 
-static int sync_event(wb__gpu_device *d, void *event)
-{
-    (void)d;
-    return CALL(EventSynchronize, event);
-}
+static int sync_event(void *event) { return CALL(EventSynchronize, event); }
 
 static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
 {
@@ -164,10 +159,9 @@ static int record_end(wb__gpu_device *d, void **recorded)
     return code;
 }
 
-static int instantiate(wb__gpu_device *d, void *recorded, void **graph)
+static int instantiate(void *recorded, void **graph)
 {
     CUgraphExec made = NULL;
-    (void)d;
     const int code = CALL(GraphInstantiateWithFlags, &made, recorded, 0);
     *graph = made;
     return code;

@@ -3,6 +3,7 @@
  * CUDA in this process share, and afterwards that which was current before. */
 #include "backend/cuda/cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,11 +36,9 @@ static int describe(wb__cu_device *d, int ordinal)
                                      .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr),
                                      .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX},
                                      .wave = 32};
-    if (wb__debug("load"))
-        wb__log(WB_LOG_DEBUG, "load: cuda:%d: %s, compute capability %d.%d, %d processors, driver"
-                " for CUDA %d.%d%s", ordinal, d->gpu.name, major, minor, processors,
-                wb__cu_driver_version / 1000, wb__cu_driver_version % 1000 / 10,
-                pools ? "" : ", without memory pools");
+    snprintf(d->gpu.about, sizeof d->gpu.about, "compute capability %d.%d, %d processors, driver for"
+             " CUDA %d.%d%s", major, minor, processors, wb__cu_driver_version / 1000,
+             wb__cu_driver_version % 1000 / 10, pools ? "" : ", without memory pools");
     return 0;
 }
 

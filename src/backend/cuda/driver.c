@@ -30,13 +30,9 @@ static bool is_of_graphs(const char *name)
            !strcmp(name, "cuStreamEndCapture");
 }
 
-static const char *driver_file(void)
-{
-    const char *name = getenv("WEBER_CUDA_LIBRARY");
-    return name && *name ? name : "libcuda.so.1";
-}
+static const char *file;                /* the driver's */
 
-static int find_functions(void *library, const char *file)
+static int find_functions(void *library)
 {
     const char *graphs = getenv("WEBER_CUDA_GRAPHS");
     wb__cu_has_pools = true;
@@ -53,8 +49,10 @@ static int find_functions(void *library, const char *file)
     return 0;
 }
 
+#define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
+
 /* What cuInit says, and what can be done. */
-static int init_failed(int code, const char *file)
+static int init_failed(int code)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     char hidden[160] = "";
@@ -63,45 +61,35 @@ static int init_failed(int code, const char *file)
                  visible);
     switch (code) {
     case CUDA_ERROR_STUB_LIBRARY:
-        return wb__gpu_fail(&wb__cu_driver, NULL, code, "%s is the toolkit's stand-in for linking, not a"
-                           " driver: install the NVIDIA driver, or take the folder of stubs out of"
-                           " LD_LIBRARY_PATH", file);
+        return FAIL(code, "%s is the toolkit's stand-in for linking, not a driver: install the"
+                    " NVIDIA driver, or take the folder of stubs out of LD_LIBRARY_PATH", file);
     case CUDA_ERROR_NO_DEVICE:
-        return wb__gpu_fail(&wb__cu_driver, NULL, code, "the driver is there, but it sees no GPU%s; see"
-                           " what `nvidia-smi` says", hidden);
+        return FAIL(code, "the driver is there, but it sees no GPU%s; see what `nvidia-smi` says",
+                    hidden);
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-        return wb__gpu_fail(&wb__cu_driver, NULL, code, "%s is of another version than the kernel's module:"
-                           " restart the machine after an update of the driver", file);
+        return FAIL(code, "%s is of another version than the kernel's module: restart the machine"
+                    " after an update of the driver", file);
     default:
-        return wb__gpu_fail(&wb__cu_driver, NULL, code, "the driver %s does not start%s; see what"
-                           " `nvidia-smi` says", file, hidden);
+        return FAIL(code, "the driver %s does not start%s; see what `nvidia-smi` says", file,
+                    hidden);
     }
 }
 
 int wb__cu_load(void)
 {
-    const char *file = driver_file();
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *said = dlerror();
-        return wb__fail(WB_ERROR_DEVICE, "cuda: %s was not found: %s; install the NVIDIA driver",
-                        file, said ? said : "no reason given");
-    }
-    int status = find_functions(library, file);
-    if (status) {
-        dlclose(library);
-        return status;
-    }
-    return 0;
+    void *library = wb__gpu_open_library("cuda", "WEBER_CUDA_LIBRARY", "libcuda.so.1",
+                                         "install the NVIDIA driver", &file);
+    const int status = library ? find_functions(library) : WB_ERROR_DEVICE;
+    if (library && status) dlclose(library);
+    return status;
 }
 
 int wb__cu_init(void)
 {
-    const char *file = driver_file();
     int code = CALL(Init, 0);
-    if (code) return init_failed(code, file);
+    if (code) return init_failed(code);
     code = CALL(DriverGetVersion, &wb__cu_driver_version);
-    if (code) return wb__gpu_fail(&wb__cu_driver, NULL, code, "%s", file);
+    if (code) return FAIL(code, "%s", file);
     if (wb__cu_driver_version < 11000)
         return wb__fail(WB_ERROR_DEVICE, "cuda: the driver knows CUDA %d.%d; 11.0 or newer is"
                         " needed: install driver 470 or newer", wb__cu_driver_version / 1000,

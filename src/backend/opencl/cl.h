@@ -34,20 +34,12 @@ enum {
     CL_PLATFORM_NAME = 0x0902,
     CL_CONTEXT_PLATFORM = 0x1084,
 
-    CL_DEVICE_TYPE = 0x1000,
-    CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
-    CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
-    CL_DEVICE_MAX_PARAMETER_SIZE = 0x1017,
-    CL_DEVICE_SINGLE_FP_CONFIG = 0x101B,
-    CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
-    CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
-    CL_DEVICE_ENDIAN_LITTLE = 0x1026,
-    CL_DEVICE_AVAILABLE = 0x1027,
-    CL_DEVICE_COMPILER_AVAILABLE = 0x1028,
-    CL_DEVICE_NAME = 0x102B,
-    CL_DRIVER_VERSION = 0x102D,
-    CL_DEVICE_VERSION = 0x102F,
-    CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
+    CL_DEVICE_TYPE = 0x1000, CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
+    CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010, CL_DEVICE_MAX_PARAMETER_SIZE = 0x1017,
+    CL_DEVICE_SINGLE_FP_CONFIG = 0x101B, CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
+    CL_DEVICE_LOCAL_MEM_SIZE = 0x1023, CL_DEVICE_ENDIAN_LITTLE = 0x1026,
+    CL_DEVICE_AVAILABLE = 0x1027, CL_DEVICE_COMPILER_AVAILABLE = 0x1028, CL_DEVICE_NAME = 0x102B,
+    CL_DRIVER_VERSION = 0x102D, CL_DEVICE_VERSION = 0x102F, CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
     CL_DEVICE_HOST_UNIFIED_MEMORY = 0x1035,
 
     CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 1 << 7,
@@ -56,12 +48,8 @@ enum {
     CL_MAP_READ = 1 << 0, CL_MAP_WRITE = 1 << 1,
     CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED = 1 << 1,
 
-    CL_PROGRAM_NUM_DEVICES = 0x1162,
-    CL_PROGRAM_DEVICES = 0x1163,
-    CL_PROGRAM_BINARY_SIZES = 0x1165,
-    CL_PROGRAM_BINARIES = 0x1166,
-    CL_PROGRAM_BUILD_LOG = 0x1183,
-    CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+    CL_PROGRAM_DEVICES = 0x1163, CL_PROGRAM_BINARY_SIZES = 0x1165, CL_PROGRAM_BINARIES = 0x1166,
+    CL_PROGRAM_BUILD_LOG = 0x1183, CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
 
     CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
     CL_COMPLETE = 0
@@ -91,16 +79,17 @@ enum {
 enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
 #undef WB__CL_ERROR_ENUM
 
+#define WB__CL_INFO cl_uint what, size_t room, void *value, size_t *bytes
+#define WB__CL_EVENTS cl_uint n, const cl_event *wait, cl_event *event
+
 /* X(type, name, parameters).  Objects come with a status in their last parameter; commands give
  * an event in theirs where it is not NULL. */
 #define WB__CL_FUNCTIONS(X)                                                                        \
     X(cl_int, GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n))                    \
-    X(cl_int, GetPlatformInfo,                                                                     \
-      (cl_platform_id p, cl_uint what, size_t room, void *value, size_t *bytes))                   \
+    X(cl_int, GetPlatformInfo, (cl_platform_id p, WB__CL_INFO))                                    \
     X(cl_int, GetDeviceIDs,                                                                        \
       (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n))          \
-    X(cl_int, GetDeviceInfo,                                                                       \
-      (cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes))                     \
+    X(cl_int, GetDeviceInfo, (cl_device_id d, WB__CL_INFO))                                        \
     X(cl_context, CreateContext,                                                                   \
       (const cl_property *properties, cl_uint n, const cl_device_id *devices,                      \
        cl_context_notify notify, void *context, cl_int *error))                                    \
@@ -116,41 +105,35 @@ enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
     X(cl_int, BuildProgram,                                                                        \
       (cl_program p, cl_uint n, const cl_device_id *devices, const char *options,                  \
        cl_build_notify notify, void *context))                                                     \
-    X(cl_int, GetProgramInfo,                                                                      \
-      (cl_program p, cl_uint what, size_t room, void *value, size_t *bytes))                       \
-    X(cl_int, GetProgramBuildInfo,                                                                 \
-      (cl_program p, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes))       \
+    X(cl_int, GetProgramInfo, (cl_program p, WB__CL_INFO))                                         \
+    X(cl_int, GetProgramBuildInfo, (cl_program p, cl_device_id d, WB__CL_INFO))                    \
     X(cl_kernel, CreateKernel, (cl_program p, const char *name, cl_int *error))                    \
-    X(cl_int, GetKernelWorkGroupInfo,                                                              \
-      (cl_kernel k, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes))        \
+    X(cl_int, GetKernelWorkGroupInfo, (cl_kernel k, cl_device_id d, WB__CL_INFO))                  \
     X(cl_int, SetKernelArg, (cl_kernel k, cl_uint index, size_t bytes, const void *value))         \
     X(cl_int, EnqueueNDRangeKernel,                                                                \
       (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,                        \
-       const size_t *global, const size_t *local, cl_uint n, const cl_event *wait,                 \
-       cl_event *event))                                                                           \
+       const size_t *global, const size_t *local, WB__CL_EVENTS))                                  \
     X(cl_int, EnqueueReadBuffer,                                                                   \
       (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *to,          \
-       cl_uint n, const cl_event *wait, cl_event *event))                                          \
+       WB__CL_EVENTS))                                                                             \
     X(cl_int, EnqueueWriteBuffer,                                                                  \
       (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,                    \
-       const void *from, cl_uint n, const cl_event *wait, cl_event *event))                        \
+       const void *from, WB__CL_EVENTS))                                                           \
     X(cl_int, EnqueueCopyBuffer,                                                                   \
       (cl_command_queue q, cl_mem from, cl_mem to, size_t from_at, size_t to_at, size_t bytes,     \
-       cl_uint n, const cl_event *wait, cl_event *event))                                          \
+       WB__CL_EVENTS))                                                                             \
     X(cl_int, EnqueueMigrateMemObjects,                                                            \
-      (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags, cl_uint n,     \
-       const cl_event *wait, cl_event *event))                                                     \
+      (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags,                \
+       WB__CL_EVENTS))                                                                             \
     X(void *, EnqueueMapBuffer,                                                                    \
       (cl_command_queue q, cl_mem m, cl_bool blocking, cl_bitfield flags, size_t at,               \
-       size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *error))             \
-    X(cl_int, EnqueueUnmapMemObject,                                                               \
-      (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait, cl_event *event))  \
-    X(cl_int, EnqueueMarkerWithWaitList,                                                           \
-      (cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event))                      \
+       size_t bytes, WB__CL_EVENTS, cl_int *error))                                                \
+    X(cl_int, EnqueueUnmapMemObject, (cl_command_queue q, cl_mem m, void *at, WB__CL_EVENTS))      \
+    X(cl_int, EnqueueMarkerWithWaitList, (cl_command_queue q, WB__CL_EVENTS))                      \
     X(cl_int, Flush, (cl_command_queue q))                                                         \
     X(cl_int, Finish, (cl_command_queue q))                                                        \
     X(cl_int, WaitForEvents, (cl_uint n, const cl_event *events))                                  \
-    X(cl_int, GetEventInfo, (cl_event e, cl_uint what, size_t room, void *value, size_t *bytes))   \
+    X(cl_int, GetEventInfo, (cl_event e, WB__CL_INFO))                                             \
     X(cl_int, ReleaseContext, (cl_context c))                                                      \
     X(cl_int, ReleaseCommandQueue, (cl_command_queue q))                                           \
     X(cl_int, ReleaseMemObject, (cl_mem m))                                                        \

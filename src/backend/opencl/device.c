@@ -15,12 +15,6 @@ static wb__cl_device places[MOST_DEVICES];
 static cl_uint n_platforms;
 static int n_places;
 
-/* In order: those of all platforms, then the chosen. */
-typedef struct {
-    wb__cl_device *device[MOST_DEVICES];
-    int n;
-} list;
-
 /* ---- what a device is ------------------------------------------------------------------------ */
 
 #define FAIL(...) wb__gpu_fail(&wb__cl_driver, NULL, __VA_ARGS__)
@@ -68,13 +62,13 @@ static bool keeps_its_own(const wb__cl_device *d)
 static int describe(wb__cl_device *d, const char **unfit)
 {
     const cl_device_id id = d->id;
-    char version[128] = "", driver[96] = "";
+    char name[sizeof d->gpu.name] = "", version[128] = "", driver[96] = "";
     size_t items = 0, arguments = 0;
     cl_ulong total = 0, most = 0, local = 0;
     cl_bitfield single_fp = 0, double_fp = 0;
     cl_bool unified = 0, little = 0, available = 0, compiler = 0;
     int major = 0, minor = 0;
-    if (ask_text(id, CL_DEVICE_NAME, d->gpu.name, sizeof d->gpu.name, "NAME") ||
+    if (ask_text(id, CL_DEVICE_NAME, name, sizeof name, "NAME") ||
         ask_text(id, CL_DRIVER_VERSION, driver, sizeof driver, "DRIVER_VERSION") ||
         ask_text(id, CL_DEVICE_VERSION, version, sizeof version, "VERSION") ||
         ASK(TYPE, d->type) || ASK(MAX_WORK_GROUP_SIZE, items) || ASK(GLOBAL_MEM_SIZE, total) ||
@@ -92,6 +86,8 @@ static int describe(wb__cl_device *d, const char **unfit)
            : items < 256 ? "runs fewer than 256 items in a group"
            : arguments < 1024 ? "takes less than 1,024 bytes of arguments" : NULL;
     d->exact_division = single_fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+    d->gpu.kind = d->type & CL_DEVICE_TYPE_CPU ? "cpu"
+                : d->type & CL_DEVICE_TYPE_GPU ? "gpu" : "accelerator";
     d->gpu.total = (int64_t)WB__MIN(total, (cl_ulong)INT64_MAX);
     d->gpu.most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
     d->gpu.target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
@@ -100,16 +96,16 @@ static int describe(wb__cl_device *d, const char **unfit)
                                      .most_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);
     d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
-    char name[sizeof d->gpu.name];
-    memcpy(name, d->gpu.name, sizeof name);
-    snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s, %s %s", name, d->platform->name, driver);
+    memcpy(d->gpu.name, name, sizeof name);
+    snprintf(d->gpu.about, sizeof d->gpu.about, "%s %s", d->platform->name, driver);
+    snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s %s %s", name, d->platform->name, driver);
     return 0;
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
 /* The devices of one platform, added to those that were found. */
-static int list_devices(wb__cl_platform *p, list *found)
+static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
     const cl_bitfield types =
@@ -134,7 +130,7 @@ static int list_devices(wb__cl_platform *p, list *found)
         if (!status && unfit)
             wb__log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->gpu.name, p->name, unfit);
         if (status || unfit) continue;
-        found->device[found->n++] = d;
+        list[(*n_list)++] = &d->gpu;
         n_places++;
     }
     wb__free(ids);
@@ -142,7 +138,7 @@ static int list_devices(wb__cl_platform *p, list *found)
 }
 
 /* A platform that fails is left out as a whole; where nothing else is there, its error is ours. */
-static int list_platforms(list *found)
+int wb__cl_find(wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
     int code = CALL(GetPlatformIDs, 0, NULL, &n);
@@ -159,95 +155,17 @@ static int list_platforms(list *found)
         wb__cl_platform *p = &platforms[n_platforms++];
         *p = (wb__cl_platform){.id = ids[i]};
         pthread_mutex_init(&p->lock, NULL);
-        const int before = found->n, places_before = n_places;
-        if (!list_devices(p, found)) continue;
+        const int before = *n_list;
+        if (!list_devices(p, list, n_list)) continue;
         failed = wb_error_code();
-        found->n = before;
-        n_places = places_before;
+        n_places = *n_list = before;
         if (n > 1) wb__log(WB_LOG_WARN, "%s: platform left out", wb_error());
     }
-    if (found->n) return 0;
+    if (*n_list) return 0;
     return failed ? failed
                   : wb__fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
                              " %s); see what `clinfo` says", (unsigned)n, n == 1 ? "" : "s",
                              platforms[0].name);
-}
-
-static int rank(const wb__cl_device *d) { return d->type & CL_DEVICE_TYPE_CPU ? 1 : 0; }
-
-static void sort_devices(list *found)
-{
-    for (int i = 1; i < found->n; i++) {
-        wb__cl_device *d = found->device[i];
-        int k = i;
-        for (; k && rank(found->device[k - 1]) > rank(d); k--)
-            found->device[k] = found->device[k - 1];
-        found->device[k] = d;
-    }
-}
-
-/* ---- choosing -------------------------------------------------------------------------------- */
-
-static const struct { const char *name; cl_bitfield type; } type_names[] = {
-    {"gpu", CL_DEVICE_TYPE_GPU}, {"accelerator", CL_DEVICE_TYPE_ACCELERATOR},
-    {"cpu", CL_DEVICE_TYPE_CPU}};
-
-/* Moves what `word` names from one list to the other. */
-static int choose(const char *word, list *from, list *to)
-{
-    char *end = NULL;
-    const long number = strtol(word, &end, 10);
-    const bool is_number = end != word && !*end;
-    cl_bitfield type = 0;
-    for (size_t t = 0; t < WB__COUNT(type_names); t++)
-        if (!strcasecmp(word, type_names[t].name)) type = type_names[t].type;
-    if (is_number && (number < 0 || number >= from->n))
-        return wb__fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES names device %ld;"
-                        " there are %d", number, from->n);
-    if (!is_number && !type)
-        return wb__fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES: \"%s\" is neither a"
-                        " device's number nor gpu, accelerator or cpu", word);
-    for (int i = 0; i < from->n; i++) {
-        wb__cl_device *d = from->device[i];
-        if (!d || !(is_number ? i == number : (d->type & type) != 0)) continue;
-        to->device[to->n++] = d;
-        from->device[i] = NULL;
-    }
-    return 0;
-}
-
-static int choose_devices(const char *text, list *found)
-{
-    char *words = wb__strdup(text), *rest = words;
-    list to = {.n = 0};
-    int status = words ? 0 : WB_ERROR_MEMORY;
-    for (char *word; !status && (word = strtok_r(rest, ", ", &rest));)
-        status = choose(word, found, &to);
-    wb__free(words);
-    if (!status && !to.n)
-        status = wb__fail(WB_ERROR_DEVICE, "opencl: WEBER_OPENCL_DEVICES=\"%s\" leaves no device"
-                          " of %d", text, found->n);
-    *found = to;
-    return status;
-}
-
-int wb__cl_find(wb__gpu_device **devices, int *n)
-{
-    const char *chosen = getenv("WEBER_OPENCL_DEVICES");
-    list found = {.n = 0};
-    int status = list_platforms(&found);
-    if (!status) sort_devices(&found);
-    if (!status && chosen) status = choose_devices(chosen, &found);
-    if (status) return status;
-    for (int i = 0; i < found.n; i++) {
-        wb__cl_device *d = found.device[i];
-        wb__cl_platform *p = d->platform;
-        p->members[p->n++] = d->id;             /* for the platform's context */
-        devices[i] = &d->gpu;
-        if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: opencl:%d: %s", i, d->gpu.maker);
-    }
-    *n = found.n;
-    return 0;
 }
 
 void wb__cl_forget(void)
@@ -276,10 +194,15 @@ static int open_context(wb__cl_platform *p)
 {
     const cl_property properties[] = {CL_CONTEXT_PLATFORM, (cl_property)p->id, 0};
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    cl_device_id members[MOST_DEVICES];         /* the platform's devices, those that are ours */
+    cl_uint n = 0;
     cl_int code = 0;
     pthread_mutex_lock(&one);
-    if (!p->context)
-        p->context = MAKE(&code, CreateContext, properties, p->n, p->members, driver_said, p);
+    for (int i = 0; i < wb__cl_driver.state->n; i++) {
+        const wb__cl_device *d = wb__cl_of(wb__cl_driver.state->device[i]);
+        if (d->platform == p) members[n++] = d->id;
+    }
+    if (!p->context) p->context = MAKE(&code, CreateContext, properties, n, members, driver_said, p);
     if (code) p->context = NULL;
     pthread_mutex_unlock(&one);
     return code;
@@ -290,8 +213,7 @@ int wb__cl_open(wb__gpu_device *base)
     wb__cl_device *d = wb__cl_of(base);
     wb__cl_platform *p = d->platform;
     cl_int code = open_context(p);
-    if (code)
-        return wb__gpu_fail(&wb__cl_driver, base, code, "%u devices of %s", (unsigned)p->n, p->name);
+    if (code) return wb__gpu_fail(&wb__cl_driver, base, code, "the devices of %s", p->name);
     for (int q = 0; q < (base->staged ? 3 : 2) && !code; q++) {
         d->queue[q] = MAKE(&code, CreateCommandQueue, p->context, d->id, 0);
         if (code) d->queue[q] = NULL;

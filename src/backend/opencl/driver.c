@@ -20,24 +20,19 @@ static const char usual[] = "/System/Library/Frameworks/OpenCL.framework/OpenCL"
 static const char usual[] = "libOpenCL.so.1";
 #endif
 
-static const char *driver_file(void)
+bool wb__cl_usual_driver(void)
 {
     const char *name = getenv("WEBER_OPENCL_LIBRARY");
-    return name && *name ? name : usual;
+    return !name || !*name || strcmp(name, usual) == 0;
 }
-
-bool wb__cl_usual_driver(void) { return strcmp(driver_file(), usual) == 0; }
 
 int wb__cl_load(void)
 {
-    const char *file = driver_file();
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *said = dlerror();
-        return wb__fail(WB_ERROR_DEVICE, "opencl: %s was not found: %s; install an OpenCL driver:"
-                        " that of your GPU's vendor, or for any processor what Debian calls"
-                        " pocl-opencl-icd", file, said ? said : "no reason given");
-    }
+    const char *file;
+    void *library = wb__gpu_open_library(
+        "opencl", "WEBER_OPENCL_LIBRARY", usual, "install an OpenCL driver: that of your GPU's"
+        " vendor, or for any processor what Debian calls pocl-opencl-icd", &file);
+    if (!library) return WB_ERROR_DEVICE;
     const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions), &cl);
     if (!missing) return 0;
     dlclose(library);

@@ -107,10 +107,9 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
     return CALL(EnqueueMarkerWithWaitList, queue_of(d, q), 1, list, NULL);
 }
 
-static int sync_event(wb__gpu_device *d, void *event)
+static int sync_event(void *event)
 {
     const cl_event list[] = {event};
-    (void)d;
     return CALL(WaitForEvents, 1, list);
 }
 
@@ -181,7 +180,7 @@ static const wb__gpu_hook *const libraries[] = {&wb__cl_blast, NULL};
 
 const wb__gpu_driver wb__cl_driver = {
     .backend = &wb__cl_backend, .state = &state, .dlpack = 4, .objects = true,
-    .oldest_first = true, .libraries = libraries,
+    .oldest_first = true, .choosing = "WEBER_OPENCL_DEVICES", .libraries = libraries,
     .load = wb__cl_load, .find = wb__cl_find, .forget = wb__cl_forget, .open = wb__cl_open,
     .close = wb__cl_close,
     .error_name = wb__cl_error_name, .error_kind = wb__cl_error_kind,

@@ -26,8 +26,6 @@ typedef struct {
     char name[96];
     pthread_mutex_t lock;
     cl_context context;         /* made when the first of its devices is opened */
-    cl_device_id members[WB__GPU_MOST_DEVICES];     /* its devices, those that are ours */
-    cl_uint n;
     char said[400];             /* the driver's last words */
 } wb__cl_platform;
 

@@ -43,51 +43,28 @@ int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
     return status;
 }
 
-/* The program's devices are those of its context; we want the binary of one of them. */
-static int find_binary(wb__cl_device *d, cl_program program, cl_device_id *ids, size_t *sizes,
-                       unsigned char **binaries, cl_uint n)
+/* The program's devices are those of its context: the image of one of them, allocated.  NULL is no
+ * error: the text is compiled again another time. */
+static void *image_of(const wb__cl_device *d, cl_program program, size_t *bytes)
 {
-    if (cl.GetProgramInfo(program, CL_PROGRAM_DEVICES, n * sizeof(*ids), ids, NULL) ||
-        cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, n * sizeof(*sizes), sizes, NULL))
-        return -1;
-    int mine = -1;
-    for (cl_uint i = 0; i < n; i++) {
-        if (ids[i] == d->id) mine = (int)i;
-        if (sizes[i] && !(binaries[i] = wb__alloc(sizes[i]))) return -1;
-    }
-    if (mine < 0 || !binaries[mine] ||
-        cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, n * sizeof(*binaries), binaries, NULL))
-        return -1;
-    return mine;
-}
-
-/* Failing to keep a binary is no error: it is compiled again another time. */
-static void *image_of(wb__cl_device *d, cl_program program, size_t *bytes)
-{
-    void *image = NULL;
-    cl_uint n = 0;
-    if (cl.GetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n, NULL) || !n)
+    cl_device_id ids[WB__GPU_MOST_DEVICES];
+    size_t sizes[WB__GPU_MOST_DEVICES], room = 0;
+    unsigned char *images[WB__GPU_MOST_DEVICES] = {NULL};
+    if (cl.GetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, &room) ||
+        cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL))
         return NULL;
-    cl_device_id *ids = wb__alloc_zero(n, sizeof(*ids));
-    size_t *sizes = wb__alloc_zero(n, sizeof *sizes);
-    unsigned char **binaries = wb__alloc_zero(n, sizeof(*binaries));
-    if (ids && sizes && binaries) {
-        const int mine = find_binary(d, program, ids, sizes, binaries, n);
-        if (mine >= 0) {
-            image = binaries[mine];
-            *bytes = sizes[mine];
-            binaries[mine] = NULL;
-        } else {
-            wb_clear_error();
-        }
-    } else {
-        wb_clear_error();
+    size_t mine = 0;
+    const size_t n = room / sizeof(*ids);
+    while (mine < n && ids[mine] != d->id) mine++;
+    if (mine == n || !sizes[mine]) return NULL;
+    if ((images[mine] = wb__alloc(sizes[mine])) &&      /* others are NULL, and left out */
+        !cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, n * sizeof(*images), images, NULL)) {
+        *bytes = sizes[mine];
+        return images[mine];
     }
-    for (cl_uint i = 0; i < n && binaries; i++) wb__free(binaries[i]);
-    wb__free(binaries);
-    wb__free(sizes);
-    wb__free(ids);
-    return image;
+    wb__free(images[mine]);
+    wb_clear_error();
+    return NULL;
 }
 
 int wb__cl_compile(wb__gpu_device *base, const char *text, const char *options, void **program,

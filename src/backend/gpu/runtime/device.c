@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 _Thread_local const char *wb__gpu_call = "";
 
@@ -17,6 +19,18 @@ const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, 
         if (!found && !missing) missing = list[i].name;
     }
     return missing;
+}
+
+void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
+                           const char *advice, const char **file)
+{
+    const char *name = getenv(variable);
+    *file = name && *name ? name : usual;
+    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
+    if (library) return library;
+    const char *said = dlerror();
+    return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
+                         said ? said : "no reason given", advice);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -117,10 +131,10 @@ static int make_events(wb__gpu_device *d)
     int code = 0;
     if (!d->driver->new_event) return 0;
     for (size_t i = 0; i < WB__COUNT(halves) && !code; i++)
-        code = d->driver->new_event(d, halves[i]);
+        code = d->driver->new_event(halves[i]);
     for (int i = 0; i < WB__GPU_MARKS && !code; i++) {
-        code = d->driver->new_event(d, &d->mark[i].event);
-        if (!code) code = d->driver->new_event(d, &d->upload[i].event);
+        code = d->driver->new_event(&d->mark[i].event);
+        if (!code) code = d->driver->new_event(&d->upload[i].event);
     }
     return code ? wb__gpu_fail(d->driver, d, code, "%s", d->name) : 0;
 }
@@ -201,14 +215,77 @@ static void forget(const wb__gpu_driver *v)
     if (v->forget) v->forget();
 }
 
+/* ---- choosing devices: GPUs and accelerators, then processors, or as a variable has them -------- */
+
+typedef struct {
+    wb__gpu_device *device[WB__GPU_MOST_DEVICES];
+    int n;
+} list;
+
+/* Otherwise they stay as the driver lists them. */
+static void sort_devices(list *l)
+{
+    for (int i = 1; i < l->n; i++) {
+        wb__gpu_device *d = l->device[i];
+        int k = i;
+        for (; k && l->device[k - 1]->target.is_cpu > d->target.is_cpu; k--)
+            l->device[k] = l->device[k - 1];
+        l->device[k] = d;
+    }
+}
+
+/* Moves what `word` names from one list to the other: a number, or a kind of device. */
+static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
+{
+    static const char *const kinds[] = {"gpu", "accelerator", "cpu"};
+    char *end = NULL;
+    const long number = strtol(word, &end, 10);
+    const bool is_number = end != word && !*end;
+    bool known = is_number;
+    for (size_t i = 0; i < WB__COUNT(kinds); i++) known |= !strcasecmp(word, kinds[i]);
+    if (!known)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %s: \"%s\" is neither a device's number nor gpu,"
+                        " accelerator or cpu", v->backend->tag, v->choosing, word);
+    if (is_number && (number < 0 || number >= from->n))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %s names device %ld; there are %d",
+                        v->backend->tag, v->choosing, number, from->n);
+    for (int i = 0; i < from->n; i++) {
+        wb__gpu_device *d = from->device[i];
+        if (!d || !(is_number ? i == number : !strcasecmp(word, d->kind))) continue;
+        to->device[to->n++] = d;
+        from->device[i] = NULL;
+    }
+    return 0;
+}
+
+static int choose_devices(const wb__gpu_driver *v, list *all)
+{
+    const char *text = v->choosing ? getenv(v->choosing) : NULL;
+    if (!text) return 0;
+    char *words = wb__strdup(text), *rest = words;
+    list to = {.n = 0};
+    int status = words ? 0 : WB_ERROR_MEMORY;
+    for (char *word; !status && (word = strtok_r(rest, ", ", &rest));)
+        status = choose(v, word, all, &to);
+    wb__free(words);
+    if (!status && !to.n)
+        status = wb__fail(WB_ERROR_DEVICE, "%s: %s=\"%s\" leaves no device of %d", v->backend->tag,
+                          v->choosing, text, all->n);
+    *all = to;
+    return status;
+}
+
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
 static int find(const wb__gpu_driver *v)
 {
     wb__gpu_state *s = v->state;
-    int n = 0, status = v->find(s->device, &n);
-    for (int i = 0; i < n && !status; i++) {
-        wb__gpu_device *d = s->device[i];
+    list all = {.n = 0};
+    int status = v->find(all.device, &all.n);
+    if (!status) sort_devices(&all);
+    if (!status) status = choose_devices(v, &all);
+    for (int i = 0; i < all.n && !status; i++) {
+        wb__gpu_device *d = s->device[i] = all.device[i];
         d->driver = v;
         d->base = (wb_device){.backend = v->backend, .ordinal = i, .name = d->name, .state = d};
         d->debug_sync = wb__debug("sync");
@@ -216,6 +293,8 @@ static int find(const wb__gpu_driver *v)
         set_locks(d, true);
         s->n = i + 1;
         status = wb__gpu_memory_limit(v->backend->tag, d->total, &d->cache.limit);
+        if (wb__debug("load"))
+            wb__log(WB_LOG_DEBUG, "load: %s:%d: %s, %s", v->backend->tag, i, d->name, d->about);
     }
     if (status) forget(v);
     return status;

@@ -202,7 +202,7 @@ static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, const wb
     status = record(d, g, in->block ? in->block->at : 0, &at, &recorded);
     pthread_mutex_unlock(&d->lock);
     if (!status) {
-        const int code = d->driver->instantiate(d, recorded, &in->exec);
+        const int code = d->driver->instantiate(recorded, &in->exec);
         if (code) in->exec = NULL;
         if (code) status = fail(d, g, code);
     }

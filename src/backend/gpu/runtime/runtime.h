@@ -88,8 +88,9 @@ struct wb__gpu_device {
     const wb__gpu_driver *driver;
 
     /* What the driver's `find` fills. */
-    char name[128];
-    char maker[320];            /* what compiled images depend on beside text and options */
+    char name[128], about[256]; /* the maker's name; for the log */
+    const char *kind;           /* "gpu", "accelerator" or "cpu", by which a program chooses */
+    char maker[384];            /* what compiled images depend on beside text and options */
     wb__gpu_target target;
     int64_t total, most;        /* bytes of the device; of one block, 0: as the device */
     bool staged;                /* transfers pass through pinned memory */
@@ -153,7 +154,8 @@ struct wb__gpu_driver {
     int dlpack;                 /* the kind of device in DLPack's numbers */
     bool objects;               /* memory is an object of the driver's, not an address */
     bool oldest_first;          /* of released blocks, the one whose use has most likely ended */
-    const wb__gpu_hook *const *libraries;    /* NULL at the end; NULL: none */
+    const char *choosing;       /* the variable by which a program chooses devices; or NULL */
+    const wb__gpu_hook *const *libraries;       /* NULL at the end; NULL: none */
 
     /* status: opens the vendor's library; fills the list of devices (none of them open). */
     int (*load)(void);
@@ -187,11 +189,11 @@ struct wb__gpu_driver {
     int (*copy)(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
                 size_t from_at, size_t bytes, void **event);
 
-    int (*new_event)(wb__gpu_device *d, void **event);  /* code; NULL: record makes them */
+    int (*new_event)(void **event);             /* code; NULL: record makes them */
     void (*drop_event)(void *event);
     int (*record)(wb__gpu_device *d, wb__gpu_queue q, void **event);    /* code */
     int (*wait_event)(wb__gpu_device *d, wb__gpu_queue q, void *event); /* code: the queue waits */
-    int (*sync_event)(wb__gpu_device *d, void *event);  /* code: the host waits */
+    int (*sync_event)(void *event);             /* code: the host waits */
     /* Whether the event was reached, and how its command ended; NULL: never asked. */
     bool (*done)(void *event, int *ended);
     int (*flush)(wb__gpu_device *d);            /* code: the compute queue; NULL: not needed */
@@ -218,7 +220,7 @@ struct wb__gpu_driver {
      * *graph is something to run or, on failure, NULL. */
     int (*record_begin)(wb__gpu_device *d);
     int (*record_end)(wb__gpu_device *d, void **recorded);
-    int (*instantiate)(wb__gpu_device *d, void *recorded, void **graph);
+    int (*instantiate)(void *recorded, void **graph);
     int (*run)(wb__gpu_device *d, void *graph);
     void (*drop_recorded)(void *recorded);
     void (*drop_graph)(void *graph);
@@ -296,6 +298,11 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
  * NULL, or the first name that the library lacks, whose place is NULL. */
 typedef struct { const char *name; size_t at; } wb__gpu_function;
 const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
+
+/* Opens a driver's library, which is never closed: its threads may still run.  *file: its name, from
+ * a variable of the environment or the usual one.  NULL with an error that ends in the advice. */
+void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
+                           const char *advice, const char **file);
 
 /* An error of the driver's as ours: "tag:0: function: NAME OF THE ERROR (700): what was asked; what
  * the driver says", the function being wb__gpu_call.  d may be NULL; where it is not, errors after

@@ -214,7 +214,7 @@ static int make_staging(wb__gpu_device *d, wb__gpu_staging *s)
 static int wait_half(wb__gpu_device *d, wb__gpu_staging *s, int half)
 {
     if (!s->busy[half]) return 0;
-    const int code = d->driver->sync_event(d, s->event[half]);
+    const int code = d->driver->sync_event(s->event[half]);
     if (code) return fail(d, code, "a transfer");
     s->busy[half] = false;
     return 0;
@@ -263,7 +263,7 @@ static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const v
 {
     const uint64_t slot = (d->uploads + 1) % WB__GPU_MARKS;
     unsigned char *piece = d->to.at + 2 * WB__GPU_HALF + slot * WB__GPU_SMALL;
-    int code = d->upload[slot].count ? d->driver->sync_event(d, d->upload[slot].event) : 0;
+    int code = d->upload[slot].count ? d->driver->sync_event(d->upload[slot].event) : 0;
     if (code) return fail(d, code, "an upload");
     memcpy(piece, from, bytes);
     pthread_mutex_lock(&d->lock);
@@ -428,7 +428,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
 /* With the lock: an event of its own behind all commands of the compute queue. */
 static int event_of(wb__gpu_device *d, void **event)
 {
-    int code = d->driver->new_event ? d->driver->new_event(d, event) : 0;
+    int code = d->driver->new_event ? d->driver->new_event(event) : 0;
     if (!code) code = d->driver->record(d, WB__GPU_COMPUTE, event);
     return code ? fail(d, code, "behind what was launched") : 0;
 }
