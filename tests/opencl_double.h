@@ -1,4 +1,5 @@
-/* For the tests in which calls of OpenCL fail: the double that makes them fail (doubles/opencl.c). */
+/* For the tests in which calls of OpenCL fail: the double that makes them fail
+ * (doubles/opencl.c). */
 #ifndef WB_TEST_OPENCL_DOUBLE_H
 #define WB_TEST_OPENCL_DOUBLE_H
 

@@ -1,6 +1,7 @@
-/* Every call of a driver fails once, from listing the devices to giving all back: there is an error
- * or the right result, never a crash; nothing is left behind; and the next try works.  The double of
- * the driver (cuda_double.h, opencl_double.h, included before) makes calls fail as FAIL asks. */
+/* Every call of a driver fails once, from listing the devices to giving all back: there is an
+ * error or the right result, never a crash; nothing is left behind; and the next try works.  The
+ * double of the driver (cuda_double.h, opencl_double.h, included before) makes calls fail as FAIL
+ * asks. */
 #ifndef WB_TEST_TEXT_FAULTS_H
 #define WB_TEST_TEXT_FAULTS_H
 

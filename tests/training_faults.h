@@ -6,8 +6,8 @@
  *
  * Included by a program of each backend, which defines
  *   BACKEND   its name            TAG   as its messages have it
- * and includes the double of its driver (cuda_double.h, opencl_double.h), which makes calls fail as FAIL
- * asks and counts what the driver has not got back; it may define
+ * and includes the double of its driver (cuda_double.h, opencl_double.h), which makes calls fail
+ * as FAIL asks and counts what the driver has not got back; it may define
  *   TOLERANCE     by how much numbers may differ, relatively; 0: not at all */
 #ifndef WB_TEST_TRAINING_FAULTS_H
 #define WB_TEST_TRAINING_FAULTS_H

@@ -1,7 +1,8 @@
-/* OpenCL's loader with calls that fail: named by WEBER_OPENCL_LIBRARY, it passes each call on to the
- * real one, but for those that OPENCL_FAIL asks to fail: "n": the n-th, "n+": and all behind it.  The
- * variable is read, and calls are counted anew, when platforms are looked for.  What gives something
- * back never fails: it would leak.  What is made and not given back is counted.  A test part. */
+/* OpenCL's loader with calls that fail: named by WEBER_OPENCL_LIBRARY, it passes each call on to
+ * the real one, but for those that OPENCL_FAIL asks to fail: "n": the n-th, "n+": and all behind
+ * it.  The variable is read, and calls are counted anew, when platforms are looked for.  What gives
+ * something back never fails: it would leak.  What is made and not given back is counted.  A test
+ * part. */
 #include "backend/opencl/cl.h"
 
 #include <dlfcn.h>
@@ -19,8 +20,8 @@ API int64_t opencl_failed(char text[200]);
 API int64_t opencl_left(void);
 
 /* Functions: those that give a status; a status, and an event by their last parameter where it is
- * not NULL; an object, and the status by their last parameter; those that release one; and those that
- * wait. */
+ * not NULL; an object, and the status by their last parameter; those that release one; and those
+ * that wait. */
 #define FUNCTIONS(STATUS, EVENT, OBJECT, RELEASE, WAIT)                                            \
     STATUS(GetPlatformInfo,                                                                        \
            (cl_platform_id p, cl_uint what, size_t room, void *value, size_t *bytes),              \

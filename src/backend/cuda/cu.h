@@ -1,10 +1,10 @@
-/* What this backend uses of the CUDA driver (11.4 and newer) and of NVRTC, declared here so that it
- * builds without any header of NVIDIA's: types, constants, and one list of functions a library, of
- * which the table of opened functions and its loader are made.
+/* What this backend uses of the CUDA driver (11.4 and newer) and of NVRTC, declared here so that
+ * it builds without any header of NVIDIA's: types, constants, and one list of functions a library,
+ * of which the table of opened functions and its loader are made.
  *
- * The names are NVIDIA's, with the version in them that a header of theirs would put there: a driver
- * exports every version there ever was, so they are looked up by dlsym, and there is no need of
- * cuGetProcAddress, which knows fewer drivers.  Enumerations are CUenum, as C passes them.
+ * The names are NVIDIA's, with the version in them that a header of theirs would put there: a
+ * driver exports every version there ever was, so they are looked up by dlsym, and there is no
+ * need of cuGetProcAddress, which knows fewer drivers.  Enumerations are CUenum, as C passes them.
  * tests/cuda_headers.c compares all of it with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H

@@ -8,7 +8,7 @@ static CUstream stream_of(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
 static void leave(void) { cu.CtxPopCurrent(&(CUcontext){NULL}); }
 
-/* ---- memory: blocks of the stream-ordered pool, where the device has one ---------------------- */
+/* ---- memory: blocks of the stream-ordered pool, where the device has one --------------------- */
 
 static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
@@ -68,15 +68,15 @@ static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const 
     return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
 }
 
-static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at, size_t bytes,
-                bool wait)
+static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
+                size_t bytes, bool wait)
 {
     const int code = CALL(MemcpyDtoHAsync, to, from + at, bytes, stream_of(d, q));
     return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
 }
 
-/* Lets `d` reach the memory of `source` directly, where the hardware can; where it cannot, the driver
- * takes the copy through the host by itself. */
+/* Lets `d` reach the memory of `source` directly, where the hardware can; where it cannot, the
+ * driver takes the copy through the host by itself. */
 static int reach(wb__cu_device *d, const wb__cu_device *source)
 {
     int can = 0;

@@ -63,7 +63,7 @@ extern int wb__cu_driver_version;                           /* 1000 * major + 10
 extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* this driver knows them */
 
 int wb__cu_load(void);
-int wb__cu_init(void);                  /* starts the driver; 0, or an error with what can be done */
+int wb__cu_init(void);          /* starts the driver; 0, or an error with what can be done */
 const char *wb__cu_error_name(int code);
 int wb__cu_error_kind(int code);
 void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t room);
@@ -77,7 +77,7 @@ typedef struct {
 /* NULL: there are no so many; for the first, with an error that says how to get it. */
 const wb__cu_compiler *wb__cu_compiler_at(int i);
 
-/* ---- device.c, program.c: as in wb__gpu_driver ------------------------------------------------ */
+/* ---- device.c, program.c: as in wb__gpu_driver ----------------------------------------------- */
 
 int wb__cu_find(wb__gpu_device **list, int *n);
 int wb__cu_open(wb__gpu_device *base);

@@ -1,19 +1,20 @@
-/* Devices: found once, in the driver's order, of those that CUDA_VISIBLE_DEVICES lets it see; opened
- * when first used.  Every call for a device makes its primary context current, which other users of
- * CUDA in this process share, and afterwards that which was current before. */
+/* Devices: found once, in the driver's order, of those that CUDA_VISIBLE_DEVICES lets it see;
+ * opened when first used.  Every call for a device makes its primary context current, which other
+ * users of CUDA in this process share, and afterwards that which was current before. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A program may keep a device's address for as long as it likes, so devices have fixed places: found
- * again after they were forgotten, each is where it was. */
+/* A program may keep a device's address for as long as it likes, so devices have fixed places:
+ * found again after they were forgotten, each is where it was. */
 static wb__cu_device places[WB__GPU_MOST_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-#define ASK(what, value) (code = CALL(DeviceGetAttribute, &(value), CU_DEVICE_ATTRIBUTE_##what, d->id))
+#define ASK(what, value)                                                                           \
+    (code = CALL(DeviceGetAttribute, &(value), CU_DEVICE_ATTRIBUTE_##what, d->id))
 
 static int describe(wb__cu_device *d, int ordinal)
 {
@@ -36,14 +37,14 @@ static int describe(wb__cu_device *d, int ordinal)
                                      .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr),
                                      .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX},
                                      .wave = 32};
-    snprintf(d->gpu.about, sizeof d->gpu.about, "compute capability %d.%d, %d processors, driver for"
-             " CUDA %d.%d%s", major, minor, processors, wb__cu_driver_version / 1000,
+    snprintf(d->gpu.about, sizeof d->gpu.about, "compute capability %d.%d, %d processors, driver"
+             " for CUDA %d.%d%s", major, minor, processors, wb__cu_driver_version / 1000,
              wb__cu_driver_version % 1000 / 10, pools ? "" : ", without memory pools");
     return 0;
 }
 
-/* Without a compiler of kernels nothing can be computed: better the program learns that before it has
- * moved there. */
+/* Without a compiler of kernels nothing can be computed: better the program learns that before it
+ * has moved there. */
 int wb__cu_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__cu_init();
@@ -75,7 +76,8 @@ static int make_pool(wb__cu_device *d)
                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->id}};
     uint64_t all = UINT64_MAX;
     const int code = CALL(MemPoolCreate, &d->pool, &props);
-    return code ? code : CALL(MemPoolSetAttribute, d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+    if (code) return code;
+    return CALL(MemPoolSetAttribute, d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
 }
 
 int wb__cu_open(wb__gpu_device *base)

@@ -126,15 +126,16 @@ static int fail(const wb__cu_device *d, int status, const char *call)
     const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     return wb__fail(memory ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
-                    d->gpu.base.ordinal, call, dnn.GetErrorString(status), status, *said ? ": " : "", said);
+                    d->gpu.base.ordinal, call, dnn.GetErrorString(status), status,
+                    *said ? ": " : "", said);
 }
 
 /* What fails while a plan is made is no error: our own kernels take over. */
 static void note(const wb__cu_device *d, int status, const char *call)
 {
     if (wb__debug("dispatch"))
-        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call, dnn.GetErrorString(status),
-                status);
+        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call,
+                dnn.GetErrorString(status), status);
 }
 
 /* A handle; a version that gives none is followed by the next, while no device has a handle. */

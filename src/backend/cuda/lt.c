@@ -111,15 +111,16 @@ typedef struct {
 static int fail(const wb__cu_device *d, int status, const char *call)
 {
     return wb__fail(status == CUBLAS_STATUS_ALLOC_FAILED ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
-                    "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call, lt.GetStatusName(status), status);
+                    "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call, lt.GetStatusName(status),
+                    status);
 }
 
 /* What fails while a plan is made is no error: our own kernels take over. */
 static void note(const wb__cu_device *d, int status, const char *call)
 {
     if (wb__debug("dispatch"))
-        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call, lt.GetStatusName(status),
-                status);
+        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call,
+                lt.GetStatusName(status), status);
 }
 
 /* A handle; a version that gives none, as one that is newer than the driver, is followed by the
@@ -150,7 +151,8 @@ static state *state_of(wb__cu_device *d)
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))
             wb__log(WB_LOG_WARN, "cuda:%d: cuBLASLt is not used, our own kernels are:"
-                    " cublasLtCreate: %s (%d)", d->gpu.base.ordinal, lt.GetStatusName(status), status);
+                    " cublasLtCreate: %s (%d)", d->gpu.base.ordinal, lt.GetStatusName(status),
+                    status);
     }
     return d->lt = s;
 }

@@ -177,7 +177,7 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
 /* ---- launching ------------------------------------------------------------------------------- */
 
 #define ONE(T) ROW_MAJOR, side[p->transposed[0]], side[p->transposed[1]], p->m, p->n, p->k, (T)1,  \
-               wb__cl_object(m[0]->at), at[0], p->row[0]
+               object[0], at[0], p->row[0]
 
 static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_places *places)
@@ -186,28 +186,28 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
     cl_command_queue *queue = &wb__cl_of(d)->queue[q];
     static const int side[2] = {NOT_TRANSPOSED, TRANSPOSED};
     const bool f32 = p->dtype == WB_F32;
-    const wb__gpu_memory *m[3];
+    cl_mem object[3];
     size_t at[3];
     void **wanted = wb__gpu_wanted(d);
+    cl_event *event = (cl_event *)wanted;
     for (int j = 0; j < 3; j++) {
-        m[j] = places->buffers[p->view[j]];
+        object[j] = wb__cl_object(((wb__gpu_memory *)places->buffers[p->view[j]])->at);
         at[j] = p->at[j];
         if (places->places) at[j] += places->places[p->view[j]] / (f32 ? 4 : 8);
     }
     used = true;
 #define PRODUCT(T, name)                                                                           \
-    blast.name(ONE(T), wb__cl_object(m[1]->at), at[1], p->row[1], (T)0, wb__cl_object(m[2]->at), at[2], p->row[2],             \
-               queue, (cl_event *)wanted)
+    blast.name(ONE(T), object[1], at[1], p->row[1], (T)0, object[2], at[2], p->row[2], queue, event)
 #define PRODUCTS(T, name)                                                                          \
-    blast.name(ONE(T), p->step[0], wb__cl_object(m[1]->at), at[1], p->row[1], p->step[1], (T)0, wb__cl_object(m[2]->at),       \
-               at[2], p->row[2], p->step[2], p->batch, queue, (cl_event *)wanted)
+    blast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2], at[2], \
+               p->row[2], p->step[2], p->batch, queue, event)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
                                   : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);
     wb__gpu_call = "CLBlast";
     if (code)
-        return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu", p->batch, p->m,
-                           p->n, p->k);
+        return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu", p->batch,
+                            p->m, p->n, p->k);
     wb__gpu_issued(d, wanted);
     return 0;
 }

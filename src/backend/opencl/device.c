@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* A program may keep a device's address for as long as it likes, so devices have fixed places: found
- * again after they were forgotten, each is where it was. */
+/* A program may keep a device's address for as long as it likes, so devices have fixed places:
+ * found again after they were forgotten, each is where it was. */
 enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__GPU_MOST_DEVICES };
 static wb__cl_platform platforms[MOST_PLATFORMS];
 static wb__cl_device places[MOST_DEVICES];
@@ -202,7 +202,8 @@ static int open_context(wb__cl_platform *p)
         const wb__cl_device *d = wb__cl_of(wb__cl_driver.state->device[i]);
         if (d->platform == p) members[n++] = d->id;
     }
-    if (!p->context) p->context = MAKE(&code, CreateContext, properties, n, members, driver_said, p);
+    if (!p->context)
+        p->context = MAKE(&code, CreateContext, properties, n, members, driver_said, p);
     if (code) p->context = NULL;
     pthread_mutex_unlock(&one);
     return code;

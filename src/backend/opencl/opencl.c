@@ -66,11 +66,11 @@ static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const 
                 NULL, NULL);
 }
 
-static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at, size_t bytes,
-                bool wait)
+static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
+                size_t bytes, bool wait)
 {
-    return CALL(EnqueueReadBuffer, queue_of(d, q), wb__cl_object(from), wait, at, bytes, to, 0, NULL,
-                NULL);
+    return CALL(EnqueueReadBuffer, queue_of(d, q), wb__cl_object(from), wait, at, bytes, to, 0,
+                NULL, NULL);
 }
 
 static bool reaches(const wb__gpu_device *d, const wb__gpu_device *source)

@@ -59,7 +59,7 @@ const char *wb__cl_error_name(int code);
 int wb__cl_error_kind(int code);
 void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t room);
 
-/* ---- device.c, program.c: as in wb__gpu_driver ------------------------------------------------ */
+/* ---- device.c, program.c: as in wb__gpu_driver ----------------------------------------------- */
 
 int wb__cl_find(wb__gpu_device **list, int *n);
 void wb__cl_forget(void);

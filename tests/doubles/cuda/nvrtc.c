@@ -203,8 +203,9 @@ static void keep(const char *path, const char *object, size_t bytes)
 
 /* ---- the real one ---------------------------------------------------------------------------- */
 
-/* VGPU_REAL_NVRTC names the real library's file.  Then it must compile, in a process of its own, for
- * two architectures, all texts with tables of launches in them and one of twenty of the others. */
+/* VGPU_REAL_NVRTC names the real library's file.  Then it must compile, in a process of its own,
+ * for two architectures, all texts with tables of launches in them and one of twenty of the
+ * others. */
 static bool real_wanted(const char *text)
 {
     const char *path = getenv("VGPU_REAL_NVRTC");

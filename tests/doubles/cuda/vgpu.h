@@ -65,7 +65,8 @@ VGPU_API int64_t vgpu_calls(const char *name);
 VGPU_API void vgpu_forget(void);
 
 /* Whether this call of the driver or of NVRTC is to fail, as VGPU_FAIL asks.  What gives something
- * back never fails (it would leak), nor what only reports.  A capture that fails to end has ended. */
+ * back never fails (it would leak), nor what only reports.  A capture that fails to end has
+ * ended. */
 VGPU_API bool vgpu_fails(const char *name);
 /* How many calls failed so since it was last asked, and in `text` the first of them. */
 VGPU_API int64_t vgpu_failed(char text[200]);

@@ -127,7 +127,8 @@ static void set_locks(wb__gpu_device *d, bool made)
 
 static int make_events(wb__gpu_device *d)
 {
-    void **const halves[] = {&d->to.event[0], &d->to.event[1], &d->from.event[0], &d->from.event[1]};
+    void **const halves[] = {&d->to.event[0], &d->to.event[1],
+                             &d->from.event[0], &d->from.event[1]};
     int code = 0;
     if (!d->driver->new_event) return 0;
     for (size_t i = 0; i < WB__COUNT(halves) && !code; i++)
@@ -215,7 +216,7 @@ static void forget(const wb__gpu_driver *v)
     if (v->forget) v->forget();
 }
 
-/* ---- choosing devices: GPUs and accelerators, then processors, or as a variable has them -------- */
+/* ---- choosing devices: processors come last, or as a variable has them ----------------------- */
 
 typedef struct {
     wb__gpu_device *device[WB__GPU_MOST_DEVICES];

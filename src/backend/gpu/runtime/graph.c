@@ -54,7 +54,8 @@ static void drop_instance(wb__gpu_device *d, wb__graph *g, instance *in)
     in->block = NULL;
 }
 
-/* All instances get theirs at once, so that a loop's memory does not grow with each that it meets. */
+/* All instances get theirs at once, so that a loop's memory does not grow with each that it
+ * meets. */
 static int make_blocks(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i <= INSTANCES && g->tables.bytes; i++) {
@@ -222,7 +223,8 @@ static bool fits(const wb__graph *g, const instance *in)
 static bool is_stale(const wb__graph *g, const instance *in)
 {
     for (int i = 0; i < g->s->n_buffers; i++)
-        if (g->s->buffers[i].kind == WB__BUFFER_VARIABLE && in->address[i] != g->now[i]) return true;
+        if (g->s->buffers[i].kind == WB__BUFFER_VARIABLE && in->address[i] != g->now[i])
+            return true;
     return false;
 }
 
@@ -254,8 +256,8 @@ static bool moves_scattered(const wb__graph *g)
     return false;
 }
 
-/* Puts our own memory in place of all that was seen to move and may be elsewhere; false: there is none
- * to be had. */
+/* Puts our own memory in place of all that was seen to move and may be elsewhere; false: there is
+ * none to be had. */
 static bool take_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {

@@ -1,5 +1,5 @@
-/* Memory: the driver's blocks behind handles of ours, kept by size when they are released, and never
- * more of them than the device or WEBER_MEMORY_LIMIT allows. */
+/* Memory: the driver's blocks behind handles of ours, kept by size when they are released, and
+ * never more of them than the device or WEBER_MEMORY_LIMIT allows. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>

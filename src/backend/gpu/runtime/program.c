@@ -1,5 +1,6 @@
-/* Programs: a text is compiled once a device, its image kept on disk for the next process.  Programs
- * that no kernel uses any more are kept too, so many of them, the latest used. */
+/* Programs: a text is compiled once a device, its image kept on disk for the next
+ * process.  Programs that no kernel uses any more are kept too, so many of them, the latest
+ * used. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include "backend/kernel_cache.h"
@@ -25,8 +26,8 @@ static char *whole_text(const char *text, int flags)
                       flags & WB__GPU_TABLE ? "#define WB_TABLE\n" : "", wb__gpu_prelude, text);
 }
 
-/* From disk, or compiled and put there; 0, or an error, WB_ERROR_UNSUPPORTED where other options may
- * do better.  What was kept may be damaged: then it is compiled again. */
+/* From disk, or compiled and put there; 0, or an error, WB_ERROR_UNSUPPORTED where other options
+ * may do better.  What was kept may be damaged: then it is compiled again. */
 static int make_with(wb__gpu_device *d, const char *whole, const char *options, void **program)
 {
     const wb__gpu_driver *v = d->driver;

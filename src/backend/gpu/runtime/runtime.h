@@ -242,8 +242,8 @@ typedef struct {
 struct wb__gpu_hook {
     const char *name;
     unsigned kinds;             /* of steps, as bits */
-    /* Of the environment: 0 switches it off, else that it is missing is a warning, once; and what the
-     * printed plan has where it is not used.  NULL: `prepare` decides. */
+    /* Of the environment: 0 switches it off, else that it is missing is a warning, once; and what
+     * the printed plan has where it is not used.  NULL: `prepare` decides. */
     const char *variable, *unused;
     bool bare;                  /* bias and epilogue are left to others */
     bool (*works)(void);        /* opens it, once; false with the error set */
@@ -299,8 +299,9 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
 typedef struct { const char *name; size_t at; } wb__gpu_function;
 const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
 
-/* Opens a driver's library, which is never closed: its threads may still run.  *file: its name, from
- * a variable of the environment or the usual one.  NULL with an error that ends in the advice. */
+/* Opens a driver's library, which is never closed: its threads may still run.  *file: its name,
+ * from a variable of the environment or the usual one.  NULL with an error that ends in the
+ * advice. */
 void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
                            const char *advice, const char **file);
 
@@ -323,7 +324,8 @@ void wb__gpu_leave(wb__gpu_device *d);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* The bytes that WEBER_MEMORY_LIMIT allows of `total`; 0, or an error, in which `tag` comes first. */
+/* The bytes that WEBER_MEMORY_LIMIT allows of `total`; 0, or an error, in which `tag` comes
+ * first. */
 int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit);
 void *wb__gpu_allocate(const wb_device *base, size_t bytes);
 void wb__gpu_release(const wb_device *base, void *memory, size_t bytes);
@@ -444,8 +446,8 @@ typedef struct {
 /* A number as the words that it becomes, and a place where one of them goes. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
-/* The tables of a sequence, in the order of its kernels.  They are in one block, and behind them the
- * list of places into which, before every run, a small kernel writes the plan's numbers. */
+/* The tables of a sequence, in the order of its kernels.  They are in one block, and behind them
+ * the list of places into which, before every run, a small kernel writes the plan's numbers. */
 typedef struct {
     int n, room, n_targets;
     wb__gpu_table *table;

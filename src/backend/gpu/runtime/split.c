@@ -33,8 +33,9 @@ static void sort_dims(const wb__view *from, const wb__view *beside, wb__view to[
 
 static wb__instr instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, int b, int arg)
 {
-    return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of(t), .level = WB__LEVEL_FULL,
-                       .dtype = (uint8_t)t, .op = (uint16_t)op, .a = a, .b = b, .c = -1, .arg = arg};
+    return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of(t),
+                       .level = WB__LEVEL_FULL, .dtype = (uint8_t)t, .op = (uint16_t)op,
+                       .a = a, .b = b, .c = -1, .arg = arg};
 }
 
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest)

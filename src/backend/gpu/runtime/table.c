@@ -1,15 +1,16 @@
 /* Tables: what a graph launches in place of kernels whose arguments are passed by value.
  *
- * A graph holds the arguments of its kernels, so numbers that change from run to run, as a learning
- * rate or a position in the random stream, must lie in the device's memory.  A fused kernel with such
- * numbers becomes a table of one row, and the many segments of an optimiser's update one table of
- * many rows, where each group of items finds its row by its number:
+ * A graph holds the arguments of its kernels, so numbers that change from run to run, as a
+ * learning rate or a position in the random stream, must lie in the device's memory.  A fused
+ * kernel with such numbers becomes a table of one row, and the many segments of an optimiser's
+ * update one table of many rows, where each group of items finds its row by its number:
  *
  *     row     at: addresses of the buffers | a: the struct of arguments | first: its first group
  *     block   rows of table 0 | rows of table 1 | ... | places of numbers
  *
- * Before the graph runs, one small kernel takes the numbers by value and writes them to their places.
- * The text is compiled with WB_TABLE, which makes its kernel a function for ours to call. */
+ * Before the graph runs, one small kernel takes the numbers by value and writes them to their
+ * places. The text is compiled with WB_TABLE, which makes its kernel a function for ours to
+ * call. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -118,8 +119,8 @@ static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Drivers load a kernel when it is first launched, which must not be while a graph is recorded: it is
- * launched once without rows. */
+/* Drivers load a kernel when it is first launched, which must not be while a graph is recorded: it
+ * is launched once without rows. */
 static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
 {
     uint64_t rows = 0;
@@ -314,8 +315,8 @@ int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
         memcpy(t->args + PUT_HEAD, words + 4 * word, 4 * WB__MIN(most, all - word));
         const uint32_t groups[3] = {(head[0] + PUT_ITEMS - 1) / PUT_ITEMS, 1, 1};
         static const uint32_t items[3] = {PUT_ITEMS, 1, 1};
-        const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, groups, items, arguments,
-                                           NULL);
+        const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, groups, items,
+                                           arguments, NULL);
         if (code) return wb__gpu_fail(d->driver, d, code, "%u numbers of a graph", all / 2);
     }
     return 0;

@@ -7,16 +7,17 @@
  *   before a command, the compute queue waits for the last upload into memory that it uses.
  *
  * Both know by numbers: memory remembers the last of each (m->used, m->uploaded), and an event is
- * behind some commands (marks) and behind every upload.  The host waits for nothing but a half of the
- * pinned memory to be free.
+ * behind some commands (marks) and behind every upload.  The host waits for nothing but a half of
+ * the pinned memory to be free.
  *
- * Where transfers are not staged, the driver takes them from the program's memory and they are done
- * when they return: an upload goes on its own queue if no command can still be using the memory, and
- * else behind all commands.  To know that, now and then a command is given an event and the queue is
- * flushed: at first after each command, so that an idle device starts at once, then after 2, 4, ...
- * 16 of them.  The queue runs in order, so one that is reached stands for all commands before it.
- * What was enqueued takes place.  So a flush that fails is no failure of the command before it: the
- * next command tries again, and whoever waits for the queue gets the error. */
+ * Where transfers are not staged, the driver takes them from the program's memory and they are
+ * done when they return: an upload goes on its own queue if no command can still be using the
+ * memory, and else behind all commands.  To know that, now and then a command is given an event and
+ * the queue is flushed: at first after each command, so that an idle device starts at once, then
+ * after 2, 4, ... 16 of them.  The queue runs in order, so one that is reached stands for all
+ * commands before it. What was enqueued takes place.  So a flush that fails is no failure of the
+ * command before it: the next command tries again, and whoever waits for the queue gets the
+ * error. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -124,7 +125,8 @@ static int ended(wb__gpu_device *d, uint64_t count)
 
 void wb__gpu_drop_events(wb__gpu_device *d)
 {
-    void **const halves[] = {&d->to.event[0], &d->to.event[1], &d->from.event[0], &d->from.event[1]};
+    void **const halves[] = {&d->to.event[0], &d->to.event[1],
+                             &d->from.event[0], &d->from.event[1]};
     for (size_t i = 0; i < WB__COUNT(halves); i++) {
         if (*halves[i]) d->driver->drop_event(*halves[i]);
         *halves[i] = NULL;
@@ -256,8 +258,8 @@ static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const u
     return status;
 }
 
-/* A small one has pinned memory of its own, which is free again when the event of the upload that had
- * it before is reached. */
+/* A small one has pinned memory of its own, which is free again when the event of the upload that
+ * had it before is reached. */
 static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
                         size_t bytes)
 {
@@ -322,8 +324,8 @@ int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from,
 
 /* ---- downloads ------------------------------------------------------------------------------- */
 
-/* The queue on which the download goes, behind all that was launched: a small one among the commands
- * of the compute queue, a large one beside what is launched after it. */
+/* The queue on which the download goes, behind all that was launched: a small one among the
+ * commands of the compute queue, a large one beside what is launched after it. */
 static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb__gpu_queue *queue)
 {
     *queue = bytes <= WB__GPU_SMALL ? WB__GPU_COMPUTE : WB__GPU_DOWN;
@@ -456,8 +458,8 @@ static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return event_of(d, copied);
 }
 
-/* An event of the source's behind the last use of `from`; then, on d's compute queue, the copy; what
- * comes next on the source waits for it, since it may overwrite what is copied. */
+/* An event of the source's behind the last use of `from`; then, on d's compute queue, the copy;
+ * what comes next on the source waits for it, since it may overwrite what is copied. */
 static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        wb__gpu_memory *from, size_t from_at, size_t bytes)
 {
