@@ -1,15 +1,10 @@
 /* Errors of the f32 functions of ops/scalar.h in units in the last place, over all exponents, and
  * their special values.  The references are libm's functions in double. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "ops/scalar.h"
 
 #include <float.h>
-#include <stdio.h>
 
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 static double curve(double x) { return sqrt(8 / 3.14159265358979323846) * (x
@@ -63,9 +58,8 @@ static const function functions[] = {
     {"gelu_slope", f_gelu_slope, gelu_slope, 4, -0.5, 1e30},
 };
 
-static void all_exponents(void **state)
+TEST(all_exponents)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
         const function *f = &functions[k];
         double worst = 0;
@@ -83,9 +77,8 @@ static void all_exponents(void **state)
     }
 }
 
-static void specials(void **state)
+TEST(specials)
 {
-    (void)state;
     assert_true(f_exp(INFINITY) == INFINITY && f_exp(-INFINITY) == 0 && isnan(f_exp(NAN))
                 && f_exp(0) == 1);
     assert_true(f_log(0) == -INFINITY && f_log(-0.0f) == -INFINITY && isnan(f_log(-1))
@@ -111,8 +104,4 @@ static void specials(void **state)
     assert_true(wb__quotient_i32(-7, 2) == -3 && wb__abs_i32(INT32_MIN) == INT32_MIN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_exponents), cmocka_unit_test(specials)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }
