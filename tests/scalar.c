@@ -1,8 +1,8 @@
-/* Errors of the f32 functions of ops/scalar.h in units in the last place, over all exponents, and
+/* Errors of the f32 functions of base/formulas.h in units in the last place, over all exponents, and
  * their special values.  The references are libm's functions in double. */
 #include "test.h"
 
-#include "ops/scalar.h"
+#include "base/dialect.h"
 
 #include <float.h>
 
@@ -39,7 +39,7 @@ typedef struct {
     double bound, from, to;
 } function;
 
-#define OF(name) static float f_##name(float x) { return wb__##name##_f32(x); }
+#define OF(name) static float f_##name(float x) { return name##_f32(x); }
 OF(exp) OF(expm1) OF(log) OF(log1p) OF(tanh) OF(sigmoid) OF(erf)
 OF(sin) OF(cos) OF(floor) OF(gelu) OF(gelu_slope)
 
@@ -99,9 +99,9 @@ TEST(specials)
     assert_true(isnan(f_floor(NAN)) && isnan(f_gelu(NAN)) && f_sigmoid(0) == 0.5f);
     assert_true(f_gelu_slope(INFINITY) == 1 && f_gelu_slope(-INFINITY) == 0
                 && isnan(f_gelu_slope(NAN)));
-    assert_true(wb__quotient_i32(INT32_MIN, -1) == INT32_MIN && wb__quotient_i32(7, 0) == 0);
-    assert_true(wb__quotient_i64(INT64_MIN, -1) == INT64_MIN && wb__quotient_i64(7, 0) == 0);
-    assert_true(wb__quotient_i32(-7, 2) == -3 && wb__abs_i32(INT32_MIN) == INT32_MIN);
+    assert_true(quotient_i32(INT32_MIN, -1) == INT32_MIN && quotient_i32(7, 0) == 0);
+    assert_true(quotient_i64(INT64_MIN, -1) == INT64_MIN && quotient_i64(7, 0) == 0);
+    assert_true(quotient_i32(-7, 2) == -3 && abs_i32(INT32_MIN) == INT32_MIN);
 }
 
 int main(void) { return run_all_cases(); }

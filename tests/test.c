@@ -42,12 +42,20 @@ static int run_group(CMFixtureFunction setup, CMFixtureFunction teardown, bool e
     size_t n = 0;
     for (size_t i = 0; i < n_tests; i++)
         if (!cases_named || strstr(tests[i].name, cases_named))
-            all[n++] = (struct CMUnitTest){tests[i].name, run_case, each ? setup : NULL, each ? teardown : NULL,
-                                           &tests[i]};
-    const int failed = _cmocka_run_group_tests("tests", all, n, each ? NULL : setup, each ? NULL : teardown);
+            all[n++] = (struct CMUnitTest){tests[i].name, run_case, each ? setup : NULL,
+                                           each ? teardown : NULL, &tests[i]};
+    const int failed = _cmocka_run_group_tests("tests", all, n, each ? NULL : setup,
+                                               each ? NULL : teardown);
     wb_shutdown();
     return failed;
 }
 
-int run_cases(CMFixtureFunction setup, CMFixtureFunction teardown) { return run_group(setup, teardown, false); }
-int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown) { return run_group(setup, teardown, true); }
+int run_cases(CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    return run_group(setup, teardown, false);
+}
+
+int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    return run_group(setup, teardown, true);
+}

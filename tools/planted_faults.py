@@ -183,7 +183,7 @@ TABLE = [
      "    wb__fuse_close(k);\n    wb__fuse_line(k, \"BARRIER;\");\n    wb__fuse_close(k);\n}", "    wb__fuse_close(k);\n    wb__fuse_close(k);\n}",
      [FUSED, "gpu_fused_rows"]),
     ("a workspace begins at the arena's start", "src/backend/gpu/gpu.c", "put_word(to + l->workspace_at, workspace_at);", "put_word(to + l->workspace_at, 0);", [TRAINING]),
-    ("bf16 is cut off, not rounded", "src/backend/gpu/prelude.k", "r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;", "r = u >> 16;", ["gpu_fused_rows", FUSED]),
+    ("bf16 is cut off, not rounded", "src/base/formulas.h", "r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;", "r = u >> 16;", ["gpu_fused_rows", FUSED]),
     ("the last of equal maxima gets the gradient", "src/backend/gpu/kernels/pool.k", "((x) > (m) || ((x) != (x) && (m) == (m)))", "((x) >= (m) || ((x) != (x) && (m) == (m)))", [WRITTEN]),
     ("an argument of the last launch is kept", "src/backend/opencl/kernel.c", "if (m->serial == p->serial[i]) continue;", "if (p->serial[i]) continue;", ["opencl_runtime", TRAINING]),
     ("more memory than was allowed", "src/backend/opencl/memory.c", "const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool room = true;", ["opencl_memory"]),
