@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/philox.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 #include "optim/optim.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
 #include "shared_data.h"
 
 #include "base/file.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "tree/tree.h"
 
 #include <sys/stat.h>

@@ -7,7 +7,7 @@
 #include "shared_data.h"
 
 #include "base/file.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 
 /* The reader's answer; skips the test, aloud, where there is no Python. */
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)

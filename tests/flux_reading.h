@@ -5,7 +5,7 @@
 #include "test.h"
 
 #include "bson_maker.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 #include "nn/layer.h"
 
 /* ---- documents made here --------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 
 #include "test.h"
 
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "nn/layer.h"
 
 #define GOLDEN_FILE WB_TEST_DATA "/nn.safetensors"

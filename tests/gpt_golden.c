@@ -4,7 +4,7 @@
 #include "reference.h"
 
 #include "engine/tensor.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "weber/train.h"
 
 enum {

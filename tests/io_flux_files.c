@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "flux_reading.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 #include "shared_data.h"
 
 static void told(wb_log_level level, const char *message, void *ctx)

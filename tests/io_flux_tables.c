@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "flux_reading.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 
 static void names_of(bson_maker *m, const char *key, char *out, size_t size)
 {

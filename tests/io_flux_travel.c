@@ -2,7 +2,7 @@
  * real files through safetensors; documents as BSON.jl makes them. */
 #include "flux_files.h"
 
-#include "io/flux_fields.h"
+#include "io/flux/fields.h"
 #include "nn/window.h"
 
 /* ---- every layer, every version -------------------------------------------------------------- */

@@ -3,8 +3,8 @@
 #include "flux_files.h"
 
 #include "far_device.h"
-#include "io/flux_fields.h"
-#include "io/julia.h"
+#include "io/flux/fields.h"
+#include "io/bson/julia.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

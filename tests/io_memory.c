@@ -9,10 +9,10 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/toml.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 #include "io/formats.h"
-#include "io/idx.h"
-#include "io/npz.h"
+#include "io/dataset/idx.h"
+#include "io/numpy/npz.h"
 
 #include <unistd.h>
 #include <zlib.h>

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "engine/tensor.h"
 #include "io/formats.h"
-#include "io/npz.h"
+#include "io/numpy/npz.h"
 
 #include <unistd.h>
 
