@@ -68,7 +68,6 @@ static wb_loader *make_loader(const wb_device *d)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, CLASSES));
 }
 
@@ -143,7 +142,6 @@ static int read_loss(program *p)
 
 static int sum_up(wb_tensor *x, const char *name, void *ctx)
 {
-    (void)name;
     const float *v = wb_data(x);
     for (int64_t i = 0; v && i < wb_size(x); i++)
         *(double *)ctx = *(double *)ctx * 1.0000001 + (double)v[i] * (double)(1 + i % 7);
@@ -345,7 +343,6 @@ static void calls_fail(int64_t wanted)
 static int64_t most_allocations = 200;
 static void test_an_allocation_fails(void **state)
 {
-    (void)state;
     const double began = wb__now();
     program p;
     wb__alloc_fail_at(INT64_MAX);
@@ -370,7 +367,6 @@ static void test_an_allocation_fails(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     program p;
     snprintf(path, sizeof path, "/tmp/weber-training-faults-%ld.safetensors", (long)getpid());
     wb_set_log(listen, NULL);
@@ -390,7 +386,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     unlink(path);
     return 0;
 }
