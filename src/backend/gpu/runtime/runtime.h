@@ -145,9 +145,9 @@ typedef struct {
 } wb__gpu_state;
 
 /* Functions that return a code give the vendor's, 0 for success, and set wb__gpu_call; those of
- * `status` give an error code of Weber's, the error being set.  Devices are open and entered but
- * where noted; whatever puts a command on a queue is called with the device's lock.  `event`, of a
- * command: where to put its event; NULL: none is wanted. */
+ * `status` give an error code of Weber's, the error being set.  From `allocate` on, devices are open
+ * and entered; commands are put on queues with the device's lock, but for transfers, which may run
+ * in several threads.  `event`, of a command: where to put its event; NULL: none is wanted. */
 struct wb__gpu_driver {
     const wb__backend *backend;
     wb__gpu_state *state;
