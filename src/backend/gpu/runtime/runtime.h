@@ -168,7 +168,7 @@ struct wb__gpu_driver {
 
     const char *(*error_name)(int code);
     int (*error_kind)(int code);                /* bits of wb__gpu_error */
-    /* What the driver has to say of an error, or ""; d may be NULL. */
+    /* Writes the driver's words on an error, if there are any; d may be NULL. */
     void (*error_text)(wb__gpu_device *d, int code, char *text, size_t room);
 
     int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; without the lock */
@@ -216,8 +216,8 @@ struct wb__gpu_driver {
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
 
-    /* code; NULL where commands cannot be recorded.  They are recorded on WB__GPU_RECORDING; ended,
-     * *graph is something to run or, on failure, NULL. */
+    /* code; NULL where commands cannot be recorded.  They are recorded on WB__GPU_RECORDING; what was
+     * recorded is instantiated and dropped; a graph runs any number of times. */
     int (*record_begin)(wb__gpu_device *d);
     int (*record_end)(wb__gpu_device *d, void **recorded);
     int (*instantiate)(void *recorded, void **graph);
