@@ -1,6 +1,6 @@
 /* Views: chains of reshapes, permutations, expansions and slices as strides over the memory they
  * look at. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * What is done to one number a channel, as between the sums of a batch norm and their use, would be a
  * kernel of its own between two large ones.  On a GPU such a kernel costs more than to make these
  * numbers again for each element, so they are written into the programs that want them. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 enum {
     MOST_MERGED = 64,                   /* values in a group that grew by merging */

@@ -1,6 +1,6 @@
 /* Passes over the values before they are grouped: slices are pushed through elementwise operations,
  * unused values dropped, uses counted, and layouts chosen. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* From a fused group to its program: loads, one instruction a value, stores. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

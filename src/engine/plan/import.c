@@ -1,6 +1,6 @@
 /* From the graph to values: each tensor of the walk becomes one, composites become what they are
  * made of. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * gradient is in the plan too), with the operand left beside the result, for relu its signs; that
  * gradient, in the product which makes what it multiplies; and the sums of the rows of the finished
  * product. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

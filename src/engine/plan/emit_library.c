@@ -1,6 +1,6 @@
 /* From a library group to its step: operands as the backend wants them, by way of copies where they
  * stand otherwise. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * Order of the steps: groups that only compute; copies into results; then groups that write
  * variables in place, and last the copies into variables that could not be written so.  A failure
  * before the writes leaves everything as it was. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Sums beside products: the gradient of a layer's bias is dy summed over its rows, which the product
  * that makes the gradient of its weight, dyᵀ·x, walks over anyway.  Where the backend takes it, such
  * a sum leaves its fused kernel and becomes part of the product. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

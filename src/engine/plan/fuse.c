@@ -4,7 +4,7 @@
  * its operands where it fits into that group's space; it may also stand beside the last group that
  * read one of its operands.  Since everything else it needs comes from earlier groups, the order of
  * groups stays an order of execution. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 
