@@ -56,65 +56,87 @@ static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
     }
 }
 
-static void lives_at(wb__making *m, int tenant, int draft)
+/* ---- pieces in the order of the steps --------------------------------------------------------- */
+
+typedef struct {
+    int last_use;                       /* a step; -1: none */
+    int next;                           /* of the pieces with the same last use; -1: none */
+    bool placed;
+    int64_t bytes;
+} life;
+
+typedef struct {
+    life *lives;
+    int64_t *offsets, end;
+    hole *holes;
+    int n_holes;
+} arena;
+
+static void begin(arena *a, int piece)
 {
-    if (tenant < 0) return;
-    wb__tenant *t = &m->tenant[tenant];
-    if (t->born < 0) t->born = draft;
-    t->dies = draft;
+    if (piece < 0 || a->lives[piece].placed) return;
+    life *l = &a->lives[piece];
+    l->placed = true;
+    if (l->bytes) a->offsets[piece] = take(a->holes, &a->n_holes, l->bytes, &a->end);
 }
 
-static void find_lives(wb__making *m)
+static void use(arena *a, int piece, int step)
 {
-    for (int i = 0; i < m->n_drafts; i++) {
-        const wb__draft *d = &m->draft[i];
-        for (int v = 0; v < d->n_owners; v++) lives_at(m, d->owners[v], i);
-        lives_at(m, d->aux_owner, i);
-        lives_at(m, d->sums_owner, i);
+    if (piece >= 0) a->lives[piece].last_use = step;
+}
+
+static void find_lives(arena *a, const wb__placement *l, const wb__programs *s)
+{
+    for (int i = 0; i < l->n_memory + s->n_memory; i++) {
+        const int64_t bytes = i < l->n_memory ? l->bytes[i] : s->bytes[i - l->n_memory];
+        a->lives[i] = (life){.last_use = -1, .next = -1, .bytes = (bytes + 63) / 64 * 64};
+    }
+    for (int i = 0; i < s->n; i++) {
+        const wb__plan_step *d = &s->step[i];
+        for (int v = 0; v < d->n_owners; v++) use(a, d->owners[v], i);
+        use(a, d->aux_owner, i);
+        use(a, d->sums_owner, i);
     }
 }
 
-/* Step by step: what is born gets a place, what dies gives it back. */
-bool wb__lay_out(wb__making *m, wb__plan *p)
+/* Step by step: what is first used gets a place, what is last used gives it back. */
+static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 {
-    size_t n = (size_t)m->n_tenants;
-    int *at = wb__alloc_zero((size_t)m->n_drafts + 2, sizeof *at),
-        *by_birth = wb__alloc((n + 1) * sizeof *by_birth);
-    int *next_dead = wb__alloc((n + 1) * sizeof *next_dead),
-        *dead = wb__alloc(((size_t)m->n_drafts + 1) * sizeof *dead);
-    hole *holes = wb__alloc((n + 2) * sizeof *holes);
-    int n_holes = 0;
-    int64_t end = 0;
-    bool good = at && by_birth && next_dead && dead && holes;
-    find_lives(m);
+    for (int i = 0; i < s->n; i++) ending[i] = -1;
+    for (int piece = 0; piece < n; piece++) {
+        life *l = &a->lives[piece];
+        if (l->last_use < 0) continue;
+        l->next = ending[l->last_use];
+        ending[l->last_use] = piece;
+    }
+    for (int i = 0; i < s->n; i++) {
+        const wb__plan_step *d = &s->step[i];
+        for (int v = 0; v < d->n_owners; v++) begin(a, d->owners[v]);
+        begin(a, d->aux_owner);
+        begin(a, d->sums_owner);
+        for (int piece = ending[i]; piece >= 0; piece = a->lives[piece].next)
+            if (a->lives[piece].bytes)
+                give_back(a->holes, &a->n_holes, a->offsets[piece], a->lives[piece].bytes);
+    }
+}
+
+int64_t *wb__lay_out(const wb__placement *l, const wb__programs *s, int64_t *arena_bytes)
+{
+    const int n = l->n_memory + s->n_memory, unit = WB__WORKSPACE_ALIGN;
+    int *ending = wb__alloc(((size_t)s->n + 1) * sizeof *ending);
+    arena a = {.lives = wb__alloc(((size_t)n + 1) * sizeof *a.lives),
+               .offsets = wb__alloc_zero((size_t)n + 1, sizeof *a.offsets),
+               .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes)};
+    const bool good = ending && a.lives && a.offsets && a.holes;
     if (good) {
-        for (int i = 0; i < m->n_drafts; i++) dead[i] = -1;
-        for (size_t t = 0; t < n; t++)
-            if (m->tenant[t].born >= 0) at[m->tenant[t].born + 1]++;
-        for (int i = 0; i < m->n_drafts; i++) at[i + 1] += at[i];
-        for (size_t t = 0; t < n; t++) {
-            if (m->tenant[t].born < 0) continue;
-            by_birth[at[m->tenant[t].born]++] = (int)t;
-            next_dead[t] = dead[m->tenant[t].dies];
-            dead[m->tenant[t].dies] = (int)t;
-        }
-        for (int i = 0, next = 0; i < m->n_drafts; i++) {
-            for (; next < at[i]; next++) {
-                wb__tenant *t = &m->tenant[by_birth[next]];
-                t->bytes = (t->bytes + 63) / 64 * 64;
-                t->offset = t->bytes ? take(holes, &n_holes, t->bytes, &end) : 0;
-            }
-            for (int t = dead[i]; t >= 0; t = next_dead[t])
-                if (m->tenant[t].bytes)
-                    give_back(holes, &n_holes, m->tenant[t].offset, m->tenant[t].bytes);
-        }
-        const int64_t unit = WB__WORKSPACE_ALIGN;
-        p->arena_bytes = (end + unit - 1) / unit * unit;
+        find_lives(&a, l, s);
+        lay_out(&a, s, n, ending);
+        *arena_bytes = (a.end + unit - 1) / unit * unit;
+    } else {
+        wb__free(a.offsets);
     }
-    wb__free(at);
-    wb__free(by_birth);
-    wb__free(next_dead);
-    wb__free(dead);
-    wb__free(holes);
-    return good;
+    wb__free(ending);
+    wb__free(a.lives);
+    wb__free(a.holes);
+    return good ? a.offsets : NULL;
 }

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-char *wb__describe(const wb__draft *d, const wb__kernel *k)
+char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
 {
     static const char *const kinds[] = {"fused", "matmul",   "conv", "pool",
                                         "take",  "take_add", "copy", "attention"};

@@ -1,4 +1,4 @@
-/* Groups that were begun apart and turn out to belong together, and small ones that need not be.
+/* Groups that were begun apart and turn out to belong together, and small ones that need not exist.
  *
  * Values join groups in their order, so the gates of a cell, each made of the same product, begin four
  * groups; what needs them all joins the last.  Here an elementwise group takes in the elementwise
@@ -12,43 +12,50 @@
 
 enum {
     MOST_MERGED = 64,                   /* values in a group that grew by merging */
-    MOST_AGAIN = 8                      /* values in one that is made again */
+    MOST_REMADE = 8                     /* values in a group that is rematerialised */
 };
 
-/* Who uses each value: the users of x are user[first[x]] .. user[first[x + 1] - 1]. */
-typedef struct { int *first, *user; } users;
+typedef struct {
+    const wb__values *values;
+    wb__groups *out;
+    int most_values;                    /* in a group */
+    bool *written;                      /* of each value: it is written to a variable */
+    int *first, *user;                  /* the users of x are user[first[x]] .. user[first[x + 1] - 1] */
+} merger;
 
-static const wb__value *value(const wb__making *m, int x) { return &m->ir.value[x]; }
+static const wb__value *value(const merger *m, int x) { return wb__value_at(m->values, x); }
+static int group_of(const merger *m, int x) { return m->out->of[x].group; }
+static int next(const merger *m, int x) { return m->out->of[x].next; }
 
 /* What x reads, behind views. */
-static int operand(const wb__making *m, int x, int i)
+static int operand(const merger *m, int x, int i)
 {
-    return wb__base(m, m->ir.inputs[value(m, x)->in + i]);
+    return m->values->base[wb__input(m->values, value(m, x), i)];
 }
 
-static bool find_users(const wb__making *m, users *u)
+static bool find_users(merger *m)
 {
-    const int n = m->ir.n;
+    const int n = m->values->ir.n;
     int total = 0;
     for (int x = 0; x < n; x++) total += value(m, x)->n_in;
-    u->first = wb__alloc_zero((size_t)n + 2, sizeof *u->first);
-    u->user = wb__alloc(((size_t)total + 1) * sizeof *u->user);
-    if (!u->first || !u->user) return false;
+    m->first = wb__alloc_zero((size_t)n + 2, sizeof *m->first);
+    m->user = wb__alloc(((size_t)total + 1) * sizeof *m->user);
+    if (!m->first || !m->user) return false;
     for (int x = 0; x < n; x++)
-        for (int i = 0; i < value(m, x)->n_in; i++) u->first[operand(m, x, i) + 2]++;
-    for (int x = 0; x < n; x++) u->first[x + 2] += u->first[x + 1];
+        for (int i = 0; i < value(m, x)->n_in; i++) m->first[operand(m, x, i) + 2]++;
+    for (int x = 0; x < n; x++) m->first[x + 2] += m->first[x + 1];
     for (int x = 0; x < n; x++)         /* first[x + 1] moves from the start of x's to its end */
-        for (int i = 0; i < value(m, x)->n_in; i++) u->user[u->first[operand(m, x, i) + 1]++] = x;
+        for (int i = 0; i < value(m, x)->n_in; i++) m->user[m->first[operand(m, x, i) + 1]++] = x;
     return true;
 }
 
 /* Nothing but elementwise values, none of which is written to a variable: that is done at the end. */
-static bool is_plain(const wb__making *m, int g, const bool *written)
+static bool is_plain(const merger *m, int g)
 {
-    const wb__group *group = &m->group[g];
+    const wb__group *group = &m->out->group[g];
     if (group->kind != WB__GROUP_FUSED || group->first < 0) return false;
-    for (int x = group->first; x >= 0; x = m->next[x])
-        if (!wb__is_elementwise((wb__op)value(m, x)->op) || m->fate[x].closed || written[x])
+    for (int x = group->first; x >= 0; x = next(m, x))
+        if (!wb__is_elementwise((wb__op)value(m, x)->op) || m->out->of[x].ends || m->written[x])
             return false;
     return true;
 }
@@ -63,27 +70,27 @@ static bool same_space(const wb__group *a, const wb__group *b)
 }
 
 /* Does a group before b, other than a itself, use what a makes?  Does b look at it by a view? */
-static bool wanted_between(const wb__making *m, const users *u, int a, int b)
+static bool wanted_between(const merger *m, int a, int b)
 {
-    for (int x = m->group[a].first; x >= 0; x = m->next[x])
-        for (int k = u->first[x]; k < u->first[x + 1]; k++) {
-            const int g = m->fate[u->user[k]].group;
+    for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
+        for (int k = m->first[x]; k < m->first[x + 1]; k++) {
+            const int g = group_of(m, m->user[k]);
             if (g >= 0 && g != a && g < b) return true;
-            const wb__value *user = value(m, u->user[k]);
+            const wb__value *user = value(m, m->user[k]);
             for (int i = 0; g == b && i < user->n_in; i++) {
-                const int in = m->ir.inputs[user->in + i];
-                if (in != x && wb__base(m, in) == x) return true;
+                const int in = wb__input(m->values, user, i);
+                if (in != x && m->values->base[in] == x) return true;
             }
         }
     return false;
 }
 
-/* Group a's values stand before b's from now on; a is empty. */
-static void take_in(wb__making *m, int a, int b)
+/* Group a's values come before b's in b from now on; a is empty. */
+static void merge_into(merger *m, int a, int b)
 {
-    wb__group *from = &m->group[a], *to = &m->group[b];
-    for (int x = from->first; x >= 0; x = m->next[x]) m->fate[x].group = b;
-    m->next[from->last] = to->first;
+    wb__group *from = &m->out->group[a], *to = &m->out->group[b];
+    for (int x = from->first; x >= 0; x = next(m, x)) m->out->of[x].group = b;
+    m->out->of[from->last].next = to->first;
     to->first = from->first;
     to->n += from->n;
     if (to->col_dims < 0) to->col_dims = from->col_dims;
@@ -92,29 +99,30 @@ static void take_in(wb__making *m, int a, int b)
 }
 
 /* The latest group that makes an operand of b and may become part of it; -1: none. */
-static int candidate(const wb__making *m, const users *u, int b, const bool *written)
+static int candidate(const merger *m, int b)
 {
     int best = -1;
-    for (int x = m->group[b].first; x >= 0; x = m->next[x])
+    for (int x = m->out->group[b].first; x >= 0; x = next(m, x))
         for (int i = 0; i < value(m, x)->n_in; i++) {
-            const int a = m->fate[operand(m, x, i)].group;
-            if (a <= best || a >= b || !is_plain(m, a, written)) continue;
-            if (m->group[a].n + m->group[b].n > WB__MIN(m->most_values, MOST_MERGED)) continue;
-            if (same_space(&m->group[a], &m->group[b]) && !wanted_between(m, u, a, b)) best = a;
+            const int a = group_of(m, operand(m, x, i));
+            if (a <= best || a >= b || !is_plain(m, a)) continue;
+            const int n = m->out->group[a].n + m->out->group[b].n;
+            if (n > WB__MIN(m->most_values, MOST_MERGED)) continue;
+            if (same_space(&m->out->group[a], &m->out->group[b]) && !wanted_between(m, a, b)) best = a;
         }
     return best;
 }
 
-/* ---- small groups made again ------------------------------------------------------------------- */
+/* ---- small groups rematerialised --------------------------------------------------------------- */
 
-static bool writes(const wb__making *m, int g, const bool *written)
+static bool writes(const merger *m, int g)
 {
-    for (int x = m->group[g].first; x >= 0; x = m->next[x])
-        if (written[x]) return true;
+    for (int x = m->out->group[g].first; x >= 0; x = next(m, x))
+        if (m->written[x]) return true;
     return false;
 }
 
-/* Can v be made again for each point of the group's space?  It is smaller, and of its dimensions. */
+/* Can v be computed anew for each point of the group's space?  It is smaller, and of its dimensions. */
 static bool spreads(const wb__group *g, const wb__value *v)
 {
     bool smaller = false;
@@ -126,28 +134,27 @@ static bool spreads(const wb__group *g, const wb__value *v)
     return smaller;
 }
 
-static bool reads_directly(const wb__making *m, const wb__value *user, int x)
+static bool reads_directly(const merger *m, const wb__value *user, int x)
 {
     for (int i = 0; i < user->n_in; i++) {
-        const int in = m->ir.inputs[user->in + i];
-        if (in != x && wb__base(m, in) == x) return false;
+        const int in = wb__input(m->values, user, i);
+        if (in != x && m->values->base[in] == x) return false;
     }
     return true;
 }
 
-static bool may_be_made_again(const wb__making *m, const users *u, int g, const bool *written,
-                              const bool *needed)
+static bool may_rematerialise(const merger *m, int g)
 {
-    if (m->group[g].n > MOST_AGAIN || !is_plain(m, g, written)) return false;
-    for (int x = m->group[g].first; x >= 0; x = m->next[x]) {
-        if (needed[x]) return false;
-        for (int k = u->first[x]; k < u->first[x + 1]; k++) {
-            const wb__value *user = value(m, u->user[k]);
-            const int to = m->fate[u->user[k]].group;
-            if (wb__is_view(m, u->user[k])) continue;       /* who looks through it is a user too */
+    if (m->out->group[g].n > MOST_REMADE || !is_plain(m, g)) return false;
+    for (int x = m->out->group[g].first; x >= 0; x = next(m, x)) {
+        if (m->values->needed[x]) return false;
+        for (int k = m->first[x]; k < m->first[x + 1]; k++) {
+            const wb__value *user = value(m, m->user[k]);
+            const int to = group_of(m, m->user[k]);
+            if (wb__is_view(m->values, m->user[k])) continue;   /* its readers are users too */
             if (!reads_directly(m, user, x)) return false;
-            if (to == g || (to < 0 && m->fate[u->user[k]].again)) continue;
-            if (to < 0 || !spreads(&m->group[to], value(m, x)) || writes(m, to, written)) return false;
+            if (to == g || (to < 0 && m->out->of[m->user[k]].rematerialised)) continue;
+            if (to < 0 || !spreads(&m->out->group[to], value(m, x)) || writes(m, to)) return false;
             if (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE)
                 return false;
         }
@@ -155,12 +162,12 @@ static bool may_be_made_again(const wb__making *m, const users *u, int g, const 
     return true;
 }
 
-static void make_again(wb__making *m, int g)
+static void rematerialise(merger *m, int g)
 {
-    wb__group *group = &m->group[g];
-    for (int x = group->first; x >= 0; x = m->next[x]) {
-        m->fate[x].group = -1;
-        m->fate[x].again = true;
+    wb__group *group = &m->out->group[g];
+    for (int x = group->first; x >= 0; x = next(m, x)) {
+        m->out->of[x].group = -1;
+        m->out->of[x].rematerialised = true;
     }
     group->first = group->last = -1;
     group->n = 0;
@@ -168,24 +175,29 @@ static void make_again(wb__making *m, int g)
 
 /* ---- both -------------------------------------------------------------------------------------- */
 
-void wb__merge_groups(wb__making *m, const bool *needed)
+static void merge(merger *m, bool rematerialises)
 {
-    users u = {0};
-    bool *written = wb__alloc_zero((size_t)m->ir.n + 1, sizeof *written);
-    const wb__request *r = m->request;
-    if (written && find_users(m, &u)) {
-        for (int i = 0; i < r->n_writes; i++) written[m->value_of[r->writes[i]->index]] = true;
-        for (int g = m->n_groups - 1; g >= 0 && !m->device->backend->addressable; g--)
-            if (may_be_made_again(m, &u, g, written, needed)) make_again(m, g);
-        for (int b = 0; b < m->n_groups; b++)
-            for (int a = 0; a >= 0 && is_plain(m, b, written);) {
-                a = candidate(m, &u, b, written);
-                if (a >= 0) take_in(m, a, b);
-            }
-    } else {
-        m->failed = true;
+    for (int g = m->out->n - 1; g >= 0 && rematerialises; g--)
+        if (may_rematerialise(m, g)) rematerialise(m, g);
+    for (int b = 0; b < m->out->n; b++)
+        for (int a = 0; a >= 0 && is_plain(m, b);) {
+            a = candidate(m, b);
+            if (a >= 0) merge_into(m, a, b);
+        }
+}
+
+bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
+{
+    const wb__request *r = a->request;
+    merger m = {.values = s, .out = g, .most_values = a->most_values};
+    m.written = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *m.written);
+    const bool good = m.written && find_users(&m);
+    if (good) {
+        for (int i = 0; i < r->n_writes; i++) m.written[wb__root(s, r->writes[i])] = true;
+        merge(&m, !a->device->backend->addressable);
     }
-    wb__free(written);
-    wb__free(u.first);
-    wb__free(u.user);
+    wb__free(m.written);
+    wb__free(m.first);
+    wb__free(m.user);
+    return good;
 }

@@ -32,7 +32,7 @@ void wb__plan_print(const wb__plan *p)
         wb__log(WB_LOG_DEBUG, "%4d %s", i, p->text && p->text[i] ? p->text[i] : "");
 }
 
-static bool keep_key(const wb__request *r, const wb__making *m, wb__plan *p)
+static bool keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
 {
     p->words = wb__alloc((size_t)(r->n_words + 1) * sizeof *p->words);
     p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
@@ -51,7 +51,7 @@ static size_t bytes_of(const wb_tensor *x)
 }
 
 /* What each buffer is for, and how far into it the plan reaches. */
-static bool tell_buffers(const wb__request *r, const wb__making *m, wb__plan *p)
+static bool tell_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
 {
     p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
     if (!p->buffers) return false;
@@ -61,10 +61,9 @@ static bool tell_buffers(const wb__request *r, const wb__making *m, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < m->ir.n; i++)           /* others are read through windows only */
-        if (m->ir.value[i].op == WB__OP_constant)
-            p->buffers[m->ir.value[i].leaf].bytes =
-                (size_t)r->leaves[m->ir.value[i].leaf].bytes;
+    for (int i = 0; i < ir->n; i++)             /* others are read through windows only */
+        if (ir->value[i].op == WB__OP_constant)
+            p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
     for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
@@ -79,45 +78,61 @@ static bool tell_buffers(const wb__request *r, const wb__making *m, wb__plan *p)
     return true;
 }
 
-static wb__plan *make(const wb__request *r, uint64_t hash, int most_values, wb__declined *declined)
+static void count_bytes(const wb__request *r, wb__plan *p)
 {
-    wb__making m = {.request = r, .device = r->device, .most_values = most_values,
-                    .declined = declined};
-    declined->known = declined->n;
+    for (int i = 0; i < r->n_leaves; i++)
+        if (!r->leaves[i].granule) p->input_bytes += r->leaves[i].bytes;
+    for (int i = 0; i < r->n_results; i++) p->result_bytes += (int64_t)bytes_of(r->results[i]);
+}
+
+/* The last stage. */
+static wb__plan *finish(const wb__attempt *a, const wb__values *values,
+                        const wb__placement *placement, const wb__programs *programs,
+                        uint64_t hash)
+{
+    const wb__request *r = a->request;
     wb__plan *p = wb__alloc_zero(1, sizeof *p);
-    bool good = p && wb__import(&m) && wb__rewrite(&m) && wb__fuse(&m) && wb__emit(&m);
+    if (!p) return NULL;
+    p->hash = hash;
+    p->device = a->device;
+    p->arena = placement->arena_buffer;
+    int64_t *offsets = wb__lay_out(placement, programs, &p->arena_bytes);
+    const bool good = offsets && wb__prepare(a, programs, offsets, p) &&
+                      keep_key(r, programs, p) && tell_buffers(r, &values->ir, p);
+    wb__free(offsets);
     if (good) {
-        wb__sums_beside_products(&m);
-        wb__merge_segments(&m);
-        p->hash = hash;
-        p->device = m.device;
-        p->arena = wb__arena_buffer(&m);
-        good = !m.failed && wb__lay_out(&m, p) && wb__prepare(&m, p) && keep_key(r, &m, p) &&
-               tell_buffers(r, &m, p);
+        count_bytes(r, p);
+        return p;
     }
-    if (good)
-        for (int i = 0; i < r->n_leaves; i++)
-            if (!r->leaves[i].granule) p->input_bytes += r->leaves[i].bytes;
-    if (good)
-        for (int i = 0; i < r->n_results; i++)
-            p->result_bytes +=
-                r->results[i]->size * (int64_t)wb__dtype_size((wb_dtype)r->results[i]->dtype);
-    wb__drafts_free(&m);
-    wb__ir_free(&m.ir);
-    wb__free(m.value_of);
-    wb__free(m.fate);
-    wb__free(m.next);
-    wb__free(m.group);
-    wb__free(m.constants);
-    wb__free(m.tenant);
-    if (good && wb__debug("plan")) wb__plan_print(p);
-    if (good) return p;
     wb__plan_free(p);
     return NULL;
 }
 
+/* All stages: each is finished before the next one begins. */
+static wb__plan *attempt(const wb__attempt *a, uint64_t hash)
+{
+    wb__values values = {0};
+    wb__patterns patterns = {0};
+    wb__groups groups = {0};
+    wb__placement placement = {0};
+    wb__programs programs = {0};
+    wb__plan *p = NULL;
+    if (wb__values_make(a, &values) && wb__patterns_find(a, &values, &patterns) &&
+        wb__groups_make(a, &values, &patterns, &groups) &&
+        wb__placement_make(a, &values, &patterns, &groups, &placement) &&
+        wb__programs_make(a, &values, &patterns, &groups, &placement, &programs))
+        p = finish(a, &values, &placement, &programs, hash);
+    wb__programs_free(&programs);
+    wb__placement_free(&placement);
+    wb__groups_free(&groups);
+    wb__patterns_free(&patterns);
+    wb__values_free(&values);
+    if (p && wb__debug("plan")) wb__plan_print(p);
+    return p;
+}
+
 /* A device may refuse a fused kernel that is too large for it: smaller ones then; or decline a step
- * that it took: then the plan is made without it. */
+ * that it accepted: then the plan is made without it. */
 wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
 {
     static const int most_values[] = {256, 64, 16, 4, 1};
@@ -125,7 +140,9 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
     wb__plan *p = NULL;
     for (size_t i = 0; !p && i < WB__COUNT(most_values);) {
         const int before = declined.n + declined.all;
-        p = make(r, hash, most_values[i], &declined);
+        const wb__attempt a = {r, r->device, most_values[i], &declined};
+        declined.known = declined.n;
+        p = attempt(&a, hash);
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
         if (!learnt && (r->device->backend->addressable || ++i == WB__COUNT(most_values))) break;

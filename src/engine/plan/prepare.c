@@ -3,27 +3,11 @@
 
 #include <string.h>
 
-static void settle_view(const wb__making *m, wb__view *v, int owner)
-{
-    if (owner >= 0) v->offset += m->tenant[owner].offset / (int64_t)wb__dtype_size(v->dtype);
-}
-
-static void settle(const wb__making *m, wb__draft *d)
-{
-    wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
-    for (int i = 0; i < d->n_owners; i++) settle_view(m, &views[i], d->owners[i]);
-    settle_view(m, &d->step.aux, d->aux_owner);
-    settle_view(m, &d->step.sums, d->sums_owner);
-    d->step.fused.instr = d->instr;
-    d->step.fused.views = d->views;
-    d->step.fused.spaces = d->spaces;
-}
-
 /* What a library operation will be done by, and why not by a vendor's routine. */
-static void tell_dispatch(const wb__making *m, const wb__draft *d, const wb__kernel *k)
+static void tell_dispatch(const wb_device *device, const wb__plan_step *d, const wb__kernel *k)
 {
     char *text = wb__describe(d, k);
-    wb__log(WB_LOG_DEBUG, "dispatch: %s:%d: %s", m->device->backend->tag, m->device->ordinal,
+    wb__log(WB_LOG_DEBUG, "dispatch: %s:%d: %s", device->backend->tag, device->ordinal,
             text ? text : "");
     wb__free(text);
 }
@@ -51,10 +35,10 @@ static int place_of_declined(const wb__declined *d, const wb__step *s)
     return i;
 }
 
-bool wb__taken(const wb__making *m, const wb__step *s)
+bool wb__taken(const wb__attempt *a, const wb__step *s)
 {
-    const wb__declined *d = m->declined;
-    return !d->all && place_of_declined(d, s) == d->n && m->device->backend->takes(m->device, s);
+    const wb__declined *d = a->declined;
+    return !d->all && place_of_declined(d, s) == d->n && a->device->backend->takes(a->device, s);
 }
 
 /* What is declined a second time was asked for in another form: then nothing is asked any more. */
@@ -63,49 +47,86 @@ static bool note_declined(wb__declined *d, const wb__step *s)
     const int i = place_of_declined(d, s);
     d->all |= i < d->known;
     if (i < d->n) return true;
-    if (!wb__make_room(&d->step, &d->room, d->n + 1, sizeof *d->step)) return false;
+    if (!wb__make_room(&d->step, &d->capacity, d->n + 1, sizeof *d->step)) return false;
     d->step[d->n++] = *s;
     return true;
 }
 
 /* *status: WB_ERROR_UNSUPPORTED where the step was declined, which the next attempt knows. */
-static bool prepare_step(wb__making *m, const wb__step *s, wb__kernel **k, int *status)
+static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k, int *status)
 {
-    *status = m->device->backend->prepare(m->device, s, k);
+    *status = a->device->backend->prepare(a->device, s, k);
     if (!*status) return true;
     const bool taken = s->kind == WB__STEP_ATTENTION || wb__step_is_special(s);
-    if (*status != WB_ERROR_UNSUPPORTED || !taken || m->declined->all) return false;
+    if (*status != WB_ERROR_UNSUPPORTED || !taken || a->declined->all) return false;
     if (wb__debug("plan"))
         wb__log(WB_LOG_DEBUG, "plan: made again, since a step was declined: %s", wb_error());
-    return note_declined(m->declined, s);
+    return note_declined(a->declined, s);
+}
+
+/* ---- steps as they are in the arena ------------------------------------------------------------ */
+
+static void settle_view(wb__view *v, int owner, const int64_t *offsets)
+{
+    if (owner >= 0) v->offset += offsets[owner] / (int64_t)wb__dtype_size(v->dtype);
+}
+
+/* The step of d with views that count from the beginning of the arena; those of a fused step are in
+ * `views`, which grows.  False without memory. */
+static bool settle(const wb__plan_step *d, const int64_t *offsets, wb__view **views, int *capacity,
+                   wb__step *s)
+{
+    wb__view *at = s->views;
+    *s = d->step;
+    if (s->kind == WB__STEP_FUSED) {
+        if (!wb__make_room(views, capacity, d->n_owners, sizeof **views)) return false;
+        at = *views;
+        if (d->n_owners) memcpy(at, d->views, (size_t)d->n_owners * sizeof *at);
+        s->fused.instr = d->instr;
+        s->fused.views = at;
+        s->fused.spaces = d->spaces;
+    }
+    for (int i = 0; i < d->n_owners; i++) settle_view(&at[i], d->owners[i], offsets);
+    settle_view(&s->aux, d->aux_owner, offsets);
+    settle_view(&s->sums, d->sums_owner, offsets);
+    return true;
+}
+
+/* ---- everything ------------------------------------------------------------------------------ */
+
+/* What is kept of a step that was prepared. */
+static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final, wb__plan *p)
+{
+    const int i = p->n_steps - 1, launches = WB__MAX(d->step.fused.n_segments, 1);
+    p->n_launches += launches;
+    if (is_final) p->n_final_launches += launches;
+    p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
+    if (p->text) p->text[i] = wb__describe(d, p->kernels[i]);
+    if (wb__debug("dispatch") && d->step.kind != WB__STEP_FUSED)
+        tell_dispatch(a->device, d, p->kernels[i]);
 }
 
 /* After a declined step the others are prepared all the same, so that all that are declined are
  * known at once. */
-bool wb__prepare(wb__making *m, wb__plan *p)
+bool wb__prepare(const wb__attempt *a, const wb__programs *s, const int64_t *offsets, wb__plan *p)
 {
-    const bool telling = wb__debug("plan"), dispatch = wb__debug("dispatch");
-    p->kernels = wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *p->kernels);
-    p->text = telling ? wb__alloc_zero((size_t)m->n_drafts + 1, sizeof *p->text) : NULL;
-    if (!p->kernels || (telling && !p->text)) return false;
-    p->n_compute = m->n_compute;
-    bool declined = false;
-    for (int i = 0; i < m->n_drafts; i++) {
-        wb__draft *d = &m->draft[i];
+    const bool telling = wb__debug("plan");
+    wb__view *views = NULL;
+    int capacity = 0;
+    p->kernels = wb__alloc_zero((size_t)s->n + 1, sizeof *p->kernels);
+    p->text = telling ? wb__alloc_zero((size_t)s->n + 1, sizeof *p->text) : NULL;
+    bool declined = false, good = p->kernels && (p->text || !telling);
+    p->n_compute = s->n_compute;
+    for (int i = 0; good && i < s->n; i++) {
+        wb__step step;
         int status = 0;
-        settle(m, d);
-        if (!prepare_step(m, &d->step, &p->kernels[p->n_steps], &status)) return false;
+        good = settle(&s->step[i], offsets, &views, &capacity, &step) &&
+               prepare_step(a, &step, &p->kernels[p->n_steps], &status);
         declined |= status != 0;
-        if (status) continue;
-        p->n_steps++;
-        if (declined) continue;
-        const int launches = WB__MAX(d->step.fused.n_segments, 1);
-        p->n_launches += launches;
-        if (i >= m->n_compute) p->n_final_launches += launches;
-        p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
-        if (telling) p->text[i] = wb__describe(d, p->kernels[i]);
-        if (dispatch && d->step.kind != WB__STEP_FUSED) tell_dispatch(m, d, p->kernels[i]);
+        p->n_steps += good && !status;
+        if (good && !declined) note_kernel(a, &s->step[i], i >= s->n_compute, p);
     }
-    if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
-    return !declined;
+    wb__free(views);
+    if (good && declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
+    return good && !declined;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool same_program(const wb__draft *p, const wb__draft *q)
+static bool same_program(const wb__plan_step *p, const wb__plan_step *q)
 {
     const wb__fused *a = &p->step.fused, *b = &q->step.fused;
     if (a->n_instr != b->n_instr || a->n_views != b->n_views) return false;
@@ -21,7 +21,7 @@ static bool same_program(const wb__draft *p, const wb__draft *q)
 }
 
 /* A program that walks all its views in the same dense order is one over a line. */
-static void flatten(wb__draft *d)
+static void flatten(wb__plan_step *d)
 {
     const wb__space *s = &d->spaces[0];
     int64_t size = 1, stride[WB_MAX_DIMS];
@@ -38,8 +38,7 @@ static void flatten(wb__draft *d)
         for (int i = 0; i < s->ndim; i++)
             if (s->dims[i] != 1 && d->views[v].strides[i] != stride[i] && d->views[v].strides[i])
                 return;
-    for (int v = 0; v < d->step.fused.n_views;
-         v++) { /* a number in memory varies nowhere; all else must everywhere */
+    for (int v = 0; v < d->step.fused.n_views; v++) {   /* all must vary everywhere, or nowhere */
         bool any = false, all = true;
         for (int i = 0; i < s->ndim; i++)
             if (s->dims[i] != 1) {
@@ -62,14 +61,14 @@ static void flatten(wb__draft *d)
 /* What kernels read and write: pairs of a buffer and, where it is the arena, who has the place. */
 typedef struct { wb__pointer_map touched, written; } traffic;
 
-static const void *place_of(const wb__draft *d, int view)
+static const void *place_of(const wb__plan_step *d, int view)
 {
     const uint64_t buffer = (uint32_t)(d->views[view].buffer + 2);
     return (const void *)(uintptr_t)(buffer << 40 | (uint64_t)(uint32_t)(d->owners[view] + 2) << 4);
 }
 
 /* Adds a kernel of one segment; false without memory. */
-static bool add_traffic(traffic *t, const wb__draft *d)
+static bool add_traffic(traffic *t, const wb__plan_step *d)
 {
     bool good = true;
     for (int v = 0; good && v < d->step.fused.n_views; v++)
@@ -93,7 +92,7 @@ static void free_traffic(traffic *t)
 }
 
 /* May a kernel run side by side with those?  Neither touches what the other writes. */
-static bool apart(const traffic *t, const wb__draft *d)
+static bool apart(const traffic *t, const wb__plan_step *d)
 {
     for (int v = 0; v < d->step.fused.n_views; v++)
         if (wb__pointer_map_get(&t->written, place_of(d, v)) >= 0) return false;
@@ -104,7 +103,7 @@ static bool apart(const traffic *t, const wb__draft *d)
     return true;
 }
 
-static bool append_segment(wb__draft *p, const wb__draft *q)
+static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
 {
     int n = p->step.fused.n_segments, views = p->step.fused.n_views;
     wb__space *spaces = wb__realloc(p->spaces, (size_t)(n + 1) * sizeof *spaces);
@@ -124,18 +123,18 @@ static bool append_segment(wb__draft *p, const wb__draft *q)
 
 /* The kernels after number i that do the same become segments of it, in one pass; they are marked in
  * `gone`.  `own` and `between` are for this function alone. */
-static bool merge_into(wb__making *m, int i, bool *gone, traffic *own, traffic *between)
+static bool merge_into(wb__programs *m, int i, bool *gone, traffic *own, traffic *between)
 {
     clear_traffic(own);
     clear_traffic(between);
-    bool good = add_traffic(own, &m->draft[i]);
-    for (int j = i + 1; good && j < m->n_drafts; j++) {
-        const wb__draft *d = &m->draft[j];
+    bool good = add_traffic(own, &m->step[i]);
+    for (int j = i + 1; good && j < m->n; j++) {
+        const wb__plan_step *d = &m->step[j];
         if (gone[j - m->n_compute]) continue;
         if (d->step.kind != WB__STEP_FUSED) break;
-        if (same_program(&m->draft[i], d) && apart(own, d) && apart(between, d)) {
+        if (same_program(&m->step[i], d) && apart(own, d) && apart(between, d)) {
             gone[j - m->n_compute] = true;
-            good = add_traffic(own, d) && append_segment(&m->draft[i], d);
+            good = add_traffic(own, d) && append_segment(&m->step[i], d);
         } else {
             good = add_traffic(between, d);
         }
@@ -143,19 +142,29 @@ static bool merge_into(wb__making *m, int i, bool *gone, traffic *own, traffic *
     return good;
 }
 
+static void drop(wb__programs *m, const bool *gone)
+{
+    int n = m->n_compute;
+    for (int i = n; i < m->n; i++) {
+        if (gone[i - m->n_compute]) wb__step_free(&m->step[i]);
+        else m->step[n++] = m->step[i];
+    }
+    m->n = n;
+}
+
 /* Only among the kernels that write variables: they are many, small and alike. */
-void wb__merge_segments(wb__making *m)
+bool wb__merge_segments(wb__programs *m)
 {
     traffic own = {0}, between = {0};
-    for (int i = m->n_compute; i < m->n_drafts; i++)
-        if (m->draft[i].step.kind == WB__STEP_FUSED) flatten(&m->draft[i]);
-    bool *gone = wb__alloc_zero((size_t)(m->n_drafts - m->n_compute) + 1, sizeof *gone);
-    if (!gone) m->failed = true;
-    for (int i = m->n_compute; i < m->n_drafts && !m->failed; i++)
-        if (m->draft[i].step.kind == WB__STEP_FUSED && !gone[i - m->n_compute])
-            m->failed = !merge_into(m, i, gone, &own, &between);
-    if (gone) wb__drafts_drop(m, m->n_compute, gone);
+    for (int i = m->n_compute; i < m->n; i++)
+        if (m->step[i].step.kind == WB__STEP_FUSED) flatten(&m->step[i]);
+    bool *gone = wb__alloc_zero((size_t)(m->n - m->n_compute) + 1, sizeof *gone), good = gone;
+    for (int i = m->n_compute; good && i < m->n; i++)
+        if (m->step[i].step.kind == WB__STEP_FUSED && !gone[i - m->n_compute])
+            good = merge_into(m, i, gone, &own, &between);
+    if (gone) drop(m, gone);
     free_traffic(&own);
     free_traffic(&between);
     wb__free(gone);
+    return good;
 }

@@ -5,7 +5,7 @@
 
 /* The program under construction. */
 typedef struct {
-    wb__making *m;
+    wb__emitter *m;
     const wb__group *group;
     int g;
     wb__instr *instr;
@@ -69,18 +69,17 @@ static bool varies(const wb__group *g, const wb__view *v)
 
 static int constant(program *p, double v)
 {
-    wb__making *m = p->m;
-    if (!grow(p, &m->constants, &m->constants_room, m->n_constants + 1,
-              sizeof *m->constants))
+    wb__programs *o = p->m->out;
+    if (!grow(p, &o->constants, &o->constants_capacity, o->n_constants + 1, sizeof *o->constants))
         return 0;
-    m->constants[m->n_constants].f = v;
-    return m->n_constants++;
+    o->constants[o->n_constants].f = v;
+    return o->n_constants++;
 }
 
 static int number(program *p, int x, int level)
 {
-    wb__making *m = p->m;
-    const wb__value *v = &m->ir.value[x];
+    wb__emitter *m = p->m;
+    const wb__value *v = wb__value_at(m->values, x);
     wb__instr i = {.kind = WB__NUMBER,
                    .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                    .level = (uint8_t)level,
@@ -90,8 +89,8 @@ static int number(program *p, int x, int level)
                    .c = -1,
                    .arg = v->number};
     if (v->fixed) {
-        if (m->fate[x].constant < 0) m->fate[x].constant = constant(p, v->value);
-        i.arg = m->request->n_numbers + m->fate[x].constant;
+        if (m->constant_of[x] < 0) m->constant_of[x] = constant(p, v->value);
+        i.arg = m->attempt->request->n_numbers + m->constant_of[x];
     }
     return add(p, i);
 }
@@ -153,10 +152,10 @@ static int keep_had(program *p, int x, int level, int instr)
     return instr;
 }
 
-/* A value that no kernel made: from its operands, at this level. */
-static int again(program *p, int x, int level)
+/* A value that no kernel stores: from its operands, at this level. */
+static int rematerialised(program *p, int x, int level)
 {
-    const wb__ir *ir = &p->m->ir;
+    const wb__ir *ir = &p->m->values->ir;
     const wb__value v = ir->value[x];
     int in[3] = {-1, -1, -1};
     for (int i = 0; i < p->n_had; i++)
@@ -178,21 +177,21 @@ static int again(program *p, int x, int level)
  * does not vary there. */
 static int outside(program *p, int x, int level, bool whole)
 {
-    wb__making *m = p->m;
-    const wb__value *v = &m->ir.value[x];
+    wb__emitter *m = p->m;
+    const wb__value *v = wb__value_at(m->values, x);
     wb__view view;
     int owner, at;
-    if (m->fate[x].again) return again(p, x, level);
-    if (v->op == WB__OP_literal && m->fate[x].group < 0)
+    if (m->groups->of[x].rematerialised) return rematerialised(p, x, level);
+    if (v->op == WB__OP_literal && !m->values->needed[x])
         return number(p, x, whole ? level : WB__LEVEL_ONE);
     if (!wb__place_of(m, x, &view, &owner)) return 0;
     view = in_space(p->group, &view);
     if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &view)) level = WB__LEVEL_ROW;
     for (int i = 0; i < p->n_had; i++)
         if (p->had[i].value == x && p->had[i].level == level) return p->had[i].instr;
-    int base = wb__base(m, x);
-    const wb__value *b = &m->ir.value[base];
-    bool source = m->fate[base].group < 0 && wb__ops[b->op].class == WB__SOURCE;
+    int base = m->values->base[x];
+    const wb__value *b = wb__value_at(m->values, base);
+    const bool source = wb__is_free_source(m->values, base);
     if (source && b->op == WB__OP_literal) at = number(p, base, level);
     else if (source && b->op == WB__OP_iota) at = iota(p, b, &view, level);
     else if (source) at = draw(p, b, &view, level);
@@ -208,17 +207,17 @@ static int outside(program *p, int x, int level, bool whole)
     return keep_had(p, x, level, at);
 }
 
-static bool inside(const program *p, int x) { return p->m->fate[x].group == p->g; }
+static bool inside(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
 
 static int operand(program *p, int x, int level, bool whole)
 {
-    return inside(p, x) ? p->m->fate[x].made : outside(p, x, level, whole);
+    return inside(p, x) ? p->m->instr_of[x] : outside(p, x, level, whole);
 }
 
 /* Operands of an elementwise value.  At least one must stand at the value's own level. */
 static void operands(program *p, const wb__value *v, int level, int *in)
 {
-    const wb__ir *ir = &p->m->ir;
+    const wb__ir *ir = &p->m->values->ir;
     int finest = -1;
     for (int i = 0; i < v->n_in; i++) {
         in[i] = operand(p, ir->inputs[v->in + i], level, false);
@@ -252,10 +251,10 @@ static void store(program *p, int x, int instr)
 
 static void fold(program *p, int x, const wb__value *v)
 {
-    wb__making *m = p->m;
+    wb__emitter *m = p->m;
     const wb__group *g = p->group;
-    int of = m->ir.inputs[v->in];
-    const wb__value *f = &m->ir.value[of];
+    int of = m->values->ir.inputs[v->in];
+    const wb__value *f = wb__value_at(m->values, of);
     bool is_full = f->ndim == g->ndim && !memcmp(f->dims, g->dims, g->ndim * sizeof g->dims[0]);
     wb__instr i = {.kind = WB__FOLD_COLS,
                    .op = v->op,
@@ -267,8 +266,8 @@ static void fold(program *p, int x, const wb__value *v)
                    .arg = -1};
     i.a = operand(p, of, is_full ? WB__LEVEL_FULL : WB__LEVEL_ROW, true);
     if (m->failed) return;
-    if (!m->fate[x].closed) {
-        p->m->fate[x].made = add(p, i);
+    if (!m->groups->of[x].ends) {
+        p->m->instr_of[x] = add(p, i);
         return;
     }
     wb__view view;
@@ -278,17 +277,17 @@ static void fold(program *p, int x, const wb__value *v)
     i.kind = v->size == 1 && g->outer_dims == 0 ? WB__FOLD_ALL : WB__FOLD_ROWS;
     i.level = WB__LEVEL_ONE;
     i.arg = add_view(p, &view, owner);
-    p->m->fate[x].made = add(p, i);
+    p->m->instr_of[x] = add(p, i);
 }
 
 /* A view that was brought into order stands in its own dimensions; the space has its operand's. */
 static void store_in_order(program *p, int x, const wb__value *v)
 {
-    wb__making *m = p->m;
+    wb__emitter *m = p->m;
     wb__view view, mine;
     int owner;
     if (!wb__place_of(m, x, &mine, &owner)) return;
-    wb__value like = *wb__ir_in(&m->ir, v, 0);
+    wb__value like = *wb__ir_in(&m->values->ir, v, 0);
     like.nhwc = false;
     wb__contiguous(&like, &view);
     view.buffer = mine.buffer;
@@ -298,7 +297,7 @@ static void store_in_order(program *p, int x, const wb__value *v)
                        .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                        .level = WB__LEVEL_FULL,
                        .dtype = v->dtype,
-                       .a = m->fate[x].made,
+                       .a = m->instr_of[x],
                        .b = -1,
                        .c = -1,
                        .arg = add_view(p, &view, owner)});
@@ -306,8 +305,8 @@ static void store_in_order(program *p, int x, const wb__value *v)
 
 static void one(program *p, int x)
 {
-    wb__making *m = p->m;
-    const wb__value *v = &m->ir.value[x];
+    wb__emitter *m = p->m;
+    const wb__value *v = wb__value_at(m->values, x);
     const wb__group *g = p->group;
     int in[3] = {-1, -1, -1};
     bool is_full = v->ndim == g->ndim && !memcmp(v->dims, g->dims, g->ndim * sizeof g->dims[0]);
@@ -320,19 +319,19 @@ static void one(program *p, int x)
         wb__contiguous(v, &view);
         if (v->op == WB__OP_iota) {
             memset(view.strides, 0, sizeof view.strides);
-            view.strides[m->ir.attrs[v->attr]] = 1;
+            view.strides[m->values->ir.attrs[v->attr]] = 1;
         }
         view = in_space(g, &view);
-        p->m->fate[x].made = v->op == WB__OP_literal ? number(p, x, WB__LEVEL_FULL)
+        p->m->instr_of[x] = v->op == WB__OP_literal ? number(p, x, WB__LEVEL_FULL)
                              : v->op == WB__OP_iota  ? iota(p, v, &view, level)
                                                      : draw(p, v, &view, level);
     } else if (class == WB__MOVE) { /* a view brought into order: the space is its operand's */
-        p->m->fate[x].made = outside(p, m->ir.inputs[v->in], WB__LEVEL_FULL, true);
+        p->m->instr_of[x] = outside(p, m->values->ir.inputs[v->in], WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
         if (m->failed) return;
         bool cast = v->op == WB__OP_cast;
-        p->m->fate[x].made = add(p, (wb__instr){.kind = cast ? WB__CAST : WB__ROW,
+        p->m->instr_of[x] = add(p, (wb__instr){.kind = cast ? WB__CAST : WB__ROW,
                                                 .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
                                                 .level = (uint8_t)level,
                                                 .dtype = v->dtype,
@@ -342,9 +341,9 @@ static void one(program *p, int x)
                                                 .c = in[2],
                                                 .arg = -1});
     }
-    if (m->failed || !m->fate[x].stored) return;
+    if (m->failed || !m->groups->of[x].stored) return;
     if (class == WB__MOVE) store_in_order(p, x, v);
-    else if (!m->fate[x].closed) store(p, x, m->fate[x].made);
+    else if (!m->groups->of[x].ends) store(p, x, m->instr_of[x]);
 }
 
 static void free_program(program *p)
@@ -355,18 +354,18 @@ static void free_program(program *p)
     wb__free(p->had);
 }
 
-/* Hands the program over to a new draft. */
-static bool finish(program *p)
+/* Hands the program over to a new step. */
+static void finish(program *p)
 {
-    wb__making *m = p->m;
+    wb__emitter *m = p->m;
     const wb__group *g = p->group;
     wb__space *space = wb__alloc(sizeof *space);
-    wb__draft *d = m->failed || !space ? NULL : wb__draft_new(m, WB__STEP_FUSED);
+    wb__plan_step *d = m->failed || !space ? NULL : wb__emit_step(m, WB__STEP_FUSED);
     if (!d) {
         m->failed = true;
         wb__free(space);
         free_program(p);
-        return false;
+        return;
     }
     *space = (wb__space){.ndim = g->ndim,
                          .row_dims = g->ndim - g->col_dims - g->outer_dims,
@@ -379,18 +378,17 @@ static bool finish(program *p)
     d->n_owners = p->n_views;
     d->step.fused = (wb__fused){.n_instr = p->n_instr, .n_views = p->n_views, .n_segments = 1};
     wb__free(p->had);
-    return true;
 }
 
-bool wb__draft_fused(wb__making *m, int g)
+void wb__emit_fused(wb__emitter *m, int group)
 {
-    program p = {.m = m, .group = &m->group[g], .g = g};
-    for (int x = p.group->first; x >= 0 && !m->failed; x = m->next[x]) one(&p, x);
-    return finish(&p);
+    program p = {.m = m, .group = &m->groups->group[group], .g = group};
+    for (int x = p.group->first; x >= 0 && !m->failed; x = m->groups->of[x].next) one(&p, x);
+    finish(&p);
 }
 
 /* A program of two instructions: zero, stored everywhere. */
-void wb__draft_zeros(wb__making *m, wb__view to, int owner)
+void wb__emit_zeros(wb__emitter *m, wb__view to, int owner)
 {
     wb__group g = {.ndim = to.ndim, .col_dims = WB__MIN(to.ndim, 1)};
     for (int i = 0; i < to.ndim; i++) g.axis[i] = i;
@@ -403,7 +401,7 @@ void wb__draft_zeros(wb__making *m, wb__view to, int owner)
                                    .a = -1,
                                    .b = -1,
                                    .c = -1,
-                                   .arg = m->request->n_numbers + constant(&p, 0)});
+                                   .arg = m->attempt->request->n_numbers + constant(&p, 0)});
     if (!m->failed)
         add(&p, (wb__instr){.kind = WB__STORE,
                             .reg = (uint8_t)wb__reg_of(to.dtype),
