@@ -120,7 +120,25 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
     }
 }
 
-int64_t *wb__lay_out(const wb__placement *l, const wb__programs *s, int64_t *arena_bytes)
+/* ---- views that count from the beginning of the arena ------------------------------------------- */
+
+static void settle_view(const arena *a, wb__view *v, int owner)
+{
+    if (owner >= 0) v->offset += a->offsets[owner] / (int64_t)wb__dtype_size(v->dtype);
+}
+
+static void settle(const arena *a, wb__plan_step *d)
+{
+    wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
+    for (int i = 0; i < d->n_owners; i++) settle_view(a, &views[i], d->owners[i]);
+    settle_view(a, &d->step.aux, d->aux_owner);
+    settle_view(a, &d->step.sums, d->sums_owner);
+    d->step.fused.instr = d->instr;
+    d->step.fused.views = d->views;
+    d->step.fused.spaces = d->spaces;
+}
+
+bool wb__lay_out(const wb__placement *l, wb__programs *s)
 {
     const int n = l->n_memory + s->n_memory, unit = WB__WORKSPACE_ALIGN;
     int *ending = wb__alloc(((size_t)s->n + 1) * sizeof *ending);
@@ -131,12 +149,12 @@ int64_t *wb__lay_out(const wb__placement *l, const wb__programs *s, int64_t *are
     if (good) {
         find_lives(&a, l, s);
         lay_out(&a, s, n, ending);
-        *arena_bytes = (a.end + unit - 1) / unit * unit;
-    } else {
-        wb__free(a.offsets);
+        for (int i = 0; i < s->n; i++) settle(&a, &s->step[i]);
+        s->arena_bytes = (a.end + unit - 1) / unit * unit;
     }
     wb__free(ending);
     wb__free(a.lives);
+    wb__free(a.offsets);
     wb__free(a.holes);
-    return good ? a.offsets : NULL;
+    return good;
 }

@@ -252,9 +252,9 @@ static void library(former *f, int x)
         return;
     }
     wb__group *g = new_group(f, WB__GROUP_LIBRARY);
-    g->product = f->patterns->part_of[x];
+    g->product = f->patterns->of[x].product;
     join_last(f, x);
-    const int sums = f->patterns->product[f->patterns->part_of[x]].sums;
+    const int sums = f->patterns->product[f->patterns->of[x].product].sums;
     if (sums >= 0) f->out->of[sums].group = group_of(f, x);
 }
 
@@ -268,12 +268,12 @@ static void part_of(former *f, int x, const wb__product *p)
 static void one(former *f, int x)
 {
     const wb__value *v = value(f, x);
-    const int part = f->patterns->part_of[x];
+    const int part = f->patterns->of[x].product;
     switch (wb__ops[v->op].class) {
     case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE:
     case WB__REDUCE:
         if (part >= 0) part_of(f, x, &f->patterns->product[part]);
-        else if (!f->patterns->unused[x]) fusable(f, x);
+        else if (!f->patterns->of[x].unused) fusable(f, x);
         break;
     case WB__SOURCE:
         if (!f->values->needed[x]) break;

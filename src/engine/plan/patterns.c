@@ -14,15 +14,20 @@
 
 #include <string.h>
 
+/* What is known of a value while patterns are looked for. */
+typedef struct {
+    int made_at;            /* itself; of a value that may be deferred its first reader that may not,
+                               the number of values where there is none so far */
+    int first_reader;       /* perhaps through views */
+    bool read_elementwise;  /* an elementwise operation or a reduction reads it */
+    bool wants_bits;        /* of a relu: a gradient reads nothing of it but its signs */
+} fact;
+
 typedef struct {
     const wb__attempt *attempt;
     const wb__values *values;
     wb__patterns *out;
-    int *made_at;           /* of each value: itself; of one that may be deferred its first reader that
-                               may not, the number of values where there is none so far */
-    bool *read_elementwise; /* of each value: an elementwise operation or a reduction reads it */
-    bool *wants_bits;       /* of each relu: a gradient reads nothing of it but its signs */
-    int *first_reader;      /* of each value: the first that reads it, perhaps through views */
+    fact *of;
 } finder;
 
 static const wb__value *value(const finder *f, int x) { return wb__value_at(f->values, x); }
@@ -32,25 +37,25 @@ static int base_of(const finder *f, int x) { return f->values->base[x]; }
 /* The product that makes x as its last value so far; NULL if none does. */
 static wb__product *made_by(const finder *f, int x)
 {
-    const int p = f->out->part_of[x];
+    const int p = f->out->of[x].product;
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-static bool is_deferred(const finder *f, int x) { return f->made_at[x] == f->values->ir.n; }
+static bool is_deferred(const finder *f, int x) { return f->of[x].made_at == f->values->ir.n; }
 
 /* The value at which x's memory is complete; -1: before all others. */
 static int made_at(const finder *f, int x)
 {
-    const int base = base_of(f, x), p = f->out->part_of[base];
+    const int base = base_of(f, x), p = f->out->of[base].product;
     if (value(f, base)->op == WB__OP_constant) return -1;
-    return p >= 0 ? f->out->product[p].made_at : f->made_at[base];
+    return p >= 0 ? f->out->product[p].made_at : f->of[base].made_at;
 }
 
 /* x is part of product p, which is now as `with`. */
 static void set(finder *f, wb__product *p, const wb__product *with, int x)
 {
     *p = *with;
-    f->out->part_of[x] = (int)(p - f->out->product);
+    f->out->of[x].product = (int)(p - f->out->product);
 }
 
 /* ---- asking the backend ---------------------------------------------------------------------- */
@@ -123,7 +128,8 @@ static bool is_bias(const finder *f, int x, const wb__product *p)
 static bool match_bias(finder *f, int x)
 {
     const wb__value *v = value(f, x);
-    for (int i = 0; v->op == WB__OP_add && i < 2; i++) {
+    if (v->op != WB__OP_add) return false;
+    for (int i = 0; i < 2; i++) {
         wb__product *p = before(f, v, i);
         if (!p || p->bias >= 0 || value(f, p->result)->uses != 1) continue;
         wb__product with = *p;
@@ -147,7 +153,7 @@ static bool pays(const finder *f, int x)
     const wb__value *v = value(f, x);
     if (v->op == WB__OP_relu) return true;
     if (v->dims[v->ndim - 1] < 16) return false;
-    return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !f->read_elementwise[x];
+    return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !f->of[x].read_elementwise;
 }
 
 /* A unary row; where others read its operand, that is left beside the result, or its signs where
@@ -165,7 +171,7 @@ static bool match_activation(finder *f, int x)
         with.aux_kind = WB__AUX_OPERAND;
         with.aux = p->result;
         if (!taken(f, &with)) return false;
-    } else if (f->wants_bits[x]) {
+    } else if (f->of[x].wants_bits) {
         with.aux_kind = WB__AUX_SIGNS;
         if (taken(f, &with)) with.bits = (int)(p - f->out->product);
         else with.aux_kind = WB__AUX_NONE;
@@ -232,6 +238,7 @@ static bool is_relu_slope(const finder *f, const wb__value *x, slope *s)
 static bool find_slope(const finder *f, int x, slope *s)
 {
     const wb__value *v = value(f, x);
+    if (v->op != WB__OP_mul && v->op != WB__OP_where) return false;
     return is_gelu_slope(f, v, s) || is_relu_slope(f, v, s);
 }
 
@@ -247,8 +254,8 @@ static wb__product with_slope(const wb__product *p, const slope *s)
 static bool match_gradient(finder *f, int x)
 {
     slope s;
-    if (!find_slope(f, x, &s)) return false;
-    const int p = f->out->part_of[s.product], from = f->out->part_of[s.of];
+    if (!f->attempt->device->backend->takes || !find_slope(f, x, &s)) return false;
+    const int p = f->out->of[s.product].product, from = f->out->of[s.of].product;
     if (from < 0) return false;
     const wb__product *earlier = &f->out->product[from];
     if (earlier->made_at >= f->out->product[p].made_at) return false;
@@ -283,8 +290,8 @@ static bool find_factors(finder *f)
     for (int x = 0; x < n; x++) {
         const wb__value *v = value(f, x);
         if (!readers[x] || readers[x] != v->uses) continue;
-        f->out->unused[x] = true;
-        if (v->op == WB__OP_gt) f->wants_bits[input(f, v, 0)] = true;
+        f->out->of[x].unused = true;
+        if (v->op == WB__OP_gt) f->of[input(f, v, 0)].wants_bits = true;
     }
     wb__free(readers);
     return true;
@@ -295,7 +302,7 @@ static void keep_read_factors(finder *f)
 {
     slope s;
     for (int x = 0; x < f->values->ir.n; x++)
-        if (f->out->part_of[x] < 0 && find_slope(f, x, &s)) f->out->unused[s.factor] = false;
+        if (f->out->of[x].product < 0 && find_slope(f, x, &s)) f->out->of[s.factor].unused = false;
 }
 
 /* ---- sums of rows ---------------------------------------------------------------------------- */
@@ -396,7 +403,7 @@ static bool match_sums_of_operand(finder *f, int x)
     for (int i = 0; i < f->out->n; i++) {
         wb__product with = f->out->product[i];
         const wb__value *v = value(f, with.value);
-        if (v->op != WB__OP_matmul || with.sums >= 0 || with.made_at >= f->first_reader[x]) continue;
+        if (v->op != WB__OP_matmul || with.sums >= 0 || with.made_at >= f->of[x].first_reader) continue;
         with.sums = x;
         with.sums_of = operand_is(f, v, &m);
         if (!with.sums_of || !taken(f, &with)) continue;
@@ -410,18 +417,21 @@ static bool match_sums_of_operand(finder *f, int x)
 
 static void find_readers(finder *f)
 {
-    for (int x = 0; x < f->values->ir.n; x++) f->first_reader[x] = f->values->ir.n;
-    for (int x = 0; x < f->values->ir.n; x++) {
+    const int n = f->values->ir.n;
+    for (int x = 0; x < n; x++) {
+        f->of[x] = (fact){.made_at = x, .first_reader = n};
+        f->out->of[x] = (wb__part){.product = -1};
+    }
+    for (int x = 0; x < n; x++) {
         const wb__value *v = value(f, x);
         const bool elementwise =
             wb__is_elementwise((wb__op)v->op) || wb__ops[v->op].class == WB__REDUCE;
-        for (int i = 0; i < v->n_in; i++) {
+        for (int i = 0; i < v->n_in && !wb__is_view(f->values, x); i++) {
             int y = input(f, v, i);
-            const int base = base_of(f, y);
-            if (!wb__is_view(f->values, x))
-                f->first_reader[base] = WB__MIN(f->first_reader[base], x);
+            fact *base = &f->of[base_of(f, y)];
+            base->first_reader = WB__MIN(base->first_reader, x);
             while (elementwise && wb__looks((wb__op)value(f, y)->op)) y = input(f, value(f, y), 0);
-            if (elementwise) f->read_elementwise[y] = true;
+            if (elementwise) f->of[y].read_elementwise = true;
         }
     }
 }
@@ -446,14 +456,14 @@ static bool may_defer(const finder *f, int x)
 static void find_made_at(finder *f, int x)
 {
     const wb__value *v = value(f, x);
-    if (wb__is_view(f->values, x) || f->out->part_of[x] >= 0 || f->out->unused[x]) return;
+    if (wb__is_view(f->values, x) || f->out->of[x].product >= 0 || f->out->of[x].unused) return;
     if (may_defer(f, x)) {
-        f->made_at[x] = f->values->ir.n;
+        f->of[x].made_at = f->values->ir.n;
         return;
     }
     for (int i = 0; i < v->n_in; i++) {
         const int base = base_of(f, input(f, v, i));
-        if (is_deferred(f, base)) f->made_at[base] = x;
+        if (is_deferred(f, base)) f->of[base].made_at = x;
     }
 }
 
@@ -463,13 +473,13 @@ static bool begin(finder *f, int x)
     wb__patterns *p = f->out;
     const wb__value *v = value(f, x);
     if (wb__is_beside(v->op)) {
-        p->part_of[x] = p->part_of[input(f, v, 0)];
+        p->of[x].product = p->of[input(f, v, 0)].product;
         return true;
     }
     if (!wb__make_room(&p->product, &p->capacity, p->n + 1, sizeof *p->product)) return false;
     p->product[p->n] = (wb__product){
         .value = x, .made_at = x, .result = x, .bias = -1, .aux = -1, .bits = -1, .sums = -1};
-    p->part_of[x] = p->n++;
+    p->of[x].product = p->n++;
     return true;
 }
 
@@ -494,7 +504,9 @@ static const pattern beside_products[] = {
 
 static void match(finder *f, int x, const pattern *rows, size_t n)
 {
-    if (f->out->part_of[x] >= 0 || f->out->unused[x]) return;
+    const wb__op op = (wb__op)value(f, x)->op;
+    if (!wb__is_elementwise(op) && wb__ops[op].class != WB__REDUCE) return;
+    if (f->out->of[x].product >= 0 || f->out->of[x].unused) return;
     for (size_t i = 0; i < n && !rows[i].match(f, x); i++) {}
 }
 
@@ -503,14 +515,10 @@ static bool find(finder *f)
     const int n = f->values->ir.n;
     const bool asks = f->attempt->device->backend->takes != NULL;
     find_readers(f);
-    for (int x = 0; x < n; x++) f->out->part_of[x] = -1;
     if (asks && !find_factors(f)) return false;
     for (int x = 0; x < n; x++) {
-        f->made_at[x] = x;
-        if (wb__ops[value(f, x)->op].class != WB__LIBRARY)
-            match(f, x, behind_products, WB__COUNT(behind_products));
-        else if (!begin(f, x))
-            return false;
+        if (wb__ops[value(f, x)->op].class == WB__LIBRARY && !begin(f, x)) return false;
+        match(f, x, behind_products, WB__COUNT(behind_products));
         find_made_at(f, x);
     }
     if (asks) keep_read_factors(f);
@@ -521,25 +529,15 @@ static bool find(finder *f)
 bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *p)
 {
     const size_t n = (size_t)s->ir.n + 1;
-    finder f = {.attempt = a, .values = s, .out = p};
-    p->part_of = wb__alloc(n * sizeof *p->part_of);
-    p->unused = wb__alloc_zero(n, sizeof *p->unused);
-    f.made_at = wb__alloc(n * sizeof *f.made_at);
-    f.first_reader = wb__alloc(n * sizeof *f.first_reader);
-    f.read_elementwise = wb__alloc_zero(n, sizeof *f.read_elementwise);
-    f.wants_bits = wb__alloc_zero(n, sizeof *f.wants_bits);
-    const bool good = p->part_of && p->unused && f.made_at && f.first_reader &&
-                      f.read_elementwise && f.wants_bits && find(&f);
-    wb__free(f.made_at);
-    wb__free(f.first_reader);
-    wb__free(f.read_elementwise);
-    wb__free(f.wants_bits);
+    finder f = {.attempt = a, .values = s, .out = p, .of = wb__alloc(n * sizeof *f.of)};
+    p->of = wb__alloc(n * sizeof *p->of);
+    const bool good = p->of && f.of && find(&f);
+    wb__free(f.of);
     return good;
 }
 
 void wb__patterns_free(wb__patterns *p)
 {
     wb__free(p->product);
-    wb__free(p->part_of);
-    wb__free(p->unused);
+    wb__free(p->of);
 }

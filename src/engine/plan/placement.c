@@ -200,65 +200,80 @@ static bool choose_parts(placer *p)
 /* ---- places ---------------------------------------------------------------------------------- */
 
 /* Part of a concat, which has its place already; v may have dimensions of size 1 between. */
-static wb__place inside(const placer *p, const wb__value *v, const wb__role *r)
+static void inside(const placer *p, const wb__value *v, const wb__role *r, wb__place *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
-    const wb__place *whole = &p->out->place[r->concat];
+    const wb__place *whole = &p->out->place[p->out->role[r->concat].place];
     const int64_t *start = p->values->ir.attrs + a->attr + r->part * a->ndim;
-    wb__place at = {.memory = whole->memory};
-    wb__contiguous(v, &at.view);
-    at.view.buffer = whole->view.buffer;
-    at.view.offset = whole->view.offset;
+    wb__contiguous(v, &at->view);
+    at->memory = whole->memory;
+    at->view.buffer = whole->view.buffer;
+    at->view.offset = whole->view.offset;
     for (int i = 0, k = 0; k < part->ndim; k++) {
-        at.view.offset += start[k] * whole->view.strides[k];
-        while (i < v->ndim && v->dims[i] == 1 && part->dims[k] != 1) at.view.strides[i++] = 0;
+        at->view.offset += start[k] * whole->view.strides[k];
+        while (i < v->ndim && v->dims[i] == 1 && part->dims[k] != 1) at->view.strides[i++] = 0;
         if (i < v->ndim && v->dims[i] == part->dims[k])
-            at.view.strides[i++] = whole->view.strides[k];
+            at->view.strides[i++] = whole->view.strides[k];
     }
-    return at;
 }
 
-static wb__place place_of(placer *p, int x)
+static void choose_place(placer *p, int x, wb__place *at)
 {
     const wb__value *v = value(p, x);
     const wb__role *r = &p->out->role[x];
-    wb__place at = {.memory = -1};
-    if (r->concat >= 0) return inside(p, v, r);
-    wb__contiguous(v, &at.view);
+    if (r->concat >= 0) {
+        inside(p, v, r, at);
+        return;
+    }
+    wb__contiguous(v, &at->view);
+    at->memory = -1;
     if (v->op == WB__OP_constant) {
-        at.view.buffer = v->leaf;
-        at.view.granule = p->request->leaves[v->leaf].granule;
+        at->view.buffer = v->leaf;
+        at->view.granule = p->request->leaves[v->leaf].granule;
     } else if (r->write >= 0) {
-        at.view.buffer = p->request->targets[r->write];
+        at->view.buffer = p->request->targets[r->write];
     } else if (r->result >= 0) {
-        at.view.buffer = p->out->result_buffer + r->result;
+        at->view.buffer = p->out->result_buffer + r->result;
     } else {
-        at.view.buffer = p->out->arena_buffer;
-        at.memory = p->out->n_memory;
+        at->view.buffer = p->out->arena_buffer;
+        at->memory = p->out->n_memory;
         p->out->bytes[p->out->n_memory++] = wb__value_bytes(v);
     }
-    return at;
 }
+
+static bool choose_places(placer *p)
+{
+    wb__placement *o = p->out;
+    size_t n = 0;
+    for (int x = 0; x < p->values->ir.n; x++)
+        n += value(p, x)->op == WB__OP_constant || p->groups->of[x].stored;
+    o->place = wb__alloc((n + 1) * sizeof *o->place);
+    o->bytes = wb__alloc((n + 1) * sizeof *o->bytes);
+    if (!o->place || !o->bytes) return false;
+    for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* concats before their parts */
+        if (value(p, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
+        o->role[x].place = o->n_places;
+        choose_place(p, x, &o->place[o->n_places++]);
+    }
+    return true;
+}
+
+/* ---- everything ------------------------------------------------------------------------------ */
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l)
 {
     placer by = {.request = a->request, .values = s, .patterns = p, .groups = g, .out = l};
     const size_t n = (size_t)s->ir.n + 1;
-    l->place = wb__alloc(n * sizeof *l->place);
     l->role = wb__alloc(n * sizeof *l->role);
     l->is_final = wb__alloc_zero((size_t)g->n + 1, sizeof *l->is_final);
-    l->bytes = wb__alloc(n * sizeof *l->bytes);
-    if (!l->place || !l->role || !l->is_final || !l->bytes) return false;
+    if (!l->role || !l->is_final) return false;
     memset(l->role, -1, n * sizeof *l->role);
     l->result_buffer = a->request->n_leaves + a->request->n_targets;
     l->arena_buffer = l->result_buffer + a->request->n_results;
     find_final(&by);
     choose_results(&by);
-    if (!choose_writes(&by) || !choose_parts(&by)) return false;
-    for (int x = s->ir.n - 1; x >= 0; x--)          /* concats before their parts */
-        if (value(&by, x)->op == WB__OP_constant || g->of[x].stored) l->place[x] = place_of(&by, x);
-    return true;
+    return choose_writes(&by) && choose_parts(&by) && choose_places(&by);
 }
 
 void wb__placement_free(wb__placement *l)

@@ -96,11 +96,9 @@ static wb__plan *finish(const wb__attempt *a, const wb__values *values,
     p->hash = hash;
     p->device = a->device;
     p->arena = placement->arena_buffer;
-    int64_t *offsets = wb__lay_out(placement, programs, &p->arena_bytes);
-    const bool good = offsets && wb__prepare(a, programs, offsets, p) &&
-                      keep_key(r, programs, p) && tell_buffers(r, &values->ir, p);
-    wb__free(offsets);
-    if (good) {
+    p->arena_bytes = programs->arena_bytes;
+    if (wb__prepare(a, programs, p) && keep_key(r, programs, p) &&
+        tell_buffers(r, &values->ir, p)) {
         count_bytes(r, p);
         return p;
     }

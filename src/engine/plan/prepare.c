@@ -64,34 +64,6 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
     return note_declined(a->declined, s);
 }
 
-/* ---- steps as they are in the arena ------------------------------------------------------------ */
-
-static void settle_view(wb__view *v, int owner, const int64_t *offsets)
-{
-    if (owner >= 0) v->offset += offsets[owner] / (int64_t)wb__dtype_size(v->dtype);
-}
-
-/* The step of d with views that count from the beginning of the arena; those of a fused step are in
- * `views`, which grows.  False without memory. */
-static bool settle(const wb__plan_step *d, const int64_t *offsets, wb__view **views, int *capacity,
-                   wb__step *s)
-{
-    wb__view *at = s->views;
-    *s = d->step;
-    if (s->kind == WB__STEP_FUSED) {
-        if (!wb__make_room(views, capacity, d->n_owners, sizeof **views)) return false;
-        at = *views;
-        if (d->n_owners) memcpy(at, d->views, (size_t)d->n_owners * sizeof *at);
-        s->fused.instr = d->instr;
-        s->fused.views = at;
-        s->fused.spaces = d->spaces;
-    }
-    for (int i = 0; i < d->n_owners; i++) settle_view(&at[i], d->owners[i], offsets);
-    settle_view(&s->aux, d->aux_owner, offsets);
-    settle_view(&s->sums, d->sums_owner, offsets);
-    return true;
-}
-
 /* ---- everything ------------------------------------------------------------------------------ */
 
 /* What is kept of a step that was prepared. */
@@ -108,25 +80,21 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
 
 /* After a declined step the others are prepared all the same, so that all that are declined are
  * known at once. */
-bool wb__prepare(const wb__attempt *a, const wb__programs *s, const int64_t *offsets, wb__plan *p)
+bool wb__prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 {
     const bool telling = wb__debug("plan");
-    wb__view *views = NULL;
-    int capacity = 0;
     p->kernels = wb__alloc_zero((size_t)s->n + 1, sizeof *p->kernels);
     p->text = telling ? wb__alloc_zero((size_t)s->n + 1, sizeof *p->text) : NULL;
-    bool declined = false, good = p->kernels && (p->text || !telling);
+    if (!p->kernels || (telling && !p->text)) return false;
+    bool declined = false;
     p->n_compute = s->n_compute;
-    for (int i = 0; good && i < s->n; i++) {
-        wb__step step;
+    for (int i = 0; i < s->n; i++) {
         int status = 0;
-        good = settle(&s->step[i], offsets, &views, &capacity, &step) &&
-               prepare_step(a, &step, &p->kernels[p->n_steps], &status);
+        if (!prepare_step(a, &s->step[i].step, &p->kernels[p->n_steps], &status)) return false;
         declined |= status != 0;
-        p->n_steps += good && !status;
-        if (good && !declined) note_kernel(a, &s->step[i], i >= s->n_compute, p);
+        p->n_steps += !status;
+        if (!declined) note_kernel(a, &s->step[i], i >= s->n_compute, p);
     }
-    wb__free(views);
-    if (good && declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
-    return good && !declined;
+    if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
+    return !declined;
 }

@@ -17,10 +17,12 @@ bool wb__place_of(wb__emitter *m, int x, wb__view *out, int *owner)
         wb__view_alone(m->values, x, out);
         return true;
     }
-    const bool placed =
-        value(m, base)->op == WB__OP_constant || m->groups->of[base].stored;
-    if (placed) *owner = m->placement->place[base].memory;
-    if (placed && wb__view_of(m->values, x, &m->placement->place[base].view, out)) return true;
+    const int place = m->placement->role[base].place;
+    if (place >= 0) {
+        const wb__place *at = &m->placement->place[place];
+        *owner = at->memory;
+        if (wb__view_of(m->values, x, &at->view, out)) return true;
+    }
     wb__fail(WB_ERROR_INTERNAL, "plan: a view of %s could not be told in strides",
              wb__ops[value(m, base)->op].name);
     m->failed = true;
@@ -196,7 +198,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     bool good = m.instr_of && m.constant_of && m.bits_of;
     for (int x = 0; good && x < s->ir.n; x++) m.constant_of[x] = -1;
     for (int i = 0; good && i < p->n; i++) m.bits_of[i] = -1;
-    good = good && emit(&m) && wb__merge_segments(out);
+    good = good && emit(&m) && wb__merge_segments(out) && wb__lay_out(l, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);
     wb__free(m.bits_of);

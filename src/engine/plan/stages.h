@@ -7,8 +7,8 @@
  *   groups      the values that one kernel makes, in execution order    groups.c, spaces.c, merge.c
  *   placement   where each stored value is in memory                    placement.c
  *   programs    steps: fused programs and library operations on views   programs.c, fused.c,
- *                                                                       library.c, segments.c
- *   plan        the arena laid out, the kernels prepared                arena.c, prepare.c, plan.c
+ *                                                                       library.c, segments.c, arena.c
+ *   plan        the kernels prepared                                    prepare.c, plan.c
  *
  * A value is an index into the array of values; inputs come before their users. */
 #ifndef WB__STAGES_H
@@ -123,11 +123,15 @@ typedef struct {
 } wb__product;
 
 typedef struct {
+    int product;            /* the product whose kernel makes the value, -1 */
+    bool unused;            /* only gradients that products make read it, and these have it in another
+                               form */
+} wb__part;
+
+typedef struct {
     wb__product *product;
     int n, capacity;
-    int *part_of;           /* of each value: the product whose kernel makes it, -1 */
-    bool *unused;           /* of each value: only gradients that products make read it, and these
-                               have it in another form */
+    wb__part *of;           /* of each value */
 } wb__patterns;
 
 bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *p);
@@ -197,15 +201,17 @@ typedef struct {
                            -1: another buffer, or none */
 } wb__place;
 
-/* What a value's memory is, beside a piece of the arena; -1 where not. */
+/* What a value's memory is; -1 where not. */
 typedef struct {
+    int place;          /* its number among the places: of each stored value and each leaf */
     int result;         /* the request's result */
     int write;          /* the request's write, whose variable it is made in */
     int concat, part;   /* the concat of which it is a part in place, and which part */
 } wb__role;
 
 typedef struct {
-    wb__place *place;   /* of each stored value and each leaf */
+    wb__place *place;
+    int n_places;
     wb__role *role;     /* of each value */
     bool *is_final;     /* of each group: it writes variables, and runs at the end */
     int64_t *bytes;     /* of each piece of the arena */
@@ -223,7 +229,7 @@ int wb__content(const wb__values *s, int x);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A step whose views into the arena still count from the beginning of their piece of memory. */
+/* A step.  While programs are made, views into the arena count from the beginning of their piece. */
 typedef struct {
     wb__step step;
     int n_owners, *owners;              /* of each view: its piece of the arena, or -1 */
@@ -241,6 +247,7 @@ typedef struct {
     int n_constants, constants_capacity;
     int64_t *bytes;                     /* of pieces of the arena, numbered after the placement's */
     int n_memory, memory_capacity;
+    int64_t arena_bytes;
 } wb__programs;
 
 bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
@@ -275,12 +282,13 @@ void wb__step_free(wb__plan_step *d);
 /* segments.c: kernels that write variables and differ in nothing but their operands become one. */
 bool wb__merge_segments(wb__programs *p);
 
+/* arena.c: gives each piece of the arena its place, from which the steps' views then count. */
+bool wb__lay_out(const wb__placement *l, wb__programs *s);
+
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* arena.c: the offset of each piece of the arena; NULL: failed. */
-int64_t *wb__lay_out(const wb__placement *l, const wb__programs *s, int64_t *arena_bytes);
 /* prepare.c: the steps' kernels. */
-bool wb__prepare(const wb__attempt *a, const wb__programs *s, const int64_t *offsets, wb__plan *p);
+bool wb__prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p);
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c */
 
 #endif
