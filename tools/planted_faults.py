@@ -50,7 +50,7 @@ TABLE = [
      "mask | (unsigned)ir->attrs[p.attr])", "(unsigned)ir->attrs[p.attr])", [GRAPH, SHAPE]),
     ("two slices composed without the step", "src/engine/plan/ir.c", "ir->attrs[p.attr + i] + step * attr[i];", "ir->attrs[p.attr + i] + attr[i];", [GRAPH, SHAPE]),
     ("a fold met once a column", "src/engine/plan/spaces.c", "(v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x)", "is_per_row(g, x)", [GRAPH]),
-    ("a value of two variables set aside before it is made", "src/engine/plan/programs.c", " && m->placement->role[m->values->base[x]].write < 0;", ";", [SEMANTICS]),
+    ("a value of two variables set aside before it is made", "src/engine/plan/programs.c", "\n           m->placement->role[m->values->base[x]].write < 0;", "\n           true;", [SEMANTICS]),
     ("a bias of the wrong column", "src/backend/cpu/gemm.c", "g.bias = shift(g.bias, j0, size);", "g.bias = shift(g.bias, 0, size);", ["cpu_lib"]),
     ("a pool of nothing is not dense", "src/backend/cpu/cpu_library.c", "size *= WB__MAX(v->dims[axis], 1);", "size *= v->dims[axis];",
      [PRODUCT, "graph_fuzz --seeds 6000"]),

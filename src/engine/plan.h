@@ -1,5 +1,5 @@
 /* A plan: what one evaluation does, as kernels over buffers, made once and run many times.
- * plan/plan.c makes one from a request, request.c fills requests, cache.c keeps plans and runs them. */
+ * request.c fills requests, plan/plan.c makes plans, cache.c keeps and runs them. */
 #ifndef WB__PLAN_H
 #define WB__PLAN_H
 

@@ -1,4 +1,4 @@
-/* Where in the arena each piece of memory is: pieces that are not used at the same time share it. */
+/* Where in the arena each piece of memory is: pieces that are not used at the same time share. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
     }
 }
 
-/* ---- pieces in the order of the steps --------------------------------------------------------- */
+/* ---- pieces in the order of the steps -------------------------------------------------------- */
 
 typedef struct {
     int last_use;                       /* a step; -1: none */
@@ -120,7 +120,7 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
     }
 }
 
-/* ---- views that count from the beginning of the arena ------------------------------------------- */
+/* ---- views that count from the beginning of the arena ---------------------------------------- */
 
 static void settle_view(const arena *a, wb__view *v, int owner)
 {

@@ -1,4 +1,4 @@
-/* A line about a step, for WEBER_DEBUG. */
+/* Lines about plans and their steps, for WEBER_DEBUG. */
 #include "engine/plan/stages.h"
 
 #include <stdio.h>
@@ -54,4 +54,16 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
         snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "",
                  k->why ? k->why : "");
     return wb__strdup(text);
+}
+
+void wb__plan_print(const wb__plan *p)
+{
+    wb__log(WB_LOG_DEBUG,
+            "plan: %d kernels, the last %d write variables\n"
+            "bytes: arena %lld, workspace %lld, inputs %lld, results %lld: peak %lld",
+            p->n_steps, p->n_steps - p->n_compute, (long long)p->arena_bytes,
+            (long long)p->workspace_bytes, (long long)p->input_bytes, (long long)p->result_bytes,
+            (long long)(p->arena_bytes + p->workspace_bytes + p->input_bytes + p->result_bytes));
+    for (int i = 0; i < p->n_steps; i++)
+        wb__log(WB_LOG_DEBUG, "%4d %s", i, p->text && p->text[i] ? p->text[i] : "");
 }

@@ -26,6 +26,14 @@ static bool grow(program *p, void *list, int *room, int want, size_t size)
     return false;
 }
 
+/* An instruction without operands, for a value of this dtype. */
+static wb__instr blank(wb__instr_kind kind, int level, int dtype)
+{
+    return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of((wb_dtype)dtype),
+                       .level = (uint8_t)level, .dtype = (uint8_t)dtype,
+                       .a = -1, .b = -1, .c = -1, .arg = -1};
+}
+
 static int add(program *p, wb__instr i)
 {
     if (!grow(p, &p->instr, &p->instr_room, p->n_instr + 1, sizeof i)) return 0;
@@ -80,14 +88,8 @@ static int number(program *p, int x, int level)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
-    wb__instr i = {.kind = WB__NUMBER,
-                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
-                   .level = (uint8_t)level,
-                   .dtype = v->dtype,
-                   .a = -1,
-                   .b = -1,
-                   .c = -1,
-                   .arg = v->number};
+    wb__instr i = blank(WB__NUMBER, level, v->dtype);
+    i.arg = v->number;
     if (v->fixed) {
         if (m->constant_of[x] < 0) m->constant_of[x] = constant(p, v->value);
         i.arg = m->attempt->request->n_numbers + m->constant_of[x];
@@ -100,13 +102,7 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 {
     int sum = -1;
     int64_t shift = view->offset;
-    wb__instr i = {.kind = WB__IOTA,
-                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
-                   .level = (uint8_t)level,
-                   .dtype = v->dtype,
-                   .a = -1,
-                   .b = -1,
-                   .c = -1};
+    wb__instr i = blank(WB__IOTA, level, v->dtype);
     for (int d = 0; d < view->ndim; d++) {
         if (!view->strides[d] || view->dims[d] == 1) continue;
         i.arg = d;
@@ -130,14 +126,34 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 
 static int draw(program *p, const wb__value *v, const wb__view *view, int level)
 {
-    wb__instr i = {.kind = v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN,
-                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
-                   .level = (uint8_t)level,
-                   .dtype = v->dtype,
-                   .a = -1,
-                   .b = -1,
-                   .arg = v->number};
+    wb__instr i = blank(v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, level, v->dtype);
+    i.arg = v->number;
     i.c = add_view(p, view, -1);
+    return add(p, i);
+}
+
+static int load(program *p, int dtype, const wb__view *view, int owner, int level)
+{
+    wb__instr i = blank(WB__LOAD, level, dtype);
+    i.arg = add_view(p, view, owner);
+    return add(p, i);
+}
+
+static void store(program *p, int instr, const wb__view *view, int owner)
+{
+    wb__instr i = blank(WB__STORE, p->instr[instr].level, p->instr[instr].dtype);
+    i.a = instr;
+    i.arg = add_view(p, view, owner);
+    add(p, i);
+}
+
+static int elementwise(program *p, const wb__value *v, int level, const int *in)
+{
+    wb__instr i = blank(v->op == WB__OP_cast ? WB__CAST : WB__ROW, level, v->dtype);
+    i.op = v->op;
+    i.a = in[0];
+    i.b = in[1];
+    i.c = in[2];
     return add(p, i);
 }
 
@@ -162,15 +178,7 @@ static int rematerialised(program *p, int x, int level)
         if (p->had[i].value == x && p->had[i].level == level) return p->had[i].instr;
     for (int i = 0; i < v.n_in; i++) in[i] = outside(p, ir->inputs[v.in + i], level, true);
     if (p->m->failed) return 0;
-    return keep_had(p, x, level, add(p, (wb__instr){.kind = v.op == WB__OP_cast ? WB__CAST : WB__ROW,
-                                                    .reg = (uint8_t)wb__reg_of((wb_dtype)v.dtype),
-                                                    .level = (uint8_t)level,
-                                                    .dtype = v.dtype,
-                                                    .op = v.op,
-                                                    .a = in[0],
-                                                    .b = in[1],
-                                                    .c = in[2],
-                                                    .arg = -1}));
+    return keep_had(p, x, level, elementwise(p, &v, level, in));
 }
 
 /* An operand from outside the group, or a number.  `whole`: at the level of the space even if it
@@ -195,15 +203,7 @@ static int outside(program *p, int x, int level, bool whole)
     if (source && b->op == WB__OP_literal) at = number(p, base, level);
     else if (source && b->op == WB__OP_iota) at = iota(p, b, &view, level);
     else if (source) at = draw(p, b, &view, level);
-    else
-        at = add(p, (wb__instr){.kind = WB__LOAD,
-                                .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
-                                .level = (uint8_t)level,
-                                .dtype = v->dtype,
-                                .a = -1,
-                                .b = -1,
-                                .c = -1,
-                                .arg = add_view(p, &view, owner)});
+    else at = load(p, v->dtype, &view, owner, level);
     return keep_had(p, x, level, at);
 }
 
@@ -214,7 +214,7 @@ static int operand(program *p, int x, int level, bool whole)
     return inside(p, x) ? p->m->instr_of[x] : outside(p, x, level, whole);
 }
 
-/* Operands of an elementwise value.  At least one must stand at the value's own level. */
+/* Operands of an elementwise value.  At least one must be at the value's own level. */
 static void operands(program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;
@@ -231,22 +231,13 @@ static void operands(program *p, const wb__value *v, int level, int *in)
     }
 }
 
-static void store(program *p, int x, int instr)
+static void store_value(program *p, int x)
 {
     wb__view view;
     int owner;
-    const wb__instr *i = &p->instr[instr];
     if (!wb__place_of(p->m, x, &view, &owner)) return;
     view = in_space(p->group, &view);
-    wb__instr s = {.kind = WB__STORE,
-                   .reg = i->reg,
-                   .level = i->level,
-                   .dtype = i->dtype,
-                   .a = instr,
-                   .b = -1,
-                   .c = -1,
-                   .arg = add_view(p, &view, owner)};
-    add(p, s);
+    store(p, p->m->instr_of[x], &view, owner);
 }
 
 static void fold(program *p, int x, const wb__value *v)
@@ -255,19 +246,12 @@ static void fold(program *p, int x, const wb__value *v)
     const wb__group *g = p->group;
     int of = m->values->ir.inputs[v->in];
     const wb__value *f = wb__value_at(m->values, of);
-    bool is_full = f->ndim == g->ndim && !memcmp(f->dims, g->dims, g->ndim * sizeof g->dims[0]);
-    wb__instr i = {.kind = WB__FOLD_COLS,
-                   .op = v->op,
-                   .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
-                   .level = WB__LEVEL_ROW,
-                   .dtype = v->dtype,
-                   .b = -1,
-                   .c = -1,
-                   .arg = -1};
-    i.a = operand(p, of, is_full ? WB__LEVEL_FULL : WB__LEVEL_ROW, true);
+    wb__instr i = blank(WB__FOLD_COLS, WB__LEVEL_ROW, v->dtype);
+    i.op = v->op;
+    i.a = operand(p, of, wb__space_is(g, f) ? WB__LEVEL_FULL : WB__LEVEL_ROW, true);
     if (m->failed) return;
     if (!m->groups->of[x].ends) {
-        p->m->instr_of[x] = add(p, i);
+        m->instr_of[x] = add(p, i);
         return;
     }
     wb__view view;
@@ -277,10 +261,10 @@ static void fold(program *p, int x, const wb__value *v)
     i.kind = v->size == 1 && g->outer_dims == 0 ? WB__FOLD_ALL : WB__FOLD_ROWS;
     i.level = WB__LEVEL_ONE;
     i.arg = add_view(p, &view, owner);
-    p->m->instr_of[x] = add(p, i);
+    m->instr_of[x] = add(p, i);
 }
 
-/* A view that was brought into order stands in its own dimensions; the space has its operand's. */
+/* A copy, in order, has its own dimensions; the space has its operand's. */
 static void store_in_order(program *p, int x, const wb__value *v)
 {
     wb__emitter *m = p->m;
@@ -293,14 +277,7 @@ static void store_in_order(program *p, int x, const wb__value *v)
     view.buffer = mine.buffer;
     view.offset = mine.offset;
     view = in_space(p->group, &view);
-    add(p, (wb__instr){.kind = WB__STORE,
-                       .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
-                       .level = WB__LEVEL_FULL,
-                       .dtype = v->dtype,
-                       .a = m->instr_of[x],
-                       .b = -1,
-                       .c = -1,
-                       .arg = add_view(p, &view, owner)});
+    store(p, m->instr_of[x], &view, owner);
 }
 
 static void one(program *p, int x)
@@ -309,8 +286,7 @@ static void one(program *p, int x)
     const wb__value *v = wb__value_at(m->values, x);
     const wb__group *g = p->group;
     int in[3] = {-1, -1, -1};
-    bool is_full = v->ndim == g->ndim && !memcmp(v->dims, g->dims, g->ndim * sizeof g->dims[0]);
-    int level = is_full ? WB__LEVEL_FULL : WB__LEVEL_ROW;
+    const int level = wb__space_is(g, v) ? WB__LEVEL_FULL : WB__LEVEL_ROW;
     wb__op_class class = wb__ops[v->op].class;
     if (class == WB__REDUCE) {
         fold(p, x, v);
@@ -322,28 +298,19 @@ static void one(program *p, int x)
             view.strides[m->values->ir.attrs[v->attr]] = 1;
         }
         view = in_space(g, &view);
-        p->m->instr_of[x] = v->op == WB__OP_literal ? number(p, x, WB__LEVEL_FULL)
-                             : v->op == WB__OP_iota  ? iota(p, v, &view, level)
-                                                     : draw(p, v, &view, level);
-    } else if (class == WB__MOVE) { /* a view brought into order: the space is its operand's */
-        p->m->instr_of[x] = outside(p, m->values->ir.inputs[v->in], WB__LEVEL_FULL, true);
+        m->instr_of[x] = v->op == WB__OP_literal ? number(p, x, WB__LEVEL_FULL)
+                         : v->op == WB__OP_iota  ? iota(p, v, &view, level)
+                                                 : draw(p, v, &view, level);
+    } else if (class == WB__MOVE) { /* a copy, in order: the space is its operand's */
+        m->instr_of[x] = outside(p, m->values->ir.inputs[v->in], WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
         if (m->failed) return;
-        bool cast = v->op == WB__OP_cast;
-        p->m->instr_of[x] = add(p, (wb__instr){.kind = cast ? WB__CAST : WB__ROW,
-                                                .reg = (uint8_t)wb__reg_of((wb_dtype)v->dtype),
-                                                .level = (uint8_t)level,
-                                                .dtype = v->dtype,
-                                                .op = v->op,
-                                                .a = in[0],
-                                                .b = in[1],
-                                                .c = in[2],
-                                                .arg = -1});
+        m->instr_of[x] = elementwise(p, v, level, in);
     }
     if (m->failed || !m->groups->of[x].stored) return;
     if (class == WB__MOVE) store_in_order(p, x, v);
-    else if (!m->groups->of[x].ends) store(p, x, m->instr_of[x]);
+    else if (!m->groups->of[x].ends) store_value(p, x);
 }
 
 static void free_program(program *p)
@@ -394,22 +361,9 @@ void wb__emit_zeros(wb__emitter *m, wb__view to, int owner)
     for (int i = 0; i < to.ndim; i++) g.axis[i] = i;
     memcpy(g.dims, to.dims, sizeof g.dims);
     program p = {.m = m, .group = &g, .g = -1};
-    int from = add(&p, (wb__instr){.kind = WB__NUMBER,
-                                   .reg = (uint8_t)wb__reg_of(to.dtype),
-                                   .level = WB__LEVEL_FULL,
-                                   .dtype = (uint8_t)to.dtype,
-                                   .a = -1,
-                                   .b = -1,
-                                   .c = -1,
-                                   .arg = m->attempt->request->n_numbers + constant(&p, 0)});
-    if (!m->failed)
-        add(&p, (wb__instr){.kind = WB__STORE,
-                            .reg = (uint8_t)wb__reg_of(to.dtype),
-                            .level = WB__LEVEL_FULL,
-                            .dtype = (uint8_t)to.dtype,
-                            .a = from,
-                            .b = -1,
-                            .c = -1,
-                            .arg = add_view(&p, &to, owner)});
+    wb__instr zero = blank(WB__NUMBER, WB__LEVEL_FULL, (int)to.dtype);
+    zero.arg = m->attempt->request->n_numbers + constant(&p, 0);
+    const int from = add(&p, zero);
+    if (!m->failed) store(&p, from, &to, owner);
     finish(&p);
 }

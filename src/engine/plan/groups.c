@@ -9,11 +9,12 @@
 
 #include <string.h>
 
-enum { MOST_DEFERRED = 64 };    /* below a deferred value, so that asking whether they fit is quick */
+enum { MOST_DEFERRED = 64 };    /* below a deferred value: to ask whether they fit remains quick */
 
 /* A value while groups are formed. */
 typedef struct {
-    int below;          /* of a deferred value: the deferred values that it needs, and itself; else 0 */
+    int below;          /* of a deferred value: number of deferred values that it needs, and itself;
+                           else 0 */
     int reader;         /* the last fused group that loads it, for kernels side by side; -1 */
 } progress;
 
@@ -121,8 +122,9 @@ static bool would_end(const former *f, wb__group *g, const wb__value *v)
     return wb__ops[v->op].class == WB__REDUCE && wb__space_fold(g, f->values, v) != WB__FOLDS_COLS;
 }
 
-/* Would v's deferred operands, and those below them, fit into group g?  What they read may have been
- * made since they were deferred.  `trial` is a copy of the group whose columns may become fixed. */
+/* Would v's deferred operands, and those below them, fit into group g?  What they read may have
+ * been made since they were deferred.  `trial` is a copy of the group whose columns may become
+ * fixed. */
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -157,7 +159,7 @@ static void end_deferral(former *f, int x)
     group_alone(f, x);
 }
 
-/* A new group for x and its deferred operands, if these fit; otherwise they get groups before it. */
+/* A new group for x and its deferred operands; where these do not fit, they get groups before. */
 static void group_alone(former *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -183,8 +185,8 @@ static int count_below(const former *f, const wb__value *v)
     return n;
 }
 
-/* Made of leaves, free sources and other deferred values only, and ending no kernel: it can wait.  So
- * can a comparison of a product's result, such as relu's in the backward pass: to read the result
+/* A value of leaves, free sources and other deferred values only can wait if it ends no kernel.  So
+ * can a comparison of a product's result, such as relu's in the backward pass: reading the result
  * there costs no more than a kernel here that writes where it is positive. */
 static bool can_wait(const former *f, const wb__value *v)
 {

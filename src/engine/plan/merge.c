@@ -1,13 +1,13 @@
-/* Groups that were begun apart and turn out to belong together, and small ones that need not exist.
+/* Groups that were begun apart and belong together, and small groups that need not exist.
  *
- * Values join groups in their order, so the gates of a cell, each made of the same product, begin four
- * groups; what needs them all joins the last.  Here an elementwise group takes in the elementwise
- * groups before it that make its operands, where nobody between the two needs them: one kernel, and
- * what it had to load stays in registers.
+ * Values join groups in their order, so the gates of a cell, each made of the same product, begin
+ * four groups; a value that needs them all joins the last.  Here an elementwise group takes in the
+ * elementwise groups before it that make its operands, where no group between the two needs them:
+ * one kernel, whose values stay in registers.
  *
- * What is done to one number a channel, as between the sums of a batch norm and their use, would be a
- * kernel of its own between two large ones.  On a GPU such a kernel costs more than to make these
- * numbers again for each element, so they are written into the programs that want them. */
+ * A computation on one number a channel, such as between the sums of a batch norm and their use,
+ * would be a kernel of its own between two large ones.  On a GPU that costs more than to compute
+ * these numbers again for each element, so they are written into the programs that read them. */
 #include "engine/plan/stages.h"
 
 enum {
@@ -20,7 +20,7 @@ typedef struct {
     wb__groups *out;
     int most_values;                    /* in a group */
     bool *written;                      /* of each value: it is written to a variable */
-    int *first, *user;                  /* the users of x are user[first[x]] .. user[first[x + 1] - 1] */
+    int *first, *user;                  /* of x: user[first[x]] .. user[first[x + 1] - 1] */
 } merger;
 
 static const wb__value *value(const merger *m, int x) { return wb__value_at(m->values, x); }
@@ -49,7 +49,7 @@ static bool find_users(merger *m)
     return true;
 }
 
-/* Nothing but elementwise values, none of which is written to a variable: that is done at the end. */
+/* Elementwise values alone, none of which is written to a variable, which is done at the end. */
 static bool is_plain(const merger *m, int g)
 {
     const wb__group *group = &m->out->group[g];
@@ -108,12 +108,13 @@ static int candidate(const merger *m, int b)
             if (a <= best || a >= b || !is_plain(m, a)) continue;
             const int n = m->out->group[a].n + m->out->group[b].n;
             if (n > WB__MIN(m->most_values, MOST_MERGED)) continue;
-            if (same_space(&m->out->group[a], &m->out->group[b]) && !wanted_between(m, a, b)) best = a;
+            if (!same_space(&m->out->group[a], &m->out->group[b])) continue;
+            if (!wanted_between(m, a, b)) best = a;
         }
     return best;
 }
 
-/* ---- small groups rematerialised --------------------------------------------------------------- */
+/* ---- small groups rematerialised ------------------------------------------------------------- */
 
 static bool writes(const merger *m, int g)
 {
@@ -122,7 +123,7 @@ static bool writes(const merger *m, int g)
     return false;
 }
 
-/* Can v be computed anew for each point of the group's space?  It is smaller, and of its dimensions. */
+/* Can v be computed anew for each point of the group's space?  It is smaller, of as many axes. */
 static bool spreads(const wb__group *g, const wb__value *v)
 {
     bool smaller = false;
@@ -173,7 +174,7 @@ static void rematerialise(merger *m, int g)
     group->n = 0;
 }
 
-/* ---- both -------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static void merge(merger *m, bool rematerialises)
 {

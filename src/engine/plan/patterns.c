@@ -1,23 +1,23 @@
 /* What the kernel of a library operation makes beside the operation itself.
  *
- * Everywhere: the bias of a product, and a unary row of ops.def behind it.  Where the backend takes
- * them (its `takes`; matrix products without batch dimensions): a row whose operand others read
- * (gelu, whose gradient is in the plan too), with the operand left beside the result, for relu its
- * signs; that gradient, in the product which makes what it multiplies; and sums of rows, of the
- * product itself (a bias's gradient, say) or of one of its operands: the gradient of a layer's bias is
- * dy summed over its rows, which the product that makes the gradient of its weight, dyᵀ·x, walks over
- * anyway.
+ * Everywhere: the bias of a product, and a unary row of ops.def behind it.  Where the backend accepts
+ * them (its `takes`; matrix products without batch dimensions):
+ *   - a row whose operand others read (gelu, whose gradient is in the plan too), with the operand
+ *     left beside the result, for relu its signs;
+ *   - that gradient, in the product which makes its factor;
+ *   - sums of rows, of the product itself or of an operand: the gradient of a layer's bias is dy
+ *     summed over its rows, over which the product of its weight's gradient, dyT * x, walks anyway.
  *
- * Everything is matched here, once, by the tables at the end of this file; the stages behind this one
- * only read what was found. */
+ * Everything is matched here, once, by the tables at the end of this file; the stages behind this
+ * one only read the result. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
 /* What is known of a value while patterns are looked for. */
 typedef struct {
-    int made_at;            /* itself; of a value that may be deferred its first reader that may not,
-                               the number of values where there is none so far */
+    int made_at;            /* itself; of a value that may be deferred its first reader that may
+                               not, the number of values where there is none so far */
     int first_reader;       /* perhaps through views */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
     bool wants_bits;        /* of a relu: a gradient reads nothing of it but its signs */
@@ -79,8 +79,8 @@ static bool taken(const finder *f, const wb__product *p)
     s.aux_kind = p->aux_kind;
     for (int i = 0; i < 2; i++) s.views[i] = operand(f, v, i);
     wb__contiguous(v, &s.views[2]);
-    const wb__view row = {.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = 1, .dims = {v->dims[1]},
-                          .strides = {1}};
+    const wb__view row = {.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = 1,
+                          .dims = {v->dims[1]}, .strides = {1}};
     if (p->bias >= 0) s.views[s.n_views++] = row;
     if (p->aux_kind == WB__AUX_OPERAND || p->aux_kind == WB__AUX_FACTOR) s.aux = s.views[2];
     if (p->aux_kind == WB__AUX_SIGNS || p->aux_kind == WB__AUX_MASK) {
@@ -99,14 +99,15 @@ static bool taken(const finder *f, const wb__product *p)
 
 /* ---- bias ------------------------------------------------------------------------------------ */
 
-/* The product behind which x, of its shape, may be a bias or an epilogue: it makes x's operand i and
- * has neither an epilogue nor sums yet. */
+/* The product behind which x, of its shape, may add a bias or be the epilogue: it makes x's operand
+ * i and has neither an epilogue nor sums yet. */
 static wb__product *before(const finder *f, const wb__value *x, int i)
 {
     wb__product *p = made_by(f, input(f, x, i));
     if (!p) return NULL;
     const wb__value *v = value(f, p->value);
-    if ((v->op != WB__OP_matmul && v->op != WB__OP_conv) || p->epilogue || p->sums >= 0) return NULL;
+    if (v->op != WB__OP_matmul && v->op != WB__OP_conv) return NULL;
+    if (p->epilogue || p->sums >= 0) return NULL;
     return v->size == x->size && v->ndim == x->ndim ? p : NULL;
 }
 
@@ -136,7 +137,7 @@ static bool match_bias(finder *f, int x)
         with.bias = input(f, v, !i);
         with.result = x;
         if (!is_bias(f, with.bias, p)) continue;
-        if (made_at(f, with.bias) > p->value) with.made_at = x;     /* which alone reads the product */
+        if (made_at(f, with.bias) > p->value) with.made_at = x;     /* the only reader */
         set(f, p, &with, x);
         return true;
     }
@@ -183,7 +184,7 @@ static bool match_activation(finder *f, int x)
 
 /* ---- the gradient of an activation ----------------------------------------------------------- */
 
-/* x = product * factor(of), or 0 where the factor is false: what the product's epilogue would be. */
+/* x = product * factor(of), or 0 where the factor is false: an epilogue of the product. */
 typedef struct {
     wb__aux kind;
     int product, factor, of;
@@ -273,8 +274,8 @@ static bool match_gradient(finder *f, int x)
     return true;
 }
 
-/* Before anything is matched: factors that gradients alone read, all of which the backend would take,
- * are not looked for among the activations, and relus below them leave their signs. */
+/* Before anything is matched: a factor that gradients alone read, each of which the backend would
+ * accept, is not matched itself, and a relu below it leaves its signs. */
 static bool find_factors(finder *f)
 {
     const int n = f->values->ir.n;
@@ -331,7 +332,8 @@ typedef struct {
 
 /* Dimensions of v whose bits are set in `axes`, in the order given, as one run: its length and
  * stride; false where they are none. */
-static bool as_one(const wb__view *v, const int *order, unsigned axes, int64_t *dim, int64_t *stride)
+static bool as_one(const wb__view *v, const int *order, unsigned axes, int64_t *dim,
+                   int64_t *stride)
 {
     *dim = *stride = 1;
     bool any = false;
@@ -374,7 +376,8 @@ static bool sums_rows(const finder *f, int x, matrix *m)
 static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
 {
     return v->offset == m->offset && v->dims[k] == m->k && v->dims[n] == m->n &&
-           (m->k == 1 || v->strides[k] == m->k_stride) && (m->n == 1 || v->strides[n] == m->n_stride);
+           (m->k == 1 || v->strides[k] == m->k_stride) &&
+           (m->n == 1 || v->strides[n] == m->n_stride);
 }
 
 /* Whether the product's a or b is the matrix, k being what the product sums over. */
@@ -403,7 +406,8 @@ static bool match_sums_of_operand(finder *f, int x)
     for (int i = 0; i < f->out->n; i++) {
         wb__product with = f->out->product[i];
         const wb__value *v = value(f, with.value);
-        if (v->op != WB__OP_matmul || with.sums >= 0 || with.made_at >= f->of[x].first_reader) continue;
+        if (v->op != WB__OP_matmul || with.sums >= 0) continue;
+        if (with.made_at >= f->of[x].first_reader) continue;
         with.sums = x;
         with.sums_of = operand_is(f, v, &m);
         if (!with.sums_of || !taken(f, &with)) continue;
@@ -436,7 +440,7 @@ static void find_readers(finder *f)
     }
 }
 
-/* As groups.c does: made of leaves, free sources and deferred values alone, and ending no kernel. */
+/* As in groups.c: made of leaves, free sources and deferred values alone, and ending no kernel. */
 static bool may_defer(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -485,8 +489,8 @@ static bool begin(finder *f, int x)
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-/* The values of a plan are offered to the rows in turn; a row that matches has made the value part of
- * a product.  Rows of the second table see products that are complete but for their sums. */
+/* Each value is offered to the rows in turn; a row that matches has made the value part of a
+ * product.  The rows of the second table see products that are complete but for their sums. */
 typedef struct {
     const char *name;
     bool (*match)(finder *f, int x);

@@ -42,7 +42,7 @@ static void choose_results(placer *p)
 
 /* ---- writes ---------------------------------------------------------------------------------- */
 
-/* Fused groups whose values only they themselves and writes read may run last and write variables in
+/* A fused group whose values only itself and writes read may run last and write variables in
  * place. */
 static void find_final(placer *p)
 {

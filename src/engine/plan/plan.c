@@ -1,113 +1,25 @@
-/* Making a plan: the stages in turn. */
+/* How a plan is made.  A request is a graph in order; six stages, each of which only reads what the
+ * stages before it made, turn it into kernels over buffers:
+ *
+ *   values      Each tensor becomes a value; composites (softmax, say) become the operations that
+ *               they are made of.  Making a value simplifies it and merges it with an equal one.
+ *               Slices are pushed towards leaves, layouts chosen, views distinguished from values
+ *               with memory of their own.
+ *   patterns    Biases, activations, their gradients and sums of rows find the matrix products and
+ *               convolutions whose kernels can make them too.
+ *   groups      All other values are grouped: a group is what one fused kernel makes.
+ *   placement   Each value that a kernel stores for another gets its memory: a result's, a
+ *               variable's, a part of a concat, or a piece of the arena.
+ *   programs    Each group becomes a step: a program over tiles, or a library operation on views.
+ *               Updates that differ in their operands alone become one step; the pieces of the
+ *               arena get their places, so that what is not used at the same time shares memory.
+ *   plan        The backend prepares a kernel for each step.
+ *
+ * Attention is a library operation where the backend accepts it, and is otherwise written out among
+ * the values, like every composite. */
 #include "engine/plan/stages.h"
 
-#include <string.h>
-
-void wb__plan_free(wb__plan *p)
-{
-    if (!p) return;
-    for (int i = 0; i < WB__PARTS; i++)
-        if (p->part[i].graph) p->device->backend->graph_free(p->device, p->part[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* the youngest first: drivers keep lists of them */
-        p->device->backend->destroy(p->device, p->kernels[i]);
-        if (p->text) wb__free(p->text[i]);
-    }
-    wb__free(p->kernels);
-    wb__free(p->text);
-    wb__free(p->words);
-    wb__free(p->constants);
-    wb__free(p->buffers);
-    wb__free(p);
-}
-
-void wb__plan_print(const wb__plan *p)
-{
-    wb__log(WB_LOG_DEBUG,
-            "plan: %d kernels, the last %d write variables\n"
-            "bytes: arena %lld, workspace %lld, inputs %lld, results %lld: peak %lld",
-            p->n_steps, p->n_steps - p->n_compute, (long long)p->arena_bytes,
-            (long long)p->workspace_bytes, (long long)p->input_bytes, (long long)p->result_bytes,
-            (long long)(p->arena_bytes + p->workspace_bytes + p->input_bytes + p->result_bytes));
-    for (int i = 0; i < p->n_steps; i++)
-        wb__log(WB_LOG_DEBUG, "%4d %s", i, p->text && p->text[i] ? p->text[i] : "");
-}
-
-static bool keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
-{
-    p->words = wb__alloc((size_t)(r->n_words + 1) * sizeof *p->words);
-    p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
-    if (!p->words || !p->constants) return false;
-    memcpy(p->words, r->words, (size_t)r->n_words * sizeof *p->words);
-    if (m->n_constants)
-        memcpy(p->constants, m->constants, (size_t)m->n_constants * sizeof *p->constants);
-    p->n_words = r->n_words;
-    p->n_constants = m->n_constants;
-    return true;
-}
-
-static size_t bytes_of(const wb_tensor *x)
-{
-    return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
-}
-
-/* What each buffer is for, and how far into it the plan reaches. */
-static bool tell_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
-{
-    p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
-    if (!p->buffers) return false;
-    wb__buffer *b = p->buffers;
-    for (int i = 0; i < r->n_leaves; i++, b++) {
-        const wb__plan_leaf *l = &r->leaves[i];
-        b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
-        b->scattered = l->scattered;
-    }
-    for (int i = 0; i < ir->n; i++)             /* others are read through windows only */
-        if (ir->value[i].op == WB__OP_constant)
-            p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
-    for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
-    for (int i = 0; i < r->n_writes; i++)
-        if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
-    for (int i = 0; i < r->n_writes; i++)
-        if (r->targets[i] >= r->n_leaves)
-            p->buffers[r->targets[i]].bytes = bytes_of(r->writes[i]->variable);
-    b += r->n_targets;
-    for (int i = 0; i < r->n_results; i++, b++)
-        *b = (wb__buffer){.kind = WB__BUFFER_RESULT, .bytes = bytes_of(r->results[i])};
-    *b = (wb__buffer){.kind = WB__BUFFER_ARENA,
-                     .bytes = (size_t)(p->arena_bytes + p->workspace_bytes)};
-    return true;
-}
-
-static void count_bytes(const wb__request *r, wb__plan *p)
-{
-    for (int i = 0; i < r->n_leaves; i++)
-        if (!r->leaves[i].granule) p->input_bytes += r->leaves[i].bytes;
-    for (int i = 0; i < r->n_results; i++) p->result_bytes += (int64_t)bytes_of(r->results[i]);
-}
-
-/* The last stage. */
-static wb__plan *finish(const wb__attempt *a, const wb__values *values,
-                        const wb__placement *placement, const wb__programs *programs,
-                        uint64_t hash)
-{
-    const wb__request *r = a->request;
-    wb__plan *p = wb__alloc_zero(1, sizeof *p);
-    if (!p) return NULL;
-    p->hash = hash;
-    p->device = a->device;
-    p->arena = placement->arena_buffer;
-    p->arena_bytes = programs->arena_bytes;
-    if (wb__prepare(a, programs, p) && keep_key(r, programs, p) &&
-        tell_buffers(r, &values->ir, p)) {
-        count_bytes(r, p);
-        return p;
-    }
-    wb__plan_free(p);
-    return NULL;
-}
-
-/* All stages: each is finished before the next one begins. */
-static wb__plan *attempt(const wb__attempt *a, uint64_t hash)
+static wb__plan *attempt(const wb__attempt *a)
 {
     wb__values values = {0};
     wb__patterns patterns = {0};
@@ -119,7 +31,7 @@ static wb__plan *attempt(const wb__attempt *a, uint64_t hash)
         wb__groups_make(a, &values, &patterns, &groups) &&
         wb__placement_make(a, &values, &patterns, &groups, &placement) &&
         wb__programs_make(a, &values, &patterns, &groups, &placement, &programs))
-        p = finish(a, &values, &placement, &programs, hash);
+        p = wb__plan_finish(a, &values, &placement, &programs);
     wb__programs_free(&programs);
     wb__placement_free(&placement);
     wb__groups_free(&groups);
@@ -140,12 +52,13 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         const int before = declined.n + declined.all;
         const wb__attempt a = {r, r->device, most_values[i], &declined};
         declined.known = declined.n;
-        p = attempt(&a, hash);
+        p = attempt(&a);
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
         if (!learnt && (r->device->backend->addressable || ++i == WB__COUNT(most_values))) break;
         wb_clear_error();
     }
+    if (p) p->hash = hash;
     wb__free(declined.step);
     return p;
 }

@@ -1,4 +1,5 @@
-/* From steps to the backend's kernels; steps that a backend takes, and declines. */
+/* The last stage: the steps' kernels, and what each run needs to know of the plan.  Steps that a
+ * backend accepted and then declines are noted, so that the next attempt is made without them. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -64,7 +65,7 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
     return note_declined(a->declined, s);
 }
 
-/* ---- everything ------------------------------------------------------------------------------ */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 /* What is kept of a step that was prepared. */
 static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final, wb__plan *p)
@@ -80,7 +81,7 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
 
 /* After a declined step the others are prepared all the same, so that all that are declined are
  * known at once. */
-bool wb__prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
+static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 {
     const bool telling = wb__debug("plan");
     p->kernels = wb__alloc_zero((size_t)s->n + 1, sizeof *p->kernels);
@@ -97,4 +98,94 @@ bool wb__prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
     }
     if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
     return !declined;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static bool keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
+{
+    p->words = wb__alloc((size_t)(r->n_words + 1) * sizeof *p->words);
+    p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
+    if (!p->words || !p->constants) return false;
+    memcpy(p->words, r->words, (size_t)r->n_words * sizeof *p->words);
+    if (m->n_constants)
+        memcpy(p->constants, m->constants, (size_t)m->n_constants * sizeof *p->constants);
+    p->n_words = r->n_words;
+    p->n_constants = m->n_constants;
+    return true;
+}
+
+static size_t bytes_of(const wb_tensor *x)
+{
+    return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+}
+
+/* What each buffer is for, and how far into it the plan reaches. */
+static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
+{
+    p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
+    if (!p->buffers) return false;
+    wb__buffer *b = p->buffers;
+    for (int i = 0; i < r->n_leaves; i++, b++) {
+        const wb__plan_leaf *l = &r->leaves[i];
+        b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
+        b->scattered = l->scattered;
+    }
+    for (int i = 0; i < ir->n; i++)             /* others are read through windows only */
+        if (ir->value[i].op == WB__OP_constant)
+            p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
+    for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= r->n_leaves)
+            p->buffers[r->targets[i]].bytes = bytes_of(r->writes[i]->variable);
+    b += r->n_targets;
+    for (int i = 0; i < r->n_results; i++, b++)
+        *b = (wb__buffer){.kind = WB__BUFFER_RESULT, .bytes = bytes_of(r->results[i])};
+    *b = (wb__buffer){.kind = WB__BUFFER_ARENA,
+                     .bytes = (size_t)(p->arena_bytes + p->workspace_bytes)};
+    return true;
+}
+
+static void count_bytes(const wb__request *r, wb__plan *p)
+{
+    for (int i = 0; i < r->n_leaves; i++)
+        if (!r->leaves[i].granule) p->input_bytes += r->leaves[i].bytes;
+    for (int i = 0; i < r->n_results; i++) p->result_bytes += (int64_t)bytes_of(r->results[i]);
+}
+
+wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
+                          const wb__placement *placement, const wb__programs *programs)
+{
+    const wb__request *r = a->request;
+    wb__plan *p = wb__alloc_zero(1, sizeof *p);
+    if (!p) return NULL;
+    p->device = a->device;
+    p->arena = placement->arena_buffer;
+    p->arena_bytes = programs->arena_bytes;
+    if (prepare(a, programs, p) && keep_key(r, programs, p) &&
+        fill_buffers(r, &values->ir, p)) {
+        count_bytes(r, p);
+        return p;
+    }
+    wb__plan_free(p);
+    return NULL;
+}
+
+void wb__plan_free(wb__plan *p)
+{
+    if (!p) return;
+    for (int i = 0; i < WB__PARTS; i++)
+        if (p->part[i].graph) p->device->backend->graph_free(p->device, p->part[i].graph);
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* the youngest first: drivers keep lists of them */
+        p->device->backend->destroy(p->device, p->kernels[i]);
+        if (p->text) wb__free(p->text[i]);
+    }
+    wb__free(p->kernels);
+    wb__free(p->text);
+    wb__free(p->words);
+    wb__free(p->constants);
+    wb__free(p->buffers);
+    wb__free(p);
 }

@@ -123,7 +123,8 @@ static void copy_results(wb__emitter *m)
  * end, is there only then. */
 static bool is_from_variable(const wb__emitter *m, int x, const wb__view *from)
 {
-    return from->buffer >= 0 && from->buffer < m->placement->result_buffer && m->placement->role[m->values->base[x]].write < 0;
+    return from->buffer >= 0 && from->buffer < m->placement->result_buffer &&
+           m->placement->role[m->values->base[x]].write < 0;
 }
 
 /* Writes that are not made in place.  `aside`: what they take from another variable's memory is set

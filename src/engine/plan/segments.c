@@ -121,8 +121,8 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
     return true;
 }
 
-/* The kernels after number i that do the same become segments of it, in one pass; they are marked in
- * `gone`.  `own` and `between` are for this function alone. */
+/* The kernels after number i that do the same become segments of it, in one pass; they are marked
+ * in `gone`.  `own` and `between` are for this function alone. */
 static bool merge_into(wb__programs *m, int i, bool *gone, traffic *own, traffic *between)
 {
     clear_traffic(own);

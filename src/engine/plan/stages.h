@@ -1,14 +1,12 @@
-/* The stages in which a plan is made.  Each fills a struct of its own and reads the structs before
- * it, which are const to it:
+/* The stages in which a plan is made (plan.c says what each does) and their results.  A result is
+ * const to the stages behind it.
  *
- *   request     the graph in order, its leaves, results and writes      request.c
- *   values      the graph simplified, equal values merged; layouts      import.c, ir.c, values.c
- *   patterns    the values that a product's kernel makes beside it      patterns.c
- *   groups      the values that one kernel makes, in execution order    groups.c, spaces.c, merge.c
- *   placement   where each stored value is in memory                    placement.c
- *   programs    steps: fused programs and library operations on views   programs.c, fused.c,
- *                                                                       library.c, segments.c, arena.c
- *   plan        the kernels prepared                                    prepare.c, plan.c
+ *   values      values.c, import.c, ir.c, view.c
+ *   patterns    patterns.c
+ *   groups      groups.c, spaces.c, merge.c
+ *   placement   placement.c
+ *   programs    programs.c, fused.c, library.c, segments.c, arena.c
+ *   plan        prepare.c, describe.c, plan.c
  *
  * A value is an index into the array of values; inputs come before their users. */
 #ifndef WB__STAGES_H
@@ -52,10 +50,10 @@ bool wb__taken(const wb__attempt *a, const wb__step *s);
 typedef struct {
     wb__ir ir;
     int *of;                /* of each tensor of the request's order: its value */
-    bool *needed;           /* of each value: a library operation, a concat, a result or a write reads
-                               it (perhaps through a view) in memory */
-    int *base;              /* of each value: the value whose memory it is a view of; itself where it
-                               is no view */
+    bool *needed;           /* of each value: a library operation, a concat, a result or a write
+                               reads it (perhaps through a view) in memory */
+    int *base;              /* of each value: the value whose memory it is a view of; itself where
+                               it is no view */
     bool attention_back;    /* the graph has gradients of attention */
 } wb__values;
 
@@ -117,15 +115,15 @@ typedef struct {
     wb__op epilogue;        /* WB__OP_NONE: none */
     wb__aux aux_kind;
     int aux;                /* the value that the epilogue leaves beside the result, or reads */
-    int bits;               /* the product that leaves the bits which this product leaves or reads */
+    int bits;               /* the product that leaves the bits which this one leaves or reads */
     wb__sums sums_of;
     int sums;               /* the value that is a sum of rows beside the product */
 } wb__product;
 
 typedef struct {
     int product;            /* the product whose kernel makes the value, -1 */
-    bool unused;            /* only gradients that products make read it, and these have it in another
-                               form */
+    bool unused;            /* only gradients that products make read it, and these have it in
+                               another form */
 } wb__part;
 
 typedef struct {
@@ -141,8 +139,8 @@ void wb__patterns_free(wb__patterns *p);
 
 typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_kind;
 
-/* The values of one kernel (a concat: of one copy for each part that is not made in place).  A fused
- * group has a space: dimension i is logical axis axis[i]. */
+/* The values of one kernel (a concat: of one copy for each part that is not made in place).  A
+ * fused group has a space: dimension i is logical axis axis[i]. */
 typedef struct {
     wb__group_kind kind;
     int product;                        /* of a library group: its number among the patterns */
@@ -154,10 +152,10 @@ typedef struct {
 } wb__group;
 
 typedef struct {
-    int group;          /* the group that makes the value; -1: a leaf, a view, a free source, unused,
-                           or rematerialised */
+    int group;          /* the group that makes the value; -1: a leaf, a view, a free source,
+                           unused, or rematerialised */
     int next;
-    bool ends;          /* the value is complete when its kernel ends: its own group cannot read it */
+    bool ends;          /* it is complete when its kernel ends: its own group cannot read it */
     bool rematerialised; /* each reader computes it anew, for each point of its own space */
     bool stored;        /* it is in memory */
 } wb__member;
@@ -197,8 +195,8 @@ static inline bool wb__space_is(const wb__group *g, const wb__value *v)
 
 typedef struct {
     wb__view view;
-    int memory;         /* the piece of the arena that the view is in, from whose beginning it counts;
-                           -1: another buffer, or none */
+    int memory;         /* the piece of the arena that the view is in, from whose beginning it
+                           counts; -1: another buffer, or none */
 } wb__place;
 
 /* What a value's memory is; -1 where not. */
@@ -229,12 +227,12 @@ int wb__content(const wb__values *s, int x);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A step.  While programs are made, views into the arena count from the beginning of their piece. */
+/* A step.  While programs are made, views into the arena count from the beginning of a piece. */
 typedef struct {
     wb__step step;
     int n_owners, *owners;              /* of each view: its piece of the arena, or -1 */
     int aux_owner, sums_owner;          /* of step.aux and step.sums */
-    wb__view *views;                    /* of a fused step, as are the two below: what step.fused has */
+    wb__view *views;                    /* of a fused step, like the two below: step.fused's */
     wb__instr *instr;
     wb__space *spaces;
     char *text;
@@ -264,7 +262,7 @@ typedef struct {
     wb__programs *out;
     int *instr_of;                      /* of each value of the group at hand: its instruction */
     int *constant_of;                   /* of each fixed literal: its number, -1 until needed */
-    int *bits_of;                       /* of each product: the memory of its bits, -1 until needed */
+    int *bits_of;                       /* of each product: the memory of its bits, or -1 */
     bool failed;
 } wb__emitter;
 
@@ -272,7 +270,7 @@ typedef struct {
 bool wb__place_of(wb__emitter *m, int x, wb__view *out, int *owner);
 int wb__emit_memory(wb__emitter *m, int64_t bytes);                 /* one more piece */
 wb__plan_step *wb__emit_step(wb__emitter *m, wb__step_kind kind);   /* NULL: failed */
-void wb__emit_view(wb__emitter *m, wb__plan_step *d, wb__view v, int owner);    /* of no fused step */
+void wb__emit_view(wb__emitter *m, wb__plan_step *d, wb__view v, int owner); /* not if fused */
 void wb__emit_copy(wb__emitter *m, wb__view from, int from_owner, wb__view to, int to_owner,
                    const char *why);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
@@ -287,8 +285,9 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s);
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* prepare.c: the steps' kernels. */
-bool wb__prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p);
+/* prepare.c; NULL: failed, or a step was declined. */
+wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
+                          const wb__placement *placement, const wb__programs *programs);
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c */
 
 #endif

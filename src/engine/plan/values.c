@@ -183,7 +183,7 @@ static bool choose_heads(wb__ir *ir)
     return true;
 }
 
-/* ---- what is read in memory ------------------------------------------------------------------- */
+/* ---- what is read in memory ------------------------------------------------------------------ */
 
 static void find_needed(const wb__request *r, wb__values *s)
 {
