@@ -55,11 +55,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->no_bias ? ", bias=false)" : ")");
 }
 
-static wb_layer *make(const void *options) { return wb_conv_layer_with(options); }
-
-const wb__layer_type wb__conv_type = {
-    "Conv", sizeof(wb_conv_options), WB__COUNT(option_table), option_table, call, print, make, NULL,
-    NULL};
+WB__PLAIN_LAYER(conv, "Conv", wb_conv_options, option_table, wb_conv_layer_with,
+                .call = call, .print = print);
 
 static bool check(wb_conv_options *o)
 {
@@ -89,10 +86,7 @@ wb_layer *wb_conv_layer_with(const wb_conv_options *given)
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t dims[4] = {o.out, o.in / o.groups, o.kernel[0], o.kernel[1]};
     wb_layer *l = wb__layer_new(&wb__conv_type, &o, 2);
-    if (!l ||
-        !wb__layer_put(l, 0, "weight", wb__parameter("Conv", "weight", init, o.dtype, 4, dims)))
-        return NULL;
-    wb_tensor *bias =
-        o.no_bias ? WB_NONE : wb__parameter("Conv", "bias", wb_init_zeros, o.dtype, 1, &o.out);
-    return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
+    return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 4, dims) &&
+                   wb__layer_put_parameter(l, 1, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1, &o.out)
+               ? l : NULL;
 }
