@@ -10,7 +10,8 @@ typedef enum {
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) WB__OP_##name,
 #define WB_COMPARE(name, accepts, expression) WB__OP_##name,
 #define WB_TEST(name, accepts, expression) WB__OP_##name,
-#define WB_LIBRARY(name, step, variant, gradient) WB__OP_##name,
+#define WB_LIBRARY(name, step, variant, composed, gradient) WB__OP_##name,
+#define WB_COMPOSITE(name, composed, gradient) WB__OP_##name,
 #define WB_OTHER(name, class, gradient) WB__OP_##name,
 #include "ops/ops.def"
     WB__OP_COUNT

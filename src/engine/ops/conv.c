@@ -1,0 +1,111 @@
+/* Convolutions (cross-correlations over two axes), and their gradients. */
+#include "engine/ops/sliding.h"
+
+#include <string.h>
+
+wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *settings)
+{
+    if (!wb__floating("conv", x) || !wb__floating("conv", w) ||
+        (!b && wb__null("conv", "b (WB_NONE for no bias)")))
+        return NULL;
+    wb_conv_settings s = {0};
+    if (settings) memcpy(&s, settings, WB__MIN(settings->size, sizeof s));
+    wb__conv_attr a = {.groups = s.groups ? s.groups : 1};
+    memcpy(a.stride, s.stride, sizeof a.stride);
+    memcpy(a.dilation, s.dilation, sizeof a.dilation);
+    memcpy(a.pad, s.pad, sizeof a.pad);
+    wb__sliding_pair(a.stride, 1, 1);
+    wb__sliding_pair(a.dilation, 1, 1);
+    if (x->dtype != w->dtype)
+        return wb__fail_null(WB_ERROR_DTYPE, "conv: dtypes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
+    if (x->ndim != 4 || w->ndim != 4)
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
+                             wb_describe(x), wb_describe(w));
+    if (!w->dims[1])
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: no channels: %s · %s", wb_describe(x),
+                             wb_describe(w));
+    if (a.groups < 1 || x->dims[1] != w->dims[1] * a.groups || w->dims[0] % a.groups)
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: channels do not fit: %s · %s in %lld group%s",
+                             wb_describe(x), wb_describe(w), (long long)a.groups,
+                             a.groups == 1 ? "" : "s");
+    if (b != WB_NONE && (b->ndim != 1 || b->dims[0] != w->dims[0]))
+        return wb__fail_null(WB_ERROR_SHAPE, "conv: the bias is %s; the weight %s wants [%lld]",
+                             wb_describe(b), wb_describe(w), (long long)w->dims[0]);
+    if (!wb__sliding_size("conv", x, w->dims + 2, a.stride, a.pad, a.dilation, a.size)) return NULL;
+    int64_t dims[4] = {x->dims[0], w->dims[0], a.size[0], a.size[1]}, size;
+    if (!wb__check_dims("conv", 4, dims, &size)) return NULL;
+    wb_tensor *y = wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x, w},
+                            sizeof a / 8, (int64_t *)&a);
+    return b == WB_NONE ? y : wb_add(y, wb_reshape_to(b, 3, (int64_t[]){b->dims[0], 1, 1}));
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* The three kinds of convolution are each other's gradients. */
+GRADIENT(conv)
+{
+    wb_tensor *x = node->in[0], *k = node->in[1];
+    if (wanted[0]) out[0] = wb__like(WB__OP_conv_data, x, g, k, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_conv_weights, k, x, g, node);
+}
+
+GRADIENT(conv_data)
+{
+    wb_tensor *dy = node->in[0], *k = node->in[1];
+    if (wanted[0]) out[0] = wb__like(WB__OP_conv, dy, g, k, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_conv_weights, k, g, dy, node);
+}
+
+GRADIENT(conv_weights)
+{
+    wb_tensor *x = node->in[0], *dy = node->in[1];
+    if (wanted[0]) out[0] = wb__like(WB__OP_conv_data, x, dy, g, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_conv, dy, x, g, node);
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
+FILL(CONV)
+{
+    bool nhwc = v->wants_nhwc;
+    int a = wb__operand_of(m, v, 0), b = wb__operand_of(m, v, 1);
+    wb__draft *d = wb__last_draft(m);
+    memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
+    switch ((wb__conv_kind)d->step.variant) {
+    case WB__CONV_FORWARD:
+        wb__add_dense(m, a, nhwc);
+        wb__add_dense(m, b, false);
+        wb__add_any(m, g->product);
+        break;
+    case WB__CONV_DATA:
+        wb__add_any(m, g->product);
+        wb__add_dense(m, b, false);
+        wb__add_dense(m, a, nhwc);
+        break;
+    case WB__CONV_WEIGHTS:
+        wb__add_dense(m, a, nhwc);
+        wb__add_any(m, g->product);
+        wb__add_dense(m, b, nhwc);
+        break;
+    }
+}
+
+bool wb__conv_prefers_nhwc(const wb__making *m, const wb__value *v)
+{
+    const wb__ir *ir = &m->ir;
+    wb__step s = wb__step_blank(m, WB__STEP_CONV);
+    const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
+    const wb__value *by_kind[][3] = {[WB__CONV_FORWARD] = {in[0], in[1], v},
+                                     [WB__CONV_DATA] = {v, in[1], in[0]},
+                                     [WB__CONV_WEIGHTS] = {in[0], v, in[1]}};
+    s.variant = wb__ops[v->op].variant;
+    s.n_views = 3;
+    for (int i = 0; i < 3; i++) {
+        const wb__value *p = by_kind[s.variant][i];
+        s.views[i] = (wb__view){.dtype = (wb_dtype)p->dtype, .ndim = p->ndim};
+        memcpy(s.views[i].dims, p->dims, sizeof p->dims);
+    }
+    memcpy(&s.conv, ir->attrs + v->attr, sizeof s.conv);
+    return m->device->backend->prefers_nhwc(m->device, &s);
+}
