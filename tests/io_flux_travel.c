@@ -331,7 +331,7 @@ static void documents_of_bson_jl(void **state)
     assert_true(o->flip && o->in == 1 && o->out == 2 && o->kernel[0] == 2 && o->kernel[1] == 3);
     assert_true(o->stride[0] == 2 && o->stride[1] == 1 && o->activation == wb_sigmoid);
     int64_t pad[4];
-    wb__conv_padding(o, pad);
+    wb__padding(made("conv")->type, o, pad);
     assert_true(pad[0] == 0 && pad[1] == 2 && pad[2] == 1 && pad[3] == 0);
 
     l = made("recur");

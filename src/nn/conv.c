@@ -10,12 +10,14 @@
     X(wb_conv_options, no_bias, BOOL, 1) X(wb_conv_options, init, INITIALISER, 1)               \
     X(wb_conv_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+extern const wb__layer_type wb__conv_type;
 
 /* The padding in force: with .same the odd one of an even kernel goes to the high side. */
-void wb__conv_padding(const wb_conv_options *o, int64_t *pad)
+void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
-    wb__pad_in_force(o->pad, pad);
-    for (int a = 0; o->same && a < 2; a++) {
+    wb__pad_in_force(wb__layer_option(type, options, "pad"), pad);
+    const wb_conv_options *o = type == &wb__conv_type ? options : NULL;
+    for (int a = 0; o && o->same && a < 2; a++) {
         int64_t total = (o->kernel[a] - 1) * o->dilation[a];
         pad[2 * a] = total / 2;
         pad[2 * a + 1] = total - total / 2;
@@ -34,7 +36,7 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
                           .groups = o->groups,
                           .stride = {o->stride[0], o->stride[1]},
                           .dilation = {o->dilation[0], o->dilation[1]}};
-    wb__conv_padding(o, s.pad);
+    wb__padding(l->type, o, s.pad);
     x = wb__layer_input(l, x, weight);
     if (o->flip) weight = wb_flip(wb_flip(weight, 2), 3);
     return wb__activate(o->activation, wb_conv_with(x, weight, wb__layer_child(l, 1), &s));
