@@ -263,8 +263,7 @@ bool wb__absorbed(wb__making *m, int x)
         int p = input(m, v, i), g = m->fate[p].group;
         if (g < 0 || m->group[g].kind != WB__GROUP_LIBRARY || m->group[g].product != p) continue;
         const wb__value *library = value(m, m->group[g].first);
-        if ((library->op != WB__OP_matmul && library->op != WB__OP_conv) || m->group[g].epilogue)
-            continue;
+        if (!wb__has_epilogue(&wb__ops[library->op]) || m->group[g].epilogue) continue;
         if (library->size != v->size || library->ndim != v->ndim || m->group[g].sums >= 0) continue;
         if (unary) return absorb_unary(m, x, g);
         if (value(m, p)->uses != 1) continue;

@@ -337,9 +337,9 @@ bool wb__cu_dnn_works(void);
  * False: there is none. */
 typedef struct {
     wb__step step;
-    wb__instr instr[3];
+    wb__instr instr[5];
     wb__space space;
-    wb__view view;
+    wb__view view[2];
 } wb__cu_rest;
 bool wb__cu_split(const wb__step *step, wb__step *bare, wb__cu_rest *rest);
 
