@@ -313,7 +313,7 @@ static bool conv(reading *x)
         dims[0] *= dims[1];
         dims[1] = 1;
     } else if (wb__jl_field(&x->r->f, x->v, "groups").kind != WB__JL_NUMBER) o->groups = 1;
-    return shaped(x->r, &x->s[1], 1, dims);
+    return true;
 }
 
 static bool conv_groups(reading *x)
@@ -328,7 +328,7 @@ static bool conv_groups(reading *x)
     o->out = dims[0];
     o->in = dims[1] * o->groups;
     memcpy(o->kernel, dims + 2, sizeof o->kernel);
-    return true;
+    return shaped(x->r, &x->s[1], 1, &o->out);
 }
 
 static bool batchnorm(reading *x)

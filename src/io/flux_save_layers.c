@@ -140,7 +140,8 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
     void *x = child(r->l, f->here);
     if (!wb_is_none(x)) return wb__flux_value(s, f->here, x);
     if (s->version >= f->since) return wb__julia_bool(&s->room, false);
-    return wb__julia_zeros(&s->room, (wb_dtype)weight->dtype, 1, weight->dims);
+    const int64_t *out = weight->ndim == 4 ? option(r, "out") : weight->dims;
+    return wb__julia_zeros(&s->room, (wb_dtype)weight->dtype, 1, out);
 }
 
 /* Until 0.14 a cell has its initial states, and Recur the present ones: columns, and before 0.12

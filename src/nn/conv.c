@@ -24,14 +24,16 @@ void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
     }
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+typedef wb_tensor *operation(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *s);
+
+static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operation *f)
 {
     const wb_conv_options *o = l->options;
     wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
     if (!wb__one_input(l, n)) return NULL;
     if (x->ndim != 4 || x->dims[1] != o->in)
-        return wb__fail_null(WB_ERROR_SHAPE, "Conv: expects [N,%lld,H,W], got %s", (long long)o->in,
-                             wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,%lld,H,W], got %s", l->type->name,
+                             (long long)o->in, wb_describe(x));
     wb_conv_settings s = {.size = sizeof s,
                           .groups = o->groups,
                           .stride = {o->stride[0], o->stride[1]},
@@ -39,13 +41,18 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb__padding(l->type, o, s.pad);
     x = wb__layer_input(l, x, weight);
     if (o->flip) weight = wb_flip(wb_flip(weight, 2), 3);
-    return wb__activate(o->activation, wb_conv_with(x, weight, wb__layer_child(l, 1), &s));
+    return wb__activate(o->activation, f(x, weight, wb__layer_child(l, 1), &s));
+}
+
+static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    return call_with(l, n, inputs, wb_conv_with);
 }
 
 static void print(const wb_layer *l, wb__text *t)
 {
     const wb_conv_options *o = l->options;
-    wb__text_add(t, "Conv((%lld, %lld), %lld => %lld", (long long)o->kernel[0],
+    wb__text_add(t, "%s((%lld, %lld), %lld => %lld", l->type->name, (long long)o->kernel[0],
                  (long long)o->kernel[1], (long long)o->in, (long long)o->out);
     wb__print_activation(o->activation, t);
     if (o->same) wb__text_add(t, ", pad=same");
@@ -63,38 +70,52 @@ const wb__layer_type wb__conv_type = {
     "Conv", sizeof(wb_conv_options), WB__COUNT(option_table), option_table, call, print, make, NULL,
     NULL};
 
-static bool check(wb_conv_options *o)
+static bool check(const char *what, wb_conv_options *o)
 {
     if (!o->groups) o->groups = 1;
-    if (!wb__pair("Conv", "kernel", o->kernel, 0) || !wb__pair("Conv", "stride", o->stride, 1) ||
-        !wb__pair("Conv", "dilation", o->dilation, 1) || !wb__pad("Conv", o->pad)) return false;
+    if (!wb__pair(what, "kernel", o->kernel, 0) || !wb__pair(what, "stride", o->stride, 1) ||
+        !wb__pair(what, "dilation", o->dilation, 1) || !wb__pad(what, o->pad)) return false;
     if (o->in < 1 || o->out < 1)
-        return wb__fail(WB_ERROR_ARGUMENT, "Conv: sizes are positive, got %lld => %lld",
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", what,
                         (long long)o->in, (long long)o->out),
                false;
     if (o->groups < 1 || o->in % o->groups || o->out % o->groups)
-        return wb__fail(WB_ERROR_ARGUMENT, "Conv: %lld groups do not divide %lld => %lld",
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %lld groups do not divide %lld => %lld", what,
                         (long long)o->groups, (long long)o->in, (long long)o->out),
                false;
     if (o->same && (o->pad[0] || o->pad[1] || o->pad[2] || o->pad[3]))
-        return wb__fail(WB_ERROR_ARGUMENT, "Conv: .same and .pad are two answers to one question"),
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad are two answers to one question",
+                        what),
                false;
-    return wb__layer_dtype("Conv", &o->dtype);
+    return wb__layer_dtype(what, &o->dtype);
+}
+
+/* A layer with a weight of `first` times `second`/groups kernels. */
+static wb_layer *layer_of(const wb__layer_type *type, const wb_conv_options *o, int64_t first,
+                          int64_t second)
+{
+    wb_initialiser init = o->init ? o->init : wb_glorot_uniform;
+    int64_t dims[4] = {first, second / o->groups, o->kernel[0], o->kernel[1]};
+    wb_layer *l = wb__layer_new(type, o, 2);
+    if (!l || !wb__layer_put(l, 0, "weight",
+                             wb__parameter(type->name, "weight", init, o->dtype, 4, dims)))
+        return NULL;
+    wb_tensor *bias = o->no_bias ? WB_NONE
+                                 : wb__parameter(type->name, "bias", wb_init_zeros, o->dtype, 1,
+                                                 &o->out);
+    return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
+}
+
+static bool read_options(const char *what, wb_conv_options *o, const wb_conv_options *given)
+{
+    wb__read_options(o, sizeof *o, given);
+    wb__take_sizes(o->kernel, &o->sizes_, 2);
+    return check(what, o);
 }
 
 wb_layer *wb_conv_layer_with(const wb_conv_options *given)
 {
     wb_conv_options o;
-    wb__read_options(&o, sizeof o, given);
-    wb__take_sizes(o.kernel, &o.sizes_, 2);
-    if (!check(&o)) return NULL;
-    wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
-    int64_t dims[4] = {o.out, o.in / o.groups, o.kernel[0], o.kernel[1]};
-    wb_layer *l = wb__layer_new(&wb__conv_type, &o, 2);
-    if (!l ||
-        !wb__layer_put(l, 0, "weight", wb__parameter("Conv", "weight", init, o.dtype, 4, dims)))
-        return NULL;
-    wb_tensor *bias =
-        o.no_bias ? WB_NONE : wb__parameter("Conv", "bias", wb_init_zeros, o.dtype, 1, &o.out);
-    return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
+    if (!read_options("Conv", &o, given)) return NULL;
+    return layer_of(&wb__conv_type, &o, o.out, o.in);
 }

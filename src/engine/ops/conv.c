@@ -3,41 +3,69 @@
 
 #include <string.h>
 
+/* The attributes that the options mean; false, with the error set, where they or the operands cannot
+ * be those of a convolution. */
+static bool attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *b,
+                       const wb_conv_settings *settings, wb_conv_settings *s, wb__conv_attr *a)
+{
+    if (!wb__floating(what, x) || !wb__floating(what, w) ||
+        (!b && wb__null(what, "b (WB_NONE for no bias)")))
+        return false;
+    *s = (wb_conv_settings){0};
+    if (settings) memcpy(s, settings, WB__MIN(settings->size, sizeof *s));
+    *a = (wb__conv_attr){.groups = s->groups ? s->groups : 1};
+    memcpy(a->stride, s->stride, sizeof a->stride);
+    memcpy(a->dilation, s->dilation, sizeof a->dilation);
+    memcpy(a->pad, s->pad, sizeof a->pad);
+    wb__sliding_pair(a->stride, 1, 1);
+    wb__sliding_pair(a->dilation, 1, 1);
+    if (x->dtype == w->dtype) return true;
+    wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(x), wb_describe(w));
+    return false;
+}
+
+static bool channels_fit(const char *what, bool fit, const wb_tensor *x, const wb_tensor *w,
+                         int64_t groups)
+{
+    if (fit) return true;
+    wb__fail(WB_ERROR_SHAPE, "%s: channels do not fit: %s · %s in %lld group%s", what,
+             wb_describe(x), wb_describe(w), (long long)groups, groups == 1 ? "" : "s");
+    return false;
+}
+
+static bool bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t channels)
+{
+    if (b == WB_NONE || (b->ndim == 1 && b->dims[0] == channels)) return true;
+    wb__fail(WB_ERROR_SHAPE, "%s: the bias is %s; the weight %s wants [%lld]", what,
+             wb_describe(b), wb_describe(w), (long long)channels);
+    return false;
+}
+
+static wb_tensor *with_bias(wb_tensor *y, wb_tensor *b)
+{
+    return b == WB_NONE ? y : wb_add(y, wb_reshape_to(b, 3, (int64_t[]){b->dims[0], 1, 1}));
+}
+
 wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *settings)
 {
-    if (!wb__floating("conv", x) || !wb__floating("conv", w) ||
-        (!b && wb__null("conv", "b (WB_NONE for no bias)")))
-        return NULL;
-    wb_conv_settings s = {0};
-    if (settings) memcpy(&s, settings, WB__MIN(settings->size, sizeof s));
-    wb__conv_attr a = {.groups = s.groups ? s.groups : 1};
-    memcpy(a.stride, s.stride, sizeof a.stride);
-    memcpy(a.dilation, s.dilation, sizeof a.dilation);
-    memcpy(a.pad, s.pad, sizeof a.pad);
-    wb__sliding_pair(a.stride, 1, 1);
-    wb__sliding_pair(a.dilation, 1, 1);
-    if (x->dtype != w->dtype)
-        return wb__fail_null(WB_ERROR_DTYPE, "conv: dtypes differ: %s · %s", wb_describe(x),
-                             wb_describe(w));
+    wb_conv_settings s;
+    wb__conv_attr a;
+    if (!attributes("conv", x, w, b, settings, &s, &a)) return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
                              wb_describe(x), wb_describe(w));
     if (!w->dims[1])
         return wb__fail_null(WB_ERROR_SHAPE, "conv: no channels: %s · %s", wb_describe(x),
                              wb_describe(w));
-    if (a.groups < 1 || x->dims[1] != w->dims[1] * a.groups || w->dims[0] % a.groups)
-        return wb__fail_null(WB_ERROR_SHAPE, "conv: channels do not fit: %s · %s in %lld group%s",
-                             wb_describe(x), wb_describe(w), (long long)a.groups,
-                             a.groups == 1 ? "" : "s");
-    if (b != WB_NONE && (b->ndim != 1 || b->dims[0] != w->dims[0]))
-        return wb__fail_null(WB_ERROR_SHAPE, "conv: the bias is %s; the weight %s wants [%lld]",
-                             wb_describe(b), wb_describe(w), (long long)w->dims[0]);
-    if (!wb__sliding_size("conv", x, w->dims + 2, a.stride, a.pad, a.dilation, a.size)) return NULL;
+    const bool fit = a.groups >= 1 && x->dims[1] == w->dims[1] * a.groups && !(w->dims[0] % a.groups);
+    if (!channels_fit("conv", fit, x, w, a.groups) || !bias_fits("conv", b, w, w->dims[0]) ||
+        !wb__sliding_size("conv", x, w->dims + 2, a.stride, a.pad, a.dilation, a.size))
+        return NULL;
     int64_t dims[4] = {x->dims[0], w->dims[0], a.size[0], a.size[1]}, size;
     if (!wb__check_dims("conv", 4, dims, &size)) return NULL;
-    wb_tensor *y = wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x, w},
-                            sizeof a / 8, (int64_t *)&a);
-    return b == WB_NONE ? y : wb_add(y, wb_reshape_to(b, 3, (int64_t[]){b->dims[0], 1, 1}));
+    return with_bias(wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x, w},
+                              sizeof a / 8, (int64_t *)&a),
+                     b);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */

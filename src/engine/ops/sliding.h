@@ -4,6 +4,10 @@
 
 #include "engine/ops/op.h"
 
+/* False, with the error set, where one of these is too small, or too large for sums of products of
+ * two to fit.  `dilation` NULL: 1. */
+bool wb__sliding_valid(const char *what, const int64_t *window, const int64_t *stride,
+                       const int64_t *pad, const int64_t *dilation);
 /* The number of positions along both axes; false, with the error set, where there are none. */
 bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *window,
                       const int64_t *stride, const int64_t *pad, const int64_t *dilation,
