@@ -325,8 +325,9 @@ static bool conv_groups(reading *x)
         return wb__flux_why(x->r, "it pads with other things than zeros"), false;
     if (o->groups < 1 || o->groups > dims[0] || dims[1] > INT64_MAX / o->groups)
         return wb__flux_why(x->r, "it has %lld groups", (long long)o->groups), false;
-    o->out = dims[0];
-    o->in = dims[1] * o->groups;
+    const bool transpose = !strcmp(x->type->name, "ConvTranspose");
+    o->out = transpose ? dims[1] * o->groups : dims[0];
+    o->in = transpose ? dims[0] : dims[1] * o->groups;
     memcpy(o->kernel, dims + 2, sizeof o->kernel);
     return shaped(x->r, &x->s[1], 1, &o->out);
 }
@@ -425,6 +426,7 @@ static const struct kind {
     images images;
     bool (*sizes)(reading *x), (*last)(reading *x); /* after the arrays, after all; NULL: none */
 } kinds[] = {{"Dense", ENDS, dense, NULL}, {"Conv", STARTS, conv, conv_groups},
+             {"ConvTranspose", STARTS, conv, conv_groups},
              {"MaxPool", POOLS, NULL, NULL}, {"MeanPool", POOLS, NULL, NULL},
              {"GlobalMaxPool", POOLS, NULL, NULL}, {"GlobalMeanPool", POOLS, NULL, NULL},
              {"BatchNorm", KEEPS, batchnorm, NULL}, {"LayerNorm", KEEPS, layernorm, NULL},

@@ -1,4 +1,5 @@
-/* Conv: cross-correlation, or with .flip the true convolution, over the last two axes. */
+/* Conv: cross-correlation, or with .flip the true convolution, over the last two axes; and
+ * ConvTranspose, the adjoint. */
 #include "nn/window.h"
 
 #define OPTIONS(X)                                                                              \
@@ -10,15 +11,20 @@
     X(wb_conv_options, no_bias, BOOL, 1) X(wb_conv_options, init, INITIALISER, 1)               \
     X(wb_conv_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
-extern const wb__layer_type wb__conv_type;
+static const wb__option transpose_table[] = {
+    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_conv_options, outpad, INT, 2)};
+extern const wb__layer_type wb__conv_type, wb__conv_transpose_type;
 
-/* The padding in force: with .same the odd one of an even kernel goes to the high side. */
+/* With .same the odd one of an even kernel goes to the high side.  The adjoint has the padding of the
+ * convolution that it undoes, so far as that has any. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
     wb__pad_in_force(wb__layer_option(type, options, "pad"), pad);
-    const wb_conv_options *o = type == &wb__conv_type ? options : NULL;
+    const bool transpose = type == &wb__conv_transpose_type;
+    const wb_conv_options *o = type == &wb__conv_type || transpose ? options : NULL;
     for (int a = 0; o && o->same && a < 2; a++) {
-        int64_t total = (o->kernel[a] - 1) * o->dilation[a];
+        const int64_t reach = (o->kernel[a] - 1) * o->dilation[a];
+        const int64_t total = transpose ? WB__MAX(reach + 1 - o->stride[a], 0) : reach;
         pad[2 * a] = total / 2;
         pad[2 * a + 1] = total - total / 2;
     }
@@ -37,7 +43,8 @@ static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operat
     wb_conv_settings s = {.size = sizeof s,
                           .groups = o->groups,
                           .stride = {o->stride[0], o->stride[1]},
-                          .dilation = {o->dilation[0], o->dilation[1]}};
+                          .dilation = {o->dilation[0], o->dilation[1]},
+                          .outpad = {o->outpad[0], o->outpad[1]}};
     wb__padding(l->type, o, s.pad);
     x = wb__layer_input(l, x, weight);
     if (o->flip) weight = wb_flip(wb_flip(weight, 2), 3);
@@ -47,6 +54,11 @@ static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operat
 static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     return call_with(l, n, inputs, wb_conv_with);
+}
+
+static wb_tensor *call_transpose(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    return call_with(l, n, inputs, wb_conv_transpose_with);
 }
 
 static void print(const wb_layer *l, wb__text *t)
@@ -59,6 +71,8 @@ static void print(const wb_layer *l, wb__text *t)
     else wb__print_pad(o->pad, t);
     wb__print_pair(", stride=", o->stride, 1, t);
     wb__print_pair(", dilation=", o->dilation, 1, t);
+    if (o->outpad[0] || o->outpad[1])
+        wb__text_add(t, ", outpad=(%lld, %lld)", (long long)o->outpad[0], (long long)o->outpad[1]);
     if (o->groups != 1) wb__text_add(t, ", groups=%lld", (long long)o->groups);
     if (o->flip) wb__text_add(t, ", flip=true");
     wb__text_add(t, o->no_bias ? ", bias=false)" : ")");
@@ -69,6 +83,15 @@ static wb_layer *make(const void *options) { return wb_conv_layer_with(options);
 const wb__layer_type wb__conv_type = {
     "Conv", sizeof(wb_conv_options), WB__COUNT(option_table), option_table, call, print, make, NULL,
     NULL};
+
+static wb_layer *make_transpose(const void *options)
+{
+    return wb_conv_transpose_layer_with(options);
+}
+
+const wb__layer_type wb__conv_transpose_type = {
+    "ConvTranspose", sizeof(wb_conv_options), WB__COUNT(transpose_table), transpose_table,
+    call_transpose, print, make_transpose, NULL, NULL};
 
 static bool check(const char *what, wb_conv_options *o)
 {
@@ -117,5 +140,19 @@ wb_layer *wb_conv_layer_with(const wb_conv_options *given)
 {
     wb_conv_options o;
     if (!read_options("Conv", &o, given)) return NULL;
+    if (o.outpad[0] || o.outpad[1])
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Conv: .outpad is ConvTranspose's");
     return layer_of(&wb__conv_type, &o, o.out, o.in);
+}
+
+wb_layer *wb_conv_transpose_layer_with(const wb_conv_options *given)
+{
+    wb_conv_options o;
+    if (!read_options("ConvTranspose", &o, given)) return NULL;
+    for (int a = 0; a < 2; a++)
+        if (o.outpad[a] < 0 || o.outpad[a] >= o.stride[a])
+            return wb__fail_null(WB_ERROR_ARGUMENT, "ConvTranspose: .outpad is {%lld, %lld}; it is "
+                                 "at least 0 and less than the stride", (long long)o.outpad[0],
+                                 (long long)o.outpad[1]);
+    return layer_of(&wb__conv_transpose_type, &o, o.in, o.out);
 }

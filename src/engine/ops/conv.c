@@ -41,6 +41,12 @@ static bool bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, 
     return false;
 }
 
+static bool no_outpad(const char *what, const int64_t *outpad)
+{
+    if (!outpad[0] && !outpad[1]) return true;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: .outpad is wb_conv_transpose's", what), false;
+}
+
 static wb_tensor *with_bias(wb_tensor *y, wb_tensor *b)
 {
     return b == WB_NONE ? y : wb_add(y, wb_reshape_to(b, 3, (int64_t[]){b->dims[0], 1, 1}));
@@ -50,7 +56,7 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
 {
     wb_conv_settings s;
     wb__conv_attr a;
-    if (!attributes("conv", x, w, b, settings, &s, &a)) return NULL;
+    if (!attributes("conv", x, w, b, settings, &s, &a) || !no_outpad("conv", s.outpad)) return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
                              wb_describe(x), wb_describe(w));
@@ -65,6 +71,62 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
     if (!wb__check_dims("conv", 4, dims, &size)) return NULL;
     return with_bias(wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x, w},
                               sizeof a / 8, (int64_t *)&a),
+                     b);
+}
+
+/* The size of the result along both axes: what wb_conv makes x's size of, where several sizes would do
+ * the one that .outpad chooses. */
+static bool transposed_size(const wb_tensor *x, const int64_t *k, const wb_conv_settings *s,
+                            const wb__conv_attr *a, int64_t *size)
+{
+    const char *what = "conv_transpose";
+    if (!wb__sliding_valid(what, k, a->stride, a->pad, a->dilation)) return false;
+    for (int i = 0; i < 2; i++) {
+        const int64_t n = x->dims[2 + i], reach = (k[i] - 1) * a->dilation[i] + 1;
+        if (s->outpad[i] < 0 || s->outpad[i] >= a->stride[i])
+            return wb__fail(WB_ERROR_ARGUMENT,
+                            "%s: .outpad {%lld, %lld} is not smaller than the stride %lldx%lld, "
+                            "or negative", what, (long long)s->outpad[0], (long long)s->outpad[1],
+                            (long long)a->stride[0], (long long)a->stride[1]),
+                   false;
+        const int64_t wide = n > INT32_MAX ? -1 : (n - 1) * a->stride[i] + reach + s->outpad[i];
+        size[i] = wide - a->pad[2 * i] - a->pad[2 * i + 1];
+        if (n < 1 || size[i] < 1)
+            return wb__fail(WB_ERROR_SHAPE,
+                            "%s: nothing is left of %s, windows of %lldx%lld and padding "
+                            "%lld,%lld,%lld,%lld", what, wb_describe(x), (long long)k[0],
+                            (long long)k[1], (long long)a->pad[0], (long long)a->pad[1],
+                            (long long)a->pad[2], (long long)a->pad[3]),
+                   false;
+    }
+    return true;
+}
+
+/* The data gradient of wb_conv, as an operation: its gradients are wb_conv and the weights'. */
+wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
+                                  const wb_conv_settings *settings)
+{
+    const char *what = "conv_transpose";
+    wb_conv_settings s;
+    wb__conv_attr a;
+    int64_t out[2], size;
+    if (!attributes(what, x, w, b, settings, &s, &a)) return NULL;
+    if (x->ndim != 4 || w->ndim != 4)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: %s · %s: want [N,C,H,W] · [C,K/groups,kh,kw]",
+                             what, wb_describe(x), wb_describe(w));
+    if (!w->dims[0] || !w->dims[1])
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: no channels: %s · %s", what, wb_describe(x),
+                             wb_describe(w));
+    const bool fit = a.groups >= 1 && x->dims[1] == w->dims[0] && w->dims[0] % a.groups == 0;
+    if (!channels_fit(what, fit, x, w, a.groups) ||
+        !bias_fits(what, b, w, w->dims[1] * a.groups) ||
+        !transposed_size(x, w->dims + 2, &s, &a, out))
+        return NULL;
+    memcpy(a.size, x->dims + 2, sizeof a.size);
+    int64_t dims[4] = {x->dims[0], w->dims[1] * a.groups, out[0], out[1]};
+    if (!wb__check_dims(what, 4, dims, &size)) return NULL;
+    return with_bias(wb__node(WB__OP_conv_data, (wb_dtype)x->dtype, 4, dims, 2,
+                              (wb_tensor *[]){x, w}, sizeof a / 8, (int64_t *)&a),
                      b);
 }
 
