@@ -1,15 +1,8 @@
 /* A first user's mistakes: what is missing or out of range is an error that names it. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"     /* clang: .axes = {1} */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <math.h>
-#include <string.h>
 #include <weber.h>
 
 #pragma GCC diagnostic ignored "-Wmissing-braces"       /* forms that are right, if not in style */
@@ -21,9 +14,8 @@
         assert_string_equal(wb_error(), message);       \
     } while (0)
 
-static void missing_arrays(void **state)
+TEST(missing_arrays)
 {
-    (void)state;
     float number = 0;
     wb_tensor *x = wb_ones(4, 5);
     wb_memory m;
@@ -38,9 +30,8 @@ static void missing_arrays(void **state)
     REFUSED(!wb_memory_estimate(1, NULL, &m), "memory_estimate: 1 tensors, a place to write to");
 }
 
-static void messages_name_what_was_given(void **state)
+TEST(messages_name_what_was_given)
 {
-    (void)state;
     wb_tensor *x = wb_ones(4, 5), *image = wb_ones(1, 2, 5, 5), *w = wb_ones(3, 2, 3, 3);
     REFUSED(wb_matmul(x, wb_full_of(1, WB_F64, 1, (int64_t[]){5})),
             "matmul: dtypes differ: [4,5] f32 · [5] f64");
@@ -58,9 +49,8 @@ static void messages_name_what_was_given(void **state)
     assert_non_null(wb_conv(image, w, WB_NONE));        /* without options, pedantically too */
 }
 
-static void numbers_out_of_range(void **state)
+TEST(numbers_out_of_range)
 {
-    (void)state;
     REFUSED(wb_BatchNorm(3, .eps = -1), "BatchNorm: eps is -1; it cannot be negative");
     REFUSED(wb_BatchNorm(3, .momentum = 2), "BatchNorm: momentum is 2; it must be in [0, 1]");
     REFUSED(wb_BatchNorm(3, .momentum = NAN), "BatchNorm: momentum is nan; it must be in [0, 1]");
@@ -83,9 +73,8 @@ static double moved(wb_rule *rule, double eta, bool adjust)
 }
 
 /* A number that is given as 0 is 0, wherever it stands among others. */
-static void zero_is_zero(void **state)
+TEST(zero_is_zero)
 {
-    (void)state;
     const double none = 0;
     assert_true(moved(wb_Descent(.eta = 0.0), 0, false) == 0);
     assert_true(moved(wb_Descent(0), 0, false) == 0);
@@ -114,9 +103,8 @@ static void zero_is_zero(void **state)
     REFUSED(wb_WeightDecay(0.5), "WeightDecay: it has no eta; 0.5 was given");
 }
 
-static void zero_in_layers(void **state)
+TEST(zero_in_layers)
 {
-    (void)state;
     wb_tensor *x = wb_from((float[]){1, 3, 2, 2}, WB_F32, 2, (int64_t[]){2, 2});
     wb_layer *norm = wb_BatchNorm(2, .eps = 0.0, .momentum = 0.0);
     assert_true(wb_at(wb_call(wb_trainmode(norm), x), 0, 0) == -1);
@@ -129,9 +117,8 @@ static void zero_in_layers(void **state)
 }
 
 /* Axes in every form that a program may write them in. */
-static void axes_by_any_form(void **state)
+TEST(axes_by_any_form)
 {
-    (void)state;
     wb_tensor *x = wb_ones(2, 3, 4), *forms[] = {
         wb_sum(x, .axes = WB_AXES(1)), wb_sum(x, .axes = {1}), wb_sum(x, 1), wb_sum(x, -2),
         wb_mean(x, .axes = {0}), wb_mean(x, 0), wb_max(x, 0, -1), wb_max(x, .axes = {-1, 0}),
@@ -148,9 +135,8 @@ static void axes_by_any_form(void **state)
     wb_free_text(text);
 }
 
-static void numbers_by_place(void **state)
+TEST(numbers_by_place)
 {
-    (void)state;
     wb_dataset *d = wb_dataset_of(wb_randn(64, 3), WB_NONE);
     assert_int_equal(wb_loader_length(wb_dataloader(d, 32)), 2);
     assert_int_equal(wb_loader_length(wb_dataloader(d, 32, true)), 2);
@@ -170,13 +156,11 @@ static wb_tensor *gives_null(wb_tensor *x) { (void)x; return NULL; }
 static wb_tensor *no_loss(wb_layer *m, wb_batch b, void *ctx) { (void)m, (void)b, (void)ctx; return NULL; }
 static wb_tensor *wide_loss(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_square(wb_call(m, b.x));
 }
 
-static void errors_say_where(void **state)
+TEST(errors_say_where)
 {
-    (void)state;
     wb_layer *inner = wb_Chain(wb_Dense(4, 4), wb_named("head", wb_Dense(3, 2)));
     wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_SkipConnection(inner, wb_add));
     wb_layer *both = wb_Chain(wb_Parallel(wb_add, wb_Dense(4, 2), m));
@@ -190,9 +174,8 @@ static void errors_say_where(void **state)
 }
 
 /* What is handed NULL says so, unless NULL came from what failed before. */
-static void null_is_named(void **state)
+TEST(null_is_named)
 {
-    (void)state;
     wb_tensor *x = wb_ones(2, 2);
     wb_layer *m = wb_Dense(2, 2), *none = NULL;
     wb_tree *grads = NULL;
@@ -218,13 +201,11 @@ static void null_is_named(void **state)
 
 static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
 {
-    (void)ctx;
     return wb_mse(wb_call(model, batch.x), batch.y);
 }
 
-static void nothing_to_train_on(void **state)
+TEST(nothing_to_train_on)
 {
-    (void)state;
     wb_layer *m = wb_Dense(3, 2);
     wb_loader *l = wb_dataloader(wb_dataset_of(wb_zeros(0, 3), wb_zeros(0, 2)), .batchsize = 4);
     REFUSED(!wb_train(loss, m, l, wb_setup(wb_Adam(), m)),
@@ -233,9 +214,8 @@ static void nothing_to_train_on(void **state)
 }
 
 /* After an update a gradient of the old loss is neither silence nor zeros. */
-static void gradient_after_the_update(void **state)
+TEST(gradient_after_the_update)
 {
-    (void)state;
     wb_layer *m = wb_Dense(3, 1, .no_bias = true, .init = wb_init_ones);
     wb_opt_state *s = wb_setup(wb_Descent(), m);
     wb_tensor *l = loss(m, (wb_batch){.x = wb_ones(2, 3), .y = wb_zeros(2, 1)}, NULL);
@@ -246,9 +226,8 @@ static void gradient_after_the_update(void **state)
     assert_null(wb_gradient(l, wb_get(m, "weight")));
 }
 
-static void layers_in_tuples_print_their_commas(void **state)
+TEST(layers_in_tuples_print_their_commas)
 {
-    (void)state;
     wb_layer *chain = wb_Chain(wb_Dense(3, 4), wb_Dense(4, 4));
     char *text = wb_format_object(wb_tuple(wb_Dense(3, 2), chain, wb_ones(2)));
     assert_string_equal(text, "(\n"
@@ -264,7 +243,6 @@ static void layers_in_tuples_print_their_commas(void **state)
 
 static int sum_of_two(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     out[0] = wb_add(in[0], wb_mul(in[1], wb_scalar(10)));
     out[1] = in[1];
     return 2;
@@ -272,7 +250,6 @@ static int sum_of_two(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int reads(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     double now = wb_item(in[0]);
     out[0] = now == now ? wb_scalar(now) : NULL;
     return 1;
@@ -288,16 +265,14 @@ static int adds_to(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int nothing(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)in, (void)ctx;
     out[0] = NULL;
     return 1;
 }
 
 /* Inputs of a recording are its inputs, whatever they were when it was made: one tensor twice, a
  * variable. */
-static void compiled_inputs(void **state)
+TEST(compiled_inputs)
 {
-    (void)state;
     wb_tensor *one = wb_full_of(1, WB_F32, 1, (int64_t[]){1}), *two = wb_full_of(2, WB_F32, 1, (int64_t[]){1});
     wb_tensor *u = wb_variable(one), *v = wb_variable(two), *out[2];
     wb_tensor *pairs[][2] = {{one, one}, {one, two}, {two, one}, {u, v}, {v, u}, {u, u}};
@@ -325,9 +300,8 @@ static void compiled_inputs(void **state)
 }
 
 /* x^0 is 1 everywhere: its gradient is 0 at 0 too, where y x^(y-1) is 0 times infinity. */
-static void power_of_nothing(void **state)
+TEST(power_of_nothing)
 {
-    (void)state;
     wb_tensor *x = wb_variable(wb_zeros(2));
     assert_true(wb_at(wb_gradient(wb_sum(wb_pow(x, wb_scalar(0))), x), 1) == 0);
     assert_true(wb_at(wb_gradient(wb_sum(wb_pow(x, wb_scalar(1))), x), 1) == 1);
@@ -335,28 +309,8 @@ static void power_of_nothing(void **state)
 
 static int over(void **state)
 {
-    (void)state;
     wb_shutdown();
     return wb_memory_used() != 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_arrays),
-        cmocka_unit_test(messages_name_what_was_given),
-        cmocka_unit_test(numbers_out_of_range),
-        cmocka_unit_test(zero_is_zero),
-        cmocka_unit_test(zero_in_layers),
-        cmocka_unit_test(axes_by_any_form),
-        cmocka_unit_test(numbers_by_place),
-        cmocka_unit_test(errors_say_where),
-        cmocka_unit_test(null_is_named),
-        cmocka_unit_test(nothing_to_train_on),
-        cmocka_unit_test(gradient_after_the_update),
-        cmocka_unit_test(compiled_inputs),
-        cmocka_unit_test(power_of_nothing),
-        cmocka_unit_test(layers_in_tuples_print_their_commas),
-    };
-    return cmocka_run_group_tests(tests, NULL, over);
-}
+int main(void) { return run_cases(NULL, over); }

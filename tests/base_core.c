@@ -1,13 +1,6 @@
 /* The ground floor: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c
  * for the rest. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/base.h"
 
@@ -15,9 +8,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-static void errors_travel(void **state)
+TEST(errors_travel)
 {
-    (void)state;
     wb_clear_error();
     assert_string_equal(wb_error(), "");
     assert_int_equal(wb_error_code(), WB_OK);
@@ -40,14 +32,12 @@ static void errors_travel(void **state)
 
 static void *fail_elsewhere(void *unused)
 {
-    (void)unused;
     wb__fail(WB_ERROR_NUMBER, "another thread's");
     return NULL;
 }
 
-static void errors_belong_to_their_thread(void **state)
+TEST(errors_belong_to_their_thread)
 {
-    (void)state;
     wb__fail(WB_ERROR_SHAPE, "mine");
     pthread_t t;
     assert_int_equal(pthread_create(&t, NULL, fail_elsewhere, NULL), 0);
@@ -55,9 +45,8 @@ static void errors_belong_to_their_thread(void **state)
     assert_string_equal(wb_error(), "mine");
 }
 
-static void memory_is_counted(void **state)
+TEST(memory_is_counted)
 {
-    (void)state;
     int64_t before = wb_memory_used();
     char *a = wb__alloc(1000);
     assert_int_equal((uintptr_t)a % 16, 0);
@@ -83,9 +72,8 @@ static void memory_is_counted(void **state)
     assert_int_equal(wb_memory_used(), before);
 }
 
-static void impossible_sizes_fail(void **state)
+TEST(impossible_sizes_fail)
 {
-    (void)state;
     wb_clear_error();
     assert_null(wb__alloc(SIZE_MAX));
     assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
@@ -96,9 +84,8 @@ static void impossible_sizes_fail(void **state)
     wb__free(a);
 }
 
-static void the_nth_allocation_fails(void **state)
+TEST(the_nth_allocation_fails)
 {
-    (void)state;
     void *warm = wb__pool_get(100);
     wb__pool_put(warm, 100);
     wb__alloc_fail_at(3);
@@ -126,9 +113,8 @@ static void *use_pool(void *given)
     return NULL;
 }
 
-static void the_pool_gives_back(void **state)
+TEST(the_pool_gives_back)
 {
-    (void)state;
     wb__pool_trim();
     int64_t before = wb_memory_used();
     use_pool(wb__pool_get(64));
@@ -148,9 +134,8 @@ static void *counting(void *context, void *block, size_t bytes)
     return NULL;
 }
 
-static void the_allocator_is_replaceable(void **state)
+TEST(the_allocator_is_replaceable)
 {
-    (void)state;
     wb__pool_trim();
     assert_int_equal(wb_memory_used(), 0);
     int calls = 0;
@@ -169,14 +154,12 @@ static char logged[8000];
 static wb_log_level logged_level;
 static void catch_log(wb_log_level level, const char *text, void *context)
 {
-    (void)context;
     logged_level = level;
     strncpy(logged, text, sizeof logged - 1);
 }
 
-static void the_log_goes_where_told(void **state)
+TEST(the_log_goes_where_told)
 {
-    (void)state;
     wb_set_log(catch_log, NULL);
     wb__log(WB_LOG_WARN, "%d of %s", 3, "them");
     assert_string_equal(logged, "3 of them");
@@ -186,9 +169,8 @@ static void the_log_goes_where_told(void **state)
     wb_set_log(NULL, NULL);
 }
 
-static void the_log_prints_as_julia_does(void **state)
+TEST(the_log_prints_as_julia_does)
 {
-    (void)state;
     char path[] = "/tmp/weber-log-XXXXXX", text[400] = "";
     int file = mkstemp(path), saved = dup(2);
     assert_true(file >= 0 && saved >= 0);
@@ -205,9 +187,8 @@ static void the_log_prints_as_julia_does(void **state)
     assert_string_equal(text, "[ Info: one\n┌ Warning: first\n│ next\n└ last\n[ Error: one\n");
 }
 
-static void debug_topics(void **state)
+TEST(debug_topics)
 {
-    (void)state;
     setenv("WEBER_DEBUG", "plan, kernel", 1);
     assert_true(wb__debug("plan"));
     assert_true(wb__debug("kernel"));
@@ -220,19 +201,4 @@ static void debug_topics(void **state)
     assert_true(wb__now() >= t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_allocator_is_replaceable),
-        cmocka_unit_test(errors_travel),
-        cmocka_unit_test(errors_belong_to_their_thread),
-        cmocka_unit_test(memory_is_counted),
-        cmocka_unit_test(impossible_sizes_fail),
-        cmocka_unit_test(the_nth_allocation_fails),
-        cmocka_unit_test(the_pool_gives_back),
-        cmocka_unit_test(the_log_goes_where_told),
-        cmocka_unit_test(the_log_prints_as_julia_does),
-        cmocka_unit_test(debug_topics),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

@@ -1,17 +1,8 @@
 /* dtypes against separate, plain code: every 16-bit float, rounding by search, conversion between
  * all pairs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/base.h"
-
-#include <math.h>
-#include <stdio.h>
 
 /* The value of a small float with e bits of exponent and m of fraction, from its definition. */
 static double value_of(unsigned h, int e, int m)
@@ -44,9 +35,8 @@ static bool same(double a, double b)
     return a == b ? signbit(a) == signbit(b) : a != a && b != b;
 }
 
-static void all_16_bit_floats(void **state)
+TEST(all_16_bit_floats)
 {
-    (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         float f = wb__f16_to_f32((uint16_t)h), b = wb__bf16_to_f32((uint16_t)h);
         assert_true(same(f, value_of(h, 5, 10)));
@@ -60,9 +50,8 @@ static void all_16_bit_floats(void **state)
     }
 }
 
-static void rounding_is_to_nearest_even(void **state)
+TEST(rounding_is_to_nearest_even)
 {
-    (void)state;
     uint32_t u = 0;
     for (int i = 0; i < 300000; i++) {
         u = u * 1664525u + 1013904223u;
@@ -87,9 +76,8 @@ static void rounding_is_to_nearest_even(void **state)
     assert_int_equal(wb__f32_to_f16(0x1.000002p-25f), 1);
 }
 
-static void doubles_round_once(void **state)
+TEST(doubles_round_once)
 {
-    (void)state;
     /* just above the midpoint of 1 and the next f16: through a float it would fall to even */
     double d[] = {1 + 0x1p-11 + 0x1p-40,
                   -(1 + 0x1p-11 + 0x1p-40),
@@ -141,9 +129,8 @@ static double read_one(const void *p, wb_dtype t)
     }
 }
 
-static void all_pairs(void **state)
+TEST(all_pairs)
 {
-    (void)state;
     const double x[] = {0,     1,      -1,         0.5,          -0.5,          1.999,
                         100.7, -100.7, 127,        128,          -129,          255,
                         256,   1e5,    2147483647, 2147483648.0, -2147483649.0, 1e10,
@@ -171,9 +158,8 @@ static void all_pairs(void **state)
             }
 }
 
-static void the_table(void **state)
+TEST(the_table)
 {
-    (void)state;
     assert_string_equal(wb_dtype_name(WB_BF16), "bf16");
     assert_int_equal(wb_dtype_bytes(WB_I64), 8);
     assert_true(wb__dtype_float(WB_F16) && !wb__dtype_float(WB_BOOL));
@@ -184,14 +170,4 @@ static void the_table(void **state)
     assert_memory_equal(out, ((uint8_t[]){0, 1, 1}), 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table),
-        cmocka_unit_test(all_16_bit_floats),
-        cmocka_unit_test(rounding_is_to_nearest_even),
-        cmocka_unit_test(doubles_round_once),
-        cmocka_unit_test(all_pairs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

@@ -1,17 +1,9 @@
 /* Files: gzip seen through, damage found, and what is written whole or not there at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/file.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -20,7 +12,6 @@ static char folder[] = "/tmp/weber-file-XXXXXX", path[64], other[64];
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/a", folder);
     snprintf(other, sizeof other, "%s/b", folder);
@@ -38,7 +29,6 @@ static int files_in_folder(void)
 
 static int empty_folder(void **state)
 {
-    (void)state;
     unlink(path);
     unlink(other);
     return rmdir(folder);
@@ -79,9 +69,8 @@ static void expect_text(const char *from)
     wb__free(got);
 }
 
-static void plain_and_gzip(void **state)
+TEST(plain_and_gzip)
 {
-    (void)state;
     unsigned char packed[400];
     size_t n = gzip(packed, sizeof packed, text, sizeof text);
     put(path, text, sizeof text);
@@ -112,9 +101,8 @@ static void plain_and_gzip(void **state)
     }
 }
 
-static void long_files(void **state)
+TEST(long_files)
 {
-    (void)state;
     size_t n = 3000017, room = 4000000;
     unsigned char *data = malloc(n), *packed = malloc(room);
     for (size_t i = 0; i < n; i++) data[i] = (unsigned char)(i * i >> 7);
@@ -141,9 +129,8 @@ static void long_files(void **state)
     free(packed);
 }
 
-static void damage_is_found(void **state)
+TEST(damage_is_found)
 {
-    (void)state;
     unsigned char packed[400], hurt[400];
     size_t n = gzip(packed, sizeof packed, text, sizeof text);
     int64_t length;
@@ -164,9 +151,8 @@ static void damage_is_found(void **state)
         }
 }
 
-static void lies_cost_no_memory(void **state)
+TEST(lies_cost_no_memory)
 {
-    (void)state;
     unsigned char packed[400];
     size_t n = gzip(packed, sizeof packed, text, sizeof text);
     int64_t wanted[] = {-1, sizeof text + 1, (int64_t)1 << 31, INT64_MAX};
@@ -184,9 +170,8 @@ static void lies_cost_no_memory(void **state)
     assert_int_equal(wb_memory_used(), 0);
 }
 
-static void names_that_cannot_be_read(void **state)
+TEST(names_that_cannot_be_read)
 {
-    (void)state;
     assert_null(wb__reader_open(NULL));
     assert_null(wb__reader_open("/nonexistent/file"));
     assert_non_null(strstr(wb_error(), "/nonexistent/file: cannot be opened: No such file"));
@@ -196,9 +181,8 @@ static void names_that_cannot_be_read(void **state)
 }
 
 /* A device gives bytes for ever. */
-static void endless_files(void **state)
+TEST(endless_files)
 {
-    (void)state;
     int64_t n;
     wb_set_unpack_limit(1 << 20);
     assert_null(wb__file_read("/dev/zero", &n));
@@ -207,9 +191,8 @@ static void endless_files(void **state)
     wb_set_unpack_limit((int64_t)4 << 30);
 }
 
-static void what_is_written_is_there(void **state)
+TEST(what_is_written_is_there)
 {
-    (void)state;
     put(path, "old", 3);
     chmod(path, 0640);
     wb__writer *w = wb__writer_open(path);
@@ -245,9 +228,8 @@ static void what_is_written_is_there(void **state)
     assert_int_equal(wb__file_write("", text, 1), WB_ERROR_ARGUMENT);
 }
 
-static void every_call_may_fail(void **state)
+TEST(every_call_may_fail)
 {
-    (void)state;
     size_t n = 200000;
     char *data = malloc(n);
     memset(data, 'n', n);
@@ -279,9 +261,8 @@ static void every_call_may_fail(void **state)
     free(data);
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     unsigned char packed[400];
     size_t size = gzip(packed, sizeof packed, text, sizeof text);
     bool finished = false;
@@ -301,18 +282,4 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_and_gzip),
-        cmocka_unit_test(long_files),
-        cmocka_unit_test(damage_is_found),
-        cmocka_unit_test(lies_cost_no_memory),
-        cmocka_unit_test(names_that_cannot_be_read),
-        cmocka_unit_test(endless_files),
-        cmocka_unit_test(what_is_written_is_there),
-        cmocka_unit_test(every_call_may_fail),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, make_folder, empty_folder);
-}
+int main(void) { return run_cases(make_folder, empty_folder); }

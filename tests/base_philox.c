@@ -1,17 +1,8 @@
 /* Philox against the vectors of Random123 (kat_vectors, "philox4x32 10"), and the generator of a
  * thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/philox.h"
-
-#include <math.h>
-#include <stdio.h>
 
 static const struct { uint32_t counter[4], key[2], out[4]; } vectors[] = {
     {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
@@ -20,9 +11,8 @@ static const struct { uint32_t counter[4], key[2], out[4]; } vectors[] = {
      {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
 };
 
-static void known_answers(void **state)
+TEST(known_answers)
 {
-    (void)state;
     for (size_t i = 0; i < WB__COUNT(vectors); i++) {
         uint32_t block[4];
         memcpy(block, vectors[i].counter, sizeof block);
@@ -32,9 +22,8 @@ static void known_answers(void **state)
     for (unsigned i = 0; i < 4; i++) assert_int_equal(wb__philox_at(0, 0, i), vectors[0].out[i]);
 }
 
-static void elements_do_not_depend_on_order(void **state)
+TEST(elements_do_not_depend_on_order)
 {
-    (void)state;
     uint64_t key = 0x123456789abcdef0, counter = 0xfffffffffull;
     for (uint64_t i = 0; i < 100; i++) {
         uint32_t words[4];
@@ -44,9 +33,8 @@ static void elements_do_not_depend_on_order(void **state)
     }
 }
 
-static void seeds_and_ranges(void **state)
+TEST(seeds_and_ranges)
 {
-    (void)state;
     uint64_t key, a, b;
     wb_seed(42);
     wb__rng_take(3, &key, &a);
@@ -61,9 +49,8 @@ static void seeds_and_ranges(void **state)
     assert_int_equal(a, b);
 }
 
-static void moments(void **state)
+TEST(moments)
 {
-    (void)state;
     enum { N = 200000 };
     double sum = 0, square = 0, normal = 0, normal2 = 0, normal4 = 0;
     for (uint64_t i = 0; i < N; i += 2) {
@@ -88,13 +75,4 @@ static void moments(void **state)
     assert_true(wb__uniform_f32(~0u) < 1 && wb__uniform_f64(~0u) < 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),
-        cmocka_unit_test(elements_do_not_depend_on_order),
-        cmocka_unit_test(seeds_and_ranges),
-        cmocka_unit_test(moments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

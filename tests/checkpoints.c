@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/philox.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 #include "optim/optim.h"
 
 #include <dirent.h>
@@ -19,7 +19,6 @@ static char folder[] = "/tmp/weber-keep-XXXXXX", path[96];
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/one", folder);
     return 0;
@@ -85,9 +84,8 @@ static wb_layer *filled(double value)
 
 static double value_of(wb_layer *m) { return wb_item(wb_mean(wb_get(m, "layers.0.weight"))); }
 
-static void names_and_metrics(void **state)
+TEST(names_and_metrics)
 {
-    (void)state;
     wb_layer *m = filled(1);
     wb_checkpoint c = {.model = m, .epoch = 7, .name = "digits", .metric = 0.1, .has_metric = true};
     WORKS(wb_checkpoint_save(path, &c));
@@ -118,9 +116,8 @@ static void names_and_metrics(void **state)
 }
 
 /* A rule without moments leaves its slots to the note alone. */
-static void names_that_are_no_text(void **state)
+TEST(names_that_are_no_text)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_named("\xff", wb_Dense(2, 2)), wb_Dense(2, 1));
     wb_checkpoint c = {.model = m}, alone = {.state = wb_setup(wb_Descent(0.1), m)};
     REFUSED(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "not UTF-8");
@@ -167,9 +164,8 @@ static const char *to_serial(const char *note)
     return changed;
 }
 
-static void versions(void **state)
+TEST(versions)
 {
-    (void)state;
     wb_checkpoint c = {.model = filled(2), .epoch = 5}, back = {.model = filled(0)};
     WORKS(wb_checkpoint_save(path, &c));
     rewrite("weber_checkpoint", to_1);
@@ -185,9 +181,8 @@ static void versions(void **state)
 }
 
 /* Any bit that changes is noticed, before anything is changed. */
-static void any_damage(void **state)
+TEST(any_damage)
 {
-    (void)state;
     int64_t n;
     wb_layer *m = wb_Dense(3, 2);
     wb_checkpoint c = {.model = m, .state = wb_setup(wb_Momentum(), m), .epoch = 1}, back = {.model = wb_Dense(3, 2)};
@@ -220,9 +215,8 @@ static void any_damage(void **state)
 }
 
 /* What cannot be written twice has its checksums too: the same bytes as a file. */
-static void into_a_pipe(void **state)
+TEST(into_a_pipe)
 {
-    (void)state;
     char pipe[100], copy[100];
     snprintf(pipe, sizeof pipe, "%s/pipe", folder);
     snprintf(copy, sizeof copy, "%s/copy", folder);
@@ -253,7 +247,6 @@ static void into_a_pipe(void **state)
 static char said[2000];
 static void listen(wb_log_level level, const char *text, void *ctx)
 {
-    (void)level, (void)ctx;
     size_t n = strlen(said);
     snprintf(said + n, sizeof said - n, "%s\n", text);
 }
@@ -264,9 +257,8 @@ static void kept(const char *name, int64_t epoch, double metric, int last, bool 
     WORKS(wb_checkpoint_keep(folder, &c, .last = last, .best = best));
 }
 
-static void the_last_and_the_best(void **state)
+TEST(the_last_and_the_best)
 {
-    (void)state;
     const double metrics[] = {9, 5, 2, 7, NAN, 2, 3, 4};
     wb_checkpoint back = {.model = filled(0), .name = "a"};
     REFUSED(wb_checkpoint_latest(folder, &back), WB_ERROR_FILE, "holds no checkpoint \"a\"");
@@ -341,9 +333,8 @@ static void flip(const char *name, long at)
     fclose(f);
 }
 
-static void damaged_ones_are_passed_over(void **state)
+TEST(damaged_ones_are_passed_over)
 {
-    (void)state;
     for (int i = 1; i <= 5; i++) kept("d", i, 10 - i, 5, true);
     flip("d-000005.safetensors", -3);               /* the values */
     flip("d-000004.safetensors", 8);                /* the header */
@@ -371,9 +362,8 @@ static void damaged_ones_are_passed_over(void **state)
 }
 
 /* What a killed writer has left goes; what is being written stays. */
-static void leftovers(void **state)
+TEST(leftovers)
 {
-    (void)state;
     put("l-000001.safetensors.0.part", "half", 4);
     put("l-000009.safetensors.3.part", "half", 4);
     put("l-000009.safetensors.x.part", "mine", 4);
@@ -399,7 +389,6 @@ static void leftovers(void **state)
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
@@ -431,21 +420,18 @@ static int same_bits(wb_tensor *x, const char *name, void *other)
 static int steps, stop_at;
 static int count(int epoch, int64_t batch, wb_tensor *l, void *ctx)
 {
-    (void)epoch, (void)batch, (void)l, (void)ctx;
     if (++steps == stop_at) kill(getpid(), SIGKILL);
     return 0;
 }
 
 static double from_epoch(wb_layer *m, int epoch, void *ctx)
 {
-    (void)m, (void)ctx;
     return epoch == 2 ? 0.9 : 0.1;
 }
 
 /* A child is killed in the middle of an epoch, again and again, until one comes to the end. */
-static void killed_and_run_again(void **state)
+TEST(killed_and_run_again)
 {
-    (void)state;
     run whole = begin();
     WORKS(wb_train(loss, whole.model, whole.loader, whole.state, .epochs = 6));
     for (int into_folder = 0; into_folder < 2; into_folder++) {
@@ -482,9 +468,8 @@ static void killed_and_run_again(void **state)
     each_entry(NULL, true);
 }
 
-static void metrics_of_wb_train(void **state)
+TEST(metrics_of_wb_train)
 {
-    (void)state;
     run r = begin();
     WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 5, .folder = folder, .keep_last = 1, .keep_best = true,
                    .metric = from_epoch, .higher = true));
@@ -564,18 +549,7 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
     each_entry(NULL, true);
 }
 
-static void every_allocation_may_fail(void **state) { (void)state; faults(wb__alloc_fail_at, wb__alloc_count); }
-static void every_call_may_fail(void **state) { (void)state; faults(wb__io_fail_at, wb__io_count); }
+TEST(every_allocation_may_fail) { faults(wb__alloc_fail_at, wb__alloc_count); }
+TEST(every_call_may_fail) { faults(wb__io_fail_at, wb__io_count); }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_metrics), cmocka_unit_test(names_that_are_no_text),
-        cmocka_unit_test(versions), cmocka_unit_test(any_damage),
-        cmocka_unit_test(into_a_pipe),
-        cmocka_unit_test(the_last_and_the_best), cmocka_unit_test(damaged_ones_are_passed_over),
-        cmocka_unit_test(leftovers), cmocka_unit_test(killed_and_run_again), cmocka_unit_test(metrics_of_wb_train),
-        cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(every_call_may_fail),
-    };
-    return cmocka_run_group_tests(tests, make_folder, empty_folder);
-}
+int main(void) { return run_cases(make_folder, empty_folder); }

@@ -3,11 +3,9 @@
 #include "shared_data.h"
 
 #include "base/file.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "tree/tree.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,9 +69,8 @@ static void put_safetensors(const char *name, const char *header, int64_t bytes)
     assert_int_equal(wb__writer_close(w), 0);
 }
 
-static void shows_models(void **state)
+TEST(shows_models)
 {
-    (void)state;
     assert_int_equal(wb_save(in_folder("m.safetensors"), wb_Chain(wb_Dense(2, 3, wb_relu), wb_Dense(3, 1))), 0);
     WEBER("show", "m.safetensors");
     succeeded("Chain(\n"
@@ -88,9 +85,8 @@ static void shows_models(void **state)
               "  1     f32    [1]      4 bytes\n", "");
 }
 
-static void shows_what_others_wrote(void **state)
+TEST(shows_what_others_wrote)
 {
-    (void)state;
     put_safetensors("torch.safetensors", "{\"__metadata__\":{\"format\":\"pt\"},"
                     "\"a\\u001b[31m\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,3],\"data_offsets\":[0,6]},"
                     "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[6,8]}}", 8);
@@ -103,9 +99,8 @@ static void shows_what_others_wrote(void **state)
 }
 
 /* 10 GB of which only the header is there to be read: the rest is a hole. */
-static void shows_large_ones(void **state)
+TEST(shows_large_ones)
 {
-    (void)state;
     put_safetensors("large.safetensors", "{\"x\":{\"dtype\":\"F32\",\"shape\":[50000,50000],"
                     "\"data_offsets\":[0,10000000000]}}", 0);
     struct stat about;
@@ -117,9 +112,8 @@ static void shows_large_ones(void **state)
               "  x     f32    [50000,50000]  9.313 GiB\n", "");
 }
 
-static void shows_checkpoints(void **state)
+TEST(shows_checkpoints)
 {
-    (void)state;
     wb_layer *model = wb_Dense(2, 1);
     wb_opt_state *s = wb_setup(wb_Adam(.eta = 0.25), model);
     wb_checkpoint c = {.model = model, .state = s, .epoch = 7, .name = "run"};
@@ -135,9 +129,8 @@ static void shows_checkpoints(void **state)
     says("  model.weight    f32    [1,2]  8 bytes\n");
 }
 
-static void shows_arrays(void **state)
+TEST(shows_arrays)
 {
-    (void)state;
     assert_int_equal(wb_save_npy(in_folder("x.npy"), wb_zeros(3, 5)), 0);
     WEBER("show", "x.npy");
     succeeded("x.npy: NPY, 1 tensor, 60 bytes\n"
@@ -150,9 +143,8 @@ static void shows_arrays(void **state)
               "  0     i32    [2,3]  12 bytes\n", "");
 }
 
-static void shows_flux_models(void **state)
+TEST(shows_flux_models)
 {
-    (void)state;
 #ifndef WB_HAVE_BSON
     printf("SKIP: built without libbson\n");
     fflush(stdout);
@@ -180,9 +172,8 @@ static void shows_flux_models(void **state)
 #endif
 }
 
-static void says_what_is_wrong(void **state)
+TEST(says_what_is_wrong)
 {
-    (void)state;
     WEBER("show", "absent.bson");
     failed("absent.bson: cannot be opened: No such file or directory");
     process_file(folder, "text.txt", "just text");
@@ -210,9 +201,8 @@ static void says_what_is_wrong(void **state)
 
 /* ---- convert ----------------------------------------------------------------------------------------- */
 
-static void models_stay_models(void **state)
+TEST(models_stay_models)
 {
-    (void)state;
     wb_layer *model = make_model();
     assert_int_equal(wb_save(in_folder("a.safetensors"), model), 0);
     WEBER("convert", "a.safetensors", "b.bson");
@@ -242,9 +232,8 @@ static void models_stay_models(void **state)
     same(model, wb_load(in_folder("t.safetensors")));
 }
 
-static void tensors_go_by_name(void **state)
+TEST(tensors_go_by_name)
 {
-    (void)state;
 #ifndef WB_HAVE_ZIP
     printf("SKIP: built without libzip\n");
     fflush(stdout);
@@ -271,9 +260,8 @@ static void tensors_go_by_name(void **state)
 #endif
 }
 
-static void unknown_parts_go_as_tensors(void **state)
+TEST(unknown_parts_go_as_tensors)
 {
-    (void)state;
 #ifndef WB_HAVE_BSON
     printf("SKIP: built without libbson\n");
     fflush(stdout);
@@ -296,9 +284,8 @@ static void unknown_parts_go_as_tensors(void **state)
 #endif
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
-    (void)state;
     assert_int_equal(wb_save(in_folder("two.safetensors"), wb_tuple(wb_ones(2), wb_ones(3))), 0);
     WEBER("convert", "two.safetensors", "two.xyz");
     failed("two.xyz: what it is to be is told by its ending: .safetensors, .bson, .npz or .npy");
@@ -320,9 +307,8 @@ static void refuses(void **state)
     assert_int_equal(p.status, 2);
 }
 
-static void idx_becomes_an_array(void **state)
+TEST(idx_becomes_an_array)
 {
-    (void)state;
     wb__file_write(in_folder("x.idx"), "\0\0\x0b\1\0\0\0\2\1\2\xff\xfe", 12);
     WEBER("convert", "x.idx", "x.npy");
     succeeded("x.npy: 1 tensor\n", "");
@@ -331,12 +317,4 @@ static void idx_becomes_an_array(void **state)
     assert_memory_equal(wb_data(x), ((int32_t[]){258, -2}), 8);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shows_models), cmocka_unit_test(shows_what_others_wrote), cmocka_unit_test(shows_large_ones),
-        cmocka_unit_test(shows_checkpoints), cmocka_unit_test(shows_arrays), cmocka_unit_test(shows_flux_models),
-        cmocka_unit_test(says_what_is_wrong), cmocka_unit_test(models_stay_models), cmocka_unit_test(tensors_go_by_name),
-        cmocka_unit_test(unknown_parts_go_as_tensors), cmocka_unit_test(refuses), cmocka_unit_test(idx_becomes_an_array)};
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_cases(make_folder, remove_folder); }

@@ -130,14 +130,12 @@ static void one_operand(const row1 *rows, size_t n, ref_f1 (*reference)(const ch
     }
 }
 
-static void unary_rows(void **state)
+TEST(unary_rows)
 {
-    (void)state;
     one_operand(unaries, sizeof unaries / sizeof *unaries, ref_unary, false);
 }
-static void test_rows(void **state)
+TEST(test_rows)
 {
-    (void)state;
     one_operand(tests1, sizeof tests1 / sizeof *tests1, ref_test, true);
 }
 
@@ -183,14 +181,12 @@ static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const c
     }
 }
 
-static void binary_rows(void **state)
+TEST(binary_rows)
 {
-    (void)state;
     two_operands(binaries, sizeof binaries / sizeof *binaries, ref_binary, false);
 }
-static void compare_rows(void **state)
+TEST(compare_rows)
 {
-    (void)state;
     two_operands(compares, sizeof compares / sizeof *compares, ref_compare, true);
 }
 
@@ -207,9 +203,8 @@ static bool one_of(const char *name, const char *list)
 }
 
 /* NaN stays NaN in all of them; infinities are what the formulas' limits are. */
-static void special_values(void **state)
+TEST(special_values)
 {
-    (void)state;
     array x = ref_new(1, (int64_t[]){SPECIAL});
     memcpy(x.at, special, sizeof special);
     for (wb_dtype t = WB_F32; t <= WB_F64; t++) {
@@ -275,14 +270,12 @@ static void special_values(void **state)
         x = ref_new(1, (int64_t[]){SPECIAL});
         memcpy(x.at, special, sizeof special);
     }
-    ref_forget();
 }
 
 /* ---- where, cast ----------------------------------------------------------------------------- */
 
-static void where_and_cast(void **state)
+TEST(where_and_cast)
 {
-    (void)state;
     int64_t dims[WB_MAX_DIMS];
     int ndim;
     for (wb_dtype t = WB_F32; t < WB_DTYPE_COUNT; t++) {
@@ -329,7 +322,6 @@ static void where_and_cast(void **state)
         check(wb_astype(wb_astype(tensor_of(tiny, WB_F64, 0), to), WB_F32), y, 0, 0,
               "tiny f64 as %s and back", wb_dtype_name(to));
     }
-    ref_forget();
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -390,9 +382,8 @@ static void gradient_of(const char *name, call1 f1, call2 f2, array x, array y)
     wb_scope_close(scope);
 }
 
-static void gradients(void **state)
+TEST(gradients)
 {
-    (void)state;
     int64_t dims[2] = {3, 4};
     for (size_t r = 0; r < sizeof unaries / sizeof *unaries; r += (size_t)fewer()) {
         double low, high;
@@ -418,9 +409,8 @@ static void gradients(void **state)
 }
 
 /* What ops.h promises at special points. */
-static void gradients_at_points(void **state)
+TEST(gradients_at_points)
 {
-    (void)state;
     static const struct { call1 f; double x, want;
     } points[] = {
         {wb_abs, 0, 0},     {wb_relu, 0, 0},   {wb_sign, 2, 0},
@@ -437,15 +427,13 @@ static void gradients_at_points(void **state)
                 wb_item(wb_gradient(wb_maximum(x, y), y)) == 0);
     assert_true(wb_item(wb_gradient(wb_minimum(x, y), x)) == 1 &&
                 wb_item(wb_gradient(wb_minimum(x, y), y)) == 0);
-    ref_forget();
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
 /* Rows that are not elementwise, and the program that covers them. */
-static void every_row_is_covered(void **state)
+TEST(every_row_is_covered)
 {
-    (void)state;
     static const char covered[] =
         "where cast " /* here */
         "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian "
@@ -492,18 +480,5 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     if (option_perf) return performance(), 0;
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(every_row_is_covered),
-        cmocka_unit_test(unary_rows),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(binary_rows),
-        cmocka_unit_test(compare_rows),
-        cmocka_unit_test(special_values),
-        cmocka_unit_test(where_and_cast),
-        cmocka_unit_test(gradients),
-        cmocka_unit_test(gradients_at_points),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

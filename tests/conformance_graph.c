@@ -494,19 +494,16 @@ static int64_t count_of(int64_t n)
     return option_count ? option_count : n;
 }
 
-static void graphs_f64(void **state)
+TEST(graphs_f64)
 {
-    (void)state;
     for (int64_t i = 0; i < count_of(300); i++) one_graph(option_seed + i, WB_F64);
 }
-static void graphs_f32(void **state)
+TEST(graphs_f32)
 {
-    (void)state;
     for (int64_t i = 0; i < count_of(300); i++) one_graph(option_seed + i, WB_F32);
 }
-static void gradients(void **state)
+TEST(gradients)
 {
-    (void)state;
     for (int64_t i = 0; i < count_of(200); i++) one_gradient(option_seed + i);
 }
 
@@ -514,9 +511,5 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     if (getenv("ONLY")) only = atoi(getenv("ONLY"));
-    const struct CMUnitTest tests[] = {cmocka_unit_test(graphs_f64), cmocka_unit_test(graphs_f32),
-                                       cmocka_unit_test(gradients)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

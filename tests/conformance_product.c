@@ -76,12 +76,10 @@ static void check_gradients(const char *what, function f, const void *setting, i
 
 static wb_tensor *matmul(wb_tensor *const *x, const void *s)
 {
-    (void)s;
     return wb_matmul(x[0], x[1]);
 }
 static wb_tensor *linear(wb_tensor *const *x, const void *s)
 {
-    (void)s;
     return wb_linear(x[0], x[1], x[2]);
 }
 
@@ -97,9 +95,8 @@ static wb_tensor *laid_out(array x, wb_dtype t)
     return wb_transpose(tensor_of(ref_permute(x, order), t, 0));
 }
 
-static void matmuls(void **state)
+TEST(matmuls)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 2, 3, 5, 8, 17, 33, 64, 100, 1, 7, 130};
     for (int round = 0; round < 200; round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
@@ -146,7 +143,6 @@ static void matmuls(void **state)
         check(after[i].f(wb_linear(tensor_of(x, WB_F32, 0), tensor_of(w, WB_F32, 0),
                                    tensor_of(b, WB_F32, 0))),
               ref_map(ref_unary(after[i].name), want), 1e-5, 1e-5, "%s of linear", after[i].name);
-    ref_forget();
 }
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
@@ -156,9 +152,8 @@ static wb_tensor *conv(wb_tensor *const *x, const void *s)
     return wb_conv_with(x[0], x[1], x[2], s);
 }
 
-static void convolutions(void **state)
+TEST(convolutions)
 {
-    (void)state;
     for (int round = 0; round < 120; round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + (round % 6 > 3 ? 1 : round % 6));
         wb_conv_settings s = {.size = sizeof s, .groups = draw_int(0, 2) ? 1 : 2};
@@ -198,7 +193,6 @@ static void convolutions(void **state)
     check(wb_conv(tensor_of(x, WB_F32, 0), tensor_of(w, WB_F32, 0), WB_NONE, .pad = {1, 1, 1, 1}),
           ref_conv(x, w, (int64_t[]){1, 1}, (int64_t[]){1, 1, 1, 1}, (int64_t[]){1, 1}, 1), 1e-5,
           2e-4, "a larger convolution");
-    ref_forget();
 }
 
 /* Each element of x, times the kernels, added up where the windows are. */
@@ -231,9 +225,8 @@ static wb_tensor *conv_transpose(wb_tensor *const *x, const void *s)
     return wb_conv_transpose_with(x[0], x[1], x[2], s);
 }
 
-static void transposed_convolutions(void **state)
+TEST(transposed_convolutions)
 {
-    (void)state;
     static const struct { const char *name; wb_tensor *(*f)(wb_tensor *); } after[] = {
         {"relu", wb_relu}, {"tanh", wb_tanh}, {"gelu", wb_gelu}};
     for (int round = 0; round < 120 / fewer(); round++) {
@@ -274,9 +267,8 @@ static void transposed_convolutions(void **state)
 static wb_tensor *maxpool(wb_tensor *const *x, const void *s) { return wb_maxpool_with(x[0], s); }
 static wb_tensor *meanpool(wb_tensor *const *x, const void *s) { return wb_meanpool_with(x[0], s); }
 
-static void pools(void **state)
+TEST(pools)
 {
-    (void)state;
     for (int round = 0; round < 120 / fewer(); round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         bool max = draw_int(0, 1);
@@ -304,13 +296,11 @@ static void pools(void **state)
     wb_tensor *x = wb_zeros(1, 1, 2, 2);
     array g = values_of(wb_gradient(wb_sum(wb_maxpool(x, .window = {2})), x));
     assert_true(g.at[0] == 1 && g.at[1] == 0 && g.at[2] == 0 && g.at[3] == 0);
-    ref_forget();
 }
 
 /* Without images, channels, rows or columns: what is left is padding, whose mean is 0. */
-static void pools_of_nothing(void **state)
+TEST(pools_of_nothing)
 {
-    (void)state;
     wb_pool_settings s = {.size = sizeof s, .window = {2, 3}, .stride = {1, 2}, .pad = {1, 1, 2, 1}};
     for (int axis = 0; axis < 4; axis++) {
         int64_t dims[4] = {2, 3, 4, 5};
@@ -323,7 +313,6 @@ static void pools_of_nothing(void **state)
             check(wb_gradient(wb_sum(y), p), x, 0, 0, "its gradient");
         }
     }
-    ref_forget();
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -331,7 +320,6 @@ static void pools_of_nothing(void **state)
 static wb_tensor *softmax(wb_tensor *const *x, const void *s) { (void)s; return wb_softmax(x[0]); }
 static wb_tensor *logsoftmax(wb_tensor *const *x, const void *s)
 {
-    (void)s;
     return wb_logsoftmax(x[0]);
 }
 static wb_tensor *normalise(wb_tensor *const *x, const void *s)
@@ -343,9 +331,8 @@ static wb_tensor *softmax_over(wb_tensor *const *x, const void *s)
     return wb_softmax_over(x[0], *(const int *)s);
 }
 
-static void rows(void **state)
+TEST(rows)
 {
-    (void)state;
     int64_t dims[WB_MAX_DIMS];
     int ndim;
     for (int round = 0; round < 96 / fewer(); round++) {
@@ -382,7 +369,6 @@ static void rows(void **state)
     for (int i = 6; i < 9; i++) s.at[i] = NAN;
     check(wb_softmax(tensor_of(x, WB_F32, 0)), s, 1e-6, 0,
           "softmax of infinities, NaN and large numbers");
-    ref_forget();
 }
 
 static wb_tensor *attention(wb_tensor *const *x, const void *mask)
@@ -425,9 +411,8 @@ static void same_gradients(wb_tensor *mask, const array *x)
                          (long long)j, got[i].at[j], want[i].at[j]);
 }
 
-static void attentions(void **state)
+TEST(attentions)
 {
-    (void)state;
     for (int round = 0; round < 32; round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         int64_t n = draw_int(1, 2), h = draw_int(1, 3), q = draw_int(1, 9), k = draw_int(1, 9),
@@ -460,13 +445,11 @@ static void attentions(void **state)
 }
 
 /* Where a device's own kernels make it, no scores are in memory. */
-static void attention_memory(void **state)
+TEST_IN_SCOPE(attention_memory)
 {
-    (void)state;
     enum { HEADS = 2, T = 256, D = 8, SCORES = HEADS * T * T * 4 };
     const char *wish = getenv("WEBER_OPENCL_ATTENTION"), *on = getenv("WEBER_TEST_DEVICE");
     const bool own = (wish && !strcmp(wish, "1")) || (on && !strcmp(on, "CUDA"));
-    wb_scope *scope = wb_scope_open();
     wb_tensor *x = wb_rand_of(WB_F32, 4, (int64_t[]){1, HEADS, T, D});
     if (!x || wb_eval(x)) fail_msg("%s", wb_error());
     wb_tensor *loss = wb_sum(wb_square(wb_attention(x, x, x, wb_causal_mask(T, T))));
@@ -475,23 +458,12 @@ static void attention_memory(void **state)
     if (!g || wb_memory_estimate(1, &g, &need)) fail_msg("%s", wb_error());
     if (own) assert_in_range(need.peak, 1, SCORES / 2);
     else assert_true(need.peak > SCORES);
-    assert_int_equal(wb_scope_close(scope), 0);
-    ref_forget();
 }
 
 /* conformance_product [--attention] [...]            of attention alone */
 int main(int argc, char **argv)
 {
-    const bool alone = argc > 1 && !strcmp(argv[1], "--attention");
+    if (argc > 1 && !strcmp(argv[1], "--attention")) cases_named = "attention";
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(matmuls), cmocka_unit_test(convolutions),
-                                     cmocka_unit_test(transposed_convolutions),
-                                     cmocka_unit_test(pools), cmocka_unit_test(pools_of_nothing),
-                                     cmocka_unit_test(rows)},
-                            attention_tests[] = {cmocka_unit_test(attentions),
-                                                 cmocka_unit_test(attention_memory)};
-    int failed = alone ? 0 : cmocka_run_group_tests(all, NULL, NULL);
-    failed += cmocka_run_group_tests(attention_tests, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -29,9 +29,8 @@ static const struct {
 };
 enum { REDUCTIONS = sizeof reductions / sizeof *reductions };
 
-static void reduces(void **state)
+TEST(reduces)
 {
-    (void)state;
     int64_t dims[WB_MAX_DIMS];
     int ndim;
     for (int r = 0; r < REDUCTIONS; r++)
@@ -69,9 +68,8 @@ static void reduces(void **state)
             }
 }
 
-static void special_reductions(void **state)
+TEST(special_reductions)
 {
-    (void)state;
     int64_t dims[2] = {5, 7};
     for (wb_dtype t = WB_F32; t <= WB_F64; t++)
         for (int axis = 0; axis < 2; axis++) {
@@ -97,9 +95,8 @@ static void special_reductions(void **state)
     assert_true(wb_item(wb_sum(wb_zeros(0, 3))) == 0);
 }
 
-static void argmaxes(void **state)
+TEST(argmaxes)
 {
-    (void)state;
     int64_t dims[WB_MAX_DIMS];
     int ndim;
     for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
@@ -131,13 +128,11 @@ static void argmaxes(void **state)
     wb_tensor *label = wb_full_of(-5, WB_I32, 1, (int64_t[]){1});
     wb_tensor *end = wb_slice(wb_onehotbatch(label, classes), 1, classes - 10, classes);
     check(end, ref_new(2, (int64_t[]){1, 10}), 0, 0, "labels below 0 beside classes beyond i32");
-    ref_forget();
 }
 
 /* A chain of movements, on numbers of every dtype: exact. */
-static void moves(void **state)
+TEST(moves)
 {
-    (void)state;
     for (int round = 0; round < 270 / fewer(); round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 9);
         int64_t dims[WB_MAX_DIMS], order[WB_MAX_DIMS];
@@ -207,9 +202,8 @@ static void moves(void **state)
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static void sources(void **state)
+TEST(sources)
 {
-    (void)state;
     for (wb_dtype t = WB_F32; t < WB_BOOL; t++) {
         array range = ref_new(1, (int64_t[]){100}), eye = ref_new(2, (int64_t[]){7, 7}),
               full = ref_new(2, (int64_t[]){3, 0});
@@ -251,13 +245,11 @@ static void sources(void **state)
     bool same = true;
     for (int i = 0; i < 30; i++) same &= second.at[i] == plain.at[i];
     assert_false(same);
-    ref_forget();
 }
 
 /* Rows added where an index names them twice; indices outside give nothing. */
-static void take_gradient(void **state)
+TEST(take_gradient)
 {
-    (void)state;
     array x = draw_array(2, (int64_t[]){4, 3}, -1, 1), index = ref_new(1, (int64_t[]){6}),
           want = ref_new(2, x.dims);
     static const double rows[] = {1, 1, 3, -1, 4, 1};
@@ -273,17 +265,10 @@ static void take_gradient(void **state)
         check(wb_gradient(wb_sum(wb_mul(y, tensor_of(w, t, 0))), p), want, 0, 1e-6,
               "gradient of take");
     }
-    ref_forget();
 }
 
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(reduces),  cmocka_unit_test(special_reductions),
-        cmocka_unit_test(argmaxes), cmocka_unit_test(moves),
-        cmocka_unit_test(sources),  cmocka_unit_test(take_gradient)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

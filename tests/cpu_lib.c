@@ -9,13 +9,7 @@
  * Not here: speed (bench/cpu_lib_bench.c).  Next: backend/cpu/lib.h. */
 #include "backend/cpu/lib.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "row_value.h"
 
@@ -216,7 +210,6 @@ static void one_matmul(wb__matmul_desc d)
 
 static void test_matmul_drawn(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 400; i++) {
         state = (uint64_t)i * 77 + 5;
         draw();
@@ -231,7 +224,6 @@ static void test_matmul_drawn(void **unused)
 
 static void test_matmul_large(void **unused)
 {
-    (void)unused;
     static const int64_t shapes[][4] = { { 1, 64, 256, 784 }, { 1, 256, 784, 64 },
                                          { 1, 1, 256, 784 },  { 1, 256, 1, 784 },
                                          { 8, 128, 128, 32 }, { 1, 130, 1100, 33 },
@@ -329,7 +321,6 @@ static int64_t draw_window(int64_t length, int64_t size, int64_t stride, int64_t
 
 static void test_conv_drawn(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 450; i++) {
         state = (uint64_t)i * 91 + 3;
         draw();
@@ -357,7 +348,6 @@ static void test_conv_drawn(void **unused)
 
 static void test_conv_named(void **unused)
 {
-    (void)unused;
     static const int shapes[][8] = {    /* n c k side out kernel stride pad */
         { 3, 1, 6, 28, 24, 5, 1, 0 }, { 5, 6, 16, 12, 8, 5, 1, 0 }, { 2, 3, 32, 32, 32, 3, 1, 1 },
         { 2, 16, 32, 32, 16, 3, 2, 1 }, { 2, 64, 64, 8, 8, 3, 1, 1 }, { 1, 20, 17, 9, 9, 1, 1, 0 },
@@ -444,7 +434,6 @@ static void one_pool(wb__pool_desc d, bool ties, bool nans)
 
 static void test_pool_drawn(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 500; i++) {
         state = (uint64_t)i * 13 + 7;
         draw();

@@ -3,17 +3,11 @@
  * ask for equality.
  *
  *   cpu_tile [seed [count]] */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "fused_random.h"
 
 #include "backend/cpu/cpu.h"
-
-#include <math.h>
 
 static uint64_t seed = 1;
 static int count = 1500;
@@ -69,24 +63,21 @@ static void one_program(uint64_t number)
     for (int b = 0; b < p.n_buffers; b++) free(want[b]), free(got[b]);
 }
 
-static void random_programs(void **state)
+TEST(random_programs)
 {
-    (void)state;
     for (int i = 0; i < count; i++) one_program(seed + (uint64_t)i);
 }
 
-static void more_threads(void **state)
+TEST(more_threads)
 {
-    (void)state;
     for (int n = 1; n <= 3; n++) {
         wb__set_threads(n);
         for (int i = 0; i < count / 3; i++) one_program(seed + 100000 + (uint64_t)i);
     }
 }
 
-static void each_isa(void **state)
+TEST(each_isa)
 {
-    (void)state;
     static const char *isa[] = {"portable", "avx2", "avx512"};
     for (int n = 0; n < 3; n++) {
         setenv("WEBER_ISA", isa[n], 1);
@@ -99,8 +90,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
     if (argc > 2) count = atoi(argv[2]);
-    const struct CMUnitTest tests[] =
-        {cmocka_unit_test(random_programs), cmocka_unit_test(more_threads),
-                                       cmocka_unit_test(each_isa)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

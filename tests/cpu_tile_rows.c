@@ -1,11 +1,7 @@
 /* The functions of tile programs one by one, for each instruction set: rows against plain formulas
  * in double, casts, loads and stores against wb__convert, folds with NaN and of many small numbers,
  * draws, empty spaces; and rows by index. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/tile.h"
@@ -15,9 +11,6 @@ typedef double (*ref_f1)(double);
 ref_f1 ref_unary(const char *name); /* reference.c */
 
 #include <float.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { MANY = 1000 };
 
@@ -33,7 +26,6 @@ static int n_tables;
 
 static int find_tables(void **state)
 {
-    (void)state;
     static const char *names[] = {"portable", "avx2", "avx512"};
     for (int i = 0; i < 3; i++) {
         setenv("WEBER_ISA", names[i], 1);
@@ -203,9 +195,8 @@ static void check_row(const wb__tile_table *t, wb__op op, int reg, int shape, in
     }
 }
 
-static void rows(void **state)
+TEST(rows)
 {
-    (void)state;
     static const int64_t lengths[] = {1, 2, 7, 16, 33, 100, MANY};
     int checked = 0;
     for (int i = 0; i < n_tables; i++)
@@ -248,9 +239,8 @@ static void rows(void **state)
 
 /* ---- conversion ------------------------------------------------------------------------------ */
 
-static void casts(void **state)
+TEST(casts)
 {
-    (void)state;
     static const double hard[] = {
         0, -0.0, 0.5, -0.5, 1.5, 127, 127.5, 128, -128, -129, 255, 256, 300, -1, 65504, 65519.99,
         65520, 1e9, 2147483647.0, 2147483648.0, -2147483648.0, -2147483649.0, 4e9, 9.2e18, 9.3e18,
@@ -289,9 +279,8 @@ static void casts(void **state)
             }
 }
 
-static void halves(void **state)
+TEST(halves)
 {
-    (void)state;
     for (int i = 0; i < n_tables; i++) {
         static uint16_t h[65536], back[65536];
         static float f[65536];
@@ -349,9 +338,8 @@ static double fold_of(wb__instr_kind kind, wb__op op, int64_t n, const float *x)
     return result;
 }
 
-static void folds(void **state)
+TEST(folds)
 {
-    (void)state;
     static const wb__instr_kind kinds[] = {WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL};
     static float x[3000000];
     for (int k = 0; k < 3; k++)
@@ -383,9 +371,8 @@ static void folds(void **state)
         }
 }
 
-static void draws(void **state)
+TEST(draws)
 {
-    (void)state;
     enum { R = 37, C = 53 };
     static float got[2][R * C];
     const wb__number numbers[2] = {{.u = 0x123456789abcdef}, {.u = 0xfffffffff0}};
@@ -426,9 +413,8 @@ static void draws(void **state)
     }
 }
 
-static void by_index(void **state)
+TEST(by_index)
 {
-    (void)state;
     enum { N = 50, INNER = 300, COUNT = 400 };
     static float table[N * INNER * 2], rows_[COUNT * INNER];
     static float want[COUNT * INNER], got[COUNT * INNER];
@@ -472,11 +458,4 @@ static void by_index(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows), cmocka_unit_test(casts), cmocka_unit_test(halves),
-        cmocka_unit_test(folds), cmocka_unit_test(draws), cmocka_unit_test(by_index),
-    };
-    return cmocka_run_group_tests(tests, find_tables, NULL);
-}
+int main(void) { return run_cases(find_tables, NULL); }

@@ -23,7 +23,6 @@ static wb_layer *model;
 
 static int make_all(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     model = wb_Chain(wb_Dense(COLUMNS, ROWS), wb_Dense(ROWS, COLUMNS));
     return !model;
@@ -45,7 +44,6 @@ static int parts(bool remove_all)
 
 static int remove_all(void **state)
 {
-    (void)state;
     parts(true);
     return rmdir(folder);
 }
@@ -56,7 +54,6 @@ static float values[ROWS * COLUMNS];
 
 static int fill_leaf(wb_tensor *x, const char *name, void *ctx)
 {
-    (void)name, (void)ctx;
     return wb__overwrite(x, values, (size_t)x->size * sizeof *values);
 }
 
@@ -236,9 +233,8 @@ static void killed(const kind *k)
     assert_int_equal(parts(true), 0);
 }
 
-static void every_kind(void **state)
+TEST(every_kind)
 {
-    (void)state;
     for (size_t i = 0; i < WB__COUNT(kinds); i++) killed(&kinds[i]);
     if (WB__COUNT(kinds) < 5) print_message("SKIPPED what is left of BSON and NPZ: built without libbson or libzip\n");
 }
@@ -247,6 +243,5 @@ int main(int argc, char **argv)
 {
     read_options(argc, argv);
     wb_set_threads(1);                  /* a fork has none of its parent's */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_kind)};
-    return cmocka_run_group_tests(tests, make_all, remove_all);
+    return run_cases(make_all, remove_all);
 }

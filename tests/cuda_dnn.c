@@ -1,14 +1,6 @@
 /* Convolutions and attention by cuDNN, on its double: every kind, layout and dtype against plain
  * loops, what comes behind them, and what is left to our own kernels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "row_value.h"
 
@@ -17,7 +9,6 @@
 #include "base/base.h"
 
 #include <dlfcn.h>
-#include <math.h>
 
 static const wb__backend *b;
 static const wb_device *d;
@@ -202,9 +193,8 @@ static void run(const shape *p, wb__step s, const char *impl)
     empty(&r);
 }
 
-static void test_convolutions(void **state)
+TEST(test_convolutions)
 {
-    (void)state;
     static const wb_dtype dtypes[] = {WB_F32, WB_BF16, WB_F16};
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (int t = 0; t < 3; t++)
@@ -213,9 +203,8 @@ static void test_convolutions(void **state)
                     run(&shapes[i], convolution(&shapes[i], dtypes[t], nhwc, kind), "cuDNN");
 }
 
-static void test_behind_convolutions(void **state)
+TEST(test_behind_convolutions)
 {
-    (void)state;
     static const struct { wb__op op; const char *impl; } list[] = {
         {WB__OP_NONE, "cuDNN bias"}, {WB__OP_relu, "cuDNN bias relu"},
         {WB__OP_tanh, "cuDNN bias tanh"}, {WB__OP_sigmoid, "cuDNN bias sigmoid"},
@@ -341,18 +330,16 @@ static void one_attention(wb_dtype dtype, bool causal, bool packed, bool same)
     empty(&back);
 }
 
-static void test_attention(void **state)
+TEST(test_attention)
 {
-    (void)state;
     for (int i = 0; i < 16; i++) one_attention(i & 1 ? WB_BF16 : WB_F16, i & 2, i & 4, i & 8);
 }
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
 /* Of two engines the second is taken where the first has a note that a precision forbids. */
-static void test_precise_engines(void **state)
+TEST(test_precise_engines)
 {
-    (void)state;
     enum { WINOGRAD = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD, FFT = 1 << CUDNN_NUMERICAL_NOTE_FFT,
            SMALL = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
            MIDDLE = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
@@ -392,9 +379,8 @@ static void made_by(const wb__step *s, const char *impl)
 }
 
 /* Attention may want a twentieth of the memory as workspace, convolutions 256 MiB. */
-static void test_large_workspaces(void **state)
+TEST(test_large_workspaces)
 {
-    (void)state;
     const shape p = {1, 4, 11, 13, 4, 3, 3, 1, 1, 1, 1, 1};
     const wb__step conv = convolution(&p, WB_F32, false, WB__CONV_FORWARD);
     const wb__step s = attention(WB_BF16, 2, 3, 40, 16, WB__ATTENTION_BACK, true, false);
@@ -414,9 +400,8 @@ static void test_large_workspaces(void **state)
 
 /* ---- what is left to ours -------------------------------------------------------------------- */
 
-static void test_left_to_ours(void **state)
+TEST(test_left_to_ours)
 {
-    (void)state;
     wb__kernel *k = NULL;
     wb__step s = convolution(&shapes[0], WB_F64, false, WB__CONV_FORWARD);
     assert_int_equal(b->prepare(d, &s, &k), 0);
@@ -424,9 +409,8 @@ static void test_left_to_ours(void **state)
     b->destroy(d, k);
 }
 
-static void test_layouts(void **state)
+TEST(test_layouts)
 {
-    (void)state;
     static const struct { int c, k; wb_dtype dtype; int precision; bool nhwc; } list[] = {
         {64, 64, WB_BF16, WB__PRECISION_HIGHEST, true}, {3, 64, WB_F16, WB__PRECISION_HIGHEST, true},
         {20, 64, WB_BF16, WB__PRECISION_HIGHEST, false}, {64, 12, WB_F16, WB__PRECISION_HIGHEST, false},
@@ -442,11 +426,6 @@ static void test_layouts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_behind_convolutions),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_precise_engines),
-        cmocka_unit_test(test_large_workspaces), cmocka_unit_test(test_left_to_ours),
-        cmocka_unit_test(test_layouts)};
 #ifndef WB_TEST_CUDA_DOUBLE
     printf("skipped: the double of CUDA was not built\n");
     return 77;
@@ -457,7 +436,7 @@ int main(void)
         return 1;
     }
     d = b->device(0);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_cases();
     b->stop();
     return failed;
 }

@@ -1,12 +1,5 @@
 /* Every call of CUDA's driver and of NVRTC fails once: see text_faults.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define TEST_CUDA
 #include "text_faults.h"
@@ -15,13 +8,11 @@
 
 static void test_once_from_text(void **state)
 {
-    (void)state;
     fail_each(false, true, 100);
 }
 
 static void test_once_from_disk(void **state)
 {
-    (void)state;
     without_graph = 0;
     fail_each(false, false, 100);
     assert_true(without_graph > 4);     /* what cannot be recorded was launched one by one */
@@ -29,14 +20,12 @@ static void test_once_from_disk(void **state)
 
 static void test_from_there_on(void **state)
 {
-    (void)state;
     fail_each(true, false, 100);
     test_disk_empty();
 }
 
 static int begin(void **state)
 {
-    (void)state;
     wb_set_log(listen, NULL);
     b = &TEST_BACKEND;
     return 0;

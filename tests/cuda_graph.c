@@ -1,13 +1,6 @@
 /* Graphs of the CUDA backend, on the test double: what is in them, how often the driver is called,
  * what happens when buffers move, and where they cannot be made. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define TEST_CUDA
 #include "text_program.h"
@@ -97,7 +90,6 @@ static void release_all(const wb_device *d, void **buffers)
 
 static void test_calls_of_a_step(void **state)
 {
-    (void)state;
     void *buffers[BUFFERS];
     model m;
     make(&m, dev[0]);
@@ -123,7 +115,6 @@ static void test_calls_of_a_step(void **state)
 /* The pieces of a step are one kernel: recorded are it and the two of the other step. */
 static void test_pieces_are_one_kernel(void **state)
 {
-    (void)state;
     void *buffers[BUFFERS];
     model m;
     make(&m, dev[0]);
@@ -142,7 +133,6 @@ static int64_t captures(void) { return count_calls("cuStreamBeginCapture_v2"); }
 /* Few places take turns: each has its instance.  Many: one has memory of its own. */
 static void test_places(void **state)
 {
-    (void)state;
     enum { PLACES = 23, BATCHES = 8 };
     void *all[PLACES][BUFFERS], *buffers[BUFFERS];
     model m;
@@ -192,7 +182,6 @@ static void test_places(void **state)
 /* Models of one shape take turns, more of them than there are instances: recording does not go on. */
 static void test_many_models(void **state)
 {
-    (void)state;
     enum { MODELS = 20, TURNS = 40 };
     void *all[MODELS][BUFFERS];
     model m;
@@ -211,7 +200,6 @@ static void test_many_models(void **state)
 /* Memory of its own is not to be had: it is recorded anew, though not every time, and right. */
 static void test_places_without_memory(void **state)
 {
-    (void)state;
     enum { PLACES = 20 };
     check(restart("WEBER_MEMORY_LIMIT", "4M"));
     void *all[PLACES][BUFFERS], *rest[1200];
@@ -232,7 +220,6 @@ static void test_places_without_memory(void **state)
 /* Uploads for the next runs go on while runs are waiting: each sees its own. */
 static void test_uploads_between_runs(void **state)
 {
-    (void)state;
     static const char *const schedules[] = {"round", "latest", "lazy", "random:5"};
     enum { RUNS = 12 };
     for (size_t s = 0; s < WB__COUNT(schedules); s++) {
@@ -290,7 +277,6 @@ static void *work(void *argument)
 
 static void test_threads(void **state)
 {
-    (void)state;
     enum { THREADS = 4 };
     pthread_t thread[THREADS];
     make(&shared, dev[1]);
@@ -309,7 +295,6 @@ static void test_threads(void **state)
 /* Switched off, or beside WEBER_DEBUG=sync, which a process reads once and another test tries. */
 static void test_without(void **state)
 {
-    (void)state;
     check(restart("WEBER_CUDA_GRAPHS", "0"));
     const wb__step step = step_between(STEP_PARTS, IN, VARIABLE);
     wb__kernel *k = NULL;

@@ -1,15 +1,6 @@
 /* The CUDA backend declares what it uses of the driver and of NVRTC itself: here every type, number
  * and function of src/backend/cuda/cu.h is compared with the toolkit's own headers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
+#include "test.h"
 
 #ifdef WB_TEST_CUDA_HEADERS
 
@@ -69,9 +60,8 @@ static const struct { const char *name; bool same; } functions[] = {
 IS(cuMemPoolCreate, CUresult (*)(CUmemoryPool *, const CUmemPoolProps *));
 IS(cuMemPoolSetAccess, CUresult (*)(CUmemoryPool, const CUmemAccessDesc *, size_t));
 
-static void test_functions(void **state)
+TEST(test_functions)
 {
-    (void)state;
     int different = 0;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         const char *name = functions[i].name;
@@ -83,11 +73,7 @@ static void test_functions(void **state)
     assert_int_equal(different, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }
 
 #else
 

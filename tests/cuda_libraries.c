@@ -1,21 +1,11 @@
 /* What a model's steps become on the doubles of CUDA: attention is cuDNN's, forwards and backwards;
  * products with what is behind and beside them are cuBLASLt's; convolutions are cuDNN's, channels
  * last; and the gradients are the CPU's, also where a library declines or refuses what it took. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "cuda_double.h"
 #include "engine/request.h"
 #include "weber.h"
-
-#include <math.h>
 
 /* ---- what was chosen ------------------------------------------------------------------------- */
 
@@ -24,7 +14,6 @@ static int warnings, made_again;
 
 static void listen(wb_log_level level, const char *text, void *context)
 {
-    (void)context;
     if (level >= WB_LOG_WARN && !warnings++) print_message("%s\n", text);
     made_again += strstr(text, "plan: made again") != NULL;
     if (strncmp(text, "dispatch:", 9)) return;
@@ -93,7 +82,6 @@ static void same(wb_layer *m, wb_tensor *(*f)(wb_layer *m, wb_tensor *x), int nd
 
 static void test_attention(void **state)
 {
-    (void)state;
     wb_scope *scope = wb_scope_open();
     wb_layer *m = wb_MultiHeadAttention(WIDTH, HEADS, .causal = true, .dtype = WB_BF16);
     same(m, wb_call, 3, (int64_t[]){N, T, WIDTH});
@@ -111,7 +99,6 @@ static wb_tensor *with_gradients(wb_layer *m, wb_tensor *x)
 
 static void test_products(void **state)
 {
-    (void)state;
     wb_scope *scope = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dense(WIDTH, 4 * WIDTH, wb_gelu, .dtype = WB_BF16),
                            wb_Dense(4 * WIDTH, WIDTH, .dtype = WB_BF16));
@@ -124,7 +111,6 @@ static void test_products(void **state)
 
 static void test_convolutions(void **state)
 {
-    (void)state;
     wb_scope *scope = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Conv(8, 16, {3}, wb_relu, .dtype = WB_BF16),
                            wb_Conv(16, 8, {3}, .dtype = WB_BF16));
@@ -144,7 +130,6 @@ static wb_tensor *in_chain(wb_layer *m, wb_tensor *x)
 /* Long sums, which are made in parts in a workspace, behind arenas of odd sizes. */
 static void test_workspaces(void **state)
 {
-    (void)state;
     for (int64_t rows = 3; rows < 12; rows++) {
         wb_scope *scope = wb_scope_open();
         wb_layer *m = wb_Chain(wb_Dense(rows, 2 * rows + 1, wb_tanh, .dtype = WB_BF16),
@@ -181,7 +166,6 @@ static void unreliable(const char *variable, int n_warnings)
 
 static void test_declined_products(void **state)
 {
-    (void)state;
     made_again = 0;
     unreliable("VGPU_LT_DECLINES", 0);
     assert_true(made_again > 10);
@@ -205,7 +189,6 @@ static int trained(wb_tensor *const *in, wb_tensor **out, void *context)
  * copied. */
 static void test_flat_memory(void **state)
 {
-    (void)state;
     enum { BATCHES = 8, STEADY = 20, STEPS = 80 };
     const wb_device *gpu = wb_device_at("CUDA", 0);
     wb_device_memory then, now;
@@ -236,7 +219,6 @@ static void test_flat_memory(void **state)
 /* What the program holds lives through wb_shutdown, and the backend with it, until the next one. */
 static void test_shutdowns(void **state)
 {
-    (void)state;
     wb_shutdown();
     assert_int_equal(wb_memory_used(), 0);
     const wb_device *gpu = wb_device_at("CUDA", 0);

@@ -1,14 +1,6 @@
 /* The CUDA backend declares what it uses of cuBLASLt and cuDNN itself: here every number, struct and
  * function of src/backend/cuda/lt_api.h and dnn_api.h is compared with the libraries' own headers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdbool.h>
-#include <stdio.h>
+#include "test.h"
 
 #ifdef WB_TEST_CUDA_HEADERS
 
@@ -56,9 +48,8 @@ static const struct { const char *name; bool same; } functions[] = {
 WB__DNN_CONSTANTS(CONSTANT)
 #endif
 
-static void test_functions(void **state)
+TEST(test_functions)
 {
-    (void)state;
     int different = 0;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         if (functions[i].same) continue;
@@ -68,11 +59,7 @@ static void test_functions(void **state)
     assert_int_equal(different, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }
 
 #else
 

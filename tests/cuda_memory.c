@@ -1,14 +1,6 @@
 /* The CUDA backend by itself, on the test double of the driver: what it says where there is no
  * driver, which devices there are, their memory, and copies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define TEST_CUDA
 #include "text_memory.h"
@@ -19,7 +11,6 @@
 
 static void test_nothing_there(void **state)
 {
-    (void)state;
     static const char library[] = "WEBER_CUDA_LIBRARY", visible[] = "CUDA_VISIBLE_DEVICES";
     assert_int_equal(child(library, "/none/libcuda.so", "/none/libcuda.so was not found"), 0);
     assert_int_equal(child(library, "/none/libcuda.so", "install the NVIDIA driver"), 0);
@@ -39,7 +30,6 @@ static bool is_there(const char *file)
 /* A file that is no NVRTC is passed by; an error only where there is no other. */
 static void test_no_compiler(void **state)
 {
-    (void)state;
     char folder[] = "/tmp/weber-no-nvrtc-XXXXXX", file[64];
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof file, "%s/libnvrtc.so.13", folder);
@@ -54,7 +44,6 @@ static void test_no_compiler(void **state)
 /* The driver reads the variable when it starts: in a process of its own. */
 static void test_visible_devices(void **state)
 {
-    (void)state;
     int status = -1;
     const pid_t process = fork();
     if (!process) {
@@ -72,7 +61,6 @@ static void test_visible_devices(void **state)
 
 static void test_devices(void **state)
 {
-    (void)state;
     assert_string_equal(b->name, "CUDA");
     assert_string_equal(b->tag, "cuda");
     assert_false(b->addressable);
@@ -97,7 +85,6 @@ static void test_devices(void **state)
 
 static void test_cache(void **state)
 {
-    (void)state;
     check(restart("WEBER_MEMORY_LIMIT", NULL));
     const wb_device *d = dev[0];
     assert_int_equal(memory_of(d).used, 0);
@@ -130,7 +117,6 @@ static void test_cache(void **state)
 
 static void test_more_than_there_is(void **state)
 {
-    (void)state;
     const int64_t total = memory_of(dev[0]).total;
     expect_none(b->allocate(dev[0], (size_t)total + 1), "cuda:0: out of memory");
     expect_none(b->allocate(dev[0], SIZE_MAX / 2), "out of memory");
@@ -142,7 +128,6 @@ static void test_more_than_there_is(void **state)
 /* The driver says that it has no more, while other sizes are cached: they go back. */
 static void test_full_device(void **state)
 {
-    (void)state;
     const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
     for (int turn = 0; turn < 2; turn++) {
         void *a = take(dev[0], half);
@@ -159,7 +144,6 @@ static void test_full_device(void **state)
 /* Once more where no device reaches the other's memory, and on devices without pools. */
 static void test_poor_devices(void **state)
 {
-    (void)state;
     check(restart("VGPU_PEERS", "0"));
     test_copies(state);
     check(restart("VGPU_PEERS", NULL));

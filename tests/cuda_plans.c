@@ -2,15 +2,7 @@
  * here: it makes plans from a device's properties.  (Plans of some engines are compiled at run time
  * and handed to the driver, for which a stand-in takes them.)  Nothing is run: results are tested on
  * the double of cuDNN. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "backend/cuda/dnn.h"
 #include "base/base.h"
@@ -182,8 +174,8 @@ static void convolutions(int which)
     dnn.BackendDestroyDescriptor(t.properties);
 }
 
-static void test_convolutions_sm90(void **state) { (void)state, convolutions(0); }
-static void test_convolutions_sm80(void **state) { (void)state, convolutions(1); }
+TEST(test_convolutions_sm90) { convolutions(0); }
+TEST(test_convolutions_sm80) { convolutions(1); }
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
@@ -234,14 +226,13 @@ static void attentions(int which)
     dnn.BackendDestroyDescriptor(t.properties);
 }
 
-static void test_attention_sm90(void **state) { (void)state, attentions(0); }
-static void test_attention_sm80(void **state) { (void)state, attentions(1); }
+TEST(test_attention_sm90) { attentions(0); }
+TEST(test_attention_sm80) { attentions(1); }
 
 /* ---- what is left to others ------------------------------------------------------------------ */
 
-static void test_declined(void **state)
+TEST(test_declined)
 {
-    (void)state;
     wb__dnn_problem p;
     const heads h = {2, 2, 64, 32, false};
     wb__step s = convolution(&shapes[1], WB_F64, false, WB__CONV_FORWARD);
@@ -288,10 +279,6 @@ static bool open_library(void)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_declined),
-        cmocka_unit_test(test_convolutions_sm90), cmocka_unit_test(test_convolutions_sm80),
-        cmocka_unit_test(test_attention_sm90), cmocka_unit_test(test_attention_sm80)};
     /* It answers for libcuda.so.1, whose name it has. */
     if (!dlopen(WB_TEST_LOADER, RTLD_NOW | RTLD_GLOBAL)) {
         print_error("%s\n", dlerror());
@@ -301,5 +288,5 @@ int main(void)
         print_message("skipped: cuDNN 9.16 or newer is not here\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

@@ -1,15 +1,7 @@
 /* Products by cuBLASLt, on its double: every way in which operands may lie, batches, dtypes, what
  * comes behind a product and beside it, and what is left to our own kernels.  Every descriptor is made
  * by the real cuBLASLt too, where it is, which needs no GPU for that. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "row_value.h"
 
@@ -18,7 +10,6 @@
 #include "base/base.h"
 
 #include <dlfcn.h>
-#include <math.h>
 
 static const wb__backend *b;
 static const wb_device *d;
@@ -275,9 +266,8 @@ static void run(const product *p, const char *impl)
 
 static const wb_dtype dtypes[] = {WB_F32, WB_F64, WB_F16, WB_BF16};
 
-static void test_operands(void **state)
+TEST(test_operands)
 {
-    (void)state;
     for (size_t t = 0; t < WB__COUNT(dtypes); t++)
         for (int i = 0; i < 16; i++)
             run(&(product){.dtype = dtypes[t], .batch = i & 1, .m = 37, .n = 19, .k = 23,
@@ -289,9 +279,8 @@ static void test_operands(void **state)
     run(&(product){.dtype = WB_F32, .m = 90, .n = 60, .k = 1, .a_turned = true}, "cuBLASLt");
 }
 
-static void test_batches(void **state)
+TEST(test_batches)
 {
-    (void)state;
     for (int i = 0; i < 16; i++)
         run(&(product){.dtype = dtypes[i % 4], .batch = 5, .m = 17, .n = 9, .k = 12, .apart = i % 3,
                        .offset = 2, .b_shared = i & 1, .a_turned = i & 2, .b_turned = i & 4,
@@ -299,9 +288,8 @@ static void test_batches(void **state)
 }
 
 /* Batches that share b and run on are one product: then epilogues that store something fit, too. */
-static void test_batches_as_rows(void **state)
+TEST(test_batches_as_rows)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         run(&(product){.dtype = WB_BF16, .batch = 3, .m = i ? 1 : 20, .n = 24, .k = 70,
                        .b_shared = true, .dense = true, .bias = true, .act = WB__OP_gelu,
@@ -314,9 +302,8 @@ static void test_batches_as_rows(void **state)
     }
 }
 
-static void test_behind_a_product(void **state)
+TEST(test_behind_a_product)
 {
-    (void)state;
     static const struct { wb__op act; wb__aux aux; bool bias; const char *impl; } list[] = {
         {WB__OP_NONE, WB__AUX_NONE, true, "cuBLASLt bias"},
         {WB__OP_relu, WB__AUX_NONE, false, "cuBLASLt relu"},
@@ -341,9 +328,8 @@ static void test_behind_a_product(void **state)
 }
 
 /* cuBLASLt has none of them: it makes the product, and a kernel of ours the function in place. */
-static void test_functions_of_ours(void **state)
+TEST(test_functions_of_ours)
 {
-    (void)state;
     static const wb__op acts[] = {WB__OP_sigmoid, WB__OP_tanh, WB__OP_swish, WB__OP_erf};
     for (int i = 0; i < 8; i++)
         run(&(product){.dtype = dtypes[i % 4], .batch = i % 3, .m = 21, .n = 40, .k = 33,
@@ -356,9 +342,8 @@ static void test_functions_of_ours(void **state)
                    .act = WB__OP_gelu}, "cuBLASLt");
 }
 
-static void test_beside_a_product(void **state)
+TEST(test_beside_a_product)
 {
-    (void)state;
     for (size_t t = 0; t < WB__COUNT(dtypes); t++)
         for (int turned = 0; turned < 8; turned++) {
             product p = {.dtype = dtypes[t], .m = 24, .n = 40, .k = 33, .a_turned = turned & 1,
@@ -374,9 +359,8 @@ static void test_beside_a_product(void **state)
         }
 }
 
-static void test_precision(void **state)
+TEST(test_precision)
 {
-    (void)state;
     for (int precision = WB__PRECISION_HIGHEST; precision <= WB__PRECISION_MEDIUM; precision++) {
         static const int compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
                                       CUBLAS_COMPUTE_32F_FAST_16BF};
@@ -405,9 +389,8 @@ static void declines(const product *p, const char *why)
     assert_false(b->takes(d, &s));
 }
 
-static void test_left_to_ours(void **state)
+TEST(test_left_to_ours)
 {
-    (void)state;
     product p = {.dtype = WB_F32, .m = 20, .n = 40, .k = 30};
     wb__step s = step_of(&p);
     wb__kernel *k = NULL;
@@ -469,16 +452,6 @@ static void open_real(void)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operands),
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_batches_as_rows),
-        cmocka_unit_test(test_behind_a_product),
-        cmocka_unit_test(test_functions_of_ours),
-        cmocka_unit_test(test_beside_a_product),
-        cmocka_unit_test(test_precision),
-        cmocka_unit_test(test_left_to_ours),
-    };
 #ifndef WB_TEST_CUDA_DOUBLE
     printf("skipped: the double of CUDA was not built\n");
     return 77;
@@ -490,7 +463,7 @@ int main(void)
     }
     d = b->device(0);
     open_real();
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_cases();
     b->stop();
     return failed;
 }

@@ -1,13 +1,6 @@
 /* The CUDA backend by itself, on two devices of the test double: the order of commands, kernels and
  * what is wrong with them, programs that are kept, contexts, lost devices, threads, fork. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define TEST_CUDA
 #include "text_runtime.h"
@@ -47,7 +40,6 @@ static int sync_goes_wrong(void)
 
 static void test_sync(void **state)
 {
-    (void)state;
     int status = -1;
     const pid_t process = fork();
     if (!process) {
@@ -65,7 +57,6 @@ static void test_sync(void **state)
 /* Whichever stream the double runs first: what must wait, waits. */
 static void test_order(void **state)
 {
-    (void)state;
     static const char *const schedules[] = {"round", "latest", "lazy", "random:1", "random:2"};
     for (size_t i = 0; i < WB__COUNT(schedules); i++) {
         check(restart("VGPU_SCHEDULE", schedules[i]));
@@ -77,7 +68,6 @@ static void test_order(void **state)
 /* Batches are uploaded into memory that takes turns, while kernels read those before. */
 static void test_uploads_in_turns(void **state)
 {
-    (void)state;
     static const char *const schedules[] = {"latest", "lazy", "random:3"};
     enum { BATCHES = 40, SIZE = 30000 };        /* 120,000 bytes: not a small one */
     static float x[SIZE], y[SIZE];
@@ -108,7 +98,6 @@ static void test_uploads_in_turns(void **state)
 /* Neither an upload nor a launch behind it makes the host wait for kernels before it. */
 static void test_nothing_waits(void **state)
 {
-    (void)state;
     const wb_device *d = dev[0];
     float x[N];
     fill(x, N, 1);
@@ -137,7 +126,6 @@ static void test_nothing_waits(void **state)
 
 static void test_kernels_that_cannot_be(void **state)
 {
-    (void)state;
     static const struct { test_step step; const char *part; } wrong[] = {
         {STEP_WRONG, "nvrtcCompileProgram: "},
         {STEP_WRONG, "error:"},                         /* the compiler's words */
@@ -157,7 +145,6 @@ static void test_kernels_that_cannot_be(void **state)
  * is compiled again. */
 static void test_programs_are_kept(void **state)
 {
-    (void)state;
     keep_programs("VGPU_DEVICES", "2", "2");
     forget_calls();                             /* the damaged image was a wrong use */
 }
@@ -167,7 +154,6 @@ static void test_programs_are_kept(void **state)
 /* The caller has a context of its own: it stays current through every call. */
 static void test_contexts(void **state)
 {
-    (void)state;
     void *library = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
     int (*current)(void **), (*retain)(void **, int), (*set)(void *), (*give_up)(int);
     *(void **)&current = dlsym(library, "cuCtxGetCurrent");
@@ -207,7 +193,6 @@ static void test_contexts(void **state)
  * with the first cause; releases are harmless; the other device works; and so does this one anew. */
 static void test_lost_device(void **state)
 {
-    (void)state;
     const wb_device *d = dev[0];
     float x[N];
     fill(x, N, 1);

@@ -2,14 +2,7 @@
  * after each try: see training_faults.h.
  *
  *   cuda_training_faults [--count N]   at most about N of the n of each kind, evenly spread */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "cuda_double.h"
 
@@ -24,14 +17,12 @@ static bool nothing_left(void) { return !tell_left(); }
 
 static void test_calls_of_the_driver_fail(void **state)
 {
-    (void)state;
     calls_fail(100);
 }
 
 /* Without graphs every step is launches. */
 static void test_calls_fail_without_graphs(void **state)
 {
-    (void)state;
     setenv("WEBER_CUDA_GRAPHS", "0", 1);
     calls_fail(40);
     unsetenv("WEBER_CUDA_GRAPHS");

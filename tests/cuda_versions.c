@@ -1,19 +1,10 @@
 /* Drivers and libraries of CUDA 12 and 13 side by side, on doubles of both: which of them are used,
  * and what follows where one does not go with another.  Each case is a process of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "process.h"
 #include "weber.h"
 
-#include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,7 +41,6 @@ static char said[1 << 18];
 
 static void listen(wb_log_level level, const char *text, void *context)
 {
-    (void)level, (void)context;
     const size_t at = strlen(said), room = sizeof said - at;
     if (!strncmp(text, "kernel:", 7)) snprintf(said + at, room, "%.100s\n", text);
     else snprintf(said + at, room, "%s\n", text);
@@ -131,18 +121,16 @@ static void with(const versions *v)
 
 /* ---- the cases ------------------------------------------------------------------------------- */
 
-static void test_new_driver(void **state)
+TEST(test_new_driver)
 {
-    (void)state;
     with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_12, LT_13, DNN_13},
                      .says = {"load: cuda: NVRTC 13.0", "libcublasLt.so.13: opened",
                               "{cuBLASLt", "{cuDNN"},
                      .not = {"NVRTC 12.0", "libcublasLt.so.12: opened"}});
 }
 
-static void test_old_driver(void **state)
+TEST(test_old_driver)
 {
-    (void)state;
     with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_12, LT_13, DNN_12}, .driver = "12040",
                      .says = {"load: cuda: NVRTC 12.0", "libcublasLt.so.12: opened",
                               "{cuBLASLt", "{cuDNN"},
@@ -150,9 +138,8 @@ static void test_old_driver(void **state)
 }
 
 /* A version that does not start is followed by the next, whatever it is called. */
-static void test_falls_through(void **state)
+TEST(test_falls_through)
 {
-    (void)state;
     with(&(versions){.files = {NVRTC_12, {"libcublasLt.so.12", 13, "libcublasLt.so.13"},
                                {"libcublasLt.so.13", 12, "libcublasLt.so.12"}},
                      .driver = "12040", .says = {"libcublasLt.so.12: opened",
@@ -160,34 +147,30 @@ static void test_falls_through(void **state)
 }
 
 /* Nothing that goes with the driver: our own kernels, and it is said. */
-static void test_libraries_too_new(void **state)
+TEST(test_libraries_too_new)
 {
-    (void)state;
     with(&(versions){.files = {NVRTC_12, LT_13}, .driver = "12040",
                      .says = {"cuBLASLt is not used, our own kernels are: cublasLtCreate:"},
                      .not = {"{cuBLASLt"}});
 }
 
-static void test_device_that_is_dropped(void **state)
+TEST(test_device_that_is_dropped)
 {
-    (void)state;
     with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_13}, .arch = "70",
                      .says = {"load: cuda: NVRTC 13.0", "load: cuda: NVRTC 12.0",
                               "--gpu-architecture=sm_70"}});
 }
 
 /* 12 does not know the device; what 13 makes is too new for the driver: PTX for an older device. */
-static void test_device_too_new(void **state)
+TEST(test_device_too_new)
 {
-    (void)state;
     with(&(versions){.files = {NVRTC_12, NVRTC_13}, .driver = "12080", .arch = "120",
                      .says = {"--gpu-architecture=sm_120", "--gpu-architecture=compute_90",
                               "NVRTC 12.0 with --gpu-architecture=compute_90 does"}});
 }
 
-static void test_only_ptx(void **state)
+TEST(test_only_ptx)
 {
-    (void)state;
     const versions v = {.files = {NVRTC_13, LT_13}, .ptx_only = true,
                         .says = {"--gpu-architecture=sm_90", "--gpu-architecture=compute_90",
                                  "NVRTC 13.0 with --gpu-architecture=compute_90 does"}};
@@ -200,9 +183,8 @@ static void test_only_ptx(void **state)
 }
 
 /* Images of both kinds are kept: the next process compiles nothing. */
-static void test_kept(void **state)
+TEST(test_kept)
 {
-    (void)state;
     char folder[200];
     versions v = {.files = {NVRTC_12}, .driver = "12080", .arch = "120",
                   .says = {"--gpu-architecture=compute_90"}};
@@ -220,9 +202,8 @@ static void test_kept(void **state)
     process_remove(folder);
 }
 
-static void test_two_majors(void **state)
+TEST(test_two_majors)
 {
-    (void)state;
     with(&(versions){.files = {NVRTC_13, LT_13, DNN_12},
                      .says = {"cuda: cuDNN: it is built for CUDA 12, and cuBLASLt, which is used"
                               " too, for CUDA 13", "{cuBLASLt"},
@@ -232,15 +213,9 @@ static void test_two_majors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new_driver), cmocka_unit_test(test_old_driver),
-        cmocka_unit_test(test_falls_through), cmocka_unit_test(test_libraries_too_new),
-        cmocka_unit_test(test_device_that_is_dropped), cmocka_unit_test(test_device_too_new),
-        cmocka_unit_test(test_only_ptx), cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_two_majors)};
 #ifndef HAS_DOUBLES
     printf("skipped: the doubles of CUDA were not built\n");
     return 77;
 #endif
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

@@ -1,19 +1,11 @@
 /* Loaders: order, epochs, memory, failure, fork, exit - with and without the thread in the
  * background. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "data/loader.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +13,6 @@
 static atomic_int fail_at = -1, asked, delay_us;
 static int get(int64_t i, void *x, void *y, void *ctx)
 {
-    (void)ctx;
     atomic_fetch_add(&asked, 1);
     if (delay_us) usleep((unsigned)delay_us);
     if (i == fail_at) return 42;
@@ -60,9 +51,8 @@ static int epoch_of(wb_loader *l, int *out)
 
 static const int aheads[] = {WB_NO_AHEAD, 1, 2, 7};
 
-static void batches_in_order(void **state)
+TEST(batches_in_order)
 {
-    (void)state;
     for (size_t a = 0; a < WB__COUNT(aheads); a++)
         for (int64_t n = 0; n < 12; n++)
             for (int64_t size = 1; size < 6; size++) {
@@ -80,28 +70,23 @@ static void batches_in_order(void **state)
             }
 }
 
-static void a_short_last_batch_can_be_left_out(void **state)
+TEST_IN_SCOPE(a_short_last_batch_can_be_left_out)
 {
-    (void)state;
     int out[16];
-    wb_scope *s = wb_scope_open();
     wb_loader *l = wb_dataloader(numbers(11), .batchsize = 4, .drop_last = true);
     assert_int_equal(wb_loader_length(l), 2);
     assert_int_equal(epoch_of(l, out), 8);
-    wb_scope_close(s);
 }
 
 static char logged[256];
 static void catch_log(wb_log_level level, const char *text, void *context)
 {
-    (void)context;
     assert_int_equal(level, WB_LOG_WARN);
     snprintf(logged, sizeof logged, "%s", text);
 }
 
-static void no_batch_is_a_warning(void **state)
+TEST(no_batch_is_a_warning)
 {
-    (void)state;
     int out[16];
     wb_set_log(catch_log, NULL);
     wb_scope *s = wb_scope_open();
@@ -113,9 +98,8 @@ static void no_batch_is_a_warning(void **state)
     wb_set_log(NULL, NULL);
 }
 
-static void shuffling_depends_on_the_seed_alone(void **state)
+TEST(shuffling_depends_on_the_seed_alone)
 {
-    (void)state;
     int first[3][50], again[3][50], other[50], seen[50] = {0};
     for (size_t a = 0; a < WB__COUNT(aheads); a++) {
         wb_scope *s = wb_scope_open();
@@ -143,9 +127,8 @@ static void shuffling_depends_on_the_seed_alone(void **state)
     wb_scope_close(s);
 }
 
-static void leaving_a_loop_is_safe(void **state)
+TEST(leaving_a_loop_is_safe)
 {
-    (void)state;
     int out[32];
     for (size_t a = 0; a < WB__COUNT(aheads); a++) {
         wb_scope *s = wb_scope_open();
@@ -174,10 +157,8 @@ static void leaving_a_loop_is_safe(void **state)
     }
 }
 
-static void kept_batches_stay(void **state)
+TEST_IN_SCOPE(kept_batches_stay)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_loader *l = wb_dataloader(numbers(12), .batchsize = 2);
     wb_tensor *kept[6];
     WB_EACH_BATCH(b, l) kept[b.index] = wb_keep(b.x);
@@ -185,13 +166,11 @@ static void kept_batches_stay(void **state)
     wb_object_free(l);
     for (int i = 0; i < 6; i++)
         assert_true(wb_at(kept[i], 0, 0) == 2 * i && wb_at(kept[i], 1, 0) == 2 * i + 1);
-    wb_scope_close(s);
 }
 
 /* Their scopes lie in one another, so keeping goes round them. */
-static void loaders_take_turns(void **state)
+TEST(loaders_take_turns)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_loader *l[2] = {wb_dataloader(numbers(12), .batchsize = 2), wb_dataloader(numbers(12), .batchsize = 2)};
     wb_tensor *kept[6][2];
@@ -238,10 +217,8 @@ static void hold_steady(int ahead, int64_t in_flight)
 
 /* Which of the two threads is the slower one decides how many buffers are in use at once; what a
  * loader holds between epochs must not depend on it. */
-static void what_is_held_does_not_depend_on_the_pace(void **state)
+TEST_IN_SCOPE(what_is_held_does_not_depend_on_the_pace)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_loader *l = wb_dataloader(numbers(40), .batchsize = 4);
     int64_t used = 0;
     for (int epoch = 0; epoch < 4; epoch++) {
@@ -253,20 +230,16 @@ static void what_is_held_does_not_depend_on_the_pace(void **state)
         if (epoch == 1) used = wb_memory_used();
     }
     assert_in_range(wb_memory_used() + HELD - used, 0, 2 * HELD);
-    wb_scope_close(s);
 }
 
-static void nothing_is_allocated_in_the_steady_state(void **state)
+TEST(nothing_is_allocated_in_the_steady_state)
 {
-    (void)state;
     hold_steady(WB_NO_AHEAD, HELD);         /* one thread: exact at every moment */
     hold_steady(0, IN_FLIGHT);
 }
 
-static void a_place_can_be_restored(void **state)
+TEST_IN_SCOPE(a_place_can_be_restored)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     for (int k = 0; k <= 7; k++) {
         wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .shuffle = true, .seed = 4);
         wb_loader *m = wb_dataloader(numbers(20), .batchsize = 3, .shuffle = true, .seed = 5);
@@ -294,12 +267,10 @@ static void a_place_can_be_restored(void **state)
         wb_object_free(l);
         wb_object_free(m);
     }
-    wb_scope_close(s);
 }
 
-static void failures_end_an_epoch(void **state)
+TEST(failures_end_an_epoch)
 {
-    (void)state;
     int out[32];
     for (size_t a = 0; a < WB__COUNT(aheads); a++) {
         wb_scope *s = wb_scope_open();
@@ -326,7 +297,6 @@ static int on_thread(wb_batch *b, void *ctx)
 
 static int as_f64(wb_batch *b, void *ctx)
 {
-    (void)ctx;
     const float *x = wb_data(b->x);
     double wide[8];
     for (int64_t i = 0; i < b->n; i++) wide[i] = 2.0 * x[i];
@@ -334,9 +304,8 @@ static int as_f64(wb_batch *b, void *ctx)
     return b->x ? 0 : (int)wb_error_code();
 }
 
-static void batches_can_be_changed(void **state)
+TEST(batches_can_be_changed)
 {
-    (void)state;
     consumer = pthread_self();
     for (size_t a = 0; a < WB__COUNT(aheads); a++) {
         int elsewhere = 0, n = 0;
@@ -359,14 +328,12 @@ static void batches_can_be_changed(void **state)
 
 static int computed(wb_batch *b, void *ctx)
 {
-    (void)ctx;
     b->x = wb_add(wb_mul(b->x, wb_scalar(2)), wb_scalar(1));
     return b->x ? 0 : (int)wb_error_code();
 }
 
-static void batches_can_be_computed(void **state)
+TEST(batches_can_be_computed)
 {
-    (void)state;
     for (size_t a = 0; a < WB__COUNT(aheads); a++) {
         wb_scope *s = wb_scope_open();
         double sum = 0;
@@ -383,10 +350,8 @@ static void batches_can_be_computed(void **state)
     }
 }
 
-static void the_thread_keeps_ahead_and_no_further(void **state)
+TEST_IN_SCOPE(the_thread_keeps_ahead_and_no_further)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     asked = 0;
     wb_loader *l = wb_dataloader(numbers(100), .batchsize = 5, .ahead = 3);
     wb_batch b;
@@ -394,12 +359,10 @@ static void the_thread_keeps_ahead_and_no_further(void **state)
     for (int wait = 0; asked < 20 && wait < 2000; wait++) usleep(1000);
     usleep(20000);
     assert_int_equal(asked, 20);                                    /* one in hand, three ahead */
-    wb_scope_close(s);
 }
 
-static void slow_sources_and_stopping(void **state)
+TEST(slow_sources_and_stopping)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     delay_us = 300;
     wb_loader *l = wb_dataloader(numbers(40), .batchsize = 4, .ahead = 2, .shuffle = true);
@@ -412,9 +375,8 @@ static void slow_sources_and_stopping(void **state)
     delay_us = 0;
 }
 
-static void children_of_fork(void **state)
+TEST(children_of_fork)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     print_message("SKIP: ThreadSanitizer does not let children of fork start threads\n");
     skip();
@@ -445,9 +407,8 @@ static void children_of_fork(void **state)
     wb_scope_close(s);
 }
 
-static void exit_with_a_thread_at_work(void **state)
+TEST(exit_with_a_thread_at_work)
 {
-    (void)state;
     pid_t child = fork();
     if (child == 0) {
         alarm(20);
@@ -467,10 +428,8 @@ static void exit_with_a_thread_at_work(void **state)
     assert_int_equal(WEXITSTATUS(status), 7);
 }
 
-static void wrong_options(void **state)
+TEST_IN_SCOPE(wrong_options)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *d = numbers(5);
     assert_null(wb_dataloader(d, .batchsize = -1));
     assert_null(wb_dataloader(d, .ahead = -2));
@@ -492,12 +451,10 @@ static void wrong_options(void **state)
     wb_batch b;
     assert_false(wb_loader_next(NULL, &b));
     assert_int_not_equal(wb_loader_stop(NULL), 0);
-    wb_scope_close(s);
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     for (size_t a = 0; a < 2; a++) {
         bool finished = false;
         for (int64_t n = 1; !finished; n++) {
@@ -524,34 +481,9 @@ static void every_allocation_may_fail(void **state)
 
 static int clean(void **state)
 {
-    (void)state;
     wb_shutdown();
     wb__pool_trim();
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exit_with_a_thread_at_work),
-        cmocka_unit_test(batches_in_order),
-        cmocka_unit_test(a_short_last_batch_can_be_left_out),
-        cmocka_unit_test(no_batch_is_a_warning),
-        cmocka_unit_test(shuffling_depends_on_the_seed_alone),
-        cmocka_unit_test(leaving_a_loop_is_safe),
-        cmocka_unit_test(kept_batches_stay),
-        cmocka_unit_test(loaders_take_turns),
-        cmocka_unit_test(what_is_held_does_not_depend_on_the_pace),
-        cmocka_unit_test(nothing_is_allocated_in_the_steady_state),
-        cmocka_unit_test(a_place_can_be_restored),
-        cmocka_unit_test(failures_end_an_epoch),
-        cmocka_unit_test(batches_can_be_changed),
-        cmocka_unit_test(batches_can_be_computed),
-        cmocka_unit_test(the_thread_keeps_ahead_and_no_further),
-        cmocka_unit_test(slow_sources_and_stopping),
-        cmocka_unit_test(children_of_fork),
-        cmocka_unit_test(wrong_options),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+int main(void) { return run_cases(NULL, clean); }

@@ -1,17 +1,9 @@
 /* Datasets: arrays, functions of the program, views, maps. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "data/dataset.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 /* Observation i is {i, i + 0.5}, its label 10 i. */
 static wb_dataset *numbers(int64_t n)
@@ -45,10 +37,8 @@ static void expect(wb_dataset *d, int n, const int *observations)
     }
 }
 
-static void arrays(void **state)
+TEST_IN_SCOPE(arrays)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *d = numbers(4);
     expect(d, 4, (int[]){0, 1, 2, 3});
     expect(numbers(0), 0, NULL);
@@ -65,24 +55,18 @@ static void arrays(void **state)
     assert_non_null(strstr(wb_error(), "x [5] f32 and y [4,2] f32"));
     assert_null(wb_dataset_of(wb_from(&(float){1}, WB_F32, 0, NULL), WB_NONE));
     assert_null(wb_dataset_of(WB_NONE, five));
-    wb_scope_close(s);
 }
 
-static void parameters_are_copied(void **state)
+TEST_IN_SCOPE(parameters_are_copied)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}));
     wb_dataset *d = wb_dataset_of(v, WB_NONE);
     assert_true(wb_data(v) != wb_data(wb_dataset_x(d)));
     assert_true(wb_at(wb_dataset_x(d), 1) == 2);
-    wb_scope_close(s);
 }
 
-static void views(void **state)
+TEST_IN_SCOPE(views)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *d = numbers(10), *a, *b;
     expect(wb_subset(d, 2, 5), 3, (int[]){2, 3, 4});
     expect(wb_subset(wb_subset(d, 2, 8), 1, 3), 2, (int[]){3, 4});
@@ -106,13 +90,10 @@ static void views(void **state)
     assert_int_equal(wb_splitobs(d, 1.5, false, &a, &b), WB_ERROR_ARGUMENT);
     assert_true(!a && !b);
     assert_int_not_equal(wb_splitobs(NULL, 0.5, false, &a, &b), 0);
-    wb_scope_close(s);
 }
 
-static void a_shuffled_split_has_everything_once(void **state)
+TEST_IN_SCOPE(a_shuffled_split_has_everything_once)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *a, *b, *c, *e;
     wb_seed(3);
     wb_splitobs(numbers(100), 0.6, true, &a, &b);
@@ -130,12 +111,10 @@ static void a_shuffled_split_has_everything_once(void **state)
     }
     for (int i = 0; i < 100; i++) assert_int_equal(seen[i], 1);
     assert_true(moved > 80);
-    wb_scope_close(s);
 }
 
-static void shuffles_are_even(void **state)
+TEST(shuffles_are_even)
 {
-    (void)state;
     int counts[6] = {0};
     for (uint64_t epoch = 0; epoch < 6000; epoch++) {
         uint32_t o[3];
@@ -157,10 +136,8 @@ static int square(int64_t i, void *x, void *y, void *ctx)
     return 0;
 }
 
-static void functions(void **state)
+TEST_IN_SCOPE(functions)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset_source source = {.size = sizeof source,
                                 .n = 5,
                                 .x_dtype = WB_F64,
@@ -189,7 +166,6 @@ static void functions(void **state)
     source.x_dims[0] = -1;
     assert_null(wb_dataset_from(&source));
     assert_null(wb_dataset_from(NULL));
-    wb_scope_close(s);
 }
 
 static int negate(wb_batch *b, void *ctx)
@@ -202,7 +178,6 @@ static int negate(wb_batch *b, void *ctx)
 
 static int drop_labels(wb_batch *b, void *ctx)
 {
-    (void)ctx;
     b->x = wb_from(wb_data(b->x), WB_F32, 1, (int64_t[]){2 * b->n});
     b->y = WB_NONE;
     return 0;
@@ -210,21 +185,17 @@ static int drop_labels(wb_batch *b, void *ctx)
 
 static int fail_with_words(wb_batch *b, void *ctx)
 {
-    (void)ctx, (void)b;
     return wb__fail(WB_ERROR_NUMBER, "in words");
 }
 
 static int leave_nothing(wb_batch *b, void *ctx)
 {
-    (void)ctx;
     b->x = NULL;
     return 0;
 }
 
-static void maps(void **state)
+TEST_IN_SCOPE(maps)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *d = numbers(4), *m = wb_mapobs(wb_subset(d, 1, 4), negate, NULL);
     assert_int_equal(wb_dataset_length(m), 3);
     assert_true(wb_at(wb_dataset_x(m), 0, 1) == -1.5 && wb_at(wb_dataset_y(m), 0) == 10);
@@ -240,12 +211,10 @@ static void maps(void **state)
     assert_null(wb_dataset_y(wb_mapobs(d, leave_nothing, NULL)));
     assert_null(wb_mapobs(d, NULL, NULL));
     assert_null(wb_mapobs(NULL, negate, NULL));
-    wb_scope_close(s);
 }
 
-static void views_keep_what_they_need(void **state)
+TEST(views_keep_what_they_need)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_dataset *d = numbers(6), *part = wb_subset(d, 2, 4);
     part = wb_object_keep(part);
@@ -254,9 +223,8 @@ static void views_keep_what_they_need(void **state)
     wb_object_free(part);
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     bool finished = false;
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
@@ -275,23 +243,8 @@ static void every_allocation_may_fail(void **state)
 
 static int clean(void **state)
 {
-    (void)state;
     wb_shutdown();
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays),
-        cmocka_unit_test(parameters_are_copied),
-        cmocka_unit_test(views),
-        cmocka_unit_test(a_shuffled_split_has_everything_once),
-        cmocka_unit_test(shuffles_are_even),
-        cmocka_unit_test(functions),
-        cmocka_unit_test(maps),
-        cmocka_unit_test(views_keep_what_they_need),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+int main(void) { return run_cases(NULL, clean); }

@@ -5,21 +5,17 @@
 
 static int leave(wb_batch *batch, void *ctx)
 {
-    (void)batch;
-    (void)ctx;
     return 0;
 }
 
 static int drop_labels(wb_batch *batch, void *ctx)
 {
-    (void)ctx;
     batch->y = WB_NONE;
     return 0;
 }
 
 static int add_noise(wb_batch *batch, void *ctx)
 {
-    (void)ctx;
     batch->x = wb_add(batch->x, wb_randn(batch->n, 3));
     return batch->x == NULL;
 }
@@ -42,9 +38,8 @@ static void expect_batches(wb_loader *l, const wb_device *d)
     }
 }
 
-static void functions_of_batches_without_labels(void **state)
+TEST(functions_of_batches_without_labels)
 {
-    (void)state;
     const wb_collate functions[] = {leave, drop_labels, add_noise};
     for (size_t f = 0; f < WB__COUNT(functions); f++)
         for (int labels = 0; labels <= (f == 1); labels++)
@@ -60,9 +55,8 @@ static void functions_of_batches_without_labels(void **state)
             }
 }
 
-static void batches_without_labels_are_moved(void **state)
+TEST(batches_without_labels_are_moved)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++)
         for (int mapped = 0; mapped < 2; mapped++) {
             wb_scope *s = wb_scope_open();
@@ -75,9 +69,8 @@ static void batches_without_labels_are_moved(void **state)
 }
 
 /* No scope holds WB_NONE, however often it is returned. */
-static void none_belongs_to_no_scope(void **state)
+TEST(none_belongs_to_no_scope)
 {
-    (void)state;
     const uint32_t refs = wb__refs(WB_NONE);
     wb_scope *s = wb_scope_open();
     wb_dataset *d = wb_dataset_of(wb_ones(2, 2), WB_NONE);
@@ -98,21 +91,16 @@ static wb_loader *own;
 static int advance_own(wb_batch *batch, void *ctx)
 {
     wb_batch other;
-    (void)batch;
-    (void)ctx;
     return wb_loader_next(own, &other) ? 0 : (int)wb_error_code();
 }
 
 static int stop_own(wb_batch *batch, void *ctx)
 {
-    (void)batch;
-    (void)ctx;
     return wb_loader_stop(own);
 }
 
-static void a_function_must_not_use_its_own_loader(void **state)
+TEST(a_function_must_not_use_its_own_loader)
 {
-    (void)state;
     alarm(60);                                          /* it used to wait for itself */
     for (int ahead = -1; ahead < 2; ahead += 2)
         for (int stops = 0; stops < 2; stops++) {
@@ -132,13 +120,5 @@ static void a_function_must_not_use_its_own_loader(void **state)
 int main(void)
 {
     n_places = every_device(places);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(functions_of_batches_without_labels),
-        cmocka_unit_test(batches_without_labels_are_moved),
-        cmocka_unit_test(none_belongs_to_no_scope),
-        cmocka_unit_test(a_function_must_not_use_its_own_loader),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

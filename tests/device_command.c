@@ -2,9 +2,6 @@
  * that work, that have no device, that crash or hang, or are not built in. */
 #include "folder.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define NOTHING ENVIRONMENT(NULL)
 #define ONLY(name) ENVIRONMENT("FAKES=" name)
 #define WEBER(environment, ...) \
@@ -26,9 +23,8 @@ static void has_line(const char *begin, const char *rest)
                                                         p.out, p.err);
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
-    (void)state;
     WITH_FAKES(ONLY("two,one"), "devices");
     assert_int_equal(p.status, 0);
     assert_string_equal(p.err, "");
@@ -44,9 +40,8 @@ static void test_table(void **state)
     has_line("preference: none", "");
 }
 
-static void test_each_trouble(void **state)
+TEST(test_each_trouble)
 {
-    (void)state;
     static const struct { const char *fake, *state, *why; } cases[] = {
         {"none", "no device", "CUDA driver not found: libfake.so.1. Install the driver of your GPU."},
         {"empty", "no device", "CUDA found no device. It needs an NVIDIA GPU, its driver, and "
@@ -75,9 +70,8 @@ static void test_each_trouble(void **state)
     }
 }
 
-static void test_verbose(void **state)
+TEST(test_verbose)
 {
-    (void)state;
     process_file(folder, "LocalPreferences.toml", "[Flux]\ngpu_backend = \"CUDA\"\n");
     WITH_FAKES(ONLY("two"), "devices", "--verbose");
     assert_int_equal(p.status, 0);
@@ -96,17 +90,15 @@ static void test_verbose(void **state)
 }
 
 /* Each backend is looked at alone, whatever the environment asks for. */
-static void test_alone(void **state)
+TEST(test_alone)
 {
-    (void)state;
     WITH_FAKES(ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS=CUDA,AMDGPU", "FAKE_TRACE=t"), "devices");
     assert_int_equal(p.status, 0);
     assert_string_equal(process_text(folder, "t"), "ss");
 }
 
-static void test_backend(void **state)
+TEST(test_backend)
 {
-    (void)state;
     char expected[512];
     WEBER(NOTHING, "backend");
     assert_string_equal(p.out, "none\n");
@@ -137,9 +129,8 @@ static void test_backend(void **state)
 }
 
 /* A preference of a file found upwards commands no terminal. */
-static void test_escapes(void **state)
+TEST(test_escapes)
 {
-    (void)state;
     process_file(folder, "LocalPreferences.toml", "[Flux]\ngpu_backend = 'C\x1b[2J\x1b]0;x\x07'\n");
     static const char *const commands[] = {"backend", "devices"};
     for (size_t i = 0; i < WB__COUNT(commands); i++) {
@@ -149,9 +140,8 @@ static void test_escapes(void **state)
     }
 }
 
-static void test_help(void **state)
+TEST(test_help)
 {
-    (void)state;
     WEBER(NOTHING, "help");
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.out, "weber devices [--verbose] "));
@@ -173,9 +163,8 @@ static void test_help(void **state)
 }
 
 /* What cannot be written is no success. */
-static void test_full(void **state)
+TEST(test_full)
 {
-    (void)state;
     static const char *const commands[] = {"devices", "backend", "version", "help"};
     for (size_t i = 0; i < WB__COUNT(commands); i++) {
         process_run(&p, folder, ONLY("none"), (const char *const[]){"/bin/sh", "-c",
@@ -185,13 +174,4 @@ static void test_full(void **state)
     }
 }
 
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_table), IN_FOLDER(test_each_trouble), IN_FOLDER(test_verbose),
-        IN_FOLDER(test_alone), IN_FOLDER(test_backend),      IN_FOLDER(test_help), IN_FOLDER(test_escapes),
-        IN_FOLDER(test_full),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_cases_each(make_folder, remove_folder); }

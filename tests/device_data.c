@@ -3,9 +3,8 @@
 
 /* ---- datasets -------------------------------------------------------------------------------- */
 
-static void a_dataset_goes_there_and_back(void **state)
+TEST(a_dataset_goes_there_and_back)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_dataset *d = numbers(10), *there = wb_to(d, places[i]);
@@ -30,9 +29,8 @@ static void a_dataset_goes_there_and_back(void **state)
     }
 }
 
-static void tensors_of_a_device_stay_there(void **state)
+TEST(tensors_of_a_device_stay_there)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *x = wb_to(wb_ones(6, 2), places[i]), *v = wb_variable(x);
@@ -51,9 +49,8 @@ static void tensors_of_a_device_stay_there(void **state)
     }
 }
 
-static void views_stay_views(void **state)
+TEST(views_stay_views)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_seed(4);
@@ -79,9 +76,8 @@ static void views_stay_views(void **state)
     }
 }
 
-static void maps_run_where_the_dataset_is(void **state)
+TEST(maps_run_where_the_dataset_is)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         const wb_device *seen = NULL;
@@ -102,9 +98,8 @@ static void maps_run_where_the_dataset_is(void **state)
     }
 }
 
-static void a_function_is_read_out_once(void **state)
+TEST(a_function_is_read_out_once)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_dataset *source = computed(30), *view = wb_subset(source, 10, 20);
@@ -121,10 +116,8 @@ static void a_function_is_read_out_once(void **state)
     }
 }
 
-static void dtypes(void **state)
+TEST_IN_SCOPE(dtypes)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *d = wb_dataset_of(wb_from((double[]){0.1, 0.2}, WB_F64, 1, (int64_t[]){2}),
                                   wb_from((int64_t[]){1, 2}, WB_I64, 1, (int64_t[]){2}));
     assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(d, places[1]))), WB_F64);
@@ -159,14 +152,12 @@ static void dtypes(void **state)
     assert_true(says("far:0 has no f64"));
     assert_null(wb_to(l, places[1], .dtype = WB_I8));
     assert_true(says("it must be floating"));
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
 /* ---- batches of a dataset that was moved whole ----------------------------------------------- */
 
-static void batches_are_gathered_on_the_device(void **state)
+TEST(batches_are_gathered_on_the_device)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++)
         for (int shuffle = 0; shuffle < 2; shuffle++)
             for (int drop = 0; drop < 2; drop++) {
@@ -189,10 +180,8 @@ static void batches_are_gathered_on_the_device(void **state)
             }
 }
 
-static void nothing_comes_to_the_host_meanwhile(void **state)
+TEST_IN_SCOPE(nothing_comes_to_the_host_meanwhile)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *d = wb_to(numbers(240), far_device());
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         wb_loader *l = wb_dataloader(d, .batchsize = 48, .shuffle = shuffle);
@@ -203,23 +192,12 @@ static void nothing_comes_to_the_host_meanwhile(void **state)
         assert_int_equal(c.up_bytes, shuffle ? 2 * 240 * 4 : 0);    /* the order alone */
         assert_int_equal(c.copies, shuffle ? 0 : 2 * 2 * 5);
     }
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
 int main(void)
 {
     n_places = every_device(places);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(a_dataset_goes_there_and_back),
-        cmocka_unit_test(tensors_of_a_device_stay_there),
-        cmocka_unit_test(views_stay_views),
-        cmocka_unit_test(maps_run_where_the_dataset_is),
-        cmocka_unit_test(a_function_is_read_out_once),
-        cmocka_unit_test(dtypes),
-        cmocka_unit_test(batches_are_gathered_on_the_device),
-        cmocka_unit_test(nothing_comes_to_the_host_meanwhile),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    int failed = run_all_cases();
     wb_shutdown();
     if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());
     return failed || far_held();

@@ -73,9 +73,8 @@ static void says(const char *part)
     if (!strstr(p.err, part)) fail_msg("\"%s\" is not said:\n%s", part, p.err);
 }
 
-static void topics_of_the_cpu(void **state)
+TEST(topics_of_the_cpu)
 {
-    (void)state;
     assert_string_equal(run("", "CPU", ""), "");
     assert_string_equal(run("kernel,sync,load", "CPU", ""), "");
     run("plan", "CPU", "");
@@ -90,9 +89,8 @@ static void topics_of_the_cpu(void **state)
     says("dispatch: ");
 }
 
-static void topics_of_opencl(void **state)
+TEST(topics_of_opencl)
 {
-    (void)state;
     if (!have_opencl) skip();
     assert_string_equal(run("", "OpenCL", ""), "");
     run("load", "OpenCL", "");
@@ -111,9 +109,8 @@ static void topics_of_opencl(void **state)
 }
 
 /* With it an error of the device's is that of the very kernel; without, nobody waits for one. */
-static void sync_waits_for_each_kernel(void **state)
+TEST(sync_waits_for_each_kernel)
 {
-    (void)state;
     if (!have_opencl) skip();
     run("sync", "OpenCL", "failing");
     if (!strstr(p.out, "opencl:0: clFinish: CL_OUT_OF_RESOURCES (-5): kernel "))
@@ -132,12 +129,5 @@ int main(int argc, char **argv)
     have_opencl = !wb_using("OpenCL") && wb_functional("OpenCL");
     if (!have_opencl) printf("without OpenCL: %s\n", wb_why_not("OpenCL"));
     wb_clear_error();
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(topics_of_the_cpu),
-        cmocka_unit_test(topics_of_opencl),
-        cmocka_unit_test(sync_waits_for_each_kernel),
-    };
-    const int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -1,17 +1,8 @@
 /* DLPack on the devices of every backend that works here: memory that is lent and taken in where it is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "dlpack_abi.h"
 #include "far_device.h"
-
-#include <stdio.h>
 
 enum { MOST = 8 };
 static const wb_device *devices[MOST];
@@ -35,9 +26,8 @@ static void is_sequence(wb_tensor *x, float first, float step)
 static bool takes(const wb_device *d) { return d->backend->adopt != NULL; }
 
 /* What a lent parameter holds, read through a tensor that was made of it before it was lent. */
-static void lent_and_updated(void **state)
+TEST(lent_and_updated)
 {
-    (void)state;
     for (int i = 0; i < n_devices; i++) {
         const wb_device *d = devices[i];
         wb_scope *s = wb_scope_open();
@@ -94,9 +84,8 @@ static DLManagedTensorVersioned *part_of(const wb_device *d, int64_t *shape, int
     return &made;
 }
 
-static void taken_in_place_or_copied(void **state)
+TEST(taken_in_place_or_copied)
 {
-    (void)state;
     for (int i = 0; i < n_devices; i++) {
         const wb_device *d = devices[i];
         if (!takes(d)) continue;
@@ -134,9 +123,8 @@ static void taken_in_place_or_copied(void **state)
     }
 }
 
-static void every_allocation_fails(void **state)
+TEST(every_allocation_fails)
 {
-    (void)state;
     for (int i = 0; i < n_devices; i++) {
         if (!takes(devices[i])) continue;
         for (int odd = 0; odd < 2; odd++) {
@@ -160,9 +148,8 @@ static void every_allocation_fails(void **state)
 }
 
 /* Values stand after wb_shutdown, and what holds them ends later. */
-static void lent_past_the_end(void **state)
+TEST(lent_past_the_end)
 {
-    (void)state;
     for (int i = 0; i < n_devices; i++) {
         const wb_device *d = devices[i];
         if (!takes(d)) continue;
@@ -181,18 +168,14 @@ static void lent_past_the_end(void **state)
 }
 
 /* A backend that cannot say what its memory is called. */
-static void nobody_knows_it(void **state)
+TEST_IN_SCOPE(nobody_knows_it)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     assert_null(wb_to_dlpack(on(far_device())));
     assert_non_null(strstr(wb_error(), "wb_cpu"));
-    wb_scope_close(s);
 }
 
 static int find(void **state)
 {
-    (void)state;
     static const char *const names[] = {"CUDA", "OpenCL"};
     for (int k = 0; k < 2; k++) {
         if (wb_using(names[k]) || !wb_functional(names[k])) {
@@ -209,19 +192,8 @@ static int find(void **state)
 
 static int clean(void **state)
 {
-    (void)state;
     wb_shutdown();
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lent_and_updated),
-        cmocka_unit_test(taken_in_place_or_copied),
-        cmocka_unit_test(every_allocation_fails),
-        cmocka_unit_test(nobody_knows_it),
-        cmocka_unit_test(lent_past_the_end),
-    };
-    return cmocka_run_group_tests(tests, find, clean);
-}
+int main(void) { return run_cases(find, clean); }

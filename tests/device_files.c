@@ -8,7 +8,6 @@
 #include "optim/optim.h"
 #include "tree/tree.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 static const wb_device *places[MOST_PLACES];
@@ -50,7 +49,6 @@ static void assert_same_file(const char *want, int64_t n_want)
 
 static int has_no_mirror(const wb__leaf *leaf, void *ctx)
 {
-    (void)ctx;
     return leaf->x->storage && leaf->x->storage->mirror;
 }
 
@@ -93,17 +91,15 @@ static void same_file_from_everywhere(wb_names names)
     wb__free(want);
 }
 
-static void a_model_is_the_same_file_from_everywhere(void **state)
+TEST(a_model_is_the_same_file_from_everywhere)
 {
-    (void)state;
     same_file_from_everywhere(WB_NAMES_WEBER);
     same_file_from_everywhere(WB_NAMES_TORCH);
 }
 
 /* What PyTorch has in one tensor or the other way round is taken apart on the way, to any device. */
-static void other_names_to_everywhere(void **state)
+TEST(other_names_to_everywhere)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *make[2];
@@ -119,9 +115,8 @@ static void other_names_to_everywhere(void **state)
     }
 }
 
-static void it_is_loaded_where_new_tensors_are_made(void **state)
+TEST(it_is_loaded_where_new_tensors_are_made)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++)
         for (int j = 0; j < n_places; j++) {
             wb_scope *s = wb_scope_open();
@@ -141,9 +136,8 @@ static void it_is_loaded_where_new_tensors_are_made(void **state)
         }
 }
 
-static void state_is_loaded_into_a_model_anywhere(void **state)
+TEST(state_is_loaded_into_a_model_anywhere)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = make_model(), *there = wb_to(make_model(), places[i]);
@@ -162,7 +156,6 @@ static void state_is_loaded_into_a_model_anywhere(void **state)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mean(wb_square(wb_sub(wb_call(m, b.x), b.y)));
 }
 
@@ -186,9 +179,8 @@ static wb_layer *small_model(void)
     return wb_Chain(wb_Dense(4, 8, wb_tanh), wb_Dense(8, 2));
 }
 
-static void what_was_trained_there_runs_here(void **state)
+TEST(what_was_trained_there_runs_here)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_to(small_model(), places[i]);
@@ -211,10 +203,8 @@ static void what_was_trained_there_runs_here(void **state)
 
 /* Saved on one device after two steps, restored on another: the third step is the one that would
  * have been. */
-static void training_goes_on_elsewhere(void **state)
+TEST_IN_SCOPE(training_goes_on_elsewhere)
 {
-    (void)state;
-    wb_scope *outer = wb_scope_open();
     wb_layer *plain = small_model();
     wb_opt_state *p = wb_setup(wb_Adam(), plain);
     for (int k = 0; k < 3; k++) step(plain, p, k);
@@ -251,14 +241,12 @@ static void training_goes_on_elsewhere(void **state)
             assert_int_equal(wb_scope_close(s), 0);
         }
     wb__free(want);
-    assert_int_equal(wb_scope_close(outer), 0);
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-static void arrays_are_the_same_file_from_everywhere(void **state)
+TEST(arrays_are_the_same_file_from_everywhere)
 {
-    (void)state;
     for (int t = 1; t < WB_DTYPE_COUNT; t++) {
         char *want = NULL;
         int64_t n = 0;
@@ -279,10 +267,8 @@ static void arrays_are_the_same_file_from_everywhere(void **state)
 }
 
 /* Three megabytes pass through a buffer of one. */
-static void large_ones_are_read_in_parts(void **state)
+TEST_IN_SCOPE(large_ones_are_read_in_parts)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_to(wb_rand(3 * 262144 + 5), far_device());
     wb_tree *tree = wb_tuple(x);
     wb_layer *m = wb_to(wb_Dense(600, 600), far_device());
@@ -297,14 +283,12 @@ static void large_ones_are_read_in_parts(void **state)
     assert_true(wb_memory_used() - before < 1 << 16);
     wb_tensor *back = wb_load_npy(path);
     assert_memory_equal(wb_data(back), wb_data(wb_cpu(x)), 4 * (size_t)wb_size(x));
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void printing_works_everywhere(void **state)
+TEST(printing_works_everywhere)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *here = make_model(), *m = wb_to(here, places[i]);
@@ -385,55 +369,34 @@ static void failing_files(void (*fail_at)(int64_t), const char *what)
     print_message("%s: %d places\n", what, failures);
 }
 
-static void failing_calls(void **state)
+TEST(failing_calls)
 {
-    (void)state;
     failing_files(far_fail_at, "call of the device");
 }
 
-static void failing_allocations(void **state)
+TEST(failing_allocations)
 {
-    (void)state;
     failing_files(wb__alloc_fail_at, "allocation");
 }
 
-static void failing_io(void **state)
+TEST(failing_io)
 {
-    (void)state;
     failing_files(wb__io_fail_at, "file call");
 }
 
-static void a_dtype_that_is_not_there(void **state)
+TEST_IN_SCOPE(a_dtype_that_is_not_there)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_to(small_model(), places[0], .dtype = WB_F64);
     assert_int_equal(wb_save(path, m), 0);
     assert_int_not_equal(wb_load_state(path, wb_to(m, far_device())), 0);   /* f32 there: strict */
     assert_true(says("f64") && says("f32"));
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
 int main(void)
 {
     snprintf(path, sizeof path, "/tmp/weber-files-%ld", (long)getpid());
     n_places = every_device(places);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(a_model_is_the_same_file_from_everywhere),
-        cmocka_unit_test(other_names_to_everywhere),
-        cmocka_unit_test(it_is_loaded_where_new_tensors_are_made),
-        cmocka_unit_test(state_is_loaded_into_a_model_anywhere),
-        cmocka_unit_test(what_was_trained_there_runs_here),
-        cmocka_unit_test(training_goes_on_elsewhere),
-        cmocka_unit_test(arrays_are_the_same_file_from_everywhere),
-        cmocka_unit_test(large_ones_are_read_in_parts),
-        cmocka_unit_test(printing_works_everywhere),
-        cmocka_unit_test(failing_calls),
-        cmocka_unit_test(failing_allocations),
-        cmocka_unit_test(failing_io),
-        cmocka_unit_test(a_dtype_that_is_not_there),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    int failed = run_all_cases();
     unlink(path);
     wb_shutdown();
     if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());

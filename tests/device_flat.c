@@ -75,7 +75,6 @@ static wb_loader *make_loader(const wb_device *d, bool whole, int ahead)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, CLASSES));
 }
 
@@ -98,9 +97,8 @@ static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
     return 0;
 }
 
-static void training_by_the_library(void **state)
+TEST(training_by_the_library)
 {
-    (void)state;
     static watched w;
     for (int i = 1; i < n_places; i++)
         for (int whole = 0; whole < 3; whole++) {
@@ -129,9 +127,8 @@ static wb_tensor *loss_of_net(const net *n, wb_batch b)
     return wb_logitcrossentropy(wb_matmul(h, n->out), wb_onehotbatch(b.y, CLASSES));
 }
 
-static void training_by_the_program(void **state)
+TEST(training_by_the_program)
 {
-    (void)state;
     static record r;
     for (int k = 1; k < n_places; k++) {
         const wb_device *d = places[k];
@@ -185,9 +182,8 @@ static void check_estimate(const wb_device *d, wb_tensor *x)
                  wb_device_describe(d), (long long)m.inputs, (long long)start.used);
 }
 
-static void estimates_are_what_is_used(void **state)
+TEST(estimates_are_what_is_used)
 {
-    (void)state;
     for (int k = 0; k < n_places; k++) {
         const wb_device *d = places[k];
         wb_scope *s = wb_scope_open();
@@ -217,12 +213,5 @@ int main(void)
     }
     if (n_places == 1) printf("only the device of these tests: no GPU's backend works here\n");
     wb_clear_error();
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(training_by_the_library),
-        cmocka_unit_test(training_by_the_program),
-        cmocka_unit_test(estimates_are_what_is_used),
-    };
-    const int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -9,9 +9,8 @@
 /* ---- loaders --------------------------------------------------------------------------------- */
 
 /* D5: a new order each epoch, that of the loader it was made of. */
-static void a_loader_keeps_its_options(void **state)
+TEST(a_loader_keeps_its_options)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++)
         for (int ahead = -1; ahead < 4; ahead++) {
             wb_scope *s = wb_scope_open();
@@ -41,9 +40,8 @@ static void a_loader_keeps_its_options(void **state)
 }
 
 /* In the middle of an epoch: both go on with the batch that would have come next. */
-static void a_loader_keeps_its_place(void **state)
+TEST(a_loader_keeps_its_place)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         int whole[2][32], got[32], some[8];
@@ -67,9 +65,8 @@ static void a_loader_keeps_its_place(void **state)
 }
 
 /* D6: all batches of two epochs, kept and read afterwards. */
-static void kept_batches_stay_what_they_are(void **state)
+TEST(kept_batches_stay_what_they_are)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++)
         for (int whole = 0; whole < 2; whole++) {       /* uploaded one by one; gathered there */
             wb_scope *s = wb_scope_open();
@@ -100,9 +97,8 @@ static void kept_batches_stay_what_they_are(void **state)
         }
 }
 
-static void batches_go_ahead_of_their_use(void **state)
+TEST(batches_go_ahead_of_their_use)
 {
-    (void)state;
     for (int ahead = 1; ahead < 4; ahead++) {
         wb_scope *s = wb_scope_open();
         wb_loader *l = wb_to(wb_dataloader(numbers(40), .batchsize = 4, .ahead = ahead), far_device());
@@ -119,9 +115,8 @@ static void batches_go_ahead_of_their_use(void **state)
     }
 }
 
-static void device_memory_is_flat(void **state)
+TEST(device_memory_is_flat)
 {
-    (void)state;
     for (int whole = 0; whole < 2; whole++) {
         wb_scope *s = wb_scope_open();
         wb_dataset *d = numbers(250);
@@ -140,9 +135,8 @@ static void device_memory_is_flat(void **state)
 }
 
 /* Functions see the batch on the host, and what they leave is moved. */
-static void functions_come_before_the_move(void **state)
+TEST(functions_come_before_the_move)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         const wb_device *seen = NULL, *seen_last = NULL;
@@ -170,9 +164,8 @@ static int move_batch(wb_batch *b, void *ctx)
     return b->x ? 0 : 1;
 }
 
-static void a_map_may_move_batches_itself(void **state)
+TEST(a_map_may_move_batches_itself)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         int want[32], got[32];
@@ -188,9 +181,8 @@ static void a_map_may_move_batches_itself(void **state)
 
 /* What is moved and where batches are has nothing to do with where new tensors are made, which stays
  * what it was, whatever fails. */
-static void the_default_device_has_no_part_in_it(void **state)
+TEST(the_default_device_has_no_part_in_it)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++)
         for (int ahead = -1; ahead < 2; ahead++) {
             wb_scope *s = wb_scope_open();
@@ -220,10 +212,8 @@ static void the_default_device_has_no_part_in_it(void **state)
         }
 }
 
-static void without_a_gpu_everything_comes_back(void **state)
+TEST_IN_SCOPE(without_a_gpu_everything_comes_back)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_dataset *d = numbers(8);
     wb_loader *l = wb_dataloader(d, .batchsize = 4);
     wb_opt_state *o = wb_setup(wb_Adam(), wb_Dense(2, 1));
@@ -237,12 +227,10 @@ static void without_a_gpu_everything_comes_back(void **state)
         assert_true((moved.x == b.x) == !gpu);
         assert_ptr_equal(wb_device_of(moved.x), wb_gpu_device());
     }
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
-static void loaders_do_not_go_into_tuples(void **state)
+TEST(loaders_do_not_go_into_tuples)
 {
-    (void)state;
     wb_loader *l = wb_dataloader(numbers(4));
     assert_null(wb_tuple(l, l));
     assert_true(says("tuple: element 0 is a loader; tensors, layers and trees go in: move each by "
@@ -252,9 +240,8 @@ static void loaders_do_not_go_into_tuples(void **state)
     assert_true(says("element 1 is a dataset") && says("move each by itself"));
 }
 
-static void one_hot_batches_of_labels_there(void **state)
+TEST(one_hot_batches_of_labels_there)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_loader *l = wb_to(wb_dataloader(numbers(3), .batchsize = 3), places[i]);
@@ -274,7 +261,6 @@ static void one_hot_batches_of_labels_there(void **state)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     wb_tensor *y = wb_astype(wb_unsqueeze(b.y, 1), WB_F32);
     return wb_mean(wb_square(wb_sub(wb_call(m, b.x), wb_div(y, wb_scalar(16)))));
 }
@@ -301,9 +287,8 @@ static wb_layer *trained(const wb_device *d, int style, const char *checkpoint)
 }
 
 /* The three ways of the guides: batch by batch, the loader, all data first. */
-static void three_ways_to_train(void **state)
+TEST(three_ways_to_train)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++)
         for (int style = 0; style < 3; style++) {
             wb_scope *s = wb_scope_open();
@@ -315,9 +300,8 @@ static void three_ways_to_train(void **state)
         }
 }
 
-static void a_checkpoint_knows_the_place_of_a_moved_loader(void **state)
+TEST(a_checkpoint_knows_the_place_of_a_moved_loader)
 {
-    (void)state;
     char path[] = "/tmp/weber-data-XXXXXX";
     close(mkstemp(path));
     for (int i = 0; i < n_places; i++) {
@@ -345,9 +329,8 @@ static void a_checkpoint_knows_the_place_of_a_moved_loader(void **state)
     unlink(path);
 }
 
-static void progress_takes_losses_from_anywhere(void **state)
+TEST(progress_takes_losses_from_anywhere)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_clear_error();
@@ -361,9 +344,8 @@ static void progress_takes_losses_from_anywhere(void **state)
     }
 }
 
-static void a_loader_elsewhere_is_an_error(void **state)
+TEST(a_loader_elsewhere_is_an_error)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         char model[64];
         wb_scope *s = wb_scope_open();
@@ -426,29 +408,25 @@ static void failing_epochs(void (*fail_at)(int64_t), const char *what, bool whol
                   WB__MAX(ahead, 0), failures);
 }
 
-static void failing_allocations(void **state)
+TEST(failing_allocations)
 {
-    (void)state;
     for (int k = 0; k < 4; k++)
         failing_epochs(wb__alloc_fail_at, "allocation", k & 1, k & 2 ? WB_NO_AHEAD : 2);
 }
 
-static void failing_calls(void **state)
+TEST(failing_calls)
 {
-    (void)state;
     for (int k = 0; k < 4; k++)
         failing_epochs(far_fail_at, "call", k & 1, k & 2 ? WB_NO_AHEAD : 2);
 }
 
 static int fail_late(wb_batch *b, void *ctx)
 {
-    (void)ctx;
     return b->index == 2 ? wb__fail(WB_ERROR_ARGUMENT, "this one is bad") : 0;
 }
 
-static void a_failure_names_its_batch(void **state)
+TEST(a_failure_names_its_batch)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         int n = 0;
@@ -466,27 +444,7 @@ static void a_failure_names_its_batch(void **state)
 int main(void)
 {
     n_places = every_device(places);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(a_loader_keeps_its_options),
-        cmocka_unit_test(a_loader_keeps_its_place),
-        cmocka_unit_test(kept_batches_stay_what_they_are),
-        cmocka_unit_test(batches_go_ahead_of_their_use),
-        cmocka_unit_test(device_memory_is_flat),
-        cmocka_unit_test(functions_come_before_the_move),
-        cmocka_unit_test(a_map_may_move_batches_itself),
-        cmocka_unit_test(the_default_device_has_no_part_in_it),
-        cmocka_unit_test(without_a_gpu_everything_comes_back),
-        cmocka_unit_test(loaders_do_not_go_into_tuples),
-        cmocka_unit_test(one_hot_batches_of_labels_there),
-        cmocka_unit_test(three_ways_to_train),
-        cmocka_unit_test(a_checkpoint_knows_the_place_of_a_moved_loader),
-        cmocka_unit_test(progress_takes_losses_from_anywhere),
-        cmocka_unit_test(a_loader_elsewhere_is_an_error),
-        cmocka_unit_test(failing_allocations),
-        cmocka_unit_test(failing_calls),
-        cmocka_unit_test(a_failure_names_its_batch),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    int failed = run_all_cases();
     wb_shutdown();
     if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());
     return failed || far_held();

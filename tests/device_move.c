@@ -6,9 +6,6 @@
 #include "engine/tensor.h"
 #include "weber/train.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 enum { MOST = 8 };
 static const wb_device *devices[MOST];
 static int n_devices, n_cpus;
@@ -32,9 +29,8 @@ static bool same_bits(wb_tensor *x, wb_tensor *y)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static void every_dtype_there_and_back(void **state)
+TEST(every_dtype_there_and_back)
 {
-    (void)state;
     unsigned char bytes[8 * 24];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 37 % 251);
     for (int t = 1; t < WB_DTYPE_COUNT; t++)
@@ -57,9 +53,8 @@ static void every_dtype_there_and_back(void **state)
     assert_null(wb_to((wb_tensor *)NULL, devices[1]));
 }
 
-static void doubles_become_floats_on_a_gpu(void **state)
+TEST(doubles_become_floats_on_a_gpu)
 {
-    (void)state;
     wb_tensor *x = wb_from((double[]){0.1, 0.2}, WB_F64, 1, (int64_t[]){2});
     wb_tensor *same = wb_to(x, devices[1]);
     assert_int_equal(wb_dtype_of(same), WB_F64);
@@ -76,9 +71,8 @@ static void doubles_become_floats_on_a_gpu(void **state)
     assert_true(wb_item(wb_sum(wb_cpu(y))) != wb_item(wb_sum(x)));
 }
 
-static void mixing_is_an_error(void **state)
+TEST(mixing_is_an_error)
 {
-    (void)state;
     wb_tensor *x = wb_ones(2, 3), *y;
     assert_int_equal(wb_eval(x), 0);
     for (int d = 1; d < n_devices; d++) {
@@ -114,9 +108,8 @@ static void mixing_is_an_error(void **state)
     }
 }
 
-static void a_number_that_was_read_still_fits_everywhere(void **state)
+TEST(a_number_that_was_read_still_fits_everywhere)
 {
-    (void)state;
     wb_tensor *two = wb_scalar(2);
     assert_true(wb_item(two) == 2);
     for (int d = 0; d < n_devices; d++) {
@@ -126,9 +119,8 @@ static void a_number_that_was_read_still_fits_everywhere(void **state)
 }
 
 /* And so does what was moved: it is as it was. */
-static void numbers_that_were_moved_still_fit_everywhere(void **state)
+TEST(numbers_that_were_moved_still_fit_everywhere)
 {
-    (void)state;
     for (int d = 0; d < n_devices; d++) {
         wb_tensor *x = wb_ones(3), *counted = wb_exp(wb_arange(3, WB_F32)), *in_a_tuple = wb_ones(3);
         wb_tensor *there = wb_to(x, devices[d]), *half = wb_to(x, devices[d], .dtype = WB_F16);
@@ -151,9 +143,8 @@ static void numbers_that_were_moved_still_fit_everywhere(void **state)
 }
 
 /* What is made of numbers alone is read on one device while another still needs it. */
-static void numbers_in_use_belong_to_nobody(void **state)
+TEST(numbers_in_use_belong_to_nobody)
 {
-    (void)state;
     for (int d = 0; d < n_devices; d++)
         for (int e = 0; e < n_devices; e++) {
             wb_scope *s = wb_scope_open();
@@ -168,9 +159,8 @@ static void numbers_in_use_belong_to_nobody(void **state)
         }
 }
 
-static void gradients_pass_through_moves(void **state)
+TEST(gradients_pass_through_moves)
 {
-    (void)state;
     for (int d = 0; d < n_devices; d++) {
         wb_tensor *w = wb_variable(wb_from((float[]){1, 2, 3}, WB_F32, 1, (int64_t[]){3}));
         wb_tensor *there = wb_to(wb_mul(w, w), devices[d]);
@@ -185,9 +175,8 @@ static void gradients_pass_through_moves(void **state)
 
 /* What is moved is also used where it was: the gradient that comes back is computed on the way,
  * among tensors that the walk has yet to pass. */
-static void gradients_pass_beside_moves(void **state)
+TEST(gradients_pass_beside_moves)
 {
-    (void)state;
     for (int d = 0; d < n_devices; d++) {
         wb_tensor *w = wb_variable(wb_from((float[]){0.5f, 0.7f, 0.9f}, WB_F32, 1, (int64_t[]){3}));
         wb_tensor *h = wb_exp(w), *there = wb_to(wb_mul(h, h), devices[d]);
@@ -205,9 +194,8 @@ static void gradients_pass_beside_moves(void **state)
 }
 
 /* Also one that depends on numbers alone, and was read before the update. */
-static void gradients_are_beside_their_parameters(void **state)
+TEST(gradients_are_beside_their_parameters)
 {
-    (void)state;
     for (int d = 0; d < n_devices; d++) {
         wb_layer *m = wb_to(wb_Dense(3, 2), devices[d]);
         wb_tensor *x = wb_to(wb_ones(4, 3), devices[d]);
@@ -234,9 +222,8 @@ static void gradients_are_beside_their_parameters(void **state)
     }
 }
 
-static void a_variable_by_itself_and_in_a_tuple(void **state)
+TEST(a_variable_by_itself_and_in_a_tuple)
 {
-    (void)state;
     for (int d = 1; d < n_devices; d++) {
         wb_tensor *w = wb_variable(wb_ones(3)), *there = wb_to(w, devices[d]);
         assert_int_equal(wb_assign(there, wb_zeros(3)), WB_ERROR_ARGUMENT);
@@ -258,9 +245,8 @@ static int moves_inside(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
-static void recordings_belong_to_a_device(void **state)
+TEST(recordings_belong_to_a_device)
 {
-    (void)state;
     wb_compiled *f = wb_compile(moves_inside, NULL), *g = wb_compile(moves_inside, "move");
     wb_tensor *x = wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}), *y = NULL;
     assert_int_equal(wb_call_compiled(f, 1, &x, 1, &y), 0);
@@ -272,9 +258,8 @@ static void recordings_belong_to_a_device(void **state)
     assert_ptr_equal(wb_device_of(y), devices[1]);
 }
 
-static void reading_single_elements(void **state)
+TEST(reading_single_elements)
 {
-    (void)state;
     wb_tensor *x = wb_from((float[]){1, 2, 3, 4}, WB_F32, 2, (int64_t[]){2, 2});
     wb_allow_scalar(false);
     assert_true(wb_at(wb_to(x, devices[1]), 1, 0) == 3);        /* the host's own memory */
@@ -289,9 +274,8 @@ static void reading_single_elements(void **state)
 }
 
 /* What the host has read of a variable is not what it reads after an update. */
-static void reading_again_after_an_update(void **state)
+TEST(reading_again_after_an_update)
 {
-    (void)state;
     for (int d = 0; d < n_devices; d++) {
         wb_tensor *v = wb_variable(wb_to(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}), devices[d]));
         for (int step = 0; step < 3; step++) {
@@ -303,9 +287,8 @@ static void reading_again_after_an_update(void **state)
     }
 }
 
-static void the_default_device(void **state)
+TEST(the_default_device)
 {
-    (void)state;
     for (int d = n_devices - 1; d >= 0; d--) {
         wb_set_default_device(devices[d]);
         assert_ptr_equal(wb_default_device(), devices[d]);
@@ -325,9 +308,8 @@ static void the_default_device(void **state)
 
 /* ---- layers and trees ------------------------------------------------------------------------ */
 
-static void a_model_moves_whole(void **state)
+TEST(a_model_moves_whole)
 {
-    (void)state;
     wb_seed(3);
     wb_layer *m = wb_Chain(wb_Conv(1, 3, {3}, wb_relu), wb_BatchNorm(3), wb_Flatten(),
                            wb_Dense(48, 4, wb_tanh), wb_Dense(4, 4), wb_softmax);
@@ -357,9 +339,8 @@ static void a_model_moves_whole(void **state)
     }
 }
 
-static void a_tree_on_two_devices_is_told(void **state)
+TEST(a_tree_on_two_devices_is_told)
 {
-    (void)state;
     wb_tensor *x = wb_ones(2), *y = wb_to(wb_ones(3), devices[1]);
     assert_int_equal(wb_eval(x), 0);
     wb_tree *mixed = wb_tuple(x, wb_tuple(wb_scalar(1), y));
@@ -407,15 +388,13 @@ static void *random_tree(int depth, void **made, int *n_made)
 typedef struct { wb_tensor *leaf[256]; int n; } leaves;
 static int list_leaf(wb_tensor *x, const char *path, void *ctx)
 {
-    (void)path;
     leaves *l = ctx;
     if (l->n < 256) l->leaf[l->n++] = x;
     return 0;
 }
 
-static void a_thousand_random_trees(void **state)
+TEST(a_thousand_random_trees)
 {
-    (void)state;
     for (int round = 0; round < 1000; round++) {
         wb_scope *s = wb_scope_open();
         void *made[16], *part = NULL;
@@ -441,7 +420,6 @@ static void a_thousand_random_trees(void **state)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
@@ -466,9 +444,8 @@ static double train_on(const wb_device *d, wb_layer **result)
     return last;
 }
 
-static void training_is_the_same_everywhere(void **state)
+TEST(training_is_the_same_everywhere)
 {
-    (void)state;
     wb_layer *m, *other;
     double want = train_on(devices[0], &m);
     for (int d = 1; d < n_devices; d++) {
@@ -482,9 +459,8 @@ static void training_is_the_same_everywhere(void **state)
 }
 
 /* Two models on two devices, stepped in one scope; and a loss that is not finite stops both. */
-static void one_evaluation_on_several_devices(void **state)
+TEST(one_evaluation_on_several_devices)
 {
-    (void)state;
     for (int d = 1; d < n_devices; d++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *a = wb_variable(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}));
@@ -514,28 +490,7 @@ int main(void)
             devices[n_devices++] = wb_device_at(names[k], i);
     wb_clear_error();
     print_message("on %d devices, %d of them the CPU's\n", n_devices, n_cpus);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(every_dtype_there_and_back),
-        cmocka_unit_test(doubles_become_floats_on_a_gpu),
-        cmocka_unit_test(mixing_is_an_error),
-        cmocka_unit_test(a_number_that_was_read_still_fits_everywhere),
-        cmocka_unit_test(numbers_that_were_moved_still_fit_everywhere),
-        cmocka_unit_test(numbers_in_use_belong_to_nobody),
-        cmocka_unit_test(gradients_pass_through_moves),
-        cmocka_unit_test(gradients_pass_beside_moves),
-        cmocka_unit_test(gradients_are_beside_their_parameters),
-        cmocka_unit_test(a_variable_by_itself_and_in_a_tuple),
-        cmocka_unit_test(recordings_belong_to_a_device),
-        cmocka_unit_test(reading_single_elements),
-        cmocka_unit_test(reading_again_after_an_update),
-        cmocka_unit_test(the_default_device),
-        cmocka_unit_test(a_model_moves_whole),
-        cmocka_unit_test(a_tree_on_two_devices_is_told),
-        cmocka_unit_test(a_thousand_random_trees),
-        cmocka_unit_test(training_is_the_same_everywhere),
-        cmocka_unit_test(one_evaluation_on_several_devices),
-    };
-    int failed = n_cpus == 3 ? cmocka_run_group_tests(all, NULL, NULL) : 1;
+    int failed = n_cpus == 3 ? run_all_cases() : 1;
     wb_shutdown();
     return failed;
 }

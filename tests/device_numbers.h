@@ -10,7 +10,6 @@
 #include "weber/train.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 static const wb_device *places[MOST_PLACES];
 static int n_places;
@@ -38,7 +37,6 @@ static inline wb_dataset *numbers(int64_t n)
 static atomic_int asked;
 static inline int get(int64_t i, void *x, void *y, void *ctx)
 {
-    (void)ctx;
     atomic_fetch_add(&asked, 1);
     ((float *)x)[0] = (float)i;
     ((float *)x)[1] = (float)i + 0.5f;

@@ -22,7 +22,6 @@ static wb_layer *make_model(void)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mean(wb_square(wb_sub(wb_call(m, b.x), b.y)));
 }
 
@@ -83,9 +82,8 @@ static wb_rule *rule(int i)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void moments_stand_beside_their_parameters(void **state)
+TEST(moments_stand_beside_their_parameters)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_to(make_model(), places[i]);
@@ -101,9 +99,8 @@ static void moments_stand_beside_their_parameters(void **state)
 }
 
 /* Moved with its model between any two steps, it goes on as if nothing had been. */
-static void training_goes_on_where_the_state_went(void **state)
+TEST(training_goes_on_where_the_state_went)
 {
-    (void)state;
     for (int r = 0; r < 4; r++)
         for (int i = 0; i < n_places; i++)
             for (int j = 0; j < n_places; j++) {
@@ -129,9 +126,8 @@ static void training_goes_on_where_the_state_went(void **state)
             }
 }
 
-static void the_one_that_was_moved_is_as_it_was(void **state)
+TEST(the_one_that_was_moved_is_as_it_was)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = make_model(), *plain = make_model();
@@ -152,9 +148,8 @@ static void the_one_that_was_moved_is_as_it_was(void **state)
     }
 }
 
-static void steps_under_way_move_with_it(void **state)
+TEST(steps_under_way_move_with_it)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = make_model();
@@ -175,9 +170,8 @@ static void steps_under_way_move_with_it(void **state)
     }
 }
 
-static void ties_share_one_state(void **state)
+TEST(ties_share_one_state)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_Dense(4, 4));
@@ -194,9 +188,8 @@ static void ties_share_one_state(void **state)
 }
 
 /* Doubles: the state becomes what its model becomes. */
-static void dtypes_follow_the_parameters(void **state)
+TEST(dtypes_follow_the_parameters)
 {
-    (void)state;
     for (int r = 0; r < 3; r++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_to(make_model(), places[0], .dtype = WB_F64);
@@ -221,9 +214,8 @@ static void dtypes_follow_the_parameters(void **state)
     }
 }
 
-static void a_state_elsewhere_is_an_error(void **state)
+TEST(a_state_elsewhere_is_an_error)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         char there[32];
         snprintf(there, sizeof there, "%s:%d", places[i]->backend->tag, places[i]->ordinal);
@@ -259,9 +251,8 @@ static void a_state_elsewhere_is_an_error(void **state)
     }
 }
 
-static void a_model_on_two_devices_has_its_state_on_both(void **state)
+TEST(a_model_on_two_devices_has_its_state_on_both)
 {
-    (void)state;
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *a = wb_variable(wb_ones(3)), *b = wb_variable(wb_to(wb_ones(2), places[i]));
@@ -285,7 +276,6 @@ static wb_opt_state *recorded_state;
 static wb_layer *recorded_model;
 static int record_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     wb_tree *g;
     wb_batch b = {.x = in[0], .y = in[1], .n = 5};
     out[0] = wb_withgradient(loss_of, recorded_model, b, &g);
@@ -294,14 +284,12 @@ static int record_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int record_move(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     out[0] = in[0];
     return wb_to(recorded_state, places[1]) ? 1 : -1;
 }
 
-static void recorded_steps_run_where_the_state_is(void **state)
+TEST(recorded_steps_run_where_the_state_is)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *plain = make_model();
@@ -355,35 +343,20 @@ static void failing_moves(void (*fail_at)(int64_t), const char *what)
     print_message("%s: %d places\n", what, failures);
 }
 
-static void failing_allocations(void **state)
+TEST(failing_allocations)
 {
-    (void)state;
     failing_moves(wb__alloc_fail_at, "allocation");
 }
 
-static void failing_calls(void **state)
+TEST(failing_calls)
 {
-    (void)state;
     failing_moves(far_fail_at, "call");
 }
 
 int main(void)
 {
     n_places = every_device(places);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(moments_stand_beside_their_parameters),
-        cmocka_unit_test(training_goes_on_where_the_state_went),
-        cmocka_unit_test(the_one_that_was_moved_is_as_it_was),
-        cmocka_unit_test(steps_under_way_move_with_it),
-        cmocka_unit_test(ties_share_one_state),
-        cmocka_unit_test(dtypes_follow_the_parameters),
-        cmocka_unit_test(a_state_elsewhere_is_an_error),
-        cmocka_unit_test(a_model_on_two_devices_has_its_state_on_both),
-        cmocka_unit_test(recorded_steps_run_where_the_state_is),
-        cmocka_unit_test(failing_allocations),
-        cmocka_unit_test(failing_calls),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    int failed = run_all_cases();
     wb_shutdown();
     if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());
     return failed || far_held();

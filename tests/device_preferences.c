@@ -7,9 +7,6 @@
 #include "device/registry.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,9 +41,8 @@ static void make(const char *name)
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
-static void test_found_upwards(void **state)
+TEST(test_found_upwards)
 {
-    (void)state;
     make("a");
     make("a/b");
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
@@ -65,9 +61,8 @@ static void test_found_upwards(void **state)
     printed("none\n", "");
 }
 
-static void test_tables(void **state)
+TEST(test_tables)
 {
-    (void)state;
     local("[LuxDeviceUtils]\ngpu_backend = \"Metal\"\n");
     SCRIPT(&p, folder, NOTHING, "preference");
     printed("Metal\n", "");
@@ -86,9 +81,8 @@ static void test_tables(void **state)
 }
 
 /* Once a process: what is written meanwhile is for the next. */
-static void test_read_once(void **state)
+TEST(test_read_once)
 {
-    (void)state;
     SCRIPT(&p, folder, NOTHING, "preference", "set:AMDGPU", "preference", "shutdown", "preference");
     printed("none\nok\nnone\nnone\n", "┌ Info: New GPU backend set: AMDGPU.\n" RESTART);
     SCRIPT(&p, folder, NOTHING, "set:Metal", "preference");
@@ -106,18 +100,16 @@ static void test_read_once(void **state)
     "└ Please load the package and call this function again to respect the preferences backend:" \
     " wb_using(\"" name "\").\n"
 
-static void test_preferred(void **state)
+TEST(test_preferred)
 {
-    (void)state;
     local(PREFERS("AMDGPU"));
     SCRIPT(&p, folder, BOTH, "using:CUDA", "using:AMDGPU", "get:verbose", "get", "gpu", "move");
     printed("ok\nok\nAMDGPUDevice(0): Test GPU 0\nAMDGPUDevice(0): Test GPU 0\n"
             "AMDGPUDevice(0): Test GPU 0\ngoes to AMDGPUDevice(0): Test GPU 0 3\n", USING("AMDGPU"));
 }
 
-static void test_not_loaded(void **state)
+TEST(test_not_loaded)
 {
-    (void)state;
     local(PREFERS("AMDGPU"));
     SCRIPT(&p, folder, BOTH, "using:CUDA", "get:verbose", "get");
     printed("ok\nCUDADevice(0): Test GPU 0\nCUDADevice(0): Test GPU 0\n",
@@ -135,9 +127,8 @@ static void test_not_loaded(void **state)
             "access it: wb_using(\"AMDGPU\").\n");
 }
 
-static void test_not_functional(void **state)
+TEST(test_not_functional)
 {
-    (void)state;
     const char *const *surroundings = ENVIRONMENT("FAKES=none,one");
     static const char warning[] =
         "┌ Warning: Backend: CUDA from the set preferences is not functional. Defaulting to "
@@ -161,9 +152,8 @@ static void test_not_functional(void **state)
     "┌ Warning: gpu_backend preference is set to " name ", which is not allowed.\n" \
     "└ Defaulting to automatic device selection.\n"
 
-static void test_not_allowed(void **state)
+TEST(test_not_allowed)
 {
-    (void)state;
     local(PREFERS("Voodoo"));
     SCRIPT(&p, folder, BOTH, "preference", "get:verbose", "get", "using:CUDA", "get", "move");
     printed("none\nCPUDevice()\nCPUDevice()\nok\nCUDADevice(0): Test GPU 0\n"
@@ -179,9 +169,8 @@ static void test_not_allowed(void **state)
 }
 
 /* The CPU may be preferred, and then no GPU is used though it is there. */
-static void test_cpu_preferred(void **state)
+TEST(test_cpu_preferred)
 {
-    (void)state;
     local(PREFERS("CPU"));
     SCRIPT(&p, folder, BOTH, "using:CUDA", "get:verbose", "gpu", "move", "at:CUDA:1", "gpu:force");
     printed("ok\nCPUDevice()\nCPUDevice()\nstays on CPUDevice() 3\nCUDADevice(1): Test GPU 1\n"
@@ -192,9 +181,8 @@ static void test_cpu_preferred(void **state)
             "OpenCL is not loaded: wb_using(\"OpenCL\").\n", USING("CPU"));
 }
 
-static void test_old_name(void **state)
+TEST(test_old_name)
 {
-    (void)state;
     local(PREFERS("AMD"));
     SCRIPT(&p, folder, BOTH, "using:CUDA", "using:AMDGPU", "preference", "get", "get");
     printed("ok\nok\nAMDGPU\nAMDGPUDevice(0): Test GPU 0\nAMDGPUDevice(0): Test GPU 0\n",
@@ -203,9 +191,8 @@ static void test_old_name(void **state)
 
 /* ---- what is wrong with the file ----------------------------------------------------------- */
 
-static void test_malformed(void **state)
+TEST(test_malformed)
 {
-    (void)state;
     static const char text[] = "[Flux]\n# remark\ngpu_backend = CUDA\n";
     char where[256], expected[1024];
     snprintf(where, sizeof where, "%s/LocalPreferences.toml:3:15: "
@@ -222,9 +209,8 @@ static void test_malformed(void **state)
     assert_string_equal(written(), text);
 }
 
-static void test_not_a_file(void **state)
+TEST(test_not_a_file)
 {
-    (void)state;
     char out[1024], err[1024];
     const char *path = strdup(below("LocalPreferences.toml"));
     for (int kind = 0; kind < 4; kind++) {              /* a folder, a pipe, what never ends, too much */
@@ -248,9 +234,8 @@ static void test_not_a_file(void **state)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static void test_set(void **state)
+TEST(test_set)
 {
-    (void)state;
     SCRIPT(&p, folder, NOTHING, "set:AMDGPU", "set:AMDGPU", "set:CPU", "set:OpenCL", "set:Voodoo",
            "set:AMD", "set:cuda", "set:");
     printed("ok\nok\nok\nok\n"
@@ -264,9 +249,8 @@ static void test_set(void **state)
     assert_string_equal(written(), PREFERS("OpenCL"));
 }
 
-static void test_unset(void **state)
+TEST(test_unset)
 {
-    (void)state;
     SCRIPT(&p, folder, NOTHING, "unset");
     printed("ok\n", "┌ Info: No GPU backend is set.\n└ No need to do anything else.\n");
     assert_string_equal(written(), "");
@@ -285,9 +269,8 @@ static void test_unset(void **state)
 }
 
 /* Everything else stays as it was, byte for byte: comments, order, blanks, ends of lines. */
-static void test_keeps_the_rest(void **state)
+TEST(test_keeps_the_rest)
 {
-    (void)state;
     local("# mine\r\n[b]\r\nz = 1   # last letter\r\na = [ 2,\r\n 1 ]\r\n\r\n[Flux]   \r\n"
           "  gpu_backend='CUDA'# here\r\n[ 'a' ]\r\nx.y=0x1F");
     SCRIPT(&p, folder, NOTHING, "set:Metal");
@@ -296,9 +279,8 @@ static void test_keeps_the_rest(void **state)
 }
 
 /* Permissions are kept, and a link stays one. */
-static void test_keeps_the_file(void **state)
+TEST(test_keeps_the_file)
 {
-    (void)state;
     struct stat about;
     char real[300];
     process_file(folder, "real.toml", "[Flux]\n");
@@ -315,9 +297,8 @@ static void test_keeps_the_file(void **state)
 }
 
 /* To the file that was found, else beside the project's, else to the working directory. */
-static void test_where_it_is_written(void **state)
+TEST(test_where_it_is_written)
 {
-    (void)state;
     make("a");
     SCRIPT(&p, below("a"), NOTHING, "set:Metal");
     assert_string_equal(written(), PREFERS("Metal"));
@@ -330,9 +311,8 @@ static void test_where_it_is_written(void **state)
 }
 
 /* Without any project above.  (Where the machine has one above /tmp, there is nothing to see.) */
-static void test_without_project(void **state)
+TEST(test_without_project)
 {
-    (void)state;
     static const char *const names[] = {"JuliaLocalPreferences.toml", "LocalPreferences.toml",
                                         "Project.toml"};
     for (size_t i = 0; i < WB__COUNT(names); i++) {
@@ -351,9 +331,8 @@ static void test_without_project(void **state)
     assert_string_equal(process_text(folder, "a/LocalPreferences.toml"), PREFERS("Metal"));
 }
 
-static void test_read_only(void **state)
+TEST(test_read_only)
 {
-    (void)state;
     char out[512];
     local("[Flux]\n");
     assert_int_equal(chmod(below("LocalPreferences.toml"), 0444), 0);
@@ -368,7 +347,6 @@ static void test_read_only(void **state)
 
 static void quiet(wb_log_level level, const char *text, void *context)
 {
-    (void)level, (void)text, (void)context;
 }
 
 /* In this process: every n-th allocation, then every n-th call for a file, fails once while the
@@ -404,9 +382,8 @@ static void every_fault(void (*fail_at)(int64_t n), const char *what)
     assert_true(failures >= 5);
 }
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
-    (void)state;
     char here[1024];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(folder), 0);
@@ -422,15 +399,5 @@ static void test_faults(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "script")) return device_script(argc - 2, argv + 2);
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_found_upwards), IN_FOLDER(test_tables),         IN_FOLDER(test_read_once),
-        IN_FOLDER(test_preferred),     IN_FOLDER(test_not_loaded),     IN_FOLDER(test_not_functional),
-        IN_FOLDER(test_not_allowed),   IN_FOLDER(test_cpu_preferred),  IN_FOLDER(test_old_name),
-        IN_FOLDER(test_malformed),     IN_FOLDER(test_not_a_file),     IN_FOLDER(test_set),
-        IN_FOLDER(test_unset),         IN_FOLDER(test_keeps_the_rest), IN_FOLDER(test_keeps_the_file),
-        IN_FOLDER(test_where_it_is_written), IN_FOLDER(test_without_project),
-        IN_FOLDER(test_read_only),     IN_FOLDER(test_faults),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases_each(make_folder, remove_folder);
 }

@@ -2,18 +2,12 @@
  * place of the library's (backends/fake.c), and every text that is printed word for word. */
 #include "folder.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "device/device.h"
 #include "device/registry.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #define ONLY(name) ENVIRONMENT("FAKES=" name)
@@ -31,9 +25,8 @@ static void printed(const char *out, const char *err)
 
 /* ---- names and order ----------------------------------------------------------------------- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
-    (void)state;
     static const char *const all[] = {"CUDA", "AMDGPU", "Metal", "OpenCL", "CPU"};
     const char *const *names = wb_supported_devices(), *const *gpus = wb_supported_gpu_backends();
     for (int i = 0; i < 5; i++) {
@@ -45,9 +38,8 @@ static void test_names(void **state)
     assert_null(gpus[4]);
 }
 
-static void test_unknown_names(void **state)
+TEST(test_unknown_names)
 {
-    (void)state;
     static const char expected[] = "Unsupported GPU backend: cuda.\n"
                                    "Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.";
     assert_int_equal(wb_using("cuda"), WB_ERROR_ARGUMENT);
@@ -69,9 +61,8 @@ static void test_unknown_names(void **state)
 /* ---- loading ------------------------------------------------------------------------------- */
 
 /* Nothing is started that was not asked for, though it is there. */
-static void test_nothing_unasked(void **state)
+TEST(test_nothing_unasked)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one", "WEBER_DEBUG=load", "FAKE_TRACE=t"),
            "loaded:CUDA", "functional:CUDA", "get:verbose", "gpu", "move", "show:CUDA", "at:CUDA:0");
     assert_non_null(strstr(p.err, "[ Info: Using backend: CPU.\n"));
@@ -82,17 +73,15 @@ static void test_nothing_unasked(void **state)
     assert_string_equal(process_text(folder, "t"), "");
 }
 
-static void test_loads(void **state)
+TEST(test_loads)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one"),
            "using:CUDA", "loaded:CUDA", "loaded:AMDGPU", "why:CUDA", "show:CUDA", "using:CUDA");
     printed("ok\nyes\nno\nwhy: \nCUDA: 2 devices:\n0. Test GPU 0\n1. Test GPU 1\nok\n", "");
 }
 
-static void test_loads_from_environment(void **state)
+TEST(test_loads_from_environment)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS= AMDGPU ,CUDA,"),
            "loaded:CUDA", "loaded:AMDGPU", "loaded:Metal", "show:AMDGPU");
     printed("yes\nyes\nno\nAMDGPU: 1 device:\n0. Test GPU 0\n", "");
@@ -101,16 +90,14 @@ static void test_loads_from_environment(void **state)
             "└ Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.\n");
 }
 
-static void test_debug_tells_devices(void **state)
+TEST(test_debug_tells_devices)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two", "WEBER_DEBUG=load"), "using:CUDA", "count:CUDA");
     printed("ok\n2\n", "[ Debug: load: CUDA: 2 devices\n");
 }
 
-static void test_not_built_in(void **state)
+TEST(test_not_built_in)
 {
-    (void)state;
     SCRIPT(&p, folder, ONLY("absent"), "why:CUDA", "using:CUDA", "loaded:CUDA", "functional:CUDA",
            "why:CUDA", "at:CUDA:0", "gpu:force");
     printed("why: CUDA is not loaded: wb_using(\"CUDA\").\n"
@@ -129,9 +116,8 @@ static void test_not_built_in(void **state)
 
 /* ---- loaded, but --------------------------------------------------------------------------- */
 
-static void test_no_device(void **state)
+TEST(test_no_device)
 {
-    (void)state;
     SCRIPT(&p, folder, ONLY("none"), "using:CUDA", "loaded:CUDA", "functional:CUDA",
            "functional:CUDA:cuDNN", "why:CUDA", "at:CUDA:0", "count:CUDA", "get:verbose");
     printed("ok\nyes\nno\nno\n"
@@ -146,9 +132,8 @@ static void test_no_device(void **state)
 
 /* Once, whatever is asked; again after wb_shutdown; stopped only if it was ever started, for what was
  * held at one wb_shutdown is to be given back at the next. */
-static void test_starts_once(void **state)
+TEST(test_starts_once)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two", "FAKE_TRACE=t"), "using:CUDA", "loaded:CUDA");
     assert_string_equal(process_text(folder, "t"), "");
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two", "FAKE_TRACE=t"), "using:CUDA", "count:CUDA",
@@ -161,9 +146,8 @@ static void test_starts_once(void **state)
     assert_string_equal(process_text(folder, "u"), "s");
 }
 
-static void test_parts(void **state)
+TEST(test_parts)
 {
-    (void)state;
     SCRIPT(&p, folder, ONLY("two"), "functional:CUDA:cuDNN", "using:CUDA", "functional:CUDA:cuDNN",
            "functional:CUDA:NCCL", "functional:CUDA:tea", "functional:CPU:tea");
     printed("no\nok\nyes\nno: NCCL not found: libfakeccl.so.2\n"
@@ -172,9 +156,8 @@ static void test_parts(void **state)
 
 /* ---- devices by number --------------------------------------------------------------------- */
 
-static void test_by_number(void **state)
+TEST(test_by_number)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one"), "at:CUDA:0", "using:CUDA",
            "using:AMDGPU", "at:CUDA:1", "at:CUDA:2", "at:CUDA:-1", "at:AMDGPU:0", "at:AMDGPU:1",
            "at:Voodoo:0", "memory:CUDA:1", "wait:CUDA:0", "wait:CUDA:1");
@@ -189,17 +172,15 @@ static void test_by_number(void **state)
             "used 0 peak 0 total 25769803776\nok\nerror: Test GPU 1 fell off the bus\n", "");
 }
 
-static void test_old_name(void **state)
+TEST(test_old_name)
 {
-    (void)state;
     SCRIPT(&p, folder, ONLY("one"), "using:AMD", "at:AMD:0", "functional:AMD");
     printed("ok\nAMDGPUDevice(0): Test GPU 0\nyes\n",
             "[ Warning: \"AMD\" backend is deprecated. Please use \"AMDGPU\" instead.\n");
 }
 
-static void test_several_cpus(void **state)
+TEST(test_several_cpus)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("WEBER_CPU_DEVICES=3"), "show:CPU", "at:CPU:2", "at:CPU:3",
            "cpu", "get");
     printed("CPU: 3 devices:\n0. CPU\n1. CPU\n2. CPU\nCPUDevice(2)\n"
@@ -211,9 +192,8 @@ static void test_several_cpus(void **state)
             "why: \n", "");
 }
 
-static void test_accessors(void **state)
+TEST(test_accessors)
 {
-    (void)state;
     const wb_device *d = wb_device_at("CPU", 0);
     assert_ptr_equal(d, wb_cpu_device());
     assert_int_equal(wb_device_ordinal(d), 0);
@@ -256,9 +236,8 @@ static void test_accessors(void **state)
 
 /* ---- choosing without a preference --------------------------------------------------------- */
 
-static void test_order(void **state)
+TEST(test_order)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one"), "get:verbose", "using:AMDGPU",
            "get:verbose", "using:CUDA", "get:verbose", "get");
     printed("CPUDevice()\nok\nAMDGPUDevice(0): Test GPU 0\nok\nCUDADevice(0): Test GPU 0\n"
@@ -272,9 +251,8 @@ static void test_order(void **state)
 
 /* Remembered: another that is loaded later does not change it, until it is told to forget.  That
  * there is none is not remembered. */
-static void test_gpu_device(void **state)
+TEST(test_gpu_device)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one"), "gpu", "using:AMDGPU", "gpu",
            "using:CUDA", "gpu", "at:CUDA:1", "gpu", "reset", "gpu", "gpu:force");
     printed("CPUDevice()\nok\nAMDGPUDevice(0): Test GPU 0\nok\nAMDGPUDevice(0): Test GPU 0\n"
@@ -282,9 +260,8 @@ static void test_gpu_device(void **state)
             "CUDADevice(0): Test GPU 0\n", "");
 }
 
-static void test_gpu_forced(void **state)
+TEST(test_gpu_forced)
 {
-    (void)state;
     SCRIPT(&p, folder, ONLY("none"), "using:CUDA", "gpu:force", "gpu");
     printed("ok\nerror: No functional GPU device found!\n"
             "CUDA driver not found: libfake.so.1. Install the driver of your GPU.\n"
@@ -295,9 +272,8 @@ static void test_gpu_forced(void **state)
 
 /* ---- wb_gpu -------------------------------------------------------------------------------- */
 
-static void test_moves_nowhere(void **state)
+TEST(test_moves_nowhere)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT(NULL), "move", "move");
     printed("stays on CPUDevice() 3\nstays on CPUDevice() 3\n",
             "[ Info: The CUDA functionality is being called but the backend CUDA must be loaded to "
@@ -311,9 +287,8 @@ static void test_moves_nowhere(void **state)
             "CPU).\n");
 }
 
-static void test_moves(void **state)
+TEST(test_moves)
 {
-    (void)state;
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=none,one"), "using:CUDA", "using:AMDGPU", "move",
            "log", "move");
     printed("ok\nok\ngoes to AMDGPUDevice(0): Test GPU 0 3\ngoes to AMDGPUDevice(0): Test GPU 0 3\n",
@@ -323,9 +298,8 @@ static void test_moves(void **state)
 /* ---- a driver that is really there --------------------------------------------------------------- */
 
 /* PoCL makes as many devices of a processor as it is asked for. */
-static void test_real_devices(void **state)
+TEST(test_real_devices)
 {
-    (void)state;
     const char *const *surroundings = ENVIRONMENT("POCL_DEVICES=pthread pthread");
     SCRIPT(&p, folder, surroundings, "using:OpenCL", "why:OpenCL", "count:OpenCL");
     if (strcmp(p.out, "ok\nwhy: \n2\n") != 0) {
@@ -353,7 +327,6 @@ enum { THREADS = 8 };
 
 static void *ask(void *context)
 {
-    (void)context;
     for (int i = 0; i < 200; i++) {
         if (wb_functional("CPU") + wb_devices("CPU").n < 2) return "no CPU";
         if (wb_get_device() != wb_cpu_device()) return "not the CPU";
@@ -366,9 +339,8 @@ static void *ask(void *context)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
-    (void)state;
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, ask, NULL), 0);
@@ -381,13 +353,11 @@ static void test_threads(void **state)
 
 static void asks_again(wb_log_level level, const char *text, void *context)
 {
-    (void)level, (void)text;
     *(bool *)context = wb_functional("CPU") && wb_gpu_device() == wb_cpu_device();
 }
 
-static void test_handler_asks(void **state)
+TEST(test_handler_asks)
 {
-    (void)state;
     bool answered = false;
     wb_set_log(asks_again, &answered);
     wb_get_device(.verbose = true);
@@ -396,9 +366,8 @@ static void test_handler_asks(void **state)
 }
 
 /* Questions that never fail leave this thread's error as it was. */
-static void test_error_stays(void **state)
+TEST(test_error_stays)
 {
-    (void)state;
     wb__fail(WB_ERROR_SHAPE, "an earlier error");
     wb_shutdown();
     assert_true(wb_functional("CPU"));
@@ -414,9 +383,8 @@ static void test_error_stays(void **state)
 
 /* Every allocation fails once: what cannot fail still answers, and the next question is answered as
  * if nothing had been. */
-static void test_memory(void **state)
+TEST(test_memory)
 {
-    (void)state;
     wb_shutdown();
     const int64_t held = wb_memory_used();
     for (int n = 1; n <= 6; n++) {
@@ -440,20 +408,5 @@ static void test_memory(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "script")) return device_script(argc - 2, argv + 2);
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),        cmocka_unit_test(test_unknown_names),
-        IN_FOLDER(test_nothing_unasked),     IN_FOLDER(test_loads),
-        IN_FOLDER(test_loads_from_environment), IN_FOLDER(test_debug_tells_devices),
-        IN_FOLDER(test_not_built_in),        IN_FOLDER(test_no_device),
-        IN_FOLDER(test_starts_once),         IN_FOLDER(test_parts),
-        IN_FOLDER(test_by_number),           IN_FOLDER(test_old_name),
-        IN_FOLDER(test_several_cpus),        cmocka_unit_test(test_accessors),
-        IN_FOLDER(test_order),               IN_FOLDER(test_gpu_device),
-        IN_FOLDER(test_gpu_forced),          IN_FOLDER(test_moves_nowhere),
-        IN_FOLDER(test_real_devices),        IN_FOLDER(test_moves),
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_handler_asks),
-        cmocka_unit_test(test_error_stays),  cmocka_unit_test(test_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases_each(make_folder, remove_folder);
 }

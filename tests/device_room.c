@@ -31,9 +31,8 @@ static wb_tensor *large(wb_tensor *x, wb_tensor *w)
     return wb_add(wb_matmul(wb_tanh(b), w), wb_mul(a, b));
 }
 
-static void too_large_is_refused(void **state)
+TEST(too_large_is_refused)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         const wb_device *d = places[i];
         wb_scope *s = wb_scope_open();
@@ -70,9 +69,8 @@ static int recorded(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
-static void recordings_too(void **state)
+TEST(recordings_too)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++) {
         const wb_device *d = places[i];
         wb_scope *s = wb_scope_open();
@@ -92,9 +90,8 @@ static void recordings_too(void **state)
 }
 
 /* An arena that lies idle is memory to be had, for a plan that needs nearly all there is. */
-static void idle_arenas_count(void **state)
+TEST(idle_arenas_count)
 {
-    (void)state;
     const wb_device *d = far_device();
     wb__cache_clear();
     wb_scope *s = wb_scope_open();
@@ -130,10 +127,5 @@ int main(void)
     else print_message("without OpenCL, since: %s\n", wb_why_not("OpenCL"));
     wb_clear_error();
     wb_allow_scalar(true);
-    const struct CMUnitTest all[] = {cmocka_unit_test(too_large_is_refused),
-                                     cmocka_unit_test(recordings_too),
-                                     cmocka_unit_test(idle_arenas_count)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -91,9 +91,8 @@ static void finish(pthread_t thread, const job *j)
     if (j->wrong) fail_msg("%s, thread %d: %s", wb_device_describe(j->d), j->id, j->wrong);
 }
 
-static void one_model_serves_many_threads(void **state)
+TEST(one_model_serves_many_threads)
 {
-    (void)state;
     static float want[INPUTS][13 * CLASSES];
     for (int k = 0; k < n_places; k++)
         for (int known = 0; known < 2; known++) {       /* plans made by all at once; and found */
@@ -113,9 +112,8 @@ static void one_model_serves_many_threads(void **state)
 }
 
 /* Calls of one recorded function, its first ones too. */
-static void one_recording_serves_many_threads(void **state)
+TEST(one_recording_serves_many_threads)
 {
-    (void)state;
     static float want[INPUTS][13 * CLASSES];
     for (int k = 0; k < n_places; k++) {
         wb_scope *s = wb_scope_open();
@@ -137,7 +135,6 @@ static void one_recording_serves_many_threads(void **state)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, CLASSES));
 }
 
@@ -194,9 +191,8 @@ static void *load_often(void *given)
     return NULL;
 }
 
-static void one_trains_while_others_load_and_infer(void **state)
+TEST(one_trains_while_others_load_and_infer)
 {
-    (void)state;
     static float want[INPUTS][13 * CLASSES];
     for (int k = 0; k < n_places; k++) {
         double alone[3 * STEPS], beside[3 * STEPS];
@@ -231,12 +227,5 @@ int main(void)
             places[n_places++] = wb_device_at(names[k], i);
     if (n_places == 2) printf("without a GPU\n");
     wb_clear_error();
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(one_model_serves_many_threads),
-        cmocka_unit_test(one_recording_serves_many_threads),
-        cmocka_unit_test(one_trains_while_others_load_and_infer),
-    };
-    const int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

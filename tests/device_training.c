@@ -5,8 +5,6 @@
 
 #include "weber/device.h"
 
-#include <stdlib.h>
-
 enum { STEPS = 50 };
 
 static const wb_device *devices[8];
@@ -14,7 +12,6 @@ static int n_devices;
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, 10));
 }
 
@@ -66,9 +63,8 @@ static void train(wb_layer *m, wb_rule *rule, double *losses, int64_t *held)
     }
 }
 
-static void lenet_has_the_losses_of_the_cpu(void **state)
+TEST(lenet_has_the_losses_of_the_cpu)
 {
-    (void)state;
     double want[STEPS], got[STEPS];
     int64_t held[STEPS];
     wb_layer *m = lenet();
@@ -93,14 +89,12 @@ static wb_tensor *residual(wb_tensor *y, wb_tensor *x) { return wb_add(y, x); }
 
 static wb_tensor *next_token(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, 32));
 }
 
 /* A small transformer: embedding, attention, layer norm, gelu. */
-static void a_transformer_has_the_losses_of_the_cpu(void **state)
+TEST(a_transformer_has_the_losses_of_the_cpu)
 {
-    (void)state;
     enum { N = 4, T = 12, D = 16 };
     int32_t x[N * T], y[N * T];
     for (int i = 0; i < N * T; i++) x[i] = (i * i + 3 * i) % 32, y[i] = (x[i] * 5 + 1) % 32;
@@ -149,11 +143,5 @@ int main(void)
             devices[n_devices++] = wb_device_at(*names, i);
     }
     if (!gpus) printf("only the CPU's second device: no GPU's backend works here\n");
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(lenet_has_the_losses_of_the_cpu),
-        cmocka_unit_test(a_transformer_has_the_losses_of_the_cpu),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -4,13 +4,7 @@
 #include "doubles/cuda/driver.h"
 #include "doubles/cuda/vgpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { N = 256, BYTES = N * sizeof(float) };
 static CUcontext context[2];
@@ -161,10 +155,9 @@ static float chained(bool told)
     return v;
 }
 
-static void a_missing_event_shows(void **state)
+TEST(a_missing_event_shows)
 {
     static const char *const schedules[] = {"round", "latest", "lazy", "random:1", "random:2"};
-    (void)state;
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         setenv("VGPU_SCHEDULE", schedules[i], 1);
         assert_true(chained(true) == 108);
@@ -174,9 +167,8 @@ static void a_missing_event_shows(void **state)
 }
 
 /* Host memory: pinned memory is read when the copy's turn comes, other memory at the call. */
-static void copies_read_the_host_when_the_driver_would(void **state)
+TEST(copies_read_the_host_when_the_driver_would)
 {
-    (void)state;
     float pageable[N] = {1}, *pinned, back = 0;
     CUstream s = stream();
     CUdeviceptr x = block(BYTES);
@@ -199,9 +191,8 @@ static void copies_read_the_host_when_the_driver_would(void **state)
     OK(cuStreamDestroy_v2(s));
 }
 
-static void events_are_done_when_their_stream_came_to_them(void **state)
+TEST(events_are_done_when_their_stream_came_to_them)
 {
-    (void)state;
     CUstream s = stream();
     CUevent e = event();
     CUdeviceptr x = block(BYTES);
@@ -223,9 +214,8 @@ static void events_are_done_when_their_stream_came_to_them(void **state)
 
 /* ---- kernels ---------------------------------------------------------------------------------- */
 
-static void items_know_their_places(void **state)
+TEST(items_know_their_places)
 {
-    (void)state;
     CUdeviceptr x = block(4 * 3 * 2 * 2 * 24);
     args a = {0, 0};
     unsigned got[3 * 2 * 2 * 24];
@@ -254,9 +244,8 @@ static bool turned(const char *name)
     return good;
 }
 
-static void a_missing_barrier_shows(void **state)
+TEST(a_missing_barrier_shows)
 {
-    (void)state;
     assert_true(turned("turn"));
     assert_false(turned("turn_badly"));
     setenv("VGPU_ORDER", "backward", 1);
@@ -281,18 +270,16 @@ static void expect_fault(CUresult fault, const char *part)
     OK(cuModuleLoadData(&module[0], image));
 }
 
-static void items_that_part_at_a_barrier_are_found(void **state)
+TEST(items_that_part_at_a_barrier_are_found)
 {
-    (void)state;
     OK(launch("diverge", 0, stream(), 1, 64, block(BYTES), 0, (args){0}));
     expect_fault(CUDA_ERROR_LAUNCH_FAILED, "32 wait at the barrier");
     OK(launch("two", 0, stream(), 1, 64, block(BYTES), 0, (args){0}));
     expect_fault(CUDA_ERROR_LAUNCH_FAILED, "different barriers");
 }
 
-static void a_wrong_address_is_a_fault_that_stays(void **state)
+TEST(a_wrong_address_is_a_fault_that_stays)
 {
-    (void)state;
     float v;
     CUdeviceptr x = block(BYTES);
     OK(launch("wild", 0, stream(), 1, 1, x, 0, (args){4096, 0}));      /* not known yet */
@@ -327,9 +314,8 @@ static void a_wrong_address_is_a_fault_that_stays(void **state)
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-static void memory_is_there_in_the_order_of_streams(void **state)
+TEST(memory_is_there_in_the_order_of_streams)
 {
-    (void)state;
     CUstream a = stream(), b = stream();
     CUdeviceptr x;
     OK(cuMemAllocAsync(&x, BYTES, a));
@@ -354,9 +340,8 @@ static void memory_is_there_in_the_order_of_streams(void **state)
     expect_fault(CUDA_ERROR_ILLEGAL_ADDRESS, "add");
 }
 
-static void memory_ends(void **state)
+TEST(memory_ends)
 {
-    (void)state;
     size_t left, total, left_then;
     CUdeviceptr x, y;
     setenv("VGPU_MEMORY", "1000000", 1);
@@ -374,9 +359,8 @@ static void memory_ends(void **state)
     unsetenv("VGPU_MEMORY");
 }
 
-static void what_is_left_is_counted(void **state)
+TEST(what_is_left_is_counted)
 {
-    (void)state;
     const vgpu_books before = books();
     CUstream s = stream();
     CUevent e = event();
@@ -402,9 +386,8 @@ static void what_is_left_is_counted(void **state)
 
 /* ---- contexts --------------------------------------------------------------------------------- */
 
-static void calls_need_their_context(void **state)
+TEST(calls_need_their_context)
 {
-    (void)state;
     CUstream s = stream();
     CUdeviceptr x = block(BYTES);
     CUcontext c;
@@ -428,9 +411,8 @@ static void calls_need_their_context(void **state)
     expect_wrong(4, "cuCtxSynchronize");
 }
 
-static void images_must_fit(void **state)
+TEST(images_must_fit)
 {
-    (void)state;
     CUmodule m;
     CUfunction f;
     IS(cuModuleLoadData(&m, "not an image at all"), INVALID_IMAGE);
@@ -445,9 +427,8 @@ static void images_must_fit(void **state)
 
 /* ---- graphs ----------------------------------------------------------------------------------- */
 
-static void graphs_run_what_was_captured(void **state)
+TEST(graphs_run_what_was_captured)
 {
-    (void)state;
     CUstream a = stream(), b = stream();
     CUevent fork = event(), back = event();
     CUdeviceptr x = block(BYTES), y = block(BYTES);
@@ -495,9 +476,8 @@ static void graphs_run_what_was_captured(void **state)
     assert_int_equal(now.execs, 0);
 }
 
-static void captures_are_spoilt_by_what_they_cannot_hold(void **state)
+TEST(captures_are_spoilt_by_what_they_cannot_hold)
 {
-    (void)state;
     CUstream a = stream(), b = stream();
     CUevent e = event(), outside = event();
     CUdeviceptr x = block(BYTES), y;
@@ -542,7 +522,6 @@ static void captures_are_spoilt_by_what_they_cannot_hold(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     int n;
     unsetenv("VGPU_STRICT");
     unsetenv("CUDA_VISIBLE_DEVICES");
@@ -559,7 +538,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     free(image);
     cuModuleUnload(module[0]);
     cuCtxPopCurrent_v2(NULL);
@@ -577,23 +555,4 @@ static int end(void **state)
     return 1;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_event_shows),
-        cmocka_unit_test(copies_read_the_host_when_the_driver_would),
-        cmocka_unit_test(events_are_done_when_their_stream_came_to_them),
-        cmocka_unit_test(items_know_their_places),
-        cmocka_unit_test(a_missing_barrier_shows),
-        cmocka_unit_test(items_that_part_at_a_barrier_are_found),
-        cmocka_unit_test(a_wrong_address_is_a_fault_that_stays),
-        cmocka_unit_test(memory_is_there_in_the_order_of_streams),
-        cmocka_unit_test(memory_ends),
-        cmocka_unit_test(what_is_left_is_counted),
-        cmocka_unit_test(calls_need_their_context),
-        cmocka_unit_test(images_must_fit),
-        cmocka_unit_test(graphs_run_what_was_captured),
-        cmocka_unit_test(captures_are_spoilt_by_what_they_cannot_hold),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+int main(void) { return run_cases(begin, end); }

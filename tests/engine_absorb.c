@@ -8,8 +8,6 @@
 #include "engine/tensor.h"
 #include "weber/device.h"
 
-#include <stdlib.h>
-
 enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, PLACES = 6, DEPTH = 16, SYMBOLS = 11 };
 
 enum {
@@ -118,9 +116,8 @@ static void compare(const model *m, const double *want, const double *got, unsig
                      allowed, i, got[i], want[i]);
 }
 
-static void every_part_trains_as_the_cpu_does(void **state)
+TEST(every_part_trains_as_the_cpu_does)
 {
-    (void)state;
     static const unsigned each[] = {SUMS,      GELU,      GELU_AUX, RELU_AUX,
                                     GELU_BACK, RELU_BACK, SUMS_OF_A | SUMS_OF_B, ATTENTION};
     double want[STEPS], got[STEPS];
@@ -148,9 +145,8 @@ static void every_part_trains_as_the_cpu_does(void **state)
 }
 
 /* What is expected to be absorbed is. */
-static void all_of_it_is_absorbed(void **state)
+TEST(all_of_it_is_absorbed)
 {
-    (void)state;
     double losses[STEPS];
     near_ask(true);
     near_allow(ALL);
@@ -185,9 +181,8 @@ static wb_tensor *finished(wb_tensor *x, wb_tensor *w, wb_tensor *b)
 
 /* A row of ops.def is part of the product or convolution before it, unless it would share a kernel
  * with what comes behind; its values are what it makes of the finished product. */
-static void rows_behind_products(void **state)
+TEST(rows_behind_products)
 {
-    (void)state;
     static wb_tensor *(*const rows[])(wb_tensor *) = {
         wb_swish, wb_gelu, wb_gelu_erf, wb_softplus, wb_elu, wb_sin, wb_neg, wb_square, wb_exp,
         wb_tanh, wb_sigmoid, wb_relu};
@@ -218,9 +213,8 @@ static void rows_behind_products(void **state)
 }
 
 /* Each bias's gradient is summed where its weight's is multiplied: no kernel sums rows by itself. */
-static void biases_are_summed_beside_weights(void **state)
+TEST(biases_are_summed_beside_weights)
 {
-    (void)state;
     static const int biases[] = {3, 0, 7};
     double want[STEPS], got[STEPS];
     near_ask(true);
@@ -237,9 +231,8 @@ static void biases_are_summed_beside_weights(void **state)
 
 /* A device that takes a step and then declines it, or refuses it at its first launch: the plan is
  * made without that step, and nothing of it is lost. */
-static void what_is_declined_is_done_otherwise(void **state)
+TEST(what_is_declined_is_done_otherwise)
 {
-    (void)state;
     double want[STEPS], got[STEPS];
     int declined = 0, refused = 0;
     near_ask(true);
@@ -275,9 +268,8 @@ static int recorded_step(wb_tensor *const *in, wb_tensor **out, void *context)
     return 1;
 }
 
-static void what_is_refused_in_a_recording(void **state)
+TEST(what_is_refused_in_a_recording)
 {
-    (void)state;
     double losses[2][4];
     near_ask(true);
     near_allow(ALL);
@@ -304,9 +296,8 @@ static void what_is_refused_in_a_recording(void **state)
             fail_msg("replay %d: %.9g, not %.9g", i, losses[1][i], losses[0][i]);
 }
 
-static void what_declines_sees_the_same_plans(void **state)
+TEST(what_declines_sees_the_same_plans)
 {
-    (void)state;
     static char unasked[4096];
     double losses[STEPS];
     for (size_t i = 0; i < WB__COUNT(models); i++) {
@@ -356,9 +347,8 @@ static void asked(const wb_device *d, double *out)
     wb__use_device(before);
 }
 
-static void attention_in_every_way(void **state)
+TEST(attention_in_every_way)
 {
-    (void)state;
     enum { ASKED = 3 + 2 + 9 + 2 };
     double want[ASKED], got[ASKED];
     wb__cache_clear();
@@ -403,9 +393,8 @@ static double faulty_step(const model *m, int64_t n, bool *failed)
     return after;
 }
 
-static void allocations_that_fail(void **state)
+TEST(allocations_that_fail)
 {
-    (void)state;
     near_ask(true);
     near_allow(ALL);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
@@ -425,16 +414,5 @@ static void allocations_that_fail(void **state)
 int main(void)
 {
     near_device();
-    const struct CMUnitTest all[] = {cmocka_unit_test(all_of_it_is_absorbed),
-                                     cmocka_unit_test(rows_behind_products),
-                                     cmocka_unit_test(biases_are_summed_beside_weights),
-                                     cmocka_unit_test(what_declines_sees_the_same_plans),
-                                     cmocka_unit_test(attention_in_every_way),
-                                     cmocka_unit_test(what_is_declined_is_done_otherwise),
-                                     cmocka_unit_test(what_is_refused_in_a_recording),
-                                     cmocka_unit_test(allocations_that_fail),
-                                     cmocka_unit_test(every_part_trains_as_the_cpu_does)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

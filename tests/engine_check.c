@@ -33,9 +33,8 @@ static void names(const char *call, const char *object)
     } while (0)
 #define GONE_VOID(object, call) GONE(object, ((call), 0))
 
-static void tensors(void **state)
+TEST(tensors)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_ones(2, 5), *v = wb_variable(wb_ones(3));
     wb_scope_close(s);
@@ -70,20 +69,17 @@ static void tensors(void **state)
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
 static int nothing(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     out[0] = wb_neg(in[0]);
     return 1;
 }
 
-static void models_and_states(void **state)
+TEST(models_and_states)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Dense(4, 2);
     wb_opt_state *opt = wb_setup(wb_Adam(), m);
@@ -128,9 +124,8 @@ static void models_and_states(void **state)
     wb_shutdown();
 }
 
-static void data(void **state)
+TEST(data)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_dataset *d = wb_dataset_of(wb_randn(6, 4), wb_randn(6, 2));
     wb_loader *gone = wb_dataloader(d, .batchsize = 2);
@@ -153,9 +148,8 @@ static void data(void **state)
 }
 
 /* The scope's number and how many are open now. */
-static void scopes_are_numbered(void **state)
+TEST(scopes_are_numbered)
 {
-    (void)state;
     char number[2][64];
     for (int i = 0; i < 2; i++) {
         wb_scope *outer = wb_scope_open(), *inner = wb_scope_open();
@@ -183,9 +177,8 @@ static void scopes_are_numbered(void **state)
 }
 
 /* Nothing is used again at once, and not for ever. */
-static void the_queue_is_bounded(void **state)
+TEST(the_queue_is_bounded)
 {
-    (void)state;
     wb_tensor *first = wb_ones(11);
     wb_free(first);
     for (int i = 0; i < 1000; i++) {
@@ -213,9 +206,8 @@ static void out_of_range(int status, const char *value, const char *place, const
     wb_clear_error();
 }
 
-static void labels_and_indices(void **state)
+TEST(labels_and_indices)
 {
-    (void)state;
     const int32_t labels[6] = {0, 1, 2, 9, 0, -3};
     const int64_t wide[2] = {1, 70};
     const uint8_t small[2] = {4, 200};
@@ -247,13 +239,5 @@ static void labels_and_indices(void **state)
 int main(void)
 {
     setenv("WEBER_DEBUG", "check", 1);          /* before anything asks for it */
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(tensors),
-        cmocka_unit_test(models_and_states),
-        cmocka_unit_test(data),
-        cmocka_unit_test(scopes_are_numbered),
-        cmocka_unit_test(the_queue_is_bounded),
-        cmocka_unit_test(labels_and_indices),
-    };
-    return cmocka_run_group_tests(all, NULL, NULL);
+    return run_all_cases();
 }

@@ -12,7 +12,6 @@ typedef struct { wb_layer *model; wb_opt_state *state; } trainer;
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
@@ -61,9 +60,8 @@ static array train(bool compiled, bool chained, wb_dtype t64)
     return seen;
 }
 
-static void compiled_is_plain(void **state)
+TEST(compiled_is_plain)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         array plain = train(false, k & 1, k & 2 ? WB_F64 : WB_F32),
               compiled = train(true, k & 1, k & 2 ? WB_F64 : WB_F32);
@@ -89,9 +87,8 @@ static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 3;
 }
 
-static void compiled_state(void **state)
+TEST(compiled_state)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(wb_zeros(2)), *one = wb_ones(2), *out[3];
     held = wb_full_of(10, WB_F32, 1, (int64_t[]){2});
@@ -139,9 +136,8 @@ static void *infer(void *arg)
     return NULL;
 }
 
-static void threads(void **state)
+TEST(threads)
 {
-    (void)state;
     where = wb_default_device();
     wb_scope *s = wb_scope_open();
     shared = wb_Chain(wb_Dense(6, 40, wb_gelu), wb_LayerNorm({40}), wb_Dense(40, 3), wb_softmax);
@@ -172,9 +168,8 @@ static void *large(void *arg)
     return NULL;
 }
 
-static void threads_on_the_pool(void **state)
+TEST(threads_on_the_pool)
 {
-    (void)state;
     where = wb_default_device();
     wb_tensor *x = wb_ones(500, 500);
     wb_eval(x);
@@ -190,10 +185,5 @@ static void threads_on_the_pool(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(compiled_is_plain),
-                                     cmocka_unit_test(compiled_state), cmocka_unit_test(threads),
-                                     cmocka_unit_test(threads_on_the_pool)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -16,7 +16,6 @@ static struct {
 
 static double nothing_to(wb_tensor *x, wb_tensor *y)
 {
-    (void)x, (void)y;
     return 0;
 }
 static double an_item(wb_tensor *x, wb_tensor *y) { return wb_item(wb_sum(x)) + (y != NULL); }
@@ -139,7 +138,6 @@ static int with_act(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int doubled(wb_batch *b, void *ctx)
 {
-    (void)ctx;
     b->x = wb_add(b->x, b->x);
     return b->x ? 0 : -1;
 }
@@ -158,9 +156,8 @@ static void make_world(void)
 
 /* Each fails the recording with the first call's name and the cure; nothing is kept of it, and the
  * random numbers go on as if it had not been. */
-static void unrecordable(void **state)
+TEST(unrecordable)
 {
-    (void)state;
     make_world();
     wb_tensor *in[2] = {wb_full_of(2, WB_F32, 2, (int64_t[]){2, 2}), wb_ones(2, 2)}, *y;
     wb_seed(8);
@@ -203,7 +200,6 @@ static int reads_and_fails(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int takes_two(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     for (int i = 1; i < 9; i++) assert_null(in[i]);
     out[0] = wb_add(in[0], in[1]);
     return 1;
@@ -211,7 +207,6 @@ static int takes_two(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int double_of(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     out[0] = wb_add(in[0], in[0]);
     return 1;
 }
@@ -224,9 +219,8 @@ static int frees_its_input(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-static void inputs_may_be_freed(void **state)
+TEST(inputs_may_be_freed)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     float seven = 7;
     wb_compiled *c = wb_compile(frees_its_input, &seven);
@@ -238,9 +232,8 @@ static void inputs_may_be_freed(void **state)
     CHECKED(wb_scope_close(s));
 }
 
-static void errors_of_recordings(void **state)
+TEST(errors_of_recordings)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_ones(1), *y;
     for (int returned = -1; returned < 2; returned++) {
@@ -320,9 +313,8 @@ static int calls_with(int64_t n, double seen[3])
     return failures;
 }
 
-static void no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     double plain[3], seen[3];
     int64_t n = 1, caught = 0;
     calls_with(0, plain);
@@ -342,9 +334,5 @@ int main(int argc, char **argv)
 {
     setenv("WEBER_CPU_DEVICES", "2", 0);
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {cmocka_unit_test(unrecordable),
-                                     cmocka_unit_test(errors_of_recordings),
-                                     cmocka_unit_test(inputs_may_be_freed),
-                                     cmocka_unit_test(no_memory)};
-    return cmocka_run_group_tests(all, make_folder, remove_folder);
+    return run_cases(make_folder, remove_folder);
 }

@@ -10,7 +10,6 @@
 static wb_tensor *counter;
 static int noisy(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     if (wb_assign(counter, wb_add(counter, wb_scalar(1)))) return -1;
     out[0] = wb_add(wb_mul(in[0], counter), wb_rand(2));
     return 1;
@@ -29,9 +28,8 @@ static int outer(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-static void nested(void **state)
+TEST(nested)
 {
-    (void)state;
     double first[4];
     for (int compiled = 0; compiled < 2; compiled++) {
         wb_scope *s = wb_scope_open();
@@ -134,9 +132,8 @@ static void trace(bool compiled, double *seen)
     CHECKED(wb_scope_close(s));
 }
 
-static void changes_are_seen(void **state)
+TEST(changes_are_seen)
 {
-    (void)state;
     double plain[TRACE], compiled[TRACE];
     trace(false, plain);
     trace(true, compiled);
@@ -147,9 +144,8 @@ static void changes_are_seen(void **state)
 }
 
 /* Parameters that had made as many steps share the numbers of a step, until they have not. */
-static void parameters_a_step_apart(void **state)
+TEST(parameters_a_step_apart)
 {
-    (void)state;
     double plain[5] = {0}, seen[5] = {0};
     for (int compiled = 0; compiled < 2; compiled++) {
         wb_scope *s = wb_scope_open();
@@ -193,14 +189,12 @@ static double zeros_in(wb_compiled *c, wb_tensor *x)
 static wb_compiled *asked;
 static wb_tensor *calls_it(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)m;
     *(double *)ctx = zeros_in(asked, b.x);
     return wb_sum(b.x);
 }
 
-static void recorded_as_rarely_as_can_be(void **state)
+TEST(recorded_as_rarely_as_can_be)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     trainer t = {.model = wb_Chain(wb_Dropout(.p = 0.5), wb_Dropout(.p = 0.5))};
     wb_layer *other = wb_Chain(wb_Dropout(.p = 0.5), wb_Dense(3, 3));
@@ -239,9 +233,8 @@ static int product(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-static void parts_replaced_often(void **state)
+TEST(parts_replaced_often)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     trainer t = {.model = wb_Dense(2, 2, .no_bias = true)};
     wb_compiled *c = wb_compile(product, &t);
@@ -274,9 +267,8 @@ static int sets_modes(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-static void settings_inside(void **state)
+TEST(settings_inside)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dropout(.p = 0.5), wb_Dense(8, 8), wb_Dropout(.p = 0.5));
     trainer t = {m, wb_setup(wb_Descent(.eta = 1), m), 0};
@@ -309,7 +301,6 @@ static void settings_inside(void **state)
 static wb_tensor *variable, *captured, *middle, *noise;
 static int with_captured(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     wb_tensor *seen = wb_mul(captured, in[0]);
     if (wb_assign(variable, wb_add(variable, wb_scalar(1)))) return -1;
     out[0] = wb_add(seen, variable);
@@ -319,9 +310,8 @@ static int with_captured(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 4;
 }
 
-static void captured_values_are_constants(void **state)
+TEST(captured_values_are_constants)
 {
-    (void)state;
     for (int evaluated = 0; evaluated < 2; evaluated++) {
         wb_scope *s = wb_scope_open();
         variable = wb_variable(wb_full_of(0.5, WB_F32, 1, (int64_t[]){2}));
@@ -348,14 +338,12 @@ static void captured_values_are_constants(void **state)
 /* A value that is gone is the error of a plain call. */
 static int only_captured(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     out[0] = wb_add(captured, in[0]);
     return 1;
 }
 
-static void captured_value_that_is_gone(void **state)
+TEST(captured_value_that_is_gone)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_ones(2), *out[4], *y;
     variable = wb_variable(wb_zeros(2));
@@ -379,7 +367,6 @@ static void captured_value_that_is_gone(void **state)
 static int recorded;
 static int scaled(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     recorded++;
     out[0] = wb_sub(wb_mul(in[0], in[1]), in[1]);
     out[1] = wb_mul(in[1], in[1]);
@@ -406,9 +393,8 @@ static void same_as_plain(wb_compiled *c, wb_tensor *x, wb_tensor *number)
     }
 }
 
-static void inputs_of_no_dimension(void **state)
+TEST(inputs_of_no_dimension)
 {
-    (void)state;
     const double values[] = {0.1, 0, 1, -1, 2.5, 1e-30, 3, INFINITY};
     const wb_dtype dtypes[] = {WB_F32, WB_F64, WB_I32};
     for (int k = 0; k < 3; k++) {
@@ -433,7 +419,6 @@ static void inputs_of_no_dimension(void **state)
 
 static int draws(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)in, (void)ctx;
     out[0] = wb_rand(3);
     out[1] = wb_scalar(5);
     return 2;
@@ -441,7 +426,6 @@ static int draws(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int on_two(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)ctx;
     const wb_device *was = wb_default_device();
     wb_set_default_device(elsewhere());
     out[0] = wb_rand(3);
@@ -452,7 +436,6 @@ static int on_two(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 static int on_another(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
-    (void)in;
     const wb_device *was = wb_default_device();
     wb_set_default_device(elsewhere());
     out[0] = wb_rand(3);
@@ -463,9 +446,8 @@ static int on_another(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 2;
 }
 
-static void default_device(void **state)
+TEST(default_device)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     const wb_device *here = wb_default_device(), *there = elsewhere();
     wb_compiled *c = wb_compile(draws, NULL);
@@ -520,9 +502,8 @@ static void *calls_shared(void *arg)
     return NULL;
 }
 
-static void threads(void **state)
+TEST(threads)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     shared_model = wb_Dense(4, 4, .init = wb_init_ones);
     shared = wb_compile(through_model, shared_model);
@@ -537,12 +518,5 @@ int main(int argc, char **argv)
 {
     setenv("WEBER_CPU_DEVICES", "2", 0);
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(nested), cmocka_unit_test(changes_are_seen),
-        cmocka_unit_test(parameters_a_step_apart),
-        cmocka_unit_test(recorded_as_rarely_as_can_be), cmocka_unit_test(parts_replaced_often),
-        cmocka_unit_test(settings_inside), cmocka_unit_test(captured_values_are_constants),
-        cmocka_unit_test(captured_value_that_is_gone), cmocka_unit_test(inputs_of_no_dimension),
-        cmocka_unit_test(default_device), cmocka_unit_test(threads)};
-    return cmocka_run_group_tests(all, make_folder, remove_folder);
+    return run_cases(make_folder, remove_folder);
 }

@@ -158,9 +158,8 @@ static double run(const loop *l, int steps, bool scoped)
     return result;
 }
 
-static void loops_need_no_scope(void **state)
+TEST(loops_need_no_scope)
 {
-    (void)state;
     for (size_t i = 0; i < WB__COUNT(loops); i++) {
         double want = run(&loops[i], 40, true), got = run(&loops[i], 40, false);
         if (want != got)
@@ -189,9 +188,8 @@ static int depth(wb_tensor *x)
     return n;
 }
 
-static void loops_without_a_scope_stay_small(void **state)
+TEST(loops_without_a_scope_stay_small)
 {
-    (void)state;
     for (size_t i = 0; i < WB__COUNT(loops); i++) {
         program p = begin();
         int64_t held = 0, plans = 0;
@@ -217,9 +215,8 @@ static void loops_without_a_scope_stay_small(void **state)
 
 /* Gradients that were used may be used again: by another state of the same parameters, or, where they are
  * not made of parameters, in every step. */
-static void gradients_are_used_again(void **state)
+TEST(gradients_are_used_again)
 {
-    (void)state;
     wb_tensor *v = wb_variable(wb_full_of(1, WB_F32, 1, (int64_t[]){1}));
     wb_tree *m = wb_tuple(v);
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 0.125), m), *r = wb_setup(wb_Descent(.eta = 0.0625), m);
@@ -267,17 +264,15 @@ static double carried(char how)
     return sum;
 }
 
-static void what_is_kept_is_not_lost_when_a_loss_is_read(void **state)
+TEST(what_is_kept_is_not_lost_when_a_loss_is_read)
 {
-    (void)state;
     const double want = carried('r');
     assert_true(carried('k') == want && carried('t') == want && carried('-') == want);
 }
 
 /* A scope around the reading or around the update alone: the steps are in no scope. */
-static void scopes_inside_a_step(void **state)
+TEST(scopes_inside_a_step)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         program p = begin();
         wb_tensor *x = wb_randn(500, IN), *y = wb_randn(500, OUT);
@@ -304,9 +299,8 @@ static void scopes_inside_a_step(void **state)
 }
 
 /* 100,000 tensors between the forward pass and its gradient. */
-static void half_built_work_survives(void **state)
+TEST(half_built_work_survives)
 {
-    (void)state;
     wb_tensor *v = wb_variable(wb_full_of(3, WB_F32, 1, (int64_t[]){4}));
     wb_tensor *square = wb_square(v), *l = wb_sum(square);
     assert_int_equal(wb_assign(v, wb_zeros(4)), 0);
@@ -324,9 +318,8 @@ static void half_built_work_survives(void **state)
 
 /* What a step had and nobody consumed can be read; what was consumed says that it is gone; no
  * gradient is silently nothing. */
-static void old_steps_say_what_they_are(void **state)
+TEST(old_steps_say_what_they_are)
 {
-    (void)state;
     program p = begin();
     wb_tensor *yhat = wb_call(p.m, p.x), *l = wb_mse(yhat, p.y);
     wb_tree *g = wb_gradient(l, p.m);
@@ -348,16 +341,4 @@ static void old_steps_say_what_they_are(void **state)
     wb_shutdown();
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(loops_need_no_scope),
-        cmocka_unit_test(loops_without_a_scope_stay_small),
-        cmocka_unit_test(gradients_are_used_again),
-        cmocka_unit_test(what_is_kept_is_not_lost_when_a_loss_is_read),
-        cmocka_unit_test(scopes_inside_a_step),
-        cmocka_unit_test(half_built_work_survives),
-        cmocka_unit_test(old_steps_say_what_they_are),
-    };
-    return cmocka_run_group_tests(all, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

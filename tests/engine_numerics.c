@@ -5,7 +5,6 @@
 #include "process.h"
 #include "reference.h"
 
-
 /* What the far device was last asked to prepare, by kind. */
 static struct { int n, precision, deterministic; } seen[WB__STEP_ATTENTION + 1];
 
@@ -18,9 +17,8 @@ static void look(const wb__step *step)
 
 static void forget(void) { memset(seen, 0, sizeof seen); }
 
-static void names(void **state)
+TEST(names)
 {
-    (void)state;
     assert_string_equal(wb_matmul_precision(), "highest");
     assert_false(wb_deterministic());
     static const char *const all[] = {"medium", "high", "highest"};
@@ -52,9 +50,8 @@ static void product(const wb_device *d)
 }
 
 /* Each setting has plans of its own, whose steps say what was set. */
-static void backends_are_told(void **state)
+TEST(backends_are_told)
 {
-    (void)state;
     static const char *const all[] = {"highest", "high", "medium"};
     far_watch(look);
     for (int p = 0; p < 3; p++)
@@ -83,9 +80,8 @@ static void backends_are_told(void **state)
 }
 
 /* So are they when they are asked what they would do. */
-static void backends_are_asked(void **state)
+TEST(backends_are_asked)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_set_default_device(near_device());
     wb_set_matmul_precision("medium");
@@ -110,11 +106,9 @@ static int record(wb_tensor *const *in, wb_tensor **out, void *ctx)
 }
 
 /* A recorded function keeps what was set; another signature is another recording. */
-static void recordings_keep(void **state)
+TEST_IN_SCOPE(recordings_keep)
 {
-    (void)state;
     int calls = 0;
-    wb_scope *s = wb_scope_open();
     wb_set_default_device(far_device());
     wb_tensor *x = wb_ones(3, 3), *larger = wb_ones(4, 4), *y;
     wb_compiled *c = wb_compile(record, &calls);
@@ -135,7 +129,6 @@ static void recordings_keep(void **state)
     assert_int_equal(seen[WB__STEP_MATMUL].precision, WB__PRECISION_HIGHEST);
     far_watch(NULL);
     wb_set_default_device(NULL);
-    wb_scope_close(s);
 }
 
 /* ---- the environment: a process each --------------------------------------------------------- */
@@ -156,9 +149,8 @@ static int told(void)
     return 0;
 }
 
-static void environment(void **state)
+TEST(environment)
 {
-    (void)state;
     static const struct { const char *precision, *deterministic, *want; } rows[] = {
         {"WEBER_MATMUL_PRECISION=", "WEBER_DETERMINISTIC=", "highest 0 0\n"},
         {"WEBER_MATMUL_PRECISION=high", "WEBER_DETERMINISTIC=0", "high 0 0\n"},
@@ -178,10 +170,5 @@ static void environment(void **state)
 int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "tell")) return told();
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(names), cmocka_unit_test(backends_are_told),
-        cmocka_unit_test(backends_are_asked), cmocka_unit_test(recordings_keep), cmocka_unit_test(environment)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

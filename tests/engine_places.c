@@ -7,8 +7,6 @@
 #include "engine/tensor.h"
 #include "weber/device.h"
 
-#include <stdlib.h>
-
 /* ---- operations and their operands ------------------------------------------------------------ */
 
 enum { MOST_OPERANDS = 4 };
@@ -260,9 +258,8 @@ static void somewhere(void)
     }
 }
 
-static void each_dtype(void **state)
+TEST(each_dtype)
 {
-    (void)state;
     if (far_away()) {
         somewhere();
         return;
@@ -274,9 +271,8 @@ static void each_dtype(void **state)
 }
 
 /* A backend that takes every epilogue, the sums of rows, and attention. */
-static void where_all_is_absorbed(void **state)
+TEST(where_all_is_absorbed)
 {
-    (void)state;
     if (far_away()) return;
     const wb_device *before = wb__use_device(near_device());
     near_ask(true);
@@ -288,9 +284,5 @@ static void where_all_is_absorbed(void **state)
 int main(void)
 {
     near_device();
-    const struct CMUnitTest all[] = {cmocka_unit_test(each_dtype),
-                                     cmocka_unit_test(where_all_is_absorbed)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

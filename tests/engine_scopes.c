@@ -13,7 +13,6 @@ static wb_layer *net(void)
     return wb_Chain(wb_Dense(IN, 6, wb_tanh), wb_Dense(6, OUT));
 }
 
-
 /* ---- what composite functions hand out ------------------------------------------------------- */
 
 static int handed(void) { return wb__this_thread()->scope->n; }
@@ -25,9 +24,8 @@ static wb_tensor *stashing(wb_tensor *x)
     return wb_tanh(x);
 }
 
-static void only_results_are_handed_out(void **state)
+TEST(only_results_are_handed_out)
 {
-    (void)state;
     wb_layer *m = net(), *with = wb_Chain(wb_Dense(IN, OUT, stashing), wb_identity);
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     wb_tensor *x = wb_randn(ROWS, IN), *y = wb_randn(ROWS, OUT);
@@ -50,9 +48,8 @@ static void only_results_are_handed_out(void **state)
 
 /* ---- kept beyond a scope --------------------------------------------------------------------- */
 
-static void kept_is_computed(void **state)
+TEST(kept_is_computed)
 {
-    (void)state;
     wb_tensor *total = wb_zeros(100), *read = wb_retain(wb_zeros(100));
     int64_t held = 0;
     for (int i = 0; i <= 600; i++) {
@@ -75,9 +72,8 @@ static void kept_is_computed(void **state)
     wb_shutdown();
 }
 
-static void what_was_kept_has_no_gradient(void **state)
+TEST(what_was_kept_has_no_gradient)
 {
-    (void)state;
     wb_tensor *v = wb_variable(wb_ones(3));
     for (int retained = 0; retained < 2; retained++) {
         wb_scope *s = wb_scope_open();
@@ -101,13 +97,11 @@ WB_FUNCTOR(pair, a, b)
 
 static wb_tensor *exponential(wb_tensor *x, const char *path, void *ctx)
 {
-    (void)path, (void)ctx;
     return wb_exp(x);
 }
 
-static void none_is_in_no_scope(void **state)
+TEST(none_is_in_no_scope)
 {
-    (void)state;
     const uint32_t counted = wb__refs(WB_NONE);
     wb_scope *s = wb_scope_open();
     assert_ptr_equal(wb__scope_give(wb__ref(WB_NONE)), WB_NONE);
@@ -118,10 +112,8 @@ static void none_is_in_no_scope(void **state)
 }
 
 /* A tree may be older than the tensors that it holds: those die with it, and are not computed. */
-static void trees_die_before_what_they_hold(void **state)
+TEST_IN_SCOPE(trees_die_before_what_they_hold)
 {
-    (void)state;
-    wb_scope *root = wb_scope_open();
     wb_tensor *x = wb_ones(3);
     assert_int_equal(wb_eval(x), 0);
     const int64_t evaluations = wb_stats().steps;
@@ -130,12 +122,10 @@ static void trees_die_before_what_they_hold(void **state)
     assert_true(wb__is(t, &wb__tree_class));
     assert_int_equal(wb_scope_close(s), 0);
     assert_int_equal(wb_stats().steps, evaluations);
-    wb_scope_close(root);
 }
 
-static void kept_over_levels_and_in_trees(void **state)
+TEST(kept_over_levels_and_in_trees)
 {
-    (void)state;
     wb_layer *m = net();
     wb_tensor *v = wb_variable(wb_ones(4));
     wb_scope *one = wb_scope_open(), *two = wb_scope_open(), *three = wb_scope_open();
@@ -180,9 +170,8 @@ static wb_tensor *lost(void)
     return old;
 }
 
-static void a_write_that_cannot_be_made_is_taken_back(void **state)
+TEST(a_write_that_cannot_be_made_is_taken_back)
 {
-    (void)state;
     wb_scope *scope = wb_scope_open();
     wb_tensor *w = wb_variable(wb_full_of(4, WB_F32, 1, (int64_t[]){3})), *u = wb_variable(wb_ones(3));
     wb_tensor *old = lost();
@@ -206,9 +195,8 @@ static void a_write_that_cannot_be_made_is_taken_back(void **state)
     wb_shutdown();
 }
 
-static void an_update_that_cannot_be_made_is_taken_back(void **state)
+TEST(an_update_that_cannot_be_made_is_taken_back)
 {
-    (void)state;
     wb_scope *scope = wb_scope_open();
     wb_tensor *w = wb_variable(wb_full_of(4, WB_F32, 1, (int64_t[]){3}));
     wb_tree *model = wb_tuple(w);
@@ -229,9 +217,8 @@ static void an_update_that_cannot_be_made_is_taken_back(void **state)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static void lists_close_their_holes(void **state)
+TEST(lists_close_their_holes)
 {
-    (void)state;
     enum { ALIVE = 50 };
     wb_tensor *ring[ALIVE] = {NULL};
     for (int scoped = 0; scoped < 2; scoped++) {
@@ -260,7 +247,6 @@ static int released;
 static wb_tensor *late;
 static void making(void *data, void *ctx)
 {
-    (void)ctx;
     free(data);
     released++;
     for (int i = 0; i < 100; i++) wb_ones(3);           /* of the scope that is closing */
@@ -269,9 +255,8 @@ static void making(void *data, void *ctx)
     if (released == 7) late = wb_retain(wb_add(x, x));
 }
 
-static void release_functions_may_make_tensors(void **state)
+TEST(release_functions_may_make_tensors)
 {
-    (void)state;
     const int64_t held = wb_memory_used();
     wb_scope *s = wb_scope_open();
     wb_tensor *kept[50];
@@ -297,9 +282,8 @@ static void release_functions_may_make_tensors(void **state)
 
 /* Without WEBER_DEBUG=check too, as long as the memory has no new owner.  (Sanitizers and devices'
  * counts of allocations have it given back at once.) */
-static void what_was_freed_is_found_out(void **state)
+TEST(what_was_freed_is_found_out)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__)
     printf("SKIP: AddressSanitizer ends a program that looks at what was freed\n");
     skip();
@@ -323,20 +307,4 @@ static void what_was_freed_is_found_out(void **state)
 #endif
 }
 
-int main(void)
-{
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(only_results_are_handed_out),
-        cmocka_unit_test(kept_is_computed),
-        cmocka_unit_test(what_was_kept_has_no_gradient),
-        cmocka_unit_test(none_is_in_no_scope),
-        cmocka_unit_test(trees_die_before_what_they_hold),
-        cmocka_unit_test(kept_over_levels_and_in_trees),
-        cmocka_unit_test(a_write_that_cannot_be_made_is_taken_back),
-        cmocka_unit_test(an_update_that_cannot_be_made_is_taken_back),
-        cmocka_unit_test(lists_close_their_holes),
-        cmocka_unit_test(release_functions_may_make_tensors),
-        cmocka_unit_test(what_was_freed_is_found_out),
-    };
-    return cmocka_run_group_tests(all, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

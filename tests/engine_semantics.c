@@ -22,10 +22,8 @@ static void is(wb_tensor *x, int n, const float *want)
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
-static void versions(void **state)
+TEST_IN_SCOPE(versions)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(F(1, 2, 3)), *before = wb_mul(v, wb_scalar(10));
     assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);
     wb_tensor *after = wb_mul(v, wb_scalar(10));
@@ -68,12 +66,10 @@ static void versions(void **state)
     IS(m, 2, 6, 10, 6, 10, 14, 10, 14, 18);
     wb_assign(m, wb_matmul(m, m));
     IS(m, 140, 212, 284, 212, 332, 452, 284, 452, 620);
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
-static void gone_versions(void **state)
+TEST(gone_versions)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(F(1, 2));
     wb_tensor *inner = wb_exp(v), *loss = wb_sum(inner);
@@ -108,9 +104,8 @@ static void gone_versions(void **state)
 }
 
 /* The same loss read before, after or around the update; lazily and eagerly. */
-static void loss_around_update(void **state)
+TEST(loss_around_update)
 {
-    (void)state;
     double seen[2][4];
     for (int eager = 0; eager < 2; eager++)
         for (int when = 0; when < 4; when++) {
@@ -145,11 +140,9 @@ static void loss_around_update(void **state)
 
 /* ---- gradients and chance -------------------------------------------------------------------- */
 
-static void same_draws_again(void **state)
+TEST_IN_SCOPE(same_draws_again)
 {
-    (void)state;
     wb_seed(9);
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_ones(1000), *y = wb_dropout(x, 0.3), *loss = wb_sum(wb_square(y));
     float first[1000];
     memcpy(first, wb_data(y), sizeof first);
@@ -157,20 +150,16 @@ static void same_draws_again(void **state)
     const float *g = wb_data(wb_gradient(loss, x)); /* recomputed after the loss was read */
     for (int i = 0; i < 1000; i++)
         assert_true(fabs((double)(g[i] - 2 * first[i] / (first[i] != 0 ? 0.7f : 1))) < 1e-4);
-    wb_scope_close(s);
 }
 
 static wb_tensor *norm_loss(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     wb_tensor *y = wb_call(m, b.x);
     return wb_mean(wb_square(wb_sub(y, wb_scalar(1))));
 }
 
-static void running_statistics(void **state)
+TEST_IN_SCOPE(running_statistics)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_seed(3);
     wb_layer *m = wb_Chain(wb_Dense(3, 4), wb_BatchNorm(4), wb_Dense(4, 1));
     wb_batch b = {.x = wb_mul(wb_randn(16, 3), wb_scalar(3)), .n = 16};
@@ -187,15 +176,12 @@ static void running_statistics(void **state)
                      0); /* recomputes, moves nothing */
     array again = values_of(wb_get(m, "layers.1.mean"));
     assert_memory_equal(once.at, again.at, 4 * sizeof(double));
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-static void scopes(void **state)
+TEST(scopes)
 {
-    (void)state;
     wb_scope *outer = wb_scope_open(), *inner = wb_scope_open();
     wb_tensor *x = F(1, 2, 3), *kept = wb_keep(wb_mul(x, wb_scalar(2))),
               *mine = wb_retain(wb_neg(x));
@@ -231,10 +217,8 @@ static int64_t train_some(wb_layer *m, wb_opt_state *o, int steps, int lengths, 
     return wb_memory_used();
 }
 
-static void flat_memory(void **state)
+TEST_IN_SCOPE(flat_memory)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dense(4, 16, wb_relu), wb_Dense(16, 2));
     wb_opt_state *o = wb_setup(wb_Adam(), m);
     int64_t before = train_some(m, o, 200, 0, true), after = train_some(m, o, 10000, 0, true);
@@ -245,14 +229,11 @@ static void flat_memory(void **state)
     if (after > before + before / 4 + 200000)
         fail_msg("500 random lengths: from %lld to %lld bytes", (long long)before,
                  (long long)after);
-    wb_scope_close(s);
 }
 
 /* Only views and leaves: nothing grows either outside any scope but the tensors themselves. */
-static void results_keep_no_graph(void **state)
+TEST_IN_SCOPE(results_keep_no_graph)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_retain(wb_ones(100));
     int64_t first = 0;
     for (int i = 0; i < 300; i++) {
@@ -265,15 +246,12 @@ static void results_keep_no_graph(void **state)
     }
     assert_true(wb_memory_used() <= first);
     wb_release(x);
-    wb_scope_close(s);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static void numbers_are_no_structure(void **state)
+TEST_IN_SCOPE(numbers_are_no_structure)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = F(1, 2, 3);
     wb_layer *m = wb_Dense(3, 2);
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
@@ -301,12 +279,10 @@ static void numbers_are_no_structure(void **state)
     for (int k = 0; k < 3; k++) wb_item(wb_sum(wb_mul(wb_ones(8), wb_scalar(k + 0.5))));
     assert_int_equal(wb_stats().plans_built, after.plans_built);
     wb_set_plan_cache(64);
-    wb_scope_close(s);
 }
 
-static void memory_estimate(void **state)
+TEST(memory_estimate)
 {
-    (void)state;
     wb_shutdown();                                          /* no arena from before */
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_randn(300, 40), *w = wb_randn(40, 50);
@@ -354,9 +330,8 @@ static double seconds_for_chain(int n, int kind)
     return seconds;
 }
 
-static void long_chains(void **state)
+TEST(long_chains)
 {
-    (void)state;
     wb_set_plan_cache(1);
     for (int kind = 0; kind < 4; kind++) {
         int unit = kind == 3 ? 12500 : 25000;
@@ -384,10 +359,8 @@ static void says(void *result, const char *a, const char *b)
     wb_clear_error();
 }
 
-static void errors(void **state)
+TEST_IN_SCOPE(errors)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_clear_error();
     int64_t nine[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     says(wb_full_of(0, WB_F32, 9, nine), "9 dimensions", "8");
@@ -431,14 +404,12 @@ static void errors(void **state)
     assert_null(wb_call(NULL, more));
     assert_non_null(strstr(wb_error(), "[3] f32 · [4] f32"));
     wb_clear_error();
-    wb_scope_close(s);
 }
 
 /* ---- eager ----------------------------------------------------------------------------------- */
 
-static void eager_is_the_same(void **state)
+TEST(eager_is_the_same)
 {
-    (void)state;
     array seen[2];
     for (int eager = 0; eager < 2; eager++) {
         wb__this_thread()->eager = eager;
@@ -464,28 +435,10 @@ static void eager_is_the_same(void **state)
         if (!(fabs(seen[0].at[i] - seen[1].at[i]) < 2e-5))
             fail_msg("element %lld: lazily %g, eagerly %g", (long long)i, seen[0].at[i],
                      seen[1].at[i]);
-    ref_forget();
 }
 
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(versions),
-        cmocka_unit_test(gone_versions),
-        cmocka_unit_test(loss_around_update),
-        cmocka_unit_test(same_draws_again),
-        cmocka_unit_test(running_statistics),
-        cmocka_unit_test(scopes),
-        cmocka_unit_test(flat_memory),
-        cmocka_unit_test(results_keep_no_graph),
-        cmocka_unit_test(numbers_are_no_structure),
-        cmocka_unit_test(memory_estimate),
-        cmocka_unit_test(long_chains),
-        cmocka_unit_test(errors),
-        cmocka_unit_test(eager_is_the_same),
-    };
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -4,8 +4,6 @@
 
 #include "engine/tensor.h"
 
-#include <stdlib.h>
-
 /* ---- integers --------------------------------------------------------------------------------- */
 
 enum { MOST = 64, ROWS = 3, COLUMNS = 70 };
@@ -98,9 +96,8 @@ static void same(values *got, int i, const array *want, wb_dtype t, const char *
     check(got->t[i], *want, 0, 0, "value %d of %s, %s", i, wb_dtype_name(t), how);
 }
 
-static void integers_wrap_everywhere(void **state)
+TEST(integers_wrap_everywhere)
 {
-    (void)state;
     for (wb_dtype t = WB_I8; t <= WB_BOOL; t++)
         for (int what = 0; what <= (t != WB_BOOL); what++) {
             values v;
@@ -121,9 +118,8 @@ static void integers_wrap_everywhere(void **state)
 }
 
 /* A number beside integers is one of theirs. */
-static void numbers_that_do_not_fit(void **state)
+TEST(numbers_that_do_not_fit)
 {
-    (void)state;
     static const struct { wb_dtype dtype; double fits, over; } all[] = {
         {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0}, {WB_I64, -0x1p63, 1e19}};
     for (size_t i = 0; i < WB__COUNT(all); i++) {
@@ -138,9 +134,8 @@ static void numbers_that_do_not_fit(void **state)
 }
 
 /* The numbers themselves, of sums of i8. */
-static void sums_of_bytes(void **state)
+TEST(sums_of_bytes)
 {
-    (void)state;
     static const int8_t x[8] = {100, 53, -70, 70, 100, -120, -110, -9};     /* rows: 153, -139 */
     wb_tensor *s = wb_sum(wb_from(x, WB_I8, 2, (int64_t[]){2, 4}), .axes = WB_AXES(1));
     wb_tensor *wide = wb_astype(s, WB_I32), *above = wb_gt(s, wb_scalar(0)), *most = wb_max(s);
@@ -217,9 +212,8 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
     ref_forget();
 }
 
-static void sums_of_nothing(void **state)
+TEST(sums_of_nothing)
 {
-    (void)state;
     static const struct { int shape; unsigned mask; } few[] = {{1, 1}, {2, 2}, {4, 5}, {5, 2}};
     for (size_t i = 0; i < WB__COUNT(few) && far_away(); i += (size_t)fewer())
         of_nothing(few[i].shape, few[i].mask, false, true);
@@ -240,9 +234,8 @@ static wb_tensor *head(wb_tensor *y, int which)
     }
 }
 
-static void gradients_of_nothing(void **state)
+TEST(gradients_of_nothing)
 {
-    (void)state;
     for (int which = 0; which < 5; which += fewer()) {
         wb_scope *scope = wb_scope_open();
         const array zeros[3] = {ref_new(1, (int64_t[]){19}), ref_new(2, (int64_t[]){19, 2}), ref_new(2, (int64_t[]){0, 2})};
@@ -261,11 +254,5 @@ static void gradients_of_nothing(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_wrap_everywhere), cmocka_unit_test(numbers_that_do_not_fit),
-        cmocka_unit_test(sums_of_bytes),
-        cmocka_unit_test(sums_of_nothing), cmocka_unit_test(gradients_of_nothing)};
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -59,9 +59,8 @@ static array train(bool copies, int64_t *plans)
     return loss;
 }
 
-static void training_is_one_plan(void **state)
+TEST(training_is_one_plan)
 {
-    (void)state;
     int64_t plans, others;
     array copied = train(true, &others), moved = train(false, &plans);
     assert_int_equal(plans, 1);
@@ -69,13 +68,11 @@ static void training_is_one_plan(void **state)
         if (fabs(copied.at[i] - moved.at[i]) > 1e-5 * fabs(copied.at[i]))
             fail_msg("step %d: loss %.9g on windows, %.9g on copies", i, moved.at[i], copied.at[i]);
     assert_true(moved.at[STEPS - 1] < moved.at[0]);
-    ref_forget();
 }
 
 /* Windows of a text, at any element, of small dtypes; inputs and what follows them overlap. */
-static void texts_are_one_plan(void **state)
+TEST(texts_are_one_plan)
 {
-    (void)state;
     static const wb_dtype types[] = {WB_U8, WB_I32, WB_I64};
     enum { LENGTH = 50, WINDOW = 7, SYMBOLS = 5 };
     for (int k = 0; k < 3; k++) {
@@ -147,12 +144,10 @@ static pair expanded(pair p, int ndim, const int64_t *dims)
 /* Of [6, 8, 10] elements, with starts i, j and k below 4. */
 static pair rows(pair p, int i, int j, int k)
 {
-    (void)j, (void)k;
     return sliced(p, 0, i, i + 2);
 }
 static pair columns(pair p, int i, int j, int k)
 {
-    (void)i, (void)j;
     return sliced(p, 2, k, k + 5);
 }
 static pair corner(pair p, int i, int j, int k)
@@ -161,7 +156,6 @@ static pair corner(pair p, int i, int j, int k)
 }
 static pair within(pair p, int i, int j, int k)
 {
-    (void)k;
     return sliced(sliced(p, 0, i, i + 2 + 1), 0, j % 2, j % 2 + 2);
 }
 static pair backwards(pair p, int i, int j, int k)
@@ -178,7 +172,6 @@ static pair of_steps(pair p, int i, int j, int k)
 }
 static pair steps_of_steps(pair p, int i, int j, int k)
 {
-    (void)i;
     return stepped(stepped(p, 2, 9 - k, 4, -2), 2, 2 + j % 2, 2, -1);
 }
 static pair turned(pair p, int i, int j, int k)
@@ -187,7 +180,6 @@ static pair turned(pair p, int i, int j, int k)
 }
 static pair as_rows(pair p, int i, int j, int k)
 {
-    (void)k;
     return reshaped(sliced(reshaped(p, 2, (int64_t[]){24, 20}), 0, 4 * i + j, 4 * i + j + 6), 3,
                     (int64_t[]){3, 2, 20});
 }
@@ -208,7 +200,6 @@ static pair nothing(pair p, int i, int j, int k)
 /* No strides tell the reshape: the second start is part of the plan. */
 static pair copied_between(pair p, int i, int j, int k)
 {
-    (void)j;
     return sliced(reshaped(sliced(p, 2, i, i + 5), 1, (int64_t[]){240}), 0, k, k + 30);
 }
 
@@ -228,9 +219,8 @@ enum { CHAINS = sizeof chains / sizeof *chains };
 
 static pair base(array x, wb_dtype t) { return (pair){dense(x, t), x}; }
 
-static void chains_are_one_plan(void **state)
+TEST(chains_are_one_plan)
 {
-    (void)state;
     for (int c = 0; c < CHAINS; c++)
         for (int t = WB_F32; t < WB_BOOL; t++) {
             if (t != WB_F32 && (c + t) % 4) continue;
@@ -257,10 +247,8 @@ static void chains_are_one_plan(void **state)
         }
 }
 
-static void empty_windows(void **state)
+TEST_IN_SCOPE(empty_windows)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     pair p = base(counted(3, (int64_t[]){6, 8, 10}, 60), WB_F32);
     const int64_t before = built();
     for (int n = 0; n < 9; n++) {
@@ -268,8 +256,6 @@ static void empty_windows(void **state)
         assert_true(wb_item(wb_add(wb_sum(got.x), wb_scalar(n + 2))) == n + 2);
     }
     assert_int_equal(built() - before, 1);
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* ---- what reads windows ---------------------------------------------------------------------- */
@@ -315,9 +301,8 @@ static const struct { const char *name; use f; } uses[] = {
 };
 enum { USES = sizeof uses / sizeof *uses };
 
-static void reading_is_one_plan(void **state)
+TEST(reading_is_one_plan)
 {
-    (void)state;
     static const int64_t sizes[3] = {32, 48, 48};
     for (int u = 0; u < USES; u++) {
         wb_scope *s = wb_scope_open();
@@ -346,9 +331,8 @@ static void reading_is_one_plan(void **state)
 }
 
 /* Memory of the program's at no round address. */
-static void borrowed_windows(void **state)
+TEST(borrowed_windows)
 {
-    (void)state;
     const wb_device *was = wb_default_device();
     wb_set_default_device(wb_device_at("CPU", 0));
     static const wb_dtype types[] = {WB_F32, WB_F64, WB_I8, WB_F16};
@@ -383,9 +367,8 @@ static array numbers(int64_t from, int64_t n, double scale)
 }
 
 /* A window of a version that is about to go has that version's values, whatever is written in place. */
-static void versions(void **state)
+TEST(versions)
 {
-    (void)state;
     for (int64_t at = 0; at < 6; at++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *v = wb_variable(dense(numbers(0, 10, 1), WB_F32));
@@ -409,9 +392,8 @@ static void versions(void **state)
 }
 
 /* One variable is assigned a window of another one that the same evaluation writes to, in whichever order. */
-static void windows_of_what_is_written(void **state)
+TEST(windows_of_what_is_written)
 {
-    (void)state;
     for (int64_t at = 0; at < 64; at++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *v = wb_variable(dense(numbers(0, 64, 1), WB_F32));
@@ -428,10 +410,8 @@ static void windows_of_what_is_written(void **state)
 }
 
 /* A window is exactly the memory from its lowest element to its highest, whatever its steps. */
-static void windows_are_what_is_read(void **state)
+TEST_IN_SCOPE(windows_are_what_is_read)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = dense(numbers(0, 20, 1), WB_F32), *backwards = wb_flip(x, 0);
     const struct { wb_tensor *x; int64_t first, last; } rows[] = {
         {wb_slice(x, 0, 2, 5), 2, 4},
@@ -446,30 +426,22 @@ static void windows_are_what_is_read(void **state)
         if (w.at != 4 * rows[i].first || w.bytes != 4 * (rows[i].last - rows[i].first + 1))
             fail_msg("row %d: bytes %lld to %lld", (int)i, (long long)w.at, (long long)(w.at + w.bytes));
     }
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* Of a variable that is only read the windows are run-time arguments too. */
-static void read_variables(void **state)
+TEST_IN_SCOPE(read_variables)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(dense(numbers(0, 40, 1), WB_F32));
     const int64_t before = built();
     for (int64_t i = 0; i < 30; i++)
         check(wb_neg(wb_slice(v, 0, i, i + 10)), numbers(i, 10, -1), 0, 0, "window %lld",
               (long long)i);
     assert_int_equal(built() - before, 1);
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* The gradient of a window is 0 beside it. */
-static void gradients(void **state)
+TEST_IN_SCOPE(gradients)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(dense(numbers(0, 12, 1), WB_F32));
     wb_tensor *x = dense(numbers(0, 30, 1), WB_F32);
     array have = numbers(0, 12, 1);
@@ -492,8 +464,6 @@ static void gradients(void **state)
         }
         check(v, have, 1e-5, 1e-6, "after step %lld", (long long)i);
     }
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* ---- recordings ------------------------------------------------------------------------------ */
@@ -513,10 +483,8 @@ static int recorded(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return wb_assign(c->written, wb_add(c->written, wb_scalar(100))) ? -1 : 2;
 }
 
-static void recordings(void **state)
+TEST_IN_SCOPE(recordings)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     captured c = {dense(numbers(0, 20, 1000), WB_F32),
                   wb_variable(dense(numbers(0, 10, 1), WB_F32)),
                   wb_variable(dense(numbers(0, 10, 1), WB_F32)), 4};
@@ -536,36 +504,21 @@ static void recordings(void **state)
         check(out[1], want[1], 0, 0, "variables, call %d", i);
     }
     wb_object_free(f);
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* What is asked for, and what it takes, do not count a tensor and its windows twice. */
-static void estimates(void **state)
+TEST_IN_SCOPE(estimates)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = dense(numbers(0, 1000, 1), WB_F32);
     wb_tensor *y = wb_add(wb_slice(x, 0, 3, 203), wb_slice(x, 0, 700, 900));
     wb_memory m;
     assert_int_equal(wb_memory_estimate(1, &y, &m), 0);
     assert_int_equal(m.inputs, 4000);
     assert_int_equal(m.outputs, 800);
-    wb_scope_close(s);
-    ref_forget();
 }
 
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(training_is_one_plan), cmocka_unit_test(texts_are_one_plan),
-        cmocka_unit_test(chains_are_one_plan), cmocka_unit_test(empty_windows),
-        cmocka_unit_test(reading_is_one_plan), cmocka_unit_test(borrowed_windows),
-        cmocka_unit_test(versions), cmocka_unit_test(windows_of_what_is_written),
-        cmocka_unit_test(windows_are_what_is_read), cmocka_unit_test(read_variables), cmocka_unit_test(gradients),
-        cmocka_unit_test(recordings), cmocka_unit_test(estimates)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

@@ -16,7 +16,6 @@ static char path[64];
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), b.y);
 }
 
@@ -45,7 +44,6 @@ static int one_step(wb_layer *m, wb_opt_state *o, int number)
 
 static int sum_up(wb_tensor *x, const char *name, void *ctx)
 {
-    (void)name;
     array v = values_of(x);
     for (int64_t i = 0; i < v.size; i++)
         *(double *)ctx = *(double *)ctx * 1.0000001 + v.at[i] * (double)(1 + i % 7);
@@ -147,15 +145,13 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
     print_message("%s: %lld places\n", what, (long long)all);
 }
 
-static void allocations(void **state)
+TEST(allocations)
 {
-    (void)state;
     every_n("allocation", wb__alloc_fail_at, wb__alloc_count);
 }
 
-static void files(void **state)
+TEST(files)
 {
-    (void)state;
     every_n("file call", wb__io_fail_at, NULL);
 }
 
@@ -164,8 +160,7 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     snprintf(path, sizeof path, "/tmp/weber-faults-%ld.safetensors", (long)getpid());
     wb_set_threads(1);
-    const struct CMUnitTest all[] = {cmocka_unit_test(allocations), cmocka_unit_test(files)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    int failed = run_all_cases();
     unlink(path);
     return failed;
 }

@@ -7,7 +7,7 @@
 #include "shared_data.h"
 
 #include "base/file.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 
 /* The reader's answer; skips the test, aloud, where there is no Python. */
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)
@@ -52,8 +52,6 @@ static inline void says(const char *text)
 /* Parameters that differ from one another and from zero. */
 static inline int randomise(wb_tensor *x, const char *path, void *ctx)
 {
-    (void)path;
-    (void)ctx;
     if (!wb__dtype_float(wb_dtype_of(x))) return 0;
     wb_tensor *drawn = wb_astype(wb_rand_of(WB_F32, wb_ndim(x), x->dims), wb_dtype_of(x));
     return wb_assign(x, wb_add(drawn, wb_astype(wb_scalar(0.25), wb_dtype_of(x))));

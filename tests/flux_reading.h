@@ -2,14 +2,10 @@
 #ifndef FLUX_READING_H
 #define FLUX_READING_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "bson_maker.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 #include "nn/layer.h"
 
 /* ---- documents made here --------------------------------------------------------------------- */

@@ -4,16 +4,11 @@
 
 #include "process.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/base.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 static char folder[64];
@@ -21,14 +16,12 @@ static char folder[64];
 /* Before all tests of a program, and behind them. */
 static inline int make_folder(void **state)
 {
-    (void)state;
     snprintf(folder, sizeof folder, "%s", process_folder());
     return 0;
 }
 
 static inline int remove_folder(void **state)
 {
-    (void)state;
     process_remove(folder);
     wb_shutdown();
     return 0;

@@ -5,10 +5,7 @@
 
 #include "cpu_tile_reference.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "test.h"
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 

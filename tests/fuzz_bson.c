@@ -1,7 +1,7 @@
 /* Any bytes as a BSON file: models, tables, outlines; read or refused. */
 #include "fuzz/file.h"
 
-#include "io/flux.h"
+#include "io/flux/flux.h"
 
 static int row(const wb__flux_row *r, void *ctx)
 {

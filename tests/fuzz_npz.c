@@ -1,7 +1,7 @@
 /* Any bytes as an NPZ or NPY file: read or refused; their headers alone too. */
 #include "fuzz/file.h"
 
-#include "io/npz.h"
+#include "io/numpy/npz.h"
 
 static void read_table(const char *path, bool values)
 {

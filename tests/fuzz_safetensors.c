@@ -1,7 +1,7 @@
 /* Any bytes as a safetensors file, as a model, and as values for one by anybody's names: read or refused. */
 #include "fuzz/file.h"
 
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

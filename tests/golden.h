@@ -2,20 +2,10 @@
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "nn/layer.h"
-
-#include <math.h>
-#include <stdio.h>
 
 #define GOLDEN_FILE WB_TEST_DATA "/nn.safetensors"
 #define NAME(...) name_of(__VA_ARGS__)
@@ -36,13 +26,11 @@ static inline const char *name_of(const char *format, ...)
 
 static inline int golden_open(void **state)
 {
-    (void)state;
     return wb__st_load(GOLDEN_FILE, true, &golden);
 }
 
 static inline int golden_close(void **state)
 {
-    (void)state;
     wb__table_free(&golden);
     wb_shutdown();
     return 0;

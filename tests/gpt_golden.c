@@ -4,7 +4,7 @@
 #include "reference.h"
 
 #include "engine/tensor.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "weber/train.h"
 
 enum {
@@ -137,15 +137,14 @@ static void train(wb_dtype dtype)
     wb_scope_close(s);
 }
 
-static void f64(void **state) { (void)state; train(WB_F64); }
-static void f32(void **state) { (void)state; train(WB_F32); }
+TEST(f64) { train(WB_F64); }
+TEST(f32) { train(WB_F32); }
 
 int main(void)
 {
     if (wb__st_load(WB_TEST_DATA "/gpt.safetensors", true, &file))
         return fprintf(stderr, "%s\n", wb_error()), 1;
-    const struct CMUnitTest all[] = {cmocka_unit_test(f64), cmocka_unit_test(f32)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    int failed = run_all_cases();
     wb__table_free(&file);
     wb_shutdown();
     return failed;

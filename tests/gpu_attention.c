@@ -8,13 +8,7 @@
 
 #include "backend/gpu/gpu.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static const wb__backend *cl;
 static const wb_device *device;
@@ -186,7 +180,6 @@ static void check(setting s)
 
 static void sizes(void **unused)
 {
-    (void)unused;
     static const int64_t list[][6] = {      /* n, h, queries, keys, depth, width of v */
         {1, 1, 1, 1, 8, 5},      {2, 3, 5, 9, 8, 5},      {1, 2, 64, 64, 64, 64},
         {1, 1, 65, 130, 64, 64}, {2, 1, 200, 63, 16, 48}, {1, 2, 70, 70, 128, 128},
@@ -201,7 +194,6 @@ static void sizes(void **unused)
 
 static void dtypes(void **unused)
 {
-    (void)unused;
     for (int i = 0; i < 2; i++) {
         const wb_dtype t = i ? WB_BF16 : WB_F16;
         check((setting){t, 1, 2, 70, 70, 64, 64, true, true, 0});
@@ -213,7 +205,6 @@ static void dtypes(void **unused)
 /* Fewer inner indices at a time. */
 static void little_shared_memory(void **unused)
 {
-    (void)unused;
     local_bytes = 32 << 10;
     check((setting){WB_F32, 1, 2, 70, 70, 128, 128, true, false, 0});
     check((setting){WB_F32, 2, 1, 66, 130, 80, 40, false, true, 0});
@@ -222,7 +213,6 @@ static void little_shared_memory(void **unused)
 
 static void what_is_taken(void **unused)
 {
-    (void)unused;
     wb__gpu_target t = {.most_items = 256, .local_bytes = 32 << 10, .most_args = 1024};
     setting s = {WB_F32, 1, 2, 70, 70, 64, 64, true, true, 0};
     wb__step step = {.kind = WB__STEP_ATTENTION, .n_views = 5, .attention = {0.125, true}};
@@ -268,7 +258,6 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 
 static int begin(void **unused)
 {
-    (void)unused;
     cl = &wb__cl_backend;
     if (cl->start()) {
         fprintf(stderr, "%s\n", wb_error());
@@ -280,7 +269,6 @@ static int begin(void **unused)
 
 static int end(void **unused)
 {
-    (void)unused;
     cl->stop();
     return 0;
 }

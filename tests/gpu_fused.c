@@ -2,11 +2,7 @@
  * interpreter of fused_random.h.
  *
  *   gpu_fused [seed [count]] */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "gpu_fused.h"
 
@@ -69,9 +65,8 @@ static void fold_kind(wb__instr_kind kind, int64_t r, int64_t c, bool turned, in
     finish(&h);
 }
 
-static void folds(void **state)
+TEST(folds)
 {
-    (void)state;
     if (no_device()) skip();
     static const wb__instr_kind kinds[] = {WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL};
     static const int64_t shapes[][2] = {
@@ -84,9 +79,8 @@ static void folds(void **state)
 }
 
 /* Of nothing: zero, the least and the greatest number, place 0. */
-static void empty(void **state)
+TEST(empty)
 {
-    (void)state;
     if (no_device()) skip();
     static const int64_t shapes[][2] = {{0, 3}, {3, 0}, {0, 0}};
     for (int s = 0; s < 3; s++)
@@ -126,9 +120,8 @@ static void empty(void **state)
 
 /* softmax in place and its row sums, the sum of all logarithms, column means of the results: folds
  * of all kinds that need each other, and stores over what is read. */
-static void mixed(void **state)
+TEST(mixed)
 {
-    (void)state;
     if (no_device()) skip();
     static const int64_t shapes[][2] = {{1, 1}, {4, 10}, {64, 10}, {600, 33}, {3, 4000}};
     for (size_t s = 0; s < WB__COUNT(shapes); s++)
@@ -201,9 +194,8 @@ static void one_program(uint64_t number)
     for (int b = 0; b < p.n_buffers; b++) free(was[b]), free(want[b]), free(got[b]);
 }
 
-static void random_programs(void **state)
+TEST(random_programs)
 {
-    (void)state;
     if (no_device()) skip();
     for (int i = 0; i < count; i++) one_program(seed + (uint64_t)i);
 }
@@ -223,9 +215,8 @@ static wb__gpu_work *made(const wb__gpu_target *t, const wb__fused *f)
 }
 
 /* Sizes, offsets and strides other than 0 and 1 are arguments: one text for all. */
-static void few_texts(void **state)
+TEST(few_texts)
 {
-    (void)state;
     static const int64_t shapes[][3] = {{10, 300, 300}, {77, 1000, 2000}, {5, 129, 130}};
     char *text = NULL;
     for (int i = 0; i < 3; i++) {
@@ -249,9 +240,8 @@ static void few_texts(void **state)
     assert_non_null(strstr(wb__gpu_prelude, "KERNEL"));
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     static hand h;
     wb__gpu_work *work = NULL;
     wb__gpu_target small = any_gpu;
@@ -273,9 +263,8 @@ static void refusals(void **state)
 }
 
 /* Buffers are arguments too: what takes all the room with them is refused, and nothing less. */
-static void many_buffers(void **state)
+TEST(many_buffers)
 {
-    (void)state;
     static hand h;
     wb__gpu_target t = any_gpu;
     t.most_args = 1024;
@@ -306,9 +295,8 @@ static void many_buffers(void **state)
 
 /* Spaces of more points than 32 bits count: launches over pieces, which nobody has memory for here;
  * one row, or rows into one column, cannot be cut. */
-static void too_many_points(void **state)
+TEST(too_many_points)
 {
-    (void)state;
     enum { LAST = 50304 };
     static wb__instr in[4];
     const int64_t rows = 96 * 1024;
@@ -341,9 +329,8 @@ static void too_many_points(void **state)
 }
 
 /* Memory that runs out at any point is an error, and nothing is lost. */
-static void no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     static hand h;
     begin(&h, 700, 33);
     const int x = load(&h, WB_F32, 33, 1);
@@ -372,11 +359,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
     if (argc > 2) count = atoi(argv[2]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_texts), cmocka_unit_test(refusals), cmocka_unit_test(many_buffers),
-        cmocka_unit_test(too_many_points), cmocka_unit_test(no_memory),
-        cmocka_unit_test(folds), cmocka_unit_test(empty), cmocka_unit_test(mixed),
-        cmocka_unit_test(random_programs),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return run_cases(open_device, close_device);
 }

@@ -10,9 +10,6 @@
 
 #include "backend/gpu/gpu.h"
 
-#include <math.h>
-#include <stdio.h>
-
 static const wb__backend *gpu;              /* NULL: there is none */
 static const wb_device *gpu_device;
 static bool other_way;                      /* texts for the kind of device that this one is not */
@@ -67,7 +64,6 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 
 static inline int open_device(void **state)
 {
-    (void)state;
     setenv("POCL_DEVICES", "pthread", 0);
     const wb__backend *b = &wb__cl_backend;
     if (b->start() || b->count() < 1) {
@@ -83,7 +79,6 @@ static inline int open_device(void **state)
 
 static inline int close_device(void **state)
 {
-    (void)state;
     if (gpu) gpu->stop();
     return 0;
 }

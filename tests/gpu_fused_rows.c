@@ -1,9 +1,5 @@
 /* Fused kernels as texts for GPUs: rows of ops.def, dtypes, draws, against the CPU's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "gpu_fused.h"
 
@@ -73,9 +69,8 @@ static bool accepts(wb__op op, int reg)
          : reg == WB__REG_I32 ? of & (WB__INTEGERS | WB__BOOLS) : of & WB__INTEGERS;
 }
 
-static void rows(void **state)
+TEST(rows)
 {
-    (void)state;
     if (no_device()) skip();
     int checked = 0;
     for (int reg = 0; reg < 4; reg++) {
@@ -124,9 +119,8 @@ static double hard_number(int i)
     return draw() & 1 ? any : -any;
 }
 
-static void casts(void **state)
+TEST(casts)
 {
-    (void)state;
     if (no_device()) skip();
     for (int reg = 0; reg < 4; reg++) {
         if (reg == WB__REG_F64 && !gpu->has_dtype(gpu_device, WB_F64)) continue;
@@ -155,9 +149,8 @@ static void casts(void **state)
 }
 
 /* All 16-bit floats loaded; floats of all sizes stored as such, f32 and f64; narrow sums. */
-static void halves(void **state)
+TEST(halves)
 {
-    (void)state;
     if (no_device()) skip();
     enum { N = 65536 };
     static hand h;
@@ -240,19 +233,11 @@ static void draw_numbers(bool far)
     finish(&h);
 }
 
-static void draws(void **state)
+TEST(draws)
 {
-    (void)state;
     if (no_device()) skip();
     draw_numbers(false);
     draw_numbers(true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows), cmocka_unit_test(casts), cmocka_unit_test(halves),
-        cmocka_unit_test(draws),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+int main(void) { return run_cases(open_device, close_device); }

@@ -7,13 +7,7 @@
  * added in order: the same bits. */
 #include "backend/gpu/gpu.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static const wb__backend *cl;
 static const wb_device *device;
@@ -239,7 +233,6 @@ static void product(wb_dtype t, int64_t outer, int64_t batch, int64_t m, int64_t
 
 static void test_products(void **unused)
 {
-    (void)unused;
     static const int64_t shapes[][5] = {        /* outer, batch, m, n, k */
         {1, 1, 1, 1, 1}, {1, 1, 1, 10, 84}, {1, 1, 7, 1, 300}, {1, 1, 3, 5, 0}, {1, 1, 64, 64, 16},
         {1, 1, 65, 67, 33}, {1, 1, 17, 130, 129}, {1, 1, 6, 32, 2000}, {1, 1, 20, 24, 5000},
@@ -261,7 +254,6 @@ static void test_products(void **unused)
 
 static void test_product_dtypes(void **unused)
 {
-    (void)unused;
     for (size_t t = 1; t < WB__COUNT(floats); t++) {
         if (!cl->has_dtype(device, floats[t])) {
             printf("SKIP: %s has no %s\n", device->name, wb_dtype_name(floats[t]));
@@ -278,7 +270,6 @@ static void test_product_dtypes(void **unused)
 /* More batch dimensions than merge. */
 static void test_product_batches(void **unused)
 {
-    (void)unused;
     wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 3};
     const int64_t dims[3][6] = {{2, 3, 2, 4, 9, 21}, {2, 3, 2, 4, 21, 18}, {2, 3, 2, 4, 9, 18}};
     static const int orders[3][6] = {{1, 0, 3, 2, 4, 5}, {3, 2, 1, 0, 5, 4}, {0, 2, 4, 1, 3, 5}};
@@ -328,7 +319,6 @@ static const shape shapes[] = {
 
 static void test_convolutions(void **unused)
 {
-    (void)unused;
     static const wb__op behind[] = {WB__OP_NONE, WB__OP_neg, WB__OP_abs, WB__OP_tanh};
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (int kind = 0; kind < 3; kind++)
@@ -344,7 +334,6 @@ static void test_convolutions(void **unused)
 
 static void test_convolution_dtypes(void **unused)
 {
-    (void)unused;
     for (size_t t = 1; t < WB__COUNT(floats); t++) {
         if (!cl->has_dtype(device, floats[t])) {
             printf("SKIP: %s has no %s\n", device->name, wb_dtype_name(floats[t]));
@@ -377,7 +366,6 @@ static void coarse(buffer *b, const void *context)
 
 static void test_pools(void **unused)
 {
-    (void)unused;
     static const int64_t pools[][12] = {    /* n c h w, window, stride, pad */
         {2, 3, 12, 12, 2, 2, 2, 2, 0, 0, 0, 0}, {2, 17, 9, 11, 3, 3, 2, 2, 1, 1, 1, 1},
         {1, 4, 7, 8, 3, 2, 1, 3, 1, 0, 0, 1}, {3, 1, 6, 5, 6, 5, 1, 1, 0, 0, 0, 0},
@@ -444,7 +432,6 @@ static void rows(wb_dtype t, wb_dtype of_index, int64_t n, int64_t count, int64_
 
 static void test_rows(void **unused)
 {
-    (void)unused;
     static const wb_dtype types[] = {WB_F32, WB_F16, WB_BF16, WB_F64, WB_I8, WB_U8, WB_I32, WB_I64};
     for (size_t t = 0; t < WB__COUNT(types); t++) {
         if (!cl->has_dtype(device, types[t])) {
@@ -465,7 +452,6 @@ static void test_rows(void **unused)
 
 static void test_copies(void **unused)
 {
-    (void)unused;
     static const wb_dtype types[] = {WB_F32, WB_F16, WB_BF16, WB_F64, WB_I8, WB_U8, WB_I32, WB_I64,
                                      WB_BOOL};
     for (size_t t = 0; t < WB__COUNT(types); t++)
@@ -504,7 +490,6 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 
 static int begin(void **unused)
 {
-    (void)unused;
     cl = &wb__cl_backend;
     if (cl->start()) {
         fprintf(stderr, "%s\n", wb_error());
@@ -516,7 +501,6 @@ static int begin(void **unused)
 
 static int end(void **unused)
 {
-    (void)unused;
     cl->stop();
     return 0;
 }

@@ -9,9 +9,6 @@
 #include "backend/gpu/gpu.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const wb__gpu_target targets[] = {
     {.f64 = true, .most_items = 1024, .local_bytes = 48 << 10, .most_args = 4096},
@@ -102,9 +99,8 @@ static wb__view view(wb_dtype t, int buffer, int ndim, const int64_t *dims)
 
 static const wb_dtype floats[] = {WB_F32, WB_F16, WB_BF16, WB_F64};
 
-static void products(void **state)
+TEST(products)
 {
-    (void)state;
     static const int64_t sizes[][3] = {         /* m, n, k; the last needs places of 64 bits */
         {3, 5, 7}, {64, 6, 100}, {64, 12, 100}, {2000, 2100, 64}, {30, 40, 90000},
         {5, 2, 100000}, {40000, 40000, 70}};
@@ -121,9 +117,8 @@ static void products(void **state)
         }
 }
 
-static void convolutions(void **state)
+TEST(convolutions)
 {
-    (void)state;
     static const int64_t channels[][3] = {{1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {24, 24, 24}};
     for (size_t t = 0; t < WB__COUNT(floats); t++)
         for (size_t i = 0; i < WB__COUNT(channels); i++)
@@ -140,9 +135,8 @@ static void convolutions(void **state)
             }
 }
 
-static void pools(void **state)
+TEST(pools)
 {
-    (void)state;
     for (size_t t = 0; t < WB__COUNT(floats); t++)
         for (int kind = 0; kind < 5; kind++) {
             const wb_dtype f = floats[t];
@@ -155,9 +149,8 @@ static void pools(void **state)
         }
 }
 
-static void rows_and_copies(void **state)
+TEST(rows_and_copies)
 {
-    (void)state;
     static const wb_dtype index[] = {WB_I8, WB_U8, WB_I32, WB_I64};
     for (int t = WB_F32; t < WB_DTYPE_COUNT; t++) {
         const wb_dtype d = (wb_dtype)t, of = index[t % 4];
@@ -186,9 +179,8 @@ static void rows_and_copies(void **state)
     assert_non_null(strstr(wb_error(), "copy: 2147483648 groups"));
 }
 
-static void attention(void **state)
+TEST(attention)
 {
-    (void)state;
     static const int64_t sizes[][4] = {     /* heads, places, depth, width of v; the last needs 64 bits */
         {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1 << 18, 128, 128}};
     for (size_t t = 0; t < 3; t++)
@@ -210,9 +202,8 @@ static void attention(void **state)
 
 /* ---- fused steps ----------------------------------------------------------------------------- */
 
-static void fused(void **state)
+TEST(fused)
 {
-    (void)state;
     static program p;
     for (int i = 0; i < 20; i++) {
         draw_program(&p);
@@ -226,11 +217,4 @@ static void fused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products), cmocka_unit_test(convolutions), cmocka_unit_test(pools),
-        cmocka_unit_test(rows_and_copies), cmocka_unit_test(attention), cmocka_unit_test(fused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

@@ -6,8 +6,6 @@
 #include "shared_data.h"
 
 #include <locale.h>
-#include <math.h>
-#include <string.h>
 
 static char path[96];
 
@@ -37,9 +35,8 @@ static void expect(const char *text, wb_csv_options o, int64_t rows, int64_t col
     wb_scope_close(s);
 }
 
-static void tables(void **state)
+TEST(tables)
 {
-    (void)state;
     const double x[] = {1, 2.5, -3, 4e3, 0.5, 6};
     expect("1,2.5,-3\n4e3,.5,6\n", (wb_csv_options){0}, 2, 3, x, NULL);
     expect("1,2.5,-3\r\n4e3,.5,6", (wb_csv_options){0}, 2, 3, x, NULL);
@@ -59,9 +56,8 @@ static void tables(void **state)
     setlocale(LC_ALL, "C");
 }
 
-static void labels(void **state)
+TEST(labels)
 {
-    (void)state;
     const double x[] = {1, 2, 3, 4, 5, 6};
     expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_csv_options){.has_label = true, .label = -1}, 3, 2, x,
            (int[]){7, 0, 7});
@@ -73,9 +69,8 @@ static void labels(void **state)
     expect("1\n2\n", (wb_csv_options){.has_label = true}, 2, 0, x, (int[]){1, 2});
 }
 
-static void messages(void **state)
+TEST(messages)
 {
-    (void)state;
     static const struct {
         const char *text;
         wb_csv_options o;
@@ -114,9 +109,8 @@ static void messages(void **state)
     wb_scope_close(s);
 }
 
-static void every_length_and_every_byte(void **state)
+TEST(every_length_and_every_byte)
 {
-    (void)state;
     static const char text[] = "a,b,\"c\"\n1,2.5e1,\"x\"\n-3,4,y\r\n\n5,6,\"z\"\"\"\n";
     wb_csv_options o = {.size = sizeof o, .header = true, .has_label = true, .label = -1};
     for (size_t cut = 0; cut < sizeof text; cut++) {
@@ -138,9 +132,8 @@ static void every_length_and_every_byte(void **state)
         }
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     bool finished = false;
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
@@ -154,25 +147,21 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
-static void many_classes_are_fast(void **state)
+TEST_IN_SCOPE(many_classes_are_fast)
 {
-    (void)state;
     enum { ROWS = 200000 };
     char *text = malloc(ROWS * 12), *at = text;
     for (int i = 0; i < ROWS; i++) at += sprintf(at, "%d,n%d\n", i % 10, i);
     put_file(path, text, (size_t)(at - text));
     free(text);
-    wb_scope *s = wb_scope_open();
     double start = wb__now();
     wb_dataset *d = wb_load_csv(path, .has_label = true, .label = -1);
     assert_true(wb__now() - start < 5);
     assert_true(wb_at(wb_dataset_y(d), ROWS - 1) == ROWS - 1);
-    wb_scope_close(s);
 }
 
-static void real_files(void **state)
+TEST(real_files)
 {
-    (void)state;
     char digits[512], iris[512];
     if (!shared_file(digits, sizeof digits, "digits/digits.csv.gz") ||
         !shared_file(iris, sizeof iris, "digits/iris.csv"))
@@ -197,16 +186,4 @@ static int make(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables),
-        cmocka_unit_test(labels),
-        cmocka_unit_test(messages),
-        cmocka_unit_test(every_length_and_every_byte),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(many_classes_are_fast),
-        cmocka_unit_test(real_files),
-    };
-    return cmocka_run_group_tests(tests, make, remove_folder);
-}
+int main(void) { return run_cases(make, remove_folder); }

@@ -1,19 +1,11 @@
 /* DLPack on the CPU: memory that is lent and borrowed, who ends it and when, and what stays as it was. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/base.h"
 #include "dlpack_abi.h"
 #include "python.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(DLTensor) == 48 && offsetof(DLManagedTensorVersioned, dl_tensor) == 32, "the layout");
@@ -24,10 +16,8 @@ static const float six[] = {0, 1, 2, 3, 4, 5};
 
 static wb_tensor *two_by_three(void) { return wb_from(six, WB_F32, 2, (int64_t[]){2, 3}); }
 
-static void what_is_handed_out(void **state)
+TEST_IN_SCOPE(what_is_handed_out)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = two_by_three();
     DLManagedTensorVersioned *m = wb_to_dlpack(x);
     assert_non_null(m);
@@ -61,12 +51,10 @@ static void what_is_handed_out(void **state)
     assert_null(wb_to_dlpack(NULL));
     assert_null(wb_to_dlpack(WB_NONE));
     assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
-    wb_scope_close(s);
 }
 
-static void values_outlive_their_scope(void **state)
+TEST(values_outlive_their_scope)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *x = two_by_three();
     DLManagedTensorVersioned *m = wb_to_dlpack(wb_add(x, x)), *n = wb_to_dlpack(x);
@@ -88,14 +76,11 @@ static void *delete_it(void *m)
     return NULL;
 }
 
-static void ended_by_another_thread(void **state)
+TEST_IN_SCOPE(ended_by_another_thread)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, delete_it, wb_to_dlpack(two_by_three())), 0);
     pthread_join(thread, NULL);
-    wb_scope_close(s);
 }
 
 static void is_sequence(const float *values, float first, float step, int n)
@@ -113,9 +98,8 @@ static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-static void updates_change_nothing_lent(void **state)
+TEST(updates_change_nothing_lent)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(two_by_three());
     DLManagedTensorVersioned *m = wb_to_dlpack(v), *again = wb_to_dlpack(v);
@@ -199,9 +183,8 @@ static double train(bool lent, float *first)
     return value;
 }
 
-static void training_while_lent(void **state)
+TEST(training_while_lent)
 {
-    (void)state;
     float with[32], without[32];
     assert_true(train(true, with) == train(false, without));
     assert_memory_equal(with, without, sizeof with);
@@ -237,9 +220,8 @@ static DLManagedTensorVersioned *theirs(void)
     return m;
 }
 
-static void what_comes_in(void **state)
+TEST(what_comes_in)
 {
-    (void)state;
     deleted = 0;
     wb_scope *s = wb_scope_open();
     DLManagedTensorVersioned *m = theirs();
@@ -284,9 +266,8 @@ static void what_comes_in(void **state)
     assert_int_equal(deleted, 4);
 }
 
-static void what_is_copied(void **state)
+TEST(what_is_copied)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     deleted = 0;
     DLManagedTensorVersioned *m = theirs();
@@ -335,9 +316,8 @@ static void spoil(DLManagedTensorVersioned *m, int how)
     }
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
-    (void)state;
     static const char *const said[WRONG] = {
         "version 0.0", "version 2.0", "no shape", "more than 8", "negative", "2^32", "2 lanes", "dtype code 5 with 64 bits",
         "dtype code 1 with 16 bits", "kind 12, number 3", "no data", "no shape"};
@@ -358,9 +338,8 @@ static void what_is_refused(void **state)
     wb_scope_close(s);
 }
 
-static void every_failure(void **state)
+TEST(every_failure)
 {
-    (void)state;
     for (int strided = 0; strided < 2; strided++) {
         bool finished = false;
         for (int64_t n = 1; !finished; n++) {
@@ -402,9 +381,8 @@ static void every_failure(void **state)
 
 /* ---- NumPy ----------------------------------------------------------------------------------- */
 
-static void with_numpy(void **state)
+TEST(with_numpy)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__)
     printf("SKIP: Python cannot load a library built with sanitizers\n");
     skip();
@@ -419,24 +397,8 @@ static void with_numpy(void **state)
 
 static int clean(void **state)
 {
-    (void)state;
     wb_shutdown();
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_handed_out),
-        cmocka_unit_test(values_outlive_their_scope),
-        cmocka_unit_test(ended_by_another_thread),
-        cmocka_unit_test(updates_change_nothing_lent),
-        cmocka_unit_test(training_while_lent),
-        cmocka_unit_test(what_comes_in),
-        cmocka_unit_test(what_is_copied),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(every_failure),
-        cmocka_unit_test(with_numpy),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+int main(void) { return run_cases(NULL, clean); }

@@ -1,22 +1,14 @@
 /* Flux's BSON files: what is unknown in them, outlines, and real ones of real programs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "flux_reading.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 #include "shared_data.h"
 
 static void told(wb_log_level level, const char *message, void *ctx)
 {
-    (void)level;
     snprintf(ctx, 500, "%s", message);
 }
 
@@ -66,9 +58,8 @@ static wb_layer *offered(const wb_unknown *part, void *ctx)
     return o->all && strcmp(part->type, "DNC.State") ? wb_layer_from_function(wb_square) : NULL;
 }
 
-static void unknown_parts(void **state)
+TEST(unknown_parts)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     bson_maker m = with_unknown_parts();
     assert_null(load_with(&m, NULL));
@@ -103,11 +94,9 @@ static void unknown_parts(void **state)
 }
 
 /* A closure is taken for Flatten only where images end and a Dense begins. */
-static void flattening_closures(void **state)
+TEST_IN_SCOPE(flattening_closures)
 {
-    (void)state;
     static const char *const texts[] = {"Flatten()", NULL, NULL, NULL};
-    wb_scope *s = wb_scope_open();
     wb_set_log(told, (char[500]){0});
     for (int wrong = 0; wrong < 4; wrong++) {
         bson_maker m = made();
@@ -128,12 +117,10 @@ static void flattening_closures(void **state)
         else assert_null(l), error_has("\"layers.1\": closure #1#2");
     }
     wb_set_log(NULL, NULL);
-    wb_scope_close(s);
 }
 
-static void from_a_gpu(void **state)
+TEST(from_a_gpu)
 {
-    (void)state;
     static const char *const types[] = {"CuArrays.CuArray", "CUDA.CuArray", "AMDGPU.ROCArray", "Metal.MtlArray"};
     for (size_t i = 0; i < WB__COUNT(types); i++)
         for (int table = 0; table < 2; table++) {
@@ -153,10 +140,8 @@ static void from_a_gpu(void **state)
         }
 }
 
-static void variables(void **state)
+TEST_IN_SCOPE(variables)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     for (int n = 0; n < 3; n++) {
         bson_maker m = {0};
         bm_document(&m);
@@ -175,7 +160,6 @@ static void variables(void **state)
     bm_array(&m, 2, 3, 2);
     assert_null(load_with(&m, NULL));
     error_has("\"model\" is a Array{Float32,2}, values without layers: make the model and use wb_load_state");
-    wb_scope_close(s);
 }
 
 static wb_layer *keyed(bson_maker *m, const char *key)
@@ -212,10 +196,8 @@ static bson_maker dictionary(bool text, int layers)
 }
 
 /* Models inside what programs save: dictionaries, tuples, structs of their own. */
-static void models_in_other_things(void **state)
+TEST_IN_SCOPE(models_in_other_things)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     for (int text = 0; text < 2; text++)
         for (int layers = 1; layers < 3; layers++) {
             bson_maker m = dictionary(text, layers);
@@ -244,7 +226,6 @@ static void models_in_other_things(void **state)
     bm_document(&m), bm_key(&m, "net"), dense_fields(&m, "NNlib.#relu");
     bm_key(&m, "opt"), bm_struct(&m, "Flux.Optimise.ADAM"), bm_real(&m, 0.1), bm_end(&m);
     expect_layer(&m, "Dense(2 => 3, relu)");
-    wb_scope_close(s);
 }
 
 /* ---- real files ------------------------------------------------------------------------------ */
@@ -292,9 +273,8 @@ static double accuracy(wb_layer *model, const float *logits)
     return right / 1e4;
 }
 
-static void a_model_of_2020(void **state)
+TEST(a_model_of_2020)
 {
-    (void)state;
     static const float logits[10] = {-7.4504f, -3.0844f, 1.2763f, -2.1351f, -13.6553f,
                                      -13.4810f, -32.2989f, 15.9946f, -7.9445f, 0.9139f};
     char said[500] = "";
@@ -316,9 +296,8 @@ static void a_model_of_2020(void **state)
 }
 
 /* A list of parameters, into a model of the same architecture. */
-static void parameters_of_2020(void **state)
+TEST(parameters_of_2020)
 {
-    (void)state;
     static const float logits[10] = {-9.7769f, -7.1424f, -0.6834f, 0.4824f, -9.8856f,
                                      -10.2815f, -31.9557f, 21.3716f, -11.3518f, 1.4664f};
     if (!shared_file(real_path, sizeof real_path, "flux-models/tetsugps-mnist_conv.bson")) skip();
@@ -341,10 +320,8 @@ static void parameters_of_2020(void **state)
     wb_scope_close(s);
 }
 
-static void other_real_files(void **state)
+TEST_IN_SCOPE(other_real_files)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *l = load_real("arcaman07-dense.bson", NULL);
     assert_string_equal(printed(l), "Dense(13 => 1)");
     l = load_real("psuskin-model.bson", NULL);
@@ -354,7 +331,6 @@ static void other_real_files(void **state)
     error_has("\"cell\": DNC.DNCCell (9 fields)");
     error_has("\"cell.8\": DNC.State (5 fields)");
     error_has("\"model\": Recur (3 fields): its cell is DNC.DNCCell");
-    wb_scope_close(s);
 }
 
 static int row_to_text(const wb__flux_row *row, void *ctx)
@@ -366,9 +342,8 @@ static int row_to_text(const wb__flux_row *row, void *ctx)
     return 0;
 }
 
-static void outlines(void **state)
+TEST(outlines)
 {
-    (void)state;
     char text[4000] = "";
     bson_maker m = made();
     bm_struct(&m, "Flux.Chain");
@@ -392,10 +367,5 @@ static void outlines(void **state)
 int main(void)
 {
     if (!reads_bson()) return 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unknown_parts), cmocka_unit_test(flattening_closures), cmocka_unit_test(from_a_gpu),
-        cmocka_unit_test(variables), cmocka_unit_test(models_in_other_things),
-        cmocka_unit_test(outlines), cmocka_unit_test(a_model_of_2020),
-        cmocka_unit_test(parameters_of_2020), cmocka_unit_test(other_real_files)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

@@ -1,17 +1,10 @@
 /* BSON files that mean harm: cut short, changed anywhere, leading in circles, unfolding without end, nested without
  * bottom, lying about sizes.  Each is read by all readers, or refused with a sentence that names the file, within a
  * bounded time and memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "bson_maker.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 #include "nn/layer.h"
 
 /* ---- reading in every way -------------------------------------------------------------------- */
@@ -22,7 +15,6 @@ static char refusal[1000];              /* of a model without .substitute */
 
 static int row(const wb__flux_row *r, void *ctx)
 {
-    (void)ctx;
     assert_true(strlen(r->path) < 4096 && r->type && r->ndim <= WB_MAX_DIMS && r->bytes >= 0);
     return 0;
 }
@@ -148,9 +140,8 @@ static void set_length(uint8_t *bytes, size_t n)
     for (int i = 0; i < 4; i++) bytes[i] = (uint8_t)(n >> (8 * i));
 }
 
-static void cut_anywhere(void **state)
+TEST(cut_anywhere)
 {
-    (void)state;
     bson_maker m = everything();
     wb_set_log(NULL, NULL);
     outcome whole = read_bytes(m.bytes, m.n);
@@ -168,9 +159,8 @@ static void cut_anywhere(void **state)
     bm_free(&m);
 }
 
-static void changed_anywhere(void **state)
+TEST(changed_anywhere)
 {
-    (void)state;
     static const uint8_t masks[] = {0x01, 0x80, 0xff, 0x02, 0x10};
     bson_maker m = everything();
     for (size_t i = 0; i < m.n; i++)
@@ -184,9 +174,8 @@ static void changed_anywhere(void **state)
 
 /* ---- references ------------------------------------------------------------------------------ */
 
-static void circles(void **state)
+TEST(circles)
 {
-    (void)state;
     bson_maker m = begun();
     bm_ref(&m, 1);
     bm_key(&m, "_backrefs");
@@ -233,9 +222,8 @@ static void circles(void **state)
 }
 
 /* Each entry holds the next one twice: 2^60 layers in 6 KB. */
-static void unfolding(void **state)
+TEST(unfolding)
 {
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         bson_maker m = begun();
         bm_ref(&m, 1);
@@ -271,9 +259,8 @@ static void unfolding(void **state)
     assert_true(out.table);
 }
 
-static void wide(void **state)
+TEST(wide)
 {
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         bson_maker m = begun();
         if (kind) bm_struct(&m, kind == 1 ? "Flux.Chain" : "Main.Own");
@@ -296,9 +283,8 @@ static void wide(void **state)
 
 /* ---- nesting --------------------------------------------------------------------------------- */
 
-static void deep(void **state)
+TEST(deep)
 {
-    (void)state;
     static const char *const types[] = {"Flux.Chain", "Flux.SkipConnection", "Main.Own", "Tracker.TrackedArray",
                                         "LinearAlgebra.Adjoint", "Base.Fix1"};
     for (size_t kind = 0; kind < WB__COUNT(types) + 2; kind++) {
@@ -319,9 +305,8 @@ static void deep(void **state)
 
 /* ---- lies ------------------------------------------------------------------------------------ */
 
-static void lying_arrays(void **state)
+TEST(lying_arrays)
 {
-    (void)state;
     static const struct { int n; int64_t sizes[3]; size_t bytes; const char *reason; } lies[] = {
         {2, {3, 3}, 35, "an array of 9 Float32 has 35 bytes"},
         {2, {1000000, 1000000}, 4, "an array of 1000000000000 Float32 has 4 bytes"},
@@ -346,9 +331,8 @@ static void lying_arrays(void **state)
 }
 
 /* Layers whose numbers ask for what their arrays have not. */
-static void lying_layers(void **state)
+TEST(lying_layers)
 {
-    (void)state;
     for (int kind = 0; kind < 8; kind++) {
         bson_maker m = begun();
         switch (kind) {
@@ -388,9 +372,8 @@ static void lying_layers(void **state)
     }
 }
 
-static void other_bytes(void **state)
+TEST(other_bytes)
 {
-    (void)state;
     bson_maker m = begun();
     bm_element(&m, 9), bm_raw(&m, "12345678", 8);
     expect_refusal(&m, "an element of type 0x09, which BSON.jl does not write");
@@ -417,9 +400,8 @@ static void other_bytes(void **state)
 }
 
 /* Without memory, at whatever moment: an error, and nothing that is held or lost. */
-static void without_memory(void **state)
+TEST(without_memory)
 {
-    (void)state;
     bson_maker m = everything();
     wb__mapping map = {.path = (char *)(uintptr_t)"hostile.bson", .data = m.bytes, .bytes = (int64_t)m.n};
     for (int reader = 0; reader < 3; reader++)
@@ -453,9 +435,5 @@ int main(void)
 {
     outcome none = read_bytes((const uint8_t *)"\5\0\0\0", 5);
     if (none.table == WB_ERROR_UNSUPPORTED) return printf("SKIP: %s\n", wb_error()), 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_anywhere), cmocka_unit_test(changed_anywhere), cmocka_unit_test(circles),
-        cmocka_unit_test(unfolding), cmocka_unit_test(wide), cmocka_unit_test(deep), cmocka_unit_test(lying_arrays),
-        cmocka_unit_test(lying_layers), cmocka_unit_test(other_bytes), cmocka_unit_test(without_memory)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

@@ -1,18 +1,10 @@
 /* Flux's layers out of BSON files: one made here for every struct and generation. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "flux_reading.h"
 
-static void dense(void **state)
+TEST(dense)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     bson_maker m = made();
     dense_fields(&m, "NNlib.#σ");
@@ -37,10 +29,8 @@ static void dense(void **state)
 }
 
 /* Without a bias, as false and as Zeros; tracked; transposed; of two dtypes. */
-static void arrays_of_all_kinds(void **state)
+TEST_IN_SCOPE(arrays_of_all_kinds)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     for (int zeros = 0; zeros < 2; zeros++) {
         bson_maker m = made();
         bm_struct(&m, "Main.Flux.Dense");
@@ -75,12 +65,10 @@ static void arrays_of_all_kinds(void **state)
     l = load(&m);
     expect_values(l, "weight", "[3,2] f64", 0, false);
     expect_values(l, "bias", "[3] f64", 6, false);
-    wb_scope_close(s);
 }
 
-static void convolutions(void **state)
+TEST(convolutions)
 {
-    (void)state;
     const char *options = "Conv((2, 3), 1 => 4, relu, pad=(3, 0, 1, 2), stride=(1, 2), dilation=(2, 1)";
     wb_scope *s = wb_scope_open();
     char text[200];
@@ -119,10 +107,8 @@ static void convolutions(void **state)
     wb_scope_close(s);
 }
 
-static void pools(void **state)
+TEST_IN_SCOPE(pools)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     bson_maker m = made();
     bm_struct(&m, "Flux.MaxPool");
     bm_integers(&m, 2, 3, 2), bm_integers(&m, 4, 1, 1, 0, 0), bm_integers(&m, 2, 2, 1);
@@ -138,13 +124,10 @@ static void pools(void **state)
     bm_struct(&m, "Flux.AdaptiveMeanPool");
     bm_integers(&m, 2, 1, 1);
     expect_layer(&m, "GlobalMeanPool()");
-    wb_scope_close(s);
 }
 
-static void norms(void **state)
+TEST_IN_SCOPE(norms)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     for (int old = 0; old < 2; old++) {
         bson_maker m = made();
         batchnorm_fields(&m, old, true, true);
@@ -196,13 +179,10 @@ static void norms(void **state)
         assert_int_equal(o->no_affine, !affine);
         if (affine) expect_values(l, "bias", "[5,4] f32", 20, false);
     }
-    wb_scope_close(s);
 }
 
-static void dropout_and_embedding(void **state)
+TEST_IN_SCOPE(dropout_and_embedding)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     for (int fields = 3; fields < 5; fields++) {
         bson_maker m = made();
         bm_struct(&m, "Flux.Dropout");
@@ -219,12 +199,10 @@ static void dropout_and_embedding(void **state)
         assert_string_equal(printed(l), "Embedding(10 => 4)");
         expect_values(l, "weight", "[10,4] f32", 0, false);
     }
-    wb_scope_close(s);
 }
 
-static void recurrent_layers(void **state)
+TEST(recurrent_layers)
 {
-    (void)state;
     static const struct { const char *name; int gates; } kinds[] = {{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}};
     wb_scope *s = wb_scope_open();
     for (int k = 0; k < 3; k++)
@@ -254,10 +232,8 @@ static void recurrent_layers(void **state)
 }
 
 /* A learned state is where a sequence begins: the first output is a cell's from that state. */
-static void initial_states(void **state)
+TEST_IN_SCOPE(initial_states)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_rand(2, 3, 2), *first = wb_reshape(wb_slice(x, 1, 0, 1), 2, 2);
     wb_layer *(*sequences[])(const wb_recurrent_options *) = {wb_rnn_with, wb_lstm_with, wb_gru_with};
     wb_layer *(*cells[])(const wb_recurrent_options *) = {wb_rnn_cell_with, wb_lstm_cell_with, wb_gru_cell_with};
@@ -289,13 +265,10 @@ static void initial_states(void **state)
         wb_tree *g = wb_gradient(wb_sum(y), l);
         assert_string_equal(wb_describe(wb_get(g, "initial_hidden")), "[3] f32");
     }
-    wb_scope_close(s);
 }
 
-static void containers(void **state)
+TEST_IN_SCOPE(containers)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     bson_maker m = made();
     bm_struct(&m, "Flux.Chain");
     bm_list(&m);                                    /* a vector, as the oldest have */
@@ -354,14 +327,11 @@ static void containers(void **state)
     l = load(&m);
     assert_string_equal(printed(l), "MultiHeadAttention(4; nheads=2, dropout=0.5)");
     expect_values(l, "out_proj.weight", "[4,4] f32", 48, true);
-    wb_scope_close(s);
 }
 
 /* Shared arrays are one parameter, shared mutable layers one layer. */
-static void ties(void **state)
+TEST_IN_SCOPE(ties)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     bson_maker m = made();
     bm_struct(&m, "Flux.Chain");
     bm_tuple(&m);
@@ -389,16 +359,10 @@ static void ties(void **state)
     expect_values(l, "layers.0.weight", "[3,3] f32", 6, true);
     expect_values(l, "layers.4.weight", "[3,3] f32", 6, false);     /* the other way round: no tie */
     assert_int_equal(wb_parameter_count(l), 9 + 9 + 6 + 6);
-    wb_scope_close(s);
 }
 
 int main(void)
 {
     if (!reads_bson()) return 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dense), cmocka_unit_test(arrays_of_all_kinds), cmocka_unit_test(convolutions),
-        cmocka_unit_test(pools), cmocka_unit_test(norms), cmocka_unit_test(dropout_and_embedding),
-        cmocka_unit_test(recurrent_layers), cmocka_unit_test(initial_states), cmocka_unit_test(containers),
-        cmocka_unit_test(ties)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

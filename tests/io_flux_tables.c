@@ -1,17 +1,10 @@
 /* Flux's BSON files as tables: names of their arrays, kernels told apart, lists of parameters. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "flux_reading.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 
 static void names_of(bson_maker *m, const char *key, char *out, size_t size)
 {
@@ -40,9 +33,8 @@ static void expect_names(bson_maker *m, const char *text)
     assert_string_equal(names, text);
 }
 
-static void tables(void **state)
+TEST(tables)
 {
-    (void)state;
     bson_maker m = made();                          /* structs */
     bm_struct(&m, "Flux.Chain");
     bm_tuple(&m);
@@ -117,9 +109,8 @@ static void tables(void **state)
 }
 
 /* A grouped convolution that does not flip has its kernels turned over in Flux's files of ours; nobody sees it. */
-static void kernels_turned_over(void **state)
+TEST(kernels_turned_over)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     char path[] = "/tmp/weber-flux-XXXXXX", file[64];
     assert_non_null(mkdtemp(path));
@@ -146,10 +137,8 @@ static void kernels_turned_over(void **state)
 }
 
 /* In Flux's order: the bias of a BatchNorm before its scale; what recurrent layers begin with, where it is zero. */
-static void lists_of_parameters(void **state)
+TEST_IN_SCOPE(lists_of_parameters)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *model = wb_Chain(wb_Dense(.in = 2, .out = 3), wb_BatchNorm(.channels = 3), wb_LSTM(.in = 3, .out = 2),
                                wb_Embedding(.n = 5, .dim = 4));
     for (int with = 0; with < 4; with++) {
@@ -187,13 +176,10 @@ static void lists_of_parameters(void **state)
         wb__table_free(&t);
         bm_free(&m);
     }
-    wb_scope_close(s);
 }
 
 int main(void)
 {
     if (!reads_bson()) return 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables), cmocka_unit_test(kernels_turned_over), cmocka_unit_test(lists_of_parameters)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

@@ -2,7 +2,7 @@
  * real files through safetensors; documents as BSON.jl makes them. */
 #include "flux_files.h"
 
-#include "io/flux_fields.h"
+#include "io/flux/fields.h"
 #include "nn/window.h"
 
 /* ---- every layer, every version -------------------------------------------------------------- */
@@ -30,8 +30,10 @@ static int samples(sample *s)
         {"cross", wb_Conv(3, 5, {3, 2}, wb_leakyrelu, .same = true, .dilation = {1, 2}), 0, 1612, image},
         {"groups", wb_Conv(4, 6, {3, 2}, wb_selu, .groups = 2, .no_bias = true), 1205, 1612, four},
         {"flipped_groups", wb_Conv(4, 6, {3, 2}, .groups = 2, .flip = true), 1205, 1612, four},
-        {"transpose", wb_ConvTranspose(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1}, .pad = {0, 1, 2, 1}), 0, 0, image},
-        {"transpose_groups", wb_ConvTranspose(4, 6, {3, 4}, .flip = true, .groups = 2, .same = true, .no_bias = true), 1205, 0, four},
+        {"transpose", wb_ConvTranspose(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1}, .pad = {0, 1, 2, 1}), 0, 0,
+         image},
+        {"transpose_groups", wb_ConvTranspose(4, 6, {3, 4}, .flip = true, .groups = 2, .same = true, .no_bias = true), 1205, 0,
+         four},
         {"transpose_outpad", wb_ConvTranspose(3, 2, {3, 4}, wb_tanh, .stride = {2, 3}, .outpad = {0, 2}), 1417, 0, image},
         {"maxpool", wb_MaxPool({3, 2}, .pad = {1, 0, 1, 0}, .stride = {2}), 0, 0, image},
         {"meanpool", wb_MeanPool({2, 3}), 0, 0, image},
@@ -80,9 +82,8 @@ static int samples(sample *s)
     return (int)WB__COUNT(all);
 }
 
-static void all_kinds(void **state)
+TEST(all_kinds)
 {
-    (void)state;
     sample s[MODELS];
     int n = samples(s);
     FILE *commands = fopen(in_folder("commands"), "w");
@@ -139,9 +140,8 @@ static bool comes_back_as_it_was(const sample *s, int version)
     return strcmp(s->name, "groups") && strcmp(s->name, "transpose_outpad");
 }
 
-static void there_and_back(void **state)
+TEST(there_and_back)
 {
-    (void)state;
     needs_reading();
     sample s[MODELS];
     int n = samples(s), structs = 0;
@@ -185,9 +185,8 @@ static bool file_has(const char *name, const char *type)
 }
 
 /* In the first version of each row some model has the row's struct, and comes back from it. */
-static void every_struct(void **state)
+TEST(every_struct)
 {
-    (void)state;
     needs_reading();
     sample s[MODELS];
     int n = samples(s), rows = 0;
@@ -218,9 +217,8 @@ static wb_layer *must_travel(wb_layer *l, int version)
     return back;
 }
 
-static void every_function(void **state)
+TEST(every_function)
 {
-    (void)state;
     needs_reading();
     for (const wb__flux_name *row = wb__flux_functions; row->path; row++) {
         wb_function f = wb__function_by_name(row->here);
@@ -258,9 +256,8 @@ static void is_counted(wb_tensor *x, int64_t place, double value)
 }
 
 /* Into a model that exists go the kernels that make its convolutions do what those of the file do. */
-static void kernels_into_either_kind(void **state)
+TEST(kernels_into_either_kind)
 {
-    (void)state;
     needs_reading();
     wb_layer *plain = wb_Conv(2, 4, {3, 2}, .no_bias = true), *flip = wb_Conv(2, 4, {3, 2}, .no_bias = true, .flip = true);
     wb_layer *grouped = wb_Conv(2, 4, {3, 2}, .no_bias = true, .groups = 2), *twice = wb_Chain(grouped, wb_Conv(4, 2, {1}),
@@ -282,9 +279,8 @@ static void kernels_into_either_kind(void **state)
 }
 
 /* Real files: to safetensors and to BSON again, in both forms. */
-static void real_files(void **state)
+TEST(real_files)
 {
-    (void)state;
     needs_reading();
     const char *names[] = {"juliacon2020-model_conv.bson", "arcaman07-dense.bson", "psuskin-model.bson"};
     int found = 0;
@@ -321,9 +317,8 @@ static wb_layer *made(const char *name)
 }
 
 /* Numbers there are i/8 in Julia's order: element (row, column) of a matrix of r rows is (row + r column)/8. */
-static void documents_of_bson_jl(void **state)
+TEST(documents_of_bson_jl)
 {
-    (void)state;
     needs_reading();
     wb_layer *l = made("shared");
     assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(l, "layers.1.weight"));
@@ -355,12 +350,4 @@ static void documents_of_bson_jl(void **state)
     is_counted(wb_get(l, "layers.1.var"), 1, 8);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_kinds),  cmocka_unit_test(there_and_back),       cmocka_unit_test(kernels_into_either_kind),
-        cmocka_unit_test(every_struct), cmocka_unit_test(every_function),
-        cmocka_unit_test(real_files), cmocka_unit_test(documents_of_bson_jl),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_cases(make_folder, remove_folder); }

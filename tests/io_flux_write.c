@@ -3,8 +3,8 @@
 #include "flux_files.h"
 
 #include "far_device.h"
-#include "io/flux_fields.h"
-#include "io/julia.h"
+#include "io/flux/fields.h"
+#include "io/bson/julia.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,14 +15,11 @@
 /* Numbers 0, 1, 2, ...: whoever reads the file with them in hand can see the order. */
 static int count_up(wb_tensor *x, const char *path, void *ctx)
 {
-    (void)path;
-    (void)ctx;
     return wb_assign(x, wb_reshape_to(wb_arange(wb_size(x), WB_F32), wb_ndim(x), x->dims));
 }
 
-static void what_stands_where(void **state)
+TEST(what_stands_where)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_Conv(1, 1, {2, 1}, wb_relu, .flip = true, .pad = {1, 2, 3, 4}, .stride = {5, 6}),
                            wb_Flatten(), wb_Dense(3, 2, wb_sigmoid, .no_bias = true), wb_softmax);
     assert_int_equal(wb_each_tensor(m, count_up, NULL), 0);
@@ -66,9 +63,8 @@ static wb_tensor *full(double value, wb_dtype dtype, int ndim, int64_t n)
     return wb_full_of(value, dtype, ndim, ndim == 1 ? &n : (int64_t[]){2, n});
 }
 
-static void trees_and_dtypes(void **state)
+TEST(trees_and_dtypes)
 {
-    (void)state;
     static const char *const names[] = {"none", "f32", "bytes", "picture", "i8", "i32", "i64", "truth", "half", "scalar",
                                         "nil", "inner"};
     void *values[] = {WB_NONE, wb_ones(2, 3), full(7, WB_U8, 1, 5), full(7, WB_U8, 2, 5), full(-3, WB_I8, 1, 2),
@@ -100,9 +96,8 @@ static void trees_and_dtypes(void **state)
 
 /* One array for a tie, wherever it stands; but a matrix that stands in a Dense and in an Embedding is two, since there it
  * is by columns and here by rows. */
-static void ties(void **state)
+TEST(ties)
 {
-    (void)state;
     wb_layer *shared = wb_Dense(4, 4), *m = wb_Chain(wb_Embedding(4, 4), shared, wb_Dense(4, 4), shared);
     assert_int_equal(wb_each_tensor(m, randomise, NULL), 0);
     assert_int_equal(wb_tie(m, "layers.2.bias", "layers.1.bias"), 0);
@@ -123,9 +118,8 @@ static void ties(void **state)
 }
 
 /* What a cell begins with is its own until Flux 0.14; the reference reader calls it zero elsewhere. */
-static void initial_states(void **state)
+TEST(initial_states)
 {
-    (void)state;
     needs_reading();
     wb_layer *models[] = {wb_LSTM(4, 3, .initial_state = true), wb_GRU(4, 3, .initial_state = true),
                           wb_RNNCell(4, 3, .initial_state = true)};
@@ -153,9 +147,8 @@ static void initial_states(void **state)
 }
 
 /* The reader that checks everything does refuse. */
-static void the_reader_is_strict(void **state)
+TEST(the_reader_is_strict)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_Dense(3, 2, wb_relu), wb_BatchNorm(2));
     must_save("strict.bson", m, NULL, true);
     int64_t n;
@@ -189,9 +182,8 @@ static void the_reader_is_strict(void **state)
 static wb_tensor *own(wb_tensor *x) { return wb_neg(x); }
 static wb_tensor *join(wb_tensor *x, wb_tensor *y) { return wb_add(x, y); }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     wb_name_function("own", own);
     wb_name_connection("join", join);
     wb_layer *m = wb_Chain(wb_Dense(2, 2, own), wb_Dense(2, 2, wb_softmax), wb_LSTM(2, 2, .last = true),
@@ -231,9 +223,8 @@ static void refusals(void **state)
 }
 
 /* Of addresses alone: what is refused is not read. */
-static void too_large(void **state)
+TEST(too_large)
 {
-    (void)state;
     const int64_t n = (int64_t)1 << 29;
     void *at = mmap(NULL, (size_t)n * 4, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) {
@@ -251,9 +242,8 @@ static void too_large(void **state)
     munmap(at, (size_t)n * 4);
 }
 
-static void nested(void **state)
+TEST(nested)
 {
-    (void)state;
     wb_layer *m = wb_Dense(1, 1);
     for (int i = 0; i < 49; i++) m = wb_Chain(m);
     must_save("nested.bson", m, NULL, true);
@@ -277,9 +267,8 @@ static void same_file(const char *a, const char *b)
 }
 
 /* Matrices of several parts of 1 MiB, tall and wide. */
-static void from_any_device(void **state)
+TEST(from_any_device)
 {
-    (void)state;
     wb_scope *scope = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dense(3, 400001), wb_Dense(400001, 3), wb_Conv(4, 4, {3}, .groups = 2),
                            wb_Dense(700, 900), wb_LSTM(2, 2));
@@ -321,10 +310,8 @@ static void every_fault(const char *what, void (*fail_at)(int64_t), wb_layer *m,
     assert_int_not_equal(stat(in_folder(".old.bson"), &s), 0);
 }
 
-static void faults(void **state)
+TEST_IN_SCOPE(faults)
 {
-    (void)state;
-    wb_scope *scope = wb_scope_open();
     wb_layer *shared = wb_Dense(4, 4, wb_relu);
     wb_layer *m = wb_Chain(wb_Conv(4, 4, {2}, .groups = 2), wb_BatchNorm(4), shared, shared, wb_LSTM(4, 4));
     wb_layer *far = wb_to(m, far_device());
@@ -335,14 +322,12 @@ static void faults(void **state)
         every_fault("allocation", wb__alloc_fail_at, far, structs);
         every_fault("call of the device", far_fail_at, far, structs);
     }
-    wb_scope_close(scope);
 }
 
 /* ---- the registry ----------------------------------------------------------------------------- */
 
-static void layouts(void **state)
+TEST(layouts)
 {
-    (void)state;
     assert_int_equal(wb__flux_struct_of("Conv", 1100)->n, 6);
     assert_int_equal(wb__flux_struct_of("Conv", 1610)->n, 7);
     assert_string_equal(wb__flux_struct_by_count("Conv", 8)->fields[7].name, "pad_mode");
@@ -356,9 +341,8 @@ static void layouts(void **state)
     assert_false(wb__flux_struct_known("Attention"));
 }
 
-static void utf8(void **state)
+TEST(utf8)
 {
-    (void)state;
     const char *good[] = {"", "a", "ä", "€", "😀", "\xf4\x8f\xbf\xbf"};
     const char *bad[] = {"\x80", "\xc0\x80", "\xc3", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
                          "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xe2\x82", "a\xff"};
@@ -366,15 +350,4 @@ static void utf8(void **state)
     for (size_t i = 0; i < WB__COUNT(bad); i++) assert_false(wb__is_utf8(bad[i]));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),          cmocka_unit_test(utf8),
-        cmocka_unit_test(what_stands_where), cmocka_unit_test(trees_and_dtypes),
-        cmocka_unit_test(ties),             cmocka_unit_test(initial_states),
-        cmocka_unit_test(the_reader_is_strict), cmocka_unit_test(refusals),
-        cmocka_unit_test(too_large),        cmocka_unit_test(nested),
-        cmocka_unit_test(from_any_device),  cmocka_unit_test(faults),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_cases(make_folder, remove_folder); }

@@ -3,16 +3,12 @@
 
 #include "shared_data.h"
 
-#include <string.h>
-
 static char path[96], other[96];
 
 static const unsigned char bytes_3x2[] = {0, 0, 8, 2, 0, 0, 0, 3, 0, 0, 0, 2, 1, 2, 3, 4, 5, 255};
 
-static void every_type(void **state)
+TEST_IN_SCOPE(every_type)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     put_file(path, bytes_3x2, sizeof bytes_3x2);
     wb_tensor *x = wb_read_idx(path);
     assert_string_equal(wb_describe(x), "[3,2] u8");
@@ -39,7 +35,6 @@ static void every_type(void **state)
     assert_true(wb_item(wb_read_idx(path)) == 7);
     put_file(path, empty, sizeof empty);
     assert_int_equal(wb_size(wb_read_idx(path)), 0);
-    wb_scope_close(s);
 }
 
 /* Errors name file, offset and reason. */
@@ -53,9 +48,8 @@ static void expect_error(const void *data, size_t n, const char *offset, const c
         fail_msg("%s", wb_error());
 }
 
-static void lies_are_found(void **state)
+TEST(lies_are_found)
 {
-    (void)state;
     unsigned char f[sizeof bytes_3x2 + 1];
     for (size_t n = 0; n < sizeof bytes_3x2; n++)
         expect_error(bytes_3x2, n,
@@ -82,9 +76,8 @@ static void lies_are_found(void **state)
 }
 
 /* Whatever one byte becomes: an error, or a tensor of as many elements as the file has. */
-static void every_byte_flipped(void **state)
+TEST(every_byte_flipped)
 {
-    (void)state;
     for (size_t at = 0; at < sizeof bytes_3x2; at++)
         for (int value = 0; value < 256; value++) {
             unsigned char f[sizeof bytes_3x2];
@@ -98,12 +91,10 @@ static void every_byte_flipped(void **state)
         }
 }
 
-static void images_and_labels(void **state)
+TEST_IN_SCOPE(images_and_labels)
 {
-    (void)state;
     unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 51, 102, 255};
     unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 7, 3};
-    wb_scope *s = wb_scope_open();
     put_file(path, images, sizeof images);
     put_file(other, labels, sizeof labels);
     wb_dataset *d = wb_load_idx(path, other);
@@ -124,12 +115,10 @@ static void images_and_labels(void **state)
     assert_non_null(strstr(wb_error(), "1 labels"));
     assert_null(wb_load_idx("/nonexistent", other));
     assert_null(wb_read_idx(NULL));
-    wb_scope_close(s);
 }
 
-static void mnist(void **state)
+TEST(mnist)
 {
-    (void)state;
     char images[512], labels[512];
     if (!shared_file(images, sizeof images, "mnist-t10k/t10k-images-idx3-ubyte.gz") ||
         !shared_file(labels, sizeof labels, "mnist-t10k/t10k-labels-idx1-ubyte.gz")) skip();
@@ -151,9 +140,8 @@ static void mnist(void **state)
     wb_scope_close(s);
 }
 
-static void every_failure(void **state)
+TEST(every_failure)
 {
-    (void)state;
     unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 51, 102, 255};
     unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 7, 3};
     put_file(path, images, sizeof images);
@@ -184,15 +172,4 @@ static int make(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type),
-        cmocka_unit_test(lies_are_found),
-        cmocka_unit_test(every_byte_flipped),
-        cmocka_unit_test(images_and_labels),
-        cmocka_unit_test(mnist),
-        cmocka_unit_test(every_failure),
-    };
-    return cmocka_run_group_tests(tests, make, remove_folder);
-}
+int main(void) { return run_cases(make, remove_folder); }

@@ -1,15 +1,8 @@
 /* io/json.h: what is read, what is refused and why, and that what is written is read as it was. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/base.h"
 #include "io/json.h"
-
-#include <math.h>
-#include <string.h>
 
 static wb__json *read(const char *text)
 {
@@ -27,9 +20,8 @@ static void refused(const char *text, const char *reason)
     else if (!strstr(why, reason)) fail_msg("%s: \"%s\" does not say \"%s\"", text, why, reason);
 }
 
-static void values(void **state)
+TEST(values)
 {
-    (void)state;
     wb__json *root = read(" {\"a\": [1, -2, [], {}, {\"b\": 3}, null], \"x\": 1.5e3, \"t\": "
                           "true,\n\"f\": false, \"\": \"\"}\t");
     assert_int_equal(wb__json_members(root), 5);
@@ -57,9 +49,8 @@ static void values(void **state)
     wb__free(root);
 }
 
-static void texts(void **state)
+TEST(texts)
 {
-    (void)state;
     wb__json *root = read("\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\uD83D\\uDe00\xc3\xa9,[{:\"");
     assert_string_equal(wb__json_text(root),
                         "a\"\\/\b\f\n\r\t\xc3\xa9\xf0\x9f\x98\x80\xc3\xa9,[{:");
@@ -69,9 +60,8 @@ static void texts(void **state)
     wb__free(root);
 }
 
-static void integers_and_reals(void **state)
+TEST(integers_and_reals)
 {
-    (void)state;
     static const char *const whole[] = {"0", "-0", "9223372036854775807", "-9223372036854775808"};
     static const int64_t are[] = {0, 0, INT64_MAX, INT64_MIN};
     for (size_t i = 0; i < WB__COUNT(whole); i++) {
@@ -87,9 +77,8 @@ static void integers_and_reals(void **state)
     refused("1e999", "too large");
 }
 
-static void wrong_texts(void **state)
+TEST(wrong_texts)
 {
-    (void)state;
     static const char *const wrong[][2] = {{"", "ends"},
                                            {"[", "ends"},
                                            {"[1", "','"},
@@ -124,9 +113,8 @@ static void wrong_texts(void **state)
 }
 
 /* A million of each in one another: nothing recurses. */
-static void depth(void **state)
+TEST(depth)
 {
-    (void)state;
     enum { DEEP = 1000000 };
     char *text = wb__alloc(2 * DEEP + 1);
     assert_non_null(text);
@@ -141,9 +129,8 @@ static void depth(void **state)
     wb__free(text);
 }
 
-static void written(void **state)
+TEST(written)
 {
-    (void)state;
     wb__json_out out = {0};
     wb__json_open(&out, '{');
     wb__json_put_pair(&out, "a\"\\\n\x01\x7f", "\xc3\xa9");
@@ -171,9 +158,8 @@ static void written(void **state)
     wb__free(text);
 }
 
-static void not_written(void **state)
+TEST(not_written)
 {
-    (void)state;
     wb__json_out out = {0};
     wb__json_put_text(&out, "caf\xe9");
     assert_null(wb__json_take(&out));
@@ -186,16 +172,4 @@ static void not_written(void **state)
     wb_clear_error();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),
-        cmocka_unit_test(texts),
-        cmocka_unit_test(integers_and_reals),
-        cmocka_unit_test(wrong_texts),
-        cmocka_unit_test(depth),
-        cmocka_unit_test(written),
-        cmocka_unit_test(not_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

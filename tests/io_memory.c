@@ -2,25 +2,18 @@
  * mean the file is.  Counted is every block of the process, so that what zlib and libzip take counts too.
  *
  *   io_memory --table       also prints what each file cost */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "every_block.h"
 
 #include "base/file.h"
 #include "base/text.h"
 #include "base/toml.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 #include "io/formats.h"
-#include "io/idx.h"
-#include "io/npz.h"
+#include "io/dataset/idx.h"
+#include "io/numpy/npz.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -173,9 +166,8 @@ static wb__text with_note(const char *key, wb__text *text, int64_t bytes)
     return with_header(&h, bytes);
 }
 
-static void tables_of_tensors(void **state)
+TEST(tables_of_tensors)
 {
-    (void)state;
     wb__text t = none;
     wb__text_add(&t, "{");
     for (int i = 0; i < 20000; i++)
@@ -214,9 +206,8 @@ static void tables_of_tensors(void **state)
     check_header("values that are not there", &t, 1000);
 }
 
-static void descriptions_of_models(void **state)
+TEST(descriptions_of_models)
 {
-    (void)state;
     static const char *const parts[] = {"{\"name\":\"%d\",\"layer\":\"Dropout\"}",
                                         "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
                                         "{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"};
@@ -256,9 +247,8 @@ static void descriptions_of_models(void **state)
     check(&model, "large layers without values", &file);
 }
 
-static void arrays(void **state)
+TEST(arrays)
 {
-    (void)state;
     wb__text t = none;
     wb__text_raw(&t, "\0\0\x0e\2\xff\xff\0\0\0\0\xff\xff", 12);
     check(&idx, "values that are not there", &t);
@@ -287,9 +277,8 @@ static void arrays(void **state)
     }
 }
 
-static void texts(void **state)
+TEST(texts)
 {
-    (void)state;
     wb__text t = none;
     repeat(&t, "1\n", 500000);
     check(&csv, "one column", &t);
@@ -422,9 +411,8 @@ static void check_document(const char *what, const wb__text *contents)
     }
 }
 
-static void documents(void **state)
+TEST(documents)
 {
-    (void)state;
 #ifndef WB_HAVE_BSON
     printf("SKIP: built without libbson\n");
     fflush(stdout);
@@ -491,9 +479,8 @@ static void make_archive(wb__text *t, int n, const char *contents, uint32_t size
     wb__free(wb__text_take(&list));
 }
 
-static void archives(void **state)
+TEST(archives)
 {
-    (void)state;
     wb__text t = none;
     make_archive(&t, 20000, "", 0, 0, 0);
     check(&npz, "many empty members", &t);
@@ -510,7 +497,6 @@ static void archives(void **state)
 #else
 static void archives(void **state)
 {
-    (void)state;
     printf("SKIP: built without libzip\n");
     fflush(stdout);
     skip();
@@ -518,9 +504,8 @@ static void archives(void **state)
 #endif
 
 /* What is compressed may unfold to the limit. */
-static void bombs(void **state)
+TEST(bombs)
 {
-    (void)state;
     enum { LIMIT = 1 << 20 };
     const reader limited = {"IDX", read_idx, 3 * LIMIT / 1000};
     gzFile f = gzopen(path, "wb9");
@@ -552,7 +537,6 @@ static void bombs(void **state)
 
 static int make_name(void **state)
 {
-    (void)state;
     snprintf(path, sizeof path, "/tmp/weber-memory-%ld", (long)getpid());
     wb_set_log(quiet, NULL);
     wb_mean(wb_add(wb_ones(2, 2), wb_ones(2, 2)));      /* what is made once, when it is first wanted */
@@ -561,7 +545,6 @@ static int make_name(void **state)
 
 static int remove_file(void **state)
 {
-    (void)state;
     remove(path);
     return 0;
 }
@@ -573,8 +556,5 @@ int main(int argc, char **argv)
         printf("SKIP: the blocks of this C library cannot be counted\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_of_tensors), cmocka_unit_test(descriptions_of_models), cmocka_unit_test(arrays),
-        cmocka_unit_test(texts), cmocka_unit_test(documents), cmocka_unit_test(archives), cmocka_unit_test(bombs)};
-    return cmocka_run_group_tests(tests, make_name, remove_file);
+    return run_cases(make_name, remove_file);
 }

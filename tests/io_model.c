@@ -38,9 +38,8 @@ static wb_layer *round_trip(wb_layer *m, wb_tensor *x)
 static wb_tensor *doubled(wb_tensor *x) { return wb_add(x, x); }
 static wb_tensor *beside(wb_tensor *x, wb_tensor *y) { return wb_concat(-1, x, y); }
 
-static void every_kind(void **state)
+TEST(every_kind)
 {
-    (void)state;
     wb_tensor *flat = wb_randn(3, 4), *image = wb_randn(2, 4, 6, 6), *sequence = wb_randn(2, 3, 4);
     wb_name_connection("beside", beside);
     round_trip(wb_Dense(4, 2, wb_gelu, .no_bias = true), flat);
@@ -86,9 +85,8 @@ static wb_tensor *to_half(wb_tensor *x, const char *path, void *ctx)
     return (void)path, (void)ctx, wb_astype(x, WB_F16);
 }
 
-static void ties_modes_and_dtypes(void **state)
+TEST(ties_modes_and_dtypes)
 {
-    (void)state;
     wb_layer *shared = wb_Dense(4, 4);
     wb_layer *m =
         wb_Chain(shared, wb_Dense(4, 4), shared, wb_trainmode(wb_Dropout(0.5)), wb_BatchNorm(4));
@@ -109,9 +107,8 @@ static void ties_modes_and_dtypes(void **state)
 static wb_tensor *unknown(wb_tensor *x) { return wb_neg(x); }
 static wb_tensor *unjoined(wb_tensor *y, wb_tensor *x) { return wb_sub(x, y); }
 
-static void functions_by_name(void **state)
+TEST(functions_by_name)
 {
-    (void)state;
     wb_layer *inner = wb_Chain(wb_relu, unknown), *m = wb_Chain(wb_Dense(2, 2, unknown), wb_relu);
     assert_int_equal(wb_save(file_name(), wb_Chain(m, wb_SkipConnection(inner, unjoined))), WB_ERROR_ARGUMENT);
     assert_string_equal(wb_error(), "save: without a name in files, until one is given:\n"
@@ -139,9 +136,8 @@ static void refused(const char *description, const char *message)
     unlink(file_name());
 }
 
-static void wrong_descriptions(void **state)
+TEST(wrong_descriptions)
 {
-    (void)state;
 #define MODEL(m) "{\"version\":1,\"model\":" m "}"
     refused("x", "the model's description: ");
     refused("{}", "is of version 0; 1 is known");
@@ -202,9 +198,8 @@ static void wrong_descriptions(void **state)
 
 /* ---- state into a model ---------------------------------------------------------------------- */
 
-static void state_into_models(void **state)
+TEST(state_into_models)
 {
-    (void)state;
     const char *path = file_name();
     wb_layer *m = wb_Chain(wb_Dense(2, 3), wb_BatchNorm(3));
     wb_tree *t =
@@ -258,9 +253,8 @@ static void state_into_models(void **state)
 }
 
 /* Tied places are one tensor: a file with two values for them does not fit, one with equal values does. */
-static void two_values_for_a_tie(void **state)
+TEST(two_values_for_a_tie)
 {
-    (void)state;
     const char *path = file_name();
     for (int torch = 0; torch < 2; torch++) {
         wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));
@@ -286,9 +280,8 @@ static void two_values_for_a_tie(void **state)
 }
 
 /* What a link leads to is left alone, and the link becomes the file. */
-static void a_link_is_replaced(void **state)
+TEST(a_link_is_replaced)
 {
-    (void)state;
     const char *path = file_name();
     char link[4096];
     snprintf(link, sizeof link, "%s.link.safetensors", path);
@@ -311,13 +304,4 @@ static void a_link_is_replaced(void **state)
     unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_values_for_a_tie), cmocka_unit_test(a_link_is_replaced),
-        cmocka_unit_test(every_kind),        cmocka_unit_test(ties_modes_and_dtypes),
-        cmocka_unit_test(functions_by_name), cmocka_unit_test(wrong_descriptions),
-        cmocka_unit_test(state_into_models),
-    };
-    return cmocka_run_group_tests(tests, NULL, golden_close);
-}
+int main(void) { return run_cases(NULL, golden_close); }

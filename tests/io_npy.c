@@ -3,9 +3,6 @@
 
 #include "base/file.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static char path[96];
 
 /* A file of the given version, header and elements; its length. */
@@ -30,10 +27,8 @@ static wb_tensor *load(int version, const char *header, const void *data, size_t
     return wb_load_npy(path);
 }
 
-static void what_numpy_writes(void **state)
+TEST_IN_SCOPE(what_numpy_writes)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     const float six[] = {0, 1, 2, 3, 4, 5};
     for (int version = 1; version <= 3; version++) {
         wb_tensor *x =
@@ -66,12 +61,10 @@ static void what_numpy_writes(void **state)
             for (int k = 0; k < 4; k++) expected[12 * i + 4 * j + k] = (int8_t)(i + 2 * j + 6 * k);
     x = load(1, "{'descr': '|i1', 'fortran_order': True, 'shape': (2, 3, 4)}", cube, 24);
     assert_memory_equal(wb_data(x), expected, 24);
-    wb_scope_close(s);
 }
 
-static void what_we_write(void **state)
+TEST(what_we_write)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     double values[24];
     for (int i = 0; i < 24; i++) values[i] = i % 2 ? i : -i;
@@ -107,9 +100,8 @@ static void what_we_write(void **state)
     wb_scope_close(s);
 }
 
-static void what_is_not_read(void **state)
+TEST(what_is_not_read)
 {
-    (void)state;
     static const struct { const char *header, *reason; } wrong[] = {
         {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", "big-endian"},
         {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "'<c8'"},
@@ -153,9 +145,8 @@ static void what_is_not_read(void **state)
     wb_scope_close(s);
 }
 
-static void every_length_and_every_byte(void **state)
+TEST(every_length_and_every_byte)
 {
-    (void)state;
     unsigned char f[300], g[300];
     const float six[] = {0, 1, 2, 3, 4, 5};
     size_t n = npy(f, 1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n", six, 24);
@@ -196,9 +187,8 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void), wb_status c
     }
 }
 
-static void every_failure(void **state)
+TEST(every_failure)
 {
-    (void)state;
     faults(wb__alloc_fail_at, wb__alloc_count, WB_ERROR_MEMORY);
     faults(wb__io_fail_at, wb__io_count, WB_ERROR_FILE);
 }
@@ -210,14 +200,4 @@ static int make(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_numpy_writes),
-        cmocka_unit_test(what_we_write),
-        cmocka_unit_test(what_is_not_read),
-        cmocka_unit_test(every_length_and_every_byte),
-        cmocka_unit_test(every_failure),
-    };
-    return cmocka_run_group_tests(tests, make, remove_folder);
-}
+int main(void) { return run_cases(make, remove_folder); }

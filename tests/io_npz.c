@@ -5,10 +5,8 @@
 #include "base/file.h"
 #include "engine/tensor.h"
 #include "io/formats.h"
-#include "io/npz.h"
+#include "io/numpy/npz.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static char mine[96];
@@ -16,9 +14,8 @@ static bool has_python;
 
 #ifndef WB_HAVE_ZIP
 
-static void without_libzip(void **state)
+TEST(without_libzip)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb__saving list = {0};
     assert_int_equal(wb__saving_add(&list, "", "x", wb_ones(3)), 0);
@@ -49,9 +46,8 @@ static const wb__entry *entry(const wb__table *t, const char *name, const char *
     return e;
 }
 
-static void what_python_writes(void **state)
+TEST(what_python_writes)
 {
-    (void)state;
     if (!has_python) skip();
     const float six[] = {0, 1, 2, 3, 4, 5}, turned[] = {0, 2, 4, 1, 3, 5};
     for (int i = 0; i < 4; i++) {
@@ -102,9 +98,8 @@ static void what_python_writes(void **state)
     wb__table_free(&t);
 }
 
-static void what_numpy_writes(void **state)
+TEST(what_numpy_writes)
 {
-    (void)state;
     if (!has_python || !python_has("numpy")) skip();
     wb_scope *s = wb_scope_open();
     for (int i = 0; i < 2; i++) {
@@ -138,9 +133,8 @@ static wb__saving some(void)
     return list;
 }
 
-static void what_we_write(void **state)
+TEST(what_we_write)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     for (int form = 0; form < 3; form++) {              /* sizes in 32 bits; in 64; places alone in 64 */
         wb__npz_most = form == 0 ? UINT32_MAX : form == 1 ? 1 : 300;
@@ -195,9 +189,8 @@ static void what_we_write(void **state)
 }
 
 /* A tree of one file is another file, and names with dots stay what they are. */
-static void trees_from_format_to_format(void **state)
+TEST(trees_from_format_to_format)
 {
-    (void)state;
     static const char *const endings[] = {"safetensors", "npz", "bson", "npz"};
     wb_scope *s = wb_scope_open();
     wb__saving list = {0};
@@ -231,9 +224,8 @@ static void trees_from_format_to_format(void **state)
 }
 
 /* A large member arrives in the form it has in memory, from parts that are larger than any buffer. */
-static void large_members(void **state)
+TEST(large_members)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb__saving list = {0};
     wb_tensor *x = wb_reshape(wb_arange(3 << 20, WB_F32), 3, 1 << 20);
@@ -245,9 +237,8 @@ static void large_members(void **state)
     wb_scope_close(s);
 }
 
-static void what_is_not_read(void **state)
+TEST(what_is_not_read)
 {
-    (void)state;
     if (!has_python) skip();
     static const struct { const char *file, *reason; } wrong[] = {
         {"twice.npz", "two members are named \"a\""},
@@ -301,9 +292,8 @@ static void read_or_refuse(const void *data, size_t n)
     wb__table_free(&t);
 }
 
-static void every_length_and_every_byte(void **state)
+TEST(every_length_and_every_byte)
 {
-    (void)state;
     if (!has_python) skip();
     static const char *const files[] = {"one.npz", "packed.npz"};
     for (int i = 0; i < 2; i++) {
@@ -326,9 +316,8 @@ static void every_length_and_every_byte(void **state)
     }
 }
 
-static void every_failure(void **state)
+TEST(every_failure)
 {
-    (void)state;
     bool finished = false;
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
@@ -360,9 +349,8 @@ static void every_failure(void **state)
 #endif
 
 /* A lone array in place; what another order or width needs is made. */
-static void npy_in_place(void **state)
+TEST(npy_in_place)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_reshape(wb_arange(6, WB_F32), 2, 3);
     assert_int_equal(wb_save_npy(mine, x), 0);
@@ -388,22 +376,4 @@ static int make(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#ifndef WB_HAVE_ZIP
-        cmocka_unit_test(without_libzip),
-#else
-        cmocka_unit_test(what_python_writes),
-        cmocka_unit_test(what_numpy_writes),
-        cmocka_unit_test(what_we_write),
-        cmocka_unit_test(trees_from_format_to_format),
-        cmocka_unit_test(large_members),
-        cmocka_unit_test(what_is_not_read),
-        cmocka_unit_test(every_length_and_every_byte),
-        cmocka_unit_test(every_failure),
-#endif
-        cmocka_unit_test(npy_in_place),
-    };
-    return cmocka_run_group_tests(tests, make, remove_folder);
-}
+int main(void) { return run_cases(make, remove_folder); }

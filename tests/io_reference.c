@@ -19,7 +19,6 @@ static const char *in_folder(const char *name, const char *ending)
 
 static int make_folder(void **state)
 {
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/weber-reference-%ld", (long)getpid());
     char command[100];
     snprintf(command, sizeof command, "mkdir -p %s", folder);
@@ -113,9 +112,8 @@ static void what_we_write(void)
     assert_int_equal(python_script("safetensors_files.py check", in_folder("ours", ".safetensors")), 0);
 }
 
-static void the_reference(void **state)
+TEST(the_reference)
 {
-    (void)state;
     if (!python_has("safetensors")) skip();
     assert_int_equal(python_script("safetensors_files.py write", folder), 0);
     what_it_writes();
@@ -168,7 +166,6 @@ static wb_tensor *input_of(const char *name)
 
 static int draw(wb_tensor *x, const char *path, void *ctx)
 {
-    (void)ctx;
     bool variance = strstr(path, ".var") != NULL;
     wb_tensor *r = variance ? wb_rand_of(WB_F32, 1, wb_dims(x)) : wb_randn_of(WB_F32, (int)wb_ndim(x), wb_dims(x));
     return wb_assign(x, variance ? wb_add(r, wb_scalar(0.5)) : r);
@@ -199,9 +196,8 @@ static void read_theirs(const char *name, wb_names names, bool flip)
             fail_msg("%s[%lld] is %g, PyTorch has %g", name, (long long)i, (double)a[i], (double)b[i]);
 }
 
-static void pytorch(void **state)
+TEST(pytorch)
 {
-    (void)state;
     if (!python_has("torch") || !python_has("safetensors.torch")) skip();
     for (size_t i = 0; i < WB__COUNT(models); i++) write_ours(models[i]);
     assert_int_equal(python_script("torch_models.py both", folder), 0);
@@ -211,8 +207,4 @@ static void pytorch(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_reference), cmocka_unit_test(pytorch)};
-    return cmocka_run_group_tests(tests, make_folder, drop_folder);
-}
+int main(void) { return run_cases(make_folder, drop_folder); }

@@ -43,9 +43,8 @@ static void refused(const char *header, size_t n, const char *message)
 #define TENSOR(name, dtype, shape, offsets) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" offsets "]}"
 
-static void wrong_headers(void **state)
+TEST(wrong_headers)
 {
-    (void)state;
     refused("[]", 0, "byte 8: the header does not begin with {");
     refused(" {}", 0, "byte 8: the header does not begin with {");
     refused("{\"a\"}", 0, "byte 12: a ':' should be here, after a name; found '}'");
@@ -144,9 +143,8 @@ static void make_file(void)
     if (wb__st_save(file_name(), WB__COUNT(out), out, 1, notes)) fail_msg("%s", wb_error());
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
-    (void)state;
     wb__table st;
     make_file();
     if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
@@ -175,9 +173,8 @@ static void what_is_written_is_read(void **state)
 }
 
 /* What the format has and Weber has not is in the table, but has no dtype. */
-static void foreign_tensors(void **state)
+TEST(foreign_tensors)
 {
-    (void)state;
     static const struct { const char *dtype, *shape; int bytes; } rows[] = {
         {"F4", "2,3", 3},      {"F6_E2M3", "4", 3},    {"F6_E3M2", "4", 3},  {"F8_E4M3", "3", 3},
         {"F8_E5M2", "3", 3},   {"F8_E8M0", "3", 3},    {"F8_E4M3FNUZ", "3", 3}, {"F8_E5M2FNUZ", "3", 3},
@@ -205,9 +202,8 @@ static void foreign_tensors(void **state)
     unlink(file_name());
 }
 
-static void odd_but_right(void **state)
+TEST(odd_but_right)
 {
-    (void)state;
     wb__table st;
     put_header("{\t\"__metadata__\" : { \"\\u00e9\\ud83d\\ude00\" : \"\\n\\\"\\/\" } , \r\n"
                "\"\":{\"data_offsets\":[ 0 , 2 ],\"shape\":[],\"dtype\":\"F16\"},"
@@ -223,9 +219,8 @@ static void odd_but_right(void **state)
 
 /* Every file that is too short is refused; every file with one byte changed is read or refused, and
  * nothing else. */
-static void any_damage(void **state)
+TEST(any_damage)
 {
-    (void)state;
     wb__table st;
     int64_t n;
     int refused_files = 0;
@@ -253,9 +248,8 @@ static void any_damage(void **state)
 }
 
 /* Five gigabytes, which lie in the file and nowhere else, with a tensor behind them. */
-static void beyond_four_gigabytes(void **state)
+TEST(beyond_four_gigabytes)
 {
-    (void)state;
     wb__table st;
     const char *header = "{" TENSOR("big", "F32", "1342177280", "0,5368709120") ","
                          TENSOR("a", "F32", "2", "5368709120,5368709128") ","
@@ -288,9 +282,8 @@ static void beyond_four_gigabytes(void **state)
 }
 
 /* The longest header that the format allows, and one byte more. */
-static void hundred_megabytes(void **state)
+TEST(hundred_megabytes)
 {
-    (void)state;
     const size_t most = 100000000;
     char *bytes = malloc(8 + most + 1);
     wb__table st;
@@ -309,9 +302,8 @@ static void hundred_megabytes(void **state)
 }
 
 /* A file that a program compressed. */
-static void compressed(void **state)
+TEST(compressed)
 {
-    (void)state;
     wb__table st;
     char command[200], packed[100];
     make_file();
@@ -326,9 +318,8 @@ static void compressed(void **state)
 }
 
 /* The n-th call of the system fails, for each n: the old file stands or the new one does. */
-static void failing_writes(void **state)
+TEST(failing_writes)
 {
-    (void)state;
     int failures = 0;
     for (int64_t fail = 1;; fail++) {
         put("old", 3);
@@ -354,18 +345,4 @@ static void failing_writes(void **state)
     unlink(file_name());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_headers),
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(foreign_tensors),
-        cmocka_unit_test(odd_but_right),
-        cmocka_unit_test(beyond_four_gigabytes),
-        cmocka_unit_test(hundred_megabytes),
-        cmocka_unit_test(compressed),
-        cmocka_unit_test(any_damage),
-        cmocka_unit_test(failing_writes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

@@ -2,7 +2,7 @@
  * has, with values that an own computation agrees with, and comes back the same in every bit. */
 #include "golden.h"
 
-#include "io/pour.h"
+#include "io/model/pour.h"
 
 #include <unistd.h>
 
@@ -16,7 +16,6 @@ static const char *file_name(void)
 /* No two numbers of a model the same. */
 static int draw(wb_tensor *x, const char *path, void *ctx)
 {
-    (void)path, (void)ctx;
     int64_t n = wb_ndim(x);
     wb_tensor *r = wb_randn_of(wb_dtype_of(x), (int)n, wb_dims(x));
     assert_int_equal(wb_assign(x, r), 0);
@@ -62,9 +61,8 @@ static void both_ways(wb_layer *m, wb_layer *fresh, const char *const *names)
 
 static wb_tensor *beside(wb_tensor *x, wb_tensor *y) { return wb_concat(-1, x, y); }
 
-static void every_kind(void **state)
+TEST(every_kind)
 {
-    (void)state;
     wb_name_connection("beside", beside);
     BOTH_WAYS(wb_Dense(4, 2), "weight [2,4] f32", "bias [2] f32");
     BOTH_WAYS(wb_Dense(4, 2, .no_bias = true, .dtype = WB_F16), "weight [2,4] f16");
@@ -97,9 +95,8 @@ static void every_kind(void **state)
               "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
 }
 
-static void containers(void **state)
+TEST(containers)
 {
-    (void)state;
     /* An activation is a layer of its own in PyTorch's Sequential, and so are functions. */
     BOTH_WAYS(wb_Chain(wb_Dense(4, 4, wb_relu), wb_Dense(4, 4), wb_tanh, wb_Dense(4, 2, wb_relu), wb_BatchNorm(2, wb_relu),
                        wb_Dense(2, 1)),
@@ -119,9 +116,8 @@ static void containers(void **state)
 }
 
 /* Two places of one tensor: PyTorch's state_dict has both. */
-static void ties(void **state)
+TEST(ties)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .no_bias = true));
     wb_tie(m, "layers.1.weight", "layers.0.weight");
     wb_layer *n = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .no_bias = true));
@@ -130,9 +126,8 @@ static void ties(void **state)
 }
 
 /* Names are names in every format that has them. */
-static void other_formats(void **state)
+TEST(other_formats)
 {
-    (void)state;
 #ifdef WB_HAVE_ZIP
     char path[80];
     wb_layer *make[2];
@@ -161,9 +156,8 @@ static wb_tensor *to_bf16(wb_tensor *x, const char *path, void *ctx)
     return (void)path, (void)ctx, wb_astype(x, WB_BF16);
 }
 
-static void other_dtypes(void **state)
+TEST(other_dtypes)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_MultiHeadAttention(4, 2, .bias = true), wb_LSTM(4, 2)), *h = wb_fmap(to_bf16, m, NULL);
     assert_int_equal(wb_save(file_name(), h, .names = WB_NAMES_TORCH), 0);
     wb_layer *l = wb_load(file_name());
@@ -184,9 +178,8 @@ static void put_table(int n, wb__st_out *out, const char *format)
 }
 
 /* The cross-correlation with what is in the file is the layer with .flip. */
-static void kernels_are_turned_over(void **state)
+TEST(kernels_are_turned_over)
 {
-    (void)state;
     wb_layer *m = wb_Conv(2, 3, {3, 2}, .flip = true);
     wb_each_tensor(m, draw, NULL);
     assert_int_equal(wb_save(file_name(), m, .names = WB_NAMES_TORCH), 0);
@@ -220,9 +213,8 @@ static void kernels_are_turned_over(void **state)
     unlink(file_name());
 }
 
-static void two_biases_are_one(void **state)
+TEST(two_biases_are_one)
 {
-    (void)state;
     float wi[3] = {1, 2, 3}, wh[3] = {4, 5, 6}, bi[3] = {1, 2, 3}, bh[3] = {0.5f, 0.25f, -0.f};
     wb__st_out out[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi},
                         {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh},
@@ -257,9 +249,8 @@ static void two_biases_are_one(void **state)
 }
 
 /* PyTorch's names, with no note that says so, in another dtype: that is the error, and no name is missing. */
-static void another_dtype_is_said(void **state)
+TEST(another_dtype_is_said)
 {
-    (void)state;
     double w[6] = {0}, b[3] = {0};
     wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w}, {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b}};
     wb_layer *m = wb_Chain(wb_named("a", wb_Dense(2, 3)));
@@ -272,9 +263,8 @@ static void another_dtype_is_said(void **state)
 }
 
 /* Six numbers of a Sequential into models that write it in other ways. */
-static void numbering(void **state)
+TEST(numbering)
 {
-    (void)state;
     float w[4] = {1, 2, 3, 4};
     wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
                         {"2.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
@@ -296,9 +286,8 @@ static void numbering(void **state)
 
 /* ---- other names ----------------------------------------------------------------------------- */
 
-static void renames(void **state)
+TEST(renames)
 {
-    (void)state;
     float w[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, v[2] = {1, 2};
     int64_t count = 7;
     wb__st_out out[] = {{"net.fc.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
@@ -358,9 +347,8 @@ static void renames(void **state)
 }
 
 /* Long lists end; the whole of a short one is there. */
-static void long_lists(void **state)
+TEST(long_lists)
 {
-    (void)state;
     wb_layer *layers[80];
     for (int i = 0; i < 80; i++) layers[i] = wb_Dense(2, 2, .no_bias = true);
     wb_layer *m = wb_chain_of(80, layers), *one = wb_chain_of(50, layers);
@@ -380,14 +368,12 @@ static int said;
 static char said_text[4096];
 static void listen(wb_log_level level, const char *text, void *ctx)
 {
-    (void)ctx;
     said += level == WB_LOG_INFO;
     snprintf(said_text, sizeof said_text, "%s", text);
 }
 
-static void lenient(void **state)
+TEST(lenient)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 3));
     float w[4] = {1, 2, 3, 4};
     wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
@@ -408,14 +394,4 @@ static void lenient(void **state)
     unlink(file_name());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind), cmocka_unit_test(containers), cmocka_unit_test(ties), cmocka_unit_test(other_formats),
-        cmocka_unit_test(other_dtypes), cmocka_unit_test(kernels_are_turned_over),
-        cmocka_unit_test(two_biases_are_one), cmocka_unit_test(another_dtype_is_said),
-        cmocka_unit_test(numbering), cmocka_unit_test(renames),
-        cmocka_unit_test(long_lists), cmocka_unit_test(lenient),
-    };
-    return cmocka_run_group_tests(tests, NULL, golden_close);
-}
+int main(void) { return run_cases(NULL, golden_close); }

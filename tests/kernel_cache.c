@@ -1,13 +1,6 @@
 /* The folder of compiled kernels: what is put comes back, and whatever is wrong with a file, with
  * the folder or with another process, it is as if nothing were there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "backend/kernel_cache.h"
 #include "base/file.h"
@@ -15,7 +8,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,7 +58,6 @@ static int files(int64_t *bytes)
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(inner, sizeof inner, "%s/made/for/this", folder);
     return setenv("WEBER_CACHE_DIR", inner, 1);
@@ -74,7 +65,6 @@ static int make_folder(void **state)
 
 static int empty(void **state)
 {
-    (void)state;
     while (files(NULL)) unlink(only);
     wb__kernel_cache_limit((int64_t)256 << 20);
     wb__io_fail_at(0);
@@ -85,7 +75,7 @@ static int empty(void **state)
 
 static int remove_folder(void **state)
 {
-    empty(state);
+    empty(NULL);
     rmdir(inner);
     for (int i = 0; i < 2; i++) {
         *strrchr(inner, '/') = 0;
@@ -94,9 +84,8 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-static void test_comes_back(void **state)
+TEST(test_comes_back)
 {
-    (void)state;
     unsigned char large[100000];
     for (size_t i = 0; i < sizeof large; i++) large[i] = (unsigned char)(i * 7);
     expect_none("opencl", key);
@@ -114,18 +103,16 @@ static void test_comes_back(void **state)
 }
 
 /* Where one kind ends and the key begins is part of the name. */
-static void test_kinds_are_apart(void **state)
+TEST(test_kinds_are_apart)
 {
-    (void)state;
     put("ab", "c", "1", 1);
     put("a", "bc", "2", 1);
     expect("ab", "c", "1", 1);
     expect("a", "bc", "2", 1);
 }
 
-static void test_places(void **state)
+TEST(test_places)
 {
-    (void)state;
     char path[128];
     setenv("WEBER_CACHE_DIR", "", 1);
     put("opencl", key, "binary", 6);
@@ -149,9 +136,8 @@ static void test_places(void **state)
 }
 
 /* Each byte of a file in turn is another; each length that is shorter; and one byte more. */
-static void test_damage(void **state)
+TEST(test_damage)
 {
-    (void)state;
     put("opencl", key, "binary", 6);
     assert_int_equal(files(NULL), 1);
     char path[sizeof only];
@@ -190,9 +176,8 @@ static void test_damage(void **state)
     wb__free(good);
 }
 
-static void test_folder_that_cannot_be(void **state)
+TEST(test_folder_that_cannot_be)
 {
-    (void)state;
     char path[80];
     snprintf(path, sizeof path, "%s/file", folder);
     assert_int_equal(wb__file_write(path, "x", 1), 0);
@@ -206,9 +191,8 @@ static void test_folder_that_cannot_be(void **state)
 }
 
 /* Whatever fails while a file is written, there is the old one or none, and no error. */
-static void test_every_call_fails(void **state)
+TEST(test_every_call_fails)
 {
-    (void)state;
     int failures = 0;
     for (int n = 1;; n++) {
         wb__io_fail_at(n);
@@ -222,7 +206,7 @@ static void test_every_call_fails(void **state)
         if (got) assert_memory_equal(got, "binary", 6);
         wb__free(got);
         assert_true(files(NULL) <= 1);
-        empty(state);
+        empty(NULL);
     }
     assert_true(failures >= 5);
     failures = 0;
@@ -238,7 +222,7 @@ static void test_every_call_fails(void **state)
         wb__free(got);
         if (!reached) break;
         failures++;
-        empty(state);
+        empty(NULL);
     }
     assert_true(failures >= 4);
 }
@@ -270,9 +254,8 @@ static void *hammer_thread(void *seed)
     return (void *)(intptr_t)hammer((unsigned)(intptr_t)seed);
 }
 
-static void test_writers_at_once(void **state)
+TEST(test_writers_at_once)
 {
-    (void)state;
     pid_t process[PROCESSES];
     for (int i = 0; i < PROCESSES; i++) {
         process[i] = fork();
@@ -296,9 +279,8 @@ static void test_writers_at_once(void **state)
 }
 
 /* The oldest go, and what is used is not old. */
-static void test_bounded(void **state)
+TEST(test_bounded)
 {
-    (void)state;
     unsigned char data[10000] = {0};
     char k[16];
     wb__kernel_cache_limit(100000);
@@ -335,15 +317,7 @@ static void test_bounded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_comes_back, empty),
-        cmocka_unit_test_teardown(test_kinds_are_apart, empty),
-        cmocka_unit_test_teardown(test_places, empty),
-        cmocka_unit_test_teardown(test_damage, empty),
-        cmocka_unit_test_teardown(test_folder_that_cannot_be, empty),
-        cmocka_unit_test_teardown(test_every_call_fails, empty),
-        cmocka_unit_test_teardown(test_writers_at_once, empty),
-        cmocka_unit_test_teardown(test_bounded, empty),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    if (make_folder(NULL)) return 1;
+    const int failed = run_cases_each(NULL, empty);
+    return failed + remove_folder(NULL);
 }

@@ -5,7 +5,6 @@
 
 #include "base/base.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -18,9 +17,8 @@ static void expect_code(const void *result, int code, const char *fact)
 }
 
 /* A zero hides no size: products of some of them are taken all the time. */
-static void zeros_beside_large_sizes(void **state)
+TEST(zeros_beside_large_sizes)
 {
-    (void)state;
     const int64_t wide = (int64_t)1 << 32;
     expect_code(wb_zeros(0, wide, wide), WB_ERROR_SHAPE, "2^32");
     expect_code(wb_zeros(wide, wide, 0), WB_ERROR_SHAPE, "2^32");
@@ -41,9 +39,8 @@ static void zeros_beside_large_sizes(void **state)
                 WB_ERROR_SHAPE, "maxpool");
 }
 
-static void lists_that_are_null(void **state)
+TEST(lists_that_are_null)
 {
-    (void)state;
     expect_code(wb_concat_of(2, NULL, 0), WB_ERROR_ARGUMENT, "concat");
     expect_code(wb_stack_of(2, NULL, 0), WB_ERROR_ARGUMENT, "stack");
     expect_code(wb_glorot_uniform(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "glorot_uniform");
@@ -99,9 +96,8 @@ static void *model(void *ctx)
     return NULL;
 }
 
-static void small_stacks(void **state)
+TEST(small_stacks)
 {
-    (void)state;
     void *(*const rows[])(void *) = {views, concatenations, model};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         bool good = false;
@@ -116,9 +112,8 @@ static void small_stacks(void **state)
     }
 }
 
-static void trees_in_trees(void **state)
+TEST(trees_in_trees)
 {
-    (void)state;
     wb_layer *m = wb_Dense(3, 3), *deepest = NULL;
     int n = 0;
     for (; m && n < 1000; n++) {
@@ -192,9 +187,8 @@ static double seconds(void (*f)(int n), int n)
 }
 
 /* Eight times as much takes eight times as long, not sixty-four times: both sizes are beyond the caches. */
-static void work_is_linear(void **state)
+TEST(work_is_linear)
 {
-    (void)state;
     const struct { const char *what; void (*f)(int n); int n; } rows[] = {
         {"results of one evaluation", many_results, 16000}, {"layers of a chain", long_chain, 4000},
         {"parameters of an update", first_update, 500}, {"updates dropped", dropped_update, 1000},
@@ -205,12 +199,4 @@ static void work_is_linear(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeros_beside_large_sizes), cmocka_unit_test(lists_that_are_null),
-        cmocka_unit_test(small_stacks), cmocka_unit_test(trees_in_trees),
-        cmocka_unit_test(work_is_linear),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

@@ -1,16 +1,7 @@
 /* The activations that are made of other operations, against their formulas, in both floating dtypes and with gradients. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "nn/layer.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static double within(double x, double from, double to) { return fmax(from, fmin(x, to)); }
 
@@ -30,9 +21,8 @@ static const struct { const char *name; double (*f)(double); } all[] = {WB__MADE
 enum { N = 9 };
 static const double at[N] = {-100, -7, -2.25, -0.75, 0.125, 0.75, 2.25, 7, 100};
 
-static void values(void **state)
+TEST(values)
 {
-    (void)state;
     for (size_t i = 0; i < WB__COUNT(all); i++) {
         wb_scope *s = wb_scope_open();
         wb_function f = wb__function_by_name(all[i].name);
@@ -52,9 +42,8 @@ static void values(void **state)
 }
 
 /* NaN stays NaN; zeros and infinities give the limit, but where the formula itself has Inf - Inf, 0 Inf or Inf / Inf. */
-static void special_values(void **state)
+TEST(special_values)
 {
-    (void)state;
     static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
     static const char *const undefined[] = {"softsign inf", "softsign -inf", "logcosh -inf"};
     for (size_t i = 0; i < WB__COUNT(all); i++)
@@ -74,8 +63,4 @@ static void special_values(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(special_values)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

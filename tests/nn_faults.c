@@ -12,7 +12,6 @@ static bool failed;
 
 static void *reallocate(void *context, void *block, size_t bytes)
 {
-    (void)context;
     if (!bytes) return free(block), NULL;
     if (countdown && !--countdown) {
         failed = true;
@@ -44,7 +43,6 @@ static bool make(void)
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
@@ -150,13 +148,11 @@ static void every_allocation(bool (*scenario)(void), long limit)
 
 #define SCENARIOS(X) X(make) X(step) X(step_out_of_place) X(sequence) X(map_and_show) X(save_and_load) \
     X(save_and_load_by_other_names) X(checkpoint)
-#define TEST(name) static void test_##name(void **state) { (void)state; every_allocation(name, 20000); }
-SCENARIOS(TEST)
+#define SCENARIO(name) TEST(test_##name) { every_allocation(name, 20000); }
+SCENARIOS(SCENARIO)
 
 int main(void)
 {
-#define ROW(name) cmocka_unit_test(test_##name),
-    const struct CMUnitTest tests[] = {SCENARIOS(ROW)};
     wb_set_allocator(&(wb_allocator){reallocate, NULL});
-    return cmocka_run_group_tests(tests, NULL, golden_close);
+    return run_cases(NULL, golden_close);
 }

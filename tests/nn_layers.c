@@ -6,7 +6,6 @@ typedef struct { const char *name; wb_tree *grads; double tolerance; } checking;
 static int check_gradient(wb_tensor *x, const char *path, void *ctx)
 {
     const checking *c = ctx;
-    (void)x;
     assert_golden(wb_get(c->grads, path), NAME("%s.grad.%s", c->name, path), c->tolerance);
     return 0;
 }
@@ -75,18 +74,15 @@ static void check_in(const char *name, wb_layer *layer, bool train)
     X(lstm_cell, wb_LSTMCell(2, 3), false)                                                                  \
     X(gru_cell, wb_GRUCell(2, 3), false)
 
-#define TEST(name, layer, train) \
-    static void name(void **state) { (void)state; check_in(#name, layer, train); }
-CASES(TEST)
-#undef TEST
+#define CASE(name, layer, train) TEST(name) { check_in(#name, layer, train); }
+CASES(CASE)
 
 /* ---- sums that PyTorch need not make --------------------------------------------------------- */
 
 static wb_tensor *doubled(wb_tensor *x) { return wb_add(x, x); }
 
-static void containers(void **state)
+TEST(containers)
 {
-    (void)state;
     wb_tensor *x = golden_want("dense.x0");
     wb_layer *dense = wb_Dense(4, 4, wb_tanh);
     wb_tensor *y = wb_call(dense, x);
@@ -111,9 +107,8 @@ static void containers(void **state)
     assert_ptr_equal(wb_get(chain, "layers.first.weight"), wb_get(dense, "weight"));
 }
 
-static void transposed(void **state)
+TEST(transposed)
 {
-    (void)state;
     static const float ones[4] = {1, 2, 3, 4}, twice[16] = {1, 2, 2, 4, 3, 4, 6, 8, 3, 6, 4, 8, 9, 12, 12, 16},
                        once[9] = {1, 4, 4, 6, 20, 16, 9, 24, 16}, flipped[9] = {4, 11, 6, 14, 30, 14, 6, 11, 4};
     wb_tensor *x = wb_from(ones, WB_F32, 4, (int64_t[]){1, 1, 2, 2});
@@ -141,9 +136,8 @@ static void transposed(void **state)
     assert_null(wb_conv_transpose(x, x, wb_ones(2)));
 }
 
-static void cells_step(void **state)
+TEST(cells_step)
 {
-    (void)state;
     wb_layer *lstm = wb_LSTM(2, 3), *cell = wb_LSTMCell(2, 3);
     golden_parameters("lstm", lstm);
     golden_parameters("lstm", cell);
@@ -167,9 +161,8 @@ static void cells_step(void **state)
         assert_string_equal(wb_error(), message);       \
     } while (0)
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     wb_tensor *x = wb_zeros(32, 10);
     REFUSED(wb_call(wb_Dense(784, 10), x),
             "Dense: expects 784 features in the last dimension, got [32,10] f32");
@@ -206,13 +199,4 @@ static void refusals(void **state)
     assert_string_equal(wb_error(), "call: layer is NULL, and nothing failed before");
 }
 
-int main(void)
-{
-#define ROW(name, layer, train) cmocka_unit_test(name),
-    const struct CMUnitTest tests[] = {
-        CASES(ROW) cmocka_unit_test(containers),
-        cmocka_unit_test(transposed), cmocka_unit_test(cells_step),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, golden_open, golden_close);
-}
+int main(void) { return run_cases(golden_open, golden_close); }

@@ -3,9 +3,8 @@
 
 static wb_tensor *huber(wb_tensor *x, wb_tensor *y) { return wb_huber(x, y, 0.7); }
 
-static void losses(void **state)
+TEST(losses)
 {
-    (void)state;
     static const struct { const char *name; wb_tensor *(*f)(wb_tensor *, wb_tensor *); } all[] = {
         {"mse", wb_mse}, {"mae", wb_mae}, {"huber", huber}, {"crossentropy", wb_crossentropy},
         {"logitcrossentropy", wb_logitcrossentropy}, {"binarycrossentropy", wb_binarycrossentropy},
@@ -30,9 +29,8 @@ static void losses(void **state)
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
-static void initialisers(void **state)
+TEST(initialisers)
 {
-    (void)state;
     int64_t dims[4] = {40, 30, 3, 2};           /* fans: 30 * 6 in, 40 * 6 out */
     double in = 180, out = 240;
     const struct { wb_initialiser f; double sigma, bound; } all[] = {
@@ -66,7 +64,6 @@ static void initialisers(void **state)
 static wb_tensor *dropped;
 static wb_tensor *sum_loss(wb_layer *model, wb_batch batch, void *ctx)
 {
-    (void)ctx;
     dropped = wb_call(model, batch.x);
     return wb_sum(dropped);
 }
@@ -76,9 +73,8 @@ static double zeros_in(wb_tensor *x)
     return wb_item(wb_sum(wb_astype(wb_eq(x, wb_scalar(0)), WB_F32)));
 }
 
-static void modes(void **state)
+TEST(modes)
 {
-    (void)state;
     wb_seed(1);
     wb_layer *model = wb_Chain(wb_Dropout(0.4), wb_BatchNorm(50));
     wb_layer *dropout = wb_layer_at(model, "layers.0");
@@ -112,9 +108,8 @@ static void modes(void **state)
     assert_non_null(strstr(wb_error(), "Dropout"));
 }
 
-static void dropout_of_slices(void **state)
+TEST(dropout_of_slices)
 {
-    (void)state;
     wb_layer *d = wb_trainmode(wb_Dropout(0.5, .axes = WB_AXES(0, 1)));
     wb_tensor *y = wb_call(d, wb_ones(8, 16, 3, 3));
     wb_tensor *low = wb_min(y, .axes = WB_AXES(2, 3)), *high = wb_max(y, .axes = WB_AXES(2, 3));
@@ -125,9 +120,8 @@ static void dropout_of_slices(void **state)
 }
 
 /* running statistics move once for each call in train mode, not in test mode, not by a gradient */
-static void statistics_move_once(void **state)
+TEST(statistics_move_once)
 {
-    (void)state;
     wb_layer *norm = wb_BatchNorm(2, .momentum = 0.5);
     wb_tensor *x = wb_from((float[]){0, 10, 2, 30}, WB_F32, 2, (int64_t[]){2, 2});
     wb_call(norm, x);
@@ -147,14 +141,12 @@ static int warnings;
 static char warning[1000];
 static void count_warnings(wb_log_level level, const char *text, void *ctx)
 {
-    (void)ctx;
     if (level == WB_LOG_WARN) warnings++;
     snprintf(warning, sizeof warning, "%s", text);
 }
 
-static void inputs_are_converted(void **state)
+TEST(inputs_are_converted)
 {
-    (void)state;
     wb_set_log(count_warnings, NULL);
     wb_layer *dense = wb_Dense(2, 3);
     wb_tensor *x = wb_full_of(1, WB_I32, 2, (int64_t[]){1, 2});
@@ -169,12 +161,4 @@ static void inputs_are_converted(void **state)
     wb_set_log(NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses), cmocka_unit_test(initialisers), cmocka_unit_test(modes),
-        cmocka_unit_test(dropout_of_slices), cmocka_unit_test(statistics_move_once),
-        cmocka_unit_test(inputs_are_converted),
-    };
-    return cmocka_run_group_tests(tests, golden_open, golden_close);
-}
+int main(void) { return run_cases(golden_open, golden_close); }

@@ -10,9 +10,8 @@ static void assert_shows(void *object, const char *want)
     wb_free_text(text);
 }
 
-static void single_layers(void **state)
+TEST(single_layers)
 {
-    (void)state;
     assert_shows(wb_Dense(2, 3), "Dense(2 => 3)       # 9 parameters");
     assert_shows(wb_Dense(10, 5), "Dense(10 => 5)      # 55 parameters");
     assert_shows(wb_Dense(10, 5, wb_relu, .no_bias = true),
@@ -61,9 +60,8 @@ static void single_layers(void **state)
     assert_shows(d, "Dense(1 => 2)       # 4 parameters  (some Inf)");
 }
 
-static void tables(void **state)
+TEST(tables)
 {
-    (void)state;
     assert_shows(wb_Chain(wb_Dense(1, 256, wb_tanh), wb_Dense(256, 1)),
                  "Chain(\n"
                  "  Dense(1 => 256, tanh),                # 512 parameters\n"
@@ -102,9 +100,8 @@ static void tables(void **state)
 }
 
 /* a layer that is used twice counts once in the total */
-static void shared_layers(void **state)
+TEST(shared_layers)
 {
-    (void)state;
     wb_layer *d = wb_Dense(2, 2);
     assert_shows(wb_Chain(d, wb_Dense(2, 2), d), "Chain(\n"
                  "  Dense(2 => 2),                        # 6 parameters\n"
@@ -113,9 +110,8 @@ static void shared_layers(void **state)
                  ")                   # Total: 4 arrays, 12 parameters, 48 bytes.");
 }
 
-static void tensors(void **state)
+TEST(tensors)
 {
-    (void)state;
     assert_shows(wb_from((float[]){1, 2.5f, -3, 0.125f, NAN, INFINITY}, WB_F32, 2,
                          (int64_t[]){2, 3}),
                  "[2,3] f32\n"
@@ -132,9 +128,8 @@ static void tensors(void **state)
                  "[20,1] i32\n   0\n   1\n   2\n   3\n   :\n  16\n  17\n  18\n  19");
 }
 
-static void trees(void **state)
+TEST(trees)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_Dense(2, 3), wb_relu);
     wb_tree *t = wb_named_tuple(3, (const char *[]){"model", "x", "rest"},
                                 (void *[]){m, wb_zeros(4), wb_tuple(WB_NONE, wb_opaque(NULL))});
@@ -161,10 +156,6 @@ static void trees(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(single_layers), cmocka_unit_test(tables), cmocka_unit_test(shared_layers),
-        cmocka_unit_test(tensors), cmocka_unit_test(trees),
-    };
     wb_seed(1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

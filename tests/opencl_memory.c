@@ -1,13 +1,6 @@
 /* The OpenCL backend by itself: what it says where there is no driver, which devices there are,
  * their memory, and copies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define TEST_OPENCL
 #include "text_memory.h"
@@ -17,7 +10,6 @@
 /* Runs before any driver is opened, since a loader of drivers looks around once. */
 static void test_nothing_there(void **state)
 {
-    (void)state;
     assert_int_equal(child("WEBER_OPENCL_LIBRARY", "/none/libOpenCL.so", "was not found"), 0);
     assert_int_equal(child("WEBER_OPENCL_LIBRARY", "/none/libOpenCL.so", "pocl-opencl-icd"), 0);
     assert_int_equal(child("WEBER_OPENCL_LIBRARY", "libm.so.6", "has no clGetPlatformIDs"), 0);
@@ -29,7 +21,6 @@ static void test_nothing_there(void **state)
 
 static void test_devices(void **state)
 {
-    (void)state;
     assert_string_equal(b->name, "OpenCL");
     assert_string_equal(b->tag, "opencl");
     assert_false(b->addressable);
@@ -50,7 +41,6 @@ static void test_devices(void **state)
 
 static void test_choice_of_devices(void **state)
 {
-    (void)state;
     static const char variable[] = "WEBER_OPENCL_DEVICES";
     assert_int_equal(restart(variable, "1"), 0);
     assert_int_equal(b->count(), 1);
@@ -73,7 +63,6 @@ static void test_choice_of_devices(void **state)
 
 static void test_cache(void **state)
 {
-    (void)state;
     check(restart("WEBER_MEMORY_LIMIT", NULL));
     const wb_device *d = dev[0];
     assert_int_equal(memory_of(d).used, 0);
@@ -105,7 +94,6 @@ static void test_cache(void **state)
 
 static void test_more_than_there_is(void **state)
 {
-    (void)state;
     const int64_t total = memory_of(dev[0]).total;
     expect_none(b->allocate(dev[0], (size_t)total + 1), "opencl:0: out of memory");
     expect_none(b->allocate(dev[0], SIZE_MAX / 2), "out of memory");
@@ -118,7 +106,6 @@ static void test_more_than_there_is(void **state)
 /* Once more through pinned memory, as on a device with memory of its own. */
 static void test_staged_transfers(void **state)
 {
-    (void)state;
     check(restart("WEBER_OPENCL_STAGING", "1"));
     transfers();
     check(restart("WEBER_OPENCL_STAGING", NULL));

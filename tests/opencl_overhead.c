@@ -1,13 +1,6 @@
 /* What the host adds to a launch: as many launches through the backend as by a bare loop of the
  * driver's calls that do the same, in turns, in one process. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define TEST_OPENCL
 #include "text_program.h"
@@ -113,7 +106,6 @@ static int by_value(const void *a, const void *c)
 /* The median of paired differences, of three tries the best: others may use the machine. */
 static void test_overhead(void **state)
 {
-    (void)state;
     double best = 1;
     wb__kernel *k = prepared(dev[0], STEP_SCALE, ITEMS);
     void *buffers[2] = {take(dev[0], BYTES), take(dev[0], BYTES)};

@@ -1,13 +1,6 @@
 /* Products by CLBlast, which small ones never meet unless they are told to: every way in which
  * operands may lie, batches, what comes behind a product, and what is left to our own kernels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "row_value.h"
 
@@ -15,14 +8,12 @@
 #include "backend/kinds.h"
 
 #include <dlfcn.h>
-#include <math.h>
 
 static const wb__backend *b;
 static const wb_device *d;
 
 static int begin(void **state)
 {
-    (void)state;
     setenv("WEBER_OPENCL_CLBLAST", "1", 1);
     b = &wb__cl_backend;
     if (b->start()) {
@@ -35,7 +26,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     b->stop();
     return 0;
 }
@@ -158,9 +148,8 @@ static void need_clblast(void)
 
 /* ---- the tests ------------------------------------------------------------------------------- */
 
-static void test_operands(void **state)
+TEST(test_operands)
 {
-    (void)state;
     need_clblast();
     for (int i = 0; i < 9; i++)                 /* the last in f64: each kind is compiled anew */
         run(&(product){.dtype = i & 8 ? WB_F64 : WB_F32, .batch = 1, .m = 37, .n = 19, .k = 23,
@@ -172,18 +161,16 @@ static void test_operands(void **state)
         "CLBlast", NULL);
 }
 
-static void test_batches(void **state)
+TEST(test_batches)
 {
-    (void)state;
     need_clblast();
     for (int i = 0; i < 2; i++)
         run(&(product){.dtype = WB_F32, .batch = 5, .m = 17, .n = 9, .k = 12, .apart = 3,
                        .offset = 2, .b_shared = i, .a_turned = i}, "CLBlast", NULL);
 }
 
-static void test_behind_a_product(void **state)
+TEST(test_behind_a_product)
 {
-    (void)state;
     need_clblast();
     static const wb__op acts[] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh, WB__OP_sigmoid,
                                   WB__OP_swish};
@@ -195,17 +182,15 @@ static void test_behind_a_product(void **state)
 }
 
 /* Sizes at which CLBlast pads its operands first. */
-static void test_large(void **state)
+TEST(test_large)
 {
-    (void)state;
     need_clblast();
     run(&(product){.dtype = WB_F32, .batch = 1, .m = 600, .n = 500, .k = 40, .b_turned = true},
         "CLBlast", NULL);
 }
 
-static void test_left_to_ours(void **state)
+TEST(test_left_to_ours)
 {
-    (void)state;
     product p = {.dtype = WB_F32, .batch = 1, .m = 20, .n = 30, .k = 10};
     if (b->part("CLBlast") == 1) {
         p.c_turned = true;
@@ -219,14 +204,4 @@ static void test_left_to_ours(void **state)
     setenv("WEBER_OPENCL_CLBLAST", "1", 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operands),
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_behind_a_product),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_left_to_ours),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+int main(void) { return run_cases(begin, end); }

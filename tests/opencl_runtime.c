@@ -1,13 +1,6 @@
 /* The OpenCL backend by itself, on two devices of PoCL's: the order of commands, kernels and what
  * is wrong with them, programs that are kept, threads, fork. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define TEST_OPENCL
 #include "text_runtime.h"
@@ -16,14 +9,12 @@
 
 static void test_order(void **state)
 {
-    (void)state;
     order();
 }
 
 /* Once more with transfers through pinned memory, as on a device with memory of its own. */
 static void test_staged_order(void **state)
 {
-    (void)state;
     check(restart("WEBER_OPENCL_STAGING", "1"));
     order();
     check(restart("WEBER_OPENCL_STAGING", NULL));
@@ -32,7 +23,6 @@ static void test_staged_order(void **state)
 /* Memory that no command uses is written while a kernel runs: it need not end before. */
 static void test_upload_beside_kernels(void **state)
 {
-    (void)state;
     const wb_device *d = dev[0];
     float x[64], y[64];
     fill(x, 64, 1);
@@ -60,7 +50,6 @@ static void test_upload_beside_kernels(void **state)
 
 static void test_kernels_that_cannot_be(void **state)
 {
-    (void)state;
     static const struct { test_step step; const char *part; } wrong[] = {
         {STEP_WRONG, "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11): "},
         {STEP_WRONG, "error:"},                         /* the compiler's words */
@@ -79,7 +68,6 @@ static void test_kernels_that_cannot_be(void **state)
  * is compiled again. */
 static void test_programs_are_kept(void **state)
 {
-    (void)state;
     keep_programs("WEBER_OPENCL_BINARIES", "1", NULL);
     b->destroy(dev[0], prepared(dev[0], STEP_SCALE, N));        /* PoCL keeps its own */
     assert_int_equal(test_kept, 0);

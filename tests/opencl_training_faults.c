@@ -1,7 +1,8 @@
 /* Training on OpenCL while its driver's calls fail: see training_faults.h.
  *
  *   opencl_training_faults [--count N]   at most about N of the n of each kind, evenly spread */
-#include <stdbool.h>
+
+#include "test.h"
 
 #define BACKEND "OpenCL"
 #define TAG "opencl"
@@ -12,14 +13,12 @@ static bool nothing_left(void) { return true; }         /* the backend itself co
 
 static void test_calls_of_the_driver_fail(void **state)
 {
-    (void)state;
     calls_fail(INT64_MAX);
 }
 
 /* On a device with memory of its own. */
 static void test_calls_fail_where_transfers_are_staged(void **state)
 {
-    (void)state;
     setenv("WEBER_OPENCL_STAGING", "1", 1);
     calls_fail(60);
     unsetenv("WEBER_OPENCL_STAGING");

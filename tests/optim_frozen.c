@@ -1,18 +1,8 @@
 /* A frozen part of a model costs its forward pass and nothing else: a step has as many kernels as
  * one whose loss cuts the part off by hand, with wb_stop_gradient. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "engine/request.h"
-
-#include <math.h>
-#include <stdio.h>
 
 enum { BATCH = 6, CLASSES = 3 };
 
@@ -23,7 +13,6 @@ static int kernels;
 static void log_line(wb_log_level level, const char *line, void *context)
 {
     int n;
-    (void)level, (void)context;
     if (sscanf(line, "plan: %d kernels", &n) == 1 && n > kernels) kernels = n;
 }
 
@@ -144,9 +133,8 @@ static wb_rule *clipped(void)
     return wb_OptimiserChain(wb_ClipNorm(.omega = 0.01), wb_WeightDecay(), wb_Momentum());
 }
 
-static void no_backward_pass(void **state)
+TEST(no_backward_pass)
 {
-    (void)state;
     wb_rule *(*const rules[])(void) = {descent, adam, clipped};
     const wb_dtype mixed[] = {0, WB_BF16, WB_F16};
     for (int i = 0; i < 18; i++) {
@@ -171,9 +159,8 @@ static void no_backward_pass(void **state)
 static double norm(wb_tensor *g) { return wb_item(wb_sum(wb_square(g))); }
 
 /* A gradient of a frozen parameter, with an update between. */
-static void reading(void **state)
+TEST(reading)
 {
-    (void)state;
     enum { BEFORE, BETWEEN, TOGETHER, MADE_OF_IT, AFTER, CASES };
     double value[CASES];
     for (int i = 0; i < CASES; i++) {
@@ -201,9 +188,8 @@ static void reading(void **state)
 }
 
 /* Thawed, it is trained from the next update on. */
-static void thawed(void **state)
+TEST(thawed)
 {
-    (void)state;
     float value;
     wb_scope *s = wb_scope_open();
     subject t = new_subject(adam(), 0, false, FROZEN);
@@ -222,7 +208,6 @@ static int built;
 /* What the step's scope holds by then. */
 static int count_built(int epoch, int64_t batch_number, wb_tensor *l, void *ctx)
 {
-    (void)epoch, (void)batch_number, (void)l, (void)ctx;
     built = wb__this_thread()->scope->n;
     return 0;
 }
@@ -243,9 +228,8 @@ static int trained(way how, float *value)
     return n;
 }
 
-static void by_train(void **state)
+TEST(by_train)
 {
-    (void)state;
     float cut = 0, frozen = 1, rest;
     const int by_hand = trained(CUT, &cut), built_by_hand = built;
     assert_int_equal(trained(FROZEN, &frozen), by_hand);
@@ -255,9 +239,8 @@ static void by_train(void **state)
 }
 
 /* A model with nothing left to train goes through its data all the same. */
-static void nothing_to_train(void **state)
+TEST(nothing_to_train)
 {
-    (void)state;
     wb_scope *s = wb_scope_open();
     subject t = new_subject(adam(), WB_F16, false, FROZEN);
     wb_batch b = batch();
@@ -270,7 +253,6 @@ static void nothing_to_train(void **state)
 
 static int recorded(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
 {
-    (void)inputs;
     outputs[0] = update(ctx);
     return 1;
 }
@@ -291,9 +273,8 @@ static int compiled(way how, float *value)
     return n;
 }
 
-static void by_a_compiled_step(void **state)
+TEST(by_a_compiled_step)
 {
-    (void)state;
     float cut = 0, frozen = 1, rest;
     const int by_hand = compiled(CUT, &cut);
     assert_int_equal(compiled(FROZEN, &frozen), by_hand);
@@ -305,10 +286,5 @@ int main(void)
 {
     setenv("WEBER_DEBUG", "plan", 1);           /* read once, at the first plan */
     wb_set_log(log_line, NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_backward_pass), cmocka_unit_test(reading),
-        cmocka_unit_test(thawed),           cmocka_unit_test(by_train),
-        cmocka_unit_test(nothing_to_train), cmocka_unit_test(by_a_compiled_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_cases();
 }

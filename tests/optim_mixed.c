@@ -69,9 +69,8 @@ static void check_rule(int number, wb_dtype t)
     ref_forget();
 }
 
-static void rules_work_on_masters(void **state)
+TEST(rules_work_on_masters)
 {
-    (void)state;
     for (int i = 0; i < 7; i++)
         for (int k = 0; k < 2; k++)
             if (fewer() == 1 || k == i % 2) check_rule(i, halves[k]);
@@ -79,10 +78,8 @@ static void rules_work_on_masters(void **state)
 
 /* ---- the scale ------------------------------------------------------------------------------- */
 
-static void overflow_skips_and_recovers(void **state)
+TEST_IN_SCOPE(overflow_skips_and_recovers)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     problem p = {0};
     make(&p, false);
     WORKS(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = WB_F16));
@@ -111,15 +108,11 @@ static void overflow_skips_and_recovers(void **state)
     assert_true(scale_of(&p) == scale / 2);
     assert_true(wb_at(p.state->scaling[WB__MADE], 0) == made + 150);
     assert_true(loss_now(&p) < 0.2 * loss);
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* 2000 good steps in a row double the scale, up to 2^24; it never falls below 2^-24. */
-static void scale_grows(void **state)
+TEST_IN_SCOPE(scale_grows)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
     wb_opt_state *st = wb_setup(wb_Descent(), model, .mixed = WB_F16);
     wb_tensor *zero = wb_zeros(2), *bad = wb_full_of(INFINITY, WB_F32, 1, (int64_t[]){2});
@@ -140,29 +133,23 @@ static void scale_grows(void **state)
         assert_int_equal(wb_update(st, model, wb_tuple(end ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == at);
     }
-    wb_scope_close(s);
 }
 
 /* Nobody but f16 is scaled. */
-static void others_are_not_scaled(void **state)
+TEST_IN_SCOPE(others_are_not_scaled)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
     wb_tensor *loss = wb_sum(wb_ones(3));
     assert_ptr_equal(wb_scale_loss(wb_setup(wb_Descent(), model), loss), loss);
     wb_opt_state *st = wb_setup(wb_Descent(), model, .mixed = WB_BF16);
     assert_ptr_equal(wb_scale_loss(st, loss), loss);
     assert_null(st->scaling[WB__SCALE]);
-    wb_scope_close(s);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static void ties_stay_ties(void **state)
+TEST_IN_SCOPE(ties_stay_ties)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Embedding(5, 4), wb_Dense(4, 5, .no_bias = true));
     assert_int_equal(wb_tie(m, "layers.1.weight", "layers.0.weight"), 0);
     wb_tensor *w = wb_get(m, "layers.0.weight"), *old = wb_add(w, wb_scalar(1));
@@ -183,16 +170,12 @@ static void ties_stay_ties(void **state)
     assert_int_equal(wb_update(st, m, grads), 0);
     problem p = {.model = m, .state = st};
     check_masters(&p);
-    wb_scope_close(s);
-    ref_forget();
 }
 
 /* f64 and what is half already; another setup of the same model; a model of a rule that keeps
  * nothing else. */
-static void any_floating_dtype(void **state)
+TEST_IN_SCOPE(any_floating_dtype)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dense(3, 2, .dtype = WB_F64), wb_Dense(2, 2, .dtype = WB_BF16));
     for (int i = 0; i < 3; i++) {
         wb_opt_state *st = wb_setup(wb_Descent(), m, .mixed = halves[i % 2]);
@@ -204,21 +187,17 @@ static void any_floating_dtype(void **state)
         WORKS(!wb_update(st, m, wb_gradient(wb_scale_loss(st, l), m)));
         check_masters(&p);
     }
-    wb_scope_close(s);
 }
 
 static int warnings;
 static void count_warnings(wb_log_level level, const char *text, void *context)
 {
-    (void)context;
     warnings += level == WB_LOG_WARN && strstr(text, "parameters got") != NULL;
 }
 
 /* Inputs of f32 are converted without a word; a model that is bf16 by itself warns. */
-static void inputs_are_converted(void **state)
+TEST_IN_SCOPE(inputs_are_converted)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_set_log(count_warnings, NULL);
     wb_layer *m = wb_Chain(wb_Conv(1, 2, {3, 3}), wb_BatchNorm(2, .no_affine = true), wb_Flatten(),
                            wb_Dense(8, 3), wb_LayerNorm({3}));
@@ -232,13 +211,10 @@ static void inputs_are_converted(void **state)
     wb_call(wb_Dense(3, 2, .dtype = WB_BF16), wb_ones(1, 3));
     assert_int_equal(warnings, 1);
     wb_set_log(NULL, NULL);
-    wb_scope_close(s);
 }
 
-static void refusals(void **state)
+TEST_IN_SCOPE(refusals)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Dense(2, 1);
     REFUSED(wb_setup(wb_Adam(), m, .mixed = WB_F32), "setup: .mixed is f32; it must be bf16 or f16");
     REFUSED(wb_setup(wb_Adam(), m, .mixed = WB_I8), "setup: .mixed is i8; it must be bf16 or f16");
@@ -254,14 +230,11 @@ static void refusals(void **state)
             "scale_loss: the first is a layer, not the state from wb_setup");
     REFUSED(wb_scale_loss(st, NULL), "scale_loss: loss is NULL, and nothing failed before");
     wb_clear_error();
-    wb_scope_close(s);
 }
 
 /* All or nothing, whichever allocation fails. */
-static void out_of_memory(void **state)
+TEST_IN_SCOPE(out_of_memory)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dense(3, 2), wb_Dense(2, 2));
     wb_tensor *x = wb_get(m, "layers.1.weight");
     bool done = false;
@@ -276,13 +249,10 @@ static void out_of_memory(void **state)
         assert_int_equal(wb_dtype_of(x), done ? WB_F16 : WB_F32);
         wb_clear_error();
     }
-    wb_scope_close(s);
 }
 
-static void printed(void **state)
+TEST_IN_SCOPE(printed)
 {
-    (void)state;
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Dense(2, 1);
     wb_opt_state *st = wb_setup(wb_Momentum(), m, .mixed = WB_BF16);
     char *text = wb_format_object(st);
@@ -290,13 +260,11 @@ static void printed(void **state)
                               "  weight  [1,2] bf16 of f32, 1 moment, 0 steps\n"
                               "  bias    [1] bf16 of f32, 1 moment, 0 steps");
     wb_free_text(text);
-    wb_scope_close(s);
 }
 
 /* What the program puts into a parameter is what the next update starts from. */
-static void values_put_in_later_count(void **state)
+TEST(values_put_in_later_count)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_Dense(3, 2, .no_bias = true);
@@ -322,14 +290,5 @@ static void values_put_in_later_count(void **state)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(rules_work_on_masters), cmocka_unit_test(overflow_skips_and_recovers),
-        cmocka_unit_test(scale_grows), cmocka_unit_test(others_are_not_scaled),
-        cmocka_unit_test(ties_stay_ties), cmocka_unit_test(any_floating_dtype),
-        cmocka_unit_test(inputs_are_converted), cmocka_unit_test(refusals),
-        cmocka_unit_test(out_of_memory), cmocka_unit_test(printed),
-        cmocka_unit_test(values_put_in_later_count)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

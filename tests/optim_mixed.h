@@ -8,7 +8,6 @@
 
 #include "optim/optim.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 #define REFUSED(call, message)                          \
@@ -68,7 +67,6 @@ static inline void make(problem *p, bool conv)
 
 static inline wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), b.y);
 }
 

@@ -25,9 +25,8 @@ static void train(bool conv, wb_dtype mixed, double *seen)
 }
 
 /* On the way and after 200 steps the losses are those of f32 within 10 %. */
-static void losses_as_in_f32(void **state)
+TEST(losses_as_in_f32)
 {
-    (void)state;
     for (int conv = 0; conv < 2; conv++) {
         double want[SEEN], got[SEEN];
         train(conv, WB_DTYPE_DEFAULT, want);
@@ -49,9 +48,8 @@ static wb_loader *loader_of(const problem *p)
 }
 
 /* wb_train scales by itself: the bits of the explicit loop. */
-static void train_scales_by_itself(void **state)
+TEST(train_scales_by_itself)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         wb_scope *s = wb_scope_open();
         problem p = {0}, q = {0};
@@ -136,9 +134,8 @@ static void train_gpt(const wb_device *d, wb_dtype mixed, double *losses)
 
 /* On the CPU and on OpenCL bf16 follows f32 within 3 % at each step; f16, which skips a few steps
  * until its scale is right, at the end. */
-static void a_gpt_on_two_devices(void **state)
+TEST(a_gpt_on_two_devices)
 {
-    (void)state;
     const wb_device *places[2] = {wb_cpu_device(), NULL};
     if (!wb_using("OpenCL") && wb_functional("OpenCL")) places[1] = wb_device_at("OpenCL", 0);
     else print_message("without OpenCL, since: %s\n", wb_why_not("OpenCL"));
@@ -163,13 +160,11 @@ static void a_gpt_on_two_devices(void **state)
 
 static void say_nothing(wb_log_level level, const char *text, void *context)
 {
-    (void)level, (void)text, (void)context;
 }
 
 static int fused_updates, segments;
 static void read_plan(wb_log_level level, const char *text, void *context)
 {
-    (void)level, (void)context;
     const char *more = strstr(text, " and "), *word = strstr(text, " more:");
     if (!strstr(text, "fused") || !more || !word || more > word) return;
     fused_updates++;
@@ -177,9 +172,8 @@ static void read_plan(wb_log_level level, const char *text, void *context)
 }
 
 /* All parameters are updated by one kernel with a segment each. */
-static void one_kernel_updates_all(void **state)
+TEST(one_kernel_updates_all)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         wb_scope *s = wb_scope_open();
         problem p = {0};
@@ -212,9 +206,8 @@ static int forward(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 /* Recorded steps give the bits of plain ones; what was recorded before the parameters changed their
  * dtype is recorded again. */
-static void recordings(void **state)
+TEST(recordings)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         wb_scope *s = wb_scope_open();
         problem p = {0}, q = {0};
@@ -246,9 +239,8 @@ static void recordings(void **state)
 }
 
 /* Training on from a checkpoint gives the bits that never stopping gives. */
-static void checkpoints(void **state)
+TEST(checkpoints)
 {
-    (void)state;
     const char *path = "optim_mixed.checkpoint";
     for (int i = 0; i < 2; i++) {
         wb_scope *s = wb_scope_open();
@@ -284,9 +276,8 @@ static void checkpoints(void **state)
 }
 
 /* On another device the same bits, and back. */
-static void devices(void **state)
+TEST(devices)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         wb_scope *s = wb_scope_open();
         problem p = {0}, q = {0};
@@ -315,9 +306,8 @@ static void devices(void **state)
 }
 
 /* Out of place: a new model, the same numbers. */
-static void out_of_place(void **state)
+TEST(out_of_place)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         wb_scope *s = wb_scope_open();
         problem p = {0}, q = {0};
@@ -344,12 +334,5 @@ int main(int argc, char **argv)
     wb_set_log(say_nothing, NULL);
     wb_set_threads(1);                              /* so small that more would only wait */
     read_options(argc, argv);
-    const struct CMUnitTest all[] = {
-        cmocka_unit_test(losses_as_in_f32), cmocka_unit_test(a_gpt_on_two_devices),
-        cmocka_unit_test(train_scales_by_itself), cmocka_unit_test(one_kernel_updates_all),
-        cmocka_unit_test(recordings), cmocka_unit_test(checkpoints), cmocka_unit_test(devices),
-        cmocka_unit_test(out_of_place)};
-    int failed = cmocka_run_group_tests(all, NULL, NULL);
-    wb_shutdown();
-    return failed;
+    return run_all_cases();
 }

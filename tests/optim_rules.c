@@ -40,9 +40,8 @@ static void check_rule(const char *name, wb_rule *rule)
     wb_scope_close(scope);
 }
 
-static void rules(void **state)
+TEST(rules)
 {
-    (void)state;
     check_rule("Descent", wb_Descent());
     check_rule("Momentum", wb_Momentum());
     check_rule("Adam", wb_Adam());
@@ -54,9 +53,8 @@ static void rules(void **state)
 }
 
 /* Step numbers, learning rates and bias corrections are arguments of one plan. */
-static void one_plan_for_all_steps(void **state)
+TEST(one_plan_for_all_steps)
 {
-    (void)state;
     wb_tree *model = parameters();
     wb_opt_state *s = wb_setup(wb_Adam(), model);
     int64_t built = 0;
@@ -71,9 +69,8 @@ static void one_plan_for_all_steps(void **state)
 }
 
 /* |g| is 0: no division by it */
-static void clipping_nothing(void **state)
+TEST(clipping_nothing)
 {
-    (void)state;
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
     wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Descent()), model);
     assert_int_equal(wb_update(s, model, wb_tuple(wb_zeros(2))), 0);
@@ -86,9 +83,8 @@ static wb_tensor *halved(wb_tensor *g, const char *path, void *ctx)
 }
 
 /* The mapped tree is older than the tensors in it: the step's scope closes all the same. */
-static void mapped_gradients(void **state)
+TEST(mapped_gradients)
 {
-    (void)state;
     wb_layer *m = wb_Dense(2, 2, .init = wb_init_ones);
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), m);
     wb_scope *step = wb_scope_open();
@@ -100,9 +96,8 @@ static void mapped_gradients(void **state)
 }
 
 /* A guard keeps the parameters as they were, whatever is read first; the next good step is made. */
-static void updates_that_are_not_finite(void **state)
+TEST(updates_that_are_not_finite)
 {
-    (void)state;
     const double bad[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {
         wb_scope *scope = wb_scope_open();
@@ -141,10 +136,8 @@ static int guarded_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 /* The loss is the guard of other rules: plain, recorded, and two updates of one evaluation. */
 /* Gradients that the program maps, to clip them by hand, are guarded by the loss as they were. */
-static void mapped_gradients_are_guarded(void **state)
+TEST_IN_SCOPE(mapped_gradients_are_guarded)
 {
-    (void)state;
-    wb_scope *scope = wb_scope_open();
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model);
     wb_tensor *bad = wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2});
@@ -153,12 +146,10 @@ static void mapped_gradients_are_guarded(void **state)
     assert_true(isnan(wb_at(wb_get(model, "0"), 0)) || wb_error_code() == WB_ERROR_NUMBER);
     wb_clear_error();
     assert_true(wb_at(wb_get(model, "0"), 0) == 1);
-    wb_scope_close(scope);
 }
 
-static void losses_guard_updates(void **state)
+TEST(losses_guard_updates)
 {
-    (void)state;
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2))), *other = wb_tuple(wb_variable(wb_ones(2)));
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model), *o = wb_setup(wb_Descent(.eta = 1), other);
     wb_tensor *good = wb_ones(2), *bad = wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2}), *l;
@@ -194,9 +185,8 @@ static void losses_guard_updates(void **state)
 }
 
 /* Two guarded updates of one evaluation: any of their losses can be read first, and large ones are finite. */
-static void losses_of_two_updates_are_read(void **state)
+TEST(losses_of_two_updates_are_read)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         const bool wide = k & 1;                    /* their sum is not finite in f16 */
         wb_scope *scope = wb_scope_open();
@@ -221,9 +211,8 @@ static void losses_of_two_updates_are_read(void **state)
     }
 }
 
-static void skipping_and_freezing(void **state)
+TEST(skipping_and_freezing)
 {
-    (void)state;
     wb_layer *m =
         wb_Chain(wb_Dense(2, 2, .init = wb_init_ones), wb_Dense(2, 2, .init = wb_init_ones));
     wb_opt_state *s = wb_setup(wb_Momentum(.eta = 1), m);
@@ -254,9 +243,8 @@ static void skipping_and_freezing(void **state)
 
 /* One state for a tie; separate gradients of its places are added, one gradient in both places
  * counts once. */
-static void ties(void **state)
+TEST(ties)
 {
-    (void)state;
     wb_tensor *w = wb_variable(wb_zeros(2));
     wb_tree *model = wb_tuple(w, w);
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model);
@@ -278,9 +266,8 @@ static void ties(void **state)
             "update: the state was made for another model: \"1\", [2] f32, is not where it was");
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     wb_layer *m = wb_Dense(2, 1), *n = wb_Dense(3, 1);
     REFUSED(wb_Adam(.eta = -0.001), "Adam: the learning rate cannot be negative: eta is -0.001");
     REFUSED(wb_Descent(.eta = NAN), "Descent: the learning rate cannot be negative: eta is nan");
@@ -307,9 +294,8 @@ static void refusals(void **state)
                 s->rule->parts[0].o.beta[1] == 0.999);
 }
 
-static void out_of_place(void **state)
+TEST(out_of_place)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_Dense(2, 2), wb_BatchNorm(2));
     wb_opt_state *s = wb_setup(wb_Adam(.eta = 0.1), m), *t = wb_setup(wb_Adam(.eta = 0.1), m);
     wb_tensor *x = wb_from((float[]){1, 2, 3, 5}, WB_F32, 2, (int64_t[]){2, 2});
@@ -335,9 +321,8 @@ static void out_of_place(void **state)
 }
 
 /* Half parameters have moments of f32, so small gradients are not lost. */
-static void halves(void **state)
+TEST(halves)
 {
-    (void)state;
     for (wb_dtype d = WB_F16; d <= WB_BF16; d++) {
         wb_tree *model = wb_tuple(wb_variable(wb_astype(wb_ones(3), d)));
         wb_opt_state *s = wb_setup(wb_AdamW(.eta = 0.125), model);
@@ -369,9 +354,8 @@ static recorded begin(void)
     return r;
 }
 
-static void compiled_steps(void **state)
+TEST(compiled_steps)
 {
-    (void)state;
     recorded a = begin(), b = begin();
     wb_compiled *c = wb_compile(step, &a);
     for (int i = 0; i < 6; i++) {
@@ -391,21 +375,4 @@ static void compiled_steps(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules),
-        cmocka_unit_test(one_plan_for_all_steps),
-        cmocka_unit_test(clipping_nothing),
-        cmocka_unit_test(mapped_gradients), cmocka_unit_test(updates_that_are_not_finite),
-        cmocka_unit_test(mapped_gradients_are_guarded),
-        cmocka_unit_test(losses_guard_updates),
-        cmocka_unit_test(losses_of_two_updates_are_read),
-        cmocka_unit_test(skipping_and_freezing),
-        cmocka_unit_test(ties),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(out_of_place), cmocka_unit_test(compiled_steps),
-        cmocka_unit_test(halves),
-    };
-    return cmocka_run_group_tests(tests, golden_open, golden_close);
-}
+int main(void) { return run_cases(golden_open, golden_close); }

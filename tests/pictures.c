@@ -1,14 +1,6 @@
 /* Progress bars and curves: what they print, what they do with values that are not there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <weber.h>
 
@@ -44,9 +36,8 @@ static void three_steps(void)
     wb_progress_step(p, "loss", wb_scalar(100));
 }
 
-static void test_progress_counts_and_averages(void **state)
+TEST(test_progress_counts_and_averages)
 {
-    (void)state;
     listen(three_steps);
     assert_non_null(strstr(said, "epoch 7  3 steps in "));
     assert_non_null(strstr(said, "mean loss 1  mean accuracy 0.5\n"));
@@ -64,9 +55,8 @@ static void no_value(void)
     wb_scope_close(scope);                      /* ends the bar too */
 }
 
-static void test_progress_without_values_ends_with_its_scope(void **state)
+TEST(test_progress_without_values_ends_with_its_scope)
 {
-    (void)state;
     listen(no_value);
     assert_non_null(strstr(said, "reading  3 steps in "));
     assert_null(strstr(said, "loss"));
@@ -89,9 +79,8 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-static void test_curves_leave_gaps_and_escape_names(void **state)
+TEST(test_curves_leave_gaps_and_escape_names)
 {
-    (void)state;
     double x[] = {0, 1, 2, 3, 4}, y[] = {1, 0.5, NAN, 0.25, 0.125}, flat[] = {2, 2, 2, 2, 2};
     wb_series series[] = {{"a < b & c", 5, x, y}, {"flat", 5, x, flat}, {"none", 0, NULL, NULL}};
     assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 3, series), 0);
@@ -117,9 +106,8 @@ static void test_curves_leave_gaps_and_escape_names(void **state)
     remove("pictures.svg");
 }
 
-static void test_curves_say_what_is_wrong(void **state)
+TEST(test_curves_say_what_is_wrong)
 {
-    (void)state;
     assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 0, NULL), WB_ERROR_ARGUMENT);
     wb_clear_error();
     wb_series empty = {"nothing", 3, NULL, NULL};
@@ -131,15 +119,4 @@ static void test_curves_say_what_is_wrong(void **state)
     wb_clear_error();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_counts_and_averages),
-        cmocka_unit_test(test_progress_without_values_ends_with_its_scope),
-        cmocka_unit_test(test_curves_leave_gaps_and_escape_names),
-        cmocka_unit_test(test_curves_say_what_is_wrong),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    wb_shutdown();
-    return failed;
-}
+int main(void) { return run_all_cases(); }

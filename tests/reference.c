@@ -10,6 +10,7 @@ static int n_held, held_room;
 array ref_new(int ndim, const int64_t *dims)
 {
     array a = {.ndim = ndim, .size = 1};
+    after_each_test = ref_forget;
     for (int i = 0; i < ndim; i++) a.size *= a.dims[i] = dims[i];
     a.at = calloc((size_t)a.size + 1, sizeof *a.at);
     if (n_held == held_room)

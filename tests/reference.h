@@ -5,20 +5,9 @@
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "weber.h"
-
-#include <math.h>
-#include <stdio.h>
 
 typedef struct {
     int ndim;

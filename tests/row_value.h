@@ -4,8 +4,8 @@
 
 #include "ops/ops.h"
 
-#define WB__KIND f64
-#include "ops/scalar.h"
+#define KIND f64
+#include "base/dialect.h"
 
 /* x itself where the operation is none. */
 static inline double row_value(wb__op op, double x)

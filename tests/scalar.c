@@ -1,15 +1,10 @@
-/* Errors of the f32 functions of ops/scalar.h in units in the last place, over all exponents, and
+/* Errors of the f32 functions of base/formulas.h in units in the last place, over all exponents, and
  * their special values.  The references are libm's functions in double. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "test.h"
 
-#include "ops/scalar.h"
+#include "base/dialect.h"
 
 #include <float.h>
-#include <stdio.h>
 
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 static double curve(double x) { return sqrt(8 / 3.14159265358979323846) * (x
@@ -44,7 +39,7 @@ typedef struct {
     double bound, from, to;
 } function;
 
-#define OF(name) static float f_##name(float x) { return wb__##name##_f32(x); }
+#define OF(name) static float f_##name(float x) { return name##_f32(x); }
 OF(exp) OF(expm1) OF(log) OF(log1p) OF(tanh) OF(sigmoid) OF(erf)
 OF(sin) OF(cos) OF(floor) OF(gelu) OF(gelu_slope)
 
@@ -63,9 +58,8 @@ static const function functions[] = {
     {"gelu_slope", f_gelu_slope, gelu_slope, 4, -0.5, 1e30},
 };
 
-static void all_exponents(void **state)
+TEST(all_exponents)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
         const function *f = &functions[k];
         double worst = 0;
@@ -83,9 +77,8 @@ static void all_exponents(void **state)
     }
 }
 
-static void specials(void **state)
+TEST(specials)
 {
-    (void)state;
     assert_true(f_exp(INFINITY) == INFINITY && f_exp(-INFINITY) == 0 && isnan(f_exp(NAN))
                 && f_exp(0) == 1);
     assert_true(f_log(0) == -INFINITY && f_log(-0.0f) == -INFINITY && isnan(f_log(-1))
@@ -106,13 +99,9 @@ static void specials(void **state)
     assert_true(isnan(f_floor(NAN)) && isnan(f_gelu(NAN)) && f_sigmoid(0) == 0.5f);
     assert_true(f_gelu_slope(INFINITY) == 1 && f_gelu_slope(-INFINITY) == 0
                 && isnan(f_gelu_slope(NAN)));
-    assert_true(wb__quotient_i32(INT32_MIN, -1) == INT32_MIN && wb__quotient_i32(7, 0) == 0);
-    assert_true(wb__quotient_i64(INT64_MIN, -1) == INT64_MIN && wb__quotient_i64(7, 0) == 0);
-    assert_true(wb__quotient_i32(-7, 2) == -3 && wb__abs_i32(INT32_MIN) == INT32_MIN);
+    assert_true(quotient_i32(INT32_MIN, -1) == INT32_MIN && quotient_i32(7, 0) == 0);
+    assert_true(quotient_i64(INT64_MIN, -1) == INT64_MIN && quotient_i64(7, 0) == 0);
+    assert_true(quotient_i32(-7, 2) == -3 && abs_i32(INT32_MIN) == INT32_MIN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_exponents), cmocka_unit_test(specials)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

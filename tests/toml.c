@@ -1,15 +1,8 @@
 /* TOML: what is well formed and what is not, where an error is, what a value is, and that changing
  * one value leaves every other byte. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/toml.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static void accepts(const char *text)
 {
@@ -28,9 +21,8 @@ static void refuses(const char *text, const char *message)
     assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
 }
 
-static void test_well_formed(void **state)
+TEST(test_well_formed)
 {
-    (void)state;
     static const char *const texts[] = {
         "", "\n", "\r\n", " \t\n# comment", ("\xef\xbb\xbf" "a = 1"),
         "# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
@@ -53,9 +45,8 @@ static void test_well_formed(void **state)
     for (size_t i = 0; i < WB__COUNT(texts); i++) accepts(texts[i]);
 }
 
-static void test_ill_formed(void **state)
+TEST(test_ill_formed)
 {
-    (void)state;
     static const struct { const char *text, *message; } cases[] = {
         {"a", "t:1:2: = was expected after the key"},
         {"a = ", "t:1:5: a value was expected"},
@@ -134,9 +125,8 @@ static void test_ill_formed(void **state)
     for (size_t i = 0; i < WB__COUNT(cases); i++) refuses(cases[i].text, cases[i].message);
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
-    (void)state;
     char text[512] = "a = ";
     memset(text + 4, '[', 63);
     memset(text + 67, ']', 63);
@@ -170,9 +160,8 @@ static void reads(const char *text, wb__toml_kind kind, const char *value)
     wb__toml_free(t);
 }
 
-static void test_values(void **state)
+TEST(test_values)
 {
-    (void)state;
     reads("", WB__TOML_ABSENT, NULL);
     reads("gpu = 'x'\n[Flux]\n[Flux.gpu2]\ngpu = 'y'", WB__TOML_ABSENT, NULL);
     reads("Flux = 1", WB__TOML_ABSENT, NULL);
@@ -203,9 +192,8 @@ static void becomes(const char *before, const char *value, const char *after)
     wb__free(text);
 }
 
-static void test_setting(void **state)
+TEST(test_setting)
 {
-    (void)state;
     becomes("", "X", "[Flux]\ngpu = \"X\"\n");
     becomes("# only a remark", "X", "# only a remark\n\n[Flux]\ngpu = \"X\"\n");
     becomes("a = 1\n\n", "X", "a = 1\n\n[Flux]\ngpu = \"X\"\n");
@@ -228,9 +216,8 @@ static void test_setting(void **state)
     becomes("", "a\"b\\c\n\x7f", "[Flux]\ngpu = \"a\\\"b\\\\c\\u000a\\u007f\"\n");
 }
 
-static void test_removing(void **state)
+TEST(test_removing)
 {
-    (void)state;
     becomes("a = 1", NULL, "a = 1");
     becomes("[Flux]\ngpu = 'X'\nb = 1\n", NULL, "[Flux]\nb = 1\n");
     becomes("[Flux]\na = 1\n  gpu = 'X'", NULL, "[Flux]\na = 1\n");
@@ -252,9 +239,8 @@ static void refuses_edit(const char *before, const char *message)
     assert_string_equal(wb_error(), message);
 }
 
-static void test_not_to_be_changed(void **state)
+TEST(test_not_to_be_changed)
 {
-    (void)state;
     refuses_edit("a = \n", "t:1:5: a value was expected");
     refuses_edit("b = 1\nFlux = 3\n", "t:2:1: Flux is not a table");
     refuses_edit("[[Flux]]\n", "t:1:1: Flux is not a table");
@@ -263,9 +249,8 @@ static void test_not_to_be_changed(void **state)
 }
 
 /* Names that are no bare keys. */
-static void test_quoted_names(void **state)
+TEST(test_quoted_names)
 {
-    (void)state;
     size_t n;
     char *text = wb__toml_edit("t", "", 0, "a b", "", "x", &n);
     assert_string_equal(text, "[\"a b\"]\n\"\" = \"x\"\n");
@@ -273,9 +258,8 @@ static void test_quoted_names(void **state)
 }
 
 /* Every allocation fails once: an error, and nothing left held. */
-static void test_memory(void **state)
+TEST(test_memory)
 {
-    (void)state;
     static const char text[] = "[a]\nb = 1\n[Flux]\nc = { d = [{e = 1}] }\n[[x]]\n[x.y]\n";
     const int64_t held = wb_memory_used();
     int failures = 0;
@@ -296,14 +280,4 @@ static void test_memory(void **state)
     assert_in_range(failures, 5, 1000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_well_formed), cmocka_unit_test(test_ill_formed),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_values),
-        cmocka_unit_test(test_setting),     cmocka_unit_test(test_removing),
-        cmocka_unit_test(test_not_to_be_changed), cmocka_unit_test(test_quoted_names),
-        cmocka_unit_test(test_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_all_cases(); }

@@ -22,7 +22,6 @@ static wb_dataset *data(void)
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
@@ -34,16 +33,14 @@ static wb_layer *net(void)
 static int64_t steps_seen;
 static int count(int epoch, int64_t batch, wb_tensor *l, void *ctx)
 {
-    (void)l;
     steps_seen++;
     assert_int_equal(batch, (steps_seen - 1) % 5 + 1);
     assert_int_equal(epoch, (steps_seen - 1) / 5 + 1);
     return ctx && steps_seen == 7;
 }
 
-static void training(void **state)
+TEST(training)
 {
-    (void)state;
     wb_seed(4);
     wb_layer *m = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1));
     wb_dataset *d = data();
@@ -98,9 +95,8 @@ static void assert_same(void *a, void *b)
     assert_true(c.n > 0);
 }
 
-static void losses_that_are_not_finite(void **state)
+TEST(losses_that_are_not_finite)
 {
-    (void)state;
     wb_layer *m = net(), *reference = NULL;
     wb_loader *l = wb_dataloader(data(), .batchsize = 8);
     double values[] = {NAN, INFINITY, -INFINITY};
@@ -179,9 +175,8 @@ static const char *file_name(void)
     return name;
 }
 
-static void resuming_is_never_stopping(void **state)
+TEST(resuming_is_never_stopping)
 {
-    (void)state;
     const char *path = file_name();
     for (int stop = 5; stop <= 13;
          stop++) { /* epochs are of 6 batches: within, at the end, after */
@@ -208,9 +203,8 @@ static void resuming_is_never_stopping(void **state)
     unlink(path);
 }
 
-static void checkpoints_of_wb_train(void **state)
+TEST(checkpoints_of_wb_train)
 {
-    (void)state;
     const char *path = file_name();
     run a = begin(3), b = begin(4);
     assert_int_equal(wb_train(loss, a.model, a.loader, a.state, .epochs = 2, .checkpoint = path),
@@ -232,9 +226,8 @@ static void refuse_load(const char *path, wb_checkpoint *c, const char *message)
     if (!strstr(wb_error(), message)) fail_msg("\"%s\" is not in \"%s\"", message, wb_error());
 }
 
-static void checkpoints_that_do_not_fit(void **state)
+TEST(checkpoints_that_do_not_fit)
 {
-    (void)state;
     const char *path = file_name();
     run a = begin(3);
     wb_checkpoint one = {.model = a.model, .state = a.state, .loader = a.loader, .epoch = 1};
@@ -271,15 +264,12 @@ static wb_loader *stopped;
 static int stop_after_two(int epoch, int64_t batch, wb_tensor *l, void *ctx)
 {
     int *calls = ctx;
-    (void)epoch;
-    (void)l;
     if (++*calls > 100) return 1;
     return batch == 2 && wb_loader_stop(stopped);
 }
 
-static void each_may_stop_the_loader(void **state)
+TEST(each_may_stop_the_loader)
 {
-    (void)state;
     wb_layer *m = net();
     stopped = wb_dataloader(data(), .batchsize = 8);
     wb_opt_state *s = wb_setup(wb_Adam(), m);
@@ -291,12 +281,4 @@ static void each_may_stop_the_loader(void **state)
     assert_int_equal(s->slots[0].steps, 6);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training), cmocka_unit_test(losses_that_are_not_finite),
-        cmocka_unit_test(resuming_is_never_stopping), cmocka_unit_test(checkpoints_of_wb_train),
-        cmocka_unit_test(checkpoints_that_do_not_fit), cmocka_unit_test(each_may_stop_the_loader),
-    };
-    return cmocka_run_group_tests(tests, NULL, golden_close);
-}
+int main(void) { return run_cases(NULL, golden_close); }

@@ -30,7 +30,6 @@ static char reached_text[200];
 
 static void listen(wb_log_level level, const char *text, void *context)
 {
-    (void)level, (void)context;
     if (strstr(text, "fails as " FAIL " asks")) {
         reached++;
         snprintf(reached_text, sizeof reached_text, "%s", text);
@@ -63,7 +62,6 @@ static wb_loader *make_loader(const wb_device *d)
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {
-    (void)ctx;
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, CLASSES));
 }
 
@@ -138,7 +136,6 @@ static int read_loss(program *p)
 
 static int sum_up(wb_tensor *x, const char *name, void *ctx)
 {
-    (void)name;
     const float *v = wb_data(x);
     for (int64_t i = 0; v && i < wb_size(x); i++)
         *(double *)ctx = *(double *)ctx * 1.0000001 + (double)v[i] * (double)(1 + i % 7);
@@ -338,7 +335,6 @@ static void calls_fail(int64_t wanted)
 static int64_t most_allocations = 200;
 static void test_an_allocation_fails(void **state)
 {
-    (void)state;
     const double began = wb__now();
     program p;
     wb__alloc_fail_at(INT64_MAX);
@@ -364,7 +360,6 @@ static void test_an_allocation_fails(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     program p;
     snprintf(path, sizeof path, "/tmp/weber-training-faults-%ld.safetensors", (long)getpid());
     wb_set_log(listen, NULL);
@@ -384,7 +379,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     unlink(path);
     return 0;
 }

@@ -16,9 +16,8 @@ static wb_tensor *numbers(int n, const float *values)
 }
 #define NUMBERS(...) numbers(sizeof((float[]){__VA_ARGS__}) / sizeof(float), (float[]){__VA_ARGS__})
 
-static void paths(void **state)
+TEST(paths)
 {
-    (void)state;
     wb_layer *m =
         wb_Chain(wb_Dense(2, 3, .no_bias = true), wb_relu, wb_named("head", wb_Dense(3, 1)));
     assert_int_equal(wb_size(wb_get(m, "layers.0.weight")), 6);
@@ -57,9 +56,8 @@ static int write_down(wb_tensor *x, const char *path, void *ctx)
     return ++l->n == l->stop_at ? 7 : 0;
 }
 
-static void visits(void **state)
+TEST(visits)
 {
-    (void)state;
     wb_layer *d = wb_Dense(2, 2), *m = wb_Chain(d, wb_BatchNorm(2), d);
     list l = {0};
     assert_int_equal(wb_each_parameter(m, write_down, &l), 0);
@@ -84,7 +82,6 @@ static void visits(void **state)
 static int called;
 static wb_tensor *twice(wb_tensor *x, const char *path, void *ctx)
 {
-    (void)ctx;
     called++;
     return strstr(path, "bias") ? x : wb_mul(x, wb_scalar(2));
 }
@@ -93,9 +90,8 @@ static wb_tensor *nothing(wb_tensor *x, const char *path, void *ctx)
     return (void)x, (void)path, (void)ctx, NULL;
 }
 
-static void mapping_keeps_ties(void **state)
+TEST(mapping_keeps_ties)
 {
-    (void)state;
     wb_layer *d = wb_Dense(2, 2), *m = wb_testmode(wb_Chain(d, wb_BatchNorm(2), d, wb_Dense(2, 2)));
     assert_int_equal(wb_tie(m, "layers.3.weight", "layers.0.weight"), 0);
     called = 0;
@@ -125,9 +121,8 @@ static void mapping_keeps_ties(void **state)
     assert_int_equal(wb_parameter_count(wb_gradient(wb_sum(x), wb_opaque(NULL))), 0);
 }
 
-static void setting_and_tying(void **state)
+TEST(setting_and_tying)
 {
-    (void)state;
     wb_layer *m = wb_Chain(wb_Dense(2, 3), wb_Dense(2, 3), wb_Dense(3, 2));
     assert_int_equal(wb_set(m, "layers.0.bias", NUMBERS(1, 2, 3)), 0);
     assert_true(wb_at(wb_get(m, "layers.0.bias"), 2) == 3);
@@ -148,9 +143,8 @@ WB_FUNCTOR(agent, actor, scale)
 typedef struct { wb_layer *actor; } other;
 WB_FUNCTOR(other, actor)
 
-static void structs(void **state)
+TEST(structs)
 {
-    (void)state;
     agent a = {wb_Dense(2, 1), 0.9, NUMBERS(3)}, b = {0};
     wb_tree *t = wb_struct(agent, &a);
     assert_int_equal(wb_parameter_count(t), 4);
@@ -171,9 +165,8 @@ static void structs(void **state)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static void gradients(void **state)
+TEST(gradients)
 {
-    (void)state;
     wb_tensor *w = wb_rand(2, 5), *b = wb_rand(2), *x = wb_rand(5), *y = wb_rand(2);
     wb_tensor *l = wb_sum(wb_square(wb_sub(wb_add(wb_matmul(w, x), b), y)));
     wb_tree *g = wb_gradient(l, wb_tuple(w, b, wb_zeros(3), wb_arange(3, WB_I32), WB_NONE));
@@ -202,11 +195,4 @@ static void gradients(void **state)
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(tied, "layers.0.weight"), sum)))) < 1e-5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths), cmocka_unit_test(visits), cmocka_unit_test(mapping_keeps_ties),
-        cmocka_unit_test(setting_and_tying), cmocka_unit_test(structs), cmocka_unit_test(gradients),
-    };
-    return cmocka_run_group_tests(tests, golden_open, golden_close);
-}
+int main(void) { return run_cases(golden_open, golden_close); }

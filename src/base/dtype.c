@@ -2,8 +2,7 @@
  * fast paths of evaluation are the backends'. */
 #include "base/base.h"
 
-#include <math.h>
-#include <string.h>
+#include "base/dialect.h"
 
 static const struct {
     const char *name;
@@ -24,75 +23,12 @@ bool wb__dtype_float(wb_dtype t) { return known(t) && table[t].floating; }
 
 /* ---- 16-bit floats --------------------------------------------------------------------------- */
 
-static uint32_t bits_of(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static float float_of(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-/* binary16: sign, 5 bits of exponent (bias 15), 10 of fraction */
-float wb__f16_to_f32(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 31)
-        return float_of(sign | 0x7f800000 | fraction << 13 | (fraction ? 0x400000 : 0));
-    if (exponent) return float_of(sign | (exponent + 112) << 23 | fraction << 13);
-    float tiny = (float)fraction * 0x1p-24f;                /* zero or subnormal: exact */
-    return sign ? -tiny : tiny;
-}
-
-uint16_t wb__f32_to_f16(float f)
-{
-    uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
-    if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x1ff));
-    if (a >= 0x477ff000) return (uint16_t)(sign | 0x7c00);  /* from 65520 on, infinity */
-    if (a >= 0x38800000) /* normal: rounding may carry into the exponent */
-        return (uint16_t)(sign | ((a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13));
-    if (a <= 0x33000000) return (uint16_t)sign; /* up to half the least subnormal, to zero */
-    unsigned shift = 126 - (a >> 23);                       /* 14 .. 24 */
-    uint32_t m = (a & 0x7fffff) | 0x800000, h = m >> shift, rest = m & ((1u << shift) - 1);
-    uint32_t half = 1u << (shift - 1);
-    return (uint16_t)(sign | (h + (rest > half || (rest == half && (h & 1)))));
-}
-
-/* bfloat16: the upper half of a float */
-float wb__bf16_to_f32(uint16_t h) { return float_of((uint32_t)h << 16); }
-
-uint16_t wb__f32_to_bf16(float f)
-{
-    uint32_t u = bits_of(f);
-    if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
+float wb__f16_to_f32(uint16_t h) { return of_f16(h); }
+uint16_t wb__f32_to_f16(float f) { return to_f16(f); }
+float wb__bf16_to_f32(uint16_t h) { return of_bf16(h); }
+uint16_t wb__f32_to_bf16(float f) { return to_bf16(f); }
 
 /* ---- conversion ------------------------------------------------------------------------------ */
-
-/* A double as a float whose last bit also says "there was more", so that rounding it again, to 16
- * bits, rounds as rounding once would (round to odd). */
-static float narrow_odd(double d)
-{
-    float f = (float)d;
-    if (!((double)f != d) || d != d) return f;
-    uint32_t u = bits_of(f);
-    if (fabs((double)f) > fabs(d)) u--;     /* toward zero; from infinity to the largest */
-    return float_of(u | 1);
-}
-
-/* The same for integers that a double cannot hold. */
-static double double_odd(int64_t i)
-{
-    uint64_t m = i < 0 ? -(uint64_t)i : (uint64_t)i;
-    if (m >> 53) m = (m >> 11 | ((m & 2047) != 0)) << 11;
-    return i < 0 ? -(double)m : (double)m;
-}
 
 static inline int64_t to_integer(double d, int64_t least, int64_t most)
 {
@@ -105,15 +41,15 @@ static inline int64_t to_integer(double d, int64_t least, int64_t most)
 /* How each dtype is read (as a double or an integer) and written (from either). */
 #define GET_F32(x) ((double)(x))
 #define GET_F64(x) (x)
-#define GET_F16(x) ((double)wb__f16_to_f32(x))
-#define GET_BF16(x) ((double)wb__bf16_to_f32(x))
+#define GET_F16(x) ((double)of_f16(x))
+#define GET_BF16(x) ((double)of_bf16(x))
 #define GET_BOOL(x) ((x) != 0)
 #define GET_I(x) (x)
 
 #define D_F32(d) ((float)(d))
 #define D_F64(d) (d)
-#define D_F16(d) wb__f32_to_f16(narrow_odd(d))
-#define D_BF16(d) wb__f32_to_bf16(narrow_odd(d))
+#define D_F16(d) to_f16(odd_of_f64(d))
+#define D_BF16(d) to_bf16(odd_of_f64(d))
 #define D_I8(d) ((int8_t)to_integer(d, INT8_MIN, INT8_MAX))
 #define D_U8(d) ((uint8_t)to_integer(d, 0, UINT8_MAX))
 #define D_I32(d) ((int32_t)to_integer(d, INT32_MIN, INT32_MAX))
@@ -122,8 +58,8 @@ static inline int64_t to_integer(double d, int64_t least, int64_t most)
 
 #define I_F32(i) ((float)(i))
 #define I_F64(i) ((double)(i))
-#define I_F16(i) wb__f32_to_f16(narrow_odd(double_odd(i)))
-#define I_BF16(i) wb__f32_to_bf16(narrow_odd(double_odd(i)))
+#define I_F16(i) to_f16(odd_of_i64(i))
+#define I_BF16(i) to_bf16(odd_of_i64(i))
 #define I_I8(i) ((int8_t)(uint8_t)(i))
 #define I_U8(i) ((uint8_t)(i))
 #define I_I32(i) ((int32_t)(uint32_t)(i))

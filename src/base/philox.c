@@ -1,16 +1,27 @@
 /* Philox by element, the reference for normals, and the generator of each thread.  See philox.h. */
 #include "base/philox.h"
 
+#include "base/dialect.h"
+
 #include <fcntl.h>
-#include <math.h>
 #include <time.h>
 #include <unistd.h>
 
+void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1)
+{
+    PHILOX_ROUNDS(block[0], block[1], block[2], block[3], k0, k1)
+}
+
+void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4])
+{
+    memcpy(words, (uint32_t[4]){(uint32_t)c, (uint32_t)(c >> 32)}, 4 * sizeof *words);
+    wb__philox(words, (uint32_t)key, (uint32_t)(key >> 32));
+}
+
 uint32_t wb__philox_at(uint64_t key, uint64_t counter, uint64_t i)
 {
-    uint32_t words[4];
-    wb__philox_block(key, counter + i / 4, words);
-    return words[i % 4];
+    const uint64_t pair = philox_pair(key, counter, i);
+    return (uint32_t)(i & 1 ? pair >> 32 : pair);
 }
 
 void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2])

@@ -7,29 +7,11 @@
 
 #include "base/base.h"
 
-/* Ten rounds on four words. */
-static inline void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1)
-{
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xd2511f53u * block[0], b = (uint64_t)0xcd9e8d57u * block[2];
-        uint32_t b1 = block[1], b3 = block[3];
-        block[0] = (uint32_t)(b >> 32) ^ b1 ^ k0;
-        block[1] = (uint32_t)b;
-        block[2] = (uint32_t)(a >> 32) ^ b3 ^ k1;
-        block[3] = (uint32_t)a;
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
-    }
-}
+/* Ten rounds on four words (base/formulas.h). */
+void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1);
 
 /* The four words of block c = {low half of c, high half of c, 0, 0}. */
-static inline void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4])
-{
-    words[0] = (uint32_t)c;
-    words[1] = (uint32_t)(c >> 32);
-    words[2] = words[3] = 0;
-    wb__philox(words, (uint32_t)key, (uint32_t)(key >> 32));
-}
+void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4]);
 
 /* The word of element i of a draw that begins at `counter`: word i mod 4 of block counter + i/4. */
 uint32_t wb__philox_at(uint64_t key, uint64_t counter, uint64_t i);

@@ -1,15 +1,7 @@
-/* Open addressing with linear probing, at most half full. */
+/* A map is at most half full. */
 #include "base/pointer_map.h"
 
 #include <string.h>
-
-static int slot_of(const wb__pointer_map *m, const void *key)
-{
-    const uint64_t h = ((uint64_t)(uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
-    int i = (int)(h >> 33) & (m->capacity - 1);
-    while (m->keys[i] && m->keys[i] != key) i = (i + 1) & (m->capacity - 1);
-    return i;
-}
 
 static bool grow(wb__pointer_map *m)
 {
@@ -21,7 +13,7 @@ static bool grow(wb__pointer_map *m)
     wider.keys = (const void **)(wider.values + n);
     for (int i = 0; i < m->capacity; i++) {
         if (!m->keys[i]) continue;
-        const int to = slot_of(&wider, m->keys[i]);
+        const int to = wb__pointer_map_slot(&wider, m->keys[i]);
         wider.keys[to] = m->keys[i];
         wider.values[to] = m->values[i];
     }
@@ -33,20 +25,13 @@ static bool grow(wb__pointer_map *m)
 void **wb__pointer_map_at(wb__pointer_map *m, const void *key)
 {
     if (wb__unlikely(2 * (m->n + 1) > m->capacity) && !grow(m)) return NULL;
-    const int i = slot_of(m, key);
+    const int i = wb__pointer_map_slot(m, key);
     if (!m->keys[i]) {
         m->keys[i] = key;
         m->values[i] = NULL;
         m->n++;
     }
     return &m->values[i];
-}
-
-int wb__pointer_map_get(const wb__pointer_map *m, const void *key)
-{
-    if (!m->n) return -1;
-    const int i = slot_of(m, key);
-    return m->keys[i] ? (int)(intptr_t)m->values[i] : -1;
 }
 
 void wb__pointer_map_clear(wb__pointer_map *m)

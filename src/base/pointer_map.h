@@ -14,10 +14,25 @@ typedef struct {
 /* The place of a key's value, added as NULL where the key is new; valid until the next one is added.
  * NULL: out of memory, with the error set. */
 void **wb__pointer_map_at(wb__pointer_map *m, const void *key);
-/* The number that wb__pointer_map_put gave a key; -1: absent. */
-int wb__pointer_map_get(const wb__pointer_map *m, const void *key);
 void wb__pointer_map_clear(wb__pointer_map *m);         /* keeps its memory */
 void wb__pointer_map_free(wb__pointer_map *m);
+
+/* The slot that holds a key, or the free one where it would go: open addressing, linear probing. */
+static inline int wb__pointer_map_slot(const wb__pointer_map *m, const void *key)
+{
+    const uint64_t h = ((uint64_t)(uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
+    int i = (int)(h >> 33) & (m->capacity - 1);
+    while (m->keys[i] && m->keys[i] != key) i = (i + 1) & (m->capacity - 1);
+    return i;
+}
+
+/* The number that wb__pointer_map_put gave a key; -1: absent. */
+static inline int wb__pointer_map_get(const wb__pointer_map *m, const void *key)
+{
+    if (!m->n) return -1;
+    const int i = wb__pointer_map_slot(m, key);
+    return m->keys[i] ? (int)(intptr_t)m->values[i] : -1;
+}
 
 static inline bool wb__pointer_map_put(wb__pointer_map *m, const void *key, int number)
 {

@@ -3,9 +3,9 @@
 #include "cli/cli.h"
 
 #include "io/formats.h"
-#include "io/idx.h"
+#include "io/dataset/idx.h"
 #include "io/json.h"
-#include "io/npz.h"
+#include "io/numpy/npz.h"
 #include "nn/layer.h"
 
 #include <stdio.h>

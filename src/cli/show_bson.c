@@ -1,4 +1,4 @@
-/* `weber show` for BSON files: the outline that io/flux.h gives, a line a part as it comes, so that nothing is kept.
+/* `weber show` for BSON files: the outline that io/flux/flux.h gives, a line a part as it comes, so that nothing is kept.
  *
  *   model.bson: BSON, 84.324 KiB
  *     model: Chain                                  # 79.422 KiB
@@ -10,7 +10,7 @@
 
 #include "base/map.h"
 #include "base/text.h"
-#include "io/flux.h"
+#include "io/flux/flux.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "base/options.h"
 #include "data/dataset.h"
 #include "io/borrow.h"
-#include "io/csv.h"
+#include "io/dataset/csv.h"
 
 /* u8 [N,H,W] as f32 [N,1,H,W] in 0..1. */
 static wb_tensor *images_of(const char *path)

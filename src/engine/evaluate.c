@@ -245,7 +245,7 @@ enum { READS = 1, LOST = 2, VERSIONS = 4 }; /* a version that is about to go; on
 static int what_it_reads(wb_tensor *sink, unsigned *answer)
 {
     int before = mine.side.n;
-    if (!wb__order_add(&mine.side, sink, wb__is_leaf)) return WB_ERROR_MEMORY;
+    if (!wb__order_add_unevaluated(&mine.side, sink)) return WB_ERROR_MEMORY;
     if (!wb__make_room(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {

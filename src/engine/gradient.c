@@ -7,12 +7,14 @@
 
 /* What an operation gives to one of its inputs: a tensor, or one not made yet - a window of zeros
  * with g in it, or a product a·b - so that many of a kind can be made as one. */
+typedef enum { PLAIN, WINDOW, PRODUCT } gift_kind;
 typedef struct {
-    enum { PLAIN, WINDOW, PRODUCT } kind;
+    gift_kind kind;
     int next;                               /* of the same node; -1 ends */
-    wb_tensor *g, *b;
+    wb_tensor *g;
+    wb_tensor *b;                           /* of a product, as ta and tb */
     bool ta, tb;
-    int64_t starts[WB_MAX_DIMS];
+    int64_t starts[WB_MAX_DIMS];            /* of a window */
 } gift;
 
 /* What is known of each node of the walk: its list of gifts, and whether a gradient is wanted. */
@@ -75,34 +77,41 @@ static int number_of(wb__gradient_walk *w, const wb_tensor *x)
 
 /* ---- gifts ----------------------------------------------------------------------------------- */
 
-static void give(wb__gradient_walk *w, const wb_tensor *to, gift what)
+/* A new gift to a node; NULL where no gradient is wanted, or memory is missing (w->failed). */
+static gift *give(wb__gradient_walk *w, const wb_tensor *to, gift_kind kind, wb_tensor *g)
 {
-    int node = number_of(w, to);
-    if (node < 0 || !w->states[node].needed) return;
+    const int node = number_of(w, to);
+    if (node < 0 || !w->states[node].needed) return NULL;
     if (!wb__make_room(&w->gifts, &w->gift_room, w->n_gifts + 1, sizeof *w->gifts)) {
         w->failed = true;
-        return;
+        return NULL;
     }
-    what.next = -1;
-    w->gifts[w->n_gifts] = what;
     state *s = &w->states[node];
     if (s->first < 0) s->first = w->n_gifts;
     else w->gifts[s->last].next = w->n_gifts;
     s->last = w->n_gifts++;
+    gift *made = &w->gifts[s->last];
+    made->kind = kind;
+    made->next = -1;
+    made->g = g;
+    return made;
 }
 
 void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
                      const int64_t *starts)
 {
-    gift what = {.kind = WINDOW, .g = g};
-    memcpy(what.starts, starts, node->in[i]->ndim * sizeof *starts);
-    give(w, node->in[i], what);
+    gift *made = give(w, node->in[i], WINDOW, g);
+    if (made) memcpy(made->starts, starts, node->in[i]->ndim * sizeof *starts);
 }
 
 void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
                       bool ta, bool tb)
 {
-    give(w, node->in[i], (gift){.kind = PRODUCT, .g = a, .b = b, .ta = ta, .tb = tb});
+    gift *made = give(w, node->in[i], PRODUCT, a);
+    if (!made) return;
+    made->b = b;
+    made->ta = ta;
+    made->tb = tb;
 }
 
 /* ---- adding up ------------------------------------------------------------------------------- */
@@ -275,7 +284,7 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
         for (uint32_t i = 0; good && i < x->n_in; i++) {
             if (!wanted[i]) continue;
             good = out[i] != NULL;
-            if (good && out[i] != WB_NONE) give(w, x->in[i], (gift){.kind = PLAIN, .g = out[i]});
+            if (good && out[i] != WB_NONE) give(w, x->in[i], PLAIN, out[i]);
         }
     }
     if (wanted != few_wanted) wb__free(wanted);
@@ -325,9 +334,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     for (int i = 0; i < n; i++) grads[i] = NULL;
     bool good = prepare(&w, loss, n, wrt);
     if (good && w.states[w.order.n - 1].needed)
-        give(&w, loss,
-             (gift){.kind = PLAIN,
-                    .g = wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims)});
+        give(&w, loss, PLAIN, wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
     for (int i = w.order.n - 1; good && i >= 0; i--) {
         wb_tensor *x = w.order.node[i];
         if (w.states[i].first < 0) continue;

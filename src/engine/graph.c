@@ -47,7 +47,8 @@ static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
 
 /* Depth first.  A tensor on the stack is marked; `index` counts the inputs already walked until it
  * is appended. */
-static inline bool add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
+static inline __attribute__((always_inline)) bool add(wb__order *o, wb_tensor *root,
+                                                      bool (*is_leaf)(const wb_tensor *x))
 {
     int depth = 0;
     if (is_leaf(root)) return wb__pointer_map_get(&o->leaves, root) >= 0 || append(o, root, true);
@@ -77,8 +78,9 @@ static inline bool add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_t
     return true;
 }
 
-/* Evaluation's own walk is compiled for its leaves. */
 bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
 {
-    return is_leaf == wb__is_leaf ? add(o, root, wb__is_leaf) : add(o, root, is_leaf);
+    return add(o, root, is_leaf);
 }
+
+bool wb__order_add_unevaluated(wb__order *o, wb_tensor *root) { return add(o, root, wb__is_leaf); }

@@ -22,6 +22,8 @@ void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory *
 void wb__order_free(wb__order *o);
 /* Adds what is reachable from x and not there yet; false on lack of memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
+/* wb__order_add with wb__is_leaf, inlined: each evaluation walks in this way. */
+bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);
 static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
                                   bool (*is_leaf)(const wb_tensor *x)) /* -1 if absent */
 {

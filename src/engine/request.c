@@ -143,7 +143,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; i < n; i++) {
         if (tensors[i]->flags & WB__GONE) return wb__gone(tensors[i]);
         if (tensors[i]->storage || wb__device_of(tensors[i]) != device) continue;
-        if (!wb__order_add(&r->order, tensors[i], wb__is_leaf) || !add_result(r, tensors[i])) {
+        if (!wb__order_add_unevaluated(&r->order, tensors[i]) || !add_result(r, tensors[i])) {
             r->refused = false;
             return WB_ERROR_MEMORY;
         }
@@ -154,7 +154,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; with_pending && i < t->n_pending; i++) {
         wb_tensor *a = t->pending[i];
         if (!a->variable || a->device != device) continue;
-        if (!wb__order_add(&r->order, a, wb__is_leaf) ||
+        if (!wb__order_add_unevaluated(&r->order, a) ||
             !wb__make_room(&r->writes, &r->writes_room, r->n_writes + 1, sizeof *r->writes))
             return WB_ERROR_MEMORY;
         r->writes[r->n_writes++] = a;
@@ -184,17 +184,20 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     return 0;
 }
 
+static inline uint64_t mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 32;
+}
+
+/* Four chains, so that the multiplications overlap. */
 uint64_t wb__request_hash(const wb__request *r)
 {
-    uint64_t a = 0x243F6A8885A308D3u, b = 0x13198A2E03707344u;
+    uint64_t h[4] = {0x243F6A8885A308D3u, 0x13198A2E03707344u, 0xA4093822299F31D0u,
+                     0x082EFA98EC4E6C89u};
     int i = 0;
-    for (; i + 1 < r->n_words; i += 2) { /* two chains, so that the multiplications overlap */
-        a = (a ^ r->words[i]) * 0x9E3779B97F4A7C15u;
-        b = (b ^ r->words[i + 1]) * 0xC2B2AE3D27D4EB4Fu;
-        a ^= a >> 32;
-        b ^= b >> 29;
-    }
-    if (i < r->n_words) a = (a ^ r->words[i]) * 0x9E3779B97F4A7C15u;
-    a ^= b + (b << 7) + (a >> 31);
-    return a ^ (a >> 29);
+    for (; i + 4 <= r->n_words; i += 4)
+        for (int k = 0; k < 4; k++) h[k] = mix(h[k], r->words[i + k]);
+    for (; i < r->n_words; i++) h[0] = mix(h[0], r->words[i]);
+    return mix(mix(mix(h[0], h[1]), h[2]), h[3]);
 }

@@ -55,10 +55,10 @@ enum {
     WB__PENDING = 8,        /* an assign still to be made */
     WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
     WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
-    WB__MIXED = 32,         /* the same bit of a variable: rounded from a wider one that is trained */
     WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
     WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
     WB__KEPT = 256,         /* a version that lives on in memory of its own: its variable is counted */
+    WB__MIXED = 2048,       /* a variable that is rounded from a wider variable, which is trained */
     WB__HELD = 1024,        /* kept or retained before it was computed: it stays among the sinks */
     WB__CUT = 512           /* what it was made of was given up: its scope closed, or that reads a
                                version that is gone (whose name it has then); with WB__GONE: before

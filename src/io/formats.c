@@ -1,8 +1,8 @@
 /* Telling formats apart. */
 #include "io/formats.h"
 
-#include "io/flux.h"
-#include "io/npz.h"
+#include "io/flux/flux.h"
+#include "io/numpy/npz.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #define WB__FORMATS_H
 
 #include "base/map.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 
 typedef enum {
     WB__FORMAT_UNKNOWN,

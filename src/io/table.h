@@ -1,6 +1,7 @@
 /* What a file holds of tensors, whatever its format: names, dtypes, shapes and where the values lie.
- * Readers fill one (safetensors.c, npz.c, flux_table.c), and what is done with tensors from files is
- * done with it: values into a model (model_file.c), tables for people, conversions. */
+ * Readers fill one (safetensors/safetensors.c, numpy/npz.c, flux/table.c), and what is done with
+ * tensors from files is done with it: values into a model (model/model_file.c), tables for people,
+ * conversions. */
 #ifndef WB__TABLE_H
 #define WB__TABLE_H
 

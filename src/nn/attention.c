@@ -69,17 +69,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *make(const void *options) { return wb_attention_layer_with(options); }
-
-const wb__layer_type wb__attention_type = {"MultiHeadAttention",
-                                           sizeof(wb_attention_options),
-                                           WB__COUNT(option_table),
-                                           option_table,
-                                           call,
-                                           print,
-                                           make,
-                                           NULL,
-                                           NULL};
+WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_attention_options, option_table, wb_attention_layer_with,
+                .call = call, .print = print);
 
 wb_layer *wb_attention_layer_with(const wb_attention_options *given)
 {

@@ -128,8 +128,8 @@ static wb_layer *chain_assemble(const void *options, int n, const char *const *n
     return chain(n, names, layers);
 }
 
-const wb__layer_type wb__chain_type = {"Chain",        0,   0, NULL, chain_call, chain_print, NULL,
-                                       chain_assemble, NULL};
+const wb__layer_type wb__chain_type = {
+    .name = "Chain", .call = chain_call, .print = chain_print, .assemble = chain_assemble};
 
 static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers)
 {
@@ -174,15 +174,9 @@ static wb_layer *skip_assemble(const void *options, int n, const char *const *na
     return wb_SkipConnection_of(layers[0], ((const join_options *)options)->connection);
 }
 
-const wb__layer_type wb__skip_type = {"SkipConnection",
-                                      sizeof(join_options),
-                                      WB__COUNT(join_table),
-                                      join_table,
-                                      skip_call,
-                                      skip_print,
-                                      NULL,
-                                      skip_assemble,
-                                      NULL};
+const wb__layer_type wb__skip_type = {
+    .name = "SkipConnection", WB__LAYER_OPTIONS(join_options, join_table),
+    .call = skip_call, .print = skip_print, .assemble = skip_assemble};
 
 wb_layer *wb_SkipConnection_of(wb_layer *layer, wb__connection connection)
 {
@@ -228,9 +222,9 @@ static wb_layer *parallel_assemble(const void *options, int n, const char *const
     return parallel(((const join_options *)options)->connection, n, names, layers);
 }
 
-const wb__layer_type wb__parallel_type = {"Parallel", sizeof(join_options), WB__COUNT(join_table),
-                                          join_table, parallel_call,        parallel_print,
-                                          NULL,       parallel_assemble,    NULL};
+const wb__layer_type wb__parallel_type = {
+    .name = "Parallel", WB__LAYER_OPTIONS(join_options, join_table),
+    .call = parallel_call, .print = parallel_print, .assemble = parallel_assemble};
 
 static wb_layer *parallel(wb__connection connection, int n, const char *const *names,
                           wb_layer *const *layers)

@@ -78,20 +78,11 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->no_bias ? ", bias=false)" : ")");
 }
 
-static wb_layer *make(const void *options) { return wb_conv_layer_with(options); }
+WB__PLAIN_LAYER(conv, "Conv", wb_conv_options, option_table, wb_conv_layer_with,
+                .call = call, .print = print);
 
-const wb__layer_type wb__conv_type = {
-    "Conv", sizeof(wb_conv_options), WB__COUNT(option_table), option_table, call, print, make, NULL,
-    NULL};
-
-static wb_layer *make_transpose(const void *options)
-{
-    return wb_conv_transpose_layer_with(options);
-}
-
-const wb__layer_type wb__conv_transpose_type = {
-    "ConvTranspose", sizeof(wb_conv_options), WB__COUNT(transpose_table), transpose_table,
-    call_transpose, print, make_transpose, NULL, NULL};
+WB__PLAIN_LAYER(conv_transpose, "ConvTranspose", wb_conv_options, transpose_table,
+                wb_conv_transpose_layer_with, .call = call_transpose, .print = print);
 
 static bool check(const char *what, wb_conv_options *o)
 {
@@ -120,13 +111,10 @@ static wb_layer *layer_of(const wb__layer_type *type, const wb_conv_options *o, 
     wb_initialiser init = o->init ? o->init : wb_glorot_uniform;
     int64_t dims[4] = {first, second / o->groups, o->kernel[0], o->kernel[1]};
     wb_layer *l = wb__layer_new(type, o, 2);
-    if (!l || !wb__layer_put(l, 0, "weight",
-                             wb__parameter(type->name, "weight", init, o->dtype, 4, dims)))
-        return NULL;
-    wb_tensor *bias = o->no_bias ? WB_NONE
-                                 : wb__parameter(type->name, "bias", wb_init_zeros, o->dtype, 1,
-                                                 &o->out);
-    return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
+    return wb__layer_put_parameter(l, 0, "weight", true, init, o->dtype, 4, dims) &&
+                   wb__layer_put_parameter(l, 1, "bias", !o->no_bias, wb_init_zeros, o->dtype, 1,
+                                           &o->out)
+               ? l : NULL;
 }
 
 static bool read_options(const char *what, wb_conv_options *o, const wb_conv_options *given)

@@ -28,17 +28,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->no_bias ? "; bias=false)" : ")");
 }
 
-static wb_layer *make(const void *options) { return wb_dense_with(options); }
-
-const wb__layer_type wb__dense_type = {"Dense",
-                                       sizeof(wb_dense_options),
-                                       WB__COUNT(option_table),
-                                       option_table,
-                                       call,
-                                       print,
-                                       make,
-                                       NULL,
-                                       NULL};
+WB__PLAIN_LAYER(dense, "Dense", wb_dense_options, option_table, wb_dense_with,
+                .call = call, .print = print);
 
 wb_layer *wb_dense_with(const wb_dense_options *given)
 {
@@ -50,11 +41,8 @@ wb_layer *wb_dense_with(const wb_dense_options *given)
     if (!wb__layer_dtype("Dense", &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     wb_layer *l = wb__layer_new(&wb__dense_type, &o, 2);
-    if (!l || !wb__layer_put(l, 0, "weight",
-                             wb__parameter("Dense", "weight", init, o.dtype, 2,
-                                           (int64_t[]){o.out, o.in})))
-        return NULL;
-    wb_tensor *bias =
-        o.no_bias ? WB_NONE : wb__parameter("Dense", "bias", wb_init_zeros, o.dtype, 1, &o.out);
-    return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
+    const int64_t dims[2] = {o.out, o.in};
+    return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims) &&
+                   wb__layer_put_parameter(l, 1, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1, &o.out)
+               ? l : NULL;
 }

@@ -43,17 +43,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *make(const void *options) { return wb_dropout_layer_with(options); }
-
-const wb__layer_type wb__dropout_type = {"Dropout",
-                                         sizeof(wb_dropout_options),
-                                         WB__COUNT(option_table),
-                                         option_table,
-                                         call,
-                                         print,
-                                         make,
-                                         NULL,
-                                         NULL};
+WB__PLAIN_LAYER(dropout, "Dropout", wb_dropout_options, option_table, wb_dropout_layer_with,
+                .call = call, .print = print);
 
 wb_layer *wb_dropout_layer_with(const wb_dropout_options *given)
 {

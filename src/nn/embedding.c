@@ -21,17 +21,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "Embedding(%lld => %lld)", (long long)o->n, (long long)o->dim);
 }
 
-static wb_layer *make(const void *options) { return wb_embedding_with(options); }
-
-const wb__layer_type wb__embedding_type = {"Embedding",
-                                           sizeof(wb_embedding_options),
-                                           WB__COUNT(option_table),
-                                           option_table,
-                                           call,
-                                           print,
-                                           make,
-                                           NULL,
-                                           NULL};
+WB__PLAIN_LAYER(embedding, "Embedding", wb_embedding_options, option_table, wb_embedding_with,
+                .call = call, .print = print);
 
 wb_layer *wb_embedding_with(const wb_embedding_options *given)
 {
@@ -42,8 +33,7 @@ wb_layer *wb_embedding_with(const wb_embedding_options *given)
                              (long long)o.n, (long long)o.dim);
     if (!wb__layer_dtype("Embedding", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__embedding_type, &o, 1);
-    if (!l) return NULL;
-    wb_tensor *weight = wb__parameter("Embedding", "weight", o.init ? o.init : wb_init_normal,
-                                      o.dtype, 2, (int64_t[]){o.n, o.dim});
-    return wb__layer_put(l, 0, "weight", weight) ? l : NULL;
+    wb_initialiser init = o.init ? o.init : wb_init_normal;
+    const int64_t dims[2] = {o.n, o.dim};
+    return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims) ? l : NULL;
 }

@@ -162,20 +162,10 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "%s", name ? name : "function");
 }
 
-static wb_layer *make(const void *options)
-{
-    return wb_layer_from_function(((const function_options *)options)->f);
-}
+static wb_layer *made_of_options(const function_options *o) { return wb_layer_from_function(o->f); }
 
-const wb__layer_type wb__function_type = {"Function",
-                                          sizeof(function_options),
-                                          WB__COUNT(option_table),
-                                          option_table,
-                                          call,
-                                          print,
-                                          make,
-                                          NULL,
-                                          NULL};
+WB__PLAIN_LAYER(function, "Function", function_options, option_table, made_of_options,
+                .call = call, .print = print);
 
 wb_layer *wb_layer_from_function(wb_function f)
 {

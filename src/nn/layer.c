@@ -149,6 +149,14 @@ wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init
     return v;
 }
 
+bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initialiser init,
+                             wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    if (!l) return false;
+    return wb__layer_put(l, i, name, !has ? WB_NONE : wb__parameter(l->type->name, name, init, dtype,
+                                                                    ndim, dims));
+}
+
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int64_t n)
 {

@@ -42,6 +42,15 @@ typedef struct {
     const void *detail;                 /* the kind's own */
 } wb__layer_type;
 
+/* Of a wb__layer_type: the struct of options T with its table. */
+#define WB__LAYER_OPTIONS(T, table) \
+    .options_size = sizeof(T), .options = (table), .n_options = WB__COUNT(table)
+/* wb__<id>_type of a plain layer, which maker(const T *options) makes; .call, .print, .detail. */
+#define WB__PLAIN_LAYER(id, Name, T, table, maker, ...)                                         \
+    static wb_layer *make_##id(const void *options) { return maker(options); }                  \
+    const wb__layer_type wb__##id##_type = {                                                    \
+        .name = Name, WB__LAYER_OPTIONS(T, table), .make = make_##id, __VA_ARGS__}
+
 struct wb_layer {
     wb__branch node;     /* children: parameters (variables, or WB_NONE) and inner layers */
     const wb__layer_type *type;
@@ -59,6 +68,10 @@ wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_c
 /* Puts an object that was just made: false (and the layer given up) if it is NULL.  The name is a
  * constant. */
 bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
+/* Puts a new parameter, or where `has` is false WB_NONE.  False, and the layer given up, on failure or
+ * if l is NULL. */
+bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initialiser init,
+                             wb_dtype dtype, int ndim, const int64_t *dims);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
 /* The parts of a container: their number, and where they stand with their names. */

@@ -12,7 +12,13 @@
     X(wb_batchnorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 
-enum { SCALE, BIAS, MEAN, VAR };        /* children */
+enum { SCALE, BIAS, MEAN, VAR };        /* children; LayerNorm has the first two */
+
+static bool put_affine(wb_layer *l, bool has, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb__layer_put_parameter(l, SCALE, "scale", has, wb_init_ones, dtype, ndim, dims) &&
+           wb__layer_put_parameter(l, BIAS, "bias", has, wb_init_zeros, dtype, ndim, dims);
+}
 
 /* [C] as [1, C, 1, ...], to stretch over x. */
 static wb_tensor *along_channels(wb_tensor *v, const wb_tensor *x)
@@ -113,17 +119,8 @@ static void batch_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *batch_make(const void *options) { return wb_batchnorm_with(options); }
-
-const wb__layer_type wb__batchnorm_type = {"BatchNorm",
-                                           sizeof(wb_batchnorm_options),
-                                           WB__COUNT(batch_table),
-                                           batch_table,
-                                           batch_call,
-                                           batch_print,
-                                           batch_make,
-                                           NULL,
-                                           NULL};
+WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_batchnorm_options, batch_table, wb_batchnorm_with,
+                .call = batch_call, .print = batch_print);
 
 wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
 {
@@ -140,15 +137,7 @@ wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: momentum is %g; it must be in [0, 1]", o.momentum);
     if (!wb__layer_dtype("BatchNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
-    if (!l) return NULL;
-    wb_tensor *scale =
-        o.no_affine ? WB_NONE
-                    : wb__parameter("BatchNorm", "scale", wb_init_ones, o.dtype, 1, &o.channels);
-    if (!wb__layer_put(l, SCALE, "scale", scale)) return NULL;
-    wb_tensor *bias =
-        o.no_affine ? WB_NONE
-                    : wb__parameter("BatchNorm", "bias", wb_init_zeros, o.dtype, 1, &o.channels);
-    if (!wb__layer_put(l, BIAS, "bias", bias)) return NULL;
+    if (!put_affine(l, !o.no_affine, o.dtype, 1, &o.channels)) return NULL;
     bool none = o.no_track_stats;
     wb_tensor *mean =
         none ? WB_NONE : wb__statistic("BatchNorm", "mean", wb_init_zeros, o.dtype, o.channels);
@@ -212,17 +201,8 @@ static void layer_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
 }
 
-static wb_layer *layer_make(const void *options) { return wb_layernorm_with(options); }
-
-const wb__layer_type wb__layernorm_type = {"LayerNorm",
-                                           sizeof(wb_layernorm_options),
-                                           WB__COUNT(layer_table),
-                                           layer_table,
-                                           layer_call,
-                                           layer_print,
-                                           layer_make,
-                                           NULL,
-                                           NULL};
+WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_layernorm_options, layer_table, wb_layernorm_with,
+                .call = layer_call, .print = layer_print);
 
 wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
 {
@@ -241,13 +221,5 @@ wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: eps is %g; it cannot be negative", o.eps);
     if (!wb__layer_dtype("LayerNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
-    if (!l) return NULL;
-    wb_tensor *scale = o.no_affine
-                           ? WB_NONE
-                           : wb__parameter("LayerNorm", "scale", wb_init_ones, o.dtype, n, o.shape);
-    if (!wb__layer_put(l, 0, "scale", scale)) return NULL;
-    wb_tensor *bias = o.no_affine
-                          ? WB_NONE
-                          : wb__parameter("LayerNorm", "bias", wb_init_zeros, o.dtype, n, o.shape);
-    return wb__layer_put(l, 1, "bias", bias) ? l : NULL;
+    return put_affine(l, !o.no_affine, o.dtype, n, o.shape) ? l : NULL;
 }

@@ -96,27 +96,11 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *make_max(const void *options) { return wb_maxpool_layer_with(options); }
-static wb_layer *make_mean(const void *options) { return wb_meanpool_layer_with(options); }
 
-const wb__layer_type wb__maxpool_type = {"MaxPool",
-                                         sizeof(wb_pool_options),
-                                         WB__COUNT(option_table),
-                                         option_table,
-                                         call_max,
-                                         print,
-                                         make_max,
-                                         NULL,
-                                         NULL};
-const wb__layer_type wb__meanpool_type = {"MeanPool",
-                                          sizeof(wb_pool_options),
-                                          WB__COUNT(option_table),
-                                          option_table,
-                                          call_mean,
-                                          print,
-                                          make_mean,
-                                          NULL,
-                                          NULL};
+WB__PLAIN_LAYER(maxpool, "MaxPool", wb_pool_options, option_table, wb_maxpool_layer_with,
+                .call = call_max, .print = print);
+WB__PLAIN_LAYER(meanpool, "MeanPool", wb_pool_options, option_table, wb_meanpool_layer_with,
+                .call = call_mean, .print = print);
 
 static wb_layer *pool_layer(const wb__layer_type *type, const wb_pool_options *given)
 {
@@ -164,11 +148,11 @@ static wb_tensor *call_flatten(wb_layer *l, int n, wb_tensor *const *x)
     return wb__one_input(l, n) ? wb_flatten(x[0]) : NULL;
 }
 
-#define PLAIN(name, Name)                                                                       \
-    static wb_layer *make_##name(const void *options) { (void)options; return wb_##Name(); }    \
-    const wb__layer_type wb__##name##_type = {                                                  \
-        #Name, 0, 0, NULL, call_##name, NULL, make_##name, NULL, NULL};                         \
-    wb_layer *wb_##Name(void) { return wb__layer_new(&wb__##name##_type, NULL, 0); }
+#define PLAIN(id, Name)                                                                         \
+    static wb_layer *make_##id(const void *options) { (void)options; return wb_##Name(); }      \
+    const wb__layer_type wb__##id##_type = {                                                    \
+        .name = #Name, .call = call_##id, .make = make_##id};                                   \
+    wb_layer *wb_##Name(void) { return wb__layer_new(&wb__##id##_type, NULL, 0); }
 PLAIN(globalmaxpool, GlobalMaxPool)
 PLAIN(globalmeanpool, GlobalMeanPool)
 PLAIN(flatten, Flatten)

@@ -238,24 +238,18 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     int64_t rows = kind->gates * o.out;
     const int first = MORE + o.hidden_bias;
     wb_layer *l = wb__layer_new(type, &o, first + (o.initial_state ? kind->states : 0));
-    if (!l) return NULL;
-    wb_tensor *input =
-        wb__parameter(type->name, "weight_input", init, o.dtype, 2, (int64_t[]){rows, o.in});
-    if (!wb__layer_put(l, INPUT, "weight_input", input)) return NULL;
-    wb_tensor *hidden =
-        wb__parameter(type->name, "weight_hidden", init, o.dtype, 2, (int64_t[]){rows, o.out});
-    if (!wb__layer_put(l, HIDDEN, "weight_hidden", hidden)) return NULL;
-    wb_tensor *bias =
-        o.no_bias ? WB_NONE : wb__parameter(type->name, "bias", wb_init_zeros, o.dtype, 1, &rows);
-    if (!wb__layer_put(l, BIAS, "bias", bias)) return NULL;
-    if (o.hidden_bias && !wb__layer_put(l, MORE, "bias_hidden",
-                                        wb__parameter(type->name, "bias_hidden", wb_init_zeros, o.dtype, 1, &rows)))
+    if (!wb__layer_put_parameter(l, INPUT, "weight_input", true, init, o.dtype, 2,
+                                 (int64_t[]){rows, o.in}) ||
+        !wb__layer_put_parameter(l, HIDDEN, "weight_hidden", true, init, o.dtype, 2,
+                                 (int64_t[]){rows, o.out}) ||
+        !wb__layer_put_parameter(l, BIAS, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1, &rows) ||
+        (o.hidden_bias && !wb__layer_put_parameter(l, MORE, "bias_hidden", true, wb_init_zeros,
+                                                   o.dtype, 1, &rows)))
         return NULL;
-    for (int i = 0; o.initial_state && i < kind->states; i++) {
-        wb_tensor *state =
-            wb__parameter(type->name, initial_names[i], wb_init_zeros, o.dtype, 1, &o.out);
-        if (!wb__layer_put(l, first + i, initial_names[i], state)) return NULL;
-    }
+    for (int i = 0; o.initial_state && i < kind->states; i++)
+        if (!wb__layer_put_parameter(l, first + i, initial_names[i], true, wb_init_zeros, o.dtype, 1,
+                                     &o.out))
+            return NULL;
     return l;
 }
 
@@ -265,19 +259,8 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     X(lstm, "LSTM", sequence_call, lstm_kind) X(lstm_cell, "LSTMCell", cell_call, lstm_kind)    \
     X(gru, "GRU", sequence_call, gru_kind) X(gru_cell, "GRUCell", cell_call, gru_kind)
 
-#define KIND(name, Name, call, kind) \
-    static wb_layer *make_##name(const void *options) { return wb_##name##_with(options); } \
-    const wb__layer_type wb__##name##_type = {Name, \
-                                              sizeof(wb_recurrent_options), \
-                                              WB__COUNT(option_table), \
-                                              option_table, \
-                                              call, \
-                                              print, \
-                                              make_##name, \
-                                              NULL, \
-                                              &kind}; \
-    wb_layer *wb_##name##_with(const wb_recurrent_options *o) \
-    { \
-        return make_kind(&wb__##name##_type, o); \
-    }
+#define KIND(id, Name, calls, of) \
+    WB__PLAIN_LAYER(id, Name, wb_recurrent_options, option_table, wb_##id##_with, .call = calls, \
+                    .print = print, .detail = &of); \
+    wb_layer *wb_##id##_with(const wb_recurrent_options *o) { return make_kind(&wb__##id##_type, o); }
 KINDS(KIND)

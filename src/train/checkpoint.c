@@ -15,7 +15,7 @@
 #include "data/loader.h"
 #include "io/formats.h"
 #include "io/json.h"
-#include "io/model_file.h"
+#include "io/model/model_file.h"
 #include "optim/optim.h"
 
 #include <errno.h>

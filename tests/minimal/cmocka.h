@@ -22,6 +22,7 @@ struct CMUnitTest {
 #define cmocka_run_group_tests(tests, setup, teardown) cmocka_run_group_tests_name(#tests, tests, setup, teardown)
 #define cmocka_run_group_tests_name(name, tests, setup, teardown)                                   \
     minimal_run(name, tests, sizeof(tests) / sizeof(tests)[0], setup, teardown)
+#define _cmocka_run_group_tests minimal_run
 int minimal_run(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup,
                 CMFixtureFunction teardown);
 

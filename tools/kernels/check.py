@@ -25,7 +25,7 @@ from pathlib import Path
 from shutil import which
 
 HERE = Path(__file__).resolve().parent
-PRELUDE = HERE.parent.parent / "src/backend/gpu/prelude.k"
+SOURCE = HERE.parent.parent / "src"
 CORES = os.cpu_count() or 1
 # of what is written by hand; generated texts may hold more than they use
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter", "-Wno-unknown-pragmas"]
@@ -44,7 +44,9 @@ class Text:
 
 def read_texts(folder):
     """Each text once, with the prelude, in FOLDER/whole; launches of one step share theirs."""
-    prelude = PRELUDE.read_text()
+    prelude = (SOURCE / "backend/gpu/prelude.k").read_text()
+    formulas = (SOURCE / "base/formulas.h").read_text()
+    prelude = prelude.replace('#include "base/formulas.h"\n', formulas)     # as cmake/embed.cmake does
     whole = folder / "whole"
     whole.mkdir(exist_ok=True)
     texts = {}

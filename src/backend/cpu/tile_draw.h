@@ -131,9 +131,9 @@ static inline void normals(uint32_t w0, uint32_t w1, float *z0, float *z1)
 
 static double normal_at(uint64_t key, uint64_t counter, uint64_t e)
 {
+    const uint64_t pair = philox_pair(key, counter, e);
     double z[2];
-    wb__normal_pair(wb__philox_at(key, counter, e & ~UINT64_C(1)),
-                    wb__philox_at(key, counter, e | 1), z);
+    wb__normal_pair((uint32_t)pair, (uint32_t)(pair >> 32), z);
     return z[e & 1];
 }
 
@@ -146,9 +146,8 @@ static void gaussian_f32(void *d_, int64_t n, uint64_t key, uint64_t counter, in
         const int64_t e = first + i * step, skip = e % 4;
         const int64_t m = step == 1 ? WB__MIN(n - i, 4 * DRAW_BLOCKS - skip) : 1;
         if (m < 4) {
-            uint32_t w[4];
-            wb__philox_block(key, counter + (uint64_t)(e / 4), w);
-            normals(w[skip & 2], w[(skip & 2) + 1], &z[skip & 2], &z[(skip & 2) + 1]);
+            const uint64_t pair = philox_pair(key, counter, (uint64_t)e);
+            normals((uint32_t)pair, (uint32_t)(pair >> 32), &z[skip & 2], &z[(skip & 2) + 1]);
             d[i++] = z[skip];
             continue;
         }

@@ -1,10 +1,10 @@
-/* The rows of ops.def for one kind of register: WB__KIND (f32, f64, i32 or i64), with FLOATS_HERE
+/* The rows of ops.def for one kind of register: KIND (f32, f64, i32 or i64), with FLOATS_HERE
  * and BOOLS_HERE saying which rows it accepts.  Included four times by tile_rows.h, which has the
  * loop's pragma. */
-#define T WB__OF(type)
+#define T KIND
 
 #define EACH(name, shape, d_type, before, inside, expression)                                      \
-    static void OWN3(row_##name, shape, WB__KIND)(void *d_, const void *a_, const void *b_,        \
+    static void OWN3(row_##name, shape, KIND)(void *d_, const void *a_, const void *b_,            \
                                                   const void *c_, int64_t n)                       \
     {                                                                                              \
         d_type *d = d_;                                                                            \
@@ -41,7 +41,7 @@
 #include "ops/ops.def"
 
 #define WHERE(shape, before, inside, x, y)                                                         \
-    static void OWN2(where_##shape, WB__KIND)(void *d_, const void *a_, const void *b_,            \
+    static void OWN2(where_##shape, KIND)(void *d_, const void *a_, const void *b_,                \
                                               const void *c_, int64_t n)                           \
     {                                                                                              \
         T *d = d_;                                                                                 \
@@ -57,13 +57,13 @@ WHERE(vs, const T y = *c, const T x = b[i], x, y)
 WHERE(ss, const T x = *b; const T y = *c, , x, y)
 #undef WHERE
 
-static void OWN2(iota, WB__KIND)(void *d_, int64_t n, int64_t first, int64_t step)
+static void OWN2(iota, KIND)(void *d_, int64_t n, int64_t first, int64_t step)
 {
     T *d = d_;
     LOOP for (int64_t i = 0; i < n; i++) d[i] = (T)(first + i * step);
 }
 
-static void OWN2(splat, WB__KIND)(void *d_, const void *s_, int64_t rows, int64_t cols)
+static void OWN2(splat, KIND)(void *d_, const void *s_, int64_t rows, int64_t cols)
 {
     T *restrict d = d_;
     const T *restrict s = s_;
@@ -80,7 +80,7 @@ static void OWN2(splat, WB__KIND)(void *d_, const void *s_, int64_t rows, int64_
 #define IS_NAN(x) 0
 #endif
 
-static void OWN2(gather_max, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
+static void OWN2(gather_max, KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
                                        int64_t now)
 {
     T *acc = acc_;
@@ -89,7 +89,7 @@ static void OWN2(gather_max, WB__KIND)(void *acc_, int64_t *at, const void *v_, 
     LOOP for (int64_t i = 0; i < n; i++) acc[i] = ((v[i] > acc[i]) | IS_NAN(v[i])) ? v[i] : acc[i];
 }
 
-static void OWN2(gather_min, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
+static void OWN2(gather_min, KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
                                        int64_t now)
 {
     T *acc = acc_;
@@ -98,7 +98,7 @@ static void OWN2(gather_min, WB__KIND)(void *acc_, int64_t *at, const void *v_, 
     LOOP for (int64_t i = 0; i < n; i++) acc[i] = ((v[i] < acc[i]) | IS_NAN(v[i])) ? v[i] : acc[i];
 }
 
-static void OWN2(gather_argmax, WB__KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
+static void OWN2(gather_argmax, KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
                                           int64_t now)
 {
     T *acc = acc_;
@@ -110,7 +110,7 @@ static void OWN2(gather_argmax, WB__KIND)(void *acc_, int64_t *at, const void *v
     }
 }
 
-static void OWN2(fold_argmax, WB__KIND)(void *d_, const void *s_, int64_t rows, int64_t cols)
+static void OWN2(fold_argmax, KIND)(void *d_, const void *s_, int64_t rows, int64_t cols)
 {
     int32_t *d = d_;
     const T *s = s_;
@@ -132,6 +132,6 @@ static void OWN2(fold_argmax, WB__KIND)(void *d_, const void *s_, int64_t rows, 
 #undef NUMBERS
 #undef ANY
 #undef T
-#undef WB__KIND
+#undef KIND
 #undef FLOATS_HERE
 #undef BOOLS_HERE

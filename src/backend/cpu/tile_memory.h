@@ -1,57 +1,6 @@
 /* Part of tile_rows.h: registers from and to memory, and from one kind to another. */
 
-/* ---- f16 and bf16 ---------------------------------------------------------------------------- */
-
-static inline float of_bf16(uint16_t h) { return wb__f32_of_bits((int32_t)((uint32_t)h << 16)); }
-
-static inline uint16_t to_bf16(float f)
-{
-    uint32_t u = (uint32_t)wb__bits_of_f32(f);
-    uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
-    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40 : r);
-}
-
-static inline float of_f16(uint16_t h)
-{
-    uint32_t u = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-    /* 2^112: denormals too */
-    float f = wb__f32_of_bits((int32_t)u) * 5.192296858534828e33f;
-    uint32_t bits = (uint32_t)wb__bits_of_f32(f);
-    /* infinity, a quiet NaN */
-    uint32_t special = u | 0x7f800000u | ((h & 0x3ff) ? 0x400000u : 0);
-    bits = (h & 0x7c00) == 0x7c00 ? special : bits;
-    return wb__f32_of_bits((int32_t)(bits | sign));
-}
-
-static inline uint16_t to_f16(float f)
-{
-    uint32_t u = (uint32_t)wb__bits_of_f32(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffffu;
-    /* to nearest even */
-    uint32_t normal = (a + 0xfffu + ((a >> 13) & 1) - (112u << 23)) >> 13;
-    uint32_t small = (uint32_t)wb__bits_of_f32(wb__f32_of_bits((int32_t)a) + 0.5f) - 0x3f000000u;
-    uint32_t h = a < 0x38800000u ? small : normal;
-    h = a >= 0x477ff000u ? 0x7c00u : h;
-    h = a > 0x7f800000u ? (0x7e00u | ((a >> 13) & 0x3ff)) : h;
-    return (uint16_t)(h | sign);
-}
-
-/* What rounds to 16 bits as the double does in one step: a float whose last bit says that there was
- * more. */
-static inline float odd_of_f64(double d)
-{
-    float f = (float)d;
-    int32_t bits = wb__bits_of_f32(f), past = d < 0 ? f < d : f > d;
-    int32_t toward_0 = bits - (past | ((bits & 0x7fffffff) == 0x7f800000));
-    return f == d || d != d ? f : wb__f32_of_bits(toward_0 | 1);
-}
-static inline float odd_of_f32(float f) { return f; }
-static inline float odd_of_i32(int32_t i) { return odd_of_f64((double)i); }
-static inline float odd_of_i64(int64_t i)
-{
-    uint64_t m = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
-    m = m >> 53 ? (m >> 11 | ((m & 2047) != 0)) << 11 : m;
-    return odd_of_f64(i < 0 ? -(double)m : (double)m);
-}
+/* ---- f16 in vectors -------------------------------------------------------------------------- */
 
 static void many_of_f16(float *restrict d, const uint16_t *restrict p, int64_t n)
 {
@@ -184,22 +133,15 @@ STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
         LOOP for (int64_t i = 0; i < n; i++) { const from x = a[i]; d[i] = (to)(expression); }     \
     }
 
-/* Truncated, saturated, NaN 0.  `high` is the least float above all that fit. */
-#define SATURATED(x, type, low, high, lowest, most) \
-    ((x) >= (high) ? (most) : (x) >= (low) ? (type)(x) : (x) != (x) ? 0 : (lowest))
-#define INSIDE(x, low, high) ((x) != (x) ? 0 : (x) < (low) ? (low) : (x) > (high) ? (high) : (x))
-
 #define CASTS_OF_FLOATS(kind, from)                                                                \
     CAST_(kind, from, F32, float, x)                                                               \
     CAST_(kind, from, F64, double, x)                                                              \
     CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                \
     CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                             \
-    CAST_(kind, from, I8, int32_t, (int32_t)INSIDE(x, -128, 127))                                  \
-    CAST_(kind, from, U8, int32_t, (int32_t)INSIDE(x, 0, 255))                                     \
-    CAST_(kind, from, I32, int32_t,                                                                \
-          SATURATED(x, int32_t, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX))                          \
-    CAST_(kind, from, I64, int64_t,                                                                \
-          SATURATED(x, int64_t, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX))                          \
+    CAST_(kind, from, I8, int32_t, (int32_t)INSIDE_(x, -128, 127))                                 \
+    CAST_(kind, from, U8, int32_t, (int32_t)INSIDE_(x, 0, 255))                                    \
+    CAST_(kind, from, I32, int32_t, AS_I32_(x))                                                    \
+    CAST_(kind, from, I64, int64_t, AS_I64_(x))                                                    \
     CAST_(kind, from, BOOL, int32_t, x != 0)
 #define CASTS_OF_INTEGERS(kind, from)                                                              \
     CAST_(kind, from, F32, float, x)                                                               \

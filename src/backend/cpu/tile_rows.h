@@ -8,7 +8,7 @@
 #endif
 #include "backend/cpu/tile.h"
 #include "base/philox.h"
-#include "ops/scalar.h"
+#include "base/dialect.h"
 
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -25,19 +25,19 @@
 #define OWN3_(a, b, c) a##_##b##_##c
 #define OWN3(a, b, c) OWN3_(a, b, c)
 
-#define WB__KIND f32
+#define KIND f32
 #define FLOATS_HERE 1
 #define BOOLS_HERE 0
 #include "backend/cpu/tile_kind.h"
-#define WB__KIND f64
+#define KIND f64
 #define FLOATS_HERE 1
 #define BOOLS_HERE 0
 #include "backend/cpu/tile_kind.h"
-#define WB__KIND i32
+#define KIND i32
 #define FLOATS_HERE 0
 #define BOOLS_HERE 1
 #include "backend/cpu/tile_kind.h"
-#define WB__KIND i64
+#define KIND i64
 #define FLOATS_HERE 0
 #define BOOLS_HERE 0
 #include "backend/cpu/tile_kind.h"

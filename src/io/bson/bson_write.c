@@ -1,0 +1,297 @@
+/* BSON values: made in one room, and streamed. */
+#include "io/bson/bson_write.h"
+
+#include "engine/tensor.h"
+#include "io/model/transpose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BLOCK = 32768, NAME_ROOM = 24, PART = 1 << 20 };
+
+/* BSON's types. */
+typedef enum {
+    REAL = 1, TEXT = 2, DOCUMENT = 3, LIST = 4, BYTES = 5, BOOL = 8, NOTHING = 10, INT = 18
+} bson_type;
+
+typedef struct element element;
+struct element { const char *name; wb__doc *value; element *next; };       /* of a list: no name */
+
+struct wb__doc {
+    bson_type type;
+    wb__order order;
+    int64_t size;               /* of the value alone */
+    int64_t n;                  /* bytes of text or binary; elements */
+    union {
+        bool truth;
+        int64_t integer;
+        double real;
+        const void *bytes;      /* NULL: the tensor's, or zeros where there is none */
+        struct { element *first, *last; } elements;
+    } as;
+    wb_tensor *x;
+};
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+void *wb__doc_memory(wb__doc_room *r, size_t bytes)
+{
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (r->failed) return NULL;
+    if (bytes > r->left) {
+        size_t room = WB__MAX(bytes, (size_t)BLOCK);
+        void **block = wb__alloc(16 + room);
+        if (!block) {
+            r->failed = true;
+            return NULL;
+        }
+        *block = r->blocks;
+        r->blocks = block;
+        r->at = (char *)block + 16;
+        r->left = room;
+    }
+    void *at = r->at;
+    r->at += bytes;
+    r->left -= bytes;
+    return at;
+}
+
+void wb__doc_drop(wb__doc_room *r)
+{
+    for (void *block = r->blocks, *next; block; block = next) {
+        next = *(void **)block;
+        wb__free(block);
+    }
+    *r = (wb__doc_room){0};
+}
+
+static wb__doc *make(wb__doc_room *r, bson_type type, int64_t size)
+{
+    wb__doc *v = wb__doc_memory(r, sizeof *v);
+    if (v) *v = (wb__doc){.type = type, .size = size};
+    return v;
+}
+
+wb__doc *wb__doc_null(wb__doc_room *r) { return make(r, NOTHING, 0); }
+
+wb__doc *wb__doc_bool(wb__doc_room *r, bool value)
+{
+    wb__doc *v = make(r, BOOL, 1);
+    if (v) v->as.truth = value;
+    return v;
+}
+
+wb__doc *wb__doc_int(wb__doc_room *r, int64_t value)
+{
+    wb__doc *v = make(r, INT, 8);
+    if (v) v->as.integer = value;
+    return v;
+}
+
+wb__doc *wb__doc_real(wb__doc_room *r, double value)
+{
+    wb__doc *v = make(r, REAL, 8);
+    if (v) v->as.real = value;
+    return v;
+}
+
+static const void *copy(wb__doc_room *r, const void *bytes, size_t n)
+{
+    void *to = wb__doc_memory(r, n ? n : 1);
+    return to ? memcpy(to, bytes, n) : NULL;
+}
+
+wb__doc *wb__doc_text(wb__doc_room *r, const char *text)
+{
+    int64_t n = (int64_t)strlen(text) + 1;
+    wb__doc *v = make(r, TEXT, 4 + n);
+    if (!v) return NULL;
+    v->n = n;
+    v->as.bytes = copy(r, text, (size_t)n);
+    return v;
+}
+
+wb__doc *wb__doc_zeros(wb__doc_room *r, int64_t n)
+{
+    wb__doc *v = make(r, BYTES, 4 + 1 + n);
+    if (v) v->n = n;
+    return v;
+}
+
+wb__doc *wb__doc_bytes(wb__doc_room *r, const void *bytes, int64_t n)
+{
+    wb__doc *v = wb__doc_zeros(r, n);
+    if (v) v->as.bytes = copy(r, bytes, (size_t)n);
+    return v;
+}
+
+wb__doc *wb__doc_tensor(wb__doc_room *r, wb_tensor *x, wb__order order)
+{
+    wb__doc *v = wb__doc_zeros(r, x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype));
+    if (!v) return NULL;
+    v->x = x;
+    v->order = order;
+    return v;
+}
+
+wb__doc *wb__doc_document(wb__doc_room *r) { return make(r, DOCUMENT, 4 + 1); }
+wb__doc *wb__doc_list(wb__doc_room *r) { return make(r, LIST, 4 + 1); }
+
+static void append(wb__doc_room *r, wb__doc *to, const char *name, size_t length, wb__doc *value)
+{
+    element *e = to && value ? wb__doc_memory(r, sizeof *e) : NULL;
+    if (!e) {
+        r->failed = true;
+        return;
+    }
+    *e = (element){name, value, NULL};
+    if (to->as.elements.last) to->as.elements.last->next = e;
+    else to->as.elements.first = e;
+    to->as.elements.last = e;
+    to->n++;
+    to->size += 1 + (int64_t)length + 1 + value->size;
+}
+
+void wb__doc_put(wb__doc_room *r, wb__doc *document, const char *name, wb__doc *value)
+{
+    size_t length = strlen(name);
+    const char *mine = copy(r, name, length + 1);
+    append(r, mine ? document : NULL, mine, length, value);
+}
+
+void wb__doc_push(wb__doc_room *r, wb__doc *list, wb__doc *value)
+{
+    char name[NAME_ROOM];
+    int length = snprintf(name, sizeof name, "%lld", list ? (long long)list->n : 0);
+    append(r, list, NULL, (size_t)length, value);
+}
+
+int64_t wb__doc_size(const wb__doc *value) { return value->size; }
+int64_t wb__doc_count(const wb__doc *list) { return list ? list->n : 0; }
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+typedef struct { wb__writer *w; size_t each; } putting;
+
+static int put_part(const void *part, int64_t n, void *ctx)
+{
+    const putting *p = ctx;
+    return wb__writer_put(p->w, part, n * (int64_t)p->each);
+}
+
+/* Values in another order are reordered from where they are, or from a copy where their device's memory is not ours. */
+typedef struct { wb__writer *w; const wb__doc *value; size_t each; char *copy; int64_t done; } reordering;
+
+static int put_columns(const reordering *o, const char *from)
+{
+    const int64_t rows = o->value->x->dims[0], columns = o->value->x->dims[1];
+    const int64_t most = WB__MIN(columns, WB__MAX(1, PART / (rows * (int64_t)o->each)));
+    char *to = wb__alloc((size_t)(most * rows) * o->each);
+    int status = to ? 0 : WB_ERROR_MEMORY;
+    for (int64_t i = 0; !status && i < columns; i += most) {
+        const int64_t n = WB__MIN(most, columns - i);
+        wb__transpose(to, from + (size_t)i * o->each, o->each, rows, n, columns);
+        status = wb__writer_put(o->w, to, n * rows * (int64_t)o->each);
+    }
+    wb__free(to);
+    return status;
+}
+
+/* A matrix turned over is the matrix read backwards. */
+static int put_turned(const reordering *o, const char *from)
+{
+    const wb_tensor *x = o->value->x;
+    const int64_t matrix = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
+    char *to = wb__alloc((size_t)matrix * o->each);
+    int status = to ? 0 : WB_ERROR_MEMORY;
+    for (int64_t first = 0; !status && first < x->size; first += matrix) {
+        for (int64_t i = 0; i < matrix; i++)
+            memcpy(to + (size_t)i * o->each, from + (size_t)(first + matrix - 1 - i) * o->each, o->each);
+        status = wb__writer_put(o->w, to, matrix * (int64_t)o->each);
+    }
+    wb__free(to);
+    return status;
+}
+
+static int put_reordered(const void *part, int64_t n, void *ctx)
+{
+    reordering *o = ctx;
+    const int64_t size = o->value->x->size;
+    const char *from = part;
+    if (n < size) {
+        if (!o->copy && !(o->copy = wb__alloc_aligned((size_t)size * o->each))) return WB_ERROR_MEMORY;
+        memcpy(o->copy + (size_t)o->done * o->each, part, (size_t)n * o->each);
+        o->done += n;
+        if (o->done < size) return 0;
+        from = o->copy;
+    }
+    return o->value->order == WB__COLUMNS ? put_columns(o, from) : put_turned(o, from);
+}
+
+static int put_tensor(wb__writer *w, const wb__doc *v)
+{
+    const size_t each = wb__dtype_size((wb_dtype)v->x->dtype);
+    if (v->order == WB__ROWS) return wb__read_in_parts(v->x, put_part, &(putting){w, each});
+    reordering o = {.w = w, .value = v, .each = each};
+    int status = wb__read_in_parts(v->x, put_reordered, &o);
+    wb__free(o.copy);
+    return status;
+}
+
+static int put_zeros(wb__writer *w, int64_t n)
+{
+    static const char zeros[4096];
+    int status = 0;
+    for (; !status && n > 0; n -= (int64_t)sizeof zeros)
+        status = wb__writer_put(w, zeros, WB__MIN(n, (int64_t)sizeof zeros));
+    return status;
+}
+
+static int put_little(wb__writer *w, uint64_t value, int n)
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < n; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+    return wb__writer_put(w, bytes, n);
+}
+
+static int put_bytes(wb__writer *w, const wb__doc *v)
+{
+    int status = put_little(w, (uint64_t)v->n, 4);
+    if (!status && v->type == BYTES) status = put_little(w, 0, 1);
+    if (status || !v->n) return status;
+    if (v->as.bytes) return wb__writer_put(w, v->as.bytes, v->n);
+    if (!v->x) return put_zeros(w, v->n);
+    return put_tensor(w, v);
+}
+
+static int put(wb__writer *w, const wb__doc *v);
+
+static int put_elements(wb__writer *w, const wb__doc *v)
+{
+    int64_t i = 0;
+    int status = put_little(w, (uint64_t)v->size, 4);
+    for (const element *e = v->as.elements.first; !status && e; e = e->next, i++) {
+        char number[NAME_ROOM];
+        const char *name = e->name ? e->name : number;
+        if (!e->name) snprintf(number, sizeof number, "%lld", (long long)i);
+        status = put_little(w, (uint64_t)e->value->type, 1);
+        if (!status) status = wb__writer_put(w, name, (int64_t)strlen(name) + 1);
+        if (!status) status = put(w, e->value);
+    }
+    return status ? status : put_little(w, 0, 1);
+}
+
+static int put(wb__writer *w, const wb__doc *v)
+{
+    uint64_t bits;
+    switch (v->type) {
+    case NOTHING: return 0;
+    case BOOL: return put_little(w, v->as.truth, 1);
+    case INT: return put_little(w, (uint64_t)v->as.integer, 8);
+    case REAL: memcpy(&bits, &v->as.real, sizeof bits); return put_little(w, bits, 8);
+    case TEXT: case BYTES: return put_bytes(w, v);
+    default: return put_elements(w, v);
+    }
+}
+
+int wb__doc_write(const wb__doc *document, wb__writer *w) { return put_elements(w, document); }

@@ -1,0 +1,224 @@
+/* Flux's structs, functions and connections, with their counterparts here. */
+#include "io/flux/fields.h"
+
+#include <string.h>
+
+/* ---- structs --------------------------------------------------------------------------------- */
+
+#define STRUCT(type, layer, since, before, parameters, ...)                                \
+    {type, layer, since, before, parameters,                                               \
+     (int)(sizeof(wb__flux_field[]){__VA_ARGS__} / sizeof(wb__flux_field)), {__VA_ARGS__}},
+#define FIELD(name, here, how) {name, here, WB__FIELD_##how, NULL, 0, 0}
+#define SAME(name, how) FIELD(name, name, how)
+#define NUMBER(name, here, how, otherwise) {name, here, WB__FIELD_##how, NULL, 0, otherwise}
+#define BIAS(since) {"bias", "bias", WB__FIELD_BIAS, NULL, since, 0}
+#define OLD_BIAS {"bias", "bias", WB__FIELD_BIAS, "b", 1500, 0}
+#define OTHER(name) FIELD(name, NULL, NONE)
+
+#define SIGMA FIELD("σ", "activation", FUNCTION)
+#define CONV(kernel)                                                                       \
+    FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", kernel), BIAS(1300),          \
+        SAME("stride", PAIR), SAME("pad", PAD), SAME("dilation", PAIR)
+#define GROUPS SAME("groups", INT)
+#define PAD_MODE FIELD("pad_mode", NULL, ZEROS)
+#define POOL FIELD("k", "window", PAIR), SAME("pad", PAD), SAME("stride", PAIR)
+#define NORM                                                                               \
+    FIELD("λ", "activation", FUNCTION), FIELD("β", "bias", SHIFT),                         \
+        FIELD("γ", "scale", SCALE), FIELD("μ", "mean", STATISTIC),                         \
+        FIELD("σ²", "var", STATISTIC), NUMBER("ϵ", "eps", FLOAT32, 1e-5),                  \
+        NUMBER("momentum", "momentum", FLOAT32, 0.1)
+#define TRACKED                                                                            \
+    NORM, FIELD("affine", "no_affine", NOT), FIELD("track_stats", "no_track_stats", NOT),  \
+        FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
+#define UNTRACKED NORM, FIELD("active", NULL, TRAINING)
+#define DROP NUMBER("p", "p", FLOAT64, 2), FIELD("dims", "axes", AXES)
+#define ACTIVE FIELD("active", NULL, MODE)
+#define RNG FIELD("rng", NULL, RANDOM)
+#define GATES FIELD("Wi", "weight_input", MATRIX), FIELD("Wh", "weight_hidden", MATRIX)
+#define TANH_GATES FIELD("σ", "activation", TANH), GATES
+#define STATE0 FIELD("state0", "initial_hidden", STATES)
+#define HIDDEN FIELD("h", "initial_hidden", STATE)
+#define MEMORY FIELD("c", "initial_cell", STATE)
+#define CELL FIELD("cell", NULL, CELL)
+#define CALLED(name) FIELD(name, "initial_hidden", CALLED)
+#define CELLS(type, function, gates, bias, ...)                                            \
+    STRUCT(type, type, 1500, 0, function "Wi Wh bias", gates, bias)                        \
+    STRUCT(type, type, 1307, 1500, function "Wi Wh bias state0", gates, OLD_BIAS, STATE0)  \
+    STRUCT(type, type, 1200, 1307, function "Wi bias state0", gates, OLD_BIAS, STATE0)     \
+    STRUCT(type, type, 0, 1200, function "Wi bias", gates, OLD_BIAS, __VA_ARGS__)
+#define SEQUENCE(type)                                                                     \
+    STRUCT(type, type "Cell", 1601, 0, "false cell", CELL)                                 \
+    STRUCT(type, type "Cell", 1500, 1601, "cell", CELL)
+
+/* Newest first for each type.  Without parameters: they are not known here. */
+const wb__flux_struct wb__flux_structs[] = {
+    STRUCT("Chain", "Chain", 0, 0, "layers", SAME("layers", LAYERS))
+    STRUCT("Dense", "Dense", 0, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300), SIGMA)
+    STRUCT("Diagonal", "Scale", 0, 1300, "scale", SAME("scale", WEIGHT), SAME("bias", SHIFT))
+    STRUCT("Scale", "Scale", 1300, 0, "σ scale bias", SAME("scale", WEIGHT),
+           SAME("bias", SHIFT), SIGMA)
+    STRUCT("Bilinear", NULL, 1200, 0, NULL, OTHER("weight"), OTHER("bias"), OTHER("σ"))
+    STRUCT("Conv", "Conv", 1612, 0, NULL, CONV(FLIPPED), GROUPS, PAD_MODE)
+    STRUCT("Conv", "Conv", 1205, 1612, "2 4 σ weight bias", CONV(FLIPPED), GROUPS)
+    STRUCT("Conv", "Conv", 0, 1205, "2 4 σ weight bias", CONV(FLIPPED))
+    STRUCT("ConvTranspose", "ConvTranspose", 1417, 0, "2 4 σ weight bias",
+           FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", FLIPPED), BIAS(1300),
+           SAME("stride", PAIR), SAME("pad", PAD), SAME("outpad", COUNTS), SAME("dilation", PAIR),
+           GROUPS)
+    STRUCT("ConvTranspose", "ConvTranspose", 1205, 1417, "2 4 σ weight bias", CONV(FLIPPED), GROUPS)
+    STRUCT("ConvTranspose", "ConvTranspose", 0, 1205, "2 4 σ weight bias", CONV(FLIPPED))
+    STRUCT("CrossCor", "Conv", 1612, 0, NULL, CONV(KERNEL), PAD_MODE)
+    STRUCT("CrossCor", "Conv", 0, 1612, "2 4 σ weight bias", CONV(KERNEL))
+    STRUCT("DepthwiseConv", "Conv", 0, 1300, NULL, CONV(DEPTHWISE))
+    STRUCT("MaxPool", "MaxPool", 0, 0, "2 4", POOL)
+    STRUCT("MeanPool", "MeanPool", 0, 0, "2 4", POOL)
+    {"GlobalMaxPool", "GlobalMaxPool", 1100, 0, "", 0, {{0}}},
+    {"GlobalMeanPool", "GlobalMeanPool", 1100, 0, "", 0, {{0}}},
+    STRUCT("AdaptiveMaxPool", "GlobalMaxPool", 1100, 0, NULL, FIELD("out", NULL, PLACES))
+    STRUCT("AdaptiveMeanPool", "GlobalMeanPool", 1100, 0, NULL, FIELD("out", NULL, PLACES))
+    STRUCT("BatchNorm", "BatchNorm", 1200, 0, "λ β ϵ μ", TRACKED)
+    STRUCT("BatchNorm", "BatchNorm", 0, 1200, "λ β μ ϵ", UNTRACKED)
+    STRUCT("InstanceNorm", NULL, 1200, 0, NULL, TRACKED)
+    STRUCT("InstanceNorm", NULL, 0, 1200, NULL, UNTRACKED)
+    STRUCT("GroupNorm", NULL, 1200, 0, NULL, OTHER("G"), TRACKED)
+    STRUCT("GroupNorm", NULL, 0, 1200, NULL, OTHER("G"), UNTRACKED)
+    STRUCT("LayerNorm", "LayerNorm", 1200, 0, "λ diag ϵ axes", FIELD("λ", "activation", FUNCTION),
+           FIELD("diag", NULL, AFFINE), NUMBER("ϵ", "eps", FLOAT32, 1e-5),
+           FIELD("size", "shape", SIZES), FIELD("affine", "no_affine", NOT))
+    STRUCT("LayerNorm", "LayerNorm", 0, 1200, "array", FIELD("diag", NULL, AFFINE))
+    STRUCT("Dropout", "Dropout", 1210, 0, "p dims rng", DROP, ACTIVE, RNG)
+    STRUCT("Dropout", "Dropout", 0, 1210, "p dims", DROP, FIELD("active", NULL, TRAINING))
+    STRUCT("AlphaDropout", NULL, 1210, 0, NULL, OTHER("p"), OTHER("active"), OTHER("rng"))
+    STRUCT("AlphaDropout", NULL, 0, 1210, NULL, OTHER("p"), OTHER("active"))
+    STRUCT("Embedding", "Embedding", 1611, 0, NULL, SAME("weight", WEIGHT), OTHER("padding_idx"))
+    STRUCT("Embedding", "Embedding", 1204, 1611, "weight", SAME("weight", WEIGHT))
+    STRUCT("EmbeddingBag", NULL, 1315, 0, NULL, OTHER("weight"), OTHER("reduction"))
+    STRUCT("Recur", "", 1200, 1500, "cell state", CELL, CALLED("state"))
+    STRUCT("Recur", "", 0, 1200, "cell", CELL, CALLED("init"), CALLED("state"))
+    CELLS("RNNCell", "σ ", TANH_GATES, BIAS(1500), HIDDEN)
+    CELLS("LSTMCell", "", GATES, BIAS(1500), HIDDEN, MEMORY)
+    CELLS("GRUCell", "", GATES, OLD_BIAS, HIDDEN)
+    SEQUENCE("RNN") SEQUENCE("LSTM") SEQUENCE("GRU")
+    {"Recurrence", "", 1500, 0, NULL, 0, {CELL}},
+    STRUCT("MultiHeadAttention", "MultiHeadAttention", 1315, 0, "q_proj attn_drop out_proj",
+           FIELD("nheads", "heads", INT), SAME("q_proj", LAYER), SAME("k_proj", LAYER),
+           SAME("v_proj", LAYER), FIELD("attn_drop", "dropout", DROPOUT), SAME("out_proj", LAYER))
+    STRUCT("Parallel", "Parallel", 1200, 0, "connection layers", SAME("connection", CONNECTION),
+           SAME("layers", LAYERS))
+    STRUCT("SkipConnection", "SkipConnection", 1204, 0, "layers connection",
+           SAME("layers", LAYER), SAME("connection", CONNECTION))
+    STRUCT("SkipConnection", "SkipConnection", 0, 1204, "", SAME("layers", LAYER),
+           SAME("connection", CONNECTION))
+    STRUCT("Maxout", NULL, 0, 0, NULL, OTHER("layers"))
+    STRUCT("TrackedArray", NULL, 0, 0, NULL, OTHER("tracker"), OTHER("data"), OTHER("grad"))
+    {0}};
+
+const wb__flux_struct *wb__flux_struct_named(const char *type)
+{
+    const wb__flux_struct *s = wb__flux_structs;
+    while (s->type && strcmp(s->type, type)) s++;
+    return s->type ? s : NULL;
+}
+
+bool wb__flux_struct_known(const char *type)
+{
+    const wb__flux_struct *s = wb__flux_struct_named(type);
+    return s && s->n;
+}
+
+const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields)
+{
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++)
+        if (s->n == n_fields && !strcmp(s->type, type)) return s;
+    return NULL;
+}
+
+const wb__flux_struct *wb__flux_struct_of(const char *type, int version)
+{
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++)
+        if (version >= s->since && (!s->before || version < s->before) && !strcmp(s->type, type))
+            return s;
+    return NULL;
+}
+
+int wb__flux_field_at(const wb__flux_struct *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!strcmp(s->fields[i].name, name)) return i;
+    return -1;
+}
+
+const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last)
+{
+    const wb__flux_field *next = NULL;
+    for (const wb__flux_field *f = s->fields; f < s->fields + s->n; f++) {
+        bool later = !last || f->how > last->how || (f->how == last->how && f > last);
+        if (later && (!next || f->how < next->how)) next = f;
+    }
+    return next;
+}
+
+const wb__flux_field *wb__flux_field_named(const char *type, const char *name)
+{
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++)
+        for (int i = 0; i < s->n && !strcmp(s->type, type); i++) {
+            const wb__flux_field *f = &s->fields[i];
+            if (!strcmp(f->name, name) || (f->written && !strcmp(f->written, name))) return f;
+        }
+    return NULL;
+}
+
+/* ---- functions and connections --------------------------------------------------------------- */
+
+#define OF_ARRAYS(path, here, since) {path, here, false, false, since}
+#define OF_ELEMENTS(path, here, since) {path, here, true, false, since}
+#define NNLIB(name, since) OF_ELEMENTS("Flux.NNlib.#" name, name, since)
+#define BASE(name) OF_ELEMENTS("Base.#" name, name, 0)
+#define ALIAS(julia, here) {"#" julia, here, true, false, 0}
+
+/* Writing takes the first row of a name that the version has; aliases stand last, for reading. */
+const wb__flux_name wb__flux_functions[] = {
+    OF_ARRAYS("Base.#identity", "identity", 0),
+    OF_ARRAYS("Flux.NNlib.#softmax", "softmax", 0),
+    OF_ARRAYS("Flux.NNlib.#logsoftmax", "logsoftmax", 0),
+    OF_ARRAYS("Flux.MLUtils.#flatten", "flatten", 1300),
+    OF_ARRAYS("Flux.#flatten", "flatten", 1000),
+    OF_ELEMENTS("Flux.NNlib.#σ", "sigmoid", 0),
+    OF_ELEMENTS("Flux.NNlib.#logσ", "logsigmoid", 0),
+    OF_ELEMENTS("Flux.NNlib.#hardσ", "hardsigmoid", 1300),
+    NNLIB("relu", 0), NNLIB("leakyrelu", 0), NNLIB("elu", 0), NNLIB("selu", 0),
+    NNLIB("softplus", 0), NNLIB("swish", 0), NNLIB("gelu", 0), NNLIB("gelu_erf", 1600),
+    NNLIB("relu6", 1300), NNLIB("hardtanh", 1300), NNLIB("hardswish", 1300), NNLIB("mish", 1300),
+    NNLIB("softsign", 1300), NNLIB("softshrink", 1300), NNLIB("tanhshrink", 1300),
+    NNLIB("trelu", 1300), NNLIB("lisht", 1300), NNLIB("logcosh", 1300),
+    BASE("tanh"), BASE("exp"), BASE("log"), BASE("log1p"), BASE("sin"), BASE("cos"), BASE("sqrt"),
+    BASE("abs"), BASE("sign"),
+    OF_ELEMENTS("Base.#-", "neg", 0),
+    OF_ELEMENTS("Base.#inv", "reciprocal", 0),
+    ALIAS("sigmoid_fast", "sigmoid"), ALIAS("tanh_fast", "tanh"), ALIAS("gelu_tanh", "gelu"),
+    ALIAS("gelu_sigmoid", "gelu"), ALIAS("celu", "elu"), ALIAS("silu", "swish"),
+    ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
+    {0}};
+
+/* Julia's * multiplies matrices, so that only its broadcast is Weber's. */
+const wb__flux_name wb__flux_connections[] = {
+    {"Base.#+", "add", false, false, 0},   {"Base.#-", "sub", false, true, 0},
+    {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},
+    {"Base.#/", "div", true, true, 0},     {"Base.#^", "pow", true, true, 0},
+    {"Base.#max", "maximum", true, false, 0}, {"Base.#min", "minimum", true, false, 0},
+    {0}};
+
+const wb__flux_name *wb__flux_name_here(const wb__flux_name *row, const char *here, int n,
+                                        int version)
+{
+    for (; here && row->path; row++)
+        if (!strcmp(row->here, here) && version >= row->since && (n == 2 || !row->pairs))
+            return row;
+    return NULL;
+}
+
+const wb__flux_name *wb__flux_name_there(const wb__flux_name *row, const char *julia)
+{
+    while (row->path && strcmp(strchr(row->path, '#') + 1, julia)) row++;
+    return row->path ? row : NULL;
+}

@@ -1,0 +1,166 @@
+/* A list of parameters, as Flux.params gives and programs used to save, meets a model: which array
+ * is which. */
+#include "io/flux/flux.h"
+#include "io/flux/value.h"
+#include "nn/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One parameter, in Flux's order. */
+typedef struct {
+    char *path;
+    bool turned;                /* it lies (out, in) in Julia's order */
+    bool state; /* of a recurrent layer, which Weber's need not have: path NULL */
+} expected;
+
+typedef struct {
+    expected *list;
+    int n, room, n_states;
+    wb__pointer_map seen;
+    int status;
+} order;
+
+static bool add(order *o, expected e)
+{
+    if (o->n == o->room) {
+        int room = o->room ? 2 * o->room : 32;
+        expected *more = wb__realloc(o->list, (size_t)room * sizeof *more);
+        if (!more) return o->status = WB_ERROR_MEMORY, false;
+        o->list = more;
+        o->room = room;
+    }
+    o->list[o->n++] = e;
+    o->n_states += e.state;
+    return true;
+}
+
+static void collect(order *o, void *object, const char *path);
+
+/* The struct that has the arrays of a layer: of a layer over steps, its cell. */
+static const wb__flux_struct *row_of(const wb_layer *l)
+{
+    const wb__flux_struct *row = l ? wb__flux_struct_named(l->type->name) : NULL;
+    bool steps = row && row->fields[0].how == WB__FIELD_CELL;
+    return steps ? wb__flux_struct_named(row->layer) : row;
+}
+
+static bool is_turned(const wb__flux_struct *row, const char *name)
+{
+    const wb__flux_field *f = row ? row->fields : NULL;
+    for (int i = 0; row && i < row->n; i++)
+        if (f[i].how == WB__FIELD_MATRIX && !strcmp(f[i].here, name)) return true;
+    return false;
+}
+
+static void collect_child(order *o, const wb__flux_struct *row, const wb__child *child,
+                          const char *path)
+{
+    if (o->status || wb_is_none(child->object)) return;
+    char *full = wb__printf("%s%s%s", path, *path ? "." : "", child->name);
+    if (!full) {
+        o->status = WB_ERROR_MEMORY;
+        return;
+    }
+    if (wb__is_branch(child->object)) {
+        collect(o, child->object, full);
+    } else {
+        const wb_tensor *x = child->object;
+        void **seen = wb__pointer_map_at(&o->seen, x);
+        if (!seen) o->status = WB_ERROR_MEMORY;
+        bool counts = seen && !*seen && x->op == WB__OP_variable && !(x->flags & WB__FROZEN);
+        if (seen) *seen = full;
+        bool turned = is_turned(row, child->name);
+        if (counts && add(o, (expected){.path = full, .turned = turned})) return;
+    }
+    wb__free(full);
+}
+
+/* Flux lists the bias of a BatchNorm before its scale, and what a recurrent layer begins with. */
+static void collect(order *o, void *object, const char *path)
+{
+    wb__branch *node = object;
+    const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
+    const wb__flux_struct *row = row_of(l);
+    bool reversed = row && !strcmp(row->type, "BatchNorm");
+    for (int i = 0; i < node->n; i++)
+        collect_child(o, row, &node->children[reversed && i < 2 ? 1 - i : i], path);
+    if (!row || !strstr(row->type, "Cell")) return;
+    const wb_recurrent_options *r = l->options;
+    int n = r->initial_state ? 0 : !strcmp(row->type, "LSTMCell") ? 2 : 1;
+    for (int i = 0; i < n; i++) add(o, (expected){.state = true});
+}
+
+static void turn(wb__entry *e)
+{
+    if (e->ndim != 2) return;
+    int64_t rows = e->dims[0];
+    e->dims[0] = e->dims[1];
+    e->dims[1] = rows;
+    e->transposed = !e->transposed;
+}
+
+static bool zero(const wb__entry *e)
+{
+    for (int64_t i = 0; i < e->bytes; i++)
+        if (((const char *)e->data)[i]) return false;
+    return true;
+}
+
+static void drop_entry(wb__entry *e)
+{
+    wb__free(e->name);
+    if (e->owned) wb__free((void *)(uintptr_t)e->data);
+}
+
+/* Entries and parameters side by side, as many as there are of both. */
+static int name_all(wb__table *t, const char *path, order *o, bool with_states)
+{
+    int kept = 0, status = 0, at = 0;
+    for (int i = 0; i < o->n; i++) {
+        expected *p = &o->list[i];
+        if (p->state && !with_states) continue;
+        wb__entry *e = &t->entries[at++];
+        if (p->state) {
+            if (!status && !zero(e))
+                status =
+                    wb__fail(WB_ERROR_FORMAT,
+                             "%s: array %d is a learned initial state: make the recurrent layer "
+                             "with .initial_state",
+                             path, at - 1);
+            drop_entry(e);
+            continue;
+        }
+        wb__free(e->name);
+        e->name = p->path;
+        p->path = NULL;
+        if (!status && p->turned) turn(e);
+        if (e->ndim == 2 && e->dims[0] == 1 && strstr(e->name, "initial_")) {
+            e->ndim = 1;
+            e->dims[0] = e->dims[1];
+        }
+        wb__entry keep = *e;
+        t->entries[kept++] = keep;
+    }
+    t->n = kept;
+    t->nameless = false;
+    wb__table_sort(t);
+    return status;
+}
+
+int wb__flux_name_params(wb__table *t, const char *path, void *model)
+{
+    order o = {0};
+    if (!t->nameless) return 0;
+    if (wb__is_branch(model)) collect(&o, model, "");
+    int status = o.status, plain = o.n - o.n_states;
+    if (!status && t->n != plain && t->n != o.n)
+        status = wb__fail(WB_ERROR_FORMAT,
+                          "%s: a list of %d arrays without names; the model has %d parameters",
+                          path, t->n, plain);
+    if (!status) status = name_all(t, path, &o, t->n != plain);
+    for (int i = 0; i < o.n; i++) wb__free(o.list[i].path);
+    wb__free(o.list);
+    wb__pointer_map_free(&o.seen);
+    return status;
+}

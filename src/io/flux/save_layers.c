@@ -1,0 +1,420 @@
+/* Each kind of layer as Flux's struct of the version asked for, or as what Flux.state makes of it:
+ * the fields of fields.c, written.
+ *
+ * Flux's sizes run the other way: {h, w} here is (w, h) there, {top, bottom, left, right} is (left,
+ * right, top, bottom), and [out, in, kh, kw] is kw by kh by in by out, the same bytes.  But the
+ * matrix of a Dense or a cell is out by in on both sides, so that its columns are written.  In a
+ * state, functions and all else but arrays, numbers and nothing are the empty tuple. */
+#include "io/flux/save.h"
+#include "nn/window.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* When things came, or changed: minor*100 + patch. */
+enum {
+    ACTIVE_MAY_BE_NOTHING = 1000, STATES_ARE_COLUMNS = 1200, NORMS_WITH_OPTIONS = 1200,
+    NAMED_CHAINS = 1207, SCALE = 1300, BROADCAST_FUNCTION = 1300, EVERYTHING_HAS_CHILDREN = 1500,
+    STATELESS_CELLS = 1500
+};
+
+/* ---- a struct under construction ------------------------------------------------------------- */
+
+typedef struct {
+    wb__flux_saver *s;
+    wb_layer *l;
+    const wb__layer_type *type;
+    const void *options;                /* of that type: the layer's, or of a part inside */
+    const wb__flux_struct *row;
+    wb__julia at[WB__FLUX_FIELDS];
+} record;
+
+static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, const void *options);
+
+static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->room, 0, NULL); }
+
+/* A type of one value, such as a function. */
+static wb__julia only(wb__flux_saver *s, const char *path)
+{
+    return s->structs ? wb__julia_singleton(&s->room, path) : empty(s);
+}
+
+static const void *option(const record *r, const char *name)
+{
+    return wb__layer_option(r->type, r->options, name);
+}
+
+static bool has(const record *r, const char *name)
+{
+    const bool *value = option(r, name);
+    return value && *value;
+}
+
+static wb_function function(const record *r)
+{
+    wb_function f;
+    memcpy(&f, option(r, "activation"), sizeof f);
+    return f == wb_identity ? NULL : f;
+}
+
+static void *child(const wb_layer *l, const char *name)
+{
+    for (int i = 0; i < l->node.n; i++)
+        if (!strcmp(l->node.children[i].name, name)) return l->node.children[i].object;
+    return WB_NONE;
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static const wb__flux_name *named(const wb__flux_saver *s, const char *name)
+{
+    return wb__flux_name_here(wb__flux_functions, name, 1, s->version);
+}
+
+static wb__julia activation(wb__flux_saver *s, wb_function f)
+{
+    if (!s->structs) return empty(s);
+    const char *name = f ? wb__function_name(f) : "identity";
+    const wb__flux_name *row = named(s, name);
+    if (!row) return wb__flux_refuse(s, "the activation %s", name ? name : "without a name");
+    if (!row->elements && strcmp(name, "identity"))
+        return wb__flux_refuse(s, "%s as an activation: it is a layer of its own", name);
+    return only(s, row->path);
+}
+
+/* broadcast with f: a function of elements for whole arrays */
+static wb__julia broadcast(wb__flux_saver *s, const char *path)
+{
+    wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
+    if (!s->structs)
+        return wb__julia_named_tuple(&s->room, 2, (const char *const[]){"f", "x"}, fields);
+    wb__doc *types[2] = {fields[0].type, fields[1].type};
+    return wb__julia_struct(&s->room, wb__julia_type(&s->room, "Base.Fix1", 2, types), 2, fields);
+}
+
+static wb__julia function_named(wb__flux_saver *s, const char *name)
+{
+    const wb__flux_name *row = named(s, name);
+    if (!row && !s->structs) return empty(s);
+    if (!row) return wb__flux_refuse(s, "the function %s", name ? name : "without a name");
+    return row->elements ? broadcast(s, row->path) : only(s, row->path);
+}
+
+static wb__julia connection(const record *r)
+{
+    wb__flux_saver *s = r->s;
+    wb__connection f;
+    wb__child *parts;
+    memcpy(&f, option(r, "connection"), sizeof f);
+    const bool skip = !strcmp(r->type->name, "SkipConnection");
+    const char *name = wb__connection_name(f);
+    const int n = skip ? 2 : wb__layer_parts(r->l, &parts);
+    const wb__flux_name *row = wb__flux_name_here(wb__flux_connections, name, n, s->version);
+    if (!row && !s->structs) return empty(s);
+    if (!row) return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
+    wb__julia inner = only(s, row->path);
+    if (!row->elements) return inner;
+    if (!s->structs)
+        return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
+    if (s->version < BROADCAST_FUNCTION)
+        return wb__flux_refuse(s, "the connection %s, for which 0.13 is the first", name);
+    wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
+    return wb__julia_struct(&s->room, type, 1, &inner);
+}
+
+/* ---- children -------------------------------------------------------------------------------- */
+
+/* Flux's Conv turns its kernels over, its CrossCor does not, but has no groups. */
+static wb__julia kernel(const record *r, const wb__flux_field *f)
+{
+    bool turned = f->how == WB__FIELD_FLIPPED && !has(r, "flip");
+    return wb__flux_tensor(r->s, f->here, child(r->l, f->here), turned ? WB__TURNED : WB__ROWS);
+}
+
+/* Zeros stand for the bias that a layer has not where Flux has no `false` for it yet. */
+static wb__julia bias(const record *r, const wb__flux_field *f)
+{
+    wb__flux_saver *s = r->s;
+    const wb_tensor *weight = wb__layer_child(r->l, 0);
+    void *x = child(r->l, f->here);
+    if (!wb_is_none(x)) return wb__flux_value(s, f->here, x);
+    if (s->version >= f->since) return wb__julia_bool(&s->room, false);
+    const int64_t *out = weight->ndim == 4 ? option(r, "out") : weight->dims;
+    return wb__julia_zeros(&s->room, (wb_dtype)weight->dtype, 1, out);
+}
+
+/* Until 0.14 a cell has its initial states, and Recur the present ones: columns, and before 0.12
+ * vectors. */
+static wb__julia state(const record *r, const char *name)
+{
+    wb__flux_saver *s = r->s;
+    const wb_tensor *weight = wb__layer_child(r->l, 1);
+    wb_tensor *x = child(r->l, name);
+    int64_t dims[2] = {1, weight->dims[1]};
+    bool column = s->version >= STATES_ARE_COLUMNS;
+    if (!wb_is_none(x))
+        return column ? wb__julia_column(&s->room, x) : wb__flux_tensor(s, name, x, WB__ROWS);
+    wb_dtype dtype = (wb_dtype)weight->dtype;
+    return wb__julia_zeros(&s->room, dtype, column ? 2 : 1, column ? dims : dims + 1);
+}
+
+static wb__julia states(const record *r)
+{
+    if (strncmp(r->type->name, "LSTM", 4)) return state(r, "initial_hidden");
+    wb__julia both[2] = {state(r, "initial_hidden"), state(r, "initial_cell")};
+    return wb__julia_tuple(&r->s->room, 2, both);
+}
+
+/* A Diagonal, or since 0.13 a Scale, which has the activation too. */
+static wb__julia affine(const record *r)
+{
+    wb__flux_saver *s = r->s;
+    wb_function f = function(r);
+    bool scale = s->version >= SCALE;
+    if (!has(r, "no_affine")) return struct_of(s, r->l, scale ? "Scale" : "Diagonal", r->options);
+    if (!scale || !f) return only(s, "Base.#identity");
+    wb__julia refused = activation(s, f);
+    const wb__flux_name *row = named(s, wb__function_name(f));
+    return row ? broadcast(s, row->path) : refused;
+}
+
+static wb__julia layers(const record *r)
+{
+    wb__flux_saver *s = r->s;
+    wb__child *parts;
+    int n = wb__layer_parts(r->l, &parts);
+    if (s->structs && s->version < NAMED_CHAINS && !wb__flux_numbered(n, parts))
+        wb__flux_refuse(s, "%s with names, which came with 0.12.7", r->type->name);
+    size_t length = wb__flux_save_enter(s, "layers");
+    wb__julia v = wb__flux_parts(s, n, parts);
+    wb__flux_save_leave(s, length);
+    return v;
+}
+
+static wb__julia cell(const record *r)
+{
+    const wb__flux_struct *newest = wb__flux_struct_named(r->type->name);
+    return struct_of(r->s, r->l, newest->layer, r->options);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static wb__julia padding(const record *r)
+{
+    int64_t p[4];
+    wb__padding(r->type, r->options, p);
+    return wb__julia_ints(&r->s->room, 4, (int64_t[]){p[2], p[3], p[0], p[1]});
+}
+
+static int reversed(const int64_t *shape, int64_t *size)
+{
+    int n = 0;
+    while (n < 4 && shape[n]) n++;
+    for (int i = 0; i < n; i++) size[i] = shape[n - 1 - i];
+    return n;
+}
+
+/* The axes that are drawn for: Julia counts from the last of ours, so ours must be counted from
+ * there too. */
+static wb__julia drop_axes(wb__flux_saver *s, const wb_axes *axes)
+{
+    int64_t dims[WB_MAX_DIMS];
+    if (!axes->n) return only(s, "Base.Colon");
+    for (int i = 0; i < axes->n; i++) {
+        if (axes->axis[i] >= 0 && !s->structs) return empty(s);
+        if (axes->axis[i] >= 0)
+            return wb__flux_refuse(s, "Dropout over axis %d: count axes from the end, as -1 does",
+                                   axes->axis[i]);
+        dims[i] = -axes->axis[i];
+    }
+    return axes->n == 1 ? wb__julia_int(&s->room, dims[0])
+                        : wb__julia_ints(&s->room, axes->n, dims);
+}
+
+static wb__julia mode(const record *r)
+{
+    if (r->l->mode != WB__MODE_AUTO || r->s->version < ACTIVE_MAY_BE_NOTHING)
+        return wb__julia_bool(&r->s->room, r->l->mode != WB__MODE_TEST);
+    return wb__julia_nothing(&r->s->room);
+}
+
+static wb__julia option_of(const record *r, const wb__flux_field *f)
+{
+    wb__doc_room *room = &r->s->room;
+    const void *at = f->here ? option(r, f->here) : NULL;
+    const int64_t *whole = at;
+    int64_t size[4];
+    wb_function tanh = f->how == WB__FIELD_TANH && !*(const wb_function *)at ? wb_tanh : NULL;
+    switch (f->how) {
+    case WB__FIELD_INT: return wb__julia_int(room, *whole);
+    case WB__FIELD_FLOAT64: return wb__julia_float64(room, *(const double *)at);
+    case WB__FIELD_FLOAT32:
+        return wb__julia_float32(room, (float)wb__real(*(const double *)at, f->otherwise));
+    case WB__FIELD_NOT: return wb__julia_bool(room, !*(const bool *)at);
+    case WB__FIELD_PAIR: case WB__FIELD_COUNTS:
+        return wb__julia_ints(room, 2, (int64_t[]){whole[1], whole[0]});
+    case WB__FIELD_PAD: return padding(r);
+    case WB__FIELD_SIZES: return wb__julia_ints(room, reversed(whole, size), size);
+    case WB__FIELD_AXES: return drop_axes(r->s, at);
+    case WB__FIELD_DROPOUT:
+        return struct_of(r->s, r->l, "Dropout",
+                         &(wb_dropout_options){.p = wb__real(*(const double *)at, 0)});
+    case WB__FIELD_TANH: case WB__FIELD_FIRST_FUNCTION: case WB__FIELD_FUNCTION:
+        return activation(r->s, tanh ? tanh : function(r));
+    case WB__FIELD_CONNECTION: return connection(r);
+    case WB__FIELD_ZEROS: return wb__julia_symbol(room, "zeros");
+    case WB__FIELD_MODE: case WB__FIELD_TRAINING: return mode(r);
+    case WB__FIELD_RANDOM: return only(r->s, "Flux.Random.TaskLocalRNG");
+    default: return wb__julia_nothing(room);
+    }
+}
+
+static wb__julia value_of(const record *r, const wb__flux_field *f)
+{
+    switch (f->how) {
+    case WB__FIELD_MATRIX:
+        return wb__flux_tensor(r->s, f->here, child(r->l, f->here), WB__COLUMNS);
+    case WB__FIELD_KERNEL: case WB__FIELD_FLIPPED: return kernel(r, f);
+    case WB__FIELD_BIAS: return bias(r, f);
+    case WB__FIELD_WEIGHT: case WB__FIELD_SCALE: case WB__FIELD_SHIFT: case WB__FIELD_STATISTIC:
+    case WB__FIELD_LAYER: return wb__flux_value(r->s, f->here, child(r->l, f->here));
+    case WB__FIELD_LAYERS: return layers(r);
+    case WB__FIELD_AFFINE: return affine(r);
+    case WB__FIELD_CELL: return cell(r);
+    case WB__FIELD_STATE: return state(r, f->here);
+    case WB__FIELD_STATES: case WB__FIELD_CALLED: return states(r);
+    default: return option_of(r, f);
+    }
+}
+
+/* ---- structs --------------------------------------------------------------------------------- */
+
+/* A parameter of its type, by its word in fields.c: the type of a field, or a value. */
+static wb__doc *parameter(const record *r, const char *word)
+{
+    wb__doc_room *room = &r->s->room;
+    int64_t size[4];
+    int field = wb__flux_field_at(r->row, word);
+    if (field >= 0) return r->at[field].type;
+    if (!strcmp(word, "axes")) return wb__doc_int(room, reversed(option(r, "shape"), size));
+    if (!strcmp(word, "false")) return wb__doc_bool(room, false);
+    if (strcmp(word, "array")) return wb__doc_int(room, atoi(word));
+    const wb_tensor *scale = wb__layer_child(r->l, 0);
+    return wb__julia_array_type(room, (wb_dtype)scale->dtype, scale->ndim);
+}
+
+static wb__doc *type_of(const record *r)
+{
+    char path[64] = "Flux.", word[24];
+    wb__doc *parameters[WB__FLUX_FIELDS];
+    int n = 0;
+    for (const char *at = r->row->parameters; *at; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        snprintf(word, sizeof word, "%.*s", (int)length, at);
+        parameters[n++] = parameter(r, word);
+        at += length;
+    }
+    strncat(path, r->row->type, sizeof path - sizeof "Flux.");
+    return wb__julia_type(&r->s->room, path, n, parameters);
+}
+
+static wb__julia closed(const record *r)
+{
+    wb__flux_saver *s = r->s;
+    const wb__flux_struct *row = r->row;
+    if (s->structs) return wb__julia_struct(&s->room, type_of(r), row->n, r->at);
+    if (!row->n) return empty(s);
+    const char *names[WB__FLUX_FIELDS];
+    for (int i = 0; i < row->n; i++)
+        names[i] = row->fields[i].written ? row->fields[i].written : row->fields[i].name;
+    return wb__julia_named_tuple(&s->room, row->n, names, r->at);
+}
+
+/* An option whose field came to the struct after this version, and which the layer uses; NULL: none. */
+static const char *newer_field(const record *r, int *since)
+{
+    const char *name = NULL;
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++) {
+        if (s->since <= r->row->since || strcmp(s->type, r->row->type)) continue;
+        for (int i = 0; i < s->n; i++) {
+            const wb__flux_field *f = &s->fields[i];
+            const bool count = f->how == WB__FIELD_COUNTS;
+            if (!count && strcmp(f->name, "groups")) continue;
+            if (wb__flux_field_at(r->row, f->name) >= 0) continue;
+            const int64_t *value = option(r, f->here);
+            if (count ? !value[0] && !value[1] : *value <= 1) continue;
+            name = f->name;
+            *since = s->since;
+        }
+    }
+    return name;
+}
+
+/* True: the layer is refused for an option that the version's struct has not. */
+static bool lacks(const record *r)
+{
+    wb__flux_saver *s = r->s;
+    const char *type = r->row->type, *name = r->type->name;
+    bool old = s->version < NORMS_WITH_OPTIONS, cell = strstr(type, "Cell") != NULL;
+    int before = s->n_wrong, since;
+    const char *newer;
+    if (old && !strcmp(type, "BatchNorm") && (has(r, "no_affine") || has(r, "no_track_stats")))
+        wb__flux_refuse(s, "BatchNorm without %s, which came with 0.12",
+                        has(r, "no_affine") ? "scale and bias" : "running statistics");
+    else if (old && !strcmp(type, "LayerNorm") &&
+             (has(r, "no_affine") || function(r) ||
+              (float)wb__real(*(const double *)option(r, "eps"), 1e-5) != 1e-5f))
+        wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: "
+                           "since 0.12");
+    else if (s->structs && has(r, "causal"))
+        wb__flux_refuse(s, "a causal %s: there the mask is an argument of the call", type);
+    else if (s->structs && !cell && !strstr(name, "Cell") && has(r, "last"))
+        wb__flux_refuse(s, "%s with .last: there it gives all steps", name);
+    else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))
+        wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",
+                        type);
+    else if (cell && has(r, "hidden_bias"))
+        wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
+    else if ((newer = newer_field(r, &since)))
+        wb__flux_refuse(s, "%s with %s, which came with 0.%d.%d", type, newer, since / 100,
+                        since % 100);
+    else if (s->structs && !r->row->parameters)
+        wb__flux_refuse(s, "%s: its type's parameters are not known here since 0.%d.%d; .flux = "
+                           "\"0.16.10\" or a state document will do", type, r->row->since / 100,
+                        r->row->since % 100);
+    return s->n_wrong > before;
+}
+
+static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, const void *options)
+{
+    record r = {.s = s, .l = l, .options = options, .row = wb__flux_struct_of(type, s->version)};
+    if (!r.row) return wb__flux_refuse(s, "%s", type);
+    r.type = strcmp(type, "Dropout") ? l->type : wb__layer_type_named(type);
+    if (lacks(&r)) return wb__julia_nothing(&s->room);
+    const wb__flux_field *f = NULL;
+    while ((f = wb__flux_field_after(r.row, f))) r.at[f - r.row->fields] = value_of(&r, f);
+    return closed(&r);
+}
+
+static wb__julia function_layer(wb__flux_saver *s, wb_layer *l)
+{
+    wb_function f;
+    memcpy(&f, (const char *)l->options + l->type->options[0].offset, sizeof f);
+    return function_named(s, wb__function_name(f));
+}
+
+wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
+{
+    const char *name = l->type->name, *type = name;
+    const wb_conv_options *o = l->options;
+    if (!strcmp(name, "Flatten")) return function_named(s, "flatten");
+    if (!strcmp(name, "Function")) return function_layer(s, l);
+    if (!strcmp(name, "Conv") && !o->flip && o->groups == 1) type = "CrossCor";
+    const wb__flux_struct *newest = wb__flux_struct_named(name);
+    bool sequence = newest && newest->fields[0].how == WB__FIELD_CELL;
+    if (sequence && s->version < STATELESS_CELLS) type = "Recur";
+    const bool pool = !strcmp(name, "MaxPool") || !strcmp(name, "MeanPool");
+    if (pool && !s->structs && s->version < EVERYTHING_HAS_CHILDREN) return empty(s);
+    return struct_of(s, l, type, l->options);
+}

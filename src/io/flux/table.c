@@ -1,0 +1,218 @@
+/* All arrays of a BSON file by name.  Names are Weber's where the fields are those of a layer of
+ * Flux's, whether they stand in its structs or in a NamedTuple or dictionary of the same names
+ * (Flux.state): such things are told by the names that stand together. */
+#include "io/flux/flux.h"
+#include "io/flux/read.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    wb__flux_reader *r;
+    wb__table *t;
+    bool zeros;                 /* initial states that are zero count too */
+} filling;
+
+/* The type of Flux's whose fields these are: some stand together in no other; NULL: none. */
+static const char *like(wb__bson_file *f, const wb__jl *v)
+{
+    static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",
+                                        "affine", "weight", "σ",  "stride", "groups"};
+    enum { NORM = 3, CELL = 3 << 2, DIAG = 1 << 4, AFFINE = 1 << 5, WEIGHT = 1 << 6, SIGMA = 1 << 7,
+           STRIDE = 1 << 8, GROUPS = 1 << 9 };
+    unsigned has = 0;
+    if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return NULL;
+    wb__jl_fields w;
+    wb__jl_fields_of(f, v, &w);
+    while (wb__jl_fields_next(f, &w))
+        for (size_t i = 0; i < WB__COUNT(marks); i++)
+            if (!strcmp(w.name, marks[i])) has |= 1u << i;
+    if ((has & NORM) == NORM) return "BatchNorm";
+    if ((has & CELL) == CELL) return "LSTMCell";
+    if (has & DIAG && (has & AFFINE || wb__jl_flux(v, "LayerNorm"))) return "LayerNorm";
+    if (!(has & WEIGHT)) return NULL;
+    if (!(has & STRIDE)) return has & SIGMA ? "Dense" : NULL;
+    const char *type = wb__jl_last(v);
+    if (wb__jl_flux(v, type) && wb__flux_struct_known(type)) return type;
+    return has & GROUPS ? "Conv" : "CrossCor";  /* which has no groups */
+}
+
+static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
+
+/* The row of a field that becomes a child; NULL: the field keeps its name. */
+static const wb__flux_field *child_of(const char *type, const char *name)
+{
+    const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;
+    return f && f->how >= WB__FIELD_MATRIX && f->how <= WB__FIELD_STATES ? f : NULL;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static int add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
+{
+    wb__flux_reader *r = x->r;
+    wb__jl_array a = *found;
+    wb__flux_how how = field ? field->how : WB__FIELD_NONE;
+    if (how == WB__FIELD_MATRIX && a.dtype) wb__jl_turn(&a);
+    if (how == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
+        a.dims[0] *= a.dims[1];     /* [in, multiplier, kh, kw], as a grouped convolution's */
+        a.dims[1] = 1;
+    }
+    if (a.count == 0 || a.ndim < 2 || a.dims[0] == 1 || a.dims[1] == 1) a.transposed = false;
+    if (!wb__bson_spend(&r->f, (int64_t)r->path_length + (a.transposed && a.shared ? a.bytes : 0)))
+        return r->f.status;
+    wb__entry *e = wb__table_add(x->t, r->path);
+    if (!e) return r->f.status = WB_ERROR_MEMORY;
+    e->dtype = a.dtype;
+    snprintf(e->type, sizeof e->type, "%s", a.type);
+    e->ndim = a.ndim;
+    memcpy(e->dims, a.dims, sizeof e->dims);
+    e->begin = a.data - r->f.map->data;
+    e->bytes = a.bytes;
+    e->data = a.data;
+    if (a.ndim == 4 && how >= WB__FIELD_KERNEL && how <= WB__FIELD_DEPTHWISE)
+        e->flip = how == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
+    e->transposed = a.transposed;
+    return 0;
+}
+
+/* ---- walking --------------------------------------------------------------------------------- */
+
+static int visit(filling *x, const wb__jl *v, const wb__flux_field *field);
+
+static int visit_part(filling *x, const wb__jl *v, const wb__flux_field *field, const char *name)
+{
+    size_t back;
+    if (!*name) return visit(x, v, field);
+    if (!wb__flux_enter(x->r, name, &back)) return x->r->f.status;
+    int status = visit(x, v, field);
+    wb__flux_leave(x->r, back);
+    return status;
+}
+
+/* What a recurrent layer begins with: h, or (h, c); each (out) or (out, 1). */
+static int visit_state(filling *x, const wb__jl *v, const char *name)
+{
+    static const char *const names[2] = {"initial_hidden", "initial_cell"};
+    wb__flux_reader *r = x->r;
+    wb__jl_array a;
+    size_t back;
+    for (int i = 0; v->kind == WB__JL_TUPLE && i < 2; i++) {
+        wb__jl one = wb__jl_item(&r->f, v, i);
+        int status = one.kind == WB__JL_ARRAY ? visit_state(x, &one, names[i]) : r->f.status;
+        if (status) return status;
+    }
+    if (v->kind == WB__JL_TUPLE || !wb__jl_array_of(&r->f, v, &a)) return r->f.status;
+    if (!x->zeros && wb__jl_zero(&a)) return 0;
+    if (a.ndim == 2 && a.dims[0] == 1) {
+        a.ndim = 1;
+        a.dims[0] = a.dims[1];
+    }
+    if (!wb__flux_enter(r, name, &back)) return r->f.status;
+    int status = add(x, &a, NULL);
+    wb__flux_leave(r, back);
+    return status;
+}
+
+static int visit_fields(filling *x, const wb__jl *v)
+{
+    wb__flux_reader *r = x->r;
+    wb__jl_fields w;
+    const char *type = like(&r->f, v);
+    if (r->depth >= WB__JL_DEEPEST)
+        return wb__bson_fail(&r->f, v->at, "parts stand in one another deeper than %d",
+                             WB__JL_DEEPEST);
+    if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
+    r->depth++;
+    bool recurrent = false;
+    for (wb__jl_fields_of(&r->f, v, &w); !r->f.status && wb__jl_fields_next(&r->f, &w);) {
+        bool cell = !strcmp(w.name, "cell") && is_cell(like(&r->f, &w.value));
+        recurrent |= cell;
+        if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state")))
+            continue; /* of its last call */
+        const wb__flux_field *field = child_of(type, w.name);
+        bool inside = cell || (field && field->how == WB__FIELD_AFFINE);
+        const char *name = inside ? "" : field ? field->here : w.name;
+        if (!strncmp(name, "initial_", 8)) visit_state(x, &w.value, name);
+        else visit_part(x, &w.value, field, name);
+    }
+    r->depth--;
+    return r->f.status;
+}
+
+static int visit(filling *x, const wb__jl *v, const wb__flux_field *field)
+{
+    wb__jl_array a;
+    switch (v->kind) {
+    case WB__JL_GPU: return wb__jl_gpu_fail(&x->r->f, v, x->r->path);
+    case WB__JL_ARRAY:
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
+        return x->r->f.status ? x->r->f.status : visit_fields(x, v);
+    case WB__JL_STRUCT:
+        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
+        return visit_fields(x, v);
+    case WB__JL_LIST:
+    case WB__JL_TUPLE:
+    case WB__JL_DICT:
+    case WB__JL_CLOSURE: return visit_fields(x, v);
+    default: return x->r->f.status;
+    }
+}
+
+/* ---- lists of parameters --------------------------------------------------------------------- */
+
+/* Params of Zygote's or Tracker's: (order, set), where the order is a list, or a Buffer of one. */
+static wb__jl parameters_of(wb__bson_file *f, const wb__jl *v)
+{
+    if (v->kind != WB__JL_STRUCT || strcmp(wb__jl_last(v), "Params")) return *v;
+    wb__jl order = wb__jl_item(f, v, 0);
+    return order.kind == WB__JL_STRUCT ? wb__jl_item(f, &order, 0) : order;
+}
+
+static bool all_arrays(wb__bson_file *f, const wb__jl *v)
+{
+    int n = 0;
+    wb__jl_array a;
+    if (v->kind != WB__JL_LIST && v->kind != WB__JL_TUPLE) return false;
+    for (wb__bson_walk w = wb__bson_walk_of(v->items); wb__bson_next(f, &w); n++) {
+        wb__jl item = wb__jl_of(f, w.value);
+        if (!wb__jl_array_of(f, &item, &a)) return false;
+    }
+    return n > 0 && !f->status;
+}
+
+static int check_names(filling *x)
+{
+    const wb__table *t = x->t;
+    if (t->nameless) return 0;
+    wb__table_sort(x->t);
+    for (int i = 1; i < t->n; i++)
+        if (!strcmp(t->entries[i].name, t->entries[i - 1].name))
+            return wb__bson_fail(&x->r->f, NULL, "two arrays are named \"%.200s\"",
+                                 t->entries[i].name);
+    return 0;
+}
+
+int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
+{
+    char name[WB__JL_NAME] = "";
+    *out = (wb__table){0};
+    wb__flux_reader *r = wb__alloc_zero(1, sizeof *r);
+    if (!r) return WB_ERROR_MEMORY;
+    filling x = {.r = r, .t = out};
+    if (!wb__bson_open(&r->f, m)) {
+        wb__jl v = wb__jl_variable(&r->f, key, name, sizeof name);
+        x.zeros = wb__bson_get(&r->f, r->f.root, "weber").kind == WB__BSON_STRING;
+        if (!r->f.status) v = parameters_of(&r->f, &v);
+        out->nameless = !r->f.status && all_arrays(&r->f, &v);
+        wb__jl_array a;
+        bool alone = !r->f.status && wb__jl_array_of(&r->f, &v, &a);
+        if (!r->f.status) visit_part(&x, &v, NULL, alone ? name : "");
+        if (!r->f.status) check_names(&x);
+    }
+    int status = r->f.status;
+    wb__bson_close(&r->f);
+    wb__free(r);
+    if (status) wb__table_free(out);
+    return status;
+}

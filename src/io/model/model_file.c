@@ -1,0 +1,268 @@
+/* Models in files: wb_save, wb_load, wb_load_state. */
+#include "io/model/model_file.h"
+
+#include "io/flux/flux.h"
+#include "io/formats.h"
+#include "io/model/names.h"
+#include "io/numpy/npz.h"
+#include "io/model/structure.h"
+
+#include <string.h>
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *prefix;
+    wb__saving *list;
+} gathering;
+
+/* Values go from their device to the file in parts: a model need not fit beside itself. */
+typedef struct { wb__writer *w; size_t each; } putting;
+
+static int put_part(const void *part, int64_t n, void *ctx)
+{
+    const putting *p = ctx;
+    return wb__writer_put(p->w, part, n * (int64_t)p->each);
+}
+
+static int put_tensor(wb__writer *w, const void *data)
+{
+    wb_tensor *x = (wb_tensor *)(uintptr_t)data;
+    putting p = {w, wb__dtype_size((wb_dtype)x->dtype)};
+    return wb__read_in_parts(x, put_part, &p);
+}
+
+int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes)
+{
+    return wb__st_save_by(put_tensor, path, l->n, l->tensors, n_notes, notes);
+}
+
+int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
+{
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 32;
+        wb__st_out *more = wb__realloc(l->tensors, (size_t)room * sizeof *more);
+        if (!more) return WB_ERROR_MEMORY;
+        l->tensors = more;
+        l->room = room;
+    }
+    int status = wb_eval_all(1, &x);
+    if (status) return status;
+    char *full = wb__printf("%s%s", prefix, name);
+    if (!full) return WB_ERROR_MEMORY;
+    l->tensors[l->n++] = (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims,
+                                      x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype), x};
+    return 0;
+}
+
+void wb__saving_free(wb__saving *l)
+{
+    for (int i = 0; i < l->n; i++) wb__free(l->tensors[i].name);
+    wb__free(l->tensors);
+    *l = (wb__saving){0};
+}
+
+static int gather(const wb__leaf *leaf, void *ctx)
+{
+    gathering *g = ctx;
+    return wb__saving_add(g->list, g->prefix, leaf->path, leaf->x);
+}
+
+int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
+{
+    int status = wb__evaluate_pending();
+    gathering g = {prefix, l};
+    return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, gather, &g);
+}
+
+/* What a link says, as a tensor: made of one of the model's or of several, and exact in every bit. */
+static wb_tensor *composed(const wb__link *l)
+{
+    switch (l->kind) {
+    case WB__LINK_TURNED: return wb_flip(wb_flip(l->x, 2), 3);
+    case WB__LINK_ADDED: return wb_full_of(0, (wb_dtype)l->x->dtype, l->x->ndim, l->x->dims);
+    case WB__LINK_COUNT: return wb_full_of(0, WB_I64, 0, NULL);
+    case WB__LINK_COPY: break;
+    }
+    wb_tensor *parts[3];
+    if (l->parts == 1) return l->x;
+    for (int i = 0; i < l->parts; i++) parts[i] = l[i].x;
+    return wb_concat_of(l->parts, parts, 0);
+}
+
+/* What is composed stays until the scope that is innermost now is closed. */
+static int add_torch(wb__saving *list, void *model)
+{
+    wb__links links;
+    int status = wb__evaluate_pending();
+    if (!status) status = wb__links_torch(model, false, &links);
+    if (status) return status;
+    for (int i = 0; !status && i < links.n; i++) {
+        const wb__link *l = &links.links[i];
+        if (l->other || l->part) continue;
+        wb_tensor *x = composed(l);
+        status = x ? wb__saving_add(list, "", l->name, x) : (int)wb_error_code();
+    }
+    wb__links_free(&links);
+    return status;
+}
+
+/* NULL is mostly what another call failed to make, whose error then stands. */
+static int no_object(const char *what)
+{
+    return wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "%s: no model", what);
+}
+
+static int save_safetensors(const char *path, void *model, wb__saving *list, bool torch)
+{
+    char *text = wb__structure_text(model);
+    if (!text) return wb_error_code();
+    int status = wb__saving_write(list, path, 2 + torch,
+                                  (wb__note[]){{"format", torch ? "pt" : "weber"}, {"weber", text},
+                                               {"weber_names", "torch"}});
+    wb__free(text);
+    return status;
+}
+
+int wb_save_with(const char *path, void *model, const wb_save_options *given)
+{
+    wb_save_options o;
+    wb__read_options(&o, sizeof o, given);
+    if (!model) return no_object("save");
+    if (wb__unrecordable("save", WB__READS)) return wb_error_code();
+    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
+    if (!wb__is_branch(model))
+        return wb__fail(WB_ERROR_ARGUMENT, "save: a %s; layers and trees are saved",
+                        wb__kind(model));
+    if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
+    wb__format format = wb__format_named(path);
+    if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
+                        "take one", path, wb__format_name(format));
+    if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
+    wb_scope *scope = wb_scope_open();      /* of what is composed */
+    if (!scope) return wb_error_code();
+    wb__saving list = {0};
+    bool torch = o.names == WB_NAMES_TORCH;
+    int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);
+    if (!status) status = format == WB__FORMAT_NPZ ? wb__npz_save(path, &list) : save_safetensors(path, model, &list, torch);
+    wb__saving_free(&list);
+    wb_scope_close(scope);
+    return status;
+}
+
+/* ---- values into a model --------------------------------------------------------------------- */
+
+static bool ends_in_star(const char *name)
+{
+    const size_t n = strlen(name);
+    return n && name[n - 1] == '*';
+}
+
+int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
+{
+    if (!model) return no_object("load_state");
+    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
+    if (wb__unrecordable("load_state", WB__ACTS)) return wb_error_code();
+    if (!wb__is_branch(model))
+        return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
+                        wb__kind(model));
+    wb_load_state_options o;
+    wb__read_options(&o, sizeof o, given);
+    for (int i = 0; i < o.n_rename; i++)
+        if (!o.rename || !o.rename[i].file || !o.rename[i].model)
+            return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename lacks a name", i);
+        else if (ends_in_star(o.rename[i].file) != ends_in_star(o.rename[i].model))
+            return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename, \"%.200s\" to \"%.200s\", has a '*' at the "
+                            "end of one side alone", i, o.rename[i].file, o.rename[i].model);
+    if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
+    wb__table file;
+    int status = wb__table_load(path, o.key, true, &file);
+    if (status) return status;
+    const wb__pouring how = {.path = path, .prefix = o.prefix, .names = o.names, .lenient = o.lenient,
+                             .n_rename = o.n_rename, .rename = o.rename};
+    if (file.nameless && (o.n_rename || (o.prefix && *o.prefix)))
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for .%s", path,
+                          o.n_rename ? "rename" : "prefix");
+    if (!status) status = wb__flux_name_params(&file, path, model);
+    if (!status) status = wb__pour_with(&file, &how, model);
+    wb__table_free(&file);
+    return status;
+}
+
+/* ---- a model from a file alone --------------------------------------------------------------- */
+
+/* A parameter that was saved in another floating dtype than its layer's options say: room of that
+ * dtype. */
+static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)path;
+    void **at = wb__pointer_map_at(ctx, x);
+    const wb__entry *e = at ? *at : NULL;
+    if (!at) return NULL;
+    return e ? wb_full_of(0, e->dtype, x->ndim, x->dims) : x;
+}
+
+static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
+{
+    wb__links links;
+    wb__pointer_map other = {0};
+    bool any = false, failed = torch ? wb__links_torch(model, false, &links) : wb__links_weber(model, &links);
+    if (failed) return NULL;
+    for (int i = 0; !failed && i < links.n; i++) {
+        const wb__link *l = &links.links[i];
+        wb__entry *e = l->x ? wb__table_find(file, l->name) : NULL;
+        if (!e || e->dtype == (wb_dtype)l->x->dtype || !e->dtype || !wb__dtype_float(e->dtype)) continue;
+        void **at = wb__pointer_map_at(&other, l->x);
+        if (at) *at = e;
+        any = true;
+        failed = !at;
+    }
+    if (failed) model = NULL;
+    else if (any) model = wb__fmap(model, retype, &other);
+    wb__pointer_map_free(&other);
+    wb__links_free(&links);
+    return model;
+}
+
+wb_layer *wb__model_from(const char *path, const char *structure, wb__table *file)
+{
+    const char *names = wb__table_note(file, "weber_names");
+    bool torch = names && !strcmp(names, "torch");
+    wb_layer *model = wb__structure_build(path, structure, wb__table_bytes(file));
+    if (model) model = retyped(model, file, torch);
+    const wb__pouring how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
+    return model && !wb__pour_with(file, &how, model) ? model : NULL;
+}
+
+static wb_layer *model_of_tensors(const char *path, wb__table *file)
+{
+    const char *structure = wb__table_note(file, "weber");
+    if (structure) return wb__model_from(path, structure, file);
+    if (wb__table_note(file, "weber_checkpoint"))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: is a checkpoint, which describes no model: make the model and use "
+                             "wb_checkpoint_load, or wb_load_state with .prefix = \"model.\"", path);
+    return wb__fail_null(WB_ERROR_FORMAT,
+                         "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
+}
+
+wb_layer *wb_load_with(const char *path, const wb_load_options *given)
+{
+    wb_load_options o;
+    wb__read_options(&o, sizeof o, given);
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
+    if (wb__unrecordable("load", WB__ACTS)) return NULL;
+    wb__mapping *m = wb__map(path);
+    if (!m) return NULL;
+    wb_layer *model = NULL;
+    wb__table file = {0};
+    if (wb__format_in(m) == WB__FORMAT_BSON) {
+        wb__map_ahead(m, m->data, m->bytes);
+        model = wb__flux_load(m, &o);
+    } else if (!wb__table_of(m, o.key, true, &file)) {
+        model = model_of_tensors(path, &file);
+    }
+    if (file.mapping) wb__table_free(&file);
+    else wb__unmap(m);
+    return model;
+}

@@ -1,0 +1,481 @@
+/* Values from a table into a model: what belongs where is found first, all that does not fit is
+ * listed at once, and only then is anything changed.  Which names there may be is torch_names.c's. */
+#include "io/model/pour.h"
+
+#include "io/model/names.h"
+#include "io/model/transpose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* bytes; errors have room for 8192 */
+
+/* A tensor of the file, under the name by which the model asks for it. */
+typedef struct { char *name; wb__entry *entry; bool used; } source;
+
+typedef struct {
+    const wb__pouring *o;
+    wb__links links;
+    int n;
+    source *sources;                    /* in the order of their names */
+    wb__pointer_map found;                     /* of a tensor: the link that gives it its value; WB_NONE: told of */
+    wb__pointer_map convolutions;              /* of their kernels: what they do with them, a wb__flip */
+    int lacking;                        /* distinct tensors that get no value */
+    int absent;                         /* of these, those whose name is not in the file */
+    wb__text list;                      /* of what does not fit */
+    int n_wrong, n_listed;
+} matching;
+
+static void drop(matching *m)
+{
+    for (int i = 0; i < m->n; i++) wb__free(m->sources[i].name);
+    wb__free(m->sources);
+    wb__links_free(&m->links);
+    wb__pointer_map_free(&m->found);
+    wb__pointer_map_free(&m->convolutions);
+    wb__free(m->list.text);
+    *m = (matching){0};
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* The path in the model that the first row that fits gives this name; *fits false if there is none. */
+static char *renamed(const wb__pouring *o, const char *name, bool *fits)
+{
+    *fits = true;
+    for (int i = 0; i < o->n_rename; i++) {
+        const char *file = o->rename[i].file, *model = o->rename[i].model;
+        size_t n = strlen(file), m = strlen(model);
+        bool star = n && m && file[n - 1] == '*' && model[m - 1] == '*';
+        if (star && !strncmp(file, name, n - 1))
+            return wb__printf("%.*s%s", (int)(m - 1), model, name + n - 1);
+        if (!strcmp(file, name)) return wb__strdup(model);
+    }
+    *fits = false;
+    return NULL;
+}
+
+typedef enum { WEBER, TORCH, TORCH_NUMBERED } naming;
+
+static char *source_name(const matching *m, void *model, naming how, const char *name)
+{
+    bool fits;
+    char *path = renamed(m->o, name, &fits);
+    if (!fits) return wb__strdup(name);
+    if (!path || how == WEBER) return path;
+    char *words = wb__torch_name(model, path, how == TORCH_NUMBERED);
+    wb__free(path);
+    return words;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const source *)a)->name, ((const source *)b)->name);
+}
+
+static int name_sources(matching *m, wb__table *file, void *model, naming how)
+{
+    const char *prefix = m->o->prefix ? m->o->prefix : "";
+    const size_t skip = strlen(prefix);
+    m->sources = wb__alloc_zero((size_t)WB__MAX(file->n, 1), sizeof *m->sources);
+    if (!m->sources) return WB_ERROR_MEMORY;
+    for (int i = 0; i < file->n; i++) {
+        wb__entry *e = &file->entries[i];
+        if (strncmp(e->name, prefix, skip)) continue;
+        char *name = source_name(m, model, how, e->name + skip);
+        if (!name) return WB_ERROR_MEMORY;
+        m->sources[m->n++] = (source){.name = name, .entry = e};
+    }
+    if (m->n) qsort(m->sources, (size_t)m->n, sizeof *m->sources, by_name);
+    return 0;
+}
+
+static source *source_of(const matching *m, const wb__link *link)
+{
+    source key = {.name = link->name};
+    return m->n ? bsearch(&key, m->sources, (size_t)m->n, sizeof key, by_name) : NULL;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static void tell(matching *m, const char *format, ...) WB__PRINTF(2, 3);
+static void tell(matching *m, const char *format, ...)
+{
+    va_list list;
+    m->n_wrong++;
+    if (m->list.length > LIST_MOST || m->n_listed == LINES_MOST) return;
+    m->n_listed++;
+    va_start(list, format);
+    wb__text_add(&m->list, "\n  ");
+    wb__text_list(&m->list, format, list);
+    va_end(list);
+}
+
+/* Of the file, where it is another one than the path in the model. */
+typedef struct { char text[216]; } file_name;
+static const char *second_name(const wb__link *l, file_name *out)
+{
+    out->text[0] = 0;
+    if (strcmp(l->name, l->path)) snprintf(out->text, sizeof out->text, " (\"%.200s\")", l->name);
+    return out->text;
+}
+
+static void tell_misfit(matching *m, const wb__link *l, const wb__entry *e)
+{
+    file_name second;
+    char part[40] = "";
+    if (l->x->op != WB__OP_variable) {
+        tell(m, "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded into", l->path,
+             second_name(l, &second), wb_describe(l->x));
+        return;
+    }
+    if (l->parts > 1) snprintf(part, sizeof part, "one of %d parts of ", l->parts);
+    tell(m, "\"%.200s\"%s, %s in the model, is in the file %s%s", l->path, second_name(l, &second),
+         wb_describe(l->x), part, wb__entry_describe(e));
+}
+
+static void tell_missing(matching *m, const wb__link *l)
+{
+    file_name second;
+    tell(m, "\"%.200s\"%s, %s, is not in the file", l->path, second_name(l, &second), wb_describe(l->x));
+}
+
+static void tell_unexpected(matching *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const source *s = &m->sources[i];
+        const bool before = i && !strcmp(s->name, s[-1].name), after = i + 1 < m->n && !strcmp(s->name, s[1].name);
+        if (before)
+            tell(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"", s[-1].entry->name,
+                 s->entry->name, s->name);
+        else if (!s->used && !after)
+            tell(m, "\"%.200s\", %s, is not in the model", s->entry->name, wb__entry_describe(s->entry));
+    }
+}
+
+/* ---- what belongs where ---------------------------------------------------------------------- */
+
+static bool same_shape(const wb__link *l, const wb__entry *e)
+{
+    const wb_tensor *x = l->x;
+    if (e->ndim != x->ndim || e->dtype != (wb_dtype)x->dtype) return false;
+    if (x->op != WB__OP_variable || (!e->data && x->size)) return false;
+    for (int d = 0; d < x->ndim; d++)
+        if (e->dims[d] != x->dims[d] * (d ? 1 : l->parts)) return false;
+    return true;
+}
+
+/* The numbers that have no place here; -0 is zero too. */
+static bool rest_is_zero(const wb__link *l, const wb__entry *e)
+{
+    const int64_t each = (int64_t)wb__dtype_size(e->dtype), rows = l->x->dims[0];
+    const uint8_t *at = e->data;
+    for (int64_t i = (rows - l->zeros) * each; i < rows * each; i++)
+        if (at[i] & (i % each == each - 1 ? 0x7f : 0xff)) return false;
+    return true;
+}
+
+typedef enum { ABSENT, UNFIT, GOOD } state;
+
+static state look_at(matching *m, const wb__link *l)
+{
+    source *s = source_of(m, l);
+    if (!s) return ABSENT;
+    s->used = true;
+    if (l->kind == WB__LINK_COUNT) return GOOD;
+    if (!same_shape(l, s->entry)) {
+        tell_misfit(m, l, s->entry);
+        return UNFIT;
+    }
+    if (!l->zeros || rest_is_zero(l, s->entry)) return GOOD;
+    tell(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s", l->path, l->name,
+         (long long)l->zeros, "there is no place for them: make the GRU with .hidden_bias = true");
+    return UNFIT;
+}
+
+/* Places are tied, so a tensor may have several names: the first that is there and fits counts. */
+static int match_links(matching *m)
+{
+    for (int i = 0; i < m->links.n; i++) {
+        wb__link *l = &m->links.links[i];
+        if (l->kind == WB__LINK_ADDED) continue;
+        state s = look_at(m, l);
+        if (l->kind == WB__LINK_COUNT) continue;
+        bool added = i + 1 < m->links.n && l[1].kind == WB__LINK_ADDED;
+        state second = added ? look_at(m, l + 1) : GOOD;
+        if (s == GOOD && second == ABSENT) tell_missing(m, l + 1);
+        void **at = wb__pointer_map_at(&m->found, l->x);
+        if (!at) return WB_ERROR_MEMORY;
+        if (*at && !wb_is_none(*at)) continue;
+        if (s == GOOD && second == GOOD) *at = l;
+        else if (s != ABSENT || second == UNFIT) *at = WB_NONE;
+    }
+    return 0;
+}
+
+static int find_missing(matching *m)
+{
+    wb__pointer_map counted = {0};
+    for (int i = 0; i < m->links.n; i++) {
+        const wb__link *l = &m->links.links[i];
+        if (!l->x || l->kind == WB__LINK_ADDED) continue;
+        void **at = wb__pointer_map_at(&m->found, l->x), **once = wb__pointer_map_at(&counted, l->x);
+        if (!at || !once) return wb__pointer_map_free(&counted), WB_ERROR_MEMORY;
+        if (*once) continue;
+        *once = l->x;
+        if (!*at) tell_missing(m, l);
+        m->lacking += !*at || wb_is_none(*at);
+        m->absent += !*at;
+    }
+    wb__pointer_map_free(&counted);
+    return 0;
+}
+
+static int match(matching *m, wb__table *file, void *model, naming how)
+{
+    int status = how == WEBER ? wb__links_weber(model, &m->links)
+                              : wb__links_torch(model, how == TORCH_NUMBERED, &m->links);
+    if (!status) status = name_sources(m, file, model, how);
+    if (!status) status = match_links(m);
+    return status ? status : find_missing(m);
+}
+
+/* ---- whose names ----------------------------------------------------------------------------- */
+
+static bool noted(const wb__table *file, const char *key, const char *value)
+{
+    const char *found = wb__table_note(file, key);
+    return found && (!value || !strcmp(found, value));
+}
+
+/* The namings that may be meant, the likeliest first. */
+static int candidates(const wb__table *file, wb_names names, naming *out)
+{
+    int n = 0;
+    if (names == WB_NAMES_AUTO && noted(file, "weber", NULL))
+        names = noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
+    bool theirs = noted(file, "format", "pt");      /* PyTorch's: where names are the same, kernels may not be */
+    if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !theirs)) out[n++] = WEBER;
+    if (names != WB_NAMES_WEBER) out[n++] = TORCH, out[n++] = TORCH_NUMBERED;
+    if (names == WB_NAMES_AUTO && theirs) out[n++] = WEBER;
+    return n;
+}
+
+static int match_best(matching *best, wb__table *file, void *model)
+{
+    naming hows[4];
+    const wb__pouring *o = best->o;
+    int n = candidates(file, o->names, hows), status = match(best, file, model, hows[0]);
+    for (int i = 1; !status && best->lacking && i < n; i++) {
+        matching other = {.o = o};
+        status = match(&other, file, model, hows[i]);
+        /* names count before shapes and dtypes: a file of another dtype is to be said to be that */
+        const bool named = other.lacking == best->lacking && other.absent < best->absent;
+        if (!status && (named || other.lacking < best->lacking)) {
+            drop(best);
+            *best = other;
+        } else {
+            drop(&other);
+        }
+    }
+    return status;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+const char *wb__entry_describe(const wb__entry *e)
+{
+    static _Thread_local char text[WB_MAX_DIMS * 21 + 24];
+    size_t n = 1;
+    text[0] = '[';
+    for (int d = 0; d < e->ndim; d++)
+        n += (size_t)snprintf(text + n, sizeof text - n, d ? ",%lld" : "%lld", (long long)e->dims[d]);
+    snprintf(text + n, sizeof text - n, "] %s", e->dtype ? wb_dtype_name(e->dtype) : e->type);
+    return text;
+}
+
+static int64_t elements(const wb__entry *e)
+{
+    int64_t n = 1;
+    for (int d = 0; d < e->ndim; d++) n *= e->dims[d];
+    return n;
+}
+
+const void *wb__entry_values(const wb__entry *e, void **block)
+{
+    const uint8_t *from = e->data;
+    if (e->transposed && from && e->bytes) {
+        if (!(*block = wb__alloc_aligned((size_t)e->bytes))) return NULL;
+        wb__transpose(*block, from, wb__dtype_size(e->dtype), e->dims[1], e->dims[0], e->dims[0]);
+        from = *block;
+    } else {
+        *block = NULL;
+    }
+    int64_t n = e->dtype == WB_BOOL ? elements(e) : 0, i = 0;
+    while (i < n && from[i] < 2) i++;
+    if (i == n) return from;
+    uint8_t *to = *block ? *block : (*block = wb__alloc_aligned((size_t)n));
+    for (i = 0; to && i < n; i++) to[i] = from[i] != 0;
+    return to;
+}
+
+/* Each of the kernels, [kh,kw], back to front. */
+static void turn(uint8_t *to, const uint8_t *from, const wb_tensor *x)
+{
+    const size_t each = wb__dtype_size((wb_dtype)x->dtype);
+    const int64_t plane = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
+    for (int64_t first = 0; first < x->size; first += plane)
+        for (int64_t i = 0; i < plane; i++)
+            memcpy(to + (size_t)(first + i) * each, from + (size_t)(first + plane - 1 - i) * each, each);
+}
+
+/* Rounded once. */
+static void add(void *to, const uint8_t *a, const uint8_t *b, wb_dtype t, int64_t n)
+{
+    const size_t each = wb__dtype_size(t);
+    for (int64_t i = 0; i < n; i++) {
+        double x, y;
+        char element[8];
+        wb__convert(&x, WB_F64, memcpy(element, a + (size_t)i * each, each), t, 1);
+        wb__convert(&y, WB_F64, memcpy(element, b + (size_t)i * each, each), t, 1);
+        x += y;
+        wb__convert(element, t, &x, WB_F64, 1);
+        memcpy((char *)to + (size_t)i * each, element, each);
+    }
+}
+
+static int note_kernels(matching *m, void *object)
+{
+    int status = 0;
+    if (!wb__is_branch(object)) return 0;
+    wb__branch *node = object;
+    for (int i = 0; !status && i < node->n; i++) status = note_kernels(m, node->children[i].object);
+    const wb_layer *l = node->kind->layer ? object : NULL;
+    const bool *flip = l ? wb__layer_option(l->type, l->options, "flip") : NULL;
+    if (status || !flip) return status;
+    void **at = wb__pointer_map_at(&m->convolutions, wb__layer_child(l, 0));
+    if (!at) return WB_ERROR_MEMORY;
+    *at = (void *)(uintptr_t)(*flip ? WB__FLIP_YES : WB__FLIP_NO);
+    return 0;
+}
+
+/* Must kernels be turned over for the convolution here to do what that of the file did? */
+static int must_turn(matching *m, const wb__link *l, const wb__entry *e, bool *turned)
+{
+    void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;
+    *turned = at && *at ? (wb__flip)(uintptr_t)*at != e->flip : l->kind == WB__LINK_TURNED;
+    return e->flip && !at ? WB_ERROR_MEMORY : 0;
+}
+
+static size_t bytes_of(const wb_tensor *x)
+{
+    return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+}
+
+static bool is_added(const matching *m, const wb__link *l)
+{
+    return l + 1 < m->links.links + m->links.n && l[1].kind == WB__LINK_ADDED;
+}
+
+/* A link's values as the model takes them: those in the file where they can be used as they are, else
+ * a copy in *block, for wb__free.  NULL without memory, and where there are none. */
+static const uint8_t *values_of(matching *m, const wb__link *l, void **block)
+{
+    const wb__entry *e = source_of(m, l)->entry;
+    const wb_tensor *x = l->x;
+    const size_t bytes = bytes_of(x);
+    bool turned;
+    *block = NULL;
+    if (must_turn(m, l, e, &turned)) return NULL;
+    const uint8_t *values = wb__entry_values(e, block);
+    if (!values) return NULL;
+    values += (size_t)l->part * bytes;
+    if (!turned && !is_added(m, l)) return values;
+    uint8_t *made = wb__alloc_aligned(WB__MAX(bytes, 1));
+    if (made && is_added(m, l))
+        add(made, values, source_of(m, l + 1)->entry->data, (wb_dtype)x->dtype, x->size);
+    else if (made && bytes) turn(made, values, x);
+    wb__free(*block);
+    return *block = made;
+}
+
+/* Straight from the file to the device, wherever the values are those of the file. */
+static int give(matching *m, const wb__link *l)
+{
+    void *block;
+    const uint8_t *values = values_of(m, l, &block);
+    if (!values && bytes_of(l->x)) return WB_ERROR_MEMORY;
+    int status = wb__overwrite(l->x, values, bytes_of(l->x));
+    wb__free(block);
+    return status;
+}
+
+/* Does the file have values for this link that fit it? */
+static bool is_good(const matching *m, const wb__link *l)
+{
+    const source *s = source_of(m, l);
+    return s && same_shape(l, s->entry) && (!is_added(m, l) || is_good(m, l + 1));
+}
+
+/* Tied places are one tensor: the file must not have different values for them. */
+static int check_ties(matching *m, void *model)
+{
+    int status = note_kernels(m, model);
+    for (int i = 0; !status && i < m->links.n; i++) {
+        const wb__link *l = &m->links.links[i];
+        if (!l->x || l->kind == WB__LINK_ADDED || !bytes_of(l->x)) continue;
+        void **at = wb__pointer_map_at(&m->found, l->x), *blocks[2];
+        if (!at) return WB_ERROR_MEMORY;
+        const wb__link *first = *at;
+        if (!first || wb_is_none(first) || first == l || !is_good(m, l)) continue;
+        const uint8_t *a = values_of(m, first, &blocks[0]), *b = values_of(m, l, &blocks[1]);
+        if (!a || !b) status = WB_ERROR_MEMORY;
+        else if (memcmp(a, b, bytes_of(l->x)))
+            tell(m, "\"%.200s\" and \"%.200s\" are one tensor in the model and have different values in "
+                 "the file (\"%.200s\" and \"%.200s\")", first->path, l->path, first->name, l->name);
+        wb__free(blocks[0]);
+        wb__free(blocks[1]);
+    }
+    return status;
+}
+
+static int give_all(matching *m)
+{
+    int status = 0;
+    for (int i = 0; i < m->links.n; i++) {
+        const wb__link *l = &m->links.links[i];
+        void **at = l->x ? wb__pointer_map_at(&m->found, l->x) : NULL;
+        if (l->x && !at) return WB_ERROR_MEMORY;
+        status = at && *at == l ? give(m, l) : 0;
+        if (status) return status;
+    }
+    return 0;
+}
+
+int wb__pour_with(wb__table *file, const wb__pouring *o, void *model)
+{
+    matching m = {.o = o};
+    int status = match_best(&m, file, model);
+    if (!status) status = check_ties(&m, model);
+    if (!status) tell_unexpected(&m);
+    if (!status && m.list.failed) status = WB_ERROR_MEMORY;
+    if (!status && m.n_wrong) {
+        char more[40] = "";
+        if (m.n_wrong > m.n_listed) snprintf(more, sizeof more, "\n  and %d more", m.n_wrong - m.n_listed);
+        if (!o->lenient)
+            status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s%s", o->path, m.list.text, more);
+        else wb__log(WB_LOG_INFO, "%s: does not all fit the model:%s%s", o->path, m.list.text, more);
+    }
+    if (!status && !o->check_only) status = give_all(&m);
+    drop(&m);
+    return status;
+}
+
+int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
+             bool check_only)
+{
+    const wb__pouring o = {.path = path, .prefix = prefix, .names = WB_NAMES_WEBER, .lenient = lenient,
+                           .check_only = check_only};
+    return wb__pour_with(file, &o, model);
+}

@@ -1,0 +1,421 @@
+/* Models to JSON and back. */
+#include "io/model/structure.h"
+
+#include "io/json.h"
+#include "tree/tree.h"
+
+#include <string.h>
+
+enum { VERSION = 1, DEEPEST = 100 };
+
+/* Of a model's parameters, before ties are made, against what a file holds of values: what is tied stands there once, and
+ * a parameter may stand there in half its width. */
+enum { TIED_MOST = 32, LEAST = 1 << 20 };
+
+static const char *const modes[] = {"auto", "train", "test"};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static void put_function(wb__json_out *out, const char *what, const char *name)
+{
+    if (!name && !out->status)
+        out->status =
+            wb__fail(WB_ERROR_ARGUMENT, "save: a %s without a name: give it one with wb_name_%s",
+                     what, what);
+    wb__json_put_text(out, name ? name : "");
+}
+
+/* The i-th value of an option that is not at its default. */
+static void put_option(wb__json_out *out, const wb__option *o, const char *at, int i)
+{
+    wb_function f;
+    wb__connection c;
+    switch (o->kind) {
+    case WB__OPTION_INT: wb__json_put_integer(out, ((const int64_t *)(const void *)at)[i]); break;
+    case WB__OPTION_REAL: wb__json_put_real(out, ((const double *)(const void *)at)[i]); break;
+    case WB__OPTION_BOOL: wb__json_put_bool(out, *(const bool *)at); break;
+    case WB__OPTION_DTYPE:
+        wb__json_put_text(out, wb_dtype_name(*(const wb_dtype *)(const void *)at));
+        break;
+    case WB__OPTION_AXES: {
+        const wb_axes *axes = (const void *)at;
+        wb__json_open(out, '[');
+        for (int k = 0; k < axes->n; k++) wb__json_put_integer(out, axes->axis[k]);
+        wb__json_close(out, ']');
+        break;
+    }
+    case WB__OPTION_FUNCTION:
+        memcpy(&f, at, sizeof f);
+        put_function(out, "function", wb__function_name(f));
+        break;
+    case WB__OPTION_CONNECTION:
+        memcpy(&c, at, sizeof c);
+        put_function(out, "connection", wb__connection_name(c));
+        break;
+    case WB__OPTION_INITIALISER: break;
+    }
+}
+
+/* Initialisers, and no function at all, are not written. */
+static bool is_absent(const wb__option *o, const char *at)
+{
+    wb_function f;
+    wb__connection c;
+    memcpy(&f, at, o->kind == WB__OPTION_FUNCTION ? sizeof f : 0);
+    memcpy(&c, at, o->kind == WB__OPTION_CONNECTION ? sizeof c : 0);
+    return o->kind == WB__OPTION_INITIALISER || (o->kind == WB__OPTION_FUNCTION && !f) ||
+           (o->kind == WB__OPTION_CONNECTION && !c);
+}
+
+static void put_options(wb__json_out *out, const wb_layer *l)
+{
+    wb__json_open(out, '{');
+    for (int i = 0; i < l->type->n_options; i++) {
+        const wb__option *o = &l->type->options[i];
+        const char *at = (const char *)l->options + o->offset;
+        if (is_absent(o, at)) continue;
+        wb__json_put_key(out, o->name);
+        if (o->count > 1) wb__json_open(out, '[');
+        for (int k = 0; k < o->count; k++) put_option(out, o, at, k);
+        if (o->count > 1) wb__json_close(out, ']');
+    }
+    wb__json_close(out, '}');
+}
+
+static int wrong(const char *file, const wb__layer_type *type, const char *option)
+{
+    return wb__fail(WB_ERROR_FORMAT, "%s: the option \"%s\" of a %s is wrong", file, option,
+                    type->name);
+}
+
+static int read_function(const char *file, const wb__option *o, char *at, const char *name)
+{
+    if (o->kind == WB__OPTION_FUNCTION) {
+        wb_function f = wb__function_by_name(name);
+        if (!f)
+            return wb__fail(
+                WB_ERROR_FORMAT,
+                "%s: no function is named \"%.200s\": name it with wb_name_function first", file,
+                name);
+        memcpy(at, &f, sizeof f);
+        return 0;
+    }
+    wb__connection f = wb__connection_by_name(name);
+    if (!f)
+        return wb__fail(
+            WB_ERROR_FORMAT,
+            "%s: no connection is named \"%.200s\": name it with wb_name_connection first", file,
+            name);
+    memcpy(at, &f, sizeof f);
+    return 0;
+}
+
+static bool read_axes(wb_axes *axes, const wb__json *list)
+{
+    const wb__json *axis = NULL;
+    if (!wb__json_is(list, WB__JSON_LIST) || wb__json_count(list) > WB_MAX_DIMS) return false;
+    axes->n = (int)wb__json_count(list);
+    WB__JSON_EACH(list, axis, k) {
+        const int64_t value = wb__json_integer(axis);
+        if (!wb__json_is(axis, WB__JSON_INTEGER) || value < -WB_MAX_DIMS || value >= WB_MAX_DIMS)
+            return false;
+        axes->axis[k] = (int)value;
+    }
+    return true;
+}
+
+static bool read_value(const wb__option *o, char *at, int64_t i, const wb__json *value)
+{
+    const char *text = wb__json_text(value);
+    switch (o->kind) {
+    case WB__OPTION_INT:
+        ((int64_t *)(void *)at)[i] = wb__json_integer(value);
+        return wb__json_is(value, WB__JSON_INTEGER);
+    case WB__OPTION_REAL:
+        ((double *)(void *)at)[i] =
+            wb__json_is(value, WB__JSON_REAL) ? value->is.real : (double)wb__json_integer(value);
+        return wb__json_is(value, WB__JSON_REAL) || wb__json_is(value, WB__JSON_INTEGER);
+    case WB__OPTION_BOOL:
+        *(bool *)at = wb__json_is(value, WB__JSON_TRUE);
+        return wb__json_is(value, WB__JSON_TRUE) || wb__json_is(value, WB__JSON_FALSE);
+    case WB__OPTION_DTYPE:
+        for (int d = 1; text && d < WB_DTYPE_COUNT; d++) {
+            if (strcmp(wb_dtype_name((wb_dtype)d), text)) continue;
+            *(wb_dtype *)(void *)at = (wb_dtype)d;
+            return true;
+        }
+        return false;
+    case WB__OPTION_AXES: return read_axes((void *)at, value);
+    default: return false;
+    }
+}
+
+static int read_option(const char *file, const wb__layer_type *type, const wb__option *o,
+                       const wb__json *value, char *at)
+{
+    const wb__json *part;
+    if (o->kind == WB__OPTION_FUNCTION || o->kind == WB__OPTION_CONNECTION)
+        return wb__json_text(value) ? read_function(file, o, at, wb__json_text(value))
+                                    : wrong(file, type, o->name);
+    bool ok = o->count == 1 ? read_value(o, at, 0, value) : wb__json_count(value) == o->count;
+    if (o->count > 1) WB__JSON_EACH(value, part, k)
+        ok = ok && read_value(o, at, k, part);
+    return ok ? 0 : wrong(file, type, o->name);
+}
+
+/* Options of a type from JSON; what is not there keeps its default; initialisers draw nothing,
+ * and make nothing: values follow. */
+static int read_options(const char *file, const wb__layer_type *type, const wb__json *object,
+                        char *options)
+{
+    const wb__json *value;
+    memcpy(options, &type->options_size, sizeof type->options_size);
+    if (object && !wb__json_is(object, WB__JSON_OBJECT)) return wrong(file, type, "options");
+    WB__JSON_EACH_MEMBER(object, value, member) {
+        const char *key = wb__json_key(value);
+        const wb__option *o = NULL;
+        for (int i = 0; i < type->n_options; i++)
+            if (!strcmp(type->options[i].name, key)) o = &type->options[i];
+        if (!o || o->kind == WB__OPTION_INITIALISER)
+            return wb__fail(WB_ERROR_FORMAT, "%s: a %s has no option \"%.100s\"", file, type->name,
+                            key);
+        const int status = read_option(file, type, o, value, options + o->offset);
+        if (status) return status;
+    }
+    wb_initialiser empty = wb__init_empty;
+    for (int i = 0; i < type->n_options; i++)
+        if (type->options[i].kind == WB__OPTION_INITIALISER)
+            memcpy(options + type->options[i].offset, &empty, sizeof empty);
+    return 0;
+}
+
+/* ---- to JSON --------------------------------------------------------------------------------- */
+
+static void put_node(wb__json_out *out, void *object, const char *name, int depth);
+
+static void put_parts(wb__json_out *out, int n, const wb__child *parts, int depth)
+{
+    wb__json_put_key(out, "parts");
+    wb__json_open(out, '[');
+    for (int i = 0; !out->status && i < n; i++)
+        put_node(out, parts[i].object, parts[i].name, depth + 1);
+    wb__json_close(out, ']');
+}
+
+/* All functions of a model that have no name in files, with where they are. */
+static void tell_nameless(void *object, const char *path, int depth, wb__text *t)
+{
+    wb__child *parts = NULL;
+    int n = 0;
+    const char *folder = "";
+    if (depth > DEEPEST) return;
+    if (wb__is(object, &wb__layer_class)) {
+        wb_layer *l = wb__layer_unnamed(object, NULL);
+        for (int i = 0; i < l->type->n_options; i++) {
+            const wb__option *o = &l->type->options[i];
+            const char *at = (const char *)l->options + o->offset;
+            wb_function f = NULL;
+            wb__connection c = NULL;
+            if (o->kind == WB__OPTION_FUNCTION) memcpy(&f, at, sizeof f);
+            if (o->kind == WB__OPTION_CONNECTION) memcpy(&c, at, sizeof c);
+            const char *kind = f ? "function" : "connection";
+            if ((f && !wb__function_name(f)) || (c && !wb__connection_name(c)))
+                wb__text_add(t, "\n  \"%s\": the %s of a %s: wb_name_%s", path, kind, l->type->name, kind);
+        }
+        n = wb__layer_parts(l, &parts);
+        if (n) folder = wb__is(wb__layer_child(l, 0), &wb__tree_class) ? "layers." : NULL;
+    } else if (wb__is(object, &wb__tree_class)) {
+        parts = ((wb_tree *)object)->node.children;
+        n = ((wb_tree *)object)->node.n;
+    }
+    for (int i = 0; i < n; i++) {
+        wb__text below = {0};
+        wb__text_add(&below, "%s%s%s%s", path, *path ? "." : "", folder ? folder : "", folder ? parts[i].name : "layers");
+        char *text = wb__text_take(&below);
+        if (text) tell_nameless(parts[i].object, text, depth + 1, t);
+        else t->failed = true;
+        wb__free(text);
+    }
+}
+
+static int check_names(void *model)
+{
+    wb__text t = {0};
+    tell_nameless(model, "", 0, &t);
+    const bool failed = t.failed;
+    char *text = wb__text_take(&t);
+    int status = 0;
+    if (failed) status = wb__fail(WB_ERROR_MEMORY, NULL);
+    else if (text && *text)
+        status = wb__fail(WB_ERROR_ARGUMENT, "save: without a name in files, until one is given:%s", text);
+    wb__free(text);
+    return status;
+}
+
+static void put_layer(wb__json_out *out, wb_layer *l, int depth)
+{
+    wb__json_put_pair(out, "layer", l->type->name);
+    if (l->mode) wb__json_put_pair(out, "mode", modes[l->mode]);
+    if (l->type->n_options) {
+        wb__json_put_key(out, "options");
+        put_options(out, l);
+    }
+    wb__child *parts;
+    const int n = wb__layer_parts(l, &parts);
+    if (n) put_parts(out, n, parts, depth);
+}
+
+/* `name`: of a part; NULL for the whole model. */
+static void put_node(wb__json_out *out, void *object, const char *name, int depth)
+{
+    if (depth > DEEPEST) {
+        out->status =
+            wb__fail(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d", DEEPEST);
+        return;
+    }
+    wb__json_open(out, '{');
+    if (wb__is(object, &wb__layer_class)) {
+        put_layer(out, wb__layer_unnamed(object, NULL), depth);
+    } else if (wb__is(object, &wb__tree_class)) {
+        wb_tree *t = object;
+        wb__json_put_pair(out, "tree", t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
+        put_parts(out, t->node.n, t->node.children, depth);
+    } else {
+        wb__json_put_pair(out, "tensor", wb_describe(object));
+    }
+    if (name) wb__json_put_pair(out, "name", name);
+    wb__json_close(out, '}');
+}
+
+typedef struct { wb__pointer_map first; wb__json_out ties; } tie_search;
+
+static int find_tie(const wb__leaf *leaf, void *ctx)
+{
+    tie_search *t = ctx;
+    void **at = wb__pointer_map_at(&t->first, leaf->x);
+    if (!at) return WB_ERROR_MEMORY;
+    if (*at) {
+        wb__json_put_pair(&t->ties, leaf->path, *at);
+        return t->ties.status;
+    }
+    *at = wb__strdup(leaf->path);
+    return *at ? 0 : WB_ERROR_MEMORY;
+}
+
+char *wb__structure_text(void *model)
+{
+    tie_search t = {0};
+    wb__json_out out = {0};
+    out.status = check_names(model);
+    if (!out.status) out.status = wb__walk("save", model, NULL, 0, find_tie, &t);
+    for (int i = 0; i < t.first.capacity; i++)
+        if (t.first.keys[i]) wb__free(t.first.values[i]);
+    wb__pointer_map_free(&t.first);
+    char *ties = out.status ? NULL : wb__json_take(&t.ties);
+    if (!ties && !out.status) out.status = t.ties.status ? t.ties.status : WB_ERROR_MEMORY;
+    if (out.status) {
+        wb__free(wb__text_take(&t.ties.text));
+        return NULL;
+    }
+    wb__json_open(&out, '{');
+    wb__json_put_key(&out, "version");
+    wb__json_put_integer(&out, VERSION);
+    wb__json_put_key(&out, "model");
+    put_node(&out, model, NULL, 0);
+    if (*ties) wb__text_add(&out.text, ",\"ties\":{%s}", ties);
+    wb__free(ties);
+    wb__json_close(&out, '}');
+    return wb__json_take(&out);
+}
+
+/* ---- from JSON ------------------------------------------------------------------------------- */
+
+static wb_layer *build(const char *file, const wb__json *node, int depth);
+
+static wb_layer *build_container(const char *file, const wb__layer_type *type, const void *options,
+                                 const wb__json *parts, int depth)
+{
+    const wb__json *part;
+    const size_t n = (size_t)wb__json_count(parts);
+    if (!n) return wb__fail_null(WB_ERROR_FORMAT, "%s: a %s without parts", file, type->name);
+    wb_layer *made = NULL, **layers = wb__alloc_zero(n, sizeof *layers);
+    const char **names = wb__alloc_zero(n, sizeof *names);
+    bool ok = layers && names;
+    if (ok) WB__JSON_EACH(parts, part, i) {
+        names[i] = wb__json_text(wb__json_get(part, "name"));
+        if (!names[i] || !*names[i] || strchr(names[i], '.'))
+            ok = !wb__fail(WB_ERROR_FORMAT, "%s: a part of a %s has no name, or a wrong one", file,
+                           type->name);
+        if (ok) ok = (layers[i] = build(file, part, depth + 1)) != NULL;
+        if (!ok) break;
+    }
+    if (ok) made = type->assemble(options, (int)n, names, layers);
+    wb__free(layers);
+    wb__free(names);
+    return made;
+}
+
+static wb_layer *build(const char *file, const wb__json *node, int depth)
+{
+    if (depth > DEEPEST)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers stand in one another deeper than %d",
+                             file, DEEPEST);
+    const char *kind = wb__json_text(wb__json_get(node, "layer"));
+    if (!kind)
+        return wb__fail_null(WB_ERROR_FORMAT,
+                             "%s: holds no layer there but a %s: read it with wb_load_state", file,
+                             wb__json_get(node, "tree") ? "tree" : "thing of another kind");
+    const wb__layer_type *type = wb__layer_type_named(kind);
+    if (!type)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\"", file,
+                             kind);
+    char *options = wb__alloc_zero(1, type->options_size + sizeof(size_t));
+    if (!options) return NULL;
+    wb_layer *made = NULL;
+    if (!read_options(file, type, wb__json_get(node, "options"), options))
+        made = type->assemble
+                   ? build_container(file, type, options, wb__json_get(node, "parts"), depth)
+                   : type->make(options);
+    wb__free(options);
+    const char *mode = wb__json_text(wb__json_get(node, "mode"));
+    if (!made || !mode) return made;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(mode, modes[i])) continue;
+        made->mode = i;
+        return made;
+    }
+    return wb__fail_null(WB_ERROR_FORMAT, "%s: no mode is named \"%.100s\"", file, mode);
+}
+
+wb_layer *wb__structure_build(const char *file, const char *text, int64_t values)
+{
+    const char *why;
+    wb__json *root = wb__json_read(text, &why);
+    if (!root)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, why);
+    wb_layer *made = NULL;
+    const wb__json *same, *ties = wb__json_get(root, "ties");
+    const int64_t version = wb__json_integer(wb__json_get(root, "version"));
+    if (version < 1 || version > VERSION)
+        wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known",
+                 file, (long long)version, VERSION);
+    else {
+        wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST) ? INT64_MAX : TIED_MOST * values + LEAST);
+        made = build(file, wb__json_get(root, "model"), 0);
+        wb__parameters_limit(-1);
+    }
+    if (made && ties && !wb__json_is(ties, WB__JSON_OBJECT)) {
+        wb__fail(WB_ERROR_FORMAT, "%s: the model's ties are no object", file);
+        made = NULL;
+    }
+    if (made) WB__JSON_EACH_MEMBER(ties, same, i) {
+        const char *path = wb__json_key(same), *first = wb__json_text(same);
+        if (first && !wb_tie(made, path, first)) continue;
+        if (!first) wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
+        made = NULL;
+        break;
+    }
+    wb__free(root);
+    if (!made && !strstr(wb_error(), file)) wb__fail((int)wb_error_code(), "%s: %s", file, wb_error());
+    return made;
+}

@@ -1,0 +1,237 @@
+/* Links: Weber's names, and PyTorch's, whose modules name their tensors as the table here says. */
+#include "io/model/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* NULL without memory. */
+static wb__link *add_link(wb__links *l, const char *name, const char *path, wb_tensor *x)
+{
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 32;
+        wb__link *more = wb__realloc(l->links, (size_t)room * sizeof *more);
+        if (!more) return NULL;
+        l->links = more;
+        l->room = room;
+    }
+    wb__link *link = &l->links[l->n];
+    *link = (wb__link){.name = wb__strdup(name), .path = wb__strdup(path), .x = x, .parts = 1};
+    if (link->name && link->path) return l->n++, link;
+    wb__free(link->name);
+    wb__free(link->path);
+    return NULL;
+}
+
+void wb__links_free(wb__links *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        wb__free(l->links[i].name);
+        wb__free(l->links[i].path);
+    }
+    wb__free(l->links);
+    *l = (wb__links){0};
+}
+
+static int add_leaf(const wb__leaf *leaf, void *ctx)
+{
+    return add_link(ctx, leaf->path, leaf->path, leaf->x) ? 0 : WB_ERROR_MEMORY;
+}
+
+int wb__links_weber(void *model, wb__links *out)
+{
+    *out = (wb__links){0};
+    int status = wb__walk("names", model, NULL, 0, add_leaf, out);
+    if (status) wb__links_free(out);
+    return status;
+}
+
+/* ---- PyTorch --------------------------------------------------------------------------------- */
+
+/* What PyTorch calls a child, where it has another name for it; "": the child's own stand in its place. */
+#define RECURRENT(type, tail)                                                                   \
+    {type, "weight_input", "weight_ih" tail, NULL}, {type, "weight_hidden", "weight_hh" tail, NULL}, \
+    {type, "bias", "bias_ih" tail, "bias_hh" tail}, {type, "bias_hidden", "bias_hh" tail, NULL},
+static const struct { const char *type, *child, *name, *second; } names[] = {
+    {"Chain", "layers", "", NULL},
+    {"BatchNorm", "scale", "weight", NULL},
+    {"BatchNorm", "mean", "running_mean", NULL},
+    {"BatchNorm", "var", "running_var", NULL},
+    {"LayerNorm", "scale", "weight", NULL},
+    RECURRENT("RNN", "_l0") RECURRENT("LSTM", "_l0") RECURRENT("GRU", "_l0")
+    RECURRENT("RNNCell", "") RECURRENT("LSTMCell", "") RECURRENT("GRUCell", "")
+};
+
+static int row_of(const wb_layer *l, const char *child)
+{
+    for (int i = 0; l && i < (int)WB__COUNT(names); i++)
+        if (!strcmp(names[i].type, l->type->name) && !strcmp(names[i].child, child)) return i;
+    return -1;
+}
+
+static char *join(const char *prefix, const char *name)
+{
+    return wb__printf("%s%s%s", prefix, *prefix && *name ? "." : "", name);
+}
+
+static bool is_kind(const wb_layer *l, const char *type) { return l && !strcmp(l->type->name, type); }
+
+/* An activation that PyTorch's Sequential has as a module behind this layer's. */
+static bool activated(void *object)
+{
+    if (!wb__is(object, &wb__layer_class)) return false;
+    const wb_layer *l = object;
+    for (int i = 0; i < l->type->n_options; i++) {
+        const wb__option *o = &l->type->options[i];
+        wb_function f;
+        if (o->kind != WB__OPTION_FUNCTION || strcmp(o->name, "activation")) continue;
+        memcpy(&f, (const char *)l->options + o->offset, sizeof f);
+        return f && row_of(l, "weight_hidden") < 0;
+    }
+    return false;
+}
+
+typedef struct { wb__links *out; bool numbered; } walk;
+
+/* What stands at `name` in PyTorch's words: the i-th child of `node`, which is `l`, or a child of `owner`.  In a
+ * chain, numbers count activations too. */
+static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i, const char *name)
+{
+    const wb__child *c = &node->children[i];
+    const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
+    int row = row_of(l, c->name), number = i;
+    char own[16];
+    snprintf(own, sizeof own, "%d", i);
+    if (row >= 0) return join(name, names[row].name);
+    if (l || !is_kind(owner, "Chain") || w->numbered || strcmp(own, c->name)) return join(name, c->name);
+    for (int j = 0; j < i; j++) number += activated(node->children[j].object);
+    snprintf(own, sizeof own, "%d", number);
+    return join(name, own);
+}
+
+static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path);
+
+static bool has_child(const wb_layer *l, const char *name)
+{
+    for (int i = 0; l && i < l->node.n; i++)
+        if (!strcmp(l->node.children[i].name, name)) return true;
+    return false;
+}
+
+/* The second bias of a recurrent layer that has but one. */
+static int add_second(walk *w, const wb_layer *l, const wb__child *c, const char *second, const char *name,
+                      const char *path)
+{
+    char *full = join(name, second);
+    wb__link *link = full ? add_link(w->out, full, path, c->object) : NULL;
+    if (link) link->kind = WB__LINK_ADDED;
+    if (link && (is_kind(l, "GRU") || is_kind(l, "GRUCell"))) link->zeros = link->x->dims[0] / 3;
+    wb__free(full);
+    return link ? 0 : WB_ERROR_MEMORY;
+}
+
+static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, int i, const char *name,
+                       const char *path)
+{
+    const wb__child *c = &node->children[i];
+    const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
+    char *inner_name = name_child(w, owner, node, i, name), *inner_path = join(path, c->name);
+    int row = row_of(l, c->name), status = WB_ERROR_MEMORY;
+    if (inner_name && inner_path) status = visit(w, l, c->object, inner_name, inner_path);
+    if (!status && row >= 0 && names[row].second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
+        status = add_second(w, l, c, names[row].second, name, inner_path);
+    wb__free(inner_name);
+    wb__free(inner_path);
+    return status;
+}
+
+/* weight or bias of the three projections in one tensor, and each by its own name too, as many models have them. */
+static int visit_projections(walk *w, const wb_layer *l, const char *what, const char *name,
+                             const char *path)
+{
+    int status = 0;
+    for (int other = 0; other < 2; other++) {
+        for (int i = 0; !status && i < 3; i++) {
+            const char *child = l->node.children[i].name;
+            wb__child *at = wb__place("names", wb__layer_child(l, i), what, NULL);
+            if (!at) return wb_error_code();
+            if (wb_is_none(at->object)) continue;
+            char *own = wb__printf("%s%s%s.%s", name, *name ? "." : "", child, what);
+            char *joint = wb__printf("%s%sin_proj_%s", name, *name ? "." : "", what);
+            char *place = wb__printf("%s%s%s.%s", path, *path ? "." : "", child, what);
+            wb__link *link = own && joint && place
+                                 ? add_link(w->out, other ? own : joint, place, at->object)
+                                 : NULL;
+            if (!link) status = WB_ERROR_MEMORY;
+            else if (other) link->other = true;
+            else link->part = i, link->parts = 3;
+            wb__free(own);
+            wb__free(joint);
+            wb__free(place);
+        }
+    }
+    return status;
+}
+
+static int visit_count(walk *w, const wb_layer *l, const char *name)
+{
+    if (!is_kind(l, "BatchNorm") || ((const wb_batchnorm_options *)l->options)->no_track_stats) return 0;
+    char *count = join(name, "num_batches_tracked");
+    wb__link *link = count ? add_link(w->out, count, "", NULL) : NULL;
+    if (link) link->kind = WB__LINK_COUNT;
+    wb__free(count);
+    return link ? 0 : WB_ERROR_MEMORY;
+}
+
+/* `owner`: the layer that object is a child of. */
+static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path)
+{
+    if (wb_is_none(object)) return 0;
+    if (!wb__is_branch(object)) {
+        wb__link *link = add_link(w->out, name, path, object);
+        const bool *flip = owner ? wb__layer_option(owner->type, owner->options, "flip") : NULL;
+        if (link && flip && *flip && link->x->ndim == 4) link->kind = WB__LINK_TURNED;
+        return link ? 0 : WB_ERROR_MEMORY;
+    }
+    const wb__branch *node = object;
+    const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
+    bool attention = is_kind(l, "MultiHeadAttention");
+    int status = 0;
+    if (attention) status = visit_projections(w, l, "weight", name, path);
+    if (attention && !status) status = visit_projections(w, l, "bias", name, path);
+    for (int i = attention ? 3 : 0; !status && i < node->n; i++)
+        status = visit_child(w, owner, node, i, name, path);
+    return status ? status : visit_count(w, l, name);
+}
+
+int wb__links_torch(void *model, bool numbered, wb__links *out)
+{
+    *out = (wb__links){0};
+    walk w = {out, numbered};
+    int status = visit(&w, NULL, model, "", "");
+    if (status) wb__links_free(out);
+    return status;
+}
+
+char *wb__torch_name(void *model, const char *path, bool numbered)
+{
+    const walk w = {NULL, numbered};
+    const wb_layer *owner = NULL;
+    void *object = model;
+    char *name = wb__strdup("");
+    while (name && *path && wb__is_branch(object)) {
+        const wb__branch *node = object;
+        size_t n = strcspn(path, ".");
+        int i = 0;
+        while (i < node->n && (strncmp(node->children[i].name, path, n) || node->children[i].name[n])) i++;
+        if (i == node->n) break;
+        char *longer = name_child(&w, owner, node, i, name);
+        wb__free(name);
+        name = longer;
+        owner = wb__is(object, &wb__layer_class) ? object : NULL;
+        object = node->children[i].object;
+        path += n + (path[n] == '.');
+    }
+    char *whole = name ? join(name, path) : NULL;
+    wb__free(name);
+    return whole;
+}

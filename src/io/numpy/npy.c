@@ -1,0 +1,411 @@
+/* NPY, NumPy's format for one array (numpy/lib/format.py):
+ *
+ *   93 "NUMPY"  version, 0  length of the header (u16, from version 2 on u32)
+ *   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces, a newline
+ *   the elements
+ *
+ * Integers without a dtype of their own here are widened where nothing is lost (i2, u2, u4).  Not
+ * read: big-endian files, records, objects, complex numbers.  Writing is npy_write.c, archives of
+ * such files are npz.c. */
+#include "io/numpy/npy.h"
+
+#include "base/file.h"
+#include "engine/tensor.h"
+#include "io/borrow.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LONGEST_HEADER = 1 << 16 };
+
+/* What a header may call its elements. */
+static const struct { const char *name; uint8_t bytes; wb_dtype dtype;
+} types[] = {
+    {"<f4", 4, WB_F32}, {"<f8", 8, WB_F64},  {"<f2", 2, WB_F16}, {"|i1", 1, WB_I8},
+    {"|u1", 1, WB_U8},  {"|b1", 1, WB_BOOL}, {"<i4", 4, WB_I32}, {"<i8", 8, WB_I64},
+    {"<i2", 2, WB_I32}, {"<u2", 2, WB_I32},  {"<u4", 4, WB_I64}, /* widened */
+};
+
+/* ---- the header, a literal of Python --------------------------------------------------------- */
+
+typedef struct {
+    wb__npy_source *s;
+    wb__npy *h;
+    const char *text, *at;              /* ends with a zero */
+    int64_t offset;                     /* of text in the file */
+    bool any, has_type, has_order, has_shape;
+    const char *lacks;                  /* what the header tells of and Weber has not */
+} cursor;
+
+static bool wrong(const cursor *c, const char *reason)
+{
+    char text[96];
+    snprintf(text, sizeof text, "the header: %s", reason);
+    c->s->fail(c->s->ctx, c->offset + (c->at - c->text), text);
+    return false;
+}
+
+static void blank(cursor *c)
+{
+    while (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r') c->at++;
+}
+
+static bool take(cursor *c, const char *what)
+{
+    blank(c);
+    size_t n = strlen(what);
+    if (strncmp(c->at, what, n) != 0) return false;
+    c->at += n;
+    return true;
+}
+
+/* A short string in either kind of quotes. */
+static bool quoted(cursor *c, char *to, size_t room)
+{
+    blank(c);
+    char quote = *c->at;
+    if (quote != '\'' && quote != '"') return wrong(c, "a string is expected");
+    const char *end = strchr(c->at + 1, quote);
+    if (!end || (size_t)(end - c->at) > room)
+        return wrong(c, "a string has no end, or is too long");
+    size_t n = (size_t)(end - c->at - 1);
+    memcpy(to, c->at + 1, n);
+    to[n] = 0;
+    c->at = end + 1;
+    return true;
+}
+
+/* NULL, or why Weber cannot have an array of this shape; `failed`: it is no shape. */
+static const char *dimensions(cursor *c, bool *failed)
+{
+    wb__npy *h = c->h;
+    h->size = 1;
+    h->ndim = 0;
+    while (!take(c, ")")) {
+        *failed = *c->at < '0' || *c->at > '9';
+        if (*failed) return wrong(c, "a dimension is expected"), NULL;
+        int64_t n = 0;
+        for (; *c->at >= '0' && *c->at <= '9'; c->at++)
+            if ((n = 10 * n + (*c->at - '0')) > UINT32_MAX) return "2^32 elements or more";
+        if (*c->at == 'L') c->at++;     /* as Python 2 wrote them */
+        if (h->ndim == WB_MAX_DIMS) return "more than 8 dimensions";
+        if (n && h->size > UINT32_MAX / n) return "2^32 elements or more";
+        h->dims[h->ndim++] = n;
+        h->size *= n;
+        if (take(c, ",")) continue;
+        if (take(c, ")")) break;
+        *failed = true;
+        return wrong(c, "a comma is expected"), NULL;
+    }
+    return NULL;
+}
+
+static bool shape(cursor *c)
+{
+    if (!take(c, "(")) return wrong(c, "a shape in parentheses is expected");
+    bool failed = false;
+    const char *lacks = dimensions(c, &failed);
+    if (failed || (lacks && !c->any)) return failed ? false : wrong(c, lacks);
+    c->has_shape = true;
+    if (!lacks) return true;
+    c->lacks = "too large";
+    c->h->ndim = 0;
+    c->at += strcspn(c->at, ")");
+    return take(c, ")") || wrong(c, "a shape has no end");
+}
+
+/* A list of the fields of a record: nothing of it is read but where it ends. */
+static bool record(cursor *c)
+{
+    if (!c->any) return wrong(c, "records are not read");
+    int depth = 0;
+    do {
+        char at = *c->at;
+        const char *end = at == '\'' || at == '"' ? strchr(c->at + 1, at) : c->at;
+        if (!at || !end) return wrong(c, "a list has no end");
+        depth += (at == '[' || at == '(') - (at == ']' || at == ')');
+        c->at = end + 1;
+    } while (depth > 0);
+    snprintf(c->h->type, sizeof c->h->type, "record");
+    c->lacks = c->h->type;
+    return c->has_type = true;
+}
+
+static bool same_type(const char *name, const char *known, int bytes)
+{
+    if (strcmp(name + 1, known + 1) != 0) return false;
+    return *name == *known || (*name == '=' && *known == '<') || (bytes == 1 && strchr("<>=|", *name));
+}
+
+static bool descr(cursor *c)
+{
+    wb__npy *h = c->h;
+    char name[16];
+    blank(c);
+    if (*c->at == '[') return record(c);
+    if (!quoted(c, name, sizeof name)) return false;
+    memcpy(h->type, name, sizeof name);
+    c->has_type = true;
+    for (size_t i = 0; *name && i < WB__COUNT(types); i++) {
+        if (!same_type(name, types[i].name, types[i].bytes)) continue;
+        h->dtype = types[i].dtype;
+        h->width = types[i].bytes;
+        h->wider = h->width < wb__dtype_size(h->dtype);
+        h->is_signed = types[i].name[1] == 'i';
+        return true;
+    }
+    char reason[64];
+    snprintf(reason, sizeof reason, "elements of type '%s' are not read%s", name,
+             *name == '>' ? ": big-endian" : "");
+    if (!c->any) return wrong(c, reason);
+    c->lacks = h->type;
+    return true;
+}
+
+static bool parse(cursor *c)
+{
+    char key[16];
+    if (!take(c, "{")) return wrong(c, "'{' is expected");
+    while (!take(c, "}")) {
+        if (!quoted(c, key, sizeof key)) return false;
+        if (!take(c, ":")) return wrong(c, "':' is expected");
+        if (!strcmp(key, "descr")) {
+            if (!descr(c)) return false;
+        } else if (!strcmp(key, "shape")) {
+            if (!shape(c)) return false;
+        } else if (!strcmp(key, "fortran_order")) {
+            c->h->fortran = take(c, "True");
+            if (!c->h->fortran && !take(c, "False")) return wrong(c, "True or False is expected");
+            c->has_order = true;
+        } else {
+            return wrong(c, "an unknown key");
+        }
+        if (take(c, ",")) continue;
+        if (take(c, "}")) break;
+        return wrong(c, "',' is expected");
+    }
+    blank(c);
+    if (*c->at) return wrong(c, "something follows it");
+    if (!c->has_type || !c->has_order || !c->has_shape)
+        return wrong(c, "descr, fortran_order or shape is missing");
+    if (!c->lacks) return true;
+    c->h->dtype = WB_DTYPE_DEFAULT;
+    if (c->lacks != c->h->type) snprintf(c->h->type, sizeof c->h->type, "%s", c->lacks);
+    return true;
+}
+
+static int exact(wb__npy_source *s, void *to, int64_t n)
+{
+    int status = s->exact(s->ctx, to, n, "the header");
+    if (!status) s->offset += n;
+    return status;
+}
+
+static int fail(wb__npy_source *s, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
+static int fail(wb__npy_source *s, int64_t offset, const char *format, ...)
+{
+    char reason[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    return s->fail(s->ctx, offset, reason);
+}
+
+int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
+{
+    unsigned char start[12];
+    *h = (wb__npy){.size = 0};
+    int status = exact(s, start, 10);
+    if (status) return status;
+    int version = start[6];
+    if (memcmp(start, "\x93NUMPY", 6) != 0) return fail(s, 0, "not an NPY file");
+    if (version < 1 || version > 3) return fail(s, 6, "version %d is unknown", version);
+    int64_t length = start[8] | start[9] << 8;
+    if (version > 1) {
+        if ((status = exact(s, start + 10, 2))) return status;
+        length |= (int64_t)start[10] << 16 | (int64_t)start[11] << 24;
+    }
+    if (length > LONGEST_HEADER)
+        return fail(s, 8, "a header of %lld bytes; at most %d", (long long)length, LONGEST_HEADER);
+    cursor c = {.s = s, .h = h, .offset = s->offset, .any = any};
+    char *text = wb__alloc((size_t)length + 1);
+    if (!text) return WB_ERROR_MEMORY;
+    bool good = !exact(s, text, length);
+    if (good) {
+        text[length] = 0;
+        c.text = c.at = text;
+        good = strlen(text) == (size_t)length ? parse(&c) : wrong(&c, "a zero byte");
+    }
+    wb__free(text);
+    return good ? 0 : (int)wb_error_code();
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+static void widen(void *to, const void *from, const wb__npy *h)
+{
+    for (int64_t i = 0; i < h->size; i++) {
+        int16_t s;
+        uint16_t u;
+        uint32_t v;
+        if (h->width == 4) ((int64_t *)to)[i] = (memcpy(&v, (const char *)from + 4 * i, 4), v);
+        else if (h->is_signed)
+            ((int32_t *)to)[i] = (memcpy(&s, (const char *)from + 2 * i, 2), s);
+        else ((int32_t *)to)[i] = (memcpy(&u, (const char *)from + 2 * i, 2), u);
+    }
+}
+
+/* Row-major from column-major. */
+static void reorder(char *to, const char *from, const wb__npy *h, size_t bytes)
+{
+    int64_t index[WB_MAX_DIMS] = {0}, stride[WB_MAX_DIMS], step = 1, at = 0;
+    for (int k = 0; k < h->ndim; step *= h->dims[k++]) stride[k] = step;
+    for (int64_t i = 0; i < h->size; i++) {
+        memcpy(to + (size_t)i * bytes, from + (size_t)at * bytes, bytes);
+        for (int k = h->ndim - 1; k >= 0; k--) {
+            at += stride[k];
+            if (++index[k] < h->dims[k]) break;
+            at -= stride[k] * h->dims[k];
+            index[k] = 0;
+        }
+    }
+}
+
+/* A new block for the old one, which is freed. */
+static void *changed(void *data, const wb__npy *h, size_t bytes, bool wider)
+{
+    void *to = wb__alloc_aligned((size_t)h->size * bytes);
+    if (to && wider) widen(to, data, h);
+    else if (to) reorder(to, data, h, bytes);
+    wb__free(data);
+    return to;
+}
+
+void *wb__npy_values(wb__npy_source *s, const wb__npy *h)
+{
+    size_t bytes = wb__dtype_size(h->dtype);
+    void *data = s->block(s->ctx, wb__npy_bytes(h), "elements");
+    if (data) s->offset += wb__npy_bytes(h);
+    if (data && h->wider) data = changed(data, h, bytes, true);
+    if (data && h->fortran && h->ndim > 1) data = changed(data, h, bytes, false);
+    if (data && h->dtype == WB_BOOL) wb__convert(data, WB_BOOL, data, WB_BOOL, h->size);
+    return data;
+}
+
+/* ---- a file ---------------------------------------------------------------------------------- */
+
+static int reader_exact(void *r, void *to, int64_t n, const char *what)
+{
+    return wb__reader_exact(r, to, n, what);
+}
+
+static void *reader_block(void *r, int64_t n, const char *what) { return wb__reader_block(r, n, what); }
+
+static int reader_fail(void *r, int64_t offset, const char *reason)
+{
+    return wb__reader_fail_at(r, offset, "%s", reason);
+}
+
+static wb_tensor *load(wb__reader *r)
+{
+    wb__npy_source s = {reader_exact, reader_block, reader_fail, r, 0};
+    wb__npy h;
+    if (wb__npy_header(&s, false, &h)) return NULL;
+    void *data = wb__npy_values(&s, &h);
+    if (data && wb__reader_end(r)) {
+        wb__free(data);
+        data = NULL;
+    }
+    return wb__borrow_block(data, h.dtype, h.ndim, h.dims);
+}
+
+wb_tensor *wb_load_npy(const char *path)
+{
+    wb__reader *r = wb__reader_open(path);
+    if (!r) return NULL;
+    wb_tensor *x = load(r);
+    wb__reader_close(r);
+    return x;
+}
+
+/* ---- a file in place ------------------------------------------------------------------------- */
+
+typedef struct { const wb__mapping *m; int64_t offset; } place;
+
+static int place_check(const place *p, int64_t n, const char *what)
+{
+    int64_t left = p->m->bytes - p->offset;
+    if (n <= left) return 0;
+    return wb__map_fail(p->m, p->offset, "the file ends after %lld of the %lld bytes of %s",
+                        (long long)left, (long long)n, what);
+}
+
+static int place_exact(void *ctx, void *to, int64_t n, const char *what)
+{
+    place *p = ctx;
+    int status = place_check(p, n, what);
+    if (status) return status;
+    memcpy(to, p->m->data + p->offset, (size_t)n);
+    p->offset += n;
+    return 0;
+}
+
+static void *place_block(void *ctx, int64_t n, const char *what)
+{
+    place *p = ctx;
+    void *block = place_check(p, n, what) ? NULL : wb__alloc_aligned((size_t)WB__MAX(n, 1));
+    return block && !place_exact(p, block, n, what) ? block : NULL;
+}
+
+static int place_fail(void *ctx, int64_t offset, const char *reason)
+{
+    return wb__map_fail(((place *)ctx)->m, offset, "%s", reason);
+}
+
+void wb__npy_describe(const wb__npy *h, wb__entry *e)
+{
+    e->dtype = h->dtype;
+    memcpy(e->type, h->type, sizeof e->type);
+    e->ndim = h->ndim;
+    memcpy(e->dims, h->dims, sizeof e->dims);
+    if (e->dtype) e->bytes = h->size * (int64_t)wb__dtype_size(h->dtype);
+}
+
+/* Are the elements in the file what they are in memory? */
+static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
+
+/* What stands in the file as it is to be in memory stays there. */
+static int in_place(wb__mapping *m, bool values, wb__entry *e)
+{
+    place p = {m, 0};
+    wb__npy_source s = {place_exact, place_block, place_fail, &p, 0};
+    wb__npy h;
+    int status = wb__npy_header(&s, true, &h);
+    if (status) return status;
+    wb__npy_describe(&h, e);
+    e->begin = s.offset;
+    const int64_t have = m->bytes - s.offset, need = wb__npy_bytes(&h);
+    if (!h.dtype) {
+        e->bytes = have;
+        return 0;
+    }
+    if ((status = place_check(&p, need, "elements"))) return status;
+    if (need < have) return wb__map_fail(m, s.offset + need, "the contents should end here, but go on");
+    if (!values) return 0;
+    e->data = m->data + s.offset;
+    if (plain(&h)) return 0;
+    e->data = wb__npy_values(&s, &h);
+    e->owned = true;
+    return e->data ? 0 : (int)wb_error_code();
+}
+
+int wb__npy_table(wb__mapping *m, bool values, wb__table *out)
+{
+    *out = (wb__table){0};
+    wb__entry *e = wb__table_add(out, "0");
+    int status = e ? in_place(m, values, e) : WB_ERROR_MEMORY;
+    if (status) wb__table_free(out);
+    else out->mapping = m;
+    return status;
+}

@@ -1,0 +1,260 @@
+/* Reading NPZ files by libzip, whose own tables come from malloc; values are ours.  An archive of nothing
+ * but entries of its directory takes ten times its size, of arrays its size or what it unfolds to.
+ *
+ * Nothing that an archive says of itself is trusted: each member is what its bytes give, up to what it
+ * claims, with its checksum; all compressed ones together unfold to wb_set_unpack_limit at most; and
+ * stored ones cannot have more bytes than the file. */
+#include "io/numpy/npz.h"
+
+#include "base/file.h"
+#include "io/numpy/npy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef WB_HAVE_ZIP
+
+static int read_archive(wb__mapping *m, bool values, wb__table *out)
+{
+    (void)values;
+    (void)out;
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: an NPZ file, and this Weber was built without libzip: "
+                    "install libzip-dev and build anew", m->path);
+}
+
+#else
+
+#include <zip.h>
+
+enum { FIRST_BLOCK = 1 << 20 };
+
+typedef struct {
+    wb__mapping *m;
+    zip_t *zip;
+    int64_t unfolded;                   /* of all compressed members so far */
+} archive;
+
+typedef struct {
+    archive *a;
+    const char *name;
+    zip_file_t *file;
+    int64_t offset, size;               /* what the directory claims */
+    bool packed;
+} member;
+
+/* ---- a member as a source of bytes ----------------------------------------------------------- */
+
+static int member_fail(void *ctx, int64_t offset, const char *reason)
+{
+    const member *f = ctx;
+    return wb__fail(WB_ERROR_FORMAT, "%s: member \"%.200s\": byte %lld: %s", f->a->m->path, f->name,
+                    (long long)offset, reason);
+}
+
+static int damaged(member *f, zip_error_t *e)
+{
+    if (zip_error_code_zip(e) == ZIP_ER_MEMORY)
+        return wb__fail(WB_ERROR_MEMORY, "%s: libzip has no memory", f->a->m->path);
+    char reason[160];
+    snprintf(reason, sizeof reason, "%s", zip_error_strerror(e));
+    return member_fail(f, f->offset, reason);
+}
+
+/* At most n bytes: fewer only at the end; -1 with the error set. */
+static int64_t member_read(member *f, void *to, int64_t n)
+{
+    int64_t done = 0;
+    while (done < n) {
+        int64_t got = zip_fread(f->file, (char *)to + done, (zip_uint64_t)(n - done));
+        if (got < 0) return damaged(f, zip_file_get_error(f->file)), -1;
+        if (got == 0) break;
+        done += got;
+        f->offset += got;
+        if (f->packed && (f->a->unfolded += got) > wb__unpack_limit())
+            return wb__fail(WB_ERROR_FORMAT, "%s: more than %lld bytes when decompressed: the limit of "
+                            "wb_set_unpack_limit", f->a->m->path, (long long)wb__unpack_limit()), -1;
+    }
+    return done;
+}
+
+static int too_short(member *f, int64_t at, int64_t n, int64_t got, const char *what)
+{
+    char reason[160];
+    snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of %s", (long long)got,
+             (long long)n, what);
+    return member_fail(f, at, reason);
+}
+
+static int member_exact(void *ctx, void *to, int64_t n, const char *what)
+{
+    member *f = ctx;
+    int64_t at = f->offset, got = member_read(f, to, n);
+    if (got < 0) return wb_error_code();
+    return got == n ? 0 : too_short(f, at, n, got, what);
+}
+
+/* Grows as the bytes arrive: a member that lies about its size costs no more than what it has. */
+static void *member_block(void *ctx, int64_t n, const char *what)
+{
+    member *f = ctx;
+    const int64_t at = f->offset, left = f->size - at;
+    if (n > left) return too_short(f, at, n, WB__MAX(left, 0), what), NULL;
+    int64_t got = 0, room = WB__MIN(n, f->packed ? FIRST_BLOCK : f->a->m->bytes);
+    char *block = wb__alloc_aligned((size_t)WB__MAX(room, 1));
+    while (block && got < n) {
+        if (got == room) {
+            const int64_t more = WB__MIN(n, 2 * room);
+            char *larger = wb__alloc_aligned((size_t)more);
+            if (larger) memcpy(larger, block, (size_t)got);
+            wb__free(block);
+            if (!(block = larger)) return NULL;
+            room = more;
+        }
+        const int64_t some = member_read(f, block + got, room - got);
+        if (some == room - got) {
+            got = room;
+            continue;
+        }
+        if (some >= 0) too_short(f, at, n, got + some, what);
+        wb__free(block);
+        return NULL;
+    }
+    return block;
+}
+
+/* Nothing may be left; here libzip compares the checksum. */
+static int member_end(member *f)
+{
+    char more;
+    const int64_t at = f->offset, got = member_read(f, &more, 1);
+    if (got < 0) return wb_error_code();
+    return got == 0 ? 0 : member_fail(f, at, "the contents should end here, but go on");
+}
+
+/* ---- an array -------------------------------------------------------------------------------- */
+
+static int read_array(member *f, bool values, wb__entry *e)
+{
+    wb__npy_source s = {member_exact, member_block, member_fail, f, 0};
+    wb__npy h;
+    int status = wb__npy_header(&s, true, &h);
+    if (status) return status;
+    wb__npy_describe(&h, e);
+    if (!h.dtype) {
+        e->bytes = WB__MAX(f->size - s.offset, 0);
+        return 0;
+    }
+    if (wb__npy_bytes(&h) != f->size - s.offset)
+        return too_short(f, s.offset, wb__npy_bytes(&h), f->size - s.offset, "elements, or goes on");
+    if (!values) return 0;
+    if (!(e->data = wb__npy_values(&s, &h))) return wb_error_code();
+    e->owned = true;
+    return member_end(f);
+}
+
+static const char *unreadable(const zip_stat_t *s)
+{
+    if (s->encryption_method != ZIP_EM_NONE) return "it is encrypted";
+    if (s->comp_method != ZIP_CM_STORE && s->comp_method != ZIP_CM_DEFLATE)
+        return "it is compressed otherwise than by deflate";
+    return s->size > INT64_MAX / 2 ? "its size is impossible" : NULL;
+}
+
+static int open_member(archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__entry *e)
+{
+    member f = {.a = a, .name = s->name, .size = (int64_t)s->size,
+                .packed = s->comp_method != ZIP_CM_STORE};
+    const char *reason = unreadable(s);
+    if (reason) return member_fail(&f, 0, reason);
+    f.file = zip_fopen_index(a->zip, i, 0);
+    if (!f.file) return damaged(&f, zip_get_error(a->zip));
+    int status = read_array(&f, values, e);
+    zip_fclose(f.file);
+    return status;
+}
+
+static int read_member(archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__table *out)
+{
+    const size_t n = strlen(s->name);
+    if (n && s->name[n - 1] == '/') return 0;       /* a folder, which has no contents */
+    const bool array = n >= 4 && !strcmp(s->name + n - 4, ".npy");
+    if (!n || (array && n == 4))
+        return wb__fail(WB_ERROR_FORMAT, "%s: member %llu has no name", a->m->path, (unsigned long long)i);
+    char *name = wb__strdup(s->name);
+    if (!name) return WB_ERROR_MEMORY;
+    if (array) name[n - 4] = 0;
+    wb__entry *e = wb__table_add(out, name);
+    wb__free(name);
+    if (!e) return WB_ERROR_MEMORY;
+    if (array) return open_member(a, i, s, values, e);
+    snprintf(e->type, sizeof e->type, "no array");
+    e->bytes = (int64_t)WB__MIN(s->size, (uint64_t)INT64_MAX);
+    return 0;
+}
+
+/* ---- the archive ----------------------------------------------------------------------------- */
+
+static int archive_fail(const archive *a, zip_error_t *e)
+{
+    if (zip_error_code_zip(e) == ZIP_ER_MEMORY)
+        return wb__fail(WB_ERROR_MEMORY, "%s: libzip has no memory", a->m->path);
+    return wb__fail(WB_ERROR_FORMAT, "%s: the archive is damaged: %s", a->m->path, zip_error_strerror(e));
+}
+
+static int open_archive(archive *a)
+{
+    zip_error_t e;
+    zip_error_init(&e);
+    zip_source_t *source = zip_source_buffer_create(a->m->data, (zip_uint64_t)a->m->bytes, 0, &e);
+    a->zip = source ? zip_open_from_source(source, ZIP_RDONLY, &e) : NULL;
+    int status = a->zip ? 0 : archive_fail(a, &e);
+    if (source && !a->zip) zip_source_free(source);
+    zip_error_fini(&e);
+    return status;
+}
+
+static int read_members(archive *a, bool values, wb__table *out)
+{
+    const int64_t n = zip_get_num_entries(a->zip, 0);
+    uint64_t held = 0;
+    for (int64_t i = 0; i < n; i++) {
+        zip_stat_t s;
+        const zip_uint64_t all = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
+                                 ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
+        if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s)) return archive_fail(a, zip_get_error(a->zip));
+        if ((s.valid & all) != all || s.comp_size > (uint64_t)a->m->bytes - held)
+            return wb__fail(WB_ERROR_FORMAT, "%s: member %lld: it claims bytes that the file has not, or "
+                            "that others have", a->m->path, (long long)i);
+        held += s.comp_size;
+        int status = read_member(a, (uint64_t)i, &s, values, out);
+        if (status) return status;
+    }
+    wb__table_sort(out);
+    for (int i = 1; i < out->n; i++)
+        if (!strcmp(out->entries[i - 1].name, out->entries[i].name))
+            return wb__fail(WB_ERROR_FORMAT, "%s: two members are named \"%.200s\"", a->m->path,
+                            out->entries[i].name);
+    return 0;
+}
+
+static int read_archive(wb__mapping *m, bool values, wb__table *out)
+{
+    archive a = {.m = m};
+    int status = open_archive(&a);
+    if (!status) status = read_members(&a, values, out);
+    if (a.zip) zip_discard(a.zip);
+    return status;
+}
+
+#endif
+
+int wb__npz_table(wb__mapping *m, bool values, wb__table *out)
+{
+    if (m->bytes >= 6 && !memcmp(m->data, "\x93NUMPY", 6)) return wb__npy_table(m, values, out);
+    *out = (wb__table){0};
+    if (m->bytes < 22 || memcmp(m->data, "PK", 2) != 0) return wb__map_fail(m, 0, "not an NPZ file");
+    int status = read_archive(m, values, out);
+    if (status) wb__table_free(out);
+    else out->mapping = m;
+    return status;
+}

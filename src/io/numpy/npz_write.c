@@ -1,0 +1,225 @@
+/* Writing NPZ files.  A stored member needs its checksum in front of it and no more of zip than this
+ * page, so values are gone through twice, and the archive is written from its beginning to its end:
+ *
+ *   a local header, its name, the NPY file        for each array
+ *   the directory: an entry for each
+ *   where the directory is
+ *
+ * Numbers that do not fit in 32 bits (or 16, the count) are all ones there, and stand in 64 bits behind
+ * the name, or in a record of their own behind the directory. */
+#include "base/file.h"
+#include "engine/tensor.h"
+#include "io/numpy/npy.h"
+#include "io/numpy/npz.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+uint32_t wb__npz_most = UINT32_MAX;
+
+enum {
+    LOCAL = 0x04034b50, ENTRY = 0x02014b50, END = 0x06054b50, END_64 = 0x06064b50,
+    WHERE_64 = 0x07064b50,
+    VERSION = 20, VERSION_64 = 45,
+    NAME_IN_UTF8 = 1 << 11,
+    FIRST_DAY = 1 << 5 | 1              /* 1 January 1980: the same values give the same file */
+};
+
+typedef struct {
+    const char *name;
+    wb_tensor *x;
+    uint32_t crc;
+    uint64_t bytes, at;
+} member;
+
+/* ---- numbers, little-endian ------------------------------------------------------------------ */
+
+typedef struct { uint8_t bytes[128]; int n; } record;
+
+static void add(record *r, uint64_t value, int n)
+{
+    for (int i = 0; i < n; i++) r->bytes[r->n++] = (uint8_t)(value >> (8 * i));
+}
+
+static bool large(uint64_t value) { return value >= wb__npz_most; }
+static void add_32(record *r, uint64_t value) { add(r, large(value) ? UINT32_MAX : value, 4); }
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+static int sum_up(void *ctx, const void *data, int64_t bytes)
+{
+    member *f = ctx;
+    for (int64_t i = 0, some; i < bytes; i += some) {
+        some = WB__MIN(bytes - i, (int64_t)1 << 30);
+        f->crc = (uint32_t)crc32(f->crc, (const Bytef *)data + i, (uInt)some);
+    }
+    f->bytes += (uint64_t)bytes;
+    return 0;
+}
+
+static int to_writer(void *w, const void *data, int64_t bytes) { return wb__writer_put(w, data, bytes); }
+
+static uint64_t name_bytes(const member *f) { return strlen(f->name) + 4; }
+
+/* What both kinds of header have: from the flags to the length of the name. */
+static void add_common(record *r, const member *f, bool long_form)
+{
+    bool plain = true;
+    for (const char *c = f->name; *c; c++) plain &= (unsigned char)*c < 128;
+    add(r, long_form ? VERSION_64 : VERSION, 2);
+    add(r, plain ? 0 : NAME_IN_UTF8, 2);
+    add(r, 0, 2);                       /* stored */
+    add(r, 0, 2);
+    add(r, FIRST_DAY, 2);
+    add(r, f->crc, 4);
+    add(r, long_form && large(f->bytes) ? UINT32_MAX : f->bytes, 4);
+    add(r, long_form && large(f->bytes) ? UINT32_MAX : f->bytes, 4);
+    add(r, name_bytes(f), 2);
+}
+
+static int put_name(wb__writer *w, const member *f)
+{
+    wb__writer_put(w, f->name, (int64_t)strlen(f->name));
+    return wb__writer_put(w, ".npy", 4);
+}
+
+static int put_member(wb__writer *w, member *f)
+{
+    const bool long_form = large(f->bytes);
+    record r = {.n = 0}, extra = {.n = 0};
+    f->at = (uint64_t)wb__writer_offset(w);
+    if (long_form) {
+        add(&extra, 1, 2);
+        add(&extra, 16, 2);
+        add(&extra, f->bytes, 8);
+        add(&extra, f->bytes, 8);
+    }
+    add(&r, LOCAL, 4);
+    add_common(&r, f, long_form);
+    add(&r, (uint64_t)extra.n, 2);
+    wb__writer_put(w, r.bytes, r.n);
+    put_name(w, f);
+    int status = wb__writer_put(w, extra.bytes, extra.n);
+    return status ? status : wb__npy_write(f->x, to_writer, w);
+}
+
+/* ---- the directory --------------------------------------------------------------------------- */
+
+static int put_entry(wb__writer *w, const member *f)
+{
+    record r = {.n = 0}, extra = {.n = 0};
+    if (large(f->bytes)) {
+        add(&extra, f->bytes, 8);
+        add(&extra, f->bytes, 8);
+    }
+    if (large(f->at)) add(&extra, f->at, 8);
+    add(&r, ENTRY, 4);
+    add(&r, extra.n ? VERSION_64 : VERSION, 2);
+    add_common(&r, f, extra.n > 0);
+    add(&r, extra.n ? (uint64_t)extra.n + 4 : 0, 2);
+    add(&r, 0, 2);                      /* no comment */
+    add(&r, 0, 2);                      /* the first disk */
+    add(&r, 0, 2 + 4);                  /* attributes */
+    add_32(&r, f->at);
+    wb__writer_put(w, r.bytes, r.n);
+    int status = put_name(w, f);
+    if (!extra.n) return status;
+    record head = {.n = 0};
+    add(&head, 1, 2);
+    add(&head, (uint64_t)extra.n, 2);
+    wb__writer_put(w, head.bytes, head.n);
+    return wb__writer_put(w, extra.bytes, extra.n);
+}
+
+static int put_end(wb__writer *w, uint64_t n, uint64_t at, uint64_t bytes)
+{
+    record r = {.n = 0};
+    const bool many = n >= WB__MIN(wb__npz_most, (uint32_t)UINT16_MAX);
+    if (many || large(at) || large(bytes)) {
+        const uint64_t here = at + bytes;
+        add(&r, END_64, 4);
+        add(&r, 44, 8);                 /* bytes of this record from here on */
+        add(&r, VERSION_64, 2);
+        add(&r, VERSION_64, 2);
+        add(&r, 0, 4 + 4);
+        add(&r, n, 8);
+        add(&r, n, 8);
+        add(&r, bytes, 8);
+        add(&r, at, 8);
+        add(&r, WHERE_64, 4);
+        add(&r, 0, 4);
+        add(&r, here, 8);
+        add(&r, 1, 4);
+    }
+    add(&r, END, 4);
+    add(&r, 0, 2 + 2);
+    add(&r, many ? UINT16_MAX : n, 2);
+    add(&r, many ? UINT16_MAX : n, 2);
+    add_32(&r, bytes);
+    add_32(&r, at);
+    add(&r, 0, 2);
+    return wb__writer_put(w, r.bytes, r.n);
+}
+
+static int put_directory(wb__writer *w, int n, const member *members)
+{
+    const int64_t at = wb__writer_offset(w);
+    int status = 0;
+    for (int i = 0; i < n && !status; i++) status = put_entry(w, &members[i]);
+    if (status) return status;
+    return put_end(w, (uint64_t)n, (uint64_t)at, (uint64_t)(wb__writer_offset(w) - at));
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_names(int n, const member *members)
+{
+    const char **names = wb__alloc(((size_t)n + 1) * sizeof *names);
+    if (!names) return WB_ERROR_MEMORY;
+    int status = 0;
+    for (int i = 0; i < n; i++) names[i] = members[i].name;
+    if (n) qsort(names, (size_t)n, sizeof *names, by_name);
+    for (int i = 0; i < n && !status; i++) {
+        if (strlen(names[i]) > UINT16_MAX - 4)
+            status = wb__fail(WB_ERROR_ARGUMENT, "save: the name \"%.40s...\" is too long for an NPZ file",
+                              names[i]);
+        else if (i && !strcmp(names[i - 1], names[i]))
+            status = wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%.200s\"", names[i]);
+    }
+    wb__free(names);
+    return status;
+}
+
+static int write_all(const char *path, int n, member *members)
+{
+    wb__writer *w = wb__writer_open(path);
+    if (!w) return wb_error_code();
+    int status = 0;
+    for (int i = 0; i < n && !status; i++) status = put_member(w, &members[i]);
+    if (!status) status = put_directory(w, n, members);
+    if (!status) return wb__writer_close(w);
+    wb__writer_drop(w);
+    return status;
+}
+
+int wb__npz_save(const char *path, wb__saving *list)
+{
+    member *members = wb__alloc_zero((size_t)list->n + 1, sizeof *members);
+    if (!members) return WB_ERROR_MEMORY;
+    for (int i = 0; i < list->n; i++) {
+        members[i].name = list->tensors[i].name;
+        members[i].x = (wb_tensor *)(uintptr_t)list->tensors[i].data;
+    }
+    int status = check_names(list->n, members);
+    for (int i = 0; i < list->n && !status; i++)
+        status = wb__npy_write(members[i].x, sum_up, &members[i]);
+    if (!status) status = write_all(path, list->n, members);
+    wb__free(members);
+    return status;
+}

@@ -1,0 +1,326 @@
+/* The header of a safetensors file: JSON of one fixed form, read in one pass and without a tree, so
+ * that it costs no more memory than the table it becomes, and each error knows its byte.
+ *
+ *   {"__metadata__": {"key": "text", ...},
+ *    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} */
+#include "io/safetensors/safetensors.h"
+
+#include "io/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Every dtype of the format, with its bits; those that Weber has not are 0. */
+#define NONE_OF_OURS WB_DTYPE_DEFAULT
+#define DTYPES(X)                                                                               \
+    X(F64, 64, WB_F64) X(F32, 32, WB_F32) X(F16, 16, WB_F16) X(BF16, 16, WB_BF16)               \
+    X(I64, 64, WB_I64) X(I32, 32, WB_I32) X(I8, 8, WB_I8) X(U8, 8, WB_U8) X(BOOL, 8, WB_BOOL)   \
+    X(I16, 16, NONE_OF_OURS) X(U16, 16, NONE_OF_OURS) X(U32, 32, NONE_OF_OURS)                  \
+    X(U64, 64, NONE_OF_OURS) X(C64, 64, NONE_OF_OURS) X(F4, 4, NONE_OF_OURS)                    \
+    X(F6_E2M3, 6, NONE_OF_OURS) X(F6_E3M2, 6, NONE_OF_OURS) X(F8_E4M3, 8, NONE_OF_OURS)         \
+    X(F8_E5M2, 8, NONE_OF_OURS) X(F8_E8M0, 8, NONE_OF_OURS) X(F8_E4M3FNUZ, 8, NONE_OF_OURS)     \
+    X(F8_E5M2FNUZ, 8, NONE_OF_OURS)
+typedef struct { const char *name; int bits; wb_dtype dtype; } known_dtype;
+#define ROW(name, bits, dtype) {#name, bits, dtype},
+static const known_dtype dtypes[] = {DTYPES(ROW)};
+#undef ROW
+
+/* NULL: the format has it not. */
+static const known_dtype *dtype_named(const char *name)
+{
+    for (size_t i = 0; i < WB__COUNT(dtypes); i++)
+        if (!strcmp(dtypes[i].name, name)) return &dtypes[i];
+    return NULL;
+}
+
+const char *wb__st_dtype_name(wb_dtype dtype)
+{
+    for (size_t i = 0; dtype && i < WB__COUNT(dtypes); i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return "";
+}
+
+/* ---- JSON, as much as is wanted -------------------------------------------------------------- */
+
+typedef struct {
+    const wb__mapping *m;
+    const uint8_t *text;
+    int64_t n, at;
+    wb__text key, word;                 /* what was read last */
+} scanner;
+
+static int64_t place(int64_t at) { return WB__ST_HEADER_BEGINS + at; }
+#define BAD(s, ...) wb__map_fail((s)->m, place((s)->at), __VA_ARGS__)
+
+/* The next character that is no space, 0 at the end (a zero in the text is no JSON either). */
+static int next(scanner *s)
+{
+    while (s->at < s->n && strchr(" \t\r\n", s->text[s->at]) && s->text[s->at]) s->at++;
+    return s->at < s->n ? s->text[s->at] : 0;
+}
+
+static int expect(scanner *s, char c, const char *where)
+{
+    int found = next(s);
+    if (found == c) return s->at++, 0;
+    if (s->at >= s->n) return BAD(s, "the header ends where a '%c' should be, %s", c, where);
+    if (found < ' ' || found > '~') return BAD(s, "a '%c' should be here, %s", c, where);
+    return BAD(s, "a '%c' should be here, %s; found '%c'", c, where, found);
+}
+
+/* The length of the character at the scanner's place, 0 if none may stand there. */
+static int character(const scanner *s)
+{
+    const char *at = (const char *)s->text + s->at;
+    return s->text[s->at] < ' ' ? 0 : wb__utf8(at, (size_t)(s->n - s->at));
+}
+
+/* After a backslash. */
+static int read_escape(scanner *s, wb__text *t)
+{
+    char meant[4];
+    const char *at = (const char *)s->text + s->at, *why = "";
+    const int n = wb__json_escape(&at, (const char *)s->text + s->n, meant, &why);
+    s->at = at - (const char *)s->text;
+    if (!n) return BAD(s, "%s", why);
+    wb__text_raw(t, meant, (size_t)n);
+    return 0;
+}
+
+static int read_text(scanner *s, wb__text *t, const char *where)
+{
+    int status = expect(s, '"', where);
+    if (status) return status;
+    t->length = 0;
+    wb__text_raw(t, "", 0);
+    while (s->at < s->n && s->text[s->at] != '"') {
+        const int64_t begin = s->at;
+        int n = 1;
+        while (n && s->at < s->n && s->text[s->at] != '"' && s->text[s->at] != '\\') s->at += n = character(s);
+        if (!n) return BAD(s, s->text[s->at] < ' ' ? "a control character in a text" : "not UTF-8");
+        wb__text_raw(t, (const char *)s->text + begin, (size_t)(s->at - begin));
+        if (s->at == s->n || s->text[s->at] == '"') break;
+        s->at++;
+        if ((status = read_escape(s, t))) return status;
+    }
+    if (t->failed) return WB_ERROR_MEMORY;
+    return expect(s, '"', "at the end of a text");
+}
+
+static int read_count(scanner *s, int64_t *value, const char *what)
+{
+    int c = next(s);
+    int64_t begin = s->at;
+    *value = 0;
+    if (c == '-') return BAD(s, "%s is negative", what);
+    for (; s->at < s->n && s->text[s->at] >= '0' && s->text[s->at] <= '9'; s->at++) {
+        int digit = s->text[s->at] - '0';
+        if (*value > (INT64_MAX - digit) / 10) return s->at = begin, BAD(s, "%s is 2^63 or more", what);
+        *value = 10 * *value + digit;
+    }
+    int after = s->at < s->n ? s->text[s->at] : 0;
+    bool whole = s->at > begin && after != '.' && (after | 32) != 'e';
+    if (!whole || (c == '0' && s->at > begin + 1)) return s->at = begin, BAD(s, "%s is no whole number", what);
+    return 0;
+}
+
+/* After an element of an object or a list: true and past the comma if another follows. */
+static bool another(scanner *s)
+{
+    if (next(s) != ',') return false;
+    s->at++;
+    return true;
+}
+
+/* ---- a tensor -------------------------------------------------------------------------------- */
+
+typedef struct { int64_t shape; bool overflow; uint64_t elements; } measures;
+
+static int read_shape(scanner *s, wb__entry *t, measures *z)
+{
+    int status = expect(s, '[', "where a shape begins");
+    int64_t n = 0;
+    *z = (measures){.shape = s->at - 1, .elements = 1};
+    for (bool more = !status && next(s) != ']'; more && !status; more = !status && another(s), n++) {
+        int64_t d;
+        status = read_count(s, &d, "a dimension");
+        if (status) break;
+        if (n < WB_MAX_DIMS) t->dims[n] = d;
+        if (d && z->elements > UINT64_MAX / (uint64_t)d) z->overflow = true;
+        else z->elements *= (uint64_t)d;
+    }
+    t->ndim = (int)WB__MIN(n, WB_MAX_DIMS + 1);
+    return status ? status : expect(s, ']', "where a shape ends");
+}
+
+static int read_place(scanner *s, wb__entry *t)
+{
+    int64_t end;
+    int status = expect(s, '[', "where data_offsets begin");
+    if (!status) status = read_count(s, &t->begin, "an offset");
+    if (!status) status = expect(s, ',', "between the two offsets");
+    if (!status) status = read_count(s, &end, "an offset");
+    if (!status && end < t->begin) status = BAD(s, "tensor \"%.200s\": it ends before it begins", t->name);
+    if (status) return status;
+    t->bytes = end - t->begin;
+    return expect(s, ']', "after the two offsets");
+}
+
+/* The bytes that dtype and shape tell are those that the offsets tell. */
+static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const measures *z)
+{
+    s->at = z->shape;
+    if (z->overflow || z->elements > UINT64_MAX / 64)
+        return BAD(s, "tensor \"%.200s\": its shape is too large for any file", t->name);
+    uint64_t bits = z->elements * (uint64_t)dtype->bits;
+    if (bits % 8) return BAD(s, "tensor \"%.200s\": %s do not fill whole bytes", t->name, dtype->name);
+    if (bits / 8 != (uint64_t)t->bytes)
+        return BAD(s, "tensor \"%.200s\": its shape and its place do not agree: %llu bytes and %lld",
+                   t->name, (unsigned long long)(bits / 8), (long long)t->bytes);
+    t->dtype = dtype->dtype;
+    snprintf(t->type, sizeof t->type, "%s", dtype->name);
+    if (t->ndim <= WB_MAX_DIMS) return 0;
+    t->ndim = 0;                        /* more than a tensor here can have: shown, but not loaded */
+    t->dtype = WB_DTYPE_DEFAULT;
+    snprintf(t->type, sizeof t->type, "%.12s>8D", dtype->name);
+    return 0;
+}
+
+static int read_tensor(scanner *s, wb__entry *t)
+{
+    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
+    const known_dtype *dtype = NULL;
+    measures z = {0};
+    unsigned seen = 0;
+    int64_t begin = s->at;
+    int status = expect(s, '{', "where a tensor is described");
+    for (bool more = !status && next(s) != '}'; more && !status; more = !status && another(s)) {
+        int64_t at = s->at;
+        unsigned k = 0;
+        status = read_text(s, &s->key, "around a key");
+        if (!status) status = expect(s, ':', "after a key");
+        if (status) break;
+        while (k < 3 && strcmp(s->key.text, keys[k])) k++;
+        if (k == 3 || seen & (1u << k)) {
+            s->at = at;
+            return BAD(s, "tensor \"%.200s\": %s \"%.40s\"; it wants dtype, shape and data_offsets",
+                       t->name, k == 3 ? "an unknown" : "a second", s->key.text);
+        }
+        seen |= 1u << k;
+        if (k == 1) status = read_shape(s, t, &z);
+        if (k == 2) status = read_place(s, t);
+        if (k) continue;
+        (void)next(s);
+        at = s->at;
+        status = read_text(s, &s->word, "around a dtype");
+        if (!status && !(dtype = dtype_named(s->word.text))) {
+            s->at = at;
+            return BAD(s, "tensor \"%.200s\": unknown dtype \"%.40s\"", t->name, s->word.text);
+        }
+    }
+    if (!status) status = expect(s, '}', "after a tensor's description");
+    if (status) return status;
+    if (seen == 7) {
+        int64_t end = s->at;
+        status = check_size(s, t, dtype, &z);
+        s->at = end;
+        return status;
+    }
+    s->at = begin;
+    return BAD(s, "tensor \"%.200s\": wants dtype, shape and data_offsets", t->name);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const wb__note *)a)->key, ((const wb__note *)b)->key);
+}
+
+static int read_notes(scanner *s, wb__table *st)
+{
+    int status = expect(s, '{', "where the metadata begin");
+    int64_t begin = s->at;
+    for (bool more = !status && next(s) != '}'; more && !status; more = !status && another(s)) {
+        status = read_text(s, &s->key, "around a key");
+        if (!status) status = expect(s, ':', "after a key");
+        if (!status) status = read_text(s, &s->word, "since metadata are texts");
+        if (!status) status = wb__table_add_note(st, s->key.text, s->word.text);
+    }
+    if (!status) status = expect(s, '}', "after the metadata");
+    if (st->n_notes) qsort(st->notes, (size_t)st->n_notes, sizeof *st->notes, by_key);
+    for (int i = 1; !status && i < st->n_notes; i++) {
+        if (strcmp(st->notes[i - 1].key, st->notes[i].key)) continue;
+        s->at = begin;
+        return BAD(s, "__metadata__ has \"%.200s\" twice", st->notes[i].key);
+    }
+    return status;
+}
+
+static int read_all(scanner *s, wb__table *st)
+{
+    bool notes = false;
+    if (s->text[0] != '{') return BAD(s, "the header does not begin with {");
+    int status = expect(s, '{', "where the header begins");
+    for (bool more = !status && next(s) != '}'; more && !status; more = !status && another(s)) {
+        (void)next(s);
+        int64_t at = s->at;
+        status = read_text(s, &s->key, "around a name");
+        if (!status) status = expect(s, ':', "after a name");
+        if (status) break;
+        if (!strcmp(s->key.text, "__metadata__")) {
+            if (notes) return s->at = at, BAD(s, "a second __metadata__");
+            notes = true;
+            status = read_notes(s, st);
+            continue;
+        }
+        wb__entry *t = wb__table_add(st, s->key.text);
+        if (!t) return WB_ERROR_MEMORY;
+        t->data = s->text + at;
+        status = read_tensor(s, t);
+    }
+    if (!status) status = expect(s, '}', "where the header ends");
+    (void)next(s);
+    return !status && s->at < s->n ? BAD(s, "something follows the header's last }") : status;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const wb__entry *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+/* Doubled names and gaps.  Until values have their place, an entry's `data` is where its name stands. */
+static int check_table(scanner *s, wb__table *st)
+{
+    wb__table_sort(st);
+    for (int i = 1; i < st->n; i++) {
+        const wb__entry *a = &st->entries[i - 1], *b = &st->entries[i];
+        if (strcmp(a->name, b->name)) continue;
+        s->at = (const uint8_t *)WB__MAX(a->data, b->data) - s->text;
+        return BAD(s, "a second tensor \"%.200s\"", b->name);
+    }
+    if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_place);
+    int64_t end = 0;
+    for (int i = 0; i < st->n; end += st->entries[i++].bytes) {
+        const wb__entry *t = &st->entries[i];
+        if (t->begin == end) continue;
+        s->at = (const uint8_t *)t->data - s->text;
+        return BAD(s, "tensor \"%.200s\": %s", t->name,
+                   t->begin < end ? "overlaps another" : "a hole is before it");
+    }
+    return 0;
+}
+
+int wb__st_header(const wb__mapping *m, int64_t n, wb__table *st)
+{
+    scanner s = {.m = m, .text = m->data + WB__ST_HEADER_BEGINS, .n = n};
+    int status = read_all(&s, st);
+    if (!status) status = check_table(&s, st);
+    for (int i = 0; i < st->n; i++) st->entries[i].data = NULL;
+    wb__free(s.key.text);
+    wb__free(s.word.text);
+    return status;
+}
