@@ -216,7 +216,7 @@ REACHABLE = {
     ('Flux', 'NNlib'): ['#' + f for f in NNLIB],
     ('Flux', 'MLUtils'): ['#flatten'],
     ('Flux', 'Random'): ['TaskLocalRNG'],
-    ('Flux',): 'Chain Dense Diagonal Scale Conv CrossCor MaxPool MeanPool GlobalMaxPool GlobalMeanPool '
+    ('Flux',): 'Chain Dense Diagonal Scale Conv ConvTranspose CrossCor MaxPool MeanPool GlobalMaxPool GlobalMeanPool '
                'BatchNorm LayerNorm Dropout Embedding Recur RNN LSTM GRU RNNCell LSTMCell GRUCell '
                'MultiHeadAttention Parallel SkipConnection #flatten'.split(),
 }
@@ -251,6 +251,8 @@ FLUX = {
     'Diagonal': [(0, 1300, 'T', [('α', 'T'), ('β', 'T')])],
     'Scale': [(1300, 9999, 'FAB', [('scale', 'A'), ('bias', 'B'), ('σ', 'F')])],
     'Conv': [(0, 1205, 'NMFAV', CONV_OLD), (1205, 1612, 'NMFAV', CONV)],
+    'ConvTranspose': [(0, 1205, 'NMFAV', CONV_OLD), (1205, 1417, 'NMFAV', CONV),
+                      (1417, 9999, 'NMFAV', CONV[:5] + [('outpad', ('N', INT))] + CONV[5:])],
     'CrossCor': [(0, 1612, 'NMFAV', CONV_OLD)],
     'MaxPool': POOL, 'MeanPool': POOL,
     'GlobalMaxPool': [(1100, 9999, '', [])], 'GlobalMeanPool': [(1100, 9999, '', [])],
@@ -542,7 +544,8 @@ def compare(path, version, other, key):
             raise Wrong(f'{name} is not in the model')
         b = held[name]
         options = options_at(model, name)
-        if options.get('groups', 1) > 1 and not options.get('flip') and name.endswith('weight'):
+        flips = options.get('groups', 1) > 1 or 'outpad' in options     # ConvTranspose's alone
+        if flips and not options.get('flip') and name.endswith('weight'):
             b = turned(b)
         if str(a.element) != str(b.element) or a.dims != b.dims or a.data != b.data:
             raise Wrong(f'{name}: {a.element} {a.dims} differs from {b.element} {b.dims}')

@@ -444,7 +444,8 @@ TEST(every_row_is_covered)
         "average adam_step " /* optim_rules */
         "constant variable assign stop automatic " /* engine_semantics */
         "moved"; /* device_move */
-#define WB_LIBRARY(name, step, variant, gradient) WB_OTHER(name, LIBRARY, gradient)
+#define WB_LIBRARY(name, step, variant, composed, gradient) WB_OTHER(name, LIBRARY, gradient)
+#define WB_COMPOSITE(name, composed, gradient) WB_OTHER(name, COMPOSITE, gradient)
 #define WB_OTHER(name, class, gradient) if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);
 #include "ops/ops.def"
 }

@@ -195,6 +195,75 @@ TEST(convolutions)
           2e-4, "a larger convolution");
 }
 
+/* Each element of x, times the kernels, added up where the windows are. */
+static array ref_conv_transpose(array x, array w, const wb_conv_settings *s)
+{
+    const int64_t groups = s->groups, cg = x.dims[1] / groups, kg = w.dims[1];
+    int64_t dims[4] = {x.dims[0], kg * groups};
+    for (int i = 0; i < 2; i++)
+        dims[2 + i] = (x.dims[2 + i] - 1) * s->stride[i] - s->pad[2 * i] - s->pad[2 * i + 1] +
+                      (w.dims[2 + i] - 1) * s->dilation[i] + 1 + s->outpad[i];
+    array y = ref_new(4, dims);
+    for (int64_t i = 0; i < x.size; i++) {
+        const int64_t q = i % x.dims[3], p = i / x.dims[3] % x.dims[2];
+        const int64_t c = i / x.dims[3] / x.dims[2] % x.dims[1], n = i / x.dims[3] / x.dims[2] / x.dims[1];
+        for (int64_t k = 0; k < kg; k++)
+            for (int64_t a = 0; a < w.dims[2]; a++)
+                for (int64_t b = 0; b < w.dims[3]; b++) {
+                    const int64_t h = p * s->stride[0] - s->pad[0] + a * s->dilation[0];
+                    const int64_t v = q * s->stride[1] - s->pad[2] + b * s->dilation[1];
+                    if (h < 0 || h >= dims[2] || v < 0 || v >= dims[3]) continue;
+                    y.at[((n * dims[1] + c / cg * kg + k) * dims[2] + h) * dims[3] + v] +=
+                        x.at[i] * w.at[((c * kg + k) * w.dims[2] + a) * w.dims[3] + b];
+                }
+    }
+    return y;
+}
+
+static wb_tensor *conv_transpose(wb_tensor *const *x, const void *s)
+{
+    return wb_conv_transpose_with(x[0], x[1], x[2], s);
+}
+
+TEST(transposed_convolutions)
+{
+    static const struct { const char *name; wb_tensor *(*f)(wb_tensor *); } after[] = {
+        {"relu", wb_relu}, {"tanh", wb_tanh}, {"gelu", wb_gelu}};
+    for (int round = 0; round < 120 / fewer(); round++) {
+        wb_dtype t = (wb_dtype)(WB_F32 + (round % 6 > 3 ? 1 : round % 6));
+        wb_conv_settings s = {.size = sizeof s, .groups = draw_int(0, 2) ? 1 : 2};
+        int64_t per = draw_int(1, 3), in = draw_int(1, 3) * s.groups;
+        if (round % 9 == 0) per = 12, in = 18;
+        int64_t dx[4] = {draw_int(1, 3), in, draw_int(3, 6), draw_int(3, 7)};
+        int64_t dw[4] = {in, per, draw_int(1, 4), draw_int(1, 4)}, out = per * s.groups;
+        for (int i = 0; i < 2; i++) {
+            s.stride[i] = draw_int(1, 3);
+            s.dilation[i] = draw_int(1, 2);
+            s.outpad[i] = draw_int(0, s.stride[i] - 1);
+        }
+        for (int i = 0; i < 4; i++) s.pad[i] = draw_int(0, 1);
+        if (round % 40 == 39) dx[0] = 0;
+        array x = draw_array(4, dx, -1, 1), w = draw_array(4, dw, -1, 1), b = draw_array(1, &out, -1, 1);
+        round_to(x, t);
+        round_to(w, t);
+        round_to(b, t);
+        array want = ref_map2(ref_binary("add"), ref_conv_transpose(x, w, &s),
+                              ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
+        const double each = 6 * tolerance(t), all = 60 * tolerance(t == WB_F64 ? t : WB_F32) + 6 * tolerance(t);
+        wb_scope *scope = wb_scope_open();
+        wb_tensor *y = wb_conv_transpose_with(tensor_of(x, t, (int)draw_int(0, 5)),
+                                              tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &s);
+        if (round % 2) check(y, want, each, all, "conv_transpose of %s, round %d", wb_dtype_name(t), round);
+        else
+            check(after[round % 3].f(y), ref_map(ref_unary(after[round % 3].name), want), each, all,
+                  "%s of conv_transpose of %s, round %d", after[round % 3].name, wb_dtype_name(t), round);
+        if (t == WB_F64 && x.size && round % fewer() == 0)
+            check_gradients("conv_transpose", conv_transpose, &s, 3, (array[]){x, w, b});
+        wb_scope_close(scope);
+        ref_forget();
+    }
+}
+
 static wb_tensor *maxpool(wb_tensor *const *x, const void *s) { return wb_maxpool_with(x[0], s); }
 static wb_tensor *meanpool(wb_tensor *const *x, const void *s) { return wb_meanpool_with(x[0], s); }
 

@@ -258,7 +258,7 @@ static void one_conv(wb__conv_desc d)
                   ny = d.n * d.k * d.oh * d.ow;
     buffer x = make(d.dtype, nx, d.kind != WB__CONV_DATA),
            w = make(d.dtype, nw, d.kind != WB__CONV_WEIGHTS);
-    buffer y = make(d.dtype, ny, d.kind != WB__CONV_FORWARD), bias = make(d.dtype, d.k, true);
+    buffer y = make(d.dtype, ny, d.kind != WB__CONV_FORWARD), bias = make(d.dtype, d.kind == WB__CONV_DATA ? d.c : d.k, true);
     wb__cpu_op *op;
     assert_int_equal(wb__cpu_conv(&d, &op), 0);
     char what[300];
@@ -273,6 +273,12 @@ static void one_conv(wb__conv_desc d)
     buffer *out = d.kind == WB__CONV_FORWARD ? &y : d.kind == WB__CONV_DATA ? &x : &w;
     double *sum = calloc((size_t)out->n + 1, sizeof *sum),
            *magnitude = calloc((size_t)out->n + 1, sizeof *sum);
+    const bool adjoint = d.kind == WB__CONV_DATA && (d.has_bias || d.act);
+    for (int64_t n = 0; adjoint && d.has_bias && n < d.n; n++) for (int64_t c = 0; c < d.c; c++)
+        for (int64_t i = 0; i < d.h; i++) for (int64_t j = 0; j < d.w; j++) {
+            const int64_t xi = at_nhwc(d.x_nhwc, n, c, i, j, d.c, d.h, d.w);
+            sum[xi] = bias.real[c], magnitude[xi] = fabs(bias.real[c]);
+        }
     for (int64_t n = 0; n < d.n; n++) for (int64_t k = 0; k < d.k; k++)
         for (int64_t i = 0; i < d.oh; i++) for (int64_t j = 0; j < d.ow; j++) {
             const int64_t yi = at_nhwc(d.y_nhwc, n, k, i, j, d.k, d.oh, d.ow);
@@ -298,7 +304,7 @@ static void one_conv(wb__conv_desc d)
         }
     for (int64_t i = 0; i < out->n; i++)
         check_behind(out, i, row_value(d.act, sum[i]), magnitude[i],
-                     stored_between(d.act, sum[i], what), what);
+                     adjoint ? magnitude[i] : stored_between(d.act, sum[i], what), what);
     check_guards(out);
     free(sum), free(magnitude);
     drop(&x), drop(&w), drop(&y), drop(&bias);
@@ -334,7 +340,7 @@ static void test_conv_drawn(void **unused)
         d.oh = draw_window(d.h, d.kh, d.stride[0], d.dilation[0], d.kh, d.pad);
         d.ow = draw_window(d.w, d.kw, d.stride[1], d.dilation[1], d.kw, d.pad + 2);
         d.x_nhwc = chance(2), d.y_nhwc = chance(5) ? !d.x_nhwc : d.x_nhwc;
-        if (d.kind == WB__CONV_FORWARD)
+        if (d.kind == WB__CONV_FORWARD || (d.kind == WB__CONV_DATA && chance(3)))
             d.has_bias = chance(2), d.act = draw_epilogue();
         one_conv(d);
     }

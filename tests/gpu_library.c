@@ -297,7 +297,7 @@ static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layo
     s.views[0] = image(t, c->n, c->c, c->h, c->w, layouts & 1);
     s.views[1] = image(t, c->k, c->c / c->groups, c->kh, c->kw, false);
     s.views[2] = image(t, c->n, c->k, size[0], size[1], layouts & 2);
-    s.views[3] = view_of(t, 1, &c->k, NULL, 0);
+    s.views[3] = view_of(t, 1, kind == WB__CONV_DATA ? &c->c : &c->k, NULL, 0);
     static const int result[] = {[WB__CONV_FORWARD] = 2, [WB__CONV_DATA] = 0, [WB__CONV_WEIGHTS] = 1};
     check(&s, result[kind], false);
 }
@@ -319,12 +319,13 @@ static const shape shapes[] = {
 
 static void test_convolutions(void **unused)
 {
+    static const wb__op behind[] = {WB__OP_NONE, WB__OP_neg, WB__OP_abs, WB__OP_tanh};
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (int kind = 0; kind < 3; kind++)
             for (int layouts = 0; layouts < 4; layouts += 3)
                 convolution(WB_F32, &shapes[i], (wb__conv_kind)kind, layouts,
-                            kind == WB__CONV_FORWARD && i % 2,
-                            kind == WB__CONV_FORWARD ? (int)i % 4 : 0);
+                            kind != WB__CONV_WEIGHTS && i % 2,
+                            kind != WB__CONV_WEIGHTS ? behind[i % 4] : WB__OP_NONE);
     convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 1, true, WB__OP_relu);
     convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 2, true, WB__OP_relu);
     convolution(WB_F32, &shapes[6], WB__CONV_DATA, 1, false, 0);

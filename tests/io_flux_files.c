@@ -22,7 +22,9 @@ static bson_maker with_unknown_parts(void)
     attention_of_mine(&m);
     bm_closure(&m, "#7#8"), bm_integer(&m, 3), bm_end(&m);
     bm_function(&m, "Main.#normalise");
-    conv_fields(&m, "Flux.ConvTranspose", 1);
+    bm_struct(&m, "Flux.Bilinear");
+    bm_array(&m, 4, 3, 2, 1, 4), bm_array(&m, 1, 4), bm_function(&m, "NNlib.#relu");
+    bm_end(&m);
     bm_struct(&m, "Flux.Dense");
     bm_array(&m, 2, 3, 2), bm_array(&m, 1, 3), bm_function(&m, "NNlib.#unheard");
     bm_end(&m);
@@ -51,7 +53,7 @@ static wb_layer *offered(const wb_unknown *part, void *ctx)
         return wb_layer_at(part->fields, "0");
     }
     if (!strncmp(part->type, "closure", 7)) assert_true(wb_item(wb_get(part->fields, "0")) == 3);
-    if (!strcmp(part->type, "ConvTranspose"))
+    if (!strcmp(part->type, "Bilinear"))
         assert_string_equal(wb_describe(wb_get(part->fields, "weight")), "[4,1,2,3] f32");
     return o->all && strcmp(part->type, "DNC.State") ? wb_layer_from_function(wb_square) : NULL;
 }
@@ -67,7 +69,7 @@ TEST(unknown_parts)
     error_has("\"layers.0.5\": DNC.State (1 field)");
     error_has("\"layers.1\": closure #7#8 (1 field)");
     error_has("\"layers.2\": function Main.normalise");
-    error_has("\"layers.3\": ConvTranspose (7 fields)");
+    error_has("\"layers.3\": Bilinear (3 fields)");
     error_has("\"layers.4.activation\": function NNlib.unheard");
     error_has("\"layers.5\": MaxPool (3 fields): its k is not of two axes");
 
@@ -79,7 +81,7 @@ TEST(unknown_parts)
     assert_null(strstr(wb_error(), "DNC.State"));
     assert_int_equal(o.n, 7);
     assert_string_equal(o.told, "layers.0.5: DNC.State\nlayers.0: Main.Attention\nlayers.1: closure #7#8\n"
-                                "layers.2: function Main.normalise\nlayers.3: ConvTranspose\n"
+                                "layers.2: function Main.normalise\nlayers.3: Bilinear\n"
                                 "layers.4.activation: function NNlib.unheard\nlayers.5: MaxPool\n");
 
     o = (offers){.all = true};

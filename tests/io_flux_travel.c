@@ -11,7 +11,7 @@ static const struct { const char *flux; int version; } versions[] = {
     {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209}, {"0.12.10", 1210},
     {"0.13.2", 1302}, {"0.13", 1399}, {"0.14", 1499}, {"0.15", 1599}, {"0.16.0", 1600}, {"0.16", 1610},
     {"0.16.12", 1612}};
-enum { VERSIONS = WB__COUNT(versions), MODELS = 43 };
+enum { VERSIONS = WB__COUNT(versions), MODELS = 46 };
 
 /* A model, from which version on it can be written as structs, and until which its structs are known. */
 typedef struct { const char *name; wb_layer *model; int since, before; wb_tensor *x; } sample;
@@ -30,6 +30,11 @@ static int samples(sample *s)
         {"cross", wb_Conv(3, 5, {3, 2}, wb_leakyrelu, .same = true, .dilation = {1, 2}), 0, 1612, image},
         {"groups", wb_Conv(4, 6, {3, 2}, wb_selu, .groups = 2, .no_bias = true), 1205, 1612, four},
         {"flipped_groups", wb_Conv(4, 6, {3, 2}, .groups = 2, .flip = true), 1205, 1612, four},
+        {"transpose", wb_ConvTranspose(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1}, .pad = {0, 1, 2, 1}), 0, 0,
+         image},
+        {"transpose_groups", wb_ConvTranspose(4, 6, {3, 4}, .flip = true, .groups = 2, .same = true, .no_bias = true), 1205, 0,
+         four},
+        {"transpose_outpad", wb_ConvTranspose(3, 2, {3, 4}, wb_tanh, .stride = {2, 3}, .outpad = {0, 2}), 1417, 0, image},
         {"maxpool", wb_MaxPool({3, 2}, .pad = {1, 0, 1, 0}, .stride = {2}), 0, 0, image},
         {"meanpool", wb_MeanPool({2, 3}), 0, 0, image},
         {"global_max", wb_GlobalMaxPool(), 1100, 0, image},
@@ -131,7 +136,8 @@ static bool comes_back_as_it_was(const sample *s, int version)
 {
     bool no_bias = !strcmp(s->name, "dense64") || (!strcmp(s->name, "gru") && version < 1500);
     if (no_bias && version < (s->name[0] == 'g' ? 1500 : 1300)) return false;
-    return strcmp(s->name, "groups") != 0;
+    if (!strcmp(s->name, "transpose_groups") && version < 1300) return false;
+    return strcmp(s->name, "groups") && strcmp(s->name, "transpose_outpad");
 }
 
 TEST(there_and_back)
@@ -324,7 +330,7 @@ TEST(documents_of_bson_jl)
     assert_true(o->flip && o->in == 1 && o->out == 2 && o->kernel[0] == 2 && o->kernel[1] == 3);
     assert_true(o->stride[0] == 2 && o->stride[1] == 1 && o->activation == wb_sigmoid);
     int64_t pad[4];
-    wb__conv_padding(o, pad);
+    wb__padding(made("conv")->type, o, pad);
     assert_true(pad[0] == 0 && pad[1] == 2 && pad[2] == 1 && pad[3] == 0);
 
     l = made("recur");

@@ -68,6 +68,8 @@ TEST(every_kind)
     BOTH_WAYS(wb_Dense(4, 2, .no_bias = true, .dtype = WB_F16), "weight [2,4] f16");
     BOTH_WAYS(wb_Conv(4, 6, {3, 2}, .groups = 2), "weight [6,2,3,2] f32", "bias [6] f32");
     BOTH_WAYS(wb_Conv(2, 3, {3, 2}, .flip = true, .dtype = WB_F64), "weight [3,2,3,2] f64", "bias [3] f64");
+    BOTH_WAYS(wb_ConvTranspose(4, 6, {3, 2}, .groups = 2), "weight [4,3,3,2] f32", "bias [6] f32");
+    BOTH_WAYS(wb_ConvTranspose(2, 3, {3, 2}, .flip = true), "weight [2,3,3,2] f32", "bias [3] f32");
     BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32", "running_var [3] f32",
               "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_affine = true), "running_mean [3] f32", "running_var [3] f32",

@@ -107,6 +107,35 @@ TEST(containers)
     assert_ptr_equal(wb_get(chain, "layers.first.weight"), wb_get(dense, "weight"));
 }
 
+TEST(transposed)
+{
+    static const float ones[4] = {1, 2, 3, 4}, twice[16] = {1, 2, 2, 4, 3, 4, 6, 8, 3, 6, 4, 8, 9, 12, 12, 16},
+                       once[9] = {1, 4, 4, 6, 20, 16, 9, 24, 16}, flipped[9] = {4, 11, 6, 14, 30, 14, 6, 11, 4};
+    wb_tensor *x = wb_from(ones, WB_F32, 4, (int64_t[]){1, 1, 2, 2});
+    wb_layer *l[3] = {wb_ConvTranspose(1, 1, {2}, .stride = {2}), wb_ConvTranspose(1, 1, {2}),
+                      wb_ConvTranspose(1, 1, {2}, .flip = true)};
+    const float *want[3] = {twice, once, flipped};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(wb_assign(wb_get(l[i], "weight"), x), 0);
+        wb_tensor *y = wb_call(l[i], x);
+        float got[16];
+        if (!y || wb_copy_out(y, got, (size_t)wb_size(y) * sizeof *got)) fail_msg("%s", wb_error());
+        for (int64_t j = 0; j < wb_size(y); j++) assert_true(got[j] == want[i][j]);
+    }
+    for (int stride = 1; stride < 4; stride++) {
+        wb_tensor *y = wb_call(wb_ConvTranspose(2, 3, {4, 3}, .stride = {stride}, .same = true), wb_ones(1, 2, 5, 6));
+        assert_string_equal(wb_describe(y), NAME("[1,3,%d,%d] f32", 5 * stride, 6 * stride));
+    }
+    assert_null(wb_ConvTranspose(1, 1, {2}, .outpad = {1}));
+    assert_string_equal(wb_error(), "ConvTranspose: .outpad is {1, 0}; it is at least 0 and less than the stride");
+    assert_null(wb_Conv(1, 1, {2}, .outpad = {1}));
+    assert_null(wb_conv(x, x, WB_NONE, .outpad = {1}));
+    assert_null(wb_conv_transpose(x, x, WB_NONE, .pad = {2, 2}));
+    assert_string_equal(wb_error(), "conv_transpose: nothing is left of [1,1,2,2] f32, windows of 2x2 and padding 2,2,0,0");
+    assert_null(wb_conv_transpose(x, wb_ones(2, 1, 2, 2), WB_NONE));
+    assert_null(wb_conv_transpose(x, x, wb_ones(2)));
+}
+
 TEST(cells_step)
 {
     wb_layer *lstm = wb_LSTM(2, 3), *cell = wb_LSTMCell(2, 3);

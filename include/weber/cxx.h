@@ -111,6 +111,11 @@ inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_sett
     s.size = sizeof s;
     return wb_conv_with(x, w, b, &s);
 }
+inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_settings s = {})
+{
+    s.size = sizeof s;
+    return wb_conv_transpose_with(x, w, b, &s);
+}
 inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_settings s)
 {
     s.size = sizeof s;
@@ -135,7 +140,8 @@ inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = null
     o.activation = activation;
     return wb_dense_with(&o);
 }
-inline wb_layer *wb_Conv(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr, wb_conv_options o = {})
+inline wb_conv_options wb_convolution_(int64_t in, int64_t out, wb_pair kernel, wb_function activation,
+                                       wb_conv_options o)
 {
     o.size = sizeof o;
     o.in = in;
@@ -143,7 +149,18 @@ inline wb_layer *wb_Conv(int64_t in, int64_t out, wb_pair kernel, wb_function ac
     o.kernel[0] = kernel.h;
     o.kernel[1] = kernel.w;
     o.activation = activation;
+    return o;
+}
+inline wb_layer *wb_Conv(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr, wb_conv_options o = {})
+{
+    o = wb_convolution_(in, out, kernel, activation, o);
     return wb_conv_layer_with(&o);
+}
+inline wb_layer *wb_ConvTranspose(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr,
+                                  wb_conv_options o = {})
+{
+    o = wb_convolution_(in, out, kernel, activation, o);
+    return wb_conv_transpose_layer_with(&o);
 }
 inline wb_layer *wb_CrossCor(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr, wb_conv_options o = {})
 {

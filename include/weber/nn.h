@@ -59,6 +59,7 @@ enum { WB_NO_PAD = -1 };
 typedef struct {
     size_t size;
     int64_t stride[2], pad[4], dilation[2], groups;
+    int64_t outpad[2];              /* ConvTranspose's */
     bool same, flip, no_bias;
     wb_initialiser init;
     wb_dtype dtype;
@@ -70,6 +71,11 @@ typedef struct {
     WB_NO_MORE
 } wb_conv_options;
 WB_API wb_layer *wb_conv_layer_with(const wb_conv_options *o);      /* Conv; and CrossCor, without .flip */
+
+/* y = activation(wb_conv_transpose(x, weight) + bias).  weight [in, out/groups, kh, kw], bias [out].
+ * .outpad {h, w} as there; .same pads so that sizes become stride times larger, where the kernel
+ * reaches as far as the stride.  .flip: as Flux's ConvTranspose. */
+WB_API wb_layer *wb_conv_transpose_layer_with(const wb_conv_options *o);
 
 /* As wb_conv_options; .stride is the window unless given.  Padding of a window's size or more is an
  * error when the layer is called, since a window could then be in the padding alone. */
@@ -206,12 +212,14 @@ WB_API int wb_name_connection(const char *name, wb_tensor *(*f)(wb_tensor *, wb_
 #define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
 #define WB_SIZED_one(f, T, sizes) f(WB_GET_(T, sizes))
 #define WB_SIZED_more(f, T, ...) f(WB_GET_(T, .sizes_ = (int64_t[2])__VA_ARGS__))       /* (int64_t[2]){3, 3}, ... */
-#define WB_CONVOLVE_(in, out, ...) WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(in, out, __VA_ARGS__)
-#define WB_CONVOLVE_one(in, out, sizes) wb_conv_layer_with(WB_GET_(wb_conv_options, in, out, sizes))
-#define WB_CONVOLVE_more(in, out, ...) \
-    wb_conv_layer_with(WB_GET_(wb_conv_options, in, out, .sizes_ = (int64_t[2])__VA_ARGS__))
-#define wb_Conv(...) WB_CONVOLVE_(__VA_ARGS__)
-#define wb_CrossCor(...) WB_CONVOLVE_(__VA_ARGS__)
+#define WB_CONVOLVE_(f, in, out, ...) \
+    WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, in, out, __VA_ARGS__)
+#define WB_CONVOLVE_one(f, in, out, sizes) f(WB_GET_(wb_conv_options, in, out, sizes))
+#define WB_CONVOLVE_more(f, in, out, ...) \
+    f(WB_GET_(wb_conv_options, in, out, .sizes_ = (int64_t[2])__VA_ARGS__))
+#define wb_Conv(...) WB_CONVOLVE_(wb_conv_layer_with, __VA_ARGS__)
+#define wb_CrossCor(...) WB_CONVOLVE_(wb_conv_layer_with, __VA_ARGS__)
+#define wb_ConvTranspose(...) WB_CONVOLVE_(wb_conv_transpose_layer_with, __VA_ARGS__)
 #define wb_MaxPool(...) WB_SIZED_(wb_maxpool_layer_with, wb_pool_options, __VA_ARGS__)
 #define wb_MeanPool(...) WB_SIZED_(wb_meanpool_layer_with, wb_pool_options, __VA_ARGS__)
 #define wb_Dropout(...) WB_OPTIONS_(wb_dropout_layer_with, wb_dropout_options, WB_GIVE_(__VA_ARGS__))

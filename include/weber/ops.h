@@ -172,10 +172,19 @@ WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 typedef struct {
     size_t size;
     int64_t stride[2], pad[4], dilation[2], groups;
+    int64_t outpad[2];              /* wb_conv_transpose's */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_conv_settings;
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *s);
+
+/* The adjoint of wb_conv: y is the gradient of wb_conv's operand where x is that of its result, plus b.
+ *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K], or WB_NONE   y [N, K, H', W']
+ *   H' = (H - 1) stride - pad_lo - pad_hi + (kh-1) dilation + 1 + outpad
+ * .outpad {h, w}, less than the stride, adds rows below and columns to the right: wb_conv makes the same
+ * size of several, and this chooses among them. */
+WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
+                                         const wb_conv_settings *s);
 
 /* Pooling over the last two axes: x [N, C, H, W] -> [N, C, H', W'].  .stride {0, 0} means the window's size.
  * Padding is never a maximum, and smaller than the window; a mean divides by the whole window.  NaN wins a maximum;
@@ -191,6 +200,9 @@ WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s);
 #ifndef __cplusplus
 #define wb_conv(...) WB_CONV_(__VA_ARGS__, )
 #define WB_CONV_(x, w, b, ...) wb_conv_with((x), (w), (b), WB_GET_(wb_conv_settings, __VA_ARGS__))
+#define wb_conv_transpose(...) WB_CONV_TRANSPOSE_(__VA_ARGS__, )
+#define WB_CONV_TRANSPOSE_(x, w, b, ...) \
+    wb_conv_transpose_with((x), (w), (b), WB_GET_(wb_conv_settings, __VA_ARGS__))
 #define wb_maxpool(x, ...) wb_maxpool_with((x), WB_GET_(wb_pool_settings, __VA_ARGS__))
 #define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_settings, __VA_ARGS__))
 #endif

@@ -115,7 +115,7 @@ typedef struct {
     int n_views;
     wb__view views[9];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
     int variant;            /* wb__conv_kind, wb__pool_kind or wb__attention_kind */
-    wb__op epilogue;        /* of matrix products and forward convolutions: kinds.h */
+    wb__op epilogue;        /* where wb__has_epilogue: kinds.h */
     wb__aux aux_kind;
     wb__view aux;
     int sums_of;            /* wb__sums, of a product without batch dimensions */

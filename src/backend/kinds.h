@@ -26,6 +26,13 @@ static inline bool wb__is_epilogue(const wb__op_info *row)
     return row->class == WB__UNARY && row->accepts & WB__FLOATS;
 }
 
+/* The rows behind whose result a bias and an epilogue may follow in the same step. */
+static inline bool wb__has_epilogue(const wb__op_info *row)
+{
+    return row->step == WB__STEP_MATMUL ||
+           (row->step == WB__STEP_CONV && row->variant != WB__CONV_WEIGHTS);
+}
+
 /* What is summed beside a product, as a bias's gradient is: c after the epilogue, over its rows; a or
  * b, over what the product sums over. */
 typedef enum {

@@ -1,5 +1,5 @@
 /* The walk that takes gradients: from a scalar back to tensors, adding ordinary operations to the
- * graph. The rules are in gradient_rows.c and gradient_ops.c; trees of gradients are made in tree/.
+ * graph. Each operation has its rule in its file in ops/; trees of gradients are made in tree/.
  */
 #include "engine/gradient.h"
 

@@ -22,31 +22,11 @@ extern const wb__gradient_rule wb__gradient_rules[WB__OP_COUNT];
 
 typedef void wb__gradient_function(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g,
                                    const bool *wanted, wb_tensor **out);
-wb__gradient_function wb__grad_assemble;
-wb__gradient_function wb__grad_attention;
-wb__gradient_function wb__grad_attention_back;
-wb__gradient_function wb__grad_cast;
-wb__gradient_function wb__grad_conv;
-wb__gradient_function wb__grad_conv_data;
-wb__gradient_function wb__grad_conv_weights;
-wb__gradient_function wb__grad_expand;
-wb__gradient_function wb__grad_extreme;
-wb__gradient_function wb__grad_logsoftmax;
-wb__gradient_function wb__grad_matmul;
-wb__gradient_function wb__grad_maxpool;
-wb__gradient_function wb__grad_maxpool_back;
-wb__gradient_function wb__grad_maxpool_take;
-wb__gradient_function wb__grad_moved;
-wb__gradient_function wb__grad_meanpool;
-wb__gradient_function wb__grad_meanpool_back;
-wb__gradient_function wb__grad_normalise;
-wb__gradient_function wb__grad_permute;
-wb__gradient_function wb__grad_reshape;
-wb__gradient_function wb__grad_slice;
-wb__gradient_function wb__grad_softmax;
-wb__gradient_function wb__grad_sum;
-wb__gradient_function wb__grad_take;
-wb__gradient_function wb__grad_take_add;
-wb__gradient_function wb__grad_where;
+#define RULE_OF(gradient) wb__gradient_function wb__grad_##gradient;
+#define WB_LIBRARY(name, step, variant, composed, gradient) RULE_OF(gradient)
+#define WB_COMPOSITE(name, composed, gradient) RULE_OF(gradient)
+#define WB_OTHER(name, class, gradient) RULE_OF(gradient)
+#include "ops/ops.def"
+#undef RULE_OF
 
 #endif

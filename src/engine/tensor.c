@@ -1,4 +1,4 @@
-/* Making tensors and telling about them.  Reading them is in read.c, operations are in ops_*.c. */
+/* Making tensors and telling about them.  Reading them is in read.c, operations are in ops/. */
 #include "engine/request.h"
 
 #include <pthread.h>

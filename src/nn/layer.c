@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define LAYERS(X)                                                                               \
-    X(dense) X(conv) X(maxpool) X(meanpool) X(globalmaxpool) X(globalmeanpool) X(flatten)       \
+    X(dense) X(conv) X(conv_transpose) X(maxpool) X(meanpool) X(globalmaxpool) X(globalmeanpool) X(flatten)       \
     X(dropout) X(batchnorm) X(layernorm) X(embedding) X(attention)                              \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
     X(chain) X(skip) X(parallel) X(function)

@@ -11,7 +11,8 @@ bool wb__pair(const char *what, const char *option, int64_t *pair, int64_t by_de
  * doing it twice is doing it once. */
 bool wb__pad(const char *what, int64_t *pad);
 void wb__pad_in_force(const int64_t *pad, int64_t *out);        /* WB_NO_PAD is 0 */
-void wb__conv_padding(const wb_conv_options *o, int64_t *out);  /* also of .same */
+/* The padding of a layer that has one, also by .same. */
+void wb__padding(const wb__layer_type *type, const void *options, int64_t *out);
 
 void wb__print_pair(const char *label, const int64_t *pair, int64_t unless, wb__text *t);
 void wb__print_pad(const int64_t *pad, wb__text *t);

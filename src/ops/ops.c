@@ -15,8 +15,9 @@ const wb__op_info wb__ops[WB__OP_COUNT] = {
 #define WB_COMPARE(name, accepts, expression) \
     FUSED(name, #expression, WB__COMPARE, WB__##accepts)
 #define WB_TEST(name, accepts, expression) FUSED(name, #expression, WB__TEST, WB__##accepts)
-#define WB_LIBRARY(name, step, variant, gradient) \
+#define WB_LIBRARY(name, step, variant, composed, gradient) \
     ROW(name, NULL, WB__LIBRARY, WB__ANY, WB__STEP_##step, WB__##variant)
+#define WB_COMPOSITE(name, composed, gradient) FUSED(name, NULL, WB__COMPOSITE, WB__ANY)
 #define WB_OTHER(name, class, gradient) FUSED(name, NULL, WB__##class, WB__ANY)
 #include "ops/ops.def"
 };

@@ -10,7 +10,8 @@ typedef enum {
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) WB__OP_##name,
 #define WB_COMPARE(name, accepts, expression) WB__OP_##name,
 #define WB_TEST(name, accepts, expression) WB__OP_##name,
-#define WB_LIBRARY(name, step, variant, gradient) WB__OP_##name,
+#define WB_LIBRARY(name, step, variant, composed, gradient) WB__OP_##name,
+#define WB_COMPOSITE(name, composed, gradient) WB__OP_##name,
 #define WB_OTHER(name, class, gradient) WB__OP_##name,
 #include "ops/ops.def"
     WB__OP_COUNT
@@ -29,7 +30,7 @@ enum { WB__FLOATS = 1, WB__BOOLS = 2, WB__INTEGERS = 4, WB__NUMBERS = 5, WB__ANY
 typedef enum {
     WB__STEP_FUSED,         /* elementwise rows and folds, in the form of backend.h */
     WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
-    WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy; x, dw, dy */
+    WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy[, bias]; x, dw, dy */
     WB__STEP_POOL,          /* by pool_kind; operands below */
     WB__STEP_TAKE,          /* x, index, y */
     WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */

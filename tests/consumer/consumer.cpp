@@ -15,6 +15,10 @@ int main()
     wb_dense_options plain = {};
     plain.no_bias = true;
     wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, nullptr, plain), wb_identity);
+    wb_conv_options wide = {};
+    wide.stride[0] = wide.stride[1] = 2;
+    wide.outpad[0] = 1;
+    if (wb_dims(wb_call(wb_ConvTranspose(1, 2, {3}, wb_relu, wide), wb_ones(1, 1, 4, 4)))[2] != 10) return 1;
     model = wb_to(model, device);
     if (wb_device_of(model) != device) return 1;
     wb_reduce_options rows = {};

@@ -34,7 +34,7 @@ typedef struct {
  *   x [n, c, h, w]    y [n, k, oh, ow]    w [k, c/groups, kh, kw], always contiguous
  * x and y stand in memory as NCHW, or as NHWC where the flag says so.
  *   FORWARD   y  = act(x * w + bias)     buffers: x, w, y, bias
- *   DATA      dx = its adjoint for x     buffers: dx, w, dy
+ *   DATA      dx = act(its adjoint for x + bias)  buffers: dx, w, dy, bias
  *   WEIGHTS   dw = its adjoint for w     buffers: x, dw, dy
  * pad is low-high: top, bottom, left, right. */
 typedef struct {

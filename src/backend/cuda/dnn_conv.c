@@ -79,6 +79,8 @@ const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p)
         memcpy(p->views[3].strides, strides, sizeof strides);
     }
     if (!wb__dnn_epilogue_of(step->epilogue)) return "cuDNN: no such epilogue";
+    if (step->variant == WB__CONV_DATA && (step->n_views > 3 || step->epilogue))
+        return "cuDNN: no epilogue of a data gradient";
     p->conv = step->conv;
     p->forbidden = forbidden_notes(step);
     return NULL;

@@ -143,7 +143,7 @@ static int convolution(const wb__step *s, product *p)
     args->a_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[0]);
     args->b_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[1]);
     args->c_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[2]);
-    args->bias_z = wb__wide_of(kg);
+    args->bias_z = wb__wide_of(p->n);
     for (int i = 0; i < 4; i++) {
         args->x_s[i] = wb__wide_of(xs[i]);
         args->y_s[i] = wb__wide_of(ys[i]);

@@ -1,15 +1,10 @@
 /* From a library group to its step: operands as the backend wants them, by way of copies where they
  * stand otherwise. */
-#include "engine/plan/stages.h"
+#include "engine/ops/op.h"
 
 #include <string.h>
 
 static const wb__value *value(const wb__emitter *m, int x) { return wb__value_at(m->values, x); }
-static int input(const wb__emitter *m, const wb__value *v, int i)
-{
-    return wb__input(m->values, v, i);
-}
-static wb__plan_step *last_step(wb__emitter *m) { return &m->out->step[m->out->n - 1]; }
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
@@ -29,7 +24,7 @@ static bool dense(const wb__view *v, bool nhwc)
  * where it is not. */
 static void add_dense_view(wb__emitter *m, wb__view v, int owner, wb__value like)
 {
-    wb__plan_step *d = last_step(m);
+    wb__plan_step *d = wb__last_step(m);
     wb__view to;
     if (dense(&v, like.nhwc)) {
         wb__emit_view(m, d, v, owner);
@@ -47,7 +42,7 @@ static void add_dense_view(wb__emitter *m, wb__view v, int owner, wb__value like
     wb__emit_view(m, again, to, memory);
 }
 
-static void add_dense(wb__emitter *m, int x, bool nhwc)
+void wb__add_dense(wb__emitter *m, int x, bool nhwc)
 {
     wb__view v;
     int owner;
@@ -58,14 +53,14 @@ static void add_dense(wb__emitter *m, int x, bool nhwc)
     add_dense_view(m, v, owner, like);
 }
 
-static void add_any(wb__emitter *m, int x)
+void wb__add_any(wb__emitter *m, int x)
 {
     wb__view v;
     int owner;
-    if (!m->failed && wb__place_of(m, x, &v, &owner)) wb__emit_view(m, last_step(m), v, owner);
+    if (!m->failed && wb__place_of(m, x, &v, &owner)) wb__emit_view(m, wb__last_step(m), v, owner);
 }
 
-static void add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product)
+void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product)
 {
     wb__view v;
     int owner;
@@ -74,14 +69,14 @@ static void add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *
     bool awkward = v.dims[last] > 1 && v.dims[last - 1] > 1 && v.strides[last] != 1 &&
                    v.strides[last - 1] != 1;
     if (awkward) {
-        add_dense(m, x, false);
+        wb__add_dense(m, x, false);
         if (m->failed) return;
-        wb__plan_step *d = last_step(m);
+        wb__plan_step *d = wb__last_step(m);
         v = d->step.views[d->step.n_views - 1];
         owner = d->owners[--d->n_owners];
         d->step.n_views--;
     }
-    wb__emit_view(m, last_step(m), wb__matrix_view(v, transposed, product), owner);
+    wb__emit_view(m, wb__last_step(m), wb__matrix_view(v, transposed, product), owner);
 }
 
 /* The n elements of v along the dimension that is `from_end` before its end. */
@@ -94,7 +89,7 @@ static wb__view vector(const wb__view *v, int64_t n, int from_end)
 
 static void add_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
-    wb__plan_step *d = last_step(m);
+    wb__plan_step *d = wb__last_step(m);
     const wb__value bits = {.dtype = WB_U8, .ndim = 2,
                             .dims = {v->dims[0], wb__relu_bytes(v->dims[1])}};
     int *memory = &m->bits_of[p->bits];
@@ -106,7 +101,7 @@ static void add_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
 
 static void add_sums(wb__emitter *m, const wb__product *p)
 {
-    wb__plan_step *d = last_step(m);
+    wb__plan_step *d = wb__last_step(m);
     wb__view *s = &d->step.sums;
     const int64_t size = value(m, p->sums)->size;
     if (!wb__place_of(m, p->sums, s, &d->sums_owner)) return;
@@ -122,7 +117,7 @@ static void add_sums(wb__emitter *m, const wb__product *p)
 /* What the epilogue has beside the product, and sums of rows. */
 static void add_epilogue(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
-    wb__plan_step *d = last_step(m);
+    wb__plan_step *d = wb__last_step(m);
     d->step.epilogue = p->epilogue;
     d->step.aux_kind = p->aux_kind;
     if (p->aux >= 0 && !m->failed) wb__place_of(m, p->aux, &d->step.aux, &d->aux_owner);
@@ -141,33 +136,8 @@ static void add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
     add_dense_view(m, vector(&view, like.size, v->ndim - channel), owner, like);
 }
 
-static void convolution(wb__emitter *m, const wb__value *v, int product)
-{
-    bool nhwc = v->wants_nhwc;
-    int a = input(m, v, 0), b = input(m, v, 1);
-    wb__plan_step *d = last_step(m);
-    memcpy(&d->step.conv, m->values->ir.attrs + v->attr, sizeof d->step.conv);
-    switch ((wb__conv_kind)d->step.variant) {
-    case WB__CONV_FORWARD:
-        add_dense(m, a, nhwc);
-        add_dense(m, b, false);
-        add_any(m, product);
-        break;
-    case WB__CONV_DATA:
-        add_any(m, product);
-        add_dense(m, b, false);
-        add_dense(m, a, nhwc);
-        break;
-    case WB__CONV_WEIGHTS:
-        add_dense(m, a, nhwc);
-        add_any(m, product);
-        add_dense(m, b, nhwc);
-        break;
-    }
-}
-
 /* An operand whose rows are runs of memory, each element by itself; by way of a copy where it is not. */
-static void add_rows(wb__emitter *m, int x)
+void wb__add_rows(wb__emitter *m, int x)
 {
     wb__view v;
     int owner;
@@ -175,48 +145,23 @@ static void add_rows(wb__emitter *m, int x)
     if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
     for (int i = 0; i < v.ndim; i++)
         runs &= v.dims[i] == 1 || (i == v.ndim - 1 ? v.strides[i] == 1 : v.strides[i] > 0);
-    if (runs) wb__emit_view(m, last_step(m), v, owner);
-    else add_dense(m, x, false);
+    if (runs) wb__emit_view(m, wb__last_step(m), v, owner);
+    else wb__add_dense(m, x, false);
 }
 
 /* One of a step's results; where nobody wants it, memory that is free again behind the step. */
-static void add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like)
+void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like)
 {
     for (int x = g->first; x >= 0; x = m->groups->of[x].next)
         if (value(m, x)->op == op) {
-            add_any(m, x);
+            wb__add_any(m, x);
             return;
         }
     wb__view v;
     wb__contiguous(like, &v);
     v.buffer = m->placement->arena_buffer;
     int memory = wb__emit_memory(m, wb__value_bytes(like));
-    if (!m->failed) wb__emit_view(m, last_step(m), v, memory);
-}
-
-static void attention(wb__emitter *m, const wb__group *g, const wb__value *v)
-{
-    const bool back = wb__ops[v->op].variant == WB__ATTENTION_BACK;
-    const int64_t *attr = m->values->ir.attrs + v->attr;
-    for (int i = 0; i < v->n_in; i++) add_rows(m, input(m, v, i));
-    if (back) {
-        add_result(m, g, WB__OP_attention_dq, v);
-        add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->values->ir, v, 1));
-        add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->values->ir, v, 2));
-    } else {
-        wb__value lse = *v;
-        lse.dims[3] = 1;
-        lse.size = v->size / v->dims[3];
-        lse.dtype = WB_F32;
-        lse.heads_first = false;
-        add_result(m, g, WB__OP_attention, v);
-        add_result(m, g, WB__OP_attention_lse, &lse);
-    }
-    if (m->failed) return;
-    wb__plan_step *d = last_step(m);
-    memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
-    d->step.attention.causal = attr[1];
-    d->text = wb__strdup(back ? attr[1] ? "causal, gradients" : "gradients" : attr[1] ? "causal" : "");
+    if (!m->failed) wb__emit_view(m, wb__last_step(m), v, memory);
 }
 
 void wb__emit_library(wb__emitter *m, int group)
@@ -228,24 +173,7 @@ void wb__emit_library(wb__emitter *m, int group)
     wb__plan_step *d = wb__emit_step(m, kind);
     if (!d) return;
     d->step.variant = wb__ops[v->op].variant;
-    if (kind == WB__STEP_MATMUL) {
-        const int64_t *t = m->values->ir.attrs + v->attr;
-        add_matrix(m, input(m, v, 0), t[0], v);
-        add_matrix(m, input(m, v, 1), t[1], v);
-        add_any(m, p->result);
-    } else if (kind == WB__STEP_CONV) {
-        convolution(m, v, p->result);
-    } else if (kind == WB__STEP_POOL) {
-        memcpy(&d->step.pool, m->values->ir.attrs + v->attr, sizeof d->step.pool);
-        for (int i = 0; i < v->n_in; i++)
-            add_dense(m, input(m, v, i), v->nhwc);
-        add_any(m, p->result);
-    } else if (kind == WB__STEP_ATTENTION) {
-        attention(m, g, v);
-    } else {
-        for (int i = 0; i < v->n_in; i++) add_dense(m, input(m, v, i), false);
-        add_any(m, p->result);
-    }
+    wb__fill[v->op](m, g, p, v);
     if (p->bias >= 0) add_bias(m, p, v);
     if (!m->failed) add_epilogue(m, p, v);
 }

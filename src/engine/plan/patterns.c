@@ -106,8 +106,7 @@ static wb__product *before(const finder *f, const wb__value *x, int i)
     wb__product *p = made_by(f, input(f, x, i));
     if (!p) return NULL;
     const wb__value *v = value(f, p->value);
-    if (v->op != WB__OP_matmul && v->op != WB__OP_conv) return NULL;
-    if (p->epilogue || p->sums >= 0) return NULL;
+    if (!wb__has_epilogue(&wb__ops[v->op]) || p->epilogue || p->sums >= 0) return NULL;
     return v->size == x->size && v->ndim == x->ndim ? p : NULL;
 }
 

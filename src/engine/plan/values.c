@@ -1,6 +1,6 @@
 /* The values of a plan: imported, then slices are pushed through elementwise operations, unused
  * values dropped, uses counted, layouts chosen, views told from what has memory of its own. */
-#include "engine/plan/stages.h"
+#include "engine/ops/op.h"
 
 #include <string.h>
 
@@ -115,24 +115,6 @@ static bool renew(const wb__request *r, wb__values *s, bool push, bool *more)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static bool wants_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
-{
-    wb__step s = wb__step_blank(a, WB__STEP_CONV);
-    const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
-    const wb__value *by_kind[][3] = {[WB__CONV_FORWARD] = {in[0], in[1], v},
-                                     [WB__CONV_DATA] = {v, in[1], in[0]},
-                                     [WB__CONV_WEIGHTS] = {in[0], v, in[1]}};
-    s.variant = wb__ops[v->op].variant;
-    s.n_views = 3;
-    for (int i = 0; i < 3; i++) {
-        const wb__value *p = by_kind[s.variant][i];
-        s.views[i] = (wb__view){.dtype = (wb_dtype)p->dtype, .ndim = p->ndim};
-        memcpy(s.views[i].dims, p->dims, sizeof p->dims);
-    }
-    memcpy(&s.conv, ir->attrs + v->attr, sizeof s.conv);
-    return a->device->backend->prefers_nhwc(a->device, &s);
-}
-
 static void choose_layouts(const wb__attempt *a, wb__ir *ir)
 {
     for (int i = 0; i < ir->n; i++) {
@@ -140,7 +122,7 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
         wb__op op = (wb__op)v->op;
         if (v->ndim != 4) continue;
         if (wb__is_step(op, WB__STEP_CONV)) {
-            v->wants_nhwc = wants_nhwc(a, ir, v);
+            v->wants_nhwc = wb__conv_prefers_nhwc(a, ir, v);
             v->nhwc = v->wants_nhwc && op != WB__OP_conv_weights;
         } else if (wb__is_step(op, WB__STEP_POOL))
             v->nhwc = wb__ir_in(ir, v, 0)->nhwc;

@@ -61,10 +61,12 @@ const wb__flux_struct wb__flux_structs[] = {
     STRUCT("Conv", "Conv", 1612, 0, NULL, CONV(FLIPPED), GROUPS, PAD_MODE)
     STRUCT("Conv", "Conv", 1205, 1612, "2 4 σ weight bias", CONV(FLIPPED), GROUPS)
     STRUCT("Conv", "Conv", 0, 1205, "2 4 σ weight bias", CONV(FLIPPED))
-    STRUCT("ConvTranspose", NULL, 1417, 0, NULL, OTHER("σ"), OTHER("weight"), OTHER("bias"),
-           OTHER("stride"), OTHER("pad"), OTHER("outpad"), OTHER("dilation"), OTHER("groups"))
-    STRUCT("ConvTranspose", NULL, 1205, 1417, NULL, CONV(FLIPPED), GROUPS)
-    STRUCT("ConvTranspose", NULL, 0, 1205, NULL, CONV(FLIPPED))
+    STRUCT("ConvTranspose", "ConvTranspose", 1417, 0, "2 4 σ weight bias",
+           FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", FLIPPED), BIAS(1300),
+           SAME("stride", PAIR), SAME("pad", PAD), SAME("outpad", COUNTS), SAME("dilation", PAIR),
+           GROUPS)
+    STRUCT("ConvTranspose", "ConvTranspose", 1205, 1417, "2 4 σ weight bias", CONV(FLIPPED), GROUPS)
+    STRUCT("ConvTranspose", "ConvTranspose", 0, 1205, "2 4 σ weight bias", CONV(FLIPPED))
     STRUCT("CrossCor", "Conv", 1612, 0, NULL, CONV(KERNEL), PAD_MODE)
     STRUCT("CrossCor", "Conv", 0, 1612, "2 4 σ weight bias", CONV(KERNEL))
     STRUCT("DepthwiseConv", "Conv", 0, 1300, NULL, CONV(DEPTHWISE))

@@ -37,7 +37,8 @@ typedef enum {
     WB__FIELD_FLOAT64,
     WB__FIELD_FLOAT32,
     WB__FIELD_NOT,              /* a bool, the other way round */
-    WB__FIELD_PAIR,             /* (w, h): {h, w} */
+    WB__FIELD_PAIR,             /* (w, h): {h, w}, at least 1 */
+    WB__FIELD_COUNTS,           /* the same, at least 0 */
     WB__FIELD_PAD,              /* (left, right, top, bottom): {top, bottom, left, right} */
     WB__FIELD_PLACES,           /* (1, 1) */
     WB__FIELD_SIZES,            /* reversed */

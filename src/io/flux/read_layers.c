@@ -183,12 +183,15 @@ static bool yes(reading *x, const char *field)
 }
 
 /* Two of a kind: (w, h) there, {h, w} here. */
-static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int64_t *out)
+static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int64_t least,
+                 int64_t *out)
 {
     int64_t both[3];
     if (wb__jl_integers(&r->f, value, 3, both) != 2)
         return wb__flux_why(r, "its %s is not of two axes", field), false;
-    if (both[0] < 1 || both[1] < 1) return wb__flux_why(r, "its %s is not positive", field), false;
+    if (both[0] < least || both[1] < least)
+        return wb__flux_why(r, least ? "its %s is not positive" : "its %s is negative", field),
+               false;
     out[0] = both[1];
     out[1] = both[0];
     return true;
@@ -270,7 +273,8 @@ static bool read_option(reading *x, const wb__flux_field *f)
     case WB__FIELD_FLOAT32: case WB__FIELD_FLOAT64:
         *(double *)at = number(r, x->v, f->name, f->otherwise);
         return true;
-    case WB__FIELD_PAIR: return pair(r, &value, f->name, at);
+    case WB__FIELD_PAIR: return pair(r, &value, f->name, 1, at);
+    case WB__FIELD_COUNTS: return pair(r, &value, f->name, 0, at);
     case WB__FIELD_PAD: return pad(r, &value, at);
     case WB__FIELD_PLACES:
         if (wb__jl_integers(&r->f, &value, 2, out) == 2 && out[0] == 1 && out[1] == 1) return true;
@@ -309,7 +313,7 @@ static bool conv(reading *x)
         dims[0] *= dims[1];
         dims[1] = 1;
     } else if (wb__jl_field(&x->r->f, x->v, "groups").kind != WB__JL_NUMBER) o->groups = 1;
-    return shaped(x->r, &x->s[1], 1, dims);
+    return true;
 }
 
 static bool conv_groups(reading *x)
@@ -321,10 +325,11 @@ static bool conv_groups(reading *x)
         return wb__flux_why(x->r, "it pads with other things than zeros"), false;
     if (o->groups < 1 || o->groups > dims[0] || dims[1] > INT64_MAX / o->groups)
         return wb__flux_why(x->r, "it has %lld groups", (long long)o->groups), false;
-    o->out = dims[0];
-    o->in = dims[1] * o->groups;
+    const bool transpose = !strcmp(x->type->name, "ConvTranspose");
+    o->out = transpose ? dims[1] * o->groups : dims[0];
+    o->in = transpose ? dims[0] : dims[1] * o->groups;
     memcpy(o->kernel, dims + 2, sizeof o->kernel);
-    return true;
+    return shaped(x->r, &x->s[1], 1, &o->out);
 }
 
 static bool batchnorm(reading *x)
@@ -421,6 +426,7 @@ static const struct kind {
     images images;
     bool (*sizes)(reading *x), (*last)(reading *x); /* after the arrays, after all; NULL: none */
 } kinds[] = {{"Dense", ENDS, dense, NULL}, {"Conv", STARTS, conv, conv_groups},
+             {"ConvTranspose", STARTS, conv, conv_groups},
              {"MaxPool", POOLS, NULL, NULL}, {"MeanPool", POOLS, NULL, NULL},
              {"GlobalMaxPool", POOLS, NULL, NULL}, {"GlobalMeanPool", POOLS, NULL, NULL},
              {"BatchNorm", KEEPS, batchnorm, NULL}, {"LayerNorm", KEEPS, layernorm, NULL},

@@ -140,7 +140,8 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
     void *x = child(r->l, f->here);
     if (!wb_is_none(x)) return wb__flux_value(s, f->here, x);
     if (s->version >= f->since) return wb__julia_bool(&s->room, false);
-    return wb__julia_zeros(&s->room, (wb_dtype)weight->dtype, 1, weight->dims);
+    const int64_t *out = weight->ndim == 4 ? option(r, "out") : weight->dims;
+    return wb__julia_zeros(&s->room, (wb_dtype)weight->dtype, 1, out);
 }
 
 /* Until 0.14 a cell has its initial states, and Recur the present ones: columns, and before 0.12
@@ -202,8 +203,7 @@ static wb__julia cell(const record *r)
 static wb__julia padding(const record *r)
 {
     int64_t p[4];
-    if (!strcmp(r->type->name, "Conv")) wb__conv_padding(r->options, p);
-    else wb__pad_in_force(option(r, "pad"), p);
+    wb__padding(r->type, r->options, p);
     return wb__julia_ints(&r->s->room, 4, (int64_t[]){p[2], p[3], p[0], p[1]});
 }
 
@@ -252,7 +252,8 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_FLOAT32:
         return wb__julia_float32(room, (float)wb__real(*(const double *)at, f->otherwise));
     case WB__FIELD_NOT: return wb__julia_bool(room, !*(const bool *)at);
-    case WB__FIELD_PAIR: return wb__julia_ints(room, 2, (int64_t[]){whole[1], whole[0]});
+    case WB__FIELD_PAIR: case WB__FIELD_COUNTS:
+        return wb__julia_ints(room, 2, (int64_t[]){whole[1], whole[0]});
     case WB__FIELD_PAD: return padding(r);
     case WB__FIELD_SIZES: return wb__julia_ints(room, reversed(whole, size), size);
     case WB__FIELD_AXES: return drop_axes(r->s, at);
@@ -330,13 +331,34 @@ static wb__julia closed(const record *r)
     return wb__julia_named_tuple(&s->room, row->n, names, r->at);
 }
 
+/* An option whose field came to the struct after this version, and which the layer uses; NULL: none. */
+static const char *newer_field(const record *r, int *since)
+{
+    const char *name = NULL;
+    for (const wb__flux_struct *s = wb__flux_structs; s->type; s++) {
+        if (s->since <= r->row->since || strcmp(s->type, r->row->type)) continue;
+        for (int i = 0; i < s->n; i++) {
+            const wb__flux_field *f = &s->fields[i];
+            const bool count = f->how == WB__FIELD_COUNTS;
+            if (!count && strcmp(f->name, "groups")) continue;
+            if (wb__flux_field_at(r->row, f->name) >= 0) continue;
+            const int64_t *value = option(r, f->here);
+            if (count ? !value[0] && !value[1] : *value <= 1) continue;
+            name = f->name;
+            *since = s->since;
+        }
+    }
+    return name;
+}
+
 /* True: the layer is refused for an option that the version's struct has not. */
 static bool lacks(const record *r)
 {
     wb__flux_saver *s = r->s;
     const char *type = r->row->type, *name = r->type->name;
     bool old = s->version < NORMS_WITH_OPTIONS, cell = strstr(type, "Cell") != NULL;
-    int before = s->n_wrong;
+    int before = s->n_wrong, since;
+    const char *newer;
     if (old && !strcmp(type, "BatchNorm") && (has(r, "no_affine") || has(r, "no_track_stats")))
         wb__flux_refuse(s, "BatchNorm without %s, which came with 0.12",
                         has(r, "no_affine") ? "scale and bias" : "running statistics");
@@ -354,9 +376,9 @@ static bool lacks(const record *r)
                         type);
     else if (cell && has(r, "hidden_bias"))
         wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
-    else if (!strcmp(type, "Conv") && *(const int64_t *)option(r, "groups") > 1 &&
-             wb__flux_field_at(r->row, "groups") < 0)
-        wb__flux_refuse(s, "Conv with groups, which came with 0.12.5");
+    else if ((newer = newer_field(r, &since)))
+        wb__flux_refuse(s, "%s with %s, which came with 0.%d.%d", type, newer, since / 100,
+                        since % 100);
     else if (s->structs && !r->row->parameters)
         wb__flux_refuse(s, "%s: its type's parameters are not known here since 0.%d.%d; .flux = "
                            "\"0.16.10\" or a state document will do", type, r->row->since / 100,

@@ -32,8 +32,9 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
     if (has & DIAG && (has & AFFINE || wb__jl_flux(v, "LayerNorm"))) return "LayerNorm";
     if (!(has & WEIGHT)) return NULL;
     if (!(has & STRIDE)) return has & SIGMA ? "Dense" : NULL;
-    if (wb__jl_flux(v, "DepthwiseConv")) return "DepthwiseConv";
-    return has & GROUPS || wb__jl_flux(v, "Conv") ? "Conv" : "CrossCor"; /* which has no groups */
+    const char *type = wb__jl_last(v);
+    if (wb__jl_flux(v, type) && wb__flux_struct_known(type)) return type;
+    return has & GROUPS ? "Conv" : "CrossCor";  /* which has no groups */
 }
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }

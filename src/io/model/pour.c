@@ -351,12 +351,12 @@ static int note_kernels(matching *m, void *object)
     if (!wb__is_branch(object)) return 0;
     wb__branch *node = object;
     for (int i = 0; !status && i < node->n; i++) status = note_kernels(m, node->children[i].object);
-    wb_layer *l = object;
-    if (status || !node->kind->layer || l->type != wb__layer_type_named("Conv")) return status;
+    const wb_layer *l = node->kind->layer ? object : NULL;
+    const bool *flip = l ? wb__layer_option(l->type, l->options, "flip") : NULL;
+    if (status || !flip) return status;
     void **at = wb__pointer_map_at(&m->convolutions, wb__layer_child(l, 0));
     if (!at) return WB_ERROR_MEMORY;
-    bool flip = ((const wb_conv_options *)l->options)->flip;
-    *at = (void *)(uintptr_t)(flip ? WB__FLIP_YES : WB__FLIP_NO);
+    *at = (void *)(uintptr_t)(*flip ? WB__FLIP_YES : WB__FLIP_NO);
     return 0;
 }
 

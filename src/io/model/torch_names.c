@@ -188,9 +188,8 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
     if (wb_is_none(object)) return 0;
     if (!wb__is_branch(object)) {
         wb__link *link = add_link(w->out, name, path, object);
-        bool turned = link && is_kind(owner, "Conv") && link->x->ndim == 4 &&
-                      ((const wb_conv_options *)owner->options)->flip;
-        if (turned) link->kind = WB__LINK_TURNED;
+        const bool *flip = owner ? wb__layer_option(owner->type, owner->options, "flip") : NULL;
+        if (link && flip && *flip && link->x->ndim == 4) link->kind = WB__LINK_TURNED;
         return link ? 0 : WB_ERROR_MEMORY;
     }
     const wb__branch *node = object;

@@ -1,5 +1,6 @@
-/* A step without what a library does not do with it: the library does the rest of the step, and a
- * kernel of ours what was left out, in place: c = epilogue(c + bias). */
+/* A step without what a library does not do with it (no library adds a bias to a data gradient): the
+ * library does the rest of the step, and a kernel of ours what was left out, in place:
+ * c = epilogue(c + bias). */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -40,9 +41,10 @@ static wb__instr instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, 
 
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest)
 {
-    const wb__view *c = &step->views[2], *bias = NULL;
+    const bool data = step->kind == WB__STEP_CONV && step->variant == WB__CONV_DATA;
+    const wb__view *c = &step->views[data ? 0 : 2], *bias = NULL;
     const wb_dtype t = c->dtype;
-    if (bare_of_bias && step->n_views > 3) bias = &step->views[3];
+    if ((bare_of_bias || data) && step->n_views > 3) bias = &step->views[3];
     if (wb__step_is_special(step) || (step->epilogue == WB__OP_NONE && !bias)) return false;
     *bare = *step;
     bare->epilogue = WB__OP_NONE;
@@ -54,7 +56,7 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
         beside.offset = bias->offset;
         beside.granule = bias->granule;
         memset(beside.strides, 0, sizeof beside.strides);
-        beside.strides[c->ndim - 1] = bias->strides[0];
+        beside.strides[step->kind == WB__STEP_CONV ? 1 : c->ndim - 1] = bias->strides[0];
     }
     sort_dims(c, &beside, rest->views);
     int n = 0, last = 0;

@@ -1,5 +1,5 @@
 /* Reductions over axes, and what is made of them. */
-#include "engine/tensor.h"
+#include "engine/ops/op.h"
 
 #include <string.h>
 
@@ -188,54 +188,30 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
     return g && g->ndim != ndim ? wb_reshape_to(g, ndim, dims) : g;
 }
 
-wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps)
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* g with the folded axes back, of size 1 */
+static wb_tensor *unfold(wb_tensor *node, wb_tensor *g)
 {
-    int64_t attr = mask;
-    if (!x) return NULL;
-    wb_tensor *y = wb__node_with(WB__OP_normalise, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 1,
-                                 &attr, 1, &(wb__number){.f = eps});
-    wb__thread *t = wb__this_thread();
-    return y && t->eager && !t->recording && wb__evaluate(1, &y, NULL) ? NULL : y;
+    const wb_tensor *x = node->in[0];
+    int64_t dims[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) dims[i] = node->attr[0] >> i & 1 ? 1 : x->dims[i];
+    return wb_reshape_to(g, x->ndim, dims);
 }
 
-wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
+GRADIENT(sum)
 {
-    if (!wb__floating("normalise", x)) return NULL;
-    if (n_axes < 1 || n_axes > x->ndim)
-        return wb__fail_null(WB_ERROR_SHAPE, "normalise: %d axes of %s", n_axes, wb_describe(x));
-    if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "normalise: eps is %g", eps);
-    return wb__normalise(x, all_axes(x) & ~((1u << (x->ndim - n_axes)) - 1), eps == 0 ? 1e-5 : eps);
+    const wb_tensor *x = node->in[0];
+    const bool leading = !(node->attr[0] & (node->attr[0] + 1));    /* left out, they broadcast */
+    out[0] = wb_expand_to(leading ? g : unfold(node, g), x->ndim, x->dims);
 }
 
-static wb_tensor *rows(wb__op op, wb_tensor *x)
+/* shared by all places that hold the extreme */
+GRADIENT(extreme)
 {
-    const char *what = wb__ops[op].name;
-    if (!wb__floating(what, x)) return NULL;
-    if (!x->ndim)
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "%s: of a scalar; it belongs to a whole row, outside a layer", what);
-    return wb__node(op, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
-}
-
-wb_tensor *wb_softmax(wb_tensor *x) { return rows(WB__OP_softmax, x); }
-wb_tensor *wb_logsoftmax(wb_tensor *x) { return rows(WB__OP_logsoftmax, x); }
-
-static wb_tensor *rows_over(wb__op op, wb_tensor *x, int axis)
-{
-    if (!wb__floating(wb__ops[op].name, x)) return NULL;
-    int a = wb__axis(wb__ops[op].name, x, axis);
-    if (a < 0) return NULL;
-    if (a == x->ndim - 1) return rows(op, x);
-    int64_t order[WB_MAX_DIMS];
-    for (int i = 0; i < x->ndim; i++) order[i] = i;
-    order[a] = x->ndim - 1;
-    order[x->ndim - 1] = a;
-    int ndim = x->ndim;
-    return wb_permute_to(rows(op, wb_permute_to(x, ndim, order)), ndim, order);
-}
-
-wb_tensor *wb_softmax_over(wb_tensor *x, int axis) { return rows_over(WB__OP_softmax, x, axis); }
-wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis)
-{
-    return rows_over(WB__OP_logsoftmax, x, axis);
+    wb_tensor *x = node->in[0];
+    wb_tensor *here = wb_eq(x, unfold(node, node));
+    wb_tensor *count =
+        wb__reduce(WB__OP_sum, wb_astype(here, (wb_dtype)x->dtype), (unsigned)node->attr[0], true);
+    out[0] = wb_where(here, wb_div(unfold(node, g), count), wb__literal(0, (wb_dtype)g->dtype));
 }

@@ -1,5 +1,5 @@
 /* The elementwise operations: every public function here comes from a row of ops.def. */
-#include "engine/tensor.h"
+#include "engine/ops/op.h"
 
 #include <string.h>
 
@@ -106,22 +106,6 @@ wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
     return wb__node(WB__OP_where, (wb_dtype)in[1]->dtype, ndim, dims, 3, in, 0, NULL);
 }
 
-static wb_tensor *like_first(wb__op op, wb_tensor *const *in, int n_attr, const int64_t *attr)
-{
-    if (!in[0] || !in[1] || !in[2] || !in[3]) return NULL;
-    return wb__node(op, (wb_dtype)in[0]->dtype, in[0]->ndim, in[0]->dims, 4, in, n_attr, attr);
-}
-
-wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared)
-{
-    return like_first(WB__OP_average, (wb_tensor *[]){x, a, y, b}, 1, (int64_t[]){squared});
-}
-
-wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps)
-{
-    return like_first(WB__OP_adam_step, (wb_tensor *[]){m, v, eta, eps}, 0, NULL);
-}
-
 wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype)
 {
     if (!wb__operand("astype", x)) return NULL;
@@ -143,4 +127,22 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer)
     wb_tensor *y = wb__node(WB__OP_automatic, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
     if (y) y->name = layer;
     return y;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static wb_tensor *zero(const wb_tensor *like) { return wb__literal(0, (wb_dtype)like->dtype); }
+
+GRADIENT(where)
+{
+    wb_tensor *c = node->in[0], *x = node->in[1], *y = node->in[2];
+    if (wanted[1]) out[1] = wb__sum_to(wb_where(c, g, zero(g)), x->ndim, x->dims);
+    if (wanted[2]) out[2] = wb__sum_to(wb_where(c, zero(g), g), y->ndim, y->dims);
+}
+
+GRADIENT(cast)
+{
+    wb_dtype from = (wb_dtype)node->in[0]->dtype;
+    out[0] = wb__dtype_float(from) && wb__dtype_float((wb_dtype)node->dtype) ? wb_astype(g, from)
+                                                                             : WB_NONE;
 }

@@ -1,0 +1,268 @@
+/* Attention.  Where nothing is broadcast, [N, H, T, D], and the mask is none or the causal mask, it
+ * is an operation of its own: a step of the backend, or where the backend declines that, composed of
+ * other operations when a plan is made.  All other attention is composed here.
+ *
+ * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
+ *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */
+#include "engine/ops/op.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Is it wb_causal_mask(n, n)? */
+static bool is_causal(const wb_tensor *mask, int64_t n)
+{
+    const wb_tensor *m = wb__bind((wb_tensor *)mask);
+    return m->op == WB__OP_le && m->ndim == 2 && m->dims[0] == n && m->dims[1] == n &&
+           m->n_in == 2 && m->in[0]->op == WB__OP_iota && m->in[1]->op == WB__OP_iota &&
+           m->in[0]->attr[0] == 1 && m->in[1]->attr[0] == 0;
+}
+
+/* Every head by itself, and nothing broadcast. */
+static bool is_plain(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
+                     const wb_tensor *mask)
+{
+    if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4) return false;
+    if (q->dtype != k->dtype || q->dtype != v->dtype || !q->size || !k->size || !v->size)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (q->dims[i] != k->dims[i] || q->dims[i] != v->dims[i]) return false;
+    return mask == WB_NONE || (q->dims[2] == k->dims[2] && is_causal(mask, q->dims[2]));
+}
+
+static wb_tensor *composed(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask, double scale)
+{
+    wb_dtype t = (wb_dtype)q->dtype;
+    wb_tensor *scores = wb_mul(wb__matmul(q, k, false, true), wb__literal(scale, t));
+    if (mask == WB_NONE) return wb__matmul(wb_softmax(scores), v, false, false);
+    wb_tensor *weights = wb_softmax(wb_where(mask, scores, wb__literal(wb__masked(t), t)));
+    return wb__matmul(wb_where(mask, weights, wb__literal(0, t)), v, false, false);
+}
+
+wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask)
+{
+    if (!wb__floating("attention", q) || !wb__floating("attention", k) ||
+        !wb__floating("attention", v) ||
+        (!mask && wb__null("attention", "mask (WB_NONE for no mask)")))
+        return NULL;
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2 || q->dims[q->ndim - 1] != k->dims[k->ndim - 1] ||
+        k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "attention: q %s, k %s, v %s: want [...,Tq,d], [...,Tk,d], [...,Tk,e]",
+                             wb_describe(q), wb_describe(k), wb_describe(v));
+    if (mask != WB_NONE && (!wb__operand("attention", mask) || mask->dtype != WB_BOOL))
+        return wb__fail_null(WB_ERROR_DTYPE, "attention: the mask is %s, not bool (true: keep)",
+                             wb_describe(mask));
+    double scale = 1 / sqrt((double)WB__MAX(q->dims[q->ndim - 1], 1));
+    if (!is_plain(q, k, v, mask)) return composed(q, k, v, mask, scale);
+    int64_t dims[4] = {q->dims[0], q->dims[1], q->dims[2], v->dims[3]}, attr[2] = {0}, size;
+    if (!wb__check_dims("attention", 4, dims, &size)) return NULL;
+    memcpy(&attr[0], &scale, sizeof scale);
+    attr[1] = mask != WB_NONE;
+    return wb__node(WB__OP_attention, (wb_dtype)q->dtype, 4, dims, mask == WB_NONE ? 3 : 4,
+                    (wb_tensor *[]){q, k, v, mask}, 2, attr);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* dq, dk and dv are operations of their own, which a plan makes in one step, or writes out. */
+GRADIENT(attention)
+{
+    static const wb__op of[3] = {WB__OP_attention_dq, WB__OP_attention_dk, WB__OP_attention_dv};
+    wb_tensor *in[5] = {node->in[0], node->in[1], node->in[2], g, NULL};
+    if (node->n_in == 4) in[4] = node->in[3];
+    for (int i = 0; i < 3; i++)
+        if (wanted[i])
+            out[i] = wb__node(of[i], (wb_dtype)node->dtype, 4, in[i]->dims, (int)node->n_in + 1, in,
+                              2, node->attr);
+}
+
+/* The second gradients, from the formulas above. */
+
+static wb_tensor *row_sum(wb_tensor *x)
+{
+    return x ? wb__reduce(WB__OP_sum, x, 1u << 3, true) : NULL;
+}
+
+/* p (x - sum p x) */
+static wb_tensor *through_softmax(wb_tensor *p, wb_tensor *x)
+{
+    return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));
+}
+
+static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, wb_tensor *scale)
+{
+    wb_tensor *y = wb__matmul(a, b, ta, tb);
+    return scale ? wb_mul(y, scale) : y;
+}
+
+/* The gradient x of ds (or dp, that of p, for dv) is what all three have in common. */
+GRADIENT(attention_back)
+{
+    enum { Q, K, V, DO };
+    wb_tensor *q = node->in[Q], *k = node->in[K], *v = node->in[V], *dy = node->in[DO];
+    wb_dtype t = (wb_dtype)node->dtype;
+    double factor;
+    memcpy(&factor, node->attr, sizeof factor);
+    wb_tensor *scale = wb__literal(factor, t), *s = times(q, k, false, true, scale);
+    if (node->n_in == 5) s = wb_where(node->in[4], s, wb__literal(wb__masked(t), t));
+    wb_tensor *p = wb_softmax(s), *dp, *part[4] = {NULL};
+    if (node->op == WB__OP_attention_dv) {
+        dp = times(dy, g, false, true, NULL);
+        if (wanted[V]) out[V] = WB_NONE;
+        if (wanted[DO]) out[DO] = times(p, g, false, false, NULL);
+    } else {
+        bool of_q = node->op == WB__OP_attention_dq;
+        wb_tensor *a = times(dy, v, false, true, NULL), *ds = through_softmax(p, a);
+        wb_tensor *x = of_q ? times(g, k, false, true, scale) : times(q, g, false, true, scale);
+        wb_tensor *da = through_softmax(p, x);
+        dp = wb_sub(wb_mul(x, wb_sub(a, row_sum(wb_mul(p, a)))),
+                    wb_mul(a, row_sum(wb_mul(p, x))));
+        part[of_q ? K : Q] = times(ds, g, of_q, false, scale);
+        if (wanted[V]) out[V] = times(da, dy, true, false, NULL);
+        if (wanted[DO]) out[DO] = times(da, v, false, false, NULL);
+    }
+    wb_tensor *z = through_softmax(p, dp);
+    if (wanted[Q]) out[Q] = times(z, k, false, false, scale);
+    if (wanted[K]) out[K] = times(z, q, true, false, scale);
+    for (int i = Q; i <= K; i++)
+        if (wanted[i] && part[i]) out[i] = wb_add(out[i], part[i]);
+}
+
+/* ---- composed -------------------------------------------------------------------------------- */
+
+/* [N, H, T, D] as it will stand, most likely: what was projected has its heads within the places. */
+static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside)
+{
+    static const int64_t swap[4] = {0, 2, 1, 3};
+    wb__value v = ir->value[x];
+    wb__view view;
+    v.dims[3] = width;
+    v.heads_first = heads_inside ||
+                    (v.op == WB__OP_permute && !memcmp(ir->attrs + v.attr, swap, sizeof swap));
+    wb__contiguous(&v, &view);
+    return view;
+}
+
+/* Does the backend take it, and its gradients where the plan has them? */
+static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
+                  const int64_t *attr)
+{
+    const wb__ir *ir = &values->ir;
+    if (!a->device->backend->takes) return false;
+    wb__step s = wb__step_blank(a, WB__STEP_ATTENTION);
+    s.variant = WB__ATTENTION_FORWARD;
+    s.n_views = 5;
+    s.attention.causal = attr[1];
+    memcpy(&s.attention.scale, attr, sizeof s.attention.scale);
+    for (int i = 0; i < 3; i++) s.views[i] = likely(ir, in[i], ir->value[in[i]].dims[3], false);
+    const bool inside = s.views[0].strides[1] < s.views[0].strides[2];
+    s.views[3] = likely(ir, in[0], s.views[2].dims[3], inside);
+    wb__value lse = ir->value[in[0]];           /* this one never has its heads inside */
+    lse.dims[3] = 1;
+    lse.heads_first = false;
+    wb__contiguous(&lse, &s.views[4]);
+    s.views[4].dtype = WB_F32;
+    if (!wb__taken(a, &s)) return false;
+    if (!values->attention_back) return true;
+    s.variant = WB__ATTENTION_BACK;
+    s.n_views = 9;
+    s.views[5] = s.views[3];
+    for (int i = 0; i < 3; i++)
+        s.views[6 + i] = likely(ir, in[i], s.views[i].dims[3],
+                                s.views[i].strides[1] < s.views[i].strides[2]);
+    return wb__taken(a, &s);
+}
+
+static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape, int64_t width,
+                   int n_in, const int *in, const int64_t *attr)
+{
+    wb__value v = {.op = (uint16_t)op, .dtype = (uint8_t)dtype, .ndim = 4, .number = -1, .leaf = -1};
+    memcpy(v.dims, shape->dims, sizeof v.dims);
+    v.dims[3] = width;
+    return wb__ir_make(ir, v, n_in, in, attr ? 2 : 0, attr);
+}
+
+/* One step for o and log-sum-exp, one for dq, dk and dv. */
+static int steps(wb__ir *ir, const wb_tensor *x, const int *in)
+{
+    const wb_dtype t = (wb_dtype)x->dtype;
+    wb__value q = ir->value[in[0]], v = ir->value[in[2]];
+    int o = step_of(ir, WB__OP_attention, t, &q, v.dims[3], 3, in, x->attr);
+    if (x->op == WB__OP_attention) return o;
+    int lse = step_of(ir, WB__OP_attention_lse, WB_F32, &q, 1, 1, &o, NULL);
+    int dq = step_of(ir, WB__OP_attention_dq, t, &q, q.dims[3], 6,
+                     (int[]){in[0], in[1], in[2], o, lse, in[3]}, x->attr);
+    if (x->op == WB__OP_attention_dq) return dq;
+    const wb__value *of = &ir->value[in[x->op == WB__OP_attention_dk ? 1 : 2]];
+    return step_of(ir, (wb__op)x->op, t, of, x->dims[3], 1, &dq, NULL);
+}
+
+static int product(wb__ir *ir, int a, int b, bool ta, bool tb)
+{
+    const wb__value *p = &ir->value[a], *q = &ir->value[b];
+    wb__value v = {.op = WB__OP_matmul, .dtype = p->dtype, .ndim = 4, .number = -1, .leaf = -1,
+                   .dims = {p->dims[0], p->dims[1], p->dims[2 + ta], q->dims[3 - tb]}};
+    return wb__ir_make(ir, v, 2, (int[]){a, b}, 2, (int64_t[]){ta, tb});
+}
+
+static int masked(wb__ir *ir, int mask, int x, double otherwise)
+{
+    if (mask < 0) return x;
+    return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
+}
+
+/* Attention and its gradients made of other operations. */
+static int written_out(wb__ir *ir, const wb_tensor *x, const int *in)
+{
+    const wb_dtype t = (wb_dtype)x->dtype;
+    const bool forward = x->op == WB__OP_attention;
+    const int n = forward ? 3 : 4, mask = (int)x->n_in > n ? in[n] : -1;
+    double factor;
+    memcpy(&factor, x->attr, sizeof factor);
+    int scale = wb__ir_literal(ir, factor, t);
+    int s = wb__ir_elementwise(ir, WB__OP_mul, product(ir, in[0], in[1], false, true), scale);
+    s = wb__ir_as(ir, masked(ir, mask, s, wb__masked(t)), wb__computed_in(t));
+    int p = wb__ir_as(ir, wb__ir_softmax(ir, s), t), kept = masked(ir, mask, p, 0);
+    if (forward) return product(ir, kept, in[2], false, false);
+    if (x->op == WB__OP_attention_dv) return product(ir, kept, in[3], true, false);
+    int a = masked(ir, mask, product(ir, in[3], in[2], false, true), 0);
+    int sum = wb__ir_reduce(ir, WB__OP_sum, wb__ir_elementwise(ir, WB__OP_mul, a, p), 1u << 3);
+    int ds = wb__ir_elementwise(ir, WB__OP_mul, p, wb__ir_elementwise(ir, WB__OP_sub, a, sum));
+    ds = wb__ir_elementwise(ir, WB__OP_mul, masked(ir, mask, ds, 0), scale);
+    return x->op == WB__OP_attention_dq ? product(ir, ds, in[1], false, false)
+                                        : product(ir, ds, in[0], true, false);
+}
+
+COMPOSED(attention)
+{
+    return taken(a, s, in, x->attr) ? steps(&s->ir, x, in) : written_out(&s->ir, x, in);
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
+FILL(ATTENTION)
+{
+    const bool back = wb__ops[v->op].variant == WB__ATTENTION_BACK;
+    const int64_t *attr = wb__attrs_of(m, v);
+    for (int i = 0; i < v->n_in; i++) wb__add_rows(m, wb__operand_of(m, v, i));
+    if (back) {
+        wb__add_result(m, g, WB__OP_attention_dq, v);
+        wb__add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->values->ir, v, 1));
+        wb__add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->values->ir, v, 2));
+    } else {
+        wb__value lse = *v;
+        lse.dims[3] = 1;
+        lse.size = v->size / v->dims[3];
+        lse.dtype = WB_F32;
+        lse.heads_first = false;
+        wb__add_result(m, g, WB__OP_attention, v);
+        wb__add_result(m, g, WB__OP_attention_lse, &lse);
+    }
+    if (m->failed) return;
+    wb__plan_step *d = wb__last_step(m);
+    memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
+    d->step.attention.causal = attr[1];
+    static const char *const texts[2][2] = {{"", "gradients"}, {"causal", "causal, gradients"}};
+    d->text = wb__strdup(texts[attr[1] != 0][back]);
+}

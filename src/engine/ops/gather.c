@@ -1,0 +1,43 @@
+/* Rows by number: gathered, and its gradient, added up. */
+#include "engine/ops/op.h"
+
+wb_tensor *wb_take(wb_tensor *x, wb_tensor *index)
+{
+    if (!wb__operand("take", x) || !wb__operand("take", index)) return NULL;
+    if (wb__dtype_float((wb_dtype)index->dtype) || index->dtype == WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE, "take: the index is %s, not of integers",
+                             wb_describe(index));
+    if (!x->ndim || index->ndim + x->ndim - 1 > WB_MAX_DIMS)
+        return wb__fail_null(WB_ERROR_SHAPE, "take: rows of %s by %s", wb_describe(x),
+                             wb_describe(index));
+    int64_t dims[WB_MAX_DIMS], size;
+    for (int i = 0; i < index->ndim; i++) dims[i] = index->dims[i];
+    for (int i = 1; i < x->ndim; i++) dims[index->ndim + i - 1] = x->dims[i];
+    int ndim = index->ndim + x->ndim - 1;
+    if (!wb__check_dims("take", ndim, dims, &size)) return NULL;
+    if (wb__unlikely(wb__checks) && !wb__indices_below("take", index, x->dims[0])) return NULL;
+    return wb__node(WB__OP_take, (wb_dtype)x->dtype, ndim, dims, 2, (wb_tensor *[]){x, index}, 0,
+                    NULL);
+}
+
+GRADIENT(take)
+{
+    wb_tensor *x = node->in[0], *index = node->in[1];
+    if (wanted[0])
+        out[0] = wb__node(WB__OP_take_add, (wb_dtype)x->dtype, x->ndim, x->dims, 2,
+                          (wb_tensor *[]){index, g}, 0, NULL);
+}
+
+GRADIENT(take_add)
+{
+    if (wanted[1]) out[1] = wb_take(g, node->in[0]);
+}
+
+static void fill(wb__emitter *m, const wb__product *p, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) wb__add_dense(m, wb__operand_of(m, v, i), false);
+    wb__add_any(m, p->result);
+}
+
+FILL(TAKE) { fill(m, p, v); }
+FILL(TAKE_ADD) { fill(m, p, v); }

@@ -1,0 +1,109 @@
+/* Matrix products: of two matrices, of rows with a weight, of batches. */
+#include "engine/ops/op.h"
+
+#include <string.h>
+
+/* a [..., m, k] (or [..., k, m] transposed) times b; leading axes broadcast. */
+wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
+{
+    if (!a || !b) return NULL;
+    wb_tensor lead_a = {.ndim = (uint8_t)(a->ndim - 2), .dtype = a->dtype};
+    wb_tensor lead_b = {.ndim = (uint8_t)(b->ndim - 2), .dtype = b->dtype};
+    memcpy(lead_a.dims, a->dims, sizeof a->dims);
+    memcpy(lead_b.dims, b->dims, sizeof b->dims);
+    const int64_t *da = a->dims + a->ndim - 2, *db = b->dims + b->ndim - 2;
+    int64_t m = da[ta], k = da[!ta], n = db[!tb], dims[WB_MAX_DIMS], size;
+    int ndim;
+    if (a->dtype != b->dtype)
+        return wb__fail_null(WB_ERROR_DTYPE, "matmul: dtypes differ: %s · %s", wb_describe(a),
+                             wb_describe(b));
+    if (k != db[tb])
+        return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s%s · %s%s",
+                             wb_describe(a), ta ? " transposed" : "", wb_describe(b),
+                             tb ? " transposed" : "");
+    if (!wb__broadcast("matmul", &lead_a, &lead_b, &ndim, dims)) return NULL;
+    dims[ndim++] = m;
+    dims[ndim++] = n;
+    if (!wb__check_dims("matmul", ndim, dims, &size)) return NULL;
+    return wb__node(WB__OP_matmul, (wb_dtype)a->dtype, ndim, dims, 2, (wb_tensor *[]){a, b}, 2,
+                    (int64_t[]){ta, tb});
+}
+
+wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
+{
+    if (!wb__floating("matmul", x) || !wb__floating("matmul", w)) return NULL;
+    if (!x->ndim || !w->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE, "matmul: of a scalar: %s · %s", wb_describe(x),
+                             wb_describe(w));
+    if (x->dtype != w->dtype)
+        return wb__fail_null(WB_ERROR_DTYPE, "matmul: dtypes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
+    bool row = x->ndim == 1, column = w->ndim == 1;
+    if (x->dims[x->ndim - 1] != w->dims[column ? 0 : w->ndim - 2])
+        return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
+    if (row) x = wb_unsqueeze(x, 0);
+    if (column) w = wb_unsqueeze(w, 1);
+    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* rows of all batches at once */
+        int64_t dims[WB_MAX_DIMS];
+        memcpy(dims, x->dims, sizeof dims);
+        dims[x->ndim - 1] = w->dims[1];
+        int ndim = x->ndim;
+        wb_tensor *flat = wb_reshape_to(
+            x, 2, (int64_t[]){x->size / WB__MAX(x->dims[ndim - 1], 1), x->dims[ndim - 1]});
+        if (x->dims[ndim - 1])
+            return wb_reshape_to(wb__matmul(flat, w, false, false), column ? ndim - 1 : ndim, dims);
+    }
+    wb_tensor *y = wb__matmul(x, w, false, false);
+    if (row) y = wb_squeeze(y, -2);
+    return column ? wb_squeeze(y, -1) : y;
+}
+
+wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b)
+{
+    if (!wb__floating("linear", x) || !wb__floating("linear", w) ||
+        (!b && wb__null("linear", "b (WB_NONE for no bias)")))
+        return NULL;
+    if (w->ndim != 2 || x->ndim < 1 || x->dims[x->ndim - 1] != w->dims[1])
+        return wb__fail_null(WB_ERROR_SHAPE, "linear: %s · %s: want [..., in] · [out, in]",
+                             wb_describe(x), wb_describe(w));
+    if (b != WB_NONE && (b->ndim != 1 || b->dims[0] != w->dims[0]))
+        return wb__fail_null(WB_ERROR_SHAPE, "linear: the bias is %s; the weight %s wants [%lld]",
+                             wb_describe(b), wb_describe(w), (long long)w->dims[0]);
+    int64_t in = w->dims[1], dims[WB_MAX_DIMS], rows = 1;
+    memcpy(dims, x->dims, sizeof dims);
+    dims[x->ndim - 1] = w->dims[0];
+    for (int i = 0; i < x->ndim - 1; i++) rows *= dims[i];
+    wb_tensor *flat = x->ndim == 2 ? x : wb_reshape_to(x, 2, (int64_t[]){rows, in});
+    wb_tensor *y = wb__matmul(flat, w, false, true);
+    if (b != WB_NONE) y = wb_add(y, b);
+    return x->ndim == 2 ? y : wb_reshape_to(y, x->ndim, dims);
+}
+
+static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
+                    bool ta, bool tb, wb_tensor **out)
+{
+    wb_tensor *x = node->in[i];
+    out[i] = WB_NONE;
+    if (a->ndim == 2 && b->ndim == 2) wb__give_product(w, node, i, a, b, ta, tb);
+    else out[i] = wb__sum_to(wb__matmul(a, b, ta, tb), x->ndim, x->dims);
+}
+
+/* y = a'b':  da' = g b'^T,  db' = a'^T g, each turned where its operand was */
+GRADIENT(matmul)
+{
+    wb_tensor *a = node->in[0], *b = node->in[1];
+    bool ta = node->attr[0], tb = node->attr[1];
+    if (wanted[0] && !ta) product(w, node, 0, g, b, false, !tb, out);
+    if (wanted[0] && ta) product(w, node, 0, b, g, tb, true, out);
+    if (wanted[1] && !tb) product(w, node, 1, a, g, !ta, false, out);
+    if (wanted[1] && tb) product(w, node, 1, g, a, true, ta, out);
+}
+
+FILL(MATMUL)
+{
+    const int64_t *t = wb__attrs_of(m, v);
+    wb__add_matrix(m, wb__operand_of(m, v, 0), t[0], v);
+    wb__add_matrix(m, wb__operand_of(m, v, 1), t[1], v);
+    wb__add_any(m, p->result);
+}

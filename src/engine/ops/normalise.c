@@ -1,0 +1,70 @@
+/* Normalisation to mean 0 and variance 1 over some axes. */
+#include "engine/ops/op.h"
+
+wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps)
+{
+    int64_t attr = mask;
+    if (!x) return NULL;
+    wb_tensor *y = wb__node_with(WB__OP_normalise, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 1,
+                                 &attr, 1, &(wb__number){.f = eps});
+    wb__thread *t = wb__this_thread();
+    return y && t->eager && !t->recording && wb__evaluate(1, &y, NULL) ? NULL : y;
+}
+
+wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
+{
+    if (!wb__floating("normalise", x)) return NULL;
+    if (n_axes < 1 || n_axes > x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE, "normalise: %d axes of %s", n_axes, wb_describe(x));
+    if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "normalise: eps is %g", eps);
+    return wb__normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - n_axes)) - 1), eps == 0 ? 1e-5 : eps);
+}
+
+/* dx = (g - mean g - y mean(g y)) / sqrt(var + eps) */
+GRADIENT(normalise)
+{
+    wb_tensor *x = node->in[0];
+    wb_dtype dtype = (wb_dtype)x->dtype;
+    unsigned mask = (unsigned)node->attr[0];
+    if (dtype == WB_F16 || dtype == WB_BF16) { /* sums of squares do not fit into f16 */
+        x = wb_astype(x, WB_F32);
+        g = wb_astype(g, WB_F32);
+        node = wb__normalise(x, mask, node->number[0].f);
+        if (!x || !g || !node) return;
+    }
+    wb_tensor *variance = wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, true);
+    wb_tensor *scale =
+        wb_rsqrt(wb_add(variance, wb__literal(node->number[0].f, (wb_dtype)x->dtype)));
+    wb_tensor *along = wb_mul(node, wb__mean(wb_mul(g, node), mask, true));
+    out[0] = wb_mul(scale, wb_sub(wb_sub(g, wb__mean(g, mask, true)), along));
+    if (out[0] && out[0]->dtype != dtype) out[0] = wb_astype(out[0], dtype);
+}
+
+/* ---- composed -------------------------------------------------------------------------------- */
+
+static int mean(wb__ir *ir, int x, unsigned mask)
+{
+    const wb__value *v = &ir->value[x];
+    double n = 1;
+    for (int i = 0; i < v->ndim; i++)
+        if (mask >> i & 1) n *= (double)v->dims[i];
+    int factor = wb__ir_literal(ir, 1 / n, (wb_dtype)v->dtype);
+    return wb__ir_elementwise(ir, WB__OP_mul, wb__ir_reduce(ir, WB__OP_sum, x, mask), factor);
+}
+
+static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
+{
+    int centred = wb__ir_elementwise(ir, WB__OP_sub, x, mean(ir, x, mask));
+    int variance = mean(ir, wb__ir_elementwise(ir, WB__OP_square, centred, -1), mask);
+    int padded = wb__ir_elementwise(ir, WB__OP_add, variance,
+                                    wb__ir_literal(ir, eps, (wb_dtype)ir->value[x].dtype));
+    return wb__ir_elementwise(ir, WB__OP_mul, centred,
+                              wb__ir_elementwise(ir, WB__OP_rsqrt, padded, -1));
+}
+
+COMPOSED(normalise)
+{
+    const wb_dtype t = (wb_dtype)x->dtype;
+    const int wide = wb__ir_as(&s->ir, in[0], wb__computed_in(t));
+    return wb__ir_as(&s->ir, normalise(&s->ir, wide, (unsigned)x->attr[0], x->number[0].f), t);
+}

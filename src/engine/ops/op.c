@@ -1,0 +1,19 @@
+/* What the files of several operations use. */
+#include "engine/ops/op.h"
+
+wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q,
+                    const wb_tensor *node)
+{
+    return wb__node(op, (wb_dtype)like->dtype, like->ndim, like->dims, q ? 2 : 1,
+                    (wb_tensor *[]){p, q}, node->n_attr, node->attr);
+}
+
+int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype)
+{
+    wb__value v = ir->value[x];
+    if (v.dtype == dtype) return x;
+    v.op = WB__OP_cast;
+    v.dtype = (uint8_t)dtype;
+    v.number = v.leaf = -1;
+    return wb__ir_make(ir, v, 1, &x, 0, NULL);
+}

@@ -1,0 +1,78 @@
+/* What the file of an operation is made of.  A file of this folder is the home of an operation (or
+ * of a few that belong together): the public function with its shape rule, the gradient, the
+ * composed form, and the step that a backend is asked for.  The row in ops.def names the last three
+ * by the words behind wb__grad_, wb__composed_ and wb__fill_; table.c has the tables of them. */
+#ifndef WB__OP_H
+#define WB__OP_H
+
+#include "engine/gradient.h"
+#include "engine/plan/stages.h"
+
+#define WB__ANY_USE __attribute__((unused))
+
+/* ---- the gradient: see wb__gradient_rule ----------------------------------------------------- */
+
+#define GRADIENT(name)                                                                             \
+    void wb__grad_##name(WB__ANY_USE wb__gradient_walk *w, WB__ANY_USE wb_tensor *node,            \
+                         WB__ANY_USE wb_tensor *g, WB__ANY_USE const bool *wanted,                 \
+                         wb_tensor **out)
+
+/* `op` of p and q (of p alone where q is NULL), of the shape of `like`, with the attributes of the
+ * node. */
+wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q,
+                    const wb_tensor *node);
+
+/* ---- the composed form: values of other operations, with the values of the inputs ------------ */
+
+typedef int wb__composed_function(const wb__attempt *a, wb__values *s, const wb_tensor *x,
+                                  const int *in);
+#define WB_LIBRARY(name, step, variant, form, gradient) wb__composed_function wb__composed_##form;
+#define WB_COMPOSITE(name, form, gradient) wb__composed_function wb__composed_##form;
+#include "ops/ops.def"
+extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: it has none */
+
+#define COMPOSED(name)                                                                             \
+    int wb__composed_##name(WB__ANY_USE const wb__attempt *a, WB__ANY_USE wb__values *s,           \
+                            WB__ANY_USE const wb_tensor *x, const int *in)
+
+int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype);       /* x itself where it has that dtype */
+int wb__ir_softmax(wb__ir *ir, int x);                  /* over the last axis, in x's dtype */
+
+/* ---- the step: operands, results and attributes of the last pending one ---------------------- */
+
+typedef void wb__fill_function(wb__emitter *m, const wb__group *g, const wb__product *p,
+                               const wb__value *v);
+#define WB_LIBRARY(name, step, variant, form, gradient) wb__fill_function wb__fill_##step;
+#include "ops/ops.def"
+extern wb__fill_function *const wb__fill[WB__OP_COUNT];                /* NULL: it is no step */
+
+#define FILL(STEP)                                                                                 \
+    void wb__fill_##STEP(wb__emitter *m, WB__ANY_USE const wb__group *g,                           \
+                         WB__ANY_USE const wb__product *p, const wb__value *v)
+
+static inline wb__plan_step *wb__last_step(wb__emitter *m) { return &m->out->step[m->out->n - 1]; }
+static inline int wb__operand_of(const wb__emitter *m, const wb__value *v, int i)
+{
+    return wb__input(m->values, v, i);
+}
+static inline const int64_t *wb__attrs_of(const wb__emitter *m, const wb__value *v)
+{
+    return m->values->ir.attrs + v->attr;
+}
+
+/* Value x as the next operand (plan/library.c).  By way of a copy where its strides do not fit:
+ * dense, in the layout [N, H, W, C] or in row-major order; a matrix with one stride of 1, transposed
+ * or not; elements apart, and those of a row contiguous.  Any strides fit wb__add_any. */
+void wb__add_dense(wb__emitter *m, int x, bool nhwc);
+void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
+void wb__add_rows(wb__emitter *m, int x);
+void wb__add_any(wb__emitter *m, int x);
+/* The result that `op` has in the group; where nobody uses it, memory shaped like `like` that is
+ * free again behind the step. */
+void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like);
+
+/* ---- what other passes ask of one operation -------------------------------------------------- */
+
+bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
+
+#endif

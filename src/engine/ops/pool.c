@@ -1,0 +1,72 @@
+/* Pools over the last two axes, and their gradients. */
+#include "engine/ops/sliding.h"
+
+#include <string.h>
+
+static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_settings *settings)
+{
+    if (!wb__floating(what, x)) return NULL;
+    wb_pool_settings s = {0};
+    if (settings) memcpy(&s, settings, WB__MIN(settings->size, sizeof s));
+    wb__pool_attr a = {{0}, {0}, {0}, {0}};
+    memcpy(a.window, s.window, sizeof a.window);
+    memcpy(a.stride, s.stride, sizeof a.stride);
+    memcpy(a.pad, s.pad, sizeof a.pad);
+    if (!a.window[1]) a.window[1] = a.window[0];
+    wb__sliding_pair(a.stride, a.window[0], a.window[1]);
+    if (x->ndim != 4)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: %s: wants [N,C,H,W]", what, wb_describe(x));
+    if (!wb__sliding_size(what, x, a.window, a.stride, a.pad, NULL, a.size)) return NULL;
+    for (int i = 0; i < 4; i++)
+        if (a.pad[i] >= a.window[i / 2])
+            return wb__fail_null(
+                WB_ERROR_ARGUMENT, "%s: padding %lld is not smaller than the window %lldx%lld",
+                what, (long long)a.pad[i], (long long)a.window[0], (long long)a.window[1]);
+    int64_t dims[4] = {x->dims[0], x->dims[1], a.size[0], a.size[1]}, size;
+    if (!wb__check_dims(what, 4, dims, &size)) return NULL;
+    return wb__node(op, (wb_dtype)x->dtype, 4, dims, 1, &x, sizeof a / 8, (int64_t *)&a);
+}
+
+wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_settings *s)
+{
+    return pool("maxpool", WB__OP_maxpool, x, s);
+}
+wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s)
+{
+    return pool("meanpool", WB__OP_meanpool, x, s);
+}
+
+GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_back, node->in[0], node->in[0], g, node); }
+
+/* linear in its second operand; where the maxima are does not move */
+GRADIENT(maxpool_back)
+{
+    if (wanted[0]) out[0] = WB_NONE;
+    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_take, node->in[1], node->in[0], g, node);
+}
+
+GRADIENT(maxpool_take)
+{
+    if (wanted[0]) out[0] = WB_NONE;
+    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_back, node->in[1], node->in[0], g, node);
+}
+
+GRADIENT(meanpool)
+{
+    wb_tensor *x = node->in[0];
+    out[0] = wb__like(WB__OP_meanpool_back, x, g, NULL, node);
+}
+
+GRADIENT(meanpool_back)
+{
+    wb_tensor *dy = node->in[0];
+    out[0] = wb__like(WB__OP_meanpool, dy, g, NULL, node);
+}
+
+FILL(POOL)
+{
+    wb__plan_step *d = wb__last_step(m);
+    memcpy(&d->step.pool, wb__attrs_of(m, v), sizeof d->step.pool);
+    for (int i = 0; i < v->n_in; i++) wb__add_dense(m, wb__operand_of(m, v, i), v->nhwc);
+    wb__add_any(m, p->result);
+}

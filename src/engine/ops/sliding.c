@@ -1,0 +1,52 @@
+/* Windows that slide over the last two axes. */
+#include "engine/ops/sliding.h"
+
+bool wb__sliding_valid(const char *what, const int64_t *k, const int64_t *stride,
+                       const int64_t *pad, const int64_t *dilation)
+{
+    for (int i = 0; i < 2; i++) {
+        int64_t most = WB__MAX(WB__MAX(k[i], stride[i]), WB__MAX(pad[2 * i], pad[2 * i + 1]));
+        if (dilation) most = WB__MAX(most, dilation[i]);
+        if (most > INT32_MAX) {             /* what follows cannot overflow */
+            wb__fail(WB_ERROR_ARGUMENT, "%s: %lld as a size of window, stride, dilation or padding",
+                     what, (long long)most);
+            return false;
+        }
+        if (k[i] < 1 || stride[i] < 1 || pad[2 * i] < 0 || pad[2 * i + 1] < 0 ||
+            (dilation && dilation[i] < 1)) {
+            wb__fail(WB_ERROR_ARGUMENT,
+                     "%s: window %lldx%lld, stride %lldx%lld, padding %lld,%lld,%lld,%lld: "
+                     "window, stride and dilation are at least 1, padding at least 0",
+                     what, (long long)k[0], (long long)k[1], (long long)stride[0],
+                     (long long)stride[1], (long long)pad[0], (long long)pad[1], (long long)pad[2],
+                     (long long)pad[3]);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *k,
+                      const int64_t *stride, const int64_t *pad, const int64_t *dilation,
+                      int64_t *size)
+{
+    if (!wb__sliding_valid(what, k, stride, pad, dilation)) return false;
+    for (int i = 0; i < 2; i++) {
+        const int64_t padded = x->dims[2 + i] + pad[2 * i] + pad[2 * i + 1];
+        const int64_t reach = (k[i] - 1) * (dilation ? dilation[i] : 1) + 1;
+        size[i] = (padded - reach) / stride[i] + 1;
+        if (padded >= reach) continue;
+        wb__fail(WB_ERROR_SHAPE,
+                 "%s: a window of %lldx%lld does not fit into %s with padding %lld,%lld,%lld,%lld",
+                 what, (long long)k[0], (long long)k[1], wb_describe(x), (long long)pad[0],
+                 (long long)pad[1], (long long)pad[2], (long long)pad[3]);
+        return false;
+    }
+    return true;
+}
+
+void wb__sliding_pair(int64_t *v, int64_t first, int64_t second)
+{
+    if (!v[1]) v[1] = v[0] ? v[0] : second;
+    if (!v[0]) v[0] = first;
+}

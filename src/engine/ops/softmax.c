@@ -1,0 +1,95 @@
+/* Softmax and its logarithm over the last axis, or another. */
+#include "engine/ops/op.h"
+
+static wb_tensor *rows(wb__op op, wb_tensor *x)
+{
+    const char *what = wb__ops[op].name;
+    if (!wb__floating(what, x)) return NULL;
+    if (!x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "%s: of a scalar; it belongs to a whole row, outside a layer", what);
+    return wb__node(op, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
+}
+
+wb_tensor *wb_softmax(wb_tensor *x) { return rows(WB__OP_softmax, x); }
+wb_tensor *wb_logsoftmax(wb_tensor *x) { return rows(WB__OP_logsoftmax, x); }
+
+static wb_tensor *rows_over(wb__op op, wb_tensor *x, int axis)
+{
+    if (!wb__floating(wb__ops[op].name, x)) return NULL;
+    int a = wb__axis(wb__ops[op].name, x, axis);
+    if (a < 0) return NULL;
+    if (a == x->ndim - 1) return rows(op, x);
+    int64_t order[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) order[i] = i;
+    order[a] = x->ndim - 1;
+    order[x->ndim - 1] = a;
+    int ndim = x->ndim;
+    return wb_permute_to(rows(op, wb_permute_to(x, ndim, order)), ndim, order);
+}
+
+wb_tensor *wb_softmax_over(wb_tensor *x, int axis) { return rows_over(WB__OP_softmax, x, axis); }
+wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis)
+{
+    return rows_over(WB__OP_logsoftmax, x, axis);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* dx = y (g - sum g y) */
+GRADIENT(softmax)
+{
+    unsigned last = 1u << (node->ndim - 1);
+    out[0] = wb_mul(node, wb_sub(g, wb__reduce(WB__OP_sum, wb_mul(g, node), last, true)));
+}
+
+/* dx = g - exp(y) sum g */
+GRADIENT(logsoftmax)
+{
+    unsigned last = 1u << (node->ndim - 1);
+    out[0] = wb_sub(g, wb_mul(wb_exp(node), wb__reduce(WB__OP_sum, g, last, true)));
+}
+
+/* ---- composed -------------------------------------------------------------------------------- */
+
+/* exp(x - max) and the maximum's row; entries equal to the maximum count 1, so +Inf shares and -Inf
+ * alone is uniform */
+static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
+{
+    unsigned last = 1u << (ir->value[x].ndim - 1);
+    wb_dtype t = (wb_dtype)ir->value[x].dtype;
+    int top = wb__ir_reduce(ir, WB__OP_max, x, last);
+    int is_top = wb__ir_elementwise(ir, WB__OP_eq, x, top),
+        down = wb__ir_elementwise(ir, WB__OP_sub, x, top);
+    if (log_form) {
+        *shifted = down = wb__ir_where(ir, is_top, wb__ir_literal(ir, 0, t), down);
+        return wb__ir_elementwise(ir, WB__OP_exp, down, -1);
+    }
+    return wb__ir_where(ir, is_top, wb__ir_literal(ir, 1, t),
+                        wb__ir_elementwise(ir, WB__OP_exp, down, -1));
+}
+
+int wb__ir_softmax(wb__ir *ir, int x)
+{
+    int e = exponentials(ir, x, false, NULL);
+    int sum = wb__ir_reduce(ir, WB__OP_sum, e, 1u << (ir->value[x].ndim - 1));
+    return wb__ir_elementwise(ir, WB__OP_mul, e,
+                              wb__ir_elementwise(ir, WB__OP_reciprocal, sum, -1));
+}
+
+static int logsoftmax(wb__ir *ir, int x)
+{
+    int shifted, e = exponentials(ir, x, true, &shifted);
+    int sum = wb__ir_reduce(ir, WB__OP_sum, e, 1u << (ir->value[x].ndim - 1));
+    return wb__ir_elementwise(ir, WB__OP_sub, shifted, wb__ir_elementwise(ir, WB__OP_log, sum, -1));
+}
+
+/* `form` of the one operand, computed in f32 where that is of f16 or bf16. */
+static int computed(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
+{
+    const wb_dtype t = (wb_dtype)x->dtype;
+    return wb__ir_as(ir, form(ir, wb__ir_as(ir, in, wb__computed_in(t))), t);
+}
+
+COMPOSED(softmax) { return computed(&s->ir, x, in[0], wb__ir_softmax); }
+COMPOSED(logsoftmax) { return computed(&s->ir, x, in[0], logsoftmax); }
