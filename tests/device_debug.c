@@ -70,7 +70,7 @@ static const char *run(const char *topics, const char *backend, const char *how)
     return p.err;
 }
 
-static void says(const char *part)
+static void logs(const char *part)
 {
     if (!strstr(p.err, part)) fail_msg("\"%s\" is not said:\n%s", part, p.err);
 }
@@ -80,15 +80,15 @@ TEST(topics_of_the_cpu)
     assert_string_equal(run("", "CPU", ""), "");
     assert_string_equal(run("kernel,sync,load", "CPU", ""), "");
     run("plan", "CPU", "");
-    says("plan: ");
-    says("matmul   [2,3]");
+    logs("plan: ");
+    logs("matmul   [2,3]");
     assert_null(strstr(p.err, "dispatch: "));
     run("dispatch", "CPU", "");
-    says("[ Debug: dispatch: cpu:0: matmul   [2,3]");
+    logs("[ Debug: dispatch: cpu:0: matmul   [2,3]");
     assert_null(strstr(p.err, "plan: "));
     run("all", "CPU", "");
-    says("plan: ");
-    says("dispatch: ");
+    logs("plan: ");
+    logs("dispatch: ");
 }
 
 TEST(topics_of_opencl)
@@ -96,17 +96,17 @@ TEST(topics_of_opencl)
     if (!have_opencl) skip();
     assert_string_equal(run("", "OpenCL", ""), "");
     run("load", "OpenCL", "");
-    says("[ Debug: load: opencl:0: ");
-    says("[ Debug: load: OpenCL: ");
+    logs("[ Debug: load: opencl:0: ");
+    logs("[ Debug: load: OpenCL: ");
     run("plan", "OpenCL", "");
-    says("plan: ");
+    logs("plan: ");
     run("dispatch", "OpenCL", "");
-    says("[ Debug: dispatch: opencl:0: matmul   [2,3]");
-    says("CLBlast");                    /* taken, or why not */
+    logs("[ Debug: dispatch: opencl:0: matmul   [2,3]");
+    logs("CLBlast");                    /* taken, or why not */
     assert_null(strstr(p.err, "KERNEL"));
     run("kernel", "OpenCL", "");
-    says("Debug: kernel: opencl:0: -cl-std=CL1.2");
-    says("KERNEL ");
+    logs("Debug: kernel: opencl:0: -cl-std=CL1.2");
+    logs("KERNEL ");
     assert_null(strstr(p.err, "dispatch: "));
 }
 

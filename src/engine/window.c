@@ -5,7 +5,7 @@
  * A window is found as a chain of views from a slice down to a known tensor, the base.  The chain is
  * kept as it is but for the starts of its slices, which become those that have the window's lowest
  * element at the buffer's beginning: shapes and steps determine them. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 

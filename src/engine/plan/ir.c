@@ -1,5 +1,5 @@
 /* Making values: simplification and merging. */
-#include "engine/ir.h"
+#include "engine/plan/ir.h"
 
 #include <string.h>
 

@@ -1,26 +1,23 @@
-/* Passes over the values before they are grouped: slices are pushed through elementwise operations,
- * unused values dropped, uses counted, and layouts chosen. */
-#include "engine/plan.h"
+/* The values of a plan: imported, then slices are pushed through elementwise operations, unused
+ * values dropped, uses counted, layouts chosen, views told from what has memory of its own. */
+#include "engine/plan/stages.h"
 
 #include <string.h>
 
 /* ---- roots and uses -------------------------------------------------------------------------- */
 
-static int root(const wb__making *m, const wb_tensor *x) { return m->value_of[x->index]; }
-
-static void count_roots(wb__making *m, int *uses)
+static void count_roots(const wb__request *r, const wb__values *s, int *uses)
 {
-    const wb__request *r = m->request;
-    for (int i = 0; i < r->n_results; i++) uses[root(m, r->results[i])]++;
-    for (int i = 0; i < r->n_writes; i++) uses[root(m, r->writes[i])]++;
+    for (int i = 0; i < r->n_results; i++) uses[wb__root(s, r->results[i])]++;
+    for (int i = 0; i < r->n_writes; i++) uses[wb__root(s, r->writes[i])]++;
 }
 
 /* uses[i]: how often value i is an input or a root, dead ones' inputs left out. */
-static void count_uses(wb__making *m, int *uses)
+static void count_uses(const wb__request *r, const wb__values *s, int *uses)
 {
-    wb__ir *ir = &m->ir;
+    const wb__ir *ir = &s->ir;
     memset(uses, 0, (size_t)ir->n * sizeof *uses);
-    count_roots(m, uses);
+    count_roots(r, s, uses);
     for (int i = ir->n - 1; i >= 0; i--) {
         const wb__value *v = &ir->value[i];
         for (int j = 0; uses[i] && j < v->n_in; j++) uses[ir->inputs[v->in + j]]++;
@@ -68,9 +65,8 @@ static int copy(const wb__ir *from, wb__ir *to, int i, const int *map, const boo
     return made;
 }
 
-static bool find_only_sliced(wb__making *m, const int *uses, bool *only_sliced)
+static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_sliced)
 {
-    wb__ir *ir = &m->ir;
     bool any = false;
     int *slices = wb__alloc_zero((size_t)ir->n + 1, sizeof *slices);
     int64_t *covered = wb__alloc_zero((size_t)ir->n + 1, sizeof *covered);
@@ -92,39 +88,36 @@ static bool find_only_sliced(wb__making *m, const int *uses, bool *only_sliced)
     return any;
 }
 
-/* One pass: everything that is used, anew.  True if a slice was pushed, and another pass may find
- * more. */
-static bool renew(wb__making *m, bool push)
+/* One pass: everything that is used, anew.  `more`: set where a slice was pushed, and another pass
+ * may find more.  False: failed. */
+static bool renew(const wb__request *r, wb__values *s, bool push, bool *more)
 {
-    wb__ir old = m->ir;
+    wb__ir old = s->ir, new = {0};
     size_t n = (size_t)old.n + 1;
     int *uses = wb__alloc(n * sizeof *uses), *map = wb__alloc_zero(n, sizeof *map);
-    bool *only_sliced = wb__alloc_zero(n, sizeof *only_sliced), pushed = false;
-    if (!uses || !map || !only_sliced) {
-        m->failed = true;
-        goto done;
+    bool *only_sliced = wb__alloc_zero(n, sizeof *only_sliced);
+    const bool good = uses && map && only_sliced;
+    *more = false;
+    if (good) {
+        count_uses(r, s, uses);
+        if (push) *more = find_only_sliced(&old, uses, only_sliced);
+        for (int i = 0; i < old.n; i++)
+            if (uses[i] && !only_sliced[i]) map[i] = copy(&old, &new, i, map, only_sliced);
+        for (int i = 0; i < r->order.n; i++) s->of[i] = map[s->of[i]];
+        s->ir = new;
+        wb__ir_free(&old);
     }
-    count_uses(m, uses);
-    if (push) pushed = find_only_sliced(m, uses, only_sliced);
-    memset(&m->ir, 0, sizeof m->ir);
-    for (int i = 0; i < old.n; i++)
-        if (uses[i] && !only_sliced[i]) map[i] = copy(&old, &m->ir, i, map, only_sliced);
-    for (int i = 0; i < m->request->order.n; i++) m->value_of[i] = map[m->value_of[i]];
-    m->failed |= m->ir.failed;
-    wb__ir_free(&old);
-done:
     wb__free(uses);
     wb__free(map);
     wb__free(only_sliced);
-    return pushed && !m->failed;
+    return good && !s->ir.failed;
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static bool wants_nhwc(wb__making *m, const wb__value *v)
+static bool wants_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 {
-    const wb__ir *ir = &m->ir;
-    wb__step s = wb__step_blank(m, WB__STEP_CONV);
+    wb__step s = wb__step_blank(a, WB__STEP_CONV);
     const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
     const wb__value *by_kind[][3] = {[WB__CONV_FORWARD] = {in[0], in[1], v},
                                      [WB__CONV_DATA] = {v, in[1], in[0]},
@@ -137,18 +130,17 @@ static bool wants_nhwc(wb__making *m, const wb__value *v)
         memcpy(s.views[i].dims, p->dims, sizeof p->dims);
     }
     memcpy(&s.conv, ir->attrs + v->attr, sizeof s.conv);
-    return m->device->backend->prefers_nhwc(m->device, &s);
+    return a->device->backend->prefers_nhwc(a->device, &s);
 }
 
-static void choose_layouts(wb__making *m)
+static void choose_layouts(const wb__attempt *a, wb__ir *ir)
 {
-    wb__ir *ir = &m->ir;
     for (int i = 0; i < ir->n; i++) {
         wb__value *v = &ir->value[i];
         wb__op op = (wb__op)v->op;
         if (v->ndim != 4) continue;
         if (wb__is_step(op, WB__STEP_CONV)) {
-            v->wants_nhwc = wants_nhwc(m, v);
+            v->wants_nhwc = wants_nhwc(a, ir, v);
             v->nhwc = v->wants_nhwc && op != WB__OP_conv_weights;
         } else if (wb__is_step(op, WB__STEP_POOL))
             v->nhwc = wb__ir_in(ir, v, 0)->nhwc;
@@ -162,10 +154,9 @@ static void choose_layouts(wb__making *m)
 
 /* The result of attention is wanted with heads and time swapped: then it is made so, and no copy is
  * needed.  Steps of attention read it either way. */
-static bool choose_heads(wb__making *m)
+static bool choose_heads(wb__ir *ir)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
-    wb__ir *ir = &m->ir;
     int *swaps = wb__alloc_zero((size_t)ir->n + 1, sizeof *swaps);
     int *reads = wb__alloc_zero((size_t)ir->n + 1, sizeof *reads);
     if (!swaps || !reads) {
@@ -192,16 +183,54 @@ static bool choose_heads(wb__making *m)
     return true;
 }
 
-bool wb__rewrite(wb__making *m)
+/* ---- what is read in memory ------------------------------------------------------------------ */
+
+static void find_needed(const wb__request *r, wb__values *s)
 {
-    for (int pass = 0; pass < 4 && renew(m, true); pass++) {}
-    if (!m->failed) renew(m, false);
-    if (m->failed) return false;
-    int *uses = wb__alloc((size_t)(m->ir.n + 1) * sizeof *uses);
-    if (!uses) return false;
-    count_uses(m, uses);
-    for (int i = 0; i < m->ir.n; i++) m->ir.value[i].uses = uses[i];
+    for (int i = 0; i < s->ir.n; i++) {
+        const wb__value *v = wb__value_at(s, i);
+        if (wb__ops[v->op].class != WB__LIBRARY && v->op != WB__OP_assemble) continue;
+        for (int j = 0; j < v->n_in; j++) s->needed[wb__input(s, v, j)] = true;
+    }
+    for (int i = 0; i < r->n_results; i++) s->needed[wb__root(s, r->results[i])] = true;
+    for (int i = 0; i < r->n_writes; i++) s->needed[wb__root(s, r->writes[i])] = true;
+    for (int i = s->ir.n - 1; i >= 0; i--) {        /* through views, down to their bases */
+        const wb__value *v = wb__value_at(s, i);
+        if (s->needed[i] && wb__looks((wb__op)v->op)) s->needed[wb__input(s, v, 0)] = true;
+    }
+}
+
+/* ---- everything ------------------------------------------------------------------------------ */
+
+void wb__values_free(wb__values *s)
+{
+    wb__ir_free(&s->ir);
+    wb__free(s->of);
+    wb__free(s->needed);
+    wb__free(s->base);
+}
+
+bool wb__values_make(const wb__attempt *a, wb__values *s)
+{
+    const wb__request *r = a->request;
+    bool more = true;
+    if (!wb__import(a, s)) return false;
+    for (int pass = 0; pass < 4 && more; pass++)
+        if (!renew(r, s, true, &more)) return false;
+    if (!renew(r, s, false, &more)) return false;
+    const size_t n = (size_t)s->ir.n + 1;
+    int *uses = wb__alloc(n * sizeof *uses);
+    s->needed = wb__alloc_zero(n, sizeof *s->needed);
+    s->base = wb__alloc(n * sizeof *s->base);
+    if (uses && s->needed && s->base) {
+        count_uses(r, s, uses);
+        for (int i = 0; i < s->ir.n; i++) s->ir.value[i].uses = uses[i];
+    }
     wb__free(uses);
-    choose_layouts(m);
-    return choose_heads(m);
+    if (!uses || !s->needed || !s->base) return false;
+    choose_layouts(a, &s->ir);
+    if (!choose_heads(&s->ir)) return false;
+    find_needed(r, s);
+    wb__find_views(s);
+    return true;
 }

@@ -1,19 +1,8 @@
 /* Views: chains of reshapes, permutations, expansions and slices as strides over the memory they
  * look at. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
-
-bool wb__is_view(const wb__making *m, int x)
-{
-    return wb__looks((wb__op)m->ir.value[x].op) && m->fate[x].group < 0;
-}
-
-int wb__base(const wb__making *m, int x)
-{
-    while (wb__is_view(m, x)) x = m->ir.inputs[m->ir.value[x].in];
-    return x;
-}
 
 void wb__contiguous(const wb__value *v, wb__view *out)
 {
@@ -25,21 +14,6 @@ void wb__contiguous(const wb__value *v, wb__view *out)
         int axis = v->nhwc ? nhwc[i] : v->heads_first ? heads[i] : i;
         out->strides[axis] = stride;
         stride *= WB__MAX(v->dims[axis], 1);
-    }
-}
-
-/* A source has no memory; its elements are numbered (draws) or lie along one axis (iota). */
-static void of_base(const wb__making *m, int x, wb__view *out)
-{
-    const wb__value *v = &m->ir.value[x];
-    if (m->fate[x].placed) {
-        *out = m->fate[x].place;
-        return;
-    }
-    wb__contiguous(v, out);
-    if (v->op == WB__OP_iota && m->fate[x].group < 0) {
-        memset(out->strides, 0, sizeof out->strides);
-        out->strides[m->ir.attrs[v->attr]] = 1;
     }
 }
 
@@ -109,22 +83,56 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 }
 
 /* From the base on, without recursion: a chain may be longer than the stack.  Without memory for it
- * the value is copied, as one that no strides describe. */
-bool wb__view_of(const wb__making *m, int x, wb__view *out)
+ * the answer is false, as for strides that do not exist. */
+bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out)
 {
+    const wb__ir *ir = &s->ir;
     int few[32], *chain = few, n = 0;
-    for (int at = x; wb__is_view(m, at); at = m->ir.inputs[m->ir.value[at].in]) n++;
+    for (int at = x; wb__is_view(s, at); at = ir->inputs[ir->value[at].in]) n++;
     if (n > (int)WB__COUNT(few) && !(chain = wb__alloc((size_t)n * sizeof *chain))) return false;
-    for (int i = 0, at = x; i < n; i++, at = m->ir.inputs[m->ir.value[at].in]) chain[i] = at;
-    of_base(m, n ? m->ir.inputs[m->ir.value[chain[n - 1]].in] : x, out);
+    for (int i = 0, at = x; i < n; i++, at = ir->inputs[ir->value[at].in]) chain[i] = at;
+    *out = *base;
     bool good = true;
     for (int i = n - 1; good && i >= 0; i--) {
         const wb__view in = *out;
-        const wb__value *v = &m->ir.value[chain[i]];
-        good = wb__view_through((wb__op)v->op, v->ndim, v->dims, m->ir.attrs + v->attr, &in, out);
+        const wb__value *v = &ir->value[chain[i]];
+        good = wb__view_through((wb__op)v->op, v->ndim, v->dims, ir->attrs + v->attr, &in, out);
     }
     if (chain != few) wb__free(chain);
     return good;
+}
+
+/* A free source has no memory; its elements are numbered (draws) or vary along one axis (iota). */
+static void of_base(const wb__values *s, int x, wb__view *out)
+{
+    const wb__value *v = wb__value_at(s, x);
+    wb__contiguous(v, out);
+    if (v->op == WB__OP_iota && !s->needed[x]) {
+        memset(out->strides, 0, sizeof out->strides);
+        out->strides[s->ir.attrs[v->attr]] = 1;
+    }
+}
+
+void wb__view_alone(const wb__values *s, int x, wb__view *out)
+{
+    wb__view base;
+    of_base(s, s->base[x], &base);
+    if (wb__view_of(s, x, &base, out)) return;
+    wb__contiguous(wb__value_at(s, x), out);        /* without memory: as a copy would be */
+}
+
+void wb__find_views(wb__values *s)
+{
+    for (int x = 0; x < s->ir.n; x++) {
+        const wb__value *v = wb__value_at(s, x);
+        wb__view base, view;
+        s->base[x] = x;
+        if (!wb__looks((wb__op)v->op)) continue;
+        s->base[x] = s->base[wb__input(s, v, 0)];
+        if (v->op != WB__OP_reshape) continue;
+        of_base(s, s->base[x], &base);
+        if (!wb__view_of(s, x, &base, &view)) s->base[x] = x;       /* a copy, in order */
+    }
 }
 
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product)

@@ -1,6 +1,6 @@
 /* From the graph to values: each tensor of the walk becomes one, composites become what they are
  * made of. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 
@@ -110,11 +110,11 @@ static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside
 }
 
 /* Does the backend take it, and its gradients where the plan has them? */
-static bool taken(const wb__making *m, const int *in, const int64_t *attr)
+static bool taken(const wb__attempt *a, const wb__values *m, const int *in, const int64_t *attr)
 {
     const wb__ir *ir = &m->ir;
-    if (!m->device->backend->takes) return false;
-    wb__step s = wb__step_blank(m, WB__STEP_ATTENTION);
+    if (!a->device->backend->takes) return false;
+    wb__step s = wb__step_blank(a, WB__STEP_ATTENTION);
     s.variant = WB__ATTENTION_FORWARD;
     s.n_views = 5;
     s.attention.causal = attr[1];
@@ -127,14 +127,14 @@ static bool taken(const wb__making *m, const int *in, const int64_t *attr)
     lse.heads_first = false;
     wb__contiguous(&lse, &s.views[4]);
     s.views[4].dtype = WB_F32;
-    if (!wb__taken(m, &s)) return false;
+    if (!wb__taken(a, &s)) return false;
     if (!m->attention_back) return true;
     s.variant = WB__ATTENTION_BACK;
     s.n_views = 9;
     s.views[5] = s.views[3];
     for (int i = 0; i < 3; i++)
         s.views[6 + i] = likely(ir, in[i], s.views[i].dims[3], s.views[i].strides[1] < s.views[i].strides[2]);
-    return wb__taken(m, &s);
+    return wb__taken(a, &s);
 }
 
 static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape, int64_t width,
@@ -207,7 +207,7 @@ bool wb__literal_fixed(const wb_tensor *x)
 }
 
 /* A window: the chain of views down to its base, which stands for a buffer of the window's own. */
-static int window(wb__making *m, wb_tensor *x, int leaf)
+static int window(wb__values *m, wb_tensor *x, int leaf)
 {
     wb__window w;
     wb__window_of(x, &w);
@@ -223,7 +223,8 @@ static int window(wb__making *m, wb_tensor *x, int leaf)
     return at;
 }
 
-static int import_one(wb__making *m, wb_tensor *x, const int *in, int *number, int leaf)
+static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const int *in, int *number,
+                      int leaf)
 {
     wb__ir *ir = &m->ir;
     wb__value v = value_like(x);
@@ -256,7 +257,7 @@ static int import_one(wb__making *m, wb_tensor *x, const int *in, int *number, i
     case WB__OP_adam_step: return adam_step(ir, in);
     case WB__OP_attention: case WB__OP_attention_dq: case WB__OP_attention_dk:
     case WB__OP_attention_dv:
-        return taken(m, in, x->attr) ? attention_steps(ir, x, in) : attention(ir, x, in);
+        return taken(a, m, in, x->attr) ? attention_steps(ir, x, in) : attention(ir, x, in);
     case WB__OP_stop: case WB__OP_automatic: case WB__OP_assign: return in[0];
     case WB__OP_sum: case WB__OP_max: case WB__OP_min: case WB__OP_argmax: {
         int r = wb__ir_reduce(ir, (wb__op)x->op, in[0], (unsigned)x->attr[0]);
@@ -266,11 +267,11 @@ static int import_one(wb__making *m, wb_tensor *x, const int *in, int *number, i
     }
 }
 
-bool wb__import(wb__making *m)
+bool wb__import(const wb__attempt *a, wb__values *m)
 {
-    const wb__order *o = &m->request->order;
+    const wb__order *o = &a->request->order;
     int number = 0, room = 16, *in = wb__alloc((size_t)room * sizeof *in);
-    bool good = in && (m->value_of = wb__alloc((size_t)(o->n + 1) * sizeof *m->value_of));
+    bool good = in && (m->of = wb__alloc((size_t)(o->n + 1) * sizeof *m->of));
     for (int i = 0; i < o->n; i++)
         m->attention_back |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
     for (int i = 0; good && i < o->n; i++) {
@@ -283,9 +284,9 @@ bool wb__import(wb__making *m)
         }
         for (uint32_t j = 0; !wb__known(x) && j < x->n_in; j++) {
             const wb_tensor *y = x->in[j];
-            in[j] = m->value_of[wb__known(y) ? wb__pointer_map_get(&o->leaves, y) : (int)y->index];
+            in[j] = m->of[wb__known(y) ? wb__pointer_map_get(&o->leaves, y) : (int)y->index];
         }
-        m->value_of[i] = import_one(m, x, in, &number, m->request->leaf_of[i]);
+        m->of[i] = import_one(a, m, x, in, &number, a->request->leaf_of[i]);
         good = !m->ir.failed;
     }
     wb__free(in);

@@ -1,12 +1,15 @@
 /* From a library group to its step: operands as the backend wants them, by way of copies where they
  * stand otherwise. */
-#include "engine/plan.h"
+#include "engine/plan/stages.h"
 
 #include <string.h>
 
-static wb__value *value(const wb__making *m, int x) { return &m->ir.value[x]; }
-static int input(const wb__making *m, const wb__value *v, int i) { return m->ir.inputs[v->in + i]; }
-static wb__draft *last_draft(wb__making *m) { return &m->draft[m->n_drafts - 1]; }
+static const wb__value *value(const wb__emitter *m, int x) { return wb__value_at(m->values, x); }
+static int input(const wb__emitter *m, const wb__value *v, int i)
+{
+    return wb__input(m->values, v, i);
+}
+static wb__plan_step *last_step(wb__emitter *m) { return &m->out->step[m->out->n - 1]; }
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
@@ -24,27 +27,27 @@ static bool dense(const wb__view *v, bool nhwc)
 
 /* A view of value `like`'s elements as an operand, dense in the value's layout: by way of a copy
  * where it is not. */
-static void add_dense_view(wb__making *m, wb__view v, int owner, wb__value like)
+static void add_dense_view(wb__emitter *m, wb__view v, int owner, wb__value like)
 {
-    wb__draft *d = last_draft(m);
+    wb__plan_step *d = last_step(m);
     wb__view to;
     if (dense(&v, like.nhwc)) {
-        wb__draft_view(m, d, v, owner);
+        wb__emit_view(m, d, v, owner);
         return;
     }
     wb__contiguous(&like, &to);
-    to.buffer = wb__arena_buffer(m);
-    int tenant = wb__tenant_new(m, wb__value_bytes(&like));
-    wb__draft held = *d;                        /* the copy goes before it */
-    m->n_drafts--;
-    wb__draft_copy(m, v, owner, to, tenant, "brought into order");
-    wb__draft *again = wb__draft_new(m, held.step.kind);
+    to.buffer = m->placement->arena_buffer;
+    int memory = wb__emit_memory(m, wb__value_bytes(&like));
+    wb__plan_step held = *d;                        /* the copy goes before it */
+    m->out->n--;
+    wb__emit_copy(m, v, owner, to, memory, "brought into order");
+    wb__plan_step *again = wb__emit_step(m, held.step.kind);
     if (!again) return;
     *again = held;
-    wb__draft_view(m, again, to, tenant);
+    wb__emit_view(m, again, to, memory);
 }
 
-static void add_dense(wb__making *m, int x, bool nhwc)
+static void add_dense(wb__emitter *m, int x, bool nhwc)
 {
     wb__view v;
     int owner;
@@ -55,14 +58,14 @@ static void add_dense(wb__making *m, int x, bool nhwc)
     add_dense_view(m, v, owner, like);
 }
 
-static void add_any(wb__making *m, int x)
+static void add_any(wb__emitter *m, int x)
 {
     wb__view v;
     int owner;
-    if (!m->failed && wb__place_of(m, x, &v, &owner)) wb__draft_view(m, last_draft(m), v, owner);
+    if (!m->failed && wb__place_of(m, x, &v, &owner)) wb__emit_view(m, last_step(m), v, owner);
 }
 
-static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *product)
+static void add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product)
 {
     wb__view v;
     int owner;
@@ -73,12 +76,12 @@ static void add_matrix(wb__making *m, int x, bool transposed, const wb__value *p
     if (awkward) {
         add_dense(m, x, false);
         if (m->failed) return;
-        wb__draft *d = last_draft(m);
+        wb__plan_step *d = last_step(m);
         v = d->step.views[d->step.n_views - 1];
         owner = d->owners[--d->n_owners];
         d->step.n_views--;
     }
-    wb__draft_view(m, last_draft(m), wb__matrix_view(v, transposed, product), owner);
+    wb__emit_view(m, last_step(m), wb__matrix_view(v, transposed, product), owner);
 }
 
 /* The n elements of v along the dimension that is `from_end` before its end. */
@@ -89,46 +92,61 @@ static wb__view vector(const wb__view *v, int64_t n, int from_end)
                       .strides = {v->strides[v->ndim - from_end]}};
 }
 
-/* What the epilogue has beside the product, and the sums of its rows. */
-static void add_epilogue(wb__making *m, const wb__group *g, const wb__value *v)
+static void add_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
-    wb__draft *d = last_draft(m);
-    d->step.epilogue = g->epilogue;
-    d->step.aux_kind = g->aux_kind;
-    if (g->aux >= 0 && !m->failed) wb__place_of(m, g->aux, &d->step.aux, &d->aux_owner);
-    if (g->bits >= 0) {
-        const wb__value bits = {.dtype = WB_U8, .ndim = 2,
-                                .dims = {v->dims[0], wb__relu_bytes(v->dims[1])}};
-        wb__contiguous(&bits, &d->step.aux);
-        d->step.aux.buffer = wb__arena_buffer(m);
-        d->aux_owner = g->bits;
-    }
-    if (g->sums < 0 || m->failed || !wb__place_of(m, g->sums, &d->step.sums, &d->sums_owner)) return;
-    wb__view *s = &d->step.sums;
-    d->step.sums_of = WB__SUMS_OF_C;
-    *s = vector(s, v->dims[1], 1);
-    if (dense(s, false)) return;
-    wb__fail(WB_ERROR_INTERNAL, "plan: sums beside a product need memory of their own");
-    m->failed = true;
+    wb__plan_step *d = last_step(m);
+    const wb__value bits = {.dtype = WB_U8, .ndim = 2,
+                            .dims = {v->dims[0], wb__relu_bytes(v->dims[1])}};
+    int *memory = &m->bits_of[p->bits];
+    wb__contiguous(&bits, &d->step.aux);
+    d->step.aux.buffer = m->placement->arena_buffer;
+    if (*memory < 0) *memory = wb__emit_memory(m, bits.dims[0] * bits.dims[1]);
+    d->aux_owner = *memory;
 }
 
-static void add_bias(wb__making *m, const wb__group *g, const wb__value *v)
+static void add_sums(wb__emitter *m, const wb__product *p)
+{
+    wb__plan_step *d = last_step(m);
+    wb__view *s = &d->step.sums;
+    const int64_t size = value(m, p->sums)->size;
+    if (!wb__place_of(m, p->sums, s, &d->sums_owner)) return;
+    d->step.sums_of = p->sums_of;
+    if (!dense(s, false)) {
+        wb__fail(WB_ERROR_INTERNAL, "plan: sums beside a product need memory of their own");
+        m->failed = true;
+    }
+    *s = (wb__view){.dtype = s->dtype, .buffer = s->buffer, .granule = s->granule,
+                    .offset = s->offset, .ndim = 1, .dims = {size}, .strides = {1}};
+}
+
+/* What the epilogue has beside the product, and sums of rows. */
+static void add_epilogue(wb__emitter *m, const wb__product *p, const wb__value *v)
+{
+    wb__plan_step *d = last_step(m);
+    d->step.epilogue = p->epilogue;
+    d->step.aux_kind = p->aux_kind;
+    if (p->aux >= 0 && !m->failed) wb__place_of(m, p->aux, &d->step.aux, &d->aux_owner);
+    if (p->bits >= 0 && !m->failed) add_bits(m, p, v);
+    if (p->sums >= 0 && !m->failed) add_sums(m, p);
+}
+
+static void add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
     wb__view view;
     int owner;
     const int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
     const wb__value like = {.dtype = v->dtype, .ndim = 1, .size = v->dims[channel],
                             .dims = {v->dims[channel]}};
-    if (m->failed || !wb__place_of(m, g->bias, &view, &owner)) return;
+    if (m->failed || !wb__place_of(m, p->bias, &view, &owner)) return;
     add_dense_view(m, vector(&view, like.size, v->ndim - channel), owner, like);
 }
 
-static void convolution(wb__making *m, const wb__value *v, int product)
+static void convolution(wb__emitter *m, const wb__value *v, int product)
 {
     bool nhwc = v->wants_nhwc;
     int a = input(m, v, 0), b = input(m, v, 1);
-    wb__draft *d = last_draft(m);
-    memcpy(&d->step.conv, m->ir.attrs + v->attr, sizeof d->step.conv);
+    wb__plan_step *d = last_step(m);
+    memcpy(&d->step.conv, m->values->ir.attrs + v->attr, sizeof d->step.conv);
     switch ((wb__conv_kind)d->step.variant) {
     case WB__CONV_FORWARD:
         add_dense(m, a, nhwc);
@@ -149,7 +167,7 @@ static void convolution(wb__making *m, const wb__value *v, int product)
 }
 
 /* An operand whose rows are runs of memory, each element by itself; by way of a copy where it is not. */
-static void add_rows(wb__making *m, int x)
+static void add_rows(wb__emitter *m, int x)
 {
     wb__view v;
     int owner;
@@ -157,34 +175,34 @@ static void add_rows(wb__making *m, int x)
     if (m->failed || !wb__place_of(m, x, &v, &owner)) return;
     for (int i = 0; i < v.ndim; i++)
         runs &= v.dims[i] == 1 || (i == v.ndim - 1 ? v.strides[i] == 1 : v.strides[i] > 0);
-    if (runs) wb__draft_view(m, last_draft(m), v, owner);
+    if (runs) wb__emit_view(m, last_step(m), v, owner);
     else add_dense(m, x, false);
 }
 
 /* One of a step's results; where nobody wants it, memory that is free again behind the step. */
-static void add_result(wb__making *m, const wb__group *g, wb__op op, const wb__value *like)
+static void add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like)
 {
-    for (int x = g->first; x >= 0; x = m->next[x])
+    for (int x = g->first; x >= 0; x = m->groups->of[x].next)
         if (value(m, x)->op == op) {
             add_any(m, x);
             return;
         }
     wb__view v;
     wb__contiguous(like, &v);
-    v.buffer = wb__arena_buffer(m);
-    int tenant = wb__tenant_new(m, wb__value_bytes(like));
-    if (!m->failed) wb__draft_view(m, last_draft(m), v, tenant);
+    v.buffer = m->placement->arena_buffer;
+    int memory = wb__emit_memory(m, wb__value_bytes(like));
+    if (!m->failed) wb__emit_view(m, last_step(m), v, memory);
 }
 
-static void attention(wb__making *m, const wb__group *g, const wb__value *v)
+static void attention(wb__emitter *m, const wb__group *g, const wb__value *v)
 {
     const bool back = wb__ops[v->op].variant == WB__ATTENTION_BACK;
-    const int64_t *attr = m->ir.attrs + v->attr;
+    const int64_t *attr = m->values->ir.attrs + v->attr;
     for (int i = 0; i < v->n_in; i++) add_rows(m, input(m, v, i));
     if (back) {
         add_result(m, g, WB__OP_attention_dq, v);
-        add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->ir, v, 1));
-        add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->ir, v, 2));
+        add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->values->ir, v, 1));
+        add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->values->ir, v, 2));
     } else {
         wb__value lse = *v;
         lse.dims[3] = 1;
@@ -195,37 +213,39 @@ static void attention(wb__making *m, const wb__group *g, const wb__value *v)
         add_result(m, g, WB__OP_attention_lse, &lse);
     }
     if (m->failed) return;
-    wb__draft *d = last_draft(m);
+    wb__plan_step *d = last_step(m);
     memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
     d->step.attention.causal = attr[1];
     d->text = wb__strdup(back ? attr[1] ? "causal, gradients" : "gradients" : attr[1] ? "causal" : "");
 }
 
-void wb__draft_library(wb__making *m, const wb__group *g)
+void wb__emit_library(wb__emitter *m, int group)
 {
-    const wb__value *v = value(m, g->first);
+    const wb__group *g = &m->groups->group[group];
+    const wb__product *p = &m->patterns->product[g->product];
+    const wb__value *v = value(m, p->value);
     const wb__step_kind kind = wb__ops[v->op].step;
-    wb__draft *d = wb__draft_new(m, kind);
+    wb__plan_step *d = wb__emit_step(m, kind);
     if (!d) return;
     d->step.variant = wb__ops[v->op].variant;
     if (kind == WB__STEP_MATMUL) {
-        const int64_t *t = m->ir.attrs + v->attr;
+        const int64_t *t = m->values->ir.attrs + v->attr;
         add_matrix(m, input(m, v, 0), t[0], v);
         add_matrix(m, input(m, v, 1), t[1], v);
-        add_any(m, g->product);
+        add_any(m, p->result);
     } else if (kind == WB__STEP_CONV) {
-        convolution(m, v, g->product);
+        convolution(m, v, p->result);
     } else if (kind == WB__STEP_POOL) {
-        memcpy(&d->step.pool, m->ir.attrs + v->attr, sizeof d->step.pool);
+        memcpy(&d->step.pool, m->values->ir.attrs + v->attr, sizeof d->step.pool);
         for (int i = 0; i < v->n_in; i++)
             add_dense(m, input(m, v, i), v->nhwc);
-        add_any(m, g->product);
+        add_any(m, p->result);
     } else if (kind == WB__STEP_ATTENTION) {
         attention(m, g, v);
     } else {
         for (int i = 0; i < v->n_in; i++) add_dense(m, input(m, v, i), false);
-        add_any(m, g->product);
+        add_any(m, p->result);
     }
-    if (g->bias >= 0) add_bias(m, g, v);
-    if (!m->failed) add_epilogue(m, g, v);
+    if (p->bias >= 0) add_bias(m, p, v);
+    if (!m->failed) add_epilogue(m, p, v);
 }

@@ -1,0 +1,359 @@
+/* Which values are made together: each group of values becomes one kernel.
+ *
+ * Values are taken in order.  An elementwise value or reduction joins the group of the latest of
+ * its operands where it fits into that group's space, or the last group that read one of its
+ * operands.  Everything else it needs comes from earlier groups, so the order of groups remains an
+ * order of execution.  Values made of leaves alone wait: they join the first group that reads them.
+ * What the patterns found joins its product. */
+#include "engine/plan/stages.h"
+
+#include <string.h>
+
+enum { MOST_DEFERRED = 64 };    /* below a deferred value: to ask whether they fit remains quick */
+
+/* A value while groups are formed. */
+typedef struct {
+    int below;          /* of a deferred value: number of deferred values that it needs, and itself;
+                           else 0 */
+    int reader;         /* the last fused group that loads it, for kernels side by side; -1 */
+} progress;
+
+typedef struct {
+    const wb__attempt *attempt;
+    const wb__values *values;
+    const wb__patterns *patterns;
+    wb__groups *out;
+    progress *progress;
+    wb__group spare;    /* that is filled in where there is no memory for a group */
+    bool failed;
+} former;
+
+static const wb__value *value(const former *f, int x) { return wb__value_at(f->values, x); }
+static int input(const former *f, const wb__value *v, int i) { return wb__input(f->values, v, i); }
+static int base_of(const former *f, const wb__value *v, int i)
+{
+    return f->values->base[input(f, v, i)];
+}
+static bool is_deferred(const former *f, int x) { return f->progress[x].below > 0; }
+static int group_of(const former *f, int x) { return f->out->of[x].group; }
+
+static wb__group *new_group(former *f, wb__group_kind kind)
+{
+    wb__groups *o = f->out;
+    if (!wb__make_room(&o->group, &o->capacity, o->n + 1, sizeof *o->group)) {
+        f->failed = true;
+        return &f->spare;
+    }
+    o->group[o->n] =
+        (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1};
+    return &o->group[o->n++];
+}
+
+static void join(former *f, int g, int x)
+{
+    if (f->failed) return;
+    wb__group *group = &f->out->group[g];
+    wb__member *of = f->out->of;
+    of[x].group = g;
+    of[x].next = -1;
+    group->n++;
+    if (group->first < 0) group->first = x;
+    else of[group->last].next = x;
+    group->last = x;
+}
+
+static void join_last(former *f, int x) { join(f, f->out->n - 1, x); }
+
+/* The latest group among the makers of a value's operands, and of the operands of deferred ones; -1
+ * if all are leaves. */
+static int latest(const former *f, const wb__value *v)
+{
+    int g = -1;
+    for (int i = 0; i < v->n_in; i++) {
+        const int base = base_of(f, v, i);
+        g = WB__MAX(g, is_deferred(f, base) ? latest(f, value(f, base)) : group_of(f, base));
+    }
+    return g;
+}
+
+/* Can v's operands be had in group g: from its registers, or from memory made earlier? */
+static bool reachable(const former *f, int g, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        const int x = input(f, v, i), base = f->values->base[x], made = group_of(f, base);
+        if (made > g || (made == g && (x != base || f->out->of[base].ends))) return false;
+    }
+    return true;
+}
+
+/* ---- one value into a group ------------------------------------------------------------------ */
+
+static void note_reader(former *f, int g, int base, int64_t size)
+{
+    if (group_of(f, base) != g && value(f, base)->size == size) f->progress[base].reader = g;
+}
+
+static void place_in(former *f, int g, int x)
+{
+    const wb__value *v = value(f, x);
+    if (f->failed) return;
+    if (wb__ops[v->op].class == WB__REDUCE) {
+        f->out->of[x].ends =
+            wb__space_fold(&f->out->group[g], f->values, v) != WB__FOLDS_COLS;
+        note_reader(f, g, base_of(f, v, 0), value(f, input(f, v, 0))->size);
+    } else {
+        for (int i = 0; i < v->n_in; i++) note_reader(f, g, base_of(f, v, i), v->size);
+    }
+    join(f, g, x);
+}
+
+static void new_space(former *f, const wb__value *v)
+{
+    wb__group *g = new_group(f, WB__GROUP_FUSED);
+    if (wb__ops[v->op].class == WB__REDUCE) wb__space_of_reduction(g, f->values, v);
+    else wb__space_of(g, v);
+}
+
+/* ---- deferred values ------------------------------------------------------------------------- */
+
+/* Would v be a fold whose result its own kernel cannot use? */
+static bool would_end(const former *f, wb__group *g, const wb__value *v)
+{
+    return wb__ops[v->op].class == WB__REDUCE && wb__space_fold(g, f->values, v) != WB__FOLDS_COLS;
+}
+
+/* Would v's deferred operands, and those below them, fit into group g?  What they read may have
+ * been made since they were deferred.  `trial` is a copy of the group whose columns may become
+ * fixed. */
+static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        const int x = input(f, v, i);
+        if (!is_deferred(f, x)) continue;
+        const wb__value *d = value(f, x);
+        if (!reachable(f, g, d) || !deferred_fit(f, g, trial, d) ||
+            !wb__space_fits(trial, f->values, d) || would_end(f, trial, d))
+            return false;
+    }
+    return true;
+}
+
+/* v's deferred operands, and those below them, join group g. */
+static void pull(former *f, int g, const wb__value *v)
+{
+    for (int i = 0; i < v->n_in; i++) {
+        const int x = input(f, v, i);
+        if (!is_deferred(f, x)) continue;
+        f->progress[x].below = 0;
+        pull(f, g, value(f, x));
+        place_in(f, g, x);
+    }
+}
+
+static void group_alone(former *f, int x);
+
+static void end_deferral(former *f, int x)
+{
+    if (!is_deferred(f, x)) return;
+    f->progress[x].below = 0;
+    group_alone(f, x);
+}
+
+/* A new group for x and its deferred operands; where these do not fit, they get groups before. */
+static void group_alone(former *f, int x)
+{
+    const wb__value *v = value(f, x);
+    new_space(f, v);
+    if (f->failed) return;
+    wb__group trial = f->out->group[f->out->n - 1];
+    if (!deferred_fit(f, f->out->n - 1, &trial, v)) {
+        f->out->n--;                            /* it is empty yet */
+        for (int i = 0; i < v->n_in; i++) end_deferral(f, base_of(f, v, i));
+        new_space(f, v);
+        if (f->failed) return;
+    }
+    const int g = f->out->n - 1;
+    pull(f, g, v);
+    place_in(f, g, x);
+}
+
+/* Number of deferred values v depends on, and v itself.  Shared ones are counted once a path. */
+static int count_below(const former *f, const wb__value *v)
+{
+    int n = 1;
+    for (int i = 0; i < v->n_in; i++) n += f->progress[input(f, v, i)].below;
+    return n;
+}
+
+/* A value of leaves, free sources and other deferred values only can wait if it ends no kernel.  So
+ * can a comparison of a product's result, such as relu's in the backward pass: reading the result
+ * there costs no more than a kernel here that writes where it is positive. */
+static bool can_wait(const former *f, const wb__value *v)
+{
+    const bool compares = wb__ops[v->op].class == WB__COMPARE;
+    for (int i = 0; i < v->n_in; i++) {
+        const int base = base_of(f, v, i), g = group_of(f, base);
+        if (g < 0) continue;
+        if (!compares || f->out->group[g].kind != WB__GROUP_LIBRARY ||
+            f->patterns->product[f->out->group[g].product].result != base)
+            return false;
+    }
+    if (count_below(f, v) > MOST_DEFERRED) return false;
+    return wb__ops[v->op].class != WB__REDUCE || wb__folds_columns(f->values, v);
+}
+
+/* ---- elementwise values and reductions ------------------------------------------------------- */
+
+static bool may_join(const former *f, int g, const wb__value *v)
+{
+    wb__group trial = f->out->group[g];
+    if (trial.n >= f->attempt->most_values) return false;
+    return trial.kind == WB__GROUP_FUSED && reachable(f, g, v) && deferred_fit(f, g, &trial, v) &&
+           wb__space_fits(&trial, f->values, v);
+}
+
+/* The group that v joins: its latest maker, or a group that reads an operand and comes after all
+ * makers; -1: none. */
+static int candidate(const former *f, const wb__value *v)
+{
+    const int g = latest(f, v);
+    if (g >= 0 && may_join(f, g, v)) return g;
+    for (int i = 0; i < v->n_in; i++) {
+        const int r = f->progress[base_of(f, v, i)].reader;
+        if (r > g && may_join(f, r, v)) return r;
+    }
+    return -1;
+}
+
+static void fusable(former *f, int x)
+{
+    const wb__value *v = value(f, x);
+    for (int i = 0; i < v->n_in; i++) {         /* a view is of memory */
+        const int in = input(f, v, i), base = f->values->base[in];
+        if (in != base) end_deferral(f, base);
+    }
+    if (f->failed) return;
+    const int g = candidate(f, v);
+    if (g >= 0) {
+        pull(f, g, v);
+        place_in(f, g, x);
+    } else if (!f->values->needed[x] && can_wait(f, v)) {
+        f->progress[x].below = count_below(f, v);
+    } else {
+        group_alone(f, x);
+    }
+}
+
+/* ---- all values ------------------------------------------------------------------------------ */
+
+/* A library operation, and the sum beside it if that came before. */
+static void library(former *f, int x)
+{
+    if (wb__is_beside(value(f, x)->op)) {
+        join(f, group_of(f, input(f, value(f, x), 0)), x);
+        return;
+    }
+    wb__group *g = new_group(f, WB__GROUP_LIBRARY);
+    g->product = f->patterns->of[x].product;
+    join_last(f, x);
+    const int sums = f->patterns->product[f->patterns->of[x].product].sums;
+    if (sums >= 0) f->out->of[sums].group = group_of(f, x);
+}
+
+/* A value that is part of a product's kernel, which may be made here. */
+static void part_of(former *f, int x, const wb__product *p)
+{
+    if (p->made_at == x) library(f, p->value);
+    f->out->of[x].group = group_of(f, p->value);
+}
+
+static void one(former *f, int x)
+{
+    const wb__value *v = value(f, x);
+    const int part = f->patterns->of[x].product;
+    switch (wb__ops[v->op].class) {
+    case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE:
+    case WB__REDUCE:
+        if (part >= 0) part_of(f, x, &f->patterns->product[part]);
+        else if (!f->patterns->of[x].unused) fusable(f, x);
+        break;
+    case WB__SOURCE:
+        if (!f->values->needed[x]) break;
+        new_space(f, v);
+        join_last(f, x);
+        break;
+    case WB__MOVE:
+        if (v->op == WB__OP_assemble) {
+            new_group(f, WB__GROUP_CONCAT);
+            join_last(f, x);
+        } else if (!wb__is_view(f->values, x)) {        /* a copy, in order */
+            end_deferral(f, base_of(f, v, 0));
+            f->out->of[x].ends = true;
+            wb__space_of(new_group(f, WB__GROUP_FUSED), value(f, input(f, v, 0)));
+            join_last(f, x);
+        }
+        break;
+    case WB__LIBRARY:
+        if (wb__is_beside(v->op) || f->patterns->product[part].made_at == x) library(f, x);
+        break;
+    default: break;
+    }
+}
+
+static void set_stored(former *f, int x) { f->out->of[x].stored |= group_of(f, x) >= 0; }
+
+/* What another group, a library operation or the outside reads is stored. */
+static void find_stored(former *f)
+{
+    wb__member *of = f->out->of;
+    for (int x = 0; x < f->values->ir.n; x++) {
+        const wb__value *v = value(f, x);
+        const int g = of[x].group;
+        if (f->values->needed[x]) set_stored(f, f->values->base[x]);
+        if (g < 0 && !of[x].rematerialised) continue;
+        for (int i = 0; i < v->n_in; i++) {
+            const int in = input(f, v, i), base = f->values->base[in];
+            if (of[base].group != g || in != base) set_stored(f, base);
+        }
+        if (g < 0) continue;
+        of[x].stored |= of[x].ends || v->op == WB__OP_assemble || wb__is_beside(v->op);
+        if (f->out->group[g].kind != WB__GROUP_LIBRARY) continue;
+        const wb__product *p = &f->patterns->product[f->out->group[g].product];
+        of[x].stored |= p->result == x || p->aux == x || p->sums == x;
+    }
+}
+
+static bool form(former *f)
+{
+    for (int x = 0; x < f->values->ir.n && !f->failed; x++) one(f, x);
+    if (f->failed || !wb__groups_merge(f->attempt, f->values, f->out)) return false;
+    find_stored(f);
+    for (int i = 0; i < f->out->n; i++) {
+        wb__group *g = &f->out->group[i];
+        if (g->kind == WB__GROUP_FUSED && g->col_dims < 0) g->col_dims = WB__MIN(g->ndim, 1);
+    }
+    return true;
+}
+
+bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
+                     wb__groups *g)
+{
+    const size_t n = (size_t)s->ir.n + 1;
+    former f = {.attempt = a, .values = s, .patterns = p, .out = g};
+    g->of = wb__alloc(n * sizeof *g->of);
+    f.progress = wb__alloc(n * sizeof *f.progress);
+    bool good = g->of && f.progress;
+    for (int x = 0; good && x < s->ir.n; x++) {
+        g->of[x] = (wb__member){.group = -1, .next = -1};
+        f.progress[x] = (progress){.reader = -1};
+    }
+    good = good && form(&f);
+    wb__free(f.progress);
+    return good;
+}
+
+void wb__groups_free(wb__groups *g)
+{
+    wb__free(g->group);
+    wb__free(g->of);
+}

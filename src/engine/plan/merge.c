@@ -1,0 +1,204 @@
+/* Groups that were begun apart and belong together, and small groups that need not exist.
+ *
+ * Values join groups in their order, so the gates of a cell, each made of the same product, begin
+ * four groups; a value that needs them all joins the last.  Here an elementwise group takes in the
+ * elementwise groups before it that make its operands, where no group between the two needs them:
+ * one kernel, whose values stay in registers.
+ *
+ * A computation on one number a channel, such as between the sums of a batch norm and their use,
+ * would be a kernel of its own between two large ones.  On a GPU that costs more than to compute
+ * these numbers again for each element, so they are written into the programs that read them. */
+#include "engine/plan/stages.h"
+
+enum {
+    MOST_MERGED = 64,                   /* values in a group that grew by merging */
+    MOST_REMADE = 8                     /* values in a group that is rematerialised */
+};
+
+typedef struct {
+    const wb__values *values;
+    wb__groups *out;
+    int most_values;                    /* in a group */
+    bool *written;                      /* of each value: it is written to a variable */
+    int *first, *user;                  /* of x: user[first[x]] .. user[first[x + 1] - 1] */
+} merger;
+
+static const wb__value *value(const merger *m, int x) { return wb__value_at(m->values, x); }
+static int group_of(const merger *m, int x) { return m->out->of[x].group; }
+static int next(const merger *m, int x) { return m->out->of[x].next; }
+
+/* What x reads, behind views. */
+static int operand(const merger *m, int x, int i)
+{
+    return m->values->base[wb__input(m->values, value(m, x), i)];
+}
+
+static bool find_users(merger *m)
+{
+    const int n = m->values->ir.n;
+    int total = 0;
+    for (int x = 0; x < n; x++) total += value(m, x)->n_in;
+    m->first = wb__alloc_zero((size_t)n + 2, sizeof *m->first);
+    m->user = wb__alloc(((size_t)total + 1) * sizeof *m->user);
+    if (!m->first || !m->user) return false;
+    for (int x = 0; x < n; x++)
+        for (int i = 0; i < value(m, x)->n_in; i++) m->first[operand(m, x, i) + 2]++;
+    for (int x = 0; x < n; x++) m->first[x + 2] += m->first[x + 1];
+    for (int x = 0; x < n; x++)         /* first[x + 1] moves from the start of x's to its end */
+        for (int i = 0; i < value(m, x)->n_in; i++) m->user[m->first[operand(m, x, i) + 1]++] = x;
+    return true;
+}
+
+/* Elementwise values alone, none of which is written to a variable, which is done at the end. */
+static bool is_plain(const merger *m, int g)
+{
+    const wb__group *group = &m->out->group[g];
+    if (group->kind != WB__GROUP_FUSED || group->first < 0) return false;
+    for (int x = group->first; x >= 0; x = next(m, x))
+        if (!wb__is_elementwise((wb__op)value(m, x)->op) || m->out->of[x].ends || m->written[x])
+            return false;
+    return true;
+}
+
+static bool same_space(const wb__group *a, const wb__group *b)
+{
+    if (a->ndim != b->ndim || a->nhwc != b->nhwc || a->outer_dims != b->outer_dims) return false;
+    if (a->col_dims >= 0 && b->col_dims >= 0 && a->col_dims != b->col_dims) return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dims[i] != b->dims[i] || a->axis[i] != b->axis[i]) return false;
+    return true;
+}
+
+/* Does a group before b, other than a itself, use what a makes?  Does b look at it by a view? */
+static bool wanted_between(const merger *m, int a, int b)
+{
+    for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
+        for (int k = m->first[x]; k < m->first[x + 1]; k++) {
+            const int g = group_of(m, m->user[k]);
+            if (g >= 0 && g != a && g < b) return true;
+            const wb__value *user = value(m, m->user[k]);
+            for (int i = 0; g == b && i < user->n_in; i++) {
+                const int in = wb__input(m->values, user, i);
+                if (in != x && m->values->base[in] == x) return true;
+            }
+        }
+    return false;
+}
+
+/* Group a's values come before b's in b from now on; a is empty. */
+static void merge_into(merger *m, int a, int b)
+{
+    wb__group *from = &m->out->group[a], *to = &m->out->group[b];
+    for (int x = from->first; x >= 0; x = next(m, x)) m->out->of[x].group = b;
+    m->out->of[from->last].next = to->first;
+    to->first = from->first;
+    to->n += from->n;
+    if (to->col_dims < 0) to->col_dims = from->col_dims;
+    from->first = from->last = -1;
+    from->n = 0;
+}
+
+/* The latest group that makes an operand of b and may become part of it; -1: none. */
+static int candidate(const merger *m, int b)
+{
+    int best = -1;
+    for (int x = m->out->group[b].first; x >= 0; x = next(m, x))
+        for (int i = 0; i < value(m, x)->n_in; i++) {
+            const int a = group_of(m, operand(m, x, i));
+            if (a <= best || a >= b || !is_plain(m, a)) continue;
+            const int n = m->out->group[a].n + m->out->group[b].n;
+            if (n > WB__MIN(m->most_values, MOST_MERGED)) continue;
+            if (!same_space(&m->out->group[a], &m->out->group[b])) continue;
+            if (!wanted_between(m, a, b)) best = a;
+        }
+    return best;
+}
+
+/* ---- small groups rematerialised ------------------------------------------------------------- */
+
+static bool writes(const merger *m, int g)
+{
+    for (int x = m->out->group[g].first; x >= 0; x = next(m, x))
+        if (m->written[x]) return true;
+    return false;
+}
+
+/* Can v be computed anew for each point of the group's space?  It is smaller, of as many axes. */
+static bool spreads(const wb__group *g, const wb__value *v)
+{
+    bool smaller = false;
+    if (g->kind != WB__GROUP_FUSED || v->ndim != g->ndim) return false;
+    for (int i = 0; i < v->ndim; i++) {
+        if (v->dims[i] != 1 && v->dims[i] != g->dims[i]) return false;
+        smaller |= v->dims[i] != g->dims[i];
+    }
+    return smaller;
+}
+
+static bool reads_directly(const merger *m, const wb__value *user, int x)
+{
+    for (int i = 0; i < user->n_in; i++) {
+        const int in = wb__input(m->values, user, i);
+        if (in != x && m->values->base[in] == x) return false;
+    }
+    return true;
+}
+
+static bool may_rematerialise(const merger *m, int g)
+{
+    if (m->out->group[g].n > MOST_REMADE || !is_plain(m, g)) return false;
+    for (int x = m->out->group[g].first; x >= 0; x = next(m, x)) {
+        if (m->values->needed[x]) return false;
+        for (int k = m->first[x]; k < m->first[x + 1]; k++) {
+            const wb__value *user = value(m, m->user[k]);
+            const int to = group_of(m, m->user[k]);
+            if (wb__is_view(m->values, m->user[k])) continue;   /* its readers are users too */
+            if (!reads_directly(m, user, x)) return false;
+            if (to == g || (to < 0 && m->out->of[m->user[k]].rematerialised)) continue;
+            if (to < 0 || !spreads(&m->out->group[to], value(m, x)) || writes(m, to)) return false;
+            if (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void rematerialise(merger *m, int g)
+{
+    wb__group *group = &m->out->group[g];
+    for (int x = group->first; x >= 0; x = next(m, x)) {
+        m->out->of[x].group = -1;
+        m->out->of[x].rematerialised = true;
+    }
+    group->first = group->last = -1;
+    group->n = 0;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static void merge(merger *m, bool rematerialises)
+{
+    for (int g = m->out->n - 1; g >= 0 && rematerialises; g--)
+        if (may_rematerialise(m, g)) rematerialise(m, g);
+    for (int b = 0; b < m->out->n; b++)
+        for (int a = 0; a >= 0 && is_plain(m, b);) {
+            a = candidate(m, b);
+            if (a >= 0) merge_into(m, a, b);
+        }
+}
+
+bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
+{
+    const wb__request *r = a->request;
+    merger m = {.values = s, .out = g, .most_values = a->most_values};
+    m.written = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *m.written);
+    const bool good = m.written && find_users(&m);
+    if (good) {
+        for (int i = 0; i < r->n_writes; i++) m.written[wb__root(s, r->writes[i])] = true;
+        merge(&m, a->device->backend->is_gpu);
+    }
+    wb__free(m.written);
+    wb__free(m.first);
+    wb__free(m.user);
+    return good;
+}

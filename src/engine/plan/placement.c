@@ -1,0 +1,285 @@
+/* Where each stored value is in memory: in a leaf, a result, a variable, a part of a concat, or the
+ * arena; and which groups write variables, and so run at the end. */
+#include "engine/plan/stages.h"
+
+#include <string.h>
+
+typedef struct {
+    const wb__request *request;
+    const wb__values *values;
+    const wb__patterns *patterns;
+    const wb__groups *groups;
+    wb__placement *out;
+} placer;
+
+static const wb__value *value(const placer *p, int x) { return wb__value_at(p->values, x); }
+static int group_of(const placer *p, int x) { return p->groups->of[x].group; }
+static int base_of(const placer *p, const wb__value *v, int i)
+{
+    return p->values->base[wb__input(p->values, v, i)];
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+int wb__same_memory(const wb__values *s, int x)
+{
+    int at = x;
+    while (wb__is_view(s, at) && wb__value_at(s, at)->op == WB__OP_reshape)
+        at = wb__input(s, wb__value_at(s, at), 0);
+    return wb__is_view(s, at) || wb__value_at(s, at)->nhwc ? x : at;
+}
+
+/* A value that a kernel makes can be in the result's own memory, if it is asked for once and
+ * row-major. */
+static void choose_results(placer *p)
+{
+    for (int i = 0; i < p->request->n_results; i++) {
+        const int x = wb__same_memory(p->values, wb__root(p->values, p->request->results[i]));
+        wb__role *r = &p->out->role[x];
+        if (group_of(p, x) >= 0 && r->result < 0 && !value(p, x)->nhwc) r->result = i;
+    }
+}
+
+/* ---- writes ---------------------------------------------------------------------------------- */
+
+/* A fused group whose values only itself and writes read may run last and write variables in
+ * place. */
+static void find_final(placer *p)
+{
+    bool *is_final = p->out->is_final;
+    for (int i = 0; i < p->request->n_writes; i++) {
+        const int g = group_of(p, wb__root(p->values, p->request->writes[i]));
+        if (p->request->targets[i] >= 0 && g >= 0 && p->groups->group[g].kind == WB__GROUP_FUSED)
+            is_final[g] = true;
+    }
+    for (int x = 0; x < p->values->ir.n; x++) {
+        const wb__value *v = value(p, x);
+        for (int j = 0; j < v->n_in && !wb__is_view(p->values, x); j++) {
+            const int g = group_of(p, base_of(p, v, j));
+            if (g >= 0 && g != group_of(p, x)) is_final[g] = false;
+        }
+    }
+    for (int i = 0; i < p->request->n_results; i++) {
+        const int g = group_of(p, p->values->base[wb__root(p->values, p->request->results[i])]);
+        if (g >= 0) is_final[g] = false;
+    }
+}
+
+/* Does group g read the leaf, if at all, element by element? */
+static bool reads_in_step(const placer *p, int g, int leaf)
+{
+    for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
+        const wb__value *v = value(p, x);
+        for (int j = 0; j < v->n_in; j++) {
+            const int in = wb__input(p->values, v, j);
+            const wb__value *base = value(p, p->values->base[in]);
+            if (base->op != WB__OP_constant || base->leaf != leaf) continue;
+            if (base != value(p, in) || base->size != v->size) return false;
+        }
+    }
+    return true;
+}
+
+/* The final group that reads each leaf; -1: none, -2: several. */
+static void find_readers(const placer *p, int *reader)
+{
+    for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
+    for (int x = 0; x < p->values->ir.n; x++) {
+        const wb__value *v = value(p, x);
+        const int g = group_of(p, x);
+        for (int j = 0; j < v->n_in && g >= 0 && p->out->is_final[g]; j++) {
+            const wb__value *b = value(p, base_of(p, v, j));
+            if (b->op == WB__OP_constant)
+                reader[b->leaf] = reader[b->leaf] == -1 || reader[b->leaf] == g ? g : -2;
+        }
+    }
+}
+
+/* In place: made by a final group that reads the variable, if at all, element by element, and no
+ * other final group reads it. */
+static bool choose_writes(placer *p)
+{
+    const wb__request *r = p->request;
+    int *reader = wb__alloc(((size_t)p->out->result_buffer + 1) * sizeof *reader);
+    if (!reader) return false;
+    find_readers(p, reader);
+    for (int i = 0; i < r->n_writes; i++) {
+        const int x = wb__root(p->values, r->writes[i]), g = group_of(p, x), to = r->targets[i];
+        wb__role *role = &p->out->role[x];
+        if (to < 0 || g < 0 || !p->out->is_final[g] || role->write >= 0 || role->result >= 0 ||
+            p->groups->of[x].ends || value(p, x)->nhwc)
+            continue;
+        if ((reader[to] == -1 || reader[to] == g) && reads_in_step(p, g, to)) role->write = i;
+    }
+    wb__free(reader);
+    return true;
+}
+
+/* ---- concats --------------------------------------------------------------------------------- */
+
+/* A reshape that does nothing but bring or drop dimensions of size 1. */
+static bool only_units(const wb__values *s, const wb__value *v)
+{
+    const wb__value *x = wb__ir_in(&s->ir, v, 0);
+    int i = 0, k = 0;
+    while (i < v->ndim || k < x->ndim) {
+        while (i < v->ndim && v->dims[i] == 1) i++;
+        while (k < x->ndim && x->dims[k] == 1) k++;
+        if (i == v->ndim || k == x->ndim) break;
+        if (v->dims[i++] != x->dims[k++]) return false;
+    }
+    return i == v->ndim && k == x->ndim;
+}
+
+int wb__content(const wb__values *s, int x)
+{
+    while (wb__is_view(s, x) && wb__value_at(s, x)->op == WB__OP_reshape &&
+           only_units(s, wb__value_at(s, x)))
+        x = wb__input(s, wb__value_at(s, x), 0);
+    return x;
+}
+
+/* May x be made where it is part of a concat?  Then all its readers read it there. */
+static bool may_be_inside(const placer *p, int x)
+{
+    const wb__role *r = &p->out->role[x];
+    const wb__value *v = value(p, x);
+    const int group = group_of(p, x);
+    if (group < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
+        p->groups->of[x].ends || v->heads_first)
+        return false;
+    if (v->nhwc || wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble && !v->nhwc;
+    const wb__group *g = &p->groups->group[group];
+    if (g->kind != WB__GROUP_LIBRARY) return true;
+    const wb__product *by = &p->patterns->product[g->product];
+    return value(p, by->value)->op == WB__OP_matmul && !by->aux_kind && by->result == x &&
+           by->sums_of != WB__SUMS_OF_C;
+}
+
+/* Values that stay out of concats.  A reshape of a part may not be a view by strides.  Operands of
+ * convolutions, pools and gathers are dense (library.c) and would be copied out again; a bias would
+ * too, but it is small. */
+static void find_dense(const placer *p, bool *is_dense)
+{
+    for (int i = 0; i < p->values->ir.n; i++) {
+        const wb__value *v = value(p, i);
+        if (v->op == WB__OP_reshape && wb__is_view(p->values, i) && !only_units(p->values, v))
+            is_dense[p->values->base[i]] = true;
+        if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
+            for (int j = 0; j < v->n_in; j++) is_dense[base_of(p, v, j)] = true;
+    }
+}
+
+/* Is there a part everywhere? */
+static bool is_covered(const placer *p, const wb__value *a)
+{
+    int64_t size = 0;
+    for (int i = 0; i < a->n_in; i++) size += wb__ir_in(&p->values->ir, a, i)->size;
+    return size == a->size;
+}
+
+static bool choose_parts(placer *p)
+{
+    bool *is_dense = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *is_dense);
+    if (!is_dense) return false;
+    find_dense(p, is_dense);
+    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* outer concats first */
+        const wb__value *a = value(p, i);
+        if (a->op != WB__OP_assemble || !is_covered(p, a)) continue;
+        for (int j = 0; j < a->n_in; j++) {
+            const int x = wb__content(p->values, wb__input(p->values, a, j));
+            if (!may_be_inside(p, x) || is_dense[x]) continue;
+            p->out->role[x].concat = i;
+            p->out->role[x].part = j;
+        }
+    }
+    wb__free(is_dense);
+    return true;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* Part of a concat, which has its place already; v may have dimensions of size 1 between. */
+static void inside(const placer *p, const wb__value *v, const wb__role *r, wb__place *at)
+{
+    const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
+    const wb__place *whole = &p->out->place[p->out->role[r->concat].place];
+    const int64_t *start = p->values->ir.attrs + a->attr + r->part * a->ndim;
+    wb__contiguous(v, &at->view);
+    at->memory = whole->memory;
+    at->view.buffer = whole->view.buffer;
+    at->view.offset = whole->view.offset;
+    for (int i = 0, k = 0; k < part->ndim; k++) {
+        at->view.offset += start[k] * whole->view.strides[k];
+        while (i < v->ndim && v->dims[i] == 1 && part->dims[k] != 1) at->view.strides[i++] = 0;
+        if (i < v->ndim && v->dims[i] == part->dims[k])
+            at->view.strides[i++] = whole->view.strides[k];
+    }
+}
+
+static void choose_place(placer *p, int x, wb__place *at)
+{
+    const wb__value *v = value(p, x);
+    const wb__role *r = &p->out->role[x];
+    if (r->concat >= 0) {
+        inside(p, v, r, at);
+        return;
+    }
+    wb__contiguous(v, &at->view);
+    at->memory = -1;
+    if (v->op == WB__OP_constant) {
+        at->view.buffer = v->leaf;
+        at->view.granule = p->request->leaves[v->leaf].granule;
+    } else if (r->write >= 0) {
+        at->view.buffer = p->request->targets[r->write];
+    } else if (r->result >= 0) {
+        at->view.buffer = p->out->result_buffer + r->result;
+    } else {
+        at->view.buffer = p->out->arena_buffer;
+        at->memory = p->out->n_memory;
+        p->out->bytes[p->out->n_memory++] = wb__value_bytes(v);
+    }
+}
+
+static bool choose_places(placer *p)
+{
+    wb__placement *o = p->out;
+    size_t n = 0;
+    for (int x = 0; x < p->values->ir.n; x++)
+        n += value(p, x)->op == WB__OP_constant || p->groups->of[x].stored;
+    o->place = wb__alloc((n + 1) * sizeof *o->place);
+    o->bytes = wb__alloc((n + 1) * sizeof *o->bytes);
+    if (!o->place || !o->bytes) return false;
+    for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* concats before their parts */
+        if (value(p, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
+        o->role[x].place = o->n_places;
+        choose_place(p, x, &o->place[o->n_places++]);
+    }
+    return true;
+}
+
+/* ---- everything ------------------------------------------------------------------------------ */
+
+bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
+                        const wb__groups *g, wb__placement *l)
+{
+    placer by = {.request = a->request, .values = s, .patterns = p, .groups = g, .out = l};
+    const size_t n = (size_t)s->ir.n + 1;
+    l->role = wb__alloc(n * sizeof *l->role);
+    l->is_final = wb__alloc_zero((size_t)g->n + 1, sizeof *l->is_final);
+    if (!l->role || !l->is_final) return false;
+    memset(l->role, -1, n * sizeof *l->role);
+    l->result_buffer = a->request->n_leaves + a->request->n_targets;
+    l->arena_buffer = l->result_buffer + a->request->n_results;
+    find_final(&by);
+    choose_results(&by);
+    return choose_writes(&by) && choose_parts(&by) && choose_places(&by);
+}
+
+void wb__placement_free(wb__placement *l)
+{
+    wb__free(l->place);
+    wb__free(l->role);
+    wb__free(l->is_final);
+    wb__free(l->bytes);
+}

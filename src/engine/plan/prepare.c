@@ -1,0 +1,191 @@
+/* The last stage: the steps' kernels, and what each run needs to know of the plan.  Steps that a
+ * backend accepted and then declines are noted, so that the next attempt is made without them. */
+#include "engine/plan/stages.h"
+
+#include <string.h>
+
+/* What a library operation will be done by, and why not by a vendor's routine. */
+static void tell_dispatch(const wb_device *device, const wb__plan_step *d, const wb__kernel *k)
+{
+    char *text = wb__describe(d, k);
+    wb__log(WB_LOG_DEBUG, "dispatch: %s:%d: %s", device->backend->tag, device->ordinal,
+            text ? text : "");
+    wb__free(text);
+}
+
+/* ---- steps that the backend takes, and declines ---------------------------------------------- */
+
+static bool same_problem(const wb__step *a, const wb__step *b)
+{
+    bool same = a->kind == b->kind && a->variant == b->variant && a->epilogue == b->epilogue &&
+                a->aux_kind == b->aux_kind && a->sums_of == b->sums_of &&
+                a->n_views == b->n_views;
+    for (int i = 0; i < a->n_views && same; i++) {
+        const wb__view *v = &a->views[i], *w = &b->views[i];
+        same = v->dtype == w->dtype && v->ndim == w->ndim &&
+               !memcmp(v->dims, w->dims, (size_t)v->ndim * sizeof v->dims[0]);
+    }
+    return same;
+}
+
+/* The number of a declined step in the list; `n` if it is not there. */
+static int place_of_declined(const wb__declined *d, const wb__step *s)
+{
+    int i = 0;
+    while (i < d->n && !same_problem(&d->step[i], s)) i++;
+    return i;
+}
+
+bool wb__taken(const wb__attempt *a, const wb__step *s)
+{
+    const wb__declined *d = a->declined;
+    return !d->all && place_of_declined(d, s) == d->n && a->device->backend->takes(a->device, s);
+}
+
+/* What is declined a second time was asked for in another form: then nothing is asked any more. */
+static bool note_declined(wb__declined *d, const wb__step *s)
+{
+    const int i = place_of_declined(d, s);
+    d->all |= i < d->known;
+    if (i < d->n) return true;
+    if (!wb__make_room(&d->step, &d->capacity, d->n + 1, sizeof *d->step)) return false;
+    d->step[d->n++] = *s;
+    return true;
+}
+
+/* *status: WB_ERROR_UNSUPPORTED where the step was declined, which the next attempt knows. */
+static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k, int *status)
+{
+    *status = a->device->backend->prepare(a->device, s, k);
+    if (!*status) return true;
+    const bool taken = s->kind == WB__STEP_ATTENTION || wb__step_is_special(s);
+    if (*status != WB_ERROR_UNSUPPORTED || !taken || a->declined->all) return false;
+    if (wb__debug("plan"))
+        wb__log(WB_LOG_DEBUG, "plan: made again, since a step was declined: %s", wb_error());
+    return note_declined(a->declined, s);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* What is kept of a step that was prepared. */
+static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final, wb__plan *p)
+{
+    const int i = p->n_steps - 1, launches = WB__MAX(d->step.fused.n_segments, 1);
+    p->n_launches += launches;
+    if (is_final) p->n_final_launches += launches;
+    p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
+    if (p->text) p->text[i] = wb__describe(d, p->kernels[i]);
+    if (wb__debug("dispatch") && d->step.kind != WB__STEP_FUSED)
+        tell_dispatch(a->device, d, p->kernels[i]);
+}
+
+/* After a declined step the others are prepared all the same, so that all that are declined are
+ * known at once. */
+static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
+{
+    const bool telling = wb__debug("plan");
+    p->kernels = wb__alloc_zero((size_t)s->n + 1, sizeof *p->kernels);
+    p->text = telling ? wb__alloc_zero((size_t)s->n + 1, sizeof *p->text) : NULL;
+    if (!p->kernels || (telling && !p->text)) return false;
+    bool declined = false;
+    p->n_compute = s->n_compute;
+    for (int i = 0; i < s->n; i++) {
+        int status = 0;
+        if (!prepare_step(a, &s->step[i].step, &p->kernels[p->n_steps], &status)) return false;
+        declined |= status != 0;
+        p->n_steps += !status;
+        if (!declined) note_kernel(a, &s->step[i], i >= s->n_compute, p);
+    }
+    if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
+    return !declined;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static bool keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
+{
+    p->words = wb__alloc((size_t)(r->n_words + 1) * sizeof *p->words);
+    p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
+    if (!p->words || !p->constants) return false;
+    memcpy(p->words, r->words, (size_t)r->n_words * sizeof *p->words);
+    if (m->n_constants)
+        memcpy(p->constants, m->constants, (size_t)m->n_constants * sizeof *p->constants);
+    p->n_words = r->n_words;
+    p->n_constants = m->n_constants;
+    return true;
+}
+
+static size_t bytes_of(const wb_tensor *x)
+{
+    return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+}
+
+/* What each buffer is for, and how far into it the plan reaches. */
+static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
+{
+    p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
+    if (!p->buffers) return false;
+    wb__buffer *b = p->buffers;
+    for (int i = 0; i < r->n_leaves; i++, b++) {
+        const wb__plan_leaf *l = &r->leaves[i];
+        b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
+        b->scattered = l->scattered;
+    }
+    for (int i = 0; i < ir->n; i++)             /* others are read through windows only */
+        if (ir->value[i].op == WB__OP_constant)
+            p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
+    for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->targets[i] >= r->n_leaves)
+            p->buffers[r->targets[i]].bytes = bytes_of(r->writes[i]->variable);
+    b += r->n_targets;
+    for (int i = 0; i < r->n_results; i++, b++)
+        *b = (wb__buffer){.kind = WB__BUFFER_RESULT, .bytes = bytes_of(r->results[i])};
+    *b = (wb__buffer){.kind = WB__BUFFER_ARENA,
+                     .bytes = (size_t)(p->arena_bytes + p->workspace_bytes)};
+    return true;
+}
+
+static void count_bytes(const wb__request *r, wb__plan *p)
+{
+    for (int i = 0; i < r->n_leaves; i++)
+        if (!r->leaves[i].granule) p->input_bytes += r->leaves[i].bytes;
+    for (int i = 0; i < r->n_results; i++) p->result_bytes += (int64_t)bytes_of(r->results[i]);
+}
+
+wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
+                          const wb__placement *placement, const wb__programs *programs)
+{
+    const wb__request *r = a->request;
+    wb__plan *p = wb__alloc_zero(1, sizeof *p);
+    if (!p) return NULL;
+    p->device = a->device;
+    p->arena = placement->arena_buffer;
+    p->arena_bytes = programs->arena_bytes;
+    if (prepare(a, programs, p) && keep_key(r, programs, p) &&
+        fill_buffers(r, &values->ir, p)) {
+        count_bytes(r, p);
+        return p;
+    }
+    wb__plan_free(p);
+    return NULL;
+}
+
+void wb__plan_free(wb__plan *p)
+{
+    if (!p) return;
+    for (int i = 0; i < WB__PARTS; i++)
+        if (p->part[i].graph) p->device->backend->graph_free(p->device, p->part[i].graph);
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* the youngest first: drivers keep lists of them */
+        p->device->backend->destroy(p->device, p->kernels[i]);
+        if (p->text) wb__free(p->text[i]);
+    }
+    wb__free(p->kernels);
+    wb__free(p->text);
+    wb__free(p->words);
+    wb__free(p->constants);
+    wb__free(p->buffers);
+    wb__free(p);
+}

@@ -1,0 +1,136 @@
+/* The space of a fused group: [outer][rows][columns], and which values fit into it. */
+#include "engine/plan/stages.h"
+
+#include <string.h>
+
+/* One value for each row: size 1 along the columns, the space's size elsewhere. */
+static bool is_per_row(const wb__group *g, const wb__value *v)
+{
+    if (v->ndim != g->ndim || g->col_dims < 0) return false;
+    for (int i = 0; i < g->ndim; i++)
+        if (v->dims[g->axis[i]] != (i < g->ndim - g->col_dims ? g->dims[g->axis[i]] : 1))
+            return false;
+    return true;
+}
+
+void wb__space_of(wb__group *g, const wb__value *v)
+{
+    static const int nhwc[4] = {0, 2, 3, 1};
+    g->ndim = v->ndim;
+    g->nhwc = v->nhwc;
+    memcpy(g->dims, v->dims, sizeof v->dims);
+    for (int i = 0; i < v->ndim; i++) g->axis[i] = v->nhwc ? nhwc[i] : i;
+}
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+/* How the reduced axes lie in a space with a fixed number of columns. */
+static wb__fold fold_with(const wb__group *g, const wb__value *x, unsigned mask, int cols)
+{
+    bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
+    int outer = g->outer_dims;
+    for (int i = 0; i < g->ndim; i++) {
+        int axis = g->axis[i];
+        if (x->dims[axis] == 1) continue;
+        bool reduced = mask >> axis & 1;
+        if (i < g->ndim - cols) {
+            in_cols &= !reduced;
+            all_rows &= reduced || i < outer;
+            in_rows &= !(reduced && i < outer);
+        } else {
+            all_cols &= reduced;
+            in_rows &= !reduced;
+        }
+    }
+    if (in_cols && all_cols) return WB__FOLDS_COLS;
+    if (in_rows && all_rows) return WB__FOLDS_ROWS;
+    return WB__NO_FOLD;
+}
+
+wb__fold wb__space_fold(wb__group *g, const wb__values *s, const wb__value *v)
+{
+    const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
+    const unsigned mask = (unsigned)s->ir.attrs[v->attr];
+    const bool is_argmax = v->op == WB__OP_argmax;
+    bool everything = true;
+    for (int i = 0; i < x->ndim; i++) everything &= x->dims[i] == 1 || mask >> i & 1;
+    if (everything && !is_argmax && !g->outer_dims) return WB__FOLDS_ALL;
+    if (g->col_dims >= 0) {
+        const wb__fold f = fold_with(g, x, mask, g->col_dims);
+        return is_argmax && f != WB__FOLDS_COLS ? WB__NO_FOLD : f;
+    }
+    for (int cols = 0; cols <= g->ndim; cols++) {
+        const wb__fold f = fold_with(g, x, mask, cols);
+        if (f == WB__NO_FOLD || (is_argmax && f != WB__FOLDS_COLS)) continue;
+        g->col_dims = cols;
+        return f;
+    }
+    return WB__NO_FOLD;
+}
+
+bool wb__folds_columns(const wb__values *s, const wb__value *v)
+{
+    const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
+    const unsigned mask = (unsigned)s->ir.attrs[v->attr];
+    bool rest = false, seen = false;
+    for (int i = 0; i < x->ndim; i++) {
+        if (x->dims[i] == 1) continue;
+        const bool reduced = mask >> i & 1;
+        if (seen && !reduced) return false;
+        seen |= reduced;
+        rest |= !reduced;
+    }
+    return rest && !x->nhwc;
+}
+
+static bool has_points(const wb__group *g)
+{
+    for (int i = 0; i < g->ndim; i++)
+        if (!g->dims[i]) return false;
+    return true;
+}
+
+static bool fits_reduction(wb__group *g, const wb__values *s, const wb__value *v)
+{
+    const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
+    if (wb__space_is(g, x)) return wb__space_fold(g, s, v) != WB__NO_FOLD;
+    /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for
+     * a sum; and never, where there are no columns */
+    return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
+           wb__space_fold(g, s, v) == WB__FOLDS_ALL;
+}
+
+bool wb__space_fits(wb__group *g, const wb__values *s, const wb__value *v)
+{
+    if (wb__ops[v->op].class == WB__REDUCE) return fits_reduction(g, s, v);
+    return wb__space_is(g, v) || is_per_row(g, v);
+}
+
+/* The space of a reduction that fits nowhere: outer dimensions where the reduced axes are in the
+ * middle, else the reduced axes moved to the end. */
+void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v)
+{
+    const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
+    unsigned mask = (unsigned)s->ir.attrs[v->attr];
+    wb__space_of(g, x);
+    if (wb__space_fold(g, s, v) != WB__NO_FOLD) return;
+    int first = g->ndim, last = -1, n = 0, axis[WB_MAX_DIMS];
+    for (int i = 0; i < g->ndim; i++)
+        if (mask >> g->axis[i] & 1) {
+            first = WB__MIN(first, i);
+            last = i;
+        }
+    bool together = v->op != WB__OP_argmax;
+    for (int i = first; i <= last; i++)
+        together &= mask >> g->axis[i] & 1 || x->dims[g->axis[i]] == 1;
+    if (together) {
+        g->outer_dims = first;
+        g->col_dims = g->ndim - 1 - last;
+        return;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < g->ndim; i++)
+            if ((mask >> g->axis[i] & 1) == (unsigned)pass) axis[n++] = g->axis[i];
+    memcpy(g->axis, axis, sizeof axis);
+    for (g->col_dims = 0; mask; mask &= mask - 1) g->col_dims++;
+}
