@@ -217,7 +217,7 @@ TABLE = [
     ("a plan is kept without its declined steps", "src/engine/plan/prepare.c", "declined |= status != 0;", "declined |= status < 0;", ["engine_absorb"]),
     ("a replay that is made again draws other numbers", "src/engine/compile.c", "if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);", "", ["engine_absorb"]),
     ("CUDA: a library newer than the driver comes first", "src/backend/cuda/open.c", "driver && files[i].major > driver;", "driver < 0;", ["cuda_versions"]),
-    ("CUDA: an image that the driver refuses is the end", "src/backend/cuda/program.c", "if (!is_foreign(code))", "if (code)",
+    ("CUDA: an image that the driver refuses is the end", "src/backend/cuda/program.c", "if (!is_foreign(code))", "if (code || !is_foreign(code))",
      ["cuda_versions"]),
     ("cuBLASLt: a version that does not start is the last", "src/backend/cuda/lt.c", "while (status && !settled && !open_next())",
      "while (status && settled && !open_next())", ["cuda_versions"]),
