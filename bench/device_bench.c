@@ -113,9 +113,8 @@ static bool open_driver(wb__cl_functions *cl)
 {
     void *library = dlopen("libOpenCL.so.1", RTLD_NOW);
     if (!library) return false;
-#define OPEN_STATUS(name, parameters, arguments) *(void **)&cl->name = dlsym(library, "cl" #name);
-#define OPEN_OBJECT(type, name, parameters, arguments) OPEN_STATUS(name, parameters, arguments)
-    WB__CL_FUNCTIONS(OPEN_STATUS, OPEN_STATUS, OPEN_OBJECT, OPEN_STATUS)
+#define OPEN(type, name, parameters) *(void **)&cl->name = dlsym(library, "cl" #name);
+    WB__CL_FUNCTIONS(OPEN)
     return true;
 }
 

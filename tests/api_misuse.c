@@ -7,13 +7,6 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-braces"       /* forms that are right, if not in style */
 
-#define REFUSED(call, message)                          \
-    do {                                                \
-        wb_clear_error();                               \
-        assert_false(call);                             \
-        assert_string_equal(wb_error(), message);       \
-    } while (0)
-
 TEST(missing_arrays)
 {
     float number = 0;

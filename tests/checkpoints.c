@@ -62,8 +62,7 @@ static void put(const char *name, const void *data, size_t n)
     assert_int_equal(wb__file_write(full, data, (int64_t)n), 0);
 }
 
-#define WORKS(call) do { if (call) fail_msg("%s", wb_error()); } while (0)
-#define REFUSED(call, code, ...) do { \
+#define FAILS(call, code, ...) do { \
         char want_[300]; \
         snprintf(want_, sizeof want_, __VA_ARGS__); \
         wb_clear_error(); \
@@ -96,10 +95,10 @@ TEST(names_and_metrics)
     back.name = "digits";
     WORKS(wb_checkpoint_load(path, &back));
     back.name = "letters";
-    REFUSED(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is \"digits\", \"letters\" is wanted");
+    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is \"digits\", \"letters\" is wanted");
     c = (wb_checkpoint){.model = m, .metric = 3};
     WORKS(wb_checkpoint_save(path, &c));
-    REFUSED(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is without a name");
+    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is without a name");
     back.name = NULL;
     WORKS(wb_checkpoint_load(path, &back));
     assert_true(!back.has_metric && back.metric == 0);
@@ -108,9 +107,9 @@ TEST(names_and_metrics)
     const char *wrong[] = {"", ".x", "a/b", "../x", "a b", "\xc3\xa9", too_long};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         c.name = wrong[i];
-        REFUSED(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "is no name for a checkpoint");
-        REFUSED(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "is no name for a checkpoint");
-        REFUSED(wb_checkpoint_latest(folder, &c), WB_ERROR_ARGUMENT, "is no name for a checkpoint");
+        FAILS(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "is no name for a checkpoint");
+        FAILS(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "is no name for a checkpoint");
+        FAILS(wb_checkpoint_latest(folder, &c), WB_ERROR_ARGUMENT, "is no name for a checkpoint");
     }
     unlink(path);
 }
@@ -120,8 +119,8 @@ TEST(names_that_are_no_text)
 {
     wb_layer *m = wb_Chain(wb_named("\xff", wb_Dense(2, 2)), wb_Dense(2, 1));
     wb_checkpoint c = {.model = m}, alone = {.state = wb_setup(wb_Descent(0.1), m)};
-    REFUSED(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "not UTF-8");
-    REFUSED(wb_checkpoint_save(path, &alone), WB_ERROR_ARGUMENT, "not UTF-8");
+    FAILS(wb_checkpoint_save(path, &c), WB_ERROR_ARGUMENT, "not UTF-8");
+    FAILS(wb_checkpoint_save(path, &alone), WB_ERROR_ARGUMENT, "not UTF-8");
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
@@ -173,10 +172,10 @@ TEST(versions)
     assert_true(back.epoch == 5 && value_of(back.model) == 2);
     WORKS(wb_checkpoint_save(path, &c));
     rewrite("weber_checkpoint", to_3);
-    REFUSED(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "is of version 3; up to 2 are known");
+    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "is of version 3; up to 2 are known");
     WORKS(wb_checkpoint_save(path, &c));
     rewrite("weber_checkpoint", to_serial);
-    REFUSED(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "serial is wrong");
+    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "serial is wrong");
     unlink(path);
 }
 
@@ -261,8 +260,8 @@ TEST(the_last_and_the_best)
 {
     const double metrics[] = {9, 5, 2, 7, NAN, 2, 3, 4};
     wb_checkpoint back = {.model = filled(0), .name = "a"};
-    REFUSED(wb_checkpoint_latest(folder, &back), WB_ERROR_FILE, "holds no checkpoint \"a\"");
-    REFUSED(wb_checkpoint_best(folder, &back), WB_ERROR_FILE, "holds no checkpoint \"a\" with a metric");
+    FAILS(wb_checkpoint_latest(folder, &back), WB_ERROR_FILE, "holds no checkpoint \"a\"");
+    FAILS(wb_checkpoint_best(folder, &back), WB_ERROR_FILE, "holds no checkpoint \"a\" with a metric");
     put("a-000001.txt", "mine", 4);
     put("a-1.safetensors", "mine", 4);
     put("a-b-000001.safetensors", "mine", 4);
@@ -303,11 +302,11 @@ TEST(the_last_and_the_best)
     WORKS(wb_checkpoint_best(folder, &c));
     assert_int_equal(c.epoch, 5);
     c.epoch = 7, c.has_metric = false;
-    REFUSED(wb_checkpoint_keep(folder, &c, .best = true), WB_ERROR_ARGUMENT, "has no metric");
+    FAILS(wb_checkpoint_keep(folder, &c, .best = true), WB_ERROR_ARGUMENT, "has no metric");
     c.epoch = -1;
-    REFUSED(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "epoch -1");
+    FAILS(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "epoch -1");
     c.epoch = 7;
-    REFUSED(wb_checkpoint_keep("/nonexistent/folder", &c), WB_ERROR_FILE, "/nonexistent/folder: the folder cannot be made");
+    FAILS(wb_checkpoint_keep("/nonexistent/folder", &c), WB_ERROR_FILE, "/nonexistent/folder: the folder cannot be made");
     for (int i = 0; i < 6; i++, c.epoch++) WORKS(wb_checkpoint_keep(folder, &c, .last = -1));
     assert_true(there("checkpoint-000005.safetensors") && there("checkpoint-000012.safetensors"));
     WORKS(wb_checkpoint_keep(folder, &c));
@@ -354,7 +353,7 @@ TEST(damaged_ones_are_passed_over)
     assert_int_equal(back.epoch, 2);
     said[0] = 0;
     back.model = wb_Dense(3, 2);                    /* whole, but of another model: no reason to look on */
-    REFUSED(wb_checkpoint_latest(folder, &back), WB_ERROR_FORMAT, "d-000002.safetensors: does not fit the model");
+    FAILS(wb_checkpoint_latest(folder, &back), WB_ERROR_FORMAT, "d-000002.safetensors: does not fit the model");
     wb_set_log(NULL, NULL);
     kept("d", 6, 1, 1, false);                      /* what cannot be read is nobody's */
     assert_true(there("d-000006.safetensors") && there("d-000004.safetensors") && !there("d-000002.safetensors"));
@@ -489,9 +488,9 @@ TEST(metrics_of_wb_train)
         sum += wb_item(l);
     }
     assert_true(c.has_metric && c.metric == sum / 6);
-    REFUSED(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path, .folder = folder), WB_ERROR_ARGUMENT,
+    FAILS(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path, .folder = folder), WB_ERROR_ARGUMENT,
             "one of both");
-    REFUSED(wb_train(loss, r.model, r.loader, r.state, .resume = true), WB_ERROR_ARGUMENT, "from what");
+    FAILS(wb_train(loss, r.model, r.loader, r.state, .resume = true), WB_ERROR_ARGUMENT, "from what");
     each_entry(NULL, true);
 }
 

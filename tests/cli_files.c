@@ -29,7 +29,7 @@ static void failed(const char *words)
     assert_memory_equal(p.err, "weber: ", 7);
 }
 
-static void says(const char *words)
+static void prints(const char *words)
 {
     if (!strstr(p.out, words)) fail_msg("\"%s\" is not in:\n%s%s", words, p.out, p.err);
 }
@@ -121,12 +121,12 @@ TEST(shows_checkpoints)
     WEBER("show", "c.safetensors");
     assert_int_equal(p.status, 0);
     assert_string_equal(p.err, "");
-    says("c.safetensors: a checkpoint, safetensors, 6 tensors, 36 bytes\n");
-    says("  name = run\n");
-    says("  epoch = 7\n");
-    says("  rule = Adam(eta = 0.25, ");
-    says("  state = of 2 parameters\n");
-    says("  model.weight    f32    [1,2]  8 bytes\n");
+    prints("c.safetensors: a checkpoint, safetensors, 6 tensors, 36 bytes\n");
+    prints("  name = run\n");
+    prints("  epoch = 7\n");
+    prints("  rule = Adam(eta = 0.25, ");
+    prints("  state = of 2 parameters\n");
+    prints("  model.weight    f32    [1,2]  8 bytes\n");
 }
 
 TEST(shows_arrays)
@@ -154,21 +154,21 @@ TEST(shows_flux_models)
     if (!shared_file(path, sizeof path, "flux-models/juliacon2020-model_conv.bson")) skip();
     WEBER("show", path);
     assert_int_equal(p.status, 0);
-    says("    0: Conv, relu                               # 640 bytes\n");
-    says("      weight: Array{Float32,4}                  # f32 [16,1,3,3], 576 bytes\n");
-    says("    6: closure #3#4                             # unknown here");
-    says("1 part is unknown here");
+    prints("    0: Conv, relu                               # 640 bytes\n");
+    prints("      weight: Array{Float32,4}                  # f32 [16,1,3,3], 576 bytes\n");
+    prints("    6: closure #3#4                             # unknown here");
+    prints("1 part is unknown here");
     assert_true(shared_file(path, sizeof path, "flux-models/sjrodahl-dnc.bson"));
     WEBER("show", path);
     assert_int_equal(p.status, 0);
-    says("    cell: DNC.DNCCell                           # unknown here, 9 parts, ");
-    says("        cell: LSTMCell");
-    says("2 parts are unknown here");
-    says("  model.cell.8: DNC.State\n");
+    prints("    cell: DNC.DNCCell                           # unknown here, 9 parts, ");
+    prints("        cell: LSTMCell");
+    prints("2 parts are unknown here");
+    prints("  model.cell.8: DNC.State\n");
     assert_true(shared_file(path, sizeof path, "flux-models/tetsugps-mnist_conv.bson"));
     WEBER("show", path);
-    says("  acc: 0.9928\n");
-    says("    6: Array{Float32,2}                         # f32 [288,10], 11.250 KiB\n");
+    prints("  acc: 0.9928\n");
+    prints("    6: Array{Float32,2}                         # f32 [288,10], 11.250 KiB\n");
 #endif
 }
 
@@ -273,7 +273,7 @@ TEST(unknown_parts_go_as_tensors)
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.err, "DNC.DNCCell"));
     assert_non_null(strstr(p.err, "going on with its tensors by name"));
-    says("tensors by name");
+    prints("tensors by name");
     assert_true(shared_file(path, sizeof path, "flux-models/juliacon2020-model_conv.bson"));
     WEBER("convert", path, "conv.safetensors");
     assert_int_equal(p.status, 0);

@@ -12,6 +12,9 @@ static void (*read_books)(vgpu_books *);
 static int64_t (*count_calls)(const char *);
 static void (*forget_calls)(void);
 
+#define FAIL "VGPU_FAIL"
+static int64_t (*calls_failed)(char text[200]);
+
 /* Finds the double and its books; skips the program (77) where there is none. */
 static inline void open_double(void)
 {
@@ -21,8 +24,9 @@ static inline void open_double(void)
         *(void **)&read_books = dlsym(library, "vgpu_read_books");
         *(void **)&count_calls = dlsym(library, "vgpu_calls");
         *(void **)&forget_calls = dlsym(library, "vgpu_forget");
+        *(void **)&calls_failed = dlsym(library, "vgpu_failed");
     }
-    if (read_books && count_calls && forget_calls) return;
+    if (read_books && count_calls && forget_calls && calls_failed) return;
     printf("skipped: no test double of the CUDA driver: it is built where a C++ compiler is, and"
            " named by WEBER_CUDA_LIBRARY\n");
     exit(77);
@@ -53,6 +57,8 @@ static inline int tell_left(void)
     if (left.wrong) print_error("the first of them: %s\n", left.first_wrong);
     return found;
 }
+
+static inline bool nothing_left(void) { return !tell_left(); }
 
 /* The last test of a program, after stop(). */
 static inline void test_books(void **state)

@@ -2,9 +2,8 @@
 #include "test.h"
 
 #define TEST_CUDA
-#include "text_faults.h"
-
 #include "cuda_double.h"
+#include "text_faults.h"
 
 static void test_once_from_text(void **state)
 {

@@ -45,13 +45,13 @@ FIELD(wb__cu_pool_props, security, CUmemPoolProps, win32SecurityAttributes);
 FIELD(wb__cu_pool_props, most, CUmemPoolProps, maxSize);
 
 #define SAME(field, function) _Generic(&(function), __typeof__(field): true, default: false)
-#define DRIVER(name, parameters, arguments)                                                        \
-    {"cu" #name, SAME(((wb__cu_functions *)0)->name, cu##name)},
-#define NVRTC(name, parameters, arguments)                                                         \
+#define DRIVER(name, version, parameters)                                                          \
+    {"cu" #name, SAME(((wb__cu_functions *)0)->name, cu##name##version)},
+#define NVRTC(name, parameters)                                                                    \
     {"nvrtc" #name, SAME(((wb__nvrtc_functions *)0)->name, nvrtc##name)},
 static const struct { const char *name; bool same; } functions[] = {
-    WB__CU_FUNCTIONS(DRIVER, DRIVER, DRIVER, DRIVER, DRIVER)
-    WB__NVRTC_FUNCTIONS(NVRTC, NVRTC, NVRTC, NVRTC)
+    WB__CU_FUNCTIONS(DRIVER)
+    WB__NVRTC_FUNCTIONS(NVRTC)
     {"nvrtcGetErrorString", SAME(((wb__nvrtc_functions *)0)->GetErrorString, nvrtcGetErrorString)},
 };
 

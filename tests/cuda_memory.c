@@ -63,7 +63,7 @@ static void test_devices(void **state)
 {
     assert_string_equal(b->name, "CUDA");
     assert_string_equal(b->tag, "cuda");
-    assert_false(b->addressable);
+    assert_true(b->is_gpu && !b->host_visible);
     assert_int_equal(b->start(), 0);            /* once more: nothing */
     assert_int_equal(b->count(), 2);
     assert_null(b->device(2));

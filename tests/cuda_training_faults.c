@@ -8,10 +8,8 @@
 
 #define BACKEND "CUDA"
 #define TAG "cuda"
-#define FAIL "WEBER_CUDA_FAIL"
 /* A plan for which the library had no memory when it was asked is one of other kernels. */
 #define TOLERANCE 1e-5
-static bool nothing_left(void) { return !tell_left(); }
 
 #include "training_faults.h"
 

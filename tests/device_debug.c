@@ -2,6 +2,7 @@
  * each runs in one of its own. */
 #include "reference.h"
 
+#include "opencl_double.h"
 #include "process.h"
 #include "weber/device.h"
 
@@ -33,7 +34,7 @@ static int fail_in_turn(void)
     for (int n = 1, working = 0; working < 10; n++) {
         char text[16];
         snprintf(text, sizeof text, "%d", n);
-        setenv("WEBER_OPENCL_FAIL", text, 1);
+        setenv(FAIL, text, 1);
         wb_clear_error();
         const wb_device *d = wb_device_at("OpenCL", 0);
         working = d && !step_on(d) ? working + 1 : 0;
@@ -50,6 +51,7 @@ static int fail_in_turn(void)
 static int watched(const char *name, bool failing)
 {
     if (!strcmp(name, "CPU")) return step_on(wb_cpu_device());
+    if (failing) open_double();
     if (wb_using(name)) return 3;
     if (failing) return fail_in_turn();
     const wb_device *d = wb_device_at(name, 0);
@@ -68,7 +70,7 @@ static const char *run(const char *topics, const char *backend, const char *how)
     return p.err;
 }
 
-static void says(const char *part)
+static void logs(const char *part)
 {
     if (!strstr(p.err, part)) fail_msg("\"%s\" is not said:\n%s", part, p.err);
 }
@@ -78,15 +80,15 @@ TEST(topics_of_the_cpu)
     assert_string_equal(run("", "CPU", ""), "");
     assert_string_equal(run("kernel,sync,load", "CPU", ""), "");
     run("plan", "CPU", "");
-    says("plan: ");
-    says("matmul   [2,3]");
+    logs("plan: ");
+    logs("matmul   [2,3]");
     assert_null(strstr(p.err, "dispatch: "));
     run("dispatch", "CPU", "");
-    says("[ Debug: dispatch: cpu:0: matmul   [2,3]");
+    logs("[ Debug: dispatch: cpu:0: matmul   [2,3]");
     assert_null(strstr(p.err, "plan: "));
     run("all", "CPU", "");
-    says("plan: ");
-    says("dispatch: ");
+    logs("plan: ");
+    logs("dispatch: ");
 }
 
 TEST(topics_of_opencl)
@@ -94,17 +96,17 @@ TEST(topics_of_opencl)
     if (!have_opencl) skip();
     assert_string_equal(run("", "OpenCL", ""), "");
     run("load", "OpenCL", "");
-    says("[ Debug: load: opencl:0: ");
-    says("[ Debug: load: OpenCL: ");
+    logs("[ Debug: load: opencl:0: ");
+    logs("[ Debug: load: OpenCL: ");
     run("plan", "OpenCL", "");
-    says("plan: ");
+    logs("plan: ");
     run("dispatch", "OpenCL", "");
-    says("[ Debug: dispatch: opencl:0: matmul   [2,3]");
-    says("CLBlast");                    /* taken, or why not */
+    logs("[ Debug: dispatch: opencl:0: matmul   [2,3]");
+    logs("CLBlast");                    /* taken, or why not */
     assert_null(strstr(p.err, "KERNEL"));
     run("kernel", "OpenCL", "");
-    says("Debug: kernel: opencl:0: -cl-std=CL1.2");
-    says("KERNEL ");
+    logs("Debug: kernel: opencl:0: -cl-std=CL1.2");
+    logs("KERNEL ");
     assert_null(strstr(p.err, "dispatch: "));
 }
 
@@ -113,7 +115,8 @@ TEST(sync_waits_for_each_kernel)
 {
     if (!have_opencl) skip();
     run("sync", "OpenCL", "failing");
-    if (!strstr(p.out, "opencl:0: clFinish: CL_OUT_OF_RESOURCES (-5): kernel "))
+    if (!strstr(p.out, "opencl:0: clFinish: CL_OUT_OF_RESOURCES (-5): ") ||
+        !strstr(p.out, ": kernel "))
         fail_msg("%s", p.out);
     run("", "OpenCL", "failing");
     assert_string_equal(p.out, "no kernel was waited for\n");

@@ -14,13 +14,6 @@ static const wb_device *places[MOST_PLACES];
 static int n_places;
 static char path[64];
 
-static bool says(const char *text)
-{
-    if (strstr(wb_error(), text)) return true;
-    print_message("not in \"%s\": \"%s\"\n", wb_error(), text);
-    return false;
-}
-
 /* Parameters, running statistics, a tie, an embedding. */
 static wb_layer *make_model(void)
 {

@@ -10,13 +10,6 @@ enum { MOST = 8 };
 static const wb_device *devices[MOST];
 static int n_devices, n_cpus;
 
-static bool says(const char *text)
-{
-    if (strstr(wb_error(), text)) return true;
-    print_message("not in \"%s\": \"%s\"\n", wb_error(), text);
-    return false;
-}
-
 static bool same_bits(wb_tensor *x, wb_tensor *y)
 {
     if (!x || !y || wb_ndim(x) != wb_ndim(y) || wb_dtype_of(x) != wb_dtype_of(y) ||

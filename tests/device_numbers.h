@@ -14,13 +14,6 @@
 static const wb_device *places[MOST_PLACES];
 static int n_places;
 
-static inline bool says(const char *text)
-{
-    if (strstr(wb_error(), text)) return true;
-    print_message("not in \"%s\": \"%s\"\n", wb_error(), text);
-    return false;
-}
-
 /* Observation i is {i, i + 0.5}, its label i. */
 static inline wb_dataset *numbers(int64_t n)
 {

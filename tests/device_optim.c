@@ -7,13 +7,6 @@
 static const wb_device *places[MOST_PLACES];
 static int n_places;
 
-static bool says(const char *text)
-{
-    if (strstr(wb_error(), text)) return true;
-    print_message("not in \"%s\": \"%s\"\n", wb_error(), text);
-    return false;
-}
-
 static wb_layer *make_model(void)
 {
     wb_seed(3);

@@ -10,13 +10,6 @@ enum { MIB = 1 << 20, LIMIT = 24 * MIB };
 static const wb_device *places[2];
 static int n_places;
 
-static bool says(const char *part)
-{
-    if (strstr(wb_error(), part)) return true;
-    print_message("not in \"%s\": \"%s\"\n", wb_error(), part);
-    return false;
-}
-
 static int64_t used(const wb_device *d)
 {
     wb_device_memory m;

@@ -151,7 +151,7 @@ static void make_world(void)
     world.mapped = wb_mapobs(d, doubled, NULL);
     world.loader = wb_dataloader(d, .batchsize = 2);
     world.bar = wb_progress_of(3, "test");
-    CHECKED(wb_save(in_folder("model.safetensors"), world.model));
+    WORKS(wb_save(in_folder("model.safetensors"), world.model));
 }
 
 /* Each fails the recording with the first call's name and the cure; nothing is kept of it, and the
@@ -180,14 +180,14 @@ TEST(unrecordable)
         }
         wb_clear_error();
         now = nothing_to;
-        CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+        WORKS(wb_call_compiled(c, 2, in, 1, &y));
         if (wb_at(y, 1, 1) != 2 + drawn)
             fail_msg("after %s: %.9g for %.9g", acts[i].name, wb_at(y, 1, 1), 2 + drawn);
-        CHECKED(wb_scope_close(s));
+        WORKS(wb_scope_close(s));
     }
     assert_true(wb_at(wb_get(world.model, "layers.0.weight"), 0, 0) !=
                 wb_at(wb_get(world.model, "layers.1.weight"), 0, 0));
-    CHECKED(wb_scope_close(world.scope));
+    WORKS(wb_scope_close(world.scope));
 }
 
 /* The first failure counts, whatever f returns; a failure from before is none of f's. */
@@ -226,10 +226,10 @@ TEST(inputs_may_be_freed)
     wb_compiled *c = wb_compile(frees_its_input, &seven);
     for (int i = 0; i < 3; i++) {
         wb_tensor *in[2] = {wb_full_of(i, WB_F32, 1, (int64_t[]){1}), wb_ones(1)}, *y;
-        CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+        WORKS(wb_call_compiled(c, 2, in, 1, &y));
         assert_true(wb_item(y) == 7 && wb_item(in[0]) == i);
     }
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 TEST(errors_of_recordings)
@@ -248,10 +248,10 @@ TEST(errors_of_recordings)
     assert_null(strstr(wb_error(), "reshape"));
     assert_non_null(strstr(wb_error(), "NULL"));
     assert_null(wb_reshape_to(x, 1, (int64_t[]){7}));
-    CHECKED(wb_call_compiled(wb_compile(double_of, NULL), 1, &x, 1, &y));
+    WORKS(wb_call_compiled(wb_compile(double_of, NULL), 1, &x, 1, &y));
     assert_non_null(strstr(wb_error(), "reshape"));     /* a success leaves it */
     wb_clear_error();
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 /* ---- no memory ------------------------------------------------------------------------------- */
@@ -286,7 +286,7 @@ static int calls_with(int64_t n, double seen[3])
                .inner = wb_compile(double_of, NULL)};
     wb_compiled *c = wb_compile(all_of_it, &p);
     wb_tensor *in[2] = {wb_ones(4, 3), NULL}, *y;
-    CHECKED(wb_eval(in[0], wb_get(p.model, "layers.1.weight")));
+    WORKS(wb_eval(in[0], wb_get(p.model, "layers.1.weight")));
     int failures = 0;
     p.before = wb_exp(wb_rand(3));
     wb__alloc_fail_at(n);
@@ -301,14 +301,14 @@ static int calls_with(int64_t n, double seen[3])
             assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
             wb_clear_error();
             wb_seed(10 + (uint64_t)i);
-            CHECKED(wb_call_compiled(c, 2, in, 1, &y));
+            WORKS(wb_call_compiled(c, 2, in, 1, &y));
         }
         while (wb_eval(y)) failures++;
         seen[i] = wb_item(y);
         if (i == 1) wb_automode(p.model);
     }
     wb__alloc_fail_at(0);
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
     wb_clear_error();
     return failures;
 }

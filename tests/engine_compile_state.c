@@ -45,7 +45,7 @@ TEST(nested)
                 fail_msg("call %d: %.9g, plain %.9g", i, wb_at(y, 1), first[i]);
         }
         assert_true(wb_at(counter, 0) == 8);
-        CHECKED(wb_scope_close(s));
+        WORKS(wb_scope_close(s));
     }
 }
 
@@ -120,7 +120,7 @@ static void trace(bool compiled, double *seen)
         if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0)
             fail_msg("step %d, %s: %s", i, what, wb_error());
         seen[i] = wb_item(loss);
-        CHECKED(wb_scope_close(inner));
+        WORKS(wb_scope_close(inner));
     }
     const char *const path[] = {"layers.0.weight", "layers.3.weight", "layers.4.weight",
                                 "layers.4.bias"};
@@ -129,7 +129,7 @@ static void trace(bool compiled, double *seen)
         for (int j = 0; j < wb_size(wb_get(m, path[i])); j++) seen[at + j] = (double)values[j];
     }
     wb_release(t.state);
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 TEST(changes_are_seen)
@@ -155,13 +155,13 @@ TEST(parameters_a_step_apart)
         wb_compiled *c = wb_compile(step, &t);
         for (int i = 0; i < 5; i++) {
             wb_tensor *in[2] = {wb_randn(8, 5), wb_randn(8, 5)}, *loss;
-            if (i == 2) CHECKED(partial(&t, in[0]));
+            if (i == 2) WORKS(partial(&t, in[0]));
             if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0)
                 fail_msg("%s", wb_error());
             (compiled ? seen : plain)[i] = wb_item(loss);
         }
         if (compiled) assert_int_equal(t.recorded, 2);
-        CHECKED(wb_scope_close(s));
+        WORKS(wb_scope_close(s));
     }
     assert_memory_equal(plain, seen, sizeof plain);
 }
@@ -180,7 +180,7 @@ static double zeros_in(wb_compiled *c, wb_tensor *x)
 {
     wb_tensor *y;
     double n = 0;
-    CHECKED(wb_call_compiled(c, 1, &x, 1, &y));
+    WORKS(wb_call_compiled(c, 1, &x, 1, &y));
     const float *at = wb_data(y);
     for (int i = 0; i < wb_size(y); i++) n += at[i] == 0;
     return n;
@@ -207,7 +207,7 @@ TEST(recorded_as_rarely_as_can_be)
             wb_trainmode(t.model);                      /* no change */
             wb_testmode(other);                         /* not of this function */
             wb_automode(other);
-            CHECKED(wb_set(other, "layers.1.bias", wb_ones(3)));
+            WORKS(wb_set(other, "layers.1.bias", wb_ones(3)));
         }
         wb_testmode(t.model);
         assert_true(zeros_in(c, x) == 0);
@@ -221,7 +221,7 @@ TEST(recorded_as_rarely_as_can_be)
     assert_true(inside > 200);
     assert_true(zeros_in(c, x) == 0);
     assert_int_equal(t.recorded, 4);
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 /* More changes than a function keeps recordings for; what they replaced is given back. */
@@ -241,15 +241,15 @@ TEST(parts_replaced_often)
     wb_tensor *x = wb_ones(2, 2), *y;
     for (int i = 0; i < 40; i++) {
         wb_scope *inner = wb_scope_open();
-        CHECKED(wb_set(t.model, "weight", wb_full_of(i, WB_F32, 2, (int64_t[]){2, 2})));
+        WORKS(wb_set(t.model, "weight", wb_full_of(i, WB_F32, 2, (int64_t[]){2, 2})));
         for (int again = 0; again < 2; again++) {
-            CHECKED(wb_call_compiled(c, 1, &x, 1, &y));
+            WORKS(wb_call_compiled(c, 1, &x, 1, &y));
             assert_true(wb_at(y, 1, 0) == 2.0 * i);
         }
-        CHECKED(wb_scope_close(inner));
+        WORKS(wb_scope_close(inner));
     }
     assert_int_equal(t.recorded, 40);
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 /* Modes and frozen parts that the function itself sets are set by replays too. */
@@ -274,7 +274,7 @@ TEST(settings_inside)
     trainer t = {m, wb_setup(wb_Descent(.eta = 1), m), 0};
     wb_compiled *c = wb_compile(sets_modes, &t);
     wb_tensor *x = wb_ones(50, 8), *first = wb_add(wb_get(m, "layers.1.weight"), wb_scalar(0));
-    CHECKED(wb_eval(first));
+    WORKS(wb_eval(first));
     for (int i = 0; i < 4; i++) {
         if (i == 2) wb_automode(m);
         assert_true(zeros_in(c, x) > 100);
@@ -287,13 +287,13 @@ TEST(settings_inside)
         assert_non_null(strstr(one, "active=false"));
         assert_null(strstr(shown, "frozen"));
         wb_free_text(last), wb_free_text(one), wb_free_text(shown);
-        CHECKED(wb_assign(wb_get(m, "layers.1.bias"), wb_zeros(8)));
+        WORKS(wb_assign(wb_get(m, "layers.1.bias"), wb_zeros(8)));
     }
     assert_int_equal(t.recorded, 1);
-    CHECKED(wb_freeze(t.state, ""));            /* the bias too, which f does not thaw */
+    WORKS(wb_freeze(t.state, ""));            /* the bias too, which f does not thaw */
     (void)zeros_in(c, x);
     assert_true(wb_at(wb_get(m, "layers.1.bias"), 3) == 0);
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 /* ---- what was made before -------------------------------------------------------------------- */
@@ -318,12 +318,12 @@ TEST(captured_values_are_constants)
         middle = wb_mul(variable, wb_scalar(2));
         captured = wb_exp(middle);
         noise = wb_randn(2);
-        if (evaluated) CHECKED(wb_eval(middle, captured, noise));
+        if (evaluated) WORKS(wb_eval(middle, captured, noise));
         wb_compiled *c = wb_compile(with_captured, NULL);
         double drawn = 0;
         for (int i = 0; i < 3; i++) {
             wb_tensor *x = wb_ones(2), *out[4];
-            CHECKED(wb_call_compiled(c, 1, &x, 4, out));
+            WORKS(wb_call_compiled(c, 1, &x, 4, out));
             if (!i) drawn = wb_at(out[1], 1);
             if (fabs(wb_at(out[0], 0) - (exp(1) + 1.5 + i)) > 1e-5)
                 fail_msg("call %d: %g, not %g", i, wb_at(out[0], 0), exp(1) + 1.5 + i);
@@ -331,7 +331,7 @@ TEST(captured_values_are_constants)
             assert_true(fabs(wb_at(out[2], 1) - exp(1)) < 1e-5);
             assert_true(wb_at(out[3], 1) == wb_at(captured, 1));
         }
-        CHECKED(wb_scope_close(s));
+        WORKS(wb_scope_close(s));
     }
 }
 
@@ -350,16 +350,16 @@ TEST(captured_value_that_is_gone)
     captured = middle = wb_ones(2);
     noise = wb_ones(2);
     wb_compiled *c = wb_compile(with_captured, NULL), *d = wb_compile(only_captured, NULL);
-    CHECKED(wb_call_compiled(c, 1, &x, 2, out));
+    WORKS(wb_call_compiled(c, 1, &x, 2, out));
     captured = wb_exp(variable);
-    CHECKED(wb_call_compiled(c, 1, &x, 2, out));        /* overwrites the variable's value */
+    WORKS(wb_call_compiled(c, 1, &x, 2, out));        /* overwrites the variable's value */
     wb_clear_error();
     only_captured(&x, &y, NULL);
     assert_int_equal(wb_eval(y), WB_ERROR_VERSION);
     wb_clear_error();
     assert_int_equal(wb_call_compiled(d, 1, &x, 1, &y), WB_ERROR_VERSION);
     wb_clear_error();
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 /* ---- inputs that are numbers ----------------------------------------------------------------- */
@@ -387,8 +387,8 @@ static void same_as_plain(wb_compiled *c, wb_tensor *x, wb_tensor *number)
         assert_int_equal(wb_dtype_of(out[i]), wb_dtype_of(made[i]));
         double a[8] = {0}, b[8] = {0};
         const size_t bytes = (size_t)wb_size(out[i]) * wb_dtype_bytes(wb_dtype_of(out[i]));
-        CHECKED(wb_copy_out(out[i], a, bytes));
-        CHECKED(wb_copy_out(made[i], b, bytes));
+        WORKS(wb_copy_out(out[i], a, bytes));
+        WORKS(wb_copy_out(made[i], b, bytes));
         assert_memory_equal(a, b, bytes);
     }
 }
@@ -410,7 +410,7 @@ TEST(inputs_of_no_dimension)
         for (int i = 0; i < 4; i++)
             same_as_plain(c, x, wb_reshape_to(wb_mul(read, wb_full_of(i, dtypes[k], 1, (int64_t[]){1})), 0, NULL));
         if (k < 2) assert_int_equal(recorded, 6);
-        CHECKED(wb_scope_close(s));
+        WORKS(wb_scope_close(s));
     }
     wb_clear_error();
 }
@@ -454,7 +454,7 @@ TEST(default_device)
     wb_tensor *out[2], *x = wb_ones(2);
     for (int i = 0; i < 4; i++) {
         wb_set_default_device(i & 1 ? there : here);
-        CHECKED(wb_call_compiled(c, 0, NULL, 2, out));
+        WORKS(wb_call_compiled(c, 0, NULL, 2, out));
         assert_ptr_equal(wb_device_of(out[0]), i & 1 ? there : here);
         assert_true(wb_item(out[1]) == 5);
     }
@@ -465,11 +465,11 @@ TEST(default_device)
     wb_compiled *d = wb_compile(on_another, &calls);
     for (int i = 0; i < 3; i++) {       /* a result that is on no device, on the plan's */
         wb_tensor *number = wb_scalar(i);
-        CHECKED(wb_call_compiled(d, 1, &number, 2, out));
+        WORKS(wb_call_compiled(d, 1, &number, 2, out));
         assert_ptr_equal(wb_device_of(out[0]), there);
         assert_true(wb_item(out[1]) == i * i);
     }
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 enum { THREADS = 6 };
@@ -511,7 +511,7 @@ TEST(threads)
     for (intptr_t i = 0; i < THREADS; i++) pthread_create(&all[i], NULL, calls_shared, (void *)i);
     for (int i = 0; i < THREADS; i++) pthread_join(all[i], NULL);
     assert_int_equal(wrong, 0);
-    CHECKED(wb_scope_close(s));
+    WORKS(wb_scope_close(s));
 }
 
 int main(int argc, char **argv)

@@ -351,7 +351,7 @@ TEST(long_chains)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static void says(void *result, const char *a, const char *b)
+static void refuses(void *result, const char *a, const char *b)
 {
     if (result) fail_msg("no error, where one with '%s' should be", a);
     if (!strstr(wb_error(), a) || !strstr(wb_error(), b))
@@ -363,29 +363,29 @@ TEST_IN_SCOPE(errors)
 {
     wb_clear_error();
     int64_t nine[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-    says(wb_full_of(0, WB_F32, 9, nine), "9 dimensions", "8");
-    says(wb_full_of(0, WB_F32, 2, (int64_t[]){1 << 17, 1 << 16}), "2^32", "");
-    says(wb_zeros(3, -2), "-2", "dimension 1");
-    says(wb_from(NULL, WB_F32, 1, (int64_t[]){3}), "no data", "");
-    says(wb_add(wb_zeros(3), wb_zeros(4)), "[3] f32", "[4] f32");
-    says(wb_add(wb_zeros(3), wb_astype(wb_zeros(3), WB_F64)), "[3] f32", "[3] f64");
-    says(wb_matmul(wb_zeros(2, 3), wb_zeros(4, 5)), "[2,3] f32", "[4,5] f32");
-    says(wb_reshape(wb_zeros(2, 3), 4, 2), "[2,3] f32", "[4,2]");
-    says(wb_permute(wb_zeros(2, 3), 0, 0), "[2,3] f32", "[0,0]");
-    says(wb_expand(wb_zeros(2, 3), 2, 4), "[2,3] f32", "[2,4]");
-    says(wb_slice(wb_zeros(5), 0, 2, 9), "9", "[5] f32");
-    says(wb_softmax(wb_astype(wb_zeros(2), WB_I32)), "[2] i32", "softmax");
-    says(wb_sum(wb_zeros(2, 3), .axes = WB_AXES(2)), "axis 2", "[2,3] f32");
-    says(wb_concat(0, wb_zeros(2, 3), wb_zeros(2, 4)), "[2,3] f32", "[2,4] f32");
-    says(wb_conv(wb_zeros(1, 2, 5, 5), wb_zeros(4, 3, 3, 3), WB_NONE, .groups = 1), "[1,2,5,5] f32",
+    refuses(wb_full_of(0, WB_F32, 9, nine), "9 dimensions", "8");
+    refuses(wb_full_of(0, WB_F32, 2, (int64_t[]){1 << 17, 1 << 16}), "2^32", "");
+    refuses(wb_zeros(3, -2), "-2", "dimension 1");
+    refuses(wb_from(NULL, WB_F32, 1, (int64_t[]){3}), "no data", "");
+    refuses(wb_add(wb_zeros(3), wb_zeros(4)), "[3] f32", "[4] f32");
+    refuses(wb_add(wb_zeros(3), wb_astype(wb_zeros(3), WB_F64)), "[3] f32", "[3] f64");
+    refuses(wb_matmul(wb_zeros(2, 3), wb_zeros(4, 5)), "[2,3] f32", "[4,5] f32");
+    refuses(wb_reshape(wb_zeros(2, 3), 4, 2), "[2,3] f32", "[4,2]");
+    refuses(wb_permute(wb_zeros(2, 3), 0, 0), "[2,3] f32", "[0,0]");
+    refuses(wb_expand(wb_zeros(2, 3), 2, 4), "[2,3] f32", "[2,4]");
+    refuses(wb_slice(wb_zeros(5), 0, 2, 9), "9", "[5] f32");
+    refuses(wb_softmax(wb_astype(wb_zeros(2), WB_I32)), "[2] i32", "softmax");
+    refuses(wb_sum(wb_zeros(2, 3), .axes = WB_AXES(2)), "axis 2", "[2,3] f32");
+    refuses(wb_concat(0, wb_zeros(2, 3), wb_zeros(2, 4)), "[2,3] f32", "[2,4] f32");
+    refuses(wb_conv(wb_zeros(1, 2, 5, 5), wb_zeros(4, 3, 3, 3), WB_NONE, .groups = 1), "[1,2,5,5] f32",
          "[4,3,3,3] f32");
-    says(wb_where(wb_zeros(2), wb_zeros(2), wb_zeros(2)), "[2] f32", "bool");
-    says(wb_take(wb_zeros(2), wb_zeros(2)), "[2] f32", "integers");
-    says(wb_gradient(wb_zeros(2), wb_zeros(2)), "[2] f32", "one element");
-    says(wb_matmul(wb_expand(wb_zeros(1, 1), 1 << 20, 1), wb_expand(wb_zeros(1, 1), 1, 1 << 13)),
+    refuses(wb_where(wb_zeros(2), wb_zeros(2), wb_zeros(2)), "[2] f32", "bool");
+    refuses(wb_take(wb_zeros(2), wb_zeros(2)), "[2] f32", "integers");
+    refuses(wb_gradient(wb_zeros(2), wb_zeros(2)), "[2] f32", "one element");
+    refuses(wb_matmul(wb_expand(wb_zeros(1, 1), 1 << 20, 1), wb_expand(wb_zeros(1, 1), 1, 1 << 13)),
          "2^32", "");
-    says(wb_add(WB_NONE, wb_zeros(1)), "WB_NONE", "");
-    says(wb_dropout(wb_zeros(2), 1.5), "1.5", "");
+    refuses(wb_add(WB_NONE, wb_zeros(1)), "WB_NONE", "");
+    refuses(wb_dropout(wb_zeros(2), 1.5), "1.5", "");
     assert_int_not_equal(wb_assign(wb_zeros(2), wb_zeros(2)), 0);
     wb_clear_error();
     assert_int_not_equal(wb_assign(wb_variable(wb_zeros(2)), wb_zeros(3)), 0);

@@ -167,7 +167,7 @@ static int far_memory(const wb_device *d, wb_device_memory *m)
 }
 
 static const wb__backend backend = {
-    .name = "Far", .tag = "far", .addressable = false,
+    .name = "Far", .tag = "far", .is_gpu = true,
     .start = far_start, .stop = far_stop, .count = far_count_devices, .device = far_at,
     .part = far_part, .has_dtype = far_has_dtype, .memory = far_memory, .allocate = far_allocate,
     .release = far_release, .trim = far_trim, .upload = far_upload, .download = far_download,
@@ -217,5 +217,5 @@ int every_device(const wb_device *out[MOST_PLACES])
 
 bool same_bits(const wb_device *d)
 {
-    return d->backend->addressable || d == far_device();
+    return d->backend->host_visible || d == far_device();
 }

@@ -44,11 +44,6 @@ static inline void must_save(const char *name, void *model, const char *flux, bo
     if (save(name, model, flux, structs)) fail_msg("%s %s: %s", name, flux ? flux : "", wb_error());
 }
 
-static inline void says(const char *text)
-{
-    if (!strstr(wb_error(), text)) fail_msg("\"%s\" is not in \"%s\"", text, wb_error());
-}
-
 /* Parameters that differ from one another and from zero. */
 static inline int randomise(wb_tensor *x, const char *path, void *ctx)
 {

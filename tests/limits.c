@@ -1,6 +1,5 @@
 /* Limits: sizes of which some are zero, lists that are NULL, views and trees nested deep, and work that grows with
  * what is asked for and no faster. */
-#include "plain_error.h"
 #include "reference.h"
 
 #include "base/base.h"

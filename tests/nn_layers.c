@@ -125,13 +125,6 @@ TEST(cells_step)
 }
 
 /* An object made where `make` says fails, with this message. */
-#define REFUSED(make, message)                          \
-    do {                                                \
-        wb_clear_error();                               \
-        assert_null(make);                              \
-        assert_string_equal(wb_error(), message);       \
-    } while (0)
-
 TEST(refusals)
 {
     wb_tensor *x = wb_zeros(32, 10);

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #define TEST_OPENCL
+#include "opencl_double.h"
 #include "text_faults.h"
 
 static void run(bool all, bool fresh, const char *staging, int least)
@@ -47,4 +48,8 @@ static int end(void **state)
     return 0;
 }
 
-int main(void) { return run_cases(begin, end); }
+int main(void)
+{
+    open_double();
+    return run_cases(begin, end);
+}

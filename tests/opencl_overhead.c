@@ -19,11 +19,8 @@ static struct {
     cl_mem from, to;
 } bare;
 
-#define STATUS(name, parameters, arguments) {"cl" #name, offsetof(wb__cl_functions, name)},
-#define OBJECT(type, name, parameters, arguments) STATUS(name, parameters, arguments)
-static const struct { const char *name; size_t at; } functions[] = {
-    WB__CL_FUNCTIONS(STATUS, STATUS, OBJECT, STATUS)
-};
+#define LISTED(type, name, parameters) {"cl" #name, offsetof(wb__cl_functions, name)},
+static const struct { const char *name; size_t at; } functions[] = {WB__CL_FUNCTIONS(LISTED)};
 
 static void make_bare(void)
 {

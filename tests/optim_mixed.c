@@ -39,14 +39,14 @@ static void check_rule(int number, wb_dtype t)
     wb_tree *narrow = parameters();
     wb_opt_state *a = wb_setup(rule_number(number), wide);
     wb_opt_state *b = wb_setup(rule_number(number), narrow, .mixed = t);
-    WORKS(a && b);
+    MADE(a && b);
     for (int i = 0; i < 8; i++) {
         if (i == 5) assert_true(!wb_adjust(a, .eta = 0.005) && !wb_adjust(b, .eta = 0.005));
         if (i == 2) assert_true(!wb_freeze(a, "1") && !wb_freeze(b, "1"));
         if (i == 4) assert_true(!wb_thaw(a, "1") && !wb_thaw(b, "1"));
         wb_tensor *g[2][SLOTS];
         wb_tensor *scale = wb_scale_loss(b, wb_astype(wb_ones(1), t));
-        WORKS(scale);
+        MADE(scale);
         for (int k = 0; k < SLOTS; k++) {
             wb_tensor *x = wb_astype(wb_randn_of(WB_F32, 2, slot_dims[k]), t);
             g[0][k] = wb_astype(x, WB_F32);
@@ -82,16 +82,16 @@ TEST_IN_SCOPE(overflow_skips_and_recovers)
 {
     problem p = {0};
     make(&p, false);
-    WORKS(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = WB_F16));
+    MADE(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = WB_F16));
     assert_true(scale_of(&p) == 65536);
-    for (int i = 0; i < 3; i++) WORKS(step(&p));
+    for (int i = 0; i < 3; i++) MADE(step(&p));
     const double made = wb_at(p.state->scaling[WB__MADE], 0), before = scale_of(&p);
     assert_true(made >= 1 && wb_item(p.state->scaling[WB__GOOD]) >= 1);
     array was = snapshot(&p);
     double scale = before;
     p.blow = 1e6;                                   /* 65536 million is more than f16 holds */
     for (int i = 0; i < 5; i++) {
-        WORKS(step(&p));
+        MADE(step(&p));
         assert_true(scale_of(&p) == (scale /= 2));
         assert_true(wb_item(p.state->scaling[WB__GOOD]) == 0);
     }
@@ -99,12 +99,12 @@ TEST_IN_SCOPE(overflow_skips_and_recovers)
     assert_memory_equal(was.at, is.at, (size_t)was.size * sizeof(double));
     assert_true(wb_at(p.state->scaling[WB__MADE], 0) == made);
     p.blow = NAN;
-    WORKS(step(&p));
+    MADE(step(&p));
     is = snapshot(&p);
     assert_memory_equal(was.at, is.at, (size_t)was.size * sizeof(double));
     p.blow = 1;
     double loss = loss_now(&p);
-    for (int i = 0; i < 150; i++) WORKS(step(&p));
+    for (int i = 0; i < 150; i++) MADE(step(&p));
     assert_true(scale_of(&p) == scale / 2);
     assert_true(wb_at(p.state->scaling[WB__MADE], 0) == made + 150);
     assert_true(loss_now(&p) < 0.2 * loss);
@@ -179,12 +179,12 @@ TEST_IN_SCOPE(any_floating_dtype)
     wb_layer *m = wb_Chain(wb_Dense(3, 2, .dtype = WB_F64), wb_Dense(2, 2, .dtype = WB_BF16));
     for (int i = 0; i < 3; i++) {
         wb_opt_state *st = wb_setup(wb_Descent(), m, .mixed = halves[i % 2]);
-        WORKS(st);
+        MADE(st);
         problem p = {.model = m, .state = st};
         check_masters(&p);
         wb_tensor *l = wb_mean(wb_square(wb_call(m, wb_ones(2, 3))));
         assert_int_equal(wb_dtype_of(l), halves[i % 2]);
-        WORKS(!wb_update(st, m, wb_gradient(wb_scale_loss(st, l), m)));
+        MADE(!wb_update(st, m, wb_gradient(wb_scale_loss(st, l), m)));
         check_masters(&p);
     }
 }
@@ -202,7 +202,7 @@ TEST_IN_SCOPE(inputs_are_converted)
     wb_layer *m = wb_Chain(wb_Conv(1, 2, {3, 3}), wb_BatchNorm(2, .no_affine = true), wb_Flatten(),
                            wb_Dense(8, 3), wb_LayerNorm({3}));
     wb_layer *lstm = wb_Chain(wb_LSTM(3, 4), wb_MultiHeadAttention(4, .heads = 2));
-    WORKS(wb_setup(wb_Adam(), wb_tuple(m, lstm), .mixed = WB_BF16));
+    MADE(wb_setup(wb_Adam(), wb_tuple(m, lstm), .mixed = WB_BF16));
     assert_int_equal(wb_dtype_of(wb_call(m, wb_ones(2, 1, 4, 4))), WB_BF16);
     assert_int_equal(wb_dtype_of(wb_call(lstm, wb_ones(2, 3, 3))), WB_BF16);
     wb_layer *moved = wb_to(m, far_device());
@@ -268,9 +268,9 @@ TEST(values_put_in_later_count)
     for (int k = 0; k < 2; k++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_Dense(3, 2, .no_bias = true);
-        WORKS(m);
+        MADE(m);
         wb_opt_state *o = wb_setup(wb_Descent(.eta = 0.5), m, .mixed = halves[k]);
-        WORKS(o);
+        MADE(o);
         wb_tensor *w = wb_get(m, "weight"), *x = wb_ones(1, 3);
         for (int i = 0; i < 2; i++) {           /* the gradient of each weight is 1 */
             wb_tensor *loss = wb_scale_loss(o, wb_sum(wb_call(m, x)));

@@ -3,23 +3,11 @@
 #define OPTIM_MIXED_H
 
 #include "far_device.h"
-#include "plain_error.h"
 #include "reference.h"
 
 #include "optim/optim.h"
 
 #include <unistd.h>
-
-#define REFUSED(call, message)                          \
-    do {                                                \
-        wb_clear_error();                               \
-        assert_false(call);                             \
-        assert_string_equal(plain_error(), message);    \
-    } while (0)
-#define WORKS(call)                                     \
-    do {                                                \
-        if (!(call)) fail_msg("%s: %s", #call, wb_error()); \
-    } while (0)
 
 static const wb_dtype halves[2] = {WB_BF16, WB_F16};
 
@@ -91,7 +79,7 @@ static inline double loss_now(problem *p)
 {
     wb_scope *s = wb_scope_open();
     wb_tensor *l = loss_of(wb_testmode(p->model), (wb_batch){.x = p->x, .y = p->y}, NULL);
-    WORKS(l && wb_dtype_of(l) == WB_F32);
+    MADE(l && wb_dtype_of(l) == WB_F32);
     double v = wb_item(l);
     wb_automode(p->model);
     wb_scope_close(s);

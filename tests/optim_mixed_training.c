@@ -14,10 +14,10 @@ static void train(bool conv, wb_dtype mixed, double *seen)
     wb_scope *s = wb_scope_open();
     problem p = {0};
     make(&p, conv);
-    WORKS(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = mixed));
+    MADE(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = mixed));
     for (int i = 0, at = 0; at < SEEN; i++) {
         if (i == looks[at]) seen[at++] = loss_now(&p);
-        WORKS(step(&p));
+        MADE(step(&p));
     }
     if (mixed) assert_true(check_masters(&p) > 0);
     if (conv) assert_int_equal(wb_dtype_of(wb_get(p.model, "layers.1.mean")), WB_F32);
@@ -57,7 +57,7 @@ TEST(train_scales_by_itself)
         make(&q, true);
         p.state = wb_setup(wb_AdamW(.eta = 0.003), p.model, .mixed = halves[i]);
         q.state = wb_setup(wb_AdamW(.eta = 0.003), q.model, .mixed = halves[i]);
-        for (int k = 0; k < 6; k++) WORKS(step(&p));
+        for (int k = 0; k < 6; k++) MADE(step(&p));
         if (wb_train(loss_of, q.model, loader_of(&q), q.state, .epochs = 6)) fail_msg("%s", wb_error());
         for (int k = 0; k < p.state->n; k++) {
             array a = values_of(master_of(p.state, k)), b = values_of(master_of(q.state, k));
@@ -88,7 +88,7 @@ static wb_layer *gpt(void)
                                   wb_Chain(positions, wb_Embedding(CONTEXT, WIDTH)));
     wb_layer *m = wb_Chain(embed, block(), block(), wb_LayerNorm({WIDTH}),
                            wb_Dense(WIDTH, LETTERS, .no_bias = true));
-    WORKS(m && !wb_tie(m, "layers.4.weight", "layers.0.layers.0.weight"));
+    MADE(m && !wb_tie(m, "layers.4.weight", "layers.0.layers.0.weight"));
     return m;
 }
 
@@ -119,13 +119,13 @@ static void train_gpt(const wb_device *d, wb_dtype mixed, double *losses)
     wb_seed(9);
     wb_layer *m = wb_to(gpt(), d);
     wb_opt_state *state = wb_setup(wb_AdamW(.eta = 0.003), m, .mixed = mixed);
-    WORKS(state);
+    MADE(state);
     for (int i = 0; i < GPT_STEPS; i++) {
         wb_scope *inner = wb_scope_open();
         wb_tree *g;
         wb_batch b = line_of(i, d);
         wb_tensor *l = gpt_loss(m, b, NULL);
-        WORKS(wb_withgradient(gpt_loss, m, b, &g, state) && !wb_update(state, m, g));
+        MADE(wb_withgradient(gpt_loss, m, b, &g, state) && !wb_update(state, m, g));
         losses[i] = wb_item(l);
         assert_int_equal(wb_scope_close(inner), 0);
     }
@@ -178,11 +178,11 @@ TEST(one_kernel_updates_all)
         wb_scope *s = wb_scope_open();
         problem p = {0};
         make(&p, false);
-        WORKS(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]));
+        MADE(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]));
         wb__cache_clear();                          /* the plan is made, and told */
         fused_updates = segments = 0;
         wb_set_log(read_plan, NULL);
-        WORKS(step(&p));
+        MADE(step(&p));
         wb_set_log(say_nothing, NULL);
         assert_int_equal(fused_updates, 1);
         assert_int_equal(segments, p.state->n);
@@ -215,20 +215,20 @@ TEST(recordings)
         make(&q, false);
         wb_compiled *f = wb_compile(forward, q.model);
         wb_tensor *y;
-        WORKS(!wb_call_compiled(f, 1, &q.x, 1, &y));
+        MADE(!wb_call_compiled(f, 1, &q.x, 1, &y));
         assert_int_equal(wb_dtype_of(y), WB_F32);
         p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]);
         q.state = wb_setup(wb_Adam(.eta = 0.003), q.model, .mixed = halves[i]);
-        WORKS(!wb_call_compiled(f, 1, &q.x, 1, &y));
+        MADE(!wb_call_compiled(f, 1, &q.x, 1, &y));
         assert_int_equal(wb_dtype_of(y), halves[i]);
         array a = values_of(y), b = values_of(wb_call(q.model, q.x));
         assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         wb_compiled *c = wb_compile(recorded, &q);
         for (int k = 0; k < 6; k++) {
             if (k == 4) assert_true(!wb_adjust(p.state, .eta = 0.01) && !wb_adjust(q.state, .eta = 0.01));
-            WORKS(step(&p));
+            MADE(step(&p));
             wb_tensor *loss;
-            WORKS(!wb_call_compiled(c, 2, (wb_tensor *[]){q.x, q.y}, 1, &loss));
+            MADE(!wb_call_compiled(c, 2, (wb_tensor *[]){q.x, q.y}, 1, &loss));
             a = snapshot(&p);
             b = snapshot(&q);
             assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
@@ -250,16 +250,16 @@ TEST(checkpoints)
         make(&other, true);
         p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]);
         p.blow = 1e6;                                       /* f16: the scale is not its first */
-        WORKS(step(&p));
+        MADE(step(&p));
         p.blow = 1;
-        for (int k = 0; k < 5; k++) WORKS(step(&p));
-        WORKS(!wb_checkpoint_save(path, &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
-        for (int k = 0; k < 5; k++) WORKS(step(&p));
+        for (int k = 0; k < 5; k++) MADE(step(&p));
+        MADE(!wb_checkpoint_save(path, &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
+        for (int k = 0; k < 5; k++) MADE(step(&p));
         q.state = wb_setup(wb_Adam(.eta = 1), q.model, .mixed = halves[i]);
         wb_checkpoint c = {.model = q.model, .state = q.state};
-        WORKS(!wb_checkpoint_load(path, &c));
+        MADE(!wb_checkpoint_load(path, &c));
         assert_int_equal(c.epoch, 3);
-        for (int k = 0; k < 5; k++) WORKS(step(&q));
+        for (int k = 0; k < 5; k++) MADE(step(&q));
         array a = snapshot(&p), b = snapshot(&q);
         assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         if (halves[i] == WB_F16) assert_true(scale_of(&p) == scale_of(&q) && scale_of(&q) < 65536);
@@ -292,10 +292,10 @@ TEST(devices)
                 q.state = wb_to(q.state, d);
                 q.x = wb_to(q.x, d);
                 q.y = wb_to(q.y, d);
-                WORKS(q.model && q.state && q.x && q.y);
+                MADE(q.model && q.state && q.x && q.y);
             }
-            WORKS(step(&p));
-            WORKS(step(&q));
+            MADE(step(&p));
+            MADE(step(&q));
             array a = snapshot(&p), b = snapshot(&q);
             assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         }
@@ -316,10 +316,10 @@ TEST(out_of_place)
         p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]);
         q.state = wb_setup(wb_Adam(.eta = 0.003), q.model, .mixed = halves[i]);
         for (int k = 0; k < 3; k++) {
-            WORKS(step(&p));
+            MADE(step(&p));
             wb_tree *g;
-            WORKS(wb_withgradient(scaled_loss, q.model, ((wb_batch){.x = q.x, .y = q.y}), &g, &q));
-            WORKS(q.model = wb_update_new(q.state, q.model, g));
+            MADE(wb_withgradient(scaled_loss, q.model, ((wb_batch){.x = q.x, .y = q.y}), &g, &q));
+            MADE(q.model = wb_update_new(q.state, q.model, g));
             array a = snapshot(&p), b = snapshot(&q);
             assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         }

@@ -1,16 +1,8 @@
 /* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of
  * place. */
 #include "golden.h"
-#include "plain_error.h"
 
 #include "optim/optim.h"
-
-#define REFUSED(call, message)                          \
-    do {                                                \
-        wb_clear_error();                               \
-        assert_false(call);                             \
-        assert_string_equal(plain_error(), message);       \
-    } while (0)
 
 static wb_tree *parameters(void)
 {

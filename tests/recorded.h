@@ -8,11 +8,6 @@
 #include "weber/files.h"
 #include "weber/train.h"
 
-#define CHECKED(call)                                                   \
-    do {                                                                \
-        if (call) fail_msg("%s: %s", #call, wb_error());                \
-    } while (0)
-
 /* Not the default device. */
 static inline const wb_device *elsewhere(void)
 {

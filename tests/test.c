@@ -3,6 +3,8 @@
 
 #include "weber.h"
 
+#include <ctype.h>
+
 enum { MOST_TESTS = 100 };
 
 typedef struct {
@@ -58,4 +60,25 @@ int run_cases(CMFixtureFunction setup, CMFixtureFunction teardown)
 int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown)
 {
     return run_group(setup, teardown, true);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+bool says(const char *part)
+{
+    if (strstr(wb_error(), part)) return true;
+    print_message("not in \"%s\": \"%s\"\n", wb_error(), part);
+    return false;
+}
+
+const char *plain_error(void)
+{
+    static char text[2048];
+    char device[64];
+    const wb_device *d = wb_default_device();
+    int n = snprintf(device, sizeof device, " %s:%d", wb_device_backend(d), wb_device_ordinal(d));
+    for (int i = 0; i < n; i++) device[i] = (char)tolower((unsigned char)device[i]);
+    snprintf(text, sizeof text, "%s", wb_error());
+    for (char *at; (at = strstr(text, device)) != NULL;) memmove(at, at + n, strlen(at + n) + 1);
+    return text;
 }

@@ -42,4 +42,31 @@ extern const char *cases_named;
 /* Called after each test: NULL, or ref_forget (reference.h). */
 extern void (*after_each_test)(void);
 
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* True where the last message has the part, which is printed otherwise. */
+bool says(const char *part);
+
+/* The last message as it would be on the CPU: without the device behind each tensor, where the
+ * tests run on another device (device/on_device.c). */
+const char *plain_error(void);
+
+/* `call` is NULL, 0 or false, and the message is this one. */
+#define REFUSED(call, message)                                                                     \
+    do {                                                                                           \
+        wb_clear_error();                                                                          \
+        assert_false(call);                                                                        \
+        assert_string_equal(plain_error(), message);                                               \
+    } while (0)
+
+/* `call` is 0, or an object. */
+#define WORKS(call)                                                                                \
+    do {                                                                                           \
+        if (call) fail_msg("%s: %s", #call, wb_error());                                           \
+    } while (0)
+#define MADE(call)                                                                                 \
+    do {                                                                                           \
+        if (!(call)) fail_msg("%s: %s", #call, wb_error());                                        \
+    } while (0)
+
 #endif

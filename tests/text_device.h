@@ -190,11 +190,9 @@ static inline void test_disk_empty(void)
 
 #if defined(TEST_CUDA)
 #define TEST_BACKEND wb__cu_backend
-#define TEST_FAIL "WEBER_CUDA_FAIL"
 #define TEST_TAG "cuda"
 #else
 #define TEST_BACKEND wb__cl_backend
-#define TEST_FAIL "WEBER_OPENCL_FAIL"
 #define TEST_TAG "opencl"
 #endif
 

@@ -1,14 +1,6 @@
 /* Trees: paths, visits, mapping, ties, structs of the program, gradients in the shape of what they
  * are asked for. */
 #include "golden.h"
-#include "plain_error.h"
-
-#define REFUSED(call, message)                          \
-    do {                                                \
-        wb_clear_error();                               \
-        assert_false(call);                             \
-        assert_string_equal(plain_error(), message);       \
-    } while (0)
 
 static wb_tensor *numbers(int n, const float *values)
 {

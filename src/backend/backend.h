@@ -187,8 +187,8 @@ typedef struct {
     size_t at;              /* bytes from there */
 } wb__shared;
 
-/* Memory is a handle: a pointer where `addressable` (the host may then read and write it), else
- * whatever the backend likes; places within it are told by byte offsets.  Every call may come from
+/* Memory is a handle: a pointer where `host_visible` (the host may then read and write it), else
+ * whatever the backend likes; places within it are byte offsets.  Every call may come from
  * any thread, and leaves the caller's current device, where the driver has such a thing, as it was.
  * What returns int: 0, or an error code with wb__fail called.
  *
@@ -197,7 +197,8 @@ typedef struct {
 struct wb__backend {
     const char *name;                       /* "CPU" */
     const char *tag;                        /* "cpu", as in messages: cpu:1 */
-    bool addressable;
+    bool host_visible;          /* the host may read and write memory through the handle */
+    bool is_gpu;                /* plans are those for a GPU: few launches, much parallel work */
 
     /* Looks for devices, once; an error's message says what is missing and how to get it. */
     int (*start)(void);
@@ -229,7 +230,7 @@ struct wb__backend {
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
     /* Enqueues: buffers[view.buffer] is each buffer's memory, in which the buffer begins at byte
-     * places[view.buffer] (`places` NULL: all at 0, as always where `addressable`); the workspace
+     * places[view.buffer] (`places` NULL: all at 0, as always where `host_visible`); the workspace
      * begins at byte `workspace_at` of `workspace`, a multiple of WB__WORKSPACE_ALIGN.
      * WB_ERROR_UNSUPPORTED: a library refused this step, and nothing of it runs; `prepare` gives the
      * next kernel of this step to something else, so the engine makes the plan again. */

@@ -167,7 +167,7 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype wan
     const bool there = loader_device((void *)(uintptr_t)l) == d;
     t.device = d;
     if (wanted && wanted != WB_KEEP) t.dtype = wanted;
-    else if (!wanted && !there && !d->backend->addressable) t.narrow = true;
+    else if (!wanted && !there && d->backend->is_gpu) t.narrow = true;
     return t;
 }
 

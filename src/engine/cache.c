@@ -205,7 +205,7 @@ int wb__plan_room(const wb__plan *p)
 {
     const wb_device *d = p->device;
     wb_device_memory m;
-    if (p->runs || d->backend->addressable) return 0;
+    if (p->runs || !d->backend->is_gpu) return 0;
     const int status = d->backend->memory(d, &m);
     if (status || m.free < 0) return status;
     const int64_t have = m.free + WB__MAX(m.cached, 0) + idle_bytes(d);
@@ -217,7 +217,7 @@ int wb__plan_room(const wb__plan *p)
 
 void wb__plan_tell_need(const wb__plan *p)
 {
-    if (p->device->backend->addressable) return;
+    if (!p->device->backend->is_gpu) return;
     wb__fail(WB_ERROR_MEMORY,
              "%s\nthis evaluation needs %.1f MiB: intermediates %.1f, results %.1f, besides "
              "parameters and inputs of %.1f (wb_memory_estimate tells before it runs)",

@@ -21,9 +21,9 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
 {
     const wb__backend *into = to_device->backend, *out_of = from_device->backend;
     if (!bytes) return 0;
-    if (out_of->addressable)
+    if (out_of->host_visible)
         return into->upload(to_device, to, to_at, (const char *)from + from_at, bytes);
-    if (into->addressable)
+    if (into->host_visible)
         return out_of->download(from_device, (char *)to + to_at, from, from_at, bytes);
     int status = WB_ERROR_UNSUPPORTED;
     if (into == out_of)
@@ -69,7 +69,7 @@ wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted)
     wb_dtype t = from;
     if (wb__dtype_float(from) && wanted != WB_KEEP) {
         if (wanted) t = wanted;
-        else if (from == WB_F64 && !d->backend->addressable) t = WB_F32;
+        else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;
     }
     if (d->backend->has_dtype(d, t)) return t;
     wb__fail(WB_ERROR_UNSUPPORTED, "to: %s:%d has no %s; without .dtype = WB_KEEP it becomes f32",

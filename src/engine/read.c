@@ -45,7 +45,7 @@ static double element(const wb_tensor *bound, int64_t index)
 /* Element by element is no way to read from a GPU: said once, or refused. */
 static bool scalar_allowed(const wb_tensor *bound)
 {
-    if (bound->storage->device->backend->addressable || scalar_reads == 2) return true;
+    if (!bound->storage->device->backend->is_gpu || scalar_reads == 2) return true;
     if (!scalar_reads) {
         wb__fail(WB_ERROR_DEVICE,
                  "Scalar indexing is disallowed: one element of %s was asked for; read the whole "
@@ -116,7 +116,7 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
     if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
     const wb__storage *s = from->storage;
     if (!x->size) return 0;
-    if (s->device->backend->addressable)
+    if (s->device->backend->host_visible)
         return f((const char *)s->data + from->offset, x->size, ctx);
     const int64_t each = (int64_t)wb__dtype_size((wb_dtype)x->dtype), most = PART_BYTES / each;
     void *part = wb__alloc_aligned((size_t)(WB__MIN(most, x->size) * each));

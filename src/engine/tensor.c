@@ -52,7 +52,7 @@ static pthread_mutex_t mirrors = PTHREAD_MUTEX_INITIALIZER;
 
 const void *wb__storage_read(wb__storage *s)
 {
-    if (s->device->backend->addressable) return s->data;
+    if (s->device->backend->host_visible) return s->data;
     pthread_mutex_lock(&mirrors);
     if (!s->mirror) {
         void *copy = wb__alloc_aligned(s->bytes);
@@ -145,7 +145,7 @@ void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *place)
 {
     const wb__storage *s = x->storage;
     const int64_t first = at + (x->op == WB__OP_variable ? 0 : x->offset);
-    const bool pointer = s->device->backend->addressable;
+    const bool pointer = s->device->backend->host_visible;
     *place = pointer ? 0 : (size_t)first;
     return pointer ? (char *)s->data + first : s->data;
 }
@@ -397,7 +397,7 @@ wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
         return wb__fail_null(WB_ERROR_DTYPE, "borrow: no dtype has the number %d", (int)dtype);
     if (!data && size) return wb__fail_null(WB_ERROR_ARGUMENT, "borrow: no data");
     const wb_device *d = wb_default_device();
-    if (!d->backend->addressable) d = &wb__cpu;
+    if (d->backend->is_gpu) d = &wb__cpu;
     return wb__borrow_on(d, data, dtype, ndim, dims, release, context);
 }
 

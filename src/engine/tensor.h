@@ -28,7 +28,7 @@ typedef struct {
     _Atomic uint32_t lent;              /* to other libraries: it is not written to any more */
     bool borrowed;                      /* of wb_borrow: the program's own memory */
     const wb_device *device;
-    void *data;                         /* a handle of the device's; a pointer where addressable */
+    void *data;                         /* a handle of the device's; a pointer where host_visible */
     size_t bytes;
     void (*release)(void *data, void *context);     /* of borrowed memory; may be NULL */
     void *context;

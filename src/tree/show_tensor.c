@@ -81,7 +81,7 @@ char *wb__format_tensor(wb_tensor *x)
     wb__text t = {0};
     wb__text_add(&t, "%s", wb_describe(x));
     if (wb_is_none(x) || !x->size) return wb__text_take(&t);
-    const bool here = wb__device_of(x)->backend->addressable;
+    const bool here = wb__device_of(x)->backend->host_visible;
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
     void *fetched = here ? NULL : wb__alloc_aligned(bytes);
     const void *data = here ? wb_data(x) : fetched;

@@ -168,8 +168,8 @@ static bool prefers_nhwc(const wb_device *d, const wb__step *conv)
 }
 
 #define TABLE(row, name_) \
-    {.name = name_, .tag = "fake", .start = start_##row, .stop = stop, .count = count_##row, \
-     .device = device_##row, .part = part, .has_dtype = has_dtype, .memory = memory, \
+    {.name = name_, .tag = "fake", .is_gpu = true, .start = start_##row, .stop = stop, \
+     .count = count_##row, .device = device_##row, .part = part, .has_dtype = has_dtype, .memory = memory, \
      .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
      .download = download, .copy = copy, .prepare = prepare, .destroy = destroy, \
      .launch = launch, .wait = wait_for, .prefers_nhwc = prefers_nhwc}

@@ -59,7 +59,7 @@ def read_texts(folder):
     return list(texts.values())
 
 
-# As src/backend/cuda/table.c has it: the kernel becomes a function, called for one row of a table.
+# As src/backend/gpu/runtime/table.c has it: the kernel becomes a function, called for one row of a table.
 WRAPPER = """
 typedef struct {{ u64 at[{n}]; {type} a; uint first; }} wb_row;
 extern "C" __global__ void wb_table(const wb_row *rows, uint n)

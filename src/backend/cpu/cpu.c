@@ -237,7 +237,7 @@ static int cpu_memory(const wb_device *d, wb_device_memory *m)
 const wb__backend wb__cpu_backend = {
     .name = "CPU",
     .tag = "cpu",
-    .addressable = true,
+    .host_visible = true,
     .start = cpu_start,
     .stop = cpu_stop,
     .count = cpu_count,

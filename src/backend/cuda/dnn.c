@@ -107,7 +107,7 @@ typedef struct {
 
 enum { MOST_POINTERS = 9 + 3 + 2 };     /* views, numbers by value, tensors in the workspace */
 typedef struct {
-    wb__cu_routine base;
+    wb__gpu_routine base;
     entry *entry;
     wb__dnn_desc pack;
     int n, n_views, n_extras;           /* pointers; of these, views' first and extras' last */
@@ -126,15 +126,16 @@ static int fail(const wb__cu_device *d, int status, const char *call)
     const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     return wb__fail(memory ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
-                    d->ordinal, call, dnn.GetErrorString(status), status, *said ? ": " : "", said);
+                    d->gpu.base.ordinal, call, dnn.GetErrorString(status), status,
+                    *said ? ": " : "", said);
 }
 
 /* What fails while a plan is made is no error: our own kernels take over. */
 static void note(const wb__cu_device *d, int status, const char *call)
 {
     if (wb__debug("dispatch"))
-        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, dnn.GetErrorString(status),
-                status);
+        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call,
+                dnn.GetErrorString(status), status);
 }
 
 /* A handle; a version that gives none is followed by the next, while no device has a handle. */
@@ -164,7 +165,7 @@ static state *state_of(wb__cu_device *d)
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))
             wb__log(WB_LOG_WARN, "cuda:%d: cuDNN is not used, our own kernels are: cudnnCreate:"
-                    " %s (%d)", d->ordinal, dnn.GetErrorString(status), status);
+                    " %s (%d)", d->gpu.base.ordinal, dnn.GetErrorString(status), status);
     }
     return d->dnn = s;
 }
@@ -175,8 +176,9 @@ static void drop(entry *e)
     wb__free(e);
 }
 
-void wb__cu_dnn_close(wb__cu_device *d)
+static void close_device(wb__gpu_device *base)
 {
+    wb__cu_device *d = wb__cu_of(base);
     state *s = d->dnn;
     if (!s) return;
     for (entry *e = s->first, *next; e; e = next) {
@@ -214,7 +216,7 @@ static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
     wb__dnn_graph *g = e ? wb__alloc(sizeof *g) : NULL;
     int error = WB_ERROR_MEMORY;
     if (g) {
-        const wb__dnn_target target = {.f = &dnn, .handle = s->handle, .memory = d->total};
+        const wb__dnn_target target = {.f = &dnn, .handle = s->handle, .memory = d->gpu.total};
         error = wb__dnn_plan_of(g, &target, p, &e->plan);
         if (g->status) note(d, g->status, g->call);
         if (error == WB_ERROR_UNSUPPORTED) error = 0;
@@ -262,14 +264,18 @@ static int refused(wb__cu_device *d, routine *r, int status, const char *call)
     fail(d, status, call);
     if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
     r->pack = NULL;
-    const int error = wb__cu_refused(d, &s->told);
+    const int error = wb__gpu_refused(&d->gpu, &s->told);
     r->entry->refused |= error == WB_ERROR_UNSUPPORTED;
     return error;
 }
 
-static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
-                  const CUdeviceptr *buffers, CUdeviceptr workspace)
+static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
+                  const wb__gpu_places *places)
 {
+    wb__cu_device *d = wb__cu_of(gpu);
+    CUstream stream = d->stream[q];
+    const uint64_t *buffers = places->address;
+    const uint64_t workspace = places->workspace + places->workspace_at;
     routine *r = (routine *)base;
     state *s = d->dnn;
     const char *call = "cudnnSetStream";
@@ -289,10 +295,12 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
     }
     if (moved && (status = set_pack(r, &call))) return refused(d, r, status, call);
     status = dnn.BackendExecute(s->handle, r->entry->plan.plan, r->pack);
-    return status ? refused(d, r, status, "cudnnBackendExecute") : 0;
+    if (status) return refused(d, r, status, "cudnnBackendExecute");
+    if (q == WB__GPU_COMPUTE) wb__gpu_issued(gpu, NULL);
+    return 0;
 }
 
-static void destroy(wb__cu_device *d, wb__cu_routine *base)
+static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 {
     routine *r = (routine *)base;
     (void)d;
@@ -312,7 +320,7 @@ static const char *too_old(const wb__dnn_problem *p)
     return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
 }
 
-/* As wb__cu_dnn_prepare; NULL with *error 0 cannot be. */
+/* As a library's `prepare`; NULL with *error 0 cannot be. */
 static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int *error)
 {
     wb__dnn_problem p;
@@ -371,8 +379,10 @@ static void add_attention(routine *r, const wb__step *step)
     }
 }
 
-int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why)
+static int prepare(wb__gpu_device *base, const wb__step *step, wb__gpu_routine **r,
+                   const char **why)
 {
+    wb__cu_device *d = wb__cu_of(base);
     int error = 0;
     *r = NULL;
     entry *e = find(d, step, why, &error);
@@ -380,8 +390,8 @@ int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **
     routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     e->holders++;
-    made->base = (wb__cu_routine){.impl = name_of(step), .workspace = e->plan.workspace,
-                                  .launch = launch, .destroy = destroy};
+    made->base = (wb__gpu_routine){.library = &wb__cu_dnn, .impl = name_of(step),
+                                   .workspace = e->plan.workspace};
     made->entry = e;
     made->n = made->n_views = step->n_views;
     for (int i = 0; i < step->n_views; i++) {
@@ -395,11 +405,12 @@ int wb__cu_dnn_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **
     return 0;
 }
 
-bool wb__cu_dnn_takes(wb__cu_device *d, const wb__step *step)
+static bool takes(wb__gpu_device *base, const wb__step *step)
 {
+    wb__cu_device *d = wb__cu_of(base);
     const char *why = NULL;
     int error = 0;
-    if (step->kind != WB__STEP_CONV && step->kind != WB__STEP_ATTENTION) return false;
+    if (step->kind != WB__STEP_ATTENTION) return false;
     const entry *e = find(d, step, &why, &error);
     if (!e && !why) wb_clear_error();
     return e;
@@ -407,8 +418,9 @@ bool wb__cu_dnn_takes(wb__cu_device *d, const wb__step *step)
 
 /* Tensor cores read channels in vectors of 16 bytes.  A picture's few channels are widened by cuDNN
  * on the way. */
-bool wb__cu_dnn_prefers_nhwc(wb__cu_device *d, const wb__step *conv)
+static bool prefers_nhwc(wb__gpu_device *base, const wb__step *conv)
 {
+    wb__cu_device *d = wb__cu_of(base);
     const wb__view *x = &conv->views[0], *y = &conv->views[2];
     const bool half = x->dtype == WB_F16 || x->dtype == WB_BF16;
     const bool rounded = x->dtype == WB_F32 && conv->precision != WB__PRECISION_HIGHEST;
@@ -419,3 +431,10 @@ bool wb__cu_dnn_prefers_nhwc(wb__cu_device *d, const wb__step *conv)
     if (!s) wb_clear_error();
     return s && s->handle;
 }
+
+const wb__gpu_hook wb__cu_dnn = {
+    .name = "cuDNN", .kinds = 1u << WB__STEP_CONV | 1u << WB__STEP_ATTENTION,
+    .variable = "WEBER_CUDA_CUDNN", .unused = "cuDNN is not used", .works = wb__cu_dnn_works,
+    .takes = takes, .prepare = prepare, .launch = launch, .destroy = destroy,
+    .prefers_nhwc = prefers_nhwc, .close = close_device,
+};

@@ -1,5 +1,5 @@
-/* The driver and NVRTC: opened at run time, never closed (their threads may still run); their errors
- * as ours; and stand-ins that fail at the n-th call, for tests. */
+/* The driver and NVRTC: opened at run time, never closed (their threads may still run); what their
+ * errors mean. */
 #include "backend/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -11,136 +11,10 @@ wb__cu_functions wb__cu;
 int wb__cu_driver_version;
 bool wb__cu_has_graphs, wb__cu_has_pools;
 
-/* ---- calls that fail when a test asks --------------------------------------------------------
- *
- * What gives something back never fails: it would leak.  What is made and not given back is
- * counted.  A capture that fails to end has ended all the same. */
-
-enum { MOST_COMPILERS = 4 };
-
-static wb__cu_functions opened;
-static wb__nvrtc_functions opened_nvrtc[MOST_COMPILERS];
-static _Thread_local int compiler;      /* whose functions the stand-ins call */
-static _Atomic int64_t calls, live;
-static int64_t fail_at;
-static bool fail_all;           /* from there on */
-
-static bool must_fail(const char *name)
-{
-    const int64_t n = ++calls;
-    if (fail_all ? n < fail_at : n != fail_at) return false;
-    if (n == fail_at)
-        wb__log(WB_LOG_INFO, "cuda: call %lld, %s, fails as WEBER_CUDA_FAIL asks", (long long)n,
-                name);
-    return true;
-}
-
-#define FAILING(library, prefix, code, name, parameters, arguments)                                \
-    static CUresult failing_##prefix##name parameters                                              \
-    {                                                                                              \
-        return must_fail(#prefix #name) ? (CUresult)code : library.name arguments;                 \
-    }
-#define FAILING_MAKE(library, prefix, code, name, parameters, arguments)                           \
-    static CUresult failing_##prefix##name parameters                                              \
-    {                                                                                              \
-        const CUresult status =                                                                    \
-            must_fail(#prefix #name) ? (CUresult)code : library.name arguments;                    \
-        if (!status) live++;                                                                       \
-        return status;                                                                             \
-    }
-#define FAILING_RELEASE(library, prefix, name, parameters, arguments)                              \
-    static CUresult failing_##prefix##name parameters                                              \
-    {                                                                                              \
-        live--;                                                                                    \
-        return library.name arguments;                                                             \
-    }
-#define STATUS(name, parameters, arguments)                                                        \
-    FAILING(opened, cu, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, name, parameters, arguments)
-#define MAKE(name, parameters, arguments)                                                          \
-    FAILING_MAKE(opened, cu, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, name, parameters, arguments)
-#define RELEASE(name, parameters, arguments) FAILING_RELEASE(opened, cu, name, parameters, arguments)
-#define ALWAYS(name, parameters, arguments)
-#define END(name, parameters, arguments)                                                           \
-    static CUresult failing_cu##name parameters                                                    \
-    {                                                                                              \
-        const bool fails = must_fail("cu" #name);                                                  \
-        CUresult status = opened.name arguments;                                                   \
-        if (status) return status;                                                                 \
-        if (!fails) live++;                                                                        \
-        else if (*made) opened.GraphDestroy(*made);                                                \
-        if (fails) *made = NULL;                                                                   \
-        return fails ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : status;                                \
-    }
-WB__CU_FUNCTIONS(STATUS, MAKE, RELEASE, ALWAYS, END)
-#undef STATUS
-#undef MAKE
-#undef RELEASE
-#undef END
-#define STATUS(name, parameters, arguments)                                                        \
-    FAILING(opened_nvrtc[compiler], nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters, arguments)
-#define MAKE(name, parameters, arguments)                                                          \
-    FAILING_MAKE(opened_nvrtc[compiler], nvrtc, NVRTC_ERROR_OUT_OF_MEMORY, name, parameters,       \
-                 arguments)
-#define RELEASE(name, parameters, arguments)                                                       \
-    FAILING_RELEASE(opened_nvrtc[compiler], nvrtc, name, parameters, arguments)
-WB__NVRTC_FUNCTIONS(STATUS, MAKE, RELEASE, ALWAYS)
-#undef STATUS
-#undef MAKE
-#undef RELEASE
-
-#define SET(name, parameters, arguments) cu.name = failing_cu##name;
-#define SET_NVRTC(name, parameters, arguments) to->name = failing_nvrtc##name;
-static void choose_table(void)
-{
-    const char *text = getenv("WEBER_CUDA_FAIL");
-    char *end = NULL;
-    calls = live = 0;
-    fail_at = text ? strtoll(text, &end, 10) : 0;
-    fail_all = fail_at > 0 && *end == '+';
-    cu = opened;
-    if (fail_at <= 0) return;
-    WB__CU_FUNCTIONS(SET, SET, SET, ALWAYS, SET)
-}
-
-static void choose_nvrtc_table(wb__nvrtc_functions *to, int i)
-{
-    *to = opened_nvrtc[i];
-    if (fail_at <= 0) return;
-    WB__NVRTC_FUNCTIONS(SET_NVRTC, SET_NVRTC, SET_NVRTC, ALWAYS)
-}
-#undef SET
-#undef SET_NVRTC
-#undef ALWAYS
-
-void wb__cu_tell_left(void)
-{
-    if (live) wb__log(WB_LOG_WARN, "cuda: %lld objects of the driver's are left", (long long)live);
-}
-
-/* ---- fork ------------------------------------------------------------------------------------ */
-
-static _Atomic bool child;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void in_child(void) { child = true; }
-static void prepare_fork(void) { pthread_atfork(NULL, NULL, in_child); }
-
-bool wb__cu_is_child(void) { return child; }
-
-int wb__cu_check_fork(void)
-{
-    if (wb__likely(!child)) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "cuda: this process was forked from one that had started"
-                    " CUDA, which works there alone: fork before the first use of a device, or"
-                    " call exec after it");
-}
-
 /* ---- opening the driver ---------------------------------------------------------------------- */
 
-#define LISTED(name, parameters, arguments) {"cu" #name, offsetof(wb__cu_functions, name)},
-static const wb__gpu_function functions[] = {
-    WB__CU_FUNCTIONS(LISTED, LISTED, LISTED, LISTED, LISTED)
-};
+#define LISTED(name, version, parameters) {"cu" #name #version, offsetof(wb__cu_functions, name)},
+static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
 /* What older drivers lack, and we can do without. */
@@ -156,19 +30,15 @@ static bool is_of_graphs(const char *name)
            !strcmp(name, "cuStreamEndCapture");
 }
 
-static const char *driver_file(void)
-{
-    const char *name = getenv("WEBER_CUDA_LIBRARY");
-    return name && *name ? name : "libcuda.so.1";
-}
+static const char *file;                /* the driver's */
 
-static int find_functions(void *library, const char *file)
+static int find_functions(void *library)
 {
     const char *graphs = getenv("WEBER_CUDA_GRAPHS");
     wb__cu_has_pools = true;
     wb__cu_has_graphs = !graphs || strcmp(graphs, "0") != 0;
     for (size_t i = 0; i < WB__COUNT(functions); i++) {
-        const char *name = wb__gpu_find_functions(library, &functions[i], 1, &opened);
+        const char *name = wb__gpu_find_functions(library, &functions[i], 1, &cu);
         if (!name) continue;
         if (is_of_pools(name)) wb__cu_has_pools = false;
         else if (is_of_graphs(name)) wb__cu_has_graphs = false;
@@ -179,8 +49,10 @@ static int find_functions(void *library, const char *file)
     return 0;
 }
 
+#define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
+
 /* What cuInit says, and what can be done. */
-static int init_failed(CUresult code, const char *file)
+static int init_failed(int code)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     char hidden[160] = "";
@@ -189,41 +61,35 @@ static int init_failed(CUresult code, const char *file)
                  visible);
     switch (code) {
     case CUDA_ERROR_STUB_LIBRARY:
-        return wb__cu_fail(NULL, "cuInit", code, "%s is the toolkit's stand-in for linking, not a"
-                           " driver: install the NVIDIA driver, or take the folder of stubs out of"
-                           " LD_LIBRARY_PATH", file);
+        return FAIL(code, "%s is the toolkit's stand-in for linking, not a driver: install the"
+                    " NVIDIA driver, or take the folder of stubs out of LD_LIBRARY_PATH", file);
     case CUDA_ERROR_NO_DEVICE:
-        return wb__cu_fail(NULL, "cuInit", code, "the driver is there, but it sees no GPU%s; see"
-                           " what `nvidia-smi` says", hidden);
+        return FAIL(code, "the driver is there, but it sees no GPU%s; see what `nvidia-smi` says",
+                    hidden);
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-        return wb__cu_fail(NULL, "cuInit", code, "%s is of another version than the kernel's module:"
-                           " restart the machine after an update of the driver", file);
+        return FAIL(code, "%s is of another version than the kernel's module: restart the machine"
+                    " after an update of the driver", file);
     default:
-        return wb__cu_fail(NULL, "cuInit", code, "the driver %s does not start%s; see what"
-                           " `nvidia-smi` says", file, hidden);
+        return FAIL(code, "the driver %s does not start%s; see what `nvidia-smi` says", file,
+                    hidden);
     }
 }
 
 int wb__cu_load(void)
 {
-    const char *file = driver_file();
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *said = dlerror();
-        return wb__fail(WB_ERROR_DEVICE, "cuda: %s was not found: %s; install the NVIDIA driver",
-                        file, said ? said : "no reason given");
-    }
-    int status = find_functions(library, file);
-    if (status) {
-        dlclose(library);
-        return status;
-    }
-    choose_table();
-    pthread_once(&once, prepare_fork);
-    CUresult code = cu.Init(0);
-    if (code) return init_failed(code, file);
-    code = cu.DriverGetVersion(&wb__cu_driver_version);
-    if (code) return wb__cu_fail(NULL, "cuDriverGetVersion", code, "%s", file);
+    void *library = wb__gpu_open_library("cuda", "WEBER_CUDA_LIBRARY", "libcuda.so.1",
+                                         "install the NVIDIA driver", &file);
+    const int status = library ? find_functions(library) : WB_ERROR_DEVICE;
+    if (library && status) dlclose(library);
+    return status;
+}
+
+int wb__cu_init(void)
+{
+    int code = CALL(Init, 0);
+    if (code) return init_failed(code);
+    code = CALL(DriverGetVersion, &wb__cu_driver_version);
+    if (code) return FAIL(code, "%s", file);
     if (wb__cu_driver_version < 11000)
         return wb__fail(WB_ERROR_DEVICE, "cuda: the driver knows CUDA %d.%d; 11.0 or newer is"
                         " needed: install driver 470 or newer", wb__cu_driver_version / 1000,
@@ -233,16 +99,17 @@ int wb__cu_load(void)
 
 /* ---- opening NVRTC --------------------------------------------------------------------------- */
 
-#define LISTED(name, parameters, arguments) {"nvrtc" #name, offsetof(wb__nvrtc_functions, name)},
+#define LISTED(name, parameters) {"nvrtc" #name, offsetof(wb__nvrtc_functions, name)},
 static const wb__gpu_function nvrtc_functions[] = {
-    WB__NVRTC_FUNCTIONS(LISTED, LISTED, LISTED, LISTED)
-    LISTED(GetErrorString, (nvrtcResult code), (code))
+    WB__NVRTC_FUNCTIONS(LISTED)
+    LISTED(GetErrorString, (nvrtcResult code))
 };
 #undef LISTED
 
 static const wb__cu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12},
                                           {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0}, {0}};
 
+enum { MOST_COMPILERS = 4 };
 static wb__cu_compiler compilers[MOST_COMPILERS];
 static int n_compilers;
 
@@ -250,7 +117,7 @@ static int n_compilers;
 static bool is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)
-        if (opened_nvrtc[i].CompileProgram == f->CompileProgram) return false;
+        if (compilers[i].f.CompileProgram == f->CompileProgram) return false;
     return true;
 }
 
@@ -260,7 +127,7 @@ static int open_nvrtc(void)
     static int from;
     char why[400] = "";
     const char *missing = NULL;
-    wb__nvrtc_functions *f = &opened_nvrtc[n_compilers];
+    wb__nvrtc_functions *f = &compilers[n_compilers].f;
     void *library;
     while ((library = wb__cu_open_library(nvrtc_files, &from, why, sizeof why)) &&
            ((missing = wb__gpu_find_functions(library, nvrtc_functions,
@@ -276,16 +143,14 @@ static int open_nvrtc(void)
     return 0;
 }
 
-/* Its version, and stand-ins in place of its functions where a test wants them. */
-static int begin_compiler(int i)
+/* Asks for its version; 0, or an error. */
+static int begin_compiler(wb__cu_compiler *c)
 {
     int major = 0, minor = 0;
-    choose_nvrtc_table(&compilers[i].f, i);
-    const nvrtcResult code = compilers[i].f.Version(&major, &minor);
+    const nvrtcResult code = c->f.Version(&major, &minor);
     if (code)
-        return wb__fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s",
-                        opened_nvrtc[i].GetErrorString(code));
-    compilers[i].version = 1000 * major + 10 * minor;
+        return wb__fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s", c->f.GetErrorString(code));
+    c->version = 1000 * major + 10 * minor;
     if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: cuda: NVRTC %d.%d", major, minor);
     return 0;
 }
@@ -295,9 +160,8 @@ const wb__cu_compiler *wb__cu_compiler_at(int i)
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     int status = 0;
     pthread_mutex_lock(&one);
-    compiler = i;
     if (i == n_compilers && i < MOST_COMPILERS) status = open_nvrtc();
-    if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(i);
+    if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(&compilers[i]);
     const bool there = !status && i < n_compilers;
     pthread_mutex_unlock(&one);
     if (status && i) wb_clear_error();
@@ -306,17 +170,24 @@ const wb__cu_compiler *wb__cu_compiler_at(int i)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-const char *wb__cu_error_name(CUresult code)
+const char *wb__cu_error_name(int code)
 {
     const char *name = NULL;
-    if (!opened.GetErrorName || opened.GetErrorName(code, &name) || !name) return "an unknown error";
-    return name;
+    return cu.GetErrorName((CUresult)code, &name) || !name ? "an unknown error" : name;
 }
 
-/* After these the driver does nothing more for the context, whatever is asked. */
-static bool ends_it(CUresult code)
+void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t room)
+{
+    const char *said = NULL;
+    (void)d;
+    if (!cu.GetErrorString((CUresult)code, &said) && said) snprintf(text, room, "%s", said);
+}
+
+int wb__cu_error_kind(int code)
 {
     switch (code) {
+    case CUDA_ERROR_OUT_OF_MEMORY: return WB__GPU_ERROR_MEMORY;
+    /* After these the driver does nothing more for the context, whatever is asked. */
     case CUDA_ERROR_DEVICE_UNAVAILABLE: case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE: case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS: case CUDA_ERROR_LAUNCH_TIMEOUT:
@@ -324,35 +195,7 @@ static bool ends_it(CUresult code)
     case CUDA_ERROR_HARDWARE_STACK_ERROR: case CUDA_ERROR_ILLEGAL_INSTRUCTION:
     case CUDA_ERROR_MISALIGNED_ADDRESS: case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC: case CUDA_ERROR_LAUNCH_FAILED: case CUDA_ERROR_UNKNOWN:
-        return true;
-    default: return false;
+        return WB__GPU_ERROR_LOST;
+    default: return 0;
     }
-}
-
-static void lose(wb__cu_device *d, const char *call, CUresult code, const char *what)
-{
-    pthread_mutex_lock(&d->losing);
-    if (!d->lost)
-        snprintf(d->lost_because, sizeof d->lost_because, "%s: %s (%u): %.300s", call,
-                 wb__cu_error_name(code), code, what);
-    d->lost = true;
-    pthread_mutex_unlock(&d->losing);
-}
-
-int wb__cu_fail(wb__cu_device *d, const char *call, CUresult code, const char *format, ...)
-{
-    char who[24] = "cuda", what[1200];
-    const char *said = NULL;
-    if (d) snprintf(who, sizeof who, "cuda:%d", d->ordinal);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    const bool lost = d && ends_it(code);
-    if (lost) lose(d, call, code, what);
-    if (!opened.GetErrorString || opened.GetErrorString(code, &said)) said = NULL;
-    return wb__fail(code == CUDA_ERROR_OUT_OF_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
-                    "%s: %s: %s (%u): %s%s%s%s", who, call, wb__cu_error_name(code), code, what,
-                    said ? "; the driver says: " : "", said ? said : "",
-                    lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
 }

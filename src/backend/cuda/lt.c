@@ -99,7 +99,7 @@ typedef struct {
 } state;
 
 typedef struct {
-    wb__cu_routine base;
+    wb__gpu_routine base;
     wb__lt_problem problem;
     wb__lt_places places;
     wb__lt_descriptors d;
@@ -111,15 +111,16 @@ typedef struct {
 static int fail(const wb__cu_device *d, int status, const char *call)
 {
     return wb__fail(status == CUBLAS_STATUS_ALLOC_FAILED ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
-                    "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status), status);
+                    "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call, lt.GetStatusName(status),
+                    status);
 }
 
 /* What fails while a plan is made is no error: our own kernels take over. */
 static void note(const wb__cu_device *d, int status, const char *call)
 {
     if (wb__debug("dispatch"))
-        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->ordinal, call, lt.GetStatusName(status),
-                status);
+        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call,
+                lt.GetStatusName(status), status);
 }
 
 /* A handle; a version that gives none, as one that is newer than the driver, is followed by the
@@ -150,13 +151,15 @@ static state *state_of(wb__cu_device *d)
         s->handle = NULL;
         if (!atomic_flag_test_and_set(&said))
             wb__log(WB_LOG_WARN, "cuda:%d: cuBLASLt is not used, our own kernels are:"
-                    " cublasLtCreate: %s (%d)", d->ordinal, lt.GetStatusName(status), status);
+                    " cublasLtCreate: %s (%d)", d->gpu.base.ordinal, lt.GetStatusName(status),
+                    status);
     }
     return d->lt = s;
 }
 
-void wb__cu_lt_close(wb__cu_device *d)
+static void close_device(wb__gpu_device *base)
 {
+    wb__cu_device *d = wb__cu_of(base);
     state *s = d->lt;
     if (!s) return;
     if (s->handle) lt.Destroy(s->handle);
@@ -233,7 +236,7 @@ static const slot *choose(wb__cu_device *d, const wb__lt_problem *p, wb__lt_desc
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* An address of the descriptor's, set where it is not the one of last time. */
-static int point(routine *r, int attribute, wb__lt_place place, const CUdeviceptr *buffers,
+static int point(routine *r, int attribute, wb__lt_place place, const uint64_t *buffers,
                  uint64_t *last)
 {
     if (place.buffer < 0) return 0;
@@ -247,7 +250,7 @@ static int refused(wb__cu_device *d, const routine *r, int status, const char *c
 {
     state *s = d->lt;
     fail(d, status, call);
-    const int error = wb__cu_refused(d, &s->told);
+    const int error = wb__gpu_refused(&d->gpu, &s->told);
     if (error != WB_ERROR_UNSUPPORTED || was_refused(s, &r->problem)) return error;
     if (!wb__make_room(&s->refused, &s->room, s->n_refused + 1, sizeof *s->refused))
         return WB_ERROR_MEMORY;
@@ -255,9 +258,13 @@ static int refused(wb__cu_device *d, const routine *r, int status, const char *c
     return error;
 }
 
-static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
-                  const CUdeviceptr *buffers, CUdeviceptr workspace)
+static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
+                  const wb__gpu_places *places)
 {
+    wb__cu_device *d = wb__cu_of(gpu);
+    CUstream stream = d->stream[q];
+    const uint64_t *buffers = places->address;
+    const uint64_t workspace = places->workspace + places->workspace_at;
     static const float one = 1, zero = 0;
     static const double one_f64 = 1, zero_f64 = 0;
     routine *r = (routine *)base;
@@ -277,10 +284,12 @@ static int launch(wb__cu_device *d, wb__cu_routine *base, CUstream stream,
                        r->d.layout[0], at[1], r->d.layout[1],
                        r->f64 ? (const void *)&zero_f64 : &zero, at[2], r->d.layout[2], at[2],
                        r->d.layout[2], &r->algo, lent, base->workspace, stream);
-    return status ? refused(d, r, status, "cublasLtMatmul") : 0;
+    if (status) return refused(d, r, status, "cublasLtMatmul");
+    if (q == WB__GPU_COMPUTE) wb__gpu_issued(gpu, NULL);
+    return 0;
 }
 
-static void destroy(wb__cu_device *d, wb__cu_routine *base)
+static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 {
     routine *r = (routine *)base;
     (void)d;
@@ -290,9 +299,11 @@ static void destroy(wb__cu_device *d, wb__cu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* As wb__cu_lt_prepare; with `r` NULL nothing is made. */
-static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why)
+/* With `r` NULL nothing is made. */
+static int prepare(wb__gpu_device *base, const wb__step *step, wb__gpu_routine **r,
+                   const char **why)
 {
+    wb__cu_device *d = wb__cu_of(base);
     wb__lt_problem p;
     wb__lt_places places;
     wb__lt_descriptors of;
@@ -315,25 +326,24 @@ static int prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, c
         wb__lt_undescribe(&lt, &of);
         return r ? WB_ERROR_MEMORY : 0;
     }
-    *made = (routine){.base = {.impl = wb__lt_name(&p), .workspace = found->workspace,
-                               .launch = launch, .destroy = destroy},
+    *made = (routine){.base = {.library = &wb__cu_lt, .impl = wb__lt_name(&p),
+                               .workspace = found->workspace},
                       .problem = p, .places = places, .d = of, .algo = found->algo,
                       .f64 = p.type == CUDA_R_64F};
     *r = &made->base;
     return 0;
 }
 
-int wb__cu_lt_prepare(wb__cu_device *d, const wb__step *step, wb__cu_routine **r, const char **why)
-{
-    *r = NULL;
-    return prepare(d, step, r, why);
-}
-
-bool wb__cu_lt_takes(wb__cu_device *d, const wb__step *step)
+static bool takes(wb__gpu_device *d, const wb__step *step)
 {
     const char *why = NULL;
-    if (step->kind != WB__STEP_MATMUL) return false;
     const int error = prepare(d, step, NULL, &why);
     if (error && !why) wb_clear_error();
     return !error;
 }
+
+const wb__gpu_hook wb__cu_lt = {
+    .name = "cuBLASLt", .kinds = 1u << WB__STEP_MATMUL, .variable = "WEBER_CUDA_CUBLASLT",
+    .unused = "cuBLASLt is not used", .works = wb__cu_lt_works, .takes = takes, .prepare = prepare,
+    .launch = launch, .destroy = destroy, .close = close_device,
+};

@@ -159,6 +159,10 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y,
     int e = failed ? WB_ERROR_MEMORY : 0;
     if (!e && k->f64 && !k->target->f64)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "this device has no f64");
+    const int most = k->target->most_buffers;
+    if (!e && most && k->n_buffers > most)
+        e = wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel has %d buffers; this device binds %d",
+                     k->n_buffers, most);
     if (!e && all > k->target->most_args)
         e = wb__fail(WB_ERROR_UNSUPPORTED,
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "

@@ -4,17 +4,14 @@
  *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, attention
  *   fused.c ...  fused kernels, generated from the engine's form
  *   library.c    which written kernel does a step, with which arguments
- *   sizes.c      sizes of memory, and its limit
- *   driver.c     functions of vendors' libraries; compiled texts, kept by text
+ *   runtime/     what every backend does with them: memory, transfers, programs, launches, graphs
  *
- * A backend compiles texts, and launches kernels with buffers and one struct of arguments; it need
- * not know what they do.  Before it comes here it may take a step for a library of its vendor's. */
+ * A backend is a driver, a table of functions (runtime/runtime.h), and libraries of its vendor's,
+ * which may take a step before it comes here. */
 #ifndef WB__GPU_H
 #define WB__GPU_H
 
 #include "backend/backend.h"
-
-#include <pthread.h>
 
 /* What a device can, as far as texts depend on it. */
 typedef struct {
@@ -24,6 +21,9 @@ typedef struct {
     size_t local_bytes;         /* of memory that a group shares */
     size_t most_args;           /* bytes of arguments; at least 1,024 */
     size_t buffer_bytes;        /* of these, what each buffer takes */
+    int most_buffers;           /* that a kernel binds; 0: as many as the arguments hold */
+    uint32_t most_groups[3];    /* of a launch */
+    int wave;                   /* items that run in step; 0: not known */
     uint32_t most_points;       /* of a space that one kernel walks; 0: what 32 bits count */
 } wb__gpu_target;
 
@@ -88,51 +88,6 @@ void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size
                   size_t workspace_at, void *out);
 
 extern const char wb__gpu_prelude[];
-
-/* ---- sizes.c --------------------------------------------------------------------------------- */
-
-/* The bytes that WEBER_MEMORY_LIMIT allows of `total`; 0, or an error, in which `tag` stands first. */
-int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit);
-const char *wb__gpu_size_text(int64_t bytes, char room[32]);    /* "1.5 MiB"; returns room */
-/* The class of a size, eight an octave, and in *bytes the size of its blocks; -1: too large. */
-enum { WB__GPU_SIZE_CLASSES = 320 };
-int wb__gpu_size_class(size_t size, size_t *bytes);
-
-/* ---- driver.c -------------------------------------------------------------------------------- */
-
-/* A function, and its byte of a table of functions.  find: fills the table from a library; NULL, or
- * the first name that the library lacks, whose place is NULL. */
-typedef struct { const char *name; size_t at; } wb__gpu_function;
-const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
-
-typedef struct wb__gpu_program {
-    struct wb__gpu_program *next;
-    uint64_t hash, last;        /* last: when it was given back, by the table's clock */
-    int users, flags;
-    void *made;                 /* the driver's program */
-    char text[];
-} wb__gpu_program;
-
-typedef struct {
-    void *(*make)(void *device, const char *text, int flags);   /* NULL: the error is set */
-    void (*drop)(void *made);
-    void (*wait)(void *device); /* for its kernels, before a program is dropped; or NULL */
-} wb__gpu_compiler;
-
-enum { WB__GPU_BUCKETS = 256 };
-typedef struct {
-    const wb__gpu_compiler *by;
-    void *device;
-    pthread_mutex_t lock;       /* of what follows, and of what the compiler keeps */
-    wb__gpu_program *program[WB__GPU_BUCKETS];
-    uint64_t clock;
-    int idle;
-} wb__gpu_programs;
-
-/* The program of a text, from the table or from the compiler; to be given back.  put takes NULL. */
-wb__gpu_program *wb__gpu_program_get(wb__gpu_programs *all, const char *text, int flags);
-void wb__gpu_program_put(wb__gpu_programs *all, wb__gpu_program *p);
-void wb__gpu_programs_free(wb__gpu_programs *all);
 
 /* ---- between the files of this folder -------------------------------------------------------- */
 

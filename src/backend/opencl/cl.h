@@ -1,6 +1,6 @@
 /* What this backend uses of OpenCL 1.2, declared here so that it builds without any headers of
- * OpenCL's: types, constants, and one list of functions, of which the table of opened functions,
- * its loader and its failing twin are made.  The names are those of the standard. */
+ * OpenCL's: types, constants, and one list of functions, of which the table of opened functions
+ * and its loader are made.  The names are those of the standard. */
 #ifndef WB__CL_H
 #define WB__CL_H
 
@@ -34,20 +34,12 @@ enum {
     CL_PLATFORM_NAME = 0x0902,
     CL_CONTEXT_PLATFORM = 0x1084,
 
-    CL_DEVICE_TYPE = 0x1000,
-    CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
-    CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
-    CL_DEVICE_MAX_PARAMETER_SIZE = 0x1017,
-    CL_DEVICE_SINGLE_FP_CONFIG = 0x101B,
-    CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
-    CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
-    CL_DEVICE_ENDIAN_LITTLE = 0x1026,
-    CL_DEVICE_AVAILABLE = 0x1027,
-    CL_DEVICE_COMPILER_AVAILABLE = 0x1028,
-    CL_DEVICE_NAME = 0x102B,
-    CL_DRIVER_VERSION = 0x102D,
-    CL_DEVICE_VERSION = 0x102F,
-    CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
+    CL_DEVICE_TYPE = 0x1000, CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
+    CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010, CL_DEVICE_MAX_PARAMETER_SIZE = 0x1017,
+    CL_DEVICE_SINGLE_FP_CONFIG = 0x101B, CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
+    CL_DEVICE_LOCAL_MEM_SIZE = 0x1023, CL_DEVICE_ENDIAN_LITTLE = 0x1026,
+    CL_DEVICE_AVAILABLE = 0x1027, CL_DEVICE_COMPILER_AVAILABLE = 0x1028, CL_DEVICE_NAME = 0x102B,
+    CL_DRIVER_VERSION = 0x102D, CL_DEVICE_VERSION = 0x102F, CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
     CL_DEVICE_HOST_UNIFIED_MEMORY = 0x1035,
 
     CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 1 << 7,
@@ -56,12 +48,8 @@ enum {
     CL_MAP_READ = 1 << 0, CL_MAP_WRITE = 1 << 1,
     CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED = 1 << 1,
 
-    CL_PROGRAM_NUM_DEVICES = 0x1162,
-    CL_PROGRAM_DEVICES = 0x1163,
-    CL_PROGRAM_BINARY_SIZES = 0x1165,
-    CL_PROGRAM_BINARIES = 0x1166,
-    CL_PROGRAM_BUILD_LOG = 0x1183,
-    CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+    CL_PROGRAM_DEVICES = 0x1163, CL_PROGRAM_BINARY_SIZES = 0x1165, CL_PROGRAM_BINARIES = 0x1166,
+    CL_PROGRAM_BUILD_LOG = 0x1183, CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
 
     CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
     CL_COMPLETE = 0
@@ -91,106 +79,71 @@ enum {
 enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
 #undef WB__CL_ERROR_ENUM
 
-/* Functions: those that give a status; a status, and an event by their last parameter where it is
- * not NULL; an object, and the status by their last parameter; and those that release one. */
-#define WB__CL_FUNCTIONS(STATUS, EVENT, OBJECT, RELEASE)                                           \
-    STATUS(GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n), (room, list, n))      \
-    STATUS(GetPlatformInfo,                                                                        \
-           (cl_platform_id p, cl_uint what, size_t room, void *value, size_t *bytes),              \
-           (p, what, room, value, bytes))                                                          \
-    STATUS(GetDeviceIDs,                                                                           \
-           (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n),     \
-           (p, type, room, list, n))                                                               \
-    STATUS(GetDeviceInfo,                                                                          \
-           (cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),                \
-           (d, what, room, value, bytes))                                                          \
-    OBJECT(cl_context, CreateContext,                                                              \
-           (const cl_property *properties, cl_uint n, const cl_device_id *devices,                 \
-            cl_context_notify notify, void *context, cl_int *error),                               \
-           (properties, n, devices, notify, context, error))                                       \
-    OBJECT(cl_command_queue, CreateCommandQueue,                                                   \
-           (cl_context c, cl_device_id d, cl_bitfield properties, cl_int *error),                  \
-           (c, d, properties, error))                                                              \
-    OBJECT(cl_mem, CreateBuffer,                                                                   \
-           (cl_context c, cl_bitfield flags, size_t bytes, void *host, cl_int *error),             \
-           (c, flags, bytes, host, error))                                                         \
-    OBJECT(cl_program, CreateProgramWithSource,                                                    \
-           (cl_context c, cl_uint n, const char **texts, const size_t *lengths, cl_int *error),    \
-           (c, n, texts, lengths, error))                                                          \
-    OBJECT(cl_program, CreateProgramWithBinary,                                                    \
-           (cl_context c, cl_uint n, const cl_device_id *devices, const size_t *lengths,           \
-            const unsigned char **binaries, cl_int *status, cl_int *error),                        \
-           (c, n, devices, lengths, binaries, status, error))                                      \
-    STATUS(BuildProgram,                                                                           \
-           (cl_program p, cl_uint n, const cl_device_id *devices, const char *options,             \
-            cl_build_notify notify, void *context),                                                \
-           (p, n, devices, options, notify, context))                                              \
-    STATUS(GetProgramInfo,                                                                         \
-           (cl_program p, cl_uint what, size_t room, void *value, size_t *bytes),                  \
-           (p, what, room, value, bytes))                                                          \
-    STATUS(GetProgramBuildInfo,                                                                    \
-           (cl_program p, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),  \
-           (p, d, what, room, value, bytes))                                                       \
-    OBJECT(cl_kernel, CreateKernel, (cl_program p, const char *name, cl_int *error),               \
-           (p, name, error))                                                                       \
-    STATUS(GetKernelWorkGroupInfo,                                                                 \
-           (cl_kernel k, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),   \
-           (k, d, what, room, value, bytes))                                                       \
-    STATUS(SetKernelArg, (cl_kernel k, cl_uint index, size_t bytes, const void *value),            \
-           (k, index, bytes, value))                                                               \
-    EVENT(EnqueueNDRangeKernel,                                                                    \
-          (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,                    \
-           const size_t *global, const size_t *local, cl_uint n, const cl_event *wait,             \
-           cl_event *event),                                                                       \
-          (q, k, dims, offset, global, local, n, wait, event))                                     \
-    EVENT(EnqueueReadBuffer,                                                                       \
-          (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *to,      \
-           cl_uint n, const cl_event *wait, cl_event *event),                                      \
-          (q, m, blocking, at, bytes, to, n, wait, event))                                         \
-    EVENT(EnqueueWriteBuffer,                                                                      \
-          (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,                \
-           const void *from, cl_uint n, const cl_event *wait, cl_event *event),                    \
-          (q, m, blocking, at, bytes, from, n, wait, event))                                       \
-    EVENT(EnqueueCopyBuffer,                                                                       \
-          (cl_command_queue q, cl_mem from, cl_mem to, size_t from_at, size_t to_at,               \
-           size_t bytes, cl_uint n, const cl_event *wait, cl_event *event),                        \
-          (q, from, to, from_at, to_at, bytes, n, wait, event))                                    \
-    EVENT(EnqueueMigrateMemObjects,                                                                \
-          (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags,            \
-           cl_uint n, const cl_event *wait, cl_event *event),                                      \
-          (q, count, objects, flags, n, wait, event))                                              \
-    OBJECT(void *, EnqueueMapBuffer,                                                               \
-           (cl_command_queue q, cl_mem m, cl_bool blocking, cl_bitfield flags, size_t at,          \
-            size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *error),        \
-           (q, m, blocking, flags, at, bytes, n, wait, event, error))                              \
-    RELEASE(EnqueueUnmapMemObject,                                                                 \
-            (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait,              \
-             cl_event *event),                                                                     \
-            (q, m, at, n, wait, event))                                                            \
-    EVENT(EnqueueMarkerWithWaitList,                                                               \
-          (cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event),                  \
-          (q, n, wait, event))                                                                     \
-    STATUS(Flush, (cl_command_queue q), (q))                                                       \
-    STATUS(Finish, (cl_command_queue q), (q))                                                      \
-    STATUS(WaitForEvents, (cl_uint n, const cl_event *events), (n, events))                        \
-    STATUS(GetEventInfo,                                                                           \
-           (cl_event e, cl_uint what, size_t room, void *value, size_t *bytes),                    \
-           (e, what, room, value, bytes))                                                          \
-    RELEASE(ReleaseContext, (cl_context c), (c))                                                   \
-    RELEASE(ReleaseCommandQueue, (cl_command_queue q), (q))                                        \
-    RELEASE(ReleaseMemObject, (cl_mem m), (m))                                                     \
-    RELEASE(ReleaseProgram, (cl_program p), (p))                                                   \
-    RELEASE(ReleaseKernel, (cl_kernel k), (k))                                                     \
-    RELEASE(ReleaseEvent, (cl_event e), (e))
+#define WB__CL_INFO cl_uint what, size_t room, void *value, size_t *bytes
+#define WB__CL_EVENTS cl_uint n, const cl_event *wait, cl_event *event
+
+/* X(type, name, parameters).  Objects come with a status in their last parameter; commands give
+ * an event in theirs where it is not NULL. */
+#define WB__CL_FUNCTIONS(X)                                                                        \
+    X(cl_int, GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n))                    \
+    X(cl_int, GetPlatformInfo, (cl_platform_id p, WB__CL_INFO))                                    \
+    X(cl_int, GetDeviceIDs,                                                                        \
+      (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n))          \
+    X(cl_int, GetDeviceInfo, (cl_device_id d, WB__CL_INFO))                                        \
+    X(cl_context, CreateContext,                                                                   \
+      (const cl_property *properties, cl_uint n, const cl_device_id *devices,                      \
+       cl_context_notify notify, void *context, cl_int *error))                                    \
+    X(cl_command_queue, CreateCommandQueue,                                                        \
+      (cl_context c, cl_device_id d, cl_bitfield properties, cl_int *error))                       \
+    X(cl_mem, CreateBuffer,                                                                        \
+      (cl_context c, cl_bitfield flags, size_t bytes, void *host, cl_int *error))                  \
+    X(cl_program, CreateProgramWithSource,                                                         \
+      (cl_context c, cl_uint n, const char **texts, const size_t *lengths, cl_int *error))         \
+    X(cl_program, CreateProgramWithBinary,                                                         \
+      (cl_context c, cl_uint n, const cl_device_id *devices, const size_t *lengths,                \
+       const unsigned char **binaries, cl_int *status, cl_int *error))                             \
+    X(cl_int, BuildProgram,                                                                        \
+      (cl_program p, cl_uint n, const cl_device_id *devices, const char *options,                  \
+       cl_build_notify notify, void *context))                                                     \
+    X(cl_int, GetProgramInfo, (cl_program p, WB__CL_INFO))                                         \
+    X(cl_int, GetProgramBuildInfo, (cl_program p, cl_device_id d, WB__CL_INFO))                    \
+    X(cl_kernel, CreateKernel, (cl_program p, const char *name, cl_int *error))                    \
+    X(cl_int, GetKernelWorkGroupInfo, (cl_kernel k, cl_device_id d, WB__CL_INFO))                  \
+    X(cl_int, SetKernelArg, (cl_kernel k, cl_uint index, size_t bytes, const void *value))         \
+    X(cl_int, EnqueueNDRangeKernel,                                                                \
+      (cl_command_queue q, cl_kernel k, cl_uint dims, const size_t *offset,                        \
+       const size_t *global, const size_t *local, WB__CL_EVENTS))                                  \
+    X(cl_int, EnqueueReadBuffer,                                                                   \
+      (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes, void *to,          \
+       WB__CL_EVENTS))                                                                             \
+    X(cl_int, EnqueueWriteBuffer,                                                                  \
+      (cl_command_queue q, cl_mem m, cl_bool blocking, size_t at, size_t bytes,                    \
+       const void *from, WB__CL_EVENTS))                                                           \
+    X(cl_int, EnqueueCopyBuffer,                                                                   \
+      (cl_command_queue q, cl_mem from, cl_mem to, size_t from_at, size_t to_at, size_t bytes,     \
+       WB__CL_EVENTS))                                                                             \
+    X(cl_int, EnqueueMigrateMemObjects,                                                            \
+      (cl_command_queue q, cl_uint count, const cl_mem *objects, cl_bitfield flags,                \
+       WB__CL_EVENTS))                                                                             \
+    X(void *, EnqueueMapBuffer,                                                                    \
+      (cl_command_queue q, cl_mem m, cl_bool blocking, cl_bitfield flags, size_t at,               \
+       size_t bytes, WB__CL_EVENTS, cl_int *error))                                                \
+    X(cl_int, EnqueueUnmapMemObject, (cl_command_queue q, cl_mem m, void *at, WB__CL_EVENTS))      \
+    X(cl_int, EnqueueMarkerWithWaitList, (cl_command_queue q, WB__CL_EVENTS))                      \
+    X(cl_int, Flush, (cl_command_queue q))                                                         \
+    X(cl_int, Finish, (cl_command_queue q))                                                        \
+    X(cl_int, WaitForEvents, (cl_uint n, const cl_event *events))                                  \
+    X(cl_int, GetEventInfo, (cl_event e, WB__CL_INFO))                                             \
+    X(cl_int, ReleaseContext, (cl_context c))                                                      \
+    X(cl_int, ReleaseCommandQueue, (cl_command_queue q))                                           \
+    X(cl_int, ReleaseMemObject, (cl_mem m))                                                        \
+    X(cl_int, ReleaseProgram, (cl_program p))                                                      \
+    X(cl_int, ReleaseKernel, (cl_kernel k))                                                        \
+    X(cl_int, ReleaseEvent, (cl_event e))
 
 /* The table of opened functions: cl.Finish is clFinish. */
-#define WB__CL_STATUS_FIELD(name, parameters, arguments) cl_int (*name) parameters;
-#define WB__CL_OBJECT_FIELD(type, name, parameters, arguments) type (*name) parameters;
-typedef struct {
-    WB__CL_FUNCTIONS(WB__CL_STATUS_FIELD, WB__CL_STATUS_FIELD, WB__CL_OBJECT_FIELD,
-                     WB__CL_STATUS_FIELD)
-} wb__cl_functions;
-#undef WB__CL_STATUS_FIELD
-#undef WB__CL_OBJECT_FIELD
+#define WB__CL_FIELD(type, name, parameters) type (*name) parameters;
+typedef struct { WB__CL_FUNCTIONS(WB__CL_FIELD) } wb__cl_functions;
+#undef WB__CL_FIELD
 
 #endif

@@ -39,6 +39,15 @@ static const wb__gpu_function names[] = {FUNCTIONS(NAME)};
 #undef NAME
 static functions blast;
 
+/* A product for CLBlast. */
+typedef struct {
+    wb__gpu_routine base;
+    wb_dtype dtype;
+    int view[3];                            /* buffers of a, b, c */
+    bool transposed[2];
+    size_t m, n, k, batch, at[3], row[3], step[3];      /* elements */
+} product;
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -95,7 +104,7 @@ static bool rows_of(const wb__view *v, bool *transposed, size_t *row)
 }
 
 /* Whether all batch dimensions are one, with one step for each operand. */
-static bool one_batch(const wb__view *const v[3], wb__cl_product *p)
+static bool one_batch(const wb__view *const v[3], product *p)
 {
     bool first = true;
     p->batch = 1;
@@ -113,7 +122,7 @@ static bool one_batch(const wb__view *const v[3], wb__cl_product *p)
     return true;
 }
 
-static const char *reason(const wb__cl_device *d, const wb__step *step, wb__cl_product *p)
+static const char *reason(const wb__gpu_device *d, const wb__step *step, product *p)
 {
     const wb__view *const v[3] = {&step->views[0], &step->views[1], &step->views[2]};
     const char *wish = getenv("WEBER_OPENCL_CLBLAST");
@@ -122,7 +131,7 @@ static const char *reason(const wb__cl_device *d, const wb__step *step, wb__cl_p
     if (wish && *wish == '0') return "CLBlast: not wanted";
     if (d->target.is_cpu && !always) return "CLBlast: no faster on a processor";
     if (v[0]->dtype != WB_F32 && v[0]->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
-    *p = (wb__cl_product){.dtype = v[0]->dtype, .m = (size_t)v[2]->dims[last - 1],
+    *p = (product){.dtype = v[0]->dtype, .m = (size_t)v[2]->dims[last - 1],
                           .n = (size_t)v[2]->dims[last], .k = (size_t)v[0]->dims[v[0]->ndim - 1]};
     const double work = (double)p->m * (double)p->n * (double)p->k;
     if (!work) return "CLBlast: nothing to multiply";
@@ -141,48 +150,70 @@ static const char *reason(const wb__cl_device *d, const wb__step *step, wb__cl_p
         wb_clear_error();
         return "CLBlast: not there";
     }
+    if (step->n_views > 3 || step->epilogue) return "CLBlast: bias or epilogue";
     return NULL;
 }
 
-bool wb__cl_blast_takes(const wb__cl_device *d, const wb__step *step, wb__cl_product *p,
-                        const char **why)
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why)
 {
-    if (step->kind != WB__STEP_MATMUL) return false;
-    *why = reason(d, step, p);
-    return !*why;
+    product p = {.batch = 0};
+    *why = wb__step_is_special(step) ? "CLBlast: sums or operands beside the product"
+                                     : reason(d, step, &p);
+    if (*why) return WB_ERROR_UNSUPPORTED;
+    product *made = wb__alloc(sizeof *made);
+    if (!made) return WB_ERROR_MEMORY;
+    *made = p;
+    made->base = (wb__gpu_routine){.library = &wb__cl_blast, .impl = "CLBlast"};
+    *r = &made->base;
+    return 0;
+}
+
+static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
+{
+    (void)d;
+    wb__free(r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
 #define ONE(T) ROW_MAJOR, side[p->transposed[0]], side[p->transposed[1]], p->m, p->n, p->k, (T)1,  \
-               m[0]->mem, at[0], p->row[0]
+               object[0], at[0], p->row[0]
 
-int wb__cl_blast_launch(wb__cl_device *d, const wb__cl_product *p, void *const *buffers,
-                        const size_t *places)
+static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
+                  const wb__gpu_places *places)
 {
+    const product *p = (const product *)r;
+    cl_command_queue *queue = &wb__cl_of(d)->queue[q];
     static const int side[2] = {NOT_TRANSPOSED, TRANSPOSED};
     const bool f32 = p->dtype == WB_F32;
-    wb__cl_memory *m[3];
+    cl_mem object[3];
     size_t at[3];
-    cl_event event = NULL, *wanted = wb__cl_wants_event(d) ? &event : NULL;
+    void **wanted = wb__gpu_wanted(d);
+    cl_event *event = (cl_event *)wanted;
     for (int j = 0; j < 3; j++) {
-        m[j] = buffers[p->view[j]];
-        at[j] = p->at[j] + (places ? places[p->view[j]] / (f32 ? 4 : 8) : 0);
-        m[j]->used = d->issued + 1;
+        object[j] = wb__cl_object(((wb__gpu_memory *)places->buffers[p->view[j]])->at);
+        at[j] = p->at[j];
+        if (places->places) at[j] += places->places[p->view[j]] / (f32 ? 4 : 8);
     }
     used = true;
 #define PRODUCT(T, name)                                                                           \
-    blast.name(ONE(T), m[1]->mem, at[1], p->row[1], (T)0, m[2]->mem, at[2], p->row[2],             \
-               &d->compute, wanted)
+    blast.name(ONE(T), object[1], at[1], p->row[1], (T)0, object[2], at[2], p->row[2], queue, event)
 #define PRODUCTS(T, name)                                                                          \
-    blast.name(ONE(T), p->step[0], m[1]->mem, at[1], p->row[1], p->step[1], (T)0, m[2]->mem,       \
-               at[2], p->row[2], p->step[2], p->batch, &d->compute, wanted)
+    blast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2], at[2], \
+               p->row[2], p->step[2], p->batch, queue, event)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
                                   : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);
+    wb__gpu_call = "CLBlast";
     if (code)
-        return wb__cl_fail(d, "CLBlast", code, "%zu products of %zu x %zu x %zu", p->batch, p->m,
-                           p->n, p->k);
-    wb__cl_enqueued(d, event);
+        return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu", p->batch,
+                            p->m, p->n, p->k);
+    wb__gpu_issued(d, wanted);
     return 0;
 }
+
+const wb__gpu_hook wb__cl_blast = {
+    .name = "CLBlast", .kinds = 1u << WB__STEP_MATMUL, .bare = true, .works = wb__cl_blast_works,
+    .prepare = prepare, .launch = launch, .destroy = destroy,
+};
+

@@ -7,32 +7,22 @@
 #include <string.h>
 #include <strings.h>
 
-/* A program may keep a device's address for as long as it likes, so devices stand in fixed places:
+/* A program may keep a device's address for as long as it likes, so devices have fixed places:
  * found again after they were forgotten, each is where it was. */
-enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__CL_MOST_DEVICES };
+enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__GPU_MOST_DEVICES };
 static wb__cl_platform platforms[MOST_PLATFORMS];
 static wb__cl_device places[MOST_DEVICES];
+static cl_uint n_platforms;
 static int n_places;
-
-static struct {
-    cl_uint n_platforms;
-    wb__cl_device *device[MOST_DEVICES];    /* in order: those of all platforms, then the chosen */
-    int n;
-} found;
-
-int wb__cl_count(void) { return found.n; }
-
-wb__cl_device *wb__cl_at(int ordinal)
-{
-    return ordinal >= 0 && ordinal < found.n ? found.device[ordinal] : NULL;
-}
 
 /* ---- what a device is ------------------------------------------------------------------------ */
 
+#define FAIL(...) wb__gpu_fail(&wb__cl_driver, NULL, __VA_ARGS__)
+
 static int ask(cl_device_id id, cl_uint what, void *value, size_t room, const char *name)
 {
-    const cl_int code = cl.GetDeviceInfo(id, what, room, value, NULL);
-    return code ? wb__cl_fail(NULL, "clGetDeviceInfo", code, "%s", name) : 0;
+    const int code = CALL(GetDeviceInfo, id, what, room, value, NULL);
+    return code ? FAIL(code, "%s", name) : 0;
 }
 #define ASK(what, value) ask(id, CL_DEVICE_##what, &(value), sizeof(value), #what)
 
@@ -54,8 +44,8 @@ static int ask_text(cl_device_id id, cl_uint what, char *text, size_t room, cons
     return 0;
 }
 
-/* A variable that says 1 or 0, or else what is best. */
-static bool wished(const char *variable, bool best)
+/* A variable that is 1 or 0, or else what is best. */
+static bool chosen_or(const char *variable, bool best)
 {
     const char *text = getenv(variable);
     return text && *text ? *text == '1' : best;
@@ -72,14 +62,14 @@ static bool keeps_its_own(const wb__cl_device *d)
 static int describe(wb__cl_device *d, const char **unfit)
 {
     const cl_device_id id = d->id;
-    char version[128] = "";
+    char name[sizeof d->gpu.name] = "", version[128] = "", driver[96] = "";
     size_t items = 0, arguments = 0;
     cl_ulong total = 0, most = 0, local = 0;
     cl_bitfield single_fp = 0, double_fp = 0;
     cl_bool unified = 0, little = 0, available = 0, compiler = 0;
     int major = 0, minor = 0;
-    if (ask_text(id, CL_DEVICE_NAME, d->name, sizeof d->name, "NAME") ||
-        ask_text(id, CL_DRIVER_VERSION, d->driver, sizeof d->driver, "DRIVER_VERSION") ||
+    if (ask_text(id, CL_DEVICE_NAME, name, sizeof name, "NAME") ||
+        ask_text(id, CL_DRIVER_VERSION, driver, sizeof driver, "DRIVER_VERSION") ||
         ask_text(id, CL_DEVICE_VERSION, version, sizeof version, "VERSION") ||
         ASK(TYPE, d->type) || ASK(MAX_WORK_GROUP_SIZE, items) || ASK(GLOBAL_MEM_SIZE, total) ||
         ASK(MAX_MEM_ALLOC_SIZE, most) || ASK(LOCAL_MEM_SIZE, local) ||
@@ -95,209 +85,98 @@ static int describe(wb__cl_device *d, const char **unfit)
            : major * 100 + minor < 102 ? "knows less than OpenCL 1.2"
            : items < 256 ? "runs fewer than 256 items in a group"
            : arguments < 1024 ? "takes less than 1,024 bytes of arguments" : NULL;
-    d->total = (int64_t)WB__MIN(total, (cl_ulong)INT64_MAX);
-    d->most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
     d->exact_division = single_fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
-    d->target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
-                                 .most_items = (int)WB__MIN(items, (size_t)1 << 20),
-                                 .local_bytes = (size_t)local, .most_args = arguments};
-    d->staged = wished("WEBER_OPENCL_STAGING", !unified);
-    d->keeps_binaries = wished("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
-    d->debug_sync = wb__debug("sync");
-    return wb__gpu_memory_limit("opencl", d->total, &d->cache.limit);
+    d->gpu.kind = d->type & CL_DEVICE_TYPE_CPU ? "cpu"
+                : d->type & CL_DEVICE_TYPE_GPU ? "gpu" : "accelerator";
+    d->gpu.total = (int64_t)WB__MIN(total, (cl_ulong)INT64_MAX);
+    d->gpu.most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
+    d->gpu.target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
+                                     .most_items = (int)WB__MIN(items, (size_t)1 << 20),
+                                     .local_bytes = (size_t)local, .most_args = arguments,
+                                     .most_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
+    d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);
+    d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
+    memcpy(d->gpu.name, name, sizeof name);
+    snprintf(d->gpu.about, sizeof d->gpu.about, "%s %s", d->platform->name, driver);
+    snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s %s %s", name, d->platform->name, driver);
+    return 0;
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-static void drop_device(wb__cl_device *d)
-{
-    if (!d) return;
-    if (d == &places[n_places - 1]) n_places--;
-    pthread_mutex_destroy(&d->opening);
-    pthread_mutex_destroy(&d->lock);
-    pthread_mutex_destroy(&d->programs.lock);
-    pthread_mutex_destroy(&d->up.lock);
-    pthread_mutex_destroy(&d->down.lock);
-}
-
-static wb__cl_device *new_device(wb__cl_platform *p, cl_device_id id)
-{
-    wb__cl_device *d = &places[n_places++];
-    memset(d, 0, sizeof *d);
-    d->platform = p;
-    d->id = id;
-    d->most_waiting = 1;
-    d->programs.by = &wb__cl_compiler;
-    d->programs.device = d;
-    pthread_mutex_init(&d->opening, NULL);
-    pthread_mutex_init(&d->lock, NULL);
-    pthread_mutex_init(&d->programs.lock, NULL);
-    pthread_mutex_init(&d->up.lock, NULL);
-    pthread_mutex_init(&d->down.lock, NULL);
-    return d;
-}
-
 /* The devices of one platform, added to those that were found. */
-static int list_devices(wb__cl_platform *p)
+static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
     const cl_bitfield types =
         CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
-    cl_int code = cl.GetPlatformInfo(p->id, CL_PLATFORM_NAME, sizeof p->name - 1, p->name, NULL);
+    int code = CALL(GetPlatformInfo, p->id, CL_PLATFORM_NAME, sizeof p->name - 1, p->name, NULL);
     if (code && code != CL_INVALID_VALUE)       /* the name is longer than our room: none then */
-        return wb__cl_fail(NULL, "clGetPlatformInfo", code, "the platform's name");
-    code = cl.GetDeviceIDs(p->id, types, 0, NULL, &n);
+        return FAIL(code, "the platform's name");
+    code = CALL(GetDeviceIDs, p->id, types, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (!code && !n)) return 0;
-    if (code) return wb__cl_fail(NULL, "clGetDeviceIDs", code, "platform %s", p->name);
+    if (code) return FAIL(code, "platform %s", p->name);
     cl_device_id *ids = wb__alloc_zero(n, sizeof(*ids));
     if (!ids) return WB_ERROR_MEMORY;
-    code = cl.GetDeviceIDs(p->id, types, n, ids, NULL);
-    int status = code ? wb__cl_fail(NULL, "clGetDeviceIDs", code, "platform %s", p->name) : 0;
+    code = CALL(GetDeviceIDs, p->id, types, n, ids, NULL);
+    int status = code ? FAIL(code, "platform %s", p->name) : 0;
     for (cl_uint i = 0; i < n && !status && n_places < MOST_DEVICES; i++) {
         const char *unfit = NULL;
-        wb__cl_device *d = new_device(p, ids[i]);
+        wb__cl_device *d = &places[n_places];
+        memset(d, 0, sizeof *d);
+        d->platform = p;
+        d->id = ids[i];
         status = describe(d, &unfit);
         if (!status && unfit)
-            wb__log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->name, p->name, unfit);
-        if (!status && !unfit) found.device[found.n++] = d;
-        else drop_device(d);
+            wb__log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->gpu.name, p->name, unfit);
+        if (status || unfit) continue;
+        list[(*n_list)++] = &d->gpu;
+        n_places++;
     }
     wb__free(ids);
     return status;
 }
 
 /* A platform that fails is left out as a whole; where nothing else is there, its error is ours. */
-static int list_platforms(void)
+int wb__cl_find(wb__gpu_device **list, int *n_list)
 {
-    cl_int code = cl.GetPlatformIDs(0, NULL, &found.n_platforms);
-    if (code == CL_PLATFORM_NOT_FOUND_KHR || (!code && !found.n_platforms)) {
-        found.n_platforms = 0;
+    cl_uint n = 0;
+    int code = CALL(GetPlatformIDs, 0, NULL, &n);
+    if (code == CL_PLATFORM_NOT_FOUND_KHR || (!code && !n))
         return wb__fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is there, but no driver"
                         " is registered with it (in /etc/OpenCL/vendors); install that of your"
                         " GPU's vendor, or for any processor what Debian calls pocl-opencl-icd");
-    }
-    const cl_uint n = code ? 0 : WB__MIN(found.n_platforms, (cl_uint)MOST_PLATFORMS);
-    found.n_platforms = 0;
-    if (code) return wb__cl_fail(NULL, "clGetPlatformIDs", code, "how many there are");
-    cl_platform_id *ids = wb__alloc_zero(n, sizeof(*ids));
-    int status = ids ? 0 : WB_ERROR_MEMORY, failed = 0;
-    if (!status && (code = cl.GetPlatformIDs(n, ids, NULL)))
-        status = wb__cl_fail(NULL, "clGetPlatformIDs", code, "%u of them", (unsigned)n);
-    for (cl_uint i = 0; i < n && !status; i++) {
-        wb__cl_platform *p = &platforms[found.n_platforms++];
+    if (code) return FAIL(code, "how many there are");
+    n = WB__MIN(n, (cl_uint)MOST_PLATFORMS);
+    cl_platform_id ids[MOST_PLATFORMS];
+    if ((code = CALL(GetPlatformIDs, n, ids, NULL))) return FAIL(code, "%u of them", (unsigned)n);
+    int failed = 0;
+    for (cl_uint i = 0; i < n; i++) {
+        wb__cl_platform *p = &platforms[n_platforms++];
         *p = (wb__cl_platform){.id = ids[i]};
         pthread_mutex_init(&p->lock, NULL);
-        const int before = found.n;
-        if (!list_devices(p)) continue;
+        const int before = *n_list;
+        if (!list_devices(p, list, n_list)) continue;
         failed = wb_error_code();
-        while (found.n > before) drop_device(found.device[--found.n]);
+        n_places = *n_list = before;
         if (n > 1) wb__log(WB_LOG_WARN, "%s: platform left out", wb_error());
     }
-    wb__free(ids);
-    if (status || found.n) return status;
+    if (*n_list) return 0;
     return failed ? failed
                   : wb__fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
                              " %s); see what `clinfo` says", (unsigned)n, n == 1 ? "" : "s",
                              platforms[0].name);
 }
 
-static int rank(const wb__cl_device *d) { return d->type & CL_DEVICE_TYPE_CPU ? 1 : 0; }
-
-static void sort_devices(void)
+void wb__cl_forget(void)
 {
-    for (int i = 1; i < found.n; i++) {
-        wb__cl_device *d = found.device[i];
-        int k = i;
-        for (; k && rank(found.device[k - 1]) > rank(d); k--) found.device[k] = found.device[k - 1];
-        found.device[k] = d;
+    wb__cl_blast_stop();
+    for (cl_uint i = 0; i < n_platforms; i++) {
+        if (platforms[i].context) cl.ReleaseContext(platforms[i].context);
+        pthread_mutex_destroy(&platforms[i].lock);
     }
-}
-
-/* ---- choosing -------------------------------------------------------------------------------- */
-
-static const struct { const char *name; cl_bitfield type; } type_names[] = {
-    {"gpu", CL_DEVICE_TYPE_GPU}, {"accelerator", CL_DEVICE_TYPE_ACCELERATOR},
-    {"cpu", CL_DEVICE_TYPE_CPU}};
-
-/* Takes what `word` names from the devices `from` to `to`. */
-static int choose(const char *word, wb__cl_device **from, wb__cl_device **to, int *n_to)
-{
-    char *end = NULL;
-    const long number = strtol(word, &end, 10);
-    if (end != word && !*end) {
-        if (number < 0 || number >= found.n)
-            return wb__fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES names device %ld;"
-                            " there are %d", number, found.n);
-        if (from[number]) to[(*n_to)++] = from[number];
-        from[number] = NULL;
-        return 0;
-    }
-    for (size_t t = 0; t < WB__COUNT(type_names); t++) {
-        if (strcasecmp(word, type_names[t].name)) continue;
-        for (int i = 0; i < found.n; i++) {
-            if (!from[i] || !(from[i]->type & type_names[t].type)) continue;
-            to[(*n_to)++] = from[i];
-            from[i] = NULL;
-        }
-        return 0;
-    }
-    return wb__fail(WB_ERROR_ARGUMENT, "opencl: WEBER_OPENCL_DEVICES: \"%s\" is neither a"
-                    " device's number nor gpu, accelerator or cpu", word);
-}
-
-static int choose_devices(const char *text)
-{
-    char *words = wb__strdup(text), *rest = words;
-    wb__cl_device **to = wb__alloc_zero((size_t)found.n, sizeof(*to));
-    int n = 0, status = words && to ? 0 : WB_ERROR_MEMORY;
-    const int all = found.n;
-    for (char *word; !status && (word = strtok_r(rest, ", ", &rest));)
-        status = choose(word, found.device, to, &n);
-    for (int i = 0; i < all && to; i++)
-        if (found.device[i] && !status) drop_device(found.device[i]);
-    if (status) {                               /* all are to be freed with the rest */
-        for (int i = 0, k = 0; i < all && to; i++)
-            if (!found.device[i]) found.device[i] = to[k++];
-    } else {
-        memcpy(found.device, to, (size_t)n * sizeof(*to));
-        found.n = n;
-    }
-    wb__free(words);
-    wb__free(to);
-    if (!status && !n)
-        status = wb__fail(WB_ERROR_DEVICE, "opencl: WEBER_OPENCL_DEVICES=\"%s\" leaves no device"
-                          " of %d", text, all);
-    return status;
-}
-
-/* The devices of each platform that are ours, for its context. */
-static void gather_members(void)
-{
-    for (int i = 0; i < found.n; i++) {
-        wb__cl_platform *p = found.device[i]->platform;
-        p->members[p->n++] = found.device[i]->id;
-    }
-}
-
-int wb__cl_find(void)
-{
-    const char *chosen = getenv("WEBER_OPENCL_DEVICES");
-    int status = list_platforms();
-    if (!status) sort_devices();
-    if (!status && chosen) status = choose_devices(chosen);
-    if (!status) gather_members();
-    for (int i = 0; i < found.n && !status; i++) {
-        wb__cl_device *d = found.device[i];
-        if (wb__debug("load"))
-            wb__log(WB_LOG_DEBUG, "load: opencl:%d: %s, %s %s", i, d->name, d->platform->name,
-                    d->driver);
-        d->base.backend = &wb__cl_backend;
-        d->base.ordinal = i;
-        d->base.name = d->name;
-        d->base.state = d;
-    }
-    if (status) wb__cl_forget();
-    return status;
+    n_platforms = 0;
+    n_places = 0;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -311,85 +190,45 @@ static void driver_said(const char *said, const void *data, size_t bytes, void *
     pthread_mutex_unlock(&p->lock);
 }
 
-static int open_context(wb__cl_device *d)
+static int open_context(wb__cl_platform *p)
 {
-    wb__cl_platform *p = d->platform;
     const cl_property properties[] = {CL_CONTEXT_PLATFORM, (cl_property)p->id, 0};
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    cl_device_id members[MOST_DEVICES];         /* the platform's devices, those that are ours */
+    cl_uint n = 0;
     cl_int code = 0;
     pthread_mutex_lock(&one);
+    for (int i = 0; i < wb__cl_driver.state->n; i++) {
+        const wb__cl_device *d = wb__cl_of(wb__cl_driver.state->device[i]);
+        if (d->platform == p) members[n++] = d->id;
+    }
     if (!p->context)
-        p->context = cl.CreateContext(properties, p->n, p->members, driver_said, p, &code);
-    pthread_mutex_unlock(&one);
+        p->context = MAKE(&code, CreateContext, properties, n, members, driver_said, p);
     if (code) p->context = NULL;
-    return code ? wb__cl_fail(d, "clCreateContext", code, "%u devices of %s", (unsigned)p->n,
-                              p->name) : 0;
+    pthread_mutex_unlock(&one);
+    return code;
 }
 
-static void close_queues(wb__cl_device *d)
+int wb__cl_open(wb__gpu_device *base)
 {
-    if (d->compute) cl.ReleaseCommandQueue(d->compute);
-    if (d->transfer) cl.ReleaseCommandQueue(d->transfer);
-    d->compute = d->transfer = NULL;
-}
-
-static int open_queues(wb__cl_device *d)
-{
-    cl_int code = 0;
-    d->compute = cl.CreateCommandQueue(d->platform->context, d->id, 0, &code);
-    if (!code) d->transfer = cl.CreateCommandQueue(d->platform->context, d->id, 0, &code);
+    wb__cl_device *d = wb__cl_of(base);
+    wb__cl_platform *p = d->platform;
+    cl_int code = open_context(p);
+    if (code) return wb__gpu_fail(&wb__cl_driver, base, code, "the devices of %s", p->name);
+    for (int q = 0; q < (base->staged ? 3 : 2) && !code; q++) {
+        d->queue[q] = MAKE(&code, CreateCommandQueue, p->context, d->id, 0);
+        if (code) d->queue[q] = NULL;
+    }
     if (!code) return 0;
-    close_queues(d);
-    return wb__cl_fail(d, "clCreateCommandQueue", code, "%s", d->name);
+    wb__cl_close(base);
+    return wb__gpu_fail(&wb__cl_driver, base, code, "%s", base->name);
 }
 
-int wb__cl_open(wb__cl_device *d)
+void wb__cl_close(wb__gpu_device *base)
 {
-    if (wb__likely(d->open)) return 0;
-    int status = wb__cl_backend.start();        /* it may have been stopped since d was found */
-    if (status) return status;
-    pthread_mutex_lock(&d->opening);
-    if (!d->open) status = open_context(d);
-    if (!status && !d->open) status = open_queues(d);
-    if (!status) d->open = true;
-    pthread_mutex_unlock(&d->opening);
-    return status;
-}
-
-static void close_device(wb__cl_device *d)
-{
-    if (!d->open) return;
-    cl.Finish(d->transfer);
-    cl.Finish(d->compute);
-    wb__cl_drop_marks(d);
-    wb__cl_free_staging(d, &d->up);
-    wb__cl_free_staging(d, &d->down);
-    wb__gpu_programs_free(&d->programs);
-    wb__cl_trim(&d->base);
-    close_queues(d);
-    d->open = false;
-}
-
-bool wb__cl_in_use(void)
-{
-    bool used = false;
-    for (int i = 0; i < found.n; i++)
-        used |= found.device[i]->cache.used || found.device[i]->kernels;
-    return used;
-}
-
-void wb__cl_forget(void)
-{
-    for (int i = 0; i < found.n; i++) {
-        close_device(found.device[i]);
-        drop_device(found.device[i]);
+    wb__cl_device *d = wb__cl_of(base);
+    for (size_t q = 0; q < WB__COUNT(d->queue); q++) {
+        if (d->queue[q]) cl.ReleaseCommandQueue(d->queue[q]);
+        d->queue[q] = NULL;
     }
-    for (cl_uint i = 0; i < found.n_platforms; i++) {
-        wb__cl_platform *p = &platforms[i];
-        if (p->context) cl.ReleaseContext(p->context);
-        p->context = NULL;
-        pthread_mutex_destroy(&p->lock);
-    }
-    n_places = 0;
-    memset(&found, 0, sizeof found);
 }

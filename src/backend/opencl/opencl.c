@@ -1,65 +1,208 @@
-/* The OpenCL backend's table.  opencl.h says where everything is. */
+/* The OpenCL backend: the driver's functions, which are calls of OpenCL's, and its tables. */
 #include "backend/opencl/opencl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static bool started;
-
-static int start(void)
+static cl_command_queue queue_of(wb__gpu_device *d, wb__gpu_queue q)
 {
-    if (wb__cl_check_fork()) return WB_ERROR_DEVICE;
-    pthread_mutex_lock(&starting);
-    int status = started ? 0 : wb__cl_load();
-    if (!status && !started) status = wb__cl_find();
-    if (!status) started = true;
-    pthread_mutex_unlock(&starting);
-    return status;
+    return wb__cl_of(d)->queue[q];
 }
 
-static void stop(void)
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Drivers give memory when it is first used; a migration asks for it now, so that what fails,
+ * fails here.  It is waited for, on the upload queue: nothing may use the memory before it. */
+static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
-    if (wb__cl_is_child()) return;
-    pthread_mutex_lock(&starting);
-    if (started && wb__cl_in_use()) {       /* by what the program still holds: it stays usable */
-        for (int i = 0; i < wb__cl_count(); i++) wb__cl_trim(&wb__cl_at(i)->base);
-    } else if (started) {
-        wb__cl_blast_stop();
-        wb__cl_forget();
-        wb__cl_tell_left();
-        started = false;
+    wb__cl_device *d = wb__cl_of(base);
+    cl_int code = 0;
+    cl_mem made = MAKE(&code, CreateBuffer, d->platform->context, CL_MEM_READ_WRITE, bytes, NULL);
+    if (code) return code;
+    code = CALL(EnqueueMigrateMemObjects, d->queue[WB__GPU_UP], 1, &made,
+                CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
+    if (!code) code = CALL(Finish, d->queue[WB__GPU_UP]);
+    if (code) cl.ReleaseMemObject(made);
+    *at = code ? 0 : (uint64_t)(uintptr_t)made;
+    return code;
+}
+
+/* The driver frees a buffer when the commands that use it have ended. */
+static void release(wb__gpu_device *d, uint64_t at)
+{
+    (void)d;
+    cl.ReleaseMemObject(wb__cl_object(at));
+}
+
+static void unpin(wb__gpu_device *base, wb__gpu_staging *s)
+{
+    cl_command_queue queue = queue_of(base, WB__GPU_UP);
+    if (s->at) cl.EnqueueUnmapMemObject(queue, s->object, s->at, 0, NULL, NULL);
+    if (s->at) cl.Finish(queue);
+    cl.ReleaseMemObject(s->object);
+}
+
+static int pin(wb__gpu_device *base, wb__gpu_staging *s, size_t bytes)
+{
+    wb__cl_device *d = wb__cl_of(base);
+    cl_int code = 0;
+    s->object = MAKE(&code, CreateBuffer, d->platform->context,
+                     CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL);
+    if (code) return code;
+    s->at = MAKE(&code, EnqueueMapBuffer, d->queue[WB__GPU_UP], s->object, CL_TRUE,
+                 CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, NULL, NULL);
+    if (!code) return 0;
+    s->at = NULL;
+    unpin(base, s);
+    return code;
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
+              size_t bytes, bool wait)
+{
+    return CALL(EnqueueWriteBuffer, queue_of(d, q), wb__cl_object(to), wait, at, bytes, from, 0,
+                NULL, NULL);
+}
+
+static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
+                size_t bytes, bool wait)
+{
+    return CALL(EnqueueReadBuffer, queue_of(d, q), wb__cl_object(from), wait, at, bytes, to, 0,
+                NULL, NULL);
+}
+
+static bool reaches(const wb__gpu_device *d, const wb__gpu_device *source)
+{
+    return ((const wb__cl_device *)d)->platform == ((const wb__cl_device *)source)->platform;
+}
+
+static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
+                size_t from_at, size_t bytes, void **event)
+{
+    (void)source;
+    return CALL(EnqueueCopyBuffer, queue_of(d, WB__GPU_COMPUTE), wb__cl_object(from),
+                wb__cl_object(to), from_at, to_at, bytes, 0, NULL, (cl_event *)event);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void drop_event(void *event) { cl.ReleaseEvent(event); }
+
+/* Whoever waits for an event needs its queue flushed. */
+static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
+{
+    cl_event made = NULL;
+    int code = CALL(EnqueueMarkerWithWaitList, queue_of(d, q), 0, NULL, &made);
+    if (code) return code;
+    if (*event) cl.ReleaseEvent(*event);
+    *event = made;
+    return CALL(Flush, queue_of(d, q));
+}
+
+static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
+{
+    const cl_event list[] = {event};
+    return CALL(EnqueueMarkerWithWaitList, queue_of(d, q), 1, list, NULL);
+}
+
+static int sync_event(void *event)
+{
+    const cl_event list[] = {event};
+    return CALL(WaitForEvents, 1, list);
+}
+
+static bool done(void *event, int *ended)
+{
+    cl_int status = 1;
+    if (cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL) ||
+        status > CL_COMPLETE)
+        return false;
+    *ended = status;
+    return true;
+}
+
+static int flush(wb__gpu_device *d) { return cl.Flush(queue_of(d, WB__GPU_COMPUTE)); }
+
+static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
+{
+    return queue_of(d, q) ? CALL(Finish, queue_of(d, q)) : 0;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+static void unload(wb__gpu_device *d, void *program)
+{
+    (void)d;
+    cl.ReleaseProgram(program);
+}
+
+/* A kernel may be allowed fewer items than the device. */
+static int function(wb__gpu_device *d, void *program, const char *entry, void **made,
+                    size_t *most_items)
+{
+    cl_int code = 0;
+    cl_kernel kernel = MAKE(&code, CreateKernel, program, entry);
+    if (code) return code;
+    *made = kernel;
+    return CALL(GetKernelWorkGroupInfo, kernel, wb__cl_of(d)->id, CL_KERNEL_WORK_GROUP_SIZE,
+                sizeof *most_items, most_items, NULL);
+}
+
+static void drop_function(void *made) { cl.ReleaseKernel(made); }
+
+static int bind(void *made, int index, size_t bytes, const void *value)
+{
+    return CALL(SetKernelArg, made, (cl_uint)index, bytes, value);
+}
+
+static int launch(wb__gpu_device *d, wb__gpu_queue q, void *made, const uint32_t groups[3],
+                  const uint32_t items[3], void **arguments, void **event)
+{
+    size_t global[3], local[3];
+    cl_uint dims = 1;
+    (void)arguments;
+    for (cl_uint i = 0; i < 3; i++) {
+        local[i] = items[i];
+        global[i] = (size_t)groups[i] * items[i];
+        if (global[i] > 1) dims = i + 1;
     }
-    pthread_mutex_unlock(&starting);
+    return CALL(EnqueueNDRangeKernel, queue_of(d, q), made, dims, NULL, global, local, 0, NULL,
+                (cl_event *)event);
 }
 
-static const wb_device *device(int ordinal)
-{
-    wb__cl_device *d = wb__cl_at(ordinal);
-    return d ? &d->base : NULL;
-}
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+
+static const wb__gpu_hook *const libraries[] = {&wb__cl_blast, NULL};
+
+const wb__gpu_driver wb__cl_driver = {
+    .backend = &wb__cl_backend, .state = &state, .dlpack = 4, .objects = true,
+    .oldest_first = true, .choosing = "WEBER_OPENCL_DEVICES", .libraries = libraries,
+    .load = wb__cl_load, .find = wb__cl_find, .forget = wb__cl_forget, .open = wb__cl_open,
+    .close = wb__cl_close,
+    .error_name = wb__cl_error_name, .error_kind = wb__cl_error_kind,
+    .error_text = wb__cl_error_text,
+    .allocate = allocate, .release = release, .pin = pin, .unpin = unpin,
+    .up = up, .down = down, .reaches = reaches, .copy = copy,
+    .drop_event = drop_event, .record = record, .wait_event = wait_event, .sync_event = sync_event,
+    .done = done, .flush = flush, .sync = sync_queue,
+    .options = wb__cl_options, .compile = wb__cl_compile, .load_image = wb__cl_load_image,
+    .unload = unload, .function = function, .drop_function = drop_function, .bind = bind,
+    .launch = launch,
+};
 
 static int part(const char *name)
 {
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
-static bool has_dtype(const wb_device *base, wb_dtype t)
-{
-    const wb__cl_device *d = base->state;
-    return t != WB_F64 || d->target.f64;
-}
-
-static bool prefers_nhwc(const wb_device *base, const wb__step *conv)
-{
-    (void)base, (void)conv;
-    return false;
-}
-
 /* WEBER_OPENCL_ATTENTION: 0 never, 1 on processors too. */
 static bool takes(const wb_device *base, const wb__step *step)
 {
-    const wb__cl_device *d = base->state;
+    const wb__gpu_device *d = base->state;
     const char *asked = getenv("WEBER_OPENCL_ATTENTION");
     wb__gpu_target target = d->target;
     if (asked && !strcmp(asked, "0")) return false;
@@ -67,36 +210,8 @@ static bool takes(const wb_device *base, const wb__step *step)
     return wb__gpu_takes(&target, step);
 }
 
-static void share(const wb_device *base, const void *memory, size_t at, wb__shared *s)
-{
-    const wb__cl_memory *m = memory;
-    *s = (wb__shared){.kind = 4, .ordinal = base->ordinal};
-    if (!m) return;
-    s->data = (void *)m->mem;
-    s->at = at;
-}
+WB__GPU_WRAPPERS(wb__cl_driver)
 
 const wb__backend wb__cl_backend = {
-    .name = "OpenCL",
-    .tag = "opencl",
-    .start = start,
-    .stop = stop,
-    .count = wb__cl_count,
-    .device = device,
-    .part = part,
-    .has_dtype = has_dtype,
-    .memory = wb__cl_memory_of,
-    .allocate = wb__cl_allocate,
-    .release = wb__cl_release,
-    .trim = wb__cl_trim,
-    .upload = wb__cl_upload,
-    .download = wb__cl_download,
-    .copy = wb__cl_copy,
-    .prepare = wb__cl_prepare,
-    .destroy = wb__cl_destroy,
-    .launch = wb__cl_launch,
-    .wait = wb__cl_wait,
-    .prefers_nhwc = prefers_nhwc,
-    .takes = takes,
-    .share = share,
+    .name = "OpenCL", .tag = "opencl", .part = part, .takes = takes, WB__GPU_FUNCTIONS,
 };

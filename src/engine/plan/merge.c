@@ -195,7 +195,7 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
     const bool good = m.written && find_users(&m);
     if (good) {
         for (int i = 0; i < r->n_writes; i++) m.written[wb__root(s, r->writes[i])] = true;
-        merge(&m, !a->device->backend->addressable);
+        merge(&m, a->device->backend->is_gpu);
     }
     wb__free(m.written);
     wb__free(m.first);

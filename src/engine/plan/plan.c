@@ -55,7 +55,7 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         p = attempt(&a);
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
-        if (!learnt && (r->device->backend->addressable || ++i == WB__COUNT(most_values))) break;
+        if (!learnt && (!r->device->backend->is_gpu || ++i == WB__COUNT(most_values))) break;
         wb_clear_error();
     }
     if (p) p->hash = hash;

@@ -106,6 +106,50 @@ int64_t vgpu_calls(const char *name)
     return calls;
 }
 
+/* ---- calls that fail ------------------------------------------------------------------------- */
+
+static int64_t asked, failed, fail_at;
+static bool fail_all;                   /* from there on */
+static char first_failed[200];
+
+static void read_variable(void)
+{
+    const char *text = vgpu_env("VGPU_FAIL", "0");
+    char *end = NULL;
+    asked = 0;
+    fail_at = strtoll(text, &end, 10);
+    fail_all = *end == '+';
+}
+
+bool vgpu_fails(const char *name)
+{
+    static const char *const never[] = {"Destroy", "Release", "Free", "Unload", "Push", "Pop",
+                                        "GetError", "GetProgramLog"};
+    bool may = true, fails = false;
+    hold();
+    if (!strcmp(name, "cuInit")) read_variable();
+    for (size_t i = 0; i < sizeof never / sizeof *never && fail_at; i++)
+        may &= !strstr(name, never[i]);
+    if (fail_at && may) {
+        asked++;
+        fails = fail_all ? asked >= fail_at : asked == fail_at;
+    }
+    if (fails && !failed++)
+        snprintf(first_failed, sizeof first_failed, "call %lld, %s", (long long)asked, name);
+    pthread_mutex_unlock(&lock);
+    return fails;
+}
+
+int64_t vgpu_failed(char text[200])
+{
+    hold();
+    const int64_t n = failed;
+    memcpy(text, first_failed, sizeof first_failed);
+    failed = 0;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
 /* ---- wrong uses ------------------------------------------------------------------------------ */
 
 void vgpu_wrong(const char *format, ...)

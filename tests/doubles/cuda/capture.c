@@ -165,7 +165,7 @@ static void leave(void *object)
     set_tail(s, NULL, 0);
 }
 
-API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, graph))
+static CUresult end_capture(CUstream handle, CUgraph *graph)
 {
     CUstream s;
     CONTEXT(context);
@@ -196,6 +196,20 @@ API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, graph))
     else *graph = c->graph;
     free(c);
     return result;
+}
+
+/* Where it is made to fail, the capture has ended all the same. */
+VGPU_API CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
+{
+    static vgpu_counter counter = {"cuStreamEndCapture", 0, NULL};
+    vgpu_enter(&counter);
+    CUresult result = end_capture(handle, graph);
+    if (vgpu_fails("cuStreamEndCapture")) {
+        if (!result && *graph) vgpu_graph_end(*graph);
+        if (graph) *graph = NULL;
+        result = (CUresult)VGPU_FAILURE;
+    }
+    return vgpu_leave(&counter, result);
 }
 
 static CUstreamCaptureStatus status_of(CUstream s)

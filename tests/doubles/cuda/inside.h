@@ -9,8 +9,8 @@
 
 enum { VGPU_MOST_DEVICES = 8, VGPU_MOST_ARGUMENTS = 4096, VGPU_ALIGNMENT = 256 };
 
-/* A function of the driver: counted, alone in the double while it runs; a result that tells of a
- * mistake goes into the books.
+/* A function of the driver: made to fail where a test asks (vgpu_fails), counted, alone in the
+ * double while it runs; a result that tells of a mistake goes into the books.
  *   API(cuCtxSetCurrent, (CUcontext c), (c)) { ... return CUDA_SUCCESS; } */
 #define API(name, parameters, arguments)                                                         \
     static CUresult name##_inside parameters;                                                    \
@@ -18,10 +18,13 @@ enum { VGPU_MOST_DEVICES = 8, VGPU_MOST_ARGUMENTS = 4096, VGPU_ALIGNMENT = 256 }
     VGPU_API CUresult name parameters                                                            \
     {                                                                                            \
         static vgpu_counter counter = {#name, 0, NULL};                                          \
+        if (vgpu_fails(#name)) return (CUresult)VGPU_FAILURE;                                    \
         vgpu_enter(&counter);                                                                    \
         return vgpu_leave(&counter, name##_inside arguments);                                    \
     }                                                                                            \
     static CUresult name##_inside parameters
+
+enum { VGPU_FAILURE = 701 };            /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES */
 
 typedef struct vgpu_counter {
     const char *name;
@@ -242,7 +245,8 @@ CUgraphNode vgpu_graph_add(CUgraph g, vgpu_work *w, CUgraphNode const *before, i
 CUresult vgpu_capture_put(CUstream s, vgpu_work *w);
 CUresult vgpu_capture_event(CUevent e, CUstream s);
 CUresult vgpu_capture_wait(CUstream s, CUevent e);
-/* For calls that must not be made while a stream is captured: an error, and the capture is spoilt. */
+/* For calls that must not be made while a stream is captured: an error, and the capture is
+ * spoilt. */
 CUresult vgpu_not_captured(CUstream s);
 /* For those that no stream is named in: what the capturing thread must not call. */
 CUresult vgpu_unsafe(void);

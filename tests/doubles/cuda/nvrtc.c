@@ -6,6 +6,7 @@
 #include "inside.h"
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -202,8 +203,9 @@ static void keep(const char *path, const char *object, size_t bytes)
 
 /* ---- the real one ---------------------------------------------------------------------------- */
 
-/* VGPU_REAL_NVRTC names the real library's file.  Then it must compile, in a process of its own, for
- * two architectures, all texts with tables of launches in them and one of twenty of the others. */
+/* VGPU_REAL_NVRTC names the real library's file.  Then it must compile, in a process of its own,
+ * for two architectures, all texts with tables of launches in them and one of twenty of the
+ * others. */
 static bool real_wanted(const char *text)
 {
     const char *path = getenv("VGPU_REAL_NVRTC");
@@ -235,8 +237,22 @@ static bool real_compiles(const char *text, char **log)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
+/* As vgpu_fails of the driver's double, which counts the calls of both. */
+static bool fails(const char *name)
+{
+    static bool (*ask)(const char *);
+    if (!ask) {
+        const char *file = getenv("WEBER_CUDA_LIBRARY");
+        void *driver = file ? dlopen(file, RTLD_NOW | RTLD_NOLOAD) : NULL;
+        if (driver) *(void **)&ask = dlsym(driver, "vgpu_fails");
+    }
+    return ask && ask(name);
+}
+#define MAY_FAIL(name) if (fails(name)) return NVRTC_ERROR_OUT_OF_MEMORY
+
 VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
 {
+    MAY_FAIL("nvrtcVersion");
     *major = VGPU_MAJOR;
     *minor = 0;
     return NVRTC_SUCCESS;
@@ -244,12 +260,14 @@ VGPU_API nvrtcResult nvrtcVersion(int *major, int *minor)
 
 VGPU_API nvrtcResult nvrtcGetNumSupportedArchs(int *n)
 {
+    MAY_FAIL("nvrtcGetNumSupportedArchs");
     *n = N_ARCHS;
     return NVRTC_SUCCESS;
 }
 
 VGPU_API nvrtcResult nvrtcGetSupportedArchs(int *list)
 {
+    MAY_FAIL("nvrtcGetSupportedArchs");
     memcpy(list, archs, sizeof archs);
     return NVRTC_SUCCESS;
 }
@@ -273,6 +291,7 @@ VGPU_API const char *nvrtcGetErrorString(nvrtcResult r)
 VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, const char *name,
                                         int n, const char *const *headers, const char *const *names)
 {
+    MAY_FAIL("nvrtcCreateProgram");
     (void)name, (void)headers, (void)names;
     if (!made || !text || n) return NVRTC_ERROR_INVALID_INPUT;     /* headers: none of ours has any */
     nvrtcProgram p = calloc(1, sizeof *p);
@@ -350,6 +369,7 @@ static nvrtcResult read_options(nvrtcProgram p, int n, const char *const *option
 
 VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
 {
+    MAY_FAIL("nvrtcCompileProgram");
     char path[520] = "";
     size_t bytes = 0;
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
@@ -398,6 +418,7 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
 
 VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)
 {
+    MAY_FAIL("nvrtcGetCUBINSize");
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
     *bytes = p->ptx_only ? 0 : p->image_bytes;
     return NVRTC_SUCCESS;
@@ -405,6 +426,7 @@ VGPU_API nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *bytes)
 
 VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
 {
+    MAY_FAIL("nvrtcGetCUBIN");
     if (!p || !p->image || p->ptx_only) return NVRTC_ERROR_INVALID_PROGRAM;
     memcpy(image, p->image, p->image_bytes);
     return NVRTC_SUCCESS;
@@ -412,6 +434,7 @@ VGPU_API nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *image)
 
 VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes)
 {
+    MAY_FAIL("nvrtcGetPTXSize");
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
     *bytes = p->image_bytes;
     return NVRTC_SUCCESS;
@@ -419,6 +442,7 @@ VGPU_API nvrtcResult nvrtcGetPTXSize(nvrtcProgram p, size_t *bytes)
 
 VGPU_API nvrtcResult nvrtcGetPTX(nvrtcProgram p, char *image)
 {
+    MAY_FAIL("nvrtcGetPTX");
     if (!p || !p->image) return NVRTC_ERROR_INVALID_PROGRAM;
     memcpy(image, p->image, p->image_bytes);
     if (!p->ptx_only) memcpy(image, "VGPUPTX", 8);

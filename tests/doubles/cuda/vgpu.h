@@ -33,6 +33,7 @@
  *   VGPU_POOLS=0           no memory pools
  *   VGPU_VERBOSE=1         wrong uses are printed as they happen
  *   VGPU_STRICT=1          a process with wrong uses ends with code 99
+ *   VGPU_FAIL=n, n+        the n-th call from cuInit on fails; and all behind it
  *   VGPU_CXX               the compiler of kernels
  *   VGPU_CACHE             a folder where their objects are kept
  *   VGPU_REAL_NVRTC        the real library's file: some texts must be compiled by it, too
@@ -62,6 +63,13 @@ VGPU_API void vgpu_read_books(vgpu_books *books);
 VGPU_API int64_t vgpu_calls(const char *name);
 /* Counts and wrong uses from zero. */
 VGPU_API void vgpu_forget(void);
+
+/* Whether this call of the driver or of NVRTC is to fail, as VGPU_FAIL asks.  What gives something
+ * back never fails (it would leak), nor what only reports.  A capture that fails to end has
+ * ended. */
+VGPU_API bool vgpu_fails(const char *name);
+/* How many calls failed so since it was last asked, and in `text` the first of them. */
+VGPU_API int64_t vgpu_failed(char text[200]);
 
 /* ---- for the doubles of libraries -------------------------------------------------------------- */
 

@@ -1,16 +1,17 @@
 /* Tables: what a graph launches in place of kernels whose arguments are passed by value.
  *
- * A graph holds the arguments of its kernels, so numbers that change from run to run, as a learning
- * rate or a position in the random stream, must lie in the device's memory.  A fused kernel with such
- * numbers becomes a table of one row, and the many segments of an optimiser's update one table of
- * many rows, where each group of items finds its row by its number:
+ * A graph holds the arguments of its kernels, so numbers that change from run to run, as a
+ * learning rate or a position in the random stream, must lie in the device's memory.  A fused
+ * kernel with such numbers becomes a table of one row, and the many segments of an optimiser's
+ * update one table of many rows, where each group of items finds its row by its number:
  *
  *     row     at: addresses of the buffers | a: the struct of arguments | first: its first group
  *     block   rows of table 0 | rows of table 1 | ... | places of numbers
  *
- * Before the graph runs, one small kernel takes the numbers by value and writes them to their places.
- * The text is compiled with WB_TABLE, which makes its kernel a function for ours to call. */
-#include "backend/cuda/cuda.h"
+ * Before the graph runs, one small kernel takes the numbers by value and writes them to their
+ * places. The text is compiled with WB_TABLE, which makes its kernel a function for ours to
+ * call. */
+#include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +65,7 @@ static const char put_text[] =
 enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
 
 /* So many words at a time: few sizes, so that few kernels are compiled; even. */
-static uint32_t words_at_once(const wb__cu_tables *t)
+static uint32_t words_at_once(const wb__gpu_tables *t)
 {
     const int n = 2 * t->words.n_numbers;
     return n <= 16 ? 16 : n <= 128 ? 128 : 864;
@@ -80,7 +81,7 @@ static bool uses_workspace(const wb__gpu_launch *l)
 }
 
 /* Which parts are launches of a segment that has no other: they are independent of all the rest. */
-static void find_single(const wb__cu_kernel *k, bool *single)
+static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {
         const wb__gpu_launch *l = k->parts[i].launch;
@@ -98,7 +99,7 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
 }
 
 /* The rows of the table that part `first` begins: into rows[], and how many; 0: it begins none. */
-static int gather(const wb__cu_kernel *k, int first, const bool *single, bool *taken, int *rows)
+static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken, int *rows)
 {
     const wb__gpu_launch *l = k->parts[first].launch;
     uint64_t groups = l->groups[0];
@@ -118,28 +119,29 @@ static int gather(const wb__cu_kernel *k, int first, const bool *single, bool *t
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Drivers load a kernel when it is first launched, which must not be while a graph is recorded: it is
- * launched once without rows. */
-static int load_now(wb__cu_device *d, const wb__cu_table *t, const wb__gpu_launch *l)
+/* Drivers load a kernel when it is first launched, which must not be while a graph is recorded: it
+ * is launched once without rows. */
+static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
 {
-    CUdeviceptr rows = 0;
+    uint64_t rows = 0;
     uint32_t n = 0;
     void *arguments[] = {&rows, &n};
     pthread_mutex_lock(&d->lock);
-    const CUresult code = cu.LaunchKernel(t->function, 1, 1, 1, l->items[0], l->items[1],
-                                          l->items[2], 0, d->compute, arguments, NULL);
-    if (!code) wb__cu_issue(d);
+    static const uint32_t one[3] = {1, 1, 1};
+    const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, one, l->items, arguments,
+                                       NULL);
+    if (!code) wb__gpu_issued(d, NULL);
     pthread_mutex_unlock(&d->lock);
-    return code ? wb__cu_fail(d, "cuLaunchKernel", code, "a table without rows") : 0;
+    return code ? wb__gpu_fail(d->driver, d, code, "a table without rows") : 0;
 }
 
-static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k, const int *rows,
+static int add_table(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel *k, const int *rows,
                      int n)
 {
     const wb__gpu_launch *l = k->parts[rows[0]].launch;
     if (!wb__make_room(&t->table, &t->room, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
-    wb__cu_table *table = &t->table[t->n];
-    *table = (wb__cu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
+    wb__gpu_table *table = &t->table[t->n];
+    *table = (wb__gpu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
     table->part = wb__alloc((size_t)n * sizeof *table->part);
     if (!table->part) return WB_ERROR_MEMORY;
     t->n++;
@@ -148,16 +150,16 @@ static int add_table(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k,
     for (int i = 0; i < n; i++) table->groups += k->parts[rows[i]].launch->groups[0];
     char *text = table_text(l);
     if (!text) return WB_ERROR_MEMORY;
-    const int flags = WB__CU_TABLE | (l->f64 ? WB__CU_F64 : 0);
-    table->program = wb__gpu_program_get(&d->programs, text, flags);
+    const int flags = WB__GPU_TABLE | (l->f64 ? WB__GPU_F64 : 0);
+    table->program = wb__gpu_program_get(d, text, flags);
     wb__free(text);
     if (!table->program) return wb_error_code();
-    const int status = wb__cu_function(d, table->program, "wb_table",
-                                       l->items[0] * l->items[1] * l->items[2], &table->function);
+    const int status =
+        wb__gpu_function_of(d, table->program, "wb_table", l->items, &table->function);
     return status ? status : load_now(d, table, l);
 }
 
-static int tables_of(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k)
+static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel *k)
 {
     const size_t n = (size_t)k->n + 1;
     bool *taken = wb__alloc_zero(2 * n, sizeof *taken), *single = taken + n;
@@ -176,7 +178,7 @@ static int tables_of(wb__cu_device *d, wb__cu_tables *t, const wb__cu_kernel *k)
 }
 
 /* The number of a number among the words, added if it is new; -1: no memory. */
-static int word_of(wb__cu_tables *t, const wb__gpu_number *n)
+static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;
     for (int i = 0; i < w->n_numbers; i++)
@@ -191,11 +193,11 @@ static int word_of(wb__cu_tables *t, const wb__gpu_number *n)
 
 static int by_word(const void *a, const void *b)
 {
-    const wb__cu_target *x = a, *y = b;
+    const wb__gpu_table_word *x = a, *y = b;
     return (x->word > y->word) - (x->word < y->word);
 }
 
-static int list_targets(wb__cu_tables *t)
+static int list_targets(wb__gpu_tables *t)
 {
     int room = 0;
     for (int i = 0; i < t->n; i++)
@@ -204,7 +206,7 @@ static int list_targets(wb__cu_tables *t)
     t->target = wb__alloc_zero((size_t)room + 1, sizeof *t->target);
     if (!t->target) return WB_ERROR_MEMORY;
     for (int i = 0; i < t->n; i++) {
-        const wb__cu_table *table = &t->table[i];
+        const wb__gpu_table *table = &t->table[i];
         for (int r = 0; r < table->n; r++) {
             const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
             const size_t at = table->at + (size_t)r * table->row_bytes + struct_at(l);
@@ -215,7 +217,7 @@ static int list_targets(wb__cu_tables *t)
                 const int word = word_of(t, n);
                 if (word < 0) return WB_ERROR_MEMORY;
                 for (uint32_t half = 0; half <= two; half++)
-                    t->target[t->n_targets++] = (wb__cu_target){
+                    t->target[t->n_targets++] = (wb__gpu_table_word){
                         (uint32_t)(at + n->at) / 4 + half, 2 * (uint32_t)word + half};
             }
         }
@@ -224,7 +226,7 @@ static int list_targets(wb__cu_tables *t)
     return 0;
 }
 
-static int make_writer(wb__cu_device *d, wb__cu_tables *t)
+static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
 {
     const uint32_t most = words_at_once(t);
     t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
@@ -236,55 +238,56 @@ static int make_writer(wb__cu_device *d, wb__cu_tables *t)
         wb__free(text);
         return WB_ERROR_MEMORY;
     }
-    t->program = wb__gpu_program_get(&d->programs, text, WB__CU_PLAIN);
+    t->program = wb__gpu_program_get(d, text, WB__GPU_PLAIN);
     wb__free(text);
     if (!t->program) return wb_error_code();
-    return wb__cu_function(d, t->program, "wb_put", PUT_ITEMS, &t->function);
+    static const uint32_t items[3] = {PUT_ITEMS, 1, 1};
+    return wb__gpu_function_of(d, t->program, "wb_put", items, &t->function);
 }
 
-int wb__cu_tables_make(wb__cu_device *d, const wb__sequence *s, wb__cu_tables *t)
+int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t)
 {
     int status = 0;
-    *t = (wb__cu_tables){0};
+    *t = (wb__gpu_tables){0};
     for (int i = 0; i < s->n_kernels && !status; i++)
-        status = tables_of(d, t, (const wb__cu_kernel *)s->kernels[i]);
+        status = tables_of(d, t, (const wb__gpu_kernel *)s->kernels[i]);
     if (!status) status = list_targets(t);
     t->list_at = t->bytes;
     t->bytes += (size_t)t->n_targets * sizeof *t->target;
     if (!status && t->bytes / 4 > UINT32_MAX) status = WB_ERROR_UNSUPPORTED;
     if (!status && t->n_targets) status = make_writer(d, t);
-    if (status) wb__cu_tables_free(d, t);
+    if (status) wb__gpu_tables_free(d, t);
     return status;
 }
 
-void wb__cu_tables_free(wb__cu_device *d, wb__cu_tables *t)
+void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t)
 {
     for (int i = 0; i < t->n; i++) {
-        wb__gpu_program_put(&d->programs, t->table[i].program);
+        wb__gpu_program_put(d, t->table[i].program);
         wb__free(t->table[i].part);
     }
-    wb__gpu_program_put(&d->programs, t->program);
+    wb__gpu_program_put(d, t->program);
     wb__free(t->table);
     wb__free(t->target);
     wb__free(t->words.numbers);
     wb__free(t->words.args);
     wb__free(t->args);
-    *t = (wb__cu_tables){0};
+    *t = (wb__gpu_tables){0};
 }
 
 /* ---- using ----------------------------------------------------------------------------------- */
 
-void wb__cu_tables_fill(const wb__cu_tables *t, const wb__cu_places *at, unsigned char *block)
+void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_places *at, unsigned char *block)
 {
     for (int i = 0; i < t->n; i++) {
-        const wb__cu_table *table = &t->table[i];
+        const wb__gpu_table *table = &t->table[i];
         uint32_t first = 0;
         for (int r = 0; r < table->n; r++) {
             const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
             unsigned char *row = block + table->at + (size_t)r * table->row_bytes;
             for (int b = 0; b < l->n_buffers; b++) {
                 const bool workspace = l->buffer[b] == WB__GPU_WORKSPACE;
-                const CUdeviceptr p = workspace ? at->workspace : at->address[l->buffer[b]];
+                const uint64_t p = workspace ? at->workspace : at->address[l->buffer[b]];
                 memcpy(row + 8 * b, &p, sizeof p);
             }
             wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, row + struct_at(l));
@@ -296,11 +299,11 @@ void wb__cu_tables_fill(const wb__cu_tables *t, const wb__cu_places *at, unsigne
         memcpy(block + t->list_at, t->target, (size_t)t->n_targets * sizeof *t->target);
 }
 
-int wb__cu_tables_write(wb__cu_device *d, wb__cu_tables *t, CUdeviceptr block,
+int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
                         const wb__number *numbers)
 {
     unsigned char *words = t->words.args + t->words.args_bytes;
-    CUdeviceptr list = block + t->list_at;
+    uint64_t list = block + t->list_at;
     void *arguments[] = {&block, &list, t->args};
     const uint32_t most = words_at_once(t), all = 2 * (uint32_t)t->words.n_numbers;
     if (!t->n_targets) return 0;
@@ -310,23 +313,23 @@ int wb__cu_tables_write(wb__cu_device *d, wb__cu_tables *t, CUdeviceptr block,
         const uint32_t head[4] = {end - from, from, word, 0};
         memcpy(t->args, head, sizeof head);
         memcpy(t->args + PUT_HEAD, words + 4 * word, 4 * WB__MIN(most, all - word));
-        const CUresult code =
-            cu.LaunchKernel(t->function, (head[0] + PUT_ITEMS - 1) / PUT_ITEMS, 1, 1, PUT_ITEMS, 1,
-                            1, 0, d->compute, arguments, NULL);
-        if (code) return wb__cu_fail(d, "cuLaunchKernel", code, "%u numbers of a graph", all / 2);
+        const uint32_t groups[3] = {(head[0] + PUT_ITEMS - 1) / PUT_ITEMS, 1, 1};
+        static const uint32_t items[3] = {PUT_ITEMS, 1, 1};
+        const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, groups, items,
+                                           arguments, NULL);
+        if (code) return wb__gpu_fail(d->driver, d, code, "%u numbers of a graph", all / 2);
     }
     return 0;
 }
 
-int wb__cu_table_launch(wb__cu_device *d, const wb__cu_table *t, CUdeviceptr block, CUstream stream)
+int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block, wb__gpu_queue q)
 {
     const wb__gpu_launch *l = t->kernel->parts[t->part[0]].launch;
-    CUdeviceptr rows = block + t->at;
+    uint64_t rows = block + t->at;
     uint32_t n = (uint32_t)t->n;
     void *arguments[] = {&rows, &n};
-    const CUresult code = cu.LaunchKernel(t->function, t->groups, l->groups[1], l->groups[2],
-                                          l->items[0], l->items[1], l->items[2], 0, stream,
-                                          arguments, NULL);
-    return code ? wb__cu_fail(d, "cuLaunchKernel", code, "%s (%s): a table of %d rows",
-                              t->kernel->what, t->kernel->base.impl, t->n) : 0;
+    const uint32_t groups[3] = {t->groups, l->groups[1], l->groups[2]};
+    const int code = d->driver->launch(d, q, t->function, groups, l->items, arguments, NULL);
+    return code ? wb__gpu_fail(d->driver, d, code, "%s (%s): a table of %d rows", t->kernel->what,
+                               t->kernel->base.impl, t->n) : 0;
 }

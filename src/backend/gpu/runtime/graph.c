@@ -12,7 +12,7 @@
  *
  * Recording is done on a stream of its own, on which nothing runs, so that it is in nobody's way.
  * What cannot be recorded is launched kernel by kernel, as without a graph. */
-#include "backend/cuda/cuda.h"
+#include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
 
@@ -23,9 +23,9 @@ enum {
 };
 
 typedef struct {
-    CUgraphExec exec;           /* NULL: none */
-    CUdeviceptr *address;       /* of every buffer */
-    wb__cu_memory *block;       /* of the tables; NULL where there are none */
+    void *exec;           /* NULL: none */
+    uint64_t *address;       /* of every buffer */
+    wb__gpu_memory *block;       /* of the tables; NULL where there are none */
     uint64_t last;              /* when it ran, by the graph's clock */
 } instance;
 
@@ -34,32 +34,33 @@ struct wb__graph {
     int arena;                  /* which buffer; -1: none */
     bool *used;                 /* which buffers the kernels use: the others may be anywhere */
     bool broken;                /* it cannot be recorded */
-    wb__cu_tables tables;
+    wb__gpu_tables tables;
     pthread_mutex_t lock;       /* of what follows; taken before the device's */
     uint64_t clock, runs, made; /* made: instances, ever */
-    CUdeviceptr *addresses;     /* memory of all lists of these */
-    CUdeviceptr *now;           /* where the buffers are in this run */
+    uint64_t *addresses;     /* memory of all lists of these */
+    uint64_t *now;           /* where the buffers are in this run */
     instance one[INSTANCES];
     instance copying;           /* the one with memory of its own, */
-    wb__cu_memory **own;        /* in place of these buffers; NULL: it takes theirs */
+    wb__gpu_memory **own;        /* in place of these buffers; NULL: it takes theirs */
 };
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
-static void drop_instance(wb__cu_device *d, wb__graph *g, instance *in)
+static void drop_instance(wb__gpu_device *d, wb__graph *g, instance *in)
 {
-    if (in->exec) cu.GraphExecDestroy(in->exec);
-    wb__cu_release(&d->base, in->block, g->tables.bytes);
+    if (in->exec) d->driver->drop_graph(in->exec);
+    wb__gpu_release(&d->base, in->block, g->tables.bytes);
     in->exec = NULL;
     in->block = NULL;
 }
 
-/* All instances get theirs at once, so that a loop's memory does not grow with each that it meets. */
-static int make_blocks(wb__cu_device *d, wb__graph *g)
+/* All instances get theirs at once, so that a loop's memory does not grow with each that it
+ * meets. */
+static int make_blocks(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i <= INSTANCES && g->tables.bytes; i++) {
         instance *in = i < INSTANCES ? &g->one[i] : &g->copying;
-        if (!(in->block = wb__cu_allocate(&d->base, g->tables.bytes))) return wb_error_code();
+        if (!(in->block = wb__gpu_allocate(&d->base, g->tables.bytes))) return wb_error_code();
     }
     return 0;
 }
@@ -69,14 +70,14 @@ static int list_used(wb__graph *g)
     g->used = wb__alloc_zero((size_t)g->s->n_buffers + 1, sizeof *g->used);
     if (!g->used) return WB_ERROR_MEMORY;
     for (int i = 0; i < g->s->n_kernels; i++) {
-        const wb__cu_kernel *k = (const wb__cu_kernel *)g->s->kernels[i];
+        const wb__gpu_kernel *k = (const wb__gpu_kernel *)g->s->kernels[i];
         for (int j = 0; j < k->n_used; j++) g->used[k->used[j]] = true;
     }
     if (g->arena >= 0) g->used[g->arena] = true;    /* the workspace is behind it */
     return 0;
 }
 
-static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
+static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
     wb__graph *g = wb__alloc_zero(1, sizeof *g);
@@ -94,47 +95,47 @@ static int make(wb__cu_device *d, const wb__sequence *s, wb__graph **graph)
     g->now = g->copying.address + n;
     g->own = wb__alloc_zero(n, sizeof *g->own);
     int status = g->own ? list_used(g) : WB_ERROR_MEMORY;
-    if (!status) status = wb__cu_tables_make(d, s, &g->tables);
+    if (!status) status = wb__gpu_tables_make(d, s, &g->tables);
     return status ? status : make_blocks(d, g);
 }
 
-int wb__cu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph)
+int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph)
 {
-    wb__cu_device *d = base->state;
+    wb__gpu_device *d = base->state;
     wb__graph *g = NULL;
     *graph = NULL;
-    if (!wb__cu_has_graphs || d->debug_sync) return WB_ERROR_UNSUPPORTED;
-    if (wb__cu_enter(d)) return wb_error_code();
+    if (!d->graphs || d->debug_sync) return WB_ERROR_UNSUPPORTED;
+    if (wb__gpu_enter(d)) return wb_error_code();
     const int status = make(d, s, &g);
-    wb__cu_leave();
-    if (g) d->kernels++;
-    if (status) wb__cu_graph_free(base, g);
+    wb__gpu_leave(d);
+    if (g) d->holders++;
+    if (status) wb__gpu_graph_free(base, g);
     else *graph = g;
     return status;
 }
 
-void wb__cu_graph_free(const wb_device *base, wb__graph *g)
+void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
 {
-    wb__cu_device *d = base->state;
-    if (!g || wb__cu_is_child()) return;
-    const bool entered = wb__cu_enter_to_release(d);
-    d->kernels--;
+    wb__gpu_device *d = base->state;
+    if (!g || wb__gpu_is_child(d)) return;
+    const bool entered = wb__gpu_enter_to_release(d);
+    d->holders--;
     for (int i = 0; i < INSTANCES; i++) drop_instance(d, g, &g->one[i]);
     drop_instance(d, g, &g->copying);
     for (int i = 0; i < g->s->n_buffers && g->own; i++)
-        wb__cu_release(base, g->own[i], g->s->buffers[i].bytes);
-    wb__cu_tables_free(d, &g->tables);
+        wb__gpu_release(base, g->own[i], g->s->buffers[i].bytes);
+    wb__gpu_tables_free(d, &g->tables);
     wb__free(g->addresses);
     wb__free(g->own);
     wb__free(g->used);
     pthread_mutex_destroy(&g->lock);
     wb__free(g);
-    if (entered) wb__cu_leave();
+    if (entered) wb__gpu_leave(d);
 }
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static bool is_row(const wb__cu_table *t, const wb__cu_kernel *k, int part)
+static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int part)
 {
     for (int r = 0; t->kernel == k && r < t->n; r++)
         if (t->part[r] == part) return true;
@@ -142,70 +143,71 @@ static bool is_row(const wb__cu_table *t, const wb__cu_kernel *k, int part)
 }
 
 /* One part: by value, or as the first row of a table, which brings the others. */
-static int record_part(wb__cu_device *d, const wb__graph *g, const wb__cu_kernel *k, int part,
-                       CUdeviceptr block, const wb__cu_places *at)
+static int record_part(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int part,
+                       uint64_t block, const wb__gpu_places *at)
 {
     for (int i = 0; i < g->tables.n; i++) {
-        const wb__cu_table *t = &g->tables.table[i];
+        const wb__gpu_table *t = &g->tables.table[i];
         if (!is_row(t, k, part)) continue;
-        return t->part[0] == part ? wb__cu_table_launch(d, t, block, d->capturing) : 0;
+        return t->part[0] == part ? wb__gpu_table_launch(d, t, block, WB__GPU_RECORDING) : 0;
     }
-    return wb__cu_launch_part(d, k, &k->parts[part], d->capturing, at);
+    return wb__gpu_launch_part(d, k, &k->parts[part], WB__GPU_RECORDING, at);
+}
+
+static int fail(wb__gpu_device *d, const wb__graph *g, int code)
+{
+    return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
 /* With the device's lock, since kernels have room for the arguments of one launch. */
-static int record(wb__cu_device *d, const wb__graph *g, CUdeviceptr block, const wb__cu_places *at,
-                  CUgraph *graph)
+static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block, const wb__gpu_places *at,
+                  void **recorded)
 {
-    CUresult code = cu.StreamBeginCapture_v2(d->capturing, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-    if (code) return wb__cu_fail(d, "cuStreamBeginCapture", code, "a plan");
+    int code = d->driver->record_begin(d);
+    if (code) return fail(d, g, code);
     int status = 0;
     for (int i = 0; i < g->s->n_kernels && !status; i++) {
-        const wb__cu_kernel *k = (const wb__cu_kernel *)g->s->kernels[i];
-        if (k->routine) status = wb__cu_launch_routine(d, k, d->capturing, at);
+        wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
+        if (k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
         for (int p = 0; p < k->n && !status; p++) status = record_part(d, g, k, p, block, at);
     }
-    code = cu.StreamEndCapture(d->capturing, graph);
-    if (code) *graph = NULL;
-    return status || !code ? status
-                           : wb__cu_fail(d, "cuStreamEndCapture", code, "a plan of %d kernels",
-                                         g->s->n_kernels);
+    code = d->driver->record_end(d, recorded);
+    if (code) *recorded = NULL;
+    return status || !code ? status : fail(d, g, code);
 }
 
 /* The rows for these places, into the block of the tables. */
-static int fill_block(wb__cu_device *d, wb__graph *g, instance *in, const wb__cu_places *at)
+static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_places *at)
 {
     if (!g->tables.bytes) return 0;
     unsigned char *rows = wb__alloc_zero(g->tables.bytes, 1);
     if (!rows) return WB_ERROR_MEMORY;
-    wb__cu_tables_fill(&g->tables, at, rows);
-    const int status = wb__cu_upload(&d->base, in->block, 0, rows, g->tables.bytes);
+    wb__gpu_tables_fill(&g->tables, at, rows);
+    const int status = wb__gpu_upload(&d->base, in->block, 0, rows, g->tables.bytes);
     wb__free(rows);
     return status;
 }
 
 /* An instance for the addresses in g->now. */
-static int make_instance(wb__cu_device *d, wb__graph *g, instance *in, const wb__number *numbers)
+static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, const wb__number *numbers)
 {
-    const wb__cu_places at = {.address = g->now, .workspace = g->arena < 0 ? 0 : g->now[g->arena],
+    const wb__gpu_places at = {.address = g->now, .workspace = g->arena < 0 ? 0 : g->now[g->arena],
                               .workspace_at = g->s->workspace_at, .numbers = numbers};
-    CUgraph graph = NULL;
-    if (in->exec) cu.GraphExecDestroy(in->exec);
+    void *recorded = NULL;
+    if (in->exec) d->driver->drop_graph(in->exec);
     in->exec = NULL;
     g->made++;
     int status = fill_block(d, g, in, &at);
     if (status) return status;
     pthread_mutex_lock(&d->lock);
-    status = record(d, g, in->block ? in->block->at : 0, &at, &graph);
+    status = record(d, g, in->block ? in->block->at : 0, &at, &recorded);
     pthread_mutex_unlock(&d->lock);
     if (!status) {
-        const CUresult code = cu.GraphInstantiateWithFlags(&in->exec, graph, 0);
+        const int code = d->driver->instantiate(recorded, &in->exec);
         if (code) in->exec = NULL;
-        if (code)
-            status = wb__cu_fail(d, "cuGraphInstantiate", code, "a plan of %d kernels",
-                                 g->s->n_kernels);
+        if (code) status = fail(d, g, code);
     }
-    if (graph) cu.GraphDestroy(graph);
+    if (recorded) d->driver->drop_recorded(recorded);
     memcpy(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
     return status;
 }
@@ -221,7 +223,8 @@ static bool fits(const wb__graph *g, const instance *in)
 static bool is_stale(const wb__graph *g, const instance *in)
 {
     for (int i = 0; i < g->s->n_buffers; i++)
-        if (g->s->buffers[i].kind == WB__BUFFER_VARIABLE && in->address[i] != g->now[i]) return true;
+        if (g->s->buffers[i].kind == WB__BUFFER_VARIABLE && in->address[i] != g->now[i])
+            return true;
     return false;
 }
 
@@ -253,9 +256,9 @@ static bool moves_scattered(const wb__graph *g)
     return false;
 }
 
-/* Puts our own memory in place of all that was seen to move and may be elsewhere; false: there is none
- * to be had. */
-static bool take_own_memory(wb__cu_device *d, wb__graph *g)
+/* Puts our own memory in place of all that was seen to move and may be elsewhere; false: there is
+ * none to be had. */
+static bool take_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
@@ -263,7 +266,7 @@ static bool take_own_memory(wb__cu_device *d, wb__graph *g)
         const bool stays = b->kind == WB__BUFFER_VARIABLE ||
                            (g->s->split && b->kind != WB__BUFFER_INPUT);
         if (stays || (!moves && !g->own[i])) continue;
-        if (!g->own[i] && !(g->own[i] = wb__cu_allocate(&d->base, b->bytes))) {
+        if (!g->own[i] && !(g->own[i] = wb__gpu_allocate(&d->base, b->bytes))) {
             wb_clear_error();
             return false;
         }
@@ -281,9 +284,9 @@ static instance *longest_unused(wb__graph *g)
 }
 
 /* Where a buffer is in this run; 0: nowhere, or it is not used. */
-static CUdeviceptr place_of(const wb__graph *g, void *const *buffers, const size_t *places, int i)
+static uint64_t place_of(const wb__graph *g, void *const *buffers, const size_t *places, int i)
 {
-    const wb__cu_memory *m = g->used[i] ? buffers[i] : NULL;
+    const wb__gpu_memory *m = g->used[i] ? buffers[i] : NULL;
     return m ? m->at + (places ? places[i] : 0) : 0;
 }
 
@@ -295,7 +298,7 @@ static void locate(wb__graph *g, void *const *buffers, const size_t *places)
 static bool pays(const wb__graph *g) { return g->made < FREELY || g->made * SELDOM < g->runs; }
 
 /* *in: the instance for this run; NULL: none, this time.  0, or an error. */
-static int choose(wb__cu_device *d, wb__graph *g, void *const *buffers, const size_t *places,
+static int choose(wb__gpu_device *d, wb__graph *g, void *const *buffers, const size_t *places,
                   const wb__number *numbers, instance **in)
 {
     locate(g, buffers, places);
@@ -320,40 +323,40 @@ static int choose(wb__cu_device *d, wb__graph *g, void *const *buffers, const si
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* With the device's lock: copies of inputs into our own memory, or of results out of it. */
-static int copy_own(wb__cu_device *d, const wb__graph *g, void *const *buffers,
+static int copy_own(wb__gpu_device *d, const wb__graph *g, void *const *buffers,
                     const size_t *places, wb__buffer_kind kind)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const CUdeviceptr theirs = place_of(g, buffers, places, i);
+        const uint64_t theirs = place_of(g, buffers, places, i);
         if (b->kind != kind || !g->own[i] || !theirs || !b->bytes) continue;
-        const CUdeviceptr ours = g->own[i]->at;
+        const uint64_t ours = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
-        const CUresult code = cu.MemcpyDtoDAsync_v2(in ? ours : theirs, in ? theirs : ours,
-                                                    b->bytes, d->compute);
-        if (code) return wb__cu_fail(d, "cuMemcpyDtoDAsync", code, "%zu bytes of a plan", b->bytes);
+        const int code = d->driver->copy(d, in ? ours : theirs, 0, d, in ? theirs : ours, 0,
+                                         b->bytes, NULL);
+        if (code) return wb__gpu_fail(d->driver, d, code, "%zu bytes of a plan", b->bytes);
     }
     return 0;
 }
 
 /* With the device's lock. */
-static int launch(wb__cu_device *d, wb__graph *g, instance *in, void *const *buffers,
+static int launch(wb__gpu_device *d, wb__graph *g, instance *in, void *const *buffers,
                   const size_t *places, const wb__number *numbers)
 {
     const bool copying = in == &g->copying;
-    int status = in->block ? wb__cu_uses(d, in->block) : 0;
+    int status = in->block ? wb__gpu_uses(d, in->block) : 0;
     for (int i = 0; i < g->s->n_buffers && !status; i++) {
-        if (g->used[i] && buffers[i]) status = wb__cu_uses(d, buffers[i]);
-        if (!status && copying && g->own[i]) status = wb__cu_uses(d, g->own[i]);
+        if (g->used[i] && buffers[i]) status = wb__gpu_uses(d, buffers[i]);
+        if (!status && copying && g->own[i]) status = wb__gpu_uses(d, g->own[i]);
     }
     if (!status && copying) status = copy_own(d, g, buffers, places, WB__BUFFER_INPUT);
-    if (!status && in->block) status = wb__cu_tables_write(d, &g->tables, in->block->at, numbers);
+    if (!status && in->block) status = wb__gpu_tables_write(d, &g->tables, in->block->at, numbers);
     if (status) return status;
-    const CUresult code = cu.GraphLaunch(in->exec, d->compute);
-    if (code) return wb__cu_fail(d, "cuGraphLaunch", code, "a plan of %d kernels", g->s->n_kernels);
+    const int code = d->driver->run(d, in->exec);
+    if (code) return fail(d, g, code);
     if (copying) status = copy_own(d, g, buffers, places, WB__BUFFER_RESULT);
-    wb__cu_issue(d);
-    if (!wb__cu_mark_now(d)) wb_clear_error();       /* then uploads wait for more than this */
+    wb__gpu_issued(d, NULL);
+    if (!wb__gpu_mark_now(d)) wb_clear_error();       /* then uploads wait for more than this */
     in->last = ++g->clock;
     return status;
 }
@@ -364,23 +367,23 @@ static int launch_each(const wb_device *base, const wb__graph *g, void *const *b
     void *workspace = g->arena < 0 ? NULL : buffers[g->arena];
     int status = 0;
     for (int i = 0; i < g->s->n_kernels && !status; i++)
-        status = wb__cu_launch(base, g->s->kernels[i], buffers, places, workspace,
-                               g->s->workspace_at, numbers);
+        status = wb__gpu_launch_kernel(base, g->s->kernels[i], buffers, places, workspace,
+                                       g->s->workspace_at, numbers);
     return status;
 }
 
-int wb__cu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
+int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
                      const size_t *places, const wb__number *numbers)
 {
-    wb__cu_device *d = base->state;
+    wb__gpu_device *d = base->state;
     int status = 0;
-    if (wb__cu_enter(d)) return WB_ERROR_DEVICE;
+    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;
     if (!g->broken && choose(d, g, buffers, places, numbers, &in)) {
-        wb__log(WB_LOG_WARN, "cuda:%d: a plan of %d kernels runs without a graph: %s", d->ordinal,
-                g->s->n_kernels, wb_error());
+        wb__log(WB_LOG_WARN, "%s:%d: a plan of %d kernels runs without a graph: %s",
+                d->driver->backend->tag, base->ordinal, g->s->n_kernels, wb_error());
         wb_clear_error();
         g->broken = true;
     } else if (in) {
@@ -390,6 +393,6 @@ int wb__cu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     }
     const bool each = g->broken || !in;
     pthread_mutex_unlock(&g->lock);
-    wb__cu_leave();
+    wb__gpu_leave(d);
     return each ? launch_each(base, g, buffers, places, numbers) : status;
 }

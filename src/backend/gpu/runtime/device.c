@@ -1,0 +1,352 @@
+/* Devices: found once, opened when first used, lost when the driver gives them up; what a child of
+ * fork may not do; errors of drivers as ours. */
+#include "backend/gpu/runtime/runtime.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+_Thread_local const char *wb__gpu_call = "";
+
+const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to)
+{
+    const char *missing = NULL;
+    for (size_t i = 0; i < n; i++) {
+        void *found = dlsym(library, list[i].name);
+        memcpy((char *)to + list[i].at, &found, sizeof found);
+        if (!found && !missing) missing = list[i].name;
+    }
+    return missing;
+}
+
+void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
+                           const char *advice, const char **file)
+{
+    const char *name = getenv(variable);
+    *file = name && *name ? name : usual;
+    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
+    if (library) return library;
+    const char *said = dlerror();
+    return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
+                         said ? said : "no reason given", advice);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void lose(wb__gpu_device *d, int code, const char *what)
+{
+    pthread_mutex_lock(&d->losing);
+    if (!d->lost)
+        snprintf(d->lost_because, sizeof d->lost_because, "%s: %s (%d): %.300s", wb__gpu_call,
+                 d->driver->error_name(code), code, what);
+    d->lost = true;
+    pthread_mutex_unlock(&d->losing);
+}
+
+int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
+{
+    char who[24], what[1200], said[400] = "";
+    if (d) snprintf(who, sizeof who, "%s:%d", v->backend->tag, d->base.ordinal);
+    else snprintf(who, sizeof who, "%s", v->backend->tag);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    const int kind = v->error_kind(code);
+    const bool lost = d && kind & WB__GPU_ERROR_LOST;
+    if (lost) lose(d, code, what);
+    v->error_text(d, code, said, sizeof said);
+    return wb__fail(kind & WB__GPU_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
+                    "%s: %s: %s (%d): %s%s%s%s", who, wb__gpu_call, v->error_name(code), code, what,
+                    *said ? "; the driver says: " : "", said,
+                    lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
+}
+
+static int report_lost(wb__gpu_device *d)
+{
+    pthread_mutex_lock(&d->losing);
+    char because[sizeof d->lost_because];
+    memcpy(because, d->lost_because, sizeof because);
+    pthread_mutex_unlock(&d->losing);
+    return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device was lost to this process: %s; other"
+                    " devices go on, this one needs the process restarted", d->driver->backend->tag,
+                    d->base.ordinal, because);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------
+ *
+ * A child has none of the driver's threads: calls of the driver may fail or wait for ever there. */
+
+enum { MOST_DRIVERS = 8 };
+static wb__gpu_state *guarded[MOST_DRIVERS];
+static _Atomic int n_guarded;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void in_child(void)
+{
+    for (int i = 0; i < n_guarded; i++) guarded[i]->child = true;
+}
+
+static void notice_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+
+/* The driver's library is open: from now on a child is refused. */
+static void guard(wb__gpu_state *s)
+{
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_once(&once, notice_forks);
+    pthread_mutex_lock(&one);
+    if (!s->guarded && n_guarded < MOST_DRIVERS) {
+        guarded[n_guarded] = s;
+        n_guarded++;
+        s->guarded = true;
+    }
+    pthread_mutex_unlock(&one);
+}
+
+int wb__gpu_check_fork(const wb__gpu_driver *v)
+{
+    if (wb__likely(!v->state->child)) return 0;
+    return wb__fail(WB_ERROR_DEVICE, "%s: this process was forked from one that had started %s,"
+                    " which works there alone: fork before the first use of a device, or call exec"
+                    " after it", v->backend->tag, v->backend->name);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Makes the device's locks, or destroys them. */
+static void set_locks(wb__gpu_device *d, bool made)
+{
+    pthread_mutex_t *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
+                                      &d->to.lock, &d->from.lock};
+    for (size_t i = 0; i < WB__COUNT(locks); i++)
+        if (made) pthread_mutex_init(locks[i], NULL);
+        else pthread_mutex_destroy(locks[i]);
+}
+
+static int make_events(wb__gpu_device *d)
+{
+    void **const halves[] = {&d->to.event[0], &d->to.event[1],
+                             &d->from.event[0], &d->from.event[1]};
+    int code = 0;
+    if (!d->driver->new_event) return 0;
+    for (size_t i = 0; i < WB__COUNT(halves) && !code; i++)
+        code = d->driver->new_event(halves[i]);
+    for (int i = 0; i < WB__GPU_MARKS && !code; i++) {
+        code = d->driver->new_event(&d->mark[i].event);
+        if (!code) code = d->driver->new_event(&d->upload[i].event);
+    }
+    return code ? wb__gpu_fail(d->driver, d, code, "%s", d->name) : 0;
+}
+
+static int push(wb__gpu_device *d)
+{
+    const int code = d->driver->enter ? d->driver->enter(d) : 0;
+    return wb__likely(!code) ? 0 : wb__gpu_fail(d->driver, d, code, "%s", d->name);
+}
+
+void wb__gpu_leave(wb__gpu_device *d)
+{
+    if (d->driver->leave) d->driver->leave();
+}
+
+static int open_device(wb__gpu_device *d)
+{
+    int status = d->driver->open(d);
+    if (status) return status;
+    if (!(status = push(d))) {
+        status = make_events(d);
+        if (status) wb__gpu_drop_events(d);
+        wb__gpu_leave(d);
+    }
+    if (status) d->driver->close(d);
+    return status;
+}
+
+int wb__gpu_enter(wb__gpu_device *d)
+{
+    if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
+    if (wb__unlikely(!d->open)) {
+        int status = d->base.backend->start();  /* it may have been stopped since d was found */
+        if (status) return status;
+        pthread_mutex_lock(&d->opening);
+        if (!d->open) status = open_device(d);
+        if (!status) d->open = true;
+        pthread_mutex_unlock(&d->opening);
+        if (status) return status;
+    }
+    return wb__unlikely(d->lost) ? report_lost(d) : push(d);
+}
+
+bool wb__gpu_enter_to_release(wb__gpu_device *d)
+{
+    return !wb__gpu_is_child(d) && d->open && (!d->driver->enter || !d->driver->enter(d));
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+static void close_device(wb__gpu_device *d)
+{
+    const wb__gpu_driver *v = d->driver;
+    if (!d->open) return;
+    const bool entered = wb__gpu_enter_to_release(d);
+    const wb__gpu_queue queues[] = {WB__GPU_UP, WB__GPU_DOWN, WB__GPU_COMPUTE};
+    for (size_t i = 0; i < WB__COUNT(queues); i++) v->sync(d, queues[i]);
+    for (int i = 0; v->libraries && v->libraries[i]; i++)
+        if (v->libraries[i]->close) v->libraries[i]->close(d);
+    wb__gpu_free_staging(d, &d->to);
+    wb__gpu_free_staging(d, &d->from);
+    wb__gpu_programs_free(d);
+    wb__gpu_trim(&d->base);
+    wb__gpu_drop_events(d);
+    if (entered) wb__gpu_leave(d);
+    v->close(d);
+    d->open = false;
+}
+
+static void forget(const wb__gpu_driver *v)
+{
+    wb__gpu_state *s = v->state;
+    for (int i = 0; i < s->n; i++) {
+        close_device(s->device[i]);
+        set_locks(s->device[i], false);
+    }
+    s->n = 0;
+    if (v->forget) v->forget();
+}
+
+/* ---- choosing devices: processors come last, or as a variable has them ----------------------- */
+
+typedef struct {
+    wb__gpu_device *device[WB__GPU_MOST_DEVICES];
+    int n;
+} list;
+
+/* Otherwise they stay as the driver lists them. */
+static void sort_devices(list *l)
+{
+    for (int i = 1; i < l->n; i++) {
+        wb__gpu_device *d = l->device[i];
+        int k = i;
+        for (; k && l->device[k - 1]->target.is_cpu > d->target.is_cpu; k--)
+            l->device[k] = l->device[k - 1];
+        l->device[k] = d;
+    }
+}
+
+/* Moves what `word` names from one list to the other: a number, or a kind of device. */
+static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
+{
+    static const char *const kinds[] = {"gpu", "accelerator", "cpu"};
+    char *end = NULL;
+    const long number = strtol(word, &end, 10);
+    const bool is_number = end != word && !*end;
+    bool known = is_number;
+    for (size_t i = 0; i < WB__COUNT(kinds); i++) known |= !strcasecmp(word, kinds[i]);
+    if (!known)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %s: \"%s\" is neither a device's number nor gpu,"
+                        " accelerator or cpu", v->backend->tag, v->choosing, word);
+    if (is_number && (number < 0 || number >= from->n))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %s names device %ld; there are %d",
+                        v->backend->tag, v->choosing, number, from->n);
+    for (int i = 0; i < from->n; i++) {
+        wb__gpu_device *d = from->device[i];
+        if (!d || !(is_number ? i == number : !strcasecmp(word, d->kind))) continue;
+        to->device[to->n++] = d;
+        from->device[i] = NULL;
+    }
+    return 0;
+}
+
+static int choose_devices(const wb__gpu_driver *v, list *all)
+{
+    const char *text = v->choosing ? getenv(v->choosing) : NULL;
+    if (!text) return 0;
+    char *words = wb__strdup(text), *rest = words;
+    list to = {.n = 0};
+    int status = words ? 0 : WB_ERROR_MEMORY;
+    for (char *word; !status && (word = strtok_r(rest, ", ", &rest));)
+        status = choose(v, word, all, &to);
+    wb__free(words);
+    if (!status && !to.n)
+        status = wb__fail(WB_ERROR_DEVICE, "%s: %s=\"%s\" leaves no device of %d", v->backend->tag,
+                          v->choosing, text, all->n);
+    *all = to;
+    return status;
+}
+
+/* ---- starting and stopping ------------------------------------------------------------------- */
+
+static int find(const wb__gpu_driver *v)
+{
+    wb__gpu_state *s = v->state;
+    list all = {.n = 0};
+    int status = v->find(all.device, &all.n);
+    if (!status) sort_devices(&all);
+    if (!status) status = choose_devices(v, &all);
+    for (int i = 0; i < all.n && !status; i++) {
+        wb__gpu_device *d = s->device[i] = all.device[i];
+        d->driver = v;
+        d->base = (wb_device){.backend = v->backend, .ordinal = i, .name = d->name, .state = d};
+        d->debug_sync = wb__debug("sync");
+        d->most_waiting = 1;
+        set_locks(d, true);
+        s->n = i + 1;
+        status = wb__gpu_memory_limit(v->backend->tag, d->total, &d->cache.limit);
+        if (wb__debug("load"))
+            wb__log(WB_LOG_DEBUG, "load: %s:%d: %s, %s", v->backend->tag, i, d->name, d->about);
+    }
+    if (status) forget(v);
+    return status;
+}
+
+int wb__gpu_start(const wb__gpu_driver *v)
+{
+    wb__gpu_state *s = v->state;
+    int status = wb__gpu_check_fork(v);
+    if (status) return status;
+    pthread_mutex_lock(&s->starting);
+    if (!s->started) status = v->load();
+    if (!s->started && !status) {
+        guard(s);
+        status = find(v);
+    }
+    if (!status) s->started = true;
+    pthread_mutex_unlock(&s->starting);
+    return status;
+}
+
+static bool in_use(const wb__gpu_state *s)
+{
+    bool used = false;
+    for (int i = 0; i < s->n; i++) used |= s->device[i]->cache.used || s->device[i]->holders;
+    return used;
+}
+
+void wb__gpu_stop(const wb__gpu_driver *v)
+{
+    wb__gpu_state *s = v->state;
+    if (s->child) return;
+    pthread_mutex_lock(&s->starting);
+    if (s->started && in_use(s)) {          /* by what the program still holds: it stays usable */
+        for (int i = 0; i < s->n; i++) wb__gpu_trim(&s->device[i]->base);
+    } else if (s->started) {
+        forget(v);
+        s->started = false;
+    }
+    pthread_mutex_unlock(&s->starting);
+}
+
+int wb__gpu_count(const wb__gpu_driver *v) { return v->state->n; }
+
+const wb_device *wb__gpu_device_at(const wb__gpu_driver *v, int ordinal)
+{
+    return ordinal >= 0 && ordinal < v->state->n ? &v->state->device[ordinal]->base : NULL;
+}
+
+bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t)
+{
+    const wb__gpu_device *d = base->state;
+    return t != WB_F64 || d->target.f64;
+}

@@ -1,0 +1,407 @@
+/* Steps: prepared when a plan is made, by a vendor's library or as compiled text, and launched at
+ * every run.  A launch looks nothing up, allocates nothing, and takes one lock; where arguments are
+ * bound, those are that differ from the launch before. */
+#include "backend/gpu/runtime/runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a step is called ------------------------------------------------------------------- */
+
+static size_t add_view(char *text, size_t at, size_t room, const wb__view *v)
+{
+    static const char *const names[] = {[WB_F32] = "f32", [WB_F64] = "f64", [WB_F16] = "f16",
+                                        [WB_BF16] = "bf16", [WB_I8] = "i8", [WB_U8] = "u8",
+                                        [WB_I32] = "i32", [WB_I64] = "i64", [WB_BOOL] = "bool"};
+    at += (size_t)snprintf(text + at, room - at, " [");
+    for (int i = 0; i < v->ndim && at < room; i++)
+        at += (size_t)snprintf(text + at, room - at, "%s%lld", i ? "," : "", (long long)v->dims[i]);
+    if (at < room) at += (size_t)snprintf(text + at, room - at, "] %s", names[v->dtype]);
+    return WB__MIN(at, room - 1);
+}
+
+/* "matmul [64,784] f32 [784,10] f32 [64,10] f32" */
+static void describe(const wb__step *step, char *text, size_t room)
+{
+    static const char *const kinds[] = {
+        [WB__STEP_FUSED] = "fused", [WB__STEP_MATMUL] = "matmul", [WB__STEP_CONV] = "conv",
+        [WB__STEP_POOL] = "pool", [WB__STEP_TAKE] = "take", [WB__STEP_TAKE_ADD] = "take_add",
+        [WB__STEP_COPY] = "copy", [WB__STEP_ATTENTION] = "attention"};
+    size_t at = (size_t)snprintf(text, room, "%s", kinds[step->kind]);
+    if (step->kind == WB__STEP_FUSED && step->fused.n_segments) {
+        const wb__space *space = &step->fused.spaces[0];
+        wb__view v = {.dtype = WB_F32, .ndim = space->ndim};
+        memcpy(v.dims, space->dims, sizeof v.dims);
+        if (step->fused.n_views) v.dtype = step->fused.views[0].dtype;
+        at = add_view(text, at, room, &v);
+        if (step->fused.n_segments > 1)
+            snprintf(text + at, room - at, " and %d more", step->fused.n_segments - 1);
+    }
+    for (int i = 0; i < step->n_views; i++) at = add_view(text, at, room, &step->views[i]);
+}
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
+{
+    const wb__gpu_target *t = &d->target;
+    const size_t bytes = (size_t)l->n_buffers * t->buffer_bytes + l->args_bytes;
+    if (l->groups[0] <= t->most_groups[0] && l->groups[1] <= t->most_groups[1] &&
+        l->groups[2] <= t->most_groups[2] && bytes <= t->most_args &&
+        (!t->most_buffers || l->n_buffers <= t->most_buffers))
+        return 0;
+    return wb__fail(WB_ERROR_INTERNAL, "%s:%d: kernel %s: %u x %u x %u groups, %d buffers, %zu"
+                    " bytes of arguments: more than can be launched", d->driver->backend->tag,
+                    d->base.ordinal, l->entry, l->groups[0], l->groups[1], l->groups[2],
+                    l->n_buffers, bytes);
+}
+
+static int prepare_part(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_launch *l)
+{
+    const size_t n = (size_t)l->n_buffers;
+    p->launch = l;
+    p->changes = l->n_numbers || l->workspace_at >= 0 || (d->driver->objects && l->n_origins);
+    p->args = wb__alloc_zero(2 * l->args_bytes + 1, 1);
+    p->address = wb__alloc_zero(n + 1, sizeof *p->address);
+    p->argument = wb__alloc_zero(n + 1, sizeof *p->argument);
+    if (!p->args || !p->address || !p->argument) return WB_ERROR_MEMORY;
+    p->next = p->args + l->args_bytes;
+    memcpy(p->args, l->args, l->args_bytes);
+    for (size_t i = 0; i < n; i++) p->argument[i] = &p->address[i];
+    p->argument[n] = p->args;
+    if (check_sizes(d, l)) return WB_ERROR_INTERNAL;
+    p->program = wb__gpu_program_get(d, l->text, l->f64 ? WB__GPU_F64 : WB__GPU_PLAIN);
+    if (!p->program) return wb_error_code();
+    return wb__gpu_function_of(d, p->program, l->entry, l->items, &p->function);
+}
+
+/* ---- libraries ------------------------------------------------------------------------------- */
+
+/* The library for steps of a kind; NULL: there is none. */
+static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *step)
+{
+    const wb__gpu_hook *const *all = d->driver->libraries;
+    for (int i = 0; all && all[i]; i++)
+        if (all[i]->kinds >> step->kind & 1) return all[i];
+    return NULL;
+}
+
+/* Whether a library may be used; where it is missing although nobody switched it off, that is said
+ * once. */
+static bool may_use(const wb__gpu_device *d, const wb__gpu_hook *library)
+{
+    static pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
+    static const wb__gpu_hook *reported[4];
+    const char *text = getenv(library->variable);
+    if (text && strcmp(text, "0") == 0) return false;
+    if (library->works()) return true;
+    pthread_mutex_lock(&reporting);
+    size_t i = 0;
+    while (i < WB__COUNT(reported) && reported[i] && reported[i] != library) i++;
+    if (i < WB__COUNT(reported) && !reported[i]) {
+        wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", d->driver->backend->tag,
+                library->name, wb_error());
+        reported[i] = library;
+    }
+    pthread_mutex_unlock(&reporting);
+    wb_clear_error();
+    return false;
+}
+
+/* With the device entered.  WB_ERROR_UNSUPPORTED: by text. */
+static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                           const char **why)
+{
+    const wb__gpu_hook *library = library_for(d, step);
+    if (!library) return WB_ERROR_UNSUPPORTED;
+    if (library->variable && !may_use(d, library)) {
+        *why = library->unused;
+        return WB_ERROR_UNSUPPORTED;
+    }
+    pthread_mutex_lock(&d->lock);
+    const int status = library->prepare(d, step, r, why);
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&d->lock);
+    r->library->destroy(d, r);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* The step without its epilogue by a library, and the epilogue by text. */
+static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                         wb__gpu_work **work)
+{
+    const wb__gpu_hook *library = library_for(d, step);
+    wb__step bare;
+    wb__gpu_rest rest;
+    const char *why = NULL;
+    if (!library || !wb__gpu_split(step, library->bare, &bare, &rest)) return WB_ERROR_UNSUPPORTED;
+    int status = prepare_routine(d, &bare, r, &why);
+    if (status) return status;
+    status = wb__gpu_step(&d->target, &rest.step, work);
+    if (!status) return 0;
+    destroy_routine(d, *r);
+    *r = NULL;
+    return status;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* Which of the plan's buffers the kernel uses. */
+static void use_buffer(wb__gpu_kernel *k, int buffer)
+{
+    if (buffer < 0) return;
+    for (int i = 0; i < k->n_used; i++)
+        if (k->used[i] == buffer) return;
+    k->used[k->n_used++] = buffer;
+    k->n_buffers = WB__MAX(k->n_buffers, buffer + 1);
+}
+
+static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
+{
+    size_t room = (size_t)step->n_views + 3;
+    for (int i = 0; i < k->n; i++) room += (size_t)k->work->launch[i].n_buffers;
+    k->used = wb__alloc_zero(room, sizeof *k->used);
+    if (!k->used) return WB_ERROR_MEMORY;
+    for (int i = 0; i < k->n; i++) {
+        const wb__gpu_launch *l = &k->work->launch[i];
+        for (int j = 0; j < l->n_buffers; j++) use_buffer(k, l->buffer[j]);
+    }
+    if (k->routine) {
+        for (int i = 0; i < step->n_views; i++) use_buffer(k, step->views[i].buffer);
+        if (step->aux_kind) use_buffer(k, step->aux.buffer);
+        if (step->sums_of) use_buffer(k, step->sums.buffer);
+    }
+    k->address = wb__alloc_zero((size_t)k->n_buffers + 1, sizeof *k->address);
+    return k->address ? 0 : WB_ERROR_MEMORY;
+}
+
+/* *kernel: what there is of it, also on failure. */
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
+{
+    wb__gpu_routine *routine = NULL;
+    wb__gpu_work *work = NULL;
+    const char *why = NULL;
+    int status = prepare_routine(d, step, &routine, &why);
+    if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work);
+    if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag,
+                        d->base.ordinal, why ? why : "no kernel has this epilogue and these sums");
+    if (status == WB_ERROR_UNSUPPORTED) status = wb__gpu_step(&d->target, step, &work);
+    if (status) return status;
+    const int n = work ? work->n : 0;
+    wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
+    if (!k) {
+        wb__gpu_work_free(work);
+        destroy_routine(d, routine);
+        return WB_ERROR_MEMORY;
+    }
+    k->routine = routine;
+    k->work = work;
+    k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
+    k->base.impl = routine ? routine->impl : work->impl;
+    k->base.why = routine ? NULL : why;
+    k->n = n;
+    describe(step, k->what, sizeof k->what);
+    *kernel = k;
+    status = list_buffers(k, step);
+    for (int i = 0; i < n && !status; i++)
+        status = prepare_part(d, &k->parts[i], &work->launch[i]);
+    return status;
+}
+
+int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_kernel *k = NULL;
+    *kernel = NULL;
+    if (wb__gpu_enter(d)) return wb_error_code();
+    const int status = prepare(d, step, &k);
+    wb__gpu_leave(d);
+    if (k) d->holders++;
+    if (status) wb__gpu_destroy(base, k ? &k->base : NULL);
+    else *kernel = &k->base;
+    return status;
+}
+
+void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_kernel *k = (wb__gpu_kernel *)kernel;
+    if (!k || wb__gpu_is_child(d)) return;
+    const bool entered = wb__gpu_enter_to_release(d);
+    d->holders--;
+    for (int i = 0; i < k->n; i++) {
+        wb__gpu_part *p = &k->parts[i];
+        if (p->function && d->driver->drop_function) d->driver->drop_function(p->function);
+        wb__gpu_program_put(d, p->program);
+        wb__free(p->args);
+        wb__free(p->address);
+        wb__free(p->argument);
+    }
+    destroy_routine(d, k->routine);
+    wb__gpu_work_free(k->work);
+    wb__free(k->used);
+    wb__free(k->address);
+    wb__free(k);
+    if (entered) wb__gpu_leave(d);
+}
+
+/* ---- what the libraries take ----------------------------------------------------------------- */
+
+/* Asks a library, which wants the device entered and the lock. */
+static bool ask(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
+                bool (*question)(wb__gpu_device *, const wb__step *))
+{
+    wb__gpu_device *d = base->state;
+    if (!question || (library->variable && !may_use(d, library))) return false;
+    if (wb__gpu_enter(d)) {
+        wb_clear_error();
+        return false;
+    }
+    pthread_mutex_lock(&d->lock);
+    const bool answer = question(d, step);
+    pthread_mutex_unlock(&d->lock);
+    wb__gpu_leave(d);
+    return answer;
+}
+
+bool wb__gpu_takes_step(const wb_device *base, const wb__step *step)
+{
+    const wb__gpu_device *d = base->state;
+    const wb__gpu_hook *library = library_for(d, step);
+    if (library && ask(base, library, step, library->takes)) return true;
+    return wb__gpu_takes(&d->target, step);
+}
+
+bool wb__gpu_prefers_nhwc(const wb_device *base, const wb__step *conv)
+{
+    const wb__gpu_hook *library = library_for(base->state, conv);
+    return library && ask(base, library, conv, library->prefers_nhwc);
+}
+
+int wb__gpu_refused(wb__gpu_device *d, bool *told)
+{
+    char said[600];
+    snprintf(said, sizeof said, "%s", wb_error());
+    const int code = d->driver->sync(d, WB__GPU_COMPUTE);
+    if (code) return wb__gpu_fail(d->driver, d, code, "%s", said);
+    if (!*told || wb__debug("dispatch"))
+        wb__log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
+                " and others that the library refuses", said);
+    *told = true;
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s", said);
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+static int launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_launch *l,
+                         int code)
+{
+    return wb__gpu_fail(d->driver, d, code, "%s (%s): kernel %s, %u x %u x %u groups of %u x %u x"
+                        " %u items", k->what, k->base.impl, l->entry, l->groups[0], l->groups[1],
+                        l->groups[2], l->items[0], l->items[1], l->items[2]);
+}
+
+static int bind(wb__gpu_device *d, wb__gpu_part *p, int argument, size_t bytes, const void *value)
+{
+    const int code = d->driver->bind(p->function, argument, bytes, value);
+    return code ? wb__gpu_fail(d->driver, d, code, "kernel %s, argument %d", p->launch->entry,
+                               argument) : 0;
+}
+
+/* Binds what differs from the launch before. */
+static int bind_arguments(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_places *at)
+{
+    const wb__gpu_launch *l = p->launch;
+    for (int i = 0; i < l->n_buffers; i++) {
+        wb__gpu_memory *m =
+            l->buffer[i] == WB__GPU_WORKSPACE ? at->memory : at->buffers[l->buffer[i]];
+        if (m->serial == p->address[i]) continue;
+        const int status = bind(d, p, i, sizeof m->at, &m->at);
+        if (status) return status;
+        p->address[i] = m->serial;
+    }
+    if (p->set && !p->changes) return 0;
+    wb__gpu_fill(l, at->numbers, at->places, at->workspace_at, p->next);
+    if (p->set && !memcmp(p->next, p->args, l->args_bytes)) return 0;
+    const int status = bind(d, p, l->n_buffers, l->args_bytes, p->next);
+    if (status) return status;
+    memcpy(p->args, p->next, l->args_bytes);
+    p->set = true;
+    return 0;
+}
+
+int wb__gpu_launch_part(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_part *p,
+                        wb__gpu_queue q, const wb__gpu_places *at)
+{
+    const wb__gpu_launch *l = p->launch;
+    if (d->driver->bind) {
+        const int status = bind_arguments(d, p, at);
+        if (status) return status;
+    } else {
+        for (int i = 0; i < l->n_buffers; i++)
+            p->address[i] =
+                l->buffer[i] == WB__GPU_WORKSPACE ? at->workspace : at->address[l->buffer[i]];
+        if (p->changes) wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, p->args);
+    }
+    void **event = q == WB__GPU_COMPUTE ? wb__gpu_wanted(d) : NULL;
+    int code = d->driver->launch(d, q, p->function, l->groups, l->items, p->argument, event);
+    if (code) return launch_failed(d, k, l, code);
+    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
+    if (!d->debug_sync) return 0;
+    code = d->driver->sync(d, q);
+    return code ? launch_failed(d, k, l, code) : 0;
+}
+
+int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
+                           const wb__gpu_places *at)
+{
+    const int status = k->routine->library->launch(d, k->routine, q, at);
+    if (status || !d->debug_sync) return status;
+    const int code = d->driver->sync(d, q);
+    return code ? wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl) : 0;
+}
+
+/* With the lock. */
+static int launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_places *at)
+{
+    int status = at->memory ? wb__gpu_uses(d, at->memory) : 0;
+    for (int i = 0; i < k->n_used && !status; i++) {
+        const int b = k->used[i];
+        wb__gpu_memory *m = at->buffers[b];
+        k->address[b] = m->at + (at->places ? at->places[b] : 0);
+        status = wb__gpu_uses(d, m);
+    }
+    if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_COMPUTE, at);
+    for (int i = 0; i < k->n && !status; i++)
+        status = wb__gpu_launch_part(d, k, &k->parts[i], WB__GPU_COMPUTE, at);
+    for (int i = 0; i < k->n_used; i++)         /* the last of these commands, not the first */
+        ((wb__gpu_memory *)at->buffers[k->used[i]])->used = d->issued;
+    if (at->memory) at->memory->used = d->issued;
+    return status;
+}
+
+int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
+                          const size_t *places, void *workspace, size_t workspace_at,
+                          const wb__number *numbers)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_kernel *k = (wb__gpu_kernel *)kernel;
+    wb__gpu_memory *w = workspace;
+    const wb__gpu_places at = {.address = k->address, .buffers = buffers, .places = places,
+                               .memory = w, .workspace = w ? w->at : 0,
+                               .workspace_at = workspace_at, .numbers = numbers};
+    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    pthread_mutex_lock(&d->lock);
+    const int status = launch(d, k, &at);
+    pthread_mutex_unlock(&d->lock);
+    wb__gpu_leave(d);
+    return status;
+}

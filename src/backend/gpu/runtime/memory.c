@@ -1,0 +1,291 @@
+/* Memory: the driver's blocks behind handles of ours, kept by size when they are released, and
+ * never more of them than the device or WEBER_MEMORY_LIMIT allows. */
+#include "backend/gpu/runtime/runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+/* "100M", "1.5GiB", "2GB", "50%": K, M, G, T and KiB ... are powers of 1,024, KB ... of 1,000. */
+int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
+{
+    const char *text = getenv("WEBER_MEMORY_LIMIT");
+    *limit = total;
+    if (!text || !*text) return 0;
+    char *end = NULL;
+    double value = strtod(text, &end);
+    const bool number = end != text;
+    static const char letters[] = "KMGT";
+    const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
+    if (*end == '%' && !end[1]) {
+        value *= (double)total / 100;
+        end++;
+    } else if (letter) {
+        end++;
+        const double unit = !strcasecmp(end, "B") ? 1000 : 1024;
+        for (long i = 0; i <= letter - letters; i++) value *= unit;
+        if (!strcasecmp(end, "iB")) end += 2;
+        else if (!strcasecmp(end, "B")) end++;
+    } else if (!strcasecmp(end, "B")) {
+        end++;
+    }
+    if (!number || *end || !(value >= 0))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: WEBER_MEMORY_LIMIT: \"%s\" is not a size such as"
+                        " 100M, 1.5GiB or 50%%", tag, text);
+    if (value < (double)total) *limit = (int64_t)value;
+    return 0;
+}
+
+/* "1.5 MiB"; returns room. */
+static const char *size_text(int64_t bytes, char room[32])
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t u = 0;
+    while (value >= 1024 && u + 1 < WB__COUNT(units)) value /= 1024, u++;
+    snprintf(room, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
+    return room;
+}
+
+enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES };
+
+/* The class of a size, and in *bytes the size of its blocks; -1: too large. */
+static int size_class(size_t size, size_t *bytes)
+{
+    int octave = 0;
+    while (octave < OCTAVES && ((size_t)2 << (LEAST + octave)) < size) octave++;
+    if (octave == OCTAVES) return -1;
+    const size_t base = (size_t)1 << (LEAST + octave), step = base / A_CLASS;
+    size_t k = size <= base ? 0 : (size - base + step - 1) / step;
+    *bytes = base + k * step;
+    if (k == A_CLASS) octave++, k = 0;
+    return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
+}
+
+/* `code`: the driver's error, if it was asked. */
+static void *no_room(wb__gpu_device *d, size_t bytes, int code)
+{
+    char wanted[32], all[32], used[32], cached[32], said[96] = "";
+    const wb__gpu_cache *c = &d->cache;
+    const char *tag = d->driver->backend->tag;
+    pthread_mutex_lock(&d->lock);
+    const int64_t held = c->used, kept = c->cached;
+    pthread_mutex_unlock(&d->lock);
+    const int64_t size = (int64_t)WB__MIN(bytes, (size_t)INT64_MAX);
+    if (code)
+        snprintf(said, sizeof said, "; the driver says %s (%d)", d->driver->error_name(code), code);
+    if (d->most && size > d->most && d->most < c->limit)
+        return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s wanted; the device gives at"
+                             " most %s in one piece", tag, d->base.ordinal, size_text(size, wanted),
+                             size_text(d->most, all));
+    return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s wanted; %s %s, %s in tensors"
+                         " and plans, %s cached%s", tag, d->base.ordinal, size_text(size, wanted),
+                         size_text(c->limit, all),
+                         c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
+                         size_text(held, used), size_text(kept, cached), said);
+}
+
+/* ---- giving back ----------------------------------------------------------------------------- */
+
+/* With the lock and the device entered.  What the compute queue still does with the block comes
+ * first; so does an upload that nobody waited for. */
+static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
+{
+    if (wb__gpu_uses(d, m)) wb_clear_error();
+    d->driver->release(d, m->at);
+    wb__free(m);
+}
+
+/* With the device entered. */
+static void empty_cache(wb__gpu_device *d)
+{
+    wb__gpu_cache *c = &d->cache;
+    pthread_mutex_lock(&d->lock);
+    const bool any = c->cached != 0;
+    c->cached = 0;
+    for (size_t i = 0; i < WB__COUNT(c->free); i++) {
+        while (c->free[i].first) {
+            wb__gpu_memory *m = c->free[i].first;
+            c->free[i].first = m->next;
+            free_block(d, m);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (any && d->driver->trim) d->driver->trim(d);
+}
+
+void wb__gpu_trim(const wb_device *base)
+{
+    wb__gpu_device *d = base->state;
+    if (!d->open || wb__gpu_is_child(d)) return;
+    const bool entered = wb__gpu_enter_to_release(d);
+    empty_cache(d);
+    if (entered) wb__gpu_leave(d);
+}
+
+/* The block released last is handed out first, so that a program that does the same at every step
+ * gets the same addresses, which graphs hold; or the one released first, whose use has most likely
+ * ended, so that an upload into it need not wait. */
+void wb__gpu_release(const wb_device *base, void *memory, size_t size)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_memory *m = memory;
+    if (!m || wb__gpu_is_child(d)) return;
+    size_t bytes = 0;
+    const int k = size_class(size, &bytes);
+    pthread_mutex_lock(&d->lock);
+    wb__gpu_memory **first = &d->cache.free[k].first, **last = &d->cache.free[k].last;
+    d->cache.used -= (int64_t)m->bytes;
+    d->cache.cached += (int64_t)m->bytes;
+    const bool behind = *first && d->driver->oldest_first;
+    m->next = behind ? NULL : *first;
+    if (behind) (*last)->next = m;
+    else *first = m;
+    if (!m->next) *last = m;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* With the lock.  Blocks made when memory was short may be smaller than their class. */
+static wb__gpu_memory *take(wb__gpu_cache *c, int k, size_t size)
+{
+    wb__gpu_memory *before = NULL;
+    for (wb__gpu_memory **at = &c->free[k].first; *at; before = *at, at = &(*at)->next) {
+        wb__gpu_memory *m = *at;
+        if (m->bytes < size) continue;
+        *at = m->next;
+        if (c->free[k].last == m) c->free[k].last = before;
+        c->cached -= (int64_t)m->bytes;
+        c->used += (int64_t)m->bytes;
+        c->peak = WB__MAX(c->peak, c->used);
+        return m;
+    }
+    return NULL;
+}
+
+/* A new block, where the limit allows it; NULL without an error: there is none; *code is the
+ * driver's error, if it was asked, or -1: the host has no memory. */
+static wb__gpu_memory *fresh(wb__gpu_device *d, size_t bytes, int *code)
+{
+    static _Atomic uint64_t serials;
+    wb__gpu_cache *c = &d->cache;
+    *code = 0;
+    if (bytes > (size_t)c->limit || (d->most && bytes > (size_t)d->most)) return NULL;
+    pthread_mutex_lock(&d->lock);
+    const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;
+    if (room) c->used += (int64_t)bytes;
+    pthread_mutex_unlock(&d->lock);
+    if (!room) return NULL;
+    wb__gpu_memory *m = wb__alloc_zero(1, sizeof *m);
+    bool made = false;
+    if (m) {
+        *m = (wb__gpu_memory){.bytes = bytes, .serial = ++serials};
+        *code = d->driver->allocate(d, bytes, &m->at);
+        made = !*code;
+    }
+    pthread_mutex_lock(&d->lock);
+    if (!made) c->used -= (int64_t)bytes;
+    else c->peak = WB__MAX(c->peak, c->used);
+    if (made && d->allocates_in_order) {
+        wb__gpu_issued(d, NULL);
+        m->used = d->issued;
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (made) return m;
+    wb__free(m);
+    return NULL;
+}
+
+static bool is_full(const wb__gpu_device *d, int code)
+{
+    return !code || d->driver->error_kind(code) & (WB__GPU_ERROR_FULL | WB__GPU_ERROR_MEMORY);
+}
+
+/* With the device entered. */
+static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t bytes)
+{
+    int code = 0;
+    pthread_mutex_lock(&d->lock);
+    wb__gpu_memory *m = take(&d->cache, k, size);
+    pthread_mutex_unlock(&d->lock);
+    if (!m) m = fresh(d, bytes, &code);
+    if (!m && is_full(d, code)) {           /* what is kept in other sizes, and exactly so much */
+        d->driver->sync(d, WB__GPU_COMPUTE);
+        empty_cache(d);
+        m = fresh(d, bytes, &code);
+        const size_t least = WB__MAX((size + 63) / 64 * 64, (size_t)64);
+        if (!m && is_full(d, code) && least < bytes) m = fresh(d, least, &code);
+    }
+    if (m) return m;
+    if (is_full(d, code)) return no_room(d, size, code);
+    wb__gpu_fail(d->driver, d, code, "%zu bytes", size);
+    return NULL;
+}
+
+void *wb__gpu_allocate(const wb_device *base, size_t size)
+{
+    wb__gpu_device *d = base->state;
+    size_t bytes = 0;
+    if (wb__gpu_enter(d)) return NULL;
+    const int k = size_class(size, &bytes);
+    wb__gpu_memory *m = k < 0 ? no_room(d, size, 0) : allocate(d, size, k, bytes);
+    wb__gpu_leave(d);
+    return m;
+}
+
+/* Free is what this process could still have, where the driver does not say more. */
+int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
+{
+    wb__gpu_device *d = base->state;
+    size_t left = (size_t)d->total;
+    if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
+    if (d->open && d->driver->memory_left) {    /* merely to ask, none is opened */
+        if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+        const int code = d->driver->memory_left(d, &left);
+        wb__gpu_leave(d);
+        if (code) return wb__gpu_fail(d->driver, d, code, "%s", d->name);
+    }
+    pthread_mutex_lock(&d->lock);
+    const wb__gpu_cache *c = &d->cache;
+    const int64_t allowed = c->limit - c->used - c->cached;
+    *m = (wb_device_memory){.total = d->total, .free = WB__MIN(allowed, (int64_t)left),
+                            .used = c->used, .peak = c->peak, .cached = c->cached};
+    pthread_mutex_unlock(&d->lock);
+    return 0;
+}
+
+/* ---- shared with other libraries ------------------------------------------------------------- */
+
+void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__shared *s)
+{
+    const wb__gpu_device *d = base->state;
+    const wb__gpu_memory *m = memory;
+    const bool object = d->driver->objects;
+    *s = (wb__shared){.kind = d->driver->dlpack, .ordinal = base->ordinal};
+    if (!m) return;
+    s->data = (void *)(uintptr_t)(m->at + (object ? 0 : at));
+    s->at = object ? at : 0;
+}
+
+/* Counted as kernels are, so that the device stays open as long as somebody holds the handle. */
+void *wb__gpu_adopt(const wb_device *base, void *address, size_t bytes)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_memory *m = wb__gpu_check_fork(d->driver) ? NULL : wb__alloc_zero(1, sizeof *m);
+    if (!m) return NULL;
+    m->at = (uint64_t)(uintptr_t)address;
+    m->bytes = bytes;
+    d->holders++;
+    return m;
+}
+
+void wb__gpu_disown(const wb_device *base, void *memory)
+{
+    wb__gpu_device *d = base->state;
+    wb__free(memory);
+    d->holders--;
+}

@@ -1,0 +1,167 @@
+/* Programs: a text is compiled once a device, its image kept on disk for the next
+ * process.  Programs that no kernel uses any more are kept too, so many of them, the latest
+ * used. */
+#include "backend/gpu/runtime/runtime.h"
+
+#include "backend/kernel_cache.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_IDLE = 128, OPTIONS = 256 };
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *said)
+{
+    if (wb__debug("kernel"))
+        wb__log(WB_LOG_ERROR, "kernel: %s:%d: does not compile:\n%s\n%s", d->driver->backend->tag,
+                d->base.ordinal, text, said ? said : "");
+}
+
+/* What the driver compiles: words that are defined, the prelude, the text. */
+static char *whole_text(const char *text, int flags)
+{
+    return wb__printf("%s%s%s\n%s", flags & WB__GPU_F64 ? "#define WB_F64\n" : "",
+                      flags & WB__GPU_TABLE ? "#define WB_TABLE\n" : "", wb__gpu_prelude, text);
+}
+
+/* From disk, or compiled and put there; 0, or an error, WB_ERROR_UNSUPPORTED where other options
+ * may do better.  What was kept may be damaged: then it is compiled again. */
+static int make_with(wb__gpu_device *d, const char *whole, const char *options, void **program)
+{
+    const wb__gpu_driver *v = d->driver;
+    size_t key_bytes = 0, bytes = 0;
+    char *key = d->keeps_images ? wb__printf("%s\n%s\n%s", d->maker, options, whole) : NULL;
+    if (d->keeps_images && !key) return WB_ERROR_MEMORY;
+    if (key) key_bytes = strlen(key);
+    void *image = key ? wb__kernel_cache_get(v->backend->tag, key, key_bytes, &bytes) : NULL;
+    int status = 0;
+    if (image && v->load_image(d, image, bytes, options, program)) *program = NULL;
+    wb__free(image);
+    image = NULL;
+    if (!*program) {
+        status = v->compile(d, whole, options, program, &image, &bytes);
+        if (!status && key && image)
+            wb__kernel_cache_put(v->backend->tag, key, key_bytes, image, bytes);
+        wb__free(image);
+    }
+    wb__free(key);
+    return status;
+}
+
+/* NULL with the error set; where nothing that there is will do, that is the first one's. */
+static void *make(wb__gpu_device *d, const char *text, int flags)
+{
+    char options[OPTIONS], first[600] = "";
+    void *program = NULL;
+    char *whole = whole_text(text, flags);
+    int status = whole ? WB_ERROR_UNSUPPORTED : WB_ERROR_MEMORY;
+    while (status == WB_ERROR_UNSUPPORTED && d->driver->options(d, flags, options, OPTIONS)) {
+        if (wb__debug("kernel"))
+            wb__log(WB_LOG_DEBUG, "kernel: %s:%d: %s\n%s", d->driver->backend->tag,
+                    d->base.ordinal, options, text);
+        status = make_with(d, whole, options, &program);
+        if (program && *first) {
+            wb__log(WB_LOG_INFO, "%s; %s with %.*s does", first, d->maker,
+                    (int)strcspn(options, " "), options);
+            wb_clear_error();
+        }
+        if (status && !*first) snprintf(first, sizeof first, "%s", wb_error());
+    }
+    if (status == WB_ERROR_UNSUPPORTED && *first) wb__fail(WB_ERROR_DEVICE, "%s", first);
+    wb__free(whole);
+    return status ? NULL : program;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *text, int flags)
+{
+    uint64_t h = 0xcbf29ce484222325u + (uint64_t)flags;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+static void drop(wb__gpu_device *d, wb__gpu_program *p)
+{
+    wb__gpu_programs *all = &d->programs;
+    wb__gpu_program **at = &all->program[p->hash % WB__GPU_BUCKETS];
+    while (*at != p) at = &(*at)->next;
+    *at = p->next;
+    d->driver->unload(d, p->made);
+    wb__free(p);
+}
+
+static void drop_oldest(wb__gpu_device *d)
+{
+    wb__gpu_programs *all = &d->programs;
+    wb__gpu_program *oldest = NULL;
+    for (int b = 0; b < WB__GPU_BUCKETS; b++)
+        for (wb__gpu_program *p = all->program[b]; p; p = p->next)
+            if (!p->users && (!oldest || p->last < oldest->last)) oldest = p;
+    if (oldest) drop(d, oldest);
+    all->idle -= oldest != NULL;
+}
+
+static wb__gpu_program *add(wb__gpu_device *d, const char *text, int flags, uint64_t hash)
+{
+    wb__gpu_program **list = &d->programs.program[hash % WB__GPU_BUCKETS];
+    const size_t bytes = strlen(text) + 1;
+    wb__gpu_program *p = wb__alloc(sizeof *p + bytes);
+    if (!p) return NULL;
+    *p = (wb__gpu_program){.hash = hash, .users = 1, .flags = flags};
+    memcpy(p->text, text, bytes);
+    p->made = make(d, text, flags);
+    if (!p->made) {
+        wb__free(p);
+        return NULL;
+    }
+    p->next = *list;
+    return *list = p;
+}
+
+wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags)
+{
+    wb__gpu_programs *all = &d->programs;
+    const uint64_t hash = hash_of(text, flags);
+    pthread_mutex_lock(&all->lock);
+    wb__gpu_program *p = all->program[hash % WB__GPU_BUCKETS];
+    while (p && !(p->hash == hash && p->flags == flags && !strcmp(p->text, text))) p = p->next;
+    if (!p) p = add(d, text, flags, hash);
+    else if (!p->users++) all->idle--;
+    pthread_mutex_unlock(&all->lock);
+    return p;
+}
+
+void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p)
+{
+    wb__gpu_programs *all = &d->programs;
+    if (!p) return;
+    pthread_mutex_lock(&all->lock);
+    p->last = ++all->clock;
+    if (!--p->users && ++all->idle > MOST_IDLE) drop_oldest(d);
+    pthread_mutex_unlock(&all->lock);
+}
+
+void wb__gpu_programs_free(wb__gpu_device *d)
+{
+    wb__gpu_programs *all = &d->programs;
+    for (int b = 0; b < WB__GPU_BUCKETS; b++)
+        while (all->program[b]) drop(d, all->program[b]);
+    all->idle = 0;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
+                        const uint32_t items[3], void **function)
+{
+    size_t most = 0;
+    const size_t wanted = (size_t)items[0] * items[1] * items[2];
+    const int code = d->driver->function(d, p->made, entry, function, &most);
+    if (code) return wb__gpu_fail(d->driver, d, code, "kernel %s", entry);
+    if (wanted <= most) return 0;
+    return wb__fail(WB_ERROR_DEVICE, "%s:%d: kernel %s wants %zu items in a group; %s allows it"
+                    " %zu", d->driver->backend->tag, d->base.ordinal, entry, wanted, d->name, most);
+}

@@ -1,0 +1,80 @@
+/* A step without what a library does not do with it: the library does the rest of the step, and a
+ * kernel of ours what was left out, in place: c = epilogue(c + bias). */
+#include "backend/gpu/runtime/runtime.h"
+
+#include <string.h>
+
+/* The dimensions of c by its strides, the smallest last, so that neighbours stay neighbours; with
+ * those of a view that is broadcast to it. */
+static void sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
+{
+    to[0] = *from;
+    to[1] = *beside;
+    to[0].ndim = 0;
+    for (int i = 0; i < from->ndim; i++) {
+        int at = to[0].ndim;
+        if (from->dims[i] == 1) continue;
+        for (; at > 0 && to[0].strides[at - 1] < from->strides[i]; at--)
+            for (int v = 0; v < 2; v++) {
+                to[v].dims[at] = to[v].dims[at - 1];
+                to[v].strides[at] = to[v].strides[at - 1];
+            }
+        to[0].dims[at] = to[1].dims[at] = from->dims[i];
+        to[0].strides[at] = from->strides[i];
+        to[1].strides[at] = beside->strides[i];
+        to[0].ndim++;
+    }
+    if (!to[0].ndim) {
+        to[0].ndim = 1;
+        for (int v = 0; v < 2; v++) to[v].dims[0] = to[v].strides[0] = 1;
+    }
+    to[1].ndim = to[0].ndim;
+}
+
+static wb__instr instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, int b, int arg)
+{
+    return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of(t),
+                       .level = WB__LEVEL_FULL, .dtype = (uint8_t)t, .op = (uint16_t)op,
+                       .a = a, .b = b, .c = -1, .arg = arg};
+}
+
+bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest)
+{
+    const wb__view *c = &step->views[2], *bias = NULL;
+    const wb_dtype t = c->dtype;
+    if (bare_of_bias && step->n_views > 3) bias = &step->views[3];
+    if (wb__step_is_special(step) || (step->epilogue == WB__OP_NONE && !bias)) return false;
+    *bare = *step;
+    bare->epilogue = WB__OP_NONE;
+    if (bias) bare->n_views = 3;
+    memset(rest, 0, sizeof *rest);
+    wb__view beside = *c;
+    if (bias) {
+        beside.buffer = bias->buffer;
+        beside.offset = bias->offset;
+        beside.granule = bias->granule;
+        memset(beside.strides, 0, sizeof beside.strides);
+        beside.strides[c->ndim - 1] = bias->strides[0];
+    }
+    sort_dims(c, &beside, rest->views);
+    int n = 0, last = 0;
+    rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 0);
+    if (bias) {
+        rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 1);
+        rest->instr[n++] = instruction(t, WB__ROW, WB__OP_add, 0, 1, -1);
+        last = n - 1;
+    }
+    if (step->epilogue != WB__OP_NONE) {
+        rest->instr[n++] = instruction(t, WB__ROW, step->epilogue, last, -1, -1);
+        last = n - 1;
+    }
+    rest->instr[n++] = instruction(t, WB__STORE, 0, last, -1, 0);
+    const int ndim = rest->views[0].ndim;
+    rest->space = (wb__space){.ndim = ndim, .row_dims = ndim - 1, .col_dims = 1};
+    memcpy(rest->space.dims, rest->views[0].dims, sizeof rest->space.dims);
+    rest->step = (wb__step){
+        .kind = WB__STEP_FUSED,
+        .fused = {.n_instr = n, .n_views = bias ? 2 : 1, .n_segments = 1, .instr = rest->instr,
+                  .spaces = &rest->space, .views = rest->views}};
+    return true;
+}

@@ -1,0 +1,510 @@
+/* The queues, what waits for what between them, and copies between host and devices.
+ *
+ * Kernels, copies within the device and small downloads are commands of the compute queue, which
+ * runs in the order of the calls.  Uploads have a queue of their own and run beside it:
+ *
+ *   before an upload, its queue waits for the last command that uses the memory;
+ *   before a command, the compute queue waits for the last upload into memory that it uses.
+ *
+ * Both know by numbers: memory remembers the last of each (m->used, m->uploaded), and an event is
+ * behind some commands (marks) and behind every upload.  The host waits for nothing but a half of
+ * the pinned memory to be free.
+ *
+ * Where transfers are not staged, the driver takes them from the program's memory and they are
+ * done when they return: an upload goes on its own queue if no command can still be using the
+ * memory, and else behind all commands.  To know that, now and then a command is given an event and
+ * the queue is flushed: at first after each command, so that an idle device starts at once, then
+ * after 2, 4, ... 16 of them.  The queue runs in order, so one that is reached stands for all
+ * commands before it. What was enqueued takes place.  So a flush that fails is no failure of the
+ * command before it: the next command tries again, and whoever waits for the queue gets the
+ * error. */
+#include "backend/gpu/runtime/runtime.h"
+
+#include <string.h>
+
+enum { MOST_WAITING = 16 };
+
+static int fail(wb__gpu_device *d, int code, const char *what)
+{
+    return wb__gpu_fail(d->driver, d, code, "%s", what);
+}
+
+static int fail_bytes(wb__gpu_device *d, int code, size_t bytes)
+{
+    return wb__gpu_fail(d->driver, d, code, "%zu bytes", bytes);
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+/* The place of the next mark; what was there is none any more. */
+static wb__gpu_mark *next_mark(wb__gpu_device *d)
+{
+    wb__gpu_mark *mark = &d->mark[d->marks % WB__GPU_MARKS];
+    mark->count = 0;
+    if (d->marks >= WB__GPU_MARKS)
+        d->looked = WB__MAX(d->looked, d->marks + 1 - WB__GPU_MARKS);
+    return mark;
+}
+
+void **wb__gpu_wanted(wb__gpu_device *d)
+{
+    if (!d->driver->flush || d->waiting + 1 < d->most_waiting) return NULL;
+    wb__gpu_mark *mark = next_mark(d);
+    if (mark->event) d->driver->drop_event(mark->event);
+    mark->event = NULL;
+    return &mark->event;
+}
+
+void wb__gpu_issued(wb__gpu_device *d, void **wanted)
+{
+    d->issued++;
+    if (!d->driver->flush) return;
+    d->waiting++;
+    if (wanted && *wanted) d->mark[d->marks++ % WB__GPU_MARKS].count = d->issued;
+    if (d->waiting < d->most_waiting || d->driver->flush(d)) return;
+    d->waiting = 0;
+    d->most_waiting = WB__MIN(2 * d->most_waiting, MOST_WAITING);
+}
+
+wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
+{
+    wb__gpu_mark *mark = next_mark(d);
+    const int code = d->driver->record(d, WB__GPU_COMPUTE, &mark->event);
+    if (code) {
+        fail(d, code, "behind what was launched");
+        return NULL;
+    }
+    mark->count = d->issued;
+    d->marks++;
+    return mark;
+}
+
+/* With the lock: all commands up to this one are done. */
+static void done_up_to(wb__gpu_device *d, uint64_t count)
+{
+    int ended = 0;
+    d->completed = WB__MAX(d->completed, count);
+    for (; d->looked < d->marks; d->looked++) {
+        const wb__gpu_mark *mark = &d->mark[d->looked % WB__GPU_MARKS];
+        if (mark->count > d->completed) return;
+        if (d->driver->done && d->driver->done(mark->event, &ended) && ended) d->failed = ended;
+    }
+}
+
+/* With the lock: looks at the marks. */
+static void look(wb__gpu_device *d)
+{
+    int ended = 0;
+    while (d->driver->done && d->looked < d->marks) {
+        const wb__gpu_mark *mark = &d->mark[d->looked % WB__GPU_MARKS];
+        if (!d->driver->done(mark->event, &ended)) return;
+        done_up_to(d, mark->count);
+    }
+}
+
+/* The number of the last command, for ended() when a later one that blocks has ended. */
+static uint64_t begin(wb__gpu_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    const uint64_t count = d->issued;
+    pthread_mutex_unlock(&d->lock);
+    return count;
+}
+
+/* 0, or the error of a command before it that nobody had waited for. */
+static int ended(wb__gpu_device *d, uint64_t count)
+{
+    pthread_mutex_lock(&d->lock);
+    done_up_to(d, count);
+    const int failed = d->failed;
+    d->failed = 0;
+    if (d->issued == count) d->waiting = 0, d->most_waiting = 1;
+    pthread_mutex_unlock(&d->lock);
+    return failed ? fail(d, failed, "a command that was enqueued earlier failed") : 0;
+}
+
+void wb__gpu_drop_events(wb__gpu_device *d)
+{
+    void **const halves[] = {&d->to.event[0], &d->to.event[1],
+                             &d->from.event[0], &d->from.event[1]};
+    for (size_t i = 0; i < WB__COUNT(halves); i++) {
+        if (*halves[i]) d->driver->drop_event(*halves[i]);
+        *halves[i] = NULL;
+    }
+    for (int i = 0; i < WB__GPU_MARKS; i++) {
+        if (d->mark[i].event) d->driver->drop_event(d->mark[i].event);
+        if (d->upload[i].event) d->driver->drop_event(d->upload[i].event);
+        d->mark[i] = d->upload[i] = (wb__gpu_mark){0};
+    }
+}
+
+/* ---- what waits for what --------------------------------------------------------------------- */
+
+/* An upload that is older than all events of the ring was before one of them on the same queue. */
+int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
+{
+    m->used = d->issued + 1;
+    if (wb__likely(m->uploaded <= d->awaited)) return 0;
+    uint64_t which = m->uploaded;
+    if (which + WB__GPU_MARKS <= d->uploads) which = d->uploads - WB__GPU_MARKS + 1;
+    const wb__gpu_mark *mark = &d->upload[which % WB__GPU_MARKS];
+    const int code = d->driver->wait_event(d, WB__GPU_COMPUTE, mark->event);
+    if (code) return fail(d, code, "for an upload");
+    d->awaited = which;
+    return 0;
+}
+
+/* With the lock: the upload queue waits until nothing that was put on the compute queue uses this
+ * memory.  The oldest mark behind its last use is the first to be reached. */
+static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
+{
+    const wb__gpu_mark *behind = NULL;
+    if (m->used <= d->completed) return 0;
+    for (int i = 0; i < WB__GPU_MARKS; i++) {
+        const wb__gpu_mark *mark = &d->mark[i];
+        if (mark->count >= m->used && (!behind || mark->count < behind->count)) behind = mark;
+    }
+    if (!behind && !(behind = wb__gpu_mark_now(d))) return WB_ERROR_DEVICE;
+    const int code = d->driver->wait_event(d, WB__GPU_UP, behind->event);
+    return code ? fail(d, code, "before an upload") : 0;
+}
+
+/* With the lock: all that was put on the upload queue is one upload more, into this memory. */
+static int uploaded(wb__gpu_device *d, wb__gpu_memory *m)
+{
+    wb__gpu_mark *mark = &d->upload[(d->uploads + 1) % WB__GPU_MARKS];
+    const int code = d->driver->record(d, WB__GPU_UP, &mark->event);
+    if (code) return fail(d, code, "behind an upload");
+    mark->count = m->uploaded = ++d->uploads;
+    return 0;
+}
+
+int wb__gpu_wait(const wb_device *base)
+{
+    wb__gpu_device *d = base->state;
+    if (!d->open) return wb__gpu_check_fork(d->driver);
+    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    const uint64_t count = begin(d);
+    int code = d->staged ? d->driver->sync(d, WB__GPU_UP) : 0;
+    if (!code) code = d->driver->sync(d, WB__GPU_COMPUTE);
+    const int status = code ? fail(d, code, "waiting for all that was launched") : ended(d, count);
+    wb__gpu_leave(d);
+    return status;
+}
+
+/* ---- staging --------------------------------------------------------------------------------- */
+
+void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s)
+{
+    if (s->at) d->driver->unpin(d, s);
+    s->at = NULL;
+    s->object = NULL;
+    s->busy[0] = s->busy[1] = false;
+}
+
+static int make_staging(wb__gpu_device *d, wb__gpu_staging *s)
+{
+    const size_t bytes = 2 * WB__GPU_HALF + (s == &d->to ? WB__GPU_MARKS * WB__GPU_SMALL : 0);
+    if (s->at) return 0;
+    const int code = d->driver->pin(d, s, bytes);
+    if (!code) return 0;
+    s->at = NULL;
+    return wb__gpu_fail(d->driver, d, code, "%zu bytes of pinned memory", bytes);
+}
+
+/* Waits until a half's transfer has ended. */
+static int wait_half(wb__gpu_device *d, wb__gpu_staging *s, int half)
+{
+    if (!s->busy[half]) return 0;
+    const int code = d->driver->sync_event(s->event[half]);
+    if (code) return fail(d, code, "a transfer");
+    s->busy[half] = false;
+    return 0;
+}
+
+/* ---- uploads --------------------------------------------------------------------------------- */
+
+/* With the lock: one piece from pinned memory, and the event behind it. */
+static int put_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__gpu_memory *m,
+                     size_t at, size_t bytes)
+{
+    int code = d->driver->up(d, WB__GPU_UP, m->at, at, s->at + (size_t)half * WB__GPU_HALF, bytes,
+                             false);
+    if (code) return fail_bytes(d, code, bytes);
+    code = d->driver->record(d, WB__GPU_UP, &s->event[half]);
+    if (code) return wb__gpu_fail(d->driver, d, code, "behind %zu bytes", bytes);
+    s->busy[half] = true;
+    return 0;
+}
+
+static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const unsigned char *from,
+                        size_t bytes)
+{
+    wb__gpu_staging *s = &d->to;
+    int status = 0;
+    for (size_t done = 0, n; done < bytes && !status; done += n) {
+        const int half = s->next;
+        n = WB__MIN(bytes - done, (size_t)WB__GPU_HALF);
+        status = wait_half(d, s, half);
+        if (status) break;
+        memcpy(s->at + (size_t)half * WB__GPU_HALF, from + done, n);
+        pthread_mutex_lock(&d->lock);
+        if (!done) status = upload_after_uses(d, m);
+        if (!status) status = put_piece(d, s, half, m, at + done, n);
+        if (!status && done + n == bytes) status = uploaded(d, m);
+        pthread_mutex_unlock(&d->lock);
+        s->next = !half;
+    }
+    return status;
+}
+
+/* A small one has pinned memory of its own, which is free again when the event of the upload that
+ * had it before is reached. */
+static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
+                        size_t bytes)
+{
+    const uint64_t slot = (d->uploads + 1) % WB__GPU_MARKS;
+    unsigned char *piece = d->to.at + 2 * WB__GPU_HALF + slot * WB__GPU_SMALL;
+    int code = d->upload[slot].count ? d->driver->sync_event(d->upload[slot].event) : 0;
+    if (code) return fail(d, code, "an upload");
+    memcpy(piece, from, bytes);
+    pthread_mutex_lock(&d->lock);
+    int status = upload_after_uses(d, m);
+    if (!status && (code = d->driver->up(d, WB__GPU_UP, m->at, at, piece, bytes, false)))
+        status = fail_bytes(d, code, bytes);
+    if (!status) status = uploaded(d, m);
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+static int upload_staged(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
+                         size_t bytes)
+{
+    pthread_mutex_lock(&d->to.lock);
+    int status = make_staging(d, &d->to);
+    if (!status)
+        status = bytes <= WB__GPU_SMALL ? upload_small(d, m, at, from, bytes)
+                                        : upload_large(d, m, at, from, bytes);
+    if (status) d->driver->sync(d, WB__GPU_UP);     /* what is on its way is known to nobody */
+    pthread_mutex_unlock(&d->to.lock);
+    return status;
+}
+
+static int upload_direct(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, const void *from,
+                         size_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    if (m->used > d->completed) look(d);
+    const wb__gpu_queue queue = m->used > d->completed ? WB__GPU_COMPUTE : WB__GPU_UP;
+    const uint64_t count = d->issued;
+    pthread_mutex_unlock(&d->lock);
+    const int code = d->driver->up(d, queue, m->at, at, from, bytes, true);
+    if (code) return fail_bytes(d, code, bytes);
+    return queue == WB__GPU_COMPUTE ? ended(d, count) : 0;
+}
+
+static int check_place(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, size_t bytes)
+{
+    if (wb__likely(at <= m->bytes && bytes <= m->bytes - at)) return 0;
+    return wb__fail(WB_ERROR_INTERNAL, "%s:%d: %zu bytes at %zu of a block of %zu",
+                    d->driver->backend->tag, d->base.ordinal, bytes, at, m->bytes);
+}
+
+int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from, size_t bytes)
+{
+    wb__gpu_device *d = base->state;
+    if (!bytes) return 0;
+    if (check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
+    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    const int status = d->staged ? upload_staged(d, to, at, from, bytes)
+                                 : upload_direct(d, to, at, from, bytes);
+    wb__gpu_leave(d);
+    return status;
+}
+
+/* ---- downloads ------------------------------------------------------------------------------- */
+
+/* The queue on which the download goes, behind all that was launched: a small one among the
+ * commands of the compute queue, a large one beside what is launched after it. */
+static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb__gpu_queue *queue)
+{
+    *queue = bytes <= WB__GPU_SMALL ? WB__GPU_COMPUTE : WB__GPU_DOWN;
+    pthread_mutex_lock(&d->lock);
+    int status = wb__gpu_uses(d, m);
+    if (!status && *queue == WB__GPU_COMPUTE) {
+        wb__gpu_issued(d, NULL);
+    } else if (!status) {
+        const wb__gpu_mark *mark = wb__gpu_mark_now(d);
+        const int code = mark ? d->driver->wait_event(d, WB__GPU_DOWN, mark->event) : 0;
+        status = code ? fail(d, code, "before a download") : mark ? 0 : WB_ERROR_DEVICE;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+static int get_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__gpu_memory *m,
+                     size_t at, size_t bytes, wb__gpu_queue queue)
+{
+    int code = d->driver->down(d, queue, s->at + (size_t)half * WB__GPU_HALF, m->at, at, bytes,
+                               false);
+    if (code) return fail_bytes(d, code, bytes);
+    code = d->driver->record(d, queue, &s->event[half]);
+    if (!code) {
+        s->busy[half] = true;
+        return 0;
+    }
+    const int status = wb__gpu_fail(d->driver, d, code, "behind %zu bytes", bytes);
+    d->driver->sync(d, queue);
+    return status;
+}
+
+/* Piece i + 1 travels while piece i is copied out. */
+static int download_staged(wb__gpu_device *d, unsigned char *to, wb__gpu_memory *m, size_t at,
+                           size_t bytes)
+{
+    wb__gpu_staging *s = &d->from;
+    wb__gpu_queue queue = WB__GPU_COMPUTE;
+    const size_t pieces = (bytes + WB__GPU_HALF - 1) / WB__GPU_HALF;
+    int status = make_staging(d, s);
+    if (!status) status = wait_half(d, s, 0);
+    if (!status) status = wait_half(d, s, 1);
+    if (!status) status = download_queue(d, m, bytes, &queue);
+    for (size_t i = 0; i <= pieces && !status; i++) {
+        if (i < pieces) {
+            const size_t begins = i * WB__GPU_HALF;
+            status = get_piece(d, s, i & 1, m, at + begins,
+                               WB__MIN(bytes - begins, (size_t)WB__GPU_HALF), queue);
+            if (status) break;
+        }
+        if (!i) continue;
+        const size_t last = i - 1, begins = last * WB__GPU_HALF;
+        status = wait_half(d, s, last & 1);
+        if (!status)
+            memcpy(to + begins, s->at + (last & 1) * WB__GPU_HALF,
+                   WB__MIN(bytes - begins, (size_t)WB__GPU_HALF));
+    }
+    return status;
+}
+
+int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t at, size_t bytes)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_memory *m = (wb__gpu_memory *)from;
+    int status = 0, code = 0;
+    if (!bytes) return 0;
+    if (check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
+    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    const uint64_t count = begin(d);
+    if (d->staged) {
+        pthread_mutex_lock(&d->from.lock);
+        status = download_staged(d, to, m, at, bytes);
+        pthread_mutex_unlock(&d->from.lock);
+    } else if ((code = d->driver->down(d, WB__GPU_COMPUTE, to, m->at, at, bytes, true))) {
+        status = fail_bytes(d, code, bytes);
+    }
+    if (!status) status = ended(d, count);
+    wb__gpu_leave(d);
+    return status;
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_memory *from,
+                       size_t from_at, size_t bytes)
+{
+    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    pthread_mutex_lock(&d->lock);
+    int status = wb__gpu_uses(d, from);
+    if (!status) status = wb__gpu_uses(d, to);
+    if (!status) {
+        void **event = wb__gpu_wanted(d);
+        const int code = d->driver->copy(d, to->at, to_at, d, from->at, from_at, bytes, event);
+        if (code) status = fail_bytes(d, code, bytes);
+        else wb__gpu_issued(d, event);
+    }
+    pthread_mutex_unlock(&d->lock);
+    wb__gpu_leave(d);
+    return status;
+}
+
+/* With the lock: an event of its own behind all commands of the compute queue. */
+static int event_of(wb__gpu_device *d, void **event)
+{
+    int code = d->driver->new_event ? d->driver->new_event(event) : 0;
+    if (!code) code = d->driver->record(d, WB__GPU_COMPUTE, event);
+    return code ? fail(d, code, "behind what was launched") : 0;
+}
+
+static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *event)
+{
+    const int code = d->driver->wait_event(d, WB__GPU_COMPUTE, event);
+    return code ? wb__gpu_fail(d->driver, d, code, "for %s:%d", d->driver->backend->tag,
+                               other->base.ordinal) : 0;
+}
+
+/* With the lock: the copy, behind `ready`, and an event behind it. */
+static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
+                       const wb__gpu_memory *from, size_t from_at, size_t bytes,
+                       void *const ready, void **copied)
+{
+    int status = wb__gpu_uses(d, to);
+    if (!status) status = await_other(d, source, ready);
+    if (status) return status;
+    const int code = d->driver->copy(d, to->at, to_at, source, from->at, from_at, bytes, NULL);
+    if (code)
+        return wb__gpu_fail(d->driver, d, code, "%zu bytes from %s:%d", bytes,
+                            d->driver->backend->tag, source->base.ordinal);
+    wb__gpu_issued(d, NULL);
+    return event_of(d, copied);
+}
+
+/* An event of the source's behind the last use of `from`; then, on d's compute queue, the copy;
+ * what comes next on the source waits for it, since it may overwrite what is copied. */
+static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
+                       wb__gpu_memory *from, size_t from_at, size_t bytes)
+{
+    void *ready = NULL, *copied = NULL;
+    int status = wb__gpu_enter(source);
+    if (status) return status;
+    pthread_mutex_lock(&source->lock);
+    status = wb__gpu_uses(source, from);
+    if (!status) status = event_of(source, &ready);
+    pthread_mutex_unlock(&source->lock);
+    wb__gpu_leave(source);
+    if (!status && !(status = wb__gpu_enter(d))) {
+        pthread_mutex_lock(&d->lock);
+        status = copy_behind(d, to, to_at, source, from, from_at, bytes, ready, &copied);
+        pthread_mutex_unlock(&d->lock);
+        wb__gpu_leave(d);
+    }
+    if (!status && !(status = wb__gpu_enter(source))) {
+        pthread_mutex_lock(&source->lock);
+        status = await_other(source, d, copied);
+        wb__gpu_issued(source, NULL);
+        from->used = source->issued;
+        pthread_mutex_unlock(&source->lock);
+        wb__gpu_leave(source);
+    }
+    if (ready && wb__gpu_enter_to_release(source)) {
+        d->driver->drop_event(ready);
+        wb__gpu_leave(source);
+    }
+    if (copied && wb__gpu_enter_to_release(d)) {
+        d->driver->drop_event(copied);
+        wb__gpu_leave(d);
+    }
+    return status;
+}
+
+int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device *from_device,
+                 const void *from, size_t from_at, size_t bytes)
+{
+    wb__gpu_device *d = base->state, *source = from_device->state;
+    wb__gpu_memory *m = (wb__gpu_memory *)from;
+    if (d->driver->reaches && !d->driver->reaches(d, source)) return WB_ERROR_UNSUPPORTED;
+    if (!bytes) return 0;
+    if (check_place(d, to, to_at, bytes) || check_place(source, m, from_at, bytes))
+        return WB_ERROR_INTERNAL;
+    return d == source ? copy_within(d, to, to_at, m, from_at, bytes)
+                       : copy_across(d, to, to_at, source, m, from_at, bytes);
+}
