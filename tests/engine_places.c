@@ -37,6 +37,12 @@ static wb_tensor *flat_bias(wb_tensor *const *in)
 {
     return wb_linear(in[0], in[1], wb_reshape(in[2], wb_size(in[2])));
 }
+/* A comparison with a product's result waits for its reader, which is the kernel of another product. */
+static wb_tensor *compared_bias(wb_tensor *const *in)
+{
+    wb_tensor *above = wb_gt(wb_matmul(in[2], in[3]), wb_scalar(0));
+    return wb_add(wb_matmul(in[0], in[1]), wb_astype(above, wb_dtype_of(in[0])));
+}
 static wb_tensor *conv(wb_tensor *const *in) { return wb_conv(in[0], in[1], in[2], .pad = {1, 1, 1, 1}); }
 static wb_tensor *conv_relu(wb_tensor *const *in) { return wb_relu(conv(in)); }
 static wb_tensor *maxpool(wb_tensor *const *in) { return wb_maxpool(in[0], .window = {2, 2}); }
@@ -74,6 +80,7 @@ static const operation operations[] = {
     {"linear, relu", linear_relu, 3, {F(4, 6), F(19, 6), F(19)}},
     {"linear, tanh", linear_tanh, 3, {F(4, 6), F(19, 6), F(19)}},
     {"linear, gelu", linear_gelu, 3, {F(4, 6), F(24, 6), F(24)}},
+    {"bias that is a comparison of another product", compared_bias, 4, {F(4, 6), F(6, 19), F(1, 7), F(7, 19)}},
     {"linear, bias of two axes", flat_bias, 3, {F(4, 6), F(19, 6), F(1, 19)}},
     {"linear in batches", linear, 3, {F(2, 4, 6), F(19, 6), F(19)}},
     {"conv", conv, 3, {F(2, 3, 8, 8), F(5, 3, 3, 3), F(5)}},

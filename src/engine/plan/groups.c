@@ -246,18 +246,19 @@ static void fusable(former *f, int x)
 
 /* ---- all values ------------------------------------------------------------------------------ */
 
-/* A library operation, and the sum beside it if that came before. */
+/* A library operation, and the sum beside it if that came before.  Its bias must be in memory. */
 static void library(former *f, int x)
 {
     if (wb__is_beside(value(f, x)->op)) {
         join(f, group_of(f, input(f, value(f, x), 0)), x);
         return;
     }
-    wb__group *g = new_group(f, WB__GROUP_LIBRARY);
-    g->product = f->patterns->of[x].product;
+    const int product = f->patterns->of[x].product;
+    const wb__product *p = &f->patterns->product[product];
+    if (p->bias >= 0) end_deferral(f, f->values->base[p->bias]);
+    new_group(f, WB__GROUP_LIBRARY)->product = product;
     join_last(f, x);
-    const int sums = f->patterns->product[f->patterns->of[x].product].sums;
-    if (sums >= 0) f->out->of[sums].group = group_of(f, x);
+    if (p->sums >= 0) f->out->of[p->sums].group = group_of(f, x);
 }
 
 /* A value that is part of a product's kernel, which may be made here. */

@@ -439,7 +439,8 @@ static void find_readers(finder *f)
     }
 }
 
-/* As in groups.c: made of leaves, free sources and deferred values alone, and ending no kernel. */
+/* Made of leaves, free sources and deferred values alone, and ending no kernel.  can_wait of groups.c
+ * defers comparisons of a product's result too. */
 static bool may_defer(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
