@@ -40,19 +40,23 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * or ONE (the same everywhere: numbers).  An elementwise instruction may mix them; its own level is
  * the finest of its operands'.
  *
- *   LOAD     arg: the view (its ndim is the space's; stride 0 broadcasts).  Level FULL, or ROW
- * where the view does not vary along the columns and the program only needs it a row. NUMBER   arg:
- * index into the plan's numbers (f)                                           level ONE IOTA arg:
- * the dimension of the space whose index it is; value scale*index + shift      (`scale`, `shift`)
- *   UNIFORM, GAUSSIAN   arg: index of two numbers (u): Philox key and counter; c: a view, of no
- * buffer, whose offset and strides give each point's element number in the draw ROW elementwise row
- * of ops.def: `op`, operands a, b, c (where: condition, x, y).  Comparisons give I32 0 or 1. CAST
- * a, to this instruction's register kind, as wb_astype does when the value is stored in `dtype` (so
- * f32 -> i8 -> f32 saturates) FOLD_COLS  a FULL -> ROW          `op` sum, max, min, argmax (of
- * I32); NaN wins max, min and argmax; first of equals FOLD_ROWS  a -> stored into view arg over
- * [outer][cols], whose strides along the rows are 0; nothing may use it FOLD_ALL   a -> stored into
- * the one element of view arg, outer dimensions too; nothing may use it STORE    a -> view arg,
- * converted to the view's dtype (a ROW value: to the view with stride 0 along columns)
+ *   LOAD        arg: the view, whose ndim is the space's (stride 0 broadcasts).  Level FULL, or ROW where
+ *               the view does not vary along the columns and the program needs it once a row only
+ *   NUMBER      arg: index into the plan's numbers (f).  Level ONE
+ *   IOTA        arg: the dimension of the space whose index it is; value: scale * index + shift
+ *   UNIFORM, GAUSSIAN   arg: index of two numbers (u), Philox key and counter; c: a view of no buffer,
+ *               whose offset and strides give each point's element number in the draw
+ *   ROW         an elementwise row of ops.def: `op`, operands a, b, c (where: condition, x, y).
+ *               Comparisons give I32 0 or 1
+ *   CAST        a, to this instruction's register kind, as wb_astype does when the value is stored in
+ *               `dtype` (so f32 -> i8 -> f32 saturates)
+ *   FOLD_COLS   a FULL -> ROW; `op` is sum, max, min or argmax (of I32).  NaN wins max, min and
+ *               argmax; of equals the first
+ *   FOLD_ROWS   a -> stored into view arg over [outer][cols], whose strides along the rows are 0;
+ *               nothing may use it
+ *   FOLD_ALL    a -> stored into the one element of view arg, outer dimensions too; nothing may use it
+ *   STORE       a -> view arg, converted to the view's dtype (a ROW value: to the view with stride 0
+ *               along the columns)
  *
  * A store may write what a load of the same kernel reads, if both views are the same (offset,
  * strides, dtype and buffer index): in place.  Any other overlap is the engine's to avoid.

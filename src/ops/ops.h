@@ -30,12 +30,12 @@ enum { WB__FLOATS = 1, WB__BOOLS = 2, WB__INTEGERS = 4, WB__NUMBERS = 5, WB__ANY
 typedef enum {
     WB__STEP_FUSED,         /* elementwise rows and folds, in the form of backend.h */
     WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
-    WB__STEP_CONV,          /* by conv_kind: x, w, y[, bias]; dx, w, dy[, bias]; x, dw, dy */
-    WB__STEP_POOL,          /* by pool_kind; operands below */
+    WB__STEP_CONV,          /* by variant (wb__conv_kind): x, w, y[, bias]; dx, w, dy[, bias]; x, dw, dy */
+    WB__STEP_POOL,          /* by variant (wb__pool_kind); operands below */
     WB__STEP_TAKE,          /* x, index, y */
     WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
     WB__STEP_COPY,          /* from, to: the same shape and dtype, any strides */
-    WB__STEP_ATTENTION      /* by attention_kind; only where the backend takes it */
+    WB__STEP_ATTENTION      /* by variant (wb__attention_kind); only where the backend takes it */
 } wb__step_kind;
 
 /* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above

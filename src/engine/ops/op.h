@@ -38,7 +38,7 @@ extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: 
 int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype);       /* x itself where it has that dtype */
 int wb__ir_softmax(wb__ir *ir, int x);                  /* over the last axis, in x's dtype */
 
-/* ---- the step: operands, results and attributes of the last pending one ---------------------- */
+/* ---- the step: operands, results and attributes of the step that was emitted last ------------- */
 
 typedef void wb__fill_function(wb__emitter *m, const wb__group *g, const wb__product *p,
                                const wb__value *v);
@@ -60,9 +60,12 @@ static inline const int64_t *wb__attrs_of(const wb__emitter *m, const wb__value 
     return m->values->ir.attrs + v->attr;
 }
 
-/* Value x as the next operand (plan/library.c).  By way of a copy where its strides do not fit:
- * dense, in the layout [N, H, W, C] or in row-major order; a matrix with one stride of 1, transposed
- * or not; elements apart, and those of a row contiguous.  Any strides fit wb__add_any. */
+/* Value x as the next operand (plan/library.c); where its strides do not fit, a copy of it:
+ *   add_dense    row-major, or dense in the layout [N, H, W, C]
+ *   add_matrix   one of the last two strides is 1; transposed or not
+ *   add_rows     the last stride is 1, the others are positive
+ *   add_any      any strides
+ * A copy is a step before this one, so pointers from wb__last_step are not valid afterwards. */
 void wb__add_dense(wb__emitter *m, int x, bool nhwc);
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
 void wb__add_rows(wb__emitter *m, int x);

@@ -14,6 +14,8 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
                                 : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
     if (d->step.kind == WB__STEP_ATTENTION) shape = &d->step.views[3];
     if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
+    if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_DATA) shape = d->step.views;
+    if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_WEIGHTS) shape = d->step.views + 1;
     n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
     const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
     int ndim = shape ? shape->ndim : d->spaces[0].ndim;

@@ -1,7 +1,7 @@
 /* The form in which a plan is made: the graph as an array of values, inputs before their users.
  *
- * Making a value simplifies it and merges it with an equal one that is there already, so every pass
- * is one walk over the array that makes a new one.  Indices, not pointers; nothing here refers to
+ * Making a value simplifies it and merges it with an equal one that is there already, so a pass that
+ * changes values is one walk over the array that makes a new one.  Indices, not pointers; nothing here refers to
  * the graph. */
 #ifndef WB__IR_H
 #define WB__IR_H
@@ -40,7 +40,7 @@ typedef struct {
 
 void wb__ir_free(wb__ir *ir);
 
-/* A value like `v` (its in, attr, size and uses are set here), with these inputs and attributes,
+/* A value like `v` (its in, attr and size are set here, uses is 0), with these inputs and attributes,
  * simplified. */
 int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr);
 

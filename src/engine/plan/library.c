@@ -37,7 +37,10 @@ static void add_dense_view(wb__emitter *m, wb__view v, int owner, wb__value like
     m->out->n--;
     wb__emit_copy(m, v, owner, to, memory, "brought into order");
     wb__plan_step *again = wb__emit_step(m, held.step.kind);
-    if (!again) return;
+    if (!again) {
+        wb__step_free(&held);
+        return;
+    }
     *again = held;
     wb__emit_view(m, again, to, memory);
 }

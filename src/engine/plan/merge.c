@@ -1,4 +1,4 @@
-/* Groups that were begun apart and belong together, and small groups that need not exist.
+/* Small groups that need not exist, and then groups that were begun apart and belong together.
  *
  * Values join groups in their order, so the gates of a cell, each made of the same product, begin
  * four groups; a value that needs them all joins the last.  Here an elementwise group takes in the

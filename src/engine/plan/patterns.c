@@ -397,7 +397,8 @@ static wb__sums operand_is(const finder *f, const wb__value *product, const matr
     return is_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
 }
 
-/* Beside the first product that reads the matrix, if that is before the first reader of the sum. */
+/* Beside the first product that reads the matrix and whose sums the backend takes, if that product is
+ * before the first reader of the sum. */
 static bool match_sums_of_operand(finder *f, int x)
 {
     matrix m;
@@ -491,27 +492,18 @@ static bool begin(finder *f, int x)
 
 /* Each value is offered to the rows in turn; a row that matches has made the value part of a
  * product.  The rows of the second table see products that are complete but for their sums. */
-typedef struct {
-    const char *name;
-    bool (*match)(finder *f, int x);
-} pattern;
+typedef bool (*pattern)(finder *f, int x);
 
-static const pattern behind_products[] = {
-    {"bias", match_bias},
-    {"activation", match_activation},
-    {"gradient of an activation", match_gradient},
-    {"sums of the result's rows", match_sums_of_result},
-};
-static const pattern beside_products[] = {
-    {"sums of an operand's rows", match_sums_of_operand},
-};
+static const pattern behind_products[] = {match_bias, match_activation, match_gradient,
+                                          match_sums_of_result};
+static const pattern beside_products[] = {match_sums_of_operand};
 
 static void match(finder *f, int x, const pattern *rows, size_t n)
 {
     const wb__op op = (wb__op)value(f, x)->op;
     if (!wb__is_elementwise(op) && wb__ops[op].class != WB__REDUCE) return;
     if (f->out->of[x].product >= 0 || f->out->of[x].unused) return;
-    for (size_t i = 0; i < n && !rows[i].match(f, x); i++) {}
+    for (size_t i = 0; i < n && !rows[i](f, x); i++) {}
 }
 
 static bool find(finder *f)

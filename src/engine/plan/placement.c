@@ -29,8 +29,7 @@ int wb__same_memory(const wb__values *s, int x)
     return wb__is_view(s, at) || wb__value_at(s, at)->nhwc ? x : at;
 }
 
-/* A value that a kernel makes can be in the result's own memory, if it is asked for once and
- * row-major. */
+/* A row-major value that a kernel makes is in the memory of the first result that asks for it. */
 static void choose_results(placer *p)
 {
     for (int i = 0; i < p->request->n_results; i++) {
@@ -157,8 +156,8 @@ static bool may_be_inside(const placer *p, int x)
 }
 
 /* Values that stay out of concats.  A reshape of a part may not be a view by strides.  Operands of
- * convolutions, pools and gathers are dense (library.c) and would be copied out again; a bias would
- * too, but it is small. */
+ * library operations other than matrix products are nearly all dense (library.c) and would be copied
+ * out again; a bias would too, but it is small. */
 static void find_dense(const placer *p, bool *is_dense)
 {
     for (int i = 0; i < p->values->ir.n; i++) {

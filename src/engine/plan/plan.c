@@ -7,7 +7,8 @@
  *               with memory of their own.
  *   patterns    Biases, activations, their gradients and sums of rows find the matrix products and
  *               convolutions whose kernels can make them too.
- *   groups      All other values are grouped: a group is what one fused kernel makes.
+ *   groups      Each value that is made gets a group: one fused kernel, one library operation with
+ *               what its kernel makes beside it, or the copies of a concat.
  *   placement   Each value that a kernel stores for another gets its memory: a result's, a
  *               variable's, a part of a concat, or a piece of the arena.
  *   programs    Each group becomes a step: a program over tiles, or a library operation on views.
@@ -55,7 +56,8 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         p = attempt(&a);
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
-        if (!learnt && (!r->device->backend->is_gpu || ++i == WB__COUNT(most_values))) break;
+        if (!learnt && (!r->device->backend->is_gpu || i + 1 == WB__COUNT(most_values))) break;
+        i += !learnt;                   /* without the declined steps the same size is tried again */
         wb_clear_error();
     }
     if (p) p->hash = hash;

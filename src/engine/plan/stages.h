@@ -29,7 +29,7 @@ typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* in one kernel */
-    wb__declined *declined;
+    wb__declined *declined;             /* written by the last stage, for the next attempt */
 } wb__attempt;
 
 /* A step to be filled in, or to ask the backend about. */
@@ -96,7 +96,7 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 /* The elements of x over its base's memory, which `base` views; false where the base's strides do
  * not allow it. */
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
-/* The same over a base that has memory of its own, in its own layout (buffer -1). */
+/* The same over a base that has memory of its own, in its own layout (buffer -1), or is a free source. */
 void wb__view_alone(const wb__values *s, int x, wb__view *out);
 /* Row-major, or in the layout of v (channels last, heads first). */
 void wb__contiguous(const wb__value *v, wb__view *out);
@@ -139,8 +139,10 @@ void wb__patterns_free(wb__patterns *p);
 
 typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_kind;
 
-/* The values of one kernel (a concat: of one copy for each part that is not made in place).  A
- * fused group has a space: dimension i is logical axis axis[i]. */
+/* The values of one kernel (a concat: of zeros, and of one copy for each part that is not made in
+ * place).  A fused group has a space: dimension i is logical axis axis[i].  A library group lists its
+ * operation and the operation's further results; bias, epilogue and sums have the group's number and
+ * are not listed. */
 typedef struct {
     wb__group_kind kind;
     int product;                        /* of a library group: its number among the patterns */

@@ -10,7 +10,7 @@
  *   table.c      in graphs: arguments in the device's memory, many segments as one launch
  *
  * A backend is a driver: one table of functions, below, of which most are one call of the vendor's.
- * A library of a vendor's that does whole steps is a table of four functions. */
+ * A library of a vendor's that does whole steps is a table of functions too (wb__gpu_hook). */
 #ifndef WB__GPU_RUNTIME_H
 #define WB__GPU_RUNTIME_H
 
@@ -238,7 +238,8 @@ typedef struct {
     size_t workspace;
 } wb__gpu_routine;
 
-/* All but `works` are called with the device entered and its lock held. */
+/* takes, prepare, launch, destroy and prefers_nhwc are called with the device entered and its lock
+ * held. */
 struct wb__gpu_hook {
     const char *name;
     unsigned kinds;             /* of steps, as bits */
@@ -262,7 +263,7 @@ struct wb__gpu_hook {
 /* Where a kernel's buffers are, by the plan's numbers; the workspace begins at byte workspace_at of
  * `workspace`. */
 struct wb__gpu_places {
-    const uint64_t *address;            /* of each buffer; NULL where memory is objects: then */
+    const uint64_t *address;            /* of each buffer, for drivers with addresses */
     void *const *buffers;               /* their memory, */
     const size_t *places;               /* and where in it each begins; NULL: at 0 */
     wb__gpu_memory *memory;             /* the workspace's, of objects */
