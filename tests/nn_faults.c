@@ -3,6 +3,7 @@
  */
 #include "golden.h"
 
+#include "engine/request.h"
 #include "optim/optim.h"
 
 #include <unistd.h>
@@ -82,6 +83,16 @@ static bool sequence(void)
     return g && !wb_eval(wb_get(g, "weight_hidden"), l);
 }
 
+/* Its plan is made each time, and pushes slices of the gates through elementwise operations. */
+static bool plan_of_gates(void)
+{
+    wb__cache_clear();
+    wb_layer *m = wb_LSTM(5, 5, .initial_state = true);
+    wb_tensor *y = wb_call(m, wb_ones(2, 3, 5));
+    wb_tensor *g = y ? wb_gradient(wb_mean(wb_square(y)), wb_get(m, "weight_input")) : NULL;
+    return g && !wb_eval(g);
+}
+
 static bool map_and_show(void)
 {
     wb_layer *m = model(), *n = m ? wb_fmap(same, m, NULL) : NULL;
@@ -146,7 +157,7 @@ static void every_allocation(bool (*scenario)(void), long limit)
     unlink(file_name());
 }
 
-#define SCENARIOS(X) X(make) X(step) X(step_out_of_place) X(sequence) X(map_and_show) X(save_and_load) \
+#define SCENARIOS(X) X(make) X(step) X(step_out_of_place) X(sequence) X(plan_of_gates) X(map_and_show) X(save_and_load) \
     X(save_and_load_by_other_names) X(checkpoint)
 #define SCENARIO(name) TEST(test_##name) { every_allocation(name, 20000); }
 SCENARIOS(SCENARIO)

@@ -28,6 +28,7 @@ static void count_uses(const wb__request *r, const wb__values *s, int *uses)
 
 static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
 {
+    if (to->failed) return 0;
     const wb__value *p = &to->value[x];
     int64_t dims[WB_MAX_DIMS], window[2 * WB_MAX_DIMS];
     int lead = s->ndim - p->ndim;
@@ -101,7 +102,7 @@ static bool renew(const wb__request *r, wb__values *s, bool push, bool *more)
     if (good) {
         count_uses(r, s, uses);
         if (push) *more = find_only_sliced(&old, uses, only_sliced);
-        for (int i = 0; i < old.n; i++)
+        for (int i = 0; i < old.n && !new.failed; i++)
             if (uses[i] && !only_sliced[i]) map[i] = copy(&old, &new, i, map, only_sliced);
         for (int i = 0; i < r->order.n; i++) s->of[i] = map[s->of[i]];
         s->ir = new;
