@@ -71,7 +71,8 @@ static int latest(const former *f, const wb__value *v)
     int g = -1;
     for (int i = 0; i < v->n_in; i++) {
         const int base = base_of(f, v, i);
-        g = WB__MAX(g, is_deferred(f, base) ? latest(f, value(f, base)) : group_of(f, base));
+        const int made = is_deferred(f, base) ? latest(f, value(f, base)) : group_of(f, base);
+        g = WB__MAX(g, made);
     }
     return g;
 }
