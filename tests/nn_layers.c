@@ -124,14 +124,17 @@ TEST(transposed)
     }
     for (int stride = 1; stride < 4; stride++) {
         wb_tensor *y = wb_call(wb_ConvTranspose(2, 3, {4, 3}, .stride = {stride}, .same = true), wb_ones(1, 2, 5, 6));
-        assert_string_equal(wb_describe(y), NAME("[1,3,%d,%d] f32", 5 * stride, 6 * stride));
+        const int64_t want_dims[4] = {1, 3, 5 * stride, 6 * stride};
+        assert_memory_equal(wb_dims(y), want_dims, sizeof want_dims);
+        assert_int_equal(wb_ndim(y), 4);
     }
     assert_null(wb_ConvTranspose(1, 1, {2}, .outpad = {1}));
     assert_string_equal(wb_error(), "ConvTranspose: .outpad is {1, 0}; it is at least 0 and less than the stride");
     assert_null(wb_Conv(1, 1, {2}, .outpad = {1}));
     assert_null(wb_conv(x, x, WB_NONE, .outpad = {1}));
     assert_null(wb_conv_transpose(x, x, WB_NONE, .pad = {2, 2}));
-    assert_string_equal(wb_error(), "conv_transpose: nothing is left of [1,1,2,2] f32, windows of 2x2 and padding 2,2,0,0");
+    assert_non_null(strstr(wb_error(), "conv_transpose: nothing is left of [1,1,2,2] f32"));
+    assert_non_null(strstr(wb_error(), ", windows of 2x2 and padding 2,2,0,0"));
     assert_null(wb_conv_transpose(x, wb_ones(2, 1, 2, 2), WB_NONE));
     assert_null(wb_conv_transpose(x, x, wb_ones(2)));
 }
