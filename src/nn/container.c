@@ -146,9 +146,13 @@ typedef struct { size_t size; wb__connection connection; } join_options;
 #define JOIN_OPTIONS(X) X(join_options, connection, CONNECTION, 1)
 static const wb__option join_table[] = {JOIN_OPTIONS(WB__OPTION_ROW)};
 
-static const char *join_name(const wb_layer *l)
+const char *wb__layer_connection(const wb_layer *l)
 {
-    const char *name = wb__connection_name(((const join_options *)l->options)->connection);
+    wb__connection f;
+    const void *at = wb__layer_option(l->type, l->options, "connection");
+    if (!at) return NULL;
+    memcpy(&f, at, sizeof f);
+    const char *name = wb__connection_name(f);
     return name ? name : "function";
 }
 
@@ -163,7 +167,7 @@ static void skip_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "SkipConnection(");
     wb__print_layer(wb__layer_child(l, 0), t);
-    wb__text_add(t, ", %s)", join_name(l));
+    wb__text_add(t, ", %s)", wb__layer_connection(l));
 }
 
 static wb_layer *skip_assemble(const void *options, int n, const char *const *names,
@@ -209,7 +213,7 @@ static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void parallel_print(const wb_layer *l, wb__text *t)
 {
-    wb__text_add(t, "Parallel(%s", join_name(l));
+    wb__text_add(t, "Parallel(%s", wb__layer_connection(l));
     print_parts(l, t, true);
     wb__text_add(t, ")");
 }
