@@ -393,11 +393,11 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
-    if (!status && c->model)
-        status = wb__pour(&r->file, r->path, "model.", c->model, false, true);
+    wb__pouring values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER, .check_only = true};
+    if (!status && c->model) status = wb__pour(&r->file, &values, c->model);
+    values.check_only = false;
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
-    if (!status && c->model)
-        status = wb__pour(&r->file, r->path, "model.", c->model, false, false);
+    if (!status && c->model) status = wb__pour(&r->file, &values, c->model);
     if (!status && c->state) status = restore_state(r, c->state, parts);
     if (!status) {
         wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});

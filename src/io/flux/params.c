@@ -23,13 +23,8 @@ typedef struct {
 
 static bool add(order *o, expected e)
 {
-    if (o->n == o->room) {
-        int room = o->room ? 2 * o->room : 32;
-        expected *more = wb__realloc(o->list, (size_t)room * sizeof *more);
-        if (!more) return o->status = WB_ERROR_MEMORY, false;
-        o->list = more;
-        o->room = room;
-    }
+    if (!wb__make_room(&o->list, &o->room, o->n + 1, sizeof *o->list))
+        return o->status = WB_ERROR_MEMORY, false;
     o->list[o->n++] = e;
     o->n_states += e.state;
     return true;
