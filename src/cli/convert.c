@@ -92,21 +92,6 @@ static wb_tensor *tensor_of(const wb__entry *e)
     return x;
 }
 
-static int refuse_strangers(const char *path, const wb__table *t)
-{
-    enum { LISTED = 50 };
-    wb__text list = {0};
-    int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        const wb__entry *e = &t->entries[i];
-        if (!e->dtype && n++ < LISTED) wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
-    }
-    if (n > LISTED) wb__text_add(&list, "\n  and %d more", n - LISTED);
-    if (n) wb__fail(WB_ERROR_DTYPE, "%s: holds what is no tensor of Weber's:%s", path, list.text ? list.text : "");
-    wb__free(wb__text_take(&list));
-    return n;
-}
-
 static wb_tree *tree_of(const wb__table *t)
 {
     wb_tree *tree = wb__tree_new(t->n);
@@ -129,13 +114,13 @@ static int save_one(const conversion *c, const wb__table *t)
     wb__table one = *t;
     one.n = 1;
     one.entries = (wb__entry *)(uintptr_t)e;
-    if (refuse_strangers(c->in, &one)) return -1;
+    if (wb__table_check(c->in, &one)) return -1;
     return wb_save_npy(c->out, tensor_of(e));
 }
 
 static int save_all(const conversion *c, const wb__table *t)
 {
-    if (refuse_strangers(c->in, t)) return -1;
+    if (wb__table_check(c->in, t)) return -1;
     wb_tree *tree = tree_of(t);
     return tree ? wb_save_with(c->out, tree, &c->save) : -1;
 }

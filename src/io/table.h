@@ -47,6 +47,8 @@ void wb__table_free(wb__table *t);
 
 /* Of a complete table; NULL: there is none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
+/* 0, or the error that lists all entries of which Weber has not the dtype. */
+int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);     /* of all values, as they stand in the file */
 const char *wb__table_note(const wb__table *t, const char *key);
 
