@@ -240,7 +240,7 @@ TABLE = [
     ("members of an archive may be the same bytes", "src/io/numpy/npz.c", "s.comp_size > (uint64_t)a->m->bytes - held", "s.comp_size > (uint64_t)a->m->bytes", ["io_npz"]),
     ("a member's checksum is not compared", "src/io/numpy/npz.c", "return member_end(f);", "return 0;", ["io_npz"]),
     ("more is unpacked than was allowed", "src/io/numpy/npz.c", "got) > wb__unpack_limit())", "got) < 0)", ["io_npz"]),
-    ("a compressed file has no limit", "src/base/file.c", "if (r->offset > unpack_limit)", "if (r->offset < 0)", ["io_memory"]),
+    ("a compressed file has no limit", "src/base/file.c", "if (c->n > unpack_limit)\n            return fail(c, \"more than %lld bytes when", "if (c->n < 0)\n            return fail(c, \"more than %lld bytes when", ["io_memory"]),
     ("columns are taken for rows", "src/io/numpy/npy.c", "if (data && h->fortran && h->ndim > 1) data", "if (data && h->fortran && h->ndim > 2) data", ["io_npy"]),
     ("a producer's deleter is called twice", "src/io/dlpack.c", "    end_owner(o);\n    return x;", "    end_owner(o);\n    end_owner(o);\n    return x;",
      ["io_dlpack"]),
