@@ -41,12 +41,15 @@ void wb__table_sort(wb__table *t)
     if (t->n) qsort(t->entries, (size_t)t->n, sizeof *t->entries, by_name);
 }
 
+void wb__entry_drop(wb__entry *e)
+{
+    wb__free(e->name);
+    if (e->owned) wb__free((void *)(uintptr_t)e->data);
+}
+
 void wb__table_free(wb__table *t)
 {
-    for (int i = 0; i < t->n; i++) {
-        wb__free(t->entries[i].name);
-        if (t->entries[i].owned) wb__free((void *)(uintptr_t)t->entries[i].data);
-    }
+    for (int i = 0; i < t->n; i++) wb__entry_drop(&t->entries[i]);
     for (int i = 0; i < t->n_notes; i++) {
         wb__free(t->notes[i].key);
         wb__free(t->notes[i].value);

@@ -42,6 +42,7 @@ typedef struct {
  * until the next call. */
 wb__entry *wb__table_add(wb__table *t, const char *name);
 int wb__table_add_note(wb__table *t, const char *key, const char *value);
+void wb__entry_drop(wb__entry *e);      /* gives back what it holds */
 void wb__table_sort(wb__table *t);
 void wb__table_free(wb__table *t);
 

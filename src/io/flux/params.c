@@ -102,12 +102,6 @@ static bool zero(const wb__entry *e)
     return true;
 }
 
-static void drop_entry(wb__entry *e)
-{
-    wb__free(e->name);
-    if (e->owned) wb__free((void *)(uintptr_t)e->data);
-}
-
 /* Entries and parameters side by side, as many as there are of both. */
 static int name_all(wb__table *t, const char *path, order *o, bool with_states)
 {
@@ -123,7 +117,7 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
                              "%s: array %d is a learned initial state: make the recurrent layer "
                              "with .initial_state",
                              path, at - 1);
-            drop_entry(e);
+            wb__entry_drop(e);
             continue;
         }
         wb__free(e->name);
