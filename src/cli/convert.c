@@ -134,18 +134,8 @@ static int convert_tensors(const conversion *c)
     const int status = one ? save_one(c, &t) : save_all(c, &t);
     if (!status && layers && !has_models(c->to))
         fprintf(stderr, "weber: %s: tensors alone; %s has no place for layers\n", c->out, wb__format_name(c->to));
-    if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", one ? "" : " by name");
+    if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", one || t.nameless ? "" : " by name");
     wb__table_free(&t);
-    return status;
-}
-
-/* IDX is read as a tensor: its elements are turned round on the way. */
-static int convert_idx(const conversion *c)
-{
-    wb_tensor *x = wb_read_idx(c->in);
-    const bool npy = c->to == WB__FORMAT_NPY;
-    const int status = !x ? -1 : npy ? wb_save_npy(c->out, x) : wb_save_with(c->out, wb_tuple(x), &c->save);
-    if (!status) printf("%s: 1 tensor\n", c->out);
     return status;
 }
 
@@ -155,7 +145,6 @@ int wb__cli_convert(int n, char **words)
     if (parse(&c, n, words)) return -1;
     if (look(&c)) return 1;
     c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;      /* what was a part is a whole then */
-    if (c.from == WB__FORMAT_IDX) return convert_idx(&c) ? wb__cli_complain() : 0;
     int status = 1;
     if (may_be_model(&c)) {
         if ((status = convert_model(&c)) < 0) return wb__cli_complain();
