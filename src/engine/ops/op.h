@@ -22,6 +22,9 @@
 wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q,
                     const wb_tensor *node);
 
+/* Is b WB_NONE, or a bias of n numbers beside the weight w?  Else the error is set. */
+bool wb__bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t n);
+
 /* ---- the composed form: values of other operations, with the values of the inputs ------------ */
 
 typedef int wb__composed_function(const wb__attempt *a, wb__values *s, const wb_tensor *x,
