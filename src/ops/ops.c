@@ -21,3 +21,8 @@ const wb__op_info wb__ops[WB__OP_COUNT] = {
 #define WB_OTHER(name, class, gradient) FUSED(name, NULL, WB__##class, WB__ANY)
 #include "ops/ops.def"
 };
+
+const char *const wb__step_names[] = {
+    [WB__STEP_FUSED] = "fused", [WB__STEP_MATMUL] = "matmul", [WB__STEP_CONV] = "conv",
+    [WB__STEP_POOL] = "pool", [WB__STEP_TAKE] = "take", [WB__STEP_TAKE_ADD] = "take_add",
+    [WB__STEP_COPY] = "copy", [WB__STEP_ATTENTION] = "attention"};
