@@ -6,7 +6,6 @@
  *   WEBER_OPENCL_CLBLAST   0: never; 1: wherever it can, however small */
 #include "backend/opencl/opencl.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,33 +49,28 @@ typedef struct {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char why_not[400];
 static bool used;               /* its caches have something of a context of ours */
 
-static void open_once(void)
+static bool suits(const void *table, const char *missing, char *why, size_t room)
 {
-    void *library = dlopen("libclblast.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *said = dlerror();
-        snprintf(why_not, sizeof why_not, "%.200s; install CLBlast 1.5 or newer (Debian:"
-                 " libclblast1)", said ? said : "libclblast.so.1 was not found");
-        return;
-    }
-    const char *missing = wb__gpu_find_functions(library, names, WB__COUNT(names), &blast);
-    if (missing) snprintf(why_not, sizeof why_not, "libclblast.so.1 has no %s", missing);
+    (void)table;
+    if (missing) snprintf(why, room, "libclblast.so.1 has no %s", missing);
+    return !missing;
 }
+
+static wb__gpu_vendor library = {
+    .name = "CLBlast", .advice = "install CLBlast 1.5 or newer (Debian: libclblast1)",
+    .search = &(const wb__gpu_search){.tag = "opencl"},
+    .files = (const wb__gpu_file[]){{"libclblast.so.1", 1}, {NULL, 0}}, .functions = names,
+    .n_functions = WB__COUNT(names), .table = &blast, .suits = suits,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
 
 bool wb__cl_blast_works(void)
 {
-    if (!wb__cl_usual_driver()) {
-        wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
-                 " WEBER_OPENCL_LIBRARY names: it opens the usual one");
-        return false;
-    }
-    pthread_once(&once, open_once);
-    if (!*why_not) return true;
-    wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast: %s", why_not);
+    if (wb__cl_usual_driver()) return wb__gpu_vendor_works(&library);
+    wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
+             " WEBER_OPENCL_LIBRARY names: it opens the usual one");
     return false;
 }
 

@@ -2,36 +2,12 @@
  * fork may not do; errors of drivers as ours. */
 #include "backend/gpu/runtime/runtime.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 _Thread_local const char *wb__gpu_call = "";
-
-const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to)
-{
-    const char *missing = NULL;
-    for (size_t i = 0; i < n; i++) {
-        void *found = dlsym(library, list[i].name);
-        memcpy((char *)to + list[i].at, &found, sizeof found);
-        if (!found && !missing) missing = list[i].name;
-    }
-    return missing;
-}
-
-void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file)
-{
-    const char *name = getenv(variable);
-    *file = name && *name ? name : usual;
-    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
-    if (library) return library;
-    const char *said = dlerror();
-    return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
-                         said ? said : "no reason given", advice);
-}
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -193,8 +169,7 @@ static void close_device(wb__gpu_device *d)
     const bool entered = wb__gpu_enter_to_release(d);
     const wb__gpu_queue queues[] = {WB__GPU_UP, WB__GPU_DOWN, WB__GPU_COMPUTE};
     for (size_t i = 0; i < WB__COUNT(queues); i++) v->sync(d, queues[i]);
-    for (int i = 0; v->libraries && v->libraries[i]; i++)
-        if (v->libraries[i]->close) v->libraries[i]->close(d);
+    wb__gpu_vendors_close(d);
     wb__gpu_free_staging(d, &d->to);
     wb__gpu_free_staging(d, &d->from);
     wb__gpu_programs_free(d);
