@@ -191,7 +191,7 @@ TABLE = [
     ("the last of equal maxima gets the gradient", "src/backend/gpu/kernels/pool.k", "((x) > (m) || ((x) != (x) && (m) == (m)))", "((x) >= (m) || ((x) != (x) && (m) == (m)))", [WRITTEN]),
     ("an argument of the last launch is kept", "src/backend/gpu/runtime/kernel.c", "if (m->serial == p->address[i]) continue;", "if (p->address[i]) continue;", ["opencl_runtime", TRAINING]),
     ("more memory than was allowed", "src/backend/gpu/runtime/memory.c", "const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool room = true;", ["opencl_memory"]),
-    ("a kept kernel is believed", "src/backend/kernel_cache.c", "hash(0, data, (size_t)h.data_bytes) != h.checksum", "0", ["kernel_cache"]),
+    ("a kept kernel is believed", "src/backend/kernel_cache.c", "hash(0, all + front, (size_t)h.data_bytes) != h.checksum", "0", ["kernel_cache"]),
     ("a product is made before the bias that it adds", "src/engine/plan/patterns.c",
      "if (made_at(f, with.bias) > p->value) with.made_at = x;", "", ["graph_fuzz --seeds 6000"]),
     ("a factor is left out though a gradient still reads it", "src/engine/plan/patterns.c",
