@@ -101,21 +101,6 @@ static void set_locks(wb__gpu_device *d, bool made)
         else pthread_mutex_destroy(locks[i]);
 }
 
-static int make_events(wb__gpu_device *d)
-{
-    void **const halves[] = {&d->to.event[0], &d->to.event[1],
-                             &d->from.event[0], &d->from.event[1]};
-    int code = 0;
-    if (!d->driver->new_event) return 0;
-    for (size_t i = 0; i < WB__COUNT(halves) && !code; i++)
-        code = d->driver->new_event(halves[i]);
-    for (int i = 0; i < WB__GPU_MARKS && !code; i++) {
-        code = d->driver->new_event(&d->mark[i].event);
-        if (!code) code = d->driver->new_event(&d->upload[i].event);
-    }
-    return code ? wb__gpu_fail(d->driver, d, code, "%s", d->name) : 0;
-}
-
 static int push(wb__gpu_device *d)
 {
     const int code = d->driver->enter ? d->driver->enter(d) : 0;
@@ -132,7 +117,7 @@ static int open_device(wb__gpu_device *d)
     int status = d->driver->open(d);
     if (status) return status;
     if (!(status = push(d))) {
-        status = make_events(d);
+        status = wb__gpu_make_events(d);
         if (status) wb__gpu_drop_events(d);
         wb__gpu_leave(d);
     }

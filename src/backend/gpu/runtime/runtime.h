@@ -6,7 +6,7 @@
  *   program.c    compiled texts, in memory and on disk
  *   kernel.c     steps prepared and launched, by a vendor's library or as text
  *   vendor.c     libraries of vendors opened, with their handles and what they have for problems
- *   split.c      a step without what a library does not do, and the rest in place
+ *   split.c      a step without what a library does not do, and the rest in place; matrices
  *   graph.c      plans as one command, where the driver records its commands
  *   table.c      in graphs: arguments in the device's memory, many segments as one launch
  *
@@ -336,6 +336,7 @@ int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device 
                  const void *from, size_t from_at, size_t bytes);
 int wb__gpu_wait(const wb_device *base);
 void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
+int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
 /* All with the lock.  uses: the next command of the compute queue uses this memory, and waits for
@@ -515,6 +516,13 @@ typedef struct {
     wb__space space;
 } wb__gpu_rest;
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
+
+/* Whether a view's last two dimensions are rows one after another, as they are or transposed, and
+ * the elements from a row to the next. */
+bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
+/* Whether the batch dimensions of a product's operands are one, with one step for each operand;
+ * steps are set where there are batch dimensions. */
+bool wb__gpu_batch(const wb__view v[3], int64_t step[3], int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
 
