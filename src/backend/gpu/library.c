@@ -71,7 +71,7 @@ static void strides_of(const wb__view *v, wb__wide *to)
     for (int i = 0; i < 4; i++) to[i] = wb__wide_of(v->strides[i]);
 }
 
-static int pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     static const char *const defines[] = {
         [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_BACK] = "#define POOL_MAX_BACK\n",
@@ -134,8 +134,9 @@ static int merge(const wb__view *from, const wb__view *to, int64_t dim[], int64_
     return n;
 }
 
-static int copy(const wb__step *s, wb__gpu_work *work)
+int wb__gpu_step_copy(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
+    (void)t;
     const wb__view *from = &s->views[0], *to = &s->views[1];
     int64_t dim[WB_MAX_DIMS], from_s[WB_MAX_DIMS], to_s[WB_MAX_DIMS], total = 1;
     for (int i = 0; i < from->ndim; i++) total *= from->dims[i];
@@ -164,16 +165,13 @@ static int copy(const wb__step *s, wb__gpu_work *work)
                         .total = total, .items = 256});
 }
 
+static wb__gpu_maker *const makers[WB__STEP_COUNT] = {
+#define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__gpu_step_##gpu,
+#include "ops/ops.def"
+};
+
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work)
 {
     work->impl = "nothing";
-    switch (step->kind) {
-    case WB__STEP_MATMUL: case WB__STEP_CONV: return wb__gpu_product(t, step, work);
-    case WB__STEP_POOL: return pool(t, step, work);
-    case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: return wb__gpu_rows(t, step, work);
-    case WB__STEP_COPY: return copy(step, work);
-    case WB__STEP_ATTENTION: return wb__gpu_attention(t, step, work);
-    case WB__STEP_FUSED: break;
-    }
-    return wb__fail(WB_ERROR_INTERNAL, "no library operation is of kind %d", step->kind);
+    return makers[step->kind](t, step, work);
 }

@@ -3,20 +3,24 @@
 
 #include <stdio.h>
 
+/* What the step makes. */
+static const wb__view *result_of(const wb__step *s)
+{
+    switch (s->kind) {
+    case WB__STEP_MATMUL: return &s->views[2];
+    case WB__STEP_CONV:
+        return &s->views[s->variant == WB__CONV_DATA ? 0 : s->variant == WB__CONV_WEIGHTS ? 1 : 2];
+    case WB__STEP_ATTENTION: return &s->views[3];
+    default: return &s->views[s->n_views - 1];
+    }
+}
+
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
 {
-    static const char *const kinds[] = {"fused", "matmul",   "conv", "pool",
-                                        "take",  "take_add", "copy", "attention"};
     char text[768];
     size_t n = 0, room = sizeof text;
-    const wb__view *shape = d->step.kind == WB__STEP_FUSED
-                                ? NULL
-                                : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
-    if (d->step.kind == WB__STEP_ATTENTION) shape = &d->step.views[3];
-    if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
-    if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_DATA) shape = d->step.views;
-    if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_WEIGHTS) shape = d->step.views + 1;
-    n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
+    const wb__view *shape = d->step.kind == WB__STEP_FUSED ? NULL : result_of(&d->step);
+    n += (size_t)snprintf(text, room, "%-8s [", wb__step_names[d->step.kind]);
     const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
     int ndim = shape ? shape->ndim : d->spaces[0].ndim;
     for (int i = 0; i < ndim; i++)
