@@ -22,6 +22,12 @@ bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 /* The text of one launch.  `dtype` is what elements are computed with, or -1: they are only moved. */
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
 
+/* The arguments for all elements of two views of one shape, or, where the first dimension is walked
+ * otherwise (first 1), for the rows along it: `total` of them.  Gives the number of dimensions
+ * behind `first`, those that run on merged; 0: the elements of both views run on. */
+int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
+                 wb__pair_args *args);
+
 /* Adds a launch of at least `total` items in groups of `items`. */
 enum { WB__GPU_MOST_ORIGINS = 9 };
 typedef struct {
