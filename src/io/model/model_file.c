@@ -34,7 +34,7 @@ static int put_tensor(wb__writer *w, const void *data)
 
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes)
 {
-    return wb__st_save_by(put_tensor, path, l->n, l->tensors, n_notes, notes);
+    return wb__st_save(put_tensor, path, l->n, l->tensors, n_notes, notes);
 }
 
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
