@@ -92,19 +92,20 @@ static int read_raw(contents *c, int file, int64_t size)
     for (;;) {
         int status = grow(c, size > 0 ? WB__MIN(size + 1, WB__FILE_MOST) : FIRST_ROOM);
         if (status) return status;
-        ssize_t got = wb__io_must_fail()
-                          ? -1 : read(file, c->bytes + c->n, (size_t)WB__MIN(c->room - c->n, MOST_AT_ONCE));
+        const size_t most = (size_t)WB__MIN(c->room - c->n, MOST_AT_ONCE);
+        ssize_t got = wb__io_must_fail() ? -1 : read(file, c->bytes + c->n, most);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", c->path, (long long)c->n,
-                            strerror(errno));
+            return wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", c->path,
+                            (long long)c->n, strerror(errno));
         if (got == 0) return 0;
         c->n += got;
         if (size > WB__FILE_MOST && c->n > 1 && !is_gzip(c))
-            return fail(&(contents){.path = c->path}, "%lld bytes; the limit is 4 GiB", (long long)size);
+            return fail(&(contents){.path = c->path}, "%lld bytes; the limit is 4 GiB",
+                        (long long)size);
         if (size < 0 && c->n > unpack_limit)            /* a device may go on for ever */
-            return fail(c, "more than %lld bytes, and it is no plain file, whose size is known: the limit of "
-                        "wb_set_unpack_limit", (long long)unpack_limit);
+            return fail(c, "more than %lld bytes, and it is no plain file, whose size is known: "
+                        "the limit of wb_set_unpack_limit", (long long)unpack_limit);
     }
 }
 
@@ -133,7 +134,8 @@ static bool feed(z_stream *z, const contents *raw, int64_t *given)
 }
 
 /* After one compressed stream: another may follow, or zeros that pad the file. */
-static int next_stream(const contents *c, z_stream *z, const contents *raw, int64_t *given, bool *ended)
+static int next_stream(const contents *c, z_stream *z, const contents *raw, int64_t *given,
+                       bool *ended)
 {
     while (feed(z, raw, given) && !*z->next_in) z->next_in++, z->avail_in--;
     *ended = !z->avail_in;
@@ -156,11 +158,13 @@ static int inflate_all(contents *c, z_stream *z, const contents *raw)
         if (outcome == Z_MEM_ERROR)
             return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", c->path);
         if (outcome != Z_OK && outcome != Z_BUF_ERROR && outcome != Z_STREAM_END)
-            return fail(c, "the compressed data are damaged: %s", z->msg ? z->msg : "wrong checksum");
-        if (outcome == Z_STREAM_END && (status = next_stream(c, z, raw, &given, &ended))) return status;
+            return fail(c, "the compressed data are damaged: %s",
+                        z->msg ? z->msg : "wrong checksum");
+        if (outcome == Z_STREAM_END) status = next_stream(c, z, raw, &given, &ended);
+        if (status) return status;
         if (c->n > unpack_limit)
-            return fail(c, "more than %lld bytes when decompressed: the limit of wb_set_unpack_limit",
-                        (long long)unpack_limit);
+            return fail(c, "more than %lld bytes when decompressed: the limit of "
+                        "wb_set_unpack_limit", (long long)unpack_limit);
     }
     return grow(c, FIRST_ROOM);
 }

@@ -134,7 +134,8 @@ static int convert_tensors(const conversion *c)
     const int status = one ? save_one(c, &t) : save_all(c, &t);
     if (!status && layers && !has_models(c->to))
         fprintf(stderr, "weber: %s: tensors alone; %s has no place for layers\n", c->out, wb__format_name(c->to));
-    if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", one || t.nameless ? "" : " by name");
+    const char *by_name = one || t.nameless ? "" : " by name";
+    if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", by_name);
     wb__table_free(&t);
     return status;
 }

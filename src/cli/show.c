@@ -238,7 +238,8 @@ static int show_safetensors(const char *path)
 static int show_arrays(const char *path, wb__format format, wb__mapping *m)
 {
     wb__table table;
-    if (!wb__table_of(m, NULL, false, &table)) return show_table(path, wb__format_name(format), &table, false);
+    if (!wb__table_of(m, NULL, false, &table))
+        return show_table(path, wb__format_name(format), &table, false);
     wb__unmap(m);
     return wb__cli_complain();
 }

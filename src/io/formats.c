@@ -63,7 +63,8 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
         return status;
     }
     default:
-        return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, BSON, NPZ, NPY or IDX");
+        return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, "
+                            "BSON, NPZ, NPY or IDX");
     }
 }
 

@@ -43,8 +43,9 @@ int64_t wb__json_members(const wb__json *v);            /* of an object's */
 const wb__json *wb__json_after(const wb__json *v, bool inside);
 const char *wb__json_key(const wb__json *member);
 
-/* A text without its escapes, from behind its opening quote up to the closing one or `end`, where *at is then: the bytes
- * that were written, never more than were read; -1 with the reason in `why`, and *at where that is. */
+/* A text without its escapes, from behind its opening quote up to the closing one or `end`, where *at
+ * is then: the bytes that were written, never more than were read; -1 with the reason in `why`, and
+ * *at where that is. */
 int64_t wb__json_characters(const char **at, const char *end, char *to, const char **why);
 
 /* The text that is there twice, NULL if none is; sorts the list. */

@@ -87,7 +87,8 @@ int wb__table_check(const char *path, const wb__table *t)
     int n = 0;
     for (int i = 0; i < t->n; i++) {
         const wb__entry *e = &t->entries[i];
-        if (!e->dtype && n++ < MOST_LISTED) wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
+        if (!e->dtype && n++ < MOST_LISTED)
+            wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
     }
     if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);
     if (!n) return 0;

@@ -122,8 +122,8 @@ static void chain_print(const wb_layer *l, wb__text *t)
 }
 
 /* With its parts as the tree "layers". */
-static wb_layer *listed(const wb__layer_type *type, const void *options, int n, const char *const *names,
-                        wb_layer *const *layers)
+static wb_layer *listed(const wb__layer_type *type, const void *options, int n,
+                        const char *const *names, wb_layer *const *layers)
 {
     wb_tree *list = wb__layer_list(type->name, n, names, layers);
     wb_layer *l = list ? wb__layer_new(type, options, 1) : NULL;
@@ -142,7 +142,10 @@ static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows), .numbered =
 const wb__layer_type wb__chain_type = {.name = "Chain", .call = chain_call, .print = chain_print,
                                        .assemble = chain_assemble, .torch = &torch};
 
-wb_layer *wb_chain_of(int n, wb_layer *const *layers) { return chain_assemble(NULL, n, NULL, layers); }
+wb_layer *wb_chain_of(int n, wb_layer *const *layers)
+{
+    return chain_assemble(NULL, n, NULL, layers);
+}
 
 /* ---- SkipConnection -------------------------------------------------------------------------- */
 

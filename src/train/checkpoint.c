@@ -288,7 +288,8 @@ static int check_mixed(const restoring *r, const wb_opt_state *s)
                         "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
                         r->path, its, own);
     for (int i = 0; i < WB__SCALING && s->scaling[i]; i++)
-        if (!fits(scaling_of(r, i), s->scaling[i])) return wrong(r, "scale is missing or does not fit");
+        if (!fits(scaling_of(r, i), s->scaling[i]))
+            return wrong(r, "scale is missing or does not fit");
     return 0;
 }
 
@@ -392,7 +393,8 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
-    wb__pouring values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER, .check_only = true};
+    wb__pouring values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
+                          .check_only = true};
     if (!status && c->model) status = wb__pour(&r->file, &values, c->model);
     values.check_only = false;
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);

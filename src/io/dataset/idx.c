@@ -30,7 +30,12 @@ static void big_to_host(unsigned char *data, int64_t n, int bytes)
 }
 
 /* `elements` lie in the file as they are there. */
-typedef struct { size_t type; int ndim; int64_t dims[WB_MAX_DIMS], size, begin; const uint8_t *elements; } header;
+typedef struct {
+    size_t type;
+    int ndim;
+    int64_t dims[WB_MAX_DIMS], size, begin;
+    const uint8_t *elements;
+} header;
 
 static int read_dims(const wb__mapping *m, header *h)
 {
@@ -54,7 +59,8 @@ static int read_header(const wb__mapping *m, header *h)
     if (!magic) return wb_error_code();
     while (h->type < WB__COUNT(types) && types[h->type].code != magic[2]) h->type++;
     if (magic[0] || magic[1] || h->type == WB__COUNT(types))
-        return wb__map_fail(m, 0, "%02x %02x %02x is no header of an IDX file", magic[0], magic[1], magic[2]);
+        return wb__map_fail(m, 0, "%02x %02x %02x is no header of an IDX file", magic[0], magic[1],
+                            magic[2]);
     if (magic[3] > WB_MAX_DIMS)
         return wb__map_fail(m, 3, "%d dimensions; at most %d", magic[3], WB_MAX_DIMS);
     h->ndim = magic[3];
@@ -75,7 +81,8 @@ static void release(void *data, void *mapping)
 static void *copied(const header *h)
 {
     const int bytes = types[h->type].bytes;
-    unsigned char *data = wb__alloc_aligned((size_t)h->size * wb__dtype_size(types[h->type].dtype) + 1);
+    const size_t each = wb__dtype_size(types[h->type].dtype);
+    unsigned char *data = wb__alloc_aligned((size_t)h->size * each + 1);
     if (!data) return NULL;
     memcpy(data, h->elements, (size_t)(h->size * bytes));
     big_to_host(data, h->size, bytes);

@@ -63,8 +63,8 @@ static void put_options(writing *w, const wb_layer *l)
         if (!set) continue;
         wb__json_put_key(out, o->name);
         if (is_named(o) && !name)
-            wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s", wb__path(&w->path), kind,
-                         l->type->name, kind);
+            wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s",
+                         wb__path(&w->path), kind, l->type->name, kind);
         if (is_named(o)) wb__json_put_text(out, name ? name : "");
         if (o->count > 1) wb__json_open(out, '[');
         for (int k = 0; k < o->count; k++) put_option(out, o, at, k);
@@ -124,10 +124,11 @@ static int read_option(const char *file, const wb__layer_type *type, const wb__o
 {
     const wb__json *part;
     const char *name = is_named(o) ? wb__json_text(value) : NULL;
+    if (name && wb__option_named(o, at, name)) return 0;
     if (name)
-        return wb__option_named(o, at, name)
-                   ? 0 : wb__fail(WB_ERROR_FORMAT, "%s: no %s is named \"%.200s\": name it with wb_name_%s first",
-                                  file, kind_of(o), name, kind_of(o));
+        return wb__fail(WB_ERROR_FORMAT,
+                        "%s: no %s is named \"%.200s\": name it with wb_name_%s first", file,
+                        kind_of(o), name, kind_of(o));
     bool ok = o->count == 1 ? read_value(o, at, 0, value) : wb__json_count(value) == o->count;
     if (o->count > 1) WB__JSON_EACH(value, part, k)
         ok = ok && read_value(o, at, k, part);
@@ -253,8 +254,8 @@ char *wb__structure_text(void *model)
     put_node(&w, model, NULL, 0);
     if (w.path.failed || w.nameless.failed) w.out.status = wb__fail(WB_ERROR_MEMORY, NULL);
     else if (!w.out.status && w.nameless.length)
-        w.out.status = wb__fail(WB_ERROR_ARGUMENT, "save: without a name in files, until one is given:%s",
-                                w.nameless.text);
+        w.out.status = wb__fail(WB_ERROR_ARGUMENT, "save: without a name in files, until one is "
+                                "given:%s", w.nameless.text);
     char *ties = w.out.status ? NULL : ties_text(model);
     if (!ties && !w.out.status) w.out.status = wb__error_or(WB_ERROR_MEMORY);
     if (ties && *ties) wb__text_add(&w.out.text, ",\"ties\":{%s}", ties);

@@ -73,7 +73,8 @@ static int read_text(scanner *s, wb__text *t, const char *where)
 {
     int status = expect(s, '"', where);
     if (status) return status;
-    const char *text = (const char *)s->text, *at = text + s->at, *end = text + s->n, *stop = at, *why = "";
+    const char *text = (const char *)s->text, *end = text + s->n, *why = "";
+    const char *at = text + s->at, *stop = at;
     while (stop < end && *stop != '"') stop += *stop == '\\' && stop + 1 < end ? 2 : 1;
     t->length = 0;
     wb__text_raw(t, at, (size_t)(stop - at));

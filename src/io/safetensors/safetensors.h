@@ -34,8 +34,8 @@ typedef struct {
     int64_t bytes;
     const void *data;
 } wb__st_out;
-/* Writes a file, whole or not at all.  `put` writes a tensor's bytes, no more and no less; NULL: they are its data, in
- * memory and row-major. */
+/* Writes a file, whole or not at all.  `put` writes a tensor's bytes, no more and no less; NULL: they
+ * are its data, in memory and row-major. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
 int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
                 const wb__note *notes);
