@@ -37,7 +37,6 @@ typedef enum {
     WB__STEP_COPY,          /* from, to: the same shape and dtype, any strides */
     WB__STEP_ATTENTION      /* by variant (wb__attention_kind); only where the backend takes it */
 } wb__step_kind;
-extern const char *const wb__step_names[];      /* "matmul" */
 
 /* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above
  * the diagonal that ends at the last key where causal, p = softmax(s):

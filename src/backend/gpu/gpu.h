@@ -90,6 +90,10 @@ extern const char wb__gpu_prelude[];
 
 /* ---- between the files of this folder -------------------------------------------------------- */
 
+/* A dtype in the dialect: as the prelude spells it, its type in memory, and in a register. */
+typedef struct { const char *name, *stored, *kind; } wb__gpu_type;
+extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
+
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 

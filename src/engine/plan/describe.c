@@ -5,6 +5,8 @@
 
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
 {
+    static const char *const kinds[] = {"fused", "matmul",   "conv", "pool",
+                                        "take",  "take_add", "copy", "attention"};
     char text[768];
     size_t n = 0, room = sizeof text;
     const wb__view *shape = d->step.kind == WB__STEP_FUSED
@@ -14,7 +16,7 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
     if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_DATA) shape = d->step.views;
     if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_WEIGHTS) shape = d->step.views + 1;
-    n += (size_t)snprintf(text, room, "%-8s [", wb__step_names[d->step.kind]);
+    n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
     const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
     int ndim = shape ? shape->ndim : d->spaces[0].ndim;
     for (int i = 0; i < ndim; i++)
