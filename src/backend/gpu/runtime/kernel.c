@@ -21,11 +21,7 @@ static size_t add_view(char *text, size_t at, size_t room, const wb__view *v)
 /* "matmul [64,784] f32 [784,10] f32 [64,10] f32" */
 static void describe(const wb__step *step, char *text, size_t room)
 {
-    static const char *const kinds[] = {
-        [WB__STEP_FUSED] = "fused", [WB__STEP_MATMUL] = "matmul", [WB__STEP_CONV] = "conv",
-        [WB__STEP_POOL] = "pool", [WB__STEP_TAKE] = "take", [WB__STEP_TAKE_ADD] = "take_add",
-        [WB__STEP_COPY] = "copy", [WB__STEP_ATTENTION] = "attention"};
-    size_t at = (size_t)snprintf(text, room, "%s", kinds[step->kind]);
+    size_t at = (size_t)snprintf(text, room, "%s", wb__step_names[step->kind]);
     if (step->kind == WB__STEP_FUSED && step->fused.n_segments) {
         const wb__space *space = &step->fused.spaces[0];
         wb__view v = {.dtype = WB_F32, .ndim = space->ndim};
