@@ -89,7 +89,7 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24])
     while (i < k->n_numbers && (k->numbers[i].number != n || k->numbers[i].put != put)) i++;
     snprintf(name, 24, "n%d", i);
     if (i < k->n_numbers) return;
-    const bool two = put == WB__PUT_F64 || put == WB__PUT_I64 || put == WB__PUT_U64;
+    const bool two = wb__gpu_two_words(put);
     const int at = add_words(k, two ? 2 : 1);
     wb__gpu_number *more = wb__realloc(k->numbers, (size_t)(i + 1) * sizeof *more);
     if (!more) k->failed = true;

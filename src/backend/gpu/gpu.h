@@ -34,6 +34,10 @@ typedef struct {
     uint32_t at;                /* byte of the struct */
     wb__gpu_put put;
 } wb__gpu_number;
+static inline bool wb__gpu_two_words(wb__gpu_put p)
+{
+    return p == WB__PUT_F64 || p == WB__PUT_I64 || p == WB__PUT_U64;
+}
 
 /* Where a view begins in its buffer, in elements, as two words of the struct, the lower first: the
  * buffer's own place is added where it has one. */
