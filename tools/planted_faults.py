@@ -73,7 +73,7 @@ TABLE = [
     ("the arena gives memory back a step early", "src/engine/plan/arena.c", "if (piece >= 0) a->lives[piece].last_use = step;", "if (piece >= 0) a->lives[piece].last_use = a->lives[piece].last_use < 0 ? step : step - 1;", [GRAPH]),
     ("a bias that waits for its reader is not made for a product", "src/engine/plan/groups.c",
      "if (p->bias >= 0) end_deferral(f, f->values->base[p->bias]);", "(void)end_deferral;", ["engine_places"]),
-    ("what stands beside a product has no memory of its own", "src/engine/plan/arena.c", "        use(a, d->aux_owner, i);\n        use(a, d->sums_owner, i);\n", "", ["engine_absorb"]),
+    ("what stands beside a product has no memory of its own", "src/engine/plan/arena.c", "        use(a, d->aux.memory, i);\n        use(a, d->sums.memory, i);\n", "", ["engine_absorb"]),
     ("a second gradient of attention without its rows' sums", "src/engine/ops/attention.c",
      "return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));", "return wb_mul(p, x);", [PRODUCT]),
     ("attention's gradient of the keys for that of the values", "src/engine/ops/attention.c",

@@ -125,6 +125,11 @@ int wb__axis(const char *what, const wb_tensor *x, int axis)
 {
     int a = axis < 0 ? axis + x->ndim : axis;
     if (a >= 0 && a < x->ndim) return a;
-    wb__fail(WB_ERROR_SHAPE, "%s: no axis %d in %s", what, axis, wb_describe(x));
+    if (!x->ndim)
+        wb__fail(WB_ERROR_SHAPE, "%s: no axis %d in %s, a scalar: give it one with wb_unsqueeze",
+                 what, axis, wb_describe(x));
+    else
+        wb__fail(WB_ERROR_SHAPE, "%s: no axis %d in %s: the first is 0, the last %d or -1", what,
+                 axis, wb_describe(x), x->ndim - 1);
     return -1;
 }

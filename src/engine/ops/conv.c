@@ -1,4 +1,5 @@
 /* Convolutions (cross-correlations over two axes), and their gradients. */
+#include "base/options.h"
 #include "engine/ops/sliding.h"
 
 #include <string.h>
@@ -11,8 +12,7 @@ static bool attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *
     if (!wb__floating(what, x) || !wb__floating(what, w) ||
         (!b && wb__null(what, "b (WB_NONE for no bias)")))
         return false;
-    *s = (wb_conv_settings){0};
-    if (settings) memcpy(s, settings, WB__MIN(settings->size, sizeof *s));
+    wb__read_options(s, sizeof *s, settings);
     *a = (wb__conv_attr){.groups = s->groups ? s->groups : 1};
     memcpy(a->stride, s->stride, sizeof a->stride);
     memcpy(a->dilation, s->dilation, sizeof a->dilation);

@@ -1,29 +1,21 @@
 /* Running sums along an axis.  The gradient is a running sum the other way round. */
+#include "base/options.h"
 #include "engine/ops/op.h"
-
-#include <string.h>
 
 enum { AXIS, EXCLUSIVE, REVERSE, ATTRS };       /* as in the row of ops.def */
 
 wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *options)
 {
     if (!wb__operand("cumsum", x)) return NULL;
-    wb_cumsum_options o = {0};
-    if (options) memcpy(&o, options, WB__MIN(options->size, sizeof o));
+    wb_cumsum_options o;
+    wb__read_options(&o, sizeof o, options);
     if (x->dtype == WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE,
                              "cumsum: does not take %s: make integers of it with wb_astype",
                              wb_describe(x));
-    if (!x->ndim)
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "cumsum: no axis %d in %s, a scalar: give it one with wb_unsqueeze",
-                             axis, wb_describe(x));
-    if (axis < -x->ndim || axis >= x->ndim)
-        return wb__fail_null(WB_ERROR_SHAPE, "cumsum: no axis %d in %s: the first is 0, the last %d"
-                             " or -1", axis, wb_describe(x), x->ndim - 1);
-    const int64_t attr[ATTRS] = {
-        [AXIS] = axis < 0 ? axis + x->ndim : axis, [EXCLUSIVE] = o.exclusive,
-        [REVERSE] = o.reverse};
+    const int a = wb__axis("cumsum", x, axis);
+    if (a < 0) return NULL;
+    const int64_t attr[ATTRS] = {[AXIS] = a, [EXCLUSIVE] = o.exclusive, [REVERSE] = o.reverse};
     return wb__node(WB__OP_cumsum, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, ATTRS, attr);
 }
 

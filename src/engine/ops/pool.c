@@ -1,4 +1,5 @@
 /* Pools over the last two axes, and their gradients. */
+#include "base/options.h"
 #include "engine/ops/sliding.h"
 
 #include <string.h>
@@ -6,8 +7,8 @@
 static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_settings *settings)
 {
     if (!wb__floating(what, x)) return NULL;
-    wb_pool_settings s = {0};
-    if (settings) memcpy(&s, settings, WB__MIN(settings->size, sizeof s));
+    wb_pool_settings s;
+    wb__read_options(&s, sizeof s, settings);
     wb__pool_attr a = {{0}, {0}, {0}, {0}};
     memcpy(a.window, s.window, sizeof a.window);
     memcpy(a.stride, s.stride, sizeof a.stride);

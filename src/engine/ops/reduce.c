@@ -1,4 +1,5 @@
 /* Reductions over axes, and what is made of them. */
+#include "base/options.h"
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -47,8 +48,7 @@ void wb__axes_given(wb_axes *a, bool given)
 static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options,
                     wb_reduce_options *o, unsigned *mask)
 {
-    memset(o, 0, sizeof *o);
-    if (options) memcpy(o, options, WB__MIN(options->size, sizeof *o));
+    wb__read_options(o, sizeof *o, options);
     wb__axes_given(&o->axes, o->has_axes);
     *mask = o->axes.n ? 0 : all_axes(x);
     if (o->axes.n < 0 || o->axes.n > WB_MAX_DIMS) {
