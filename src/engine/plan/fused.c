@@ -264,7 +264,7 @@ static void store_in_order(program *p, int x, const wb__value *v)
     wb__view view;
     if (!wb__place_of(p->m, x, &at)) return;
     wb__value like = *wb__ir_in(&p->m->values->ir, v, 0);
-    like.nhwc = false;
+    like.layout = WB__ROW_MAJOR;
     wb__contiguous(&like, &view);
     view.buffer = at.view.buffer;
     view.offset = at.view.offset;

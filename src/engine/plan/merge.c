@@ -62,7 +62,7 @@ static bool is_plain(const merger *m, int g)
 
 static bool same_space(const wb__group *a, const wb__group *b)
 {
-    if (a->ndim != b->ndim || a->nhwc != b->nhwc || a->outer_dims != b->outer_dims) return false;
+    if (a->ndim != b->ndim || a->layout != b->layout || a->outer_dims != b->outer_dims) return false;
     if (a->col_dims >= 0 && b->col_dims >= 0 && a->col_dims != b->col_dims) return false;
     for (int i = 0; i < a->ndim; i++)
         if (a->dims[i] != b->dims[i] || a->axis[i] != b->axis[i]) return false;

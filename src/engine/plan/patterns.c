@@ -62,9 +62,7 @@ static void set(finder *f, wb__product *p, const wb__product *with, int x)
 
 static wb__view operand(const finder *f, const wb__value *product, int i)
 {
-    wb__view v;
-    wb__view_alone(f->values, input(f, product, i), &v);
-    return wb__matrix_view(v, f->values->ir.attrs[product->attr + i], product);
+    return wb__matrix_view(f->values->view[input(f, product, i)], f->values->ir.attrs[product->attr + i], product);
 }
 
 /* Does the backend do all of this, for a matrix product, in one step? */
@@ -120,9 +118,7 @@ static bool is_bias(const finder *f, int x, const wb__product *p)
     if (b->ndim < from_end || b->dtype != v->dtype || b->size != v->dims[channel]) return false;
     if (b->dims[b->ndim - from_end] != b->size || wb__is_free_source(f->values, base)) return false;
     if (is_deferred(f, base)) return false;
-    wb__view view;
-    wb__view_alone(f->values, x, &view);
-    return b->size == 1 || view.strides[b->ndim - from_end] == 1;
+    return b->size == 1 || f->values->view[x].strides[b->ndim - from_end] == 1;
 }
 
 static bool match_bias(finder *f, int x)
@@ -329,15 +325,15 @@ typedef struct {
     int64_t offset, k, n, k_stride, n_stride;
 } matrix;
 
-/* Dimensions of v whose bits are set in `axes`, in the order given, as one run: its length and
+/* Dimensions of v whose bits are set in `axes`, in the order of the layout, as one run: its length and
  * stride; false where they are none. */
-static bool as_one(const wb__view *v, const int *order, unsigned axes, int64_t *dim,
+static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
                    int64_t *stride)
 {
     *dim = *stride = 1;
     bool any = false;
     for (int i = v->ndim - 1; i >= 0; i--) {
-        const int axis = order[i];
+        const int axis = wb__layout_axis(layout, i);
         if (!(axes >> axis & 1) || v->dims[axis] == 1) continue;
         if (!any) *stride = v->strides[axis];
         else if (v->strides[axis] != *stride * *dim) return false;
@@ -350,26 +346,25 @@ static bool as_one(const wb__view *v, const int *order, unsigned axes, int64_t *
 /* x = the sum of a matrix over its rows, which are its leading dimensions. */
 static bool sums_rows(const finder *f, int x, matrix *m)
 {
-    static const int plain[WB_MAX_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7}, nhwc[4] = {0, 2, 3, 1};
-    _Static_assert(WB_MAX_DIMS == 8, "as many as `plain` has");
     const wb__value *v = value(f, x);
     if (v->op != WB__OP_sum || !v->size) return false;
     const wb__value *y = value(f, input(f, v, 0));
     const unsigned rows = (unsigned)f->values->ir.attrs[v->attr];
-    const int *order = y->nhwc ? nhwc : plain;
+    const wb__layout layout =
+        y->layout == WB__CHANNELS_LAST ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
     bool kept = false;
     for (int i = 0; i < y->ndim; i++) {
-        if (y->dims[order[i]] == 1) continue;
-        if (rows >> order[i] & 1 && kept) return false;
-        kept |= !(rows >> order[i] & 1);
+        const int axis = wb__layout_axis(layout, i);
+        if (y->dims[axis] == 1) continue;
+        if (rows >> axis & 1 && kept) return false;
+        kept |= !(rows >> axis & 1);
     }
     if (!kept) return false;
-    wb__view view;
-    wb__view_alone(f->values, input(f, v, 0), &view);
+    const wb__view *view = &f->values->view[input(f, v, 0)];
     m->base = base_of(f, input(f, v, 0));
-    m->offset = view.offset;
-    return as_one(&view, order, rows, &m->k, &m->k_stride) &&
-           as_one(&view, order, ~rows, &m->n, &m->n_stride);
+    m->offset = view->offset;
+    return as_one(view, layout, rows, &m->k, &m->k_stride) &&
+           as_one(view, layout, ~rows, &m->n, &m->n_stride);
 }
 
 static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)

@@ -15,7 +15,7 @@ bool wb__place_of(wb__emitter *m, int x, wb__place *out)
     *out = (wb__place){.memory = -1};
     if (m->failed) return false;
     if (wb__is_free_source(m->values, base)) {
-        wb__view_alone(m->values, x, &out->view);
+        out->view = m->values->view[x];
         return true;
     }
     if (place >= 0) {
@@ -82,7 +82,7 @@ static wb__place in_buffer(const wb__value *v, int buffer)
 {
     wb__value like = *v;
     wb__place at = {.memory = -1};
-    like.nhwc = like.heads_first = false;
+    like.layout = WB__ROW_MAJOR;
     wb__contiguous(&like, &at.view);
     at.view.buffer = buffer;
     return at;
@@ -148,7 +148,7 @@ static void copy_writes(wb__emitter *m, wb__place *aside, bool first)
             wb__emit_copy(m, from_variable ? &aside[i] : &from, &to, "write");
         } else if (from_variable) {
             wb__value like = *value(m, x);
-            like.nhwc = false;
+            like.layout = WB__ROW_MAJOR;
             aside[i] = wb__emit_memory(m, &like);
             wb__emit_copy(m, &from, &aside[i], "set aside");
         }

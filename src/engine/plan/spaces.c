@@ -15,11 +15,10 @@ static bool is_per_row(const wb__group *g, const wb__value *v)
 
 void wb__space_of(wb__group *g, const wb__value *v)
 {
-    static const int nhwc[4] = {0, 2, 3, 1};
     g->ndim = v->ndim;
-    g->nhwc = v->nhwc;
+    g->layout = (wb__layout)v->layout;
     memcpy(g->dims, v->dims, sizeof v->dims);
-    for (int i = 0; i < v->ndim; i++) g->axis[i] = v->nhwc ? nhwc[i] : i;
+    for (int i = 0; i < v->ndim; i++) g->axis[i] = wb__layout_axis(g->layout, i);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -80,7 +79,7 @@ bool wb__folds_columns(const wb__values *s, const wb__value *v)
         seen |= reduced;
         rest |= !reduced;
     }
-    return rest && !x->nhwc;
+    return rest && x->layout != WB__CHANNELS_LAST;
 }
 
 static bool has_points(const wb__group *g)

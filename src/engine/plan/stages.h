@@ -54,6 +54,8 @@ typedef struct {
                                reads it (perhaps through a view) in memory */
     int *base;              /* of each value: the value whose memory it is a view of; itself where
                                it is no view */
+    wb__view *view;         /* of each value: its elements over its base's memory where that is the
+                               base's own, in its layout (buffer -1), or a free source's */
     bool attention_back;    /* the graph has gradients of attention */
 } wb__values;
 
@@ -87,7 +89,7 @@ static inline bool wb__is_free_source(const wb__values *s, int x)
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
 }
 
-/* Fills base: a chain of views has its base's memory unless strides cannot express it. */
+/* Fills base and view: a chain of views has its base's memory unless strides cannot express it. */
 void wb__find_views(wb__values *s);
 /* The result of a viewing operation, by its shape and attributes, as a view of what `in` views;
  * false where strides cannot express a reshape. */
@@ -96,11 +98,9 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 /* The elements of x over its base's memory, which `base` views; false where the base's strides do
  * not allow it. */
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
-/* The same over a base that has memory of its own, in its own layout (buffer -1), or is a free source. */
-void wb__view_alone(const wb__values *s, int x, wb__view *out);
 /* A source's elements: they are numbered (draws) or vary along one axis (iota). */
 void wb__source_view(const wb__values *s, int x, wb__view *out);
-/* Row-major, or in the layout of v (channels last, heads first). */
+/* In the layout of v. */
 void wb__contiguous(const wb__value *v, wb__view *out);
 /* A matrix, transposed or not, as an operand of a product: leading axes broadcast. */
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
@@ -149,7 +149,7 @@ typedef struct {
     wb__group_kind kind;
     int product;                        /* of a library group: its number among the patterns */
     int ndim, outer_dims, col_dims;     /* col_dims: -1 while any number would do */
-    bool nhwc;
+    wb__layout layout;
     int64_t dims[WB_MAX_DIMS];          /* logical */
     int axis[WB_MAX_DIMS];
     int first, last, n;                 /* its values, linked by wb__member.next; first -1: empty */
