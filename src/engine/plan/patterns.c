@@ -16,8 +16,8 @@
 
 /* What is known of a value while patterns are looked for. */
 typedef struct {
-    int made_at;            /* itself; of a value that may be deferred its first reader that may
-                               not, the number of values where there is none so far */
+    bool deferred;          /* it waits for its first reader that may not wait itself */
+    int ready_at;           /* of a value that is not deferred: itself, or the reader that it waited for */
     int first_reader;       /* perhaps through views */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
     bool wants_bits;        /* of a relu: a gradient reads nothing of it but its signs */
@@ -41,14 +41,12 @@ static wb__product *made_by(const finder *f, int x)
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-static bool is_deferred(const finder *f, int x) { return f->of[x].made_at == f->values->ir.n; }
-
 /* The value at which x's memory is complete; -1: before all others. */
-static int made_at(const finder *f, int x)
+static int ready_at(const finder *f, int x)
 {
     const int base = base_of(f, x), p = f->out->of[base].product;
     if (value(f, base)->op == WB__OP_constant) return -1;
-    return p >= 0 ? f->out->product[p].made_at : f->of[base].made_at;
+    return p >= 0 ? f->out->product[p].made_at : f->of[base].ready_at;
 }
 
 /* x is part of product p, which is now as `with`. */
@@ -117,7 +115,7 @@ static bool is_bias(const finder *f, int x, const wb__product *p)
     const int from_end = v->ndim - channel, base = base_of(f, x);
     if (b->ndim < from_end || b->dtype != v->dtype || b->size != v->dims[channel]) return false;
     if (b->dims[b->ndim - from_end] != b->size || wb__is_free_source(f->values, base)) return false;
-    if (is_deferred(f, base)) return false;
+    if (f->of[base].deferred) return false;
     return b->size == 1 || f->values->view[x].strides[b->ndim - from_end] == 1;
 }
 
@@ -132,7 +130,7 @@ static bool match_bias(finder *f, int x)
         with.bias = input(f, v, !i);
         with.result = x;
         if (!is_bias(f, with.bias, p)) continue;
-        if (made_at(f, with.bias) > p->value) with.made_at = x;     /* the only reader */
+        if (ready_at(f, with.bias) > p->value) with.made_at = x;     /* the only reader */
         set(f, p, &with, x);
         return true;
     }
@@ -418,7 +416,7 @@ static void find_readers(finder *f)
 {
     const int n = f->values->ir.n;
     for (int x = 0; x < n; x++) {
-        f->of[x] = (fact){.made_at = x, .first_reader = n};
+        f->of[x] = (fact){.ready_at = x, .first_reader = n};
         f->out->of[x] = (wb__part){.product = -1};
     }
     for (int x = 0; x < n; x++) {
@@ -447,23 +445,21 @@ static bool may_defer(const finder *f, int x)
     for (int i = 0; i < v->n_in; i++) {
         const int in = input(f, v, i), base = base_of(f, in);
         if (value(f, base)->op != WB__OP_constant && !wb__is_free_source(f->values, base) &&
-            (!is_deferred(f, base) || in != base))
+            (!f->of[base].deferred || in != base))
             return false;
     }
     return true;
 }
 
-static void find_made_at(finder *f, int x)
+static void find_ready_at(finder *f, int x)
 {
     const wb__value *v = value(f, x);
     if (wb__is_view(f->values, x) || f->out->of[x].product >= 0 || f->out->of[x].unused) return;
-    if (may_defer(f, x)) {
-        f->of[x].made_at = f->values->ir.n;
-        return;
-    }
-    for (int i = 0; i < v->n_in; i++) {
-        const int base = base_of(f, input(f, v, i));
-        if (is_deferred(f, base)) f->of[base].made_at = x;
+    f->of[x].deferred = may_defer(f, x);
+    for (int i = 0; i < v->n_in && !f->of[x].deferred; i++) {
+        fact *in = &f->of[base_of(f, input(f, v, i))];
+        if (in->deferred) in->ready_at = x;
+        in->deferred = false;
     }
 }
 
@@ -510,7 +506,7 @@ static bool find(finder *f)
     for (int x = 0; x < n; x++) {
         if (wb__ops[value(f, x)->op].class == WB__LIBRARY && !begin(f, x)) return false;
         match(f, x, behind_products, WB__COUNT(behind_products));
-        find_made_at(f, x);
+        find_ready_at(f, x);
     }
     if (asks) keep_read_factors(f);
     for (int x = 0; asks && x < n; x++) match(f, x, beside_products, WB__COUNT(beside_products));

@@ -181,9 +181,10 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 typedef enum { WB__NO_FOLD, WB__FOLDS_COLS, WB__FOLDS_ROWS, WB__FOLDS_ALL } wb__fold;
 void wb__space_of(wb__group *g, const wb__value *v);
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v);
-bool wb__space_fits(wb__group *g, const wb__values *s, const wb__value *v);
-/* Sets col_dims where it was free. */
-wb__fold wb__space_fold(wb__group *g, const wb__values *s, const wb__value *v);
+/* How the reduction v is folded in g's space, where that has `cols` columns then. */
+wb__fold wb__space_fold(const wb__group *g, const wb__values *s, const wb__value *v, int *cols);
+/* Does v fit?  Then the space has the columns that a reduction needs from now on. */
+bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
 /* Is the reduction over trailing axes, and not all of them?  Then it ends no kernel. */
 bool wb__folds_columns(const wb__values *s, const wb__value *v);
 /* Has v the dimensions of the whole space? */
