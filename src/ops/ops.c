@@ -6,6 +6,12 @@
 #define FUSED(name, text, class, accepts) ROW(name, text, class, accepts, WB__STEP_FUSED, 0)
 #define WB__PLAIN 0
 
+const char *const wb__step_names[WB__STEP_COUNT] = {
+    [WB__STEP_FUSED] = "fused",
+#define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = #name,
+#include "ops/ops.def"
+};
+
 const wb__op_info wb__ops[WB__OP_COUNT] = {
     [WB__OP_NONE] = {"none", NULL, WB__STATE, 0, WB__STEP_FUSED, 0},
 #define WB_UNARY(name, accepts, expression, gradient) \
@@ -21,8 +27,3 @@ const wb__op_info wb__ops[WB__OP_COUNT] = {
 #define WB_OTHER(name, class, gradient) FUSED(name, NULL, WB__##class, WB__ANY)
 #include "ops/ops.def"
 };
-
-const char *const wb__step_names[] = {
-    [WB__STEP_FUSED] = "fused", [WB__STEP_MATMUL] = "matmul", [WB__STEP_CONV] = "conv",
-    [WB__STEP_POOL] = "pool", [WB__STEP_TAKE] = "take", [WB__STEP_TAKE_ADD] = "take_add",
-    [WB__STEP_COPY] = "copy", [WB__STEP_ATTENTION] = "attention"};

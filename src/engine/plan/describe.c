@@ -9,12 +9,11 @@ enum { MOST_OF_PROGRAM = 744 };         /* characters up to which instructions a
 static const wb__view *result_of(const wb__step *s)
 {
     switch (s->kind) {
-    case WB__STEP_COPY: return &s->views[1];
-    case WB__STEP_ATTENTION: return &s->views[3];
-    case WB__STEP_POOL: return &s->views[s->n_views - 1];
+    case WB__STEP_MATMUL: return &s->views[2];
     case WB__STEP_CONV:
         return &s->views[s->variant == WB__CONV_DATA ? 0 : s->variant == WB__CONV_WEIGHTS ? 1 : 2];
-    default: return &s->views[2];
+    case WB__STEP_ATTENTION: return &s->views[3];
+    default: return &s->views[s->n_views - 1];
     }
 }
 

@@ -279,19 +279,6 @@ bool wb__gpu_prefers_nhwc(const wb_device *base, const wb__step *conv)
     return library && ask(base, library, conv, library->prefers_nhwc);
 }
 
-int wb__gpu_refused(wb__gpu_device *d, bool *told)
-{
-    char said[600];
-    snprintf(said, sizeof said, "%s", wb_error());
-    const int code = d->driver->sync(d, WB__GPU_COMPUTE);
-    if (code) return wb__gpu_fail(d->driver, d, code, "%s", said);
-    if (!*told || wb__debug("dispatch"))
-        wb__log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
-                " and others that the library refuses", said);
-    *told = true;
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s", said);
-}
-
 /* ---- launching ------------------------------------------------------------------------------- */
 
 static int launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_launch *l,
