@@ -56,6 +56,13 @@ bool wb__operand(const char *what, const wb_tensor *x)
     return true;
 }
 
+bool wb__is_dtype(const char *what, wb_dtype dtype)
+{
+    if ((unsigned)(dtype - 1) < WB_DTYPE_COUNT - 1) return true;
+    wb__fail(WB_ERROR_DTYPE, "%s: no dtype has the number %d", what, (int)dtype);
+    return false;
+}
+
 bool wb__floating(const char *what, const wb_tensor *x)
 {
     if (!wb__operand(what, x)) return false;
@@ -123,6 +130,7 @@ bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int
 
 int wb__axis(const char *what, const wb_tensor *x, int axis)
 {
+    if (!wb__operand(what, x)) return -1;
     int a = axis < 0 ? axis + x->ndim : axis;
     if (a >= 0 && a < x->ndim) return a;
     wb__fail(WB_ERROR_SHAPE, "%s: no axis %d in %s", what, axis, wb_describe(x));
