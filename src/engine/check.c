@@ -56,13 +56,6 @@ bool wb__operand(const char *what, const wb_tensor *x)
     return true;
 }
 
-bool wb__is_dtype(const char *what, wb_dtype dtype)
-{
-    if ((unsigned)(dtype - 1) < WB_DTYPE_COUNT - 1) return true;
-    wb__fail(WB_ERROR_DTYPE, "%s: no dtype has the number %d", what, (int)dtype);
-    return false;
-}
-
 bool wb__floating(const char *what, const wb_tensor *x)
 {
     if (!wb__operand(what, x)) return false;

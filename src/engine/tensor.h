@@ -228,7 +228,12 @@ void wb__axes_given(wb_axes *axes, bool given);             /* as an option hold
  * (a NULL after another error keeps that one). */
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
-bool wb__is_dtype(const char *what, wb_dtype dtype);
+static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
+{
+    if (wb__likely((unsigned)(dtype - 1) < WB_DTYPE_COUNT - 1)) return true;
+    wb__fail(WB_ERROR_DTYPE, "%s: no dtype has the number %d", what, (int)dtype);
+    return false;
+}
 
 /* Under WEBER_DEBUG=check: each element is in 0 to bound - 1, else the error is set.  Evaluates the
  * index; what a function that is being recorded computes itself is not looked at. */

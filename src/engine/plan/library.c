@@ -153,7 +153,8 @@ void wb__emit_library(wb__emitter *m, int group)
     const wb__group *g = &m->groups->group[group];
     const wb__product *p = &m->patterns->product[g->product];
     const wb__value *v = value(m, p->value);
-    wb__plan_step d = wb__step_new(m, wb__ops[v->op].step);
+    wb__plan_step d;
+    wb__step_begin(m, wb__ops[v->op].step, &d);
     d.step.variant = wb__ops[v->op].variant;
     m->step = &d;
     wb__fill[v->op](m, g, p, v);

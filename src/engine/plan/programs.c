@@ -41,10 +41,10 @@ wb__place wb__emit_memory(wb__emitter *m, const wb__value *like)
     return at;
 }
 
-wb__plan_step wb__step_new(const wb__emitter *m, wb__step_kind kind)
+void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d)
 {
-    return (wb__plan_step){.step = wb__step_blank(m->attempt, kind), .aux = {.memory = -1},
-                           .sums = {.memory = -1}};
+    *d = (wb__plan_step){.step = wb__step_blank(m->attempt, kind), .aux = {.memory = -1},
+                         .sums = {.memory = -1}};
 }
 
 int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at)
@@ -70,7 +70,8 @@ void wb__emit_step(wb__emitter *m, wb__plan_step *d)
 
 void wb__emit_copy(wb__emitter *m, const wb__place *from, const wb__place *to, const char *why)
 {
-    wb__plan_step d = wb__step_new(m, WB__STEP_COPY);
+    wb__plan_step d;
+    wb__step_begin(m, WB__STEP_COPY, &d);
     wb__add_place(m, &d, from);
     wb__add_place(m, &d, to);
     d.text = wb__strdup(why);

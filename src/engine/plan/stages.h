@@ -279,7 +279,7 @@ typedef struct {
 bool wb__place_of(wb__emitter *m, int x, wb__place *out);
 /* One more piece of the arena, for a value like this. */
 wb__place wb__emit_memory(wb__emitter *m, const wb__value *like);
-wb__plan_step wb__step_new(const wb__emitter *m, wb__step_kind kind);
+void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
 int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at);   /* its number */
 void wb__emit_step(wb__emitter *m, wb__plan_step *d);               /* takes over all that d has */
 void wb__emit_copy(wb__emitter *m, const wb__place *from, const wb__place *to, const char *why);
