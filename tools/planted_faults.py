@@ -29,6 +29,9 @@ FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING want an
 
 # what is wrong; the file; the text; what stands there instead; tests that must see it (one is enough)
 TABLE = [
+    ("the gradient of a running sum runs the same way", "src/engine/ops/cumsum.c", ".reverse = attr[REVERSE] == 0", ".reverse = attr[REVERSE] != 0",
+     [ROWS]),
+    ("a running sum forgets what its roundings lost", "src/backend/cpu/cpu_cumsum.c", "*c = lost - (total - sum);", "*c = lost - lost;", [ROWS]),
     ("a sign in a gradient row", "src/ops/ops.def", "-x,                                      NEG(g))",
      "-x,                                      g)", [ROWS]),
     ("a gradient rule of the wrong function", "src/ops/ops.def", "MUL(g, SUB(NUM(1), SQUARE(y))))", "MUL(g, SUB(NUM(1), y)))", [ROWS]),

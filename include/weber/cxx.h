@@ -79,6 +79,11 @@ WB_REDUCTION_(wb_min)
 WB_REDUCTION_(wb_variance)
 WB_REDUCTION_(wb_logsumexp)
 #undef WB_REDUCTION_
+inline wb_tensor *wb_cumsum(wb_tensor *x, int axis, wb_cumsum_options o = {})
+{
+    o.size = sizeof o;
+    return wb_cumsum_with(x, axis, &o);
+}
 
 template <class... I> inline wb_tensor *wb_reshape(wb_tensor *x, I... dims)
 {
