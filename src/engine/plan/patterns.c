@@ -140,8 +140,8 @@ static bool match_bias(finder *f, int x)
 /* ---- activation ------------------------------------------------------------------------------ */
 
 /* Whether a row pays behind a product where a library may need another pass for it: relu always,
- * others not over thin rows, and only tanh and sigmoid, which libraries have, where that pass would
- * join other elementwise work. */
+ * others not over thin rows (of the last axis: behind a convolution, the image's), and only tanh and
+ * sigmoid, which libraries have, where that pass would join other elementwise work. */
 static bool pays(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
