@@ -229,6 +229,77 @@ TEST(biases_are_summed_beside_weights)
     }
 }
 
+/* c, in row-major order: of x and w, which are evaluated, on the CPU and on the near device. */
+static void both(wb_tensor *(*f)(wb_tensor *x, wb_tensor *w), unsigned allow, float *want, float *got,
+                 size_t bytes)
+{
+    for (int near = 0; near < 2; near++) {
+        const wb_device *before = wb__use_device(near ? near_device() : wb_cpu_device());
+        wb_scope *s = wb_scope_open();
+        near_ask(true);
+        near_allow(allow);
+        near_forget();
+        wb_seed(4);
+        wb_tensor *x = wb_randn(6, 8), *w = wb_randn(8, 8);
+        if (wb_eval(x, w) || wb_copy_out(f(x, w), near ? got : want, bytes)) fail_msg("%s", wb_error());
+        if (wb_scope_close(s)) fail_msg("%s", wb_error());
+        wb__use_device(before);
+    }
+}
+
+static void alike(const float *want, const float *got, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!(fabsf(got[i] - want[i]) <= 1e-5F * (1 + fabsf(want[i]))))
+            fail_msg("number %d is %.9g, the CPU's %.9g", i, (double)got[i], (double)want[i]);
+}
+
+/* The sum is an operand of the only product that reads what is summed. */
+static wb_tensor *scaled_by_sums(wb_tensor *x, wb_tensor *w)
+{
+    return wb_matmul(wb_mul(x, wb_sum(w, .axes = {0})), w);
+}
+
+TEST(sums_are_not_made_beside_what_reads_them)
+{
+    float want[6 * 8], got[6 * 8];
+    both(scaled_by_sums, SUMS_OF_A | SUMS_OF_B, want, got, sizeof want);
+    alike(want, got, 6 * 8);
+    assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), 0);
+}
+
+/* A product whose rows are summed beside it was asked for with a dense result, and gets it; another is
+ * made within the concat. */
+static wb_tensor *joined(wb_tensor *x, wb_tensor *w)
+{
+    return wb_concat(1, wb_matmul(x, w), x);
+}
+
+static wb_tensor *joined_and_summed(wb_tensor *x, wb_tensor *w)
+{
+    wb_tensor *c = wb_matmul(x, w), *rows = wb_reshape(wb_sum(c, .axes = {0}), 1, 8);
+    return wb_concat(1, wb_concat(0, c, rows), wb_concat(0, x, rows));
+}
+
+static int copies(void)
+{
+    int n = 0;
+    for (const char *c = near_steps(); *c; c++) n += *c == 'c';
+    return n;
+}
+
+TEST(a_product_with_sums_is_dense)
+{
+    float want[7 * 16], got[7 * 16];
+    both(joined, SUMS, want, got, 6 * 16 * sizeof *want);
+    alike(want, got, 6 * 16);
+    assert_int_equal(copies(), 1);                      /* x alone */
+    both(joined_and_summed, SUMS, want, got, sizeof want);
+    alike(want, got, 7 * 16);
+    assert_int_equal(near_count(0), 1);
+    assert_int_equal(copies(), 4);                      /* c, x, and the rows twice */
+}
+
 /* A device that takes a step and then declines it, or refuses it at its first launch: the plan is
  * made without that step, and nothing of it is lost. */
 TEST(what_is_declined_is_done_otherwise)

@@ -169,6 +169,18 @@ static void dropped_update(int n)
     assert_int_equal(wb_update(s, m, wb_gradient(wb_mean(wb_call(m, wb_ones(1, 2))), m)), 0);
 }
 
+/* Slices of reshapes of slices: none of them can be merged with the one before. */
+static void views_on_views(int n)
+{
+    wb_tensor *y = wb_rand(2 * n + 2, 2);
+    for (int i = 0; i < n; i++) {
+        y = wb_reshape(wb_slice(y, 0, 1, wb_dim(y, 0)), -1);
+        y = wb_reshape(wb_slice(y, 0, 2, wb_dim(y, 0)), -1, 2);
+    }
+    assert_int_equal(wb_size(y), 4);
+    assert_int_equal(wb_eval(y), 0);
+}
+
 /* This thread's own time: others do not count. */
 static double seconds(void (*f)(int n), int n)
 {
@@ -191,6 +203,7 @@ TEST(work_is_linear)
     const struct { const char *what; void (*f)(int n); int n; } rows[] = {
         {"results of one evaluation", many_results, 16000}, {"layers of a chain", long_chain, 4000},
         {"parameters of an update", first_update, 500}, {"updates dropped", dropped_update, 1000},
+        {"views on views", views_on_views, 10000},
     };
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         const double few = seconds(rows[i].f, rows[i].n), many = seconds(rows[i].f, 8 * rows[i].n);

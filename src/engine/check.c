@@ -123,6 +123,7 @@ bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int
 
 int wb__axis(const char *what, const wb_tensor *x, int axis)
 {
+    if (!wb__operand(what, x)) return -1;
     int a = axis < 0 ? axis + x->ndim : axis;
     if (a >= 0 && a < x->ndim) return a;
     if (!x->ndim)

@@ -76,6 +76,16 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
+/* The version that was in v's memory is gone; takes the reference over. */
+static void end_version(wb_tensor *old, const wb_tensor *v)
+{
+    old->flags |= WB__GONE;
+    old->name = v->name;
+    wb__storage_unref(old->storage);
+    old->storage = NULL;
+    wb__unref(old);
+}
+
 /* After a plan ran: each variable's new version is the assign; the one before is gone. */
 static void publish_write(wb_tensor *a, bool last)
 {
@@ -86,17 +96,10 @@ static void publish_write(wb_tensor *a, bool last)
     } else {
         wb_tensor *old = v->live;
         wb__storage *s = v->storage;
-        atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
         wb__storage_written(s);
-        wb__set_storage(a, s, 0);
+        wb__set_storage(a, wb__storage_ref(s), 0);
         v->live = wb__ref(a);
-        if (old) {
-            old->flags |= WB__GONE;
-            old->name = v->name;
-            wb__storage_unref(old->storage);
-            old->storage = NULL;
-            wb__unref(old);
-        }
+        if (old) end_version(old, v);
     }
     wb__tensor_detach(a);
 }
@@ -172,12 +175,8 @@ void wb__forget_pending(int first)
 /* A constant on the variable's memory takes the place of its version; returns that one, counted. */
 static wb_tensor *replace_live(wb_tensor *v)
 {
-    wb_tensor *old = v->live, *x = wb__node(WB__OP_constant, (wb_dtype)v->dtype, v->ndim, v->dims,
-                                            0, NULL, 0, NULL);
+    wb_tensor *old = v->live, *x = wb__constant_on(v->storage, 0, v);
     if (!x) return NULL;
-    x->device = v->device;
-    atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
-    x->storage = v->storage;
     x->variable = v;
     v->live = wb__ref(x);
     if (v->current == old || !(v->current->flags & WB__PENDING)) set_current(v, x);
@@ -216,11 +215,7 @@ int wb__new_version(wb_tensor *v)
     if (v->current == v->live && wb__refs(v->live) == 2) return 0;
     wb_tensor *old = replace_live(v);
     if (!old) return WB_ERROR_MEMORY;
-    old->flags |= WB__GONE;
-    old->name = v->name;
-    wb__storage_unref(old->storage);
-    old->storage = NULL;
-    wb__unref(old);
+    end_version(old, v);
     return 0;
 }
 

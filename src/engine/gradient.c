@@ -7,17 +7,17 @@
 
 /* What an operation gives to one of its inputs: a tensor, or one not made yet - a window of zeros
  * with g in it, or a product a·b - so that many of a kind can be made as one. */
-typedef enum { PLAIN, WINDOW, PRODUCT } gift_kind;
+typedef enum { PLAIN, WINDOW, PRODUCT } contribution_kind;
 typedef struct {
-    gift_kind kind;
+    contribution_kind kind;
     int next;                               /* of the same node; -1 ends */
     wb_tensor *g;
     wb_tensor *b;                           /* of a product, as ta and tb */
     bool ta, tb;
     int64_t starts[WB_MAX_DIMS];            /* of a window */
-} gift;
+} contribution;
 
-/* What is known of each node of the walk: its list of gifts, and whether a gradient is wanted. */
+/* Of each node of the walk: its list of contributions, and whether a gradient is wanted. */
 typedef struct { int first, last; bool needed; } state;
 
 struct wb__gradient_walk {
@@ -25,8 +25,8 @@ struct wb__gradient_walk {
     wb__pointer_map wanted;                 /* variables and tensors asked about, to their number */
     state *states;
     int state_room;
-    gift *gifts;
-    int n_gifts, gift_room;
+    contribution *list;
+    int n_list, list_room;
     bool failed;
 };
 
@@ -37,7 +37,7 @@ static wb__gradient_walk begin_walk(void)
 {
     wb__gradient_walk w = kept;
     kept = (wb__gradient_walk){0};
-    w.n_gifts = 0;
+    w.n_list = 0;
     w.failed = false;
     wb__pointer_map_clear(&w.wanted);
     return w;
@@ -48,7 +48,7 @@ static void free_walk(wb__gradient_walk *w)
     wb__order_free(&w->order);
     wb__pointer_map_free(&w->wanted);
     wb__free(w->states);
-    wb__free(w->gifts);
+    wb__free(w->list);
     *w = (wb__gradient_walk){0};
 }
 
@@ -75,22 +75,23 @@ static int number_of(wb__gradient_walk *w, const wb_tensor *x)
     return wb__order_index(&w->order, x, is_leaf);
 }
 
-/* ---- gifts ----------------------------------------------------------------------------------- */
+/* ---- contributions --------------------------------------------------------------------------- */
 
-/* A new gift to a node; NULL where no gradient is wanted, or memory is missing (w->failed). */
-static gift *give(wb__gradient_walk *w, const wb_tensor *to, gift_kind kind, wb_tensor *g)
+/* A new contribution to a node; NULL where no gradient is wanted, or without memory (w->failed). */
+static contribution *give(wb__gradient_walk *w, const wb_tensor *to, contribution_kind kind,
+                          wb_tensor *g)
 {
     const int node = number_of(w, to);
     if (node < 0 || !w->states[node].needed) return NULL;
-    if (!wb__make_room(&w->gifts, &w->gift_room, w->n_gifts + 1, sizeof *w->gifts)) {
+    if (!wb__make_room(&w->list, &w->list_room, w->n_list + 1, sizeof *w->list)) {
         w->failed = true;
         return NULL;
     }
     state *s = &w->states[node];
-    if (s->first < 0) s->first = w->n_gifts;
-    else w->gifts[s->last].next = w->n_gifts;
-    s->last = w->n_gifts++;
-    gift *made = &w->gifts[s->last];
+    if (s->first < 0) s->first = w->n_list;
+    else w->list[s->last].next = w->n_list;
+    s->last = w->n_list++;
+    contribution *made = &w->list[s->last];
     made->kind = kind;
     made->next = -1;
     made->g = g;
@@ -100,14 +101,14 @@ static gift *give(wb__gradient_walk *w, const wb_tensor *to, gift_kind kind, wb_
 void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
                      const int64_t *starts)
 {
-    gift *made = give(w, node->in[i], WINDOW, g);
+    contribution *made = give(w, node->in[i], WINDOW, g);
     if (made) memcpy(made->starts, starts, node->in[i]->ndim * sizeof *starts);
 }
 
 void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
                       bool ta, bool tb)
 {
-    gift *made = give(w, node->in[i], PRODUCT, a);
+    contribution *made = give(w, node->in[i], PRODUCT, a);
     if (!made) return;
     made->b = b;
     made->ta = ta;
@@ -116,7 +117,7 @@ void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a
 
 /* ---- adding up ------------------------------------------------------------------------------- */
 
-static bool overlap(const gift *p, const gift *q, int ndim)
+static bool overlap(const contribution *p, const contribution *q, int ndim)
 {
     for (int i = 0; i < ndim; i++)
         if (p->starts[i] + p->g->dims[i] <= q->starts[i] ||
@@ -127,7 +128,7 @@ static bool overlap(const gift *p, const gift *q, int ndim)
 
 /* In the usual case each window lies before or after the one before it along one axis, which is
  * seen in one pass. */
-static bool in_a_row(gift *const *p, int n, int ndim)
+static bool in_a_row(contribution *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {
         bool up = true, down = true;
@@ -140,7 +141,7 @@ static bool in_a_row(gift *const *p, int n, int ndim)
     return false;
 }
 
-static bool disjoint(gift *const *p, int n, int ndim)
+static bool disjoint(contribution *const *p, int n, int ndim)
 {
     if (in_a_row(p, n, ndim)) return true;
     if (n > 256) return false;
@@ -151,7 +152,7 @@ static bool disjoint(gift *const *p, int n, int ndim)
 }
 
 /* All windows as one tensor, or a sum of one each where they overlap. */
-static wb_tensor *windows(const wb_tensor *x, gift *const *p, int n)
+static wb_tensor *windows(const wb_tensor *x, contribution *const *p, int n)
 {
     wb_tensor *sum = NULL;
     if (disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
@@ -173,7 +174,7 @@ static wb_tensor *windows(const wb_tensor *x, gift *const *p, int n)
     return sum;
 }
 
-static wb_tensor *joined(gift *const *p, int n, bool second)
+static wb_tensor *joined(contribution *const *p, int n, bool second)
 {
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
     for (int i = 0; part && i < n; i++) part[i] = second ? p[i]->b : p[i]->g;
@@ -185,7 +186,7 @@ static wb_tensor *joined(gift *const *p, int n, bool second)
 
 /* sum of a_i b_i: from three on, of one form, one product of operands laid side by side along the
  * inner size. */
-static wb_tensor *products(gift *const *p, int n)
+static wb_tensor *products(contribution *const *p, int n)
 {
     bool alike = n > 2;
     for (int i = 1; i < n; i++) alike &= p[i]->ta == p[0]->ta && p[i]->tb == p[0]->tb;
@@ -198,31 +199,31 @@ static wb_tensor *products(gift *const *p, int n)
     return sum;
 }
 
+static wb_tensor *plain(contribution *const *p, int n)
+{
+    wb_tensor *sum = p[0]->g;
+    for (int i = 1; i < n; i++) sum = wb_add(sum, p[i]->g);
+    return sum;
+}
+
 static wb_tensor *total(wb__gradient_walk *w, int node)
 {
     const wb_tensor *x = w->order.node[node];
     const int first = w->states[node].first;
-    int count[3] = {0}, n = 0;
-    for (int i = first; i >= 0; i = w->gifts[i].next) n++;
-    if (n == 1 && w->gifts[first].kind == PLAIN) return w->gifts[first].g;
-    gift *few[3 * 4], **list = n <= 4 ? few : wb__alloc(3 * (size_t)n * sizeof *list);
-    if (!list) return NULL;
-    for (int i = first; i >= 0; i = w->gifts[i].next) {
-        gift *p = &w->gifts[i];
-        list[p->kind * n + count[p->kind]++] = p;
-    }
+    int all = 0;
+    for (int i = first; i >= 0; i = w->list[i].next) all++;
+    if (all == 1 && w->list[first].kind == PLAIN) return w->list[first].g;
+    contribution *few[4], **list = all <= 4 ? few : wb__alloc((size_t)all * sizeof *list);
     wb_tensor *sum = NULL;
-    bool failed = false;
-    for (int kind = 0; kind < 3 && !failed; kind++) {
-        if (kind == PLAIN) {
-            for (int i = 0; i < count[PLAIN]; i++) sum = i ? wb_add(sum, list[i]->g) : list[i]->g;
-            failed = count[PLAIN] && !sum;
-        } else if (count[kind]) {
-            wb_tensor *part = kind == WINDOW ? windows(x, list + n, count[kind])
-                                             : products(list + 2 * n, count[kind]);
-            sum = sum ? wb_add(sum, part) : part;
-            failed = !sum;
-        }
+    for (contribution_kind kind = PLAIN; list && kind <= PRODUCT; kind++) {
+        int n = 0;
+        for (int i = first; i >= 0; i = w->list[i].next)
+            if (w->list[i].kind == kind) list[n++] = &w->list[i];
+        if (!n) continue;
+        wb_tensor *part = kind == PLAIN    ? plain(list, n)
+                          : kind == WINDOW ? windows(x, list, n)
+                                           : products(list, n);
+        if (!(sum = sum ? wb_add(sum, part) : part)) break;
     }
     if (list != few) wb__free(list);
     return sum;

@@ -42,13 +42,7 @@ static wb_tensor *known(wb_tensor *x)
 
 wb_tensor *wb__alone(const wb_tensor *x)
 {
-    wb_tensor *made =
-        wb__node(WB__OP_constant, (wb_dtype)x->dtype, x->ndim, x->dims, 0, NULL, 0, NULL);
-    if (!made) return NULL;
-    made->device = x->storage->device;
-    atomic_fetch_add_explicit(&x->storage->refs, 1, memory_order_relaxed);
-    wb__set_storage(made, x->storage, x->offset);
-    return made;
+    return wb__constant_on(x->storage, x->offset, x);
 }
 
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
@@ -97,8 +91,7 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     wb_tensor *moved = wb__node_with(WB__OP_moved, t, x->ndim, x->dims, 1, &narrow, 0, NULL, 0, NULL);
     if (!moved) return NULL;
     moved->device = d;
-    atomic_fetch_add_explicit(&made->storage->refs, 1, memory_order_relaxed);
-    wb__set_storage(moved, made->storage, 0);
+    wb__set_storage(moved, wb__storage_ref(made->storage), 0);
     wb_object_free(made);
     return moved;
 }
@@ -123,8 +116,7 @@ int wb__take_memory(wb_tensor *v)
         return status;
     }
     v->storage = s;
-    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-    v->live->storage = s;
+    v->live->storage = wb__storage_ref(s);
     wb__storage_unref(lent);
     wb__storage_unref(lent);
     return 0;

@@ -315,9 +315,15 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
     wb__sink_remove(x);
 }
 
-wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb__constant_on(wb__storage *s, int64_t offset, const wb_tensor *like)
 {
-    return wb__empty_on(wb_default_device(), dtype, ndim, dims);
+    wb_tensor *x = wb__node(WB__OP_constant, (wb_dtype)like->dtype, like->ndim, like->dims, 0, NULL,
+                            0, NULL);
+    if (!x) return NULL;
+    x->device = s->device;
+    x->storage = wb__storage_ref(s);
+    x->offset = offset;
+    return x;
 }
 
 wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims)
@@ -344,14 +350,20 @@ wb_tensor *wb__argument(double value, wb_dtype dtype) { return literal(value, dt
 wb_tensor *wb__number_of(double value) { return literal(value, WB_F32, WB__FIXED | WB__WEAK); }
 wb_tensor *wb_scalar(double value) { return literal(value, WB_F32, WB__WEAK); }
 
+/* May the host's data become a tensor of n dimensions?  Else the error is set. */
+static bool host_data(const char *what, const void *data, wb_dtype dtype, int ndim,
+                      const int64_t *dims, int64_t *size)
+{
+    if (!wb__check_dims(what, ndim, dims, size) || !wb__is_dtype(what, dtype)) return false;
+    if (!data && *size) wb__fail(WB_ERROR_ARGUMENT, "%s: no data", what);
+    return data || !*size;
+}
+
 wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t size;
-    if (!wb__check_dims("from", ndim, dims, &size)) return NULL;
-    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
-        return wb__fail_null(WB_ERROR_DTYPE, "from: no dtype has the number %d", (int)dtype);
-    if (!data && size) return wb__fail_null(WB_ERROR_ARGUMENT, "from: no data");
-    wb_tensor *x = wb__empty(dtype, ndim, dims);
+    if (!host_data("from", data, dtype, ndim, dims, &size)) return NULL;
+    wb_tensor *x = wb__empty_on(wb_default_device(), dtype, ndim, dims);
     if (!x || !size || !x->device->backend->upload(x->device, x->storage->data, 0, data,
                                                    (size_t)size * wb__dtype_size(dtype)))
         return x;
@@ -386,10 +398,7 @@ wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                      void (*release)(void *data, void *context), void *context)
 {
     int64_t size;
-    if (!wb__check_dims("borrow", ndim, dims, &size)) return NULL;
-    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
-        return wb__fail_null(WB_ERROR_DTYPE, "borrow: no dtype has the number %d", (int)dtype);
-    if (!data && size) return wb__fail_null(WB_ERROR_ARGUMENT, "borrow: no data");
+    if (!host_data("borrow", data, dtype, ndim, dims, &size)) return NULL;
     const wb_device *d = wb_default_device();
     if (d->backend->is_gpu) d = &wb__cpu;
     return wb__borrow_on(d, data, dtype, ndim, dims, release, context);
@@ -412,8 +421,7 @@ static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
     v->device = d;
     v->current = wb__ref(version);
     v->live = wb__ref(version);
-    v->storage = version->storage;
-    atomic_fetch_add(&v->storage->refs, 1);
+    v->storage = wb__storage_ref(version->storage);
     version->variable = v;
     wb_object_free(version);
     return v;
@@ -442,8 +450,7 @@ void wb__retype(wb_tensor *v, wb_tensor *version)
     wb__unref(v->current);
     wb__storage_unref(v->storage);
     v->dtype = version->dtype;
-    v->storage = version->storage;
-    atomic_fetch_add_explicit(&v->storage->refs, 1, memory_order_relaxed);
+    v->storage = wb__storage_ref(version->storage);
     v->live = wb__ref(version);
     v->current = wb__ref(version);
     version->variable = v;

@@ -35,6 +35,11 @@ typedef struct {
     void *mirror;                       /* the values on the host, once somebody read them there */
 } wb__storage;
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
+static inline wb__storage *wb__storage_ref(wb__storage *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
 void wb__storage_unref(wb__storage *s);
 /* The values as the host can read them, until the storage is written to or goes; NULL on failure. */
 const void *wb__storage_read(wb__storage *s);
@@ -160,9 +165,11 @@ wb_tensor *wb__unchanged(wb_tensor *x);
 /* A number for `mark` that no tensor has yet; never 0. */
 uint32_t wb__next_mark(void);
 
-/* An evaluated tensor on new, uninitialised storage. */
-wb_tensor *wb__empty(wb_dtype dtype, int ndim, const int64_t *dims);
+/* An evaluated tensor on new, uninitialised storage of a device. */
 wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims);
+
+/* A constant of like's shape and dtype, whose values are in `s` from `offset` on. */
+wb_tensor *wb__constant_on(wb__storage *s, int64_t offset, const wb_tensor *like);
 
 /* wb_borrow's on any device, of a handle of its backend's. */
 wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int ndim,
@@ -214,13 +221,19 @@ bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int
 /* Not on two devices; what floats is on any. */
 bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y);
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
-/* 0 .. ndim-1, or -1 with the error set. */
+/* 0 .. ndim-1, or -1 with the error set, for what is no operand too. */
 int wb__axis(const char *what, const wb_tensor *x, int axis);
 void wb__axes_given(wb_axes *axes, bool given);             /* as an option holds them, to n axes */
 /* Usable as an operand: a tensor, not NULL, WB_NONE or freed; and floating.  Else the error is set
  * (a NULL after another error keeps that one). */
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
+static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
+{
+    if (wb__likely((unsigned)(dtype - 1) < WB_DTYPE_COUNT - 1)) return true;
+    wb__fail(WB_ERROR_DTYPE, "%s: no dtype has the number %d", what, (int)dtype);
+    return false;
+}
 
 /* Under WEBER_DEBUG=check: each element is in 0 to bound - 1, else the error is set.  Evaluates the
  * index; what a function that is being recorded computes itself is not looked at. */

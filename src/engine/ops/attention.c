@@ -138,8 +138,9 @@ static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside
     wb__value v = ir->value[x];
     wb__view view;
     v.dims[3] = width;
-    v.heads_first = heads_inside ||
-                    (v.op == WB__OP_permute && !memcmp(ir->attrs + v.attr, swap, sizeof swap));
+    if (heads_inside ||
+        (v.op == WB__OP_permute && !memcmp(ir->attrs + v.attr, swap, sizeof swap)))
+        v.layout = WB__HEADS_INSIDE;
     wb__contiguous(&v, &view);
     return view;
 }
@@ -160,7 +161,7 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
     s.views[3] = likely(ir, in[0], s.views[2].dims[3], inside);
     wb__value lse = ir->value[in[0]];           /* this one never has its heads inside */
     lse.dims[3] = 1;
-    lse.heads_first = false;
+    lse.layout = WB__ROW_MAJOR;
     wb__contiguous(&lse, &s.views[4]);
     s.views[4].dtype = WB_F32;
     if (!wb__taken(a, &s)) return false;
@@ -255,7 +256,7 @@ FILL(ATTENTION)
         lse.dims[3] = 1;
         lse.size = v->size / v->dims[3];
         lse.dtype = WB_F32;
-        lse.heads_first = false;
+        lse.layout = WB__ROW_MAJOR;
         wb__add_result(m, g, WB__OP_attention, v);
         wb__add_result(m, g, WB__OP_attention_lse, &lse);
     }

@@ -150,7 +150,7 @@ GRADIENT(conv_weights)
 
 FILL(CONV)
 {
-    bool nhwc = v->wants_nhwc;
+    const bool nhwc = v->prefers_channels_last;
     int a = wb__operand_of(m, v, 0), b = wb__operand_of(m, v, 1);
     wb__plan_step *d = wb__last_step(m);
     memcpy(&d->step.conv, wb__attrs_of(m, v), sizeof d->step.conv);

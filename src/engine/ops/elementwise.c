@@ -105,9 +105,7 @@ wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
 
 wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype)
 {
-    if (!wb__operand("astype", x)) return NULL;
-    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
-        return wb__fail_null(WB_ERROR_DTYPE, "astype: no dtype has the number %d", (int)dtype);
+    if (!wb__operand("astype", x) || !wb__is_dtype("astype", dtype)) return NULL;
     if (x->dtype == dtype) return wb__unchanged(x);
     return wb__node(WB__OP_cast, dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }

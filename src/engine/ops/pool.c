@@ -68,6 +68,6 @@ FILL(POOL)
 {
     wb__plan_step *d = wb__last_step(m);
     memcpy(&d->step.pool, wb__attrs_of(m, v), sizeof d->step.pool);
-    for (int i = 0; i < v->n_in; i++) wb__add_dense(m, wb__operand_of(m, v, i), v->nhwc);
+    for (int i = 0; i < v->n_in; i++) wb__add_dense(m, wb__operand_of(m, v, i), v->layout == WB__CHANNELS_LAST);
     wb__add_any(m, p->result);
 }

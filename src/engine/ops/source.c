@@ -7,9 +7,7 @@ static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, 
                          int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers)
 {
     int64_t size;
-    if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
-    if ((unsigned)(dtype - 1) >= WB_DTYPE_COUNT - 1)
-        return wb__fail_null(WB_ERROR_DTYPE, "%s: no dtype has the number %d", what, (int)dtype);
+    if (!wb__check_dims(what, ndim, dims, &size) || !wb__is_dtype(what, dtype)) return NULL;
     wb_tensor *x = wb__node_with(op, dtype, ndim, dims, 0, NULL, n_attr, attr, n_numbers, numbers);
     wb__thread *t = wb__this_thread();
     if (!x || !x->device || !t->eager || t->recording) return x;

@@ -8,7 +8,7 @@ typedef struct {
     wb__emitter *m;
     const wb__group *group;
     int g;
-    wb__plan_step step;
+    wb__plan_step *step;
     int instr_capacity;
     struct {
         int value, level, instr;
@@ -33,9 +33,9 @@ static wb__instr blank(wb__instr_kind kind, int level, int dtype)
 
 static int add(program *p, wb__instr i)
 {
-    int *n = &p->step.step.fused.n_instr;
-    if (!grow(p, &p->step.instr, &p->instr_capacity, *n + 1, sizeof i)) return 0;
-    p->step.instr[*n] = i;
+    int *n = &p->step->step.fused.n_instr;
+    if (!grow(p, &p->step->instr, &p->instr_capacity, *n + 1, sizeof i)) return 0;
+    p->step->instr[*n] = i;
     return (*n)++;
 }
 
@@ -121,7 +121,7 @@ static int draw(program *p, const wb__value *v, const wb__view *view, int level)
     wb__instr i = blank(v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, level, v->dtype);
     const wb__place at = {*view, -1};
     i.arg = v->number;
-    i.c = wb__add_place(p->m, &p->step, &at);
+    i.c = wb__add_place(p->m, p->step, &at);
     return add(p, i);
 }
 
@@ -136,9 +136,9 @@ static int source(program *p, int x, const wb__view *view, int level)
 static void store(program *p, int instr, const wb__place *at)
 {
     if (p->m->failed) return;
-    wb__instr i = blank(WB__STORE, p->step.instr[instr].level, p->step.instr[instr].dtype);
+    wb__instr i = blank(WB__STORE, p->step->instr[instr].level, p->step->instr[instr].dtype);
     i.a = instr;
-    i.arg = wb__add_place(p->m, &p->step, at);
+    i.arg = wb__add_place(p->m, p->step, at);
     add(p, i);
 }
 
@@ -202,7 +202,7 @@ static int outside(program *p, int x, int level, bool whole)
     return keep_had(p, x, level,
                     again ? rematerialised(p, x, level)
                     : wb__is_free_source(m->values, base) ? source(p, base, &at.view, level)
-                    : add_arg(p, WB__LOAD, level, v->dtype, wb__add_place(m, &p->step, &at)));
+                    : add_arg(p, WB__LOAD, level, v->dtype, wb__add_place(m, p->step, &at)));
 }
 
 static bool inside(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
@@ -219,7 +219,7 @@ static void operands(program *p, const wb__value *v, int level, int *in)
     int finest = -1;
     for (int i = 0; i < v->n_in; i++) {
         in[i] = operand(p, ir->inputs[v->in + i], level, false);
-        if (!p->m->failed) finest = WB__MAX(finest, p->step.instr[in[i]].level);
+        if (!p->m->failed) finest = WB__MAX(finest, p->step->instr[in[i]].level);
     }
     for (int i = 0; i < v->n_in && finest < level && !p->m->failed; i++) {
         int x = ir->inputs[v->in + i];
@@ -252,7 +252,7 @@ static void fold(program *p, int x, const wb__value *v)
         at.view = in_space(g, &at.view);        /* the folded axes have size 1 and so stride 0 */
         i.kind = v->size == 1 && g->outer_dims == 0 ? WB__FOLD_ALL : WB__FOLD_ROWS;
         i.level = WB__LEVEL_ONE;
-        i.arg = wb__add_place(m, &p->step, &at);
+        i.arg = wb__add_place(m, p->step, &at);
     }
     m->instr_of[x] = add(p, i);
 }
@@ -264,7 +264,7 @@ static void store_in_order(program *p, int x, const wb__value *v)
     wb__view view;
     if (!wb__place_of(p->m, x, &at)) return;
     wb__value like = *wb__ir_in(&p->m->values->ir, v, 0);
-    like.nhwc = false;
+    like.layout = WB__ROW_MAJOR;
     wb__contiguous(&like, &view);
     view.buffer = at.view.buffer;
     view.offset = at.view.offset;
@@ -301,7 +301,7 @@ static void one(program *p, int x)
 static void finish(program *p)
 {
     const wb__group *g = p->group;
-    wb__plan_step *d = &p->step;
+    wb__plan_step *d = p->step;
     wb__free(p->had);
     if (!(d->spaces = wb__alloc(sizeof *d->spaces))) p->m->failed = true;
     else {
@@ -317,8 +317,9 @@ static void finish(program *p)
 
 void wb__emit_fused(wb__emitter *m, int group)
 {
-    program p = {.m = m, .group = &m->groups->group[group], .g = group,
-                 .step = wb__step_new(m, WB__STEP_FUSED)};
+    wb__plan_step d;
+    program p = {.m = m, .group = &m->groups->group[group], .g = group, .step = &d};
+    wb__step_begin(m, WB__STEP_FUSED, &d);
     for (int x = p.group->first; x >= 0 && !m->failed; x = m->groups->of[x].next) one(&p, x);
     finish(&p);
 }
@@ -329,7 +330,9 @@ void wb__emit_zeros(wb__emitter *m, const wb__place *to)
     wb__group g = {.ndim = to->view.ndim, .col_dims = WB__MIN(to->view.ndim, 1)};
     for (int i = 0; i < g.ndim; i++) g.axis[i] = i;
     memcpy(g.dims, to->view.dims, sizeof g.dims);
-    program p = {.m = m, .group = &g, .g = -1, .step = wb__step_new(m, WB__STEP_FUSED)};
+    wb__plan_step d;
+    program p = {.m = m, .group = &g, .g = -1, .step = &d};
+    wb__step_begin(m, WB__STEP_FUSED, &d);
     const int zero = m->attempt->request->n_numbers + constant(&p, 0);
     store(&p, add_arg(&p, WB__NUMBER, WB__LEVEL_FULL, (int)to->view.dtype, zero), to);
     finish(&p);

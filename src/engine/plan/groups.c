@@ -94,13 +94,13 @@ static void note_reader(former *f, int g, int base, int64_t size)
     if (group_of(f, base) != g && value(f, base)->size == size) f->progress[base].reader = g;
 }
 
-static void place_in(former *f, int g, int x)
+static void add_to_space(former *f, int g, int x)
 {
     const wb__value *v = value(f, x);
     if (f->failed) return;
     if (wb__ops[v->op].class == WB__REDUCE) {
-        f->out->of[x].ends =
-            wb__space_fold(&f->out->group[g], f->values, v) != WB__FOLDS_COLS;
+        wb__group *to = &f->out->group[g];
+        f->out->of[x].ends = wb__space_fold(to, f->values, v, &to->col_dims) != WB__FOLDS_COLS;
         note_reader(f, g, base_of(f, v, 0), value(f, input(f, v, 0))->size);
     } else {
         for (int i = 0; i < v->n_in; i++) note_reader(f, g, base_of(f, v, i), v->size);
@@ -118,9 +118,11 @@ static void new_space(former *f, const wb__value *v)
 /* ---- deferred values ------------------------------------------------------------------------- */
 
 /* Would v be a fold whose result its own kernel cannot use? */
-static bool would_end(const former *f, wb__group *g, const wb__value *v)
+static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 {
-    return wb__ops[v->op].class == WB__REDUCE && wb__space_fold(g, f->values, v) != WB__FOLDS_COLS;
+    int cols;
+    return wb__ops[v->op].class == WB__REDUCE &&
+           wb__space_fold(g, f->values, v, &cols) != WB__FOLDS_COLS;
 }
 
 /* Would v's deferred operands, and those below them, fit into group g?  What they read may have
@@ -133,7 +135,7 @@ static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__val
         if (!is_deferred(f, x)) continue;
         const wb__value *d = value(f, x);
         if (!reachable(f, g, d) || !deferred_fit(f, g, trial, d) ||
-            !wb__space_fits(trial, f->values, d) || would_end(f, trial, d))
+            !wb__space_admit(trial, f->values, d) || would_end(f, trial, d))
             return false;
     }
     return true;
@@ -147,7 +149,7 @@ static void pull(former *f, int g, const wb__value *v)
         if (!is_deferred(f, x)) continue;
         f->progress[x].below = 0;
         pull(f, g, value(f, x));
-        place_in(f, g, x);
+        add_to_space(f, g, x);
     }
 }
 
@@ -175,7 +177,7 @@ static void group_alone(former *f, int x)
     }
     const int g = f->out->n - 1;
     pull(f, g, v);
-    place_in(f, g, x);
+    add_to_space(f, g, x);
 }
 
 /* Number of deferred values v depends on, and v itself.  Shared ones are counted once a path. */
@@ -210,7 +212,7 @@ static bool may_join(const former *f, int g, const wb__value *v)
     wb__group trial = f->out->group[g];
     if (trial.n >= f->attempt->most_values) return false;
     return trial.kind == WB__GROUP_FUSED && reachable(f, g, v) && deferred_fit(f, g, &trial, v) &&
-           wb__space_fits(&trial, f->values, v);
+           wb__space_admit(&trial, f->values, v);
 }
 
 /* The group that v joins: its latest maker, or a group that reads an operand and comes after all
@@ -237,7 +239,7 @@ static void fusable(former *f, int x)
     const int g = candidate(f, v);
     if (g >= 0) {
         pull(f, g, v);
-        place_in(f, g, x);
+        add_to_space(f, g, x);
     } else if (!f->values->needed[x] && can_wait(f, v)) {
         f->progress[x].below = count_below(f, v);
     } else {

@@ -12,21 +12,6 @@ void wb__ir_free(wb__ir *ir)
     memset(ir, 0, sizeof *ir);
 }
 
-static bool make_room(wb__ir *ir, void **list, int *room, int want, size_t size)
-{
-    if (*list && want <= *room) return true;   /* there is always a list: places are counted from it */
-    int n = *room ? *room : 128;
-    while (n < want) n *= 2;
-    void *more = wb__realloc(*list, (size_t)n * size);
-    if (!more) {
-        ir->failed = true;
-        return false;
-    }
-    *list = more;
-    *room = n;
-    return true;
-}
-
 /* ---- merging --------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -87,10 +72,12 @@ static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, c
     uint64_t mask = (uint64_t)(ir->table_room - 1), at = hash(&v, n_in, in, n_attr, attr) & mask;
     for (; ir->table[at] >= 0; at = (at + 1) & mask)
         if (equal(ir, &ir->value[ir->table[at]], &v, n_in, in, n_attr, attr)) return ir->table[at];
-    if (!make_room(ir, (void **)&ir->value, &ir->room, ir->n + 1, sizeof v) ||
-        !make_room(ir, (void **)&ir->inputs, &ir->inputs_room, ir->n_inputs + n_in, sizeof *in) ||
-        !make_room(ir, (void **)&ir->attrs, &ir->attrs_room, ir->n_attrs + n_attr, sizeof *attr))
-        return 0;
+    /* one place more: there is always a list, from which places are counted */
+    ir->failed =
+        !wb__make_room(&ir->value, &ir->room, ir->n + 1, sizeof v) ||
+        !wb__make_room(&ir->inputs, &ir->inputs_room, ir->n_inputs + n_in + 1, sizeof *in) ||
+        !wb__make_room(&ir->attrs, &ir->attrs_room, ir->n_attrs + n_attr + 1, sizeof *attr);
+    if (ir->failed) return 0;
     v.n_in = n_in;
     v.in = ir->n_inputs;
     v.n_attr = n_attr;

@@ -9,14 +9,25 @@
 #include "backend/backend.h"
 #include "engine/graph.h"
 
+/* The order of a value's axes in memory, outermost first. */
+typedef enum {
+    WB__ROW_MAJOR,
+    WB__CHANNELS_LAST,              /* [N, C, H, W] as [N, H, W, C] */
+    WB__HEADS_INSIDE                /* [B, H, T, D] as [B, T, H, D] */
+} wb__layout;
+static inline int wb__layout_axis(wb__layout l, int i)
+{
+    static const int axis[][4] = {
+        [WB__CHANNELS_LAST] = {0, 2, 3, 1}, [WB__HEADS_INSIDE] = {0, 2, 1, 3}};
+    return l == WB__ROW_MAJOR ? i : axis[l][i];
+}
+
 typedef struct {
     uint16_t op;                    /* wb__op; WB__OP_constant is a leaf */
     uint8_t dtype, ndim;
     bool fixed;                     /* a literal whose value is known to the plan */
-    bool nhwc;                      /* stands in memory as [N, H, W, C] */
-    bool heads_first; /* a product [b, h, t, d] that stands in memory as [b, t, h, d], as all who
-                         use it want */
-    bool wants_nhwc;                /* a convolution that would have its operands so */
+    uint8_t layout;                 /* wb__layout */
+    bool prefers_channels_last;     /* a convolution, of its operands */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
     int n_attr, attr;               /* likewise ir->attrs */
     int number;                     /* of a literal or a draw: index of its run-time number */

@@ -10,8 +10,8 @@ static const wb__value *value(const wb__emitter *m, int x) { return wb__value_at
 
 static bool dense(const wb__view *v, bool nhwc)
 {
-    wb__value like = {
-        .ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype, .nhwc = nhwc && v->ndim == 4};
+    wb__value like = {.ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype,
+                      .layout = nhwc && v->ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR};
     wb__view want;
     memcpy(like.dims, v->dims, sizeof like.dims);
     wb__contiguous(&like, &want);
@@ -25,7 +25,7 @@ static bool dense(const wb__view *v, bool nhwc)
 static void add_dense_place(wb__emitter *m, const wb__place *at, const wb__value *like)
 {
     wb__place to = *at;
-    if (!dense(&at->view, like->nhwc)) {
+    if (!dense(&at->view, like->layout == WB__CHANNELS_LAST)) {
         to = wb__emit_memory(m, like);
         wb__emit_copy(m, at, &to, "brought into order");
     }
@@ -36,8 +36,7 @@ static void add_dense_place(wb__emitter *m, const wb__place *at, const wb__value
 static wb__value in_layout(const wb__emitter *m, int x, bool nhwc)
 {
     wb__value like = *value(m, x);
-    like.heads_first = false;
-    like.nhwc = nhwc && like.ndim == 4;
+    like.layout = nhwc && like.ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
     return like;
 }
 
@@ -154,7 +153,8 @@ void wb__emit_library(wb__emitter *m, int group)
     const wb__group *g = &m->groups->group[group];
     const wb__product *p = &m->patterns->product[g->product];
     const wb__value *v = value(m, p->value);
-    wb__plan_step d = wb__step_new(m, wb__ops[v->op].step);
+    wb__plan_step d;
+    wb__step_begin(m, wb__ops[v->op].step, &d);
     d.step.variant = wb__ops[v->op].variant;
     m->step = &d;
     wb__fill[v->op](m, g, p, v);

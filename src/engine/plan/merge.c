@@ -62,27 +62,33 @@ static bool is_plain(const merger *m, int g)
 
 static bool same_space(const wb__group *a, const wb__group *b)
 {
-    if (a->ndim != b->ndim || a->nhwc != b->nhwc || a->outer_dims != b->outer_dims) return false;
+    if (a->ndim != b->ndim || a->layout != b->layout || a->outer_dims != b->outer_dims) return false;
     if (a->col_dims >= 0 && b->col_dims >= 0 && a->col_dims != b->col_dims) return false;
     for (int i = 0; i < a->ndim; i++)
         if (a->dims[i] != b->dims[i] || a->axis[i] != b->axis[i]) return false;
     return true;
 }
 
-/* Does a group before b, other than a itself, use what a makes?  Does b look at it by a view? */
-static bool wanted_between(const merger *m, int a, int b)
+/* Does `user` read x itself, and no view of it? */
+static bool reads_directly(const merger *m, const wb__value *user, int x)
+{
+    for (int i = 0; i < user->n_in; i++) {
+        const int in = wb__input(m->values, user, i);
+        if (in != x && m->values->base[in] == x) return false;
+    }
+    return true;
+}
+
+/* Can a's values move to b?  No group between the two reads them, and b reads them directly. */
+static bool may_move(const merger *m, int a, int b)
 {
     for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
         for (int k = m->first[x]; k < m->first[x + 1]; k++) {
             const int g = group_of(m, m->user[k]);
-            if (g >= 0 && g != a && g < b) return true;
-            const wb__value *user = value(m, m->user[k]);
-            for (int i = 0; g == b && i < user->n_in; i++) {
-                const int in = wb__input(m->values, user, i);
-                if (in != x && m->values->base[in] == x) return true;
-            }
+            if (g >= 0 && g != a && g < b) return false;
+            if (g == b && !reads_directly(m, value(m, m->user[k]), x)) return false;
         }
-    return false;
+    return true;
 }
 
 /* Group a's values come before b's in b from now on; a is empty. */
@@ -109,7 +115,7 @@ static int candidate(const merger *m, int b)
             const int n = m->out->group[a].n + m->out->group[b].n;
             if (n > WB__MIN(m->most_values, MOST_MERGED)) continue;
             if (!same_space(&m->out->group[a], &m->out->group[b])) continue;
-            if (!wanted_between(m, a, b)) best = a;
+            if (may_move(m, a, b)) best = a;
         }
     return best;
 }
@@ -133,15 +139,6 @@ static bool spreads(const wb__group *g, const wb__value *v)
         smaller |= v->dims[i] != g->dims[i];
     }
     return smaller;
-}
-
-static bool reads_directly(const merger *m, const wb__value *user, int x)
-{
-    for (int i = 0; i < user->n_in; i++) {
-        const int in = wb__input(m->values, user, i);
-        if (in != x && m->values->base[in] == x) return false;
-    }
-    return true;
 }
 
 static bool may_rematerialise(const merger *m, int g)

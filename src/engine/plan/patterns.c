@@ -16,8 +16,8 @@
 
 /* What is known of a value while patterns are looked for. */
 typedef struct {
-    int made_at;            /* itself; of a value that may be deferred its first reader that may
-                               not, the number of values where there is none so far */
+    bool deferred;          /* it waits for its first reader that may not wait itself */
+    int ready_at;           /* of a value that is not deferred: itself, or the reader that it waited for */
     int first_reader;       /* perhaps through views */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
     bool wants_bits;        /* of a relu: a gradient reads nothing of it but its signs */
@@ -41,14 +41,12 @@ static wb__product *made_by(const finder *f, int x)
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-static bool is_deferred(const finder *f, int x) { return f->of[x].made_at == f->values->ir.n; }
-
 /* The value at which x's memory is complete; -1: before all others. */
-static int made_at(const finder *f, int x)
+static int ready_at(const finder *f, int x)
 {
     const int base = base_of(f, x), p = f->out->of[base].product;
     if (value(f, base)->op == WB__OP_constant) return -1;
-    return p >= 0 ? f->out->product[p].made_at : f->of[base].made_at;
+    return p >= 0 ? f->out->product[p].made_at : f->of[base].ready_at;
 }
 
 /* x is part of product p, which is now as `with`. */
@@ -62,9 +60,7 @@ static void set(finder *f, wb__product *p, const wb__product *with, int x)
 
 static wb__view operand(const finder *f, const wb__value *product, int i)
 {
-    wb__view v;
-    wb__view_alone(f->values, input(f, product, i), &v);
-    return wb__matrix_view(v, f->values->ir.attrs[product->attr + i], product);
+    return wb__matrix_view(f->values->view[input(f, product, i)], f->values->ir.attrs[product->attr + i], product);
 }
 
 /* Does the backend do all of this, for a matrix product, in one step? */
@@ -119,10 +115,8 @@ static bool is_bias(const finder *f, int x, const wb__product *p)
     const int from_end = v->ndim - channel, base = base_of(f, x);
     if (b->ndim < from_end || b->dtype != v->dtype || b->size != v->dims[channel]) return false;
     if (b->dims[b->ndim - from_end] != b->size || wb__is_free_source(f->values, base)) return false;
-    if (is_deferred(f, base)) return false;
-    wb__view view;
-    wb__view_alone(f->values, x, &view);
-    return b->size == 1 || view.strides[b->ndim - from_end] == 1;
+    if (f->of[base].deferred) return false;
+    return b->size == 1 || f->values->view[x].strides[b->ndim - from_end] == 1;
 }
 
 static bool match_bias(finder *f, int x)
@@ -136,7 +130,7 @@ static bool match_bias(finder *f, int x)
         with.bias = input(f, v, !i);
         with.result = x;
         if (!is_bias(f, with.bias, p)) continue;
-        if (made_at(f, with.bias) > p->value) with.made_at = x;     /* the only reader */
+        if (ready_at(f, with.bias) > p->value) with.made_at = x;     /* the only reader */
         set(f, p, &with, x);
         return true;
     }
@@ -146,8 +140,8 @@ static bool match_bias(finder *f, int x)
 /* ---- activation ------------------------------------------------------------------------------ */
 
 /* Whether a row pays behind a product where a library may need another pass for it: relu always,
- * others not over thin rows, and only tanh and sigmoid, which libraries have, where that pass would
- * join other elementwise work. */
+ * others not over thin rows (of the last axis: behind a convolution, the image's), and only tanh and
+ * sigmoid, which libraries have, where that pass would join other elementwise work. */
 static bool pays(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -329,15 +323,15 @@ typedef struct {
     int64_t offset, k, n, k_stride, n_stride;
 } matrix;
 
-/* Dimensions of v whose bits are set in `axes`, in the order given, as one run: its length and
+/* Dimensions of v whose bits are set in `axes`, in the order of the layout, as one run: its length and
  * stride; false where they are none. */
-static bool as_one(const wb__view *v, const int *order, unsigned axes, int64_t *dim,
+static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
                    int64_t *stride)
 {
     *dim = *stride = 1;
     bool any = false;
     for (int i = v->ndim - 1; i >= 0; i--) {
-        const int axis = order[i];
+        const int axis = wb__layout_axis(layout, i);
         if (!(axes >> axis & 1) || v->dims[axis] == 1) continue;
         if (!any) *stride = v->strides[axis];
         else if (v->strides[axis] != *stride * *dim) return false;
@@ -350,26 +344,25 @@ static bool as_one(const wb__view *v, const int *order, unsigned axes, int64_t *
 /* x = the sum of a matrix over its rows, which are its leading dimensions. */
 static bool sums_rows(const finder *f, int x, matrix *m)
 {
-    static const int plain[WB_MAX_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7}, nhwc[4] = {0, 2, 3, 1};
-    _Static_assert(WB_MAX_DIMS == 8, "as many as `plain` has");
     const wb__value *v = value(f, x);
     if (v->op != WB__OP_sum || !v->size) return false;
     const wb__value *y = value(f, input(f, v, 0));
     const unsigned rows = (unsigned)f->values->ir.attrs[v->attr];
-    const int *order = y->nhwc ? nhwc : plain;
+    const wb__layout layout =
+        y->layout == WB__CHANNELS_LAST ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
     bool kept = false;
     for (int i = 0; i < y->ndim; i++) {
-        if (y->dims[order[i]] == 1) continue;
-        if (rows >> order[i] & 1 && kept) return false;
-        kept |= !(rows >> order[i] & 1);
+        const int axis = wb__layout_axis(layout, i);
+        if (y->dims[axis] == 1) continue;
+        if (rows >> axis & 1 && kept) return false;
+        kept |= !(rows >> axis & 1);
     }
     if (!kept) return false;
-    wb__view view;
-    wb__view_alone(f->values, input(f, v, 0), &view);
+    const wb__view *view = &f->values->view[input(f, v, 0)];
     m->base = base_of(f, input(f, v, 0));
-    m->offset = view.offset;
-    return as_one(&view, order, rows, &m->k, &m->k_stride) &&
-           as_one(&view, order, ~rows, &m->n, &m->n_stride);
+    m->offset = view->offset;
+    return as_one(view, layout, rows, &m->k, &m->k_stride) &&
+           as_one(view, layout, ~rows, &m->n, &m->n_stride);
 }
 
 static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
@@ -423,7 +416,7 @@ static void find_readers(finder *f)
 {
     const int n = f->values->ir.n;
     for (int x = 0; x < n; x++) {
-        f->of[x] = (fact){.made_at = x, .first_reader = n};
+        f->of[x] = (fact){.ready_at = x, .first_reader = n};
         f->out->of[x] = (wb__part){.product = -1};
     }
     for (int x = 0; x < n; x++) {
@@ -452,23 +445,21 @@ static bool may_defer(const finder *f, int x)
     for (int i = 0; i < v->n_in; i++) {
         const int in = input(f, v, i), base = base_of(f, in);
         if (value(f, base)->op != WB__OP_constant && !wb__is_free_source(f->values, base) &&
-            (!is_deferred(f, base) || in != base))
+            (!f->of[base].deferred || in != base))
             return false;
     }
     return true;
 }
 
-static void find_made_at(finder *f, int x)
+static void find_ready_at(finder *f, int x)
 {
     const wb__value *v = value(f, x);
     if (wb__is_view(f->values, x) || f->out->of[x].product >= 0 || f->out->of[x].unused) return;
-    if (may_defer(f, x)) {
-        f->of[x].made_at = f->values->ir.n;
-        return;
-    }
-    for (int i = 0; i < v->n_in; i++) {
-        const int base = base_of(f, input(f, v, i));
-        if (is_deferred(f, base)) f->of[base].made_at = x;
+    f->of[x].deferred = may_defer(f, x);
+    for (int i = 0; i < v->n_in && !f->of[x].deferred; i++) {
+        fact *in = &f->of[base_of(f, input(f, v, i))];
+        if (in->deferred) in->ready_at = x;
+        in->deferred = false;
     }
 }
 
@@ -515,7 +506,7 @@ static bool find(finder *f)
     for (int x = 0; x < n; x++) {
         if (wb__ops[value(f, x)->op].class == WB__LIBRARY && !begin(f, x)) return false;
         match(f, x, behind_products, WB__COUNT(behind_products));
-        find_made_at(f, x);
+        find_ready_at(f, x);
     }
     if (asks) keep_read_factors(f);
     for (int x = 0; asks && x < n; x++) match(f, x, beside_products, WB__COUNT(beside_products));

@@ -26,7 +26,7 @@ int wb__same_memory(const wb__values *s, int x)
     int at = x;
     while (wb__is_view(s, at) && wb__value_at(s, at)->op == WB__OP_reshape)
         at = wb__input(s, wb__value_at(s, at), 0);
-    return wb__is_view(s, at) || wb__value_at(s, at)->nhwc ? x : at;
+    return wb__is_view(s, at) || wb__value_at(s, at)->layout == WB__CHANNELS_LAST ? x : at;
 }
 
 /* A row-major value that a kernel makes is in the memory of the first result that asks for it. */
@@ -35,7 +35,8 @@ static void choose_results(placer *p)
     for (int i = 0; i < p->request->n_results; i++) {
         const int x = wb__same_memory(p->values, wb__root(p->values, p->request->results[i]));
         wb__role *r = &p->out->role[x];
-        if (group_of(p, x) >= 0 && r->result < 0 && !value(p, x)->nhwc) r->result = i;
+        if (group_of(p, x) >= 0 && r->result < 0 && value(p, x)->layout != WB__CHANNELS_LAST)
+            r->result = i;
     }
 }
 
@@ -106,7 +107,7 @@ static bool choose_writes(placer *p)
         const int x = wb__root(p->values, r->writes[i]), g = group_of(p, x), to = r->targets[i];
         wb__role *role = &p->out->role[x];
         if (to < 0 || g < 0 || !p->out->is_final[g] || role->write >= 0 || role->result >= 0 ||
-            p->groups->of[x].ends || value(p, x)->nhwc)
+            p->groups->of[x].ends || value(p, x)->layout != WB__ROW_MAJOR)
             continue;
         if ((reader[to] == -1 || reader[to] == g) && reads_in_step(p, g, to)) role->write = i;
     }
@@ -145,9 +146,9 @@ static bool may_be_inside(const placer *p, int x)
     const wb__value *v = value(p, x);
     const int group = group_of(p, x);
     if (group < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
-        p->groups->of[x].ends || v->heads_first)
+        p->groups->of[x].ends || v->layout != WB__ROW_MAJOR)
         return false;
-    if (v->nhwc || wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble && !v->nhwc;
+    if (wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble;
     const wb__group *g = &p->groups->group[group];
     if (g->kind != WB__GROUP_LIBRARY) return true;
     const wb__product *by = &p->patterns->product[g->product];

@@ -15,7 +15,7 @@ bool wb__place_of(wb__emitter *m, int x, wb__place *out)
     *out = (wb__place){.memory = -1};
     if (m->failed) return false;
     if (wb__is_free_source(m->values, base)) {
-        wb__view_alone(m->values, x, &out->view);
+        out->view = m->values->view[x];
         return true;
     }
     if (place >= 0) {
@@ -41,10 +41,10 @@ wb__place wb__emit_memory(wb__emitter *m, const wb__value *like)
     return at;
 }
 
-wb__plan_step wb__step_new(const wb__emitter *m, wb__step_kind kind)
+void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d)
 {
-    return (wb__plan_step){.step = wb__step_blank(m->attempt, kind), .aux = {.memory = -1},
-                           .sums = {.memory = -1}};
+    *d = (wb__plan_step){.step = wb__step_blank(m->attempt, kind), .aux = {.memory = -1},
+                         .sums = {.memory = -1}};
 }
 
 int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at)
@@ -70,7 +70,8 @@ void wb__emit_step(wb__emitter *m, wb__plan_step *d)
 
 void wb__emit_copy(wb__emitter *m, const wb__place *from, const wb__place *to, const char *why)
 {
-    wb__plan_step d = wb__step_new(m, WB__STEP_COPY);
+    wb__plan_step d;
+    wb__step_begin(m, WB__STEP_COPY, &d);
     wb__add_place(m, &d, from);
     wb__add_place(m, &d, to);
     d.text = wb__strdup(why);
@@ -82,7 +83,7 @@ static wb__place in_buffer(const wb__value *v, int buffer)
 {
     wb__value like = *v;
     wb__place at = {.memory = -1};
-    like.nhwc = like.heads_first = false;
+    like.layout = WB__ROW_MAJOR;
     wb__contiguous(&like, &at.view);
     at.view.buffer = buffer;
     return at;
@@ -148,7 +149,7 @@ static void copy_writes(wb__emitter *m, wb__place *aside, bool first)
             wb__emit_copy(m, from_variable ? &aside[i] : &from, &to, "write");
         } else if (from_variable) {
             wb__value like = *value(m, x);
-            like.nhwc = false;
+            like.layout = WB__ROW_MAJOR;
             aside[i] = wb__emit_memory(m, &like);
             wb__emit_copy(m, &from, &aside[i], "set aside");
         }

@@ -15,11 +15,10 @@ static bool is_per_row(const wb__group *g, const wb__value *v)
 
 void wb__space_of(wb__group *g, const wb__value *v)
 {
-    static const int nhwc[4] = {0, 2, 3, 1};
     g->ndim = v->ndim;
-    g->nhwc = v->nhwc;
+    g->layout = (wb__layout)v->layout;
     memcpy(g->dims, v->dims, sizeof v->dims);
-    for (int i = 0; i < v->ndim; i++) g->axis[i] = v->nhwc ? nhwc[i] : i;
+    for (int i = 0; i < v->ndim; i++) g->axis[i] = wb__layout_axis(g->layout, i);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -47,22 +46,20 @@ static wb__fold fold_with(const wb__group *g, const wb__value *x, unsigned mask,
     return WB__NO_FOLD;
 }
 
-wb__fold wb__space_fold(wb__group *g, const wb__values *s, const wb__value *v)
+wb__fold wb__space_fold(const wb__group *g, const wb__values *s, const wb__value *v, int *cols)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const unsigned mask = (unsigned)s->ir.attrs[v->attr];
     const bool is_argmax = v->op == WB__OP_argmax;
     bool everything = true;
     for (int i = 0; i < x->ndim; i++) everything &= x->dims[i] == 1 || mask >> i & 1;
+    *cols = g->col_dims;
     if (everything && !is_argmax && !g->outer_dims) return WB__FOLDS_ALL;
-    if (g->col_dims >= 0) {
-        const wb__fold f = fold_with(g, x, mask, g->col_dims);
-        return is_argmax && f != WB__FOLDS_COLS ? WB__NO_FOLD : f;
-    }
-    for (int cols = 0; cols <= g->ndim; cols++) {
-        const wb__fold f = fold_with(g, x, mask, cols);
+    const bool free = g->col_dims < 0;
+    for (int n = free ? 0 : g->col_dims; n <= (free ? g->ndim : g->col_dims); n++) {
+        const wb__fold f = fold_with(g, x, mask, n);
         if (f == WB__NO_FOLD || (is_argmax && f != WB__FOLDS_COLS)) continue;
-        g->col_dims = cols;
+        *cols = n;
         return f;
     }
     return WB__NO_FOLD;
@@ -80,7 +77,7 @@ bool wb__folds_columns(const wb__values *s, const wb__value *v)
         seen |= reduced;
         rest |= !reduced;
     }
-    return rest && !x->nhwc;
+    return rest && x->layout != WB__CHANNELS_LAST;
 }
 
 static bool has_points(const wb__group *g)
@@ -90,20 +87,24 @@ static bool has_points(const wb__group *g)
     return true;
 }
 
-static bool fits_reduction(wb__group *g, const wb__values *s, const wb__value *v)
+static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__value *v, int *cols)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
-    if (wb__space_is(g, x)) return wb__space_fold(g, s, v) != WB__NO_FOLD;
+    const wb__fold fold = wb__space_fold(g, s, v, cols);
+    if (wb__space_is(g, x)) return fold != WB__NO_FOLD;
     /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for
      * a sum; and never, where there are no columns */
     return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
-           wb__space_fold(g, s, v) == WB__FOLDS_ALL;
+           fold == WB__FOLDS_ALL;
 }
 
-bool wb__space_fits(wb__group *g, const wb__values *s, const wb__value *v)
+bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
 {
-    if (wb__ops[v->op].class == WB__REDUCE) return fits_reduction(g, s, v);
-    return wb__space_is(g, v) || is_per_row(g, v);
+    int cols = g->col_dims;
+    const bool fits = wb__ops[v->op].class == WB__REDUCE ? fits_reduction(g, s, v, &cols)
+                                                         : wb__space_is(g, v) || is_per_row(g, v);
+    if (fits) g->col_dims = cols;
+    return fits;
 }
 
 /* The space of a reduction that fits nowhere: outer dimensions where the reduced axes are in the
@@ -113,7 +114,7 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     unsigned mask = (unsigned)s->ir.attrs[v->attr];
     wb__space_of(g, x);
-    if (wb__space_fold(g, s, v) != WB__NO_FOLD) return;
+    if (wb__space_fold(g, s, v, &g->col_dims) != WB__NO_FOLD) return;
     int first = g->ndim, last = -1, n = 0, axis[WB_MAX_DIMS];
     for (int i = 0; i < g->ndim; i++)
         if (mask >> g->axis[i] & 1) {

@@ -54,6 +54,8 @@ typedef struct {
                                reads it (perhaps through a view) in memory */
     int *base;              /* of each value: the value whose memory it is a view of; itself where
                                it is no view */
+    wb__view *view;         /* of each value: its elements over its base's memory where that is the
+                               base's own, in its layout (buffer -1), or a free source's */
     bool attention_back;    /* the graph has gradients of attention */
 } wb__values;
 
@@ -87,7 +89,7 @@ static inline bool wb__is_free_source(const wb__values *s, int x)
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
 }
 
-/* Fills base: a chain of views has its base's memory unless strides cannot express it. */
+/* Fills base and view: a chain of views has its base's memory unless strides cannot express it. */
 void wb__find_views(wb__values *s);
 /* The result of a viewing operation, by its shape and attributes, as a view of what `in` views;
  * false where strides cannot express a reshape. */
@@ -96,11 +98,9 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 /* The elements of x over its base's memory, which `base` views; false where the base's strides do
  * not allow it. */
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
-/* The same over a base that has memory of its own, in its own layout (buffer -1), or is a free source. */
-void wb__view_alone(const wb__values *s, int x, wb__view *out);
 /* A source's elements: they are numbered (draws) or vary along one axis (iota). */
 void wb__source_view(const wb__values *s, int x, wb__view *out);
-/* Row-major, or in the layout of v (channels last, heads first). */
+/* In the layout of v. */
 void wb__contiguous(const wb__value *v, wb__view *out);
 /* A matrix, transposed or not, as an operand of a product: leading axes broadcast. */
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
@@ -149,7 +149,7 @@ typedef struct {
     wb__group_kind kind;
     int product;                        /* of a library group: its number among the patterns */
     int ndim, outer_dims, col_dims;     /* col_dims: -1 while any number would do */
-    bool nhwc;
+    wb__layout layout;
     int64_t dims[WB_MAX_DIMS];          /* logical */
     int axis[WB_MAX_DIMS];
     int first, last, n;                 /* its values, linked by wb__member.next; first -1: empty */
@@ -181,9 +181,10 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 typedef enum { WB__NO_FOLD, WB__FOLDS_COLS, WB__FOLDS_ROWS, WB__FOLDS_ALL } wb__fold;
 void wb__space_of(wb__group *g, const wb__value *v);
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v);
-bool wb__space_fits(wb__group *g, const wb__values *s, const wb__value *v);
-/* Sets col_dims where it was free. */
-wb__fold wb__space_fold(wb__group *g, const wb__values *s, const wb__value *v);
+/* How the reduction v is folded in g's space, where that has `cols` columns then. */
+wb__fold wb__space_fold(const wb__group *g, const wb__values *s, const wb__value *v, int *cols);
+/* Does v fit?  Then the space has the columns that a reduction needs from now on. */
+bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
 /* Is the reduction over trailing axes, and not all of them?  Then it ends no kernel. */
 bool wb__folds_columns(const wb__values *s, const wb__value *v);
 /* Has v the dimensions of the whole space? */
@@ -278,7 +279,7 @@ typedef struct {
 bool wb__place_of(wb__emitter *m, int x, wb__place *out);
 /* One more piece of the arena, for a value like this. */
 wb__place wb__emit_memory(wb__emitter *m, const wb__value *like);
-wb__plan_step wb__step_new(const wb__emitter *m, wb__step_kind kind);
+void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
 int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at);   /* its number */
 void wb__emit_step(wb__emitter *m, wb__plan_step *d);               /* takes over all that d has */
 void wb__emit_copy(wb__emitter *m, const wb__place *from, const wb__place *to, const char *why);

@@ -123,21 +123,21 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
         wb__op op = (wb__op)v->op;
         if (v->ndim != 4) continue;
         if (wb__is_step(op, WB__STEP_CONV)) {
-            v->wants_nhwc = wb__conv_prefers_nhwc(a, ir, v);
-            v->nhwc = v->wants_nhwc && op != WB__OP_conv_weights;
+            v->prefers_channels_last = wb__conv_prefers_nhwc(a, ir, v);
+            if (v->prefers_channels_last && op != WB__OP_conv_weights) v->layout = WB__CHANNELS_LAST;
         } else if (wb__is_step(op, WB__STEP_POOL))
-            v->nhwc = wb__ir_in(ir, v, 0)->nhwc;
+            v->layout = wb__ir_in(ir, v, 0)->layout;
         else if (wb__is_elementwise(op))
             for (int j = 0; j < v->n_in; j++) {
                 const wb__value *p = wb__ir_in(ir, v, j);
-                v->nhwc |= p->nhwc && p->size == v->size;
+                if (p->layout && p->size == v->size) v->layout = p->layout;
             }
     }
 }
 
 /* The result of attention is wanted with heads and time swapped: then it is made so, and no copy is
  * needed.  Steps of attention read it either way. */
-static bool choose_heads(wb__ir *ir)
+static bool choose_heads_inside(wb__ir *ir)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
     int *swaps = wb__alloc_zero((size_t)ir->n + 1, sizeof *swaps);
@@ -157,9 +157,11 @@ static bool choose_heads(wb__ir *ir)
     }
     for (int i = 0; i < ir->n; i++) {
         wb__value *v = &ir->value[i];
-        v->heads_first = v->op == WB__OP_matmul && swaps[i] && swaps[i] == v->uses;
-        if (wb__is_step((wb__op)v->op, WB__STEP_ATTENTION) && v->op != WB__OP_attention_lse)
-            v->heads_first = swaps[i] && swaps[i] + reads[i] == v->uses;
+        if (wb__is_step((wb__op)v->op, WB__STEP_ATTENTION) ? v->op == WB__OP_attention_lse
+                                                           : v->op != WB__OP_matmul)
+            continue;
+        const int others = v->op == WB__OP_matmul ? 0 : reads[i];
+        if (swaps[i] && swaps[i] + others == v->uses) v->layout = WB__HEADS_INSIDE;
     }
     wb__free(swaps);
     wb__free(reads);
@@ -191,6 +193,7 @@ void wb__values_free(wb__values *s)
     wb__free(s->of);
     wb__free(s->needed);
     wb__free(s->base);
+    wb__free(s->view);
 }
 
 bool wb__values_make(const wb__attempt *a, wb__values *s)
@@ -205,14 +208,16 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     int *uses = wb__alloc(n * sizeof *uses);
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
     s->base = wb__alloc(n * sizeof *s->base);
-    if (uses && s->needed && s->base) {
+    s->view = wb__alloc(n * sizeof *s->view);
+    const bool good = uses && s->needed && s->base && s->view;
+    if (good) {
         count_uses(r, s, uses);
         for (int i = 0; i < s->ir.n; i++) s->ir.value[i].uses = uses[i];
     }
     wb__free(uses);
-    if (!uses || !s->needed || !s->base) return false;
+    if (!good) return false;
     choose_layouts(a, &s->ir);
-    if (!choose_heads(&s->ir)) return false;
+    if (!choose_heads_inside(&s->ir)) return false;
     find_needed(r, s);
     wb__find_views(s);
     return true;

@@ -6,12 +6,11 @@
 
 void wb__contiguous(const wb__value *v, wb__view *out)
 {
-    static const int nhwc[4] = {0, 2, 3, 1}, heads[4] = {0, 2, 1, 3};
     int64_t stride = 1;
     *out = (wb__view){.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = v->ndim};
     memcpy(out->dims, v->dims, sizeof v->dims);
     for (int i = v->ndim - 1; i >= 0; i--) {
-        int axis = v->nhwc ? nhwc[i] : v->heads_first ? heads[i] : i;
+        const int axis = wb__layout_axis((wb__layout)v->layout, i);
         out->strides[axis] = stride;
         stride *= WB__MAX(v->dims[axis], 1);
     }
@@ -82,24 +81,43 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
     }
 }
 
+/* A step of the chain: x, whose operand is seen by `in`. */
+static bool one_view(const wb__values *s, int x, const wb__view *in, wb__view *out)
+{
+    const wb__value *v = wb__value_at(s, x);
+    return wb__view_through((wb__op)v->op, v->ndim, v->dims, s->ir.attrs + v->attr, in, out);
+}
+
 /* From the base on, without recursion: a chain may be longer than the stack.  Without memory for it
  * the answer is false, as for strides that do not exist. */
-bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out)
+static bool along_chain(const wb__values *s, int x, wb__view *out)
 {
-    const wb__ir *ir = &s->ir;
     int few[32], *chain = few, n = 0;
-    for (int at = x; wb__is_view(s, at); at = ir->inputs[ir->value[at].in]) n++;
+    for (int at = x; wb__is_view(s, at); at = wb__input(s, wb__value_at(s, at), 0)) n++;
     if (n > (int)WB__COUNT(few) && !(chain = wb__alloc((size_t)n * sizeof *chain))) return false;
-    for (int i = 0, at = x; i < n; i++, at = ir->inputs[ir->value[at].in]) chain[i] = at;
-    *out = *base;
+    for (int i = 0, at = x; i < n; i++, at = wb__input(s, wb__value_at(s, at), 0)) chain[i] = at;
     bool good = true;
     for (int i = n - 1; good && i >= 0; i--) {
         const wb__view in = *out;
-        const wb__value *v = &ir->value[chain[i]];
-        good = wb__view_through((wb__op)v->op, v->ndim, v->dims, ir->attrs + v->attr, &in, out);
+        good = one_view(s, chain[i], &in, out);
     }
     if (chain != few) wb__free(chain);
     return good;
+}
+
+bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out)
+{
+    const wb__view *own = &s->view[s->base[x]];
+    bool same = true;
+    for (int i = 0; i < base->ndim; i++)
+        same &= base->dims[i] == 1 || base->strides[i] == own->strides[i];
+    *out = *base;
+    if (!same) return along_chain(s, x, out);
+    *out = s->view[x];
+    out->buffer = base->buffer;
+    out->granule = base->granule;
+    out->offset += base->offset - own->offset;
+    return true;
 }
 
 void wb__source_view(const wb__values *s, int x, wb__view *out)
@@ -111,31 +129,16 @@ void wb__source_view(const wb__values *s, int x, wb__view *out)
     out->strides[s->ir.attrs[v->attr]] = 1;
 }
 
-static void of_base(const wb__values *s, int x, wb__view *out)
-{
-    if (wb__is_free_source(s, x)) wb__source_view(s, x, out);
-    else wb__contiguous(wb__value_at(s, x), out);
-}
-
-void wb__view_alone(const wb__values *s, int x, wb__view *out)
-{
-    wb__view base;
-    of_base(s, s->base[x], &base);
-    if (wb__view_of(s, x, &base, out)) return;
-    wb__contiguous(wb__value_at(s, x), out);        /* without memory: as a copy would be */
-}
-
 void wb__find_views(wb__values *s)
 {
     for (int x = 0; x < s->ir.n; x++) {
         const wb__value *v = wb__value_at(s, x);
-        wb__view base, view;
-        s->base[x] = x;
-        if (!wb__looks((wb__op)v->op)) continue;
-        s->base[x] = s->base[wb__input(s, v, 0)];
-        if (v->op != WB__OP_reshape) continue;
-        of_base(s, s->base[x], &base);
-        if (!wb__view_of(s, x, &base, &view)) s->base[x] = x;       /* a copy, in order */
+        const int in = wb__looks((wb__op)v->op) ? wb__input(s, v, 0) : -1;
+        s->base[x] = in < 0 ? x : s->base[in];
+        if (in >= 0 && one_view(s, x, &s->view[in], &s->view[x])) continue;
+        s->base[x] = x;                 /* a copy, in order, where it is no view by strides */
+        if (wb__is_free_source(s, x)) wb__source_view(s, x, &s->view[x]);
+        else wb__contiguous(v, &s->view[x]);
     }
 }
 
