@@ -19,8 +19,8 @@ int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             
 int wb__cpu_library(const wb__step *step, wb__cpu_kernel **kernel);
 /* cpu_rows.c: take, take-and-add */
 int wb__cpu_rows(const wb__step *step, wb__cpu_kernel **kernel);
-/* false: shapes that are none */
-bool wb__cpu_conv_desc(const wb__step *step, wb__conv_desc *d);
+/* cpu.c: views[0] to views[1] */
+int wb__cpu_copy(const wb__view *views, wb__cpu_kernel **kernel);
 
 /* Where a view begins. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)
