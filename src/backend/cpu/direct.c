@@ -192,6 +192,7 @@ static bool suits(const wb__conv_desc *d)
 {
     if (d->dtype != WB_F32 || d->groups != 1 || d->dilation[0] != 1 || d->dilation[1] != 1)
         return false;
+    if (wb__conv_is_plain(d) && (d->c > 1 || d->k > 1)) return false;
     if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->oh || !d->ow || !d->kh || !d->kw)
         return false;
     if (d->kind != WB__CONV_DATA) return true;

@@ -440,8 +440,10 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
         const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
         const int64_t w_s[] = { kg * cg * d->kh * d->kw, cg * d->kh * d->kw, d->kh * d->kw, d->kw,
                                 1 };
-        const int64_t x_s[] = { d->c * d->h * d->w, 1, d->w * d->c, d->c };
-        const int64_t y_s[] = { d->k * d->oh * d->ow, 1, d->ow * d->k, d->k }, one[] = { 1 };
+        const bool nchw = wb__conv_is_plain(d);
+        const int64_t xc = nchw ? 1 : d->c, yc = nchw ? 1 : d->k, one[] = { 1 };
+        const int64_t x_s[] = { d->c * d->h * d->w, nchw ? d->h * d->w : 1, d->w * xc, xc };
+        const int64_t y_s[] = { d->k * d->oh * d->ow, nchw ? d->oh * d->ow : 1, d->ow * yc, yc };
         const char *refusal = NULL;
         dnnl_primitive_desc_t hint = NULL;
         if (wb__md_strided(&p->mds[0], 4, x, type, x_s)
