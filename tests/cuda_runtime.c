@@ -155,16 +155,18 @@ static void test_programs_are_kept(void **state)
 static void test_contexts(void **state)
 {
     void *library = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
-    int (*current)(void **), (*retain)(void **, int), (*set)(void *), (*give_up)(int);
+    int (*current)(void **), (*retain)(void **, int), (*push)(void *), (*pop)(void **),
+        (*give_up)(int);
     *(void **)&current = dlsym(library, "cuCtxGetCurrent");
     *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
-    *(void **)&set = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&push = dlsym(library, "cuCtxPushCurrent_v2");
+    *(void **)&pop = dlsym(library, "cuCtxPopCurrent_v2");
     *(void **)&give_up = dlsym(library, "cuDevicePrimaryCtxRelease_v2");
-    assert_true(current && retain && set && give_up);
+    assert_true(current && retain && push && pop && give_up);
     void *mine = NULL, *now = NULL;
     for (int turn = 0; turn < 2; turn++) {      /* without one, and with the other device's */
         if (turn) assert_int_equal(retain(&mine, 1), 0);
-        if (turn) assert_int_equal(set(mine), 0);
+        if (turn) assert_int_equal(push(mine), 0);
         float x[N], y[N];
         fill(x, N, 1);
         void *from = take(dev[0], BYTES), *to = take(dev[0], BYTES), *other = take(dev[1], BYTES);
@@ -183,7 +185,7 @@ static void test_contexts(void **state)
         assert_int_equal(current(&now), 0);
         assert_ptr_equal(now, mine);
     }
-    assert_int_equal(set(NULL), 0);
+    assert_int_equal(pop(&now), 0);
     assert_int_equal(give_up(1), 0);
 }
 

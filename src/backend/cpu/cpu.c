@@ -120,9 +120,9 @@ static int cpu_copy(const wb_device *d, void *to, size_t to_at, const wb_device 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* A copy is a fused kernel of two instructions. */
-int wb__cpu_copy(const wb__view *views, wb__cpu_kernel **kernel)
+int wb__cpu_copy(const wb__step *step, wb__cpu_kernel **kernel)
 {
-    const wb__view *from = &views[0];
+    const wb__view *from = &step->views[0];
     const wb__reg reg = wb__reg_of(from->dtype);
     const wb__instr program[2] = {
         {.kind = WB__LOAD, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL,
@@ -135,23 +135,22 @@ int wb__cpu_copy(const wb__view *views, wb__cpu_kernel **kernel)
     memcpy(space.dims, from->dims, sizeof space.dims);
     return wb__cpu_fused(&(wb__fused){.n_instr = 2, .n_views = 2, .n_segments = 1,
                                       .instr = program, .spaces = &space,
-                                      .views = views}, kernel);
+                                      .views = step->views}, kernel);
 }
+
+#define wb__cpu_none NULL
+
+static wb__cpu_preparer *const preparers[WB__STEP_COUNT] = {
+#define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__cpu_##cpu,
+#include "ops/ops.def"
+};
 
 static int cpu_prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel)
 {
     (void)d;
     wb__cpu_kernel *k = NULL;
-    int e = WB_ERROR_INTERNAL;
-    switch (step->kind) {
-    case WB__STEP_FUSED: e = wb__cpu_fused(&step->fused, &k); break;
-    case WB__STEP_MATMUL: case WB__STEP_CONV: case WB__STEP_POOL:
-        e = wb__cpu_library(step, &k);
-        break;
-    case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: e = wb__cpu_rows(step, &k); break;
-    case WB__STEP_COPY: e = wb__cpu_copy(step->views, &k); break;
-    case WB__STEP_ATTENTION: break;         /* never taken */
-    }
+    const int e = step->kind == WB__STEP_FUSED ? wb__cpu_fused(&step->fused, &k)
+                : preparers[step->kind] ? preparers[step->kind](step, &k) : WB_ERROR_INTERNAL;
     *kernel = e ? NULL : &k->base;
     return e;
 }

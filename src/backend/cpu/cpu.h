@@ -15,12 +15,10 @@ struct wb__cpu_kernel {
 };
 
 int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* tile_task.c */
-/* cpu_library.c: products, convolutions, pools */
-int wb__cpu_library(const wb__step *step, wb__cpu_kernel **kernel);
-/* cpu_rows.c: take, take-and-add */
-int wb__cpu_rows(const wb__step *step, wb__cpu_kernel **kernel);
-/* cpu.c: views[0] to views[1] */
-int wb__cpu_copy(const wb__view *views, wb__cpu_kernel **kernel);
+/* The other steps, by the functions that their rows in ops.def name. */
+typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
+#define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
+#include "ops/ops.def"
 
 /* Where a view begins. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)

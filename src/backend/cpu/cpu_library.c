@@ -144,11 +144,12 @@ static int add_copy(library_kernel *k, int i)
     const wb__view *v = &k->views[i];
     const int64_t c = v->dims[1], h = v->dims[2], w = v->dims[3];
     const bool written = i == k->written;
-    wb__view pair[2] = {*v, *v}, *dense = &pair[!written];
-    pair[0].buffer = 0, pair[1].buffer = 1;
+    wb__step copy = {.kind = WB__STEP_COPY, .n_views = 2, .views = {*v, *v}};
+    wb__view *dense = &copy.views[!written];
+    copy.views[0].buffer = 0, copy.views[1].buffer = 1;
     dense->offset = 0;
     memcpy(dense->strides, (int64_t[]){h * w * c, 1, w * c, c}, 4 * sizeof(int64_t));
-    const int e = wb__cpu_copy(pair, &k->copy[i]);
+    const int e = wb__cpu_copy(&copy, &k->copy[i]);
     if (e) return e;
     k->room[i] = k->copies_at;
     k->copies_at += up((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));

@@ -45,8 +45,8 @@ typedef struct {
     wb__op act;
 } wb__conv_desc;
 
-/* Whether NCHW and NHWC are the same order of memory for x and for y.  Then there are no channels to
- * walk along: oneDNN's code for NCHW and our patches are chosen. */
+/* Whether NCHW and NHWC are the same order of memory for x and for y.  Then there are no channels
+ * to walk along: oneDNN's code for NCHW and our patches are chosen. */
 static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 {
     return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);

@@ -71,7 +71,7 @@ void vgpu_enter(vgpu_counter *c)
     else vgpu_count(c);
 }
 
-/* What a correct program never meets.  NOT_READY, OUT_OF_MEMORY, faults of kernels (which are
+/* What a correct program never meets.  OUT_OF_MEMORY, faults of kernels (which are
  * counted where they happen) and the like are no mistakes of the call. */
 static bool is_mistake(CUresult r)
 {
@@ -79,10 +79,7 @@ static bool is_mistake(CUresult r)
     case CUDA_ERROR_INVALID_VALUE: case CUDA_ERROR_NOT_INITIALIZED: case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_INVALID_CONTEXT: case CUDA_ERROR_INVALID_HANDLE:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED: case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
-    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: case CUDA_ERROR_STREAM_CAPTURE_MERGE:
-    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED: case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
-    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION: case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
-    case CUDA_ERROR_CAPTURED_EVENT: case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
         return true;
     default:
         return false;
@@ -258,10 +255,6 @@ void vgpu_read_books(vgpu_books *b)
     b->pools = alive[VGPU_POOL];
     b->graphs = alive[VGPU_GRAPH];
     b->execs = alive[VGPU_EXEC];
-    for (int i = 0; i < VGPU_MOST_DEVICES; i++) {       /* those that nobody asked for */
-        b->streams -= vgpu_contexts[i].null != NULL;
-        b->pools -= vgpu_contexts[i].pool != NULL;
-    }
     vgpu_memory_books(b);
     b->commands = vgpu_recorded();
     b->wrong = wrong;

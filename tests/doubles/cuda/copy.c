@@ -1,4 +1,4 @@
-/* Copies and fills.  A test part: see vgpu.h.
+/* Copies.  A test part: see vgpu.h.
  *
  * Host memory that is not pinned is read before a call returns, and written before it returns;
  * pinned memory is read and written when the stream comes to the copy. */
@@ -27,23 +27,16 @@ static void *pointer(CUdeviceptr at) { return (void *)(uintptr_t)at; }
 
 static CUresult put_copy(CUstream s, CUcontext c, const copy *what)
 {
-    vgpu_work *w = vgpu_work_new(c, CU_GRAPH_NODE_TYPE_MEMCPY, "copy", run_copy, what, sizeof *what);
+    vgpu_work *w = vgpu_work_new(c, "copy", run_copy, what, sizeof *what);
     w->drop = drop_copy;
     return vgpu_put(s, w);
 }
 
-/* A legacy call without a stream: done when it returns. */
-static CUresult at_once(CUcontext c, CUresult put)
+API(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream s),
+    (to, from, bytes, s))
 {
-    TRY(put);
-    return vgpu_wait_stream(c->null);
-}
-
-static CUresult upload(CUdeviceptr to, const void *from, size_t bytes, CUstream handle)
-{
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_stream(s, false));
     if (!bytes) return CUDA_SUCCESS;
     if (!from || !vgpu_holds(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
     copy what = {.to = pointer(to), .from = from, .bytes = bytes};
@@ -55,11 +48,11 @@ static CUresult upload(CUdeviceptr to, const void *from, size_t bytes, CUstream 
     return put_copy(s, c, &what);
 }
 
-static CUresult download(void *to, CUdeviceptr from, size_t bytes, CUstream handle)
+API(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream s),
+    (to, from, bytes, s))
 {
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_stream(s, false));
     if (!bytes) return CUDA_SUCCESS;
     if (!to || !vgpu_holds(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     const bool pinned = vgpu_pinned(to, bytes);
@@ -68,50 +61,20 @@ static CUresult download(void *to, CUdeviceptr from, size_t bytes, CUstream hand
     return pinned ? CUDA_SUCCESS : vgpu_wait_stream(s);
 }
 
-static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle)
+static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
 {
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_stream(s, false));
     if (!bytes) return CUDA_SUCCESS;
     if (!vgpu_holds(to, bytes) || !vgpu_holds(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     return put_copy(s, c, &(copy){.to = pointer(to), .from = pointer(from), .bytes = bytes});
 }
 
-API(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream s),
-    (to, from, bytes, s))
-{
-    return upload(to, from, bytes, s);
-}
-API(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream s),
-    (to, from, bytes, s))
-{
-    return download(to, from, bytes, s);
-}
 API(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s),
     (to, from, bytes, s))
 {
     return between(to, from, bytes, s);
 }
-API(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes))
-{
-    CONTEXT(c);
-    SAFE_ONLY;
-    return at_once(c, upload(to, from, bytes, NULL));
-}
-API(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes))
-{
-    CONTEXT(c);
-    SAFE_ONLY;
-    return at_once(c, download(to, from, bytes, NULL));
-}
-API(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes))
-{
-    CONTEXT(c);
-    SAFE_ONLY;
-    return between(to, from, bytes, NULL);
-}
-
 API(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                         CUcontext from_context, size_t bytes, CUstream s),
     (to, to_context, from, from_context, bytes, s))
@@ -124,56 +87,4 @@ API(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
     if (bytes && (!a || !b || a->device != to_context->device || b->device != from_context->device))
         return CUDA_ERROR_INVALID_VALUE;
     return between(to, from, bytes, s);
-}
-
-/* ---- fills ----------------------------------------------------------------------------------- */
-
-typedef struct {
-    unsigned char *to;
-    size_t n, each;
-    unsigned value;
-} fill;
-
-static CUresult run_fill(vgpu_work *w)
-{
-    const fill *f = (const fill *)w->payload;
-    for (size_t i = 0; i < f->n; i++) memcpy(f->to + i * f->each, &f->value, f->each);
-    return CUDA_SUCCESS;
-}
-
-static CUresult put_fill(CUdeviceptr to, unsigned value, size_t each, size_t n, CUstream handle)
-{
-    CUstream s;
-    CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
-    if (!n) return CUDA_SUCCESS;
-    if (to % each || !vgpu_holds(to, n * each)) return CUDA_ERROR_INVALID_VALUE;
-    return vgpu_put(s, vgpu_work_new(c, CU_GRAPH_NODE_TYPE_MEMSET, "fill", run_fill,
-                                     &(fill){pointer(to), n, each, value}, sizeof(fill)));
-}
-
-API(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t n, CUstream s), (to, value, n, s))
-{
-    return put_fill(to, value, 1, n, s);
-}
-API(cuMemsetD16Async, (CUdeviceptr to, unsigned short value, size_t n, CUstream s),
-    (to, value, n, s))
-{
-    return put_fill(to, value, 2, n, s);
-}
-API(cuMemsetD32Async, (CUdeviceptr to, unsigned value, size_t n, CUstream s), (to, value, n, s))
-{
-    return put_fill(to, value, 4, n, s);
-}
-API(cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n), (to, value, n))
-{
-    CONTEXT(c);
-    SAFE_ONLY;
-    return put_fill(to, value, 1, n, NULL);
-}
-API(cuMemsetD32_v2, (CUdeviceptr to, unsigned value, size_t n), (to, value, n))
-{
-    CONTEXT(c);
-    SAFE_ONLY;
-    return put_fill(to, value, 4, n, NULL);
 }

@@ -52,8 +52,8 @@ void vgpu_count(vgpu_counter *c);
 /* ---- books ----------------------------------------------------------------------------------- */
 
 typedef enum {
-    VGPU_STREAM, VGPU_EVENT, VGPU_MODULE, VGPU_FUNCTION, VGPU_POOL, VGPU_GRAPH, VGPU_NODE,
-    VGPU_EXEC, VGPU_KINDS
+    VGPU_STREAM, VGPU_EVENT, VGPU_MODULE, VGPU_FUNCTION, VGPU_POOL, VGPU_GRAPH, VGPU_EXEC,
+    VGPU_KINDS
 } vgpu_kind;
 
 /* The beginning of whatever a handle means.  Handles are never used again, so that one that was
@@ -81,11 +81,8 @@ void *vgpu_zeroed(size_t bytes);
 struct CUctx_st {
     int device;
     int retained;                       /* 0: not alive */
-    unsigned flags;
     CUresult fault;                     /* what every call answers from now on; 0 */
     bool peers[VGPU_MOST_DEVICES];      /* whose memory it may reach */
-    CUmemoryPool pool;                  /* the device's default */
-    struct CUstream_st *null;           /* the legacy stream */
 };
 
 extern struct CUctx_st vgpu_contexts[VGPU_MOST_DEVICES];
@@ -111,8 +108,7 @@ typedef struct {
 struct CUmemPoolHandle_st {
     vgpu_object object;
     int device;
-    bool is_default;
-    size_t used, reserved, used_high, reserved_high;
+    size_t used, reserved;
     uint64_t threshold;
     bool access[VGPU_MOST_DEVICES];
 };
@@ -121,7 +117,6 @@ typedef struct vgpu_host_block {
     CUcontext context;
     char *at;
     size_t bytes;
-    bool registered;
     struct vgpu_host_block *next;
 } vgpu_host_block;
 
@@ -131,17 +126,15 @@ bool vgpu_holds(CUdeviceptr at, size_t bytes);
 /* Whether a kernel of that context may reach the address. */
 bool vgpu_reaches(CUcontext c, CUdeviceptr at);
 bool vgpu_pinned(const void *at, size_t bytes);
-bool vgpu_is_device_address(const void *at);
 void vgpu_memory_books(vgpu_books *b);
 void vgpu_free_context_memory(CUcontext c);
 void vgpu_trim_pools(int device);
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Something to be done in order: a launch, a copy; also a node of a graph.  It never changes. */
+/* Something to be done in order: a launch, a copy; also in a graph.  It never changes. */
 typedef struct vgpu_work {
     int references;
-    CUgraphNodeType type;
     const char *name;
     CUcontext context;
     CUresult (*run)(struct vgpu_work *w);
@@ -150,8 +143,8 @@ typedef struct vgpu_work {
     _Alignas(16) unsigned char payload[];
 } vgpu_work;
 
-vgpu_work *vgpu_work_new(CUcontext c, CUgraphNodeType type, const char *name,
-                         CUresult (*run)(vgpu_work *w), const void *payload, size_t bytes);
+vgpu_work *vgpu_work_new(CUcontext c, const char *name, CUresult (*run)(vgpu_work *w),
+                         const void *payload, size_t bytes);
 vgpu_work *vgpu_work_keep(vgpu_work *w);
 void vgpu_work_drop(vgpu_work *w);
 /* Runs it; faults are its context's. */
@@ -161,7 +154,6 @@ void vgpu_work_run(vgpu_work *w);
 typedef struct vgpu_ticket {
     int references;
     bool done;
-    double time;
     struct CUstream_st *stream;
 } vgpu_ticket;
 
@@ -174,28 +166,21 @@ typedef struct vgpu_command {
 struct vgpu_capture;
 struct CUstream_st {
     vgpu_object object;
-    unsigned flags;
     bool ended;                         /* destroyed: goes when its commands are done */
-    int64_t number, n;
+    int64_t n;
     vgpu_command *first, **last;
     struct vgpu_capture *capture;
-    struct CUgraphNode_st **tail;       /* captured: what its next node comes after */
-    int n_tail;
     struct CUstream_st *next;
 };
 
 struct CUevent_st {
     vgpu_object object;
-    unsigned flags;
     vgpu_ticket *ticket;                /* of the last record; NULL */
-    struct vgpu_capture *capture;       /* recorded in a captured stream */
-    int64_t capture_number;
-    struct CUgraphNode_st **tail;
-    int n_tail;
 };
 
-/* The stream that a handle means, or an error; `same`: it must be the current context's. */
-CUresult vgpu_stream(CUstream handle, bool same, CUstream *s);
+/* Whether the handle is a stream that was made, not one of those that every context has; `same`: it
+ * must be the current context's. */
+CUresult vgpu_stream(CUstream s, bool same);
 /* Records the work, which is taken over: at the stream's end, or in its capture. */
 CUresult vgpu_put(CUstream s, vgpu_work *w);
 CUresult vgpu_wait_stream(CUstream s);
@@ -208,43 +193,11 @@ vgpu_ticket *vgpu_ticket_keep(vgpu_ticket *t);
 void vgpu_ticket_drop(vgpu_ticket *t);
 int64_t vgpu_recorded(void);
 void vgpu_end_streams(CUcontext c);
-/* Which of n to take next, as VGPU_SCHEDULE says. */
-int vgpu_pick(int n);
 
 /* ---- graphs and capture ---------------------------------------------------------------------- */
 
-struct CUgraphNode_st {
-    vgpu_object object;
-    struct CUgraph_st *graph;
-    vgpu_work *work;                    /* NULL: an empty node */
-    int n_before, index;
-    struct CUgraphNode_st **before;
-};
-
-struct CUgraph_st {
-    vgpu_object object;
-    int n, room;
-    struct CUgraphNode_st **nodes;      /* each behind those that it depends on */
-};
-
-typedef struct vgpu_capture {
-    CUgraph graph;
-    CUstream origin;
-    CUstreamCaptureMode mode;
-    unsigned long thread;
-    int64_t number;
-    bool invalid;
-    int streams;                        /* that are in it */
-    struct vgpu_capture *next;
-} vgpu_capture;
-
-CUgraph vgpu_graph_new(void);
-void vgpu_graph_end(CUgraph g);
-CUgraphNode vgpu_graph_add(CUgraph g, vgpu_work *w, CUgraphNode const *before, int n_before);
 /* In the stream's capture. */
 CUresult vgpu_capture_put(CUstream s, vgpu_work *w);
-CUresult vgpu_capture_event(CUevent e, CUstream s);
-CUresult vgpu_capture_wait(CUstream s, CUevent e);
 /* For calls that must not be made while a stream is captured: an error, and the capture is
  * spoilt. */
 CUresult vgpu_not_captured(CUstream s);
@@ -252,7 +205,6 @@ CUresult vgpu_not_captured(CUstream s);
 CUresult vgpu_unsafe(void);
 #define SAFE_ONLY TRY(vgpu_unsafe())
 void vgpu_capture_leave(CUstream s);
-bool vgpu_capture_lives(int64_t number);
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
@@ -277,11 +229,6 @@ typedef struct {
     unsigned groups[3], items[3];
     void **arguments;
 } vgpu_grid;
-
-/* A launch as work, its arguments copied. */
-CUresult vgpu_launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
-                          const unsigned items[3], unsigned shared, void **arguments, void **extra,
-                          vgpu_work **w);
 
 /* Runs a kernel; false: its items do not all come to the same barriers. */
 bool vgpu_run_grid(const vgpu_grid *g);

@@ -34,8 +34,6 @@ static int device_of(CUdeviceptr at)
     return -1;
 }
 
-bool vgpu_is_device_address(const void *at) { return device_of((CUdeviceptr)(uintptr_t)at) >= 0; }
-
 /* The first block of the device's that does not end before the address. */
 static int place_of(int d, CUdeviceptr at)
 {
@@ -192,16 +190,6 @@ API(cuMemFree_v2, (CUdeviceptr at), (at))
     return CUDA_SUCCESS;
 }
 
-API(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *bytes, CUdeviceptr at), (base, bytes, at))
-{
-    CONTEXT(c);
-    const vgpu_block *b = vgpu_block_of(at);
-    if (!b) return CUDA_ERROR_NOT_FOUND;
-    if (base) *base = b->at;
-    if (bytes) *bytes = b->bytes;
-    return CUDA_SUCCESS;
-}
-
 /* ---- pools ----------------------------------------------------------------------------------- */
 
 static CUresult come_to_allocation(vgpu_work *w)
@@ -223,12 +211,12 @@ static CUresult come_to_release(vgpu_work *w)
     return CUDA_SUCCESS;
 }
 
-static CUresult allocate(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream handle)
+API(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream s),
+    (at, bytes, pool, s))
 {
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
-    if (!at || !bytes) return CUDA_ERROR_INVALID_VALUE;
+    TRY(vgpu_stream(s, false));
+    if (!vgpu_is(pool, VGPU_POOL) || !at || !bytes) return CUDA_ERROR_INVALID_VALUE;
     if (!vgpu_env_number("VGPU_POOLS", 1)) return CUDA_ERROR_NOT_SUPPORTED;
     TRY(vgpu_not_captured(s));
     const size_t taken = round_up(bytes, VGPU_ALIGNMENT);
@@ -239,38 +227,19 @@ static CUresult allocate(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstr
         else TRY(vgpu_wait_context(&vgpu_contexts[pool->device]));      /* what is being freed */
     }
     pool->used += taken;
-    if (pool->used > pool->used_high) pool->used_high = pool->used;
-    if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
     *at = new_block(pool->device, bytes, pool);
-    return vgpu_put(s, vgpu_work_new(c, CU_GRAPH_NODE_TYPE_EMPTY, "allocation", come_to_allocation,
-                                     at, sizeof *at));
+    return vgpu_put(s, vgpu_work_new(c, "allocation", come_to_allocation, at, sizeof *at));
 }
 
-API(cuMemAllocAsync, (CUdeviceptr *at, size_t bytes, CUstream s), (at, bytes, s))
+API(cuMemFreeAsync, (CUdeviceptr at, CUstream s), (at, s))
 {
     CONTEXT(c);
-    return allocate(at, bytes, c->pool, s);
-}
-
-API(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream s),
-    (at, bytes, pool, s))
-{
-    CONTEXT(c);
-    if (!vgpu_is(pool, VGPU_POOL)) return CUDA_ERROR_INVALID_VALUE;
-    return allocate(at, bytes, pool, s);
-}
-
-API(cuMemFreeAsync, (CUdeviceptr at, CUstream handle), (at, handle))
-{
-    CUstream s;
-    CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_stream(s, false));
     TRY(vgpu_not_captured(s));
     vgpu_block *b = vgpu_block_of(at);
     if (!b || b->at != at || b->freed || !b->pool) return CUDA_ERROR_INVALID_VALUE;
     b->freed = true;
-    return vgpu_put(s, vgpu_work_new(c, CU_GRAPH_NODE_TYPE_EMPTY, "release", come_to_release, &at,
-                                     sizeof at));
+    return vgpu_put(s, vgpu_work_new(c, "release", come_to_release, &at, sizeof at));
 }
 
 API(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *p), (pool, p))
@@ -288,7 +257,7 @@ API(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *p), (pool, p))
 
 API(cuMemPoolDestroy, (CUmemoryPool pool), (pool))
 {
-    if (!vgpu_is(pool, VGPU_POOL) || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+    if (!vgpu_is(pool, VGPU_POOL)) return CUDA_ERROR_INVALID_VALUE;
     TRY(vgpu_wait_context(pool->object.context));
     if (pool->used) vgpu_wrong("cuMemPoolDestroy: %zu bytes of it are in use", pool->used);
     pool->reserved = 0;
@@ -320,34 +289,8 @@ API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute which, void *
     (pool, which, value))
 {
     if (!vgpu_is(pool, VGPU_POOL) || !value) return CUDA_ERROR_INVALID_VALUE;
-    switch ((int)which) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        return CUDA_SUCCESS;            /* addresses are not used again here */
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        memcpy(&pool->threshold, value, sizeof pool->threshold);
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: pool->reserved_high = pool->reserved; return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: pool->used_high = pool->used; return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute which, void *value),
-    (pool, which, value))
-{
-    if (!vgpu_is(pool, VGPU_POOL) || !value) return CUDA_ERROR_INVALID_VALUE;
-    uint64_t v;
-    switch ((int)which) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: v = pool->threshold; break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: v = pool->reserved; break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: v = pool->reserved_high; break;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: v = pool->used; break;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: v = pool->used_high; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(value, &v, sizeof v);
+    if (which != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&pool->threshold, value, sizeof pool->threshold);
     return CUDA_SUCCESS;
 }
 
@@ -368,14 +311,6 @@ API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *access, size_
     return CUDA_SUCCESS;
 }
 
-API(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice d), (pool, d))
-{
-    if (d < 0 || d >= vgpu_devices()) return CUDA_ERROR_INVALID_DEVICE;
-    if (!pool || !vgpu_contexts[d].pool) return CUDA_ERROR_INVALID_VALUE;
-    *pool = vgpu_contexts[d].pool;
-    return CUDA_SUCCESS;
-}
-
 /* ---- the host's ------------------------------------------------------------------------------ */
 
 bool vgpu_pinned(const void *at, size_t bytes)
@@ -385,27 +320,6 @@ bool vgpu_pinned(const void *at, size_t bytes)
     return false;
 }
 
-static void add_host_block(CUcontext c, void *at, size_t bytes, bool registered)
-{
-    vgpu_host_block *h = vgpu_zeroed(sizeof *h);
-    *h = (vgpu_host_block){.context = c, .at = at, .bytes = bytes, .registered = registered,
-                           .next = host_blocks};
-    host_blocks = h;
-}
-
-static CUresult remove_host_block(void *at, bool registered)
-{
-    vgpu_host_block **h = &host_blocks;
-    while (*h && ((*h)->at != at || (*h)->registered != registered)) h = &(*h)->next;
-    if (!*h) return CUDA_ERROR_INVALID_VALUE;
-    vgpu_wait_all();
-    vgpu_host_block *gone = *h;
-    *h = gone->next;
-    if (!registered) free(gone->at);
-    free(gone);
-    return CUDA_SUCCESS;
-}
-
 API(cuMemHostAlloc, (void **at, size_t bytes, unsigned flags), (at, bytes, flags))
 {
     CONTEXT(c);
@@ -413,7 +327,9 @@ API(cuMemHostAlloc, (void **at, size_t bytes, unsigned flags), (at, bytes, flags
     if (!at || !bytes || flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
     if (!(*at = aligned_alloc(page, round_up(bytes, page)))) return CUDA_ERROR_OUT_OF_MEMORY;
     poison(*at, bytes);
-    add_host_block(c, *at, bytes, false);
+    vgpu_host_block *h = vgpu_zeroed(sizeof *h);
+    *h = (vgpu_host_block){.context = c, .at = *at, .bytes = bytes, .next = host_blocks};
+    host_blocks = h;
     return CUDA_SUCCESS;
 }
 
@@ -421,23 +337,15 @@ API(cuMemFreeHost, (void *at), (at))
 {
     CONTEXT(c);
     SAFE_ONLY;
-    return remove_host_block(at, false);
-}
-
-API(cuMemHostRegister_v2, (void *at, size_t bytes, unsigned flags), (at, bytes, flags))
-{
-    CONTEXT(c);
-    SAFE_ONLY;
-    if (!at || !bytes || flags & ~15u) return CUDA_ERROR_INVALID_VALUE;
-    add_host_block(c, at, bytes, true);
+    vgpu_host_block **h = &host_blocks;
+    while (*h && (*h)->at != at) h = &(*h)->next;
+    if (!*h) return CUDA_ERROR_INVALID_VALUE;
+    vgpu_wait_all();
+    vgpu_host_block *gone = *h;
+    *h = gone->next;
+    free(gone->at);
+    free(gone);
     return CUDA_SUCCESS;
-}
-
-API(cuMemHostUnregister, (void *at), (at))
-{
-    CONTEXT(c);
-    SAFE_ONLY;
-    return remove_host_block(at, true);
 }
 
 /* ---- books and ends -------------------------------------------------------------------------- */
@@ -465,7 +373,7 @@ void vgpu_free_context_memory(CUcontext c)
         vgpu_host_block *block = *h;
         if (block->context == c) {
             *h = block->next;
-            if (!block->registered) free(block->at);
+            free(block->at);
             free(block);
             left++;
         } else {

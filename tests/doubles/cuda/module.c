@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MOST_DYNAMIC = 48 << 10 };      /* bytes of shared memory, asked for at the launch */
+
 struct CUmod_st {
     vgpu_object object;
     void *code;
@@ -22,7 +24,6 @@ struct CUfunc_st {
     const vgpu_kernel *kernel;
     vgpu_place *here;
     char *shared, *shared_end;
-    int most_dynamic;
 };
 
 /* ---- modules --------------------------------------------------------------------------------- */
@@ -121,7 +122,6 @@ API(cuModuleGetFunction, (CUfunction *function, CUmodule m, const char *name), (
     f->here = dlsym(m->code, "vgpu_here");
     f->shared = shared[0];
     f->shared_end = shared[1];
-    f->most_dynamic = 48 << 10;
     *function = f;
     return CUDA_SUCCESS;
 }
@@ -130,31 +130,8 @@ API(cuFuncGetAttribute, (int *value, CUfunction_attribute which, CUfunction f), 
 {
     if (!vgpu_is(f, VGPU_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
     if (!value) return CUDA_ERROR_INVALID_VALUE;
-    *value = 0;
-    switch ((int)which) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:   /* of all kernels in the module together */
-        *value = (int)(f->shared_end - f->shared) - 16;
-        break;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 32; break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION: case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = (int)vgpu_env_number("VGPU_ARCH", 90);
-        break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = f->most_dynamic; break;
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: break;
-    default: return CUDA_ERROR_INVALID_VALUE;
-    }
-    return CUDA_SUCCESS;
-}
-
-API(cuFuncSetAttribute, (CUfunction f, CUfunction_attribute which, int value), (f, which, value))
-{
-    if (!vgpu_is(f, VGPU_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
-    if ((int)which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) return CUDA_SUCCESS;
-    if ((int)which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0
-        || value > 227 << 10)
-        return CUDA_ERROR_INVALID_VALUE;
-    f->most_dynamic = value;
+    if (which != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) return CUDA_ERROR_INVALID_VALUE;
+    *value = 1024;
     return CUDA_SUCCESS;
 }
 
@@ -213,22 +190,22 @@ static CUresult check_size(const unsigned groups[3], const unsigned items[3])
     return all > 1024 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult vgpu_launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
-                          const unsigned items[3], unsigned shared, void **arguments, void **extra,
-                          vgpu_work **work)
+/* A launch as work, its arguments copied. */
+static CUresult launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
+                            const unsigned items[3], unsigned shared, void **arguments,
+                            void **extra, vgpu_work **work)
 {
     if (!vgpu_is(f, VGPU_FUNCTION) || f->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
     TRY(check_size(groups, items));
     if (extra || (f->kernel->n && !arguments)) return CUDA_ERROR_INVALID_VALUE;
-    if ((long)shared > f->most_dynamic) return CUDA_ERROR_INVALID_VALUE;
+    if (shared > MOST_DYNAMIC) return CUDA_ERROR_INVALID_VALUE;
     size_t bytes = 0, exact = 0;
     for (int i = 0; i < f->kernel->n; i++) {
         bytes += room_of(f->kernel->sizes[i]);
         exact += f->kernel->sizes[i];
     }
     if (exact > VGPU_MOST_ARGUMENTS || f->kernel->n > 256) return CUDA_ERROR_INVALID_VALUE;
-    vgpu_work *w = vgpu_work_new(c, CU_GRAPH_NODE_TYPE_KERNEL, NULL, run_launch, NULL,
-                                 sizeof(launch) + bytes);
+    vgpu_work *w = vgpu_work_new(c, NULL, run_launch, NULL, sizeof(launch) + bytes);
     launch *l = (launch *)w->payload;
     memcpy(l->name, f->name, sizeof l->name);
     w->name = l->name;
@@ -247,14 +224,13 @@ CUresult vgpu_launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
 
 API(cuLaunchKernel,
     (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-     unsigned shared, CUstream handle, void **arguments, void **extra),
-    (f, gx, gy, gz, bx, by, bz, shared, handle, arguments, extra))
+     unsigned shared, CUstream s, void **arguments, void **extra),
+    (f, gx, gy, gz, bx, by, bz, shared, s, arguments, extra))
 {
-    CUstream s;
     vgpu_work *w;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, true, &s));
-    TRY(vgpu_launch_work(c, f, (const unsigned[]){gx, gy, gz}, (const unsigned[]){bx, by, bz},
-                         shared, arguments, extra, &w));
+    TRY(vgpu_stream(s, true));
+    TRY(launch_work(c, f, (const unsigned[]){gx, gy, gz}, (const unsigned[]){bx, by, bz}, shared,
+                    arguments, extra, &w));
     return vgpu_put(s, w);
 }

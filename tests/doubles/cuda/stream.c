@@ -7,20 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static CUstream streams;                /* the latest first */
-static int64_t n_made, n_recorded;
+static int64_t n_recorded;
 static int n_streams;
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-vgpu_work *vgpu_work_new(CUcontext c, CUgraphNodeType type, const char *name,
-                         CUresult (*run)(vgpu_work *w), const void *payload, size_t bytes)
+vgpu_work *vgpu_work_new(CUcontext c, const char *name, CUresult (*run)(vgpu_work *w),
+                         const void *payload, size_t bytes)
 {
     vgpu_work *w = vgpu_zeroed(sizeof *w + bytes);
     w->references = 1;
-    w->type = type;
     w->name = name;
     w->context = c;
     w->run = run;
@@ -67,7 +65,8 @@ void vgpu_ticket_drop(vgpu_ticket *t)
 
 /* ---- who runs next --------------------------------------------------------------------------- */
 
-int vgpu_pick(int n)
+/* Which of n to take next, as VGPU_SCHEDULE says. */
+static int pick(int n)
 {
     static uint64_t state;
     static int turn;
@@ -82,13 +81,6 @@ int vgpu_pick(int n)
 static bool is_ready(const struct CUstream_st *s)
 {
     return s->first && (!s->first->wait || s->first->wait->done);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static void unlink_stream(CUstream s)
@@ -108,10 +100,7 @@ static void run_first(CUstream s)
     s->n--;
     n_recorded--;
     if (c->work) vgpu_work_run(c->work);
-    if (c->mark) {
-        c->mark->done = true;
-        c->mark->time = now();
-    }
+    if (c->mark) c->mark->done = true;
     vgpu_work_drop(c->work);
     vgpu_ticket_drop(c->wait);
     vgpu_ticket_drop(c->mark);
@@ -134,7 +123,7 @@ static bool run_one(CUstream wanted)
     int n = 0;
     for (CUstream s = streams; s && n < 256; s = s->next)
         if (is_ready(s)) ready[n++] = s;
-    if (n) run_first(ready[vgpu_pick(n)]);
+    if (n) run_first(ready[pick(n)]);
     return n > 0;
 }
 
@@ -192,32 +181,9 @@ static void append(CUstream s, vgpu_command c)
         if (!run_one(s)) stuck();
 }
 
-/* The legacy stream comes after all that is in blocking streams, and before what comes after it
- * there: it is done at once. */
-static CUresult put_null(CUstream s, vgpu_command c)
-{
-    for (CUstream o = streams, next; o; o = next) {
-        next = o->next;
-        if (o->object.context == s->object.context && !(o->flags & CU_STREAM_NON_BLOCKING)) {
-            if (o->capture) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-            run_stream(o);
-        }
-    }
-    if (!s->number) {
-        s->number = ++n_made;
-        s->next = streams;
-        streams = s;
-        n_streams++;
-    }
-    append(s, c);
-    run_stream(s);
-    return CUDA_SUCCESS;
-}
-
 CUresult vgpu_put(CUstream s, vgpu_work *w)
 {
     if (s->capture) return vgpu_capture_put(s, w);
-    if (s == s->object.context->null) return put_null(s, (vgpu_command){.work = w});
     append(s, (vgpu_command){.work = w});
     return CUDA_SUCCESS;
 }
@@ -233,52 +199,30 @@ vgpu_ticket *vgpu_put_mark(CUstream s)
     vgpu_ticket *t = vgpu_zeroed(sizeof *t);
     t->references = 2;
     t->stream = s;
-    if (s == s->object.context->null) put_null(s, (vgpu_command){.mark = t});
-    else append(s, (vgpu_command){.mark = t});
+    append(s, (vgpu_command){.mark = t});
     return t;
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-CUresult vgpu_stream(CUstream handle, bool same, CUstream *s)
+CUresult vgpu_stream(CUstream s, bool same)
 {
-    CUcontext c = vgpu_current();
-    if (handle == NULL || handle == CU_STREAM_LEGACY) {
-        if (!c) return CUDA_ERROR_INVALID_CONTEXT;
-        *s = c->null;
-        return CUDA_SUCCESS;
-    }
-    if (handle == CU_STREAM_PER_THREAD || !vgpu_is(handle, VGPU_STREAM))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (same && handle->object.context != c) return CUDA_ERROR_INVALID_HANDLE;
-    *s = handle;
-    return CUDA_SUCCESS;
+    const bool is = (uintptr_t)s > 2 && vgpu_is(s, VGPU_STREAM);    /* CU_STREAM_LEGACY, PER_THREAD */
+    return is && (!same || s->object.context == vgpu_current()) ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult make_stream(CUstream *made, unsigned flags)
+API(cuStreamCreate, (CUstream *made, unsigned flags), (made, flags))
 {
     CONTEXT(c);
-    if (!made || flags & ~(unsigned)CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    if (!made || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
     CUstream s = vgpu_new(VGPU_STREAM, sizeof *s, c);
-    s->flags = flags;
-    s->number = ++n_made;
     s->last = &s->first;
     s->next = streams;
     streams = s;
     n_streams++;
     *made = s;
     return CUDA_SUCCESS;
-}
-
-API(cuStreamCreate, (CUstream *made, unsigned flags), (made, flags))
-{
-    return make_stream(made, flags);
-}
-API(cuStreamCreateWithPriority, (CUstream *made, unsigned flags, int priority),
-    (made, flags, priority))
-{
-    (void)priority;
-    return make_stream(made, flags);
 }
 
 static void end_stream(CUstream s)
@@ -292,7 +236,7 @@ static void end_stream(CUstream s)
 API(cuStreamDestroy_v2, (CUstream s), (s))
 {
     CONTEXT(c);
-    if (!vgpu_is(s, VGPU_STREAM) || s == c->null) return CUDA_ERROR_INVALID_HANDLE;
+    if (!vgpu_is(s, VGPU_STREAM)) return CUDA_ERROR_INVALID_HANDLE;
     end_stream(s);
     return CUDA_SUCCESS;
 }
@@ -300,45 +244,22 @@ API(cuStreamDestroy_v2, (CUstream s), (s))
 static void end_any_stream(void *s) { end_stream(s); }
 void vgpu_end_streams(CUcontext c) { vgpu_each(c, VGPU_STREAM, end_any_stream); }
 
-API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, context))
+API(cuStreamSynchronize, (CUstream s), (s))
 {
-    CUstream s;
-    TRY(vgpu_stream(handle, false, &s));
-    if (!context) return CUDA_ERROR_INVALID_VALUE;
-    *context = s->object.context;
-    return CUDA_SUCCESS;
-}
-
-API(cuStreamSynchronize, (CUstream handle), (handle))
-{
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_stream(s, false));
     TRY(vgpu_not_captured(s));
     SAFE_ONLY;
     return vgpu_wait_stream(s);
 }
 
-API(cuStreamQuery, (CUstream handle), (handle))
+API(cuStreamWaitEvent, (CUstream s, CUevent e, unsigned flags), (s, e, flags))
 {
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
-    TRY(vgpu_not_captured(s));
-    SAFE_ONLY;
-    if (s->first) run_one(s);
-    if (s->object.context->fault) return s->object.context->fault;
-    return s->first ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
-}
-
-API(cuStreamWaitEvent, (CUstream handle, CUevent e, unsigned flags), (handle, e, flags))
-{
-    CUstream s;
-    CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_stream(s, false));
     if (flags & ~1u) return CUDA_ERROR_INVALID_VALUE;
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
-    if (s->capture || e->capture) return vgpu_capture_wait(s, e);
+    TRY(vgpu_not_captured(s));
     vgpu_put_wait(s, e->ticket);
     return CUDA_SUCCESS;
 }
@@ -350,7 +271,6 @@ API(cuEventCreate, (CUevent *made, unsigned flags), (made, flags))
     CONTEXT(c);
     if (!made || flags & ~7u) return CUDA_ERROR_INVALID_VALUE;
     *made = vgpu_new(VGPU_EVENT, sizeof **made, c);
-    (*made)->flags = flags;
     return CUDA_SUCCESS;
 }
 
@@ -360,75 +280,30 @@ API(cuEventDestroy_v2, (CUevent e), (e))
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     vgpu_ticket_drop(e->ticket);
     e->ticket = NULL;
-    free(e->tail);
-    e->tail = NULL;
     vgpu_end(e);
     return CUDA_SUCCESS;
 }
 
-API(cuEventRecord, (CUevent e, CUstream handle), (e, handle))
+API(cuEventRecord, (CUevent e, CUstream s), (e, s))
 {
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, false, &s));
+    TRY(vgpu_stream(s, false));
     if (!vgpu_is(e, VGPU_EVENT) || e->object.context != s->object.context)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (s->capture) return vgpu_capture_event(e, s);
-    e->capture = NULL;
+    TRY(vgpu_not_captured(s));
     vgpu_ticket_drop(e->ticket);
     e->ticket = vgpu_put_mark(s);
     return CUDA_SUCCESS;
-}
-
-/* What an event was recorded in a captured stream for is never done. */
-static CUresult not_captured_event(CUevent e)
-{
-    if (!e->capture) return CUDA_SUCCESS;
-    if (vgpu_capture_lives(e->capture_number)) e->capture->invalid = true;
-    return CUDA_ERROR_CAPTURED_EVENT;
-}
-
-API(cuEventQuery, (CUevent e), (e))
-{
-    CONTEXT(c);
-    if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
-    TRY(not_captured_event(e));
-    SAFE_ONLY;
-    if (e->ticket && !e->ticket->done) run_one(e->ticket->stream);
-    if (e->object.context->fault) return e->object.context->fault;
-    return e->ticket && !e->ticket->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 API(cuEventSynchronize, (CUevent e), (e))
 {
     CONTEXT(c);
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
-    TRY(not_captured_event(e));
     SAFE_ONLY;
     while (e->ticket && !e->ticket->done)
         if (!run_one(e->ticket->stream)) stuck();
     return e->object.context->fault;
-}
-
-static CUresult elapsed(float *ms, CUevent first, CUevent second)
-{
-    CONTEXT(c);
-    if (!vgpu_is(first, VGPU_EVENT) || !vgpu_is(second, VGPU_EVENT) || !first->ticket
-        || !second->ticket || (first->flags | second->flags) & CU_EVENT_DISABLE_TIMING
-        || first->object.context != second->object.context)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!ms) return CUDA_ERROR_INVALID_VALUE;
-    if (!first->ticket->done || !second->ticket->done) return CUDA_ERROR_NOT_READY;
-    *ms = (float)((second->ticket->time - first->ticket->time) * 1e3);
-    return CUDA_SUCCESS;
-}
-API(cuEventElapsedTime, (float *ms, CUevent first, CUevent second), (ms, first, second))
-{
-    return elapsed(ms, first, second);
-}
-API(cuEventElapsedTime_v2, (float *ms, CUevent first, CUevent second), (ms, first, second))
-{
-    return elapsed(ms, first, second);
 }
 
 /* ---- for the doubles of libraries ------------------------------------------------------------- */
@@ -444,14 +319,12 @@ static CUresult run_task(vgpu_work *w)
     return (CUresult)t->task(t->payload);
 }
 
-static CUresult enqueue(CUstream handle, const char *name, vgpu_task *f, const void *payload,
+static CUresult enqueue(CUstream s, const char *name, vgpu_task *f, const void *payload,
                         size_t bytes)
 {
-    CUstream s;
     CONTEXT(c);
-    TRY(vgpu_stream(handle, true, &s));
-    vgpu_work *w = vgpu_work_new(c, CU_GRAPH_NODE_TYPE_KERNEL, name, run_task, NULL,
-                                 sizeof(task) + bytes);
+    TRY(vgpu_stream(s, true));
+    vgpu_work *w = vgpu_work_new(c, name, run_task, NULL, sizeof(task) + bytes);
     task *t = (task *)w->payload;
     t->task = f;
     memcpy(t->payload, payload, bytes);

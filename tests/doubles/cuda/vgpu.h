@@ -2,16 +2,16 @@
  *
  * They are shared objects with the names and functions of the real ones, which run the kernels'
  * text on the processor.  They are as strict as the real ones where these are, and stricter where
- * that shows mistakes:
+ * that shows mistakes, and have only the functions that Weber and their own tests call:
  *
  *   driver.h     what is declared of the driver
  *   inside.h     what the files share
  *   books.c      handles, calls and wrong uses, counted
  *   device.c     devices, contexts, the threads' current ones
  *   memory.c     memory, in a range of addresses of each device that nothing else uses; pools
- *   copy.c       copies and fills
+ *   copy.c       copies
  *   stream.c     streams, events, and who runs next
- *   graph.c capture.c    graphs; streams that are recorded
+ *   graph.c      streams that are recorded, graphs
  *   module.c     modules, kernels, launches
  *   engine.c     runs a kernel: one group after another, a fiber for each item that meets a barrier
  *   nvrtc.c      libnvrtc: text to code, by a C++ compiler behind shim.h
