@@ -73,7 +73,7 @@ static void matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const char *l
     wb__free(a), wb__free(b), wb__free(c);
 }
 
-static void conv(int n, int c, int k, int side, int taps, int stride, int pad, bool nhwc)
+static void conv(int n, int c, int k, int side, int taps, int stride, int pad)
 {
     static const char *const kinds[] = { "forward", "data", "weights" };
     const int out = (side + 2 * pad - taps) / stride + 1;
@@ -81,8 +81,7 @@ static void conv(int n, int c, int k, int side, int taps, int stride, int pad, b
     float *y = filled((int64_t)n * k * out * out), *bias = filled(k);
     for (int kind = 0; kind < 3; kind++) {
         char name[64];
-        snprintf(name, sizeof name, "conv %s %s %d %d>%d %d %dx%d/%d", nhwc ? "nhwc" : "nchw",
-                 kinds[kind], n, c, k, side, taps, taps, stride);
+        snprintf(name, sizeof name, "conv %s %d %d>%d %d %dx%d/%d", kinds[kind], n, c, k, side, taps, taps, stride);
         if ((kind == 1 && c <= 3) || (only && !strstr(name, only))) continue;
         wb__conv_desc d = { .dtype = WB_F32,
                             .kind = (wb__conv_kind)kind,
@@ -99,8 +98,6 @@ static void conv(int n, int c, int k, int side, int taps, int stride, int pad, b
                             .dilation = { 1, 1 },
                             .pad = { pad, pad, pad, pad },
                             .groups = 1,
-                            .x_nhwc = nhwc,
-                            .y_nhwc = nhwc,
                             .has_bias = kind == 0,
                             .act = kind == 0 ? WB__OP_relu : WB__OP_NONE };
         wb__cpu_op *op;
@@ -163,11 +160,10 @@ static void everything(void)
         { 32, 16, 32, 32, 3, 2, 1 },  { 32, 32, 32, 16, 3, 1, 1 }, { 32, 32, 64, 16, 3, 2, 1 },
         { 32, 64, 64, 8, 3, 1, 1 },
     };
-    for (size_t i = 0; i < WB__COUNT(convs); i++)
-        for (int nhwc = 1; nhwc >= 0; nhwc--) {
-            const int *s = convs[i];
-            conv(s[0], s[1], s[2], s[3], s[4], s[5], s[6], nhwc);
-        }
+    for (size_t i = 0; i < WB__COUNT(convs); i++) {
+        const int *s = convs[i];
+        conv(s[0], s[1], s[2], s[3], s[4], s[5], s[6]);
+    }
     for (int nhwc = 1; nhwc >= 0; nhwc--) {
         pool(64, 6, 24, nhwc);
         pool(64, 16, 8, nhwc);

@@ -7,7 +7,7 @@
  * between strides must stay as they were.
  *
  * Not here: speed (bench/cpu_lib_bench.c).  Next: backend/cpu/lib.h. */
-#include "backend/cpu/lib.h"
+#include "backend/cpu/cpu.h"
 
 #include "test.h"
 
@@ -251,7 +251,51 @@ static int64_t at_nhwc(bool nhwc, int64_t n, int64_t c, int64_t h, int64_t w, in
     return nhwc ? ((n * H + h) * W + w) * C + c : ((n * C + c) * H + h) * W + w;
 }
 
-static void one_conv(wb__conv_desc d)
+/* Of logical shape [n, c, h, w]. */
+static wb__view picture(wb_dtype dtype, int buffer, int64_t n, int64_t c, int64_t h, int64_t w,
+                        bool nhwc)
+{
+    wb__view v = {.dtype = dtype, .buffer = buffer, .ndim = 4, .dims = {n, c, h, w}};
+    c = WB__MAX(c, 1), h = WB__MAX(h, 1), w = WB__MAX(w, 1);
+    v.strides[0] = c * h * w, v.strides[1] = h * w, v.strides[2] = w, v.strides[3] = 1;
+    if (nhwc) v.strides[1] = 1, v.strides[2] = w * c, v.strides[3] = c;
+    return v;
+}
+
+/* The step, whose operands may be NCHW. */
+static wb__cpu_kernel *prepared(const wb__conv_desc *d, bool x_nhwc, bool y_nhwc)
+{
+    const int64_t biased = d->kind == WB__CONV_DATA ? d->c : d->k;
+    wb__step s = {
+        .kind = WB__STEP_CONV, .variant = d->kind, .n_views = 3 + d->has_bias, .epilogue = d->act,
+        .views = {picture(d->dtype, 0, d->n, d->c, d->h, d->w, x_nhwc),
+                  picture(d->dtype, 1, d->k, d->c / d->groups, d->kh, d->kw, false),
+                  picture(d->dtype, 2, d->n, d->k, d->oh, d->ow, y_nhwc),
+                  {.dtype = d->dtype, .buffer = 3, .ndim = 1, .dims = {biased}, .strides = {1}}},
+        .conv = {.groups = d->groups}};
+    memcpy(s.conv.stride, d->stride, sizeof d->stride);
+    memcpy(s.conv.dilation, d->dilation, sizeof d->dilation);
+    memcpy(s.conv.pad, d->pad, sizeof d->pad);
+    wb__cpu_kernel *k;
+    assert_int_equal(wb__cpu_library(&s, &k), 0);
+    return k;
+}
+
+static void run_kernel(wb__cpu_kernel *k, void *const *buffers)
+{
+    const size_t size = k->base.workspace;
+    char *workspace = wb__alloc_aligned(size + 64);
+    assert_non_null(workspace);
+    memset(workspace, 0xff, size + 64);         /* NaN: nothing may be taken for zero */
+    for (int repeat = 0; repeat < 2; repeat++)
+        assert_int_equal(k->launch(k, buffers, workspace, NULL), 0);
+    for (int i = 0; i < 64; i++) assert_int_equal((unsigned char)workspace[size + i], 0xff);
+    wb__free(workspace);
+    assert_non_null(k->base.impl);
+    k->destroy(k);
+}
+
+static void one_conv(wb__conv_desc d, bool x_nhwc, bool y_nhwc)
 {
     const int64_t cg = d.c / d.groups, kg = d.k / d.groups;
     const int64_t nx = d.n * d.c * d.h * d.w, nw = d.k * cg * d.kh * d.kw,
@@ -259,8 +303,7 @@ static void one_conv(wb__conv_desc d)
     buffer x = make(d.dtype, nx, d.kind != WB__CONV_DATA),
            w = make(d.dtype, nw, d.kind != WB__CONV_WEIGHTS);
     buffer y = make(d.dtype, ny, d.kind != WB__CONV_FORWARD), bias = make(d.dtype, d.kind == WB__CONV_DATA ? d.c : d.k, true);
-    wb__cpu_op *op;
-    assert_int_equal(wb__cpu_conv(&d, &op), 0);
+    wb__cpu_kernel *kernel = prepared(&d, x_nhwc, y_nhwc);
     char what[300];
     snprintf(what, sizeof what,
              "conv kind %d %s n%d c%d %dx%d k%d %dx%d of %dx%d stride %d,%d dilation %d,%d "
@@ -268,20 +311,21 @@ static void one_conv(wb__conv_desc d)
              (int)d.kind, wb_dtype_name(d.dtype), (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.k,
              (int)d.kh, (int)d.kw, (int)d.oh, (int)d.ow, (int)d.stride[0], (int)d.stride[1],
              (int)d.dilation[0], (int)d.dilation[1], (int)d.pad[0], (int)d.pad[1], (int)d.pad[2],
-             (int)d.pad[3], (int)d.groups, d.x_nhwc, d.y_nhwc, d.has_bias, (int)d.act, op->impl);
-    run(op, (void *[]){ x.data, w.data, y.data, d.has_bias ? bias.data : NULL });
+             (int)d.pad[3], (int)d.groups, x_nhwc, y_nhwc, d.has_bias, (int)d.act,
+             kernel->base.impl);
+    run_kernel(kernel, (void *[]){ x.data, w.data, y.data, d.has_bias ? bias.data : NULL });
     buffer *out = d.kind == WB__CONV_FORWARD ? &y : d.kind == WB__CONV_DATA ? &x : &w;
     double *sum = calloc((size_t)out->n + 1, sizeof *sum),
            *magnitude = calloc((size_t)out->n + 1, sizeof *sum);
     const bool adjoint = d.kind == WB__CONV_DATA && (d.has_bias || d.act);
     for (int64_t n = 0; adjoint && d.has_bias && n < d.n; n++) for (int64_t c = 0; c < d.c; c++)
         for (int64_t i = 0; i < d.h; i++) for (int64_t j = 0; j < d.w; j++) {
-            const int64_t xi = at_nhwc(d.x_nhwc, n, c, i, j, d.c, d.h, d.w);
+            const int64_t xi = at_nhwc(x_nhwc, n, c, i, j, d.c, d.h, d.w);
             sum[xi] = bias.real[c], magnitude[xi] = fabs(bias.real[c]);
         }
     for (int64_t n = 0; n < d.n; n++) for (int64_t k = 0; k < d.k; k++)
         for (int64_t i = 0; i < d.oh; i++) for (int64_t j = 0; j < d.ow; j++) {
-            const int64_t yi = at_nhwc(d.y_nhwc, n, k, i, j, d.k, d.oh, d.ow);
+            const int64_t yi = at_nhwc(y_nhwc, n, k, i, j, d.k, d.oh, d.ow);
             if (d.kind == WB__CONV_FORWARD && d.has_bias)
                 sum[yi] = bias.real[k], magnitude[yi] = fabs(bias.real[k]);
             for (int64_t c = 0; c < cg; c++)
@@ -290,7 +334,7 @@ static void one_conv(wb__conv_desc d)
                         int64_t r = i * d.stride[0] - d.pad[0] + a * d.dilation[0];
                         int64_t q = j * d.stride[1] - d.pad[2] + b * d.dilation[1];
                         if (r < 0 || r >= d.h || q < 0 || q >= d.w) continue;
-                        int64_t xi = at_nhwc(d.x_nhwc, n, k / kg * cg + c, r, q, d.c, d.h, d.w);
+                        int64_t xi = at_nhwc(x_nhwc, n, k / kg * cg + c, r, q, d.c, d.h, d.w);
                         int64_t wi = ((k * cg + c) * d.kh + a) * d.kw + b;
                         double t = d.kind == WB__CONV_FORWARD ? x.real[xi] * w.real[wi]
                                    : d.kind == WB__CONV_DATA  ? w.real[wi] * y.real[yi]
@@ -339,10 +383,10 @@ static void test_conv_drawn(void **unused)
         }
         d.oh = draw_window(d.h, d.kh, d.stride[0], d.dilation[0], d.kh, d.pad);
         d.ow = draw_window(d.w, d.kw, d.stride[1], d.dilation[1], d.kw, d.pad + 2);
-        d.x_nhwc = chance(2), d.y_nhwc = chance(5) ? !d.x_nhwc : d.x_nhwc;
+        const bool x_nhwc = chance(2), y_nhwc = chance(5) ? !x_nhwc : x_nhwc;
         if (d.kind == WB__CONV_FORWARD || (d.kind == WB__CONV_DATA && chance(3)))
             d.has_bias = chance(2), d.act = draw_epilogue();
-        one_conv(d);
+        one_conv(d, x_nhwc, y_nhwc);
     }
 }
 
@@ -371,12 +415,10 @@ static void test_conv_named(void **unused)
                             .stride = { s[6], s[6] },
                             .dilation = { 1, 1 },
                             .groups = 1,
-                            .pad = { s[7], s[7], s[7], s[7] },
-                            .x_nhwc = i % 6 < 3,
-                            .y_nhwc = i % 6 < 3 };
+                            .pad = { s[7], s[7], s[7], s[7] } };
         d.has_bias = d.kind == WB__CONV_FORWARD;
         d.act = d.has_bias ? WB__OP_relu : WB__OP_NONE;
-        one_conv(d);
+        one_conv(d, i % 6 < 3, i % 6 < 3);
     }
 }
 

@@ -1,10 +1,7 @@
-/* Convolution by matrix products: the fallback for every shape, and what stands behind oneDNN.
+/* Convolution by matrix products: the fallback for every shape.
  *
  * An image's rows of output are taken a band at a time.  The patches under a band are laid out as a
- * matrix (im2col) in one of two orders, whichever copies runs from x:
- *
- *     x NHWC    patches [pixels, kh*kw*c]     weights reordered to [kh*kw*c, k]
- *     x NCHW    patches [c*kh*kw, pixels]     weights as they stand, [k, c*kh*kw]
+ * matrix (im2col) [pixels, kh*kw*c], the weights are reordered to [kh*kw*c, k].
  *
  *     FORWARD   y  = patches · weights        DATA   patches = dy · weights', added up into dx
  * (col2im) WEIGHTS   dw = patches' · dy, summed over bands and images by each task, then over the
@@ -46,8 +43,7 @@ typedef struct {
 
 static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* The weights of all groups as [group][kh*kw][cg][kg], for DATA [group][kg][kh*kw][cg], widened;
- * for x in NHWC. */
+/* The weights of all groups as [group][kh*kw][cg][kg], for DATA [group][kg][kh*kw][cg], widened. */
 static void reorder_weights(const convolution *p, const char *w, char *to)
 {
     const wb__conv_desc *d = &p->d;
@@ -67,8 +63,7 @@ static void reorder_weights(const convolution *p, const char *w, char *to)
 
 static int64_t x_index(const wb__conv_desc *d, int64_t n, int64_t c, int64_t i, int64_t j)
 {
-    return d->x_nhwc ? ((n * d->h + i) * d->w + j) * d->c + c
-                     : ((n * d->c + c) * d->h + i) * d->w + j;
+    return ((n * d->h + i) * d->w + j) * d->c + c;
 }
 
 /* Where tap (a, b) of output (i, j) reads; false in the padding. */
@@ -80,63 +75,30 @@ static bool source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int6
     return *row >= 0 && *row < d->h && *col >= 0 && *col < d->w;
 }
 
-/* Output columns [*from, *to) whose tap b reads inside the image. */
-static void inside(const wb__conv_desc *d, int64_t b, int64_t *from, int64_t *to)
-{
-    const int64_t shift = b * d->dilation[1] - d->pad[2], s = d->stride[1];
-    *from = shift >= 0 ? 0 : WB__MIN((-shift + s - 1) / s, d->ow);
-    *to = d->w > shift ? WB__MIN((d->w - shift + s - 1) / s, d->ow) : 0;
-    if (*to < *from) *to = *from;
-}
-
 /* The patches of output rows [i0, i1) of image n, group g. */
 static void lay_patches(const convolution *p, const char *x, int64_t n, int64_t g, int64_t i0,
                         int64_t i1, char *patches)
 {
     const wb__conv_desc *d = &p->d;
-    const size_t from_size = wb__dtype_size(d->dtype), size = p->size;
-    if (d->x_nhwc) {
-        const size_t run = (size_t)p->cg * size;
-        const bool whole = d->groups == 1 && d->dilation[1] == 1;   /* a row of taps is one run */
-        for (int64_t i = i0; i < i1; i++)
-            for (int64_t j = 0; j < d->ow; j++)
-                for (int64_t a = 0; a < d->kh; a++) {
-                    int64_t r, c;
-                    if (whole && source(d, i, j, a, 0, &r, &c) && c + d->kw <= d->w) {
-                        wb__widen(patches, x + (size_t)x_index(d, n, 0, r, c) * from_size, d->dtype,
-                                  d->kw * d->c);
-                        patches += (size_t)d->kw * run;
-                        continue;
-                    }
-                    for (int64_t b = 0; b < d->kw; b++, patches += run) {
-                        if (!source(d, i, j, a, b, &r, &c)) memset(patches, 0, run);
-                        else
-                            wb__widen(patches,
-                                      x + (size_t)x_index(d, n, g * p->cg, r, c) * from_size,
-                                      d->dtype, p->cg);
-                    }
+    const size_t from_size = wb__dtype_size(d->dtype), run = (size_t)p->cg * p->size;
+    const bool whole = d->groups == 1 && d->dilation[1] == 1;   /* a row of taps is one run */
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = 0; j < d->ow; j++)
+            for (int64_t a = 0; a < d->kh; a++) {
+                int64_t r, c;
+                if (whole && source(d, i, j, a, 0, &r, &c) && c + d->kw <= d->w) {
+                    wb__widen(patches, x + (size_t)x_index(d, n, 0, r, c) * from_size, d->dtype,
+                              d->kw * d->c);
+                    patches += (size_t)d->kw * run;
+                    continue;
                 }
-        return;
-    }
-    for (int64_t c = 0; c < p->cg; c++)
-        for (int64_t a = 0; a < d->kh; a++)
-            for (int64_t b = 0; b < d->kw; b++)
-                for (int64_t i = i0; i < i1; i++, patches += (size_t)d->ow * size) {
-                    const int64_t r = i * d->stride[0] - d->pad[0] + a * d->dilation[0];
-                    int64_t from, to;
-                    inside(d, b, &from, &to);
-                    if (r < 0 || r >= d->h) from = to = 0;
-                    memset(patches, 0, (size_t)from * size);
-                    memset(patches + (size_t)to * size, 0, (size_t)(d->ow - to) * size);
-                    if (from == to) continue;
-                    const int64_t at = from * d->stride[1] - d->pad[2] + b * d->dilation[1];
-                    const char *row = x + (size_t)x_index(d, n, g * p->cg + c, r, at) * from_size;
-                    if (d->stride[1] == 1)
-                        wb__widen(patches + (size_t)from * size, row, d->dtype, to - from);
+                for (int64_t b = 0; b < d->kw; b++, patches += run) {
+                    if (!source(d, i, j, a, b, &r, &c)) memset(patches, 0, run);
                     else
-                        for (int64_t j = from; j < to; j++, row += (size_t)d->stride[1] * from_size)
-                            wb__widen(patches + (size_t)j * size, row, d->dtype, 1);
+                        wb__widen(patches, x + (size_t)x_index(d, n, g * p->cg, r, c) * from_size,
+                                  d->dtype, p->cg);
                 }
+            }
 }
 
 #define ADD_RUN(T, to, from, n)                                                         \
@@ -148,157 +110,76 @@ static void add_run(bool is_double, char *to, const char *from, int64_t n)
     else { ADD_RUN(float, to, from, n); }
 }
 
-/* The adjoint: patches are added into an image [as x stands] of the computed type. */
+/* The adjoint: patches are added into an image of the computed type. */
 static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0, int64_t i1,
                         const char *patches)
 {
     const wb__conv_desc *d = &p->d;
-    const size_t size = p->size;
-    const bool is_double = p->wide == WB_F64;
-    if (d->x_nhwc) {
-        for (int64_t i = i0; i < i1; i++)
-            for (int64_t j = 0; j < d->ow; j++)
-                for (int64_t a = 0; a < d->kh; a++)
-                    for (int64_t b = 0; b < d->kw; b++, patches += (size_t)p->cg * size) {
-                        int64_t r, c;
-                        if (!source(d, i, j, a, b, &r, &c)) continue;
-                        add_run(is_double, image + (size_t)x_index(d, 0, g * p->cg, r, c) * size,
-                                patches, p->cg);
-                    }
-        return;
-    }
-    for (int64_t c = 0; c < p->cg; c++)
-        for (int64_t a = 0; a < d->kh; a++)
-            for (int64_t b = 0; b < d->kw; b++)
-                for (int64_t i = i0; i < i1; i++, patches += (size_t)d->ow * size) {
-                    const int64_t r = i * d->stride[0] - d->pad[0] + a * d->dilation[0];
-                    int64_t from, to;
-                    inside(d, b, &from, &to);
-                    if (r < 0 || r >= d->h || from == to) continue;
-                    const int64_t at = from * d->stride[1] - d->pad[2] + b * d->dilation[1];
-                    char *row = image + (size_t)x_index(d, 0, g * p->cg + c, r, at) * size;
-                    const char *src = patches + (size_t)from * size;
-                    if (d->stride[1] == 1) add_run(is_double, row, src, to - from);
-                    else
-                        for (int64_t j = from; j < to;
-                             j++, src += size, row += (size_t)d->stride[1] * size)
-                            add_run(is_double, row, src, 1);
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = 0; j < d->ow; j++)
+            for (int64_t a = 0; a < d->kh; a++)
+                for (int64_t b = 0; b < d->kw; b++, patches += (size_t)p->cg * p->size) {
+                    int64_t r, c;
+                    if (!source(d, i, j, a, b, &r, &c)) continue;
+                    add_run(p->wide == WB_F64,
+                            image + (size_t)x_index(d, 0, g * p->cg, r, c) * p->size, patches,
+                            p->cg);
                 }
 }
 
-/* The product of one band, but for its pointers: pixels x kg x inner, or turned as the kind asks.
- */
+/* The product of one band, but for its pointers. */
 static wb__gemm product_of(const convolution *p, int64_t pixels)
 {
     const wb__conv_desc *d = &p->d;
-    const int64_t y_pixel = d->y_nhwc ? d->k : 1, y_channel = d->y_nhwc ? 1 : d->oh * d->ow;
-    const int64_t patch_pixel = d->x_nhwc ? p->inner : 1, patch_inner = d->x_nhwc ? 1 : pixels;
-    const bool taps_last = !d->x_nhwc || d->kind == WB__CONV_DATA;  /* see reorder_weights */
-    const int64_t w_inner = taps_last ? 1 : p->kg, w_out = taps_last ? p->inner : 1;
-    wb__gemm g = { .a_type = p->wide, .b_type = p->wide, .c_type = p->wide, .bias_type = d->dtype };
-    const bool by_rows = d->x_nhwc;     /* pixels as the rows of C */
+    wb__gemm g = { .m = pixels, .as1 = 1, .bs1 = 1, .cs1 = 1, .a_type = p->wide,
+                   .b_type = p->wide, .c_type = p->wide, .bias_type = d->dtype };
     switch (d->kind) {
-    case WB__CONV_FORWARD: /* y[pixel, out] = patches[pixel, inner] · w[inner, out], or turned */
+    case WB__CONV_FORWARD:          /* y[pixel, out] = patches[pixel, inner] · w[inner, out] */
         g.act = p->act;
-        g.k = p->inner;
-        g.bias_rows = !by_rows;
-        if (by_rows) {
-            g.m = pixels, g.n = p->kg;
-            g.as0 = patch_pixel, g.as1 = patch_inner, g.bs0 = w_inner, g.bs1 = w_out;
-            g.cs0 = y_pixel, g.cs1 = y_channel;
-        } else {
-            g.a_type = d->dtype;        /* the weights, as they stand */
-            g.m = p->kg, g.n = pixels;
-            g.as0 = w_out, g.as1 = w_inner, g.bs0 = patch_inner, g.bs1 = patch_pixel;
-            g.cs0 = y_channel, g.cs1 = y_pixel;
-        }
-        if (p->narrow) {                /* summed in f32 aside, then narrowed */
-            g.cs0 = g.n;
-            g.cs1 = 1;
-        }
+        g.k = p->inner, g.n = p->kg;
+        g.as0 = p->inner, g.bs0 = p->kg;
+        g.cs0 = p->narrow ? p->kg : d->k;       /* narrow: summed in f32 aside, then narrowed */
         break;
-    case WB__CONV_DATA: /* patches[pixel, inner] = dy[pixel, out] · w[out, inner], or turned */
-        g.k = p->kg;
-        if (by_rows) {
-            g.m = pixels, g.n = p->inner;
-            g.a_type = d->dtype;
-            g.as0 = y_pixel, g.as1 = y_channel, g.bs0 = w_out, g.bs1 = w_inner;
-            g.cs0 = patch_pixel, g.cs1 = patch_inner;
-        } else {
-            g.m = p->inner, g.n = pixels;
-            g.a_type = g.b_type = d->dtype;
-            g.as0 = w_inner, g.as1 = w_out, g.bs0 = y_channel, g.bs1 = y_pixel;
-            g.cs0 = patch_inner, g.cs1 = patch_pixel;
-        }
+    case WB__CONV_DATA:             /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
+        g.a_type = d->dtype;
+        g.k = p->kg, g.n = p->inner;
+        g.as0 = d->k, g.bs0 = p->inner, g.cs0 = p->inner;
         break;
-    case WB__CONV_WEIGHTS: /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] (NHWC) */
-        g.k = pixels; /* dw[out, inner] += dy[out, pixel] · patches[pixel, inner] (NCHW) */
+    case WB__CONV_WEIGHTS:          /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
+        g.b_type = d->dtype;
         g.add_to_c = true;
-        if (by_rows) {
-            g.m = p->inner, g.n = p->kg;
-            g.b_type = d->dtype;
-            g.as0 = patch_inner, g.as1 = patch_pixel, g.bs0 = y_pixel, g.bs1 = y_channel;
-            g.cs0 = p->kg, g.cs1 = 1;
-        } else {
-            g.m = p->kg, g.n = p->inner;
-            g.a_type = d->dtype;
-            g.as0 = y_channel, g.as1 = y_pixel, g.bs0 = patch_pixel, g.bs1 = patch_inner;
-            g.cs0 = p->inner, g.cs1 = 1;
-        }
+        g.m = p->inner, g.k = pixels, g.n = p->kg;
+        g.as0 = 1, g.as1 = p->inner, g.bs0 = d->k, g.cs0 = p->kg;
         break;
     }
     return g;
-}
-
-/* A band's f32 sums, [pixels, kg] or [kg, pixels], to y. */
-static void narrow_band(const convolution *p, const float *sums, uint16_t *y, int64_t pixels)
-{
-    const wb__conv_desc *d = &p->d;
-    const int64_t y_pixel = d->y_nhwc ? d->k : 1, y_channel = d->y_nhwc ? 1 : d->oh * d->ow;
-    const int64_t rows = d->x_nhwc ? pixels : p->kg, columns = d->x_nhwc ? p->kg : pixels;
-    const int64_t row = d->x_nhwc ? y_pixel : y_channel, column = d->x_nhwc ? y_channel : y_pixel;
-    for (int64_t i = 0; i < rows; i++, sums += columns) {
-        if (column == 1) wb__narrow(y + i * row, d->dtype, sums, columns);
-        else
-            for (int64_t j = 0; j < columns; j++)
-                wb__narrow(y + i * row + j * column, d->dtype, sums + j, 1);
-    }
 }
 
 static void one_band(const job *j, char *mine, int64_t n, int64_t group, int64_t i0, int64_t i1)
 {
     const convolution *p = j->p;
     const wb__conv_desc *d = &p->d;
-    const size_t stored = wb__dtype_size(d->dtype);
-    char *patches = mine + p->patches_at, *scratch = mine + p->scratch_at;
-    wb__gemm g = product_of(p, (i1 - i0) * d->ow);
-    const char *w =
-        d->x_nhwc ? j->workspace + p->weights_at + (size_t)(group * p->inner * p->kg) * p->size
-                  : j->w + (size_t)(group * p->kg * p->inner) * stored;
-    const int64_t y_at = d->y_nhwc ? ((n * d->oh + i0) * d->ow) * d->k + group * p->kg
-                                   : ((n * d->k + group * p->kg) * d->oh + i0) * d->ow;
-    const char *y = j->y + (size_t)y_at * stored;
+    const size_t stored = wb__dtype_size(d->dtype), w_at = (size_t)(group * p->inner * p->kg);
+    const int64_t pixels = (i1 - i0) * d->ow;
+    const int64_t y_at = (n * d->oh + i0) * d->ow * d->k + group * p->kg;
+    char *patches = mine + p->patches_at, *w = j->workspace + p->weights_at + w_at * p->size;
+    char *y = (char *)j->y + (size_t)y_at * stored;
+    wb__gemm g = product_of(p, pixels);
     if (d->kind != WB__CONV_DATA) lay_patches(p, j->x, n, group, i0, i1, patches);
     switch (d->kind) {
     case WB__CONV_FORWARD:
-        g.a = d->x_nhwc ? patches : w;
-        g.b = d->x_nhwc ? w : patches;
-        g.c = p->narrow ? mine + p->sums_at : (void *)y;
+        g.a = patches, g.b = w, g.c = p->narrow ? mine + p->sums_at : y;
         if (d->has_bias) g.bias = j->bias + (size_t)(group * p->kg) * stored;
         break;
-    case WB__CONV_DATA:
-        g.a = d->x_nhwc ? y : w;
-        g.b = d->x_nhwc ? w : y;
-        g.c = patches;
-        break;
+    case WB__CONV_DATA: g.a = y, g.b = w, g.c = patches; break;
     case WB__CONV_WEIGHTS:
-        g.a = d->x_nhwc ? patches : y;
-        g.b = d->x_nhwc ? y : patches;
-        g.c = mine + p->sums_at + (size_t)(group * p->inner * p->kg) * p->size;
+        g.a = patches, g.b = y, g.c = mine + p->sums_at + w_at * p->size;
         break;
     }
-    wb__gemm_run(&g, scratch);
-    if (d->kind == WB__CONV_FORWARD && p->narrow) narrow_band(p, g.c, (void *)y, (i1 - i0) * d->ow);
+    wb__gemm_run(&g, mine + p->scratch_at);
+    if (d->kind == WB__CONV_FORWARD && p->narrow)
+        for (int64_t i = 0; i < pixels; i++)
+            wb__narrow(y + (size_t)(i * d->k) * stored, d->dtype, (float *)g.c + i * p->kg, p->kg);
 }
 
 static void one_task(void *ctx, int64_t task)
@@ -344,10 +225,6 @@ static void add_sums(const job *j)
     for (int64_t t = 1; t < p->tasks; t++)
         add_run(p->wide == WB_F64, first, first + (size_t)t * p->task_bytes, d->k * p->inner);
     const size_t stored = wb__dtype_size(d->dtype);
-    if (!d->x_nhwc) {
-        wb__narrow((void *)j->w, d->dtype, first, d->k * p->inner);
-        return;
-    }
     char *to = (char *)j->w;
     for (int64_t k = 0; k < d->k; k++)
         for (int64_t c = 0; c < p->cg; c++)
@@ -361,7 +238,7 @@ static void run_convolution(const wb__cpu_op *op, void *const *buffers, void *wo
 {
     const convolution *p = (const convolution *)op;
     job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL, workspace };
-    if (p->d.x_nhwc && p->d.kind != WB__CONV_WEIGHTS)
+    if (p->d.kind != WB__CONV_WEIGHTS)
         reorder_weights(p, j.w, j.workspace + p->weights_at);
     wb__parallel(p->tasks, one_task, &j);
     if (p->d.kind == WB__CONV_WEIGHTS) add_sums(&j);
@@ -377,7 +254,7 @@ static void lay_out(convolution *p)
     const size_t row = (size_t)(d->ow * p->inner) * p->size,
                  weights = (size_t)(d->k * p->inner) * p->size;
     p->band = WB__MAX(WB__MIN(row ? (int64_t)(PATCH_BYTES / row) : d->oh, d->oh), 1);
-    if (d->kind == WB__CONV_DATA && d->x_nhwc && row * (size_t)d->oh <= GATHER_BYTES && d->kh <= 64
+    if (d->kind == WB__CONV_DATA && row * (size_t)d->oh <= GATHER_BYTES && d->kh <= 64
         && d->kw <= 64) {
         const wb__isa *isa = wb__isa_best();
         p->gather = p->wide == WB_F64 ? isa->gather_f64 : isa->gather_f32;
@@ -388,7 +265,7 @@ static void lay_out(convolution *p)
     const double work = (double)d->n * (double)(d->oh * d->ow * d->k) * (double)p->inner;
     p->tasks = work < 100e3 ? 1 : WB__MAX(WB__MIN(wb__threads(), units), 1);
     p->weights_at = 0;
-    p->tasks_at = d->x_nhwc && d->kind != WB__CONV_WEIGHTS ? align(weights) : 0;
+    p->tasks_at = d->kind != WB__CONV_WEIGHTS ? align(weights) : 0;
     size_t at = 0;
     p->patches_at = at, at += align(row * (size_t)p->band);
     p->image_at = at;
@@ -449,11 +326,4 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     p->op.impl = p->impl;
     *op = &p->op;
     return 0;
-}
-
-/* oneDNN takes NHWC as it stands, 2 to 5 times faster than NCHW, and our own kernels are 1.3 to 3
- * times faster; only without oneDNN's types and with groups do patches from NCHW cost the same. */
-bool wb__cpu_prefers_nhwc(const wb__conv_desc *d)
-{
-    return d->groups == 1 || d->dtype == WB_F32 || d->dtype == WB_BF16;
 }

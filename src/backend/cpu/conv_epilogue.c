@@ -1,4 +1,4 @@
-/* Bias and epilogue behind a data gradient, in place: no implementation of that adds them itself. */
+/* Bias and epilogue behind a data gradient, in place: no implementation of one adds them itself. */
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/direct.h"
@@ -23,11 +23,11 @@ typedef struct {
 
 #define ADD_BIAS(T)                                                                                \
     for (int64_t i = 0; i < n; i++)                                                                \
-        ((T *)wide)[i] += ((const T *)bias)[p->d.x_nhwc ? (at + i) % c : (at + i) / plane % c]
+        ((T *)wide)[i] += ((const T *)bias)[(at + i) % c]
 
 static void add_bias(const epilogue *p, void *wide, const void *bias, int64_t at, int64_t n)
 {
-    const int64_t c = p->d.c, plane = p->d.h * p->d.w;
+    const int64_t c = p->d.c;
     if (p->wide == WB_F64) ADD_BIAS(double);
     else ADD_BIAS(float);
 }

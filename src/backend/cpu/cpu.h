@@ -20,9 +20,6 @@ typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 #define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
 #include "ops/ops.def"
 
-/* false: shapes that are none */
-bool wb__cpu_conv_desc(const wb__step *step, wb__conv_desc *d);
-
 /* Where a view begins. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)
 {

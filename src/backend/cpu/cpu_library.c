@@ -4,18 +4,39 @@
 
 #include <string.h>
 
+static size_t up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
 typedef struct {
     wb__cpu_kernel head;
     wb__cpu_op *op;
     int n_views, n_loops;
     wb__view views[4];
+    /* of a convolution's operands that are not NHWC: the copy before or (`written`) after the run,
+     * the operand's place in the workspace; the copies' own workspace */
+    wb__cpu_kernel *copy[3];
+    size_t room[3], copies_at;
+    int written;
     /* batch dimensions beyond the library's; bytes */
     int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];
 } library_kernel;
 
-static int run_once(const library_kernel *k, void *const *at, void *workspace)
+static void run_copy(const library_kernel *k, int i, void *from, void *to, char *workspace)
 {
+    k->copy[i]->launch(k->copy[i], (void *[]){from, to}, workspace + k->copies_at, NULL);
+}
+
+static int run_once(const library_kernel *k, void *const *buffers, void *const *views,
+                    char *workspace)
+{
+    void *at[4] = {views[0], views[1], views[2], views[3]};
+    for (int i = 0; i < 3; i++) {
+        if (!k->copy[i]) continue;
+        at[i] = workspace + k->room[i];
+        if (i != k->written) run_copy(k, i, buffers[k->views[i].buffer], at[i], workspace);
+    }
     k->op->run(k->op, at, workspace);
+    const int i = k->written;
+    if (k->copy[i]) run_copy(k, i, at[i], buffers[k->views[i].buffer], workspace);
     return 0;
 }
 
@@ -27,13 +48,13 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     if (!k->op) return 0;                                   /* nothing to compute */
     void *at[4] = {NULL};
     for (int i = 0; i < k->n_views; i++) at[i] = wb__cpu_at(&k->views[i], buffers);
-    if (!k->n_loops) return run_once(k, at, workspace);
+    if (!k->n_loops) return run_once(k, buffers, at, workspace);
     int64_t index[WB_MAX_DIMS] = {0};
     for (;;) {
         void *now[4] = {at[0], at[1], at[2], at[3]};
         for (int i = 0; i < k->n_loops; i++)
             for (int j = 0; j < 3; j++) now[j] = (char *)now[j] + index[i] * k->step[i][j];
-        run_once(k, now, workspace);
+        k->op->run(k->op, now, workspace);
         int i = k->n_loops - 1;
         while (i >= 0 && ++index[i] == k->loop[i]) index[i--] = 0;
         if (i < 0) return 0;
@@ -44,6 +65,7 @@ static void destroy(wb__cpu_kernel *kernel)
 {
     library_kernel *k = (library_kernel *)kernel;
     if (k->op) k->op->destroy(k->op);
+    for (int i = 0; i < 3; i++) if (k->copy[i]) k->copy[i]->destroy(k->copy[i]);
     wb__free(k);
 }
 
@@ -116,36 +138,44 @@ static int layouts(const wb__view *v)
     return fits;
 }
 
-bool wb__cpu_conv_desc(const wb__step *s, wb__conv_desc *d)
+/* Operand i as NHWC in the workspace, from which or to which it is copied. */
+static int add_copy(library_kernel *k, int i)
 {
-    const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
-    const int xs = layouts(x), ys = layouts(y);
-    if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4) return false;
-    memset(d, 0, sizeof *d);
-    d->dtype = x->dtype;
-    d->kind = (wb__conv_kind)s->variant;
-    d->n = x->dims[0], d->c = x->dims[1], d->h = x->dims[2], d->w = x->dims[3];
-    d->k = w->dims[0], d->kh = w->dims[2], d->kw = w->dims[3];
-    d->oh = y->dims[2], d->ow = y->dims[3];
-    memcpy(d->stride, s->conv.stride, sizeof d->stride);
-    memcpy(d->dilation, s->conv.dilation, sizeof d->dilation);
-    memcpy(d->pad, s->conv.pad, sizeof d->pad);
-    d->groups = s->conv.groups;
-    /* where both fit, as the other operand stands */
-    d->x_nhwc = xs == 2 || (xs == 3 && ys == 2);
-    d->y_nhwc = ys == 2 || (ys == 3 && xs == 2);
-    d->has_bias = s->n_views > 3;
-    d->act = s->epilogue;
-    return true;
+    const wb__view *v = &k->views[i];
+    const int64_t c = v->dims[1], h = v->dims[2], w = v->dims[3];
+    const bool written = i == k->written;
+    wb__step copy = {.kind = WB__STEP_COPY, .n_views = 2, .views = {*v, *v}};
+    wb__view *dense = &copy.views[!written];
+    copy.views[0].buffer = 0, copy.views[1].buffer = 1;
+    dense->offset = 0;
+    memcpy(dense->strides, (int64_t[]){h * w * c, 1, w * c, c}, 4 * sizeof(int64_t));
+    const int e = wb__cpu_copy(&copy, &k->copy[i]);
+    if (e) return e;
+    k->room[i] = k->copies_at;
+    k->copies_at += up((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));
+    return 0;
 }
 
 static int conv(const wb__step *s, library_kernel *k)
 {
-    wb__conv_desc d;
-    if (!wb__cpu_conv_desc(s, &d) || !layouts(&s->views[0]) || !layouts(&s->views[2])
-        || !(layouts(&s->views[1]) & 1))
+    const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
+    if (!layouts(x) || !layouts(y) || !(layouts(w) & 1))
         return wb__fail(WB_ERROR_INTERNAL, "conv: operands must be dense");
-    return wb__cpu_conv(&d, &k->op);
+    wb__conv_desc d = {
+        .dtype = x->dtype, .kind = (wb__conv_kind)s->variant,
+        .n = x->dims[0], .c = x->dims[1], .h = x->dims[2], .w = x->dims[3],
+        .k = w->dims[0], .kh = w->dims[2], .kw = w->dims[3], .oh = y->dims[2], .ow = y->dims[3],
+        .groups = s->conv.groups, .has_bias = s->n_views > 3, .act = s->epilogue,
+    };
+    memcpy(d.stride, s->conv.stride, sizeof d.stride);
+    memcpy(d.dilation, s->conv.dilation, sizeof d.dilation);
+    memcpy(d.pad, s->conv.pad, sizeof d.pad);
+    int e = wb__cpu_conv(&d, &k->op);
+    k->written = d.kind == WB__CONV_FORWARD ? 2 : d.kind == WB__CONV_DATA ? 0 : 1;
+    k->copies_at = e ? 0 : up(k->op->workspace);
+    for (int i = 0; !e && i < 3; i += 2)
+        if (!(layouts(&s->views[i]) & 2)) e = add_copy(k, i);
+    return e;
 }
 
 static int pool(const wb__step *s, library_kernel *k)
@@ -177,12 +207,16 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
     const int e = s->kind == WB__STEP_MATMUL ? matmul(s, k)
                 : s->kind == WB__STEP_CONV ? conv(s, k) : pool(s, k);
     if (e) {
-        wb__free(k);
+        destroy(&k->head);
         return e;
     }
     k->head.base.impl = k->op ? k->op->impl : "nothing";
     k->head.base.why = k->op ? k->op->why : NULL;
-    k->head.base.workspace = k->op ? k->op->workspace : 0;
+    k->head.base.workspace = WB__MAX(k->op ? k->op->workspace : 0, k->copies_at);
+    for (int i = 0; i < 3; i++)
+        if (k->copy[i])
+            k->head.base.workspace = WB__MAX(k->head.base.workspace,
+                                             k->copies_at + k->copy[i]->base.workspace);
     *kernel = &k->head;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Convolution without patches: channels innermost, f32, one group, no dilation.
+/* Convolution without patches: f32, one group, no dilation.
  *
  * Where channels stand innermost, a window's row of taps is one run of kw*c numbers in x, so a
  * convolution is a product whose inner index runs over kh such runs, read where they stand: tiles
@@ -192,7 +192,7 @@ static bool suits(const wb__conv_desc *d)
 {
     if (d->dtype != WB_F32 || d->groups != 1 || d->dilation[0] != 1 || d->dilation[1] != 1)
         return false;
-    if ((!d->x_nhwc && d->c > 1) || (!d->y_nhwc && d->k > 1)) return false;
+    if (wb__conv_is_plain(d) && (d->c > 1 || d->k > 1)) return false;
     if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->oh || !d->ow || !d->kh || !d->kw)
         return false;
     if (d->kind != WB__CONV_DATA) return true;

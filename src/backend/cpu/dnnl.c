@@ -384,15 +384,6 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
     return 0;
 }
 
-/* Strides of an [n, c, h, w] tensor as it stands. */
-static void image_strides(bool nhwc, int64_t c, int64_t h, int64_t w, int64_t s[4])
-{
-    s[0] = c * h * w;
-    s[1] = nhwc ? 1 : h * w;
-    s[2] = nhwc ? w * c : w;
-    s[3] = nhwc ? c : 1;
-}
-
 /* The primitive descriptor of one kind, with the weights in any layout. */
 static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__conv_kind kind,
                                      dnnl_primitive_desc_t hint)
@@ -449,10 +440,10 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
         const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
         const int64_t w_s[] = { kg * cg * d->kh * d->kw, cg * d->kh * d->kw, d->kh * d->kw, d->kw,
                                 1 };
-        int64_t x_s[4], y_s[4];
-        const int64_t one[] = { 1 };
-        image_strides(d->x_nhwc, d->c, d->h, d->w, x_s);
-        image_strides(d->y_nhwc, d->k, d->oh, d->ow, y_s);
+        const bool nchw = wb__conv_is_plain(d);
+        const int64_t xc = nchw ? 1 : d->c, yc = nchw ? 1 : d->k, one[] = { 1 };
+        const int64_t x_s[] = { d->c * d->h * d->w, nchw ? d->h * d->w : 1, d->w * xc, xc };
+        const int64_t y_s[] = { d->k * d->oh * d->ow, nchw ? d->oh * d->ow : 1, d->ow * yc, yc };
         const char *refusal = NULL;
         dnnl_primitive_desc_t hint = NULL;
         if (wb__md_strided(&p->mds[0], 4, x, type, x_s)

@@ -31,8 +31,7 @@ typedef struct {
 } wb__matmul_desc;
 
 /* Cross-correlation over two spatial dimensions (one dimension: h = 1).
- *   x [n, c, h, w]    y [n, k, oh, ow]    w [k, c/groups, kh, kw], always contiguous
- * x and y stand in memory as NCHW, or as NHWC where the flag says so.
+ *   x [n, h, w, c]    y [n, oh, ow, k]    w [k, c/groups, kh, kw], all contiguous
  *   FORWARD   y  = act(x * w + bias)     buffers: x, w, y, bias
  *   DATA      dx = act(its adjoint for x + bias)  buffers: dx, w, dy, bias
  *   WEIGHTS   dw = its adjoint for w     buffers: x, dw, dy
@@ -42,9 +41,16 @@ typedef struct {
     wb__conv_kind kind;
     int64_t n, c, h, w, k, kh, kw, oh, ow;
     int64_t stride[2], dilation[2], pad[4], groups;
-    bool x_nhwc, y_nhwc, has_bias;
+    bool has_bias;
     wb__op act;
 } wb__conv_desc;
+
+/* Whether NCHW and NHWC are the same order of memory for x and for y.  Then there are no channels
+ * to walk along: oneDNN's code for NCHW and our patches are chosen. */
+static inline bool wb__conv_is_plain(const wb__conv_desc *d)
+{
+    return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);
+}
 
 /* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.
  * All operands of one layout. */
@@ -71,8 +77,5 @@ struct wb__cpu_op {
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op);
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op);
-
-/* Whether a convolution (and the layers around it) should stand as NHWC here. */
-bool wb__cpu_prefers_nhwc(const wb__conv_desc *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* One vector type under the kernels' texts, for the instruction set WB__ISA (0 portable, 2 AVX2 with
+/* One vector type under the kernels, for the instruction set WB__ISA (0 portable, 2 AVX2 with
  * FMA and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per type by
  * cpu_kernels.h, before the texts that use it.
  *

@@ -106,9 +106,9 @@ typedef struct {
     };
 } tile_call;
 
-/* A fold over rows or over all: accumulators are laid out like the tile, and for sums of f32 doubles
- * take them in now and then.  A fold along columns in pieces: for each row of the tile a result so
- * far, in 8 bytes. */
+/* A fold over rows or over all: accumulators are laid out like the tile, and for sums of f32
+ * doubles take them in now and then.  A fold along columns in pieces: for each row of the tile a
+ * result so far, in 8 bytes. */
 typedef enum { FOLD_ROWS, FOLD_ALL, FOLD_COLS } tile_fold_kind;
 typedef struct {
     /* op: 0 sum, 1 max, 2 min, 3 argmax; reg of what is folded, of the result */
@@ -186,7 +186,8 @@ typedef struct {
 /* folds (tile_gather.c) */
 void tile_start_folds(tile_run *r, tile_fold_kind kind);
 void tile_flush_folds(tile_run *r, tile_fold_kind kind);
-void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int64_t c0, int64_t c1);
+void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int64_t c0,
+                       int64_t c1);
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
 void tile_fold_part(const tile_run *r, const tile_call *call);
 void tile_fold_done(const tile_run *r, const tile_call *call);

@@ -138,7 +138,8 @@ static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !m
 bool tile_program_same(const tile_program *a, const tile_program *b)
 {
     return a->n_values == b->n_values && a->n_calls == b->n_calls && a->n_phases == b->n_phases
-        && a->n_folds == b->n_folds && a->once_to == b->once_to && a->hoist_to == b->hoist_to && a->last_from == b->last_from
+        && a->n_folds == b->n_folds && a->once_to == b->once_to && a->hoist_to == b->hoist_to
+        && a->last_from == b->last_from
         && a->scratch == b->scratch && a->pieces == b->pieces
         && same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls)
         && same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at)
