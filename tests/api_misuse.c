@@ -39,6 +39,15 @@ TEST(messages_name_what_was_given)
             "conv: 9223372036854775807 as a size of window, stride, dilation or padding");
     REFUSED(wb_conv(wb_ones(1, 0, 5, 5), wb_ones(3, 0, 3, 3), WB_NONE),
             "conv: no channels: [1,0,5,5] f32 · [3,0,3,3] f32");
+    wb_tensor *b = wb_full_of(1, WB_F64, 1, (int64_t[]){3});
+    REFUSED(wb_conv(image, w, b), "conv: the bias is [3] f64; the weight [3,2,3,3] f32 wants [3] "
+                                  "of its dtype");
+    REFUSED(wb_conv_transpose(wb_ones(1, 3, 5, 5), w, b),
+            "conv_transpose: the bias is [3] f64; the weight [3,2,3,3] f32 wants [2]");
+    REFUSED(wb_conv_transpose(wb_ones(1, 3, 5, 5), wb_ones(3, 3, 2, 2), b),
+            "conv_transpose: the bias is [3] f64; the weight [3,3,2,2] f32 wants [3] of its dtype");
+    REFUSED(wb_linear(x, wb_ones(3, 5), b),
+            "linear: the bias is [3] f64; the weight [3,5] f32 wants [3] of its dtype");
     assert_non_null(wb_conv(image, w, WB_NONE));        /* without options, pedantically too */
 }
 

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/file.h"
+#include "base/map.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -114,16 +115,16 @@ TEST(long_files)
         assert_int_equal(length, n);
         assert_memory_equal(got, data, n);
         wb__free(got);
-        wb__reader *r = wb__reader_open(path);
-        unsigned char head[10];
-        assert_int_equal(wb__reader_exact(r, head, 10, "the header"), 0);
-        got = wb__reader_block(r, (int64_t)n - 10, "the data");
-        assert_non_null(got);
-        assert_memory_equal(got, data + 10, n - 10);
-        assert_int_equal(wb__reader_offset(r), n);
-        assert_int_equal(wb__reader_end(r), 0);
-        wb__free(got);
-        wb__reader_close(r);
+        wb__mapping *m = wb__map(path);
+        int64_t at = 0;
+        const uint8_t *head = wb__map_take(m, &at, 10, "the header"), *rest = wb__map_take(m, &at, (int64_t)n - 10, "the data");
+        assert_non_null(head);
+        assert_non_null(rest);
+        assert_memory_equal(rest, data + 10, n - 10);
+        assert_int_equal(at, n);
+        assert_int_equal(wb__map_end(m, at), 0);
+        assert_int_equal(wb__map_end(m, at - 1), WB_ERROR_FORMAT);
+        wb__unmap(m);
     }
     free(data);
     free(packed);
@@ -155,29 +156,34 @@ TEST(lies_cost_no_memory)
 {
     unsigned char packed[400];
     size_t n = gzip(packed, sizeof packed, text, sizeof text);
-    int64_t wanted[] = {-1, sizeof text + 1, (int64_t)1 << 31, INT64_MAX};
+    int64_t wanted[] = {sizeof text + 1, (int64_t)1 << 31, INT64_MAX};
     for (int zipped = 0; zipped < 2; zipped++)
         for (size_t i = 0; i < WB__COUNT(wanted); i++) {
             put(path, zipped ? packed : (const unsigned char *)text, zipped ? n : sizeof text);
-            wb__reader *r = wb__reader_open(path);
-            int64_t before = wb_memory_peak();
-            assert_null(wb__reader_block(r, wanted[i], "the images"));
+            int64_t before = wb_memory_peak(), at = 0;
+            wb__mapping *m = wb__map(path);
+            assert_null(wb__map_take(m, &at, wanted[i], "the images"));
+            assert_int_equal(at, 0);
             assert_true(wb_memory_peak() < before + 3000000);
             assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
             assert_non_null(strstr(wb_error(), "the images"));
-            wb__reader_close(r);
+            assert_true(zipped == (strstr(wb_error(), "of the decompressed contents") != NULL));
+            wb__unmap(m);
         }
     assert_int_equal(wb_memory_used(), 0);
 }
 
 TEST(names_that_cannot_be_read)
 {
-    assert_null(wb__reader_open(NULL));
-    assert_null(wb__reader_open("/nonexistent/file"));
+    int64_t n;
+    assert_null(wb__file_read(NULL, &n));
+    assert_null(wb__map(NULL));
+    assert_null(wb__map("/nonexistent/file"));
+    assert_null(wb__file_read("/nonexistent/file", &n));
     assert_non_null(strstr(wb_error(), "/nonexistent/file: cannot be opened: No such file"));
-    assert_null(wb__reader_open(folder));
+    assert_null(wb__file_read(folder, &n));
     assert_non_null(strstr(wb_error(), "directory"));
-    wb__reader_close(NULL);
+    assert_null(wb__map(folder));
 }
 
 /* A device gives bytes for ever. */

@@ -6,7 +6,7 @@
 #include "reference.h"
 
 /* What the far device was last asked to prepare, by kind. */
-static struct { int n, precision, deterministic; } seen[WB__STEP_ATTENTION + 1];
+static struct { int n, precision, deterministic; } seen[WB__STEP_COUNT];
 
 static void look(const wb__step *step)
 {

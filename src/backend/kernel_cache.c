@@ -7,7 +7,6 @@
 #include "base/file.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -69,70 +68,41 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool read_all(int file, void *to, size_t n)
+/* The data at the front of the file's contents; false: the file is of something else, or damaged. */
+static bool find_data(char *all, uint64_t n, const char *kind, const char *key, size_t key_bytes,
+                      size_t *bytes)
 {
-    unsigned char *at = to;
-    while (n) {
-        const ssize_t some = read(file, at, n);
-        if (some < 0 && errno == EINTR) continue;
-        if (some <= 0) return false;
-        at += some;
-        n -= (size_t)some;
-    }
-    return true;
-}
-
-/* Whether the file goes on with exactly these bytes. */
-static bool reads_as(int file, const void *expected, size_t n)
-{
-    const unsigned char *at = expected;
-    unsigned char piece[4096];
-    while (n) {
-        const size_t some = WB__MIN(n, sizeof piece);
-        if (!read_all(file, piece, some) || memcmp(piece, at, some)) return false;
-        at += some;
-        n -= some;
-    }
-    return true;
-}
-
-static void *read_file(int file, const char *kind, const char *key, size_t key_bytes, size_t *bytes)
-{
-    struct stat s;
     header h;
-    const uint64_t kind_bytes = strlen(kind) + 1;
-    if (fstat(file, &s) || !S_ISREG(s.st_mode) || !read_all(file, &h, sizeof h) ||
-        memcmp(h.magic, magic, sizeof magic) || h.kind_bytes != kind_bytes ||
-        h.key_bytes != key_bytes || h.data_bytes > (uint64_t)s.st_size ||
-        sizeof h + kind_bytes + key_bytes + h.data_bytes != (uint64_t)s.st_size ||
-        !reads_as(file, kind, (size_t)kind_bytes) || !reads_as(file, key, key_bytes))
-        return NULL;
-    void *data = wb__alloc((size_t)h.data_bytes);
-    if (!data) {
-        wb_clear_error();
-        return NULL;
-    }
-    if (!read_all(file, data, (size_t)h.data_bytes) ||
-        hash(0, data, (size_t)h.data_bytes) != h.checksum) {
-        wb__free(data);
-        return NULL;
-    }
-    const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-    if (time(NULL) - s.st_mtime > DAY) (void)!futimens(file, now);
+    const size_t kind_bytes = strlen(kind) + 1, front = sizeof h + kind_bytes + key_bytes;
+    if (n < front) return false;
+    memcpy(&h, all, sizeof h);
+    if (memcmp(h.magic, magic, sizeof magic) || h.kind_bytes != kind_bytes ||
+        h.key_bytes != key_bytes || h.data_bytes != n - front ||
+        memcmp(all + sizeof h, kind, kind_bytes) ||
+        memcmp(all + sizeof h + kind_bytes, key, key_bytes) ||
+        hash(0, all + front, (size_t)h.data_bytes) != h.checksum)
+        return false;
     *bytes = (size_t)h.data_bytes;
-    return data;
+    memmove(all, all + front, *bytes);
+    return true;
 }
 
 void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, size_t *bytes)
 {
+    const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
+    struct stat s;
+    int64_t n = 0;
     *bytes = 0;
-    char *path = file_path(kind, key, key_bytes);
-    if (!path) return NULL;
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    void *data = file < 0 ? NULL : read_file(file, kind, key, key_bytes, bytes);
-    if (file >= 0) close(file);
+    char *path = file_path(kind, key, key_bytes), *all = NULL;
+    if (path && !stat(path, &s) && S_ISREG(s.st_mode) && !(all = wb__file_read(path, &n)))
+        wb_clear_error();
+    if (all && !find_data(all, (uint64_t)n, kind, key, key_bytes, bytes)) {
+        wb__free(all);
+        all = NULL;
+    }
+    if (all && time(NULL) - s.st_mtime > DAY) (void)!utimensat(AT_FDCWD, path, now, 0);
     wb__free(path);
-    return data;
+    return all;
 }
 
 /* ---- keeping the folder small ---------------------------------------------------------------- */
@@ -165,10 +135,10 @@ static int64_t last_use(const struct stat *s)
 }
 
 /* Lists the kept files; removes what a process that ended early left behind. */
-static entry *list(DIR *folder, size_t *n, int64_t *bytes)
+static entry *list(DIR *folder, int *n, int64_t *bytes)
 {
     entry *all = NULL;
-    size_t room = 0;
+    int room = 0;
     for (struct dirent *e; (e = readdir(folder));) {
         struct stat s;
         if (fstatat(dirfd(folder), e->d_name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode))
@@ -177,11 +147,7 @@ static entry *list(DIR *folder, size_t *n, int64_t *bytes)
             unlinkat(dirfd(folder), e->d_name, 0);
         if (strlen(e->d_name) != NAME + sizeof ending - 1 || !ends_with(e->d_name, ending))
             continue;
-        if (*n == room) {
-            entry *more = wb__realloc(all, (room = 2 * room + 64) * sizeof *all);
-            if (!more) break;
-            all = more;
-        }
+        if (!wb__make_room(&all, &room, *n + 1, sizeof *all)) break;
         entry *to = &all[(*n)++];
         memcpy(to->name, e->d_name, sizeof to->name);
         to->bytes = s.st_size;
@@ -195,12 +161,12 @@ static void shrink(const char *path)
 {
     DIR *folder = opendir(path);
     if (!folder) return;
-    size_t n = 0;
+    int n = 0;
     int64_t bytes = 0;
     entry *all = list(folder, &n, &bytes);
     if (bytes > most) {
-        qsort(all, n, sizeof *all, by_use);
-        for (size_t i = 0; i < n && bytes > most / 8 * 7; i++) {
+        qsort(all, (size_t)n, sizeof *all, by_use);
+        for (int i = 0; i < n && bytes > most / 8 * 7; i++) {
             if (unlinkat(dirfd(folder), all[i].name, 0)) continue;
             bytes -= all[i].bytes;
         }

@@ -1,4 +1,4 @@
-/* Reading: plain or gzip, a stream from the beginning to the end.  Writing is write.c. */
+/* Reading a whole file, plain or gzip.  Writing is write.c. */
 #include "base/file.h"
 
 #include "base/file_calls.h"
@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { BUFFER = 1 << 16, FIRST_BLOCK = 1 << 20 };
+enum { BUFFER = 1 << 16 };
 
-struct wb__reader {
+typedef struct {
     char *path;
     int file;
     bool gzip, ended;           /* ended: the last compressed stream */
@@ -22,41 +22,24 @@ struct wb__reader {
     z_stream z;
     size_t from, to;            /* what is left of the buffer: not yet given out or decompressed */
     unsigned char buffer[BUFFER];
-};
+} reader;
 
 static _Atomic int64_t unpack_limit = (int64_t)4 << 30;
 
 void wb_set_unpack_limit(int64_t bytes) { unpack_limit = WB__MAX(bytes, 0); }
 int64_t wb__unpack_limit(void) { return unpack_limit; }
 
-int64_t wb__reader_offset(const wb__reader *r) { return r->offset; }
-
-/* ---- failing --------------------------------------------------------------------------------- */
-
-static int fail(const wb__reader *r, int64_t offset, const char *format, va_list arguments)
+/* The error of the place in the contents that is read next. */
+static int fail(const reader *r, const char *format, ...) WB__PRINTF(2, 3);
+static int fail(const reader *r, const char *format, ...)
 {
     char reason[512];
+    va_list arguments;
+    va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
-    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld%s: %s", r->path, (long long)offset,
+    va_end(arguments);
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld%s: %s", r->path, (long long)r->offset,
                     r->gzip ? " of the decompressed contents" : "", reason);
-}
-
-int wb__reader_fail(const wb__reader *r, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int code = fail(r, r->offset, format, arguments);
-    va_end(arguments);
-    return code;
-}
-
-int wb__reader_fail_at(const wb__reader *r, int64_t offset, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int code = fail(r, offset, format, arguments);
-    va_end(arguments);
-    return code;
 }
 
 /* ---- the system, and a test that stands in for its failing ----------------------------------- */
@@ -80,7 +63,7 @@ bool wb__io_must_fail(void)
 }
 
 /* Bytes read, 0 at the end, -1 with the error set. */
-static int64_t raw_read(wb__reader *r, void *to, size_t n)
+static int64_t raw_read(reader *r, void *to, size_t n)
 {
     for (;;) {
         ssize_t got = wb__io_must_fail() ? -1 : read(r->file, to, n);
@@ -93,7 +76,7 @@ static int64_t raw_read(wb__reader *r, void *to, size_t n)
 }
 
 /* Fills the empty buffer.  1, 0 at the end, -1 on error. */
-static int refill(wb__reader *r)
+static int refill(reader *r)
 {
     r->from = r->to = 0;
     int64_t got = raw_read(r, r->buffer, BUFFER);
@@ -114,7 +97,7 @@ static void z_free(voidpf opaque, voidpf block)
 }
 
 /* Looks at the first bytes: 1f 8b begins gzip. */
-static int look(wb__reader *r)
+static int look(reader *r)
 {
     while (r->to < 2) {
         int64_t got = raw_read(r, r->buffer + r->to, BUFFER - r->to);
@@ -132,12 +115,20 @@ static int look(wb__reader *r)
     return 0;
 }
 
-wb__reader *wb__reader_open(const char *path)
+static void close_reader(reader *r)
+{
+    if (r->gzip) inflateEnd(&r->z);
+    if (r->file >= 0) close(r->file);
+    wb__free(r->path);
+    wb__free(r);
+}
+
+static reader *open_reader(const char *path)
 {
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to read has no name");
-    wb__reader *r = wb__alloc(sizeof *r);
+    reader *r = wb__alloc(sizeof *r);
     if (!r) return NULL;
-    memset(r, 0, offsetof(wb__reader, buffer));
+    memset(r, 0, offsetof(reader, buffer));
     r->file = -1;
     struct stat about;
     if (!(r->path = wb__strdup(path))) goto failed;
@@ -154,22 +145,13 @@ wb__reader *wb__reader_open(const char *path)
     r->size = S_ISREG(about.st_mode) ? (int64_t)about.st_size : -1;
     if (look(r) == 0) return r;
 failed:
-    wb__reader_close(r);
+    close_reader(r);
     return NULL;
-}
-
-void wb__reader_close(wb__reader *r)
-{
-    if (!r) return;
-    if (r->gzip) inflateEnd(&r->z);
-    if (r->file >= 0) close(r->file);
-    wb__free(r->path);
-    wb__free(r);
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-static int64_t read_plain(wb__reader *r, unsigned char *to, int64_t n)
+static int64_t read_plain(reader *r, unsigned char *to, int64_t n)
 {
     int64_t done = 0;
     while (done < n) {
@@ -195,7 +177,7 @@ static int64_t read_plain(wb__reader *r, unsigned char *to, int64_t n)
 
 /* After one compressed stream: another may follow, or zeros that pad the file; 1: go on, 0: the
  * end, -1: an error. */
-static int next_stream(wb__reader *r)
+static int next_stream(reader *r)
 {
     for (;;) {
         if (r->from == r->to) {
@@ -204,19 +186,19 @@ static int next_stream(wb__reader *r)
         }
         if (r->buffer[r->from] == 0x1f) return inflateReset(&r->z) == Z_OK ? 1 : -1;
         if (r->buffer[r->from++] != 0) {
-            wb__reader_fail(r, "something that is not gzip follows the compressed data");
+            fail(r, "something that is not gzip follows the compressed data");
             return -1;
         }
     }
 }
 
-static int64_t read_gzip(wb__reader *r, unsigned char *to, int64_t n)
+static int64_t read_gzip(reader *r, unsigned char *to, int64_t n)
 {
     int64_t done = 0;
     while (done < n && !r->ended) {
         int more = r->from == r->to ? refill(r) : 1;
         if (more < 0) return -1;
-        if (more == 0) return wb__reader_fail(r, "the compressed data end too early"), -1;
+        if (more == 0) return fail(r, "the compressed data end too early"), -1;
         r->z.next_in = r->buffer + r->from;
         r->z.avail_in = (uInt)(r->to - r->from);
         uInt room = (uInt)WB__MIN(n - done, (int64_t)1 << 30);
@@ -233,75 +215,15 @@ static int64_t read_gzip(wb__reader *r, unsigned char *to, int64_t n)
         } else if (outcome == Z_MEM_ERROR) {
             return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", r->path), -1;
         } else if (outcome != Z_OK && outcome != Z_BUF_ERROR) {
-            return wb__reader_fail(r, "the compressed data are damaged: %s",
+            return fail(r, "the compressed data are damaged: %s",
                                    r->z.msg ? r->z.msg : "wrong checksum"),
                    -1;
         }
         if (r->offset > unpack_limit)
-            return wb__reader_fail(r, "more than %lld bytes when decompressed: the limit of "
+            return fail(r, "more than %lld bytes when decompressed: the limit of "
                                       "wb_set_unpack_limit", (long long)unpack_limit), -1;
     }
     return done;
-}
-
-int64_t wb__reader_read(wb__reader *r, void *buffer, int64_t n)
-{
-    return r->gzip ? read_gzip(r, buffer, n) : read_plain(r, buffer, n);
-}
-
-static int too_short(const wb__reader *r, int64_t at, int64_t n, int64_t got, const char *what)
-{
-    return wb__reader_fail_at(r, at, "the file ends after %lld of the %lld bytes of %s",
-                              (long long)got, (long long)n, what);
-}
-
-int wb__reader_exact(wb__reader *r, void *buffer, int64_t n, const char *what)
-{
-    int64_t at = r->offset, got = wb__reader_read(r, buffer, n);
-    if (got < 0) return wb_error_code();
-    return got == n ? 0 : too_short(r, at, n, got, what);
-}
-
-void *wb__reader_block(wb__reader *r, int64_t n, const char *what)
-{
-    int64_t at = r->offset, left = r->size < 0 ? -1 : WB__MAX(r->size - at, 0), got = 0;
-    if (n < 0 || (left < 0 && n > WB__FILE_MOST)) {     /* a plain file's size is the limit */
-        wb__reader_fail(r, "%s would need %lld bytes; the limit is 4 GiB", what, (long long)n);
-        return NULL;
-    }
-    if (left >= 0 && left < n) {
-        too_short(r, at, n, left, what);
-        return NULL;
-    }
-    int64_t room = left >= 0 ? n : WB__MIN(n, FIRST_BLOCK);
-    char *block = wb__alloc_aligned((size_t)WB__MAX(room, 1));
-    while (block && got < n) {
-        if (got == room) {                  /* as the bytes arrive */
-            int64_t more = WB__MIN(n, 2 * room);
-            char *larger = wb__alloc_aligned((size_t)more);
-            if (larger) memcpy(larger, block, (size_t)got);
-            wb__free(block);
-            if (!(block = larger)) return NULL;
-            room = more;
-        }
-        int64_t some = wb__reader_read(r, block + got, room - got);
-        if (some == room - got) {
-            got += some;
-            continue;
-        }
-        if (some >= 0) too_short(r, at, n, got + some, what);
-        wb__free(block);
-        return NULL;
-    }
-    return block;
-}
-
-int wb__reader_end(wb__reader *r)
-{
-    char more;
-    int64_t at = r->offset, got = wb__reader_read(r, &more, 1);
-    if (got < 0) return wb_error_code();
-    return got == 0 ? 0 : wb__reader_fail_at(r, at, "the contents should end here, but go on");
 }
 
 char *wb__file_read(const char *path, int64_t *bytes)
@@ -312,19 +234,20 @@ char *wb__file_read(const char *path, int64_t *bytes)
 
 char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked)
 {
-    wb__reader *r = wb__reader_open(path);
+    reader *r = open_reader(path);
     if (!r) return NULL;
     *unpacked = r->gzip;
     int64_t room = r->size > 0 ? r->size + 1 : BUFFER, n = 0;
     char *text = NULL;
     if (room > WB__FILE_MOST)
-        wb__reader_fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
+        fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
     else text = wb__alloc((size_t)room);
     while (text) {
-        int64_t got = wb__reader_read(r, text + n, room - n);
+        unsigned char *to = (unsigned char *)text + n;
+        int64_t got = r->gzip ? read_gzip(r, to, room - n) : read_plain(r, to, room - n);
         if (got >= 0 && (n += got) < room) break;
         if (got >= 0 && r->size < 0 && n > unpack_limit)    /* a device may go on for ever */
-            wb__reader_fail(r, "more than %lld bytes, and it is no plain file, whose size is known: the limit of "
+            fail(r, "more than %lld bytes, and it is no plain file, whose size is known: the limit of "
                                "wb_set_unpack_limit", (long long)unpack_limit), got = -1;
         char *larger = got < 0 ? NULL : wb__realloc(text, (size_t)(room *= 2));
         if (!larger) {
@@ -335,6 +258,6 @@ char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked)
         }
     }
     if (text) text[*bytes = n] = 0;
-    wb__reader_close(r);
+    close_reader(r);
     return text;
 }

@@ -12,29 +12,6 @@ int64_t wb__unpack_limit(void);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A stream from the beginning to the end.  Offsets count the contents, after decompression. */
-typedef struct wb__reader wb__reader;
-wb__reader *wb__reader_open(const char *path);
-void wb__reader_close(wb__reader *r);                   /* takes NULL */
-int64_t wb__reader_offset(const wb__reader *r);
-
-/* At most n bytes: fewer only at the end, -1 on error. */
-int64_t wb__reader_read(wb__reader *r, void *buffer, int64_t n);
-
-/* Exactly n bytes of `what` ("the header"), or an error that says how many there were.
- * wb__reader_block: into a new block of wb__alloc_aligned, which grows as the bytes arrive, so that
- * a file that lies about its length costs no more than its length.  n = 0 gives a block too. */
-int wb__reader_exact(wb__reader *r, void *buffer, int64_t n, const char *what);
-void *wb__reader_block(wb__reader *r, int64_t n, const char *what);
-
-/* 0 if nothing is left, else an error. */
-int wb__reader_end(wb__reader *r);
-
-/* Sets WB_ERROR_FORMAT, "path: byte 16: reason", here or at another offset, and returns it. */
-int wb__reader_fail(const wb__reader *r, const char *format, ...) WB__PRINTF(2, 3);
-int wb__reader_fail_at(const wb__reader *r, int64_t offset, const char *format, ...)
-    WB__PRINTF(3, 4);
-
 /* The whole file, with a zero after it that is not counted; to be given to wb__free. */
 char *wb__file_read(const char *path, int64_t *bytes);
 char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked);     /* was it gzip? */

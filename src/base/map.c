@@ -62,6 +62,19 @@ void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes)
     if (m->map) (void)posix_madvise((void *)first, end - first, POSIX_MADV_WILLNEED);
 }
 
+const uint8_t *wb__map_take(const wb__mapping *m, int64_t *at, int64_t n, const char *what)
+{
+    const int64_t from = *at, left = m->bytes - from;
+    if (n <= left) return *at += n, m->data + from;
+    wb__map_fail(m, from, "the file ends after %lld of the %lld bytes of %s", (long long)left, (long long)n, what);
+    return NULL;
+}
+
+int wb__map_end(const wb__mapping *m, int64_t at)
+{
+    return at == m->bytes ? 0 : wb__map_fail(m, at, "the contents should end here, but go on");
+}
+
 int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...)
 {
     char reason[512];

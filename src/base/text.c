@@ -79,6 +79,14 @@ bool wb__is_utf8(const char *text)
     return true;
 }
 
+int wb__utf8_put(uint32_t c, char *to)
+{
+    const int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    to[0] = (char)(n == 1 ? c : (0xf0u << (4 - n)) | (c >> (6 * (n - 1))));
+    for (int i = 1; i < n; i++) to[i] = (char)(0x80 | ((c >> (6 * (n - 1 - i))) & 0x3f));
+    return n;
+}
+
 /* Bytes of a character that may be printed as it is, 0 if there is none: U+0080 to U+009F command the terminal too. */
 static int printable(const char *at)
 {

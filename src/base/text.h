@@ -19,5 +19,6 @@ char *wb__text_take(wb__text *t);           /* allocated; the text is empty agai
 /* The bytes of the character there, at most so many; 0: it is not UTF-8. */
 int wb__utf8(const char *at, size_t most);
 bool wb__is_utf8(const char *text);
+int wb__utf8_put(uint32_t c, char *to);         /* writes a character of Unicode: its bytes */
 
 #endif

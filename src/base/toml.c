@@ -1,5 +1,5 @@
-/* Reading TOML: keys, tables, arrays.  Strings, numbers and dates are toml_value.c's, changing a
- * text toml_edit.c's.  Functions that return int give 0 or the code of the error that they set. */
+/* Reading and changing TOML: keys, tables, arrays.  Strings, numbers and dates are read by
+ * toml_value.c.  Functions that return int return 0 or the code of the error that they set. */
 #include "base/toml_parse.h"
 
 #include "base/text.h"
@@ -26,22 +26,16 @@ int wb__toml_fail(const wb__toml *t, int at, const char *format, ...)
 }
 
 #define peek wb__toml_peek
+#define line_end wb__toml_line_end
 
 /* ---- blanks, comments, ends of lines ------------------------------------------------------- */
 
-static void skip_blanks(wb__toml *t)
-{
-    while (peek(t, 0) == ' ' || peek(t, 0) == '\t') t->at++;
-}
+static bool blank(int c) { return c == ' ' || c == '\t'; }
 
-/* Bytes of the end of a line that stands here, or 0. */
-static int line_end(const wb__toml *t)
-{
-    return peek(t, 0) == '\n' ? 1 : peek(t, 0) == '\r' && peek(t, 1) == '\n' ? 2 : 0;
-}
-
+/* Blanks, and the comment behind them. */
 static int skip_comment(wb__toml *t)
 {
+    while (blank(peek(t, 0))) t->at++;
     if (peek(t, 0) != '#') return 0;
     for (; t->at < t->bytes && !line_end(t); t->at++) {
         const int c = peek(t, 0);
@@ -53,7 +47,6 @@ static int skip_comment(wb__toml *t)
 
 static int finish_line(wb__toml *t)
 {
-    skip_blanks(t);
     int e = skip_comment(t);
     if (e) return e;
     if (t->at < t->bytes && !line_end(t))
@@ -64,59 +57,52 @@ static int finish_line(wb__toml *t)
 
 static int skip_lines(wb__toml *t)
 {
-    for (;;) {
-        skip_blanks(t);
-        int e = skip_comment(t);
-        if (e) return e;
-        if (!line_end(t)) return 0;
-        t->at += line_end(t);
-    }
+    int e;
+    while (!(e = skip_comment(t)) && line_end(t)) t->at += line_end(t);
+    return e;
+}
+
+/* The next character that is not blank; if it is `c`, it is skipped, and the blanks behind it. */
+static bool take(wb__toml *t, int c)
+{
+    while (blank(peek(t, 0))) t->at++;
+    const bool is = peek(t, 0) == c;
+    t->at += is;
+    while (is && blank(peek(t, 0))) t->at++;
+    return is;
 }
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
-int wb__toml_child(const wb__toml *t, int parent, const char *name, size_t bytes)
-{
-    int i = t->nodes[parent].child;
-    for (; i >= 0; i = t->nodes[i].next)
-        if ((size_t)t->nodes[i].name_bytes == bytes &&
-            !memcmp(t->decoded + t->nodes[i].name, name, bytes))
-            break;
-    return i;
-}
+typedef struct { const char *name; int at, bytes; } part;       /* of a key */
 
-typedef struct { int at, decoded, bytes; } part;        /* of a key */
-
-/* -1 and the error without memory.  Without a parent it only holds a table inside an array. */
-static int add_node(wb__toml *t, int parent, const part *name, int kind)
+static int find(const wb__toml *t, int parent, const char *name, int bytes)
 {
-    if (t->n == t->room) {
-        int room = t->room ? 2 * t->room : 32;
-        wb__toml_node *more = wb__realloc(t->nodes, (size_t)room * sizeof *more);
-        if (!more) return -1;
-        t->nodes = more;
-        t->room = room;
+    for (int i = 1; i < t->n; i++) {
+        const wb__toml_node *n = &t->nodes[i];
+        if (n->parent == parent && n->name_bytes == bytes && !memcmp(n->name, name, (size_t)bytes))
+            return i;
     }
-    wb__toml_node *n = &t->nodes[t->n];
-    *n = (wb__toml_node){.kind = kind, .child = -1, .next = -1, .at = t->at, .end = t->at,
-                         .insert_at = -1};
-    if (name) n->name = name->decoded, n->name_bytes = name->bytes, n->key_at = name->at;
-    if (parent >= 0) {
-        n->next = t->nodes[parent].child;
-        t->nodes[parent].child = t->n;
-    }
-    return t->n++;
+    return -1;
 }
 
 static int find_part(const wb__toml *t, int parent, const part *p)
 {
-    return wb__toml_child(t, parent, t->decoded + p->decoded, (size_t)p->bytes);
+    return find(t, parent, p->name, p->bytes);
+}
+
+/* -1 and the error without memory. */
+static int add_node(wb__toml *t, int parent, const part *p, int kind)
+{
+    if (!wb__make_room(&t->nodes, &t->room, t->n + 1, sizeof *t->nodes)) return -1;
+    t->nodes[t->n] = (wb__toml_node){.parent = parent, .name = p->name, .name_bytes = p->bytes,
+                                     .kind = kind, .key_at = p->at};
+    return t->n++;
 }
 
 static int fail_part(const wb__toml *t, const part *p, const char *what)
 {
-    return wb__toml_fail(t, p->at, "\"%.*s\" %s", WB__MIN(p->bytes, 100), t->decoded + p->decoded,
-                         what);
+    return wb__toml_fail(t, p->at, "\"%.*s\" %s", WB__MIN(p->bytes, 100), p->name, what);
 }
 
 /* ---- keys ---------------------------------------------------------------------------------- */
@@ -129,30 +115,45 @@ static bool bare(int c)
 
 static int read_part(wb__toml *t, part *p)
 {
-    *p = (part){.at = t->at, .decoded = t->n_decoded};
-    int e = 0;
+    int e = 0, decoded = t->n_decoded;
+    *p = (part){.at = t->at, .name = t->decoded + decoded};
     if (peek(t, 0) == '"' || peek(t, 0) == '\'') {
         e = wb__toml_string(t, false);
     } else {
         if (!bare(peek(t, 0))) return wb__toml_fail(t, t->at, "a key was expected");
         while (bare(peek(t, 0))) t->decoded[t->n_decoded++] = t->text[t->at++];
     }
-    p->bytes = t->n_decoded - p->decoded;
+    p->bytes = t->n_decoded - decoded;
     return e;
 }
 
-static int read_key(wb__toml *t, part *parts, int *n)
+/* Into the table of *table that a part of a key names; it is made where it is new. */
+static int enter(wb__toml *t, bool header, int *table, const part *p)
 {
-    for (*n = 0;;) {
-        if (*n == MOST_PARTS)
-            return wb__toml_fail(t, t->at, "a key of more than %d parts", MOST_PARTS);
-        int e = read_part(t, &parts[(*n)++]);
-        if (e) return e;
-        skip_blanks(t);
-        if (peek(t, 0) != '.') return 0;
-        t->at++;
-        skip_blanks(t);
+    int next = find_part(t, *table, p);
+    if (next < 0) next = add_node(t, *table, p, header ? WB__AT_IMPLICIT : WB__AT_DOTTED);
+    if (next < 0) return WB_ERROR_MEMORY;
+    wb__toml_node *n = &t->nodes[next];
+    if (header && n->kind < WB__AT_IMPLICIT) return fail_part(t, p, "is a value, not a table");
+    if (header && n->kind == WB__AT_TABLES) next = n->last;
+    if (!header) {
+        if (n->kind != WB__AT_DOTTED && n->kind != WB__AT_IMPLICIT)
+            return fail_part(t, p, "is defined already, and cannot be added to here");
+        n->kind = WB__AT_DOTTED;
+        if (!*table) t->dotted = next;
     }
+    *table = next;
+    return 0;
+}
+
+/* From *table on; all parts but the last name tables. */
+static int read_key(wb__toml *t, bool header, int *table, part *last)
+{
+    for (int n = 0; n < MOST_PARTS; n++) {
+        int e = read_part(t, last);
+        if (e || !take(t, '.') || (e = enter(t, header, table, last))) return e;
+    }
+    return wb__toml_fail(t, t->at, "a key of more than %d parts", MOST_PARTS);
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -175,28 +176,22 @@ static int read_array(wb__toml *t)
     }
 }
 
+/* Inside an array there is no node yet: its table can be found by no name. */
 static int read_inline(wb__toml *t, int node)
 {
-    const int open = t->at++;
-    if (node < 0 && (node = add_node(t, -1, NULL, WB__AT_INLINE)) < 0) return WB_ERROR_MEMORY;
-    t->nodes[node].kind = WB__AT_HEADER;        /* while it is open, keys may be added */
-    skip_blanks(t);
-    if (peek(t, 0) == '}') t->at++;
-    else for (;;) {
+    const int open = t->at;
+    if (node < 0) node = add_node(t, -1, &(part){.name = ""}, WB__AT_INLINE);
+    if (node < 0) return WB_ERROR_MEMORY;
+    take(t, '{');
+    if (peek(t, 0) == '}') return t->at++, 0;
+    do {
         int e = read_pair(t, node);
         if (e) return e;
-        skip_blanks(t);
-        const int c = peek(t, 0);
-        if (c != ',' && c != '}')
-            return c < 0 || line_end(t)
-                       ? wb__toml_fail(t, open, "this inline table is not closed in its line")
-                       : wb__toml_fail(t, t->at, "a comma or } was expected in this table");
-        t->at++;
-        if (c == '}') break;
-        skip_blanks(t);
-    }
-    t->nodes[node].kind = WB__AT_INLINE;
-    return 0;
+    } while (take(t, ','));
+    if (peek(t, 0) == '}') return t->at++, 0;
+    return peek(t, 0) < 0 || line_end(t)
+               ? wb__toml_fail(t, open, "this inline table is not closed in its line")
+               : wb__toml_fail(t, t->at, "a comma or } was expected in this table");
 }
 
 /* Into a node, or, in an array, nowhere. */
@@ -217,114 +212,66 @@ static int read_value(wb__toml *t, int node)
     n->kind = kind;
     n->at = at;
     n->end = t->at;
-    if (kind == WB__AT_STRING) n->value = decoded, n->value_bytes = t->n_decoded - decoded;
+    if (kind == WB__AT_STRING)
+        n->value = t->decoded + decoded, n->value_bytes = t->n_decoded - decoded;
     return 0;
 }
 
-/* key = value.  The parts before the last name tables, which are made, or were made so. */
+/* key = value */
 static int read_pair(wb__toml *t, int table)
 {
-    part parts[MOST_PARTS];
-    int n, from = t->at, e = read_key(t, parts, &n), through[MOST_PARTS];
+    part last;
+    const int from = t->at;
+    int e = read_key(t, false, &table, &last);
     if (e) return e;
-    if (peek(t, 0) != '=') return wb__toml_fail(t, t->at, "= was expected after the key");
-    t->at++;
-    skip_blanks(t);
-    for (int i = 0; i < n - 1; i++) {
-        int next = find_part(t, table, &parts[i]);
-        if (next >= 0 && t->nodes[next].kind != WB__AT_DOTTED &&
-            t->nodes[next].kind != WB__AT_IMPLICIT)
-            return fail_part(t, &parts[i], "is defined already, and cannot be added to here");
-        if (next < 0 && (next = add_node(t, table, &parts[i], WB__AT_DOTTED)) < 0)
-            return WB_ERROR_MEMORY;
-        t->nodes[next].kind = WB__AT_DOTTED;
-        table = through[i] = next;
-    }
-    if (find_part(t, table, &parts[n - 1]) >= 0)
-        return fail_part(t, &parts[n - 1], "is defined twice");
-    int node = add_node(t, table, &parts[n - 1], WB__AT_VALUE);
+    if (!take(t, '=')) return wb__toml_fail(t, t->at, "= was expected after the key");
+    if (find_part(t, table, &last) >= 0) return fail_part(t, &last, "is defined twice");
+    int node = add_node(t, table, &last, WB__AT_VALUE);
     if (node < 0) return WB_ERROR_MEMORY;
     t->nodes[node].key_at = from;
-    if ((e = read_value(t, node))) return e;
-    for (int i = 0; i < n - 1; i++) t->nodes[through[i]].end = t->at;
-    return 0;
+    return read_value(t, node);
 }
 
 /* ---- the text ------------------------------------------------------------------------------ */
 
-/* One more table of [[name]]. */
-static int open_one_more(wb__toml *t, int parent, const part *name, int *table)
-{
-    int node = find_part(t, parent, name);
-    if (node >= 0 && t->nodes[node].kind != WB__AT_TABLES)
-        return fail_part(t, name, "is defined already, and not as an array of tables");
-    if (node < 0 && (node = add_node(t, parent, name, WB__AT_TABLES)) < 0) return WB_ERROR_MEMORY;
-    t->nodes[node].child = -1;
-    *table = add_node(t, node, NULL, WB__AT_HEADER);
-    return *table < 0 ? WB_ERROR_MEMORY : 0;
-}
-
-static int open_table(wb__toml *t, int parent, const part *name, int *table)
-{
-    int node = find_part(t, parent, name);
-    if (node >= 0 && t->nodes[node].kind != WB__AT_IMPLICIT)
-        return fail_part(t, name, "is defined twice");
-    if (node < 0 && (node = add_node(t, parent, name, WB__AT_HEADER)) < 0) return WB_ERROR_MEMORY;
-    t->nodes[node].kind = WB__AT_HEADER;
-    *table = node;
-    return 0;
-}
-
-/* [a.b] or [[a.b]]: what follows belongs to it. */
+/* [a.b] or [[a.b]]: the lines that follow belong to *table. */
 static int read_header(wb__toml *t, int *table)
 {
     const bool several = peek(t, 1) == '[';
-    const int open = t->at;
-    part parts[MOST_PARTS];
-    int n, at = 0;
-    t->at += several ? 2 : 1;
-    skip_blanks(t);
-    int e = read_key(t, parts, &n);
+    const int open = t->at, kind = several ? WB__AT_TABLES : WB__AT_HEADER;
+    part last;
+    *table = 0;
+    t->at += several;
+    take(t, '[');
+    int e = read_key(t, true, table, &last);
     if (e) return e;
     if (peek(t, 0) != ']' || (several && peek(t, 1) != ']'))
         return wb__toml_fail(t, t->at, "%s was expected after the table's name",
                              several ? "]]" : "]");
     t->at += several ? 2 : 1;
-    for (int i = 0; i < n - 1; i++) {
-        int next = find_part(t, at, &parts[i]);
-        if (next < 0 && (next = add_node(t, at, &parts[i], WB__AT_IMPLICIT)) < 0)
-            return WB_ERROR_MEMORY;
-        if (t->nodes[next].kind == WB__AT_TABLES) next = t->nodes[next].child;
-        if (t->nodes[next].kind < WB__AT_IMPLICIT)
-            return fail_part(t, &parts[i], "is a value, not a table");
-        at = next;
-    }
-    e = several ? open_one_more(t, at, &parts[n - 1], table)
-                : open_table(t, at, &parts[n - 1], table);
-    if (e) return e;
-    t->nodes[*table].key_at = t->nodes[find_part(t, at, &parts[n - 1])].key_at = open;
+    int node = find_part(t, *table, &last);
+    const int before = node < 0 ? WB__AT_IMPLICIT : t->nodes[node].kind;
+    if (several && node >= 0 && before != WB__AT_TABLES)
+        return fail_part(t, &last, "is defined already, and not as an array of tables");
+    if (!several && before != WB__AT_IMPLICIT) return fail_part(t, &last, "is defined twice");
+    if (node < 0 && (node = add_node(t, *table, &last, kind)) < 0) return WB_ERROR_MEMORY;
+    t->nodes[node].kind = kind;
+    t->nodes[node].key_at = open;
+    *table = several ? add_node(t, -1, &last, WB__AT_HEADER) : node;
+    if (*table < 0) return WB_ERROR_MEMORY;
+    t->nodes[node].last = *table;
     return 0;
-}
-
-/* Where a line may be added that speaks of the table, and of those that its keys name. */
-static void note_line(wb__toml *t, int table, int from)
-{
-    t->nodes[table].insert_at = t->at;
-    for (int i = t->nodes[table].child; i >= 0; i = t->nodes[i].next)
-        if (t->nodes[i].kind == WB__AT_DOTTED && t->nodes[i].end >= from)
-            t->nodes[i].insert_at = t->at;
 }
 
 static int read_text(wb__toml *t)
 {
-    int table = add_node(t, -1, NULL, WB__AT_HEADER), e = 0;
+    int table = add_node(t, -1, &(part){.name = ""}, WB__AT_HEADER), e = 0;
     if (table < 0) return WB_ERROR_MEMORY;
-    t->nodes[0].insert_at = t->at;
     while (!(e = skip_lines(t)) && t->at < t->bytes) {
-        const int from = t->at;
+        t->dotted = 0;
         e = peek(t, 0) == '[' ? read_header(t, &table) : read_pair(t, table);
         if (e || (e = finish_line(t))) return e;
-        note_line(t, table, from);
+        t->nodes[table].insert_at = t->nodes[t->dotted].insert_at = t->at;
     }
     return e;
 }
@@ -347,7 +294,7 @@ wb__toml *wb__toml_parse(const char *file, const char *text, size_t bytes)
     t->file = file;
     t->text = text;
     t->bytes = (int)bytes;
-    t->decoded = wb__alloc(bytes + 1);          /* no escape is shorter than what it stands for */
+    t->decoded = wb__alloc(bytes + 1);          /* no escape is shorter than its character */
     if (bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) t->at = 3;
     if (t->decoded && !check_utf8(t) && !read_text(t)) return t;
     wb__toml_free(t);
@@ -365,15 +312,109 @@ void wb__toml_free(wb__toml *t)
 wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key,
                            const char **at, size_t *bytes)
 {
-    int parent = wb__toml_child(t, 0, table, strlen(table));
+    const int parent = find(t, 0, table, (int)strlen(table));
+    const int node = parent < 0 ? -1 : find(t, parent, key, (int)strlen(key));
     *at = NULL;
     *bytes = 0;
-    int node = parent < 0 ? -1 : wb__toml_child(t, parent, key, strlen(key));
-    if (node < 0 || t->nodes[parent].kind == WB__AT_TABLES) return WB__TOML_ABSENT;
+    if (node < 0) return WB__TOML_ABSENT;
     const wb__toml_node *n = &t->nodes[node];
     if (n->kind >= WB__AT_IMPLICIT) return WB__TOML_TABLE;
     const bool is_string = n->kind == WB__AT_STRING;
-    *at = is_string ? t->decoded + n->value : t->text + n->at;
+    *at = is_string ? n->value : t->text + n->at;
     *bytes = (size_t)(is_string ? n->value_bytes : n->end - n->at);
     return is_string ? WB__TOML_STRING : n->kind == WB__AT_INLINE ? WB__TOML_TABLE : WB__TOML_OTHER;
+}
+
+/* ---- changing ------------------------------------------------------------------------------ */
+
+/* The bytes [from, to) of the text become `by`. */
+typedef struct { int from, to; wb__text by; } change;
+
+/* A key with its value is added to the table, which may be missing (-1). */
+static int add(const wb__toml *t, int table, const char *name, const char *key, const char *value,
+               change *c)
+{
+    const char *text = t->text, *first = memchr(text, '\n', (size_t)t->bytes);
+    const char *newline = first && first > text && first[-1] == '\r' ? "\r\n" : "\n";
+    const wb__toml_node *n = table < 0 ? NULL : &t->nodes[table];
+    const int kind = n ? n->kind : WB__AT_IMPLICIT;
+    int at = kind == WB__AT_IMPLICIT ? t->bytes : kind == WB__AT_INLINE ? n->end - 1 : n->insert_at;
+    if (kind < WB__AT_INLINE || kind == WB__AT_TABLES)
+        return wb__toml_fail(t, n->key_at, "%s is not a table", name);
+    if (kind == WB__AT_INLINE) {                /* before the closing brace */
+        while (blank(text[at - 1])) at--;
+        const bool empty = text[at - 1] == '{';
+        wb__text_add(&c->by, "%s%s = \"%s\"%s", empty ? " " : ", ", key, value, empty ? " " : "");
+    } else {
+        if (at > 0 && text[at - 1] != '\n') wb__text_add(&c->by, "%s", newline);
+        if (kind == WB__AT_IMPLICIT) {          /* behind an empty line */
+            const int before = at - (int)strlen(newline);
+            const bool spaced = at > 0 && text[at - 1] == '\n' && (!before || text[before - 1] == '\n');
+            wb__text_add(&c->by, "%s[%s]%s", at > 0 && !spaced ? newline : "", name, newline);
+        }
+        if (kind == WB__AT_DOTTED) wb__text_add(&c->by, "%s.", name);
+        wb__text_add(&c->by, "%s = \"%s\"%s", key, value, newline);
+    }
+    c->from = c->to = at;
+    return 0;
+}
+
+/* A pair of an inline table, with the comma behind it, or the last pair with the comma before it. */
+static void remove_inside(const wb__toml *t, change *c)
+{
+    int after = c->to, before = c->from;
+    while (blank(t->text[after])) after++;
+    while (blank(t->text[before - 1])) before--;
+    if (t->text[after] == ',') {
+        c->to = after + 1;
+        while (blank(t->text[c->to])) c->to++;
+    } else if (t->text[before - 1] == ',') {
+        c->from = before - 1;
+    }
+}
+
+/* A pair with its line; a comment behind it stays. */
+static void remove_line(const wb__toml *t, change *c)
+{
+    while (c->to < t->bytes && blank(t->text[c->to])) c->to++;
+    if (c->to < t->bytes && t->text[c->to] == '#') return;
+    while (c->from > 0 && blank(t->text[c->from - 1])) c->from--;
+    if (c->to < t->bytes && t->text[c->to] == '\r') c->to++;
+    if (c->to < t->bytes) c->to++;
+}
+
+static int find_change(const wb__toml *t, const char *table, const char *key, const char *value,
+                       change *c)
+{
+    const int parent = find(t, 0, table, (int)strlen(table));
+    const int node = parent < 0 ? -1 : find(t, parent, key, (int)strlen(key));
+    if (node < 0) return value ? add(t, parent, table, key, value, c) : 0;
+    const wb__toml_node *n = &t->nodes[node];
+    if (n->kind >= WB__AT_IMPLICIT)
+        return wb__toml_fail(t, n->key_at, "%s.%s is a table", table, key);
+    c->from = value ? n->at : n->key_at;
+    c->to = n->end;
+    if (value) wb__text_add(&c->by, "\"%s\"", value);
+    else if (t->nodes[parent].kind == WB__AT_INLINE) remove_inside(t, c);
+    else remove_line(t, c);
+    return 0;
+}
+
+char *wb__toml_edit(const char *file, const char *text, size_t bytes, const char *table,
+                    const char *key, const char *value, size_t *new_bytes)
+{
+    change c = {0};
+    wb__text changed = {0};
+    wb__toml *t = wb__toml_parse(file, text, bytes);
+    const int e = t ? find_change(t, table, key, value, &c) : (int)wb_error_code();
+    wb__toml_free(t);
+    if (!e) {
+        wb__text_raw(&changed, text, (size_t)c.from);
+        if (c.by.length) wb__text_raw(&changed, c.by.text, c.by.length);
+        wb__text_raw(&changed, text + c.to, bytes - (size_t)c.to);
+    }
+    changed.failed = changed.failed || c.by.failed || e;
+    wb__free(c.by.text);
+    *new_bytes = changed.length;
+    return wb__text_take(&changed);
 }

@@ -23,8 +23,8 @@ wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key
                            const char **at, size_t *bytes);
 
 /* The text with `key` of `table` set to the string `value`, or, if that is NULL, removed;
- * allocated, ended by a zero that is not counted.  What stands elsewhere, comments and order are as
- * they were. */
+ * allocated, ended by a zero that is not counted.  All other bytes are kept.  The names and the
+ * value must need no quotes and no escapes. */
 char *wb__toml_edit(const char *file, const char *text, size_t bytes, const char *table,
                     const char *key, const char *value, size_t *new_bytes);
 

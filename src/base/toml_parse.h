@@ -1,4 +1,4 @@
-/* What toml.c finds in a text and toml_edit.c changes there. */
+/* The place in a TOML text, which toml.c and toml_value.c move on. */
 #ifndef WB__TOML_PARSE_H
 #define WB__TOML_PARSE_H
 
@@ -7,20 +7,20 @@
 typedef enum {
     WB__AT_STRING, WB__AT_VALUE,        /* of any other type: numbers, dates, arrays */
     WB__AT_INLINE,                      /* { ... }: closed */
-    WB__AT_IMPLICIT,                    /* [this.other] speaks of it */
+    WB__AT_IMPLICIT,                    /* [this.other] names it */
     WB__AT_HEADER,                      /* [this] */
     WB__AT_DOTTED,                      /* this.other = ... */
-    WB__AT_TABLES                       /* [[this]]: the last of them is its only child */
+    WB__AT_TABLES                       /* [[this]] */
 } wb__at_kind;
 
-/* Places in the text are bytes from its beginning.  Nodes name each other by number. */
+/* A key or a table.  Places are bytes from the beginning of the text. */
 typedef struct {
-    int kind;
-    int name, name_bytes;               /* in `decoded` */
-    int value, value_bytes;             /* of a string, likewise */
-    int child, next;                    /* the newest child; the next older one; -1 */
+    const char *name, *value;           /* without quotes and escapes, in `decoded`; of a string */
+    int name_bytes, value_bytes, kind;
+    int parent;                         /* an index of `nodes`; -1: it can be found by no name */
+    int last;                           /* of WB__AT_TABLES: the newest table */
     int key_at, at, end;                /* of the whole key in front; of the value */
-    int insert_at;                      /* behind the last line that speaks of it; -1 */
+    int insert_at;                      /* behind its last line */
 } wb__toml_node;
 
 struct wb__toml {
@@ -28,8 +28,9 @@ struct wb__toml {
     int bytes, at, depth;
     wb__toml_node *nodes;               /* the first is the root */
     int n, room;
+    int dotted;                         /* the table that a dotted key of this line names, or 0 */
     char *decoded;
-    int n_decoded, decoded_room;
+    int n_decoded;
 };
 
 /* The character so far behind t->at, -1 behind the end. */
@@ -38,15 +39,19 @@ static inline int wb__toml_peek(const wb__toml *t, int ahead)
     return t->at + ahead < t->bytes ? (unsigned char)t->text[t->at + ahead] : -1;
 }
 
-int wb__toml_child(const wb__toml *t, int parent, const char *name, size_t bytes);
-/* Sets the error of a place in the text. */
+/* Bytes of the end of a line at t->at, or 0. */
+static inline int wb__toml_line_end(const wb__toml *t)
+{
+    const int c = wb__toml_peek(t, 0);
+    return c == '\n' ? 1 : c == '\r' && wb__toml_peek(t, 1) == '\n' ? 2 : 0;
+}
+
+/* Sets the error of a place in the text, and returns its code. */
 int wb__toml_fail(const wb__toml *t, int at, const char *format, ...) WB__PRINTF(3, 4);
 
-/* toml_value.c: a value that is no string, array or table; 0, with t->at behind it, or the
- * error's code. */
-int wb__toml_plain(wb__toml *t);
-/* A string in quotes of either kind, of one line or of many; its characters are added to
- * `decoded`. */
+/* toml_value.c: these leave t->at behind the value and return 0, or the code of an error.  The
+ * characters of a string are added to `decoded`. */
+int wb__toml_plain(wb__toml *t);        /* a number, a boolean or a date */
 int wb__toml_string(wb__toml *t, bool may_be_long);
 
 #endif

@@ -1,32 +1,22 @@
 /* TOML's values that hold no others: strings with their escapes, numbers, booleans, dates. */
 #include "base/toml_parse.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 /* ---- strings ------------------------------------------------------------------------------- */
 
 #define peek wb__toml_peek
+#define line_end wb__toml_line_end
 
 static void put(wb__toml *t, int c) { t->decoded[t->n_decoded++] = (char)c; }
 
-static void put_utf8(wb__toml *t, uint32_t c)
-{
-    if (c < 0x80) {
-        put(t, (int)c);
-        return;
-    }
-    if (c >= 0x10000) put(t, (int)(0xf0 | c >> 18)), put(t, (int)(0x80 | (c >> 12 & 0x3f)));
-    else if (c >= 0x800) put(t, (int)(0xe0 | c >> 12));
-    put(t, (int)(c >= 0x800 ? 0x80 | (c >> 6 & 0x3f) : 0xc0 | c >> 6));
-    put(t, (int)(0x80 | (c & 0x3f)));
-}
-
 static int hex(int c)
 {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
+    static const char digits[] = "0123456789abcdefABCDEF";
+    const char *digit = c > 0 ? strchr(digits, c) : NULL;
+    return !digit ? -1 : digit - digits < 16 ? (int)(digit - digits) : (int)(digit - digits) - 6;
 }
 
 /* \uXXXX or \UXXXXXXXX */
@@ -41,23 +31,19 @@ static int read_code_point(wb__toml *t, int from, int digits)
     }
     if (c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
         return wb__toml_fail(t, from, "%x is no character of Unicode", (unsigned)c);
-    put_utf8(t, c);
+    t->n_decoded += wb__utf8_put(c, t->decoded + t->n_decoded);
     return 0;
 }
 
-/* A backslash at a line's end: what is blank up to the next word is not there. */
+/* A backslash at the end of a line: blanks and line ends up to the next word are left out. */
 static bool skip_to_next_line(wb__toml *t)
 {
+    const int from = t->at;
     bool ended = false;
-    for (int i = 0;; i++) {
-        const int c = peek(t, i);
-        if (c == '\n' || (c == '\r' && peek(t, i + 1) == '\n')) {
-            ended = true;
-        } else if (c != ' ' && c != '\t') {
-            if (ended) t->at += i;
-            return ended;
-        }
-    }
+    for (int n; (n = line_end(t)) || peek(t, 0) == ' ' || peek(t, 0) == '\t'; t->at += n ? n : 1)
+        ended = ended || n;
+    if (!ended) t->at = from;
+    return ended;
 }
 
 /* At the backslash. */
@@ -89,11 +75,9 @@ int wb__toml_string(wb__toml *t, bool may_be_long)
     const int quote = peek(t, 0), open = t->at;
     const bool is_long = may_be_long && peek(t, 1) == quote && peek(t, 2) == quote;
     t->at += is_long ? 3 : 1;
-    if (is_long && peek(t, 0) == '\n') t->at++;
-    else if (is_long && peek(t, 0) == '\r' && peek(t, 1) == '\n') t->at += 2;
+    if (is_long) t->at += line_end(t);
     for (;;) {
-        const int c = peek(t, 0);
-        const bool newline = c == '\n' || (c == '\r' && peek(t, 1) == '\n');
+        const int c = peek(t, 0), newline = line_end(t);
         if (c < 0 || (newline && !is_long))
             return wb__toml_fail(t, open, "this string is never closed");
         if (c == quote && !is_long) return t->at++, 0;
@@ -105,9 +89,7 @@ int wb__toml_string(wb__toml *t, bool may_be_long)
         } else if ((c < ' ' && c != '\t' && !newline) || c == 127) {
             return wb__toml_fail(t, t->at, "the control character %d in a string", c);
         } else {
-            put(t, c);
-            t->at++;
-            if (c == '\r') put(t, '\n'), t->at++;
+            for (int i = newline > 1 ? 2 : 1; i > 0; i--) put(t, t->text[t->at++]);
         }
     }
 }
@@ -117,9 +99,10 @@ int wb__toml_string(wb__toml *t, bool may_be_long)
 /* A word of a text: what is left of it. */
 typedef struct { const char *at, *end; } word;
 
-static bool take(word *w, char c)
+/* One of the characters. */
+static bool take(word *w, const char *any)
 {
-    if (w->at == w->end || *w->at != c) return false;
+    if (w->at == w->end || !strchr(any, *w->at)) return false;
     w->at++;
     return true;
 }
@@ -129,131 +112,128 @@ static bool is(const word *w, const char *text)
     return (size_t)(w->end - w->at) == strlen(text) && !memcmp(w->at, text, strlen(text));
 }
 
-/* Digits with single underscores between them.  *value is UINT64_MAX when it is more
- * than `most`. */
-static bool digits(word *w, int base, uint64_t most, uint64_t *value)
+/* Digits with single underscores between them.  Sets *too_large for a number above `most`. */
+static bool digits(word *w, int base, uint64_t most, bool *too_large)
 {
-    bool any = false, fits = true;
-    *value = 0;
+    bool any = false;
+    uint64_t value = 0;
     for (int d; w->at < w->end; w->at++) {
         if (*w->at == '_' && any && w->at + 1 < w->end && hex(w->at[1]) >= 0 &&
             hex(w->at[1]) < base)
             continue;
         if ((d = hex(*w->at)) < 0 || d >= base) break;
         any = true;
-        if (*value > (most - (uint64_t)d) / (uint64_t)base) fits = false;
-        else *value = *value * (uint64_t)base + (uint64_t)d;
+        if (value > (most - (uint64_t)d) / (uint64_t)base) *too_large = true;
+        else value = value * (uint64_t)base + (uint64_t)d;
     }
-    if (!fits) *value = UINT64_MAX;
     return any;
 }
 
 static int read_number(wb__toml *t, int from, word w)
 {
-    const bool minus = take(&w, '-'), sign = minus || take(&w, '+');
-    uint64_t value, ignored;
+    static const char letters[] = "box";
+    static const int bases[] = {2, 8, 16};
+    const bool minus = take(&w, "-"), sign = minus || take(&w, "+");
     const char *first = w.at;
+    const char *letter = w.end - first > 1 && *first == '0' ? strchr(letters, first[1]) : NULL;
+    bool right, too_large = false, ignored;
     if (is(&w, "inf") || is(&w, "nan")) return 0;
-    const int base = w.end - w.at < 2 || *w.at != '0' ? 10
-                   : w.at[1] == 'x' ? 16 : w.at[1] == 'o' ? 8 : w.at[1] == 'b' ? 2 : 10;
-    if (base != 10) {
+    if (letter) {
         w.at += 2;
-        if (sign || !digits(&w, base, INT64_MAX, &value) || w.at < w.end)
-            return wb__toml_fail(t, from, "this is no number");
+        right = !sign && digits(&w, bases[letter - letters], INT64_MAX, &too_large);
     } else {
-        if (!digits(&w, 10, (uint64_t)INT64_MAX + minus, &value))
+        if (!digits(&w, 10, (uint64_t)INT64_MAX + minus, &too_large))
             return wb__toml_fail(t, from, "this is no value (strings stand in quotes)");
         if (*first == '0' && w.at > first + 1)
             return wb__toml_fail(t, from, "a number must not begin with 0");
-        bool is_float = false, right = true;
-        if (take(&w, '.')) is_float = true, right = digits(&w, 10, UINT64_MAX, &ignored);
-        if (right && (take(&w, 'e') || take(&w, 'E'))) {
-            is_float = true;
-            if (!take(&w, '-')) take(&w, '+');
-            right = digits(&w, 10, UINT64_MAX, &ignored);
+        const char *whole = w.at;
+        right = !take(&w, ".") || digits(&w, 10, INT64_MAX, &ignored);
+        if (right && take(&w, "eE")) {
+            take(&w, "+-");
+            right = digits(&w, 10, INT64_MAX, &ignored);
         }
-        if (!right || w.at < w.end) return wb__toml_fail(t, from, "this is no number");
-        if (is_float) return 0;
+        too_large = too_large && w.at == whole;
     }
-    if (value == UINT64_MAX) return wb__toml_fail(t, from, "this number does not fit into 64 bits");
-    return 0;
+    if (!right || w.at < w.end) return wb__toml_fail(t, from, "this is no number");
+    return too_large ? wb__toml_fail(t, from, "this number does not fit into 64 bits") : 0;
 }
 
 /* ---- dates and times ----------------------------------------------------------------------- */
 
-static bool fixed(word *w, int n, int least, int most, int *value)
+/* Numbers, each of as many digits as `shape` has there, and between them its other characters. */
+static bool fields(word *w, const char *shape, int *values)
 {
-    int v = 0;
-    for (int i = 0; i < n; i++, w->at++) {
-        if (w->at == w->end || *w->at < '0' || *w->at > '9') return false;
-        v = 10 * v + (*w->at - '0');
+    for (; *shape; shape++) {
+        if (hex(*shape) < 0) {
+            if (w->at == w->end || *w->at++ != *shape) return false;
+            continue;
+        }
+        int value = 0;
+        for (int n = hex(*shape); n > 0; n--, w->at++) {
+            if (w->at == w->end || *w->at < '0' || *w->at > '9') return false;
+            value = 10 * value + (*w->at - '0');
+        }
+        *values++ = value;
     }
-    *value = v;
-    return v >= least && v <= most;
+    return true;
+}
+
+/* 07:32:00, 07:32:00.5; second 60 is a leap second. */
+static bool read_time(word *w)
+{
+    int v[3];
+    if (!fields(w, "2:2:2", v) || v[0] > 23 || v[1] > 59 || v[2] > 60) return false;
+    if (!take(w, ".")) return true;
+    const char *first = w->at;
+    while (take(w, "0123456789")) continue;
+    return w->at > first;
 }
 
 static bool read_date(word *w)
 {
     static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    int year, month, day;
-    if (!fixed(w, 4, 0, 9999, &year) || !take(w, '-') || !fixed(w, 2, 1, 12, &month) ||
-        !take(w, '-') || !fixed(w, 2, 1, 31, &day))
+    int v[3];
+    if (!fields(w, "4-2-2", v) || v[1] < 1 || v[1] > 12) return false;
+    const bool leap = v[0] % 4 == 0 && (v[0] % 100 != 0 || v[0] % 400 == 0);
+    return v[2] >= 1 && v[2] <= days[v[1] - 1] + (v[1] == 2 && leap);
+}
+
+/* A date, a time, or a date and a time with an offset from UTC or, a local time, without. */
+static bool is_moment(word w, bool has_date)
+{
+    int v[2];
+    if (has_date) {
+        if (!read_date(&w)) return false;
+        if (w.at == w.end) return true;
+        if (!take(&w, "Tt ")) return false;
+    }
+    if (!read_time(&w)) return false;
+    if (has_date && !take(&w, "Zz") && take(&w, "+-") &&
+        (!fields(&w, "2:2", v) || v[0] > 23 || v[1] > 59))
         return false;
-    const bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    return day <= days[month - 1] + (month == 2 && leap);
-}
-
-/* 07:32:00, with a fraction or not; 60 is a leap second. */
-static bool read_time(word *w)
-{
-    int part;
-    uint64_t fraction;
-    if (!fixed(w, 2, 0, 23, &part) || !take(w, ':') || !fixed(w, 2, 0, 59, &part) ||
-        !take(w, ':') || !fixed(w, 2, 0, 60, &part))
-        return false;
-    if (!take(w, '.')) return true;
-    const char *first = w->at;
-    return digits(w, 10, UINT64_MAX, &fraction) && !memchr(first, '_', (size_t)(w->at - first));
-}
-
-static bool read_offset(word *w)
-{
-    int part;
-    if (take(w, 'Z') || take(w, 'z')) return true;
-    if (!take(w, '+') && !take(w, '-')) return true;    /* none: a local time */
-    return fixed(w, 2, 0, 23, &part) && take(w, ':') && fixed(w, 2, 0, 59, &part);
-}
-
-static bool read_moment(word w, bool has_date)
-{
-    if (!has_date) return read_time(&w) && w.at == w.end;
-    if (!read_date(&w)) return false;
-    if (w.at == w.end) return true;
-    if (!take(&w, 'T') && !take(&w, 't') && !take(&w, ' ')) return false;
-    return read_time(&w) && read_offset(&w) && w.at == w.end;
+    return w.at == w.end;
 }
 
 static bool of_word(int c)
 {
-    return hex(c) >= 0 || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '+' || c == '-' || c == '.' || c == ':';
+    return hex(c) >= 0 || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c > 0 && strchr("_+-.:", c));
 }
 
 int wb__toml_plain(wb__toml *t)
 {
     const int from = t->at;
-    word w = {.at = t->text + from};
-    while (of_word(peek(t, 0))) t->at++;
-    const int n = t->at - from;
-    const bool has_date = n > 4 && w.at[4] == '-' && w.at[0] >= '0' && w.at[0] <= '9';
-    if (has_date && n == 10 && peek(t, 0) == ' ' && peek(t, 1) >= '0' && peek(t, 1) <= '9') {
-        t->at++;                        /* a blank may stand between date and time */
-        while (of_word(peek(t, 0))) t->at++;
-    }
+    int year;
+    word w = {.at = t->text + from, .end = t->text + t->bytes}, start = w;
+    const bool has_date = fields(&start, "4-", &year);
+    while (of_word(peek(t, 0)) ||       /* or the blank between date and time */
+           (has_date && t->at == from + 10 && peek(t, 0) == ' ' && peek(t, 1) >= '0' &&
+            peek(t, 1) <= '9'))
+        t->at++;
     w.end = t->text + t->at;
-    if (!n) return wb__toml_fail(t, from, "a value was expected");
+    if (w.end == w.at) return wb__toml_fail(t, from, "a value was expected");
     if (is(&w, "true") || is(&w, "false")) return 0;
-    if (has_date || (n > 2 && w.at[2] == ':'))
-        return read_moment(w, has_date) ? 0 : wb__toml_fail(t, from, "this is no date or time");
+    if (has_date || (w.end - w.at > 2 && w.at[2] == ':'))
+        return is_moment(w, has_date) ? 0 : wb__toml_fail(t, from, "this is no date or time");
     return read_number(t, from, w);
 }

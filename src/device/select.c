@@ -223,7 +223,7 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
 
 int wb_device_ordinal(const wb_device *d) { return d ? d->ordinal : -1; }
 const char *wb_device_backend(const wb_device *d) { return d ? d->backend->name : ""; }
-bool wb_device_is_gpu(const wb_device *d) { return d && d->backend != &wb__cpu_backend; }
+bool wb_device_is_gpu(const wb_device *d) { return d && d->backend->is_gpu; }
 
 const char *wb_device_name(const wb_device *d)
 {

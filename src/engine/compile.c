@@ -19,13 +19,25 @@ enum {
     SPARE_INPUTS = 16           /* NULL behind the inputs, for a function that reads too many */
 };
 
-typedef struct {
-    int at;
-    uint64_t offset;
-} drawing; /* numbers[at], numbers[at + 1]: key and counter */
+/* A number of the plan that each replay makes anew: a literal of a hook, or of an input; or key and
+ * counter of a draw, which are numbers[at] and the one behind it. */
+enum { OF_INPUT = -1, OF_DRAW = -2 };
 typedef struct {
     int at, hook, literal;
-} renewed; /* numbers[at] is that literal of that hook; hook -1: that input */
+    uint64_t offset;                    /* of a draw, from the counter when the replay begins */
+} renewed;
+
+/* A buffer that the plan reads: input `input`, or where that is -1 a variable or a constant. */
+typedef struct {
+    int input;
+    wb_tensor *tensor;                  /* counted */
+    int64_t at;                         /* where it begins in that tensor */
+} leaf;
+
+typedef struct {
+    wb_tensor *variable;                /* counted */
+    int target;                         /* as in wb__request */
+} write;
 
 /* Which dtypes an input that is a number may take beside other operands.  0: it is no number.  1:
  * no integer ones, since it is not whole, or its own only.  Else 2, and a bit for each integer
@@ -47,23 +59,17 @@ typedef struct {
     bool training;                      /* it was inside wb_withgradient */
     signature *in;
     wb__plan *plan;
-    int n_buffers, n_leaves, n_targets, n_results;
-    int *input_of;                      /* of each leaf: the input it is, -1 */
-    wb_tensor **leaf;                   /* else the variable or the constant (counted) */
-    int64_t *at;                        /* where it begins in that tensor */
-    signature *result;
+    int n_leaves, n_targets, n_results, n_writes;
+    leaf *leaves;
+    write *writes;
+    signature *results;
     int guard;                          /* the result that must be finite, from 1; or 0 */
     const char *guarded_by;
-    int n_writes;
-    wb_tensor **written;                /* variables (counted) */
-    int *target;
     int n_out;
     int output[OUTPUTS]; /* the result it is; -1: what is in `fixed`; -2 - j: input j itself */
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
-    drawing *draws;
-    int n_draws;
     uint64_t base, blocks;              /* the counter when recording began, and how far it came */
     renewed *renewed;
     int n_renewed;
@@ -86,19 +92,15 @@ static void recording_free(recording *r)
 {
     if (!r) return;
     if (r->plan) wb__plan_done(r->plan);
-    for (int i = 0; r->leaf && i < r->n_leaves; i++) wb__unref(r->leaf[i]);
-    for (int i = 0; r->written && i < r->n_writes; i++) wb__unref(r->written[i]);
+    for (int i = 0; r->leaves && i < r->n_leaves; i++) wb__unref(r->leaves[i].tensor);
+    for (int i = 0; r->writes && i < r->n_writes; i++) wb__unref(r->writes[i].variable);
     for (int i = 0; i < OUTPUTS; i++) wb__unref(r->fixed[i]);
     wb__recording_drop(&r->notes);
     wb__free(r->in);
-    wb__free(r->input_of);
-    wb__free(r->leaf);
-    wb__free(r->at);
-    wb__free(r->result);
-    wb__free(r->written);
-    wb__free(r->target);
+    wb__free(r->leaves);
+    wb__free(r->writes);
+    wb__free(r->results);
     wb__free(r->numbers);
-    wb__free(r->draws);
     wb__free(r->renewed);
     wb__free(r->buffers);
     wb__free(r->places);
@@ -213,65 +215,55 @@ static bool same_signature(const signature *a, const signature *b)
            !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
 }
 
-static bool room_for_all(recording *r, const wb__request *q)
-{
-    r->n_leaves = q->n_leaves;
-    r->n_targets = q->n_targets;
-    r->n_results = q->n_results;
-    r->n_writes = q->n_writes;
-    r->n_numbers = q->n_numbers;
-    r->n_buffers = r->plan->arena + 1;
-    r->input_of = wb__alloc(((size_t)q->n_leaves + 1) * sizeof *r->input_of);
-    r->leaf = wb__alloc_zero((size_t)q->n_leaves + 1, sizeof *r->leaf);
-    r->at = wb__alloc(((size_t)q->n_leaves + 1) * sizeof *r->at);
-    r->result = wb__alloc(((size_t)q->n_results + 1) * sizeof *r->result);
-    r->written = wb__alloc_zero((size_t)q->n_writes + 1, sizeof *r->written);
-    r->target = wb__alloc(((size_t)q->n_writes + 1) * sizeof *r->target);
-    r->numbers = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->numbers);
-    r->draws = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->draws);
-    r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
-    r->buffers = wb__alloc((size_t)r->n_buffers * sizeof *r->buffers);
-    r->places = wb__alloc_zero((size_t)r->n_buffers, sizeof *r->places);
-    return r->input_of && r->leaf && r->at && r->result && r->written && r->target && r->numbers &&
-           r->draws && r->renewed && r->buffers && r->places;
-}
-
-/* Which numbers belong to draws and which to literals that are renewed. */
+/* Which numbers replays make anew. */
 static void find_numbers(recording *r, const wb__request *q)
 {
     int at = 0;
     for (int i = 0; i < q->order.n; i++) {
         const wb_tensor *x = q->order.node[i];
         if (wb__known(x) || !x->n_numbers || x->op == WB__OP_normalise) continue;
-        if (x->op != WB__OP_literal) {
-            r->draws[r->n_draws++] = (drawing){at, x->number[1].u - r->base};
-            at += 2;
-            continue;
-        }
-        if (wb__literal_fixed(x)) continue;
-        if (x->flags & WB__RENEWED)
-            r->renewed[r->n_renewed++] =
-                (renewed){at, (int)(x->offset >> 32) - 1, (int)(x->offset & INT32_MAX)};
-        at++;
+        const bool literal = x->op == WB__OP_literal;
+        if (literal && wb__literal_fixed(x)) continue;
+        renewed *n = &r->renewed[r->n_renewed];
+        *n = (renewed){.at = at, .hook = OF_DRAW};
+        if (!literal) n->offset = x->number[1].u - r->base;
+        else *n = (renewed){.at = at, .hook = x->renewed.hook, .literal = x->renewed.number};
+        r->n_renewed += !literal || x->flags & WB__RENEWED;
+        at += x->n_numbers;
     }
 }
 
-static void take_down(recording *r, const wb__request *q, int n_in, wb_tensor *const *in)
+/* False without memory. */
+static bool take_down(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
 {
+    const size_t n_buffers = (size_t)r->plan->arena + 1;
+    r->n_leaves = q->n_leaves;
+    r->n_targets = q->n_targets;
+    r->n_results = q->n_results;
+    r->n_writes = q->n_writes;
+    r->n_numbers = q->n_numbers;
+    r->leaves = wb__alloc_zero((size_t)q->n_leaves + 1, sizeof *r->leaves);
+    r->writes = wb__alloc_zero((size_t)q->n_writes + 1, sizeof *r->writes);
+    r->results = wb__alloc(((size_t)q->n_results + 1) * sizeof *r->results);
+    r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
+    r->buffers = wb__alloc(n_buffers * sizeof *r->buffers);
+    r->places = wb__alloc_zero(n_buffers, sizeof *r->places);
+    if (!r->leaves || !r->writes || !r->results || !r->renewed || !r->buffers || !r->places)
+        return false;
+    r->numbers = q->numbers;
+    q->numbers = NULL;
     for (int i = 0; i < q->n_leaves; i++) {
         wb_tensor *x = q->leaves[i].tensor;
-        r->at[i] = q->leaves[i].at;
-        r->input_of[i] = -1;
+        leaf *l = &r->leaves[i];
+        *l = (leaf){.input = -1, .at = q->leaves[i].at};
         for (int j = 0; j < n_in; j++)
-            if (in[j] == x) r->input_of[i] = j;
-        if (r->input_of[i] < 0) r->leaf[i] = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
+            if (in[j] == x) l->input = j;
+        if (l->input < 0) l->tensor = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
     }
-    for (int i = 0; i < q->n_results; i++) r->result[i] = signature_of(q->results[i]);
-    for (int i = 0; i < q->n_writes; i++) {
-        r->written[i] = wb__ref(q->writes[i]->variable);
-        r->target[i] = q->targets[i];
-    }
-    if (q->n_numbers) memcpy(r->numbers, q->numbers, (size_t)q->n_numbers * sizeof *r->numbers);
+    for (int i = 0; i < q->n_results; i++) r->results[i] = signature_of(q->results[i]);
+    for (int i = 0; i < q->n_writes; i++)
+        r->writes[i] = (write){wb__ref(q->writes[i]->variable), q->targets[i]};
+    return true;
 }
 
 static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *const *out,
@@ -297,7 +289,7 @@ static wb_tensor *stand_in(wb_tensor *x, int i)
     wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
     if (!number) return NULL;
     number->flags |= x->flags & WB__WEAK;
-    wb__renewed(number, -1, i);
+    wb__renewed(number, OF_INPUT, i);
     return number;
 }
 
@@ -372,9 +364,8 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb__error_or(WB_ERROR_MEMORY);
-    if (!status && !room_for_all(r, &q)) status = WB_ERROR_MEMORY;
+    if (!status && !take_down(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
     if (!status) {
-        take_down(r, &q, n_in, in);
         find_outputs(r, &q, n, out, in);
         find_numbers(r, &q);
         for (int i = 0; t->guard && i < q.n_results; i++)
@@ -479,13 +470,14 @@ static void renew_numbers(recording *r, wb_tensor *const *in)
     uint64_t key, counter;
     double values[64];
     wb__rng_take(r->blocks, &key, &counter);
-    for (int i = 0; i < r->n_draws; i++) {
-        r->numbers[r->draws[i].at].u = key;
-        r->numbers[r->draws[i].at + 1].u = counter + r->draws[i].offset;
+    for (int i = 0; i < r->n_renewed; i++) {
+        const renewed *n = &r->renewed[i];
+        wb__number *to = &r->numbers[n->at];
+        if (n->hook == OF_INPUT) to->f = in[n->literal]->number[0].f;
+        if (n->hook != OF_DRAW) continue;
+        to[0].u = key;
+        to[1].u = counter + n->offset;
     }
-    for (int i = 0; i < r->n_renewed; i++)
-        if (r->renewed[i].hook < 0)
-            r->numbers[r->renewed[i].at].f = in[r->renewed[i].literal]->number[0].f;
     for (int i = 0; i < r->notes.n_renewals; i++) {
         const wb__renewal *n = &r->notes.renewals[i];
         if (!n->hook.before || n->hook.n > (int)WB__COUNT(values)) continue;
@@ -502,7 +494,7 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
     bool written = false;
     for (int i = 0; i < r->n_writes && !written; i++)
-        written = r->written[i]->storage == x->storage;
+        written = r->writes[i].variable->storage == x->storage;
     if (!written) return x;
     return wb__copied(x, x->storage->device);
 }
@@ -511,19 +503,21 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     int status = wb__plan_room(r->plan);
     for (int i = 0; i < r->n_writes && !status; i++)
-        if (r->target[i] >= 0) status = wb__own_memory(r->written[i]);
+        if (r->writes[i].target >= 0) status = wb__own_memory(r->writes[i].variable);
     if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
-        int input = r->input_of[i];
-        const wb_tensor *x = input >= 0 ? apart_from_writes(r, wb__bind(in[input])) : r->leaf[i];
+        const leaf *l = &r->leaves[i];
+        const wb_tensor *x = l->input < 0 ? l->tensor : apart_from_writes(r, wb__bind(in[l->input]));
         if (!x) return WB_ERROR_MEMORY;
-        r->buffers[i] = wb__memory_of(x, r->at[i], &r->places[i]);
+        r->buffers[i] = wb__memory_of(x, l->at, &r->places[i]);
     }
     for (int i = 0; i < r->n_writes; i++)
-        if (r->target[i] >= r->n_leaves) r->buffers[r->target[i]] = r->written[i]->storage->data;
+        if (r->writes[i].target >= r->n_leaves)
+            r->buffers[r->writes[i].target] = r->writes[i].variable->storage->data;
     for (int i = 0; i < r->n_results; i++) {
-        made[i] = wb__empty_on(r->plan->device, r->result[i].dtype, r->result[i].ndim, r->result[i].dims);
-        if (!made[i]) return WB_ERROR_MEMORY;
+        const signature *s = &r->results[i];
+        if (!(made[i] = wb__empty_on(r->plan->device, s->dtype, s->ndim, s->dims)))
+            return WB_ERROR_MEMORY;
         r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
     }
     const wb__rng_state rng = wb__rng_get_state();
@@ -531,12 +525,12 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     wb__gate guard = {0};
     if (r->guard)
         guard = (wb__gate){r->plan->device, made[r->guard - 1]->storage->data, 0,
-                           r->result[r->guard - 1].dtype};
+                           r->results[r->guard - 1].dtype};
     status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, &guard);
     if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
     if (status == WB_ERROR_NUMBER) wb__tell_guard(made[r->guard - 1], r->guarded_by);
     for (int i = 0; i < r->n_writes && !status; i++)
-        if (r->target[i] >= 0) status = wb__new_version(r->written[i]);
+        if (r->writes[i].target >= 0) status = wb__new_version(r->writes[i].variable);
     if (!status) wb__recording_replayed(&r->notes);
     return status;
 }

@@ -209,13 +209,14 @@ static void tensor_destroy(void *object)
     static _Thread_local wb_tensor *waiting;
     static _Thread_local bool busy;
     wb_tensor *x = object;
-    x->next_sink = (wb__sink_remove(x), waiting);
+    wb__sink_remove(x);
+    x->next_dead = waiting;
     waiting = x;
     if (busy) return;
     busy = true;
     while (waiting) {
         x = waiting;
-        waiting = x->next_sink;
+        waiting = x->next_dead;
         drop_inputs(x);
         wb__storage_unref(x->storage);
         if (x->op == WB__OP_variable) forget_variable(x);
@@ -342,13 +343,6 @@ wb_tensor *wb__literal(double value, wb_dtype dtype) { return literal(value, dty
 wb_tensor *wb__argument(double value, wb_dtype dtype) { return literal(value, dtype, 0); }
 wb_tensor *wb__number_of(double value) { return literal(value, WB_F32, WB__FIXED | WB__WEAK); }
 wb_tensor *wb_scalar(double value) { return literal(value, WB_F32, WB__WEAK); }
-
-/* A literal has no other use for its offset. */
-void wb__renewed(wb_tensor *literal, int hook, int i)
-{
-    literal->flags |= WB__RENEWED;
-    literal->offset = (int64_t)(hook + 1) << 32 | i;
-}
 
 wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims)
 {

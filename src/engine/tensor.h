@@ -77,14 +77,21 @@ struct wb_tensor {
     int64_t *attr;
     wb__number number[2];           /* run-time arguments of plans */
     wb__storage *storage;
-    int64_t offset;
+    union {
+        int64_t offset;                 /* bytes, of an evaluated tensor in its storage */
+        struct { int32_t hook, number; } renewed;   /* of a literal with WB__RENEWED: see wb__renewed */
+    };
     wb_tensor *variable;            /* of a version: its variable (counted only with WB__KEPT); once
                                        gone, only its address */
     wb_tensor *current;             /* of a variable (counted); its memory is `storage` */
     wb_tensor *live;                /* of a variable: the version in its memory (counted); of a
                                        pending assign: the variable's pending assign before it */
     const char *name;               /* of a variable, for messages; or of a layer (automatic) */
-    wb_tensor *prev_sink, *next_sink;
+    wb_tensor *prev_sink;
+    union {
+        wb_tensor *next_sink;
+        wb_tensor *next_dead;           /* while it is being destroyed */
+    };
     const wb_device *device;        /* NULL: it floats */
     uint32_t bytes;                 /* of this block */
     uint32_t recorded;              /* the recording (its number) in which it was made, or 0 */
@@ -185,7 +192,12 @@ wb_tensor *wb__number_of(double value);
 bool wb__holds(wb_dtype dtype, double v);      /* exactly */
 /* A recording renews the value of this literal at each replay: it is the i-th number of its hook, or
  * where that is -1, the i-th input. */
-void wb__renewed(wb_tensor *literal, int hook, int i);
+static inline void wb__renewed(wb_tensor *literal, int hook, int i)
+{
+    literal->flags |= WB__RENEWED;
+    literal->renewed.hook = hook;
+    literal->renewed.number = i;
+}
 
 void wb__tensor_detach(wb_tensor *x);   /* drops inputs: x must be evaluated */
 void wb__sink_add(wb__thread *t, wb_tensor *x);      /* once; x may have consumers */

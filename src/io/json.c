@@ -28,15 +28,6 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-static int put_code_point(int32_t c, char *out)
-{
-    int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    if (n == 1) out[0] = (char)c;
-    else out[0] = (char)((0xf0 << (4 - n)) | (c >> (6 * (n - 1))));
-    for (int i = 1; i < n; i++) out[i] = (char)(0x80 | ((c >> (6 * (n - 1 - i))) & 0x3f));
-    return n;
-}
-
 int wb__json_escape(const char **at, const char *end, char *out, const char **why)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -59,8 +50,8 @@ int wb__json_escape(const char **at, const char *end, char *out, const char **wh
         (pair && (second < 0xdc00 || second >= 0xe000)))
         return *why = "a wrong \\u escape in a text", 0;
     if (!first) return *why = "a zero in a text; names here end at one", 0;
-    return put_code_point(pair ? 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00) : first,
-                          out);
+    if (pair) first = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+    return wb__utf8_put((uint32_t)first, out);
 }
 
 static int by_text(const void *a, const void *b)

@@ -69,8 +69,10 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
+static const wb__torch_kind torch = {.joined = true};
+
 WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_attention_options, option_table, wb_attention_layer_with,
-                .call = call, .print = print);
+                .call = call, .print = print, .torch = &torch);
 
 wb_layer *wb_attention_layer_with(const wb_attention_options *given)
 {

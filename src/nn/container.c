@@ -16,8 +16,7 @@ static void named_print(const wb_layer *l, wb__text *t)
     wb__print_layer(wb__layer_child(l, 0), t);
 }
 
-static const wb__layer_type named_type = {"Named",     0,    0,    NULL, named_call,
-                                          named_print, NULL, NULL, NULL};
+static const wb__layer_type named_type = {.name = "Named", .call = named_call, .print = named_print};
 
 wb_layer *wb_named(const char *name, wb_layer *layer)
 {
@@ -128,8 +127,11 @@ static wb_layer *chain_assemble(const void *options, int n, const char *const *n
     return chain(n, names, layers);
 }
 
-const wb__layer_type wb__chain_type = {
-    .name = "Chain", .call = chain_call, .print = chain_print, .assemble = chain_assemble};
+static const wb__torch_child torch_rows[] = {{"layers", "", NULL, 0}};
+static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows), .numbered = true};
+
+const wb__layer_type wb__chain_type = {.name = "Chain", .call = chain_call, .print = chain_print,
+                                       .assemble = chain_assemble, .torch = &torch};
 
 static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers)
 {

@@ -25,6 +25,24 @@ typedef enum {
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
 #define WB__OPTION_ROW(T, field, kind, count) {#field, WB__OPTION_##kind, offsetof(T, field), count},
 
+/* A child that PyTorch names otherwise. */
+typedef struct {
+    const char *child;
+    const char *name;           /* PyTorch's; "": the names of the child's own children follow instead */
+    const char *second;         /* not NULL: PyTorch has a second bias, which is added to this one */
+    int unused;                 /* the last 1/unused of the second bias has no place here; 0: all has */
+} wb__torch_child;
+
+/* How PyTorch divides a kind's tensors, and names them. */
+typedef struct {
+    const wb__torch_child *children;
+    int n_children;
+    bool joined;                /* in_proj_weight and in_proj_bias hold those of the first three children */
+    bool counts_batches;        /* num_batches_tracked, but for .no_track_stats */
+    bool inner_activation;      /* .activation is no module behind the layer */
+    bool numbered;              /* Sequential: its children are numbered, activations too */
+} wb__torch_kind;
+
 typedef struct {
     const char *name;                   /* "Dense" */
     size_t options_size;
@@ -40,11 +58,14 @@ typedef struct {
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *parts);
     const void *detail;                 /* the kind's own */
+    const wb__torch_kind *torch;        /* NULL: PyTorch has the same names */
 } wb__layer_type;
 
 /* Of a wb__layer_type: the struct of options T with its table. */
 #define WB__LAYER_OPTIONS(T, table) \
     .options_size = sizeof(T), .options = (table), .n_options = WB__COUNT(table)
+/* The children of a wb__torch_kind. */
+#define WB__TORCH_CHILDREN(rows) .children = (rows), .n_children = WB__COUNT(rows)
 /* wb__<id>_type of a plain layer, which maker(const T *options) makes; .call, .print, .detail. */
 #define WB__PLAIN_LAYER(id, Name, T, table, maker, ...)                                         \
     static wb_layer *make_##id(const void *options) { return maker(options); }                  \

@@ -119,8 +119,12 @@ static void batch_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
+static const wb__torch_child torch_rows[] = {
+    {"scale", "weight", NULL, 0}, {"mean", "running_mean", NULL, 0}, {"var", "running_var", NULL, 0}};
+static const wb__torch_kind torch_batch = {WB__TORCH_CHILDREN(torch_rows), .counts_batches = true};
+
 WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_batchnorm_options, batch_table, wb_batchnorm_with,
-                .call = batch_call, .print = batch_print);
+                .call = batch_call, .print = batch_print, .torch = &torch_batch);
 
 wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
 {
@@ -201,8 +205,10 @@ static void layer_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
 }
 
+static const wb__torch_kind torch_layer = {.children = torch_rows, .n_children = 1};
+
 WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_layernorm_options, layer_table, wb_layernorm_with,
-                .call = layer_call, .print = layer_print);
+                .call = layer_call, .print = layer_print, .torch = &torch_layer);
 
 wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
 {

@@ -253,14 +253,23 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
     return l;
 }
 
-/* name, Name, what calls it, kind */
+/* name, Name, what calls it, kind, the ending of PyTorch's names, wb__torch_child.unused.  A GRU without
+ * .hidden_bias adds the hidden state's bias to the input's, which its candidate does not allow. */
 #define KINDS(X)                                                                                \
-    X(rnn, "RNN", sequence_call, rnn_kind) X(rnn_cell, "RNNCell", cell_call, rnn_kind)          \
-    X(lstm, "LSTM", sequence_call, lstm_kind) X(lstm_cell, "LSTMCell", cell_call, lstm_kind)    \
-    X(gru, "GRU", sequence_call, gru_kind) X(gru_cell, "GRUCell", cell_call, gru_kind)
+    X(rnn, "RNN", sequence_call, rnn_kind, "_l0", 0)                                            \
+    X(rnn_cell, "RNNCell", cell_call, rnn_kind, "", 0)                                          \
+    X(lstm, "LSTM", sequence_call, lstm_kind, "_l0", 0)                                         \
+    X(lstm_cell, "LSTMCell", cell_call, lstm_kind, "", 0)                                       \
+    X(gru, "GRU", sequence_call, gru_kind, "_l0", 3)                                            \
+    X(gru_cell, "GRUCell", cell_call, gru_kind, "", 3)
 
-#define KIND(id, Name, calls, of) \
+#define KIND(id, Name, calls, of, ending, unused) \
+    static const wb__torch_child id##_torch_rows[] = { \
+        {"weight_input", "weight_ih" ending, NULL, 0}, {"weight_hidden", "weight_hh" ending, NULL, 0}, \
+        {"bias", "bias_ih" ending, "bias_hh" ending, unused}, {"bias_hidden", "bias_hh" ending, NULL, 0}}; \
+    static const wb__torch_kind id##_torch = { \
+        WB__TORCH_CHILDREN(id##_torch_rows), .inner_activation = true}; \
     WB__PLAIN_LAYER(id, Name, wb_recurrent_options, option_table, wb_##id##_with, .call = calls, \
-                    .print = print, .detail = &of); \
+                    .print = print, .detail = &of, .torch = &id##_torch); \
     wb_layer *wb_##id##_with(const wb_recurrent_options *o) { return make_kind(&wb__##id##_type, o); }
 KINDS(KIND)

@@ -6,6 +6,12 @@
 #define FUSED(name, text, class, accepts) ROW(name, text, class, accepts, WB__STEP_FUSED, 0)
 #define WB__PLAIN 0
 
+const char *const wb__step_names[WB__STEP_COUNT] = {
+    [WB__STEP_FUSED] = "fused",
+#define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = #name,
+#include "ops/ops.def"
+};
+
 const wb__op_info wb__ops[WB__OP_COUNT] = {
     [WB__OP_NONE] = {"none", NULL, WB__STATE, 0, WB__STEP_FUSED, 0},
 #define WB_UNARY(name, accepts, expression, gradient) \

@@ -29,14 +29,11 @@ enum { WB__FLOATS = 1, WB__BOOLS = 2, WB__INTEGERS = 4, WB__NUMBERS = 5, WB__ANY
 
 typedef enum {
     WB__STEP_FUSED,         /* elementwise rows and folds, in the form of backend.h */
-    WB__STEP_MATMUL,        /* a, b, c[, bias]                   c = act(a·b + bias) */
-    WB__STEP_CONV,          /* by variant (wb__conv_kind): x, w, y[, bias]; dx, w, dy[, bias]; x, dw, dy */
-    WB__STEP_POOL,          /* by variant (wb__pool_kind); operands below */
-    WB__STEP_TAKE,          /* x, index, y */
-    WB__STEP_TAKE_ADD,      /* index, rows, y: y = 0, then y[index[i]] += rows[i], in order of i */
-    WB__STEP_COPY,          /* from, to: the same shape and dtype, any strides */
-    WB__STEP_ATTENTION      /* by variant (wb__attention_kind); only where the backend takes it */
+#define WB_STEP(NAME, name, cpu, gpu) WB__STEP_##NAME,
+#include "ops/ops.def"
+    WB__STEP_COUNT
 } wb__step_kind;
+extern const char *const wb__step_names[WB__STEP_COUNT];
 
 /* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above
  * the diagonal that ends at the last key where causal, p = softmax(s):

@@ -120,7 +120,7 @@ static int cpu_copy(const wb_device *d, void *to, size_t to_at, const wb_device 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* A copy is a fused kernel of two instructions. */
-static int prepare_copy(const wb__step *step, wb__cpu_kernel **kernel)
+int wb__cpu_copy(const wb__step *step, wb__cpu_kernel **kernel)
 {
     const wb__view *from = &step->views[0];
     const wb__reg reg = from->dtype == WB_F64 ? WB__REG_F64 : from->dtype == WB_I64 ? WB__REG_I64
@@ -139,20 +139,19 @@ static int prepare_copy(const wb__step *step, wb__cpu_kernel **kernel)
                                       .views = step->views}, kernel);
 }
 
+#define wb__cpu_none NULL
+
+static wb__cpu_preparer *const preparers[WB__STEP_COUNT] = {
+#define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__cpu_##cpu,
+#include "ops/ops.def"
+};
+
 static int cpu_prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel)
 {
     (void)d;
     wb__cpu_kernel *k = NULL;
-    int e = WB_ERROR_INTERNAL;
-    switch (step->kind) {
-    case WB__STEP_FUSED: e = wb__cpu_fused(&step->fused, &k); break;
-    case WB__STEP_MATMUL: case WB__STEP_CONV: case WB__STEP_POOL:
-        e = wb__cpu_library(step, &k);
-        break;
-    case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: e = wb__cpu_rows(step, &k); break;
-    case WB__STEP_COPY: e = prepare_copy(step, &k); break;
-    case WB__STEP_ATTENTION: break;         /* never taken */
-    }
+    const int e = step->kind == WB__STEP_FUSED ? wb__cpu_fused(&step->fused, &k)
+                : preparers[step->kind] ? preparers[step->kind](step, &k) : WB_ERROR_INTERNAL;
     *kernel = e ? NULL : &k->base;
     return e;
 }

@@ -15,10 +15,11 @@ struct wb__cpu_kernel {
 };
 
 int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* tile_task.c */
-/* cpu_library.c: products, convolutions, pools */
-int wb__cpu_library(const wb__step *step, wb__cpu_kernel **kernel);
-/* cpu_rows.c: take, take-and-add */
-int wb__cpu_rows(const wb__step *step, wb__cpu_kernel **kernel);
+/* The other steps, by the functions that their rows in ops.def name. */
+typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
+#define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
+#include "ops/ops.def"
+
 /* false: shapes that are none */
 bool wb__cpu_conv_desc(const wb__step *step, wb__conv_desc *d);
 

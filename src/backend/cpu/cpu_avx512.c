@@ -1,32 +1,4 @@
-/* The CPU's kernels in AVX-512 F, BW, DQ and VL: only texts shared with the other sets, included
- * once for float and once for double.
- * Not here: anything that runs on a processor without these instructions.  Next: isa.h. */
-#include "backend/cpu/isa.h"
-
-#include <immintrin.h>
-#include <math.h>
-#include <string.h>
-
+/* Kernels for x86 with AVX-512 F, BW, DQ and VL: see cpu_kernels.h. */
 #define WB__ISA 5
-
-#define WB__DOUBLE 0
-#include "backend/cpu/simd.h"
-#include "backend/cpu/gemm_kernel.h"
-#include "backend/cpu/pool_kernel.h"
-#include "backend/cpu/gather_kernel.h"
-#include "backend/cpu/line_kernel.h"
-#undef WB__DOUBLE
-
-#define WB__DOUBLE 1
-#include "backend/cpu/simd.h"
-#include "backend/cpu/gemm_kernel.h"
-#include "backend/cpu/pool_kernel.h"
-#include "backend/cpu/gather_kernel.h"
-#include "backend/cpu/line_kernel.h"
-
-const wb__isa wb__isa_avx512 = {
-    .name = "avx512", .gemm_f32 = &kernel_f32, .gemm_f64 = &kernel_f64,
-    .pool_f32 = pool_f32, .pool_f64 = pool_f64,
-    .gather_f32 = gather_f32, .gather_f64 = gather_f64,
-    .line_f32 = line_f32, .line_f64 = line_f64,
-};
+#define WB__ISA_NAME avx512
+#include "backend/cpu/cpu_kernels.h"

@@ -220,7 +220,7 @@ static void lay_out(direct *p)
     const int64_t vectors = (p->k + lanes - 1) / lanes, blocks = (vectors + most - 1) / most;
     p->width = (vectors + blocks - 1) / blocks * lanes;
     if (d->kind == WB__CONV_FORWARD && p->c == 1 && p->k <= 8 && p->stride[1] == 1) {
-        p->line = wb__isa_best()->line_f32;
+        p->line = wb__isa_best()->line;
         p->width = 8;
     }
     const int64_t threads =

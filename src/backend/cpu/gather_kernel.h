@@ -1,5 +1,5 @@
-/* The adjoint of laying out patches, as text: included by cpu_*.c once per computed type, after
- * simd.h.
+/* The adjoint of laying out patches, as text: included by cpu_kernels.h once per computed
+ * type, after simd.h.
  *
  * Each element of the image is the sum of those patch elements that were copied from it; gathering
  * them, rather than adding patches into the image, writes every element once and never waits for

@@ -1,5 +1,5 @@
-/* The matrix product's inner loops, as text: included once per computed type by cpu_portable.c,
- * cpu_avx2.c and cpu_avx512.c, each compiled for its instruction set, after simd.h, which defines:
+/* The matrix product's inner loops, as text: included by cpu_kernels.h once per computed type,
+ * after simd.h, which defines:
  *     T           float or double            NAME(x)   a name of its own for this type
  *     LANES       elements of a vector       MR, NV    a tile: MR rows by NV vectors
  *     MASKED      1 where load_some and store_some of simd.h need no copy
@@ -356,15 +356,12 @@ static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
     }
 }
 
-#define KERNEL_TABLE                                                                  \
-    {                                                                                 \
-        .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b), \
-        .block = NAME(block), .dots = NAME(dots), .tile = NAME(one_tile),             \
-        .tanh = NAME(row_tanh), .sigmoid = NAME(row_sigmoid)                          \
-    }
-static const wb__gemm_kernel NAME(kernel) = KERNEL_TABLE;
+static const wb__gemm_kernel NAME(kernel) = {
+    .mr = MR, .nr = NR, .lanes = LANES, .masked = MASKED, .pack_b = NAME(pack_b),
+    .block = NAME(block), .dots = NAME(dots), .tile = NAME(one_tile),
+    .tanh = NAME(row_tanh), .sigmoid = NAME(row_sigmoid)
+};
 
-#undef KERNEL_TABLE
 #undef TILE_FN
 #undef TILE_FNS
 #undef TILE_ROW

@@ -1,6 +1,5 @@
 /* The kernels of one instruction set, and the choice among the sets.  cpu_portable.c, cpu_avx2.c
- * and cpu_avx512.c hold the same texts (gemm_kernel.h, pool_kernel.h, gather_kernel.h,
- * line_kernel.h), each compiled for its set. */
+ * and cpu_avx512.c compile the same texts (cpu_kernels.h), each for its set. */
 #ifndef WB__ISA_H
 #define WB__ISA_H
 
@@ -86,7 +85,7 @@ typedef struct {
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
-    wb__line_kernel *line_f32, *line_f64;
+    wb__line_kernel *line;              /* of f32 */
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;

@@ -1,5 +1,5 @@
-/* A convolution of one-channel images, one row of outputs at a time, as text: included by cpu_*.c
- * once per computed type, after simd.h.
+/* A convolution of one-channel images, one row of outputs at a time, as text: included by
+ * cpu_kernels.h for f32, after simd.h.
  *
  * With one channel the pixels of x, not its channels, fill a vector: a vector of neighbouring
  * outputs for each of up to 8 output channels, turned round at the end because y has channels

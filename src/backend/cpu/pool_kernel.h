@@ -1,5 +1,5 @@
 /* Pooling of one unit (an image where channels stand innermost, else a plane), as text: included by
- * cpu_*.c once per computed type, after simd.h.
+ * cpu_kernels.h once per computed type, after simd.h.
  *
  * Channels innermost: a vector of channels at a time, the window's loops inside.  Planes: a row of
  * the output at a time, the window's loops outside, so that the compiler can vectorise along the
@@ -29,14 +29,8 @@ static inline void NAME(put)(T *p, V v, int some)
 
 static inline VI NAME(beats)(V x, V m) { return (x > m) | ((x != x) & (m == m)); }
 
-static inline VI NAME(counted)(T n)     /* n, as a whole number in every lane */
-{
-#if WB__DOUBLE
-    return (VI){ 0 } + (int64_t)n;
-#else
-    return (VI){ 0 } + (int32_t)n;
-#endif
-}
+/* n, as a whole number in every lane */
+static inline VI NAME(counted)(T n) { return (VI){ 0 } + (INT)n; }
 
 /* x, and dy or v, to dx or y: some channels at output position (i, j). */
 static inline __attribute__((always_inline)) void

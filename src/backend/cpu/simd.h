@@ -1,137 +1,122 @@
-/* One vector type under the matrix product's text, for the instruction set WB__ISA (0 portable, 2
- * AVX2 with FMA and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per
- * type by cpu_*.c, before the texts that use it.
+/* One vector type under the kernels' texts, for the instruction set WB__ISA (0 portable, 2 AVX2 with
+ * FMA and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per type by
+ * cpu_kernels.h, before the texts that use it.
  *
- * Gives T, TYPE, NAME, V, LANES, MR, NV, MASKED, and
- *     load store spread load_some store_some multiply_add at_least_0 transpose_8 VI choose
+ * Gives T, TYPE, INT, NAME, V, VI, LANES, MR, NV, MASKED, and
+ *     load store spread load_some store_some multiply_add at_least_0 transpose_8 choose
  *     vector_tanh vector_sigmoid */
 
 #undef T
 #undef TYPE
+#undef INT
 #undef NAME
-#undef V
-#undef LANES
-#undef MR
-#undef NV
-#undef MASKED
-#undef VI
-#undef choose
-#undef load
-#undef store
-#undef spread
-#undef load_some
-#undef store_some
-#undef multiply_add
-#undef at_least_0
-#undef transpose_8
-#undef vector_tanh
-#undef vector_sigmoid
-
+#undef SUFFIX
 #if WB__DOUBLE
 #define T double
 #define TYPE WB_F64
+#define INT int64_t
 #define NAME(x) x##_f64
+#define SUFFIX pd
 #else
 #define T float
 #define TYPE WB_F32
+#define INT int32_t
 #define NAME(x) x##_f32
+#define SUFFIX ps
 #endif
 
-#if WB__ISA == 5
-#define MR 8
+/* What follows up to the types is expanded where it is used, with the type's names. */
+#ifndef V
+#define V NAME(vector)
+#define VI NAME(ints)
+#define LANES (BYTES / (int)sizeof(T))
+#define transpose_8 NAME(transpose_8)
+#define choose NAME(choose)
+#define vector_tanh NAME(vector_tanh)
+#define vector_sigmoid NAME(vector_sigmoid)
+
+#if WB__ISA
 #define NV 3
 #define MASKED 1
-#if WB__DOUBLE
-#define V __m512d
-#define LANES 8
-#define load(p) _mm512_loadu_pd(p)
-#define store(p, v) _mm512_storeu_pd(p, v)
-#define spread(x) _mm512_set1_pd(x)
-#define load_some(p, n) _mm512_maskz_loadu_pd((__mmask8)((1u << (n)) - 1), p)
-#define store_some(p, v, n) _mm512_mask_storeu_pd(p, (__mmask8)((1u << (n)) - 1), v)
-#define multiply_add(a, b, c) _mm512_fmadd_pd(a, b, c)
-#define at_least_0(v) _mm512_max_pd(_mm512_setzero_pd(), v)      /* NaN stays */
+#define INTRINSIC__(prefix, name, suffix) prefix##name##_##suffix
+#define INTRINSIC_(prefix, name, suffix) INTRINSIC__(prefix, name, suffix)
+#define INTRINSIC(name) INTRINSIC_(PREFIX, name, SUFFIX)
+#define load(p) INTRINSIC(loadu)(p)
+#define store(p, v) INTRINSIC(storeu)(p, v)
+#define spread(x) INTRINSIC(set1)(x)
+#define multiply_add(a, b, c) INTRINSIC(fmadd)(a, b, c)
+#define at_least_0(v) INTRINSIC(max)(INTRINSIC(setzero)(), v)       /* NaN stays */
 #else
-#define V __m512
-#define LANES 16
-#define load(p) _mm512_loadu_ps(p)
-#define store(p, v) _mm512_storeu_ps(p, v)
-#define spread(x) _mm512_set1_ps(x)
-#define load_some(p, n) _mm512_maskz_loadu_ps((__mmask16)((1u << (n)) - 1), p)
-#define store_some(p, v, n) _mm512_mask_storeu_ps(p, (__mmask16)((1u << (n)) - 1), v)
-#define multiply_add(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define at_least_0(v) _mm512_max_ps(_mm512_setzero_ps(), v)      /* NaN stays */
-#endif
-
-#elif WB__ISA == 2
-#define MR 4
-#define NV 3
-#define MASKED 1
-#if WB__DOUBLE
-#define V __m256d
-#define LANES 4
-#define load(p) _mm256_loadu_pd(p)
-#define store(p, v) _mm256_storeu_pd(p, v)
-#define spread(x) _mm256_set1_pd(x)
-#define load_some(p, n) \
-    _mm256_maskload_pd(p, _mm256_loadu_si256((const __m256i *)(wb__mask_4 + 4 - (n))))
-#define store_some(p, v, n) \
-    _mm256_maskstore_pd(p, _mm256_loadu_si256((const __m256i *)(wb__mask_4 + 4 - (n))), v)
-#define multiply_add(a, b, c) _mm256_fmadd_pd(a, b, c)
-#define at_least_0(v) _mm256_max_pd(_mm256_setzero_pd(), v)      /* NaN stays */
-#else
-#define V __m256
-#define LANES 8
-#define load(p) _mm256_loadu_ps(p)
-#define store(p, v) _mm256_storeu_ps(p, v)
-#define spread(x) _mm256_set1_ps(x)
-#define load_some(p, n) \
-    _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(wb__mask_8 + 8 - (n))))
-#define store_some(p, v, n) \
-    _mm256_maskstore_ps(p, _mm256_loadu_si256((const __m256i *)(wb__mask_8 + 8 - (n))), v)
-#define multiply_add(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define at_least_0(v) _mm256_max_ps(_mm256_setzero_ps(), v)      /* NaN stays */
-#endif
-
-#else
+#define BYTES 16
 #define MR 4
 #define NV 2
 #define MASKED 0
-#define LANES (16 / (int)sizeof(T))
-typedef T NAME(vector) __attribute__((vector_size(16)));
-#define V NAME(vector)
-static inline V NAME(load)(const T *p)
+#define load NAME(load)
+#define store NAME(store)
+#define spread NAME(spread)
+#define load_some NAME(load_some)
+#define store_some NAME(store_some)
+#define multiply_add(a, b, c) ((a) * (b) + (c))
+#define at_least_0 NAME(at_least_0)
+#endif
+
+#if WB__ISA == 5
+#define BYTES 64
+#define MR 8
+#define PREFIX _mm512_
+#define FIRST(n) ((NAME(mask))((1u << (n)) - 1))
+#define load_some(p, n) INTRINSIC(maskz_loadu)(FIRST(n), p)
+#define store_some(p, v, n) INTRINSIC(mask_storeu)(p, FIRST(n), v)
+typedef __mmask16 mask_f32;
+typedef __mmask8 mask_f64;
+#elif WB__ISA == 2
+#define BYTES 32
+#define MR 4
+#define PREFIX _mm256_
+#define FIRST(n) _mm256_loadu_si256((const __m256i *)(NAME(mask) + LANES - (n)))
+#define load_some(p, n) INTRINSIC(maskload)(p, FIRST(n))
+#define store_some(p, v, n) INTRINSIC(maskstore)(p, FIRST(n), v)
+static const int32_t mask_f32[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+static const int64_t mask_f64[8] = {-1, -1, -1, -1};
+#endif
+#endif
+
+#if WB__ISA
+typedef __typeof__(INTRINSIC(setzero)()) V;
+#else
+typedef T V __attribute__((vector_size(BYTES)));
+#endif
+/* What comparing two vectors gives: all bits or none, per lane. */
+typedef INT VI __attribute__((vector_size(BYTES)));
+
+static inline V choose(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }
+
+#if !WB__ISA
+static inline V load(const T *p)
 {
     V v;
     memcpy(&v, p, sizeof v);
     return v;
 }
-static inline void NAME(store)(T *p, V v) { memcpy(p, &v, sizeof v); }
-static inline V NAME(spread)(T x) { return x - (V){ 0 }; }
-static inline V NAME(load_some)(const T *p, int n)
+static inline void store(T *p, V v) { memcpy(p, &v, sizeof v); }
+static inline V spread(T x) { return x - (V){ 0 }; }
+static inline V load_some(const T *p, int n)
 {
     V v = { 0 };
     for (int i = 0; i < LANES; i++)
         if (i < n) v[i] = p[i];
     return v;
 }
-static inline void NAME(store_some)(T *p, V v, int n)
+static inline void store_some(T *p, V v, int n)
 {
     for (int i = 0; i < LANES; i++)
         if (i < n) p[i] = v[i];
 }
-#define load(p) NAME(load)(p)
-#define store(p, v) NAME(store)(p, v)
-#define spread(x) NAME(spread)(x)
-#define load_some(p, n) NAME(load_some)(p, n)
-#define store_some(p, v, n) NAME(store_some)(p, v, n)
-#define multiply_add(a, b, c) ((a) * (b) + (c))
-static inline V NAME(at_least_0)(V v)
+static inline V at_least_0(V v)
 {
     for (int i = 0; i < LANES; i++) v[i] = v[i] < 0 ? 0 : v[i];
     return v;
 }
-#define at_least_0(v) NAME(at_least_0)(v)
 #endif
 
 /* to[p*ts + i] = from[i*fs + p], 8 by 8 */
@@ -156,36 +141,24 @@ static inline void transpose_8(const float *from, int64_t fs, float *to, int64_t
     }
 }
 #else
-static inline void NAME(transpose)(const T *from, int64_t fs, T *to, int64_t ts)
+static inline void transpose_8(const T *from, int64_t fs, T *to, int64_t ts)
 {
     for (int p = 0; p < 8; p++)
         for (int i = 0; i < 8; i++) to[p * ts + i] = from[i * fs + p];
 }
-#define transpose_8(from, fs, to, ts) NAME(transpose)(from, fs, to, ts)
 #endif
-
-/* What comparing two vectors gives: all bits or none, per lane. */
-#if WB__DOUBLE
-typedef int64_t NAME(ints) __attribute__((vector_size(8 * LANES)));
-#else
-typedef int32_t NAME(ints) __attribute__((vector_size(4 * LANES)));
-#endif
-#define VI NAME(ints)
-static inline V NAME(choose)(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }
-#define choose(where, a, b) NAME(choose)(where, a, b)
 
 /* The curved activations: for float after Cephes (S. Moshier), within 3 ulp; for double libm's,
  * lane by lane. */
 #if WB__DOUBLE
-static inline V NAME(each)(V v, bool is_tanh)
-{
-    T lane[LANES];
-    store(lane, v);
-    for (int i = 0; i < LANES; i++) lane[i] = is_tanh ? tanh(lane[i]) : 1 / (1 + exp(-lane[i]));
-    return load(lane);
-}
-#define vector_tanh(v) NAME(each)(v, true)
-#define vector_sigmoid(v) NAME(each)(v, false)
+#define BY_LANE(name, expression)                                                                  \
+    static inline V name(V v)                                                                      \
+    {                                                                                              \
+        for (int i = 0; i < LANES; i++) v[i] = expression;                                         \
+        return v;                                                                                  \
+    }
+BY_LANE(vector_tanh, tanh(v[i]))
+BY_LANE(vector_sigmoid, 1 / (1 + exp(-v[i])))
 #else
 static inline V vector_exp(V x)
 {

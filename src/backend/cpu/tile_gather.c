@@ -19,95 +19,84 @@ static tile_number identity(int op, int reg)
     return (tile_number){.i = op == SUM ? 0 : op == MIN ? high : low};
 }
 
-/* *to takes v in, which comes from place `at`. */
-static inline void merge(int op, bool floats, tile_number *to, int64_t *place, tile_number v,
-                         int64_t at)
+/* Floats are put together as doubles, integers as int64_t. */
+static wb_dtype wide_dtype(int reg) { return is_float(reg) ? WB_F64 : WB_I64; }
+static int wide_reg(int reg) { return is_float(reg) ? WB__REG_F64 : WB__REG_I64; }
+
+static void widen(const tile_kernel *k, tile_number *to, const void *from, int reg, int64_t n)
 {
-    if (op == SUM) {
-        if (floats) to->f += v.f;
-        else to->i = (int64_t)((uint64_t)to->i + (uint64_t)v.i);
-    } else if (op == MAX) {
-        if (floats) to->f = v.f > to->f || v.f != v.f ? v.f : to->f;
-        else to->i = v.i > to->i ? v.i : to->i;
-    } else if (op == MIN) {
-        if (floats) to->f = v.f < to->f || v.f != v.f ? v.f : to->f;
-        else to->i = v.i < to->i ? v.i : to->i;
-    } else if (at >= 0) {
-        const bool nan = floats && v.f != v.f, has_nan = floats && to->f != to->f;
-        const bool more = floats ? v.f > to->f : v.i > to->i;
-        const bool equal = nan ? has_nan : floats ? v.f == to->f : v.i == to->i;
-        if (*place < 0 || (!has_nan && (nan || more)) || (equal && at < *place)) {
-            *to = v;
-            *place = at;
-        }
+    k->table->cast[reg][wide_dtype(reg)](to, from, NULL, NULL, n);
+}
+
+/* *to takes v in, which comes from place `at`: NaN wins, of equals the first. */
+static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_number v, int64_t at)
+{
+    if (at < 0) return;
+    const bool nan = floats && v.f != v.f, has_nan = floats && to->f != to->f;
+    const bool more = floats ? v.f > to->f : v.i > to->i;
+    const bool equal = nan ? has_nan : floats ? v.f == to->f : v.i == to->i;
+    if (*place < 0 || (!has_nan && (nan || more)) || (equal && at < *place)) {
+        *to = v;
+        *place = at;
     }
 }
 
-static tile_number read_number(const void *p, int64_t i, int reg)
+/* to[i], which comes from place[i], takes v[i] in, which comes from at[i]; places are argmax's. */
+static void merge(const tile_kernel *k, const tile_fold *f, tile_number *to, int64_t *place,
+                  const tile_number *v, const int64_t *at, int64_t n)
 {
-    switch (reg) {
-    case WB__REG_F32: return (tile_number){.f = ((const float *)p)[i]};
-    case WB__REG_F64: return (tile_number){.f = ((const double *)p)[i]};
-    case WB__REG_I32: return (tile_number){.i = ((const int32_t *)p)[i]};
-    default: return (tile_number){.i = ((const int64_t *)p)[i]};
-    }
+    if (f->op != ARGMAX) k->table->gather[f->op][wide_reg(f->reg)](to, NULL, v, n, 0);
+    else
+        for (int64_t i = 0; i < n; i++)
+            merge_argmax(is_float(f->reg), &to[i], &place[i], v[i], at[i]);
 }
 
-/* A result, of a register of kind `from`, in one of kind `to`. */
-static void write_number(void *p, int64_t i, int to, tile_number v, int from)
-{
-    const double f = is_float(from) ? v.f : (double)v.i;
-    int64_t n = v.i;
-    if (is_float(from) && !is_float(to)) wb__convert(&n, WB_I64, &v.f, WB_F64, 1);
-    switch (to) {
-    case WB__REG_F32: ((float *)p)[i] = is_float(from) ? (float)f : (float)v.i; break;
-    case WB__REG_F64: ((double *)p)[i] = f; break;
-    case WB__REG_I32: ((int32_t *)p)[i] = (int32_t)(uint32_t)(uint64_t)n; break;
-    default: ((int64_t *)p)[i] = n; break;
-    }
-}
-
-static void fill(void *p, int64_t n, int op, int reg)
-{
-    const tile_number v = identity(op, reg);
-    switch (reg) {
-    case WB__REG_F32: for (int64_t i = 0; i < n; i++) ((float *)p)[i] = (float)v.f; break;
-    case WB__REG_F64: for (int64_t i = 0; i < n; i++) ((double *)p)[i] = v.f; break;
-    case WB__REG_I32: for (int64_t i = 0; i < n; i++) ((int32_t *)p)[i] = (int32_t)v.i; break;
-    default: for (int64_t i = 0; i < n; i++) ((int64_t *)p)[i] = v.i; break;
-    }
-}
-
-/* Sums of i32 stand in accumulators of 64 bits. */
+/* Sums of i32 have accumulators of 64 bits; a fold along columns has them as wide as partial
+ * results. */
 static int acc_reg(const tile_fold *f)
 {
-    return f->op == SUM && f->reg == WB__REG_I32 ? WB__REG_I64 : f->reg;
+    return f->kind == FOLD_COLS || (f->op == SUM && f->reg == WB__REG_I32) ? wide_reg(f->reg)
+                                                                          : f->reg;
 }
 
-void tile_start_folds(tile_run *r, bool all)
+/* The doubles that take in sums of f32 now and then. */
+static bool flushes(const tile_fold *f)
 {
-    r->flushed[all] = false;
+    return f->kind != FOLD_COLS && f->op == SUM && f->reg == WB__REG_F32;
+}
+
+void tile_start_folds(tile_run *r, tile_fold_kind kind)
+{
+    const wb__tile_table *t = r->k->table;
+    r->flushed[kind] = false;
     for (int i = 0; i < r->p->n_folds; i++) {
         const tile_fold *f = &r->p->folds[i];
-        if (f->all != all) continue;
-        const int64_t n = f->length;
-        if (f->op == SUM) memset(r->scratch + f->acc, 0, (size_t)(n * wb__reg_size(acc_reg(f))));
-        else fill(r->scratch + f->acc, n, f->op, f->reg);
+        if (f->kind != kind) continue;
+        const int reg = acc_reg(f);
+        char *acc = r->scratch + f->acc;
+        if (f->op == SUM) {
+            memset(acc, 0, (size_t)(f->length * wb__reg_size(reg)));
+        } else {
+            const tile_number v = identity(f->op, f->reg);
+            int64_t first;
+            t->cast[wide_reg(reg)][tile_dtype(reg)](&first, &v, NULL, NULL, 1);
+            t->splat[reg](acc, &first, 1, f->length);
+        }
         int64_t *places = (int64_t *)(r->scratch + f->more);
-        for (int64_t j = 0; f->op == ARGMAX && j < n; j++) places[j] = -1;
+        for (int64_t j = 0; f->op == ARGMAX && j < f->length; j++) places[j] = -1;
     }
 }
 
-void tile_flush_folds(tile_run *r, bool all)
+void tile_flush_folds(tile_run *r, tile_fold_kind kind)
 {
     for (int i = 0; i < r->p->n_folds; i++) {
         const tile_fold *f = &r->p->folds[i];
-        if (f->all != all || f->op != SUM || f->reg != WB__REG_F32) continue;
+        if (f->kind != kind || !flushes(f)) continue;
         double *more = (double *)(r->scratch + f->more);
-        if (!r->flushed[all]) memset(more, 0, (size_t)f->length * 8);
+        if (!r->flushed[kind]) memset(more, 0, (size_t)f->length * 8);
         r->k->table->flush(more, (float *)(r->scratch + f->acc), f->length);
     }
-    r->flushed[all] = true;
+    r->flushed[kind] = true;
 }
 
 /* Partial results of a fold: numbers, and after all of them places. */
@@ -115,17 +104,8 @@ static tile_number *parts_of(const tile_segment *s, const tile_fold *f, int fold
                              int64_t **places)
 {
     tile_number *v = (tile_number *)(workspace + s->parts[fold]);
-    const int64_t n = f->all ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
+    const int64_t n = f->kind == FOLD_ALL ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
     *places = f->op == ARGMAX ? (int64_t *)(v + n) : NULL;
-    return v;
-}
-
-/* Accumulator i as a number. */
-static tile_number accumulated(const tile_run *r, const tile_fold *f, int64_t i)
-{
-    tile_number v = read_number(r->scratch + f->acc, i, acc_reg(f));
-    if (f->op == SUM && f->reg == WB__REG_F32 && r->flushed[f->all])
-        v.f += ((double *)(r->scratch + f->more))[i];
     return v;
 }
 
@@ -139,23 +119,29 @@ static double sum_all(const tile_run *r, const tile_fold *f)
     for (; i + 8 <= f->length; i += 8)
         for (int j = 0; j < 8; j++) lane[j] += acc[i + j];
     for (; i < f->length; i++) lane[0] += acc[i];
-    for (i = 0; r->flushed[1] && i < f->length; i++) lane[i & 7] += more[i];
+    for (i = 0; r->flushed[FOLD_ALL] && i < f->length; i++) lane[i & 7] += more[i];
     return ((lane[0] + lane[1]) + (lane[2] + lane[3]))
         + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
 static void finish_all(const tile_run *r, const tile_fold *f, int fold)
 {
-    int64_t *places, place = -1;
+    const int reg = acc_reg(f);
+    const char *acc = r->scratch + f->acc;
+    int64_t *places, place = -1, one;
     tile_number *parts = parts_of(r->s, f, fold, r->workspace, &places);
-    tile_number best = identity(f->op, f->reg);
-    const int64_t *at = (const int64_t *)(r->scratch + f->more);
-    if (f->op == SUM && f->reg == WB__REG_F32) {
+    tile_number best = identity(f->op, f->reg), v;
+    if (f->op == ARGMAX) {
+        const int64_t *at = (const int64_t *)(r->scratch + f->more);
+        for (int64_t j = 0; j < f->length; j++) {
+            widen(r->k, &v, acc + j * wb__reg_size(reg), reg, 1);
+            merge_argmax(is_float(reg), &best, &place, v, at[j] < 0 ? -1 : at[j] + j);
+        }
+    } else if (flushes(f)) {
         best.f = sum_all(r, f);
     } else {
-        for (int64_t j = 0; j < f->length; j++)
-            merge(f->op, is_float(f->reg), &best, &place, accumulated(r, f, j),
-                  places && at[j] >= 0 ? at[j] + j : -1);
+        r->k->table->fold[f->op][reg](&one, acc, 1, f->length);
+        widen(r->k, &best, &one, reg, 1);
     }
     parts[r->task->index] = best;
     if (places) places[r->task->index] = place;
@@ -163,45 +149,55 @@ static void finish_all(const tile_run *r, const tile_fold *f, int fold)
 
 /* n <= BLOCK columns, of which `rows` lines of accumulators begin at `first`. */
 static void reduce_lines(const tile_run *r, const tile_fold *f, int64_t first, int64_t rows,
-                         int64_t step, int64_t n,
-                         tile_number *v, int64_t *places)
+                         int64_t step, int64_t n, tile_number *v, int64_t *places)
 {
-    if (f->op == SUM && f->reg == WB__REG_F32) {
-        const float *acc = (const float *)(r->scratch + f->acc) + first;
+    const int reg = acc_reg(f);
+    const char *from = r->scratch + f->acc + first * wb__reg_size(reg);
+    if (flushes(f)) {
+        const float *acc = (const float *)from;
         const double *more = (const double *)(r->scratch + f->more) + first;
         for (int64_t c = 0; c < n; c++) v[c].f = acc[c];
         for (int64_t row = 1; row < rows; row++)
             for (int64_t c = 0; c < n; c++) v[c].f += acc[row * step + c];
-        for (int64_t row = 0; r->flushed[0] && row < rows; row++)
+        for (int64_t row = 0; r->flushed[FOLD_ROWS] && row < rows; row++)
             for (int64_t c = 0; c < n; c++) v[c].f += more[row * step + c];
         return;
     }
     const int64_t *at = (const int64_t *)(r->scratch + f->more) + first;
     for (int64_t c = 0; c < n; c++) v[c] = identity(f->op, f->reg), places[c] = -1;
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t c = 0; c < n; c++) {
-            const int64_t j = row * step + c;
-            const int64_t place = f->op == ARGMAX && at[j] >= 0 ? at[j] + row : -1;
-            merge(f->op, is_float(f->reg), &v[c], &places[c], accumulated(r, f, first + j), place);
-        }
+    for (int64_t row = 0; row < rows; row++, from += step * wb__reg_size(reg), at += step) {
+        tile_number line[BLOCK];
+        int64_t place[BLOCK];
+        widen(r->k, line, from, reg, n);
+        for (int64_t c = 0; f->op == ARGMAX && c < n; c++) place[c] = at[c] < 0 ? -1 : at[c] + row;
+        merge(r->k, f, v, places, line, place, n);
+    }
+}
+
+/* n results of a fold in a register of kind `reg`: the places of argmax, or the numbers. */
+static void write_results(const tile_kernel *k, const tile_fold *f, void *to, int reg, int64_t n,
+                          const tile_number *v, const int64_t *places)
+{
+    if (f->op != ARGMAX) {
+        k->table->cast[wide_reg(f->reg)][tile_dtype(reg)](to, v, NULL, NULL, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t place = WB__MAX(places[i], 0);
+        k->table->cast[WB__REG_I64][tile_dtype(reg)]((char *)to + i * wb__reg_size(reg), &place,
+                                                     NULL, NULL, 1);
+    }
 }
 
 /* Stores n results of a fold, columns from c0 on. */
 static void store_results(const tile_kernel *k, const tile_segment *s, const tile_fold *f,
-                          char *base, int64_t outer,
-                          int64_t c0, int64_t n, const tile_number *v, const int64_t *places)
+                          char *base, int64_t outer, int64_t c0, int64_t n, const tile_number *v,
+                          const int64_t *places)
 {
     const tile_view *view = &s->views[f->view];
     _Alignas(64) char result[BLOCK * 8], cast[BLOCK * 8];
     int reg = f->out;
-    if (reg == WB__REG_F32 && is_float(f->reg)) {
-        for (int64_t i = 0; i < n; i++) ((float *)result)[i] = (float)v[i].f;
-    } else {
-        for (int64_t i = 0; i < n; i++) {
-            const tile_number one = places ? (tile_number){.i = WB__MAX(places[i], 0)} : v[i];
-            write_number(result, i, reg, one, places ? WB__REG_I64 : f->reg);
-        }
-    }
+    write_results(k, f, result, reg, n, v, places);
     const void *from = result;
     if (wb__reg_of(view->dtype) != (wb__reg)reg) {
         k->table->cast[reg][view->dtype](cast, result, NULL, NULL, n);
@@ -214,14 +210,14 @@ static void store_results(const tile_kernel *k, const tile_segment *s, const til
 
 /* Columns [c0, c1) of the task, of which the accumulators have `rows` rows; or, of the folds over
  * all, everything. */
-void tile_finish_folds(const tile_run *r, bool all, int64_t rows, int64_t c0, int64_t c1)
+void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int64_t c0, int64_t c1)
 {
     const tile_segment *s = r->s;
     const tile_task *t = r->task;
     for (int i = 0; i < r->p->n_folds; i++) {
         const tile_fold *f = &r->p->folds[i];
-        if (f->all != all) continue;
-        if (all) {
+        if (f->kind != kind) continue;
+        if (kind == FOLD_ALL) {
             finish_all(r, f, i);
             continue;
         }
@@ -235,7 +231,7 @@ void tile_finish_folds(const tile_run *r, bool all, int64_t rows, int64_t c0, in
             else for (int64_t j = 0; j < n; j++) v[j] = identity(f->op, f->reg), at[j] = -1;
             if (s->splits == 1) {                       /* nobody else has a part of these */
                 store_results(r->k, s, f, r->buffers[s->views[f->view].buffer], t->outer, c, n, v,
-                              f->op == ARGMAX ? at : NULL);
+                              at);
                 continue;
             }
             tile_number *parts = parts_of(s, f, i, r->workspace, &places);
@@ -264,22 +260,18 @@ static void join_block(void *ctx, int64_t block)
     int64_t *places, at[BLOCK];
     tile_number v[BLOCK];
     const tile_number *parts = parts_of(s, f, j->fold, j->workspace, &places);
-    const int64_t lines = f->all ? s->tasks : s->splits;
-    const int64_t outers = f->all ? 1 : s->n[OUTER], cols = f->all ? 1 : s->n[COLS];
+    const bool all = f->kind == FOLD_ALL;
+    const int64_t lines = all ? s->tasks : s->splits;
+    const int64_t outers = all ? 1 : s->n[OUTER], cols = all ? 1 : s->n[COLS];
     const int64_t blocks = (cols + BLOCK - 1) / BLOCK;
     const int64_t outer = block / blocks, c0 = block % blocks * BLOCK;
     const int64_t n = WB__MIN(BLOCK, cols - c0);
     for (int64_t i = 0; i < n; i++) v[i] = identity(f->op, f->reg), at[i] = -1;
     for (int64_t l = 0; l < lines; l++) {
         const int64_t from = (l * outers + outer) * cols + c0;
-        if (f->op == SUM && is_float(f->reg))
-            for (int64_t i = 0; i < n; i++) v[i].f += parts[from + i].f;
-        else
-            for (int64_t i = 0; i < n; i++)
-                merge(f->op, is_float(f->reg), &v[i], &at[i], parts[from + i],
-                      places ? places[from + i] : -1);
+        merge(j->k, f, v, at, parts + from, places ? places + from : NULL, n);
     }
-    store_results(j->k, s, f, j->base, outer, c0, n, v, places ? at : NULL);
+    store_results(j->k, s, f, j->base, outer, c0, n, v, at);
 }
 
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
@@ -290,10 +282,11 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
         const tile_program *p = &k->programs[s->program];
         for (int fold = 0; fold < p->n_folds; fold++) {
             const tile_fold *f = &p->folds[fold];
+            const bool all = f->kind == FOLD_ALL;
+            if (!all && (f->kind != FOLD_ROWS || s->splits == 1)) continue; /* the tasks have it */
             joint j = {.k = k, .s = s, .f = f, .fold = fold,
                        .base = buffers[s->views[f->view].buffer], .workspace = workspace};
-            const int64_t blocks = f->all ? 1 : s->n[OUTER] * ((s->n[COLS] + BLOCK - 1) / BLOCK);
-            if (!f->all && s->splits == 1) continue;                    /* stored by the tasks */
+            const int64_t blocks = all ? 1 : s->n[OUTER] * ((s->n[COLS] + BLOCK - 1) / BLOCK);
             if (blocks * BLOCK * s->splits >= MANY) wb__parallel(blocks, join_block, &j);
             else for (int64_t b = 0; b < blocks; b++) join_block(&j, b);
         }
@@ -302,49 +295,33 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
 
 /* ---- folds along rows, in pieces ------------------------------------------------------------- */
 
-void tile_start_parts(const tile_run *r)
-{
-    for (int i = 0; i < r->p->n_parts; i++) {
-        const tile_part *part = &r->p->parts[i];
-        tile_number *acc = (tile_number *)(r->scratch + part->acc);
-        int64_t *at = (int64_t *)(r->scratch + part->at);
-        for (int64_t j = 0; j < r->s->tile_rows; j++) {
-            acc[j] = identity(part->op, part->reg);
-            at[j] = -1;
-        }
-    }
-}
-
 void tile_fold_part(const tile_run *r, const tile_call *call)
 {
     enum { SOME = 64 };
-    const tile_part *part = &r->p->parts[call->arg];
-    tile_number *acc = (tile_number *)(r->scratch + part->acc);
-    int64_t *at = (int64_t *)(r->scratch + part->at);
-    const char *from = r->value[call->value[1]];
-    int64_t result[SOME];
+    const tile_fold *f = &r->p->folds[call->arg];
+    tile_number *acc = (tile_number *)(r->scratch + f->acc);
+    int64_t *at = (int64_t *)(r->scratch + f->more);
+    const char *rows = r->value[call->value[1]];
     for (int64_t i = 0; i < r->rows; i += SOME) {
-        const int64_t n = WB__MIN(SOME, r->rows - i);
-        const char *rows = from + i * r->cols * call->size[1];
+        const int64_t n = WB__MIN(SOME, r->rows - i), line = r->cols * call->size[1];
+        int64_t result[SOME], places[SOME];
+        tile_number v[SOME];
         call->fold(result, rows, n, r->cols);
-        for (int64_t j = 0; j < n; j++) {
-            const int64_t place = part->op == ARGMAX ? ((const int32_t *)result)[j] : 0;
-            const tile_number v = part->op == ARGMAX
-                ? read_number(rows, j * r->cols + place, part->reg)
-                                                     : read_number(result, j, part->reg);
-            merge(part->op, is_float(part->reg), &acc[i + j], &at[i + j], v, r->c0 + place);
+        for (int64_t j = 0; f->op == ARGMAX && j < n; j++) {
+            const int32_t place = ((const int32_t *)result)[j];
+            widen(r->k, &v[j], rows + j * line + place * call->size[1], f->reg, 1);
+            places[j] = r->c0 + place;
         }
+        if (f->op != ARGMAX) widen(r->k, v, result, f->reg, n);
+        merge(r->k, f, acc + i, at + i, v, places, n);
+        rows += n * line;
     }
 }
 
 void tile_fold_done(const tile_run *r, const tile_call *call)
 {
-    const tile_part *part = &r->p->parts[call->arg];
-    const tile_number *acc = (const tile_number *)(r->scratch + part->acc);
-    const int64_t *at = (const int64_t *)(r->scratch + part->at);
-    void *d = r->value[call->value[0]];
-    for (int64_t i = 0; i < r->rows; i++) {
-        const tile_number v = part->op == ARGMAX ? (tile_number){.i = WB__MAX(at[i], 0)} : acc[i];
-        write_number(d, i, call->reg, v, part->op == ARGMAX ? WB__REG_I64 : part->reg);
-    }
+    const tile_fold *f = &r->p->folds[call->arg];
+    write_results(r->k, f, r->value[call->value[0]], call->reg, r->rows,
+                  (const tile_number *)(r->scratch + f->acc),
+                  (const int64_t *)(r->scratch + f->more));
 }

@@ -80,23 +80,18 @@ static void OWN2(splat, KIND)(void *d_, const void *s_, int64_t rows, int64_t co
 #define IS_NAN(x) 0
 #endif
 
-static void OWN2(gather_max, KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
-                                       int64_t now)
-{
-    T *acc = acc_;
-    const T *v = v_;
-    (void)at, (void)now;
-    LOOP for (int64_t i = 0; i < n; i++) acc[i] = ((v[i] > acc[i]) | IS_NAN(v[i])) ? v[i] : acc[i];
-}
-
-static void OWN2(gather_min, KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
-                                       int64_t now)
-{
-    T *acc = acc_;
-    const T *v = v_;
-    (void)at, (void)now;
-    LOOP for (int64_t i = 0; i < n; i++) acc[i] = ((v[i] < acc[i]) | IS_NAN(v[i])) ? v[i] : acc[i];
-}
+#define EXTREME(name, beats)                                                                       \
+    static void OWN2(name, KIND)(void *acc_, int64_t *at, const void *v_, int64_t n, int64_t now)  \
+    {                                                                                              \
+        T *acc = acc_;                                                                             \
+        const T *v = v_;                                                                           \
+        (void)at, (void)now;                                                                       \
+        LOOP for (int64_t i = 0; i < n; i++)                                                       \
+            acc[i] = ((v[i] beats acc[i]) | IS_NAN(v[i])) ? v[i] : acc[i];                         \
+    }
+EXTREME(gather_max, >)
+EXTREME(gather_min, <)
+#undef EXTREME
 
 static void OWN2(gather_argmax, KIND)(void *acc_, int64_t *at, const void *v_, int64_t n,
                                           int64_t now)

@@ -2,7 +2,7 @@
 
 /* ---- f16 in vectors -------------------------------------------------------------------------- */
 
-static void many_of_f16(float *restrict d, const uint16_t *restrict p, int64_t n)
+static void line_of_F16(float *restrict d, const uint16_t *restrict p, int64_t n)
 {
     int64_t i = 0;
 #if defined(__AVX512F__)
@@ -15,7 +15,7 @@ static void many_of_f16(float *restrict d, const uint16_t *restrict p, int64_t n
     for (; i < n; i++) d[i] = of_f16(p[i]);
 }
 
-static void many_to_f16(uint16_t *restrict p, const float *restrict s, int64_t n)
+static void line_to_F16(uint16_t *restrict p, const float *restrict s, int64_t n)
 {
     int64_t i = 0;
 #if defined(__AVX512F__)
@@ -68,29 +68,6 @@ enum { SQUARE = 16 };
     {                                                                                              \
         for (int64_t i = 0; i < n; i++) d[i] = (d_type)convert(s[i]);                              \
     }
-LINE(line_f32, float, float, AS_IT_IS)
-LINE(line_f64, double, double, AS_IT_IS)
-LINE(line_i32, int32_t, int32_t, AS_IT_IS)
-LINE(line_i64, int64_t, int64_t, AS_IT_IS)
-LINE(line_of_i8, int32_t, int8_t, AS_IT_IS)
-LINE(line_of_u8, int32_t, uint8_t, AS_IT_IS)
-LINE(line_of_bool, int32_t, uint8_t, IS_TRUE)
-LINE(line_to_i8, int8_t, int32_t, AS_IT_IS)
-LINE(line_to_u8, uint8_t, int32_t, AS_IT_IS)
-LINE(line_to_bool, uint8_t, int32_t, IS_TRUE)
-LINE(line_of_bf16, float, uint16_t, of_bf16)
-LINE(line_to_bf16, uint16_t, float, to_bf16)
-
-LOAD_(F32, float, float, AS_IT_IS, line_f32)
-LOAD_(F64, double, double, AS_IT_IS, line_f64)
-LOAD_(F16, uint16_t, float, of_f16, many_of_f16)
-LOAD_(BF16, uint16_t, float, of_bf16, line_of_bf16)
-LOAD_(I8, int8_t, int32_t, AS_IT_IS, line_of_i8)
-LOAD_(U8, uint8_t, int32_t, AS_IT_IS, line_of_u8)
-LOAD_(I32, int32_t, int32_t, AS_IT_IS, line_i32)
-LOAD_(I64, int64_t, int64_t, AS_IT_IS, line_i64)
-LOAD_(BOOL, uint8_t, int32_t, IS_TRUE, line_of_bool)
-
 #define STORE_(NAME, to, from, convert, line)                                                      \
     static void store_##NAME(const void *s_, int64_t pitch, void *p_, int64_t rows, int64_t cols,  \
                              int64_t sr, int64_t sc)                                               \
@@ -111,15 +88,26 @@ LOAD_(BOOL, uint8_t, int32_t, IS_TRUE, line_of_bool)
                 for (int64_t c = 0; c < cols; c++) p[c * sc] = (to)convert(s[c]);                  \
         }                                                                                          \
     }
-STORE_(F32, float, float, AS_IT_IS, line_f32)
-STORE_(F64, double, double, AS_IT_IS, line_f64)
-STORE_(F16, uint16_t, float, to_f16, many_to_f16)
-STORE_(BF16, uint16_t, float, to_bf16, line_to_bf16)
-STORE_(I8, int8_t, int32_t, AS_IT_IS, line_to_i8)
-STORE_(U8, uint8_t, int32_t, AS_IT_IS, line_to_u8)
-STORE_(I32, int32_t, int32_t, AS_IT_IS, line_i32)
-STORE_(I64, int64_t, int64_t, AS_IT_IS, line_i64)
-STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
+#define LINES(NAME, stored, held, of, to)                                                          \
+    LINE(line_of_##NAME, held, stored, of)                                                         \
+    LINE(line_to_##NAME, stored, held, to)
+#define MEMORY(NAME, stored, held, of, to)                                                         \
+    LOAD_(NAME, stored, held, of, line_of_##NAME)                                                  \
+    STORE_(NAME, stored, held, to, line_to_##NAME)
+
+/* What memory holds, what the register holds, and how one becomes the other. */
+#define PLAIN(EACH)                                                                                \
+    EACH(F32, float, float, AS_IT_IS, AS_IT_IS)                                                    \
+    EACH(F64, double, double, AS_IT_IS, AS_IT_IS)                                                  \
+    EACH(BF16, uint16_t, float, of_bf16, to_bf16)                                                  \
+    EACH(I8, int8_t, int32_t, AS_IT_IS, AS_IT_IS)                                                  \
+    EACH(U8, uint8_t, int32_t, AS_IT_IS, AS_IT_IS)                                                 \
+    EACH(I32, int32_t, int32_t, AS_IT_IS, AS_IT_IS)                                                \
+    EACH(I64, int64_t, int64_t, AS_IT_IS, AS_IT_IS)                                                \
+    EACH(BOOL, uint8_t, int32_t, IS_TRUE, IS_TRUE)
+PLAIN(LINES)
+PLAIN(MEMORY)
+MEMORY(F16, uint16_t, float, of_f16, to_f16)
 
 /* ---- casts: as if stored in the dtype and loaded again --------------------------------------- */
 
@@ -133,26 +121,20 @@ STORE_(BOOL, uint8_t, int32_t, IS_TRUE, line_to_bool)
         LOOP for (int64_t i = 0; i < n; i++) { const from x = a[i]; d[i] = (to)(expression); }     \
     }
 
+#define CASTS_OF(kind, from, i8, u8, i32, i64)                                                     \
+    CAST_(kind, from, F32, float, x)                                                               \
+    CAST_(kind, from, F64, double, x)                                                              \
+    CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                \
+    CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                             \
+    CAST_(kind, from, I8, int32_t, i8)                                                             \
+    CAST_(kind, from, U8, int32_t, u8)                                                             \
+    CAST_(kind, from, I32, int32_t, i32)                                                           \
+    CAST_(kind, from, I64, int64_t, i64)                                                           \
+    CAST_(kind, from, BOOL, int32_t, x != 0)
 #define CASTS_OF_FLOATS(kind, from)                                                                \
-    CAST_(kind, from, F32, float, x)                                                               \
-    CAST_(kind, from, F64, double, x)                                                              \
-    CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                \
-    CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                             \
-    CAST_(kind, from, I8, int32_t, (int32_t)INSIDE_(x, -128, 127))                                 \
-    CAST_(kind, from, U8, int32_t, (int32_t)INSIDE_(x, 0, 255))                                    \
-    CAST_(kind, from, I32, int32_t, AS_I32_(x))                                                    \
-    CAST_(kind, from, I64, int64_t, AS_I64_(x))                                                    \
-    CAST_(kind, from, BOOL, int32_t, x != 0)
-#define CASTS_OF_INTEGERS(kind, from)                                                              \
-    CAST_(kind, from, F32, float, x)                                                               \
-    CAST_(kind, from, F64, double, x)                                                              \
-    CAST_(kind, from, F16, float, of_f16(to_f16(odd_of_##kind(x))))                                \
-    CAST_(kind, from, BF16, float, of_bf16(to_bf16(odd_of_##kind(x))))                             \
-    CAST_(kind, from, I8, int32_t, (int8_t)x)                                                      \
-    CAST_(kind, from, U8, int32_t, (uint8_t)x)                                                     \
-    CAST_(kind, from, I32, int32_t, x)                                                             \
-    CAST_(kind, from, I64, int64_t, x)                                                             \
-    CAST_(kind, from, BOOL, int32_t, x != 0)
+    CASTS_OF(kind, from, (int32_t)INSIDE_(x, -128, 127), (int32_t)INSIDE_(x, 0, 255), AS_I32_(x),  \
+             AS_I64_(x))
+#define CASTS_OF_INTEGERS(kind, from) CASTS_OF(kind, from, (int8_t)x, (uint8_t)x, x, x)
 CASTS_OF_FLOATS(f32, float)
 CASTS_OF_FLOATS(f64, double)
 CASTS_OF_INTEGERS(i32, int32_t)

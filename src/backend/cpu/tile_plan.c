@@ -217,8 +217,7 @@ static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
 {
     const tile_segment *s = c->s;
     const int last_col = v->at[COLS] + v->n[COLS] - 1;
-    static const wb_dtype native[WB__REGS] = {WB_F32, WB_F64, WB_I32, WB_I64};
-    if (v->buffer < 0 || v->dtype != native[reg] || level == LEVEL_ONE) return false;
+    if (v->buffer < 0 || v->dtype != tile_dtype(reg) || level == LEVEL_ONE) return false;
     if (level == LEVEL_ROW)
         return s->tile_rows == 1 || (v->n[ROWS] == 1 && v->stride[v->at[ROWS]] == 1);
     if (s->n[COLS] > 1 && v->stride[last_col] != 1) return false;
@@ -409,9 +408,8 @@ static void emit_fold_cols(compiler *c, int i)
     tile_program *p = c->p;
     if (op != 3 && reg != in->reg) {                    /* a sum in a wider register */
         tile_call *cast = emit(c, list_of(c, LEVEL_FULL), CALL_PLAIN);
-        static const wb_dtype whole[WB__REGS] = {WB_F32, WB_F64, WB_I32, WB_I64};
         const int d = new_value(c);
-        cast->row_fn = c->t->cast[reg][whole[in->reg]];
+        cast->row_fn = c->t->cast[reg][tile_dtype(in->reg)];
         put(cast, 0, d, in->reg, LEVEL_FULL);
         put(cast, 1, a, reg, LEVEL_FULL);
         a = d;
@@ -426,10 +424,11 @@ static void emit_fold_cols(compiler *c, int i)
     put(call, 1, a, reg, LEVEL_FULL);
     call->row = 0;
     if (c->pieces) {
-        call->arg = p->n_parts;
-        p->parts[p->n_parts] = (tile_part){.op = (uint8_t)op, .reg = (uint8_t)reg};
+        call->arg = p->n_folds;
+        p->folds[p->n_folds] =
+            (tile_fold){.op = (uint8_t)op, .reg = (uint8_t)reg, .kind = FOLD_COLS, .view = -1};
         call = emit(c, done, CALL_FOLD_DONE);
-        call->arg = p->n_parts++;
+        call->arg = p->n_folds++;
         put(call, 0, d, in->reg, LEVEL_ROW);
     }
     c->value[i] = narrows ? new_value(c) : d;
@@ -444,7 +443,7 @@ static void emit_gather(compiler *c, int i)
     fold->op = (uint8_t)fold_number(in->op);
     fold->reg = (uint8_t)reg;
     fold->out = in->reg;
-    fold->all = in->kind == WB__FOLD_ALL;
+    fold->kind = in->kind == WB__FOLD_ALL ? FOLD_ALL : FOLD_ROWS;
     fold->view = in->arg;
     tile_call *call = emit(c, list_of(c, LEVEL_FULL), CALL_GATHER);
     call->gather = c->t->gather[fold->op][reg];
@@ -533,8 +532,7 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
     int *ints = wb__alloc_zero(7 * n, sizeof *ints);
     bool *bools = wb__alloc_zero(3 * n, sizeof *bools);
     p->folds = wb__alloc_zero(n, sizeof *p->folds);
-    p->parts = wb__alloc_zero(n, sizeof *p->parts);
-    int e = ints && bools && p->folds && p->parts ? 0 : WB_ERROR_MEMORY;
+    int e = ints && bools && p->folds ? 0 : WB_ERROR_MEMORY;
     if (!e) {
         c.level = ints, c.when = ints + n, c.value = ints + 2 * n, c.value_phase = ints + 3 * n;
         c.spread = ints + 4 * n, c.spread_phase = ints + 5 * n, c.users = ints + 6 * n;

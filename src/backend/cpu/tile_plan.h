@@ -63,6 +63,13 @@ static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 /* COL: the same for all rows */
 typedef enum { LEVEL_ONE, LEVEL_ROW, LEVEL_COL, LEVEL_FULL } tile_level;
 
+/* The dtype that a register holds as it is. */
+static inline wb_dtype tile_dtype(int reg)
+{
+    static const wb_dtype of[WB__REGS] = {WB_F32, WB_F64, WB_I32, WB_I64};
+    return of[reg];
+}
+
 /* A call works on the tile, or (`row`) on its first column alone: where ROW values stand. */
 typedef enum {
     CALL_PLAIN,             /* fn over all elements */
@@ -74,8 +81,8 @@ typedef enum {
     CALL_SPLAT,             /* one number a row, to the tile */
     CALL_SPLAT_ONE,         /* one number, to all */
     CALL_FOLD,              /* whole rows are in the tile */
-    CALL_FOLD_PART,         /* a piece of the rows, into part `arg` */
-    CALL_FOLD_DONE,         /* part `arg`, to a value of level ROW */
+    CALL_FOLD_PART,         /* a piece of the rows, into fold `arg` */
+    CALL_FOLD_DONE,         /* fold `arg`, to a value of level ROW */
     CALL_GATHER             /* into fold `arg` */
 } tile_call_kind;
 
@@ -84,7 +91,7 @@ typedef struct {
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
     uint8_t level[4];                       /* of d, a, b, c: LEVEL_ONE, ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1 */
-    int32_t arg;                            /* view, number, fold, part */
+    int32_t arg;                            /* view, number, fold */
     int32_t numbers;                        /* CALL_DRAW: key and counter */
     union {
         wb__row_fn *row_fn;
@@ -99,25 +106,23 @@ typedef struct {
     };
 } tile_call;
 
-/* A fold over rows or over all.  Accumulators lie like the tile; for sums of f32 doubles take them
- * in now and then. */
+/* A fold over rows or over all: accumulators are laid out like the tile, and for sums of f32 doubles
+ * take them in now and then.  A fold along columns in pieces: for each row of the tile a result so
+ * far, in 8 bytes. */
+typedef enum { FOLD_ROWS, FOLD_ALL, FOLD_COLS } tile_fold_kind;
 typedef struct {
     /* op: 0 sum, 1 max, 2 min, 3 argmax; reg of what is folded, of the result */
-    uint8_t op, reg, out, all;
+    uint8_t op, reg, out, kind;
     int32_t view;
     /* in the scratch: accumulators; doubles, or places of argmax; elements */
     int64_t acc, more, length;
 } tile_fold;
 
-/* A fold along columns in pieces: for each row of the tile a result so far, in 8 bytes, and a
- * place. */
-typedef struct { uint8_t op, reg; int64_t acc, at; } tile_part;
-
 /* calls: once for the rows, then for each piece of them */
 typedef struct { int rows_from, from, to; } tile_phase;
 
 typedef struct {
-    int n_values, n_calls, n_phases, n_folds, n_parts;
+    int n_values, n_calls, n_phases, n_folds;
     /* calls [0, once_to): once a task; [once_to, hoist_to): once a block of columns */
     int once_to, hoist_to;
     /* calls [last_from, n_calls): when all pieces of the rows are done */
@@ -131,7 +136,6 @@ typedef struct {
     uint8_t *wide;
     tile_phase *phases;
     tile_fold *folds;
-    tile_part *parts;
 } tile_program;
 
 /* 0, or an error.  `slot`: bytes of a tile's register. */
@@ -176,16 +180,14 @@ typedef struct {
     char *scratch, *workspace;
     void **value;
     int64_t rows, cols, r0, c0;                 /* the tile */
-    /* doubles hold something: of folds over rows, over all */
-    bool flushed[2];
+    bool flushed[3];                            /* doubles hold something: of each kind of fold */
 } tile_run;
 
 /* folds (tile_gather.c) */
-void tile_start_folds(tile_run *r, bool all);
-void tile_flush_folds(tile_run *r, bool all);
-void tile_finish_folds(const tile_run *r, bool all, int64_t rows, int64_t c0, int64_t c1);
+void tile_start_folds(tile_run *r, tile_fold_kind kind);
+void tile_flush_folds(tile_run *r, tile_fold_kind kind);
+void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int64_t c0, int64_t c1);
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
-void tile_start_parts(const tile_run *r);
 void tile_fold_part(const tile_run *r, const tile_call *call);
 void tile_fold_done(const tile_run *r, const tile_call *call);
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,

@@ -78,14 +78,12 @@ static void place_folds(placer *w)
     const tile_segment *s = w->s;
     for (int i = 0; i < p->n_folds; i++) {
         tile_fold *f = &p->folds[i];
-        const bool sum = f->op == 0;
-        f->length = s->tile_rows * (p->pieces && !f->all ? s->n[COLS] : s->tile_cols);
-        f->acc = take(w, f->length * (sum && f->reg == WB__REG_I32 ? 8 : wb__reg_size(f->reg)));
+        const bool sum = f->op == 0, cols = f->kind == FOLD_COLS;
+        const bool wide = cols || (sum && f->reg == WB__REG_I32);
+        f->length = s->tile_rows;
+        if (!cols) f->length *= p->pieces && f->kind == FOLD_ROWS ? s->n[COLS] : s->tile_cols;
+        f->acc = take(w, f->length * (wide ? 8 : wb__reg_size(f->reg)));
         if (f->op == 3 || (sum && f->reg == WB__REG_F32)) f->more = take(w, f->length * 8);
-    }
-    for (int i = 0; i < p->n_parts; i++) {
-        p->parts[i].acc = take(w, s->tile_rows * 8);
-        p->parts[i].at = take(w, s->tile_rows * 8);
     }
 }
 
@@ -131,7 +129,6 @@ void tile_program_free(tile_program *p)
     wb__free(p->wide);
     wb__free(p->phases);
     wb__free(p->folds);
-    wb__free(p->parts);
     memset(p, 0, sizeof *p);
 }
 
@@ -141,13 +138,11 @@ static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !m
 bool tile_program_same(const tile_program *a, const tile_program *b)
 {
     return a->n_values == b->n_values && a->n_calls == b->n_calls && a->n_phases == b->n_phases
-        && a->n_folds == b->n_folds && a->n_parts == b->n_parts && a->once_to == b->once_to
-        && a->hoist_to == b->hoist_to && a->last_from == b->last_from
+        && a->n_folds == b->n_folds && a->once_to == b->once_to && a->hoist_to == b->hoist_to && a->last_from == b->last_from
         && a->scratch == b->scratch && a->pieces == b->pieces
         && same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls)
         && same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at)
         && same_bytes(a->wide, b->wide, (size_t)a->n_values)
         && same_bytes(a->phases, b->phases, (size_t)a->n_phases * sizeof *a->phases)
-        && same_bytes(a->folds, b->folds, (size_t)a->n_folds * sizeof *a->folds)
-        && same_bytes(a->parts, b->parts, (size_t)a->n_parts * sizeof *a->parts);
+        && same_bytes(a->folds, b->folds, (size_t)a->n_folds * sizeof *a->folds);
 }

@@ -53,17 +53,14 @@ static int beyond_bound(const float *a, int64_t n)
     return far;
 }
 
-static void row_sin_any(void *d, const void *a, const void *b, const void *c, int64_t n)
-{
-    if (!beyond_bound(a, n)) row_sin_vvv_f32(d, a, b, c, n);
-    else for (int64_t i = 0; i < n; i++) ((float *)d)[i] = sinf(((const float *)a)[i]);
-}
-
-static void row_cos_any(void *d, const void *a, const void *b, const void *c, int64_t n)
-{
-    if (!beyond_bound(a, n)) row_cos_vvv_f32(d, a, b, c, n);
-    else for (int64_t i = 0; i < n; i++) ((float *)d)[i] = cosf(((const float *)a)[i]);
-}
+#define ANY_ARGUMENT(name)                                                                         \
+    static void row_##name##_any(void *d, const void *a, const void *b, const void *c, int64_t n)  \
+    {                                                                                              \
+        if (!beyond_bound(a, n)) row_##name##_vvv_f32(d, a, b, c, n);                              \
+        else for (int64_t i = 0; i < n; i++) ((float *)d)[i] = name##f(((const float *)a)[i]);     \
+    }
+ANY_ARGUMENT(sin)
+ANY_ARGUMENT(cos)
 
 #include "backend/cpu/tile_draw.h"
 

@@ -120,10 +120,11 @@ static void *operand(const tile_run *r, const tile_call *call, int k)
 static void gather(const tile_run *r, const tile_call *call)
 {
     const tile_fold *f = &r->p->folds[call->arg];
-    const int64_t at = r->p->pieces && !f->all ? r->c0 * r->s->tile_rows : 0;
+    const bool all = f->kind == FOLD_ALL;
+    const int64_t at = r->p->pieces && !all ? r->c0 * r->s->tile_rows : 0;
     const int64_t size = f->op == 0 && f->reg == WB__REG_I32 ? 8 : wb__reg_size(f->reg);
     const int64_t line = r->task->outer * r->s->n[ROWS] + r->r0;
-    const int64_t now = f->all ? line * r->s->n[COLS] + r->c0 : r->r0;
+    const int64_t now = all ? line * r->s->n[COLS] + r->c0 : r->r0;
     int64_t *places = f->op == 3 ? (int64_t *)(r->scratch + f->more) + at : NULL;
     call->gather(r->scratch + f->acc + at * size, places, operand(r, call, 1), r->rows * r->cols,
                  now);
@@ -204,7 +205,7 @@ static void run_pieces(tile_run *r)
     for (int64_t r0 = t->r0; r0 < t->r1; r0 += s->tile_rows) {
         const int64_t rows = WB__MIN(s->tile_rows, t->r1 - r0);
         set_tile(r, r0, rows, 0, 1);
-        tile_start_parts(r);
+        tile_start_folds(r, FOLD_COLS);
         for (int i = 0; i < p->n_phases; i++) {
             const tile_phase *phase = &p->phases[i];
             set_tile(r, r0, rows, 0, 1);
@@ -215,18 +216,18 @@ static void run_pieces(tile_run *r)
                 set_tile(r, r0, rows, c0, c1 - c0);
                 if (p->wides) set_wides(r);
                 run_calls(r, phase->from, phase->to);
-                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, true);
+                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ALL);
             }
         }
         set_tile(r, r0, rows, 0, 1);
         run_calls(r, p->last_from, p->n_calls);
-        if (p->n_folds && ++blocks % FLUSH_EVERY == 0) tile_flush_folds(r, false);
+        if (p->n_folds && ++blocks % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ROWS);
     }
     if (!p->n_folds) return;
     const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
     for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
         c1 = piece_end(s, c0, t->c1);
-        tile_finish_folds(r, false, rows, c0, c1);
+        tile_finish_folds(r, FOLD_ROWS, rows, c0, c1);
     }
 }
 
@@ -239,8 +240,8 @@ static void run_rows(tile_run *r, int64_t c0, int64_t c1)
         set_tile(r, r0, WB__MIN(r->s->tile_rows, t->r1 - r0), c0, c1 - c0);
         run_calls(r, p->hoist_to, p->last_from);
         if (p->n_folds && ++visits % FLUSH_EVERY == 0) {
-            tile_flush_folds(r, true);
-            tile_flush_folds(r, false);
+            tile_flush_folds(r, FOLD_ALL);
+            tile_flush_folds(r, FOLD_ROWS);
         }
     }
 }
@@ -254,19 +255,19 @@ static void run_task(tile_run *r)
     for (int v = 0; v < p->n_values; v++) r->value[v] = p->at[v] < 0 ? NULL : r->scratch + p->at[v];
     set_tile(r, t->r0, 1, t->c0, 1);
     run_calls(r, 0, p->once_to);
-    if (p->n_folds) tile_start_folds(r, true);
+    if (p->n_folds) tile_start_folds(r, FOLD_ALL);
     const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
     if (p->pieces) {
-        if (p->n_folds) tile_start_folds(r, false);
+        if (p->n_folds) tile_start_folds(r, FOLD_ROWS);
         run_pieces(r);
     } else if (s->by_columns) {
         for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
             c1 = piece_end(s, c0, t->c1);
             set_tile(r, t->r0, rows, c0, c1 - c0);
             if (rows) run_calls(r, p->once_to, p->hoist_to);
-            if (p->n_folds) tile_start_folds(r, false);
+            if (p->n_folds) tile_start_folds(r, FOLD_ROWS);
             run_rows(r, c0, c1);
-            if (p->n_folds) tile_finish_folds(r, false, rows, c0, c1);
+            if (p->n_folds) tile_finish_folds(r, FOLD_ROWS, rows, c0, c1);
         }
     } else {
         int64_t visits = 0;
@@ -275,10 +276,10 @@ static void run_task(tile_run *r)
                 c1 = piece_end(s, c0, t->c1);
                 set_tile(r, r0, WB__MIN(s->tile_rows, t->r1 - r0), c0, c1 - c0);
                 run_calls(r, p->hoist_to, p->last_from);
-                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, true);
+                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ALL);
             }
     }
-    if (p->n_folds) tile_finish_folds(r, true, rows, 0, 0);
+    if (p->n_folds) tile_finish_folds(r, FOLD_ALL, rows, 0, 0);
 }
 
 /* ---- tasks of a kernel ----------------------------------------------------------------------- */

@@ -266,9 +266,10 @@ static void make_workspace(tile_kernel *k)
         tile_segment *s = &k->segments[i];
         const tile_program *p = &k->programs[s->program];
         for (int j = 0; j < p->n_folds; j++) {
-            const bool all = p->folds[j].all;
-            const int64_t n = all ? s->tasks
-                            : s->splits == 1 ? 0 : s->splits * s->n[OUTER] * s->n[COLS];
+            const tile_fold_kind kind = p->folds[j].kind;
+            const int64_t n = kind == FOLD_ALL ? s->tasks
+                            : kind == FOLD_COLS || s->splits == 1
+                                ? 0 : s->splits * s->n[OUTER] * s->n[COLS];
             s->parts[j] = end;
             end += n * (p->folds[j].op == 3 ? 16 : 8);
         }

@@ -1,7 +1,6 @@
 /* The CUDA driver of the GPU runtime, from the inside.
  *
  *   cu.h         what is used of the driver and of NVRTC, declared
- *   open.c       libraries of NVIDIA's
  *   driver.c     opening the driver and NVRTC at run time; errors
  *   device.c     finding devices, opening and closing them
  *   program.c    texts compiled by NVRTC
@@ -34,23 +33,13 @@ typedef struct {
     uint64_t reached;           /* devices from which it copies directly, as bits */
     int compiler;               /* which NVRTC, */
     bool portable;              /* and whether for the driver to translate (PTX) */
-    void *lt, *dnn;             /* lt.c's, dnn.c's */
+    CUstream dnn_stream;        /* of cuDNN's handle */
 } wb__cu_device;
 
 static inline wb__cu_device *wb__cu_of(wb__gpu_device *d) { return (wb__cu_device *)d; }
 
 extern const wb__gpu_driver wb__cu_driver;
 extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
-
-/* ---- open.c ---------------------------------------------------------------------------------- */
-
-/* A library's file, and the version of CUDA that it belongs to; 0: not known.  NULL ends a list. */
-typedef struct { const char *name; int major; } wb__cu_file;
-/* Opens the first of these files that is there: in WEBER_CUDA_PATH, where the system looks, in the
- * toolkit's folder; in each, those for the driver's version of CUDA first, then older ones, then
- * newer ones.  *from: where to begin, 0, and afterwards where to go on for another file.  NULL:
- * there is none, and `why` has what was said of the first. */
-void *wb__cu_open_library(const wb__cu_file *files, int *from, char *why, size_t room);
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 
@@ -59,6 +48,7 @@ extern wb__cu_functions wb__cu;
 /* A call of the driver, noted for messages: its code. */
 #define CALL(name, ...) (wb__gpu_call = "cu" #name, (int)cu.name(__VA_ARGS__))
 
+extern const wb__gpu_search wb__cu_search;
 extern int wb__cu_driver_version;                           /* 1000 * major + 10 * minor */
 extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* this driver knows them */
 

@@ -35,8 +35,7 @@ static int describe(wb__cu_device *d, int ordinal)
     d->gpu.total = (int64_t)total;
     d->gpu.target = (wb__gpu_target){.f64 = true, .most_items = items, .local_bytes = (size_t)local,
                                      .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr),
-                                     .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX},
-                                     .wave = 32};
+                                     .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
     snprintf(d->gpu.about, sizeof d->gpu.about, "compute capability %d.%d, %d processors, driver"
              " for CUDA %d.%d%s", major, minor, processors, wb__cu_driver_version / 1000,
              wb__cu_driver_version % 1000 / 10, pools ? "" : ", without memory pools");

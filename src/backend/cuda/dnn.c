@@ -5,110 +5,26 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dnn.h"
 
-#include <dlfcn.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 static wb__dnn_functions dnn;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char why_not[600];
 
-/* Why a library cannot be used; NULL: it can.  cuDNN brings a cuBLASLt of its own major version of
- * CUDA with it; two of them in one process do not go together. */
-static const char *fault_of(const wb__dnn_functions *f, const char *missing, char *why, size_t room)
-{
-    const int built = missing ? 0 : (int)(f->GetCudartVersion() / 1000), beside = wb__cu_lt_major();
-    if (missing) snprintf(why, room, "libcudnn has no %s: install cuDNN 9", missing);
-    else if (f->GetVersion() / 10000 != 9)
-        snprintf(why, room, "version %zu is not of cuDNN 9", f->GetVersion());
-    else if (beside && built != beside)
-        snprintf(why, room, "it is built for CUDA %d, and cuBLASLt, which is used too, for CUDA %d:"
-                 " install both for one of these", built, beside);
-    else return NULL;
-    return why;
-}
-
-/* The next version that is there; NULL, or why there is none.  `dnn` then is the one before. */
-static const char *open_next(void)
-{
-    static const wb__cu_file files[] = {{"libcudnn.so.9", 0}, {"libcudnn_graph.so.9", 0},
-                                        {"libcudnn.so", 0}, {0}};
-    static const wb__gpu_function functions[] = {
-#define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
-        WB__DNN_FUNCTIONS(NAME)
-#undef NAME
-    };
-    static char why[600];
-    static int from;
-    char said[400];
-    void *library;
-    *why = 0;
-    while ((library = wb__cu_open_library(files, &from, said, sizeof said))) {
-        wb__dnn_functions f;
-        const char *missing =
-            wb__gpu_find_functions(library, functions, WB__COUNT(functions), &f);
-        if (!fault_of(&f, missing, why, sizeof why)) {
-            dnn = f;
-            return NULL;
-        }
-        if (wb__debug("load")) wb__log(WB_LOG_INFO, "cuda: cuDNN: %s", why);
-    }
-    if (!*why)
-        snprintf(why, sizeof why, "%s; install cuDNN 9, or name its folder by WEBER_CUDA_PATH",
-                 said);
-    return why;
-}
-
-static void open_once(void)
-{
-    const char *why = open_next();
-    if (why) snprintf(why_not, sizeof why_not, "%s", why);
-}
-
-bool wb__cu_dnn_works(void)
-{
-    const char *wish = getenv("WEBER_CUDA_CUDNN");
-    if (wish && *wish == '0') {
-        wb__fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: WEBER_CUDA_CUDNN=0 says not to use it");
-        return false;
-    }
-    pthread_once(&once, open_once);
-    if (!*why_not) return true;
-    wb__fail(WB_ERROR_UNSUPPORTED, "cuda: cuDNN: %s", why_not);
-    return false;
-}
-
-/* ---- one device ------------------------------------------------------------------------------ */
-
-/* A plan that is kept, or that there is none.  Those in use are held by routines; the others go when
- * there are many, the oldest first. */
-typedef struct entry entry;
-struct entry {
-    entry *next;
-    int holders;
-    bool refused;                       /* when it was launched: not asked for again */
-    wb__dnn_problem problem;
-    wb__dnn_plan plan;                  /* .plan NULL: cuDNN has no engine for it */
-};
-enum { MOST_ENTRIES = 512 };
-
+/* A plan for a problem. */
 typedef struct {
-    cudnnHandle_t handle;               /* NULL: none could be had */
-    CUstream stream;                    /* that the handle has */
-    entry *first;                       /* newest first */
-    int n;
-    bool told;                          /* that plans were refused */
-} state;
+    wb__gpu_entry base;
+    wb__dnn_problem problem;
+    wb__dnn_plan plan;
+} entry;
+_Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
 enum { MOST_POINTERS = 9 + 3 + 2 };     /* views, numbers by value, tensors in the workspace */
 typedef struct {
     wb__gpu_routine base;
     entry *entry;
+    cudnnHandle_t handle;
     wb__dnn_desc pack;
     int n, n_views, n_extras;           /* pointers; of these, views' first and extras' last */
     struct { int buffer; size_t at; } places[9];
@@ -119,119 +35,76 @@ typedef struct {
     float numbers[3];
 } routine;
 
-static int fail(const wb__cu_device *d, int status, const char *call)
+/* cuDNN brings a cuBLASLt of its own major version of CUDA with it; two of them in one process do
+ * not go together. */
+static bool suits(const void *table, const char *missing, char *why, size_t room)
 {
-    char said[256] = "";
-    dnn.GetLastErrorString(said, sizeof said);
-    const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return wb__fail(memory ? WB_ERROR_MEMORY : WB_ERROR_DEVICE, "cuda:%d: %s: %s (%d)%s%s",
-                    d->gpu.base.ordinal, call, dnn.GetErrorString(status), status,
-                    *said ? ": " : "", said);
+    const wb__dnn_functions *f = table;
+    const int built = missing ? 0 : (int)(f->GetCudartVersion() / 1000), beside = wb__cu_lt_major();
+    if (missing) snprintf(why, room, "libcudnn has no %s: install cuDNN 9", missing);
+    else if (f->GetVersion() / 10000 != 9)
+        snprintf(why, room, "version %zu is not of cuDNN 9", f->GetVersion());
+    else if (beside && built != beside)
+        snprintf(why, room, "it is built for CUDA %d, and cuBLASLt, which is used too, for CUDA %d:"
+                 " install both for one of these", built, beside);
+    else return true;
+    return false;
 }
 
-/* What fails while a plan is made is no error: our own kernels take over. */
-static void note(const wb__cu_device *d, int status, const char *call)
+static int create(void **handle)
 {
-    if (wb__debug("dispatch"))
-        wb__log(WB_LOG_INFO, "cuda:%d: %s: %s (%d)", d->gpu.base.ordinal, call,
-                dnn.GetErrorString(status), status);
+    cudnnHandle_t made = NULL;
+    const int status = (int)dnn.Create(&made);
+    *handle = made;
+    return status;
 }
 
-/* A handle; a version that gives none is followed by the next, while no device has a handle. */
-static int create(cudnnHandle_t *handle)
+static void destroy_handle(void *handle) { dnn.Destroy(handle); }
+static const char *status_name(int status) { return dnn.GetErrorString((wb__dnn_enum)status); }
+static void last_words(char *text, size_t room) { dnn.GetLastErrorString(text, room); }
+
+static bool is_memory(int status)
 {
-    static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
-    static bool settled;
-    pthread_mutex_lock(&creating);
-    const int first = (int)dnn.Create(handle);
-    int status = first;
-    while (status && !settled && !open_next()) status = (int)dnn.Create(handle);
-    settled |= !status;
-    pthread_mutex_unlock(&creating);
-    return status ? first : 0;
+    return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
-/* The device's state, made when it is first wanted.  That there is no handle to be had is remembered,
- * and said once. */
-static state *state_of(wb__cu_device *d)
+static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (d->dnn) return d->dnn;
-    state *s = wb__alloc_zero(1, sizeof *s);
-    if (!s) return NULL;
-    const int status = create(&s->handle);
-    if (status) {
-        s->handle = NULL;
-        if (!atomic_flag_test_and_set(&said))
-            wb__log(WB_LOG_WARN, "cuda:%d: cuDNN is not used, our own kernels are: cudnnCreate:"
-                    " %s (%d)", d->gpu.base.ordinal, dnn.GetErrorString(status), status);
-    }
-    return d->dnn = s;
-}
-
-static void drop(entry *e)
-{
-    wb__dnn_plan_free(&dnn, &e->plan);
-    wb__free(e);
-}
-
-static void close_device(wb__gpu_device *base)
-{
-    wb__cu_device *d = wb__cu_of(base);
-    state *s = d->dnn;
-    if (!s) return;
-    for (entry *e = s->first, *next; e; e = next) {
-        next = e->next;
-        drop(e);
-    }
-    if (s->handle) dnn.Destroy(s->handle);
-    wb__free(s);
-    d->dnn = NULL;
-}
-
-/* ---- plans ----------------------------------------------------------------------------------- */
-
-static void make_room(state *s)
-{
-    entry **oldest = NULL;
-    if (s->n < MOST_ENTRIES) return;
-    for (entry **at = &s->first; *at; at = &(*at)->next)
-        if (!(*at)->holders && !(*at)->refused) oldest = at;
-    if (!oldest) return;
-    entry *e = *oldest;
-    *oldest = e->next;
-    s->n--;
-    drop(e);
-}
-
-/* The entry of a problem, its plan made if it is new; NULL with the error set. */
-static entry *entry_of(wb__cu_device *d, const wb__dnn_problem *p)
-{
-    state *s = d->dnn;
-    for (entry *e = s->first; e; e = e->next)
-        if (memcmp(&e->problem, p, sizeof *p) == 0) return e;
-    make_room(s);
-    entry *e = wb__alloc_zero(1, sizeof *e);
-    wb__dnn_graph *g = e ? wb__alloc(sizeof *g) : NULL;
-    int error = WB_ERROR_MEMORY;
-    if (g) {
-        const wb__dnn_target target = {.f = &dnn, .handle = s->handle, .memory = d->gpu.total};
-        error = wb__dnn_plan_of(g, &target, p, &e->plan);
-        if (g->status) note(d, g->status, g->call);
-        if (error == WB_ERROR_UNSUPPORTED) error = 0;
-    }
+    const wb__dnn_target target = {.f = &dnn, .handle = handle, .memory = d->total};
+    entry *e = (entry *)base;
+    wb__dnn_graph *g = wb__alloc(sizeof *g);
+    if (!g) return WB_ERROR_MEMORY;
+    const int error = wb__dnn_plan_of(g, &target, &e->problem, &e->plan);
+    if (g->status) wb__gpu_vendor_note(d, l, g->status, g->call);
     wb__free(g);
-    if (error) {
-        wb__free(e);
-        return NULL;
-    }
-    e->problem = *p;
-    e->next = s->first;
-    s->first = e;
-    s->n++;
-    return e;
+    base->found = !error;
+    return error == WB_ERROR_UNSUPPORTED ? 0 : error;
 }
+
+static void drop(wb__gpu_entry *e) { wb__dnn_plan_free(&dnn, &((entry *)e)->plan); }
+
+#define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
+static const wb__gpu_function functions[] = {WB__DNN_FUNCTIONS(NAME)};
+#undef NAME
+_Static_assert(WB__COUNT(functions) <= WB__GPU_MOST_FUNCTIONS, "room for the functions");
+
+static wb__gpu_vendor library = {
+    .name = "cuDNN", .variable = "WEBER_CUDA_CUDNN",
+    .advice = "install cuDNN 9, or name its folder by WEBER_CUDA_PATH", .search = &wb__cu_search,
+    .files = (const wb__gpu_file[]){{"libcudnn.so.9", 0}, {"libcudnn_graph.so.9", 0},
+                                    {"libcudnn.so", 0}, {NULL, 0}},
+    .functions = functions, .n_functions = WB__COUNT(functions), .table = &dnn, .suits = suits,
+    .creating = "cudnnCreate", .create = create, .destroy = destroy_handle,
+    .status_name = status_name, .is_memory = is_memory, .said = last_words,
+    .entry_bytes = sizeof(entry), .problem_bytes = sizeof(wb__dnn_problem), .find = find,
+    .drop = drop,
+    .why_not = {"cuDNN: not there", "cuDNN: it does not work here", "cuDNN: it has no engine",
+                "cuDNN: it refused this one"},
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
+
+bool wb__cu_dnn_works(void) { return wb__gpu_vendor_works(&library); }
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
@@ -258,15 +131,11 @@ static int set_pack(routine *r, const char **call)
     return dnn.BackendFinalize(r->pack);
 }
 
-static int refused(wb__cu_device *d, routine *r, int status, const char *call)
+static int refused(wb__gpu_device *d, routine *r, int status, const char *call)
 {
-    state *s = d->dnn;
-    fail(d, status, call);
     if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
     r->pack = NULL;
-    const int error = wb__gpu_refused(&d->gpu, &s->told);
-    r->entry->refused |= error == WB_ERROR_UNSUPPORTED;
-    return error;
+    return wb__gpu_entry_refused(d, &library, &r->entry->base, status, call);
 }
 
 static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
@@ -277,7 +146,6 @@ static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
     const uint64_t *buffers = places->address;
     const uint64_t workspace = places->workspace + places->workspace_at;
     routine *r = (routine *)base;
-    state *s = d->dnn;
     const char *call = "cudnnSetStream";
     int status = 0;
     bool moved = !r->pack || r->workspace != (void *)(uintptr_t)workspace;
@@ -289,13 +157,14 @@ static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
     }
     for (int i = 0; i < r->n_extras; i++)
         r->pointers[r->n - r->n_extras + i] = (char *)r->workspace + r->extras[i];
-    if (s->stream != stream) {
-        if ((status = (int)dnn.SetStream(s->handle, stream))) return fail(d, status, call);
-        s->stream = stream;
+    if (d->dnn_stream != stream) {
+        if ((status = (int)dnn.SetStream(r->handle, stream)))
+            return wb__gpu_vendor_fail(gpu, &library, status, call);
+        d->dnn_stream = stream;
     }
-    if (moved && (status = set_pack(r, &call))) return refused(d, r, status, call);
-    status = dnn.BackendExecute(s->handle, r->entry->plan.plan, r->pack);
-    if (status) return refused(d, r, status, "cudnnBackendExecute");
+    if (moved && (status = set_pack(r, &call))) return refused(gpu, r, status, call);
+    status = (int)dnn.BackendExecute(r->handle, r->entry->plan.plan, r->pack);
+    if (status) return refused(gpu, r, status, "cudnnBackendExecute");
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(gpu, NULL);
     return 0;
 }
@@ -305,7 +174,7 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
     routine *r = (routine *)base;
     (void)d;
     if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
-    r->entry->holders--;
+    r->entry->base.holders--;
     wb__free(r);
 }
 
@@ -320,35 +189,15 @@ static const char *too_old(const wb__dnn_problem *p)
     return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
 }
 
-/* As a library's `prepare`; NULL with *error 0 cannot be. */
-static entry *find(wb__cu_device *d, const wb__step *step, const char **why, int *error)
+/* As `prepare`; NULL with *error. */
+static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **why, int *error)
 {
     wb__dnn_problem p;
     *error = WB_ERROR_UNSUPPORTED;
     *why = wb__dnn_problem_of(step, &p);
-    if (*why) return NULL;
-    if (!wb__cu_dnn_works()) {
-        wb_clear_error();
-        *why = "cuDNN: not there";
-        return NULL;
-    }
-    const state *s = state_of(d);
-    if (s && !s->handle) {
-        *why = "cuDNN: it does not work here";
-        return NULL;
-    }
-    if (step->kind == WB__STEP_ATTENTION && (*why = too_old(&p))) return NULL;
-    entry *e = s ? entry_of(d, &p) : NULL;
-    if (!e) {
-        *error = (int)wb_error_code();
-        return NULL;
-    }
-    if (!e->plan.plan || e->refused) {
-        *why = e->refused ? "cuDNN: it refused this one" : "cuDNN: it has no engine";
-        return NULL;
-    }
-    *error = 0;
-    return e;
+    if (!*why && step->kind == WB__STEP_ATTENTION && wb__gpu_vendor_handle(d, &library))
+        *why = too_old(&p);
+    return *why ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, why, error);
 }
 
 static const char *name_of(const wb__step *step)
@@ -379,19 +228,18 @@ static void add_attention(routine *r, const wb__step *step)
     }
 }
 
-static int prepare(wb__gpu_device *base, const wb__step *step, wb__gpu_routine **r,
-                   const char **why)
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why)
 {
-    wb__cu_device *d = wb__cu_of(base);
     int error = 0;
     *r = NULL;
-    entry *e = find(d, step, why, &error);
+    entry *e = entry_of(d, step, why, &error);
     if (!e) return error;
     routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
-    e->holders++;
+    e->base.holders++;
     made->base = (wb__gpu_routine){.library = &wb__cu_dnn, .impl = name_of(step),
                                    .workspace = e->plan.workspace};
+    made->handle = wb__gpu_vendor_handle(d, &library);
     made->entry = e;
     made->n = made->n_views = step->n_views;
     for (int i = 0; i < step->n_views; i++) {
@@ -405,13 +253,12 @@ static int prepare(wb__gpu_device *base, const wb__step *step, wb__gpu_routine *
     return 0;
 }
 
-static bool takes(wb__gpu_device *base, const wb__step *step)
+static bool takes(wb__gpu_device *d, const wb__step *step)
 {
-    wb__cu_device *d = wb__cu_of(base);
     const char *why = NULL;
     int error = 0;
     if (step->kind != WB__STEP_ATTENTION) return false;
-    const entry *e = find(d, step, &why, &error);
+    const entry *e = entry_of(d, step, &why, &error);
     if (!e && !why) wb_clear_error();
     return e;
 }
@@ -420,21 +267,19 @@ static bool takes(wb__gpu_device *base, const wb__step *step)
  * on the way. */
 static bool prefers_nhwc(wb__gpu_device *base, const wb__step *conv)
 {
-    wb__cu_device *d = wb__cu_of(base);
+    const wb__cu_device *d = wb__cu_of(base);
     const wb__view *x = &conv->views[0], *y = &conv->views[2];
     const bool half = x->dtype == WB_F16 || x->dtype == WB_BF16;
     const bool rounded = x->dtype == WB_F32 && conv->precision != WB__PRECISION_HIGHEST;
     const int64_t vector = half ? 8 : 4, c = x->dims[1], k = y->dims[1];
     if (conv->kind != WB__STEP_CONV || !(half || (rounded && d->arch >= 90))) return false;
     if (k % vector || (c % vector && c > 4)) return false;
-    const state *s = wb__cu_dnn_works() ? state_of(d) : NULL;
-    if (!s) wb_clear_error();
-    return s && s->handle;
+    return wb__gpu_vendor_handle(base, &library) != NULL;
 }
 
 const wb__gpu_hook wb__cu_dnn = {
     .name = "cuDNN", .kinds = 1u << WB__STEP_CONV | 1u << WB__STEP_ATTENTION,
     .variable = "WEBER_CUDA_CUDNN", .unused = "cuDNN is not used", .works = wb__cu_dnn_works,
     .takes = takes, .prepare = prepare, .launch = launch, .destroy = destroy,
-    .prefers_nhwc = prefers_nhwc, .close = close_device,
+    .prefers_nhwc = prefers_nhwc,
 };

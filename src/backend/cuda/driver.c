@@ -11,6 +11,10 @@ wb__cu_functions wb__cu;
 int wb__cu_driver_version;
 bool wb__cu_has_graphs, wb__cu_has_pools;
 
+const wb__gpu_search wb__cu_search = {
+    .tag = "cuda", .variable = "WEBER_CUDA_PATH", .version = &wb__cu_driver_version,
+    .folders = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib"}};
+
 /* ---- opening the driver ---------------------------------------------------------------------- */
 
 #define LISTED(name, version, parameters) {"cu" #name #version, offsetof(wb__cu_functions, name)},
@@ -106,8 +110,9 @@ static const wb__gpu_function nvrtc_functions[] = {
 };
 #undef LISTED
 
-static const wb__cu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12},
-                                          {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0}, {0}};
+static const wb__gpu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12},
+                                           {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0},
+                                           {NULL, 0}};
 
 enum { MOST_COMPILERS = 4 };
 static wb__cu_compiler compilers[MOST_COMPILERS];
@@ -129,7 +134,7 @@ static int open_nvrtc(void)
     const char *missing = NULL;
     wb__nvrtc_functions *f = &compilers[n_compilers].f;
     void *library;
-    while ((library = wb__cu_open_library(nvrtc_files, &from, why, sizeof why)) &&
+    while ((library = wb__gpu_open_next(&wb__cu_search, nvrtc_files, &from, why, sizeof why)) &&
            ((missing = wb__gpu_find_functions(library, nvrtc_functions,
                                               WB__COUNT(nvrtc_functions), f)) || !is_new(f))) {}
     if (!library) from = 0;             /* it may be there when it is wanted again */

@@ -4,7 +4,7 @@
 #define WB__CU_LT_H
 
 #include "backend/cuda/lt_api.h"
-#include "backend/backend.h"
+#include "backend/gpu/runtime/runtime.h"
 
 /* A product without its places: what an algorithm is chosen by, and kept under.  Filled from zeros,
  * so that its bytes are a key. */

@@ -9,45 +9,12 @@ static const int64_t worth = 1 << 12;
 
 /* ---- how operands lie ------------------------------------------------------------------------ */
 
-/* Whether the last two dimensions are rows one after another, as they are or transposed. */
-static bool rows_of(const wb__view *v, bool *transposed, int64_t *row)
-{
-    const int64_t *dims = v->dims + v->ndim - 2, *strides = v->strides + v->ndim - 2;
-    for (int turned = 0; turned < 2; turned++) {
-        const int64_t length = dims[!turned], step = strides[!turned], apart = strides[turned];
-        const bool one_row = dims[turned] == 1;
-        if ((step != 1 && length != 1) || (!one_row && apart < length)) continue;
-        *transposed = turned;
-        *row = one_row ? length : apart;
-        return true;
-    }
-    return false;
-}
-
 /* A view with its batch dimensions as one, its matrices `step` apart. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
     bool transposed;
 } operand;
-
-static bool one_batch(operand v[3], int32_t *batch)
-{
-    const wb__view *c = v[2].view;
-    int64_t n = 1;
-    for (int i = c->ndim - 3; i >= 0; i--) {
-        if (c->dims[i] == 1) continue;
-        for (int j = 0; j < 3; j++) {
-            const int64_t step = v[j].view->strides[i];
-            if (step < 0 || (n > 1 && step != v[j].step * n)) return false;
-            if (n == 1) v[j].step = step;
-        }
-        n *= c->dims[i];
-        if (n > INT32_MAX) return false;
-    }
-    *batch = (int32_t)n;
-    return true;
-}
 
 /* Batches that share b are rows of one product, if the rows of a and c run on. */
 static void batch_to_rows(operand v[3], int32_t *batch)
@@ -221,10 +188,13 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_pl
     for (int j = 0; j < 3; j++) {
         const wb__view *view = &step->views[j];
         v[j] = (operand){.view = view, .rows = view->dims[view->ndim - 2]};
-        if (view->ndim != c->ndim || !rows_of(view, &v[j].transposed, &v[j].row))
+        if (view->ndim != c->ndim || !wb__gpu_matrix(view, &v[j].transposed, &v[j].row))
             return "cuBLASLt: strides";
     }
-    if (!one_batch(v, &p->batch)) return "cuBLASLt: strides of the batch";
+    int64_t batch = 1, steps[3] = {0};
+    if (!wb__gpu_batch(step->views, steps, &batch)) return "cuBLASLt: strides of the batch";
+    p->batch = (int32_t)batch;
+    for (int j = 0; j < 3; j++) v[j].step = steps[j];
     batch_to_rows(v, &p->batch);
     p->k = a->dims[a->ndim - 1];
     const int64_t m = v[2].rows, n = c->dims[c->ndim - 1];

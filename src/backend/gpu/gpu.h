@@ -23,7 +23,6 @@ typedef struct {
     size_t buffer_bytes;        /* of these, what each buffer takes */
     int most_buffers;           /* that a kernel binds; 0: as many as the arguments hold */
     uint32_t most_groups[3];    /* of a launch */
-    int wave;                   /* items that run in step; 0: not known */
     uint32_t most_points;       /* of a space that one kernel walks; 0: what 32 bits count */
 } wb__gpu_target;
 

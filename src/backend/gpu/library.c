@@ -71,7 +71,7 @@ static void strides_of(const wb__view *v, wb__wide *to)
     for (int i = 0; i < 4; i++) to[i] = wb__wide_of(v->strides[i]);
 }
 
-static int pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     static const char *const defines[] = {
         [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_BACK] = "#define POOL_MAX_BACK\n",
@@ -118,62 +118,69 @@ static int pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Dimensions of both views that run on are merged; gives their number. */
-static int merge(const wb__view *from, const wb__view *to, int64_t dim[], int64_t from_s[],
-                 int64_t to_s[])
+/* Dimensions of both views from `first` on, those that run on merged; gives their number. */
+static int merge(const wb__view *x, const wb__view *y, int first, int64_t dim[], int64_t x_s[],
+                 int64_t y_s[])
 {
     int n = 0;
-    for (int i = 0; i < from->ndim; i++) {
-        const int64_t size = from->dims[i], f = from->strides[i], t = to->strides[i];
+    for (int i = first; i < x->ndim; i++) {
+        const int64_t size = x->dims[i], sx = x->strides[i], sy = y->strides[i];
         if (size == 1) continue;
-        if (n && from_s[n - 1] == f * size && to_s[n - 1] == t * size) dim[n - 1] *= size;
+        if (n && x_s[n - 1] == sx * size && y_s[n - 1] == sy * size) dim[n - 1] *= size;
         else dim[n++] = size;
-        from_s[n - 1] = f;
-        to_s[n - 1] = t;
+        x_s[n - 1] = sx;
+        y_s[n - 1] = sy;
     }
     return n;
 }
 
-static int copy(const wb__step *s, wb__gpu_work *work)
+int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
+                 wb__pair_args *args)
 {
-    const wb__view *from = &s->views[0], *to = &s->views[1];
-    int64_t dim[WB_MAX_DIMS], from_s[WB_MAX_DIMS], to_s[WB_MAX_DIMS], total = 1;
-    for (int i = 0; i < from->ndim; i++) total *= from->dims[i];
-    if (!total) return 0;
-    int n = merge(from, to, dim, from_s, to_s);
-    wb__copy_args args = {.total = wb__wide_of(total), .from_at = wb__wide_of(from->offset),
-                          .to_at = wb__wide_of(to->offset)};
-    const bool runs = !n || (n == 1 && from_s[0] == 1 && to_s[0] == 1);
-    const int dims = runs ? 0 : n <= 2 ? 2 : n <= 4 ? 4 : WB_MAX_DIMS;     /* few texts */
-    for (int i = 0; i < dims; i++) {        /* those missing stand in front */
-        const int at = i - (dims - n);
-        args.dims[i] = wb__wide_of(at < 0 ? 1 : dim[at]);
-        args.from_s[i] = wb__wide_of(at < 0 ? 0 : from_s[at]);
-        args.to_s[i] = wb__wide_of(at < 0 ? 0 : to_s[at]);
+    int64_t dim[WB_MAX_DIMS], x_s[WB_MAX_DIMS], y_s[WB_MAX_DIMS];
+    *total = 1;
+    for (int i = first; i < x->ndim; i++) *total *= x->dims[i];
+    *args = (wb__pair_args){.total = wb__wide_of(*total), .x_at = wb__wide_of(x->offset),
+                            .y_at = wb__wide_of(y->offset)};
+    const int n = merge(x, y, first, dim, x_s, y_s);
+    const bool runs = !n || (n == 1 && x_s[0] == 1 && y_s[0] == 1);
+    const int dims = runs ? 0 : n <= 2 ? 2 : n <= 4 ? 4 : WB_MAX_DIMS - first;  /* few texts */
+    for (int i = 0; i < first + dims; i++) {        /* those missing stand in front */
+        const int at = i - first - (dims - n);
+        args->dims[i] = wb__wide_of(i < first ? x->dims[i] : at < 0 ? 1 : dim[at]);
+        args->x_s[i] = wb__wide_of(i < first ? x->strides[i] : at < 0 ? 0 : x_s[at]);
+        args->y_s[i] = wb__wide_of(i < first ? y->strides[i] : at < 0 ? 0 : y_s[at]);
     }
+    return dims;
+}
+
+int wb__gpu_step_copy(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+{
+    (void)t;
+    const wb__view *from = &s->views[0], *to = &s->views[1];
+    int64_t total;
+    wb__pair_args args;
     char defines[64];
-    snprintf(defines, sizeof defines, "#define DIMS %d\n#define ELEMENT u%d\n", dims,
-             8 * (int)wb__dtype_size(from->dtype));
+    snprintf(defines, sizeof defines, "#define DIMS %d\n#define ELEMENT u%d\n",
+             wb__gpu_pair(from, to, 0, &total, &args), 8 * (int)wb__dtype_size(from->dtype));
+    if (!total) return 0;
     work->impl = "copy";
     return wb__gpu_launch_of(
         work, wb__gpu_text(-1, wb__gpu_wide(s->views, 2, total), defines, wb__gpu_text_copy, ""),
         &(wb__gpu_plan){.entry = "copy", .n_buffers = 2, .buffers = {from->buffer, to->buffer},
                         .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
-                        .origins = {{from, offsetof(wb__copy_args, from_at)},
-                                    {to, offsetof(wb__copy_args, to_at)}},
+                        .origins = {{from, offsetof(wb__pair_args, x_at)},
+                                    {to, offsetof(wb__pair_args, y_at)}},
                         .total = total, .items = 256});
 }
+
+static wb__gpu_maker *const makers[WB__STEP_COUNT] = {
+#define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__gpu_step_##gpu,
+#include "ops/ops.def"
+};
 
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work)
 {
     work->impl = "nothing";
-    switch (step->kind) {
-    case WB__STEP_MATMUL: case WB__STEP_CONV: return wb__gpu_product(t, step, work);
-    case WB__STEP_POOL: return pool(t, step, work);
-    case WB__STEP_TAKE: case WB__STEP_TAKE_ADD: return wb__gpu_rows(t, step, work);
-    case WB__STEP_COPY: return copy(step, work);
-    case WB__STEP_ATTENTION: return wb__gpu_attention(t, step, work);
-    case WB__STEP_FUSED: break;
-    }
-    return wb__fail(WB_ERROR_INTERNAL, "no library operation is of kind %d", step->kind);
+    return makers[step->kind](t, step, work);
 }

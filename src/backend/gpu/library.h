@@ -8,10 +8,6 @@
 #include "backend/gpu/kernels/args.k"
 #undef uint
 
-extern const char wb__gpu_text_args[], wb__gpu_text_types[], wb__gpu_text_matmul[],
-    wb__gpu_text_conv[], wb__gpu_text_product[], wb__gpu_text_pool[], wb__gpu_text_rows[],
-    wb__gpu_text_copy[], wb__gpu_text_attention[];
-
 static inline wb__wide wb__wide_of(int64_t v)
 {
     return (wb__wide){(uint32_t)v, (uint32_t)((uint64_t)v >> 32)};
@@ -25,6 +21,12 @@ bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 
 /* The text of one launch.  `dtype` is what elements are computed with, or -1: they are only moved. */
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
+
+/* The arguments for all elements of two views of one shape, or, where the first dimension is walked
+ * otherwise (first 1), for the rows along it: `total` of them.  Gives the number of dimensions
+ * behind `first`, those that run on merged; 0: the elements of both views run on. */
+int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
+                 wb__pair_args *args);
 
 /* Adds a launch of at least `total` items in groups of `items`. */
 enum { WB__GPU_MOST_ORIGINS = 9 };
@@ -43,8 +45,13 @@ typedef struct {
 } wb__gpu_plan;
 int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p);
 
-int wb__gpu_product(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
-int wb__gpu_attention(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
-int wb__gpu_rows(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+/* The functions that the rows of steps name, each with the text of kernels/ that has its name. */
+typedef int wb__gpu_maker(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+#define WB_STEP(NAME, name, cpu, gpu) \
+    wb__gpu_maker wb__gpu_step_##gpu; \
+    extern const char wb__gpu_text_##gpu[];
+#include "ops/ops.def"
+extern const char wb__gpu_text_args[], wb__gpu_text_types[], wb__gpu_text_matmul[],
+    wb__gpu_text_conv[];
 
 #endif

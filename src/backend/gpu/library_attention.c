@@ -60,7 +60,7 @@ static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work
         work, wb__gpu_text((int)views[Q].dtype, wide, defines, wb__gpu_text_attention, ""), &plan);
 }
 
-int wb__gpu_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+int wb__gpu_step_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     enum { W = WB__GPU_WORKSPACE };
     const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims, many = q[0] * q[1];

@@ -295,7 +295,7 @@ static int block(product *p, wb__gpu_work *work)
     return e ? e : finish(p, work, defines, packed);
 }
 
-int wb__gpu_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     const char *name = s->kind == WB__STEP_MATMUL ? "matmul" : "conv";
     product p = {.dtype = s->views[0].dtype, .bias = s->n_views > 3 ? &s->views[3] : NULL};

@@ -76,7 +76,7 @@ static int take_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_a
     return e;
 }
 
-int wb__gpu_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     const bool adds = s->kind == WB__STEP_TAKE_ADD;
     const wb__view *x = &s->views[adds], *index = &s->views[!adds], *y = &s->views[2];

@@ -6,7 +6,6 @@
  *   WEBER_OPENCL_CLBLAST   0: never; 1: wherever it can, however small */
 #include "backend/opencl/opencl.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,38 +44,34 @@ typedef struct {
     wb_dtype dtype;
     int view[3];                            /* buffers of a, b, c */
     bool transposed[2];
-    size_t m, n, k, batch, at[3], row[3], step[3];      /* elements */
+    size_t m, n, k, at[3];              /* elements */
+    int64_t batch, row[3], step[3];
 } product;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char why_not[400];
 static bool used;               /* its caches have something of a context of ours */
 
-static void open_once(void)
+static bool suits(const void *table, const char *missing, char *why, size_t room)
 {
-    void *library = dlopen("libclblast.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *said = dlerror();
-        snprintf(why_not, sizeof why_not, "%.200s; install CLBlast 1.5 or newer (Debian:"
-                 " libclblast1)", said ? said : "libclblast.so.1 was not found");
-        return;
-    }
-    const char *missing = wb__gpu_find_functions(library, names, WB__COUNT(names), &blast);
-    if (missing) snprintf(why_not, sizeof why_not, "libclblast.so.1 has no %s", missing);
+    (void)table;
+    if (missing) snprintf(why, room, "libclblast.so.1 has no %s", missing);
+    return !missing;
 }
+
+static wb__gpu_vendor library = {
+    .name = "CLBlast", .advice = "install CLBlast 1.5 or newer (Debian: libclblast1)",
+    .search = &(const wb__gpu_search){.tag = "opencl"},
+    .files = (const wb__gpu_file[]){{"libclblast.so.1", 1}, {NULL, 0}}, .functions = names,
+    .n_functions = WB__COUNT(names), .table = &blast, .suits = suits,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
 
 bool wb__cl_blast_works(void)
 {
-    if (!wb__cl_usual_driver()) {
-        wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
-                 " WEBER_OPENCL_LIBRARY names: it opens the usual one");
-        return false;
-    }
-    pthread_once(&once, open_once);
-    if (!*why_not) return true;
-    wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast: %s", why_not);
+    if (wb__cl_usual_driver()) return wb__gpu_vendor_works(&library);
+    wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
+             " WEBER_OPENCL_LIBRARY names: it opens the usual one");
     return false;
 }
 
@@ -88,64 +83,32 @@ void wb__cl_blast_stop(void)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* Whether the last two dimensions are rows one after another, as they are or transposed. */
-static bool rows_of(const wb__view *v, bool *transposed, size_t *row)
-{
-    const int64_t *dims = v->dims + v->ndim - 2, *strides = v->strides + v->ndim - 2;
-    for (int turned = 0; turned < 2; turned++) {
-        const int64_t length = dims[!turned], step = strides[!turned], apart = strides[turned];
-        const bool one_row = dims[turned] == 1;
-        if ((step != 1 && length != 1) || (!one_row && apart < length)) continue;
-        *transposed = turned;
-        *row = (size_t)(one_row ? length : apart);
-        return true;
-    }
-    return false;
-}
-
-/* Whether all batch dimensions are one, with one step for each operand. */
-static bool one_batch(const wb__view *const v[3], product *p)
-{
-    bool first = true;
-    p->batch = 1;
-    for (int i = v[2]->ndim - 3; i >= 0; i--) {
-        const int64_t dim = v[2]->dims[i];
-        if (dim == 1) continue;
-        for (int j = 0; j < 3; j++) {
-            const size_t step = (size_t)v[j]->strides[i];
-            if (v[j]->strides[i] < 0 || (!first && step != p->step[j] * p->batch)) return false;
-            if (first) p->step[j] = step;
-        }
-        first = false;
-        p->batch *= (size_t)dim;
-    }
-    return true;
-}
-
 static const char *reason(const wb__gpu_device *d, const wb__step *step, product *p)
 {
-    const wb__view *const v[3] = {&step->views[0], &step->views[1], &step->views[2]};
+    const wb__view *a = &step->views[0], *c = &step->views[2];
     const char *wish = getenv("WEBER_OPENCL_CLBLAST");
     const bool always = wish && *wish == '1';
-    const int last = v[2]->ndim - 1;
+    const int last = c->ndim - 1;
     if (wish && *wish == '0') return "CLBlast: not wanted";
     if (d->target.is_cpu && !always) return "CLBlast: no faster on a processor";
-    if (v[0]->dtype != WB_F32 && v[0]->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
-    *p = (product){.dtype = v[0]->dtype, .m = (size_t)v[2]->dims[last - 1],
-                          .n = (size_t)v[2]->dims[last], .k = (size_t)v[0]->dims[v[0]->ndim - 1]};
+    if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
+    *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],
+                   .k = (size_t)a->dims[a->ndim - 1]};
     const double work = (double)p->m * (double)p->n * (double)p->k;
     if (!work) return "CLBlast: nothing to multiply";
     if (work < (double)worth && !always) return "CLBlast: too small";
     for (int j = 0; j < 3; j++) {
         bool transposed = false;
-        if (v[j]->ndim != v[2]->ndim || !rows_of(v[j], &transposed, &p->row[j]))
+        const wb__view *v = &step->views[j];
+        if (v->ndim != c->ndim || !wb__gpu_matrix(v, &transposed, &p->row[j]))
             return "CLBlast: strides";
         if (j < 2) p->transposed[j] = transposed;
         else if (transposed) return "CLBlast: the result is transposed";
-        p->view[j] = v[j]->buffer;
-        p->at[j] = (size_t)v[j]->offset;
+        p->view[j] = v->buffer;
+        p->at[j] = (size_t)v->offset;
     }
-    if (!one_batch(v, p) || p->batch == 0) return "CLBlast: strides of the batch";
+    if (!wb__gpu_batch(step->views, p->step, &p->batch) || !p->batch)
+        return "CLBlast: strides of the batch";
     if (!wb__cl_blast_works()) {
         wb_clear_error();
         return "CLBlast: not there";
@@ -206,8 +169,8 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                                   : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);
     wb__gpu_call = "CLBlast";
     if (code)
-        return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu", p->batch,
-                            p->m, p->n, p->k);
+        return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu",
+                            (size_t)p->batch, p->m, p->n, p->k);
     wb__gpu_issued(d, wanted);
     return 0;
 }

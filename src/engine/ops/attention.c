@@ -259,7 +259,6 @@ FILL(ATTENTION)
         wb__add_result(m, g, WB__OP_attention, v);
         wb__add_result(m, g, WB__OP_attention_lse, &lse);
     }
-    if (m->failed) return;
     wb__plan_step *d = wb__last_step(m);
     memcpy(&d->step.attention.scale, attr, sizeof d->step.attention.scale);
     d->step.attention.causal = attr[1];

@@ -33,14 +33,6 @@ static bool channels_fit(const char *what, bool fit, const wb_tensor *x, const w
     return false;
 }
 
-static bool bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t channels)
-{
-    if (b == WB_NONE || (b->ndim == 1 && b->dims[0] == channels)) return true;
-    wb__fail(WB_ERROR_SHAPE, "%s: the bias is %s; the weight %s wants [%lld]", what,
-             wb_describe(b), wb_describe(w), (long long)channels);
-    return false;
-}
-
 static bool no_outpad(const char *what, const int64_t *outpad)
 {
     if (!outpad[0] && !outpad[1]) return true;
@@ -64,7 +56,7 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
         return wb__fail_null(WB_ERROR_SHAPE, "conv: no channels: %s · %s", wb_describe(x),
                              wb_describe(w));
     const bool fit = a.groups >= 1 && x->dims[1] == w->dims[1] * a.groups && !(w->dims[0] % a.groups);
-    if (!channels_fit("conv", fit, x, w, a.groups) || !bias_fits("conv", b, w, w->dims[0]) ||
+    if (!channels_fit("conv", fit, x, w, a.groups) || !wb__bias_fits("conv", b, w, w->dims[0]) ||
         !wb__sliding_size("conv", x, w->dims + 2, a.stride, a.pad, a.dilation, a.size))
         return NULL;
     int64_t dims[4] = {x->dims[0], w->dims[0], a.size[0], a.size[1]}, size;
@@ -119,7 +111,7 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                              wb_describe(w));
     const bool fit = a.groups >= 1 && x->dims[1] == w->dims[0] && w->dims[0] % a.groups == 0;
     if (!channels_fit(what, fit, x, w, a.groups) ||
-        !bias_fits(what, b, w, w->dims[1] * a.groups) ||
+        !wb__bias_fits(what, b, w, w->dims[1] * a.groups) ||
         !transposed_size(x, w->dims + 2, &s, &a, out))
         return NULL;
     memcpy(a.size, x->dims + 2, sizeof a.size);

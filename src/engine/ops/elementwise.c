@@ -43,10 +43,7 @@ static wb_tensor *follow(const char *what, wb_tensor *x, const wb_tensor *other)
                              what, v, wb_describe(other));
     wb_tensor *y = x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype)
                                         : wb__argument(v, (wb_dtype)other->dtype);
-    if (y && x->flags & WB__RENEWED) {
-        y->flags |= WB__RENEWED;
-        y->offset = x->offset;
-    }
+    if (y && x->flags & WB__RENEWED) wb__renewed(y, x->renewed.hook, x->renewed.number);
     return y;
 }
 

@@ -8,6 +8,17 @@ wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q
                     (wb_tensor *[]){p, q}, node->n_attr, node->attr);
 }
 
+bool wb__bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t n)
+{
+    if (b == WB_NONE) return true;
+    const bool shape = b->ndim == 1 && b->dims[0] == n;
+    if (shape && b->dtype == w->dtype) return true;
+    wb__fail(shape ? WB_ERROR_DTYPE : WB_ERROR_SHAPE,
+             "%s: the bias is %s; the weight %s wants [%lld]%s", what, wb_describe(b),
+             wb_describe(w), (long long)n, shape ? " of its dtype" : "");
+    return false;
+}
+
 int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype)
 {
     wb__value v = ir->value[x];

@@ -22,6 +22,9 @@
 wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q,
                     const wb_tensor *node);
 
+/* Is b WB_NONE, or a bias of n numbers beside the weight w?  Else the error is set. */
+bool wb__bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t n);
+
 /* ---- the composed form: values of other operations, with the values of the inputs ------------ */
 
 typedef int wb__composed_function(const wb__attempt *a, wb__values *s, const wb_tensor *x,
@@ -38,7 +41,7 @@ extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: 
 int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype);       /* x itself where it has that dtype */
 int wb__ir_softmax(wb__ir *ir, int x);                  /* over the last axis, in x's dtype */
 
-/* ---- the step: operands, results and attributes of the step that was emitted last ------------- */
+/* ---- the step: operands, results and attributes of the step that is being made ---------------- */
 
 typedef void wb__fill_function(wb__emitter *m, const wb__group *g, const wb__product *p,
                                const wb__value *v);
@@ -50,7 +53,7 @@ extern wb__fill_function *const wb__fill[WB__OP_COUNT];                /* NULL: 
     void wb__fill_##STEP(wb__emitter *m, WB__ANY_USE const wb__group *g,                           \
                          WB__ANY_USE const wb__product *p, const wb__value *v)
 
-static inline wb__plan_step *wb__last_step(wb__emitter *m) { return &m->out->step[m->out->n - 1]; }
+static inline wb__plan_step *wb__last_step(wb__emitter *m) { return m->step; }
 static inline int wb__operand_of(const wb__emitter *m, const wb__value *v, int i)
 {
     return wb__input(m->values, v, i);
@@ -65,7 +68,7 @@ static inline const int64_t *wb__attrs_of(const wb__emitter *m, const wb__value 
  *   add_matrix   one of the last two strides is 1; transposed or not
  *   add_rows     the last stride is 1, the others are positive
  *   add_any      any strides
- * A copy is a step before this one, so pointers from wb__last_step are not valid afterwards. */
+ * A copy is a step before this one. */
 void wb__add_dense(wb__emitter *m, int x, bool nhwc);
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
 void wb__add_rows(wb__emitter *m, int x);

@@ -93,9 +93,9 @@ static void find_lives(arena *a, const wb__placement *l, const wb__programs *s)
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_owners; v++) use(a, d->owners[v], i);
-        use(a, d->aux_owner, i);
-        use(a, d->sums_owner, i);
+        for (int v = 0; v < d->n_places; v++) use(a, d->place[v].memory, i);
+        use(a, d->aux.memory, i);
+        use(a, d->sums.memory, i);
     }
 }
 
@@ -111,9 +111,9 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_owners; v++) begin(a, d->owners[v]);
-        begin(a, d->aux_owner);
-        begin(a, d->sums_owner);
+        for (int v = 0; v < d->n_places; v++) begin(a, d->place[v].memory);
+        begin(a, d->aux.memory);
+        begin(a, d->sums.memory);
         for (int piece = ending[i]; piece >= 0; piece = a->lives[piece].next)
             if (a->lives[piece].bytes)
                 give_back(a->holes, &a->n_holes, a->offsets[piece], a->lives[piece].bytes);
@@ -122,20 +122,28 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 
 /* ---- views that count from the beginning of the arena ---------------------------------------- */
 
-static void settle_view(const arena *a, wb__view *v, int owner)
+static wb__view settled(const arena *a, const wb__place *at)
 {
-    if (owner >= 0) v->offset += a->offsets[owner] / (int64_t)wb__dtype_size(v->dtype);
+    wb__view v = at->view;
+    if (at->memory >= 0) v.offset += a->offsets[at->memory] / (int64_t)wb__dtype_size(v.dtype);
+    return v;
 }
 
-static void settle(const arena *a, wb__plan_step *d)
+/* The views of a step, from its places; false without memory. */
+static bool settle(const arena *a, wb__plan_step *d)
 {
-    wb__view *views = d->step.kind == WB__STEP_FUSED ? d->views : d->step.views;
-    for (int i = 0; i < d->n_owners; i++) settle_view(a, &views[i], d->owners[i]);
-    settle_view(a, &d->step.aux, d->aux_owner);
-    settle_view(a, &d->step.sums, d->sums_owner);
-    d->step.fused.instr = d->instr;
-    d->step.fused.views = d->views;
-    d->step.fused.spaces = d->spaces;
+    wb__step *s = &d->step;
+    wb__view *views = s->views;
+    if (s->kind == WB__STEP_FUSED)
+        views = d->views = wb__alloc(((size_t)d->n_places + 1) * sizeof *views);
+    else s->n_views = d->n_places;
+    for (int i = 0; views && i < d->n_places; i++) views[i] = settled(a, &d->place[i]);
+    s->aux = settled(a, &d->aux);
+    s->sums = settled(a, &d->sums);
+    s->fused.instr = d->instr;
+    s->fused.views = d->views;
+    s->fused.spaces = d->spaces;
+    return views;
 }
 
 bool wb__lay_out(const wb__placement *l, wb__programs *s)
@@ -145,11 +153,11 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s)
     arena a = {.lives = wb__alloc(((size_t)n + 1) * sizeof *a.lives),
                .offsets = wb__alloc_zero((size_t)n + 1, sizeof *a.offsets),
                .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes)};
-    const bool good = ending && a.lives && a.offsets && a.holes;
+    bool good = ending && a.lives && a.offsets && a.holes;
     if (good) {
         find_lives(&a, l, s);
         lay_out(&a, s, n, ending);
-        for (int i = 0; i < s->n; i++) settle(&a, &s->step[i]);
+        for (int i = 0; good && i < s->n; i++) good = settle(&a, &s->step[i]);
         s->arena_bytes = (a.end + unit - 1) / unit * unit;
     }
     wb__free(ending);

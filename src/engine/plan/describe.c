@@ -1,61 +1,59 @@
 /* Lines about plans and their steps, for WEBER_DEBUG. */
 #include "engine/plan/stages.h"
 
-#include <stdio.h>
+#include "base/text.h"
+
+enum { MOST_OF_PROGRAM = 744 };         /* characters up to which instructions are listed */
+
+/* The view of a library step's result. */
+static const wb__view *result_of(const wb__step *s)
+{
+    switch (s->kind) {
+    case WB__STEP_MATMUL: return &s->views[2];
+    case WB__STEP_CONV:
+        return &s->views[s->variant == WB__CONV_DATA ? 0 : s->variant == WB__CONV_WEIGHTS ? 1 : 2];
+    case WB__STEP_ATTENTION: return &s->views[3];
+    default: return &s->views[s->n_views - 1];
+    }
+}
+
+static void add_program(wb__text *t, const wb__fused *f)
+{
+    static const char *const words[] = {[WB__CAST] = "cast", [WB__LOAD] = "load",
+                                        [WB__STORE] = "store", [WB__UNIFORM] = "draw",
+                                        [WB__GAUSSIAN] = "draw"};
+    static const char *const over[] = {[WB__FOLD_COLS] = " cols", [WB__FOLD_ROWS] = " rows",
+                                       [WB__FOLD_ALL] = " all", [WB__STORE] = NULL};
+    if (f->n_segments > 1) wb__text_add(t, " and %d more", f->n_segments - 1);
+    wb__text_add(t, ":");
+    for (int i = 0; i < f->n_instr && t->length < MOST_OF_PROGRAM; i++) {
+        const wb__instr *in = &f->instr[i];
+        const char *word = in->kind == WB__ROW || over[in->kind] ? wb__ops[in->op].name
+                                                                 : words[in->kind];
+        if (word) wb__text_add(t, " %s%s", word, over[in->kind] ? over[in->kind] : "");
+    }
+}
 
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
 {
-    static const char *const kinds[] = {"fused", "matmul",   "conv", "pool",
-                                        "take",  "take_add", "copy", "attention"};
-    char text[768];
-    size_t n = 0, room = sizeof text;
-    const wb__view *shape = d->step.kind == WB__STEP_FUSED
-                                ? NULL
-                                : &d->step.views[d->step.kind == WB__STEP_COPY ? 1 : 2];
-    if (d->step.kind == WB__STEP_ATTENTION) shape = &d->step.views[3];
-    if (d->step.kind == WB__STEP_POOL) shape = &d->step.views[d->step.n_views - 1];
-    if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_DATA) shape = d->step.views;
-    if (d->step.kind == WB__STEP_CONV && d->step.variant == WB__CONV_WEIGHTS) shape = d->step.views + 1;
-    n += (size_t)snprintf(text, room, "%-8s [", kinds[d->step.kind]);
-    const int64_t *dims = shape ? shape->dims : d->spaces[0].dims;
-    int ndim = shape ? shape->ndim : d->spaces[0].ndim;
-    for (int i = 0; i < ndim; i++)
-        n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)dims[i]);
-    n += (size_t)snprintf(text + n, room - n, "]");
-    if (!shape) {
-        if (d->step.fused.n_segments > 1)
-            n += (size_t)snprintf(text + n, room - n, " and %d more", d->step.fused.n_segments - 1);
-        n += (size_t)snprintf(text + n, room - n, ":");
-        for (int i = 0; i < d->step.fused.n_instr && n < room - 24; i++) {
-            const wb__instr *in = &d->instr[i];
-            const char *word = in->kind == WB__ROW || in->kind == WB__FOLD_COLS ||
-                                       in->kind == WB__FOLD_ROWS || in->kind == WB__FOLD_ALL
-                                   ? wb__ops[in->op].name
-                               : in->kind == WB__CAST                                ? "cast"
-                               : in->kind == WB__LOAD                                ? "load"
-                               : in->kind == WB__STORE                               ? "store"
-                               : in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN ? "draw"
-                                                                                     : NULL;
-            const char *over = in->kind == WB__FOLD_COLS   ? " cols"
-                               : in->kind == WB__FOLD_ROWS ? " rows"
-                               : in->kind == WB__FOLD_ALL  ? " all"
-                                                           : "";
-            if (word) n += (size_t)snprintf(text + n, room - n, " %s%s", word, over);
-        }
-    } else if (d->text && n < room) {
-        n += (size_t)snprintf(text + n, room - n, " %s", d->text);
-    }
-    const bool back = d->step.aux_kind == WB__AUX_FACTOR || d->step.aux_kind == WB__AUX_MASK;
-    if (d->step.epilogue && n < room)
-        n += (size_t)snprintf(text + n, room - n, back ? " + slope" : " + activation");
-    if ((d->step.kind == WB__STEP_MATMUL || d->step.kind == WB__STEP_CONV) &&
-        d->step.n_views == 4 && n < room)
-        n += (size_t)snprintf(text + n, room - n, " + bias");
-    if (d->step.sums_of && n < room) n += (size_t)snprintf(text + n, room - n, " + sums");
-    if (k->impl && n < room)
-        snprintf(text + n, room - n, "  {%s%s%s}", k->impl, k->why ? "; " : "",
-                 k->why ? k->why : "");
-    return wb__strdup(text);
+    const wb__step *s = &d->step;
+    const bool fused = s->kind == WB__STEP_FUSED;
+    const bool slope = s->aux_kind == WB__AUX_FACTOR || s->aux_kind == WB__AUX_MASK;
+    const int64_t *dims = fused ? s->fused.spaces[0].dims : result_of(s)->dims;
+    const int ndim = fused ? s->fused.spaces[0].ndim : result_of(s)->ndim;
+    wb__text t = {0};
+    wb__text_add(&t, "%-8s [", wb__step_names[s->kind]);
+    for (int i = 0; i < ndim; i++) wb__text_add(&t, i ? ",%lld" : "%lld", (long long)dims[i]);
+    wb__text_add(&t, "]");
+    if (fused) add_program(&t, &s->fused);
+    else if (d->text) wb__text_add(&t, " %s", d->text);
+    if (s->epilogue) wb__text_add(&t, slope ? " + slope" : " + activation");
+    if ((s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) && s->n_views == 4)
+        wb__text_add(&t, " + bias");
+    if (s->sums_of) wb__text_add(&t, " + sums");
+    if (k->impl && k->why) wb__text_add(&t, "  {%s; %s}", k->impl, k->why);
+    else if (k->impl) wb__text_add(&t, "  {%s}", k->impl);
+    return wb__text_take(&t);
 }
 
 void wb__plan_print(const wb__plan *p)

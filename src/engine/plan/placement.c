@@ -169,11 +169,10 @@ static void find_dense(const placer *p, bool *is_dense)
     }
 }
 
-/* Is there a part everywhere? */
-static bool is_covered(const placer *p, const wb__value *a)
+bool wb__is_covered(const wb__values *s, const wb__value *a)
 {
     int64_t size = 0;
-    for (int i = 0; i < a->n_in; i++) size += wb__ir_in(&p->values->ir, a, i)->size;
+    for (int i = 0; i < a->n_in; i++) size += wb__ir_in(&s->ir, a, i)->size;
     return size == a->size;
 }
 
@@ -184,7 +183,7 @@ static bool choose_parts(placer *p)
     find_dense(p, is_dense);
     for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* outer concats first */
         const wb__value *a = value(p, i);
-        if (a->op != WB__OP_assemble || !is_covered(p, a)) continue;
+        if (a->op != WB__OP_assemble || !wb__is_covered(p->values, a)) continue;
         for (int j = 0; j < a->n_in; j++) {
             const int x = wb__content(p->values, wb__input(p->values, a, j));
             if (!may_be_inside(p, x) || is_dense[x]) continue;

@@ -15,12 +15,13 @@ static bool same_program(const wb__plan_step *p, const wb__plan_step *q)
             return false;
     }
     for (int i = 0; i < a->n_views; i++)
-        if (p->views[i].dtype != q->views[i].dtype) return false;
+        if (p->place[i].view.dtype != q->place[i].view.dtype) return false;
     const wb__space *s = &p->spaces[0], *t = &q->spaces[0];
     return s->ndim == t->ndim && s->row_dims == t->row_dims && s->col_dims == t->col_dims;
 }
 
-/* A program that walks all its views in the same dense order is one over a line. */
+/* A program that walks all its views in the same dense order is one over a line.  Each view must vary
+ * everywhere, or nowhere. */
 static void flatten(wb__plan_step *d)
 {
     const wb__space *s = &d->spaces[0];
@@ -34,21 +35,19 @@ static void flatten(wb__plan_step *d)
             d->instr[i].kind != WB__ROW && d->instr[i].kind != WB__NUMBER &&
             d->instr[i].kind != WB__CAST)
             return;
-    for (int v = 0; v < d->step.fused.n_views; v++)
-        for (int i = 0; i < s->ndim; i++)
-            if (s->dims[i] != 1 && d->views[v].strides[i] != stride[i] && d->views[v].strides[i])
-                return;
-    for (int v = 0; v < d->step.fused.n_views; v++) {   /* all must vary everywhere, or nowhere */
+    for (int v = 0; v < d->n_places; v++) {
         bool any = false, all = true;
-        for (int i = 0; i < s->ndim; i++)
-            if (s->dims[i] != 1) {
-                any |= d->views[v].strides[i] != 0;
-                all &= d->views[v].strides[i] != 0;
-            }
+        for (int i = 0; i < s->ndim; i++) {
+            const int64_t step = d->place[v].view.strides[i];
+            if (s->dims[i] == 1) continue;
+            if (step && step != stride[i]) return;
+            any |= step != 0;
+            all &= step != 0;
+        }
         if (any != all && size != 1) return;
     }
-    for (int v = 0; v < d->step.fused.n_views; v++) {
-        wb__view *w = &d->views[v];
+    for (int v = 0; v < d->n_places; v++) {
+        wb__view *w = &d->place[v].view;
         int64_t step = size == 1;
         for (int i = 0; i < s->ndim; i++) step |= s->dims[i] != 1 && w->strides[i];
         w->ndim = 1;
@@ -63,8 +62,9 @@ typedef struct { wb__pointer_map touched, written; } traffic;
 
 static const void *place_of(const wb__plan_step *d, int view)
 {
-    const uint64_t buffer = (uint32_t)(d->views[view].buffer + 2);
-    return (const void *)(uintptr_t)(buffer << 40 | (uint64_t)(uint32_t)(d->owners[view] + 2) << 4);
+    const wb__place *at = &d->place[view];
+    const uint64_t buffer = (uint32_t)(at->view.buffer + 2);
+    return (const void *)(uintptr_t)(buffer << 40 | (uint64_t)(uint32_t)(at->memory + 2) << 4);
 }
 
 /* Adds a kernel of one segment; false without memory. */
@@ -105,19 +105,15 @@ static bool apart(const traffic *t, const wb__plan_step *d)
 
 static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
 {
-    int n = p->step.fused.n_segments, views = p->step.fused.n_views;
+    const int n = p->step.fused.n_segments, views = q->n_places;
     wb__space *spaces = wb__realloc(p->spaces, (size_t)(n + 1) * sizeof *spaces);
     if (spaces) p->spaces = spaces;
-    wb__view *v = wb__realloc(p->views, (size_t)((n + 1) * views) * sizeof *v);
-    if (v) p->views = v;
-    int *owners = wb__realloc(p->owners, (size_t)((n + 1) * views) * sizeof *owners);
-    if (owners) p->owners = owners;
-    if (!spaces || !v || !owners) return false;
-    p->spaces[n] = q->spaces[0];
-    memcpy(p->views + n * views, q->views, (size_t)views * sizeof *v);
-    memcpy(p->owners + n * views, q->owners, (size_t)views * sizeof *owners);
+    if (!spaces || !wb__make_room(&p->place, &p->capacity, p->n_places + views, sizeof *p->place))
+        return false;
+    spaces[n] = q->spaces[0];
+    if (views) memcpy(p->place + p->n_places, q->place, (size_t)views * sizeof *q->place);
+    p->n_places += views;
     p->step.fused.n_segments++;
-    p->n_owners = (n + 1) * views;
     return true;
 }
 

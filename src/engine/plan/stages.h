@@ -98,6 +98,8 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
 /* The same over a base that has memory of its own, in its own layout (buffer -1), or is a free source. */
 void wb__view_alone(const wb__values *s, int x, wb__view *out);
+/* A source's elements: they are numbered (draws) or vary along one axis (iota). */
+void wb__source_view(const wb__values *s, int x, wb__view *out);
 /* Row-major, or in the layout of v (channels last, heads first). */
 void wb__contiguous(const wb__value *v, wb__view *out);
 /* A matrix, transposed or not, as an operand of a product: leading axes broadcast. */
@@ -226,14 +228,17 @@ void wb__placement_free(wb__placement *l);
 int wb__same_memory(const wb__values *s, int x);
 /* The value that is in place where x is a part of a concat: x but for dimensions of size 1. */
 int wb__content(const wb__values *s, int x);
+bool wb__is_covered(const wb__values *s, const wb__value *concat);  /* is there a part everywhere? */
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A step.  While programs are made, views into the arena count from the beginning of a piece. */
+/* A step.  While programs are made, views into the arena count from the beginning of a piece;
+ * wb__lay_out fills in the step's own views from the places. */
 typedef struct {
     wb__step step;
-    int n_owners, *owners;              /* of each view: its piece of the arena, or -1 */
-    int aux_owner, sums_owner;          /* of step.aux and step.sums */
+    wb__place *place;                   /* of each view */
+    int n_places, capacity;
+    wb__place aux, sums;                /* of step.aux and step.sums */
     wb__view *views;                    /* of a fused step, like the two below: step.fused's */
     wb__instr *instr;
     wb__space *spaces;
@@ -262,21 +267,23 @@ typedef struct {
     const wb__groups *groups;
     const wb__placement *placement;
     wb__programs *out;
+    wb__plan_step *step;                /* the library step whose operands are being added */
     int *instr_of;                      /* of each value of the group at hand: its instruction */
     int *constant_of;                   /* of each fixed literal: its number, -1 until needed */
-    int *bits_of;                       /* of each product: the memory of its bits, or -1 */
+    wb__place *bits_of;                 /* of each product: where its bits are, piece -1 until needed */
     bool failed;
 } wb__emitter;
 
-/* Where x is; `owner`: its piece of the arena, or -1. */
-bool wb__place_of(wb__emitter *m, int x, wb__view *out, int *owner);
-int wb__emit_memory(wb__emitter *m, int64_t bytes);                 /* one more piece */
-wb__plan_step *wb__emit_step(wb__emitter *m, wb__step_kind kind);   /* NULL: failed */
-void wb__emit_view(wb__emitter *m, wb__plan_step *d, wb__view v, int owner); /* not if fused */
-void wb__emit_copy(wb__emitter *m, wb__view from, int from_owner, wb__view to, int to_owner,
-                   const char *why);
+/* Where x is; false where the emitter has failed. */
+bool wb__place_of(wb__emitter *m, int x, wb__place *out);
+/* One more piece of the arena, for a value like this. */
+wb__place wb__emit_memory(wb__emitter *m, const wb__value *like);
+wb__plan_step wb__step_new(const wb__emitter *m, wb__step_kind kind);
+int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at);   /* its number */
+void wb__emit_step(wb__emitter *m, wb__plan_step *d);               /* takes over all that d has */
+void wb__emit_copy(wb__emitter *m, const wb__place *from, const wb__place *to, const char *why);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
-void wb__emit_zeros(wb__emitter *m, wb__view to, int owner);
+void wb__emit_zeros(wb__emitter *m, const wb__place *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
 /* segments.c: kernels that write variables and differ in nothing but their operands become one. */

@@ -102,15 +102,19 @@ bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out
     return good;
 }
 
-/* A free source has no memory; its elements are numbered (draws) or vary along one axis (iota). */
-static void of_base(const wb__values *s, int x, wb__view *out)
+void wb__source_view(const wb__values *s, int x, wb__view *out)
 {
     const wb__value *v = wb__value_at(s, x);
     wb__contiguous(v, out);
-    if (v->op == WB__OP_iota && !s->needed[x]) {
-        memset(out->strides, 0, sizeof out->strides);
-        out->strides[s->ir.attrs[v->attr]] = 1;
-    }
+    if (v->op != WB__OP_iota) return;
+    memset(out->strides, 0, sizeof out->strides);
+    out->strides[s->ir.attrs[v->attr]] = 1;
+}
+
+static void of_base(const wb__values *s, int x, wb__view *out)
+{
+    if (wb__is_free_source(s, x)) wb__source_view(s, x, out);
+    else wb__contiguous(wb__value_at(s, x), out);
 }
 
 void wb__view_alone(const wb__values *s, int x, wb__view *out)

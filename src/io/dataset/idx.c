@@ -3,7 +3,7 @@
  * a dataset: data/readers.c. */
 #include "io/dataset/idx.h"
 
-#include "base/file.h"
+#include "base/map.h"
 #include "io/borrow.h"
 
 #include <stdio.h>
@@ -30,106 +30,101 @@ static void big_to_host(unsigned char *data, int64_t n, int bytes)
 #endif
 }
 
-/* Dimensions, and the number of elements; -1 with the error set. */
-static int64_t read_dims(wb__reader *r, int ndim, int64_t *dims)
+/* `elements` lie in the file as they are there. */
+typedef struct { size_t type; int ndim; int64_t dims[WB_MAX_DIMS], size, begin; const uint8_t *elements; } header;
+
+static int read_dims(const wb__mapping *m, header *h)
 {
-    int64_t size = 1;
-    for (int i = 0; i < ndim; i++) {
-        unsigned char b[4];
-        if (wb__reader_exact(r, b, 4, "a dimension")) return -1;
-        dims[i] = (int64_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
-        if (dims[i] && size > UINT32_MAX / dims[i]) {
-            wb__reader_fail_at(r, wb__reader_offset(r) - 4,
-                               "dimension %d is %lld: 2^32 elements or more", i,
-                               (long long)dims[i]);
-            return -1;
-        }
-        size *= dims[i];
+    h->size = 1;
+    for (int i = 0; i < h->ndim; i++) {
+        const uint8_t *b = wb__map_take(m, &h->begin, 4, "a dimension");
+        if (!b) return wb_error_code();
+        h->dims[i] = (int64_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
+        if (h->dims[i] && h->size > UINT32_MAX / h->dims[i])
+            return wb__map_fail(m, h->begin - 4, "dimension %d is %lld: 2^32 elements or more", i,
+                                (long long)h->dims[i]);
+        h->size *= h->dims[i];
     }
-    return size;
+    return 0;
 }
 
-typedef struct { size_t type; int ndim; int64_t dims[WB_MAX_DIMS], size; } header;
-
-static int read_header(wb__reader *r, header *h)
+static int read_header(const wb__mapping *m, header *h)
 {
-    unsigned char magic[4];
-    int status = wb__reader_exact(r, magic, 4, "the header");
-    if (status) return status;
-    h->type = 0;
+    *h = (header){0};
+    const uint8_t *magic = wb__map_take(m, &h->begin, 4, "the header");
+    if (!magic) return wb_error_code();
     while (h->type < WB__COUNT(types) && types[h->type].code != magic[2]) h->type++;
     if (magic[0] || magic[1] || h->type == WB__COUNT(types))
-        return wb__reader_fail_at(r, 0, "%02x %02x %02x is no header of an IDX file", magic[0],
-                                  magic[1], magic[2]);
+        return wb__map_fail(m, 0, "%02x %02x %02x is no header of an IDX file", magic[0], magic[1], magic[2]);
     if (magic[3] > WB_MAX_DIMS)
-        return wb__reader_fail_at(r, 3, "%d dimensions; at most %d", magic[3], WB_MAX_DIMS);
+        return wb__map_fail(m, 3, "%d dimensions; at most %d", magic[3], WB_MAX_DIMS);
     h->ndim = magic[3];
-    h->size = read_dims(r, h->ndim, h->dims);
-    return h->size < 0 ? (int)wb_error_code() : 0;
+    int status = read_dims(m, h);
+    if (status) return status;
+    int64_t end = h->begin;
+    h->elements = wb__map_take(m, &end, h->size * types[h->type].bytes, "elements");
+    return h->elements ? wb__map_end(m, end) : (int)wb_error_code();
 }
 
-static wb_tensor *read_idx(wb__reader *r)
+static void release(void *data, void *mapping)
 {
-    header h;
-    if (read_header(r, &h)) return NULL;
-    const int bytes = types[h.type].bytes;
-    unsigned char *data = wb__reader_block(r, h.size * bytes, "elements");
-    if (!data || wb__reader_end(r)) {
-        wb__free(data);
-        return NULL;
-    }
-    big_to_host(data, h.size, bytes);
-    if (types[h.type].code == 0x0b) {
-        int32_t *wide = wb__alloc_aligned((size_t)h.size * sizeof *wide);
-        int16_t narrow;
-        for (int64_t i = 0; wide && i < h.size; i++) {
-            memcpy(&narrow, data + 2 * i, 2);
-            wide[i] = narrow;
-        }
-        wb__free(data);
-        if (!(data = (void *)wide)) return NULL;
-    }
-    return wb__borrow_block(data, types[h.type].dtype, h.ndim, h.dims);
+    (void)data;
+    wb__unmap(mapping);
 }
 
+static wb_tensor *copied(const header *h)
+{
+    const int bytes = types[h->type].bytes;
+    const wb_dtype dtype = types[h->type].dtype;
+    unsigned char *data = wb__alloc_aligned((size_t)h->size * wb__dtype_size(dtype) + 1);
+    if (!data) return NULL;
+    memcpy(data, h->elements, (size_t)(h->size * bytes));
+    big_to_host(data, h->size, bytes);
+    for (int64_t i = bytes == 2 ? h->size - 1 : -1; i >= 0; i--) {      /* widened from the end */
+        int16_t narrow;
+        memcpy(&narrow, data + 2 * i, 2);
+        ((int32_t *)(void *)data)[i] = narrow;
+    }
+    return wb__borrow_block(data, dtype, h->ndim, h->dims);
+}
+
+/* What was decompressed is the tensor's memory, where it can be. */
 wb_tensor *wb_read_idx(const char *path)
 {
-    wb__reader *r = wb__reader_open(path);
-    if (!r) return NULL;
-    wb_tensor *x = read_idx(r);
-    wb__reader_close(r);
-    return x;
-}
-
-/* The elements are read past, so that a file that is cut short or damaged is told. */
-static int list_idx(wb__reader *r, wb__table *out)
-{
     header h;
-    int status = read_header(r, &h);
-    wb__entry *e = status ? NULL : wb__table_add(out, "0");
-    if (!e) return wb_error_code();
-    e->dtype = types[h.type].dtype;
-    e->ndim = h.ndim;
-    memcpy(e->dims, h.dims, sizeof e->dims);
-    e->begin = wb__reader_offset(r);
-    e->bytes = h.size * types[h.type].bytes;
-    snprintf(e->type, sizeof e->type, "0x%02x", types[h.type].code);
-    for (int64_t left = e->bytes; left > 0;) {
-        char block[4096];
-        int64_t some = WB__MIN(left, (int64_t)sizeof block);
-        if ((status = wb__reader_exact(r, block, some, "elements"))) return status;
-        left -= some;
+    wb__mapping *m = wb__map(path);
+    if (!m) return NULL;
+    wb_tensor *x = NULL;
+    if (!read_header(m, &h)) {
+        const int bytes = types[h.type].bytes;
+        if (m->map || bytes == 2 || h.begin % bytes) {
+            x = copied(&h);
+        } else {
+            unsigned char *data = (unsigned char *)(uintptr_t)h.elements;
+            big_to_host(data, h.size, bytes);
+            x = wb_borrow(data, types[h.type].dtype, h.ndim, h.dims, release, m);
+            if (x) return x;
+        }
     }
-    return wb__reader_end(r);
+    wb__unmap(m);
+    return x;
 }
 
 int wb__idx_table(const char *path, wb__table *out)
 {
+    header h;
     *out = (wb__table){.nameless = true};
-    wb__reader *r = wb__reader_open(path);
-    if (!r) return wb_error_code();
-    int status = list_idx(r, out);
-    wb__reader_close(r);
-    if (status) wb__table_free(out);
-    return status;
+    wb__mapping *m = wb__map(path);
+    if (!m) return wb_error_code();
+    int status = read_header(m, &h);
+    wb__entry *e = status ? NULL : wb__table_add(out, "0");
+    wb__unmap(m);
+    if (!e) return wb_error_code();
+    e->dtype = types[h.type].dtype;
+    e->ndim = h.ndim;
+    memcpy(e->dims, h.dims, sizeof e->dims);
+    e->begin = h.begin;
+    e->bytes = h.size * types[h.type].bytes;
+    snprintf(e->type, sizeof e->type, "0x%02x", types[h.type].code);
+    return 0;
 }

@@ -1,4 +1,4 @@
-/* Links: Weber's names, and PyTorch's, whose modules name their tensors as the table here says. */
+/* Links: Weber's names, and PyTorch's, which are on the types of layers (wb__torch_kind). */
 #include "io/model/names.h"
 
 #include <stdio.h>
@@ -7,13 +7,7 @@
 /* NULL without memory. */
 static wb__link *add_link(wb__links *l, const char *name, const char *path, wb_tensor *x)
 {
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 32;
-        wb__link *more = wb__realloc(l->links, (size_t)room * sizeof *more);
-        if (!more) return NULL;
-        l->links = more;
-        l->room = room;
-    }
+    if (!wb__make_room(&l->links, &l->room, l->n + 1, sizeof *l->links)) return NULL;
     wb__link *link = &l->links[l->n];
     *link = (wb__link){.name = wb__strdup(name), .path = wb__strdup(path), .x = x, .parts = 1};
     if (link->name && link->path) return l->n++, link;
@@ -47,33 +41,25 @@ int wb__links_weber(void *model, wb__links *out)
 
 /* ---- PyTorch --------------------------------------------------------------------------------- */
 
-/* What PyTorch calls a child, where it has another name for it; "": the child's own stand in its place. */
-#define RECURRENT(type, tail)                                                                   \
-    {type, "weight_input", "weight_ih" tail, NULL}, {type, "weight_hidden", "weight_hh" tail, NULL}, \
-    {type, "bias", "bias_ih" tail, "bias_hh" tail}, {type, "bias_hidden", "bias_hh" tail, NULL},
-static const struct { const char *type, *child, *name, *second; } names[] = {
-    {"Chain", "layers", "", NULL},
-    {"BatchNorm", "scale", "weight", NULL},
-    {"BatchNorm", "mean", "running_mean", NULL},
-    {"BatchNorm", "var", "running_var", NULL},
-    {"LayerNorm", "scale", "weight", NULL},
-    RECURRENT("RNN", "_l0") RECURRENT("LSTM", "_l0") RECURRENT("GRU", "_l0")
-    RECURRENT("RNNCell", "") RECURRENT("LSTMCell", "") RECURRENT("GRUCell", "")
-};
-
-static int row_of(const wb_layer *l, const char *child)
+static const wb__torch_kind *kind_of(const wb_layer *l)
 {
-    for (int i = 0; l && i < (int)WB__COUNT(names); i++)
-        if (!strcmp(names[i].type, l->type->name) && !strcmp(names[i].child, child)) return i;
-    return -1;
+    static const wb__torch_kind as_here = {0};
+    return l && l->type->torch ? l->type->torch : &as_here;
+}
+
+/* PyTorch's name of a child; NULL: it has the same one. */
+static const wb__torch_child *named_otherwise(const wb_layer *l, const char *child)
+{
+    const wb__torch_kind *kind = kind_of(l);
+    for (int i = 0; i < kind->n_children; i++)
+        if (!strcmp(kind->children[i].child, child)) return &kind->children[i];
+    return NULL;
 }
 
 static char *join(const char *prefix, const char *name)
 {
     return wb__printf("%s%s%s", prefix, *prefix && *name ? "." : "", name);
 }
-
-static bool is_kind(const wb_layer *l, const char *type) { return l && !strcmp(l->type->name, type); }
 
 /* An activation that PyTorch's Sequential has as a module behind this layer's. */
 static bool activated(void *object)
@@ -85,7 +71,7 @@ static bool activated(void *object)
         wb_function f;
         if (o->kind != WB__OPTION_FUNCTION || strcmp(o->name, "activation")) continue;
         memcpy(&f, (const char *)l->options + o->offset, sizeof f);
-        return f && row_of(l, "weight_hidden") < 0;
+        return f && !kind_of(l)->inner_activation;
     }
     return false;
 }
@@ -98,11 +84,12 @@ static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *
 {
     const wb__child *c = &node->children[i];
     const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
-    int row = row_of(l, c->name), number = i;
+    const wb__torch_child *other = named_otherwise(l, c->name);
+    int number = i;
     char own[16];
     snprintf(own, sizeof own, "%d", i);
-    if (row >= 0) return join(name, names[row].name);
-    if (l || !is_kind(owner, "Chain") || w->numbered || strcmp(own, c->name)) return join(name, c->name);
+    if (other) return join(name, other->name);
+    if (l || !kind_of(owner)->numbered || w->numbered || strcmp(own, c->name)) return join(name, c->name);
     for (int j = 0; j < i; j++) number += activated(node->children[j].object);
     snprintf(own, sizeof own, "%d", number);
     return join(name, own);
@@ -117,14 +104,14 @@ static bool has_child(const wb_layer *l, const char *name)
     return false;
 }
 
-/* The second bias of a recurrent layer that has but one. */
-static int add_second(walk *w, const wb_layer *l, const wb__child *c, const char *second, const char *name,
+/* The second bias of a recurrent layer that has one bias. */
+static int add_second(walk *w, const wb__child *c, const wb__torch_child *other, const char *name,
                       const char *path)
 {
-    char *full = join(name, second);
+    char *full = join(name, other->second);
     wb__link *link = full ? add_link(w->out, full, path, c->object) : NULL;
     if (link) link->kind = WB__LINK_ADDED;
-    if (link && (is_kind(l, "GRU") || is_kind(l, "GRUCell"))) link->zeros = link->x->dims[0] / 3;
+    if (link && other->unused) link->zeros = link->x->dims[0] / other->unused;
     wb__free(full);
     return link ? 0 : WB_ERROR_MEMORY;
 }
@@ -135,10 +122,11 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     const wb__child *c = &node->children[i];
     const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
     char *inner_name = name_child(w, owner, node, i, name), *inner_path = join(path, c->name);
-    int row = row_of(l, c->name), status = WB_ERROR_MEMORY;
+    const wb__torch_child *other = named_otherwise(l, c->name);
+    int status = WB_ERROR_MEMORY;
     if (inner_name && inner_path) status = visit(w, l, c->object, inner_name, inner_path);
-    if (!status && row >= 0 && names[row].second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
-        status = add_second(w, l, c, names[row].second, name, inner_path);
+    if (!status && other && other->second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
+        status = add_second(w, c, other, name, inner_path);
     wb__free(inner_name);
     wb__free(inner_path);
     return status;
@@ -174,7 +162,8 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
 
 static int visit_count(walk *w, const wb_layer *l, const char *name)
 {
-    if (!is_kind(l, "BatchNorm") || ((const wb_batchnorm_options *)l->options)->no_track_stats) return 0;
+    const bool *untracked = l ? wb__layer_option(l->type, l->options, "no_track_stats") : NULL;
+    if (!kind_of(l)->counts_batches || (untracked && *untracked)) return 0;
     char *count = join(name, "num_batches_tracked");
     wb__link *link = count ? add_link(w->out, count, "", NULL) : NULL;
     if (link) link->kind = WB__LINK_COUNT;
@@ -194,11 +183,11 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
     }
     const wb__branch *node = object;
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
-    bool attention = is_kind(l, "MultiHeadAttention");
+    const bool joined = kind_of(l)->joined;
     int status = 0;
-    if (attention) status = visit_projections(w, l, "weight", name, path);
-    if (attention && !status) status = visit_projections(w, l, "bias", name, path);
-    for (int i = attention ? 3 : 0; !status && i < node->n; i++)
+    if (joined) status = visit_projections(w, l, "weight", name, path);
+    if (joined && !status) status = visit_projections(w, l, "bias", name, path);
+    for (int i = joined ? 3 : 0; !status && i < node->n; i++)
         status = visit_child(w, owner, node, i, name, path);
     return status ? status : visit_count(w, l, name);
 }

@@ -9,8 +9,6 @@
  * such files are npz.c. */
 #include "io/numpy/npy.h"
 
-#include "base/file.h"
-#include "engine/tensor.h"
 #include "io/borrow.h"
 
 #include <stdio.h>
@@ -194,13 +192,6 @@ static bool parse(cursor *c)
     return true;
 }
 
-static int exact(wb__npy_source *s, void *to, int64_t n)
-{
-    int status = s->exact(s->ctx, to, n, "the header");
-    if (!status) s->offset += n;
-    return status;
-}
-
 static int fail(wb__npy_source *s, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
 static int fail(wb__npy_source *s, int64_t offset, const char *format, ...)
 {
@@ -210,6 +201,28 @@ static int fail(wb__npy_source *s, int64_t offset, const char *format, ...)
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return s->fail(s->ctx, offset, reason);
+}
+
+static int too_short(wb__npy_source *s, int64_t at, int64_t n, int64_t got, const char *what)
+{
+    return fail(s, at, "%s ends after %lld of the %lld bytes of %s", s->what, (long long)got,
+                (long long)n, what);
+}
+
+/* The bytes read, fewer at the end; -1 with the error set. */
+static int64_t next(wb__npy_source *s, void *to, int64_t n)
+{
+    const int64_t got = s->read(s->ctx, to, n);
+    s->offset += WB__MAX(got, 0);
+    s->left -= WB__MAX(got, 0);
+    return got;
+}
+
+static int exact(wb__npy_source *s, void *to, int64_t n)
+{
+    const int64_t at = s->offset, got = next(s, to, n);
+    if (got < 0) return wb_error_code();
+    return got == n ? 0 : too_short(s, at, n, got, "the header");
 }
 
 int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
@@ -242,6 +255,34 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
+
+/* Exactly n bytes. */
+static void *block(wb__npy_source *s, int64_t n)
+{
+    const int64_t at = s->offset;
+    if (n > s->left) return too_short(s, at, n, WB__MAX(s->left, 0), "elements"), NULL;
+    int64_t got = 0, room = WB__MIN(n, s->trusted);
+    char *block = wb__alloc_aligned((size_t)WB__MAX(room, 1));
+    while (block && got < n) {
+        if (got == room) {
+            const int64_t more = WB__MIN(n, 2 * room);
+            char *larger = wb__alloc_aligned((size_t)more);
+            if (larger) memcpy(larger, block, (size_t)got);
+            wb__free(block);
+            if (!(block = larger)) return NULL;
+            room = more;
+        }
+        const int64_t some = next(s, block + got, room - got);
+        if (some == room - got) {
+            got = room;
+            continue;
+        }
+        if (some >= 0) too_short(s, at, n, got + some, "elements");
+        wb__free(block);
+        return NULL;
+    }
+    return block;
+}
 
 static void widen(void *to, const void *from, const wb__npy *h)
 {
@@ -285,8 +326,7 @@ static void *changed(void *data, const wb__npy *h, size_t bytes, bool wider)
 void *wb__npy_values(wb__npy_source *s, const wb__npy *h)
 {
     size_t bytes = wb__dtype_size(h->dtype);
-    void *data = s->block(s->ctx, wb__npy_bytes(h), "elements");
-    if (data) s->offset += wb__npy_bytes(h);
+    void *data = block(s, wb__npy_bytes(h));
     if (data && h->wider) data = changed(data, h, bytes, true);
     if (data && h->fortran && h->ndim > 1) data = changed(data, h, bytes, false);
     if (data && h->dtype == WB_BOOL) wb__convert(data, WB_BOOL, data, WB_BOOL, h->size);
@@ -295,72 +335,41 @@ void *wb__npy_values(wb__npy_source *s, const wb__npy *h)
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
-static int reader_exact(void *r, void *to, int64_t n, const char *what)
+typedef struct { const wb__mapping *m; int64_t at; } place;
+
+static int64_t read_place(void *ctx, void *to, int64_t n)
 {
-    return wb__reader_exact(r, to, n, what);
+    place *p = ctx;
+    const int64_t some = WB__MIN(n, p->m->bytes - p->at);
+    memcpy(to, p->m->data + p->at, (size_t)some);
+    p->at += some;
+    return some;
 }
 
-static void *reader_block(void *r, int64_t n, const char *what) { return wb__reader_block(r, n, what); }
-
-static int reader_fail(void *r, int64_t offset, const char *reason)
+static int fail_place(void *ctx, int64_t offset, const char *reason)
 {
-    return wb__reader_fail_at(r, offset, "%s", reason);
+    return wb__map_fail(((place *)ctx)->m, offset, "%s", reason);
 }
 
-static wb_tensor *load(wb__reader *r)
+static wb__npy_source source_of(place *p)
 {
-    wb__npy_source s = {reader_exact, reader_block, reader_fail, r, 0};
-    wb__npy h;
-    if (wb__npy_header(&s, false, &h)) return NULL;
-    void *data = wb__npy_values(&s, &h);
-    if (data && wb__reader_end(r)) {
-        wb__free(data);
-        data = NULL;
-    }
-    return wb__borrow_block(data, h.dtype, h.ndim, h.dims);
+    return (wb__npy_source){read_place, fail_place, p, "the file", 0, p->m->bytes, INT64_MAX};
 }
 
 wb_tensor *wb_load_npy(const char *path)
 {
-    wb__reader *r = wb__reader_open(path);
-    if (!r) return NULL;
-    wb_tensor *x = load(r);
-    wb__reader_close(r);
-    return x;
-}
-
-/* ---- a file in place ------------------------------------------------------------------------- */
-
-typedef struct { const wb__mapping *m; int64_t offset; } place;
-
-static int place_check(const place *p, int64_t n, const char *what)
-{
-    int64_t left = p->m->bytes - p->offset;
-    if (n <= left) return 0;
-    return wb__map_fail(p->m, p->offset, "the file ends after %lld of the %lld bytes of %s",
-                        (long long)left, (long long)n, what);
-}
-
-static int place_exact(void *ctx, void *to, int64_t n, const char *what)
-{
-    place *p = ctx;
-    int status = place_check(p, n, what);
-    if (status) return status;
-    memcpy(to, p->m->data + p->offset, (size_t)n);
-    p->offset += n;
-    return 0;
-}
-
-static void *place_block(void *ctx, int64_t n, const char *what)
-{
-    place *p = ctx;
-    void *block = place_check(p, n, what) ? NULL : wb__alloc_aligned((size_t)WB__MAX(n, 1));
-    return block && !place_exact(p, block, n, what) ? block : NULL;
-}
-
-static int place_fail(void *ctx, int64_t offset, const char *reason)
-{
-    return wb__map_fail(((place *)ctx)->m, offset, "%s", reason);
+    wb__mapping *m = wb__map(path);
+    if (!m) return NULL;
+    place p = {m, 0};
+    wb__npy_source s = source_of(&p);
+    wb__npy h;
+    void *data = wb__npy_header(&s, false, &h) ? NULL : wb__npy_values(&s, &h);
+    if (data && wb__map_end(m, s.offset)) {
+        wb__free(data);
+        data = NULL;
+    }
+    wb__unmap(m);
+    return data ? wb__borrow_block(data, h.dtype, h.ndim, h.dims) : NULL;
 }
 
 void wb__npy_describe(const wb__npy *h, wb__entry *e)
@@ -379,21 +388,21 @@ static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndi
 static int in_place(wb__mapping *m, bool values, wb__entry *e)
 {
     place p = {m, 0};
-    wb__npy_source s = {place_exact, place_block, place_fail, &p, 0};
+    wb__npy_source s = source_of(&p);
     wb__npy h;
     int status = wb__npy_header(&s, true, &h);
     if (status) return status;
     wb__npy_describe(&h, e);
     e->begin = s.offset;
-    const int64_t have = m->bytes - s.offset, need = wb__npy_bytes(&h);
     if (!h.dtype) {
-        e->bytes = have;
+        e->bytes = s.left;
         return 0;
     }
-    if ((status = place_check(&p, need, "elements"))) return status;
-    if (need < have) return wb__map_fail(m, s.offset + need, "the contents should end here, but go on");
-    if (!values) return 0;
-    e->data = m->data + s.offset;
+    int64_t end = s.offset;
+    const uint8_t *data = wb__map_take(m, &end, wb__npy_bytes(&h), "elements");
+    if (!data) return wb_error_code();
+    if ((status = wb__map_end(m, end)) || !values) return status;
+    e->data = data;
     if (plain(&h)) return 0;
     e->data = wb__npy_values(&s, &h);
     e->owned = true;

@@ -61,8 +61,9 @@ static int damaged(member *f, zip_error_t *e)
 }
 
 /* At most n bytes: fewer only at the end; -1 with the error set. */
-static int64_t member_read(member *f, void *to, int64_t n)
+static int64_t member_read(void *ctx, void *to, int64_t n)
 {
+    member *f = ctx;
     int64_t done = 0;
     while (done < n) {
         int64_t got = zip_fread(f->file, (char *)to + done, (zip_uint64_t)(n - done));
@@ -75,51 +76,6 @@ static int64_t member_read(member *f, void *to, int64_t n)
                             "wb_set_unpack_limit", f->a->m->path, (long long)wb__unpack_limit()), -1;
     }
     return done;
-}
-
-static int too_short(member *f, int64_t at, int64_t n, int64_t got, const char *what)
-{
-    char reason[160];
-    snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of %s", (long long)got,
-             (long long)n, what);
-    return member_fail(f, at, reason);
-}
-
-static int member_exact(void *ctx, void *to, int64_t n, const char *what)
-{
-    member *f = ctx;
-    int64_t at = f->offset, got = member_read(f, to, n);
-    if (got < 0) return wb_error_code();
-    return got == n ? 0 : too_short(f, at, n, got, what);
-}
-
-/* Grows as the bytes arrive: a member that lies about its size costs no more than what it has. */
-static void *member_block(void *ctx, int64_t n, const char *what)
-{
-    member *f = ctx;
-    const int64_t at = f->offset, left = f->size - at;
-    if (n > left) return too_short(f, at, n, WB__MAX(left, 0), what), NULL;
-    int64_t got = 0, room = WB__MIN(n, f->packed ? FIRST_BLOCK : f->a->m->bytes);
-    char *block = wb__alloc_aligned((size_t)WB__MAX(room, 1));
-    while (block && got < n) {
-        if (got == room) {
-            const int64_t more = WB__MIN(n, 2 * room);
-            char *larger = wb__alloc_aligned((size_t)more);
-            if (larger) memcpy(larger, block, (size_t)got);
-            wb__free(block);
-            if (!(block = larger)) return NULL;
-            room = more;
-        }
-        const int64_t some = member_read(f, block + got, room - got);
-        if (some == room - got) {
-            got = room;
-            continue;
-        }
-        if (some >= 0) too_short(f, at, n, got + some, what);
-        wb__free(block);
-        return NULL;
-    }
-    return block;
 }
 
 /* Nothing may be left; here libzip compares the checksum. */
@@ -135,17 +91,22 @@ static int member_end(member *f)
 
 static int read_array(member *f, bool values, wb__entry *e)
 {
-    wb__npy_source s = {member_exact, member_block, member_fail, f, 0};
+    wb__npy_source s = {member_read, member_fail, f, "it", 0, f->size,
+                        f->packed ? FIRST_BLOCK : f->a->m->bytes};
     wb__npy h;
     int status = wb__npy_header(&s, true, &h);
     if (status) return status;
     wb__npy_describe(&h, e);
     if (!h.dtype) {
-        e->bytes = WB__MAX(f->size - s.offset, 0);
+        e->bytes = WB__MAX(s.left, 0);
         return 0;
     }
-    if (wb__npy_bytes(&h) != f->size - s.offset)
-        return too_short(f, s.offset, wb__npy_bytes(&h), f->size - s.offset, "elements, or goes on");
+    if (wb__npy_bytes(&h) != s.left) {
+        char reason[160];
+        snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of elements, or goes on",
+                 (long long)s.left, (long long)wb__npy_bytes(&h));
+        return member_fail(f, s.offset, reason);
+    }
     if (!values) return 0;
     if (!(e->data = wb__npy_values(&s, &h))) return wb_error_code();
     e->owned = true;

@@ -22,18 +22,13 @@ static uint64_t header_length(const wb__mapping *m)
 
 static int read_header(const wb__mapping *m, wb__table *st)
 {
-    if (m->bytes < WB__ST_HEADER_BEGINS)
-        return wb__map_fail(m, 0, "the file ends after %lld of the 8 bytes of the header's length",
-                            (long long)m->bytes);
+    int64_t at = 0;
+    if (!wb__map_take(m, &at, WB__ST_HEADER_BEGINS, "the header's length")) return wb_error_code();
     uint64_t n = header_length(m);
     if (n < 2 || n > HEADER_MOST)
         return wb__map_fail(m, 0, "a header of %llu bytes; 2 to %d are possible",
                             (unsigned long long)n, HEADER_MOST);
-    int64_t left = m->bytes - WB__ST_HEADER_BEGINS;
-    if ((int64_t)n > left)
-        return wb__map_fail(m, WB__ST_HEADER_BEGINS,
-                            "the file ends after %lld of the %llu bytes of the header",
-                            (long long)left, (unsigned long long)n);
+    if (!wb__map_take(m, &at, (int64_t)n, "the header")) return wb_error_code();
     int status = wb__st_header(m, (int64_t)n, st);
     return status ? status
                   : wb__sums_take(st, m->path, (const char *)m->data + WB__ST_HEADER_BEGINS, (size_t)n);

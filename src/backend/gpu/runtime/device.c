@@ -2,36 +2,12 @@
  * fork may not do; errors of drivers as ours. */
 #include "backend/gpu/runtime/runtime.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 _Thread_local const char *wb__gpu_call = "";
-
-const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to)
-{
-    const char *missing = NULL;
-    for (size_t i = 0; i < n; i++) {
-        void *found = dlsym(library, list[i].name);
-        memcpy((char *)to + list[i].at, &found, sizeof found);
-        if (!found && !missing) missing = list[i].name;
-    }
-    return missing;
-}
-
-void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file)
-{
-    const char *name = getenv(variable);
-    *file = name && *name ? name : usual;
-    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
-    if (library) return library;
-    const char *said = dlerror();
-    return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
-                         said ? said : "no reason given", advice);
-}
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -125,21 +101,6 @@ static void set_locks(wb__gpu_device *d, bool made)
         else pthread_mutex_destroy(locks[i]);
 }
 
-static int make_events(wb__gpu_device *d)
-{
-    void **const halves[] = {&d->to.event[0], &d->to.event[1],
-                             &d->from.event[0], &d->from.event[1]};
-    int code = 0;
-    if (!d->driver->new_event) return 0;
-    for (size_t i = 0; i < WB__COUNT(halves) && !code; i++)
-        code = d->driver->new_event(halves[i]);
-    for (int i = 0; i < WB__GPU_MARKS && !code; i++) {
-        code = d->driver->new_event(&d->mark[i].event);
-        if (!code) code = d->driver->new_event(&d->upload[i].event);
-    }
-    return code ? wb__gpu_fail(d->driver, d, code, "%s", d->name) : 0;
-}
-
 static int push(wb__gpu_device *d)
 {
     const int code = d->driver->enter ? d->driver->enter(d) : 0;
@@ -156,7 +117,7 @@ static int open_device(wb__gpu_device *d)
     int status = d->driver->open(d);
     if (status) return status;
     if (!(status = push(d))) {
-        status = make_events(d);
+        status = wb__gpu_make_events(d);
         if (status) wb__gpu_drop_events(d);
         wb__gpu_leave(d);
     }
@@ -193,8 +154,7 @@ static void close_device(wb__gpu_device *d)
     const bool entered = wb__gpu_enter_to_release(d);
     const wb__gpu_queue queues[] = {WB__GPU_UP, WB__GPU_DOWN, WB__GPU_COMPUTE};
     for (size_t i = 0; i < WB__COUNT(queues); i++) v->sync(d, queues[i]);
-    for (int i = 0; v->libraries && v->libraries[i]; i++)
-        if (v->libraries[i]->close) v->libraries[i]->close(d);
+    wb__gpu_vendors_close(d);
     wb__gpu_free_staging(d, &d->to);
     wb__gpu_free_staging(d, &d->from);
     wb__gpu_programs_free(d);

@@ -11,24 +11,17 @@
 
 static size_t add_view(char *text, size_t at, size_t room, const wb__view *v)
 {
-    static const char *const names[] = {[WB_F32] = "f32", [WB_F64] = "f64", [WB_F16] = "f16",
-                                        [WB_BF16] = "bf16", [WB_I8] = "i8", [WB_U8] = "u8",
-                                        [WB_I32] = "i32", [WB_I64] = "i64", [WB_BOOL] = "bool"};
     at += (size_t)snprintf(text + at, room - at, " [");
     for (int i = 0; i < v->ndim && at < room; i++)
         at += (size_t)snprintf(text + at, room - at, "%s%lld", i ? "," : "", (long long)v->dims[i]);
-    if (at < room) at += (size_t)snprintf(text + at, room - at, "] %s", names[v->dtype]);
+    if (at < room) at += (size_t)snprintf(text + at, room - at, "] %s", wb_dtype_name(v->dtype));
     return WB__MIN(at, room - 1);
 }
 
 /* "matmul [64,784] f32 [784,10] f32 [64,10] f32" */
 static void describe(const wb__step *step, char *text, size_t room)
 {
-    static const char *const kinds[] = {
-        [WB__STEP_FUSED] = "fused", [WB__STEP_MATMUL] = "matmul", [WB__STEP_CONV] = "conv",
-        [WB__STEP_POOL] = "pool", [WB__STEP_TAKE] = "take", [WB__STEP_TAKE_ADD] = "take_add",
-        [WB__STEP_COPY] = "copy", [WB__STEP_ATTENTION] = "attention"};
-    size_t at = (size_t)snprintf(text, room, "%s", kinds[step->kind]);
+    size_t at = (size_t)snprintf(text, room, "%s", wb__step_names[step->kind]);
     if (step->kind == WB__STEP_FUSED && step->fused.n_segments) {
         const wb__space *space = &step->fused.spaces[0];
         wb__view v = {.dtype = WB_F32, .ndim = space->ndim};
@@ -284,19 +277,6 @@ bool wb__gpu_prefers_nhwc(const wb_device *base, const wb__step *conv)
 {
     const wb__gpu_hook *library = library_for(base->state, conv);
     return library && ask(base, library, conv, library->prefers_nhwc);
-}
-
-int wb__gpu_refused(wb__gpu_device *d, bool *told)
-{
-    char said[600];
-    snprintf(said, sizeof said, "%s", wb_error());
-    const int code = d->driver->sync(d, WB__GPU_COMPUTE);
-    if (code) return wb__gpu_fail(d->driver, d, code, "%s", said);
-    if (!*told || wb__debug("dispatch"))
-        wb__log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
-                " and others that the library refuses", said);
-    *told = true;
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s", said);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */

@@ -5,7 +5,8 @@
  *   transfer.c   the order of commands, uploads, downloads, copies within and between devices
  *   program.c    compiled texts, in memory and on disk
  *   kernel.c     steps prepared and launched, by a vendor's library or as text
- *   split.c      a step without what a library does not do, and the rest in place
+ *   vendor.c     libraries of vendors opened, with their handles and what they have for problems
+ *   split.c      a step without what a library does not do, and the rest in place; matrices
  *   graph.c      plans as one command, where the driver records its commands
  *   table.c      in graphs: arguments in the device's memory, many segments as one launch
  *
@@ -20,6 +21,8 @@
 
 typedef struct wb__gpu_device wb__gpu_device;
 typedef struct wb__gpu_driver wb__gpu_driver;
+typedef struct wb__gpu_held wb__gpu_held;
+typedef struct wb__gpu_vendor wb__gpu_vendor;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -119,6 +122,7 @@ struct wb__gpu_device {
 
     wb__gpu_staging to, from;   /* the device */
     wb__gpu_programs programs;
+    wb__gpu_held *held;         /* of libraries of vendors */
 };
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -257,7 +261,6 @@ struct wb__gpu_hook {
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q, const wb__gpu_places *at);
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
     bool (*prefers_nhwc)(wb__gpu_device *d, const wb__step *conv);      /* or NULL */
-    void (*close)(wb__gpu_device *d);           /* gives back what it keeps of a device; or NULL */
 };
 
 /* Where a kernel's buffers are, by the plan's numbers; the workspace begins at byte workspace_at of
@@ -294,17 +297,6 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .download = wb__gpu_download, .copy = wb__gpu_copy, .prepare = wb__gpu_prepare,                \
     .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel, .wait = wb__gpu_wait,             \
     .prefers_nhwc = wb__gpu_prefers_nhwc, .share = wb__gpu_share
-
-/* A function of a vendor's library, and its byte of a table of functions.  find: fills the table;
- * NULL, or the first name that the library lacks, whose place is NULL. */
-typedef struct { const char *name; size_t at; } wb__gpu_function;
-const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
-
-/* Opens a driver's library, which is never closed: its threads may still run.  *file: its name,
- * from a variable of the environment or the usual one.  NULL with an error that ends in the
- * advice. */
-void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file);
 
 /* An error of the driver's as ours: "tag:0: function: NAME OF THE ERROR (700): what was asked; what
  * the driver says", the function being wb__gpu_call.  d may be NULL; where it is not, errors after
@@ -344,6 +336,7 @@ int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device 
                  const void *from, size_t from_at, size_t bytes);
 int wb__gpu_wait(const wb_device *base);
 void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
+int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
 /* All with the lock.  uses: the next command of the compute queue uses this memory, and waits for
@@ -409,10 +402,108 @@ int wb__gpu_launch_part(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_part
                         wb__gpu_queue q, const wb__gpu_places *at);
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_places *at);
-/* For a library whose call failed at launch, with the error set.  Where the device failed with it,
- * that error; else WB_ERROR_UNSUPPORTED: the library remembers not to take the problem again.  The
- * first refusal of a library is a warning; *told: it was. */
-int wb__gpu_refused(wb__gpu_device *d, bool *told);
+
+/* ---- vendor.c -------------------------------------------------------------------------------- */
+
+/* A function of a vendor's library, and its byte of a table of functions.  find: fills the table;
+ * NULL, or the first name that the library lacks, whose place is NULL. */
+typedef struct { const char *name; size_t at; } wb__gpu_function;
+const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
+
+/* Opens a driver's library.  *file: its name, from a variable of the environment or the usual one.
+ * NULL with an error that ends in the advice. */
+void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
+                           const char *advice, const char **file);
+
+/* A library's file, and the version of the vendor's toolkit that it belongs to; 0: not known.  A
+ * NULL ends a list. */
+typedef struct { const char *name; int major; } wb__gpu_file;
+
+/* Where a vendor's files are: in the folder that the variable names, where the system looks, in
+ * further folders. */
+typedef struct {
+    const char *tag, *variable, *folders[2];    /* NULL: none */
+    const int *version;         /* of the toolkit that the driver is for: 1000 * major; NULL: any */
+} wb__gpu_search;
+
+/* Opens the first of these files that is there; in each folder those of the driver's version come
+ * first, then older ones, then newer ones.  *from: where to begin, 0, and afterwards where to go on
+ * for another file.  NULL: there is none, and `why` has the system's words on the first. */
+void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *why,
+                        size_t room);
+
+/* What a library has for a problem; the library's own begins with it, the problem follows it. */
+typedef struct wb__gpu_entry {
+    struct wb__gpu_entry *next;
+    int holders;                /* routines */
+    bool found;                 /* false: it has nothing */
+    bool refused;               /* at a launch: not asked for again */
+} wb__gpu_entry;
+
+/* Why a library does not do a step, in the words of the printed plan. */
+enum { WB__GPU_MISSING, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_WHY };
+enum { WB__GPU_MOST_FUNCTIONS = 24 };
+
+/* A library that is opened when it is first wanted. */
+struct wb__gpu_vendor {
+    const char *name, *variable;            /* a variable that switches it off with 0; or NULL */
+    const char *advice;                     /* how to get it */
+    const wb__gpu_search *search;
+    const wb__gpu_file *files;
+    const wb__gpu_function *functions;
+    size_t n_functions;
+    void *table;                            /* of the functions */
+    /* Whether a version will do, by its table and the first function that it lacks; else why not. */
+    bool (*suits)(const void *table, const char *missing, char *why, size_t room);
+
+    /* Of a library with problems: handles, what a status means, entries.  find: fills an entry for
+     * its problem; 0, or an error; drop: frees what it filled; or NULL. */
+    const char *creating;                   /* the name of the call */
+    int (*create)(void **handle);           /* a status of the library's, 0 for success */
+    void (*destroy)(void *handle);
+    const char *(*status_name)(int status);
+    bool (*is_memory)(int status);
+    void (*said)(char *text, size_t room);  /* the library's words on an error; or NULL */
+    size_t entry_bytes, problem_bytes;
+    int (*find)(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e);
+    void (*drop)(wb__gpu_entry *e);
+    const char *why_not[WB__GPU_WHY];
+
+    pthread_mutex_t lock;                   /* of what the runtime fills */
+    bool looked, works, settled;            /* settled: a device has a handle */
+    _Atomic bool warned;
+    int from;
+    char why[600];
+};
+
+/* A device's handle and entries. */
+struct wb__gpu_held {
+    wb__gpu_held *next;
+    wb__gpu_vendor *library;
+    void *handle;               /* NULL: none could be had */
+    wb__gpu_entry *first;       /* newest first */
+    int n;
+    bool told;                  /* that the library refused something */
+};
+
+bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it, once; false with the error set */
+void wb__gpu_vendors_close(wb__gpu_device *d);
+/* With the device's lock.  handle: NULL without an error where there is none.  entry_of: as `prepare`
+ * of a hook; NULL with *error and *why. */
+void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
+wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
+                                const char **why, int *error);
+/* A call of the library's failed: as an error; and, where a plan is made, in the log alone, since our
+ * own kernels take over. */
+int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                         const char *call);
+void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                          const char *call);
+/* A call failed at a launch.  Where the device failed with it, that error; else
+ * WB_ERROR_UNSUPPORTED, and the entry is not asked for again.  The first refusal of a library is a
+ * warning. */
+int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
+                          const char *call);
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
@@ -425,6 +516,13 @@ typedef struct {
     wb__space space;
 } wb__gpu_rest;
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
+
+/* Whether a view's last two dimensions are rows one after another, as they are or transposed, and
+ * the elements from a row to the next. */
+bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
+/* Whether the batch dimensions of a product's operands are one, with one step for each operand;
+ * steps are set where there are batch dimensions. */
+bool wb__gpu_batch(const wb__view v[3], int64_t step[3], int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
 

@@ -1,4 +1,6 @@
-/* A step without what a library does not do with it (no library adds a bias to a data gradient): the
+/* Steps in the form that libraries want.
+ *
+ * A step without what a library does not do with it (no library adds a bias to a data gradient): the
  * library does the rest of the step, and a kernel of ours what was left out, in place:
  * c = epilogue(c + bias). */
 #include "backend/gpu/runtime/runtime.h"
@@ -78,5 +80,35 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
         .kind = WB__STEP_FUSED,
         .fused = {.n_instr = n, .n_views = bias ? 2 : 1, .n_segments = 1, .instr = rest->instr,
                   .spaces = &rest->space, .views = rest->views}};
+    return true;
+}
+
+bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row)
+{
+    const int64_t *dims = v->dims + v->ndim - 2, *strides = v->strides + v->ndim - 2;
+    for (int turned = 0; turned < 2; turned++) {
+        const int64_t length = dims[!turned], step = strides[!turned], apart = strides[turned];
+        const bool one_row = dims[turned] == 1;
+        if ((step != 1 && length != 1) || (!one_row && apart < length)) continue;
+        *transposed = turned;
+        *row = one_row ? length : apart;
+        return true;
+    }
+    return false;
+}
+
+bool wb__gpu_batch(const wb__view v[3], int64_t step[3], int64_t *batch)
+{
+    *batch = 1;
+    for (int i = v[2].ndim - 3; i >= 0; i--) {
+        if (v[2].dims[i] == 1) continue;
+        for (int j = 0; j < 3; j++) {
+            const int64_t s = v[j].strides[i];
+            if (s < 0 || (*batch > 1 && s != step[j] * *batch)) return false;
+            if (*batch == 1) step[j] = s;
+        }
+        *batch *= v[2].dims[i];
+        if (*batch > INT32_MAX) return false;
+    }
     return true;
 }

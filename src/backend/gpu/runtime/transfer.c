@@ -123,19 +123,32 @@ static int ended(wb__gpu_device *d, uint64_t count)
     return failed ? fail(d, failed, "a command that was enqueued earlier failed") : 0;
 }
 
+/* The device's events: of the halves of pinned memory and of both rings. */
+enum { EVENTS = 4 + 2 * WB__GPU_MARKS };
+
+static void **event_at(wb__gpu_device *d, int i)
+{
+    if (i < 2) return &d->to.event[i];
+    if (i < 4) return &d->from.event[i - 2];
+    return i % 2 ? &d->upload[i / 2 - 2].event : &d->mark[i / 2 - 2].event;
+}
+
+int wb__gpu_make_events(wb__gpu_device *d)
+{
+    int code = 0;
+    for (int i = 0; i < EVENTS && d->driver->new_event && !code; i++)
+        code = d->driver->new_event(event_at(d, i));
+    return code ? fail(d, code, d->name) : 0;
+}
+
 void wb__gpu_drop_events(wb__gpu_device *d)
 {
-    void **const halves[] = {&d->to.event[0], &d->to.event[1],
-                             &d->from.event[0], &d->from.event[1]};
-    for (size_t i = 0; i < WB__COUNT(halves); i++) {
-        if (*halves[i]) d->driver->drop_event(*halves[i]);
-        *halves[i] = NULL;
+    for (int i = 0; i < EVENTS; i++) {
+        void **event = event_at(d, i);
+        if (*event) d->driver->drop_event(*event);
+        *event = NULL;
     }
-    for (int i = 0; i < WB__GPU_MARKS; i++) {
-        if (d->mark[i].event) d->driver->drop_event(d->mark[i].event);
-        if (d->upload[i].event) d->driver->drop_event(d->upload[i].event);
-        d->mark[i] = d->upload[i] = (wb__gpu_mark){0};
-    }
+    for (int i = 0; i < WB__GPU_MARKS; i++) d->mark[i].count = d->upload[i].count = 0;
 }
 
 /* ---- what waits for what --------------------------------------------------------------------- */

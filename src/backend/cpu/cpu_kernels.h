@@ -1,0 +1,37 @@
+/* The kernels of one instruction set: cpu_portable.c, cpu_avx2.c and cpu_avx512.c define its number
+ * (see simd.h) and its name and include this.  Not here: anything that runs on a processor without
+ * these instructions.  Next: isa.h. */
+#include "backend/cpu/isa.h"
+
+#if WB__ISA
+#include <immintrin.h>
+#endif
+#include <math.h>
+#include <string.h>
+
+#define WB__DOUBLE 0
+#include "backend/cpu/simd.h"
+#include "backend/cpu/gemm_kernel.h"
+#include "backend/cpu/pool_kernel.h"
+#include "backend/cpu/gather_kernel.h"
+#include "backend/cpu/line_kernel.h"
+#undef WB__DOUBLE
+
+#define WB__DOUBLE 1
+#include "backend/cpu/simd.h"
+#include "backend/cpu/gemm_kernel.h"
+#include "backend/cpu/pool_kernel.h"
+#include "backend/cpu/gather_kernel.h"
+
+#define QUOTED_(x) #x
+#define QUOTED(x) QUOTED_(x)
+#define SET_(name) wb__isa_##name
+#define SET(name) SET_(name)
+
+const wb__isa SET(WB__ISA_NAME) = {
+    .name = QUOTED(WB__ISA_NAME),
+    .gemm_f32 = &kernel_f32, .gemm_f64 = &kernel_f64,
+    .pool_f32 = pool_f32, .pool_f64 = pool_f64,
+    .gather_f32 = gather_f32, .gather_f64 = gather_f64,
+    .line = line_f32,
+};

@@ -1,0 +1,260 @@
+/* Libraries of vendors: opened when they are first wanted, never closed (their threads may still
+ * run); a handle for each device; what a library has for each problem, or that it has nothing. */
+#include "backend/gpu/runtime/runtime.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to)
+{
+    const char *missing = NULL;
+    for (size_t i = 0; i < n; i++) {
+        void *found = dlsym(library, list[i].name);
+        memcpy((char *)to + list[i].at, &found, sizeof found);
+        if (!found && !missing) missing = list[i].name;
+    }
+    return missing;
+}
+
+void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
+                           const char *advice, const char **file)
+{
+    const char *name = getenv(variable);
+    *file = name && *name ? name : usual;
+    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
+    if (library) return library;
+    const char *said = dlerror();
+    return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
+                         said ? said : "no reason given", advice);
+}
+
+/* Versions in the order in which they suit the driver: its own, older ones, newer ones. */
+static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
+{
+    const int driver = s->version ? *s->version / 1000 : 0;
+    for (int turn = 0, at = 0; turn < 2; turn++)
+        for (int i = 0; files[i].name; i++) {
+            const bool newer = driver && files[i].major > driver;
+            if (newer == (turn > 0) && at++ == place) return i;
+        }
+    return 0;
+}
+
+void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *why,
+                        size_t room)
+{
+    const char *first = s->variable ? getenv(s->variable) : NULL;
+    const char *const folders[] = {first && *first ? first : NULL, "", s->folders[0],
+                                   s->folders[1]};
+    int n = 0;
+    while (files[n].name) n++;
+    *why = 0;
+    for (; *from < n * (int)WB__COUNT(folders); ++*from) {
+        char file[1024];
+        const char *folder = folders[*from / n], *name = files[order_of(s, files, *from % n)].name;
+        if (!folder) continue;
+        const int length =
+            snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
+        if (length < 0 || (size_t)length >= sizeof file) continue;
+        void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        const char *said = library ? "opened" : dlerror();
+        if (wb__debug("load"))
+            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, said ? said : "not opened");
+        if (!library && !*folder && !*why) snprintf(why, room, "%s", said ? said : name);
+        if (!library) continue;
+        ++*from;
+        return library;
+    }
+    return NULL;
+}
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+/* With the lock: the next version that is there and will do.  False: `why` has the reason, and the
+ * table has the functions of the version before. */
+static bool open_next(wb__gpu_vendor *l)
+{
+    char said[400];
+    void *file, *found[WB__GPU_MOST_FUNCTIONS];
+    *l->why = 0;
+    while ((file = wb__gpu_open_next(l->search, l->files, &l->from, said, sizeof said))) {
+        const char *missing = wb__gpu_find_functions(file, l->functions, l->n_functions, found);
+        if (l->suits(found, missing, l->why, sizeof l->why)) {
+            memcpy(l->table, found, l->n_functions * sizeof *found);
+            return true;
+        }
+        if (wb__debug("load"))
+            wb__log(WB_LOG_INFO, "%s: %s: %s", l->search->tag, l->name, l->why);
+    }
+    if (!*l->why) snprintf(l->why, sizeof l->why, "%s; %s", said, l->advice);
+    return false;
+}
+
+bool wb__gpu_vendor_works(wb__gpu_vendor *l)
+{
+    const char *wish = l->variable ? getenv(l->variable) : NULL;
+    if (wish && *wish == '0') {
+        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s=0 says not to use it", l->search->tag, l->name,
+                 l->variable);
+        return false;
+    }
+    pthread_mutex_lock(&l->lock);
+    if (!l->looked) l->works = open_next(l);
+    l->looked = true;
+    pthread_mutex_unlock(&l->lock);
+    if (!l->works)
+        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->why);
+    return l->works;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                         const char *call)
+{
+    char said[256] = "";
+    if (l->said) l->said(said, sizeof said);
+    return wb__fail(l->is_memory(status) ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
+                    "%s:%d: %s: %s (%d)%s%s", l->search->tag, d->base.ordinal, call,
+                    l->status_name(status), status, *said ? ": " : "", said);
+}
+
+void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                          const char *call)
+{
+    if (wb__debug("dispatch"))
+        wb__log(WB_LOG_INFO, "%s:%d: %s: %s (%d)", l->search->tag, d->base.ordinal, call,
+                l->status_name(status), status);
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+/* A version that gives no handle, as one that is newer than the driver, is followed by the next,
+ * while no device has a handle. */
+static int create(wb__gpu_vendor *l, void **handle)
+{
+    pthread_mutex_lock(&l->lock);
+    const int first = l->create(handle);
+    int status = first;
+    while (status && !l->settled && open_next(l)) status = l->create(handle);
+    l->settled |= !status;
+    pthread_mutex_unlock(&l->lock);
+    return status ? first : 0;
+}
+
+/* What the device has of the library, made when it is first wanted.  That there is no handle to be
+ * had is remembered, and logged once. */
+static wb__gpu_held *held_of(wb__gpu_device *d, wb__gpu_vendor *l)
+{
+    wb__gpu_held *s = d->held;
+    while (s && s->library != l) s = s->next;
+    if (s || !(s = wb__alloc_zero(1, sizeof *s))) return s;
+    const int status = create(l, &s->handle);
+    if (status) {
+        s->handle = NULL;
+        if (!atomic_exchange(&l->warned, true))
+            wb__log(WB_LOG_WARN, "%s:%d: %s is not used, our own kernels are: %s: %s (%d)",
+                    l->search->tag, d->base.ordinal, l->name, l->creating, l->status_name(status),
+                    status);
+    }
+    s->library = l;
+    s->next = d->held;
+    return d->held = s;
+}
+
+void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l)
+{
+    const wb__gpu_held *s = wb__gpu_vendor_works(l) ? held_of(d, l) : NULL;
+    if (!s) wb_clear_error();
+    return s ? s->handle : NULL;
+}
+
+static void drop(wb__gpu_held *s, wb__gpu_entry **at)
+{
+    wb__gpu_entry *e = *at;
+    *at = e->next;
+    s->n--;
+    if (s->library->drop) s->library->drop(e);
+    wb__free(e);
+}
+
+void wb__gpu_vendors_close(wb__gpu_device *d)
+{
+    while (d->held) {
+        wb__gpu_held *s = d->held;
+        d->held = s->next;
+        while (s->first) drop(s, &s->first);
+        if (s->handle) s->library->destroy(s->handle);
+        wb__free(s);
+    }
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+enum { MOST_ENTRIES = 512 };
+
+/* Room for one more entry: the oldest goes that no routine has and that was not refused. */
+static void drop_oldest(wb__gpu_held *s)
+{
+    wb__gpu_entry **oldest = NULL;
+    for (wb__gpu_entry **at = &s->first; *at && s->n >= MOST_ENTRIES; at = &(*at)->next)
+        if (!(*at)->holders && !(*at)->refused) oldest = at;
+    if (oldest) drop(s, oldest);
+}
+
+static wb__gpu_entry *find(wb__gpu_device *d, wb__gpu_held *s, const void *problem)
+{
+    const wb__gpu_vendor *l = s->library;
+    for (wb__gpu_entry *e = s->first; e; e = e->next)
+        if (!memcmp(e + 1, problem, l->problem_bytes)) return e;
+    drop_oldest(s);
+    wb__gpu_entry *e = wb__alloc_zero(1, l->entry_bytes);
+    if (!e) return NULL;
+    memcpy(e + 1, problem, l->problem_bytes);
+    if (l->find(d, l, s->handle, e)) {
+        wb__free(e);
+        return NULL;
+    }
+    e->next = s->first;
+    s->n++;
+    return s->first = e;
+}
+
+wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
+                                const char **why, int *error)
+{
+    *error = WB_ERROR_UNSUPPORTED;
+    if (!wb__gpu_vendor_works(l)) {
+        wb_clear_error();
+        *why = l->why_not[WB__GPU_MISSING];
+        return NULL;
+    }
+    wb__gpu_held *s = held_of(d, l);
+    wb__gpu_entry *e = s && s->handle ? find(d, s, problem) : NULL;
+    if (e && e->found && !e->refused) *error = 0;
+    else if (e) *why = l->why_not[e->refused ? WB__GPU_REFUSED : WB__GPU_NOTHING];
+    else if (s && !s->handle) *why = l->why_not[WB__GPU_NO_HANDLE];
+    else *error = (int)wb_error_code();
+    return *error ? NULL : e;
+}
+
+int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
+                          const char *call)
+{
+    char said[600];
+    bool *told = &held_of(d, l)->told;
+    wb__gpu_vendor_fail(d, l, status, call);
+    snprintf(said, sizeof said, "%s", wb_error());
+    const int code = d->driver->sync(d, WB__GPU_COMPUTE);
+    if (code) return wb__gpu_fail(d->driver, d, code, "%s", said);
+    if (!*told || wb__debug("dispatch"))
+        wb__log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
+                " and others that the library refuses", said);
+    *told = e->refused = true;
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s", said);
+}
