@@ -6,7 +6,6 @@
 
 #include "cuda_double.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- where there is no driver ---------------------------------------------------------------- */
@@ -44,20 +43,15 @@ TEST(no_compiler)
 }
 
 /* The driver reads the variable when it starts: in a process of its own. */
-TEST(visible_devices)
+static int see_one(void)
 {
-    int status = -1;
-    const pid_t process = fork();
-    if (!process) {
-        setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-        b = &wb__cu_backend;
-        const bool right = !b->start() && b->count() == 1 && b->device(0)->ordinal == 0 &&
-                           b->allocate(b->device(0), 100);
-        _exit(right ? 0 : 1);
-    }
-    assert_int_equal(waitpid(process, &status, 0), process);
-    assert_int_equal(status, 0);
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    b = &wb__cu_backend;
+    return b->start() || b->count() != 1 || b->device(0)->ordinal != 0 ||
+           !b->allocate(b->device(0), 100);
 }
+
+TEST(visible_devices) { assert_int_equal(in_child(see_one), 0); }
 
 /* ---- devices --------------------------------------------------------------------------------- */
 

@@ -4,8 +4,6 @@
 #include "test_gpu.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- WEBER_DEBUG=sync ------------------------------------------------------------------------ */
 
@@ -264,8 +262,11 @@ TEST(threads) { gpu_each(in_threads); }
 
 static int refused(int status) { return !status || !strstr(wb_error(), "forked"); }
 
+static void *held;
+static wb__kernel *kernel;
+
 /* In a child each call that would need the driver fails, and what only gives back does nothing. */
-static int child_goes_wrong(void *held, wb__kernel *kernel)
+static int child_goes_wrong(void)
 {
     const wb_device *d = dev[0];
     float x[N] = {0};
@@ -290,18 +291,9 @@ static int child_goes_wrong(void *held, wb__kernel *kernel)
 
 static void forked(void)
 {
-    void *held = take(dev[0], BYTES);
-    wb__kernel *kernel = prepared(dev[0], STEP_SCALE, N);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (!child) {
-        alarm(30);
-        _exit(child_goes_wrong(held, kernel));
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    held = take(dev[0], BYTES);
+    kernel = prepared(dev[0], STEP_SCALE, N);
+    assert_int_equal(in_child(child_goes_wrong), 0);
     float x[N], y[N];                               /* and here all is as it was */
     fill(x, N, 3);
     WORKS(b->upload(dev[0], held, 0, x, BYTES));

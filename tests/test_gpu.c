@@ -17,12 +17,12 @@ static _Thread_local machine *entered[8];        /* the last is current */
 static _Thread_local int depth;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void gpu_wrong(const char *what)
+static void is_wrong(const char *what)
 {
     if (!wrong++) snprintf(first_wrong, sizeof first_wrong, "%s", what);
 }
 
-void *gpu_made(kind k, size_t bytes)
+static void *made(kind k, size_t bytes)
 {
     void *p = calloc(1, bytes);
     if (!p) abort();
@@ -50,7 +50,7 @@ const char *gpu_variable(const char *name)
     return text && *text ? text : NULL;
 }
 
-int64_t gpu_number(const char *name, int64_t otherwise)
+static int64_t number(const char *name, int64_t otherwise)
 {
     return gpu_variable(name) ? atoll(gpu_variable(name)) : otherwise;
 }
@@ -74,7 +74,7 @@ static int counted(const char *name)
 static int begin_call(const char *name, const machine *d)
 {
     pthread_mutex_lock(&lock);
-    if (d && gpu_driver.enter && (!depth || entered[depth - 1] != d)) gpu_wrong(name);
+    if (d && gpu_driver.enter && (!depth || entered[depth - 1] != d)) is_wrong(name);
     return d && d->fault ? d->fault : counted(name);
 }
 
@@ -155,7 +155,7 @@ static int load(void)
     n_asked = 0;
     fail_at = fail ? strtoll(fail, &end, 10) : 0;
     fail_on = end && *end == '+';
-    gpu_driver = gpu_number("TEST_GPU_OBJECTS", 0) ? objects : addresses;
+    gpu_driver = number("TEST_GPU_OBJECTS", 0) ? objects : addresses;
     const int code = end_call(begin_call("load", NULL));
     if (code) return fails(NULL, code, "the library");
     return gpu_variable("TEST_GPU_NONE")
@@ -175,15 +175,15 @@ static int find(wb__gpu_device **list, int *n)
         d->gpu.kind = i ? "gpu" : "cpu";
         d->gpu.target = (wb__gpu_target){
             .f64 = true, .is_cpu = !i, .most_items = 1024, .local_bytes = 48 << 10,
-            .most_args = (size_t)gpu_number("TEST_GPU_ARGS", 4096),
+            .most_args = (size_t)number("TEST_GPU_ARGS", 4096),
             .buffer_bytes = gpu_driver.objects ? 0 : 8,
-            .most_buffers = (int)gpu_number("TEST_GPU_BUFFERS", 0),
+            .most_buffers = (int)number("TEST_GPU_BUFFERS", 0),
             .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
-        d->gpu.total = gpu_number("TEST_GPU_MEMORY", (int64_t)4 << 30);
-        d->gpu.most = gpu_number("TEST_GPU_MOST", 0);
-        d->gpu.staged = gpu_number("TEST_GPU_STAGED", 1) != 0;
-        d->gpu.keeps_images = gpu_number("TEST_GPU_IMAGES", 1) != 0;
-        d->gpu.graphs = !gpu_driver.objects && gpu_number("TEST_GPU_GRAPHS", 1);
+        d->gpu.total = number("TEST_GPU_MEMORY", (int64_t)4 << 30);
+        d->gpu.most = number("TEST_GPU_MOST", 0);
+        d->gpu.staged = number("TEST_GPU_STAGED", 1) != 0;
+        d->gpu.keeps_images = number("TEST_GPU_IMAGES", 1) != 0;
+        d->gpu.graphs = !gpu_driver.objects && number("TEST_GPU_GRAPHS", 1);
         d->gpu.allocates_in_order = !gpu_driver.objects;
         list[(*n)++] = &d->gpu;
     }
@@ -220,7 +220,7 @@ static int enter(wb__gpu_device *d)
 
 static void leave(void)
 {
-    if (!depth) gpu_wrong("leave: no device is entered");
+    if (!depth) is_wrong("leave: no device is entered");
     depth -= depth > 0;
 }
 
@@ -247,7 +247,7 @@ static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
         if (of(d)->used + bytes > (size_t)d->total) code = CODE_MEMORY;
     }
     if (!code) {
-        block *m = gpu_made(BLOCKS, sizeof *m);
+        block *m = made(BLOCKS, sizeof *m);
         *m = (block){of(d), calloc(1, bytes), bytes, !d->allocates_in_order, gpu_memory};
         if (!m->data) abort();
         gpu_memory = m;
@@ -264,7 +264,7 @@ static void release(wb__gpu_device *d, uint64_t at)
     pthread_mutex_lock(&lock);
     while (m && at != (uint64_t)(uintptr_t)(gpu_driver.objects ? (void *)m : m->data)) m = m->next;
     if (m) gpu_put(queue_of(d, WB__GPU_COMPUTE), (command){.action = FREE, .block = m});
-    else gpu_wrong("release");
+    else is_wrong("release");
     pthread_mutex_unlock(&lock);
 }
 
@@ -280,7 +280,7 @@ static struct { unsigned char *at; size_t bytes; } pins[4];
 static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
 {
     int i = 0;
-    CALL("pin", of(d), while (pins[i].at) i++; s->at = pins[i].at = gpu_made(PINNED, bytes);
+    CALL("pin", of(d), while (pins[i].at) i++; s->at = pins[i].at = made(PINNED, bytes);
          pins[i].bytes = bytes);
 }
 
@@ -304,7 +304,7 @@ static int move(const char *name, wb__gpu_device *d, wb__gpu_queue q, unsigned c
                 const unsigned char *from, size_t bytes, const void *host, bool wait)
 {
     CALL(name, of(d),
-         if (!to || !from || (!wait && !is_pinned(host, bytes))) gpu_wrong(name);
+         if (!to || !from || (!wait && !is_pinned(host, bytes))) is_wrong(name);
          else gpu_put(queue_of(d, q), (command){.action = COPY, .to = to, .from = from, .bytes = bytes});
          if (wait) gpu_run_queue(queue_of(d, q));
          code = of(d)->fault);
@@ -324,12 +324,12 @@ static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, siz
 
 static bool reaches(const wb__gpu_device *d, const wb__gpu_device *source)
 {
-    return d == source || !gpu_number("TEST_GPU_APART", 0);
+    return d == source || !number("TEST_GPU_APART", 0);
 }
 
 static int new_event(void **e)
 {
-    CALL("new_event", NULL, *e = gpu_made(EVENTS, sizeof(event)));
+    CALL("new_event", NULL, *e = made(EVENTS, sizeof(event)));
 }
 
 static void mark(queue *q, event *e)
@@ -345,8 +345,8 @@ static void mark(queue *q, event *e)
 static void make_event(queue *q, void **wanted)
 {
     if (!wanted) return;
-    if (!gpu_driver.objects) gpu_wrong("an event is wanted");
-    *wanted = gpu_made(EVENTS, sizeof(event));
+    if (!gpu_driver.objects) is_wrong("an event is wanted");
+    *wanted = made(EVENTS, sizeof(event));
     mark(q, *wanted);
 }
 
@@ -356,7 +356,7 @@ static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *so
     queue *q = queue_of(d, WB__GPU_COMPUTE);
     unsigned char *t = gpu_reach(to, to_at, bytes), *f = gpu_reach(from, from_at, bytes);
     CALL("copy", of(d),
-         if (!t || !f || !reaches(d, source)) gpu_wrong("copy");
+         if (!t || !f || !reaches(d, source)) is_wrong("copy");
          else gpu_put(q, (command){.action = COPY, .to = t, .from = f, .bytes = bytes});
          make_event(q, wanted));
 }
@@ -370,7 +370,7 @@ static void drop_event(void *e)
 
 static int record(wb__gpu_device *d, wb__gpu_queue q, void **e)
 {
-    CALL("record", of(d), if (!*e) *e = gpu_made(EVENTS, sizeof(event)); mark(queue_of(d, q), *e));
+    CALL("record", of(d), if (!*e) *e = made(EVENTS, sizeof(event)); mark(queue_of(d, q), *e));
 }
 
 static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *e)
@@ -419,7 +419,7 @@ static bool options(wb__gpu_device *d, int flags, char *text, size_t room)
 static program *program_of(wb__gpu_device *d, const char *text)
 {
     const char *words = strstr(text, "uint words[");
-    program *p = gpu_made(PROGRAMS, sizeof *p);
+    program *p = made(PROGRAMS, sizeof *p);
     *p = (program){.text = strdup(text), .words = words ? (size_t)atoi(words + 11) : 0,
                    .device = of(d)};
     if (!p->text) abort();
@@ -477,7 +477,7 @@ static int function_of(wb__gpu_device *d, void *p, const char *entry, void **f, 
     if (!code && !table && !strstr(from->text, text)) code = CODE_NAME;
     if (!code) {
         const size_t last = from->words ? 16 + 4 * from->words : sizeof(test_args);
-        function *new = gpu_made(FUNCTIONS, sizeof *new);
+        function *new = made(FUNCTIONS, sizeof *new);
         *new = (function){.program = from, .n = table ? 2 : 3, .bytes = {8, table ? 4 : 8, last}};
         new->adds = !strcmp(entry, "add") || (table && strstr(from->text, "    add((u8 *)rows"));
         snprintf(new->entry, sizeof new->entry, "%s", entry);
@@ -496,7 +496,7 @@ static void drop_function(void *f) { GIVEN_BACK(gpu_ended(FUNCTIONS, f)); }
 static int bind(void *f, int index, size_t bytes, const void *value)
 {
     function *to = f;
-    CALL("bind", NULL, if (index >= to->n || bytes != to->bytes[index]) gpu_wrong("bind");
+    CALL("bind", NULL, if (index >= to->n || bytes != to->bytes[index]) is_wrong("bind");
          else memcpy(to->bound[index], value, bytes));
 }
 
@@ -516,7 +516,7 @@ static int launch_on(wb__gpu_device *d, wb__gpu_queue q, void *f, const uint32_t
         l->device = of(d);
         for (int i = 0; i < l->f.n && !gpu_driver.bind; i++)
             memcpy(l->f.bound[i], arguments[i], l->f.bytes[i]);
-        if (l->f.program->device != of(d)) gpu_wrong("launch: a kernel of another device");
+        if (l->f.program->device != of(d)) is_wrong("launch: a kernel of another device");
         if (q == WB__GPU_RECORDING) {
             if (!g || !wb__make_room(&g->launch, &g->room, g->n + 1, sizeof *g->launch)) abort();
             g->launch[g->n++] = l;
@@ -530,7 +530,7 @@ static int launch_on(wb__gpu_device *d, wb__gpu_queue q, void *f, const uint32_t
 
 static int record_begin(wb__gpu_device *d)
 {
-    CALL("record_begin", of(d), of(d)->recording = gpu_made(RECORDED, sizeof(graph));
+    CALL("record_begin", of(d), of(d)->recording = made(RECORDED, sizeof(graph));
          of(d)->recording->users = 1);
 }
 

@@ -73,14 +73,10 @@ extern wb__gpu_driver gpu_driver;
 extern machine gpu_places[2];
 extern block *gpu_memory;               /* all that was not given back */
 
-/* A use that a correct runtime never makes. */
-void gpu_wrong(const char *what);
-/* Counted and zeroed memory for something of a kind; not there any more. */
-void *gpu_made(kind k, size_t bytes);
+/* Something of a kind is not there any more. */
 void gpu_ended(kind k, void *p);
-/* Of the environment. */
+/* Of the environment; NULL: not set, or empty. */
 const char *gpu_variable(const char *name);
-int64_t gpu_number(const char *name, int64_t otherwise);
 
 /* ---- test_gpu_run.c: all with the lock ------------------------------------------------------- */
 
