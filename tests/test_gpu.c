@@ -305,7 +305,8 @@ static int move(const char *name, wb__gpu_device *d, wb__gpu_queue q, unsigned c
 {
     CALL(name, of(d),
          if (!to || !from || (!wait && !is_pinned(host, bytes))) is_wrong(name);
-         else gpu_put(queue_of(d, q), (command){.action = COPY, .to = to, .from = from, .bytes = bytes});
+         else gpu_put(queue_of(d, q), (command){.action = COPY, .to = to, .from = from,
+                                                .host = host, .bytes = bytes});
          if (wait) gpu_run_queue(queue_of(d, q));
          code = of(d)->fault);
 }

@@ -55,7 +55,7 @@ typedef struct command {
     block *block;
     graph *graph;
     unsigned char *to;
-    const unsigned char *from;
+    const unsigned char *from, *host;   /* which of both is the host's; or NULL */
     size_t bytes;
     struct command *next;
 } command;

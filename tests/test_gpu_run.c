@@ -27,7 +27,7 @@ static bool is_there(const unsigned char *data)
 {
     const block *m = gpu_memory;
     while (m && (data < m->data || data >= m->data + m->bytes)) m = m->next;
-    return !m || m->there;              /* or it is the host's */
+    return m && m->there;
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -152,7 +152,8 @@ void gpu_put(queue *q, command c)
 
 static void run_copy(const queue *q, const command *c)
 {
-    if (!is_there(c->to) || !is_there(c->from)) q->device->fault = CODE_LOST;
+    if ((c->to != c->host && !is_there(c->to)) || (c->from != c->host && !is_there(c->from)))
+        q->device->fault = CODE_LOST;   /* or, where all calls fail, given back too early */
     else memmove(c->to, c->from, c->bytes);
 }
 
