@@ -117,7 +117,8 @@ TEST(long_files)
         wb__free(got);
         wb__mapping *m = wb__map(path);
         int64_t at = 0;
-        const uint8_t *head = wb__map_take(m, &at, 10, "the header"), *rest = wb__map_take(m, &at, (int64_t)n - 10, "the data");
+        const uint8_t *head = wb__map_take(m, &at, 10, "the header");
+        const uint8_t *rest = wb__map_take(m, &at, (int64_t)n - 10, "the data");
         assert_non_null(head);
         assert_non_null(rest);
         assert_memory_equal(rest, data + 10, n - 10);

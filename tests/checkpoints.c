@@ -141,7 +141,7 @@ static void rewrite(const char *key, const char *(*change)(const char *))
         bool it = !strcmp(t.notes[i].key, key);
         notes[n_notes++] = (wb__note){t.notes[i].key, it ? (char *)(uintptr_t)change(t.notes[i].value) : t.notes[i].value};
     }
-    assert_int_equal(wb__st_save(path, t.n, out, n_notes, notes), 0);
+    assert_int_equal(wb__st_save(NULL, path, t.n, out, n_notes, notes), 0);
     wb__table_free(&t);
 }
 

@@ -315,6 +315,14 @@ TEST(idx_becomes_an_array)
     wb_tensor *x = wb_load_npy(in_folder("x.npy"));
     assert_non_null(x);
     assert_memory_equal(wb_data(x), ((int32_t[]){258, -2}), 8);
+    WEBER("convert", "x.idx", "x.safetensors");
+    succeeded("x.safetensors: 1 tensor\n", "");
+    static const char *const names[] = {"x.idx", "x.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        wb_tree *t = wb_load_tensors(in_folder(names[i]));
+        assert_non_null(t);
+        assert_memory_equal(wb_data(wb_get(t, "0")), ((int32_t[]){258, -2}), 8);
+    }
 }
 
 int main(void) { return run_cases(make_folder, remove_folder); }

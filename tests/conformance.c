@@ -324,6 +324,107 @@ TEST(where_and_cast)
     }
 }
 
+/* ---- running sums ---------------------------------------------------------------------------- */
+
+static array ref_running(array x, int axis, const wb_cumsum_options *o)
+{
+    array y = ref_new(x.ndim, x.dims);
+    int64_t step = 1;
+    for (int d = axis + 1; d < x.ndim; d++) step *= x.dims[d];
+    const int64_t n = x.dims[axis];
+    for (int64_t i = 0; i < x.size; i++) {
+        const int64_t at = i / step % n;
+        for (int64_t j = 0; j < n; j++)
+            if ((o->reverse ? j > at : j < at) || (j == at && !o->exclusive))
+                y.at[i] += x.at[i + (j - at) * step];
+    }
+    return y;
+}
+
+static void check_running(array x, wb_dtype t, int axis, int view, int how)
+{
+    const wb_cumsum_options o = {.size = sizeof o, .exclusive = how & 1, .reverse = how & 2};
+    const double n = (double)WB__MAX(x.dims[axis], 1), e = tolerance(t == WB_F64 ? t : WB_F32);
+    const double absolute = wb__dtype_float(t) ? 4 * (t == WB_F64 ? n * n : 8 + n / 8) * e : 0;
+    wb_tensor *y = wb_cumsum_with(tensor_of(x, t, view), axis - (how & 4 ? x.ndim : 0), &o);
+    if (!y) fail_msg("%s", wb_error());
+    assert_int_equal(wb_dtype_of(y), t);
+    check(y, as_result(ref_running(x, axis, &o), t), 2 * tolerance(t), absolute,
+          "running sums of %s along %d of %d, %lld elements%s%s", wb_dtype_name(t), axis, x.ndim,
+          (long long)x.dims[axis], o.exclusive ? ", exclusive" : "", o.reverse ? ", reverse" : "");
+}
+
+TEST(running_sums_of_all_dtypes)
+{
+    static const int64_t sizes[][5] = {         /* and the axis */
+        {3, 5, 4, 7, 1}, {2, 1, 300, 3, 2}, {1, 70, 2, 150, 3}, {130, 1, 1, 2, 0}, {2, 0, 3, 4, 1},
+        {2, 0, 3, 4, 3}, {1, 1, 1, 1000, 3}, {700, 1, 3, 1, 0}, {3, 5, 4, 7, 3}, {5, 9, 20, 2, 2}};
+    for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
+        for (int i = (int)t % fewer(); i < (int)WB__COUNT(sizes) * 8; i += fewer()) {
+            const int64_t *dims = sizes[i / 8];
+            wb_scope *scope = wb_scope_open();
+            array x = operand("", t, 4, dims);
+            check_running(x, t, (int)dims[4], (int)draw_int(0, VIEWS - 1), i % 8);
+            wb_scope_close(scope);
+            ref_forget();
+        }
+    for (int axis = 0; axis < WB_MAX_DIMS; axis += fewer()) {
+        const array x = operand("", WB_F32, 8, (int64_t[]){2, 3, 1, 2, 3, 2, 2, 3});
+        check_running(x, WB_F32, axis, 2, axis % 4);
+        check_running(operand("", WB_I32, 1, (int64_t[]){5 * axis}), WB_I32, 0, 3, axis % 4);
+    }
+}
+
+/* By hand; sums of long rows keep what single additions round off. */
+TEST(running_sums)
+{
+    static const double rows[4][6] = {
+        {1, 2, 3, 10, 20, 30}, {1, 3, 6, 10, 30, 60}, {0, 1, 3, 0, 10, 30}, {6, 5, 3, 60, 50, 30}};
+    array x = ref_new(2, (int64_t[]){2, 3}), want = ref_new(2, x.dims);
+    memcpy(x.at, rows[0], sizeof rows[0]);
+    wb_tensor *p = tensor_of(x, WB_F32, 0);
+    wb_tensor *y[4] = {p, wb_cumsum(p, 1), wb_cumsum(p, -1, .exclusive = true),
+                       wb_cumsum(p, 1, .reverse = true)};
+    for (int i = 0; i < 4; i++) {
+        memcpy(want.at, rows[i], sizeof rows[i]);
+        check(y[i], want, 0, 0, "running sums %d", i);
+    }
+    for (int columns = 1; columns <= 2; columns++) {
+        wb_tensor *tenth = wb_full_of(0.1, WB_F32, 2, (int64_t[]){200000, columns});
+        array sums = values_of(wb_cumsum(tenth, 0));
+        for (int64_t i = 0; i < sums.size; i++)
+            assert_true(fabs(sums.at[i] / (double)(i / columns + 1) - (double)0.1f) <= 5e-8);
+    }
+    x = ref_new(1, (int64_t[]){5});
+    memcpy(x.at, (double[]){1, INFINITY, 2, -INFINITY, 3}, 5 * sizeof(double));
+    want = ref_running(x, 0, &(wb_cumsum_options){0});
+    for (wb_dtype t = WB_F32; t <= WB_F64; t++)
+        check(wb_cumsum(tensor_of(x, t, 0), 0), want, 0, 0, "infinities of %s", wb_dtype_name(t));
+    ref_forget();
+}
+
+static void refused(wb_tensor *y, wb_status code, const char *message)
+{
+    assert_null(y);
+    assert_int_equal(wb_error_code(), code);
+    assert_string_equal(wb_error(), message);
+    wb_clear_error();
+}
+
+TEST(running_sums_refused)
+{
+    refused(wb_cumsum(wb_zeros(2, 3), 2), WB_ERROR_SHAPE,
+            "cumsum: no axis 2 in [2,3] f32: the first is 0, the last 1 or -1");
+    refused(wb_cumsum(wb_zeros(2, 3), -3), WB_ERROR_SHAPE,
+            "cumsum: no axis -3 in [2,3] f32: the first is 0, the last 1 or -1");
+    refused(wb_cumsum(wb_scalar(1), 0), WB_ERROR_SHAPE,
+            "cumsum: no axis 0 in [] f32, a scalar: give it one with wb_unsqueeze");
+    refused(wb_cumsum(wb_eq(wb_zeros(2), wb_zeros(2)), 0), WB_ERROR_DTYPE,
+            "cumsum: does not take [2] bool: make integers of it with wb_astype");
+    refused(wb_cumsum(NULL, 0), WB_ERROR_ARGUMENT,
+            "cumsum: an operand is NULL, and nothing failed before");
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* First and second derivatives of f(x) against those of finite differences of the library's own f64
@@ -408,6 +509,20 @@ TEST(gradients)
         }
 }
 
+static wb_tensor *before(wb_tensor *x) { return wb_sin(wb_cumsum(x, -1, .exclusive = true)); }
+static wb_tensor *behind(wb_tensor *x)
+{
+    return wb_cumsum(wb_square(wb_cumsum(x, 1, .reverse = true)), 0, .exclusive = true,
+                     .reverse = true);
+}
+
+TEST(gradients_of_running_sums)
+{
+    array x = draw_array(2, (int64_t[]){3, 4}, -1, 1);
+    gradient_of("exclusive cumsum", before, NULL, x, x);
+    gradient_of("reverse cumsum", behind, NULL, x, x);
+}
+
 /* What ops.h promises at special points. */
 TEST(gradients_at_points)
 {
@@ -443,7 +558,8 @@ TEST(every_row_is_covered)
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
         "average adam_step " /* optim_rules */
         "constant variable assign stop automatic " /* engine_semantics */
-        "moved"; /* device_move */
+        "moved " /* device_move */
+        "cumsum"; /* here */
 #define WB_LIBRARY(name, step, variant, composed, gradient) WB_OTHER(name, LIBRARY, gradient)
 #define WB_COMPOSITE(name, composed, gradient) WB_OTHER(name, COMPOSITE, gradient)
 #define WB_OTHER(name, class, gradient) if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);

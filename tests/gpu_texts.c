@@ -179,6 +179,21 @@ TEST(rows_and_copies)
     assert_non_null(strstr(wb_error(), "copy: 2147483648 groups"));
 }
 
+TEST(running_sums)
+{
+    static const int64_t sizes[][3] = {     /* the last needs places of 64 bits */
+        {7, 3, 5}, {1000, 3, 1}, {20, 1 << 13, 2}, {100000, 1 << 13, 2}};
+    for (int t = WB_F32; t < WB_BOOL; t++)
+        for (int i = 0; i < 16; i++) {
+            const int64_t *n = sizes[i / 4];
+            const wb_dtype d = (wb_dtype)t;
+            wb__step s = {.kind = WB__STEP_CUMSUM, .n_views = 2, .variant = i % 2,
+                          .views = {VIEW(d, 0, n[0], n[1], n[2]), VIEW(d, 1, n[0], n[1], n[2])}};
+            if (i & 2) s.views[0].strides[1] *= 2;
+            assert_int_equal(check(&s, d == WB_F64), 1);
+        }
+}
+
 TEST(attention)
 {
     static const int64_t sizes[][4] = {     /* heads, places, depth, width of v; the last needs 64 bits */

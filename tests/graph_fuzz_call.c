@@ -158,6 +158,8 @@ wb_tensor *call_step(const program *p, int i, wb_tensor **t)
     case OP_REDUCE: return reduce(s, x);
     case OP_ARGMAX: return wb_argmax(x, (int)s->p[0]);
     case OP_ONECOLD: return wb_onecold(x);
+    case OP_CUMSUM:
+        return wb_cumsum(x, (int)s->p[0], .exclusive = s->p[1] != 0, .reverse = s->p[2] != 0);
     case OP_CONCAT: case OP_STACK: return joined(s, t);
     case OP_TAKE: return wb_take(x, y);
     case OP_ONEHOT: return wb_onehotbatch(x, s->p[0]);

@@ -126,6 +126,7 @@ static bool draw_reduce(drawing *d, instruction *s)
     if (s->op != OP_REDUCE) {
         s->n = 1;
         s->p[0] = draw_between(-x->ndim, x->ndim - 1);
+        for (; s->op == OP_CUMSUM && s->n < 3; s->n++) s->p[s->n] = draw_between(0, 1);
     } else if (!draw_chance(3)) {
         for (int a = 0; a < x->ndim; a++)
             if (draw_chance(2)) s->p[s->n++] = draw_chance(2) ? a : a - x->ndim;
@@ -268,6 +269,7 @@ static const struct { op_kind op; int weight;
     {OP_REDUCE, 11},
     {OP_ARGMAX, 1},
     {OP_ONECOLD, 1},
+    {OP_CUMSUM, 2},
     {OP_RESHAPE, 5},
     {OP_PERMUTE, 4},
     {OP_EXPAND, 2},
@@ -316,7 +318,7 @@ bool draw_step(drawing *d)
     case OP_UNARY: case OP_BINARY: case OP_BINARY_NUMBER: case OP_COMPARE: case OP_COMPARE_NUMBER:
     case OP_NOT: case OP_ISFINITE: case OP_WHERE: case OP_CAST: case OP_STOP:
         return draw_elementwise(d, &s);
-    case OP_REDUCE: case OP_ARGMAX: case OP_ONECOLD: return draw_reduce(d, &s);
+    case OP_REDUCE: case OP_ARGMAX: case OP_ONECOLD: case OP_CUMSUM: return draw_reduce(d, &s);
     case OP_CONCAT: case OP_STACK: return draw_joined(d, &s);
     case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_TRANSPOSE: case OP_FLATTEN:
     case OP_UNSQUEEZE: case OP_SQUEEZE: case OP_SLICE: case OP_FLIP: case OP_PAD:

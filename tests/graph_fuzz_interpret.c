@@ -304,6 +304,25 @@ static bool argmax(const instruction *s, const value *x, value *y)
     return true;
 }
 
+/* p: axis, exclusive, reverse; each element is a sum of its own */
+static bool cumsum(const instruction *s, const value *x, value *y)
+{
+    const int axis = normal_axis(x, s->p[0]);
+    if (axis < 0 || x->dtype == WB_BOOL || x->size * x->dims[axis] > MOST_NUMBERS) return false;
+    int64_t inner = 1, n = x->dims[axis];
+    for (int i = axis + 1; i < x->ndim; i++) inner *= x->dims[i];
+    if (!new_value(y, x->dtype, x->ndim, x->dims)) return false;
+    static int list[MOST_ELEMENTS];
+    for (int64_t k = 0; k < y->size; k++) {
+        const int64_t at = k / inner % n;
+        const int64_t from = s->p[2] ? at + (s->p[1] != 0) : 0;
+        const int64_t to = s->p[2] ? n : at + !s->p[1];
+        for (int64_t i = from; i < to; i++) list[i - from] = x->at[k + (i - at) * inner];
+        y->at[k] = num_sum(x->dtype, (int)(to - from), list);
+    }
+    return true;
+}
+
 /* ---- shape ----------------------------------------------------------------------------------- */
 
 static bool same_order(const value *x, value *y, int ndim, const int64_t *dims)
@@ -457,6 +476,7 @@ bool interpret_step(const program *p, value *v, int i)
     case OP_WHERE: return select_of(x, z, &v[s->in[2]], y);
     case OP_REDUCE: return reduce(s, x, y);
     case OP_ARGMAX: case OP_ONECOLD: return argmax(s, x, y);
+    case OP_CUMSUM: return cumsum(s, x, y);
     case OP_RESHAPE: case OP_FLATTEN: case OP_UNSQUEEZE: case OP_SQUEEZE: return reshape(s, x, y);
     case OP_PERMUTE: case OP_TRANSPOSE: return permute(s, x, y);
     case OP_EXPAND: return expand(s, x, y);

@@ -141,6 +141,10 @@ static void print_plain(FILE *f, const instruction *s)
     case OP_SLICE: case OP_PAD:
         snprintf(more, sizeof more, ", %d, %d, %d", (int)s->p[0], (int)s->p[1], (int)s->p[2]);
         break;
+    case OP_CUMSUM:
+        snprintf(more, sizeof more, ", %d, .exclusive = %d, .reverse = %d", (int)s->p[0],
+                 (int)s->p[1], (int)s->p[2]);
+        break;
     case OP_NORMALISE: snprintf(more, sizeof more, ", %d, %g", (int)s->p[0], s->number); break;
     case OP_DROPOUT: snprintf(more, sizeof more, ", %g", s->number); break;
     case OP_LINEAR: case OP_ATTENTION:

@@ -42,7 +42,9 @@ static void read_idx(void) { wb_read_idx(path); }
 static void read_idx_table(void)
 {
     wb__table t;
-    if (!wb__idx_table(path, &t)) wb__table_free(&t);
+    wb__mapping *m = wb__map(path);
+    if (m && wb__idx_table(m, false, &t)) wb__unmap(m);
+    else if (m) wb__table_free(&t);
 }
 static void read_npy(void) { wb_load_npy(path); }
 static void read_csv(void) { wb_load_csv(path); }

@@ -129,7 +129,7 @@ TEST(functions_by_name)
 static void refused(const char *description, const char *message)
 {
     wb__note note = {"weber", (char *)(uintptr_t)description};
-    assert_int_equal(wb__st_save(file_name(), 0, NULL, 1, &note), 0);
+    assert_int_equal(wb__st_save(NULL, file_name(), 0, NULL, 1, &note), 0);
     wb_clear_error();
     assert_null(wb_load(file_name()));
     if (!strstr(wb_error(), message)) fail_msg("\"%s\" is not in \"%s\"", message, wb_error());
@@ -187,7 +187,7 @@ TEST(wrong_descriptions)
     for (int i = 0; i < 150; i++) strcat(deep, "]}]}");
     strcat(deep, "}");
     wb__note note = {"weber", deep};
-    assert_int_equal(wb__st_save(file_name(), 0, NULL, 1, &note), 0);
+    assert_int_equal(wb__st_save(NULL, file_name(), 0, NULL, 1, &note), 0);
     assert_null(wb_load(file_name()));
     unlink(file_name());
     wb_layer *l = wb_Flatten();
@@ -244,7 +244,7 @@ TEST(state_into_models)
                          (float[]){1, 2, 3, 4}},
                         {"layers.0.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){5, 6}},
                         {"layers.1.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){7, 8}}};
-    assert_int_equal(wb__st_save(path, 3, out, 0, NULL), 0);
+    assert_int_equal(wb__st_save(NULL, path, 3, out, 0, NULL), 0);
     if (wb_load_state(path, tied)) fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(tied, "layers.0.weight"), 1, 0) == 3);
     assert_null(wb_load(path));

@@ -107,7 +107,7 @@ static void what_we_write(void)
         }
     }
     const wb__note note = {"note", "\xc3\xa9\n\""};
-    if (wb__st_save(in_folder("ours", ".safetensors"), n, out, 1, &note)) fail_msg("%s", wb_error());
+    if (wb__st_save(NULL, in_folder("ours", ".safetensors"), n, out, 1, &note)) fail_msg("%s", wb_error());
     for (int i = 0; i < n; i++) wb__free(out[i].name);
     assert_int_equal(python_script("safetensors_files.py check", in_folder("ours", ".safetensors")), 0);
 }

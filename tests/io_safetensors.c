@@ -140,7 +140,7 @@ static void make_file(void)
         {"unsigned", WB_U8, 1, two, 2, flags},
     };
     wb__note notes[] = {{"about", "a \"test\"\n"}};
-    if (wb__st_save(file_name(), WB__COUNT(out), out, 1, notes)) fail_msg("%s", wb_error());
+    if (wb__st_save(NULL, file_name(), WB__COUNT(out), out, 1, notes)) fail_msg("%s", wb_error());
 }
 
 TEST(what_is_written_is_read)
@@ -167,7 +167,7 @@ TEST(what_is_written_is_read)
     assert_int_equal(bytes[0] & 7, 0);                  /* the data begin at a multiple of 8 */
     wb__free(bytes);
     wb__st_out twice[2] = {{"a", WB_U8, 0, NULL, 1, "x"}, {"a", WB_U8, 0, NULL, 1, "y"}};
-    assert_int_equal(wb__st_save(file_name(), 2, twice, 0, NULL), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb__st_save(NULL, file_name(), 2, twice, 0, NULL), WB_ERROR_ARGUMENT);
     assert_string_equal(wb_error(), "save: two tensors are named \"a\"");
     unlink(file_name());
 }
@@ -325,7 +325,7 @@ TEST(failing_writes)
         put("old", 3);
         wb__io_fail_at(fail);
         wb__st_out out = {"a", WB_U8, 0, NULL, 1, "x"};
-        int status = wb__st_save(file_name(), 1, &out, 0, NULL);
+        int status = wb__st_save(NULL, file_name(), 1, &out, 0, NULL);
         bool reached = wb__io_count() >= fail;
         wb__io_fail_at(0);
         if (!reached) {

@@ -174,7 +174,7 @@ TEST(other_dtypes)
 static void put_table(int n, wb__st_out *out, const char *format)
 {
     const wb__note note = {"format", (char *)(uintptr_t)format};
-    if (wb__st_save(file_name(), n, out, 1, &note)) fail_msg("%s", wb_error());
+    if (wb__st_save(NULL, file_name(), n, out, 1, &note)) fail_msg("%s", wb_error());
 }
 
 /* The cross-correlation with what is in the file is the layer with .flip. */

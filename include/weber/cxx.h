@@ -12,6 +12,13 @@
 #include "weber/device.h"
 #include "weber/files.h"
 
+/* Options that know their size. */
+template <class O> inline const O *wb_sized_(O &o)
+{
+    o.size = sizeof o;
+    return &o;
+}
+
 /* ---- tensors ---------------------------------------------------------------------------------- */
 
 /* wb_zeros(2, 5): [2,5] f32 */
@@ -69,8 +76,7 @@ template <class... I> inline wb_axes wb_axes_of(I... axes) { return wb_axes{int(
 #define WB_REDUCTION_(name)                                                     \
     inline wb_tensor *name(wb_tensor *x, wb_reduce_options o = {})              \
     {                                                                           \
-        o.size = sizeof o;                                                      \
-        return name##_with(x, &o);                                              \
+        return name##_with(x, wb_sized_(o));                                    \
     }
 WB_REDUCTION_(wb_sum)
 WB_REDUCTION_(wb_mean)
@@ -79,6 +85,11 @@ WB_REDUCTION_(wb_min)
 WB_REDUCTION_(wb_variance)
 WB_REDUCTION_(wb_logsumexp)
 #undef WB_REDUCTION_
+inline wb_tensor *wb_cumsum(wb_tensor *x, int axis, wb_cumsum_options o = {})
+{
+    o.size = sizeof o;
+    return wb_cumsum_with(x, axis, &o);
+}
 
 template <class... I> inline wb_tensor *wb_reshape(wb_tensor *x, I... dims)
 {
@@ -108,23 +119,19 @@ template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
 
 inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_settings s = {})
 {
-    s.size = sizeof s;
-    return wb_conv_with(x, w, b, &s);
+    return wb_conv_with(x, w, b, wb_sized_(s));
 }
 inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_settings s = {})
 {
-    s.size = sizeof s;
-    return wb_conv_transpose_with(x, w, b, &s);
+    return wb_conv_transpose_with(x, w, b, wb_sized_(s));
 }
 inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_settings s)
 {
-    s.size = sizeof s;
-    return wb_maxpool_with(x, &s);
+    return wb_maxpool_with(x, wb_sized_(s));
 }
 inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_settings s)
 {
-    s.size = sizeof s;
-    return wb_meanpool_with(x, &s);
+    return wb_meanpool_with(x, wb_sized_(s));
 }
 
 /* ---- layers ----------------------------------------------------------------------------------- */
@@ -134,16 +141,14 @@ struct wb_pair { int64_t h = 0, w = 0; };
 
 inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = nullptr, wb_dense_options o = {})
 {
-    o.size = sizeof o;
     o.in = in;
     o.out = out;
     o.activation = activation;
-    return wb_dense_with(&o);
+    return wb_dense_with(wb_sized_(o));
 }
 inline wb_conv_options wb_convolution_(int64_t in, int64_t out, wb_pair kernel, wb_function activation,
                                        wb_conv_options o)
 {
-    o.size = sizeof o;
     o.in = in;
     o.out = out;
     o.kernel[0] = kernel.h;
@@ -154,77 +159,67 @@ inline wb_conv_options wb_convolution_(int64_t in, int64_t out, wb_pair kernel, 
 inline wb_layer *wb_Conv(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr, wb_conv_options o = {})
 {
     o = wb_convolution_(in, out, kernel, activation, o);
-    return wb_conv_layer_with(&o);
+    return wb_conv_layer_with(wb_sized_(o));
 }
 inline wb_layer *wb_ConvTranspose(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr,
                                   wb_conv_options o = {})
 {
     o = wb_convolution_(in, out, kernel, activation, o);
-    return wb_conv_transpose_layer_with(&o);
+    return wb_conv_transpose_layer_with(wb_sized_(o));
 }
 inline wb_layer *wb_CrossCor(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr, wb_conv_options o = {})
 {
     return wb_Conv(in, out, kernel, activation, o);
 }
-inline wb_layer *wb_MaxPool(wb_pair window, wb_pool_options o = {})
-{
-    o.size = sizeof o;
-    o.window[0] = window.h;
-    o.window[1] = window.w;
-    return wb_maxpool_layer_with(&o);
-}
-inline wb_layer *wb_MeanPool(wb_pair window, wb_pool_options o = {})
-{
-    o.size = sizeof o;
-    o.window[0] = window.h;
-    o.window[1] = window.w;
-    return wb_meanpool_layer_with(&o);
-}
+#define WB_POOL_(name, with)                                                            \
+    inline wb_layer *name(wb_pair window, wb_pool_options o = {})                       \
+    {                                                                                   \
+        o.window[0] = window.h;                                                         \
+        o.window[1] = window.w;                                                         \
+        return with(wb_sized_(o));                                                      \
+    }
+WB_POOL_(wb_MaxPool, wb_maxpool_layer_with)
+WB_POOL_(wb_MeanPool, wb_meanpool_layer_with)
+#undef WB_POOL_
 inline wb_layer *wb_Dropout(double p, wb_dropout_options o = {})
 {
-    o.size = sizeof o;
     o.p = p;
-    return wb_dropout_layer_with(&o);
+    return wb_dropout_layer_with(wb_sized_(o));
 }
 inline wb_layer *wb_BatchNorm(int64_t channels, wb_function activation = nullptr, wb_batchnorm_options o = {})
 {
-    o.size = sizeof o;
     o.channels = channels;
     o.activation = activation;
-    return wb_batchnorm_with(&o);
+    return wb_batchnorm_with(wb_sized_(o));
 }
 inline wb_layer *wb_LayerNorm(wb_pair shape, wb_function activation = nullptr, wb_layernorm_options o = {})
 {
-    o.size = sizeof o;
     o.shape[0] = shape.h;
     o.shape[1] = shape.w;
     o.activation = activation;
-    return wb_layernorm_with(&o);
+    return wb_layernorm_with(wb_sized_(o));
 }
 inline wb_layer *wb_Embedding(int64_t n, int64_t dim, wb_initialiser init = nullptr)
 {
     wb_embedding_options o = {};
-    o.size = sizeof o;
     o.n = n;
     o.dim = dim;
     o.init = init;
-    return wb_embedding_with(&o);
+    return wb_embedding_with(wb_sized_(o));
 }
 inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads = 0, wb_attention_options o = {})
 {
-    o.size = sizeof o;
     o.dim = dim;
     o.heads = heads;
-    return wb_attention_layer_with(&o);
+    return wb_attention_layer_with(wb_sized_(o));
 }
 
 #define WB_RECURRENT_(name, with)                                                       \
     inline wb_layer *name(int64_t in, int64_t out, wb_recurrent_options o = {})         \
     {                                                                                   \
-        o.size = sizeof o;                                                              \
         o.in = in;                                                                      \
         o.out = out;                                                                    \
-        return with(&o);                                                                \
+        return with(wb_sized_(o));                                                      \
     }
 WB_RECURRENT_(wb_RNN, wb_rnn_with)
 WB_RECURRENT_(wb_LSTM, wb_lstm_with)
@@ -259,53 +254,32 @@ inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx) { return wb_f
 
 inline wb_dataset *wb_load_csv(const char *path, wb_csv_options o = {})
 {
-    o.size = sizeof o;
-    return wb_load_csv_with(path, &o);
+    return wb_load_csv_with(path, wb_sized_(o));
 }
 inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 0, bool shuffle = false, wb_loader_options o = {})
 {
-    o.size = sizeof o;
     o.batchsize = batchsize;
     o.shuffle = shuffle;
-    return wb_dataloader_with(d, &o);
+    return wb_dataloader_with(d, wb_sized_(o));
 }
 
 /* ---- training --------------------------------------------------------------------------------- */
 
-#define WB_RULE_(name, with)                                                            \
-    inline wb_rule *name(double eta = WB_DEFAULT, wb_rule_options o = {})               \
+#define WB_RULE_(name, with, number)                                                    \
+    inline wb_rule *name(double number = WB_DEFAULT, wb_rule_options o = {})            \
     {                                                                                   \
-        o.size = sizeof o;                                                              \
-        if (eta != WB_DEFAULT) o.eta = eta;                                             \
-        return with(&o);                                                                \
+        if (number != WB_DEFAULT) o.number = number;                                    \
+        return with(wb_sized_(o));                                                      \
     }
-WB_RULE_(wb_Descent, wb_descent_with)
-WB_RULE_(wb_Momentum, wb_momentum_with)
-WB_RULE_(wb_Adam, wb_adam_with)
-WB_RULE_(wb_AdamW, wb_adamw_with)
+WB_RULE_(wb_Descent, wb_descent_with, eta)
+WB_RULE_(wb_Momentum, wb_momentum_with, eta)
+WB_RULE_(wb_Adam, wb_adam_with, eta)
+WB_RULE_(wb_AdamW, wb_adamw_with, eta)
+WB_RULE_(wb_WeightDecay, wb_weightdecay_with, lambda)
+WB_RULE_(wb_ClipGrad, wb_clipgrad_with, delta)
+WB_RULE_(wb_ClipNorm, wb_clipnorm_with, omega)
 #undef WB_RULE_
 
-inline wb_rule *wb_WeightDecay(double lambda = WB_DEFAULT)
-{
-    wb_rule_options o = {};
-    o.size = sizeof o;
-    o.lambda = lambda;
-    return wb_weightdecay_with(&o);
-}
-inline wb_rule *wb_ClipGrad(double delta = WB_DEFAULT)
-{
-    wb_rule_options o = {};
-    o.size = sizeof o;
-    o.delta = delta;
-    return wb_clipgrad_with(&o);
-}
-inline wb_rule *wb_ClipNorm(double omega = WB_DEFAULT)
-{
-    wb_rule_options o = {};
-    o.size = sizeof o;
-    o.omega = omega;
-    return wb_clipnorm_with(&o);
-}
 template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
 {
     wb_rule *const all[] = {rules...};
@@ -313,14 +287,12 @@ template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
 }
 inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {})
 {
-    o.size = sizeof o;
-    return wb_setup_with(rule, model, &o);
+    return wb_setup_with(rule, model, wb_sized_(o));
 }
 inline int wb_adjust(wb_opt_state *state, double eta, wb_rule_options o = {})
 {
-    o.size = sizeof o;
     o.eta = eta;
-    return wb_adjust_with(state, &o);
+    return wb_adjust_with(state, wb_sized_(o));
 }
 inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx = nullptr)
 {
@@ -329,24 +301,20 @@ inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch,
 inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, int epochs = 0,
                     wb_train_options o = {})
 {
-    o.size = sizeof o;
     o.epochs = epochs;
-    return wb_train_with(loss, model, data, state, &o);
+    return wb_train_with(loss, model, data, state, wb_sized_(o));
 }
 inline int wb_save(const char *path, void *model, wb_save_options o = {})
 {
-    o.size = sizeof o;
-    return wb_save_with(path, model, &o);
+    return wb_save_with(path, model, wb_sized_(o));
 }
 inline wb_layer *wb_load(const char *path, wb_load_options o = {})
 {
-    o.size = sizeof o;
-    return wb_load_with(path, &o);
+    return wb_load_with(path, wb_sized_(o));
 }
 inline int wb_load_state(const char *path, void *model, wb_load_state_options o = {})
 {
-    o.size = sizeof o;
-    return wb_load_state_with(path, model, &o);
+    return wb_load_state_with(path, model, wb_sized_(o));
 }
 
 /* ---- devices ---------------------------------------------------------------------------------- */
@@ -355,46 +323,40 @@ inline bool wb_functional(const char *backend, const char *part = nullptr) { ret
 inline const wb_device *wb_get_device(bool verbose = false)
 {
     wb_get_device_options o = {};
-    o.size = sizeof o;
     o.verbose = verbose;
-    return wb_get_device_with(&o);
+    return wb_get_device_with(wb_sized_(o));
 }
 inline const wb_device *wb_gpu_device(bool force = false)
 {
     wb_gpu_device_options o = {};
-    o.size = sizeof o;
     o.force = force;
-    return wb_gpu_device_with(&o);
+    return wb_gpu_device_with(wb_sized_(o));
 }
 /* model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch) */
 template <class T> inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
     wb_to_options o = {};
-    o.size = sizeof o;
     o.dtype = dtype;
-    return static_cast<T *>(wb_object_to(x, d, &o));
+    return static_cast<T *>(wb_object_to(x, d, wb_sized_(o)));
 }
 template <class T> inline T *wb_gpu(T *x, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
     wb_to_options o = {};
-    o.size = sizeof o;
     o.dtype = dtype;
-    return static_cast<T *>(wb_object_gpu(x, &o));
+    return static_cast<T *>(wb_object_gpu(x, wb_sized_(o)));
 }
 template <class T> inline T *wb_cpu(T *x) { return static_cast<T *>(wb_object_cpu(x)); }
 inline wb_batch wb_to(wb_batch b, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
     wb_to_options o = {};
-    o.size = sizeof o;
     o.dtype = dtype;
-    return wb_batch_to(b, d, &o);
+    return wb_batch_to(b, d, wb_sized_(o));
 }
 inline wb_batch wb_gpu(wb_batch b, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
     wb_to_options o = {};
-    o.size = sizeof o;
     o.dtype = dtype;
-    return wb_batch_gpu(b, &o);
+    return wb_batch_gpu(b, wb_sized_(o));
 }
 inline wb_batch wb_cpu(wb_batch b) { return wb_batch_cpu(b); }
 template <class T> inline const wb_device *wb_device_of(T *x) { return wb_object_device(x); }

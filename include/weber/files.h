@@ -114,7 +114,7 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /* ---- tensors ---------------------------------------------------------------------------------- */
 
-/* All tensors of a safetensors, BSON, NPZ or NPY file by their names in it (an NPY file's is "0"), dots and all:
+/* All tensors of a safetensors, BSON, NPZ, NPY or IDX file by their names in it (of NPY and IDX "0"), dots and all:
  * wb_get(t, "layers.0.weight").  wb_save writes such a tree.
  * Errors: what is no tensor of Weber's, such as another dtype: all such are listed. */
 WB_API wb_tree *wb_load_tensors(const char *path);

@@ -117,6 +117,22 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
  * NaN wins.  No gradient.  Errors: an axis of no elements, or of more than 2^31, whose places i32 cannot hold. */
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
+/* Running sums along an axis, in x's dtype: y[i] = x[0] + ... + x[i].  .exclusive leaves x[i] out,
+ * so that y[0] is 0; .reverse sums from the end, y[i] = x[i] + ... + x[n-1].  Any dtype but bool;
+ * sums are made as wb_sum's are: f16 and bf16 in f32, integers wrapping around. */
+typedef struct {
+    size_t size;
+    bool exclusive, reverse;
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_cumsum_options;
+WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *o);
+#ifndef __cplusplus
+#define wb_cumsum(...) WB_CUMSUM_(__VA_ARGS__, )
+#define WB_CUMSUM_(x, axis, ...) \
+    wb_cumsum_with((x), (axis), WB_GET_(wb_cumsum_options, __VA_ARGS__))
+#endif
+
 /* ---- shape ------------------------------------------------------------------------------------ */
 
 WB_API wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *dims);     /* one dimension may be -1 */

@@ -66,7 +66,8 @@ const uint8_t *wb__map_take(const wb__mapping *m, int64_t *at, int64_t n, const 
 {
     const int64_t from = *at, left = m->bytes - from;
     if (n <= left) return *at += n, m->data + from;
-    wb__map_fail(m, from, "the file ends after %lld of the %lld bytes of %s", (long long)left, (long long)n, what);
+    wb__map_fail(m, from, "the file ends after %lld of the %lld bytes of %s", (long long)left,
+                 (long long)n, what);
     return NULL;
 }
 

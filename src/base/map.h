@@ -20,8 +20,8 @@ void wb__unmap(wb__mapping *m);                 /* takes NULL */
  * once. */
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes);
 
-/* The n bytes at *at, which moves behind them; NULL, with the error set, where the file ends before: then `what`
- * names them, as "the header". */
+/* The n bytes at *at, which moves behind them; NULL, with the error set, where the file ends before:
+ * then `what` names them, as "the header". */
 const uint8_t *wb__map_take(const wb__mapping *m, int64_t *at, int64_t n, const char *what);
 /* 0 if the contents end at `at`, else an error. */
 int wb__map_end(const wb__mapping *m, int64_t at);

@@ -349,7 +349,8 @@ static int add(const wb__toml *t, int table, const char *name, const char *key, 
         if (at > 0 && text[at - 1] != '\n') wb__text_add(&c->by, "%s", newline);
         if (kind == WB__AT_IMPLICIT) {          /* behind an empty line */
             const int before = at - (int)strlen(newline);
-            const bool spaced = at > 0 && text[at - 1] == '\n' && (!before || text[before - 1] == '\n');
+            const bool ended = at > 0 && text[at - 1] == '\n';
+            const bool spaced = ended && (!before || text[before - 1] == '\n');
             wb__text_add(&c->by, "%s[%s]%s", at > 0 && !spaced ? newline : "", name, newline);
         }
         if (kind == WB__AT_DOTTED) wb__text_add(&c->by, "%s.", name);
@@ -359,7 +360,7 @@ static int add(const wb__toml *t, int table, const char *name, const char *key, 
     return 0;
 }
 
-/* A pair of an inline table, with the comma behind it, or the last pair with the comma before it. */
+/* A pair of an inline table, with the comma behind it; the last pair with the comma before it. */
 static void remove_inside(const wb__toml *t, change *c)
 {
     int after = c->to, before = c->from;

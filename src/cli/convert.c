@@ -92,21 +92,6 @@ static wb_tensor *tensor_of(const wb__entry *e)
     return x;
 }
 
-static int refuse_strangers(const char *path, const wb__table *t)
-{
-    enum { LISTED = 50 };
-    wb__text list = {0};
-    int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        const wb__entry *e = &t->entries[i];
-        if (!e->dtype && n++ < LISTED) wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
-    }
-    if (n > LISTED) wb__text_add(&list, "\n  and %d more", n - LISTED);
-    if (n) wb__fail(WB_ERROR_DTYPE, "%s: holds what is no tensor of Weber's:%s", path, list.text ? list.text : "");
-    wb__free(wb__text_take(&list));
-    return n;
-}
-
 static wb_tree *tree_of(const wb__table *t)
 {
     wb_tree *tree = wb__tree_new(t->n);
@@ -129,13 +114,13 @@ static int save_one(const conversion *c, const wb__table *t)
     wb__table one = *t;
     one.n = 1;
     one.entries = (wb__entry *)(uintptr_t)e;
-    if (refuse_strangers(c->in, &one)) return -1;
+    if (wb__table_check(c->in, &one)) return -1;
     return wb_save_npy(c->out, tensor_of(e));
 }
 
 static int save_all(const conversion *c, const wb__table *t)
 {
-    if (refuse_strangers(c->in, t)) return -1;
+    if (wb__table_check(c->in, t)) return -1;
     wb_tree *tree = tree_of(t);
     return tree ? wb_save_with(c->out, tree, &c->save) : -1;
 }
@@ -149,18 +134,9 @@ static int convert_tensors(const conversion *c)
     const int status = one ? save_one(c, &t) : save_all(c, &t);
     if (!status && layers && !has_models(c->to))
         fprintf(stderr, "weber: %s: tensors alone; %s has no place for layers\n", c->out, wb__format_name(c->to));
-    if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", one ? "" : " by name");
+    const char *by_name = one || t.nameless ? "" : " by name";
+    if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", by_name);
     wb__table_free(&t);
-    return status;
-}
-
-/* IDX is read as a tensor: its elements are turned round on the way. */
-static int convert_idx(const conversion *c)
-{
-    wb_tensor *x = wb_read_idx(c->in);
-    const bool npy = c->to == WB__FORMAT_NPY;
-    const int status = !x ? -1 : npy ? wb_save_npy(c->out, x) : wb_save_with(c->out, wb_tuple(x), &c->save);
-    if (!status) printf("%s: 1 tensor\n", c->out);
     return status;
 }
 
@@ -170,7 +146,6 @@ int wb__cli_convert(int n, char **words)
     if (parse(&c, n, words)) return -1;
     if (look(&c)) return 1;
     c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;      /* what was a part is a whole then */
-    if (c.from == WB__FORMAT_IDX) return convert_idx(&c) ? wb__cli_complain() : 0;
     int status = 1;
     if (may_be_model(&c)) {
         if ((status = convert_model(&c)) < 0) return wb__cli_complain();

@@ -3,9 +3,7 @@
 #include "cli/cli.h"
 
 #include "io/formats.h"
-#include "io/dataset/idx.h"
 #include "io/json.h"
-#include "io/numpy/npz.h"
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -236,17 +234,12 @@ static int show_safetensors(const char *path)
 
 /* ---- the others -------------------------------------------------------------------------------------- */
 
-static int show_idx(const char *path)
-{
-    wb__table table;
-    return wb__idx_table(path, &table) ? wb__cli_complain() : show_table(path, "IDX", &table, false);
-}
-
 /* The mapping is given up. */
 static int show_arrays(const char *path, wb__format format, wb__mapping *m)
 {
     wb__table table;
-    if (!wb__npz_table(m, false, &table)) return show_table(path, wb__format_name(format), &table, false);
+    if (!wb__table_of(m, NULL, false, &table))
+        return show_table(path, wb__format_name(format), &table, false);
     wb__unmap(m);
     return wb__cli_complain();
 }
@@ -257,12 +250,12 @@ int wb__cli_show(const char *path)
     if (!m) return wb__cli_complain();
     wb__format format = wb__format_of(m);
     if (!format) format = wb__format_named(path);       /* then its reader tells what is wrong */
-    if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY) return show_arrays(path, format, m);
+    if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
+        return show_arrays(path, format, m);
     const int status = format == WB__FORMAT_BSON ? wb__cli_show_bson(m) : 0;
     wb__unmap(m);
     if (format == WB__FORMAT_BSON) return status;
     if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
-    if (format == WB__FORMAT_IDX) return show_idx(path);
     wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", path);
     return wb__cli_complain();
 }

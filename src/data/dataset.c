@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "base/philox.h"
+#include "io/borrow.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -240,12 +241,6 @@ int64_t wb_dataset_length(const wb_dataset *d)
     return is_dataset(d, "dataset_length") ? d->n : -1;
 }
 
-static void free_data(void *data, void *context)
-{
-    (void)context;
-    wb__free(data);
-}
-
 /* Copied, or computed by a source's function, into memory of the batch's own. */
 static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index, wb_batch *batch)
 {
@@ -260,7 +255,7 @@ static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index,
             status = WB_ERROR_MEMORY;
     }
     if (!status) status = wb__dataset_fill(d, d->n, index, to, true);
-    if (!status) status = wb__dataset_wrap(root, d->n, to, free_data, NULL, batch, &made);
+    if (!status) status = wb__dataset_wrap(root, d->n, to, wb__free_block, NULL, batch, &made);
     if (made < 1) wb__free(to[X]);
     if (made < 2) wb__free(to[Y]);
     return status;

@@ -9,8 +9,6 @@
  * told to end and waited for a moment, so that none reads what is being destroyed. */
 #include "data/feeder.h"
 
-#include "data/lock.h"
-
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

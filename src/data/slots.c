@@ -1,10 +1,6 @@
 /* Buffers for batches.  See slots.h. */
 #include "data/slots.h"
 
-#include <pthread.h>
-
-#include "data/lock.h"
-
 struct wb__slots {
     size_t bytes[2];
     int keep, unused, lent;

@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+#include <pthread.h>
+
 typedef struct wb__slots wb__slots;     /* a stock of buffers of one size */
 typedef struct wb__slot {
     wb__slots *stock;
@@ -28,7 +30,9 @@ void wb__slot_give(wb__slot *slot);                 /* back, from any thread; ta
 void wb__slot_release(void *data, void *slot); /* of wb_borrow: the last holder gives it back */
 
 /* One lock for all loaders: it is taken a few times a batch, and one lock is what fork can be made
- * safe with (a child finds it free, and what it guards whole). */
+ * safe with (a child finds it free, and what it guards whole).  Waits on conditions take the
+ * mutex. */
+extern pthread_mutex_t wb__data_mutex;
 void wb__data_lock(void);
 void wb__data_unlock(void);
 

@@ -170,7 +170,8 @@ static int write_file(const place *where, const char *text, int64_t bytes, const
     int e = look(after, where->path, changed, changed_bytes);
     const bool ours = after->set && !strcmp(after->table, tables[0]);
     if (!e && (ours != (value != NULL) || (value && strcmp(after->name, value) != 0)))
-        e = wb__fail(WB_ERROR_FORMAT, "%s: %s.%s cannot be changed there", where->path, tables[0], key);
+        e = wb__fail(WB_ERROR_FORMAT, "%s: %s.%s cannot be changed there", where->path, tables[0],
+                     key);
     if (!e) e = wb__file_write(realpath(where->path, real) ? real : where->path, changed, (int64_t)changed_bytes);
     wb__free(changed);
     return e;

@@ -1,6 +1,7 @@
 /* Telling formats apart. */
 #include "io/formats.h"
 
+#include "io/dataset/idx.h"
 #include "io/flux/flux.h"
 #include "io/numpy/npz.h"
 
@@ -54,6 +55,7 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
     case WB__FORMAT_SAFETENSORS: return wb__st_table(m, values, out);
     case WB__FORMAT_NPZ:
     case WB__FORMAT_NPY: return wb__npz_table(m, values, out);
+    case WB__FORMAT_IDX: return wb__idx_table(m, values, out);
     case WB__FORMAT_BSON: {
         if (values) wb__map_ahead(m, m->data, m->bytes);
         int status = wb__flux_table(m, key, out);
@@ -61,7 +63,8 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
         return status;
     }
     default:
-        return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, BSON, NPZ or NPY");
+        return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, "
+                            "BSON, NPZ, NPY or IDX");
     }
 }
 

@@ -4,7 +4,8 @@
  *   safetensors  wb__st_load_model   wb__st_table            wb__saving_write, with the structure or without
  *   BSON         wb__flux_load       wb__flux_table          wb__flux_save
  *   NPZ          -                   wb__npz_table           wb__npz_save
- *   NPY          -                   wb__npz_table           wb_save_npy */
+ *   NPY          -                   wb__npz_table           wb_save_npy
+ *   IDX          -                   wb__idx_table           - */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H
 

@@ -28,7 +28,8 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-int wb__json_escape(const char **at, const char *end, char *out, const char **why)
+/* At the character behind a backslash: the bytes it stands for, at most 4, or 0 with the reason. */
+static int read_escape(const char **at, const char *end, char *out, const char **why)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     const int c = *at < end ? **at : 0;
@@ -52,6 +53,25 @@ int wb__json_escape(const char **at, const char *end, char *out, const char **wh
     if (!first) return *why = "a zero in a text; names here end at one", 0;
     if (pair) first = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
     return wb__utf8_put((uint32_t)first, out);
+}
+
+int64_t wb__json_characters(const char **at, const char *end, char *to, const char **why)
+{
+    char *out = to;
+    while (*at < end && **at != '"') {
+        const bool control = (unsigned char)**at < ' ';
+        int n = control ? 0 : wb__utf8(*at, (size_t)(end - *at));
+        if (!n) return *why = control ? "a control character in a text" : "not UTF-8", -1;
+        if (**at == '\\') {
+            ++*at;
+            if (!(n = read_escape(at, end, out, why))) return -1;
+        } else {
+            memcpy(out, *at, (size_t)n);
+            *at += n;
+        }
+        out += n;
+    }
+    return out - to;
 }
 
 static int by_text(const void *a, const void *b)
@@ -105,21 +125,11 @@ static bool read_text(parser *p, wb__json_kind kind)
     if (!node) return false;
     node->is.text = p->texts;
     p->at++;
-    while (p->at < p->end && *p->at != '"') {
-        int n = (unsigned char)*p->at < ' ' ? 0 : wb__utf8(p->at, (size_t)(p->end - p->at));
-        if (!n && (unsigned char)*p->at < ' ') return bad(p, "a control character in a text");
-        if (!n) return bad(p, "not UTF-8");
-        if (*p->at == '\\') {
-            p->at++;
-            if (!(n = wb__json_escape(&p->at, p->end, p->texts, &p->why))) return false;
-        } else {
-            memcpy(p->texts, p->at, (size_t)n);
-            p->at += n;
-        }
-        p->texts += n;
-    }
+    const int64_t n = wb__json_characters(&p->at, p->end, p->texts, &p->why);
+    if (n < 0) return false;
     if (p->at == p->end) return bad(p, "a text without its end");
     p->at++;
+    p->texts += n;
     *p->texts++ = 0;
     return true;
 }

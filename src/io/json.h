@@ -43,9 +43,10 @@ int64_t wb__json_members(const wb__json *v);            /* of an object's */
 const wb__json *wb__json_after(const wb__json *v, bool inside);
 const char *wb__json_key(const wb__json *member);
 
-/* What an escape in a text means, of which `at` is behind the backslash: writes up to four bytes of
- * UTF-8, moves `at` behind the escape and returns the number of bytes; 0 with the reason in `why`. */
-int wb__json_escape(const char **at, const char *end, char *out, const char **why);
+/* A text without its escapes, from behind its opening quote up to the closing one or `end`, where *at
+ * is then: the bytes that were written, never more than were read; -1 with the reason in `why`, and
+ * *at where that is. */
+int64_t wb__json_characters(const char **at, const char *end, char *to, const char **why);
 
 /* The text that is there twice, NULL if none is; sorts the list. */
 const char *wb__repeated(int64_t n, const char **texts);

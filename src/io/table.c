@@ -2,26 +2,15 @@
 #include "io/table.h"
 
 #include "base/map.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more in a list; NULL without memory, and then the list is as it was. */
-static void *grown(void *list, int n, int *room, size_t each)
-{
-    if (n < *room) return list;
-    int more = *room ? 2 * *room : 16;
-    void *larger = wb__realloc(list, (size_t)more * each);
-    if (larger) *room = more;
-    return larger;
-}
-
 wb__entry *wb__table_add(wb__table *t, const char *name)
 {
-    wb__entry *entries = grown(t->entries, t->n, &t->room, sizeof *entries);
-    if (!entries) return NULL;
-    t->entries = entries;
-    wb__entry *e = &entries[t->n];
+    if (!wb__make_room(&t->entries, &t->room, t->n + 1, sizeof *t->entries)) return NULL;
+    wb__entry *e = &t->entries[t->n];
     *e = (wb__entry){.name = wb__strdup(name)};
     if (!e->name) return NULL;
     t->n++;
@@ -30,16 +19,15 @@ wb__entry *wb__table_add(wb__table *t, const char *name)
 
 int wb__table_add_note(wb__table *t, const char *key, const char *value)
 {
-    wb__note *notes = grown(t->notes, t->n_notes, &t->room_notes, sizeof *notes);
-    if (!notes) return WB_ERROR_MEMORY;
-    t->notes = notes;
+    if (!wb__make_room(&t->notes, &t->room_notes, t->n_notes + 1, sizeof *t->notes))
+        return WB_ERROR_MEMORY;
     wb__note note = {wb__strdup(key), wb__strdup(value)};
     if (!note.key || !note.value) {
         wb__free(note.key);
         wb__free(note.value);
         return WB_ERROR_MEMORY;
     }
-    notes[t->n_notes++] = note;
+    t->notes[t->n_notes++] = note;
     return 0;
 }
 
@@ -53,12 +41,15 @@ void wb__table_sort(wb__table *t)
     if (t->n) qsort(t->entries, (size_t)t->n, sizeof *t->entries, by_name);
 }
 
+void wb__entry_drop(wb__entry *e)
+{
+    wb__free(e->name);
+    if (e->owned) wb__free((void *)(uintptr_t)e->data);
+}
+
 void wb__table_free(wb__table *t)
 {
-    for (int i = 0; i < t->n; i++) {
-        wb__free(t->entries[i].name);
-        if (t->entries[i].owned) wb__free((void *)(uintptr_t)t->entries[i].data);
-    }
+    for (int i = 0; i < t->n; i++) wb__entry_drop(&t->entries[i]);
     for (int i = 0; i < t->n_notes; i++) {
         wb__free(t->notes[i].key);
         wb__free(t->notes[i].value);
@@ -87,4 +78,22 @@ const char *wb__table_note(const wb__table *t, const char *key)
     for (int i = 0; i < t->n_notes; i++)
         if (!strcmp(t->notes[i].key, key)) return t->notes[i].value;
     return NULL;
+}
+
+int wb__table_check(const char *path, const wb__table *t)
+{
+    enum { MOST_LISTED = 50 };
+    wb__text list = {0};
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        const wb__entry *e = &t->entries[i];
+        if (!e->dtype && n++ < MOST_LISTED)
+            wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
+    }
+    if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);
+    if (!n) return 0;
+    char *text = wb__text_take(&list);
+    if (text) wb__fail(WB_ERROR_DTYPE, "%s: holds what is no tensor of Weber's:%s", path, text);
+    wb__free(text);
+    return wb_error_code();
 }

@@ -42,11 +42,14 @@ typedef struct {
  * until the next call. */
 wb__entry *wb__table_add(wb__table *t, const char *name);
 int wb__table_add_note(wb__table *t, const char *key, const char *value);
+void wb__entry_drop(wb__entry *e);      /* gives back what it holds */
 void wb__table_sort(wb__table *t);
 void wb__table_free(wb__table *t);
 
 /* Of a complete table; NULL: there is none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
+/* 0, or the error that lists all entries of which Weber has not the dtype. */
+int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);     /* of all values, as they stand in the file */
 const char *wb__table_note(const wb__table *t, const char *key);
 

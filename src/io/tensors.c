@@ -1,28 +1,6 @@
 /* wb_load_tensors: a file's tensors as a flat tree. */
-#include "base/text.h"
 #include "io/borrow.h"
 #include "io/formats.h"
-
-#include <string.h>
-
-enum { MOST_LISTED = 50 };
-
-/* All that Weber has no dtype for, at once. */
-static int check(const char *path, const wb__table *t)
-{
-    wb__text list = {0};
-    int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        const wb__entry *e = &t->entries[i];
-        if (!e->dtype && n++ < MOST_LISTED) wb__text_add(&list, "\n  \"%.200s\": %s", e->name, e->type);
-    }
-    if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);
-    if (!n) return 0;
-    char *text = wb__text_take(&list);
-    if (text) wb__fail(WB_ERROR_DTYPE, "%s: holds what is no tensor of Weber's:%s", path, text);
-    wb__free(text);
-    return wb_error_code();
-}
 
 /* The entry's own block where it has one that will do, else a copy. */
 static wb_tensor *tensor_of(wb__entry *e)
@@ -57,7 +35,7 @@ wb_tree *wb_load_tensors(const char *path)
 {
     wb__table t;
     if (wb__table_load(path, NULL, true, &t)) return NULL;
-    wb_tree *tree = check(path, &t) ? NULL : wb__tree_new(t.n);
+    wb_tree *tree = wb__table_check(path, &t) ? NULL : wb__tree_new(t.n);
     if (tree && !fill(tree, &t)) {
         wb_object_free(tree);
         tree = NULL;

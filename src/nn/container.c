@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+extern const wb__layer_type wb__chain_type, wb__parallel_type;
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static wb_tensor *named_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -119,12 +121,19 @@ static void chain_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers);
+/* With its parts as the tree "layers". */
+static wb_layer *listed(const wb__layer_type *type, const void *options, int n,
+                        const char *const *names, wb_layer *const *layers)
+{
+    wb_tree *list = wb__layer_list(type->name, n, names, layers);
+    wb_layer *l = list ? wb__layer_new(type, options, 1) : NULL;
+    return l && wb__layer_put(l, 0, "layers", list) ? l : NULL;
+}
+
 static wb_layer *chain_assemble(const void *options, int n, const char *const *names,
                                 wb_layer *const *layers)
 {
-    (void)options;
-    return chain(n, names, layers);
+    return listed(&wb__chain_type, options, n, names, layers);
 }
 
 static const wb__torch_child torch_rows[] = {{"layers", "", NULL, 0}};
@@ -133,14 +142,10 @@ static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows), .numbered =
 const wb__layer_type wb__chain_type = {.name = "Chain", .call = chain_call, .print = chain_print,
                                        .assemble = chain_assemble, .torch = &torch};
 
-static wb_layer *chain(int n, const char *const *names, wb_layer *const *layers)
+wb_layer *wb_chain_of(int n, wb_layer *const *layers)
 {
-    wb_tree *list = wb__layer_list("Chain", n, names, layers);
-    wb_layer *l = list ? wb__layer_new(&wb__chain_type, NULL, 1) : NULL;
-    return l && wb__layer_put(l, 0, "layers", list) ? l : NULL;
+    return chain_assemble(NULL, n, NULL, layers);
 }
-
-wb_layer *wb_chain_of(int n, wb_layer *const *layers) { return chain(n, NULL, layers); }
 
 /* ---- SkipConnection -------------------------------------------------------------------------- */
 
@@ -148,9 +153,13 @@ typedef struct { size_t size; wb__connection connection; } join_options;
 #define JOIN_OPTIONS(X) X(join_options, connection, CONNECTION, 1)
 static const wb__option join_table[] = {JOIN_OPTIONS(WB__OPTION_ROW)};
 
-static const char *join_name(const wb_layer *l)
+const char *wb__layer_connection(const wb_layer *l)
 {
-    const char *name = wb__connection_name(((const join_options *)l->options)->connection);
+    wb__connection f;
+    const void *at = wb__layer_option(l->type, l->options, "connection");
+    if (!at) return NULL;
+    memcpy(&f, at, sizeof f);
+    const char *name = wb__connection_name(f);
     return name ? name : "function";
 }
 
@@ -165,7 +174,7 @@ static void skip_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "SkipConnection(");
     wb__print_layer(wb__layer_child(l, 0), t);
-    wb__text_add(t, ", %s)", join_name(l));
+    wb__text_add(t, ", %s)", wb__layer_connection(l));
 }
 
 static wb_layer *skip_assemble(const void *options, int n, const char *const *names,
@@ -211,35 +220,24 @@ static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void parallel_print(const wb_layer *l, wb__text *t)
 {
-    wb__text_add(t, "Parallel(%s", join_name(l));
+    wb__text_add(t, "Parallel(%s", wb__layer_connection(l));
     print_parts(l, t, true);
     wb__text_add(t, ")");
 }
 
-static wb_layer *parallel(wb__connection connection, int n, const char *const *names,
-                          wb_layer *const *layers);
 static wb_layer *parallel_assemble(const void *options, int n, const char *const *names,
                                    wb_layer *const *layers)
 {
-    return parallel(((const join_options *)options)->connection, n, names, layers);
+    if (!((const join_options *)options)->connection)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: no connection");
+    return listed(&wb__parallel_type, options, n, names, layers);
 }
 
 const wb__layer_type wb__parallel_type = {
     .name = "Parallel", WB__LAYER_OPTIONS(join_options, join_table),
     .call = parallel_call, .print = parallel_print, .assemble = parallel_assemble};
 
-static wb_layer *parallel(wb__connection connection, int n, const char *const *names,
-                          wb_layer *const *layers)
-{
-    if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: no connection");
-    wb_tree *list = wb__layer_list("Parallel", n, names, layers);
-    wb_layer *l = list ? wb__layer_new(&wb__parallel_type,
-                                       &(join_options){sizeof(join_options), connection}, 1)
-                       : NULL;
-    return l && wb__layer_put(l, 0, "layers", list) ? l : NULL;
-}
-
 wb_layer *wb_parallel_of(wb__connection connection, int n, wb_layer *const *layers)
 {
-    return parallel(connection, n, NULL, layers);
+    return parallel_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
 }

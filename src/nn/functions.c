@@ -109,6 +109,27 @@ wb__connection wb__connection_by_name(const char *name)
     return e ? (wb__connection)e->f : NULL;
 }
 
+static const registry *registry_of(const wb__option *o)
+{
+    return o->kind == WB__OPTION_CONNECTION ? &connections : &functions;
+}
+
+const char *wb__option_name(const wb__option *o, const void *at, bool *set)
+{
+    any f;
+    memcpy(&f, at, sizeof f);
+    *set = f != NULL;
+    const entry *e = f ? look_up(registry_of(o), NULL, f) : NULL;
+    return e ? e->name : NULL;
+}
+
+bool wb__option_named(const wb__option *o, void *at, const char *name)
+{
+    const entry *e = look_up(registry_of(o), name, NULL);
+    if (e) memcpy(at, &e->f, sizeof e->f);
+    return e;
+}
+
 /* Is it the library's?  Asked at every call of a layer: each thread remembers its last answers. */
 static void count_program_call(const entry *own, size_t n, any f)
 {

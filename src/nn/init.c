@@ -28,33 +28,16 @@ static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double s
     return wb_mul(wb_randn_of(dtype, ndim, dims), wb_scalar(sigma));
 }
 
-wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    double in, out;
-    if (!fans("glorot_uniform", ndim, dims, &in, &out)) return NULL;
-    return uniform(dtype, ndim, dims, sqrt(6 / (in + out)));
-}
-
-wb_tensor *wb_glorot_normal(wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    double in, out;
-    if (!fans("glorot_normal", ndim, dims, &in, &out)) return NULL;
-    return normal(dtype, ndim, dims, sqrt(2 / (in + out)));
-}
-
-wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    double in, out;
-    if (!fans("kaiming_uniform", ndim, dims, &in, &out)) return NULL;
-    return uniform(dtype, ndim, dims, sqrt(2) * sqrt(3 / in));
-}
-
-wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    double in, out;
-    if (!fans("kaiming_normal", ndim, dims, &in, &out)) return NULL;
-    return normal(dtype, ndim, dims, sqrt(2) / sqrt(in));
-}
+#define INITIALISER(name, draw, width)                                              \
+    wb_tensor *wb_##name(wb_dtype dtype, int ndim, const int64_t *dims)             \
+    {                                                                               \
+        double in, out;                                                             \
+        return fans(#name, ndim, dims, &in, &out) ? draw(dtype, ndim, dims, width) : NULL; \
+    }
+INITIALISER(glorot_uniform, uniform, sqrt(6 / (in + out)))
+INITIALISER(glorot_normal, normal, sqrt(2 / (in + out)))
+INITIALISER(kaiming_uniform, uniform, sqrt(2) * sqrt(3 / in))
+INITIALISER(kaiming_normal, normal, sqrt(2) / sqrt(in))
 
 wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims)
 {

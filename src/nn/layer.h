@@ -95,6 +95,8 @@ bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_
                              wb_dtype dtype, int ndim, const int64_t *dims);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
+/* The name of a container's connection, or "function" where that has none; NULL: no connection. */
+const char *wb__layer_connection(const wb_layer *l);
 /* The parts of a container: their number, and where they stand with their names. */
 int wb__layer_parts(const wb_layer *l, wb__child **parts);
 /* takes wb_named off; name NULL if none */
@@ -135,6 +137,10 @@ const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);
 const char *wb__connection_name(wb__connection f);
 wb__connection wb__connection_by_name(const char *name);
+/* The same of an option that holds a function or a connection: its name, NULL if it has none or the
+ * option is not `set`; and the option by name, false if there is none. */
+const char *wb__option_name(const wb__option *o, const void *at, bool *set);
+bool wb__option_named(const wb__option *o, void *at, const char *name);
 /* Calls of such; one of the program's is counted, so that all that it makes stays in the scope. */
 wb_tensor *wb__activate(wb_function f, wb_tensor *x);       /* x where there is no f */
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x);

@@ -124,18 +124,6 @@ static void show_total(wb__text *t, const wb_layer *l)
     wb__text_add(t, ".");
 }
 
-static const char *connection_of(const wb_layer *l)
-{
-    for (int i = 0; i < l->type->n_options; i++) {
-        if (l->type->options[i].kind != WB__OPTION_CONNECTION) continue;
-        wb__connection f;
-        memcpy(&f, (const char *)l->options + l->type->options[i].offset, sizeof f);
-        const char *name = wb__connection_name(f);
-        return name ? name : "function";
-    }
-    return NULL;
-}
-
 static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);
@@ -146,7 +134,7 @@ static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
     wb__child *parts;
     int n = wb__layer_parts(l, &parts);
     bool list = wb__is(wb__layer_child(l, 0), &wb__tree_class);
-    const char *connection = connection_of(l);
+    const char *connection = wb__layer_connection(l);
     wb__text_spaces(t, indent);
     wb__text_add(t, name ? "%s = %s(\n" : "%.0s%s(\n", name ? name : "", l->type->name);
     if (connection && list) {

@@ -22,7 +22,7 @@ typedef struct {
     int moments;
     wb_rule_options defaults;           /* a number it does not have is 0 */
     /* The literals of the t-th step (from 1), at most WB__MOST_NUMBERS; a plan takes them when it
-     * runs. */
+     * runs.  NULL: the numbers that it has, in the order of wb__rule_fields. */
     int (*numbers)(const wb_rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
     /* Where steps are counted on the device: makes of the numbers of step INFINITY those of the
@@ -89,6 +89,7 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 /* The moments of the rule alone. */
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
+int wb__rule_literals(const wb__rule_kind *kind, const wb_rule_options *o, double t, double *out);
 void wb__rule_read(wb_rule_options *o, const wb_rule_options *given);
 bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);

@@ -34,24 +34,18 @@ void wb__rule_read(wb_rule_options *o, const wb_rule_options *given)
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-static int descent_numbers(const wb_rule_options *o, double t, double *out)
+int wb__rule_literals(const wb__rule_kind *kind, const wb_rule_options *o, double t, double *out)
 {
-    (void)t;
-    out[0] = o->eta;
-    return 1;
+    int n = 0;
+    if (kind->numbers) return kind->numbers(o, t, out);
+    for (int i = 0; i < WB__RULE_NUMBERS; i++)
+        if (*wb__rule_number(&kind->defaults, i) != 0) out[n++] = *wb__rule_number(o, i);
+    return n;
 }
 
 static bool descent(wb__rule_step *s, wb_tensor *const *number)
 {
     return (s->g = wb_mul(s->g, number[0])) != NULL;
-}
-
-static int momentum_numbers(const wb_rule_options *o, double t, double *out)
-{
-    (void)t;
-    out[0] = o->eta;
-    out[1] = o->rho;
-    return 2;
 }
 
 static bool momentum(wb__rule_step *s, wb_tensor *const *number)
@@ -106,13 +100,6 @@ static bool adamw(wb__rule_step *s, wb_tensor *const *number)
     return adam(s, number) && (s->g = wb_add(s->g, wb_mul(s->x, number[6]))) != NULL;
 }
 
-static int decay_numbers(const wb_rule_options *o, double t, double *out)
-{
-    (void)t;
-    out[0] = o->lambda;
-    return 1;
-}
-
 static bool decay(wb__rule_step *s, wb_tensor *const *number)
 {
     return (s->g = wb_add(s->g, wb_mul(s->x, number[0]))) != NULL;
@@ -131,13 +118,6 @@ static bool clip(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
 }
 
-static int norm_numbers(const wb_rule_options *o, double t, double *out)
-{
-    (void)t;
-    out[0] = o->omega;
-    return 1;
-}
-
 /* number[0] is what update.c made of all gradients: min(omega / |g|, 1). */
 static bool scale(wb__rule_step *s, wb_tensor *const *number)
 {
@@ -151,13 +131,13 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
 /* name, Name, moments, numbers, formula, counted, of all gradients together, defaults */
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
 #define RULES(X)                                                                                \
-    X(descent, "Descent", 0, descent_numbers, descent, NULL, false, .eta = 0.1)                 \
-    X(momentum, "Momentum", 1, momentum_numbers, momentum, NULL, false, .eta = 0.01, .rho = 0.9) \
+    X(descent, "Descent", 0, NULL, descent, NULL, false, .eta = 0.1)                 \
+    X(momentum, "Momentum", 1, NULL, momentum, NULL, false, .eta = 0.01, .rho = 0.9) \
     X(adam, "Adam", 2, adam_numbers, adam, adam_counted, false, ADAM)                           \
     X(adamw, "AdamW", 2, adam_numbers, adamw, adam_counted, false, ADAM, .lambda = 0.01)        \
-    X(weightdecay, "WeightDecay", 0, decay_numbers, decay, NULL, false, .lambda = 5e-4)         \
+    X(weightdecay, "WeightDecay", 0, NULL, decay, NULL, false, .lambda = 5e-4)         \
     X(clipgrad, "ClipGrad", 0, clip_numbers, clip, NULL, false, .delta = 10)                    \
-    X(clipnorm, "ClipNorm", 0, norm_numbers, scale, NULL, true, .omega = 10)
+    X(clipnorm, "ClipNorm", 0, NULL, scale, NULL, true, .omega = 10)
 
 enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* places in wb__rule_fields */
 

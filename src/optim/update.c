@@ -110,7 +110,7 @@ static void renew_numbers(void *context, double *numbers)
 {
     const numbering *n = context;
     const wb__rule_part *part = &n->state->rule->parts[n->part];
-    part->kind->numbers(&part->o, next_step(n->state, n->slot), numbers);
+    wb__rule_literals(part->kind, &part->o, next_step(n->state, n->slot), numbers);
 }
 
 static void renew_steps(void *context)
@@ -141,7 +141,7 @@ static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor 
     wb_opt_state *s = u->state;
     double numbers[WB__MOST_NUMBERS];
     const wb__rule_part *part = &s->rule->parts[p];
-    int n = part->kind->numbers(&part->o, next_step(s, slot), numbers);
+    int n = wb__rule_literals(part->kind, &part->o, next_step(s, slot), numbers);
     for (int i = 0; i < n; i++)
         if (!(out[i] = wb_full_of(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
     numbering context = {s, p, slot};

@@ -255,20 +255,28 @@ static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *par
     return 0;
 }
 
-static wb__entry *moment_of(const restoring *r, const wb__slot *slot, int k)
+static wb__entry *entry_of(const restoring *r, char *name)
 {
-    char *name = wb__printf("state.%s.%d", slot->path, k);
     wb__entry *t = name ? wb__table_find(&r->file, name) : NULL;
     wb__free(name);
     return t;
 }
 
+static wb__entry *moment_of(const restoring *r, const wb__slot *slot, int k)
+{
+    return entry_of(r, wb__printf("state.%s.%d", slot->path, k));
+}
+
 static wb__entry *scaling_of(const restoring *r, int i)
 {
-    char *name = wb__printf("scaling.%s", wb__scaling_names[i]);
-    wb__entry *t = name ? wb__table_find(&r->file, name) : NULL;
-    wb__free(name);
-    return t;
+    return entry_of(r, wb__printf("scaling.%s", wb__scaling_names[i]));
+}
+
+/* Is it there, and of the tensor's dtype and shape? */
+static bool fits(const wb__entry *t, const wb_tensor *x)
+{
+    return t && t->dtype == (wb_dtype)x->dtype && t->ndim == x->ndim &&
+           !memcmp(t->dims, x->dims, (size_t)x->ndim * sizeof *x->dims);
 }
 
 static int check_mixed(const restoring *r, const wb_opt_state *s)
@@ -279,12 +287,9 @@ static int check_mixed(const restoring *r, const wb_opt_state *s)
         return wb__fail(WB_ERROR_FORMAT,
                         "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
                         r->path, its, own);
-    for (int i = 0; i < WB__SCALING && s->scaling[i]; i++) {
-        const wb__entry *t = scaling_of(r, i);
-        const wb_tensor *x = s->scaling[i];
-        if (!t || t->dtype != WB_F32 || t->ndim != x->ndim || (x->ndim && t->dims[0] != x->dims[0]))
+    for (int i = 0; i < WB__SCALING && s->scaling[i]; i++)
+        if (!fits(scaling_of(r, i), s->scaling[i]))
             return wrong(r, "scale is missing or does not fit");
-    }
     return 0;
 }
 
@@ -299,17 +304,18 @@ static int check_state(const restoring *r, const wb_opt_state *s)
         if (!path || strcmp(path, slot->path)) return wrong(r, "state is of another model");
         if (!wb__json_is(steps, WB__JSON_INTEGER) || wb__json_integer(steps) < 0)
             return wrong(r, "steps are wrong");
-        for (int k = 0; k < s->n_moments; k++) {
-            const wb__entry *t = moment_of(r, slot, k);
-            const wb_tensor *m = slot->moments[k];
-            if (!t || t->dtype != (wb_dtype)m->dtype || t->ndim != m->ndim ||
-                memcmp(t->dims, m->dims, (size_t)m->ndim * sizeof *m->dims))
+        for (int k = 0; k < s->n_moments; k++)
+            if (!fits(moment_of(r, slot, k), slot->moments[k]))
                 return wb__fail(WB_ERROR_FORMAT,
                                 "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
                                 r->path, slot->path);
-        }
     }
     return 0;
+}
+
+static int restore_values(const wb__entry *t, wb_tensor *x)
+{
+    return t ? wb__overwrite(x, t->data, (size_t)t->bytes) : WB_ERROR_MEMORY;
 }
 
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
@@ -317,22 +323,16 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     int status = 0;
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
     WB__JSON_EACH(slots, entry, i) {
-        for (int k = 0; !status && k < s->n_moments; k++) {
-            const wb__entry *t = moment_of(r, &s->slots[i], k);
-            status = t ? wb__overwrite(s->slots[i].moments[k], t->data, (size_t)t->bytes)
-                       : WB_ERROR_MEMORY;
-        }
+        for (int k = 0; !status && k < s->n_moments; k++)
+            status = restore_values(moment_of(r, &s->slots[i], k), s->slots[i].moments[k]);
         if (status) return status;
         s->slots[i].steps = wb__json_integer(wb__json_get(entry, "steps"));
         const bool frozen = wb__json_is(wb__json_get(entry, "frozen"), WB__JSON_TRUE);
         wb__setting_set(s, &s->slots[i].frozen, frozen);
         s->slots[i].unsure = 0;
     }
-    for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++) {
-        const wb__entry *t = scaling_of(r, i);
-        status = t ? wb__overwrite(s->scaling[i], t->data, (size_t)t->bytes)
-                   : WB_ERROR_MEMORY;
-    }
+    for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++)
+        status = restore_values(scaling_of(r, i), s->scaling[i]);
     if (status) return status;
     memcpy(s->rule->parts, parts, (size_t)s->rule->n * sizeof *parts);
     return 0;
@@ -393,11 +393,12 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
-    if (!status && c->model)
-        status = wb__pour(&r->file, r->path, "model.", c->model, false, true);
+    wb__pouring values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
+                          .check_only = true};
+    if (!status && c->model) status = wb__pour(&r->file, &values, c->model);
+    values.check_only = false;
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
-    if (!status && c->model)
-        status = wb__pour(&r->file, r->path, "model.", c->model, false, false);
+    if (!status && c->model) status = wb__pour(&r->file, &values, c->model);
     if (!status && c->state) status = restore_state(r, c->state, parts);
     if (!status) {
         wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});

@@ -203,27 +203,6 @@ static int load_first(keeping *k, wb_checkpoint *c, bool *found)
     return 0;
 }
 
-int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
-{
-    keeping k;
-    *found = false;
-    int status = begin("checkpoint_latest", folder, c, &k);
-    if (status) return status;
-    k.tell = true;
-    status = gather(&k);
-    if (!status) status = load_first(&k, c, found);
-    forget(&k);
-    return status;
-}
-
-int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
-{
-    bool found;
-    int status = wb__checkpoint_resume(folder, c, &found);
-    if (status || found) return status;
-    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\"", folder, c->name ? c->name : "checkpoint");
-}
-
 static int by_lowest(const void *a, const void *b)
 {
     return better(&((const kept *)a)->about, &((const kept *)b)->about, false) ? -1 : 1;
@@ -247,17 +226,37 @@ static void order_by_metric(keeping *k)
     if (n) qsort(k->files, (size_t)n, sizeof *k->files, higher ? by_highest : by_lowest);
 }
 
-int wb_checkpoint_best(const char *folder, wb_checkpoint *c)
+static int come_back(const char *what, const char *folder, wb_checkpoint *c, bool best, bool *found)
 {
     keeping k;
-    bool found = false;
-    int status = begin("checkpoint_best", folder, c, &k);
+    *found = false;
+    int status = begin(what, folder, c, &k);
     if (status) return status;
     k.tell = true;
     status = gather(&k);
-    order_by_metric(&k);
-    if (!status) status = load_first(&k, c, &found);
+    if (best) order_by_metric(&k);
+    if (!status) status = load_first(&k, c, found);
     forget(&k);
+    return status;
+}
+
+int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
+{
+    return come_back("checkpoint_latest", folder, c, false, found);
+}
+
+int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
+{
+    bool found;
+    int status = wb__checkpoint_resume(folder, c, &found);
+    if (status || found) return status;
+    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\"", folder, c->name ? c->name : "checkpoint");
+}
+
+int wb_checkpoint_best(const char *folder, wb_checkpoint *c)
+{
+    bool found;
+    int status = come_back("checkpoint_best", folder, c, true, &found);
     if (status || found) return status;
     return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\" with a metric", folder, c->name ? c->name : "checkpoint");
 }

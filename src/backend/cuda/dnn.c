@@ -99,7 +99,7 @@ static wb__gpu_vendor library = {
     .status_name = status_name, .is_memory = is_memory, .said = last_words,
     .entry_bytes = sizeof(entry), .problem_bytes = sizeof(wb__dnn_problem), .find = find,
     .drop = drop,
-    .why_not = {"cuDNN: not there", "cuDNN: it does not work here", "cuDNN: it has no engine",
+    .why_not = {"cuDNN is not used", "cuDNN: it does not work here", "cuDNN: it has no engine",
                 "cuDNN: it refused this one"},
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
@@ -278,8 +278,6 @@ static bool prefers_nhwc(wb__gpu_device *base, const wb__step *conv)
 }
 
 const wb__gpu_hook wb__cu_dnn = {
-    .name = "cuDNN", .kinds = 1u << WB__STEP_CONV | 1u << WB__STEP_ATTENTION,
-    .variable = "WEBER_CUDA_CUDNN", .unused = "cuDNN is not used", .works = wb__cu_dnn_works,
-    .takes = takes, .prepare = prepare, .launch = launch, .destroy = destroy,
-    .prefers_nhwc = prefers_nhwc,
+    .kinds = 1u << WB__STEP_CONV | 1u << WB__STEP_ATTENTION, .vendor = &library, .takes = takes,
+    .prepare = prepare, .launch = launch, .destroy = destroy, .prefers_nhwc = prefers_nhwc,
 };

@@ -73,15 +73,9 @@ static wb__dnn_desc scores(wb__dnn_graph *g, const shapes *of)
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, of->scores, NULL);
 }
 
-static wb__dnn_desc unary(wb__dnn_graph *g, int mode, wb__dnn_desc x, const int64_t dims[4])
-{
-    wb__dnn_desc y = wb__dnn_between(g, CUDNN_DATA_FLOAT, dims, NULL);
-    wb__dnn_pointwise(g, mode, WB__DNN_NO_AXIS, x, NULL, NULL, y);
-    return y;
-}
-
-static wb__dnn_desc binary(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
-                           const int64_t dims[4])
+/* mode(x, b), or mode(x) with b NULL. */
+static wb__dnn_desc pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
+                              const int64_t dims[4])
 {
     wb__dnn_desc y = wb__dnn_between(g, CUDNN_DATA_FLOAT, dims, NULL);
     wb__dnn_pointwise(g, mode, WB__DNN_NO_AXIS, x, b, NULL, y);
@@ -108,16 +102,17 @@ static void forward(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of
 {
     wb__dnn_desc s = scores(g, of), m, l, e, w;
     wb__dnn_matmul(g, t[Q], t[K], s);
-    s = binary(g, CUDNN_POINTWISE_MUL, s, wb__dnn_number(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT),
+    s = pointwise(g, CUDNN_POINTWISE_MUL, s, wb__dnn_number(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT),
                of->scores);
     if (p->causal) s = masked(g, of, s);
     m = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
     wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, m);
-    e = unary(g, CUDNN_POINTWISE_EXP, binary(g, CUDNN_POINTWISE_SUB, s, m, of->scores), of->scores);
+    s = pointwise(g, CUDNN_POINTWISE_SUB, s, m, of->scores);
+    e = pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
     l = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
     wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, l);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, m,
-                      unary(g, CUDNN_POINTWISE_LOG, l, of->row), NULL, t[LSE]);
+                      pointwise(g, CUDNN_POINTWISE_LOG, l, NULL, of->row), NULL, t[LSE]);
     w = wb__dnn_between(g, p->views[Q].type, of->scores, NULL);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_DIV, WB__DNN_NO_AXIS, e, l, NULL, w);
     wb__dnn_matmul(g, w, t[V], t[O]);
@@ -146,22 +141,22 @@ static void back(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
     wb__dnn_desc sum = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
     wb__dnn_desc delta = wb__dnn_tensor(g, WB__DNN_DELTA, &delta_view);
     wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD,
-                   binary(g, CUDNN_POINTWISE_MUL, t[DO], t[O], q->dims), sum);
+                   pointwise(g, CUDNN_POINTWISE_MUL, t[DO], t[O], q->dims), sum);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_MUL, WB__DNN_NO_AXIS, sum, one, NULL, delta);
 
     wb__dnn_desc s = scores(g, of);
     wb__dnn_matmul(g, t[Q], t[K], s);
-    s = binary(g, CUDNN_POINTWISE_MUL, s, scale, of->scores);
-    s = binary(g, CUDNN_POINTWISE_SUB, s, t[LSE], of->scores);
+    s = pointwise(g, CUDNN_POINTWISE_MUL, s, scale, of->scores);
+    s = pointwise(g, CUDNN_POINTWISE_SUB, s, t[LSE], of->scores);
     if (p->causal) s = masked(g, of, s);
-    wb__dnn_desc e = unary(g, CUDNN_POINTWISE_EXP, s, of->scores);
+    wb__dnn_desc e = pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
     wb__dnn_matmul(g, transposed(g, p, of, e), t[DO], t[DV]);
 
     wb__dnn_desc ds = scores(g, of);
     wb__dnn_matmul(g, t[DO], t[V], ds);
-    ds = binary(g, CUDNN_POINTWISE_SUB, ds, delta, of->scores);
-    ds = binary(g, CUDNN_POINTWISE_MUL, ds, e, of->scores);
-    ds = binary(g, CUDNN_POINTWISE_MUL, ds, scale, of->scores);
+    ds = pointwise(g, CUDNN_POINTWISE_SUB, ds, delta, of->scores);
+    ds = pointwise(g, CUDNN_POINTWISE_MUL, ds, e, of->scores);
+    ds = pointwise(g, CUDNN_POINTWISE_MUL, ds, scale, of->scores);
     wb__dnn_matmul(g, transposed(g, p, of, ds), t[Q], t[DK]);
 
     wb__dnn_desc straight = wb__dnn_between(g, k->type, k->dims, k->strides);

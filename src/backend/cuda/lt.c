@@ -89,7 +89,7 @@ static wb__gpu_vendor library = {
     .creating = "cublasLtCreate", .create = create, .destroy = destroy_handle,
     .status_name = status_name, .is_memory = is_memory, .entry_bytes = sizeof(entry),
     .problem_bytes = sizeof(wb__lt_problem), .find = find,
-    .why_not = {"cuBLASLt: not there", "cuBLASLt: it does not work here",
+    .why_not = {"cuBLASLt is not used", "cuBLASLt: it does not work here",
                 "cuBLASLt: it has no algorithm", "cuBLASLt: it refused this one"},
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
@@ -205,7 +205,6 @@ static bool takes(wb__gpu_device *d, const wb__step *step)
 }
 
 const wb__gpu_hook wb__cu_lt = {
-    .name = "cuBLASLt", .kinds = 1u << WB__STEP_MATMUL, .variable = "WEBER_CUDA_CUBLASLT",
-    .unused = "cuBLASLt is not used", .works = wb__cu_lt_works, .takes = takes, .prepare = prepare,
+    .kinds = 1u << WB__STEP_MATMUL, .vendor = &library, .takes = takes, .prepare = prepare,
     .launch = launch, .destroy = destroy,
 };

@@ -33,8 +33,6 @@ static void calm_empty(wb__space *s)
     }
 }
 
-static size_t aligned(size_t n) { return (n + 63) & ~(size_t)63; }
-
 static void part_free(wb__part *p)
 {
     wb__free(p->instr);
@@ -123,8 +121,7 @@ int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
 
 static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
 {
-    static const wb_dtype whole[] = {WB_F32, WB_F64, WB_I32, WB_I64};
-    wb__view v = {.dtype = whole[reg], .buffer = WB__GPU_WORKSPACE, .ndim = s->ndim};
+    wb__view v = {.dtype = wb__fuse_whole[reg], .buffer = WB__GPU_WORKSPACE, .ndim = s->ndim};
     v.offset = (int64_t)(at / wb__dtype_size(v.dtype));
     int64_t step = 1;
     for (int d = s->ndim - 1; d >= 0; d--) {
@@ -146,7 +143,7 @@ static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, boo
     for (int i = 0; i < n; i++) {
         if (p->instr[i].kind != WB__FOLD_COLS || !want[i]) continue;
         const wb__view v = row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
-        *end = aligned(*end + (size_t)WB__MAX(rows, 1) * wb__dtype_size(v.dtype));
+        *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1) * wb__dtype_size(v.dtype));
         p->views[p->n_views] = v;
         stores[p->n_instr] = true;
         p->instr[p->n_instr++] = (wb__instr){.kind = WB__STORE, .reg = p->instr[i].reg,

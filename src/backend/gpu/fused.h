@@ -21,7 +21,6 @@ enum {
     WB__NO_BUFFER = -2                          /* of a view that numbers a draw's elements */
 };
 
-
 /* A program on one space: a segment, or a part of one. */
 typedef struct {
     int n_instr, n_views;
@@ -82,6 +81,7 @@ typedef struct {
 } wb__fuse;
 
 /* fused_text.c */
+/* 0, or an error, with nothing to free. */
 int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, const wb__part *part);
 /* One line of the body. */
 void wb__fuse_line(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);
@@ -96,7 +96,8 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24]);
 /* The number of the argument for a buffer, WB__GPU_WORKSPACE too. */
 int wb__fuse_buffer(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
-extern const char *const wb__fuse_kinds[4];     /* "f32", ... */
+extern const char *const wb__fuse_kinds[4];     /* of registers: "f32", ... */
+extern const wb_dtype wb__fuse_whole[4];        /* what a register holds as it is */
 
 /* fused_loops.c */
 void wb__fuse_loops(wb__fuse *k, wb__walk walk);
@@ -122,8 +123,6 @@ void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_made(wb__fuse *k, int i, const char *made);
 void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
-const char *wb__fuse_memory(wb_dtype t);        /* the type in memory */
-const char *wb__fuse_dtype(wb_dtype t);         /* F32, BF16, ... */
 
 /* fused_fold_text.c: a fold as text.  `acc`: what it adds up in; s, c and w of its number `n` are
  * an item's own, t and z of its slot the group's. */
@@ -157,6 +156,9 @@ int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *store
 /* The folds of one kind; partial results go into the workspace from byte `at` on. */
 int wb__fused_folds(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
                     wb__gpu_work *work);
+
+static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* The least power of two that is not below n, as its exponent, at most `most`. */
 int wb__fuse_log(int64_t n, int most);

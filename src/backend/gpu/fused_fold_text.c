@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #define KIND(reg) wb__fuse_kinds[reg]
+#define DTYPE(reg) wb__gpu_types[wb__fuse_whole[reg]].name
 
 static bool is_float(wb__reg reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
 
@@ -54,12 +55,11 @@ static void take(wb__fuse *k, const wb__fold *f, const char *v)
 
 void wb__fold_take(wb__fuse *k, const wb__fold *f, const char *place)
 {
-    static const char *dtype[] = {"F32", "F64", "I32", "I64"};
     char v[24];
     const int a = k->part->instr[f->instr].a;
     snprintf(v, sizeof v, "v%d", a);
     if (f->acc != f->from) {
-        wb__fuse_line(k, "const %s u%d = TO_%s_%s(v%d);", KIND(f->acc), f->n, dtype[f->acc],
+        wb__fuse_line(k, "const %s u%d = TO_%s_%s(v%d);", KIND(f->acc), f->n, DTYPE(f->acc),
                       KIND(f->from), a);
         snprintf(v, sizeof v, "u%d", f->n);
     }
@@ -83,7 +83,6 @@ void wb__fold_merge(wb__fuse *k, const wb__fold *f, const char *at)
 
 int64_t wb__fold_locals(wb__fuse *k, const wb__fold *f, int n)
 {
-    static const int bytes[] = {4, 8, 4, 8};
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
         bool had = false, had_place = f[i].op != WB__OP_argmax;
@@ -91,7 +90,7 @@ int64_t wb__fold_locals(wb__fuse *k, const wb__fold *f, int n)
             had |= f[j].slot == f[i].slot && f[j].acc == f[i].acc;
             had_place |= f[j].slot == f[i].slot && f[j].op == WB__OP_argmax;
         }
-        if (!had) sum += bytes[f[i].acc] * WB__GROUP_ITEMS;
+        if (!had) sum += (int64_t)wb__dtype_size(wb__fuse_whole[f[i].acc]) * WB__GROUP_ITEMS;
         if (!had_place) sum += 4 * WB__GROUP_ITEMS;
         if (!had && k)
             wb__fuse_line(k, "LOCAL %s t%d_%s[%d];", KIND(f[i].acc), f[i].slot, KIND(f[i].acc),
@@ -145,7 +144,6 @@ void wb__fold_tree(wb__fuse *k, const wb__fold *f, int n, const char *item, cons
 
 void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at)
 {
-    static const char *dtype[] = {"F32", "F64", "I32", "I64"};
     const char *out = KIND(f->out), *acc = KIND(f->acc);
     char s[64], made[96];
     k->f64 |= f->out == WB__REG_F64;
@@ -158,6 +156,6 @@ void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at)
     if (at) snprintf(s, sizeof s, "t%d_%s[%s]", f->slot, acc, at);
     else if (lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
     else snprintf(s, sizeof s, "s%d", f->n);
-    snprintf(made, sizeof made, "TO_%s_%s(%s)", dtype[f->out], acc, s);
+    snprintf(made, sizeof made, "TO_%s_%s(%s)", DTYPE(f->out), acc, s);
     wb__fuse_made(k, f->instr, made);
 }

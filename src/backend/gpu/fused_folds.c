@@ -22,9 +22,6 @@ typedef struct {
     size_t at;                      /* in the workspace, where partial results begin */
 } folds;
 
-static int64_t quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static size_t aligned(int64_t bytes) { return ((size_t)bytes + 63) & ~(size_t)63; }
-
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
 /* Does what is read lie side by side along the last of the columns?  0: not known. */
@@ -48,13 +45,13 @@ static void choose(folds *f, const wb__fuse *k)
     f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : 5);
     const int tall = wb__fuse_log(f->rows, 8);          /* no more items than rows */
     if (side >= 0 && f->log < 8 - tall) f->log = WB__MIN(8 - tall, wb__fuse_log(f->cols, 8));
-    const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = quotient_up(f->cols, 1 << f->log);
+    const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = wb__quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
     /* a processor's items walk down columns one after another: their lines are to stay cached */
     f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MOST_CHUNKS) : WB__MIN(wanted, most), 1);
-    f->chunk = WB__MAX(quotient_up(f->rows, f->chunks), 1);
-    f->chunks = WB__MAX(quotient_up(f->rows, f->chunk), 1);
+    f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
+    f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -62,7 +59,6 @@ static void choose(folds *f, const wb__fuse *k)
 /* Pointers at the partial results of all folds. */
 static void parts(folds *f, wb__fuse *k)
 {
-    static const int bytes[] = {4, 8, 4, 8};
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
     const int64_t most = f->pieces > 1 ? f->pieces * MOST_CHUNKS : f->chunks;
     const int64_t n = most * f->outers * f->cols;
@@ -73,12 +69,12 @@ static void parts(folds *f, wb__fuse *k)
         wb__fuse_pair(k, (int64_t)at, "q%d", i);
         wb__fuse_line(k, "GLOBAL %s *q%d = (GLOBAL %s *)PTR(u8, PTR(u8, b%d, a.workspace, "
                       "a.workspaceh), a.q%d, a.q%dh);", kind, i, kind, b, i, i);
-        at += aligned(n * bytes[one->acc]);
+        at = wb__gpu_aligned(at + (size_t)n * wb__dtype_size(wb__fuse_whole[one->acc]));
         if (one->op != WB__OP_argmax) continue;
         wb__fuse_pair(k, (int64_t)at, "z%d_", i);
         wb__fuse_line(k, "GLOBAL uint *z%d_ = (GLOBAL uint *)PTR(u8, PTR(u8, b%d, a.workspace, "
                       "a.workspaceh), a.z%d_, a.z%d_h);", i, b, i, i);
-        at += aligned(n * 4);
+        at = wb__gpu_aligned(at + (size_t)n * 4);
     }
     k->work->workspace = WB__MAX(k->work->workspace, at);
 }
@@ -110,15 +106,14 @@ static void open_rows(wb__fuse *k)
 
 static void store_results(folds *f, wb__fuse *k)
 {
-    static const char *regs[] = {"f32", "f64", "i32", "i64"};
     wb__fold_tree(k, f->folds, f->n, "l", "128", "a.across");
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     for (int i = 0; i < f->n; i++) {
         const wb__fold *one = &f->folds[i];
         const wb__fuse_place *p = &k->places[k->place[one->instr]];
         wb__fold_value(k, one, "l");
-        wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->slot, wb__fuse_dtype(p->view->dtype),
-                      regs[one->out], one->instr);
+        wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->slot, wb__gpu_types[p->view->dtype].name,
+                      wb__fuse_kinds[one->out], one->instr);
     }
     wb__fuse_close(k);
 }
@@ -146,10 +141,7 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
     const int e = wb__fuse_start(&k, t, work, f->part);
-    if (e) {
-        wb__fuse_free(&k);
-        return e;
-    }
+    if (e) return e;
     for (int i = 0; i < f->n; i++) k.want[f->part->instr[f->folds[i].instr].a] = true;
     wb__part_want(f->part, k.want, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
@@ -159,15 +151,12 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     const bool cut = f->chunks > 1 || f->pieces > 1;
     if (!cut) {                                 /* what is written is this kernel's business too */
         wb__fuse_free(&k);
-        if (wb__fuse_start(&k, t, work, f->part)) {
-            wb__fuse_free(&k);
-            return WB_ERROR_MEMORY;
-        }
+        if (wb__fuse_start(&k, t, work, f->part)) return WB_ERROR_MEMORY;
         for (int i = 0; i < f->n; i++) k.want[f->folds[i].instr] = true;
         wb__part_want(f->part, k.want, true);
         wb__fuse_loops(&k, walk);
     }
-    const int64_t tiles = quotient_up(f->cols, 1 << f->log);
+    const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
     for (int d = k.first[WB__ROWS]; d < k.first[WB__ROWS + 1]; d++) k.inner |= 1u << d;
     items(f, &k);
@@ -209,10 +198,7 @@ static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     for (int d = 0; d < flat.space.ndim; d++)
         if (f->all || (d >= outer && d < outer + flat.space.row_dims)) flat.space.dims[d] = 1;
     const int e = wb__fuse_start(&k, t, work, &flat);
-    if (e) {
-        wb__fuse_free(&k);
-        return e;
-    }
+    if (e) return e;
     for (int i = 0; i < f->n; i++) k.want[f->folds[i].instr] = true;
     wb__fuse_loops(&k, WB__IN_ORDER);
     parts(f, &k);
@@ -231,7 +217,7 @@ static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     for (int i = 0; i < f->n; i++) wb__fold_merge(&k, &f->folds[i], "r * a.cols + c");
     wb__fuse_close(&k);
     store_results(&g, &k);
-    return wb__fuse_finish(&k, quotient_up(g.cols, 1 << g.log), 1, 1);
+    return wb__fuse_finish(&k, wb__quotient_up(g.cols, 1 << g.log), 1, 1);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */

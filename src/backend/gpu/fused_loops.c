@@ -231,7 +231,7 @@ static bool varies(const wb__fuse *k, const wb__fuse_place *p, unsigned mask)
 static void pointer(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
 {
     const wb__view *v = p->view;
-    const char *type = wb__fuse_memory(v->dtype);
+    const char *type = wb__gpu_types[v->dtype].stored;
     const int b = wb__fuse_buffer(k, v->buffer), s = p->slot;
     k->failed |= !wb__gpu_add_origin(&k->origins, &k->n_origins, v, 4 * (size_t)k->n_words);
     wb__fuse_pair(k, v->offset, "o%d", s);

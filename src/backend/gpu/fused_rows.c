@@ -12,8 +12,6 @@ int wb__fuse_log(int64_t n, int most)
     return log;
 }
 
-static int64_t quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
-
 /* ---- one item an element --------------------------------------------------------------------- */
 
 /* Rows shorter than this are counted through together with what is around them. */
@@ -39,7 +37,7 @@ static int by_element(wb__fuse *k, const bool *stores)
     wb__fuse_open(k, "if (i < a.n)");
     wb__fuse_unravel(k, "i", 0, k->n_dims);
     element(k, stores);
-    return wb__fuse_finish(k, quotient_up(n, WB__GROUP_ITEMS), 1, 1);
+    return wb__fuse_finish(k, wb__quotient_up(n, WB__GROUP_ITEMS), 1, 1);
 }
 
 static int by_line(wb__fuse *k, const bool *stores)
@@ -57,7 +55,7 @@ static int by_line(wb__fuse *k, const bool *stores)
     wb__fuse_bases(k);
     wb__fuse_open(k, "if (r < a.rows && i%d < a.n)", last);
     element(k, stores);
-    return wb__fuse_finish(k, quotient_up(cols, WB__GROUP_ITEMS), y, quotient_up(rows, y));
+    return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
 /* What a piece is made with. */
@@ -73,10 +71,7 @@ static int each_of(const wb__gpu_target *t, const wb__part *p, int64_t first, vo
     wb__fuse k;
     (void)first;
     const int e = wb__fuse_start(&k, t, m->work, p);
-    if (e) {
-        wb__fuse_free(&k);
-        return e;
-    }
+    if (e) return e;
     for (int i = 0; i < p->n_instr; i++) k.want[i] = stores[i];
     wb__part_want(p, k.want, true);
     wb__fuse_loops(&k, WB__ANY_ORDER);
@@ -262,7 +257,7 @@ static int make_rows(rows *r)
             wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0;");
         wb__fuse_line(k, "const uint cols = r0 < a.rows ? a.cols : 0;");
         if (k->target->is_cpu) {                /* items one after another: each its own piece */
-            wb__fuse_uint(k, quotient_up(cols, 1 << log), "piece");
+            wb__fuse_uint(k, wb__quotient_up(cols, 1 << log), "piece");
             wb__fuse_line(k, "const uint from = lane * a.piece < cols ? lane * a.piece : cols;");
             wb__fuse_line(k, "const uint to = cols - from < a.piece ? cols : from + a.piece;");
         } else {
@@ -275,7 +270,7 @@ static int make_rows(rows *r)
     for (int phase = 0; phase < r->n_phases; phase++) make_phase(r, phase, argmax);
     store_rows(r);
     if (r->by_item) wb__fuse_close(k);
-    return wb__fuse_finish(k, quotient_up(n, WB__GROUP_ITEMS >> (r->by_item ? 0 : log)), 1, 1);
+    return wb__fuse_finish(k, wb__quotient_up(n, WB__GROUP_ITEMS >> (r->by_item ? 0 : log)), 1, 1);
 }
 
 static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
@@ -285,14 +280,11 @@ static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, vo
     const size_t n = (size_t)p->n_instr;
     rows r = {.stores = stores};
     (void)first;
-    int e = wb__fuse_start(&r.k, t, m->work, p);
     r.folds = wb__alloc_zero(n, sizeof *r.folds);
     r.phase = wb__alloc_zero(2 * n, sizeof *r.phase);
     r.want = wb__alloc_zero(n, sizeof *r.want);
-    if (!r.folds || !r.phase || !r.want) e = WB_ERROR_MEMORY;
-    if (e) {
-        wb__fuse_free(&r.k);
-    } else {
+    int e = r.folds && r.phase && r.want ? wb__fuse_start(&r.k, t, m->work, p) : WB_ERROR_MEMORY;
+    if (!e) {
         for (size_t i = 0; i < n; i++) r.k.want[i] = stores[i];
         wb__part_want(p, r.k.want, true);
         wb__part_levels(p, r.k.level);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 const char *const wb__fuse_kinds[4] = {"f32", "f64", "i32", "i64"};
+const wb_dtype wb__fuse_whole[4] = {WB_F32, WB_F64, WB_I32, WB_I64};
 
 static void indent(wb__fuse *k) { wb__text_add(&k->body, "%*s", 4 * k->indent, ""); }
 
@@ -88,7 +89,7 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24])
     while (i < k->n_numbers && (k->numbers[i].number != n || k->numbers[i].put != put)) i++;
     snprintf(name, 24, "n%d", i);
     if (i < k->n_numbers) return;
-    const bool two = put == WB__PUT_F64 || put == WB__PUT_I64 || put == WB__PUT_U64;
+    const bool two = wb__gpu_two_words(put);
     const int at = add_words(k, two ? 2 : 1);
     wb__gpu_number *more = wb__realloc(k->numbers, (size_t)(i + 1) * sizeof *more);
     if (!more) k->failed = true;
@@ -114,6 +115,13 @@ int wb__fuse_buffer(wb__fuse *k, int buffer)
 
 /* ---- a kernel's beginning and end ------------------------------------------------------------ */
 
+void wb__fuse_free(wb__fuse *k)
+{
+    void *const all[] = {k->want, k->level, k->made, k->place, k->places, k->buffers,
+                         k->words, k->numbers, k->origins, k->fields.text, k->body.text};
+    for (size_t i = 0; i < WB__COUNT(all); i++) wb__free(all[i]);
+}
+
 int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, const wb__part *part)
 {
     const size_t n = (size_t)part->n_instr + 1, places = n + (size_t)part->n_views;
@@ -124,15 +132,9 @@ int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, con
     k->place = wb__alloc_zero(n, sizeof *k->place);
     k->places = wb__alloc_zero(places, sizeof *k->places);
     k->buffers = wb__alloc_zero(places + 1, sizeof *k->buffers);
-    k->failed = !k->want || !k->level || !k->made || !k->place || !k->places || !k->buffers;
-    return k->failed ? WB_ERROR_MEMORY : 0;
-}
-
-void wb__fuse_free(wb__fuse *k)
-{
-    void *const all[] = {k->want, k->level, k->made, k->place, k->places, k->buffers,
-                         k->words, k->numbers, k->origins, k->fields.text, k->body.text};
-    for (size_t i = 0; i < WB__COUNT(all); i++) wb__free(all[i]);
+    if (k->want && k->level && k->made && k->place && k->places && k->buffers) return 0;
+    wb__fuse_free(k);
+    return WB_ERROR_MEMORY;
 }
 
 static char *whole_text(const wb__fuse *k)
@@ -150,8 +152,7 @@ static char *whole_text(const wb__fuse *k)
     return NULL;
 }
 
-int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y,
-                    int64_t groups_z)
+int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z)
 {
     const size_t bytes = (size_t)k->n_words * 4;
     const size_t all = bytes + (size_t)k->n_buffers * k->target->buffer_bytes;

@@ -2,32 +2,8 @@
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define KIND(reg) wb__fuse_kinds[reg]
-
-const char *wb__fuse_memory(wb_dtype t)
-{
-    switch (t) {
-    case WB_F64: return "f64";
-    case WB_F16: case WB_BF16: return "u16";
-    case WB_I8: return "i8";
-    case WB_U8: case WB_BOOL: return "u8";
-    case WB_I32: return "i32";
-    case WB_I64: return "i64";
-    default: return "f32";
-    }
-}
-
-const char *wb__fuse_dtype(wb_dtype t)
-{
-    static const char *names[] = {
-#define NAME(NAME, type, bytes, floating, text) [WB_##NAME] = #NAME,
-        WB_DTYPES(NAME)
-#undef NAME
-    };
-    return t == WB_DTYPE_DEFAULT ? "F32" : names[t];
-}
 
 /* ---- what is needed, and how often ----------------------------------------------------------- */
 
@@ -121,14 +97,14 @@ static void load(wb__fuse *k, int i)
     char at[48];
     wb__fuse_at(k, p, at);
     wb__fuse_line(k, "const %s v%d = OF_%s(p%d[%s]);", KIND(in->reg), i,
-                  wb__fuse_dtype(p->view->dtype), p->slot, at);
+                  wb__gpu_types[p->view->dtype].name, p->slot, at);
 }
 
 /* The value of instruction i, which is `made`. */
 void wb__fuse_made(wb__fuse *k, int i, const char *made)
 {
     const wb__instr *in = &k->part->instr[i];
-    const char *kind = KIND(in->reg), *t = wb__fuse_dtype(in->dtype);
+    const char *kind = KIND(in->reg), *t = wb__gpu_types[in->dtype].name;
     if (wb__is_narrow(in))
         wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, made);
     else
@@ -205,7 +181,7 @@ static void value(wb__fuse *k, int i)
     case WB__UNIFORM: case WB__GAUSSIAN: draw(k, i); break;
     case WB__ROW: row(k, i); break;
     case WB__CAST: {
-        const char *t = wb__fuse_dtype(in->dtype);
+        const char *t = wb__gpu_types[in->dtype].name;
         wb__fuse_line(k, "const %s v%d = OF_%s(TO_%s_%s(v%d));", KIND(in->reg), i, t, t,
                       KIND(k->part->instr[in->a].reg), in->a);
         break;
@@ -238,6 +214,6 @@ void wb__fuse_store(wb__fuse *k, int i)
     const wb__fuse_place *p = &k->places[k->place[i]];
     char at[48];
     wb__fuse_at(k, p, at);
-    wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->slot, at, wb__fuse_dtype(p->view->dtype),
+    wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->slot, at, wb__gpu_types[p->view->dtype].name,
                   KIND(k->part->instr[in->a].reg), in->a);
 }

@@ -3,6 +3,14 @@
 
 #include <string.h>
 
+const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT] = {
+    [WB_DTYPE_DEFAULT] = {"F32", "f32", "f32"},
+    [WB_F32] = {"F32", "f32", "f32"}, [WB_F64] = {"F64", "f64", "f64"},
+    [WB_F16] = {"F16", "u16", "f32"}, [WB_BF16] = {"BF16", "u16", "f32"},
+    [WB_I8] = {"I8", "i8", "i32"}, [WB_U8] = {"U8", "u8", "i32"},
+    [WB_I32] = {"I32", "i32", "i32"}, [WB_I64] = {"I64", "i64", "i64"},
+    [WB_BOOL] = {"BOOL", "u8", "i32"}};
+
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers)
 {

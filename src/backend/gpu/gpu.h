@@ -34,6 +34,10 @@ typedef struct {
     uint32_t at;                /* byte of the struct */
     wb__gpu_put put;
 } wb__gpu_number;
+static inline bool wb__gpu_two_words(wb__gpu_put p)
+{
+    return p == WB__PUT_F64 || p == WB__PUT_I64 || p == WB__PUT_U64;
+}
 
 /* Where a view begins in its buffer, in elements, as two words of the struct, the lower first: the
  * buffer's own place is added where it has one. */
@@ -89,6 +93,10 @@ void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size
 extern const char wb__gpu_prelude[];
 
 /* ---- between the files of this folder -------------------------------------------------------- */
+
+/* A dtype in the dialect: as the prelude spells it, its type in memory, and in a register. */
+typedef struct { const char *name, *stored, *kind; } wb__gpu_type;
+extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);

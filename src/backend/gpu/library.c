@@ -26,18 +26,13 @@ bool wb__gpu_wide(const wb__view *views, int n, int64_t count)
 
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest)
 {
-    static const struct { const char *name, *stored, *kind; } types[WB_DTYPE_COUNT] = {
-        [WB_F32] = {"F32", "f32", "f32"}, [WB_F64] = {"F64", "f64", "f64"},
-        [WB_F16] = {"F16", "u16", "f32"}, [WB_BF16] = {"BF16", "u16", "f32"},
-        [WB_I8] = {"I8", "i8", "i32"}, [WB_U8] = {"U8", "u8", "i32"},
-        [WB_I32] = {"I32", "i32", "i32"}, [WB_I64] = {"I64", "i64", "i64"},
-        [WB_BOOL] = {"U8", "u8", "i32"},        /* sums of such wrap, as bytes do */
-    };
     char head[160] = "";
-    if (dtype >= 0)
+    if (dtype >= 0) {                           /* sums of truth values wrap, as bytes do */
+        const wb__gpu_type *type = &wb__gpu_types[dtype == WB_BOOL ? WB_U8 : dtype];
         snprintf(head, sizeof head, "#define NAME %s\n#define STORED %s\n#undef KIND\n"
-                 "#define KIND %s\n%s", types[dtype].name, types[dtype].stored, types[dtype].kind,
+                 "#define KIND %s\n%s", type->name, type->stored, type->kind,
                  wb__dtype_float((wb_dtype)dtype) ? "" : "#define INTEGER\n");
+    }
     return wb__printf("%s%s%s%s%s%s%s", wide ? "#define WIDE\n" : "", head, defines,
                       wb__gpu_text_types, wb__gpu_text_args, family, rest);
 }

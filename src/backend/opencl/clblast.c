@@ -176,7 +176,7 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
 }
 
 const wb__gpu_hook wb__cl_blast = {
-    .name = "CLBlast", .kinds = 1u << WB__STEP_MATMUL, .bare = true, .works = wb__cl_blast_works,
-    .prepare = prepare, .launch = launch, .destroy = destroy,
+    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .prepare = prepare, .launch = launch,
+    .destroy = destroy,
 };
 

@@ -3,7 +3,6 @@
  * a dataset: data/readers.c. */
 #include "io/dataset/idx.h"
 
-#include "base/map.h"
 #include "io/borrow.h"
 
 #include <stdio.h>
@@ -31,7 +30,12 @@ static void big_to_host(unsigned char *data, int64_t n, int bytes)
 }
 
 /* `elements` lie in the file as they are there. */
-typedef struct { size_t type; int ndim; int64_t dims[WB_MAX_DIMS], size, begin; const uint8_t *elements; } header;
+typedef struct {
+    size_t type;
+    int ndim;
+    int64_t dims[WB_MAX_DIMS], size, begin;
+    const uint8_t *elements;
+} header;
 
 static int read_dims(const wb__mapping *m, header *h)
 {
@@ -55,7 +59,8 @@ static int read_header(const wb__mapping *m, header *h)
     if (!magic) return wb_error_code();
     while (h->type < WB__COUNT(types) && types[h->type].code != magic[2]) h->type++;
     if (magic[0] || magic[1] || h->type == WB__COUNT(types))
-        return wb__map_fail(m, 0, "%02x %02x %02x is no header of an IDX file", magic[0], magic[1], magic[2]);
+        return wb__map_fail(m, 0, "%02x %02x %02x is no header of an IDX file", magic[0], magic[1],
+                            magic[2]);
     if (magic[3] > WB_MAX_DIMS)
         return wb__map_fail(m, 3, "%d dimensions; at most %d", magic[3], WB_MAX_DIMS);
     h->ndim = magic[3];
@@ -72,11 +77,12 @@ static void release(void *data, void *mapping)
     wb__unmap(mapping);
 }
 
-static wb_tensor *copied(const header *h)
+/* As they are here, in a block of wb__alloc_aligned. */
+static void *copied(const header *h)
 {
     const int bytes = types[h->type].bytes;
-    const wb_dtype dtype = types[h->type].dtype;
-    unsigned char *data = wb__alloc_aligned((size_t)h->size * wb__dtype_size(dtype) + 1);
+    const size_t each = wb__dtype_size(types[h->type].dtype);
+    unsigned char *data = wb__alloc_aligned((size_t)h->size * each + 1);
     if (!data) return NULL;
     memcpy(data, h->elements, (size_t)(h->size * bytes));
     big_to_host(data, h->size, bytes);
@@ -85,7 +91,7 @@ static wb_tensor *copied(const header *h)
         memcpy(&narrow, data + 2 * i, 2);
         ((int32_t *)(void *)data)[i] = narrow;
     }
-    return wb__borrow_block(data, dtype, h->ndim, h->dims);
+    return data;
 }
 
 /* What was decompressed is the tensor's memory, where it can be. */
@@ -98,7 +104,7 @@ wb_tensor *wb_read_idx(const char *path)
     if (!read_header(m, &h)) {
         const int bytes = types[h.type].bytes;
         if (m->map || bytes == 2 || h.begin % bytes) {
-            x = copied(&h);
+            x = wb__borrow_block(copied(&h), types[h.type].dtype, h.ndim, h.dims);
         } else {
             unsigned char *data = (unsigned char *)(uintptr_t)h.elements;
             big_to_host(data, h.size, bytes);
@@ -110,15 +116,12 @@ wb_tensor *wb_read_idx(const char *path)
     return x;
 }
 
-int wb__idx_table(const char *path, wb__table *out)
+int wb__idx_table(wb__mapping *m, bool values, wb__table *out)
 {
     header h;
     *out = (wb__table){.nameless = true};
-    wb__mapping *m = wb__map(path);
-    if (!m) return wb_error_code();
     int status = read_header(m, &h);
     wb__entry *e = status ? NULL : wb__table_add(out, "0");
-    wb__unmap(m);
     if (!e) return wb_error_code();
     e->dtype = types[h.type].dtype;
     e->ndim = h.ndim;
@@ -126,5 +129,12 @@ int wb__idx_table(const char *path, wb__table *out)
     e->begin = h.begin;
     e->bytes = h.size * types[h.type].bytes;
     snprintf(e->type, sizeof e->type, "0x%02x", types[h.type].code);
+    if (values) {
+        e->data = copied(&h);
+        e->owned = true;
+        e->bytes = h.size * (int64_t)wb__dtype_size(e->dtype);
+    }
+    if (values && !e->data) return wb__table_free(out), WB_ERROR_MEMORY;
+    out->mapping = m;
     return 0;
 }

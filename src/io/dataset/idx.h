@@ -1,10 +1,12 @@
-/* What stands in an IDX file; its values are wb_read_idx's. */
+/* An IDX file as a table. */
 #ifndef WB__IDX_H
 #define WB__IDX_H
 
+#include "base/map.h"
 #include "io/table.h"
 
-/* One entry, "0", without its values.  The file is read through, and what is wrong with it is an error. */
-int wb__idx_table(const char *path, wb__table *out);
+/* One entry, "0"; `values` false: without data, and with its bytes in the file.  The mapping is the
+ * table's from here on, but stays the caller's on failure. */
+int wb__idx_table(wb__mapping *m, bool values, wb__table *out);
 
 #endif

@@ -23,13 +23,8 @@ typedef struct {
 
 static bool add(order *o, expected e)
 {
-    if (o->n == o->room) {
-        int room = o->room ? 2 * o->room : 32;
-        expected *more = wb__realloc(o->list, (size_t)room * sizeof *more);
-        if (!more) return o->status = WB_ERROR_MEMORY, false;
-        o->list = more;
-        o->room = room;
-    }
+    if (!wb__make_room(&o->list, &o->room, o->n + 1, sizeof *o->list))
+        return o->status = WB_ERROR_MEMORY, false;
     o->list[o->n++] = e;
     o->n_states += e.state;
     return true;
@@ -107,12 +102,6 @@ static bool zero(const wb__entry *e)
     return true;
 }
 
-static void drop_entry(wb__entry *e)
-{
-    wb__free(e->name);
-    if (e->owned) wb__free((void *)(uintptr_t)e->data);
-}
-
 /* Entries and parameters side by side, as many as there are of both. */
 static int name_all(wb__table *t, const char *path, order *o, bool with_states)
 {
@@ -128,7 +117,7 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
                              "%s: array %d is a learned initial state: make the recurrent layer "
                              "with .initial_state",
                              path, at - 1);
-            drop_entry(e);
+            wb__entry_drop(e);
             continue;
         }
         wb__free(e->name);

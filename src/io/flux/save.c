@@ -14,7 +14,7 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    wb__text_add(&s->wrong, "\n  \"%s\": ", s->path.text ? s->path.text : "");
+    wb__text_add(&s->wrong, "\n  \"%s\": ", wb__path(&s->path));
     wb__text_list(&s->wrong, format, list);
     va_end(list);
     s->n_wrong++;
@@ -22,20 +22,6 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
-
-size_t wb__flux_save_enter(wb__flux_saver *s, const char *name)
-{
-    size_t length = s->path.length;
-    wb__text_add(&s->path, "%s%s", length ? "." : "", name);
-    return length;
-}
-
-void wb__flux_save_leave(wb__flux_saver *s, size_t length)
-{
-    if (s->path.failed) return;
-    s->path.length = length;
-    s->path.text[length] = 0;
-}
 
 /* Tensors in several places are one array in Julia too: each place refers to it. */
 static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
@@ -60,9 +46,10 @@ static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
 
 wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__order order)
 {
-    size_t length = wb__flux_save_enter(s, name);
+    const size_t length = s->path.length;
+    wb__path_push(&s->path, name);
     wb__julia v = tensor(s, x, order);
-    wb__flux_save_leave(s, length);
+    wb__path_cut(&s->path, length);
     return v;
 }
 
@@ -129,11 +116,12 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 {
     if (s->depth == DEEPEST)
         return wb__flux_refuse(s, "parts stand in one another deeper than %d", DEEPEST);
-    size_t length = wb__flux_save_enter(s, name);
+    const size_t length = s->path.length;
+    wb__path_push(&s->path, name);
     s->depth++;
     wb__julia v = value_of(s, object);
     s->depth--;
-    wb__flux_save_leave(s, length);
+    wb__path_cut(&s->path, length);
     return v;
 }
 

@@ -29,10 +29,6 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object);
 /* The parts of a container or the children of a tree, as a tuple or a named one. */
 wb__julia wb__flux_parts(wb__flux_saver *s, int n, const wb__child *parts);
 bool wb__flux_numbered(int n, const wb__child *parts);      /* "0", "1", ...: no names */
-/* What comes next stands under that name, until wb__flux_save_leave with what this gave. */
-size_t wb__flux_save_enter(wb__flux_saver *s, const char *name);
-void wb__flux_save_leave(wb__flux_saver *s, size_t length);
-
 /* save_layers.c's */
 wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l);
 

@@ -186,9 +186,10 @@ static wb__julia layers(const record *r)
     int n = wb__layer_parts(r->l, &parts);
     if (s->structs && s->version < NAMED_CHAINS && !wb__flux_numbered(n, parts))
         wb__flux_refuse(s, "%s with names, which came with 0.12.7", r->type->name);
-    size_t length = wb__flux_save_enter(s, "layers");
+    const size_t length = s->path.length;
+    wb__path_push(&s->path, "layers");
     wb__julia v = wb__flux_parts(s, n, parts);
-    wb__flux_save_leave(s, length);
+    wb__path_cut(&s->path, length);
     return v;
 }
 

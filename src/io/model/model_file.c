@@ -34,18 +34,12 @@ static int put_tensor(wb__writer *w, const void *data)
 
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes)
 {
-    return wb__st_save_by(put_tensor, path, l->n, l->tensors, n_notes, notes);
+    return wb__st_save(put_tensor, path, l->n, l->tensors, n_notes, notes);
 }
 
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
 {
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 32;
-        wb__st_out *more = wb__realloc(l->tensors, (size_t)room * sizeof *more);
-        if (!more) return WB_ERROR_MEMORY;
-        l->tensors = more;
-        l->room = room;
-    }
+    if (!wb__make_room(&l->tensors, &l->room, l->n + 1, sizeof *l->tensors)) return WB_ERROR_MEMORY;
     int status = wb_eval_all(1, &x);
     if (status) return status;
     char *full = wb__printf("%s%s", prefix, name);
@@ -185,7 +179,7 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
         status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for .%s", path,
                           o.n_rename ? "rename" : "prefix");
     if (!status) status = wb__flux_name_params(&file, path, model);
-    if (!status) status = wb__pour_with(&file, &how, model);
+    if (!status) status = wb__pour(&file, &how, model);
     wb__table_free(&file);
     return status;
 }
@@ -232,7 +226,7 @@ wb_layer *wb__model_from(const char *path, const char *structure, wb__table *fil
     wb_layer *model = wb__structure_build(path, structure, wb__table_bytes(file));
     if (model) model = retyped(model, file, torch);
     const wb__pouring how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
-    return model && !wb__pour_with(file, &how, model) ? model : NULL;
+    return model && !wb__pour(file, &how, model) ? model : NULL;
 }
 
 static wb_layer *model_of_tensors(const char *path, wb__table *file)

@@ -453,7 +453,7 @@ static int give_all(matching *m)
     return 0;
 }
 
-int wb__pour_with(wb__table *file, const wb__pouring *o, void *model)
+int wb__pour(wb__table *file, const wb__pouring *o, void *model)
 {
     matching m = {.o = o};
     int status = match_best(&m, file, model);
@@ -470,12 +470,4 @@ int wb__pour_with(wb__table *file, const wb__pouring *o, void *model)
     if (!status && !o->check_only) status = give_all(&m);
     drop(&m);
     return status;
-}
-
-int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
-             bool check_only)
-{
-    const wb__pouring o = {.path = path, .prefix = prefix, .names = WB_NAMES_WEBER, .lenient = lenient,
-                           .check_only = check_only};
-    return wb__pour_with(file, &o, model);
 }

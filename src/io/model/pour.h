@@ -15,11 +15,7 @@ typedef struct {
 } wb__pouring;
 
 /* Nothing is written if anything does not fit; if lenient, what does.  See wb_load_state. */
-int wb__pour_with(wb__table *file, const wb__pouring *o, void *model);
-
-/* By Weber's names: the file's tensors whose names begin with `prefix`. */
-int wb__pour(wb__table *file, const char *path, const char *prefix, void *model, bool lenient,
-             bool check_only);
+int wb__pour(wb__table *file, const wb__pouring *o, void *model);
 
 /* The values as a tensor takes them: those of the file, or of a matrix that lies by columns, or of bools that
  * are neither 0 nor 1, a copy made right in *block, for wb__free.  NULL without memory. */

@@ -16,20 +16,22 @@ static const char *const modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static void put_function(wb__json_out *out, const char *what, const char *name)
+/* Functions without names are gathered: all are told at once. */
+typedef struct { wb__json_out out; wb__text path, nameless; } writing;
+
+static bool is_named(const wb__option *o)
 {
-    if (!name && !out->status)
-        out->status =
-            wb__fail(WB_ERROR_ARGUMENT, "save: a %s without a name: give it one with wb_name_%s",
-                     what, what);
-    wb__json_put_text(out, name ? name : "");
+    return o->kind == WB__OPTION_FUNCTION || o->kind == WB__OPTION_CONNECTION;
 }
 
-/* The i-th value of an option that is not at its default. */
+static const char *kind_of(const wb__option *o)
+{
+    return o->kind == WB__OPTION_FUNCTION ? "function" : "connection";
+}
+
+/* The i-th value of an option. */
 static void put_option(wb__json_out *out, const wb__option *o, const char *at, int i)
 {
-    wb_function f;
-    wb__connection c;
     switch (o->kind) {
     case WB__OPTION_INT: wb__json_put_integer(out, ((const int64_t *)(const void *)at)[i]); break;
     case WB__OPTION_REAL: wb__json_put_real(out, ((const double *)(const void *)at)[i]); break;
@@ -44,37 +46,26 @@ static void put_option(wb__json_out *out, const wb__option *o, const char *at, i
         wb__json_close(out, ']');
         break;
     }
-    case WB__OPTION_FUNCTION:
-        memcpy(&f, at, sizeof f);
-        put_function(out, "function", wb__function_name(f));
-        break;
-    case WB__OPTION_CONNECTION:
-        memcpy(&c, at, sizeof c);
-        put_function(out, "connection", wb__connection_name(c));
-        break;
-    case WB__OPTION_INITIALISER: break;
+    default: break;
     }
 }
 
 /* Initialisers, and no function at all, are not written. */
-static bool is_absent(const wb__option *o, const char *at)
+static void put_options(writing *w, const wb_layer *l)
 {
-    wb_function f;
-    wb__connection c;
-    memcpy(&f, at, o->kind == WB__OPTION_FUNCTION ? sizeof f : 0);
-    memcpy(&c, at, o->kind == WB__OPTION_CONNECTION ? sizeof c : 0);
-    return o->kind == WB__OPTION_INITIALISER || (o->kind == WB__OPTION_FUNCTION && !f) ||
-           (o->kind == WB__OPTION_CONNECTION && !c);
-}
-
-static void put_options(wb__json_out *out, const wb_layer *l)
-{
+    wb__json_out *out = &w->out;
     wb__json_open(out, '{');
     for (int i = 0; i < l->type->n_options; i++) {
         const wb__option *o = &l->type->options[i];
-        const char *at = (const char *)l->options + o->offset;
-        if (is_absent(o, at)) continue;
+        const char *at = (const char *)l->options + o->offset, *kind = kind_of(o);
+        bool set = o->kind != WB__OPTION_INITIALISER;
+        const char *name = is_named(o) ? wb__option_name(o, at, &set) : NULL;
+        if (!set) continue;
         wb__json_put_key(out, o->name);
+        if (is_named(o) && !name)
+            wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s",
+                         wb__path(&w->path), kind, l->type->name, kind);
+        if (is_named(o)) wb__json_put_text(out, name ? name : "");
         if (o->count > 1) wb__json_open(out, '[');
         for (int k = 0; k < o->count; k++) put_option(out, o, at, k);
         if (o->count > 1) wb__json_close(out, ']');
@@ -86,28 +77,6 @@ static int wrong(const char *file, const wb__layer_type *type, const char *optio
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: the option \"%s\" of a %s is wrong", file, option,
                     type->name);
-}
-
-static int read_function(const char *file, const wb__option *o, char *at, const char *name)
-{
-    if (o->kind == WB__OPTION_FUNCTION) {
-        wb_function f = wb__function_by_name(name);
-        if (!f)
-            return wb__fail(
-                WB_ERROR_FORMAT,
-                "%s: no function is named \"%.200s\": name it with wb_name_function first", file,
-                name);
-        memcpy(at, &f, sizeof f);
-        return 0;
-    }
-    wb__connection f = wb__connection_by_name(name);
-    if (!f)
-        return wb__fail(
-            WB_ERROR_FORMAT,
-            "%s: no connection is named \"%.200s\": name it with wb_name_connection first", file,
-            name);
-    memcpy(at, &f, sizeof f);
-    return 0;
 }
 
 static bool read_axes(wb_axes *axes, const wb__json *list)
@@ -154,9 +123,12 @@ static int read_option(const char *file, const wb__layer_type *type, const wb__o
                        const wb__json *value, char *at)
 {
     const wb__json *part;
-    if (o->kind == WB__OPTION_FUNCTION || o->kind == WB__OPTION_CONNECTION)
-        return wb__json_text(value) ? read_function(file, o, at, wb__json_text(value))
-                                    : wrong(file, type, o->name);
+    const char *name = is_named(o) ? wb__json_text(value) : NULL;
+    if (name && wb__option_named(o, at, name)) return 0;
+    if (name)
+        return wb__fail(WB_ERROR_FORMAT,
+                        "%s: no %s is named \"%.200s\": name it with wb_name_%s first", file,
+                        kind_of(o), name, kind_of(o));
     bool ok = o->count == 1 ? read_value(o, at, 0, value) : wb__json_count(value) == o->count;
     if (o->count > 1) WB__JSON_EACH(value, part, k)
         ok = ok && read_value(o, at, k, part);
@@ -191,83 +163,41 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
 
 /* ---- to JSON --------------------------------------------------------------------------------- */
 
-static void put_node(wb__json_out *out, void *object, const char *name, int depth);
+static void put_node(writing *w, void *object, const char *name, int depth);
 
-static void put_parts(wb__json_out *out, int n, const wb__child *parts, int depth)
+static void put_parts(writing *w, int n, const wb__child *parts, int depth)
 {
-    wb__json_put_key(out, "parts");
-    wb__json_open(out, '[');
-    for (int i = 0; !out->status && i < n; i++)
-        put_node(out, parts[i].object, parts[i].name, depth + 1);
-    wb__json_close(out, ']');
-}
-
-/* All functions of a model that have no name in files, with where they are. */
-static void tell_nameless(void *object, const char *path, int depth, wb__text *t)
-{
-    wb__child *parts = NULL;
-    int n = 0;
-    const char *folder = "";
-    if (depth > DEEPEST) return;
-    if (wb__is(object, &wb__layer_class)) {
-        wb_layer *l = wb__layer_unnamed(object, NULL);
-        for (int i = 0; i < l->type->n_options; i++) {
-            const wb__option *o = &l->type->options[i];
-            const char *at = (const char *)l->options + o->offset;
-            wb_function f = NULL;
-            wb__connection c = NULL;
-            if (o->kind == WB__OPTION_FUNCTION) memcpy(&f, at, sizeof f);
-            if (o->kind == WB__OPTION_CONNECTION) memcpy(&c, at, sizeof c);
-            const char *kind = f ? "function" : "connection";
-            if ((f && !wb__function_name(f)) || (c && !wb__connection_name(c)))
-                wb__text_add(t, "\n  \"%s\": the %s of a %s: wb_name_%s", path, kind, l->type->name, kind);
-        }
-        n = wb__layer_parts(l, &parts);
-        if (n) folder = wb__is(wb__layer_child(l, 0), &wb__tree_class) ? "layers." : NULL;
-    } else if (wb__is(object, &wb__tree_class)) {
-        parts = ((wb_tree *)object)->node.children;
-        n = ((wb_tree *)object)->node.n;
+    const size_t length = w->path.length;
+    wb__json_put_key(&w->out, "parts");
+    wb__json_open(&w->out, '[');
+    for (int i = 0; !w->out.status && i < n; i++) {
+        wb__path_push(&w->path, parts[i].name);
+        put_node(w, parts[i].object, parts[i].name, depth + 1);
+        wb__path_cut(&w->path, length);
     }
-    for (int i = 0; i < n; i++) {
-        wb__text below = {0};
-        wb__text_add(&below, "%s%s%s%s", path, *path ? "." : "", folder ? folder : "", folder ? parts[i].name : "layers");
-        char *text = wb__text_take(&below);
-        if (text) tell_nameless(parts[i].object, text, depth + 1, t);
-        else t->failed = true;
-        wb__free(text);
-    }
+    wb__json_close(&w->out, ']');
 }
 
-static int check_names(void *model)
+static void put_layer(writing *w, wb_layer *l, int depth)
 {
-    wb__text t = {0};
-    tell_nameless(model, "", 0, &t);
-    const bool failed = t.failed;
-    char *text = wb__text_take(&t);
-    int status = 0;
-    if (failed) status = wb__fail(WB_ERROR_MEMORY, NULL);
-    else if (text && *text)
-        status = wb__fail(WB_ERROR_ARGUMENT, "save: without a name in files, until one is given:%s", text);
-    wb__free(text);
-    return status;
-}
-
-static void put_layer(wb__json_out *out, wb_layer *l, int depth)
-{
-    wb__json_put_pair(out, "layer", l->type->name);
-    if (l->mode) wb__json_put_pair(out, "mode", modes[l->mode]);
+    wb__json_put_pair(&w->out, "layer", l->type->name);
+    if (l->mode) wb__json_put_pair(&w->out, "mode", modes[l->mode]);
     if (l->type->n_options) {
-        wb__json_put_key(out, "options");
-        put_options(out, l);
+        wb__json_put_key(&w->out, "options");
+        put_options(w, l);
     }
     wb__child *parts;
     const int n = wb__layer_parts(l, &parts);
-    if (n) put_parts(out, n, parts, depth);
+    const size_t length = w->path.length;
+    if (n && wb__is(wb__layer_child(l, 0), &wb__tree_class)) wb__path_push(&w->path, "layers");
+    if (n) put_parts(w, n, parts, depth);
+    wb__path_cut(&w->path, length);
 }
 
 /* `name`: of a part; NULL for the whole model. */
-static void put_node(wb__json_out *out, void *object, const char *name, int depth)
+static void put_node(writing *w, void *object, const char *name, int depth)
 {
+    wb__json_out *out = &w->out;
     if (depth > DEEPEST) {
         out->status =
             wb__fail(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d", DEEPEST);
@@ -275,11 +205,11 @@ static void put_node(wb__json_out *out, void *object, const char *name, int dept
     }
     wb__json_open(out, '{');
     if (wb__is(object, &wb__layer_class)) {
-        put_layer(out, wb__layer_unnamed(object, NULL), depth);
+        put_layer(w, wb__layer_unnamed(object, NULL), depth);
     } else if (wb__is(object, &wb__tree_class)) {
         wb_tree *t = object;
         wb__json_put_pair(out, "tree", t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
-        put_parts(out, t->node.n, t->node.children, depth);
+        put_parts(w, t->node.n, t->node.children, depth);
     } else {
         wb__json_put_pair(out, "tensor", wb_describe(object));
     }
@@ -302,30 +232,38 @@ static int find_tie(const wb__leaf *leaf, void *ctx)
     return *at ? 0 : WB_ERROR_MEMORY;
 }
 
-char *wb__structure_text(void *model)
+/* "second":"first", ...; NULL with the error set. */
+static char *ties_text(void *model)
 {
     tie_search t = {0};
-    wb__json_out out = {0};
-    out.status = check_names(model);
-    if (!out.status) out.status = wb__walk("save", model, NULL, 0, find_tie, &t);
+    const int status = wb__walk("save", model, NULL, 0, find_tie, &t);
     for (int i = 0; i < t.first.capacity; i++)
         if (t.first.keys[i]) wb__free(t.first.values[i]);
     wb__pointer_map_free(&t.first);
-    char *ties = out.status ? NULL : wb__json_take(&t.ties);
-    if (!ties && !out.status) out.status = t.ties.status ? t.ties.status : WB_ERROR_MEMORY;
-    if (out.status) {
-        wb__free(wb__text_take(&t.ties.text));
-        return NULL;
-    }
-    wb__json_open(&out, '{');
-    wb__json_put_key(&out, "version");
-    wb__json_put_integer(&out, VERSION);
-    wb__json_put_key(&out, "model");
-    put_node(&out, model, NULL, 0);
-    if (*ties) wb__text_add(&out.text, ",\"ties\":{%s}", ties);
+    if (status) t.ties.status = status;
+    return wb__json_take(&t.ties);
+}
+
+char *wb__structure_text(void *model)
+{
+    writing w = {0};
+    wb__json_open(&w.out, '{');
+    wb__json_put_key(&w.out, "version");
+    wb__json_put_integer(&w.out, VERSION);
+    wb__json_put_key(&w.out, "model");
+    put_node(&w, model, NULL, 0);
+    if (w.path.failed || w.nameless.failed) w.out.status = wb__fail(WB_ERROR_MEMORY, NULL);
+    else if (!w.out.status && w.nameless.length)
+        w.out.status = wb__fail(WB_ERROR_ARGUMENT, "save: without a name in files, until one is "
+                                "given:%s", w.nameless.text);
+    char *ties = w.out.status ? NULL : ties_text(model);
+    if (!ties && !w.out.status) w.out.status = wb__error_or(WB_ERROR_MEMORY);
+    if (ties && *ties) wb__text_add(&w.out.text, ",\"ties\":{%s}", ties);
+    wb__json_close(&w.out, '}');
     wb__free(ties);
-    wb__json_close(&out, '}');
-    return wb__json_take(&out);
+    wb__free(w.path.text);
+    wb__free(w.nameless.text);
+    return wb__json_take(&w.out);
 }
 
 /* ---- from JSON ------------------------------------------------------------------------------- */

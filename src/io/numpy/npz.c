@@ -103,8 +103,8 @@ static int read_array(member *f, bool values, wb__entry *e)
     }
     if (wb__npy_bytes(&h) != s.left) {
         char reason[160];
-        snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of elements, or goes on",
-                 (long long)s.left, (long long)wb__npy_bytes(&h));
+        snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of elements, or goes "
+                 "on", (long long)s.left, (long long)wb__npy_bytes(&h));
         return member_fail(f, s.offset, reason);
     }
     if (!values) return 0;

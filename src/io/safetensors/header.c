@@ -69,42 +69,20 @@ static int expect(scanner *s, char c, const char *where)
     return BAD(s, "a '%c' should be here, %s; found '%c'", c, where, found);
 }
 
-/* The length of the character at the scanner's place, 0 if none may stand there. */
-static int character(const scanner *s)
-{
-    const char *at = (const char *)s->text + s->at;
-    return s->text[s->at] < ' ' ? 0 : wb__utf8(at, (size_t)(s->n - s->at));
-}
-
-/* After a backslash. */
-static int read_escape(scanner *s, wb__text *t)
-{
-    char meant[4];
-    const char *at = (const char *)s->text + s->at, *why = "";
-    const int n = wb__json_escape(&at, (const char *)s->text + s->n, meant, &why);
-    s->at = at - (const char *)s->text;
-    if (!n) return BAD(s, "%s", why);
-    wb__text_raw(t, meant, (size_t)n);
-    return 0;
-}
-
 static int read_text(scanner *s, wb__text *t, const char *where)
 {
     int status = expect(s, '"', where);
     if (status) return status;
+    const char *text = (const char *)s->text, *end = text + s->n, *why = "";
+    const char *at = text + s->at, *stop = at;
+    while (stop < end && *stop != '"') stop += *stop == '\\' && stop + 1 < end ? 2 : 1;
     t->length = 0;
-    wb__text_raw(t, "", 0);
-    while (s->at < s->n && s->text[s->at] != '"') {
-        const int64_t begin = s->at;
-        int n = 1;
-        while (n && s->at < s->n && s->text[s->at] != '"' && s->text[s->at] != '\\') s->at += n = character(s);
-        if (!n) return BAD(s, s->text[s->at] < ' ' ? "a control character in a text" : "not UTF-8");
-        wb__text_raw(t, (const char *)s->text + begin, (size_t)(s->at - begin));
-        if (s->at == s->n || s->text[s->at] == '"') break;
-        s->at++;
-        if ((status = read_escape(s, t))) return status;
-    }
+    wb__text_raw(t, at, (size_t)(stop - at));
     if (t->failed) return WB_ERROR_MEMORY;
+    const int64_t n = wb__json_characters(&at, end, t->text, &why);
+    s->at = at - text;
+    if (n < 0) return BAD(s, "%s", why);
+    t->text[t->length = (size_t)n] = 0;
     return expect(s, '"', "at the end of a text");
 }
 

@@ -191,13 +191,8 @@ static int write(wb__st_put put, const char *path, char *text, size_t length, in
     return status;
 }
 
-int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes, const wb__note *notes)
-{
-    return wb__st_save_by(NULL, path, n, tensors, n_notes, notes);
-}
-
-int wb__st_save_by(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
-                   const wb__note *notes)
+int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
+                const wb__note *notes)
 {
     size_t length = 0;
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);

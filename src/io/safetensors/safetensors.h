@@ -26,7 +26,6 @@ int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 
 const char *wb__st_dtype_name(wb_dtype dtype);
 
-/* Writes a file, whole or not at all.  The data of each tensor is in memory, row-major. */
 typedef struct {
     char *name;
     wb_dtype dtype;
@@ -35,12 +34,10 @@ typedef struct {
     int64_t bytes;
     const void *data;
 } wb__st_out;
-int wb__st_save(const char *path, int n, wb__st_out *tensors, int n_notes,
-                const wb__note *notes);
-
-/* The same where data is what `put` knows how to write: that tensor's bytes, no more and no less. */
+/* Writes a file, whole or not at all.  `put` writes a tensor's bytes, no more and no less; NULL: they
+ * are its data, in memory and row-major. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
-int wb__st_save_by(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
-                   const wb__note *notes);
+int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
+                const wb__note *notes);
 
 #endif

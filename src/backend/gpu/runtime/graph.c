@@ -18,6 +18,7 @@
 
 enum {
     INSTANCES = 16,
+    COPYING = INSTANCES,        /* the one with memory of its own */
     FREELY = 2 * INSTANCES,     /* recordings that a graph may have at any time, */
     SELDOM = 8                  /* and beyond these one in so many runs */
 };
@@ -39,29 +40,19 @@ struct wb__graph {
     uint64_t clock, runs, made; /* made: instances, ever */
     uint64_t *addresses;     /* memory of all lists of these */
     uint64_t *now;           /* where the buffers are in this run */
-    instance one[INSTANCES];
-    instance copying;           /* the one with memory of its own, */
-    wb__gpu_memory **own;        /* in place of these buffers; NULL: it takes theirs */
+    instance one[INSTANCES + 1];
+    wb__gpu_memory **own;       /* the copying one's, in place of these buffers; NULL: theirs */
 };
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
-
-static void drop_instance(wb__gpu_device *d, wb__graph *g, instance *in)
-{
-    if (in->exec) d->driver->drop_graph(in->exec);
-    wb__gpu_release(&d->base, in->block, g->tables.bytes);
-    in->exec = NULL;
-    in->block = NULL;
-}
 
 /* All instances get theirs at once, so that a loop's memory does not grow with each that it
  * meets. */
 static int make_blocks(wb__gpu_device *d, wb__graph *g)
 {
-    for (int i = 0; i <= INSTANCES && g->tables.bytes; i++) {
-        instance *in = i < INSTANCES ? &g->one[i] : &g->copying;
-        if (!(in->block = wb__gpu_allocate(&d->base, g->tables.bytes))) return wb_error_code();
-    }
+    for (int i = 0; i <= INSTANCES && g->tables.bytes; i++)
+        if (!(g->one[i].block = wb__gpu_allocate(&d->base, g->tables.bytes)))
+            return wb_error_code();
     return 0;
 }
 
@@ -90,9 +81,8 @@ static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
         if (s->buffers[i].kind == WB__BUFFER_ARENA) g->arena = i;
     g->addresses = wb__alloc_zero((INSTANCES + 2) * n, sizeof *g->addresses);
     if (!g->addresses) return WB_ERROR_MEMORY;
-    for (size_t i = 0; i < INSTANCES; i++) g->one[i].address = g->addresses + i * n;
-    g->copying.address = g->addresses + INSTANCES * n;
-    g->now = g->copying.address + n;
+    for (size_t i = 0; i <= INSTANCES; i++) g->one[i].address = g->addresses + i * n;
+    g->now = g->one[COPYING].address + n;
     g->own = wb__alloc_zero(n, sizeof *g->own);
     int status = g->own ? list_used(g) : WB_ERROR_MEMORY;
     if (!status) status = wb__gpu_tables_make(d, s, &g->tables);
@@ -120,8 +110,10 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
     if (!g || wb__gpu_is_child(d)) return;
     const bool entered = wb__gpu_enter_to_release(d);
     d->holders--;
-    for (int i = 0; i < INSTANCES; i++) drop_instance(d, g, &g->one[i]);
-    drop_instance(d, g, &g->copying);
+    for (int i = 0; i <= INSTANCES; i++) {
+        if (g->one[i].exec) d->driver->drop_graph(g->one[i].exec);
+        wb__gpu_release(base, g->one[i].block, g->tables.bytes);
+    }
     for (int i = 0; i < g->s->n_buffers && g->own; i++)
         wb__gpu_release(base, g->own[i], g->s->buffers[i].bytes);
     wb__gpu_tables_free(d, &g->tables);
@@ -189,11 +181,10 @@ static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__g
 }
 
 /* An instance for the addresses in g->now. */
-static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, const wb__number *numbers)
+static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_places at)
 {
-    const wb__gpu_places at = {.address = g->now, .workspace = g->arena < 0 ? 0 : g->now[g->arena],
-                              .workspace_at = g->s->workspace_at, .numbers = numbers};
     void *recorded = NULL;
+    at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
     if (in->exec) d->driver->drop_graph(in->exec);
     in->exec = NULL;
     g->made++;
@@ -228,13 +219,13 @@ static bool is_stale(const wb__graph *g, const instance *in)
     return false;
 }
 
-/* One that is free or stale, the longest unused first; NULL: all are for other places. */
-static instance *replaceable(wb__graph *g)
+/* The longest unused of those that are free or stale, or of all; NULL: all are for other places. */
+static instance *longest_unused(wb__graph *g, bool of_all)
 {
     instance *best = NULL;
     for (int i = 0; i < INSTANCES; i++) {
         instance *in = &g->one[i];
-        if (in->exec && !is_stale(g, in)) continue;
+        if (!of_all && in->exec && !is_stale(g, in)) continue;
         if (!best || in->last < best->last) best = in;
     }
     return best;
@@ -243,8 +234,9 @@ static instance *replaceable(wb__graph *g)
 /* Was a buffer elsewhere in a run that an instance was made for? */
 static bool was_elsewhere(const wb__graph *g, int i)
 {
-    bool moves = g->copying.exec && g->copying.address[i] != g->now[i];
-    for (int k = 0; k < INSTANCES; k++) moves |= g->one[k].address[i] != g->now[i];
+    bool moves = false;
+    for (int k = 0; k <= INSTANCES; k++)
+        moves |= g->one[k].exec && g->one[k].address[i] != g->now[i];
     return moves;
 }
 
@@ -275,47 +267,38 @@ static bool take_own_memory(wb__gpu_device *d, wb__graph *g)
     return true;
 }
 
-static instance *longest_unused(wb__graph *g)
-{
-    instance *in = &g->one[0];
-    for (int i = 1; i < INSTANCES; i++)
-        if (g->one[i].last < in->last) in = &g->one[i];
-    return in;
-}
-
 /* Where a buffer is in this run; 0: nowhere, or it is not used. */
-static uint64_t place_of(const wb__graph *g, void *const *buffers, const size_t *places, int i)
+static uint64_t place_of(const wb__graph *g, const wb__gpu_places *at, int i)
 {
-    const wb__gpu_memory *m = g->used[i] ? buffers[i] : NULL;
-    return m ? m->at + (places ? places[i] : 0) : 0;
+    const wb__gpu_memory *m = g->used[i] ? at->buffers[i] : NULL;
+    return m ? m->at + (at->places ? at->places[i] : 0) : 0;
 }
 
-static void locate(wb__graph *g, void *const *buffers, const size_t *places)
+static void locate(wb__graph *g, const wb__gpu_places *at)
 {
-    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = place_of(g, buffers, places, i);
+    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = place_of(g, at, i);
 }
 
 static bool pays(const wb__graph *g) { return g->made < FREELY || g->made * SELDOM < g->runs; }
 
 /* *in: the instance for this run; NULL: none, this time.  0, or an error. */
-static int choose(wb__gpu_device *d, wb__graph *g, void *const *buffers, const size_t *places,
-                  const wb__number *numbers, instance **in)
+static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_places *at, instance **in)
 {
-    locate(g, buffers, places);
+    locate(g, at);
     for (int i = 0; i < INSTANCES; i++) {
         *in = &g->one[i];
         if (fits(g, *in)) return 0;
     }
-    *in = replaceable(g);
+    *in = longest_unused(g, false);
     if (!*in && moves_scattered(g)) return 0;
     if (!*in && take_own_memory(d, g)) {
-        *in = &g->copying;
+        *in = &g->one[COPYING];
         if (fits(g, *in)) return 0;
     } else if (!*in) {
-        locate(g, buffers, places);
-        *in = longest_unused(g);
+        locate(g, at);
+        *in = longest_unused(g, true);
     }
-    if (pays(g)) return make_instance(d, g, *in, numbers);
+    if (pays(g)) return make_instance(d, g, *in, *at);
     *in = NULL;
     return 0;
 }
@@ -323,12 +306,12 @@ static int choose(wb__gpu_device *d, wb__graph *g, void *const *buffers, const s
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* With the device's lock: copies of inputs into our own memory, or of results out of it. */
-static int copy_own(wb__gpu_device *d, const wb__graph *g, void *const *buffers,
-                    const size_t *places, wb__buffer_kind kind)
+static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_places *at,
+                    wb__buffer_kind kind)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const uint64_t theirs = place_of(g, buffers, places, i);
+        const uint64_t theirs = place_of(g, at, i);
         if (b->kind != kind || !g->own[i] || !theirs || !b->bytes) continue;
         const uint64_t ours = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
@@ -340,35 +323,34 @@ static int copy_own(wb__gpu_device *d, const wb__graph *g, void *const *buffers,
 }
 
 /* With the device's lock. */
-static int launch(wb__gpu_device *d, wb__graph *g, instance *in, void *const *buffers,
-                  const size_t *places, const wb__number *numbers)
+static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_places *at)
 {
-    const bool copying = in == &g->copying;
+    const bool copying = in == &g->one[COPYING];
     int status = in->block ? wb__gpu_uses(d, in->block) : 0;
     for (int i = 0; i < g->s->n_buffers && !status; i++) {
-        if (g->used[i] && buffers[i]) status = wb__gpu_uses(d, buffers[i]);
+        if (g->used[i] && at->buffers[i]) status = wb__gpu_uses(d, at->buffers[i]);
         if (!status && copying && g->own[i]) status = wb__gpu_uses(d, g->own[i]);
     }
-    if (!status && copying) status = copy_own(d, g, buffers, places, WB__BUFFER_INPUT);
-    if (!status && in->block) status = wb__gpu_tables_write(d, &g->tables, in->block->at, numbers);
+    if (!status && copying) status = copy_own(d, g, at, WB__BUFFER_INPUT);
+    if (!status && in->block)
+        status = wb__gpu_tables_write(d, &g->tables, in->block->at, at->numbers);
     if (status) return status;
     const int code = d->driver->run(d, in->exec);
     if (code) return fail(d, g, code);
-    if (copying) status = copy_own(d, g, buffers, places, WB__BUFFER_RESULT);
+    if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);
     wb__gpu_issued(d, NULL);
     if (!wb__gpu_mark_now(d)) wb_clear_error();       /* then uploads wait for more than this */
     in->last = ++g->clock;
     return status;
 }
 
-static int launch_each(const wb_device *base, const wb__graph *g, void *const *buffers,
-                       const size_t *places, const wb__number *numbers)
+static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_places *at)
 {
-    void *workspace = g->arena < 0 ? NULL : buffers[g->arena];
+    void *workspace = g->arena < 0 ? NULL : at->buffers[g->arena];
     int status = 0;
     for (int i = 0; i < g->s->n_kernels && !status; i++)
-        status = wb__gpu_launch_kernel(base, g->s->kernels[i], buffers, places, workspace,
-                                       g->s->workspace_at, numbers);
+        status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->places, workspace,
+                                       at->workspace_at, at->numbers);
     return status;
 }
 
@@ -376,23 +358,25 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
                      const size_t *places, const wb__number *numbers)
 {
     wb__gpu_device *d = base->state;
+    const wb__gpu_places at = {.address = g->now, .buffers = buffers, .places = places,
+                               .workspace_at = g->s->workspace_at, .numbers = numbers};
     int status = 0;
     if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;
-    if (!g->broken && choose(d, g, buffers, places, numbers, &in)) {
+    if (!g->broken && choose(d, g, &at, &in)) {
         wb__log(WB_LOG_WARN, "%s:%d: a plan of %d kernels runs without a graph: %s",
                 d->driver->backend->tag, base->ordinal, g->s->n_kernels, wb_error());
         wb_clear_error();
         g->broken = true;
     } else if (in) {
         pthread_mutex_lock(&d->lock);
-        status = launch(d, g, in, buffers, places, numbers);
+        status = launch(d, g, in, &at);
         pthread_mutex_unlock(&d->lock);
     }
     const bool each = g->broken || !in;
     pthread_mutex_unlock(&g->lock);
     wb__gpu_leave(d);
-    return each ? launch_each(base, g, buffers, places, numbers) : status;
+    return each ? launch_each(base, g, &at) : status;
 }

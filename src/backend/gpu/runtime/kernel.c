@@ -80,36 +80,14 @@ static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *
     return NULL;
 }
 
-/* Whether a library may be used; where it is missing although nobody switched it off, that is said
- * once. */
-static bool may_use(const wb__gpu_device *d, const wb__gpu_hook *library)
-{
-    static pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
-    static const wb__gpu_hook *reported[4];
-    const char *text = getenv(library->variable);
-    if (text && strcmp(text, "0") == 0) return false;
-    if (library->works()) return true;
-    pthread_mutex_lock(&reporting);
-    size_t i = 0;
-    while (i < WB__COUNT(reported) && reported[i] && reported[i] != library) i++;
-    if (i < WB__COUNT(reported) && !reported[i]) {
-        wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", d->driver->backend->tag,
-                library->name, wb_error());
-        reported[i] = library;
-    }
-    pthread_mutex_unlock(&reporting);
-    wb_clear_error();
-    return false;
-}
-
 /* With the device entered.  WB_ERROR_UNSUPPORTED: by text. */
 static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                            const char **why)
 {
     const wb__gpu_hook *library = library_for(d, step);
     if (!library) return WB_ERROR_UNSUPPORTED;
-    if (library->variable && !may_use(d, library)) {
-        *why = library->unused;
+    if (library->vendor && !wb__gpu_vendor_usable(library->vendor)) {
+        *why = library->vendor->why_not[WB__GPU_UNUSED];
         return WB_ERROR_UNSUPPORTED;
     }
     pthread_mutex_lock(&d->lock);
@@ -253,7 +231,7 @@ static bool ask(const wb_device *base, const wb__gpu_hook *library, const wb__st
                 bool (*question)(wb__gpu_device *, const wb__step *))
 {
     wb__gpu_device *d = base->state;
-    if (!question || (library->variable && !may_use(d, library))) return false;
+    if (!question || (library->vendor && !wb__gpu_vendor_usable(library->vendor))) return false;
     if (wb__gpu_enter(d)) {
         wb_clear_error();
         return false;

@@ -245,13 +245,9 @@ typedef struct {
 /* takes, prepare, launch, destroy and prefers_nhwc are called with the device entered and its lock
  * held. */
 struct wb__gpu_hook {
-    const char *name;
     unsigned kinds;             /* of steps, as bits */
-    /* Of the environment: 0 switches it off, else that it is missing is a warning, once; and what
-     * the printed plan has where it is not used.  NULL: `prepare` decides. */
-    const char *variable, *unused;
     bool bare;                  /* bias and epilogue are left to others */
-    bool (*works)(void);        /* opens it, once; false with the error set */
+    wb__gpu_vendor *vendor;     /* usable before anything is asked; NULL: `prepare` decides */
     /* Whether it would take an epilogue, sums, attention: see `takes` of wb__backend; or NULL. */
     bool (*takes)(wb__gpu_device *d, const wb__step *step);
     /* 0; WB_ERROR_UNSUPPORTED without a message: not by this library, and *why has the reason in a
@@ -441,7 +437,7 @@ typedef struct wb__gpu_entry {
 } wb__gpu_entry;
 
 /* Why a library does not do a step, in the words of the printed plan. */
-enum { WB__GPU_MISSING, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_WHY };
+enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_WHY };
 enum { WB__GPU_MOST_FUNCTIONS = 24 };
 
 /* A library that is opened when it is first wanted. */
@@ -471,7 +467,7 @@ struct wb__gpu_vendor {
 
     pthread_mutex_t lock;                   /* of what the runtime fills */
     bool looked, works, settled;            /* settled: a device has a handle */
-    _Atomic bool warned;
+    _Atomic bool missed, warned;            /* it was logged that it is missing, gives no handle */
     int from;
     char why[600];
 };
@@ -487,9 +483,11 @@ struct wb__gpu_held {
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it, once; false with the error set */
+/* The same without an error: that it is missing although nobody switched it off is a warning, once. */
+bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
-/* With the device's lock.  handle: NULL without an error where there is none.  entry_of: as `prepare`
- * of a hook; NULL with *error and *why. */
+/* Of usable libraries, with the device's lock.  handle: NULL without an error where there is none.
+ * entry_of: as `prepare` of a hook; NULL with *error and *why. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **why, int *error);

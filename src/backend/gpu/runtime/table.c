@@ -212,8 +212,7 @@ static int list_targets(wb__gpu_tables *t)
             const size_t at = table->at + (size_t)r * table->row_bytes + struct_at(l);
             for (int k = 0; k < l->n_numbers; k++) {
                 const wb__gpu_number *n = &l->numbers[k];
-                const bool two =
-                    n->put == WB__PUT_F64 || n->put == WB__PUT_I64 || n->put == WB__PUT_U64;
+                const bool two = wb__gpu_two_words(n->put);
                 const int word = word_of(t, n);
                 if (word < 0) return WB_ERROR_MEMORY;
                 for (uint32_t half = 0; half <= two; half++)

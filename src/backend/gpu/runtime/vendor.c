@@ -95,10 +95,15 @@ static bool open_next(wb__gpu_vendor *l)
     return false;
 }
 
-bool wb__gpu_vendor_works(wb__gpu_vendor *l)
+static bool is_off(const wb__gpu_vendor *l)
 {
     const char *wish = l->variable ? getenv(l->variable) : NULL;
-    if (wish && *wish == '0') {
+    return wish && *wish == '0';
+}
+
+bool wb__gpu_vendor_works(wb__gpu_vendor *l)
+{
+    if (is_off(l)) {
         wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s=0 says not to use it", l->search->tag, l->name,
                  l->variable);
         return false;
@@ -110,6 +115,16 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l)
     if (!l->works)
         wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->why);
     return l->works;
+}
+
+bool wb__gpu_vendor_usable(wb__gpu_vendor *l)
+{
+    if (wb__gpu_vendor_works(l)) return true;
+    if (!is_off(l) && !atomic_exchange(&l->missed, true))
+        wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", l->search->tag, l->name,
+                wb_error());
+    wb_clear_error();
+    return false;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -169,7 +184,7 @@ static wb__gpu_held *held_of(wb__gpu_device *d, wb__gpu_vendor *l)
 
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l)
 {
-    const wb__gpu_held *s = wb__gpu_vendor_works(l) ? held_of(d, l) : NULL;
+    const wb__gpu_held *s = held_of(d, l);
     if (!s) wb_clear_error();
     return s ? s->handle : NULL;
 }
@@ -228,14 +243,9 @@ static wb__gpu_entry *find(wb__gpu_device *d, wb__gpu_held *s, const void *probl
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **why, int *error)
 {
-    *error = WB_ERROR_UNSUPPORTED;
-    if (!wb__gpu_vendor_works(l)) {
-        wb_clear_error();
-        *why = l->why_not[WB__GPU_MISSING];
-        return NULL;
-    }
     wb__gpu_held *s = held_of(d, l);
     wb__gpu_entry *e = s && s->handle ? find(d, s, problem) : NULL;
+    *error = WB_ERROR_UNSUPPORTED;
     if (e && e->found && !e->refused) *error = 0;
     else if (e) *why = l->why_not[e->refused ? WB__GPU_REFUSED : WB__GPU_NOTHING];
     else if (s && !s->handle) *why = l->why_not[WB__GPU_NO_HANDLE];

@@ -1,0 +1,36 @@
+/* Running sums as launches of kernels/cumsum.k. */
+#include "backend/gpu/library.h"
+
+#include <stdio.h>
+
+/* A group a row pays where the rows are few, so that an item each would leave most of the device
+ * idle, and where a row's elements are neighbours in memory: a group then reads them together. */
+enum { GROUP = 256, SHORT = 64, FEW = 4096 };
+
+int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
+{
+    const wb__view *x = &s->views[0], *y = &s->views[1];
+    const int64_t n = x->dims[0];
+    const bool beside = x->strides[0] == 1 || x->strides[0] == -1;
+    int64_t rows;
+    wb__pair_args args;
+    char defines[96];
+    if (y->dtype == WB_F64 && !t->f64)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "cumsum: this device has no f64");
+    const int dims = wb__gpu_pair(x, y, 1, &rows, &args);
+    if (!rows || !n) return 0;
+    const bool grouped = !t->is_cpu && n >= SHORT && (rows < FEW || beside);
+    snprintf(defines, sizeof defines, "#define DIMS %d\n#define GROUP %d\n%s%s", dims,
+             grouped ? GROUP : 1, s->variant ? "#define EXCLUSIVE\n" : "",
+             wb__reg_of(y->dtype) == WB__REG_F32 ? "#define LOSSY\n" : "");
+    work->impl = grouped ? "running sums, a group a row" : "running sums, an item a row";
+    return wb__gpu_launch_of(
+        work, wb__gpu_text((int)y->dtype, wb__gpu_wide(s->views, 2, rows), defines,
+                           wb__gpu_text_cumsum, ""),
+        &(wb__gpu_plan){.entry = "cumsum", .n_buffers = 2, .buffers = {x->buffer, y->buffer},
+                        .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
+                        .origins = {{x, offsetof(wb__pair_args, x_at)},
+                                    {y, offsetof(wb__pair_args, y_at)}},
+                        .f64 = y->dtype == WB_F64, .total = grouped ? rows * GROUP : rows,
+                        .items = 256});
+}

@@ -1,0 +1,61 @@
+/* Running sums along an axis.  The gradient is a running sum the other way round. */
+#include "engine/ops/op.h"
+
+#include <string.h>
+
+enum { AXIS, EXCLUSIVE, REVERSE, ATTRS };       /* as in the row of ops.def */
+
+wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *options)
+{
+    if (!wb__operand("cumsum", x)) return NULL;
+    wb_cumsum_options o = {0};
+    if (options) memcpy(&o, options, WB__MIN(options->size, sizeof o));
+    if (x->dtype == WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE,
+                             "cumsum: does not take %s: make integers of it with wb_astype",
+                             wb_describe(x));
+    if (!x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "cumsum: no axis %d in %s, a scalar: give it one with wb_unsqueeze",
+                             axis, wb_describe(x));
+    if (axis < -x->ndim || axis >= x->ndim)
+        return wb__fail_null(WB_ERROR_SHAPE, "cumsum: no axis %d in %s: the first is 0, the last %d"
+                             " or -1", axis, wb_describe(x), x->ndim - 1);
+    const int64_t attr[ATTRS] = {
+        [AXIS] = axis < 0 ? axis + x->ndim : axis, [EXCLUSIVE] = o.exclusive,
+        [REVERSE] = o.reverse};
+    return wb__node(WB__OP_cumsum, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, ATTRS, attr);
+}
+
+GRADIENT(cumsum)
+{
+    const int64_t *attr = node->attr;
+    out[0] = wb_cumsum_with(g, (int)attr[AXIS],
+                            &(wb_cumsum_options){.size = sizeof(wb_cumsum_options),
+                                                 .exclusive = attr[EXCLUSIVE] != 0,
+                                                 .reverse = attr[REVERSE] == 0});
+}
+
+/* The view with the axis in front, walked from its end where `reverse`. */
+static void bring_in_front(wb__view *v, int axis, bool reverse)
+{
+    const int64_t n = v->dims[axis], step = v->strides[axis];
+    for (int i = axis; i > 0; i--) {
+        v->dims[i] = v->dims[i - 1];
+        v->strides[i] = v->strides[i - 1];
+    }
+    v->dims[0] = n;
+    v->strides[0] = reverse ? -step : step;
+    if (reverse && n) v->offset += (n - 1) * step;
+}
+
+FILL(CUMSUM)
+{
+    const int64_t *attr = wb__attrs_of(m, v);
+    wb__add_any(m, wb__operand_of(m, v, 0));
+    wb__add_any(m, p->result);
+    wb__plan_step *d = wb__last_step(m);
+    d->step.variant = attr[EXCLUSIVE] != 0;
+    for (int i = 0; i < d->n_places; i++)
+        bring_in_front(&d->place[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
+}
