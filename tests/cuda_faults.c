@@ -1,43 +1,30 @@
-/* Every call of CUDA's driver and of NVRTC fails once: see text_faults.h. */
-#include "test.h"
+/* Every call of CUDA's driver and of NVRTC fails once: see faults_by_call.h. */
+#include "faults_by_call.h"
 
-#define TEST_CUDA
 #include "cuda_double.h"
-#include "text_faults.h"
 
-static void test_once_from_text(void **state)
-{
-    fail_each(false, true, 100);
-}
+static int64_t failed(char text[200]) { return calls_failed(text); }
 
-static void test_once_from_disk(void **state)
+static const calls_that_fail calls = {&wb__cu_backend, FAIL, failed, nothing_left};
+
+TEST(once_from_text) { fail_each(&calls, false, true, 100); }
+
+TEST(once_from_disk)
 {
     without_graph = 0;
-    fail_each(false, false, 100);
+    fail_each(&calls, false, false, 100);
     assert_true(without_graph > 4);     /* what cannot be recorded was launched one by one */
 }
 
-static void test_from_there_on(void **state)
+TEST(from_there_on)
 {
-    fail_each(true, false, 100);
+    fail_each(&calls, true, false, 100);
     test_disk_empty();
-}
-
-static int begin(void **state)
-{
-    wb_set_log(listen, NULL);
-    b = &TEST_BACKEND;
-    return 0;
+    assert_int_equal(tell_left(), 0);
 }
 
 int main(void)
 {
     open_double();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_once_from_text),
-        cmocka_unit_test(test_once_from_disk),
-        cmocka_unit_test(test_from_there_on),
-        cmocka_unit_test(test_books),
-    };
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return run_all_cases();
 }

@@ -1,22 +1,23 @@
 /* The CUDA backend by itself, on the test double of the driver: what it says where there is no
  * driver, which devices there are, their memory, and copies. */
-#include "test.h"
+#include "by_hand.h"
 
-#define TEST_CUDA
-#include "text_memory.h"
+#include "backend/backend.h"
 
 #include "cuda_double.h"
 
+#include <unistd.h>
+
 /* ---- where there is no driver ---------------------------------------------------------------- */
 
-static void test_nothing_there(void **state)
+TEST(nothing_there)
 {
     static const char library[] = "WEBER_CUDA_LIBRARY", visible[] = "CUDA_VISIBLE_DEVICES";
-    assert_int_equal(child(library, "/none/libcuda.so", "/none/libcuda.so was not found"), 0);
-    assert_int_equal(child(library, "/none/libcuda.so", "install the NVIDIA driver"), 0);
-    assert_int_equal(child(library, "libm.so.6", "has no cuInit"), 0);
-    assert_int_equal(child(visible, "-1", "CUDA_VISIBLE_DEVICES"), 0);
-    assert_int_equal(child("VGPU_DEVICES", "0", "sees no GPU"), 0);
+    assert_int_equal(child(&wb__cu_backend, library, "/none/libcuda.so", "/none/libcuda.so was not found"), 0);
+    assert_int_equal(child(&wb__cu_backend, library, "/none/libcuda.so", "install the NVIDIA driver"), 0);
+    assert_int_equal(child(&wb__cu_backend, library, "libm.so.6", "has no cuInit"), 0);
+    assert_int_equal(child(&wb__cu_backend, visible, "-1", "CUDA_VISIBLE_DEVICES"), 0);
+    assert_int_equal(child(&wb__cu_backend, "VGPU_DEVICES", "0", "sees no GPU"), 0);
 }
 
 /* A driver, and no library that is NVRTC. */
@@ -28,7 +29,7 @@ static bool is_there(const char *file)
 }
 
 /* A file that is no NVRTC is passed by; an error only where there is no other. */
-static void test_no_compiler(void **state)
+TEST(no_compiler)
 {
     char folder[] = "/tmp/weber-no-nvrtc-XXXXXX", file[64];
     assert_non_null(mkdtemp(folder));
@@ -36,30 +37,28 @@ static void test_no_compiler(void **state)
     assert_int_equal(symlink(getenv("WEBER_CUDA_LIBRARY"), file), 0);
     const bool another = is_there("libnvrtc.so.13") || is_there("libnvrtc.so.12") ||
                          is_there("libnvrtc.so") || is_there("/usr/local/cuda/lib64/libnvrtc.so");
-    if (another) assert_int_not_equal(child("WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
-    else assert_int_equal(child("WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
+    if (another) assert_int_not_equal(child(&wb__cu_backend, "WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
+    else assert_int_equal(child(&wb__cu_backend, "WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
     assert_int_equal(unlink(file) | rmdir(folder), 0);
 }
 
 /* The driver reads the variable when it starts: in a process of its own. */
-static void test_visible_devices(void **state)
+static int see_one(void)
 {
-    int status = -1;
-    const pid_t process = fork();
-    if (!process) {
-        setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-        b = &TEST_BACKEND;
-        const bool right = !b->start() && b->count() == 1 && b->device(0)->ordinal == 0 &&
-                           b->allocate(b->device(0), 100);
-        _exit(right ? 0 : 1);
-    }
-    assert_int_equal(waitpid(process, &status, 0), process);
-    assert_int_equal(status, 0);
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    b = &wb__cu_backend;
+    return b->start() || b->count() != 1 || b->device(0)->ordinal != 0 ||
+           !b->allocate(b->device(0), 100);
 }
+
+TEST(visible_devices) { assert_int_equal(in_child(see_one), 0); }
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-static void test_devices(void **state)
+/* Once it has started, a child of this process has no device. */
+TEST(begins) { assert_int_equal(test_begin(&wb__cu_backend), 0); }
+
+TEST(devices)
 {
     assert_string_equal(b->name, "CUDA");
     assert_string_equal(b->tag, "cuda");
@@ -83,50 +82,30 @@ static void test_devices(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void test_cache(void **state)
+/* What the driver still has, and what goes back to it. */
+static void blocks_go_back(void)
 {
-    check(restart("WEBER_MEMORY_LIMIT", NULL));
     const wb_device *d = dev[0];
-    assert_int_equal(memory_of(d).used, 0);
-    void *one = take(d, 1000), *two = take(d, 1000);
-    assert_ptr_not_equal(one, two);
-    const wb_device_memory m = memory_of(d);
-    assert_true(m.used >= 2000 && m.used <= 2250 && m.peak == m.used && m.cached == 0);
-    assert_true(m.total > 0 && m.free > 0 && m.free <= m.total - m.used);
-    assert_int_equal(memory_of(dev[1]).used, 0);
-    b->release(d, two, 1000);
-    b->release(d, one, 1000);
-    assert_int_equal(memory_of(d).used, 0);
-    assert_int_equal(memory_of(d).cached, m.used);
-    assert_ptr_equal(take(d, 1001), one);       /* of the same class; the last released */
-    void *third = take(d, 100000);
-    assert_ptr_not_equal(third, two);
-    assert_ptr_equal(take(d, 999), two);
-    assert_int_equal(memory_of(d).cached, 0);
-    b->release(d, one, 1001);
-    b->release(d, two, 999);
-    b->release(d, third, 100000);
-    b->release(d, NULL, 5);
-    const int64_t blocks = books().blocks;
     b->trim(d);
-    assert_int_equal(books().blocks, blocks - 3);
-    assert_int_equal(memory_of(d).cached, 0);
-    assert_int_equal(memory_of(d).used, 0);
-    assert_true(memory_of(d).peak >= 100000);
+    const int64_t before = books().blocks;
+    void *memory = take(d, 1000);
+    const wb_device_memory m = memory_of(d);
+    assert_true(m.total > 0 && m.free > 0 && m.free <= m.total - m.used);
+    assert_int_equal(books().blocks, before + 1);
+    b->release(d, memory, 1000);
+    assert_int_equal(books().blocks, before + 1);
+    b->trim(d);
+    assert_int_equal(books().blocks, before);
 }
 
-static void test_more_than_there_is(void **state)
+TEST(blocks)
 {
-    const int64_t total = memory_of(dev[0]).total;
-    expect_none(b->allocate(dev[0], (size_t)total + 1), "cuda:0: out of memory");
-    expect_none(b->allocate(dev[0], SIZE_MAX / 2), "out of memory");
-    expect_none(b->allocate(dev[0], SIZE_MAX), "out of memory");
-    b->release(dev[0], take(dev[0], 1000), 1000);
-    assert_int_equal(memory_of(dev[0]).used, 0);
+    blocks_go_back();
+    expect_none(b->allocate(dev[0], (size_t)memory_of(dev[0]).total + 1), "cuda:0: out of memory");
 }
 
 /* The driver says that it has no more, while other sizes are cached: they go back. */
-static void test_full_device(void **state)
+TEST(full_device)
 {
     const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
     for (int turn = 0; turn < 2; turn++) {
@@ -141,42 +120,32 @@ static void test_full_device(void **state)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
+TEST(copies_of_the_host) { transfers(); }
+
+TEST(copies_between_devices) { copies(); }
+
 /* Once more where no device reaches the other's memory, and on devices without pools. */
-static void test_poor_devices(void **state)
+TEST(poor_devices)
 {
-    check(restart("VGPU_PEERS", "0"));
-    test_copies(state);
-    check(restart("VGPU_PEERS", NULL));
-    check(restart("VGPU_POOLS", "0"));
-    test_copies(state);
-    test_cache(state);
+    WORKS(restart("VGPU_PEERS", "0"));
+    copies();
+    WORKS(restart("VGPU_PEERS", NULL));
+    WORKS(restart("VGPU_POOLS", "0"));
+    copies();
     transfers();
-    check(restart("VGPU_POOLS", NULL));
+    blocks_go_back();
+    WORKS(restart("VGPU_POOLS", NULL));
+}
+
+TEST(nothing_is_left)
+{
+    test_end();
+    assert_int_equal(tell_left(), 0);
 }
 
 int main(void)
 {
     open_double();
     setenv("VGPU_DEVICES", "2", 1);
-    const struct CMUnitTest without[] = {
-        cmocka_unit_test(test_nothing_there),
-        cmocka_unit_test(test_no_compiler),
-        cmocka_unit_test(test_visible_devices),
-    };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_no_bytes),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_more_than_there_is),
-        cmocka_unit_test(test_full_device),
-        cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_poor_devices),
-        cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_books),
-    };
-    const int failed = cmocka_run_group_tests_name("without a driver", without, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("on two devices", tests, begin, NULL);
+    return run_all_cases();
 }

@@ -178,7 +178,7 @@ static void check(setting s)
     }
 }
 
-static void sizes(void **unused)
+TEST(sizes)
 {
     static const int64_t list[][6] = {      /* n, h, queries, keys, depth, width of v */
         {1, 1, 1, 1, 8, 5},      {2, 3, 5, 9, 8, 5},      {1, 2, 64, 64, 64, 64},
@@ -192,7 +192,7 @@ static void sizes(void **unused)
         }
 }
 
-static void dtypes(void **unused)
+TEST(dtypes)
 {
     for (int i = 0; i < 2; i++) {
         const wb_dtype t = i ? WB_BF16 : WB_F16;
@@ -203,7 +203,7 @@ static void dtypes(void **unused)
 }
 
 /* Fewer inner indices at a time. */
-static void little_shared_memory(void **unused)
+TEST(little_shared_memory)
 {
     local_bytes = 32 << 10;
     check((setting){WB_F32, 1, 2, 70, 70, 128, 128, true, false, 0});
@@ -211,7 +211,7 @@ static void little_shared_memory(void **unused)
     local_bytes = 48 << 10;
 }
 
-static void what_is_taken(void **unused)
+TEST(what_is_taken)
 {
     wb__gpu_target t = {.most_items = 256, .local_bytes = 32 << 10, .most_args = 1024};
     setting s = {WB_F32, 1, 2, 70, 70, 64, 64, true, true, 0};
@@ -275,8 +275,5 @@ static int end(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(dtypes),
-                                       cmocka_unit_test(little_shared_memory),
-                                       cmocka_unit_test(what_is_taken)};
-    return cmocka_run_group_tests(tests, begin, end);
+    return run_cases(begin, end);
 }

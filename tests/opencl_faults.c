@@ -1,55 +1,35 @@
-/* Every call of OpenCL's driver fails once, from listing the devices to giving all back: there is
- * an error or the right result, never a crash; nothing is left behind; and the next try works. */
-#include "test.h"
+/* Every call of OpenCL's driver fails once: see faults_by_call.h. */
+#include "faults_by_call.h"
 
-#define TEST_OPENCL
 #include "opencl_double.h"
-#include "text_faults.h"
 
-static void run(bool all, bool fresh, const char *staging, int least)
+static int64_t failed(char text[200]) { return calls_failed(text); }
+
+static const calls_that_fail calls = {&wb__cl_backend, FAIL, failed, nothing_left};
+
+static void with_staging(const char *staging, bool all, bool fresh)
 {
     setenv("WEBER_OPENCL_STAGING", staging, 1);
-    fail_each(all, fresh, least);
+    fail_each(&calls, all, fresh, 100);
 }
 
-TEST(test_once_from_text)
-{
-    run(false, true, "0", 100);
-}
+TEST(once_from_text) { with_staging("0", false, true); }
 
-TEST(test_once_from_binaries)
-{
-    run(false, false, "0", 100);
-}
+TEST(once_from_binaries) { with_staging("0", false, false); }
 
-TEST(test_once_staged)
-{
-    run(false, false, "1", 100);
-}
+TEST(once_staged) { with_staging("1", false, false); }
 
-TEST(test_from_there_on)
+TEST(from_there_on)
 {
-    run(true, false, "0", 100);
-    run(true, false, "1", 100);
-}
-
-static int begin(void **state)
-{
-    setenv("POCL_DEVICES", "pthread pthread", 1);
-    setenv("WEBER_OPENCL_BINARIES", "1", 1);
-    wb_set_log(listen, NULL);
-    b = &TEST_BACKEND;
-    return 0;
-}
-
-static int end(void **state)
-{
+    with_staging("0", true, false);
+    with_staging("1", true, false);
     test_disk_empty();
-    return 0;
 }
 
 int main(void)
 {
     open_double();
-    return run_cases(begin, end);
+    setenv("POCL_DEVICES", "pthread pthread", 1);
+    setenv("WEBER_OPENCL_BINARIES", "1", 1);
+    return run_all_cases();
 }

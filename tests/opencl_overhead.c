@@ -1,9 +1,6 @@
 /* What the host adds to a launch: as many launches through the backend as by a bare loop of the
  * driver's calls that do the same, in turns, in one process. */
-#include "test.h"
-
-#define TEST_OPENCL
-#include "text_program.h"
+#include "by_hand.h"
 
 #include "backend/opencl/cl.h"
 
@@ -68,7 +65,7 @@ static const double most = 2e-6;
 /* Seconds of so many launches, each with a number of its own, until all are done. */
 static double bare_time(void)
 {
-    struct { uint32_t n; float factor; uint32_t at[2]; } args = {ITEMS, 0, {0, 0}};
+    test_args args = {ITEMS, 0, {0, 0}};
     const size_t items = ITEMS;
     const double begins = wb__now();
     for (int i = 0; i < LAUNCHES; i++) {
@@ -101,7 +98,7 @@ static int by_value(const void *a, const void *c)
 }
 
 /* The median of paired differences, of three tries the best: others may use the machine. */
-static void test_overhead(void **state)
+TEST(overhead)
 {
     double best = 1;
     wb__kernel *k = prepared(dev[0], STEP_SCALE, ITEMS);
@@ -125,12 +122,12 @@ static void test_overhead(void **state)
     for (int i = 0; i < 2; i++) b->release(dev[0], buffers[i], BYTES);
 }
 
-int main(void)
+TEST(nothing_is_left) { test_end(); }
+
+static int begin(void **state)
 {
     setenv("POCL_DEVICES", "pthread pthread", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overhead),
-        cmocka_unit_test(test_nothing_left),
-    };
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return test_begin(&wb__cl_backend);
 }
+
+int main(void) { return run_cases(begin, NULL); }

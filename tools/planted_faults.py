@@ -24,7 +24,8 @@ WINDOWS = "engine_windows"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
-CUDA_RUNTIME, CUDA_GRAPH = "cuda_runtime", "cuda_graph"                     # on doubles
+CUDA_GRAPH = "cuda_graph"                           # on the double
+ORDER, RECORDED, ROOM = "runtime_commands", "runtime_graph", "runtime_memory"       # on a driver in memory
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING want an OpenCL driver
 
 # what is wrong; the file; the text; what stands there instead; tests that must see it (one is enough)
@@ -192,8 +193,8 @@ TABLE = [
     ("a workspace begins at the arena's start", "src/backend/gpu/gpu.c", "put_word(to + l->workspace_at, workspace_at);", "put_word(to + l->workspace_at, 0);", [TRAINING]),
     ("bf16 is cut off, not rounded", "src/base/formulas.h", "r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;", "r = u >> 16;", ["gpu_fused_rows", FUSED]),
     ("the last of equal maxima gets the gradient", "src/backend/gpu/kernels/pool.k", "((x) > (m) || ((x) != (x) && (m) == (m)))", "((x) >= (m) || ((x) != (x) && (m) == (m)))", [WRITTEN]),
-    ("an argument of the last launch is kept", "src/backend/gpu/runtime/kernel.c", "if (m->serial == p->address[i]) continue;", "if (p->address[i]) continue;", ["opencl_runtime", TRAINING]),
-    ("more memory than was allowed", "src/backend/gpu/runtime/memory.c", "const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool room = true;", ["opencl_memory"]),
+    ("an argument of the last launch is kept", "src/backend/gpu/runtime/kernel.c", "if (m->serial == p->address[i]) continue;", "if (p->address[i]) continue;", [ORDER]),
+    ("more memory than was allowed", "src/backend/gpu/runtime/memory.c", "const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool room = true;", [ROOM]),
     ("a kept kernel is believed", "src/backend/kernel_cache.c", "hash(0, all + front, (size_t)h.data_bytes) != h.checksum", "0", ["kernel_cache"]),
     ("a product is made before the bias that it adds", "src/engine/plan/patterns.c",
      "if (ready_at(f, with.bias) > p->value) with.made_at = x;", "", ["graph_fuzz --seeds 6000"]),
@@ -210,18 +211,18 @@ TABLE = [
      [GRAPH + "@OpenCL --count 12"]),
     ("an index is ranked behind itself", "src/backend/gpu/kernels/rows.k", "before += other == row && base + u < i;",
      "before += other == row && base + u <= i;", [WRITTEN]),
-    ("CUDA: kernels do not wait for uploads", "src/backend/gpu/runtime/transfer.c", "if (wb__likely(m->uploaded <= d->awaited)) return 0;",
-     "if (m->uploaded <= d->awaited || d) return 0;", [CUDA_RUNTIME, CUDA_GRAPH]),
-    ("CUDA: an upload does not wait for the kernels before it", "src/backend/gpu/runtime/transfer.c",
-     "const int code = d->driver->wait_event(d, WB__GPU_UP, behind->event);", "const int code = behind ? 0 : 1;", [CUDA_RUNTIME, CUDA_GRAPH]),
-    ("CUDA: a graph keeps its first numbers", "src/backend/gpu/runtime/table.c", "if (!t->n_targets) return 0;", "if (t) return 0;", [CUDA_GRAPH]),
+    ("kernels do not wait for uploads", "src/backend/gpu/runtime/transfer.c", "if (wb__likely(m->uploaded <= d->awaited)) return 0;",
+     "if (m->uploaded <= d->awaited || d) return 0;", [ORDER, RECORDED]),
+    ("an upload does not wait for the kernels before it", "src/backend/gpu/runtime/transfer.c",
+     "const int code = d->driver->wait_event(d, WB__GPU_UP, behind->event);", "const int code = behind ? 0 : 1;", [ORDER, RECORDED]),
+    ("a graph keeps its first numbers", "src/backend/gpu/runtime/table.c", "if (!t->n_targets) return 0;", "if (t) return 0;", [RECORDED]),
     ("CUDA: a group of items takes the row before its own", "src/backend/gpu/runtime/table.c", "rows[middle].first <= blockIdx.x", "rows[middle].first < blockIdx.x",
      [CUDA_GRAPH]),
-    ("CUDA: a graph runs at other addresses", "src/backend/gpu/runtime/graph.c",
-     "return in->exec && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);", "return in->exec && g->s->n_buffers;", [CUDA_GRAPH]),
-    ("CUDA: results stay in a graph's own memory", "src/backend/gpu/runtime/graph.c",
-     "if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);", "if (copying) status = 0;", [CUDA_GRAPH]),
-    ("CUDA: too few instances of a graph for a loader's batches", "src/backend/gpu/runtime/graph.c", "INSTANCES = 16,", "INSTANCES = 4,", [CUDA_GRAPH]),
+    ("a graph runs at other addresses", "src/backend/gpu/runtime/graph.c",
+     "return in->exec && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);", "return in->exec && g->s->n_buffers;", [RECORDED]),
+    ("results stay in a graph's own memory", "src/backend/gpu/runtime/graph.c",
+     "if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);", "if (copying) status = 0;", [RECORDED]),
+    ("too few instances of a graph for a loader's batches", "src/backend/gpu/runtime/graph.c", "INSTANCES = 16,", "INSTANCES = 4,", [RECORDED]),
     ("CUDA: a workspace is aligned to 64 bytes", "src/backend/backend.h", "WB__WORKSPACE_ALIGN = 1024", "WB__WORKSPACE_ALIGN = 64", ["cuda_libraries"]),
     ("CUDA: what is declined is done without its epilogue", "src/backend/gpu/runtime/kernel.c", "status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step)",
      "status == WB_ERROR_INTERNAL && wb__step_is_special(step)", ["cuda_product"]),

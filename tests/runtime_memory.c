@@ -1,0 +1,241 @@
+/* The GPU runtime's memory: starting and choosing devices, the cache and its limits, copies between
+ * host and devices, on a driver in memory (test_gpu.h). */
+#include "by_hand.h"
+#include "test_gpu.h"
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+TEST(nothing_there)
+{
+    assert_int_equal(child(&test_gpu, "TEST_GPU_NONE", "no device today", "no device today"), 0);
+    assert_int_equal(child(&test_gpu, "TEST_GPU_FAIL", "1", "memory: load: FAILS (2)"), 0);
+    assert_int_equal(child(&test_gpu, "TEST_GPU_FAIL", "2", "memory: find: FAILS (2)"), 0);
+}
+
+/* Once it has started, a child of this process has no device. */
+TEST(begins) { assert_int_equal(test_begin(&test_gpu), 0); }
+
+/* To look at devices is not to open them; a processor comes last. */
+TEST(devices)
+{
+    gpu_forget();
+    assert_int_equal(b->start(), 0);            /* once more: nothing */
+    assert_int_equal(b->count(), 2);
+    assert_null(b->device(2));
+    assert_null(b->device(-1));
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(dev[i]->backend, b);
+        assert_int_equal(dev[i]->ordinal, i);
+        assert_string_equal(dev[i]->name, i ? "device 0 in memory" : "device 1 in memory");
+        for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
+        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
+        assert_int_equal(memory_of(dev[i]).total, (int64_t)4 << 30);
+    }
+    assert_int_equal(gpu_calls(NULL), 0);
+}
+
+TEST(choice_of_devices)
+{
+    static const char variable[] = "TEST_GPU_CHOSEN";
+    assert_int_equal(restart(variable, "1"), 0);
+    assert_int_equal(b->count(), 1);
+    assert_int_equal(dev[0]->ordinal, 0);
+    b->release(dev[0], take(dev[0], 100), 100);
+    assert_int_equal(restart(variable, "1,0,1"), 0);
+    assert_int_equal(b->count(), 2);
+    assert_int_equal(restart(variable, "CPU, 0"), 0);
+    assert_int_equal(b->count(), 2);
+    expect_error(restart(variable, "accelerator"), WB_ERROR_DEVICE, "leaves no device of 2");
+    expect_error(restart(variable, ""), WB_ERROR_DEVICE, "leaves no device of 2");
+    expect_error(restart(variable, "0,2"), WB_ERROR_ARGUMENT, "device 2; there are 2");
+    expect_error(restart(variable, "0,fpga"), WB_ERROR_ARGUMENT, "\"fpga\"");
+    assert_int_equal(b->count(), 0);
+    WORKS(restart(variable, NULL));
+    assert_int_equal(b->count(), 2);
+}
+
+/* What a kernel may not have is an error of ours, not of the driver's. */
+TEST(limits_of_launches)
+{
+    static const struct { const char *name, *value, *part; } limits[] = {
+        {"TEST_GPU_BUFFERS", "1", "2 buffers, 32 bytes of arguments: more than can be launched"},
+        {"TEST_GPU_ARGS", "31", "more than can be launched"}};
+    for (size_t i = 0; i < WB__COUNT(limits); i++) {
+        const wb__step step = test_step_of(STEP_SCALE, N);
+        wb__kernel *k = NULL;
+        WORKS(restart(limits[i].name, limits[i].value));
+        expect_error(b->prepare(dev[0], &step, &k), WB_ERROR_INTERNAL, limits[i].part);
+        assert_null(k);
+        WORKS(restart(limits[i].name, NULL));
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Of what was released the last is taken first; of objects the first. */
+static void cache(void)
+{
+    const wb_device *d = dev[0];
+    const bool objects = getenv("TEST_GPU_OBJECTS") != NULL;
+    assert_int_equal(memory_of(d).used, 0);
+    void *one = take(d, 1000), *two = take(d, 1000);
+    assert_ptr_not_equal(one, two);
+    const wb_device_memory m = memory_of(d);
+    assert_true(m.used >= 2000 && m.used <= 2250 && m.peak == m.used && m.cached == 0);
+    assert_true(m.free == m.total - m.used);
+    assert_int_equal(memory_of(dev[1]).used, 0);
+    b->release(d, objects ? one : two, 1000);
+    b->release(d, objects ? two : one, 1000);
+    assert_int_equal(memory_of(d).used, 0);
+    assert_int_equal(memory_of(d).cached, m.used);
+    assert_int_equal(memory_of(d).peak, m.peak);
+    assert_ptr_equal(take(d, 1001), one);       /* of the same class */
+    void *third = take(d, 100000);
+    assert_ptr_not_equal(third, two);
+    assert_ptr_equal(take(d, 999), two);
+    assert_int_equal(memory_of(d).cached, 0);
+    b->release(d, one, 1001);
+    b->release(d, two, 999);
+    b->release(d, third, 100000);
+    b->release(d, NULL, 5);
+    assert_int_equal(gpu_blocks(), 3);
+    b->trim(d);
+    WORKS(b->wait(d));
+    assert_int_equal(gpu_blocks(), 0);
+    assert_int_equal(memory_of(d).cached, 0);
+    assert_int_equal(memory_of(d).used, 0);
+    assert_true(memory_of(d).peak >= 100000);
+}
+
+TEST(memory_is_kept) { gpu_each(cache); }
+
+TEST(no_bytes)
+{
+    void *none = take(dev[0], 0);
+    WORKS(b->upload(dev[0], none, 0, NULL, 0));
+    WORKS(b->download(dev[0], NULL, none, 0, 0));
+    WORKS(b->copy(dev[0], none, 0, dev[0], none, 0, 0));
+    b->release(dev[0], none, 0);
+}
+
+/* Every size around the borders of classes can be written from end to end. */
+static void sizes(void)
+{
+    unsigned char *x = malloc(80000), *y = malloc(80000);
+    for (size_t i = 0; i < 80000; i++) x[i] = (unsigned char)(i * 31 >> 3);
+    for (size_t power = 1; power <= 65536; power *= 2) {
+        for (size_t part = 0; part < 3; part++) {
+            const size_t size = power + part - 1 + (part == 2 ? power / 8 : 0);
+            void *memory = take(dev[0], size);
+            WORKS(b->upload(dev[0], memory, 0, x, size));
+            memset(y, 0, size);
+            WORKS(b->download(dev[0], y, memory, 0, size));
+            assert_memory_equal(x, y, size);
+            b->release(dev[0], memory, size);
+        }
+    }
+    free(x);
+    free(y);
+}
+
+TEST(every_size) { gpu_each(sizes); }
+
+TEST(limit)
+{
+    void *held[32];
+    int n = 0;
+    WORKS(restart("WEBER_MEMORY_LIMIT", "1M"));
+    while (n < 32 && (held[n] = b->allocate(dev[0], 100000))) {
+        n++;
+        assert_true(memory_of(dev[0]).used + memory_of(dev[0]).cached <= 1 << 20);
+    }
+    assert_true(n == 9 || n == 10);             /* sizes are rounded up by an eighth at most */
+    expect_error(wb_error_code(), WB_ERROR_MEMORY, "memory:0: out of memory: 97.7 KiB wanted; "
+                 "1.0 MiB allowed by WEBER_MEMORY_LIMIT, ");
+    void *other = take(dev[1], 1000000);        /* the limit is each device's */
+    b->release(dev[1], other, 1000000);
+    b->release(dev[0], held[--n], 100000);      /* and the program goes on */
+    assert_non_null(held[n] = b->allocate(dev[0], 100000));
+    n++;
+    while (n) b->release(dev[0], held[--n], 100000);
+    assert_true(memory_of(dev[0]).cached >= 900000);
+    void *large = take(dev[0], 1000000);        /* in other sizes: it is given back */
+    assert_int_equal(memory_of(dev[0]).cached, 0);
+    assert_true(memory_of(dev[0]).used <= 1 << 20);
+    b->release(dev[0], large, 1000000);
+    large = take(dev[0], 1 << 20);              /* all there is */
+    expect_none(b->allocate(dev[0], 1), "1 bytes wanted");
+    b->release(dev[0], large, 1 << 20);
+    expect_none(b->allocate(dev[0], (1 << 20) + 1), "out of memory");
+    WORKS(restart("WEBER_MEMORY_LIMIT", "1.5KiB"));
+    b->release(dev[0], take(dev[0], 1536), 1536);
+    expect_none(b->allocate(dev[0], 1537), "1.5 KiB allowed");
+    WORKS(restart("WEBER_MEMORY_LIMIT", "2000"));
+    expect_none(b->allocate(dev[0], 2001), "2.0 KiB allowed");
+    WORKS(restart("WEBER_MEMORY_LIMIT", "50%"));
+    const wb_device_memory m = memory_of(dev[0]);
+    assert_true(m.free == m.total / 2);
+    WORKS(restart("WEBER_MEMORY_LIMIT", "2GB"));
+    assert_true(memory_of(dev[0]).free == 2000000000);
+    static const char *const wrong[] = {"much", "-1", "5X", "1.5 GiB", "50%%", "M", "3Mb/s"};
+    for (size_t i = 0; i < WB__COUNT(wrong); i++)
+        expect_error(restart("WEBER_MEMORY_LIMIT", wrong[i]), WB_ERROR_ARGUMENT, wrong[i]);
+    WORKS(restart("WEBER_MEMORY_LIMIT", NULL));
+}
+
+TEST(more_than_there_is)
+{
+    const int64_t total = memory_of(dev[0]).total;
+    expect_none(b->allocate(dev[0], (size_t)total + 1), "memory:0: out of memory");
+    expect_none(b->allocate(dev[0], SIZE_MAX / 2), "out of memory");
+    expect_none(b->allocate(dev[0], SIZE_MAX), "out of memory");
+    b->release(dev[0], take(dev[0], 1000), 1000);
+    assert_int_equal(memory_of(dev[0]).used, 0);
+    WORKS(restart("TEST_GPU_MOST", "5000"));
+    expect_none(b->allocate(dev[0], 5001), "the device gives at most 4.9 KiB in one piece");
+    b->release(dev[0], take(dev[0], 4096), 4096);
+    WORKS(restart("TEST_GPU_MOST", NULL));
+}
+
+/* The driver says that it has no more, while other sizes are cached: they go back. */
+TEST(full_device)
+{
+    const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
+    for (int turn = 0; turn < 2; turn++) {
+        void *a = take(dev[0], half);
+        b->release(dev[0], a, half);
+        void *c[5];
+        for (int i = 0; i < 5; i++) c[i] = take(dev[0], eighth);
+        for (int i = 0; i < 5; i++) b->release(dev[0], c[i], eighth);
+    }
+    b->trim(dev[0]);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+TEST(copies_of_the_host) { gpu_each(transfers); }
+
+TEST(copies_between_devices) { gpu_each(copies); }
+
+/* The engine takes the way by the host. */
+static void apart(void)
+{
+    if (!getenv("TEST_GPU_OBJECTS")) return;
+    void *from = take(dev[0], 100), *to = take(dev[1], 100);
+    setenv("TEST_GPU_APART", "1", 1);
+    assert_int_equal(b->copy(dev[1], to, 0, dev[0], from, 0, 100), WB_ERROR_UNSUPPORTED);
+    assert_string_equal(wb_error(), "");
+    unsetenv("TEST_GPU_APART");
+    b->release(dev[0], from, 100);
+    b->release(dev[1], to, 100);
+}
+
+TEST(devices_that_are_apart) { gpu_each(apart); }
+
+TEST(nothing_is_left)
+{
+    test_end();
+    assert_int_equal(gpu_left(), 0);
+}
+
+int main(void) { return run_all_cases(); }

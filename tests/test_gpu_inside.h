@@ -1,0 +1,92 @@
+/* What test_gpu.c, the driver, and test_gpu_run.c, which runs what is on its queues, share. */
+#ifndef TEST_GPU_INSIDE_H
+#define TEST_GPU_INSIDE_H
+
+#include "by_hand.h"
+#include "test_gpu.h"
+
+#include "backend/gpu/runtime/runtime.h"
+
+enum { CODE_MEMORY = 1, CODE_FAILS, CODE_NAME, CODE_IMAGE, CODE_LOST };
+
+typedef enum { EVENTS, PROGRAMS, FUNCTIONS, PINNED, RECORDED, GRAPHS, BLOCKS, OPEN, KINDS } kind;
+
+typedef struct { bool reached; int users; struct queue *queue; } ticket;
+typedef struct { ticket *last; } event;
+
+typedef struct block {
+    struct machine *device;
+    unsigned char *data;
+    size_t bytes;
+    bool there;                         /* the compute queue came to its allocation */
+    struct block *next;
+} block;
+
+typedef struct {
+    test_step step;
+    char *text;
+    size_t words;                       /* that wb_put takes */
+    struct machine *device;
+    struct function *functions;         /* that go with it */
+} program;
+typedef struct function {
+    struct function *next;
+    const program *program;
+    char entry[32];
+    bool adds;                          /* the first kernel of STEP_TWICE, or its table */
+    int n;
+    size_t bytes[3];                    /* of each argument */
+    unsigned char bound[3][4096];
+} function;
+
+typedef struct {
+    function f;                         /* with its arguments */
+    uint32_t groups, items;
+    struct machine *device;
+} launched;
+
+typedef struct { int users, n, room; launched **launch; } graph;
+
+typedef enum { RUN, COPY, MARK, WAIT, MAKE, FREE, REPLAY } action;
+typedef struct command {
+    action action;
+    launched *launch;
+    ticket *ticket;
+    block *block;
+    graph *graph;
+    unsigned char *to;
+    const unsigned char *from, *host;   /* which of both is the host's; or NULL */
+    size_t bytes;
+    struct command *next;
+} command;
+
+typedef struct queue { struct machine *device; command *first, **last; } queue;
+typedef struct machine {
+    wb__gpu_device gpu;
+    queue queues[WB__GPU_QUEUES];
+    graph *recording;
+    int fault;                          /* what every call returns from now on */
+    size_t used;
+} machine;
+
+extern wb__gpu_driver gpu_driver;
+extern machine gpu_places[2];
+extern block *gpu_memory;               /* all that was not given back */
+
+/* Something of a kind is not there any more. */
+void gpu_ended(kind k, void *p);
+/* Of the environment; NULL: not set, or empty. */
+const char *gpu_variable(const char *name);
+
+/* ---- test_gpu_run.c: all with the lock ------------------------------------------------------- */
+
+/* `bytes` from a place of a device's memory on, as a handle names it; NULL: it is not there. */
+unsigned char *gpu_reach(uint64_t at, size_t from, size_t bytes);
+void gpu_drop_ticket(ticket *t);
+void gpu_drop_graph(graph *g);
+void gpu_put(queue *q, command c);
+/* Runs one command: of the queue that is wanted, or that it waits for, where the schedule is lazy. */
+void gpu_run_one(queue *wanted);
+void gpu_run_queue(queue *q);
+
+#endif
