@@ -49,7 +49,7 @@ static double element(const void *data, wb_dtype type, int64_t i)
 {
     double v;
     if (type == WB_F64) return ((const double *)data)[i];
-    wb__convert(&v, WB_F64, (const char *)data + (size_t)i * wb__dtype_size(type), type, 1);
+    wb__convert(&v, WB_F64, (const char *)data + i * (int64_t)wb__dtype_size(type), type, 1);
     return v;
 }
 
