@@ -5,7 +5,7 @@
  *     cpu_lib_bench [threads] [part of a name]
  *
  * Each figure is the best of several short runs.  Not here: whether results are right
- * (tests/cpu_lib.c). */
+ * (tests/cpu/cpu_lib.c). */
 #include "backend/cpu/lib.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * past MOST bytes, those that were used least recently go. */
 #include "backend/kernel_cache.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

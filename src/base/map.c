@@ -1,8 +1,8 @@
 /* Files read in place. */
 #include "base/map.h"
 
-#include "base/file.h"
-#include "base/file_calls.h"
+#include "base/files/file.h"
+#include "base/files/file_calls.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "data/dataset.h"
 
 #include "base/options.h"
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 #include "io/borrow.h"
 
 #include <math.h>

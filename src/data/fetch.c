@@ -1,7 +1,7 @@
 /* From numbers of observations to a batch: views translated, arrays copied or gathered or functions
  * called, maps applied. */
 #include "base/parallel.h"
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 #include "data/dataset.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #include "data/loader.h"
 
 #include "base/options.h"
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 #include "data/dataset.h"
 #include "data/feeder.h"
 

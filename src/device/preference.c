@@ -2,7 +2,7 @@
 #include "device/device.h"
 #include "device/registry.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 #include "base/toml.h"
 

@@ -1,6 +1,6 @@
 /* Values from device to device.  A move takes place when it is called; what it gives knows where it
  * came from, so that gradients find their way back. */
-#include "engine/gradient.h"
+#include "engine/gradient/gradient.h"
 
 #include <string.h>
 

@@ -20,7 +20,7 @@
 #define WB__TENSOR_H
 
 #include "backend/backend.h"
-#include "engine/recording.h"
+#include "engine/compiled/recording.h"
 
 /* Memory on a device, counted. */
 typedef struct {

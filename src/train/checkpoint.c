@@ -10,7 +10,7 @@
  * Version 1 had no name, metric, serial and best.  Folders of checkpoints are keep.c's. */
 #include "train/checkpoint.h"
 
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 #include "base/text.h"
 #include "data/loader.h"
 #include "io/formats.h"

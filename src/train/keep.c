@@ -2,7 +2,7 @@
  * tells the order in which they were written, which epochs do not where a training began anew. */
 #include "train/checkpoint.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/options.h"
 
 #include <inttypes.h>

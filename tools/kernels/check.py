@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kernel texts through every compiler that is here.  check.py FOLDER RTC
 
-FOLDER holds texts as tests/gpu_texts.c writes them (entry-hash.k, hash.k, .f64 before the .k where
+FOLDER holds texts as tests/gpu/gpu_texts.c writes them (entry-hash.k, hash.k, .f64 before the .k where
 double is used), RTC is the program made of rtc.c.  Each text is compiled behind the prelude
 
   as OpenCL C 1.2     by clang's front end
@@ -45,8 +45,8 @@ class Text:
 def read_texts(folder):
     """Each text once, with the prelude, in FOLDER/whole; launches of one step share theirs."""
     prelude = (SOURCE / "backend/gpu/prelude.k").read_text()
-    formulas = (SOURCE / "base/formulas.h").read_text()
-    prelude = prelude.replace('#include "base/formulas.h"\n', formulas)     # as cmake/embed.cmake does
+    formulas = (SOURCE / "base/numbers/formulas.h").read_text()
+    prelude = prelude.replace('#include "base/numbers/formulas.h"\n', formulas)     # as cmake/embed.cmake does
     whole = folder / "whole"
     whole.mkdir(exist_ok=True)
     texts = {}

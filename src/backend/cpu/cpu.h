@@ -14,7 +14,7 @@ struct wb__cpu_kernel {
     void (*destroy)(wb__cpu_kernel *kernel);
 };
 
-int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* tile_task.c */
+int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* task.c */
 /* The other steps, by the functions that their rows in ops.def name. */
 typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 #define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;

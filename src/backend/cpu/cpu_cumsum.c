@@ -6,7 +6,7 @@
  * summed in its order, whatever the number of threads. */
 #include "backend/cpu/cpu.h"
 
-#include "base/dialect.h"
+#include "base/numbers/dialect.h"
 
 typedef struct {
     int64_t n, x_step, y_step;          /* along the sum */

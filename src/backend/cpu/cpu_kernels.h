@@ -11,17 +11,17 @@
 
 #define WB__DOUBLE 0
 #include "backend/cpu/simd.h"
-#include "backend/cpu/gemm_kernel.h"
-#include "backend/cpu/pool_kernel.h"
-#include "backend/cpu/gather_kernel.h"
-#include "backend/cpu/line_kernel.h"
+#include "backend/cpu/product/gemm_kernel.h"
+#include "backend/cpu/conv/pool_kernel.h"
+#include "backend/cpu/conv/gather_kernel.h"
+#include "backend/cpu/conv/line_kernel.h"
 #undef WB__DOUBLE
 
 #define WB__DOUBLE 1
 #include "backend/cpu/simd.h"
-#include "backend/cpu/gemm_kernel.h"
-#include "backend/cpu/pool_kernel.h"
-#include "backend/cpu/gather_kernel.h"
+#include "backend/cpu/product/gemm_kernel.h"
+#include "backend/cpu/conv/pool_kernel.h"
+#include "backend/cpu/conv/gather_kernel.h"
 
 #define QUOTED_(x) #x
 #define QUOTED(x) QUOTED_(x)

@@ -4,7 +4,7 @@
 #define WB__ISA_H
 
 #include "backend/cpu/lib.h"
-#include "backend/cpu/tile.h"
+#include "backend/cpu/tile/tile.h"
 
 /* How finished elements go through an epilogue: relu in registers, any other row of ops.def by its
  * function, in place, over what was just computed. */

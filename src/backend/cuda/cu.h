@@ -5,7 +5,7 @@
  * The names are NVIDIA's, with the version in them that a header of theirs would put there: a
  * driver exports every version there ever was, so they are looked up by dlsym, and there is no
  * need of cuGetProcAddress, which knows fewer drivers.  Enumerations are CUenum, as C passes them.
- * tests/cuda_headers.c compares all of it with the toolkit's headers. */
+ * tests/drivers/cuda_headers.c compares all of it with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H
 

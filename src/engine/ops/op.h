@@ -5,7 +5,7 @@
 #ifndef WB__OP_H
 #define WB__OP_H
 
-#include "engine/gradient.h"
+#include "engine/gradient/gradient.h"
 #include "engine/plan/stages.h"
 
 #define WB__ANY_USE __attribute__((unused))

@@ -1,6 +1,6 @@
 /* Tensors from nothing: filled, counted, drawn.  They cost no memory until somebody needs them as
  * an array: a plan makes their elements where they are used. */
-#include "base/philox.h"
+#include "base/numbers/philox.h"
 #include "engine/tensor.h"
 
 static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims,

@@ -8,7 +8,7 @@
 #ifndef WB__BSON_WRITE_H
 #define WB__BSON_WRITE_H
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 /* The most bytes that a document, and so a file, can have. */
 #define WB__DOC_MOST ((int64_t)INT32_MAX)

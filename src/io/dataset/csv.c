@@ -6,7 +6,7 @@
  * if any is none. */
 #include "io/dataset/csv.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "io/borrow.h"
 
 #include <locale.h>

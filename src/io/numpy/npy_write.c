@@ -1,7 +1,7 @@
 /* Writing NPY files.  The format is told in npy.c. */
 #include "io/numpy/npy.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "engine/tensor.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * stored ones cannot have more bytes than the file. */
 #include "io/numpy/npz.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "io/numpy/npy.h"
 
 #include <stdio.h>

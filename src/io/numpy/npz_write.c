@@ -7,7 +7,7 @@
  *
  * Numbers that do not fit in 32 bits (or 16, the count) are all ones there, and stand in 64 bits behind
  * the name, or in a record of their own behind the directory. */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "engine/tensor.h"
 #include "io/numpy/npy.h"
 #include "io/numpy/npz.h"

@@ -8,7 +8,7 @@
 #ifndef WB__CHECKSUMS_H
 #define WB__CHECKSUMS_H
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "io/table.h"
 
 #define WB__SUMS_KEY "weber_crc32"

@@ -9,7 +9,7 @@
 #ifndef WB__SAFETENSORS_H
 #define WB__SAFETENSORS_H
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "io/table.h"

@@ -2,7 +2,7 @@
  * (cudnn_run.c).  A test part: see vgpu.h.
  *
  * It takes the graphs that the backend makes; whether the real cuDNN does is asked by
- * tests/cuda_plans.c.  Attributes must be of their descriptor and set before it is finished; tensors
+ * tests/drivers/cuda_plans.c.  Attributes must be of their descriptor and set before it is finished; tensors
  * must be in the pack, be aligned as they say, and lie in one block.  The workspace is filled with
  * what is not a number.
  *

@@ -1,0 +1,329 @@
+/* Convolution by matrix products: the fallback for every shape.
+ *
+ * An image's rows of output are taken a band at a time.  The patches under a band are laid out as a
+ * matrix (im2col) [pixels, kh*kw*c], the weights are reordered to [kh*kw*c, k].
+ *
+ *     FORWARD   y  = patches · weights        DATA   patches = dy · weights', added up into dx
+ * (col2im) WEIGHTS   dw = patches' · dy, summed over bands and images by each task, then over the
+ * tasks
+ *
+ * Everything is computed in f32 (f64 for f64): patches are widened as they are laid out.  A task
+ * owns a slice of the images and a part of the workspace; the number of tasks is fixed when the
+ * operation is made, so a result depends on the number of threads then, and on nothing else.
+ *
+ * Not here: oneDNN (dnnl.c), channels innermost in f32 (direct.c).  Next: gemm.c. */
+#include "backend/cpu/product/gemm.h"
+
+#include "backend/cpu/conv/direct.h"
+#include "backend/cpu/onednn/dnnl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    wb__cpu_op op;
+    wb__conv_desc d;
+    int64_t cg, kg, taps, inner;        /* channels of a group in and out; kh*kw; cg*taps */
+    int64_t band, tasks;                /* output rows a band; tasks over the images */
+    wb_dtype wide;                      /* the computed type */
+    size_t size;                        /* of one of its elements */
+    /* byte offsets: into the workspace, then within a task's part of it */
+    size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
+    bool narrow;
+    wb__act act;                        /* of FORWARD */
+    wb__gather_kernel *gather; /* DATA from whole images of patches; NULL: bands, added up */
+    char impl[32];
+} convolution;
+
+typedef struct {
+    const convolution *p;
+    const char *x, *w, *y, *bias;       /* dx, dw, dy in their places */
+    char *workspace;
+} job;
+
+static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
+/* The weights of all groups as [group][kh*kw][cg][kg], for DATA [group][kg][kh*kw][cg], widened. */
+static void reorder_weights(const convolution *p, const char *w, char *to)
+{
+    const wb__conv_desc *d = &p->d;
+    const size_t from_size = wb__dtype_size(d->dtype);
+    const bool data = d->kind == WB__CONV_DATA;
+    const int64_t s_inner = data ? 1 : p->kg, s_out = data ? p->inner : 1;
+    for (int64_t k = 0; k < d->k; k++)
+        for (int64_t c = 0; c < p->cg; c++)
+            for (int64_t t = 0; t < p->taps; t++, w += from_size) {
+                const int64_t at =
+                    k / p->kg * p->inner * p->kg + k % p->kg * s_out + (t * p->cg + c) * s_inner;
+                if (p->wide == d->dtype && p->size == sizeof(float))
+                    memcpy(to + (size_t)at * sizeof(float), w, sizeof(float));
+                else wb__widen(to + (size_t)at * p->size, w, d->dtype, 1);
+            }
+}
+
+static int64_t x_index(const wb__conv_desc *d, int64_t n, int64_t c, int64_t i, int64_t j)
+{
+    return ((n * d->h + i) * d->w + j) * d->c + c;
+}
+
+/* Where tap (a, b) of output (i, j) reads; false in the padding. */
+static bool source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int64_t b, int64_t *row,
+                   int64_t *col)
+{
+    *row = i * d->stride[0] - d->pad[0] + a * d->dilation[0];
+    *col = j * d->stride[1] - d->pad[2] + b * d->dilation[1];
+    return *row >= 0 && *row < d->h && *col >= 0 && *col < d->w;
+}
+
+/* The patches of output rows [i0, i1) of image n, group g. */
+static void lay_patches(const convolution *p, const char *x, int64_t n, int64_t g, int64_t i0,
+                        int64_t i1, char *patches)
+{
+    const wb__conv_desc *d = &p->d;
+    const size_t from_size = wb__dtype_size(d->dtype), run = (size_t)p->cg * p->size;
+    const bool whole = d->groups == 1 && d->dilation[1] == 1;   /* a row of taps is one run */
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = 0; j < d->ow; j++)
+            for (int64_t a = 0; a < d->kh; a++) {
+                int64_t r, c;
+                if (whole && source(d, i, j, a, 0, &r, &c) && c + d->kw <= d->w) {
+                    wb__widen(patches, x + (size_t)x_index(d, n, 0, r, c) * from_size, d->dtype,
+                              d->kw * d->c);
+                    patches += (size_t)d->kw * run;
+                    continue;
+                }
+                for (int64_t b = 0; b < d->kw; b++, patches += run) {
+                    if (!source(d, i, j, a, b, &r, &c)) memset(patches, 0, run);
+                    else
+                        wb__widen(patches, x + (size_t)x_index(d, n, g * p->cg, r, c) * from_size,
+                                  d->dtype, p->cg);
+                }
+            }
+}
+
+#define ADD_RUN(T, to, from, n)                                                         \
+    for (int64_t q_ = 0; q_ < (n); q_++) ((T *)(to))[q_] += ((const T *)(from))[q_]
+
+static void add_run(bool is_double, char *to, const char *from, int64_t n)
+{
+    if (is_double) { ADD_RUN(double, to, from, n); }
+    else { ADD_RUN(float, to, from, n); }
+}
+
+/* The adjoint: patches are added into an image of the computed type. */
+static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0, int64_t i1,
+                        const char *patches)
+{
+    const wb__conv_desc *d = &p->d;
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = 0; j < d->ow; j++)
+            for (int64_t a = 0; a < d->kh; a++)
+                for (int64_t b = 0; b < d->kw; b++, patches += (size_t)p->cg * p->size) {
+                    int64_t r, c;
+                    if (!source(d, i, j, a, b, &r, &c)) continue;
+                    add_run(p->wide == WB_F64,
+                            image + (size_t)x_index(d, 0, g * p->cg, r, c) * p->size, patches,
+                            p->cg);
+                }
+}
+
+/* The product of one band, but for its pointers. */
+static wb__gemm product_of(const convolution *p, int64_t pixels)
+{
+    const wb__conv_desc *d = &p->d;
+    wb__gemm g = { .m = pixels, .as1 = 1, .bs1 = 1, .cs1 = 1, .a_type = p->wide,
+                   .b_type = p->wide, .c_type = p->wide, .bias_type = d->dtype };
+    switch (d->kind) {
+    case WB__CONV_FORWARD:          /* y[pixel, out] = patches[pixel, inner] · w[inner, out] */
+        g.act = p->act;
+        g.k = p->inner, g.n = p->kg;
+        g.as0 = p->inner, g.bs0 = p->kg;
+        g.cs0 = p->narrow ? p->kg : d->k;       /* narrow: summed in f32 aside, then narrowed */
+        break;
+    case WB__CONV_DATA:             /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
+        g.a_type = d->dtype;
+        g.k = p->kg, g.n = p->inner;
+        g.as0 = d->k, g.bs0 = p->inner, g.cs0 = p->inner;
+        break;
+    case WB__CONV_WEIGHTS:          /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
+        g.b_type = d->dtype;
+        g.add_to_c = true;
+        g.m = p->inner, g.k = pixels, g.n = p->kg;
+        g.as0 = 1, g.as1 = p->inner, g.bs0 = d->k, g.cs0 = p->kg;
+        break;
+    }
+    return g;
+}
+
+static void one_band(const job *j, char *mine, int64_t n, int64_t group, int64_t i0, int64_t i1)
+{
+    const convolution *p = j->p;
+    const wb__conv_desc *d = &p->d;
+    const size_t stored = wb__dtype_size(d->dtype), w_at = (size_t)(group * p->inner * p->kg);
+    const int64_t pixels = (i1 - i0) * d->ow;
+    const int64_t y_at = (n * d->oh + i0) * d->ow * d->k + group * p->kg;
+    char *patches = mine + p->patches_at, *w = j->workspace + p->weights_at + w_at * p->size;
+    char *y = (char *)j->y + (size_t)y_at * stored;
+    wb__gemm g = product_of(p, pixels);
+    if (d->kind != WB__CONV_DATA) lay_patches(p, j->x, n, group, i0, i1, patches);
+    switch (d->kind) {
+    case WB__CONV_FORWARD:
+        g.a = patches, g.b = w, g.c = p->narrow ? mine + p->sums_at : y;
+        if (d->has_bias) g.bias = j->bias + (size_t)(group * p->kg) * stored;
+        break;
+    case WB__CONV_DATA: g.a = y, g.b = w, g.c = patches; break;
+    case WB__CONV_WEIGHTS:
+        g.a = patches, g.b = y, g.c = mine + p->sums_at + w_at * p->size;
+        break;
+    }
+    wb__gemm_run(&g, mine + p->scratch_at);
+    if (d->kind == WB__CONV_FORWARD && p->narrow)
+        for (int64_t i = 0; i < pixels; i++)
+            wb__narrow(y + (size_t)(i * d->k) * stored, d->dtype, (float *)g.c + i * p->kg, p->kg);
+}
+
+static void one_task(void *ctx, int64_t task)
+{
+    const job *j = ctx;
+    const convolution *p = j->p;
+    const wb__conv_desc *d = &p->d;
+    const size_t stored = wb__dtype_size(d->dtype);
+    const int64_t image = d->c * d->h * d->w;
+    char *mine = j->workspace + p->tasks_at + (size_t)task * p->task_bytes;
+    if (d->kind == WB__CONV_WEIGHTS)
+        memset(mine + p->sums_at, 0, (size_t)(d->k * p->inner) * p->size);
+    /* Tasks are slices of all bands of all images, but for DATA of whole images: their bands
+     * overlap. */
+    const int64_t bands = WB__MAX((d->oh + p->band - 1) / p->band, 1);
+    const int64_t unit = d->kind == WB__CONV_DATA ? bands : 1, units = d->n * bands / unit;
+    const int64_t from = units * task / p->tasks * unit, to = units * (task + 1) / p->tasks * unit;
+    for (int64_t u = from; u < to; u++) {
+        const int64_t n = u / bands, i0 = u % bands * p->band, i1 = WB__MIN(i0 + p->band, d->oh);
+        char *dx = (char *)j->x + (size_t)(n * image) * stored;
+        char *wide = p->narrow ? mine + p->image_at : dx;
+        if (d->kind == WB__CONV_DATA && i0 == 0 && !(p->gather && i1 > 0 && d->ow > 0))
+            memset(wide, 0, (size_t)image * p->size);
+        if (i1 > i0 && d->ow > 0)
+            for (int64_t g = 0; g < d->groups; g++) {
+                one_band(j, mine, n, g, i0, i1);
+                if (p->gather)
+                    p->gather(d, p->cg, mine + p->patches_at, wide + (size_t)(g * p->cg) * p->size);
+                else if (d->kind == WB__CONV_DATA)
+                    add_patches(p, wide, g, i0, i1, mine + p->patches_at);
+            }
+        if (d->kind == WB__CONV_DATA && p->narrow && u % bands == bands - 1)
+            wb__narrow(dx, d->dtype, wide, image);
+    }
+}
+
+/* The tasks' sums, added in order and put where dw wants them. */
+static void add_sums(const job *j)
+{
+    const convolution *p = j->p;
+    const wb__conv_desc *d = &p->d;
+    char *first = j->workspace + p->tasks_at + p->sums_at;
+    for (int64_t t = 1; t < p->tasks; t++)
+        add_run(p->wide == WB_F64, first, first + (size_t)t * p->task_bytes, d->k * p->inner);
+    const size_t stored = wb__dtype_size(d->dtype);
+    char *to = (char *)j->w;
+    for (int64_t k = 0; k < d->k; k++)
+        for (int64_t c = 0; c < p->cg; c++)
+            for (int64_t t = 0; t < p->taps; t++, to += stored) {
+                const int64_t at = ((k / p->kg * p->taps + t) * p->cg + c) * p->kg + k % p->kg;
+                wb__narrow(to, d->dtype, first + (size_t)at * p->size, 1);
+            }
+}
+
+static void run_convolution(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    const convolution *p = (const convolution *)op;
+    job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL, workspace };
+    if (p->d.kind != WB__CONV_WEIGHTS)
+        reorder_weights(p, j.w, j.workspace + p->weights_at);
+    wb__parallel(p->tasks, one_task, &j);
+    if (p->d.kind == WB__CONV_WEIGHTS) add_sums(&j);
+}
+
+static void destroy_convolution(wb__cpu_op *op) { wb__free(op); }
+
+static void lay_out(convolution *p)
+{
+    enum { PATCH_BYTES = 192 * 1024,    /* a band's patches stay in L2 beside the weights */
+           GATHER_BYTES = 1536 * 1024 };
+    const wb__conv_desc *d = &p->d;
+    const size_t row = (size_t)(d->ow * p->inner) * p->size,
+                 weights = (size_t)(d->k * p->inner) * p->size;
+    p->band = WB__MAX(WB__MIN(row ? (int64_t)(PATCH_BYTES / row) : d->oh, d->oh), 1);
+    if (d->kind == WB__CONV_DATA && row * (size_t)d->oh <= GATHER_BYTES && d->kh <= 64
+        && d->kw <= 64) {
+        const wb__isa *isa = wb__isa_best();
+        p->gather = p->wide == WB_F64 ? isa->gather_f64 : isa->gather_f32;
+        p->band = WB__MAX(d->oh, 1);
+    }
+    const int64_t bands = (d->oh + p->band - 1) / p->band;
+    const int64_t units = d->kind == WB__CONV_DATA ? d->n : d->n * bands;
+    const double work = (double)d->n * (double)(d->oh * d->ow * d->k) * (double)p->inner;
+    p->tasks = work < 100e3 ? 1 : WB__MAX(WB__MIN(wb__threads(), units), 1);
+    p->weights_at = 0;
+    p->tasks_at = d->kind != WB__CONV_WEIGHTS ? align(weights) : 0;
+    size_t at = 0;
+    p->patches_at = at, at += align(row * (size_t)p->band);
+    p->image_at = at;
+    if (d->kind == WB__CONV_DATA && p->narrow) at += align((size_t)(d->c * d->h * d->w) * p->size);
+    p->sums_at = at;
+    if (d->kind == WB__CONV_WEIGHTS) at += align(weights);
+    if (d->kind == WB__CONV_FORWARD && p->narrow)
+        at += align((size_t)(p->band * d->ow * p->kg) * p->size);
+    p->scratch_at = at;
+    wb__gemm full = product_of(p, p->band * d->ow), last = product_of(p, d->oh % p->band * d->ow);
+    at += align(WB__MAX(wb__gemm_scratch(&full), wb__gemm_scratch(&last)));
+    p->task_bytes = at;
+    p->op.workspace = p->tasks_at + (size_t)p->tasks * at;
+}
+
+int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
+{
+    const char *why = NULL;
+    int error = 0;
+    *op = NULL;
+    if (d->kind == WB__CONV_DATA && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
+    /* oneDNN's blocks of 16 channels stay mostly empty here; our direct kernels are faster (LeNet,
+     * batch 64, one thread: 200 against 303 us for 1 to 6 channels, 136 against 150 for 6 to 16).
+     */
+    if (d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16) {
+        error = wb__direct_conv(d, op);
+        why = "our direct kernel is faster for thin channels";
+    }
+    if (!error && !*op) {
+        error = wb__dnnl_conv(d, op, &why);
+        if (error || *op) return error;
+        /* With few channels in dx a vector is mostly empty: gathered patches are 3 times faster. */
+        if (d->kind != WB__CONV_DATA || d->c > 8) error = wb__direct_conv(d, op);
+    }
+    if (*op) (*op)->why = why;
+    if (error || *op) return error;
+    if (!wb__dtype_float(d->dtype))
+        return wb__fail(WB_ERROR_UNSUPPORTED, "conv: not for dtype %s", wb_dtype_name(d->dtype));
+    if (d->groups < 1 || d->c % d->groups || d->k % d->groups)
+        return wb__fail(WB_ERROR_SHAPE, "conv: %lld groups do not divide %lld and %lld channels",
+                        (long long)d->groups, (long long)d->c, (long long)d->k);
+    convolution *p = wb__alloc_zero(1, sizeof *p);
+    if (!p) return WB_ERROR_MEMORY;
+    p->d = *d;
+    p->cg = d->c / d->groups;
+    p->kg = d->k / d->groups;
+    p->taps = d->kh * d->kw;
+    p->inner = p->cg * p->taps;
+    p->wide = d->dtype == WB_F64 ? WB_F64 : WB_F32;
+    p->size = wb__dtype_size(p->wide);
+    p->narrow = p->wide != d->dtype;
+    p->act = wb__act_of(d->act, p->wide);
+    p->op.run = run_convolution;
+    p->op.destroy = destroy_convolution;
+    p->op.why = why;
+    lay_out(p);
+    snprintf(p->impl, sizeof p->impl, "im2col gemm %s", wb__isa_best()->name);
+    p->op.impl = p->impl;
+    *op = &p->op;
+    return 0;
+}

@@ -1,0 +1,100 @@
+/* Bias and epilogue behind a data gradient, in place: no implementation of one adds them itself. */
+#include "backend/cpu/product/gemm.h"
+
+#include "backend/cpu/conv/direct.h"
+
+#include <string.h>
+
+enum { CHUNK = 1024, SERIAL = 1 << 15 };
+
+typedef struct {
+    wb__cpu_op op, *inner;
+    wb__conv_desc d;
+    wb_dtype wide;                      /* the computed type */
+    wb__row_fn *row;                    /* or NULL */
+} epilogue;
+
+typedef struct {
+    const epilogue *p;
+    char *x;
+    const char *bias;
+    int64_t each;                       /* elements of a part */
+} job;
+
+#define ADD_BIAS(T)                                                                                \
+    for (int64_t i = 0; i < n; i++)                                                                \
+        ((T *)wide)[i] += ((const T *)bias)[(at + i) % c]
+
+static void add_bias(const epilogue *p, void *wide, const void *bias, int64_t at, int64_t n)
+{
+    const int64_t c = p->d.c;
+    if (p->wide == WB_F64) ADD_BIAS(double);
+    else ADD_BIAS(float);
+}
+
+static void one_part(void *ctx, int64_t part)
+{
+    const job *j = ctx;
+    const epilogue *p = j->p;
+    const size_t size = wb__dtype_size(p->d.dtype);
+    const int64_t all = p->d.n * p->d.c * p->d.h * p->d.w;
+    const int64_t end = WB__MIN((part + 1) * j->each, all);
+    double room[CHUNK];
+    for (int64_t at = part * j->each; at < end; at += CHUNK) {
+        const int64_t n = WB__MIN(end - at, CHUNK);
+        char *stored = j->x + (size_t)at * size;
+        void *wide = p->wide == p->d.dtype ? (void *)stored : room;
+        if (wide == room) wb__widen(wide, stored, p->d.dtype, n);
+        if (j->bias) add_bias(p, wide, j->bias, at, n);
+        if (p->row) p->row(wide, wide, NULL, NULL, n);
+        if (wide == room) wb__narrow(stored, p->d.dtype, wide, n);
+    }
+}
+
+static void run(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    const epilogue *p = (const epilogue *)op;
+    const int64_t size = p->d.n * p->d.c * p->d.h * p->d.w;
+    const int64_t parts = size < SERIAL ? 1 : wb__threads();
+    char *bias = p->d.has_bias ? buffers[3] : NULL;
+    p->inner->run(p->inner, buffers, workspace);
+    if (bias && p->wide != p->d.dtype) {
+        bias = (char *)workspace + p->inner->workspace;
+        wb__widen(bias, buffers[3], p->d.dtype, p->d.c);
+    }
+    job j = {p, buffers[0], bias, (size + parts - 1) / parts};
+    wb__parallel(parts, one_part, &j);
+}
+
+static void destroy(wb__cpu_op *op)
+{
+    epilogue *p = (epilogue *)op;
+    p->inner->destroy(p->inner);
+    wb__free(p);
+}
+
+int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op)
+{
+    wb__conv_desc bare = *d;
+    bare.has_bias = false;
+    bare.act = WB__OP_NONE;
+    *op = NULL;
+    epilogue *p = wb__alloc_zero(1, sizeof *p);
+    if (!p) return WB_ERROR_MEMORY;
+    const int error = wb__cpu_conv(&bare, &p->inner);
+    if (error) {
+        wb__free(p);
+        return error;
+    }
+    p->d = *d;
+    p->wide = d->dtype == WB_F64 ? WB_F64 : WB_F32;
+    if (d->act) p->row = wb__tile_unary(wb__tile_table_here(), d->act, (int)wb__reg_of(p->wide));
+    p->op = *p->inner;
+    p->op.run = run;
+    p->op.destroy = destroy;
+    p->op.workspace = (p->inner->workspace + 63) & ~(size_t)63;
+    p->inner->workspace = p->op.workspace;
+    if (d->has_bias && p->wide != d->dtype) p->op.workspace += (size_t)d->c * sizeof(float);
+    *op = &p->op;
+    return 0;
+}

@@ -1,0 +1,483 @@
+/* oneDNN's matrix product and convolution as prepared operations.
+ *
+ * x and y keep the layout they have in the engine; the weights of a convolution are reordered at
+ * every run into the layout that oneDNN likes (they change at every step).  A run needs memory
+ * objects around its pointers: those are kept in sets, one for each run going on at the same time,
+ * and taken from a short list without a lock, so that a steady step makes none.  Scratch memory is
+ * the operation's workspace.
+ *
+ * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Of the epilogues it
+ * makes tanh and sigmoid; any other is a pass of ours behind it.  Its own relu turns NaN into 0,
+ * which would hide a network that has gone wrong.
+ *
+ * Next: dnnl_api.h (2.x and 3.x). */
+#include "backend/cpu/onednn/dnnl.h"
+
+#include "backend/cpu/onednn/dnnl_api.h"
+#include "backend/cpu/tile/tile.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef WB_HAVE_OPENMP
+#include <omp.h>
+#endif
+
+enum { MOST_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
+
+/* One memory object: which argument it is, and where its pointer comes from. */
+typedef struct {
+    int arg;
+    int buffer; /* index into the run's buffers, or NOT_A_BUFFER: workspace + offset */
+    size_t offset;
+    wb__md_ref desc;
+} operand;
+
+typedef struct {
+    dnnl_memory_t memory[MOST_ARGS];
+    void *pointer[MOST_ARGS];
+    dnnl_exec_arg_t args[MOST_ARGS], reorder_args[3];
+    dnnl_stream_t stream;
+} run_set;
+
+typedef struct {
+    wb__cpu_op op;
+    dnnl_primitive_desc_t pd, reorder_pd;
+    dnnl_primitive_t primitive, reorder;
+    wb__md mds[5];
+    operand operands[MOST_ARGS];        /* of the primitive; then what only the reorder needs */
+    int count, used_by_primitive, from, to;
+    bool reorder_first;                 /* weights in, or their gradient out */
+    int threads;                        /* as oneDNN saw them when the primitive was made */
+    wb__row_fn *row;                    /* the epilogue that is behind it; NULL: none */
+    wb_dtype dtype;
+    int64_t rows, columns, stride;      /* of the result, for the epilogue */
+    _Atomic(run_set *) sets[SETS];
+    char impl[64];
+} dnnl_op;
+
+static dnnl_engine_t engine;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_engine(void)
+{
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
+}
+
+static bool turned_on(const char **why)
+{
+    const char *text = getenv("WEBER_ONEDNN");
+    if (text && !strcmp(text, "0")) {
+        *why = "oneDNN is turned off (WEBER_ONEDNN=0)";
+        return false;
+    }
+    pthread_once(&once, make_engine);
+    if (!engine) *why = "oneDNN has no CPU engine";
+    return engine;
+}
+
+/* oneDNN divides work by OpenMP's count for the calling thread, and sizes its scratch memory by it.
+ */
+static void use_threads(int n)
+{
+#ifdef WB_HAVE_OPENMP
+    if (omp_get_max_threads() != n) omp_set_num_threads(n);
+#else
+    (void)n;
+#endif
+}
+
+static void drop_set(run_set *s)
+{
+    if (!s) return;
+    for (int i = 0; i < MOST_ARGS; i++)
+        if (s->memory[i]) dnnl_memory_destroy(s->memory[i]);
+    if (s->stream) dnnl_stream_destroy(s->stream);
+    wb__free(s);
+}
+
+static run_set *make_set(const dnnl_op *p)
+{
+    run_set *s = wb__alloc_zero(1, sizeof *s);
+    if (!s) return NULL;
+    bool bad = dnnl_stream_create(&s->stream, engine, dnnl_stream_default_flags);
+    for (int i = 0; i < p->count; i++) {
+        bad =
+            bad || dnnl_memory_create(&s->memory[i], p->operands[i].desc, engine, DNNL_MEMORY_NONE);
+        s->args[i] = (dnnl_exec_arg_t){ p->operands[i].arg, s->memory[i] };
+    }
+    if (p->reorder) {
+        s->reorder_args[0] = (dnnl_exec_arg_t){ DNNL_ARG_FROM, s->memory[p->from] };
+        s->reorder_args[1] = (dnnl_exec_arg_t){ DNNL_ARG_TO, s->memory[p->to] };
+    }
+    if (!bad) return s;
+    drop_set(s);
+    return NULL;
+}
+
+static run_set *take_set(dnnl_op *p)
+{
+    for (int i = 0; i < SETS; i++) {
+        run_set *s = atomic_exchange(&p->sets[i], NULL);
+        if (s) return s;
+    }
+    return make_set(p);                 /* more runs at once than ever before */
+}
+
+static void give_set(dnnl_op *p, run_set *s)
+{
+    for (int i = 0; i < SETS; i++) {
+        run_set *none = NULL;
+        if (atomic_compare_exchange_strong(&p->sets[i], &none, s)) return;
+    }
+    drop_set(s);
+}
+
+/* The epilogue over some rows of the result, in place. */
+typedef struct { const dnnl_op *p; void *at; int64_t rows; } row_part;
+
+static void one_part(void *ctx, int64_t part)
+{
+    enum { CHUNK = 1024 };
+    const row_part *r = ctx;
+    const dnnl_op *p = r->p;
+    const wb__tile_table *t = wb__tile_table_here();
+    const int64_t first = part * r->rows, end = WB__MIN(first + r->rows, p->rows);
+    const int64_t step = p->stride == p->columns ? WB__MAX(end - first, 1) : 1;    /* rows a run */
+    for (int64_t i = first; i < end; i += step) {
+        if (p->dtype == WB_F32) {
+            float *y = (float *)r->at + i * p->stride;
+            p->row(y, y, NULL, NULL, step * p->columns);
+            continue;
+        }
+        uint16_t *y = (uint16_t *)r->at + i * p->stride;
+        for (int64_t j = 0; j < step * p->columns; j += CHUNK) {
+            const int64_t n = WB__MIN(step * p->columns - j, CHUNK);
+            float wide[CHUNK];
+            t->load[p->dtype](wide, CHUNK, y + j, 1, n, 0, 1);
+            p->row(wide, wide, NULL, NULL, n);
+            t->store[p->dtype](wide, CHUNK, y + j, 1, n, 0, 1);
+        }
+    }
+}
+
+static void row_behind(const dnnl_op *p, void *at)
+{
+    enum { SERIAL = 1 << 15 };
+    const int64_t size = p->rows * p->columns;
+    const int64_t parts = size < SERIAL ? 1 : WB__MIN(p->threads, p->rows);
+    row_part r = { p, at, (p->rows + parts - 1) / parts };
+    wb__parallel(parts, one_part, &r);
+}
+
+static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace)
+{
+    dnnl_op *p = (dnnl_op *)op;         /* only the list of sets changes, atomically */
+    run_set *s = take_set(p);
+    if (!s) {
+        wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory for a run of %s", p->impl);
+        return;
+    }
+    use_threads(p->threads);
+    for (int i = 0; i < p->count; i++) {
+        const operand *o = &p->operands[i];
+        void *at = o->buffer >= 0 ? buffers[o->buffer] : (char *)workspace + o->offset;
+        if (at == s->pointer[i]) continue;
+        dnnl_memory_set_data_handle(s->memory[i], at);
+        s->pointer[i] = at;
+    }
+    dnnl_status_t bad = 0;
+    if (p->reorder && p->reorder_first)
+        bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
+    if (!bad) bad = dnnl_primitive_execute(p->primitive, s->stream, p->used_by_primitive, s->args);
+    if (!bad && p->reorder && !p->reorder_first)
+        bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
+    if (!bad) bad = dnnl_stream_wait(s->stream);
+    if (bad) wb__fail(WB_ERROR_INTERNAL, "oneDNN: %s failed with status %d", p->impl, (int)bad);
+    give_set(p, s);
+    if (p->row && !bad) row_behind(p, buffers[2]);
+}
+
+static void destroy_dnnl(wb__cpu_op *op)
+{
+    dnnl_op *p = (dnnl_op *)op;
+    for (int i = 0; i < SETS; i++) drop_set(atomic_load(&p->sets[i]));
+    if (p->primitive) dnnl_primitive_destroy(p->primitive);
+    if (p->reorder) dnnl_primitive_destroy(p->reorder);
+    if (p->pd) dnnl_primitive_desc_destroy(p->pd);
+    if (p->reorder_pd) dnnl_primitive_desc_destroy(p->reorder_pd);
+    for (size_t i = 0; i < WB__COUNT(p->mds); i++) wb__md_drop(&p->mds[i]);
+    wb__free(p);
+}
+
+/* An operand from a buffer, or with NOT_A_BUFFER a new part of the workspace. */
+static int add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
+{
+    operand *o = &p->operands[p->count];
+    *o = (operand){ arg, buffer, p->op.workspace, desc };
+    if (buffer < 0) p->op.workspace += (dnnl_memory_desc_get_size(desc) + 63) & ~(size_t)63;
+    return p->count++;
+}
+
+static void add_scratch(dnnl_op *p)
+{
+    wb__md_ref scratch = dnnl_primitive_desc_query_md(p->pd, dnnl_query_scratchpad_md, 0);
+    if (scratch && dnnl_memory_desc_get_size(scratch) > 0)
+        add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
+}
+
+/* Scratch memory of ours, and the epilogue where it is oneDNN's; where not, it becomes a pass. */
+static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
+{
+    const bool theirs = act == WB__OP_tanh || act == WB__OP_sigmoid;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    if (dnnl_primitive_attr_create(&attr)) return NULL;
+    bool bad = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (act && !theirs) p->row = wb__tile_unary(wb__tile_table_here(), act, WB__REG_F32);
+    if (theirs) {
+        const dnnl_alg_kind_t kind = act == WB__OP_tanh ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
+        bad = bad || dnnl_post_ops_create(&ops) || wb__append_eltwise(ops, kind)
+           || dnnl_primitive_attr_set_post_ops(attr, ops);
+        if (ops) dnnl_post_ops_destroy(ops);
+    }
+    if (!bad) return attr;
+    dnnl_primitive_attr_destroy(attr);
+    return NULL;
+}
+
+static bool type_of(wb_dtype t, dnnl_data_type_t *type)
+{
+    *type = t == WB_F32 ? dnnl_f32 : dnnl_bf16;
+    return t == WB_F32 || t == WB_BF16;
+}
+
+/* Whether this processor computes bf16 itself; elsewhere oneDNN imitates it, slower than f32. */
+static bool has_bf16(void)
+{
+#if defined(__x86_64__)
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+#else
+    return false;
+#endif
+}
+
+static dnnl_op *begin(const char **why)
+{
+    dnnl_op *p = wb__alloc_zero(1, sizeof *p);
+    if (!p) return NULL;
+    (void)why;
+    p->op.run = run_dnnl;
+    p->op.destroy = destroy_dnnl;
+    p->threads = wb__threads();
+    use_threads(p->threads);
+    return p;
+}
+
+/* Declines with a reason, or makes the primitives and the first set. */
+static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **why)
+{
+    if (!refusal) {
+        const char *name = NULL;
+        dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &name);
+        if (!name || strstr(name, "ref"))
+            refusal = "oneDNN has only its reference code for this shape";
+        else snprintf(p->impl, sizeof p->impl, "dnnl %s", name);
+    }
+    if (!refusal && (dnnl_primitive_create(&p->primitive, p->pd)
+                     || (p->reorder_pd && dnnl_primitive_create(&p->reorder, p->reorder_pd))))
+        refusal = "oneDNN could not make the primitive";
+    if (!refusal) {
+        run_set *s = make_set(p);
+        if (!s) {
+            destroy_dnnl(&p->op);
+            return wb__fail(WB_ERROR_MEMORY, "oneDNN: out of memory");
+        }
+        atomic_store(&p->sets[0], s);
+        p->op.impl = p->impl;
+        *op = &p->op;
+        return 0;
+    }
+    destroy_dnnl(&p->op);
+    *why = refusal;
+    return 0;
+}
+
+/* Two batch dimensions as one, where the strides allow it. */
+static bool fold(const int64_t batch[2], const int64_t s[2], int64_t *stride)
+{
+    *stride = batch[1] == 1 ? s[0] : s[1];
+    return batch[0] == 1 || batch[1] == 1 || s[0] == s[1] * batch[1];
+}
+
+/* The stride along a side of one element says nothing, but oneDNN reads it: as if dense. */
+static void settle(int64_t rows, int64_t columns, int64_t s[2])
+{
+    if (columns == 1) s[1] = s[0] == 1 ? WB__MAX(rows, 1) : 1;
+    if (rows == 1) s[0] = s[1] == 1 ? columns : 1;
+}
+
+int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **why)
+{
+    dnnl_data_type_t type;
+    wb__matmul_desc settled = *asked, *d = &settled;
+    settle(d->m, d->k, d->a_s);
+    settle(d->k, d->n, d->b_s);
+    if (d->m == 1) d->c_s[0] = d->n * d->c_s[1];
+    if (d->n == 1) d->c_s[1] = 1;
+    int64_t a_batch, b_batch, c_batch;
+    const int64_t batch = d->batch[0] * d->batch[1];
+    *op = NULL;
+    if (!turned_on(why)) return 0;
+    if (!type_of(d->dtype, &type)) *why = "oneDNN takes f32 and bf16";
+    else if (type == dnnl_bf16 && !has_bf16()) *why = "this processor has no bf16 arithmetic";
+    else if (!batch || !d->m || !d->n || !d->k) *why = "an empty product";
+
+    else if (!fold(d->batch, d->a_b, &a_batch) || !fold(d->batch, d->b_b, &b_batch)
+             || !fold(d->batch, d->c_b, &c_batch))
+        *why = "the batch's strides do not fold into one";
+    else if ((d->a_s[0] != 1 && d->a_s[1] != 1) || (d->b_s[0] != 1 && d->b_s[1] != 1)
+             || d->c_s[1] != 1)
+        *why = "no stride of 1";
+    else if (batch > 1 && !c_batch) *why = "C is broadcast";
+    else {
+        dnnl_op *p = begin(why);
+        if (!p) return WB_ERROR_MEMORY;
+        const int first = batch > 1 ? 0 : 1, rank = 3 - first;
+        const bool share_a = batch > 1 && !a_batch, share_b = batch > 1 && !b_batch;
+        const int64_t a_dims[] = { share_a ? 1 : batch, d->m, d->k },
+                      a_s[] = { share_a ? d->m * d->k : a_batch, d->a_s[0], d->a_s[1] };
+        const int64_t b_dims[] = { share_b ? 1 : batch, d->k, d->n },
+                      b_s[] = { share_b ? d->k * d->n : b_batch, d->b_s[0], d->b_s[1] };
+        const int64_t c_dims[] = { batch, d->m, d->n }, c_s[] = { c_batch, d->c_s[0], d->c_s[1] };
+        const int64_t bias_dims[] = { 1, 1, d->n }, bias_s[] = { d->n, d->n, 1 };
+        const char *refusal = NULL;
+        dnnl_primitive_attr_t attr = make_attr(p, d->act);
+        p->dtype = d->dtype;
+        p->rows = batch > 1 && c_batch != d->m * d->c_s[0] ? 0 : batch * d->m;
+        p->columns = d->n;
+        p->stride = d->c_s[0];
+        if (p->row && !p->rows) refusal = "the rows of C do not follow each other";
+        if (refusal || !attr || wb__md_strided(&p->mds[0], rank, a_dims + first, type, a_s + first)
+            || wb__md_strided(&p->mds[1], rank, b_dims + first, type, b_s + first)
+            || wb__md_strided(&p->mds[2], rank, c_dims + first, type, c_s + first)
+            || (d->has_bias
+                && wb__md_strided(&p->mds[3], rank, bias_dims + first, type, bias_s + first))
+            || wb__matmul_pd(&p->pd, engine, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
+                             d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]),
+                             attr))
+            refusal = refusal ? refusal : "oneDNN has no product for these strides";
+        else {
+            add_operand(p, DNNL_ARG_SRC, 0, wb__md_of(&p->mds[0]));
+            add_operand(p, DNNL_ARG_WEIGHTS, 1, wb__md_of(&p->mds[1]));
+            add_operand(p, DNNL_ARG_DST, 2, wb__md_of(&p->mds[2]));
+            if (d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+            add_scratch(p);
+            p->used_by_primitive = p->count;
+        }
+        if (attr) dnnl_primitive_attr_destroy(attr);
+        return finish(p, refusal, op, why);
+    }
+    return 0;
+}
+
+/* The primitive descriptor of one kind, with the weights in any layout. */
+static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__conv_kind kind,
+                                     dnnl_primitive_desc_t hint)
+{
+    dnnl_dims_t strides, dilates, low, high;
+    const int64_t side[] = { d->h, d->w }, out[] = { d->oh, d->ow }, taps[] = { d->kh, d->kw };
+    for (int i = 0; i < 2; i++) {
+        strides[i] = d->stride[i];
+        dilates[i] = d->dilation[i] - 1;
+        low[i] = d->pad[2 * i];
+        /* what the shape says: rows of x after the last window are cut off, or padding less than
+         * stated */
+        high[i] =
+            (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
+    }
+    const bool forward = kind == WB__CONV_FORWARD;
+    dnnl_primitive_attr_t attr = make_attr(p, forward ? d->act : WB__OP_NONE);
+    p->dtype = d->dtype;
+    p->rows = d->n * d->oh;
+    p->columns = p->stride = d->k * d->ow;
+    dnnl_primitive_desc_t pd = NULL;
+    if (attr
+        && wb__conv_pd(&pd, engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
+                       forward && d->has_bias ? wb__md_of(&p->mds[3]) : NULL,
+                       wb__md_of(&p->mds[2]), strides, dilates, low, high, hint, attr))
+        pd = NULL;
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return pd;
+}
+
+int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
+{
+    static const int args[3][3] = {     /* of x, w, y */
+        [WB__CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
+        [WB__CONV_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WB__CONV_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
+    };
+    dnnl_data_type_t type;
+    *op = NULL;
+    if (!turned_on(why)) return 0;
+    if (!type_of(d->dtype, &type)) *why = "oneDNN takes f32 and bf16";
+    else if (type == dnnl_bf16 && !has_bf16()) *why = "this processor has no bf16 arithmetic";
+    else if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->kh || !d->kw || !d->oh || !d->ow)
+        *why = "an empty convolution";
+    else if (d->groups < 1 || d->c % d->groups || d->k % d->groups) return 0;
+    else {
+        dnnl_op *p = begin(why);
+        if (!p) return WB_ERROR_MEMORY;
+        const wb__conv_kind kind = d->kind;
+        const bool forward = kind == WB__CONV_FORWARD, weights = kind == WB__CONV_WEIGHTS;
+        const int first = d->groups > 1 ? 0 : 1;
+        const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
+        const int64_t x[] = { d->n, d->c, d->h, d->w }, y[] = { d->n, d->k, d->oh, d->ow };
+        const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
+        const int64_t w_s[] = { kg * cg * d->kh * d->kw, cg * d->kh * d->kw, d->kh * d->kw, d->kw,
+                                1 };
+        const bool nchw = wb__conv_is_plain(d);
+        const int64_t xc = nchw ? 1 : d->c, yc = nchw ? 1 : d->k, one[] = { 1 };
+        const int64_t x_s[] = { d->c * d->h * d->w, nchw ? d->h * d->w : 1, d->w * xc, xc };
+        const int64_t y_s[] = { d->k * d->oh * d->ow, nchw ? d->oh * d->ow : 1, d->ow * yc, yc };
+        const char *refusal = NULL;
+        dnnl_primitive_desc_t hint = NULL;
+        if (wb__md_strided(&p->mds[0], 4, x, type, x_s)
+            || wb__md_any(&p->mds[1], 5 - first, w + first, type)
+            || wb__md_strided(&p->mds[2], 4, y, type, y_s)
+            || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
+            || wb__md_strided(&p->mds[4], 5 - first, w + first, type, w_s + first)
+            || (!forward && !(hint = conv_pd(d, p, WB__CONV_FORWARD, NULL)))
+            || !(p->pd = conv_pd(d, p, kind, hint)))
+            refusal = "oneDNN has no convolution for this shape and layout";
+        else {
+            wb__md_ref inner = dnnl_primitive_desc_query_md(
+                p->pd, weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+            wb__md_ref plain = wb__md_of(&p->mds[4]);
+            const bool same = dnnl_memory_desc_equal(inner, plain);
+            add_operand(p, args[kind][0], 0, wb__md_of(&p->mds[0]));
+            int inside = add_operand(p, args[kind][1], same ? 1 : NOT_A_BUFFER, inner);
+            add_operand(p, args[kind][2], 2, wb__md_of(&p->mds[2]));
+            if (forward && d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+            add_scratch(p);
+            p->used_by_primitive = p->count;
+            if (!same) {
+                int outside = add_operand(p, 0, 1, plain);
+                p->reorder_first = !weights;
+                p->from = p->reorder_first ? outside : inside;
+                p->to = p->reorder_first ? inside : outside;
+                if (dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc,
+                                                       engine, p->operands[p->to].desc, engine,
+                                                       NULL))
+                    refusal = "oneDNN has no reorder for these weights";
+            }
+        }
+        if (hint) dnnl_primitive_desc_destroy(hint);
+        return finish(p, refusal, op, why);
+    }
+    return 0;
+}

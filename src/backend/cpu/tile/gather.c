@@ -1,0 +1,327 @@
+/* Folds over rows, over everything, and along rows in pieces: what each task has is reduced to a
+ * line of partial results in the workspace, and those are put together in the order of tasks, so
+ * that the bits do not depend on who was first. */
+#include "backend/cpu/tile/plan.h"
+#include "base/parallel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SUM, MAX, MIN, ARGMAX, BLOCK = 256 };     /* results are made a block at a time */
+
+static bool is_float(int reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
+
+static tile_number identity(int op, int reg)
+{
+    if (is_float(reg)) return (tile_number){.f = op == SUM ? 0 : op == MIN ? INFINITY : -INFINITY};
+    const int64_t low = reg == WB__REG_I32 ? INT32_MIN : INT64_MIN;
+    const int64_t high = reg == WB__REG_I32 ? INT32_MAX : INT64_MAX;
+    return (tile_number){.i = op == SUM ? 0 : op == MIN ? high : low};
+}
+
+/* Floats are put together as doubles, integers as int64_t. */
+static wb_dtype wide_dtype(int reg) { return is_float(reg) ? WB_F64 : WB_I64; }
+static int wide_reg(int reg) { return is_float(reg) ? WB__REG_F64 : WB__REG_I64; }
+
+static void widen(const tile_kernel *k, tile_number *to, const void *from, int reg, int64_t n)
+{
+    k->table->cast[reg][wide_dtype(reg)](to, from, NULL, NULL, n);
+}
+
+/* *to takes v in, which comes from place `at`: NaN wins, of equals the first. */
+static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_number v, int64_t at)
+{
+    if (at < 0) return;
+    const bool nan = floats && v.f != v.f, has_nan = floats && to->f != to->f;
+    const bool more = floats ? v.f > to->f : v.i > to->i;
+    const bool equal = nan ? has_nan : floats ? v.f == to->f : v.i == to->i;
+    if (*place < 0 || (!has_nan && (nan || more)) || (equal && at < *place)) {
+        *to = v;
+        *place = at;
+    }
+}
+
+/* to[i], which comes from place[i], takes v[i] in, which comes from at[i]; places are argmax's. */
+static void merge(const tile_kernel *k, const tile_fold *f, tile_number *to, int64_t *place,
+                  const tile_number *v, const int64_t *at, int64_t n)
+{
+    if (f->op != ARGMAX) k->table->gather[f->op][wide_reg(f->reg)](to, NULL, v, n, 0);
+    else
+        for (int64_t i = 0; i < n; i++)
+            merge_argmax(is_float(f->reg), &to[i], &place[i], v[i], at[i]);
+}
+
+/* Sums of i32 have accumulators of 64 bits; a fold along columns has them as wide as partial
+ * results. */
+static int acc_reg(const tile_fold *f)
+{
+    return f->kind == FOLD_COLS || (f->op == SUM && f->reg == WB__REG_I32) ? wide_reg(f->reg)
+                                                                          : f->reg;
+}
+
+/* The doubles that take in sums of f32 now and then. */
+static bool flushes(const tile_fold *f)
+{
+    return f->kind != FOLD_COLS && f->op == SUM && f->reg == WB__REG_F32;
+}
+
+void tile_start_folds(tile_run *r, tile_fold_kind kind)
+{
+    const wb__tile_table *t = r->k->table;
+    r->flushed[kind] = false;
+    for (int i = 0; i < r->p->n_folds; i++) {
+        const tile_fold *f = &r->p->folds[i];
+        if (f->kind != kind) continue;
+        const int reg = acc_reg(f);
+        char *acc = r->scratch + f->acc;
+        if (f->op == SUM) {
+            memset(acc, 0, (size_t)(f->length * wb__reg_size(reg)));
+        } else {
+            const tile_number v = identity(f->op, f->reg);
+            int64_t first;
+            t->cast[wide_reg(reg)][tile_dtype(reg)](&first, &v, NULL, NULL, 1);
+            t->splat[reg](acc, &first, 1, f->length);
+        }
+        int64_t *places = (int64_t *)(r->scratch + f->more);
+        for (int64_t j = 0; f->op == ARGMAX && j < f->length; j++) places[j] = -1;
+    }
+}
+
+void tile_flush_folds(tile_run *r, tile_fold_kind kind)
+{
+    for (int i = 0; i < r->p->n_folds; i++) {
+        const tile_fold *f = &r->p->folds[i];
+        if (f->kind != kind || !flushes(f)) continue;
+        double *more = (double *)(r->scratch + f->more);
+        if (!r->flushed[kind]) memset(more, 0, (size_t)f->length * 8);
+        r->k->table->flush(more, (float *)(r->scratch + f->acc), f->length);
+    }
+    r->flushed[kind] = true;
+}
+
+/* Partial results of a fold: numbers, and after all of them places. */
+static tile_number *parts_of(const tile_segment *s, const tile_fold *f, int fold, char *workspace,
+                             int64_t **places)
+{
+    tile_number *v = (tile_number *)(workspace + s->parts[fold]);
+    const int64_t n = f->kind == FOLD_ALL ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
+    *places = f->op == ARGMAX ? (int64_t *)(v + n) : NULL;
+    return v;
+}
+
+/* The sum of all accumulators of f32, in eight at a time. */
+static double sum_all(const tile_run *r, const tile_fold *f)
+{
+    const float *acc = (const float *)(r->scratch + f->acc);
+    const double *more = (const double *)(r->scratch + f->more);
+    double lane[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= f->length; i += 8)
+        for (int j = 0; j < 8; j++) lane[j] += acc[i + j];
+    for (; i < f->length; i++) lane[0] += acc[i];
+    for (i = 0; r->flushed[FOLD_ALL] && i < f->length; i++) lane[i & 7] += more[i];
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3]))
+        + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+static void finish_all(const tile_run *r, const tile_fold *f, int fold)
+{
+    const int reg = acc_reg(f);
+    const char *acc = r->scratch + f->acc;
+    int64_t *places, place = -1, one;
+    tile_number *parts = parts_of(r->s, f, fold, r->workspace, &places);
+    tile_number best = identity(f->op, f->reg), v;
+    if (f->op == ARGMAX) {
+        const int64_t *at = (const int64_t *)(r->scratch + f->more);
+        for (int64_t j = 0; j < f->length; j++) {
+            widen(r->k, &v, acc + j * wb__reg_size(reg), reg, 1);
+            merge_argmax(is_float(reg), &best, &place, v, at[j] < 0 ? -1 : at[j] + j);
+        }
+    } else if (flushes(f)) {
+        best.f = sum_all(r, f);
+    } else {
+        r->k->table->fold[f->op][reg](&one, acc, 1, f->length);
+        widen(r->k, &best, &one, reg, 1);
+    }
+    parts[r->task->index] = best;
+    if (places) places[r->task->index] = place;
+}
+
+/* n <= BLOCK columns, of which `rows` lines of accumulators begin at `first`. */
+static void reduce_lines(const tile_run *r, const tile_fold *f, int64_t first, int64_t rows,
+                         int64_t step, int64_t n, tile_number *v, int64_t *places)
+{
+    const int reg = acc_reg(f);
+    const char *from = r->scratch + f->acc + first * wb__reg_size(reg);
+    if (flushes(f)) {
+        const float *acc = (const float *)from;
+        const double *more = (const double *)(r->scratch + f->more) + first;
+        for (int64_t c = 0; c < n; c++) v[c].f = acc[c];
+        for (int64_t row = 1; row < rows; row++)
+            for (int64_t c = 0; c < n; c++) v[c].f += acc[row * step + c];
+        for (int64_t row = 0; r->flushed[FOLD_ROWS] && row < rows; row++)
+            for (int64_t c = 0; c < n; c++) v[c].f += more[row * step + c];
+        return;
+    }
+    const int64_t *at = (const int64_t *)(r->scratch + f->more) + first;
+    for (int64_t c = 0; c < n; c++) v[c] = identity(f->op, f->reg), places[c] = -1;
+    for (int64_t row = 0; row < rows; row++, from += step * wb__reg_size(reg), at += step) {
+        tile_number line[BLOCK];
+        int64_t place[BLOCK];
+        widen(r->k, line, from, reg, n);
+        for (int64_t c = 0; f->op == ARGMAX && c < n; c++) place[c] = at[c] < 0 ? -1 : at[c] + row;
+        merge(r->k, f, v, places, line, place, n);
+    }
+}
+
+/* n results of a fold in a register of kind `reg`: the places of argmax, or the numbers. */
+static void write_results(const tile_kernel *k, const tile_fold *f, void *to, int reg, int64_t n,
+                          const tile_number *v, const int64_t *places)
+{
+    if (f->op != ARGMAX) {
+        k->table->cast[wide_reg(f->reg)][tile_dtype(reg)](to, v, NULL, NULL, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t place = WB__MAX(places[i], 0);
+        k->table->cast[WB__REG_I64][tile_dtype(reg)]((char *)to + i * wb__reg_size(reg), &place,
+                                                     NULL, NULL, 1);
+    }
+}
+
+/* Stores n results of a fold, columns from c0 on. */
+static void store_results(const tile_kernel *k, const tile_segment *s, const tile_fold *f,
+                          char *base, int64_t outer, int64_t c0, int64_t n, const tile_number *v,
+                          const int64_t *places)
+{
+    const tile_view *view = &s->views[f->view];
+    _Alignas(64) char result[BLOCK * 8], cast[BLOCK * 8];
+    int reg = f->out;
+    write_results(k, f, result, reg, n, v, places);
+    const void *from = result;
+    if (wb__reg_of(view->dtype) != (wb__reg)reg) {
+        k->table->cast[reg][view->dtype](cast, result, NULL, NULL, n);
+        reg = wb__reg_of(view->dtype);
+        from = cast;
+    }
+    tile_store(view, k->table->store[view->dtype], base, outer, 0, 1, c0, n, from,
+               wb__reg_size(reg));
+}
+
+/* Columns [c0, c1) of the task, of which the accumulators have `rows` rows; or, of the folds over
+ * all, everything. */
+void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int64_t c0, int64_t c1)
+{
+    const tile_segment *s = r->s;
+    const tile_task *t = r->task;
+    for (int i = 0; i < r->p->n_folds; i++) {
+        const tile_fold *f = &r->p->folds[i];
+        if (f->kind != kind) continue;
+        if (kind == FOLD_ALL) {
+            finish_all(r, f, i);
+            continue;
+        }
+        for (int64_t c = c0; c < c1; c += BLOCK) {
+            const int64_t n = WB__MIN(BLOCK, c1 - c);
+            const int64_t line = (t->split * s->n[OUTER] + t->outer) * s->n[COLS] + c;
+            const int64_t first = (r->p->pieces ? c0 * s->tile_rows : 0) + c - c0;
+            tile_number v[BLOCK];
+            int64_t at[BLOCK], *places;
+            if (rows > 0) reduce_lines(r, f, first, rows, c1 - c0, n, v, at);
+            else for (int64_t j = 0; j < n; j++) v[j] = identity(f->op, f->reg), at[j] = -1;
+            if (s->splits == 1) {                       /* nobody else has a part of these */
+                store_results(r->k, s, f, r->buffers[s->views[f->view].buffer], t->outer, c, n, v,
+                              at);
+                continue;
+            }
+            tile_number *parts = parts_of(s, f, i, r->workspace, &places);
+            memcpy(parts + line, v, (size_t)n * sizeof *v);
+            if (places) memcpy(places + line, at, (size_t)n * sizeof *at);
+        }
+    }
+}
+
+/* ---- putting tasks together ------------------------------------------------------------------ */
+
+/* What all tasks have of one block of columns. */
+typedef struct {
+    const tile_kernel *k;
+    const tile_segment *s;
+    const tile_fold *f;
+    int fold;
+    char *base, *workspace;
+} joint;
+
+static void join_block(void *ctx, int64_t block)
+{
+    const joint *j = ctx;
+    const tile_segment *s = j->s;
+    const tile_fold *f = j->f;
+    int64_t *places, at[BLOCK];
+    tile_number v[BLOCK];
+    const tile_number *parts = parts_of(s, f, j->fold, j->workspace, &places);
+    const bool all = f->kind == FOLD_ALL;
+    const int64_t lines = all ? s->tasks : s->splits;
+    const int64_t outers = all ? 1 : s->n[OUTER], cols = all ? 1 : s->n[COLS];
+    const int64_t blocks = (cols + BLOCK - 1) / BLOCK;
+    const int64_t outer = block / blocks, c0 = block % blocks * BLOCK;
+    const int64_t n = WB__MIN(BLOCK, cols - c0);
+    for (int64_t i = 0; i < n; i++) v[i] = identity(f->op, f->reg), at[i] = -1;
+    for (int64_t l = 0; l < lines; l++) {
+        const int64_t from = (l * outers + outer) * cols + c0;
+        merge(j->k, f, v, at, parts + from, places ? places + from : NULL, n);
+    }
+    store_results(j->k, s, f, j->base, outer, c0, n, v, at);
+}
+
+void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
+{
+    enum { MANY = 64 * 1024 };
+    for (int i = 0; i < k->n_segments; i++) {
+        const tile_segment *s = &k->segments[i];
+        const tile_program *p = &k->programs[s->program];
+        for (int fold = 0; fold < p->n_folds; fold++) {
+            const tile_fold *f = &p->folds[fold];
+            const bool all = f->kind == FOLD_ALL;
+            if (!all && (f->kind != FOLD_ROWS || s->splits == 1)) continue; /* the tasks have it */
+            joint j = {.k = k, .s = s, .f = f, .fold = fold,
+                       .base = buffers[s->views[f->view].buffer], .workspace = workspace};
+            const int64_t blocks = all ? 1 : s->n[OUTER] * ((s->n[COLS] + BLOCK - 1) / BLOCK);
+            if (blocks * BLOCK * s->splits >= MANY) wb__parallel(blocks, join_block, &j);
+            else for (int64_t b = 0; b < blocks; b++) join_block(&j, b);
+        }
+    }
+}
+
+/* ---- folds along rows, in pieces ------------------------------------------------------------- */
+
+void tile_fold_part(const tile_run *r, const tile_call *call)
+{
+    enum { SOME = 64 };
+    const tile_fold *f = &r->p->folds[call->arg];
+    tile_number *acc = (tile_number *)(r->scratch + f->acc);
+    int64_t *at = (int64_t *)(r->scratch + f->more);
+    const char *rows = r->value[call->value[1]];
+    for (int64_t i = 0; i < r->rows; i += SOME) {
+        const int64_t n = WB__MIN(SOME, r->rows - i), line = r->cols * call->size[1];
+        int64_t result[SOME], places[SOME];
+        tile_number v[SOME];
+        call->fold(result, rows, n, r->cols);
+        for (int64_t j = 0; f->op == ARGMAX && j < n; j++) {
+            const int32_t place = ((const int32_t *)result)[j];
+            widen(r->k, &v[j], rows + j * line + place * call->size[1], f->reg, 1);
+            places[j] = r->c0 + place;
+        }
+        if (f->op != ARGMAX) widen(r->k, v, result, f->reg, n);
+        merge(r->k, f, acc + i, at + i, v, places, n);
+        rows += n * line;
+    }
+}
+
+void tile_fold_done(const tile_run *r, const tile_call *call)
+{
+    const tile_fold *f = &r->p->folds[call->arg];
+    write_results(r->k, f, r->value[call->value[0]], call->reg, r->rows,
+                  (const tile_number *)(r->scratch + f->acc),
+                  (const int64_t *)(r->scratch + f->more));
+}

@@ -1,0 +1,570 @@
+/* From the engine's instructions to the calls of a tile program.
+ *
+ * Where whole rows fit in a tile there is one list of calls a tile, in the program's order.  Where
+ * they do not, a row is walked in pieces once for each phase: a fold along columns ends a phase,
+ * and what comes after it is in the next.  A value that a later phase needs is kept for the whole
+ * row; loads are simply made again.
+ *
+ * Next: register.c (where values stand), run.c. */
+#include "backend/cpu/tile/plan.h"
+
+#include <string.h>
+
+/* then two a phase: for the rows, for each piece; then the last */
+enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
+/* columns below which one number a row is spread over the tile */
+enum { SHORT_ROW = 48 };
+
+typedef struct {
+    const wb__fused *f;
+    const wb__view *views;
+    const int *pseudo;                  /* the view of an IOTA or draw */
+    const tile_segment *s;
+    const wb__tile_table *t;
+    tile_program *p;
+    bool pieces, failed;
+    int n, phase, phases, capacity;
+    /* of each instruction */
+    int *level, *when, *value, *value_phase, *spread, *spread_phase, *users;
+    /* stores put off to the end, made already; loads not to be bound */
+    bool *late, *done, *copied;
+} compiler;
+
+static int reg_size(int reg) { return wb__reg_size(reg); }
+
+static const wb__instr *instr(const compiler *c, int i) { return &c->f->instr[i]; }
+
+static bool is_source(const wb__instr *i)
+{
+    return i->kind == WB__LOAD || i->kind == WB__IOTA || i->kind == WB__UNIFORM
+        || i->kind == WB__GAUSSIAN;
+}
+
+static const tile_view *view_of(const compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    return &c->s->views[in->kind == WB__IOTA || in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN
+                        ? c->pseudo[i] : in->arg];
+}
+
+/* ---- levels, phases -------------------------------------------------------------------------- */
+
+static void find_levels(compiler *c)
+{
+    const tile_segment *s = c->s;
+    for (int i = 0; i < c->n; i++) {
+        const wb__instr *in = instr(c, i);
+        const int operand[3] = {in->a, in->b, in->c};
+        bool rows = false, cols = false;
+        if (is_source(in)) {
+            rows = view_of(c, i)->varies[ROWS];
+            cols = view_of(c, i)->varies[COLS];
+        } else if (in->kind == WB__FOLD_COLS) {
+            rows = true;
+        } else if (in->kind != WB__NUMBER) {
+            for (int k = 0; k < 3; k++) {
+                if (operand[k] < 0) continue;
+                rows |= c->level[operand[k]] == LEVEL_ROW || c->level[operand[k]] == LEVEL_FULL;
+                cols |= c->level[operand[k]] >= LEVEL_COL;
+            }
+        }
+        /* nothing to hoist out of */
+        if (cols && (s->n[ROWS] == 1 || c->pieces)) rows = true;
+        if (rows && s->n[COLS] == 1 && in->kind != WB__FOLD_COLS && !c->pieces) cols = true;
+        c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_ROW) : cols ? LEVEL_COL : LEVEL_ONE;
+    }
+}
+
+/* The phase of each instruction: folds as early as they can be, the others as late as their users
+ * allow. */
+static void find_phases(compiler *c)
+{
+    c->phases = 1;
+    for (int i = 0; i < c->n; i++) {
+        const wb__instr *in = instr(c, i);
+        const int operand[3] = {in->a, in->b, in->c};
+        c->when[i] = 0;
+        if (is_source(in) || in->kind == WB__NUMBER || !c->pieces) continue;
+        for (int k = 0; k < 3; k++)
+            if (operand[k] >= 0) {
+                const int after = c->when[operand[k]]
+                    + (instr(c, operand[k])->kind == WB__FOLD_COLS);
+                c->when[i] = WB__MAX(c->when[i], after);
+            }
+        c->phases = WB__MAX(c->phases, c->when[i] + 1);
+    }
+    if (!c->pieces) return;
+    int *earliest_use = c->spread;              /* borrowed */
+    for (int i = 0; i < c->n; i++) earliest_use[i] = c->phases;
+    for (int i = c->n - 1; i >= 0; i--) {
+        const wb__instr *in = instr(c, i);
+        const int operand[3] = {in->a, in->b, in->c};
+        if (in->kind == WB__ROW || in->kind == WB__CAST)
+            if (c->level[i] == LEVEL_FULL && earliest_use[i] < c->phases)
+                c->when[i] = WB__MAX(c->when[i], earliest_use[i]);
+        if (in->kind == WB__STORE && c->late[i]) c->when[i] = c->phases - 1;
+        if (is_source(in) || in->kind == WB__NUMBER) continue;
+        for (int k = 0; k < 3; k++)
+            if (operand[k] >= 0 && earliest_use[operand[k]] > c->when[i])
+                earliest_use[operand[k]] = c->when[i];
+    }
+    for (int i = 0; i < c->n; i++) c->spread[i] = -1;
+}
+
+/* ---- writing into what is read --------------------------------------------------------------- */
+
+static bool overlap(const wb__view *a, const wb__view *b)
+{
+    if (a->buffer != b->buffer) return false;
+    int64_t low[2], high[2];
+    const wb__view *v[2] = {a, b};
+    for (int k = 0; k < 2; k++) {
+        low[k] = high[k] = v[k]->offset;
+        for (int i = 0; i < v[k]->ndim; i++) {
+            const int64_t far = (v[k]->dims[i] - 1) * v[k]->strides[i];
+            if (far < 0) low[k] += far;
+            else high[k] += far;
+        }
+        low[k] *= (int64_t)wb__dtype_size(v[k]->dtype);
+        high[k] = (high[k] + 1) * (int64_t)wb__dtype_size(v[k]->dtype);
+    }
+    return low[0] < high[1] && low[1] < high[0];
+}
+
+static bool uses(const wb__instr *in, int i)
+{
+    return !is_source(in) && in->kind != WB__NUMBER && (in->a == i || in->b == i || in->c == i);
+}
+
+/* Whether a write of store `s` when instruction `now` runs would spoil a load that is still to be
+ * read. */
+static bool spoils(const compiler *c, int s, int now)
+{
+    for (int l = 0; l < c->n; l++) {
+        if (instr(c, l)->kind != WB__LOAD
+            || !overlap(&c->views[instr(c, l)->arg], &c->views[instr(c, s)->arg])) continue;
+        for (int u = 0; u < c->n; u++) {
+            if (u == s || u == now || !uses(instr(c, u), l)) continue;
+            if (c->late[u] || c->when[u] > c->when[now]
+                || (c->when[u] == c->when[now] && u > now)) return true;
+        }
+    }
+    return false;
+}
+
+static void put_off_stores(compiler *c)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < c->n; i++) {
+            if (instr(c, i)->kind != WB__STORE || c->late[i] || !spoils(c, i, i)) continue;
+            c->late[i] = changed = true;
+        }
+    }
+    for (int i = 0; i < c->n; i++) {
+        const wb__instr *in = instr(c, i);
+        if (in->kind != WB__STORE || !c->late[i]) continue;
+        c->when[i] = c->phases - 1;
+        if (instr(c, in->a)->kind != WB__LOAD) continue;
+        for (int k = 0; k < c->n; k++)
+            if (k != i && instr(c, k)->kind == WB__STORE &&
+                overlap(&c->views[instr(c, k)->arg], &c->views[instr(c, in->a)->arg]))
+                    c->copied[in->a] = true;
+    }
+}
+
+/* ---- emitting -------------------------------------------------------------------------------- */
+
+static tile_call *emit(compiler *c, int list, tile_call_kind kind)
+{
+    static tile_call spare;
+    tile_program *p = c->p;
+    if (p->n_calls == c->capacity) {
+        const int more = c->capacity ? 2 * c->capacity : 32;
+        tile_call *calls = wb__realloc(p->calls, (size_t)more * sizeof *calls);
+        if (!calls) {
+            c->failed = true;
+            return &spare;
+        }
+        p->calls = calls;
+        c->capacity = more;
+    }
+    tile_call *call = &p->calls[p->n_calls++];
+    memset(call, 0, sizeof *call);
+    call->kind = (uint8_t)kind;
+    call->list = (uint8_t)list;
+    for (int k = 0; k < 4; k++) call->value[k] = -1;
+    return call;
+}
+
+static void put(tile_call *call, int k, int value, int reg, int level)
+{
+    call->value[k] = (int16_t)value;
+    call->size[k] = (uint8_t)reg_size(reg);
+    call->level[k] = (uint8_t)(level == LEVEL_COL ? LEVEL_FULL : level);
+    if (!k) call->reg = (uint8_t)reg, call->row = level == LEVEL_ROW;
+}
+
+static int list_of(const compiler *c, int level)
+{
+    if (level == LEVEL_ONE) return LIST_ONCE;
+    if (level == LEVEL_COL) return LIST_HOIST;
+    return LIST_PHASES + 2 * c->phase + (level == LEVEL_FULL || !c->pieces);
+}
+
+/* Whether a tile of this view is a run of memory just like a register. */
+static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
+{
+    const tile_segment *s = c->s;
+    const int last_col = v->at[COLS] + v->n[COLS] - 1;
+    if (v->buffer < 0 || v->dtype != tile_dtype(reg) || level == LEVEL_ONE) return false;
+    if (level == LEVEL_ROW)
+        return s->tile_rows == 1 || (v->n[ROWS] == 1 && v->stride[v->at[ROWS]] == 1);
+    if (s->n[COLS] > 1 && v->stride[last_col] != 1) return false;
+    if (s->tile_rows == 1) return v->n[COLS] == 1 || s->run >= s->tile_cols;
+    return level == LEVEL_FULL && s->tile_cols == s->n[COLS] && v->n[COLS] == 1 && v->n[ROWS] == 1
+        && v->stride[v->at[ROWS]] == s->n[COLS];
+}
+
+static int new_value(compiler *c) { return c->p->n_values++; }
+
+static int need(compiler *c, int i, int level);
+
+/* Value `from` of instruction `in` as storing it in its dtype and loading it would make it. */
+static void narrow(compiler *c, int list, const wb__instr *in, int to, int from, int level)
+{
+    tile_call *call = emit(c, list, CALL_PLAIN);
+    call->row_fn = c->t->cast[WB__REG_I32][in->dtype];
+    put(call, 0, to, in->reg, level);
+    put(call, 1, from, in->reg, level);
+}
+
+/* A load, or another value that comes of its place alone. */
+static void emit_source(compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    const tile_view *v = view_of(c, i);
+    const int level = c->level[i], list = list_of(c, level), d = new_value(c);
+    const bool narrows = in->kind == WB__IOTA && wb__is_narrow(in);
+    tile_call *call;
+    if (in->kind == WB__LOAD && !c->copied[i] && bindable(c, v, in->reg, level)) {
+        call = emit(c, list, CALL_BIND);
+    } else if (in->kind == WB__LOAD) {
+        call = emit(c, list, CALL_LOAD);
+        call->load = c->t->load[v->dtype];
+    } else if (in->kind == WB__IOTA) {
+        call = emit(c, list, CALL_IOTA);
+        call->iota = c->t->iota[in->reg];
+    } else {
+        call = emit(c, list, CALL_DRAW);
+        call->draw =
+            (in->kind == WB__UNIFORM ? c->t->uniform : c->t->gaussian)[in->reg == WB__REG_F64];
+        call->numbers = in->arg;
+    }
+    call->arg = (int)(v - c->s->views);
+    put(call, 0, d, in->reg, level);
+    c->value[i] = narrows ? new_value(c) : d;
+    c->value_phase[i] = c->phase;
+    if (narrows) narrow(c, list, in, c->value[i], d, level);
+}
+
+static void emit_number(compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    const int d = new_value(c);
+    tile_call *call = emit(c, LIST_ONCE, CALL_NUMBER);
+    put(call, 0, d, in->reg, LEVEL_ONE);
+    call->arg = in->arg;
+    c->value[i] = wb__is_narrow(in) ? new_value(c) : d;
+    if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
+}
+
+/* The value of instruction i, made now if it is to be made on demand; `level`: in what form. */
+static int need(compiler *c, int i, int level)
+{
+    const wb__instr *in = instr(c, i);
+    const int own = c->level[i] == LEVEL_COL ? LEVEL_FULL : c->level[i];
+    if (in->kind == WB__NUMBER && c->value[i] < 0) {
+        emit_number(c, i);
+    } else if (is_source(in)) {
+        const bool again = c->level[i] == LEVEL_FULL && c->value_phase[i] != c->phase;
+        if (c->value[i] < 0 || again) emit_source(c, i);
+    }
+    if (own == level || c->value[i] < 0) return c->value[i];
+    if (c->spread[i] >= 0 && c->spread_phase[i] == c->phase) return c->spread[i];
+    tile_call *call;
+    if (own == LEVEL_ROW) {
+        call = emit(c, list_of(c, LEVEL_FULL), CALL_SPLAT);
+        call->splat = c->t->splat[in->reg];
+    } else {
+        call = emit(c, level == LEVEL_FULL && !c->pieces ? LIST_HOIST : list_of(c, level),
+                    CALL_SPLAT_ONE);
+        call->splat = c->t->splat[in->reg];
+    }
+    const int d = new_value(c);
+    put(call, 0, d, in->reg, level);
+    put(call, 1, c->value[i], in->reg, own);
+    if (level == LEVEL_FULL) c->spread[i] = d, c->spread_phase[i] = c->phase;
+    return d;
+}
+
+/* The store that instruction i can write into at once, or -1. */
+static int direct_store(const compiler *c, int i)
+{
+    if (c->level[i] != LEVEL_FULL) return -1;
+    for (int u = i + 1; u < c->n; u++) {
+        const wb__instr *in = instr(c, u);
+        if (!uses(in, i)) continue;
+        if (c->when[u] != c->when[i]) return -1;
+    }
+    for (int u = i + 1; u < c->n; u++) {
+        const wb__instr *in = instr(c, u);
+        if (in->kind != WB__STORE || in->a != i || c->late[u] || c->done[u]) continue;
+        const tile_view *v = &c->s->views[in->arg];
+        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !spoils(c, u, i)) return u;
+    }
+    return -1;
+}
+
+static int shape_of(const int *level, bool where)
+{
+    if (where) return (level[2] == LEVEL_FULL ? 0 : 1) + (level[3] == LEVEL_FULL ? 0 : 2);
+    return level[1] == LEVEL_FULL ? (level[2] == LEVEL_FULL ? 0 : 1) : 2;
+}
+
+static wb__row_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
+{
+    if (in->kind == WB__CAST)
+        return c->t->cast[instr(c, in->a)->reg][in->dtype ? in->dtype : WB_F32];
+    if (in->op == WB__OP_where) {
+        const int reg = instr(c, in->b)->reg;
+        return shape == 3 ? c->t->where_ss[reg] : c->t->row[in->op][reg][shape];
+    }
+    const int reg = instr(c, in->a)->reg;
+    if (shape == WB__VVV) return wb__tile_unary(c->t, (wb__op)in->op, reg);
+    return c->t->row[in->op][reg][shape];
+}
+
+/* Elementwise: ROW and CAST.  At its own level all operands of that level are vectors, the others
+ * one number. */
+static void emit_row(compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    const int operand[4] = {-1, in->a, in->b, in->c};
+    const int own = c->level[i] == LEVEL_COL ? LEVEL_FULL : c->level[i];
+    const bool where = in->kind == WB__ROW && in->op == WB__OP_where;
+    int level[4] = {own, own, own, own}, value[4] = {-1, -1, -1, -1};
+    bool by_row = false;
+    for (int k = 1; k < 4; k++) {
+        if (operand[k] < 0) continue;
+        const int has = c->level[operand[k]] == LEVEL_COL ? LEVEL_FULL : c->level[operand[k]];
+        const bool spreads = where ? k == 1 : in->b < 0;
+        if (has == own || spreads) continue;
+        if (has == LEVEL_ROW && c->s->tile_cols < SHORT_ROW && c->s->tile_rows > 1) continue;
+        level[k] = has;
+        if (has == LEVEL_ROW) by_row = true;
+    }
+    for (int k = 1; k < 4; k++)
+        if (operand[k] >= 0) value[k] = need(c, operand[k], level[k]);
+    int as[4];
+    for (int k = 0; k < 4; k++) as[k] = level[k] == own ? LEVEL_FULL : LEVEL_ONE;
+    wb__row_fn *fn = row_fn(c, in, where || in->b >= 0 ? shape_of(as, where) : 0);
+    const bool narrows = in->kind == WB__ROW && wb__is_narrow(in);
+    const int list = list_of(c, c->level[i]), store = direct_store(c, i);
+    if (!fn) {
+        if (!c->failed)
+            wb__fail(WB_ERROR_INTERNAL, "cpu: %s is not defined for this kind of number",
+                     wb__ops[in->op].name);
+        c->failed = true;
+        return;
+    }
+    const int d = new_value(c), result = narrows ? new_value(c) : d;
+    if (store >= 0) {
+        tile_call *bind = emit(c, list, CALL_BIND);
+        put(bind, 0, result, in->reg, LEVEL_FULL);
+        bind->arg = instr(c, store)->arg;
+        c->done[store] = true;
+    }
+    tile_call *call = emit(c, list, by_row ? CALL_BY_ROW : CALL_PLAIN);
+    call->row_fn = fn;
+    put(call, 0, d, in->reg, c->level[i]);
+    for (int k = 1; k < 4; k++)
+        if (operand[k] >= 0) put(call, k, value[k], instr(c, operand[k])->reg, level[k]);
+    if (narrows) narrow(c, list, in, result, d, c->level[i]);
+    c->value[i] = result;
+    c->value_phase[i] = c->phase;
+}
+
+static int fold_number(int op)
+{
+    return op == WB__OP_sum ? 0 : op == WB__OP_max ? 1 : op == WB__OP_min ? 2 : 3;
+}
+
+static void emit_fold_cols(compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    int reg = instr(c, in->a)->reg, a = need(c, in->a, LEVEL_FULL);
+    const int op = fold_number(in->op);
+    tile_program *p = c->p;
+    if (op != 3 && reg != in->reg) {                    /* a sum in a wider register */
+        tile_call *cast = emit(c, list_of(c, LEVEL_FULL), CALL_PLAIN);
+        const int d = new_value(c);
+        cast->row_fn = c->t->cast[reg][tile_dtype(in->reg)];
+        put(cast, 0, d, in->reg, LEVEL_FULL);
+        put(cast, 1, a, reg, LEVEL_FULL);
+        a = d;
+        reg = in->reg;
+    }
+    const bool narrows = in->op == WB__OP_sum && wb__is_narrow(in);
+    const int d = new_value(c), done = c->pieces ? LIST_PHASES + 2 * (c->phase + 1)
+                                                 : list_of(c, LEVEL_FULL);
+    tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->pieces ? CALL_FOLD_PART : CALL_FOLD);
+    call->fold = c->t->fold[op][reg];
+    if (!c->pieces) put(call, 0, d, in->reg, LEVEL_ROW);
+    put(call, 1, a, reg, LEVEL_FULL);
+    call->row = 0;
+    if (c->pieces) {
+        call->arg = p->n_folds;
+        p->folds[p->n_folds] =
+            (tile_fold){.op = (uint8_t)op, .reg = (uint8_t)reg, .kind = FOLD_COLS, .view = -1};
+        call = emit(c, done, CALL_FOLD_DONE);
+        call->arg = p->n_folds++;
+        put(call, 0, d, in->reg, LEVEL_ROW);
+    }
+    c->value[i] = narrows ? new_value(c) : d;
+    if (narrows) narrow(c, done, in, c->value[i], d, LEVEL_ROW);
+}
+
+static void emit_gather(compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    tile_fold *fold = &c->p->folds[c->p->n_folds];
+    const int reg = instr(c, in->a)->reg, a = need(c, in->a, LEVEL_FULL);
+    fold->op = (uint8_t)fold_number(in->op);
+    fold->reg = (uint8_t)reg;
+    fold->out = in->reg;
+    fold->kind = in->kind == WB__FOLD_ALL ? FOLD_ALL : FOLD_ROWS;
+    fold->view = in->arg;
+    tile_call *call = emit(c, list_of(c, LEVEL_FULL), CALL_GATHER);
+    call->gather = c->t->gather[fold->op][reg];
+    call->arg = c->p->n_folds++;
+    put(call, 1, a, reg, LEVEL_FULL);
+}
+
+/* A store, after a cast where the register is not the one of the view's dtype. */
+static void emit_store(compiler *c, int i)
+{
+    const wb__instr *in = instr(c, i);
+    const tile_view *v = &c->s->views[in->arg];
+    const bool row = !v->varies[COLS] && c->s->n[COLS] != 1;
+    const int level = row ? LEVEL_ROW : LEVEL_FULL;
+    const int list = row && c->pieces ? LIST_PHASES + 2 * c->phases : list_of(c, level);
+    int reg = instr(c, in->a)->reg, a = need(c, in->a, level);
+    if (wb__reg_of(v->dtype) != (wb__reg)reg) {
+        tile_call *call = emit(c, list, CALL_PLAIN);
+        const int d = new_value(c), to = wb__reg_of(v->dtype);
+        call->row_fn = c->t->cast[reg][v->dtype];
+        put(call, 0, d, to, level);
+        put(call, 1, a, reg, level);
+        a = d;
+        reg = to;
+    }
+    tile_call *call = emit(c, list, CALL_STORE);
+    call->store = c->t->store[v->dtype];
+    call->arg = in->arg;
+    put(call, 1, a, reg, level);
+    call->row = row;
+}
+
+static void emit_phase(compiler *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        const wb__instr *in = instr(c, i);
+        if (c->when[i] != c->phase) continue;
+        if (in->kind == WB__ROW || in->kind == WB__CAST) {
+            if (c->users[i]) emit_row(c, i);
+        } else if (in->kind == WB__FOLD_COLS) {
+            emit_fold_cols(c, i);
+        } else if (in->kind == WB__FOLD_ROWS || in->kind == WB__FOLD_ALL) {
+            emit_gather(c, i);
+        } else if (in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN) {
+            if (c->users[i] && c->value[i] < 0) emit_source(c, i);
+        } else if (in->kind == WB__STORE && !c->late[i] && !c->done[i]) {
+            emit_store(c, i);
+        }
+    }
+}
+
+/* Calls by list, in the order of emission within each. */
+static int order_calls(compiler *c)
+{
+    tile_program *p = c->p;
+    const int lists = LIST_PHASES + 2 * c->phases + 1;
+    tile_call *sorted = wb__alloc((size_t)WB__MAX(p->n_calls, 1) * sizeof *sorted);
+    if (!sorted) return WB_ERROR_MEMORY;
+    int n = 0;
+    for (int list = 0; list < lists; list++) {
+        for (int i = 0; i < p->n_calls; i++)
+            if (p->calls[i].list == list) sorted[n++] = p->calls[i];
+        const int phase = (list - LIST_PHASES) / 2;
+        if (list == LIST_ONCE) p->once_to = n;
+        else if (list == LIST_HOIST) p->hoist_to = n;
+        else if (list == lists - 1) break;
+        else if ((list - LIST_PHASES) % 2 == 0) p->phases[phase].from = n;
+        else p->phases[phase].to = n;
+    }
+    p->last_from = p->phases[p->n_phases - 1].to;
+    for (int i = 0; i < p->n_phases; i++)
+        p->phases[i].rows_from = i ? p->phases[i - 1].to : p->hoist_to;
+    wb__free(p->calls);
+    p->calls = sorted;
+    return 0;
+}
+
+int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
+                 const int *pseudo, const wb__tile_table *t, bool pieces, int64_t slot)
+{
+    const size_t n = (size_t)WB__MAX(f->n_instr, 1);
+    compiler c = {.f = f, .views = views, .pseudo = pseudo, .s = s, .t = t, .p = p,
+                  .pieces = pieces, .n = f->n_instr};
+    memset(p, 0, sizeof *p);
+    p->pieces = pieces;
+    int *ints = wb__alloc_zero(7 * n, sizeof *ints);
+    bool *bools = wb__alloc_zero(3 * n, sizeof *bools);
+    p->folds = wb__alloc_zero(n, sizeof *p->folds);
+    int e = ints && bools && p->folds ? 0 : WB_ERROR_MEMORY;
+    if (!e) {
+        c.level = ints, c.when = ints + n, c.value = ints + 2 * n, c.value_phase = ints + 3 * n;
+        c.spread = ints + 4 * n, c.spread_phase = ints + 5 * n, c.users = ints + 6 * n;
+        c.late = bools, c.done = bools + n, c.copied = bools + 2 * n;
+        for (int i = 0; i < c.n; i++) {
+            const wb__instr *in = &f->instr[i];
+            c.value[i] = c.value_phase[i] = c.spread[i] = c.spread_phase[i] = -1;
+            if (is_source(in) || in->kind == WB__NUMBER) continue;
+            const int operand[3] = {in->a, in->b, in->c};
+            for (int k = 0; k < 3; k++)
+                if (operand[k] >= 0) c.users[operand[k]]++;
+        }
+        find_levels(&c);
+        find_phases(&c);
+        put_off_stores(&c);
+        find_phases(&c);
+        p->n_phases = c.phases;
+        p->phases = wb__alloc_zero((size_t)c.phases, sizeof *p->phases);
+        if (!p->phases) c.failed = true;
+        for (c.phase = 0; c.phase < c.phases && !c.failed; c.phase++) emit_phase(&c);
+        c.phase = c.phases - 1;
+        for (int i = 0; i < c.n; i++)
+            if (c.late[i] && !c.done[i] && is_source(&f->instr[f->instr[i].a]))
+                need(&c, f->instr[i].a,
+                     c.level[f->instr[i].a] == LEVEL_COL ? LEVEL_FULL : c.level[f->instr[i].a]);
+        for (int i = 0; i < c.n; i++)
+            if (c.late[i] && !c.done[i]) emit_store(&c, i);
+        e = c.failed ? WB_ERROR_MEMORY : order_calls(&c);
+        if (!e) e = tile_place_values(p, s, slot);
+    }
+    wb__free(ints);
+    wb__free(bools);
+    if (e) tile_program_free(p);
+    return e;
+}

@@ -1,0 +1,332 @@
+/* Running a tile program: tasks of a kernel spread over threads, tiles of a task one after the
+ * other, calls of a tile. */
+#include "backend/cpu/tile/plan.h"
+#include "base/parallel.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+/* ---- calls that know where they are ---------------------------------------------------------- */
+
+static char *base_of(const tile_run *r, const tile_view *v) { return r->buffers[v->buffer]; }
+
+static int64_t offset_of(const tile_run *r, const tile_view *v, int64_t c0)
+{
+    int64_t at = v->offset + tile_offset(v, ROWS, r->r0) + tile_offset(v, COLS, c0);
+    if (r->task->outer) at += tile_offset(v, OUTER, r->task->outer);
+    return at;
+}
+
+/* Stretches of a tile along which a view has one row stride and one column stride. */
+typedef struct { int64_t r, c, rows, cols, offset; } patch;
+
+static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, int64_t rows,
+                       int64_t c0, int64_t cols)
+{
+    const int64_t row_dim = v->dim[v->at[ROWS] + v->n[ROWS] - 1];
+    const int64_t col_dim = v->dim[v->at[COLS] + v->n[COLS] - 1];
+    if (p->cols) {
+        p->c += p->cols;
+        if (p->c == cols) p->c = 0, p->r += p->rows;
+    }
+    if (p->r == rows) return false;
+    p->rows = v->n[ROWS] == 1 ? rows : WB__MIN(rows - p->r, row_dim - (r0 + p->r) % row_dim);
+    p->cols = v->n[COLS] == 1 ? cols : WB__MIN(cols - p->c, col_dim - (c0 + p->c) % col_dim);
+    p->offset = v->offset + tile_offset(v, OUTER, outer) + tile_offset(v, ROWS, r0 + p->r) +
+                tile_offset(v, COLS, c0 + p->c);
+    return true;
+}
+
+static int64_t inner(const tile_view *v, int group)
+{
+    return v->stride[v->at[group] + v->n[group] - 1];
+}
+
+static void load(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols, int64_t c0)
+{
+    const tile_view *v = &r->s->views[call->arg];
+    char *d = r->value[call->value[0]];
+    const char *base = base_of(r, v);
+    const int size = call->size[0];
+    if (wb__likely(v->n[ROWS] == 1 && v->n[COLS] == 1)) {
+        call->load(d, cols, base + offset_of(r, v, c0) * v->size, rows, cols, inner(v, ROWS),
+                   inner(v, COLS));
+        return;
+    }
+    for (patch p = {0}; next_patch(v, &p, r->task->outer, r->r0, rows, c0, cols);)
+        call->load(d + (p.r * cols + p.c) * size, cols, base + p.offset * v->size, p.rows, p.cols,
+                   inner(v, ROWS), inner(v, COLS));
+}
+
+void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
+                int64_t rows, int64_t c0, int64_t cols, const void *from, int size)
+{
+    for (patch p = {0}; next_patch(v, &p, outer, r0, rows, c0, cols);)
+        store((const char *)from + (p.r * cols + p.c) * size, cols,
+              (char *)base + p.offset * v->size, p.rows, p.cols, inner(v, ROWS), inner(v, COLS));
+}
+
+/* Numbers that depend on the place: iota, draws. */
+static void number_places(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
+                          int64_t c0)
+{
+    const tile_view *v = &r->s->views[call->arg];
+    const int64_t row_step = inner(v, ROWS), col_step = inner(v, COLS);
+    for (patch p = {0}; next_patch(v, &p, r->task->outer, r->r0, rows, c0, cols);) {
+        const bool one_run = p.cols == cols && (row_step == cols * col_step || p.rows == 1);
+        const int64_t n = one_run ? p.rows * p.cols : p.cols;
+        for (int64_t i = 0; i < (one_run ? 1 : p.rows); i++) {
+            char *d = (char *)r->value[call->value[0]] + ((p.r + i) * cols + p.c) * call->size[0];
+            const int64_t first = p.offset + i * row_step;
+            const wb__number *key = r->numbers + call->numbers;
+            if (call->kind == CALL_IOTA) call->iota(d, n, first, col_step);
+            else call->draw(d, n, key[0].u, key[1].u, first, col_step);
+        }
+    }
+}
+
+static void number(const tile_run *r, const tile_call *call)
+{
+    const double f = r->numbers[call->arg].f;
+    void *d = r->value[call->value[0]];
+    switch (call->reg) {
+    case WB__REG_F32: *(float *)d = (float)f; break;
+    case WB__REG_F64: *(double *)d = f; break;
+    case WB__REG_I32: wb__convert(d, WB_I32, &f, WB_F64, 1); break;
+    default: wb__convert(d, WB_I64, &f, WB_F64, 1); break;
+    }
+}
+
+static void by_row(const tile_run *r, const tile_call *call)
+{
+    const char *a[4];
+    int64_t step[4];
+    for (int k = 0; k < 4; k++) {
+        a[k] = call->value[k] < 0 ? NULL : r->value[call->value[k]];
+        step[k] = !a[k] || call->level[k] == LEVEL_ONE ? 0
+                : call->level[k] == LEVEL_ROW ? call->size[k] : call->size[k] * r->cols;
+    }
+    for (int64_t i = 0; i < r->rows; i++) {
+        call->row_fn((void *)a[0], a[1], a[2], a[3], r->cols);
+        for (int k = 0; k < 4; k++) if (a[k]) a[k] += step[k];
+    }
+}
+
+static void *operand(const tile_run *r, const tile_call *call, int k)
+{
+    return call->value[k] < 0 ? NULL : r->value[call->value[k]];
+}
+
+static void gather(const tile_run *r, const tile_call *call)
+{
+    const tile_fold *f = &r->p->folds[call->arg];
+    const bool all = f->kind == FOLD_ALL;
+    const int64_t at = r->p->pieces && !all ? r->c0 * r->s->tile_rows : 0;
+    const int64_t size = f->op == 0 && f->reg == WB__REG_I32 ? 8 : wb__reg_size(f->reg);
+    const int64_t line = r->task->outer * r->s->n[ROWS] + r->r0;
+    const int64_t now = all ? line * r->s->n[COLS] + r->c0 : r->r0;
+    int64_t *places = f->op == 3 ? (int64_t *)(r->scratch + f->more) + at : NULL;
+    call->gather(r->scratch + f->acc + at * size, places, operand(r, call, 1), r->rows * r->cols,
+                 now);
+}
+
+static void run_calls(const tile_run *r, int from, int to)
+{
+    for (const tile_call *call = r->p->calls + from, *end = r->p->calls + to; call < end; call++) {
+        const int64_t cols = call->row ? 1 : r->cols, c0 = call->row ? 0 : r->c0;
+        switch ((tile_call_kind)call->kind) {
+        case CALL_PLAIN:
+            call->row_fn(operand(r, call, 0), operand(r, call, 1), operand(r, call, 2),
+                         operand(r, call, 3), r->rows * cols);
+            break;
+        case CALL_BY_ROW: by_row(r, call); break;
+        case CALL_NUMBER: number(r, call); break;
+        case CALL_BIND: {
+            const tile_view *v = &r->s->views[call->arg];
+            r->value[call->value[0]] = base_of(r, v) + offset_of(r, v, c0) * v->size;
+            break;
+        }
+        case CALL_LOAD: load(r, call, r->rows, cols, c0); break;
+        case CALL_STORE: {
+            const tile_view *v = &r->s->views[call->arg];
+            tile_store(v, call->store, base_of(r, v), r->task->outer, r->r0, r->rows, c0, cols,
+                       operand(r, call, 1), call->size[1]);
+            break;
+        }
+        case CALL_IOTA: case CALL_DRAW: number_places(r, call, r->rows, cols, c0); break;
+        case CALL_SPLAT:
+            call->splat(operand(r, call, 0), operand(r, call, 1), r->rows, cols);
+            break;
+        case CALL_SPLAT_ONE:
+            call->splat(operand(r, call, 0), operand(r, call, 1), 1, r->rows * cols);
+            break;
+        case CALL_FOLD:
+            call->fold(operand(r, call, 0), operand(r, call, 1), r->rows, r->cols);
+            break;
+        case CALL_FOLD_PART: tile_fold_part(r, call); break;
+        case CALL_FOLD_DONE: tile_fold_done(r, call); break;
+        case CALL_GATHER: gather(r, call); break;
+        }
+    }
+}
+
+/* ---- tiles of a task ------------------------------------------------------------------------- */
+
+/* Where the piece of columns ends that begins at c0: no later than the next break of a view. */
+static int64_t piece_end(const tile_segment *s, int64_t c0, int64_t c1)
+{
+    int64_t end = WB__MIN(c0 + s->tile_cols, c1);
+    if (s->run >= s->tile_cols && s->run < s->n[COLS])
+        end = WB__MIN(end, (c0 / s->run + 1) * s->run);
+    return end;
+}
+
+static void set_tile(tile_run *r, int64_t r0, int64_t rows, int64_t c0, int64_t cols)
+{
+    r->r0 = r0, r->rows = rows, r->c0 = c0, r->cols = cols;
+}
+
+/* Values that are kept for whole rows: where this piece of them stands. */
+static void set_wides(tile_run *r)
+{
+    const tile_program *p = r->p;
+    const int64_t at = r->c0 * r->s->tile_rows;
+    for (int v = 0; v < p->n_values; v++)
+        if (p->wide[v]) r->value[v] = r->scratch + p->at[v] + at * p->wide[v];
+}
+
+/* Rows longer than a tile, several times over in pieces. */
+static void run_pieces(tile_run *r)
+{
+    const tile_program *p = r->p;
+    const tile_segment *s = r->s;
+    const tile_task *t = r->task;
+    int64_t visits = 0, blocks = 0;
+    for (int64_t r0 = t->r0; r0 < t->r1; r0 += s->tile_rows) {
+        const int64_t rows = WB__MIN(s->tile_rows, t->r1 - r0);
+        set_tile(r, r0, rows, 0, 1);
+        tile_start_folds(r, FOLD_COLS);
+        for (int i = 0; i < p->n_phases; i++) {
+            const tile_phase *phase = &p->phases[i];
+            set_tile(r, r0, rows, 0, 1);
+            run_calls(r, phase->rows_from, phase->from);
+            if (phase->from == phase->to) continue;
+            for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
+                c1 = piece_end(s, c0, t->c1);
+                set_tile(r, r0, rows, c0, c1 - c0);
+                if (p->wides) set_wides(r);
+                run_calls(r, phase->from, phase->to);
+                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ALL);
+            }
+        }
+        set_tile(r, r0, rows, 0, 1);
+        run_calls(r, p->last_from, p->n_calls);
+        if (p->n_folds && ++blocks % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ROWS);
+    }
+    if (!p->n_folds) return;
+    const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
+    for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
+        c1 = piece_end(s, c0, t->c1);
+        tile_finish_folds(r, FOLD_ROWS, rows, c0, c1);
+    }
+}
+
+static void run_rows(tile_run *r, int64_t c0, int64_t c1)
+{
+    const tile_program *p = r->p;
+    const tile_task *t = r->task;
+    int64_t visits = 0;
+    for (int64_t r0 = t->r0; r0 < t->r1; r0 += r->s->tile_rows) {
+        set_tile(r, r0, WB__MIN(r->s->tile_rows, t->r1 - r0), c0, c1 - c0);
+        run_calls(r, p->hoist_to, p->last_from);
+        if (p->n_folds && ++visits % FLUSH_EVERY == 0) {
+            tile_flush_folds(r, FOLD_ALL);
+            tile_flush_folds(r, FOLD_ROWS);
+        }
+    }
+}
+
+static void run_task(tile_run *r)
+{
+    const tile_program *p = r->p;
+    const tile_segment *s = r->s;
+    const tile_task *t = r->task;
+    r->value = (void **)r->scratch;
+    for (int v = 0; v < p->n_values; v++) r->value[v] = p->at[v] < 0 ? NULL : r->scratch + p->at[v];
+    set_tile(r, t->r0, 1, t->c0, 1);
+    run_calls(r, 0, p->once_to);
+    if (p->n_folds) tile_start_folds(r, FOLD_ALL);
+    const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
+    if (p->pieces) {
+        if (p->n_folds) tile_start_folds(r, FOLD_ROWS);
+        run_pieces(r);
+    } else if (s->by_columns) {
+        for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
+            c1 = piece_end(s, c0, t->c1);
+            set_tile(r, t->r0, rows, c0, c1 - c0);
+            if (rows) run_calls(r, p->once_to, p->hoist_to);
+            if (p->n_folds) tile_start_folds(r, FOLD_ROWS);
+            run_rows(r, c0, c1);
+            if (p->n_folds) tile_finish_folds(r, FOLD_ROWS, rows, c0, c1);
+        }
+    } else {
+        int64_t visits = 0;
+        for (int64_t r0 = t->r0; r0 < t->r1; r0 += s->tile_rows)
+            for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
+                c1 = piece_end(s, c0, t->c1);
+                set_tile(r, r0, WB__MIN(s->tile_rows, t->r1 - r0), c0, c1 - c0);
+                run_calls(r, p->hoist_to, p->last_from);
+                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ALL);
+            }
+    }
+    if (p->n_folds) tile_finish_folds(r, FOLD_ALL, rows, 0, 0);
+}
+
+/* ---- tasks of a kernel ----------------------------------------------------------------------- */
+
+typedef struct {
+    const tile_kernel *k;
+    void *const *buffers;
+    const wb__number *numbers;
+    char *workspace;
+    atomic_int next;
+} launch;
+
+static void work(launch *l, char *scratch)
+{
+    const tile_kernel *k = l->k;
+    for (;;) {
+        const int i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed);
+        if (i >= k->n_tasks) return;
+        const tile_task *t = &k->tasks[i];
+        const tile_segment *s = &k->segments[t->segment];
+        tile_run r = {.k = k, .s = s, .p = &k->programs[s->program], .task = t,
+                      .buffers = l->buffers, .numbers = l->numbers, .scratch = scratch,
+                      .workspace = l->workspace};
+        run_task(&r);
+    }
+}
+
+static void work_on_stack(launch *l)
+{
+    _Alignas(64) char scratch[STACK_SCRATCH];
+    work(l, scratch);
+}
+
+static void worker(void *ctx, int64_t i)
+{
+    launch *l = ctx;
+    if (l->k->scratch_from < 0) work_on_stack(l);
+    else work(l, l->workspace + l->k->scratch_from + i * l->k->scratch);
+}
+
+int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                const wb__number *numbers)
+{
+    const tile_kernel *k = (const tile_kernel *)kernel;
+    launch l = {.k = k, .buffers = buffers, .numbers = numbers, .workspace = workspace};
+    if (k->workers == 1) worker(&l, 0);
+    else wb__parallel(k->workers, worker, &l);
+    if (k->folds) tile_combine(k, buffers, workspace);
+    return 0;
+}

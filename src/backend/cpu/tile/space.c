@@ -1,0 +1,130 @@
+/* The loops of a tile program and its views along them: dimensions of size one dropped, neighbours
+ * that all views walk as one merged, and loops that the program does not tell apart joined.  Next:
+ * plan.c. */
+#include "backend/cpu/tile/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    int n;
+    int64_t dim[WB_MAX_DIMS];
+    int index[WB_MAX_DIMS];             /* in the engine's space */
+} loop;
+
+static void append(loop *to, const loop *from)
+{
+    for (int i = 0; i < from->n; i++) {
+        to->dim[to->n] = from->dim[i];
+        to->index[to->n++] = from->index[i];
+    }
+}
+
+/* Outermost the dimension where the guide steps furthest, so that what it views is walked in the
+ * order of memory. */
+static void sort(loop *l, const wb__view *guide)
+{
+    for (int i = 1; i < l->n; i++) {
+        for (int j = i; j > 0; j--) {
+            const int64_t inner = llabs(guide->strides[l->index[j]]);
+            const int64_t outer = llabs(guide->strides[l->index[j - 1]]);
+            if (!inner || inner <= outer) break;
+            const int64_t dim = l->dim[j];
+            const int index = l->index[j];
+            l->dim[j] = l->dim[j - 1], l->index[j] = l->index[j - 1];
+            l->dim[j - 1] = dim, l->index[j - 1] = index;
+        }
+    }
+}
+
+/* Steps of one view along one loop: neighbours merged where it walks them as one. */
+static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
+{
+    const int at = group ? v->at[group - 1] + v->n[group - 1] : 0;
+    int n = 0;
+    v->varies[group] = false;
+    for (int i = 0; i < l->n; i++) {
+        const int64_t dim = l->dim[i], stride = from->strides[l->index[i]];
+        if (stride) v->varies[group] = true;
+        if (n && v->stride[at + n - 1] == stride * dim) {
+            v->dim[at + n - 1] *= dim;
+            v->stride[at + n - 1] = stride;
+        } else {
+            v->dim[at + n] = dim;
+            v->stride[at + n++] = stride;
+        }
+    }
+    if (!n) v->dim[at] = 1, v->stride[at] = 0, n = 1;
+    v->at[group] = at;
+    v->n[group] = n;
+}
+
+/* How many of the last dimensions of the loop all views walk as one. */
+static int together(const loop *l, const wb__view *const *views, int count)
+{
+    int n = l->n ? 1 : 0;
+    for (int i = l->n - 1; i > 0; i--, n++) {
+        for (int k = 0; k < count; k++) {
+            const int64_t *s = views[k]->strides;
+            if (s[l->index[i - 1]] != s[l->index[i]] * l->dim[i]) return n;
+        }
+    }
+    return n;
+}
+
+void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views,
+                     int count, const bool *is_target, tile_needs needs)
+{
+    loop loops[GROUPS] = {{0}, {0}, {0}};
+    const int outer_dims = space->ndim - space->row_dims - space->col_dims;
+    for (int i = 0; i < space->ndim; i++) {
+        loop *l = &loops[i < outer_dims ? OUTER : i < outer_dims + space->row_dims ? ROWS : COLS];
+        if (space->dims[i] == 1) continue;
+        l->dim[l->n] = space->dims[i];
+        l->index[l->n++] = i;
+    }
+    if (!needs.folds_rows) {
+        loop all = loops[OUTER];
+        append(&all, &loops[ROWS]);
+        loops[ROWS] = all;
+        loops[OUTER].n = 0;
+    }
+    const bool free_loops = !needs.folds_rows && !needs.folds_cols && !needs.stores_rows;
+    if (free_loops) {
+        append(&loops[ROWS], &loops[COLS]);
+        loops[COLS] = loops[ROWS];
+        loops[ROWS].n = 0;
+    }
+    const wb__view *guide = NULL;           /* a result, or else the first operand */
+    for (int k = 0; k < count; k++)
+        if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.folds_rows)))
+            guide = views[k];
+    if (guide && !needs.ordered_rows) sort(&loops[ROWS], guide);
+    if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows))
+        sort(&loops[COLS], guide);
+    const int inner = together(&loops[COLS], views, count);
+    if (free_loops) {                       /* columns: what all walk as one */
+        loops[ROWS] = loops[COLS];
+        loops[ROWS].n -= inner;
+        loop cols = {0};
+        for (int i = loops[COLS].n - inner; i < loops[COLS].n; i++) {
+            cols.dim[cols.n] = loops[COLS].dim[i];
+            cols.index[cols.n++] = loops[COLS].index[i];
+        }
+        loops[COLS] = cols;
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        s->n[g] = 1;
+        for (int i = 0; i < loops[g].n; i++) s->n[g] *= loops[g].dim[i];
+    }
+    s->run = 1;
+    for (int i = loops[COLS].n - inner; i < loops[COLS].n; i++) s->run *= loops[COLS].dim[i];
+    for (int k = 0; k < count; k++) {
+        tile_view *v = &s->views[k];
+        v->buffer = views[k]->buffer;
+        v->dtype = views[k]->dtype;
+        v->size = (int)wb__dtype_size(v->dtype);
+        v->offset = views[k]->offset;
+        for (int g = 0; g < GROUPS; g++) walk(v, g, &loops[g], views[k]);
+    }
+}

@@ -1,3 +1,0 @@
-/* Tile functions for x86 with AVX2: see tile_rows.h. */
-#define WB__ISA avx2
-#include "backend/cpu/tile_rows.h"

@@ -1,0 +1,289 @@
+/* Writing: to a temporary file beside the old one, which is replaced at the end or not at all.  See
+ * file.h.
+ *
+ * Temporary files are PATH.0.part, PATH.1.part, ...: the first that nobody is writing.  Who writes one
+ * holds a lock on it, which ends with the process however that ends, so what a killed one left is told
+ * from what is being written, and goes when the same path is next saved: leftovers are never more than
+ * there were writers of one path at once.  Where a file system has no locks, a file that is there
+ * counts as being written, and beyond SLOTS of them names are made that nobody has. */
+#if !defined(_XOPEN_SOURCE) && !defined(_GNU_SOURCE)
+#define _XOPEN_SOURCE 700       /* realpath, O_NOFOLLOW */
+#endif
+#include "base/files/file.h"
+
+#include "base/files/file_calls.h"
+#include "base/parallel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
+
+struct wb__writer {
+    char *path, *temporary;     /* temporary: NULL when the path is written directly */
+    int file, status;           /* the first failure */
+    int64_t offset, started;    /* up to where the system was told to begin with the disk */
+    bool summing;
+    uint32_t sum;               /* of what was put since wb__writer_sum */
+    size_t held;
+    unsigned char buffer[BUFFER];
+};
+
+int64_t wb__writer_offset(const wb__writer *w) { return w->offset; }
+
+static int fail(wb__writer *w, const char *what)
+{
+    return w->status = wb__fail(WB_ERROR_FILE, "%s: byte %lld: %s: %s", w->path,
+                                (long long)w->offset, what, strerror(errno));
+}
+
+/* A descriptor of `path`, locked, if the file still has that name; -1 if it has not, or somebody else
+ * holds the lock. */
+static int locked(const char *path, int file, bool wait)
+{
+    struct stat own, named;
+    if (file >= 0 && flock(file, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0 && fstat(file, &own) == 0 &&
+        lstat(path, &named) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino)
+        return file;
+    if (file >= 0) close(file);
+    return -1;
+}
+
+bool wb__writer_sweep(const char *temporary)
+{
+    struct stat about;
+    if (lstat(temporary, &about) != 0) return errno == ENOENT;
+    if (!S_ISREG(about.st_mode)) return false;
+    int file = locked(temporary, open(temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC), false);
+    if (file < 0) return false;
+    bool gone = !wb__io_must_fail() && unlink(temporary) == 0;  /* while the lock is held */
+    close(file);
+    return gone;
+}
+
+/* Creates the file of that name and locks it.  Between the two somebody may have taken it for a
+ * leftover: then it is made again. */
+static int create(const char *path)
+{
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        int file = wb__io_must_fail() ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file < 0) return -1;
+        struct stat about;
+        while (flock(file, LOCK_EX) != 0 && errno == EINTR) {}
+        if (fstat(file, &about) != 0 || about.st_nlink) return file;
+        close(file);
+        errno = EEXIST;
+    }
+    return -1;
+}
+
+/* A temporary file of our own.  Its mode is the old one's, or the usual one. */
+static int open_temporary(wb__writer *w, const struct stat *old)
+{
+    static _Atomic unsigned serial;
+    for (int slot = 0; slot < ATTEMPTS; slot++) {
+        wb__free(w->temporary);
+        w->temporary = slot < SLOTS ? wb__printf("%s.%d.part", w->path, slot)
+                                    : wb__printf("%s.%ld-%u.part", w->path, (long)getpid(), atomic_fetch_add(&serial, 1));
+        if (!w->temporary) return WB_ERROR_MEMORY;
+        w->file = create(w->temporary);
+        if (w->file < 0 && errno == EEXIST) {
+            w->file = wb__writer_sweep(w->temporary) ? create(w->temporary) : -1;
+            if (w->file < 0) continue;
+        }
+        if (w->file < 0) break;
+        if (old)
+            (void)!fchmod(w->file, old->st_mode & 07777); /* not ours to change: then the usual one */
+        return 0;
+    }
+    int code = fail(w, "cannot be created");
+    wb__free(w->temporary);
+    w->temporary = NULL;
+    return code;
+}
+
+static int open_target(wb__writer *w, const char *path)
+{
+    struct stat old;
+    bool link = lstat(path, &old) == 0 && S_ISLNK(old.st_mode), exists = stat(path, &old) == 0;
+    if (exists && S_ISDIR(old.st_mode)) {
+        errno = EISDIR;
+        return fail(w, "cannot be written");
+    }
+    if (exists && !S_ISREG(old.st_mode)) {
+        w->file = wb__io_must_fail() ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+        return w->file < 0 ? fail(w, "cannot be opened") : 0;
+    }
+    if (exists && !link && access(path, W_OK) != 0)
+        return fail(w, "cannot be written"); /* though its name could be taken */
+    return open_temporary(w, exists && !link ? &old : NULL);    /* a link is replaced, not followed */
+}
+
+wb__writer *wb__writer_open(const char *path)
+{
+    if (!path || !*path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to write has no name");
+    wb__writer *w = wb__alloc(sizeof *w);
+    if (!w) return NULL;
+    memset(w, 0, offsetof(wb__writer, buffer));
+    w->file = -1;
+    w->path = wb__strdup(path);
+    if (w->path && open_target(w, path) == 0) return w;
+    wb__writer_drop(w);
+    return NULL;
+}
+
+void wb__writer_drop(wb__writer *w)
+{
+    if (!w) return;
+    if (w->temporary) unlink(w->temporary);         /* while it is locked: the name may be taken then */
+    if (w->file >= 0) close(w->file);
+    wb__free(w->temporary);
+    wb__free(w->path);
+    wb__free(w);
+}
+
+/* The disk begins with what was written while the rest is being made: at the end little is left to
+ * wait for. */
+static void start_writing(wb__writer *w)
+{
+#ifdef SYNC_FILE_RANGE_WRITE
+    if (!w->temporary || w->offset - w->started < PIECE) return;
+    (void)!sync_file_range(w->file, w->started, w->offset - w->started, SYNC_FILE_RANGE_WRITE);
+    w->started = w->offset;
+#else
+    (void)w;
+#endif
+}
+
+/* 0, or what errno says: this may run on another thread, whose errors nobody reads. */
+static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
+{
+    while (n) {
+        ssize_t some = wb__io_must_fail() ? -1 : write(w->file, data, WB__MIN(n, (size_t)PIECE));
+        if (some < 0 && errno == EINTR) continue;
+        if (some < 0) return errno;
+        data += some;
+        n -= (size_t)some;
+        w->offset += some;
+        start_writing(w);
+    }
+    return 0;
+}
+
+typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } piece;
+
+/* Writing and summing up, one beside the other. */
+static void do_half(void *ctx, int64_t half)
+{
+    piece *p = ctx;
+    if (half == 0) p->code = write_bytes(p->w, p->data, p->n);
+    else if (p->w->summing) p->w->sum = (uint32_t)crc32_z(p->w->sum, p->data, p->n);
+}
+
+static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
+{
+    piece p = {w, data, n, 0};
+    if (sum && w->summing) wb__parallel(2, do_half, &p);
+    else do_half(&p, 0);
+    errno = p.code;
+    return p.code ? fail(w, "cannot be written") : 0;
+}
+
+/* `offset` is what the system has; what is held comes on top. */
+static int flush(wb__writer *w)
+{
+    w->offset -= (int64_t)w->held;
+    size_t n = w->held;
+    w->held = 0;
+    return write_out(w, w->buffer, n, false);
+}
+
+uint32_t wb__writer_sum(wb__writer *w)
+{
+    uint32_t sum = w->sum;
+    w->summing = true;
+    w->sum = 0;
+    return sum;
+}
+
+bool wb__writer_patches(const wb__writer *w) { return w->temporary; }
+
+int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n)
+{
+    if (w->status || flush(w)) return w->status;
+    if (!w->temporary || offset < 0 || n < 0 || offset > w->offset - n)
+        return w->status = wb__fail(WB_ERROR_INTERNAL, "%s: bytes %lld to %lld cannot be written again", w->path,
+                                    (long long)offset, (long long)(offset + n));
+    const char *from = data;
+    while (n) {
+        ssize_t some = wb__io_must_fail() ? -1 : pwrite(w->file, from, (size_t)n, (off_t)offset);
+        if (some < 0 && errno == EINTR) continue;
+        if (some < 0) return fail(w, "cannot be written");
+        from += some;
+        offset += some;
+        n -= some;
+    }
+    return 0;
+}
+
+int wb__writer_put(wb__writer *w, const void *data, int64_t n)
+{
+    if (w->status || n <= 0) return w->status;
+    if ((size_t)n > BUFFER - w->held && flush(w)) return w->status;
+    if (n >= BUFFER) return write_out(w, data, (size_t)n, true);
+    if (w->summing) w->sum = (uint32_t)crc32_z(w->sum, data, (size_t)n);
+    memcpy(w->buffer + w->held, data, (size_t)n);
+    w->held += (size_t)n;
+    w->offset += n;
+    return 0;
+}
+
+/* The name itself is only durable once its folder is. */
+static int sync_folder(wb__writer *w)
+{
+    char *folder = wb__strdup(w->path);
+    if (!folder) return w->status = WB_ERROR_MEMORY;
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = 0;
+    int f = wb__io_must_fail() ? -1 : open(slash ? folder : ".", O_RDONLY | O_CLOEXEC);
+    bool failed = f < 0 || wb__io_must_fail() || (fsync(f) != 0 && errno != EINVAL);
+    if (failed) fail(w, "the folder cannot be made durable");
+    if (f >= 0) close(f);
+    wb__free(folder);
+    return w->status;
+}
+
+static int make_durable(wb__writer *w)
+{
+    if (wb__io_must_fail() || fsync(w->file) != 0) return fail(w, "cannot be made durable");
+    /* still open, and so locked: nobody takes it for a leftover */
+    if (wb__io_must_fail() || rename(w->temporary, w->path) != 0)
+        return fail(w, "cannot be given its name");
+    wb__free(w->temporary);
+    w->temporary = NULL;
+    return sync_folder(w);
+}
+
+int wb__writer_close(wb__writer *w)
+{
+    int status = w->status ? w->status : flush(w);
+    if (!status && w->temporary) status = make_durable(w);
+    wb__writer_drop(w);
+    return status;
+}
+
+int wb__file_write(const char *path, const void *data, int64_t bytes)
+{
+    wb__writer *w = wb__writer_open(path);
+    if (!w) return wb_error_code();
+    wb__writer_put(w, data, bytes);
+    return wb__writer_close(w);
+}

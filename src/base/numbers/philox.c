@@ -1,0 +1,76 @@
+/* Philox by element, the reference for normals, and the generator of each thread.  See philox.h. */
+#include "base/numbers/philox.h"
+
+#include "base/numbers/dialect.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1)
+{
+    PHILOX_ROUNDS(block[0], block[1], block[2], block[3], k0, k1)
+}
+
+void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4])
+{
+    memcpy(words, (uint32_t[4]){(uint32_t)c, (uint32_t)(c >> 32)}, 4 * sizeof *words);
+    wb__philox(words, (uint32_t)key, (uint32_t)(key >> 32));
+}
+
+uint32_t wb__philox_at(uint64_t key, uint64_t counter, uint64_t i)
+{
+    const uint64_t pair = philox_pair(key, counter, i);
+    return (uint32_t)(i & 1 ? pair >> 32 : pair);
+}
+
+void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2])
+{
+    double radius = sqrt(-2 * log(((double)w0 + 1) * 0x1p-32));
+    double angle = 6.283185307179586476925 * ((double)w1 * 0x1p-32);
+    z[0] = radius * cos(angle);
+    z[1] = radius * sin(angle);
+}
+
+static _Thread_local struct {
+    wb__rng_state state;
+    uint64_t seedings;
+} mine;
+
+/* Where the system has no /dev/urandom, the clock and an address must do. */
+static uint64_t from_system(void)
+{
+    uint64_t seed = 0;
+    int f = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    ssize_t n = f < 0 ? 0 : read(f, &seed, sizeof seed);
+    if (f >= 0) close(f);
+    if (n == (ssize_t)sizeof seed) return seed;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)t.tv_sec << 32 ^
+           (uint64_t)(uintptr_t)&mine;
+}
+
+void wb__rng_set_state(wb__rng_state state)
+{
+    mine.state = state;
+    mine.seedings++;
+}
+
+uint64_t wb__rng_seedings(void) { return mine.seedings; }
+
+wb__rng_state wb__rng_get_state(void)
+{
+    if (!mine.seedings) wb_seed(from_system());
+    return mine.state;
+}
+
+void wb_seed(uint64_t seed) { wb__rng_set_state((wb__rng_state){.key = seed}); }
+
+void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter)
+{
+    wb__rng_state now = wb__rng_get_state();
+    *key = now.key;
+    *counter = now.counter;
+    mine.state.counter += n;
+}

@@ -1,0 +1,582 @@
+/* wb_compile: a function recorded once for each signature of its inputs, then replayed - the plan
+ * of the recorded graph run with new inputs, new draws and new numbers.  No graph is built.
+ *
+ * What a recording holds: which buffer is which input, variable or constant; where in the numbers
+ * the draws are, so that each replay takes its own counters; who renews the other numbers (an
+ * optimiser's step, an input that is a number); and its notes (recording.h), which say whether it
+ * still fits. */
+#include "base/parallel.h"
+#include "base/numbers/philox.h"
+#include "engine/request.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+enum {
+    RECORDINGS = 16,
+    OUTPUTS = 8,
+    SPARE_INPUTS = 16           /* NULL behind the inputs, for a function that reads too many */
+};
+
+/* A number of the plan that each replay makes anew: a literal of a hook, or of an input; or key and
+ * counter of a draw, which are numbers[at] and the one behind it. */
+enum { OF_INPUT = -1, OF_DRAW = -2 };
+typedef struct {
+    int at, hook, literal;
+    uint64_t offset;                    /* of a draw, from the counter when the replay begins */
+} renewed;
+
+/* A buffer that the plan reads: input `input`, or where that is -1 a variable or a constant. */
+typedef struct {
+    int input;
+    wb_tensor *tensor;                  /* counted */
+    int64_t at;                         /* where it begins in that tensor */
+} leaf;
+
+typedef struct {
+    wb_tensor *variable;                /* counted */
+    int target;                         /* as in wb__request */
+} write;
+
+/* Which dtypes an input that is a number may take beside other operands.  0: it is no number.  1:
+ * no integer ones, since it is not whole, or its own only.  Else 2, and a bit for each integer
+ * dtype that holds it. */
+typedef uint32_t number_kind;
+typedef struct {
+    const wb_device *device;
+    wb_dtype dtype;
+    number_kind number;
+    bool weak;
+    int ndim;
+    int64_t dims[WB_MAX_DIMS];
+} signature;
+
+typedef struct {
+    wb__recording notes;
+    int n_in, threads;
+    const wb_device *made_on;           /* the thread's default device; */
+    bool training;                      /* it was inside wb_withgradient */
+    signature *in;
+    wb__plan *plan;
+    int n_leaves, n_targets, n_results, n_writes;
+    leaf *leaves;
+    write *writes;
+    signature *results;
+    int guard;                          /* the result that must be finite, from 1; or 0 */
+    const char *guarded_by;
+    int n_out;
+    int output[OUTPUTS]; /* the result it is; -1: what is in `fixed`; -2 - j: input j itself */
+    wb_tensor *fixed[OUTPUTS];
+    wb__number *numbers;
+    int n_numbers;
+    uint64_t base, blocks;              /* the counter when recording began, and how far it came */
+    renewed *renewed;
+    int n_renewed;
+    void **buffers;
+    size_t *places;                     /* of the buffers; of those that are no leaves 0 */
+} recording;
+
+struct wb_compiled {
+    wb__object object;
+    wb_recordable f;
+    void *ctx;
+    pthread_mutex_t lock;               /* of what follows, and of replays, which share its buffers */
+    int n;
+    recording *recordings[RECORDINGS];
+};
+
+/* ---- recordings ------------------------------------------------------------------------------ */
+
+static void recording_free(recording *r)
+{
+    if (!r) return;
+    if (r->plan) wb__plan_done(r->plan);
+    for (int i = 0; r->leaves && i < r->n_leaves; i++) wb__unref(r->leaves[i].tensor);
+    for (int i = 0; r->writes && i < r->n_writes; i++) wb__unref(r->writes[i].variable);
+    for (int i = 0; i < OUTPUTS; i++) wb__unref(r->fixed[i]);
+    wb__recording_drop(&r->notes);
+    wb__free(r->in);
+    wb__free(r->leaves);
+    wb__free(r->writes);
+    wb__free(r->results);
+    wb__free(r->numbers);
+    wb__free(r->renewed);
+    wb__free(r->buffers);
+    wb__free(r->places);
+    wb__free(r);
+}
+
+static void compiled_destroy(void *object)
+{
+    wb_compiled *c = object;
+    for (int i = 0; i < c->n; i++) recording_free(c->recordings[i]);
+    pthread_mutex_destroy(&c->lock);
+    wb__object_end(c, sizeof *c);
+}
+
+const wb__class wb__compiled_class = {.name = "compiled function", .destroy = compiled_destroy};
+
+wb_compiled *wb_compile(wb_recordable f, void *ctx)
+{
+    if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "compile: no function");
+    wb_compiled *c = wb__object_new(&wb__compiled_class, sizeof *c);
+    if (!c) return NULL;
+    c->f = f;
+    c->ctx = ctx;
+    pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+/* ---- calling the function -------------------------------------------------------------------- */
+
+/* f's inputs (`given` NULL: all are NULL), with NULL behind them; wb__free'd by the caller. */
+static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
+{
+    wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
+    if (in && given) memcpy(in, given, (size_t)n_in * sizeof *in);
+    return in;
+}
+
+/* An error from before is none of f's, and stays where f sets none. */
+static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
+                         wb_tensor **out)
+{
+    const int code = wb_error_code();
+    char *text = code ? wb__strdup(wb_error()) : NULL;
+    int status = 0;
+    wb_clear_error();
+    *n = c->f(in, out, c->ctx);
+    if (*n < 0 || *n > OUTPUTS)
+        status = wb_error_code()
+                     ? (int)wb_error_code()
+                     : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d, not the "
+                                "number of its results, which is at most %d", *n, OUTPUTS);
+    for (int i = 0; i < *n && !status; i++) {
+        if (out[i] && wb__operand("compile", out[i])) continue;
+        status = wb_error_code()
+                     ? (int)wb_error_code()
+                     : wb__fail(WB_ERROR_ARGUMENT, "compile: result %d of the function is NULL; it "
+                                "was called with %d input%s", i, n_in, n_in == 1 ? "" : "s");
+    }
+    if (!status && text && !wb_error_code()) wb__fail(code, "%s", text);
+    wb__free(text);
+    return status;
+}
+
+static int enough(int n_out, int n)
+{
+    if (n_out <= n) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
+                    n_out, n);
+}
+
+/* Inside another recording the function becomes part of that one. */
+static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
+                       wb_tensor **result)
+{
+    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
+    const int pending = wb__pending_count();
+    int n, status = in ? call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
+    if (!status) status = enough(n_out, n);
+    if (!status) memcpy(result, out, (size_t)n_out * sizeof *out);
+    else wb__forget_pending(pending);
+    wb__free(in);
+    return status;
+}
+
+/* ---- taking down what was recorded ----------------------------------------------------------- */
+
+/* An input that is a number stays one: a run-time argument of the plan. */
+static number_kind number_of(const wb_tensor *x)
+{
+    if (x->op != WB__OP_literal || x->ndim) return 0;
+    const double v = x->number[0].f;
+    if (!(x->flags & WB__WEAK) || v != trunc(v)) return 1;
+    number_kind kind = 2;
+    for (int t = 1; t < WB_DTYPE_COUNT; t++)
+        if (!wb__dtype_float((wb_dtype)t) && t != WB_BOOL && wb__holds((wb_dtype)t, v)) kind |= 4u << t;
+    return kind;
+}
+
+static signature signature_of(const wb_tensor *x)
+{
+    signature s = {.dtype = (wb_dtype)x->dtype, .number = number_of(x), .ndim = x->ndim};
+    if (s.number) s.weak = x->flags & WB__WEAK;
+    else s.device = wb__device_of(x);
+    memcpy(s.dims, x->dims, sizeof s.dims);
+    return s;
+}
+
+static bool same_signature(const signature *a, const signature *b)
+{
+    return a->device == b->device && a->dtype == b->dtype && a->number == b->number &&
+           a->weak == b->weak && a->ndim == b->ndim &&
+           !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
+}
+
+/* Which numbers replays make anew. */
+static void find_numbers(recording *r, const wb__request *q)
+{
+    int at = 0;
+    for (int i = 0; i < q->order.n; i++) {
+        const wb_tensor *x = q->order.node[i];
+        if (wb__known(x) || !x->n_numbers || x->op == WB__OP_normalise) continue;
+        const bool literal = x->op == WB__OP_literal;
+        if (literal && wb__literal_fixed(x)) continue;
+        renewed *n = &r->renewed[r->n_renewed];
+        *n = (renewed){.at = at, .hook = OF_DRAW};
+        if (!literal) n->offset = x->number[1].u - r->base;
+        else *n = (renewed){.at = at, .hook = x->renewed.hook, .literal = x->renewed.number};
+        r->n_renewed += !literal || x->flags & WB__RENEWED;
+        at += x->n_numbers;
+    }
+}
+
+/* False without memory. */
+static bool take_down(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
+{
+    const size_t n_buffers = (size_t)r->plan->arena + 1;
+    r->n_leaves = q->n_leaves;
+    r->n_targets = q->n_targets;
+    r->n_results = q->n_results;
+    r->n_writes = q->n_writes;
+    r->n_numbers = q->n_numbers;
+    r->leaves = wb__alloc_zero((size_t)q->n_leaves + 1, sizeof *r->leaves);
+    r->writes = wb__alloc_zero((size_t)q->n_writes + 1, sizeof *r->writes);
+    r->results = wb__alloc(((size_t)q->n_results + 1) * sizeof *r->results);
+    r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
+    r->buffers = wb__alloc(n_buffers * sizeof *r->buffers);
+    r->places = wb__alloc_zero(n_buffers, sizeof *r->places);
+    if (!r->leaves || !r->writes || !r->results || !r->renewed || !r->buffers || !r->places)
+        return false;
+    r->numbers = q->numbers;
+    q->numbers = NULL;
+    for (int i = 0; i < q->n_leaves; i++) {
+        wb_tensor *x = q->leaves[i].tensor;
+        leaf *l = &r->leaves[i];
+        *l = (leaf){.input = -1, .at = q->leaves[i].at};
+        for (int j = 0; j < n_in; j++)
+            if (in[j] == x) l->input = j;
+        if (l->input < 0) l->tensor = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
+    }
+    for (int i = 0; i < q->n_results; i++) r->results[i] = signature_of(q->results[i]);
+    for (int i = 0; i < q->n_writes; i++)
+        r->writes[i] = (write){wb__ref(q->writes[i]->variable), q->targets[i]};
+    return true;
+}
+
+static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *const *out,
+                         wb_tensor *const *in)
+{
+    r->n_out = n;
+    for (int i = 0; i < n; i++) {
+        wb_tensor *x = wb__bind(out[i]);
+        r->output[i] = -1;
+        for (int k = 0; k < q->n_results; k++)
+            if (q->results[k] == x) r->output[i] = k;
+        for (int j = 0; j < r->n_in; j++)
+            if (in[j] == x) r->output[i] = -2 - j;
+        if (r->output[i] == -1) r->fixed[i] = wb__ref(wb__variable_of(x) ? wb__variable_of(x) : x);
+    }
+}
+
+/* What f gets for an input: a constant that is nothing else, so that the recording tells it from
+ * any other input, from a variable, and from what f knows by itself; or the number. */
+static wb_tensor *stand_in(wb_tensor *x, int i)
+{
+    if (!number_of(x)) return wb__alone(wb__bind(x));
+    wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
+    if (!number) return NULL;
+    number->flags |= x->flags & WB__WEAK;
+    wb__renewed(number, OF_INPUT, i);
+    return number;
+}
+
+/* The device of all that a function asked for; NULL where there are several. */
+static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const *out)
+{
+    const wb_device *d = NULL;
+    for (int i = 0; i < n + t->n_pending; i++) {
+        const wb_device *own = i < n ? out[i]->device : t->pending[i - n]->device;
+        if (!own || own == d) continue;
+        if (d) {
+            wb__fail(WB_ERROR_UNSUPPORTED, "compile: the function works on several devices");
+            return NULL;
+        }
+        d = own;
+    }
+    return d ? d : wb_default_device();
+}
+
+static bool known_or_elsewhere(const wb_tensor *x)
+{
+    return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
+}
+
+/* What f found and did not make has the value that it has now: computed here, apart from what f
+ * assigns, it is a constant of the recording.  (What has no device is made of constants.) */
+static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
+{
+    wb__order order = {0};
+    int n_captured = 0, status = 0;
+    wb__order_begin(&order);
+    for (int i = 0; i < n + t->n_pending && !status; i++)
+        if (!wb__order_add(&order, i < n ? out[i] : t->pending[i - n], known_or_elsewhere))
+            status = WB_ERROR_MEMORY;
+    for (int i = 0; i < order.n; i++) {
+        wb_tensor *x = order.node[i];
+        if (!wb__is_leaf(x) && x->recorded != t->recorded && x->device)
+            order.node[n_captured++] = x;
+    }
+    if (!status && n_captured) {
+        wb__thread assigned = *t;
+        t->guard = NULL;
+        t->pending = NULL;
+        t->n_pending = t->pending_room = 0;
+        t->recording = NULL;
+        status = wb__evaluate(n_captured, order.node, NULL);
+        t->guard = assigned.guard;
+        t->pending = assigned.pending;
+        t->n_pending = assigned.n_pending;
+        t->pending_room = assigned.pending_room;
+        t->recording = assigned.recording;
+    }
+    wb__order_free(&order);
+    return status;
+}
+
+/* A plan of what f built; nothing of it is computed. */
+static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *const *in)
+{
+    wb__thread *t = wb__this_thread();
+    wb__request q = {0};
+    wb_tensor *roots[OUTPUTS + 1];
+    for (int i = 0; i < n; i++) out[i] = wb__bind(out[i]);
+    const wb_device *d = recorded_on(t, n, out);
+    if (!d) return wb_error_code();
+    for (int i = 0; i < n; i++)         /* a number made on its way to another device's results */
+        if (wb__device_of(out[i]) != d && !(out[i] = wb__placed(out[i], d))) return WB_ERROR_MEMORY;
+    memcpy(roots, out, (size_t)n * sizeof *roots);
+    int n_roots = n;
+    if (t->guard) roots[n_roots++] = t->guard;
+    int status = evaluate_captured(t, n_roots, roots);
+    if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
+    if (!status && !(r->plan = wb__plan_find(&q)))
+        status = wb__error_or(WB_ERROR_MEMORY);
+    if (!status && !take_down(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
+    if (!status) {
+        find_outputs(r, &q, n, out, in);
+        find_numbers(r, &q);
+        for (int i = 0; t->guard && i < q.n_results; i++)
+            if (q.results[i] == t->guard) r->guard = i + 1;
+        r->guarded_by = t->guarded_by;
+    }
+    wb__request_free(&q);
+    return status;
+}
+
+/* Calls f for the recording: what it does to the thread is undone. */
+static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in, int *n,
+                       wb_tensor **out)
+{
+    wb__thread *t = wb__this_thread();
+    const wb_device *device = t->device;
+    const wb__rng_state rng = wb__rng_get_state();
+    const uint64_t seedings = wb__rng_seedings();
+    const int status = call_function(c, n_in, in, n, out);
+    r->base = rng.counter;
+    r->blocks = wb__rng_get_state().counter - rng.counter;
+    if (wb__rng_seedings() != seedings) wb__unrecordable("seed", WB__ACTS);
+    if (t->device != device) wb__unrecordable("set_default_device", WB__ACTS);
+    wb__rng_set_state(rng); /* nothing was drawn yet: the first replay draws what f would have */
+    t->device = device;
+    return status;
+}
+
+static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
+{
+    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, NULL);
+    wb_scope *scope = in ? wb_scope_open() : NULL;
+    if (!scope) {
+        wb__free(in);
+        return WB_ERROR_MEMORY;
+    }
+    int n = 0, status = 0;
+    wb__recording_begin(&r->notes, scope);
+    for (int i = 0; i < n_in && !status; i++)
+        if (!(in[i] = wb__ref(stand_in(given[i], i)))) status = WB_ERROR_MEMORY;
+    if (!status) status = record_call(c, r, n_in, in, &n, out);
+    if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
+    if (status) wb__recording_fail(&r->notes, status);
+    for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* f may have freed them */
+    wb__forget_pending(0);
+    r->notes.scope = NULL;
+    const int closed = wb_scope_close(scope);
+    wb__free(in);
+    status = wb__recording_end(&r->notes);
+    return status ? status : closed;
+}
+
+/* ---- replaying ------------------------------------------------------------------------------- */
+
+static bool same_inputs(const recording *r, int n, wb_tensor *const *in)
+{
+    const wb__thread *t = wb__this_thread();
+    bool same = r->n_in == n && r->threads == wb__threads() && r->made_on == wb_default_device() &&
+                r->training == (t->training > 0);
+    for (int i = 0; same && i < n; i++) {
+        const signature s = signature_of(in[i]);
+        same = same_signature(&r->in[i], &s);
+    }
+    return same;
+}
+
+static void drop(wb_compiled *c, int i)
+{
+    recording_free(c->recordings[i]);
+    memmove(c->recordings + i, c->recordings + i + 1,
+            (size_t)(--c->n - i) * sizeof *c->recordings);
+}
+
+static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
+{
+    for (int i = 0; i < c->n; i++) {
+        recording *r = c->recordings[i];
+        if (!same_inputs(r, n, in)) continue;
+        const wb__fit fit = wb__recording_fit(&r->notes);
+        if (fit == WB__FITS) return r;
+        if (fit == WB__FITS_NEVER) drop(c, i--);
+    }
+    recording *r = wb__alloc_zero(1, sizeof *r);
+    if (!r) return NULL;
+    r->n_in = n;
+    r->threads = wb__threads();
+    r->made_on = wb_default_device();
+    r->training = wb__this_thread()->training > 0;
+    r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
+    for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
+    if (!r->in || record(c, r, n, in)) {
+        recording_free(r);
+        return NULL;
+    }
+    if (c->n == RECORDINGS) drop(c, 0);         /* the oldest */
+    return c->recordings[c->n++] = r;
+}
+
+/* Each replay takes the counters that f would take, those of draws that nobody uses too. */
+static void renew_numbers(recording *r, wb_tensor *const *in)
+{
+    uint64_t key, counter;
+    double values[64];
+    wb__rng_take(r->blocks, &key, &counter);
+    for (int i = 0; i < r->n_renewed; i++) {
+        const renewed *n = &r->renewed[i];
+        wb__number *to = &r->numbers[n->at];
+        if (n->hook == OF_INPUT) to->f = in[n->literal]->number[0].f;
+        if (n->hook != OF_DRAW) continue;
+        to[0].u = key;
+        to[1].u = counter + n->offset;
+    }
+    for (int i = 0; i < r->notes.n_renewals; i++) {
+        const wb__renewal *n = &r->notes.renewals[i];
+        if (!n->hook.before || n->hook.n > (int)WB__COUNT(values)) continue;
+        n->hook.before(n->context, values);
+        for (int j = 0; j < r->n_renewed; j++)
+            if (r->renewed[j].hook == i)
+                r->numbers[r->renewed[j].at].f = values[r->renewed[j].literal];
+    }
+}
+
+/* An input in the memory of a variable that is written is copied: the plan does not know that they
+ * are one. */
+static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
+{
+    bool written = false;
+    for (int i = 0; i < r->n_writes && !written; i++)
+        written = r->writes[i].variable->storage == x->storage;
+    if (!written) return x;
+    return wb__copied(x, x->storage->device);
+}
+
+static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
+{
+    int status = wb__plan_room(r->plan);
+    for (int i = 0; i < r->n_writes && !status; i++)
+        if (r->writes[i].target >= 0) status = wb__own_memory(r->writes[i].variable);
+    if (status) return status;
+    for (int i = 0; i < r->n_leaves; i++) {
+        const leaf *l = &r->leaves[i];
+        const wb_tensor *x = l->input < 0 ? l->tensor : apart_from_writes(r, wb__bind(in[l->input]));
+        if (!x) return WB_ERROR_MEMORY;
+        r->buffers[i] = wb__memory_of(x, l->at, &r->places[i]);
+    }
+    for (int i = 0; i < r->n_writes; i++)
+        if (r->writes[i].target >= r->n_leaves)
+            r->buffers[r->writes[i].target] = r->writes[i].variable->storage->data;
+    for (int i = 0; i < r->n_results; i++) {
+        const signature *s = &r->results[i];
+        if (!(made[i] = wb__empty_on(r->plan->device, s->dtype, s->ndim, s->dims)))
+            return WB_ERROR_MEMORY;
+        r->buffers[r->n_leaves + r->n_targets + i] = made[i]->storage->data;
+    }
+    const wb__rng_state rng = wb__rng_get_state();
+    renew_numbers(r, in);
+    wb__gate guard = {0};
+    if (r->guard)
+        guard = (wb__gate){r->plan->device, made[r->guard - 1]->storage->data, 0,
+                           r->results[r->guard - 1].dtype};
+    status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, &guard);
+    if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
+    if (status == WB_ERROR_NUMBER) wb__tell_guard(made[r->guard - 1], r->guarded_by);
+    for (int i = 0; i < r->n_writes && !status; i++)
+        if (r->writes[i].target >= 0) status = wb__new_version(r->writes[i].variable);
+    if (!status) wb__recording_replayed(&r->notes);
+    return status;
+}
+
+/* With the lock; inputs are evaluated.  WB__PLAN_AGAIN: the recording is gone. */
+static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
+{
+    wb_tensor *made[OUTPUTS + 1];
+    recording *r = recording_for(c, n_in, in);
+    if (!r) return wb__error_or(WB_ERROR_MEMORY);
+    int status = enough(n_out, r->n_out);
+    if (!status) status = replay(r, in, made);
+    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
+    for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
+        if (c->recordings[i] == r) drop(c, i);
+    for (int i = 0; i < n_out && !status; i++) {
+        wb_tensor *other = r->output[i] < -1 ? wb__bind(in[-2 - r->output[i]]) : r->fixed[i];
+        out[i] = r->output[i] >= 0 ? made[r->output[i]] : wb__scope_give(wb__ref(other));
+        if (!out[i]) status = WB_ERROR_MEMORY;
+    }
+    return status;
+}
+
+int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
+{
+    if (WB__NULL(c)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__is(c, &wb__compiled_class))
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: a %s is not a compiled function",
+                        wb__kind(c));
+    if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
+                        (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");
+    for (int i = 0; i < n_in; i++)
+        if (!wb__operand("call_compiled", in[i]))
+            return wb__error_or(WB_ERROR_ARGUMENT);
+    wb__thread *t = wb__this_thread();
+    if (t->recording) return call_inside(c, n_in, in, n_out, out);
+    for (int i = 0; i < n_in; i++) {
+        wb_tensor *x = wb__bind(in[i]);
+        int status = x->storage || number_of(x) ? 0 : wb__evaluate(1, &x, NULL);
+        if (status) return status;
+    }
+    int status = t->n_pending ? wb__evaluate_pending() : 0;
+    if (status) return status;
+    pthread_mutex_lock(&c->lock);
+    while ((status = call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}

@@ -1,0 +1,358 @@
+/* The walk that takes gradients: from a scalar back to tensors, adding ordinary operations to the
+ * graph. Each operation has its rule in its file in ops/; trees of gradients are made in tree/.
+ */
+#include "engine/gradient/gradient.h"
+
+#include <string.h>
+
+/* What an operation gives to one of its inputs: a tensor, or one not made yet - a window of zeros
+ * with g in it, or a product a·b - so that many of a kind can be made as one. */
+typedef enum { PLAIN, WINDOW, PRODUCT } contribution_kind;
+typedef struct {
+    contribution_kind kind;
+    int next;                               /* of the same node; -1 ends */
+    wb_tensor *g;
+    wb_tensor *b;                           /* of a product, as ta and tb */
+    bool ta, tb;
+    int64_t starts[WB_MAX_DIMS];            /* of a window */
+} contribution;
+
+/* Of each node of the walk: its list of contributions, and whether a gradient is wanted. */
+typedef struct { int first, last; bool needed; } state;
+
+struct wb__gradient_walk {
+    wb__order order;
+    wb__pointer_map wanted;                 /* variables and tensors asked about, to their number */
+    state *states;
+    int state_room;
+    contribution *list;
+    int n_list, list_room;
+    bool failed;
+};
+
+/* The thread's walk keeps its arrays; a walk within a walk has its own. */
+static _Thread_local wb__gradient_walk kept;
+
+static wb__gradient_walk begin_walk(void)
+{
+    wb__gradient_walk w = kept;
+    kept = (wb__gradient_walk){0};
+    w.n_list = 0;
+    w.failed = false;
+    wb__pointer_map_clear(&w.wanted);
+    return w;
+}
+
+static void free_walk(wb__gradient_walk *w)
+{
+    wb__order_free(&w->order);
+    wb__pointer_map_free(&w->wanted);
+    wb__free(w->states);
+    wb__free(w->list);
+    *w = (wb__gradient_walk){0};
+}
+
+static void end_walk(const wb__gradient_walk *w)
+{
+    wb__gradient_end();
+    kept = *w;
+}
+
+void wb__gradient_end(void) { free_walk(&kept); }
+
+static bool is_leaf(const wb_tensor *x)
+{
+    return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
+}
+
+/* A tensor's number in the walk.  A rule may have had something computed (a move does), and that is
+ * a walk of its own over the same tensors: then they are numbered again. */
+static int number_of(wb__gradient_walk *w, const wb_tensor *x)
+{
+    int i = wb__order_index(&w->order, x, is_leaf);
+    if (i >= 0) return i;
+    wb__order_again(&w->order, is_leaf);
+    return wb__order_index(&w->order, x, is_leaf);
+}
+
+/* ---- contributions --------------------------------------------------------------------------- */
+
+/* A new contribution to a node; NULL where no gradient is wanted, or without memory (w->failed). */
+static contribution *give(wb__gradient_walk *w, const wb_tensor *to, contribution_kind kind,
+                          wb_tensor *g)
+{
+    const int node = number_of(w, to);
+    if (node < 0 || !w->states[node].needed) return NULL;
+    if (!wb__make_room(&w->list, &w->list_room, w->n_list + 1, sizeof *w->list)) {
+        w->failed = true;
+        return NULL;
+    }
+    state *s = &w->states[node];
+    if (s->first < 0) s->first = w->n_list;
+    else w->list[s->last].next = w->n_list;
+    s->last = w->n_list++;
+    contribution *made = &w->list[s->last];
+    made->kind = kind;
+    made->next = -1;
+    made->g = g;
+    return made;
+}
+
+void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
+                     const int64_t *starts)
+{
+    contribution *made = give(w, node->in[i], WINDOW, g);
+    if (made) memcpy(made->starts, starts, node->in[i]->ndim * sizeof *starts);
+}
+
+void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
+                      bool ta, bool tb)
+{
+    contribution *made = give(w, node->in[i], PRODUCT, a);
+    if (!made) return;
+    made->b = b;
+    made->ta = ta;
+    made->tb = tb;
+}
+
+/* ---- adding up ------------------------------------------------------------------------------- */
+
+static bool overlap(const contribution *p, const contribution *q, int ndim)
+{
+    for (int i = 0; i < ndim; i++)
+        if (p->starts[i] + p->g->dims[i] <= q->starts[i] ||
+            q->starts[i] + q->g->dims[i] <= p->starts[i])
+            return false;
+    return true;
+}
+
+/* In the usual case each window lies before or after the one before it along one axis, which is
+ * seen in one pass. */
+static bool in_a_row(contribution *const *p, int n, int ndim)
+{
+    for (int axis = 0; axis < ndim; axis++) {
+        bool up = true, down = true;
+        for (int i = 1; i < n && (up || down); i++) {
+            up &= p[i - 1]->starts[axis] + p[i - 1]->g->dims[axis] <= p[i]->starts[axis];
+            down &= p[i]->starts[axis] + p[i]->g->dims[axis] <= p[i - 1]->starts[axis];
+        }
+        if (up || down) return true;
+    }
+    return false;
+}
+
+static bool disjoint(contribution *const *p, int n, int ndim)
+{
+    if (in_a_row(p, n, ndim)) return true;
+    if (n > 256) return false;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (overlap(p[i], p[j], ndim)) return false;
+    return true;
+}
+
+/* All windows as one tensor, or a sum of one each where they overlap. */
+static wb_tensor *windows(const wb_tensor *x, contribution *const *p, int n)
+{
+    wb_tensor *sum = NULL;
+    if (disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
+        wb_tensor **piece = wb__alloc((size_t)n * sizeof *piece);
+        int64_t *starts = wb__alloc((size_t)(n * x->ndim + 1) * sizeof *starts);
+        for (int i = 0; piece && starts && i < n; i++) {
+            piece[i] = p[i]->g;
+            memcpy(starts + i * x->ndim, p[i]->starts, x->ndim * sizeof *starts);
+        }
+        if (piece && starts) sum = wb__assemble(x->ndim, x->dims, n, piece, starts);
+        wb__free(piece);
+        wb__free(starts);
+        return sum;
+    }
+    for (int i = 0; i < n; i++) {
+        wb_tensor *one = wb__assemble(x->ndim, x->dims, 1, &p[i]->g, p[i]->starts);
+        sum = i ? wb_add(sum, one) : one;
+    }
+    return sum;
+}
+
+static wb_tensor *joined(contribution *const *p, int n, bool second)
+{
+    wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
+    for (int i = 0; part && i < n; i++) part[i] = second ? p[i]->b : p[i]->g;
+    int axis = second ? p[0]->tb : !p[0]->ta;           /* the inner size of each operand */
+    if (part) all = wb_concat_of(n, part, axis);
+    wb__free(part);
+    return all;
+}
+
+/* sum of a_i b_i: from three on, of one form, one product of operands laid side by side along the
+ * inner size. */
+static wb_tensor *products(contribution *const *p, int n)
+{
+    bool alike = n > 2;
+    for (int i = 1; i < n; i++) alike &= p[i]->ta == p[0]->ta && p[i]->tb == p[0]->tb;
+    if (alike) return wb__matmul(joined(p, n, false), joined(p, n, true), p[0]->ta, p[0]->tb);
+    wb_tensor *sum = NULL;
+    for (int i = 0; i < n; i++) {
+        wb_tensor *one = wb__matmul(p[i]->g, p[i]->b, p[i]->ta, p[i]->tb);
+        sum = i ? wb_add(sum, one) : one;
+    }
+    return sum;
+}
+
+static wb_tensor *plain(contribution *const *p, int n)
+{
+    wb_tensor *sum = p[0]->g;
+    for (int i = 1; i < n; i++) sum = wb_add(sum, p[i]->g);
+    return sum;
+}
+
+static wb_tensor *total(wb__gradient_walk *w, int node)
+{
+    const wb_tensor *x = w->order.node[node];
+    const int first = w->states[node].first;
+    int all = 0;
+    for (int i = first; i >= 0; i = w->list[i].next) all++;
+    if (all == 1 && w->list[first].kind == PLAIN) return w->list[first].g;
+    contribution *few[4], **list = all <= 4 ? few : wb__alloc((size_t)all * sizeof *list);
+    wb_tensor *sum = NULL;
+    for (contribution_kind kind = PLAIN; list && kind <= PRODUCT; kind++) {
+        int n = 0;
+        for (int i = first; i >= 0; i = w->list[i].next)
+            if (w->list[i].kind == kind) list[n++] = &w->list[i];
+        if (!n) continue;
+        wb_tensor *part = kind == PLAIN    ? plain(list, n)
+                          : kind == WINDOW ? windows(x, list, n)
+                                           : products(list, n);
+        if (!(sum = sum ? wb_add(sum, part) : part)) break;
+    }
+    if (list != few) wb__free(list);
+    return sum;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+static int asked(const wb__gradient_walk *w, const wb_tensor *x)
+{
+    int i = x->variable && !(x->flags & WB__GONE) ? wb__pointer_map_get(&w->wanted, x->variable) : -1;
+    return i >= 0 ? i : wb__pointer_map_get(&w->wanted, x);
+}
+
+static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
+{
+    for (int i = 0; i < n; i++)
+        if (!wb__pointer_map_put(&w->wanted, wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]), i))
+            return false;
+    wb__order_begin(&w->order);
+    if (!wb__order_add(&w->order, loss, is_leaf)) return false;
+    if (!wb__make_room(&w->states, &w->state_room, w->order.n, sizeof *w->states)) return false;
+    for (int i = 0; i < w->order.n; i++) {
+        const wb_tensor *x = w->order.node[i];
+        bool needed = asked(w, x) >= 0;
+        for (uint32_t j = 0; j < x->n_in && !needed && !is_leaf(x); j++)
+            needed = w->states[wb__order_index(&w->order, x->in[j], is_leaf)].needed;
+        w->states[i] = (state){.first = -1, .needed = needed && wb__dtype_float((wb_dtype)x->dtype)};
+    }
+    return true;
+}
+
+/* Calls a node's rule and hands on what it gives. */
+static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
+{
+    bool few_wanted[4] = {false};
+    wb_tensor *few[4] = {NULL};
+    bool *wanted = few_wanted, any = false;
+    wb_tensor **out = few;
+    if (x->op == WB__OP_automatic) {
+        wb__fail(
+            WB_ERROR_ARGUMENT,
+            "gradient: %s acted in test mode, since the loss was built outside wb_withgradient: "
+            "take the gradient with wb_withgradient(loss, model, batch, &grads), or call "
+            "wb_trainmode (or "
+            "wb_testmode) on the layer first",
+            x->name ? x->name : "a layer");
+        return false;
+    }
+    if (x->n_in > 4) {
+        wanted = wb__alloc_zero(x->n_in, sizeof *wanted);
+        out = wb__alloc_zero(x->n_in, sizeof *out);
+    }
+    bool good = wanted && out;
+    for (uint32_t i = 0; good && i < x->n_in; i++) {
+        any |= wanted[i] = w->states[number_of(w, x->in[i])].needed;
+    }
+    if (good && any && wb__gradient_rules[x->op]) {
+        wb__gradient_rules[x->op](w, x, g, wanted, out);
+        for (uint32_t i = 0; good && i < x->n_in; i++) {
+            if (!wanted[i]) continue;
+            good = out[i] != NULL;
+            if (good && out[i] != WB_NONE) give(w, x->in[i], PLAIN, out[i]);
+        }
+    }
+    if (wanted != few_wanted) wb__free(wanted);
+    if (out != few) wb__free(out);
+    return good && !w->failed;
+}
+
+/* A variable without a gradient although the loss was made from it: from a value that has been
+ * overwritten. */
+static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
+{
+    for (int i = 0; i < w->order.n; i++) {
+        const wb_tensor *x = w->order.node[i];
+        if (!(x->flags & WB__GONE) || !x->variable) continue;
+        int which = wb__pointer_map_get(&w->wanted, x->variable);
+        if (which < 0 || which >= n || grads[which]) continue;
+        wb__fail(WB_ERROR_VERSION,
+                 "gradient: the loss was made from a value of %s, %s, that has been overwritten "
+                 "since: take the gradient before the update, or call the model again",
+                 x->name ? x->name : "a parameter", wb_describe(x));
+        return true;
+    }
+    return false;
+}
+
+int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
+{
+    if (!wb__floating("gradient", loss))
+        return wb__error_or(WB_ERROR_ARGUMENT);
+    if (loss->size != 1)
+        return wb__fail(WB_ERROR_SHAPE, "gradient: the loss is %s, not one number",
+                        wb_describe(loss));
+    if (wb__bind(loss)->flags & WB__CUT && !wb__bind(loss)->name)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "gradient: the loss, %s, outlived the scope that it was made in, and only its "
+                        "value is known: take the gradient before the scope closes",
+                        wb_describe(loss));
+    if (wb__bind(loss)->flags & WB__CUT)
+        return wb__fail(WB_ERROR_VERSION,
+                        "gradient: the loss was made from a value of %s that has been overwritten "
+                        "since: take the gradient before the update, or call the model again",
+                        wb__bind(loss)->name);
+    wb__gradient_walk w = begin_walk();
+    const wb__frame f = wb__frame_begin();
+    wb__this_thread()->busy++;
+    loss = wb__bind(loss);
+    for (int i = 0; i < n; i++) grads[i] = NULL;
+    bool good = prepare(&w, loss, n, wrt);
+    if (good && w.states[w.order.n - 1].needed)
+        give(&w, loss, PLAIN, wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
+    for (int i = w.order.n - 1; good && i >= 0; i--) {
+        wb_tensor *x = w.order.node[i];
+        if (w.states[i].first < 0) continue;
+        wb_tensor *g = total(&w, i);
+        int which = asked(&w, x);
+        good = g != NULL;
+        /* several versions of one variable may be in one graph: their gradients add up */
+        if (good && which >= 0)
+            good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
+        if (good && !is_leaf(x)) good = pass_on(&w, x, g);
+    }
+    if (good && overwritten(&w, n, grads)) good = false;
+    for (int i = 0; good && i < n; i++)
+        if (grads[i]) good = (grads[i] = wb__placed(grads[i], wrt[i]->device)) != NULL;
+    wb__this_thread()->busy--;
+    wb__frame_end_many(f, good ? n : 0, (void *const *)grads);
+    end_walk(&w);
+    if (good && !w.failed) return 0;
+    return wb__error_or(WB_ERROR_MEMORY);
+}

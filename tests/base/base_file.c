@@ -1,0 +1,292 @@
+/* Files: gzip seen through, damage found, and what is written whole or not there at all. */
+#include "test.h"
+
+#include "base/files/file.h"
+#include "base/map.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+static char folder[] = "/tmp/weber-file-XXXXXX", path[64], other[64];
+
+static int make_folder(void **state)
+{
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/a", folder);
+    snprintf(other, sizeof other, "%s/b", folder);
+    return 0;
+}
+
+static int files_in_folder(void)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static int empty_folder(void **state)
+{
+    unlink(path);
+    unlink(other);
+    return rmdir(folder);
+}
+
+static void put(const char *to, const void *data, size_t n)
+{
+    FILE *f = fopen(to, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+}
+
+static size_t gzip(unsigned char *to, size_t room, const void *data, size_t n)
+{
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (unsigned char *)(uintptr_t)data;
+    z.avail_in = (uInt)n;
+    z.next_out = to;
+    z.avail_out = (uInt)room;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    size_t out = z.total_out;
+    deflateEnd(&z);
+    return out;
+}
+
+static const char text[] =
+    "Observations by number: 0 1 2 3 4 5 6 7 8 9, and again 0 1 2 3 4 5 6 7 8 9.";
+
+static void expect_text(const char *from)
+{
+    int64_t n = -1;
+    char *got = wb__file_read(from, &n);
+    assert_non_null(got);
+    assert_int_equal(n, sizeof text);
+    assert_memory_equal(got, text, sizeof text);
+    wb__free(got);
+}
+
+TEST(plain_and_gzip)
+{
+    unsigned char packed[400];
+    size_t n = gzip(packed, sizeof packed, text, sizeof text);
+    put(path, text, sizeof text);
+    expect_text(path);
+    put(path, packed, n);
+    expect_text(path);
+    memset(packed + n, 0, 100);                     /* padding, as tapes leave it */
+    put(path, packed, n + 100);
+    expect_text(path);
+    packed[n + 20] = 'x';
+    put(path, packed, n + 100);
+    int64_t length;
+    assert_null(wb__file_read(path, &length));
+    assert_non_null(strstr(wb_error(), "not gzip follows"));
+
+    n = gzip(packed, sizeof packed, text, 30);      /* two streams, one after the other */
+    n += gzip(packed + n, sizeof packed - n, text + 30, sizeof text - 30);
+    put(path, packed, n);
+    expect_text(path);
+
+    const char *short_ones[] = {"", "\x1f", "x", "\x1f\x8c"};
+    for (size_t i = 0; i < 4; i++) {
+        put(path, short_ones[i], strlen(short_ones[i]));
+        char *got = wb__file_read(path, &length);
+        assert_int_equal(length, strlen(short_ones[i]));
+        assert_string_equal(got, short_ones[i]);
+        wb__free(got);
+    }
+}
+
+TEST(long_files)
+{
+    size_t n = 3000017, room = 4000000;
+    unsigned char *data = malloc(n), *packed = malloc(room);
+    for (size_t i = 0; i < n; i++) data[i] = (unsigned char)(i * i >> 7);
+    for (int zipped = 0; zipped < 2; zipped++) {
+        if (zipped) put(path, packed, gzip(packed, room, data, n));
+        else put(path, data, n);
+        int64_t length;
+        char *got = wb__file_read(path, &length);
+        assert_int_equal(length, n);
+        assert_memory_equal(got, data, n);
+        wb__free(got);
+        wb__mapping *m = wb__map(path);
+        int64_t at = 0;
+        const uint8_t *head = wb__map_take(m, &at, 10, "the header");
+        const uint8_t *rest = wb__map_take(m, &at, (int64_t)n - 10, "the data");
+        assert_non_null(head);
+        assert_non_null(rest);
+        assert_memory_equal(rest, data + 10, n - 10);
+        assert_int_equal(at, n);
+        assert_int_equal(wb__map_end(m, at), 0);
+        assert_int_equal(wb__map_end(m, at - 1), WB_ERROR_FORMAT);
+        wb__unmap(m);
+    }
+    free(data);
+    free(packed);
+}
+
+TEST(damage_is_found)
+{
+    unsigned char packed[400], hurt[400];
+    size_t n = gzip(packed, sizeof packed, text, sizeof text);
+    int64_t length;
+    for (size_t cut = 2; cut < n; cut++) {
+        put(path, packed, cut);
+        assert_null(wb__file_read(path, &length));
+        assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+        assert_non_null(strstr(wb_error(), path));
+    }
+    for (size_t at = 2; at < n; at++)
+        for (int bit = 0; bit < 8; bit++) {
+            memcpy(hurt, packed, n);
+            hurt[at] ^= (unsigned char)(1 << bit);
+            put(path, hurt, n);
+            char *got = wb__file_read(path, &length);
+            assert_true(!got || (length == sizeof text && !memcmp(got, text, sizeof text)));
+            wb__free(got);
+        }
+}
+
+TEST(lies_cost_no_memory)
+{
+    unsigned char packed[400];
+    size_t n = gzip(packed, sizeof packed, text, sizeof text);
+    int64_t wanted[] = {sizeof text + 1, (int64_t)1 << 31, INT64_MAX};
+    for (int zipped = 0; zipped < 2; zipped++)
+        for (size_t i = 0; i < WB__COUNT(wanted); i++) {
+            put(path, zipped ? packed : (const unsigned char *)text, zipped ? n : sizeof text);
+            int64_t before = wb_memory_peak(), at = 0;
+            wb__mapping *m = wb__map(path);
+            assert_null(wb__map_take(m, &at, wanted[i], "the images"));
+            assert_int_equal(at, 0);
+            assert_true(wb_memory_peak() < before + 3000000);
+            assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+            assert_non_null(strstr(wb_error(), "the images"));
+            assert_true(zipped == (strstr(wb_error(), "of the decompressed contents") != NULL));
+            wb__unmap(m);
+        }
+    assert_int_equal(wb_memory_used(), 0);
+}
+
+TEST(names_that_cannot_be_read)
+{
+    int64_t n;
+    assert_null(wb__file_read(NULL, &n));
+    assert_null(wb__map(NULL));
+    assert_null(wb__map("/nonexistent/file"));
+    assert_null(wb__file_read("/nonexistent/file", &n));
+    assert_non_null(strstr(wb_error(), "/nonexistent/file: cannot be opened: No such file"));
+    assert_null(wb__file_read(folder, &n));
+    assert_non_null(strstr(wb_error(), "directory"));
+    assert_null(wb__map(folder));
+}
+
+/* A device gives bytes for ever. */
+TEST(endless_files)
+{
+    int64_t n;
+    wb_set_unpack_limit(1 << 20);
+    assert_null(wb__file_read("/dev/zero", &n));
+    assert_non_null(strstr(wb_error(), "/dev/zero: byte "));
+    assert_non_null(strstr(wb_error(), "the limit of wb_set_unpack_limit"));
+    wb_set_unpack_limit((int64_t)4 << 30);
+}
+
+TEST(what_is_written_is_there)
+{
+    put(path, "old", 3);
+    chmod(path, 0640);
+    wb__writer *w = wb__writer_open(path);
+    for (size_t i = 0; i < sizeof text; i++) assert_int_equal(wb__writer_put(w, text + i, 1), 0);
+    assert_int_equal(wb__writer_offset(w), sizeof text);
+    int64_t n;
+    char *old = wb__file_read(path, &n);
+    assert_string_equal(old, "old");                /* until it is complete */
+    wb__free(old);
+    assert_int_equal(wb__writer_close(w), 0);
+    expect_text(path);
+    struct stat about;
+    stat(path, &about);
+    assert_int_equal(about.st_mode & 0777, 0640);
+
+    assert_int_equal(symlink(path, other), 0);      /* a link is replaced, not followed */
+    assert_int_equal(wb__file_write(other, "new", 3), 0);
+    assert_int_equal(lstat(other, &about), 0);
+    assert_true(S_ISREG(about.st_mode));
+    expect_text(path);
+    char *now = wb__file_read(other, &n);
+    assert_string_equal(now, "new");
+    wb__free(now);
+    unlink(other);
+
+    w = wb__writer_open(path);
+    wb__writer_put(w, "x", 1);
+    wb__writer_drop(w);
+    assert_int_equal(files_in_folder(), 1);
+    assert_int_equal(wb__file_write("/dev/null", text, sizeof text), 0);
+    assert_int_equal(wb__file_write(folder, text, 1), WB_ERROR_FILE);
+    assert_int_equal(wb__file_write("/nonexistent/x", text, 1), WB_ERROR_FILE);
+    assert_int_equal(wb__file_write("", text, 1), WB_ERROR_ARGUMENT);
+}
+
+TEST(every_call_may_fail)
+{
+    size_t n = 200000;
+    char *data = malloc(n);
+    memset(data, 'n', n);
+    bool finished = false;
+    for (int64_t k = 1; !finished; k++) {
+        put(path, text, sizeof text);
+        wb__io_fail_at(k);
+        int status = wb__file_write(path, data, (int64_t)n);
+        finished = wb__io_count() < k;
+        wb__io_fail_at(0);
+        assert_int_equal(status, finished ? 0 : WB_ERROR_FILE);
+        assert_int_equal(files_in_folder(), 1);
+        int64_t length;
+        char *now = wb__file_read(path, &length);
+        assert_true((length == sizeof text && status) || length == (int64_t)n);
+        wb__free(now);
+        assert_true(k < 100);
+    }
+    finished = false;
+    for (int64_t k = 1; !finished; k++) {
+        wb__io_fail_at(k);
+        int64_t length;
+        char *now = wb__file_read(path, &length);
+        finished = wb__io_count() < k;
+        wb__io_fail_at(0);
+        assert_true(finished == (now != NULL));
+        wb__free(now);
+    }
+    free(data);
+}
+
+TEST(every_allocation_may_fail)
+{
+    unsigned char packed[400];
+    size_t size = gzip(packed, sizeof packed, text, sizeof text);
+    bool finished = false;
+    for (int64_t k = 1; !finished; k++) {
+        put(path, packed, size);
+        int64_t length, before = wb_memory_used();
+        wb__alloc_fail_at(k);
+        char *now = wb__file_read(path, &length);
+        int status = wb__file_write(path, "x", 1);
+        finished = wb__alloc_count() < k;
+        wb__alloc_fail_at(0);
+        assert_true(finished ? now && !status : !now || status);
+        assert_true(finished || wb_error_code() == WB_ERROR_MEMORY);
+        wb__free(now);
+        assert_int_equal(wb_memory_used(), before);
+        assert_int_equal(files_in_folder(), 1);
+    }
+}
+
+int main(void) { return run_cases(make_folder, empty_folder); }

@@ -1,0 +1,70 @@
+/* For the tests of the CUDA backend on the test double of NVIDIA's driver: its books. */
+#ifndef WB_TEST_CUDA_DOUBLE_H
+#define WB_TEST_CUDA_DOUBLE_H
+
+#include "tests/doubles/cuda/vgpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void (*read_books)(vgpu_books *);
+static int64_t (*count_calls)(const char *);
+static void (*forget_calls)(void);
+
+#define FAIL "VGPU_FAIL"
+static int64_t (*calls_failed)(char text[200]);
+
+/* Finds the double and its books; skips the program (77) where there is none. */
+static inline void open_double(void)
+{
+    const char *file = getenv("WEBER_CUDA_LIBRARY");
+    void *library = file && *file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library) {
+        *(void **)&read_books = dlsym(library, "vgpu_read_books");
+        *(void **)&count_calls = dlsym(library, "vgpu_calls");
+        *(void **)&forget_calls = dlsym(library, "vgpu_forget");
+        *(void **)&calls_failed = dlsym(library, "vgpu_failed");
+    }
+    if (read_books && count_calls && forget_calls && calls_failed) return;
+    printf("skipped: no test double of the CUDA driver: it is built where a C++ compiler is, and"
+           " named by WEBER_CUDA_LIBRARY\n");
+    exit(77);
+}
+
+static inline vgpu_books books(void)
+{
+    vgpu_books found;
+    read_books(&found);
+    return found;
+}
+
+/* 0, or 1 and what the double says is left with the driver, or was used wrongly. */
+static inline int tell_left(void)
+{
+    const vgpu_books left = books();
+    const struct { const char *name; int64_t n; } all[] = {
+        {"contexts", left.contexts}, {"streams", left.streams}, {"events", left.events},
+        {"modules", left.modules}, {"pools", left.pools}, {"graphs", left.graphs},
+        {"graphs to run", left.execs}, {"blocks", left.blocks}, {"host blocks", left.host_blocks},
+        {"wrong uses", left.wrong}};
+    int found = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!all[i].n) continue;
+        print_error("left: %lld %s\n", (long long)all[i].n, all[i].name);
+        found = 1;
+    }
+    if (left.wrong) print_error("the first of them: %s\n", left.first_wrong);
+    return found;
+}
+
+static inline bool nothing_left(void) { return !tell_left(); }
+
+/* The last test of a program, after stop(). */
+static inline void test_books(void **state)
+{
+    (void)state;
+    assert_int_equal(tell_left(), 0);
+}
+
+#endif

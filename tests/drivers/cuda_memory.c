@@ -1,0 +1,151 @@
+/* The CUDA backend by itself, on the test double of the driver: what it says where there is no
+ * driver, which devices there are, their memory, and copies. */
+#include "tests/runtime/by_hand.h"
+
+#include "backend/backend.h"
+
+#include "tests/doubles/cuda_double.h"
+
+#include <unistd.h>
+
+/* ---- where there is no driver ---------------------------------------------------------------- */
+
+TEST(nothing_there)
+{
+    static const char library[] = "WEBER_CUDA_LIBRARY", visible[] = "CUDA_VISIBLE_DEVICES";
+    assert_int_equal(child(&wb__cu_backend, library, "/none/libcuda.so", "/none/libcuda.so was not found"), 0);
+    assert_int_equal(child(&wb__cu_backend, library, "/none/libcuda.so", "install the NVIDIA driver"), 0);
+    assert_int_equal(child(&wb__cu_backend, library, "libm.so.6", "has no cuInit"), 0);
+    assert_int_equal(child(&wb__cu_backend, visible, "-1", "CUDA_VISIBLE_DEVICES"), 0);
+    assert_int_equal(child(&wb__cu_backend, "VGPU_DEVICES", "0", "sees no GPU"), 0);
+}
+
+/* A driver, and no library that is NVRTC. */
+static bool is_there(const char *file)
+{
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library) dlclose(library);
+    return library;
+}
+
+/* A file that is no NVRTC is passed by; an error only where there is no other. */
+TEST(no_compiler)
+{
+    char folder[] = "/tmp/weber-no-nvrtc-XXXXXX", file[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/libnvrtc.so.13", folder);
+    assert_int_equal(symlink(getenv("WEBER_CUDA_LIBRARY"), file), 0);
+    const bool another = is_there("libnvrtc.so.13") || is_there("libnvrtc.so.12") ||
+                         is_there("libnvrtc.so") || is_there("/usr/local/cuda/lib64/libnvrtc.so");
+    if (another) assert_int_not_equal(child(&wb__cu_backend, "WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
+    else assert_int_equal(child(&wb__cu_backend, "WEBER_CUDA_PATH", folder, "NVRTC has no nvrtc"), 0);
+    assert_int_equal(unlink(file) | rmdir(folder), 0);
+}
+
+/* The driver reads the variable when it starts: in a process of its own. */
+static int see_one(void)
+{
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    b = &wb__cu_backend;
+    return b->start() || b->count() != 1 || b->device(0)->ordinal != 0 ||
+           !b->allocate(b->device(0), 100);
+}
+
+TEST(visible_devices) { assert_int_equal(in_child(see_one), 0); }
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* Once it has started, a child of this process has no device. */
+TEST(begins) { assert_int_equal(test_begin(&wb__cu_backend), 0); }
+
+TEST(devices)
+{
+    assert_string_equal(b->name, "CUDA");
+    assert_string_equal(b->tag, "cuda");
+    assert_true(b->is_gpu && !b->host_visible);
+    assert_int_equal(b->start(), 0);            /* once more: nothing */
+    assert_int_equal(b->count(), 2);
+    assert_null(b->device(2));
+    assert_null(b->device(-1));
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(dev[i]->backend, b);
+        assert_int_equal(dev[i]->ordinal, i);
+        assert_true(*dev[i]->name);
+        for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
+        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
+        assert_true(memory_of(dev[i]).total > 0);
+    }
+    assert_int_equal(books().contexts, 0);      /* to look is not to open */
+    assert_int_equal(b->part("NVRTC"), 1);
+    assert_int_equal(b->part("no such part"), -1);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* What the driver still has, and what goes back to it. */
+static void blocks_go_back(void)
+{
+    const wb_device *d = dev[0];
+    b->trim(d);
+    const int64_t before = books().blocks;
+    void *memory = take(d, 1000);
+    const wb_device_memory m = memory_of(d);
+    assert_true(m.total > 0 && m.free > 0 && m.free <= m.total - m.used);
+    assert_int_equal(books().blocks, before + 1);
+    b->release(d, memory, 1000);
+    assert_int_equal(books().blocks, before + 1);
+    b->trim(d);
+    assert_int_equal(books().blocks, before);
+}
+
+TEST(blocks)
+{
+    blocks_go_back();
+    expect_none(b->allocate(dev[0], (size_t)memory_of(dev[0]).total + 1), "cuda:0: out of memory");
+}
+
+/* The driver says that it has no more, while other sizes are cached: they go back. */
+TEST(full_device)
+{
+    const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
+    for (int turn = 0; turn < 2; turn++) {
+        void *a = take(dev[0], half);
+        b->release(dev[0], a, half);
+        void *c[5];
+        for (int i = 0; i < 5; i++) c[i] = take(dev[0], eighth);
+        for (int i = 0; i < 5; i++) b->release(dev[0], c[i], eighth);
+    }
+    b->trim(dev[0]);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+TEST(copies_of_the_host) { transfers(); }
+
+TEST(copies_between_devices) { copies(); }
+
+/* Once more where no device reaches the other's memory, and on devices without pools. */
+TEST(poor_devices)
+{
+    WORKS(restart("VGPU_PEERS", "0"));
+    copies();
+    WORKS(restart("VGPU_PEERS", NULL));
+    WORKS(restart("VGPU_POOLS", "0"));
+    copies();
+    transfers();
+    blocks_go_back();
+    WORKS(restart("VGPU_POOLS", NULL));
+}
+
+TEST(nothing_is_left)
+{
+    test_end();
+    assert_int_equal(tell_left(), 0);
+}
+
+int main(void)
+{
+    open_double();
+    setenv("VGPU_DEVICES", "2", 1);
+    return run_all_cases();
+}

@@ -1,0 +1,40 @@
+/* Training on CUDA while its driver's calls fail, on the driver's double, whose books must be even
+ * after each try: see training_faults.h.
+ *
+ *   cuda_training_faults [--count N]   at most about N of the n of each kind, evenly spread */
+#include "test.h"
+
+#include "tests/doubles/cuda_double.h"
+
+#define BACKEND "CUDA"
+#define TAG "cuda"
+/* A plan for which the library had no memory when it was asked is one of other kernels. */
+#define TOLERANCE 1e-5
+
+#include "tests/gpu/training_faults.h"
+
+static void test_calls_of_the_driver_fail(void **state)
+{
+    calls_fail(100);
+}
+
+/* Without graphs every step is launches. */
+static void test_calls_fail_without_graphs(void **state)
+{
+    setenv("WEBER_CUDA_GRAPHS", "0", 1);
+    calls_fail(40);
+    unsetenv("WEBER_CUDA_GRAPHS");
+}
+
+int main(int argc, char **argv)
+{
+    read_options(argc, argv);
+    open_double();
+    most_allocations = 60;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls_of_the_driver_fail),
+        cmocka_unit_test(test_calls_fail_without_graphs),
+        cmocka_unit_test(test_an_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

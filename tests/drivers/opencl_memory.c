@@ -1,0 +1,83 @@
+/* The OpenCL backend by itself: what it says where there is no driver, which devices there are,
+ * their memory, and copies. */
+#include "tests/runtime/by_hand.h"
+
+#include "backend/backend.h"
+
+/* ---- where there is no driver ---------------------------------------------------------------- */
+
+/* Runs before any driver is opened, since a loader of drivers looks around once. */
+TEST(nothing_there)
+{
+    assert_int_equal(child(&wb__cl_backend, "WEBER_OPENCL_LIBRARY", "/none/libOpenCL.so", "was not found"), 0);
+    assert_int_equal(child(&wb__cl_backend, "WEBER_OPENCL_LIBRARY", "/none/libOpenCL.so", "pocl-opencl-icd"), 0);
+    assert_int_equal(child(&wb__cl_backend, "WEBER_OPENCL_LIBRARY", "libm.so.6", "has no clGetPlatformIDs"), 0);
+    assert_int_equal(child(&wb__cl_backend, "OCL_ICD_VENDORS", "/none", "no platform"), 0);
+    assert_int_equal(child(&wb__cl_backend, "POCL_DEVICES", "", "no device"), 0);
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+TEST(begins) { assert_int_equal(test_begin(&wb__cl_backend), 0); }
+
+TEST(devices)
+{
+    assert_string_equal(b->name, "OpenCL");
+    assert_string_equal(b->tag, "opencl");
+    assert_true(b->is_gpu && !b->host_visible);
+    assert_int_equal(b->start(), 0);            /* once more: nothing */
+    assert_int_equal(b->count(), 2);
+    assert_null(b->device(2));
+    assert_null(b->device(-1));
+    for (int i = 0; i < 2; i++) {
+        const char *name = dev[i]->name;
+        assert_ptr_equal(dev[i]->backend, b);
+        assert_int_equal(dev[i]->ordinal, i);
+        assert_true(*name && *name != ' ' && name[strlen(name) - 1] != ' ');
+        for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
+        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
+    }
+    assert_int_equal(b->part("no such part"), -1);
+}
+
+TEST(choice_of_devices)
+{
+    static const char variable[] = "WEBER_OPENCL_DEVICES";
+    assert_int_equal(restart(variable, "CPU, 0"), 0);
+    assert_int_equal(b->count(), 2);
+    expect_error(restart(variable, "gpu"), WB_ERROR_DEVICE, "leaves no device of 2");
+    WORKS(restart(variable, NULL));
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+TEST(more_than_there_is)
+{
+    const int64_t total = memory_of(dev[0]).total;
+    expect_none(b->allocate(dev[0], (size_t)total + 1), "opencl:0: out of memory");
+    expect_none(b->allocate(dev[0], (size_t)total), "in one piece");
+    b->release(dev[0], take(dev[0], 1000), 1000);
+    const wb_device_memory m = memory_of(dev[0]);
+    assert_true(m.used == 0 && m.total > 0 && m.free == m.total - m.cached);
+    b->trim(dev[0]);
+}
+
+TEST(copies_of_the_host) { transfers(); }
+
+/* Once more through pinned memory, as on a device with memory of its own. */
+TEST(staged_transfers)
+{
+    WORKS(restart("WEBER_OPENCL_STAGING", "1"));
+    transfers();
+    WORKS(restart("WEBER_OPENCL_STAGING", NULL));
+}
+
+TEST(copies_between_devices) { copies(); }
+
+TEST(nothing_is_left) { test_end(); }
+
+int main(void)
+{
+    setenv("POCL_DEVICES", "pthread pthread", 1);
+    return run_all_cases();
+}

@@ -1,0 +1,79 @@
+/* The OpenCL backend by itself, on two devices of PoCL's: the order of commands, kernels and what
+ * is wrong with them, programs that are kept, threads, fork. */
+#include "tests/runtime/by_hand.h"
+
+#include "backend/backend.h"
+
+/* ---- the order of commands ------------------------------------------------------------------- */
+
+TEST(commands_wait)
+{
+    order();
+}
+
+/* Once more with transfers through pinned memory, as on a device with memory of its own. */
+TEST(staged_order)
+{
+    WORKS(restart("WEBER_OPENCL_STAGING", "1"));
+    order();
+    WORKS(restart("WEBER_OPENCL_STAGING", NULL));
+}
+
+/* Memory that no command uses is written while a kernel runs: it need not end before. */
+TEST(upload_beside_kernels)
+{
+    const wb_device *d = dev[0];
+    float x[64], y[64];
+    fill(x, 64, 1);
+    wb__kernel *slow = prepared(d, STEP_SLOW, 64);
+    void *from = take(d, sizeof x), *to = take(d, sizeof x), *other = take(d, sizeof x);
+    WORKS(b->upload(d, from, 0, x, sizeof x));
+    launch(d, slow, from, to, NULL, 0, 0);
+    WORKS(b->wait(d));                          /* it is compiled */
+    const double begins = wb__now();
+    for (int i = 0; i < 4; i++) launch(d, slow, from, to, NULL, 0, 0);
+    WORKS(b->upload(d, other, 0, x, sizeof x));
+    const double uploaded = wb__now() - begins;
+    WORKS(b->wait(d));
+    const double waited = wb__now() - begins;
+    if (uploaded > waited / 2) fail_msg("%g s of %g s", uploaded, waited);
+    WORKS(b->download(d, y, other, 0, sizeof y));
+    assert_memory_equal(x, y, sizeof x);
+    b->destroy(d, slow);
+    b->release(d, from, sizeof x);
+    b->release(d, to, sizeof x);
+    b->release(d, other, sizeof x);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+TEST(arguments_of_launches) { launches(); }
+
+TEST(kernels_with_double) { f64_kernels(); }
+
+TEST(kernels_that_cannot_be)
+{
+    cannot_be(STEP_WRONG, "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11): ");
+    cannot_be(STEP_WRONG, "error:");            /* the compiler's words */
+    cannot_be(STEP_WIDE, "kernel scale wants 16777216 items");
+    cannot_be(STEP_NAMELESS, "clCreateKernel: CL_INVALID_KERNEL_NAME (-46): kernel nothing");
+}
+
+/* Compiled once a device and text; the next process finds the binary; one that the driver refuses
+ * is compiled again. */
+TEST(programs_are_kept)
+{
+    keep_programs("WEBER_OPENCL_BINARIES", "1", NULL);
+    b->destroy(dev[0], prepared(dev[0], STEP_SCALE, N));        /* PoCL keeps its own */
+    assert_int_equal(test_kept, 0);
+}
+
+TEST(nothing_is_left) { test_end(); }
+
+static int begin(void **state)
+{
+    setenv("POCL_DEVICES", "pthread pthread", 1);
+    return test_begin(&wb__cl_backend);
+}
+
+int main(void) { return run_cases(begin, NULL); }

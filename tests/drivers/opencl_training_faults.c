@@ -1,0 +1,39 @@
+/* Training on OpenCL while its driver's calls fail: see training_faults.h.
+ *
+ *   opencl_training_faults [--count N]   at most about N of the n of each kind, evenly spread */
+
+#include "test.h"
+
+#include "tests/doubles/opencl_double.h"
+
+#define BACKEND "OpenCL"
+#define TAG "opencl"
+
+#include "tests/gpu/training_faults.h"
+
+static void test_calls_of_the_driver_fail(void **state)
+{
+    calls_fail(INT64_MAX);
+}
+
+/* On a device with memory of its own. */
+static void test_calls_fail_where_transfers_are_staged(void **state)
+{
+    setenv("WEBER_OPENCL_STAGING", "1", 1);
+    calls_fail(60);
+    unsetenv("WEBER_OPENCL_STAGING");
+}
+
+int main(int argc, char **argv)
+{
+    read_options(argc, argv);
+    open_double();
+    setenv("POCL_DEVICES", "pthread", 1);
+    setenv("WEBER_OPENCL_BINARIES", "1", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls_of_the_driver_fail),
+        cmocka_unit_test(test_calls_fail_where_transfers_are_staged),
+        cmocka_unit_test(test_an_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

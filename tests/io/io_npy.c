@@ -1,0 +1,206 @@
+/* NPY files: what NumPy writes, what we write, and what nobody should. */
+#include "folder.h"
+
+#include "base/files/file.h"
+
+static char path[96];
+
+/* A file of the given version, header and elements; its length. */
+static size_t npy(unsigned char *f, int version, const char *header, const void *data, size_t n)
+{
+    size_t length = strlen(header), at = version > 1 ? 12 : 10;
+    memcpy(f, "\x93NUMPY", 6);
+    f[6] = (unsigned char)version;
+    f[7] = 0;
+    f[8] = (unsigned char)length;
+    f[9] = (unsigned char)(length >> 8);
+    if (version > 1) f[10] = f[11] = 0;
+    memcpy(f + at, header, length);
+    memcpy(f + at + length, data, n);
+    return at + length + n;
+}
+
+static wb_tensor *load(int version, const char *header, const void *data, size_t n)
+{
+    unsigned char f[600];
+    put_file(path, f, npy(f, version, header, data, n));
+    return wb_load_npy(path);
+}
+
+TEST_IN_SCOPE(what_numpy_writes)
+{
+    const float six[] = {0, 1, 2, 3, 4, 5};
+    for (int version = 1; version <= 3; version++) {
+        wb_tensor *x =
+            load(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }          \n",
+                 six, 24);
+        assert_string_equal(wb_describe(x), "[2,3] f32");
+        assert_memory_equal(wb_data(x), six, 24);
+        x = load(version, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n", six, 24);
+        const float turned[] = {0, 2, 4, 1, 3, 5};
+        assert_memory_equal(wb_data(x), turned, 24);
+    }
+    wb_tensor *x = load(1, "{'shape': (3L,), \"descr\": \"=i2\", 'fortran_order': True}",
+                        "\xff\xff\x02\x00\x00\x80", 6);
+    assert_string_equal(wb_describe(x), "[3] i32");
+    assert_true(wb_at(x, 0) == -1 && wb_at(x, 1) == 2 && wb_at(x, 2) == -32768);
+    x = load(1, "{'descr': '<u2', 'fortran_order': False, 'shape': ()}", "\xff\xff", 2);
+    assert_true(wb_ndim(x) == 0 && wb_item(x) == 65535);
+    x = load(1, "{'descr': '<u4', 'fortran_order': True, 'shape': (1,2)}",
+             "\xff\xff\xff\xff\1\0\0\0", 8);
+    assert_string_equal(wb_describe(x), "[1,2] i64");
+    assert_true(wb_at(x, 0, 0) == 4294967295.0 && wb_at(x, 0, 1) == 1);
+    x = load(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}", "\0\1\2\xff", 4);
+    assert_memory_equal(wb_data(x), "\0\1\1\1", 4);
+    x = load(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 7)}", "", 0);
+    assert_string_equal(wb_describe(x), "[0,7] f64");
+    int8_t cube[24], expected[24];
+    for (int i = 0; i < 24; i++) cube[i] = (int8_t)i;
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 3; j++)
+            for (int k = 0; k < 4; k++) expected[12 * i + 4 * j + k] = (int8_t)(i + 2 * j + 6 * k);
+    x = load(1, "{'descr': '|i1', 'fortran_order': True, 'shape': (2, 3, 4)}", cube, 24);
+    assert_memory_equal(wb_data(x), expected, 24);
+}
+
+TEST(what_we_write)
+{
+    wb_scope *s = wb_scope_open();
+    double values[24];
+    for (int i = 0; i < 24; i++) values[i] = i % 2 ? i : -i;
+    for (wb_dtype t = WB_F32; t < WB_DTYPE_COUNT; t++)
+        for (int ndim = 0; ndim <= 3; ndim++) {
+            int64_t dims[] = {2, 3, 4};
+            char data[24 * 8];
+            wb__convert(data, t, values, WB_F64, 24);
+            wb_tensor *x = wb_from(data, t, ndim, dims);
+            assert_int_equal(wb_save_npy(path, x), 0);
+            wb_tensor *y = wb_load_npy(path);
+            if (!y) fail_msg("%s", wb_error());
+            assert_int_equal(wb_dtype_of(y), t == WB_BF16 ? WB_F32 : t);
+            assert_int_equal(wb_ndim(y), ndim);
+            assert_int_equal(wb_size(y), wb_size(x));
+            if (t == WB_BF16) wb__convert(data, WB_F32, wb_data(x), t, wb_size(x));
+            assert_memory_equal(wb_data(y), data,
+                                (size_t)wb_size(y) * wb_dtype_bytes(wb_dtype_of(y)));
+        }
+    int64_t n;
+    wb_save_npy(path, wb_from(values, WB_F64, 1, (int64_t[]){5}));
+    char *text = wb__file_read(path, &n);
+    static const char header[] = "{'descr': '<f8', 'fortran_order': False, 'shape': (5,), }";
+    assert_int_equal(n, 128 + 40);
+    assert_memory_equal(text + 10, header, sizeof header - 1);
+    assert_int_equal(text[127], '\n');
+    wb__free(text);
+    wb_save_npy(path, wb_from(values, WB_F64, 2, (int64_t[]){0, 5}));
+    assert_string_equal(wb_describe(wb_load_npy(path)), "[0,5] f64");
+    assert_int_equal(wb_save_npy("/nonexistent/x.npy", wb_from(values, WB_F64, 0, NULL)),
+                     WB_ERROR_FILE);
+    assert_int_equal(wb_save_npy(path, WB_NONE), WB_ERROR_ARGUMENT);
+    wb_scope_close(s);
+}
+
+TEST(what_is_not_read)
+{
+    static const struct { const char *header, *reason; } wrong[] = {
+        {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", "big-endian"},
+        {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "'<c8'"},
+        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "'|O'"},
+        {"{'descr': '', 'fortran_order': False, 'shape': (1,)}", "not read"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "records"},
+        {"{'descr': '<f4', 'fortran_order': 1, 'shape': (1,)}", "True or False"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}", "comma"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "dimension"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': 1}", "parentheses"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "more than 8"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (65536,65536)}", "2^32"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999999,)}", "2^32"},
+        {"{'descr': '<f4', 'fortran_order': False}", "missing"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "follows"},
+        {"{'descr': '<f4', 'other': 1}", "unknown key"},
+        {"{'descr", "no end"},
+        {"{'descr'", "':' is"},
+        {"[]", "'{' is"},
+        {"", "'{' is"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (5,)}", "ends after 4 of the 20"},
+    };
+    wb_scope *s = wb_scope_open();
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
+        wb_clear_error();
+        assert_null(load(1, wrong[i].header, "\0\0\0\0", 4));
+        assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+        if (!strstr(wb_error(), wrong[i].reason) || !strstr(wb_error(), "byte "))
+            fail_msg("%zu: %s", i, wb_error());
+    }
+    assert_null(
+        load(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "\0\0\0\0\0", 5));
+    assert_non_null(strstr(wb_error(), "should end here"));
+    assert_null(load(4, "", "", 0));
+    assert_non_null(strstr(wb_error(), "byte 6: version 4"));
+    unsigned char lie[] = "\x93NUMPY\2\0\xff\xff\xff\xff";
+    put_file(path, lie, 12);
+    assert_null(wb_load_npy(path));
+    assert_non_null(strstr(wb_error(), "byte 8"));
+    assert_null(wb_load_npy("/nonexistent"));
+    wb_scope_close(s);
+}
+
+TEST(every_length_and_every_byte)
+{
+    unsigned char f[300], g[300];
+    const float six[] = {0, 1, 2, 3, 4, 5};
+    size_t n = npy(f, 1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n", six, 24);
+    for (size_t cut = 0; cut < n; cut++) {
+        put_file(path, f, cut);
+        wb_clear_error();
+        assert_null(wb_load_npy(path));
+        assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+    }
+    for (size_t at = 0; at < n; at++)
+        for (int value = 0; value < 256; value += 1) {
+            memcpy(g, f, n);
+            g[at] = (unsigned char)value;
+            put_file(path, g, n);
+            wb_scope *s = wb_scope_open();
+            wb_tensor *x = wb_load_npy(path);
+            if (x) assert_true(wb_size(x) <= 24);
+            else assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+            wb_scope_close(s);
+        }
+}
+
+static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void), wb_status code)
+{
+    const float six[] = {0, 1, 2, 3, 4, 5};
+    bool finished = false;
+    for (int64_t n = 1; !finished; n++) {
+        wb_scope *s = wb_scope_open();
+        wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
+        fail_at(n);
+        int status = wb_save_npy(path, x);
+        wb_tensor *y = status ? NULL : wb_load_npy(path);
+        finished = calls() < n;
+        fail_at(0);
+        /* a file that cannot be mapped is read */
+        assert_true(!finished || y);
+        assert_true(finished || !y || (code == WB_ERROR_FILE && !status));
+        if (!y) assert_int_equal(wb_error_code(), code);
+        else assert_memory_equal(wb_data(y), six, sizeof six);
+        wb_scope_close(s);
+    }
+}
+
+TEST(every_failure)
+{
+    faults(wb__alloc_fail_at, wb__alloc_count, WB_ERROR_MEMORY);
+    faults(wb__io_fail_at, wb__io_count, WB_ERROR_FILE);
+}
+
+static int make(void **state)
+{
+    if (make_folder(state)) return 1;
+    snprintf(path, sizeof path, "%s/a.npy", folder);
+    return 0;
+}
+
+int main(void) { return run_cases(make, remove_folder); }

@@ -1,0 +1,379 @@
+/* NPZ archives: what Python and NumPy write, what we write, and what nobody should; trees of tensors from files. */
+#include "folder.h"
+#include "python.h"
+
+#include "base/files/file.h"
+#include "engine/tensor.h"
+#include "io/formats.h"
+#include "io/numpy/npz.h"
+
+#include <unistd.h>
+
+static char mine[96];
+static bool has_python;
+
+#ifndef WB_HAVE_ZIP
+
+TEST(without_libzip)
+{
+    wb_scope *s = wb_scope_open();
+    wb__saving list = {0};
+    assert_int_equal(wb__saving_add(&list, "", "x", wb_ones(3)), 0);
+    assert_int_equal(wb__npz_save(mine, &list), 0);
+    wb__saving_free(&list);
+    assert_null(wb_load_tensors(mine));
+    assert_non_null(strstr(wb_error(), "libzip-dev"));
+    wb_scope_close(s);
+}
+
+#else
+
+static int load(const char *path, bool values, wb__table *out)
+{
+    wb__mapping *m = wb__map(path);
+    assert_non_null(m);
+    int status = wb__npz_table(m, values, out);
+    if (status) wb__unmap(m);
+    return status;
+}
+
+static const wb__entry *entry(const wb__table *t, const char *name, const char *type, wb_dtype dtype)
+{
+    const wb__entry *e = wb__table_find(t, name);
+    if (!e) fail_msg("no member %s", name);
+    assert_string_equal(e->type, type);
+    assert_int_equal(e->dtype, dtype);
+    return e;
+}
+
+TEST(what_python_writes)
+{
+    if (!has_python) skip();
+    const float six[] = {0, 1, 2, 3, 4, 5}, turned[] = {0, 2, 4, 1, 3, 5};
+    for (int i = 0; i < 4; i++) {
+        wb__table t;
+        const bool values = i < 2;
+        if (load(in_folder(i % 2 ? "deflated.npz" : "stored.npz"), values, &t)) fail_msg("%s", wb_error());
+        assert_int_equal(t.n, 7);
+        const wb__entry *e = entry(&t, "layers.0.weight", "<f4", WB_F32);
+        assert_true(e->ndim == 2 && e->dims[0] == 2 && e->dims[1] == 3 && e->bytes == 24);
+        if (values) assert_memory_equal(e->data, six, 24);
+        else assert_null(e->data);
+        e = entry(&t, "turned", "<f4", WB_F32);
+        if (values) assert_memory_equal(e->data, turned, 24);
+        e = entry(&t, "deep/er", "<i2", WB_I32);
+        assert_int_equal(e->bytes, 12);
+        if (values) assert_memory_equal(e->data, ((int32_t[]){-1, 2, -32768}), 12);
+        e = entry(&t, "flags", "|b1", WB_BOOL);
+        if (values) assert_memory_equal(e->data, "\0\1\1\1", 4);
+        e = entry(&t, "a number", "<f8", WB_F64);
+        assert_int_equal(e->ndim, 0);
+        if (values) assert_memory_equal(e->data, &(double){2.5}, 8);
+        e = entry(&t, "empty", "<f2", WB_F16);
+        assert_true(e->dims[0] == 0 && e->dims[1] == 7 && e->bytes == 0);
+        entry(&t, "gr\xc3\xb6\xc3\x9f" "e", "|u1", WB_U8);
+        wb__table_free(&t);
+    }
+    wb__table t;
+    if (load(in_folder("others.npz"), true, &t)) fail_msg("%s", wb_error());
+    assert_int_equal(t.n, 7);
+    entry(&t, "f4", "<f4", WB_F32);
+    assert_int_equal(entry(&t, "notes.txt", "no array", 0)->bytes, 5);
+    assert_int_equal(entry(&t, "big", ">f4", 0)->bytes, 4);
+    entry(&t, "record", "record", 0);
+    entry(&t, "object", "|O", 0);
+    entry(&t, "nine", "too large", 0);
+    entry(&t, "huge", "too large", 0);
+    wb__table_free(&t);
+    assert_null(wb_load_tensors(in_folder("others.npz")));
+    assert_int_equal(wb_error_code(), WB_ERROR_DTYPE);
+    assert_non_null(strstr(wb_error(), "\"big\": >f4\n"));
+    assert_non_null(strstr(wb_error(), "\"notes.txt\": no array"));
+    assert_int_equal(load(in_folder("nothing.npz"), true, &t), 0);
+    assert_int_equal(t.n, 0);
+    wb__table_free(&t);
+    if (load(in_folder("many.npz"), true, &t)) fail_msg("%s", wb_error());
+    assert_int_equal(t.n, 70000);
+    assert_int_equal(*(const uint8_t *)entry(&t, "69999", "|u1", WB_U8)->data, 69999 % 251);
+    wb__table_free(&t);
+}
+
+TEST(what_numpy_writes)
+{
+    if (!has_python || !python_has("numpy")) skip();
+    wb_scope *s = wb_scope_open();
+    for (int i = 0; i < 2; i++) {
+        wb_tree *t = wb_load_tensors(in_folder(i ? "numpy.npz" : "numpy-packed.npz"));
+        if (!t) fail_msg("%s", wb_error());
+        assert_string_equal(wb_describe(wb_get(t, "x.y")), "[3,4] f32");
+        assert_true(wb_at(wb_get(t, "x.y"), 2, 1) == 9);
+        assert_memory_equal(wb_data(wb_get(t, "bool")), "\1\0", 2);
+        assert_true(wb_at(wb_get(t, "f"), 1, 0) == 3);
+    }
+    wb_tree *t = wb_load_tensors(in_folder("numpy.npy"));
+    assert_true(wb_at(wb_get(t, "0"), 0, 2) == 2);
+    wb_scope_close(s);
+}
+
+/* Weber's names may have dots, though no path could part them. */
+static wb__saving some(void)
+{
+    const float six[] = {0, 1, 2, 3, 4, 5}, two[] = {1, 2};
+    wb__saving list = {0};
+    uint16_t brain[2];
+    wb__convert(brain, WB_BF16, two, WB_F32, 2);
+    wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
+    int status = wb__saving_add(&list, "a.", "b", x);
+    status |= wb__saving_add(&list, "", "gr\xc3\xb6\xc3\x9f" "e", wb_from("\1\0", WB_BOOL, 1, (int64_t[]){2}));
+    status |= wb__saving_add(&list, "", "half", wb_astype(x, WB_F16));
+    status |= wb__saving_add(&list, "", "brain", wb_from(brain, WB_BF16, 1, (int64_t[]){2}));
+    status |= wb__saving_add(&list, "", "number", wb_full_of(7, WB_I64, 0, NULL));
+    status |= wb__saving_add(&list, "", "empty", wb_zeros(0, 5));
+    assert_int_equal(status, 0);
+    return list;
+}
+
+TEST(what_we_write)
+{
+    wb_scope *s = wb_scope_open();
+    for (int form = 0; form < 3; form++) {              /* sizes in 32 bits; in 64; places alone in 64 */
+        wb__npz_most = form == 0 ? UINT32_MAX : form == 1 ? 1 : 300;
+        wb__saving list = some();
+        if (wb__npz_save(mine, &list)) fail_msg("%s", wb_error());
+        wb__npz_most = UINT32_MAX;
+        wb__saving_free(&list);
+        wb_tree *t = wb_load_tensors(mine);
+        if (!t) fail_msg("%s", wb_error());
+        assert_string_equal(wb_describe(wb_get(t, "a.b")), "[2,3] f32");
+        assert_true(wb_at(wb_get(t, "a.b"), 1, 2) == 5);
+        assert_memory_equal(wb_data(wb_get(t, "gr\xc3\xb6\xc3\x9f" "e")), "\1\0", 2);
+        assert_string_equal(wb_describe(wb_get(t, "half")), "[2,3] f16");
+        assert_string_equal(wb_describe(wb_get(t, "brain")), "[2] f32");
+        assert_true(wb_item(wb_get(t, "number")) == 7);
+        assert_string_equal(wb_describe(wb_get(t, "empty")), "[0,5] f32");
+        assert_null(wb_get(t, "a"));
+        assert_null(wb_get(t, "a.b.c"));
+        if (has_python) assert_int_equal(python_script("npz_files.py check", mine), 0);
+    }
+    wb__saving list = {0};
+    assert_int_equal(wb__npz_save(mine, &list), 0);     /* nothing */
+    wb__table t;
+    assert_int_equal(load(mine, true, &t), 0);
+    assert_int_equal(t.n, 0);
+    wb__table_free(&t);
+    assert_int_equal(wb__saving_add(&list, "", "x", wb_ones(3)), 0);
+    assert_int_equal(wb__saving_add(&list, "", "x", wb_ones(3)), 0);
+    assert_int_equal(wb__npz_save(mine, &list), WB_ERROR_ARGUMENT);
+    assert_non_null(strstr(wb_error(), "two tensors are named \"x\""));
+    wb__saving_free(&list);
+    list = (wb__saving){0};
+    char name[70001];
+    memset(name, 'n', 70000);
+    name[70000] = 0;
+    assert_int_equal(wb__saving_add(&list, "", name, wb_ones(3)), 0);
+    assert_int_equal(wb__npz_save(mine, &list), WB_ERROR_ARGUMENT);
+    wb__saving_free(&list);
+    list = (wb__saving){0};
+    wb_tensor *one = wb_ones(1);
+    for (int i = 0; i < 66000; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(wb__saving_add(&list, "", name, one), 0);
+    }
+    assert_int_equal(wb__npz_save(mine, &list), 0);
+    wb__saving_free(&list);
+    assert_int_equal(load(mine, true, &t), 0);
+    assert_int_equal(t.n, 66000);
+    wb__table_free(&t);
+    if (has_python) assert_int_equal(python_script("npz_files.py check", mine), 0);
+    wb_scope_close(s);
+}
+
+/* A tree of one file is another file, and names with dots stay what they are. */
+TEST(trees_from_format_to_format)
+{
+    static const char *const endings[] = {"safetensors", "npz", "bson", "npz"};
+    wb_scope *s = wb_scope_open();
+    wb__saving list = {0};
+    const float six[] = {0, 1, 2, 3, 4, 5};
+    wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
+    assert_int_equal(wb__saving_add(&list, "layers.0.", "weight", x), 0);
+    assert_int_equal(wb__saving_add(&list, "layers.0.", "bias", wb_astype(x, WB_F64)), 0);
+    assert_int_equal(wb__saving_add(&list, "", "layers", wb_astype(x, WB_I64)), 0);
+    assert_int_equal(wb__npz_save(mine, &list), 0);
+    wb__saving_free(&list);
+    wb_tree *t = wb_load_tensors(mine);
+    for (size_t i = 0; i < WB__COUNT(endings); i++) {
+#ifndef WB_HAVE_BSON
+        if (!strcmp(endings[i], "bson")) continue;
+#endif
+        char path[128];
+        snprintf(path, sizeof path, "%s/tree.%s", folder, endings[i]);
+        if (!t || wb_save(path, t)) fail_msg("%s", wb_error());
+        t = wb_load_tensors(path);
+        if (!t) fail_msg("%s", wb_error());
+        assert_string_equal(wb_describe(wb_get(t, "layers.0.bias")), "[2,3] f64");
+        assert_string_equal(wb_describe(wb_get(t, "layers")), "[2,3] i64");
+        assert_memory_equal(wb_data(wb_get(t, "layers.0.weight")), six, 24);
+        unlink(path);
+    }
+    wb_layer *model = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
+    wb_layer *other = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
+    if (wb_save(mine, model) || wb_load_state(mine, other)) fail_msg("%s", wb_error());
+    assert_memory_equal(wb_data(wb_get(model, "layers.0.weight")), wb_data(wb_get(other, "layers.0.weight")), 48);
+    wb_scope_close(s);
+}
+
+/* A large member arrives in the form it has in memory, from parts that are larger than any buffer. */
+TEST(large_members)
+{
+    wb_scope *s = wb_scope_open();
+    wb__saving list = {0};
+    wb_tensor *x = wb_reshape(wb_arange(3 << 20, WB_F32), 3, 1 << 20);
+    assert_int_equal(wb__saving_add(&list, "", "x", x), 0);
+    assert_int_equal(wb__npz_save(mine, &list), 0);
+    wb__saving_free(&list);
+    wb_tree *t = wb_load_tensors(mine);
+    assert_memory_equal(wb_data(wb_get(t, "x")), wb_data(x), 12 << 20);
+    wb_scope_close(s);
+}
+
+TEST(what_is_not_read)
+{
+    if (!has_python) skip();
+    static const struct { const char *file, *reason; } wrong[] = {
+        {"twice.npz", "two members are named \"a\""},
+        {"nameless.npz", "has no name"},
+        {"bzip2.npz", "compressed otherwise"},
+        {"locked.npz", "encrypted"},
+        {"short.npz", "elements"},
+        {"long.npz", "elements"},
+        {"wrong.npz", "byte 0: not an NPY file"},
+        {"checksum.npz", "CRC"},
+        {"claims.npz", "claims bytes"},
+        {"overlap.npz", "claims bytes"},
+        {"liar.npz", "ends after"},
+        {"bomb.npz", "wb_set_unpack_limit"},
+        {"bombs.npz", "wb_set_unpack_limit"},
+    };
+    wb_set_unpack_limit(5 << 20);
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
+        wb__table t;
+        const int64_t before = wb_memory_used();
+        assert_int_equal(load(in_folder(wrong[i].file), true, &t), WB_ERROR_FORMAT);
+        if (!strstr(wb_error(), wrong[i].reason) || !strstr(wb_error(), wrong[i].file))
+            fail_msg("%s: %s", wrong[i].file, wb_error());
+        assert_int_equal(wb_memory_used(), before);
+    }
+    wb__table t;
+    assert_int_equal(load(in_folder("bomb.npz"), false, &t), 0);    /* its header is no bomb */
+    assert_int_equal(t.entries[0].bytes, 50000000);
+    wb__table_free(&t);
+    wb_set_unpack_limit((int64_t)4 << 30);
+    assert_int_equal(load(in_folder("bombs.npz"), true, &t), 0);
+    assert_int_equal(t.n, 12);
+    wb__table_free(&t);
+}
+
+/* Whatever was done to an archive: read, then in bounds, or refused. */
+static void read_or_refuse(const void *data, size_t n)
+{
+    put_file(mine, data, n);
+    wb__table t;
+    wb__mapping *m = wb__map(mine);
+    assert_non_null(m);
+    wb_clear_error();
+    if (wb__npz_table(m, true, &t)) {
+        assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+        wb__unmap(m);
+        return;
+    }
+    for (int i = 0; i < t.n; i++)
+        if (t.entries[i].dtype) assert_true(t.entries[i].bytes <= 1000);
+    wb__table_free(&t);
+}
+
+TEST(every_length_and_every_byte)
+{
+    if (!has_python) skip();
+    static const char *const files[] = {"one.npz", "packed.npz"};
+    for (int i = 0; i < 2; i++) {
+        int64_t n;
+        char *whole = wb__file_read(in_folder(files[i]), &n);
+        for (int64_t cut = 0; cut < n; cut++) {
+            put_file(mine, whole, (size_t)cut);
+            wb__table t;
+            if (load(mine, true, &t) != WB_ERROR_FORMAT) fail_msg("%s, %lld bytes", files[i], (long long)cut);
+        }
+        for (int64_t at = 0; at < n; at++) {
+            const char was = whole[at];
+            for (int value = 0; value < 256; value += value < 8 || value > 247 ? 1 : 40) {
+                whole[at] = (char)value;
+                read_or_refuse(whole, (size_t)n);
+            }
+            whole[at] = was;
+        }
+        wb__free(whole);
+    }
+}
+
+TEST(every_failure)
+{
+    bool finished = false;
+    for (int64_t n = 1; !finished; n++) {
+        wb_scope *s = wb_scope_open();
+        wb__saving list = some();
+        wb__alloc_fail_at(n);
+        int status = wb__npz_save(mine, &list);
+        wb_tree *t = status ? NULL : wb_load_tensors(mine);
+        finished = wb__alloc_count() < n;
+        wb__alloc_fail_at(0);
+        if (finished != (t != NULL)) fail_msg("allocation %lld: %d", (long long)n, status);
+        if (!t) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+        wb__saving_free(&list);
+        wb_scope_close(s);
+    }
+    finished = false;
+    for (int64_t n = 1; !finished; n++) {
+        wb_scope *s = wb_scope_open();
+        wb__saving list = some();
+        wb__io_fail_at(n);
+        int status = wb__npz_save(mine, &list);
+        finished = wb__io_count() < n;
+        wb__io_fail_at(0);
+        assert_int_equal(status, finished ? 0 : WB_ERROR_FILE);
+        wb__saving_free(&list);
+        wb_scope_close(s);
+    }
+}
+
+#endif
+
+/* A lone array in place; what another order or width needs is made. */
+TEST(npy_in_place)
+{
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = wb_reshape(wb_arange(6, WB_F32), 2, 3);
+    assert_int_equal(wb_save_npy(mine, x), 0);
+    wb__table t;
+    assert_int_equal(wb__table_load(mine, NULL, true, &t), 0);
+    assert_true(t.n == 1 && t.mapping && !t.entries[0].owned);
+    assert_string_equal(t.entries[0].name, "0");
+    assert_true(t.entries[0].begin == 128 && t.entries[0].bytes == 24);
+    assert_ptr_equal(t.entries[0].data, t.mapping->data + 128);
+    assert_memory_equal(t.entries[0].data, wb_data(x), 24);
+    wb__table_free(&t);
+    wb_tree *tree = wb_load_tensors(mine);
+    assert_memory_equal(wb_data(wb_get(tree, "0")), wb_data(x), 24);
+    assert_null(wb_load_tensors("/nonexistent"));
+    wb_scope_close(s);
+}
+
+static int make(void **state)
+{
+    if (make_folder(state)) return 1;
+    snprintf(mine, sizeof mine, "%s/mine.npz", folder);
+    has_python = python_has("zlib") && !python_script("npz_files.py write", folder);
+    return 0;
+}
+
+int main(void) { return run_cases(make, remove_folder); }

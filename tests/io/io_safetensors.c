@@ -1,0 +1,348 @@
+/* The safetensors format: what is written is read, what is wrong is refused with a reason, whatever
+ * the bytes. */
+#include "folder.h"
+#include "golden.h"
+
+#include "base/files/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+static const char *file_name(void)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "/tmp/weber-safetensors-%ld", (long)getpid());
+    return name;
+}
+
+static void put(const void *bytes, size_t n) { put_file(file_name(), bytes, n); }
+
+/* A file of this header and n bytes of data. */
+static void put_header(const char *header, size_t n)
+{
+    size_t length = strlen(header);
+    char *bytes = calloc(1, 8 + length + n);
+    for (int i = 0; i < 8; i++) bytes[i] = (char)(length >> (8 * i));
+    memcpy(bytes + 8, header, length);
+    put(bytes, 8 + length + n);
+    free(bytes);
+}
+
+static void refused(const char *header, size_t n, const char *message)
+{
+    wb__table st;
+    put_header(header, n);
+    wb_clear_error();
+    assert_int_equal(wb__st_load(file_name(), true, &st), WB_ERROR_FORMAT);
+    if (!strstr(wb_error(), message)) fail_msg("\"%s\" is not in \"%s\"", message, wb_error());
+    if (!strstr(wb_error(), file_name())) fail_msg("no file in \"%s\"", wb_error());
+    assert_null(st.entries);
+}
+
+/* One tensor's description. */
+#define TENSOR(name, dtype, shape, offsets) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" offsets "]}"
+
+TEST(wrong_headers)
+{
+    refused("[]", 0, "byte 8: the header does not begin with {");
+    refused(" {}", 0, "byte 8: the header does not begin with {");
+    refused("{\"a\"}", 0, "byte 12: a ':' should be here, after a name; found '}'");
+    refused("{\"a\":1}", 0, "byte 13: a '{' should be here, where a tensor is described; found '1'");
+    refused("{}x", 0, "byte 10: something follows the header's last }");
+    refused("{\"a\":{},}", 0, "byte 13: tensor \"a\": wants dtype, shape and data_offsets");
+    refused("{\"__metadata__\":{},}", 0, "byte 27: a '\"' should be here, around a name; found '}'");
+    refused("{\"__metadata__\":{}", 0, "byte 26: the header ends where a '}' should be, where the header ends");
+    refused("{" TENSOR("a", "F32", "1", "0,4") "," TENSOR("a", "F32", "1", "4,8") "}", 8,
+            "byte 62: a second tensor \"a\"");
+    refused("{" TENSOR("a", "F99", "1", "0,4") "}", 4, "byte 22: tensor \"a\": unknown dtype \"F99\"");
+    refused("{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+            "byte 22: a '\"' should be here, around a dtype; found '3'");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":7,\"data_offsets\":[0,4]}}", 4,
+            "a '[' should be here, where a shape begins");
+    refused("{" TENSOR("a", "F32", "-1", "0,4") "}", 4, "byte 37: a dimension is negative");
+    refused("{" TENSOR("a", "F32", "1.0", "0,4") "}", 4, "byte 37: a dimension is no whole number");
+    refused("{" TENSOR("a", "F32", "1e3", "0,4") "}", 4, "a dimension is no whole number");
+    refused("{" TENSOR("a", "F32", "01", "0,4") "}", 4, "a dimension is no whole number");
+    refused("{" TENSOR("a", "F32", "true", "0,4") "}", 4, "a dimension is no whole number");
+    refused("{" TENSOR("a", "F32", "99999999999999999999", "0,4") "}", 4, "a dimension is 2^63 or more");
+    refused("{" TENSOR("a", "F32", "4294967296,4294967297", "0,4") "}", 4,
+            "its shape is too large for any file");
+    refused("{" TENSOR("a", "F32", "9223372036854775807,2", "0,4") "}", 4,
+            "its shape is too large for any file");
+    refused("{" TENSOR("a", "F32", "2", "0,4") "}", 4,
+            "tensor \"a\": its shape and its place do not agree: 8 bytes and 4");
+    refused("{" TENSOR("a", "F4", "3", "0,2") "}", 2, "tensor \"a\": F4 do not fill whole bytes");
+    refused("{" TENSOR("a", "F32", "1", "4,0") "}", 4, "tensor \"a\": it ends before it begins");
+    refused("{" TENSOR("a", "F32", "1", "-4,0") "}", 4, "an offset is negative");
+    refused("{" TENSOR("a", "F32", "1", "0,4,8") "}", 4, "a ']' should be here, after the two offsets");
+    refused("{" TENSOR("a", "F32", "1", "4,8") "}", 8, "byte 9: tensor \"a\": a hole is before it");
+    refused("{" TENSOR("a", "F32", "1", "0,4") "," TENSOR("b", "F32", "1", "2,6") "}", 8,
+            "byte 62: tensor \"b\": overlaps another");
+    refused("{" TENSOR("a", "F32", "1", "0,4") "," TENSOR("b", "F32", "0", "2,2") "}", 4,
+            "tensor \"b\": overlaps another");
+    refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
+            "byte 61: tensor \"a\": an unknown \"x\"; it wants dtype, shape and data_offsets");
+    refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+            "tensor \"a\": a second \"dtype\"");
+    refused("{\"__metadata__\":{\"a\":1}}", 0, "a '\"' should be here, since metadata are texts");
+    refused("{\"__metadata__\":[]}", 0, "a '{' should be here, where the metadata begin");
+    refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "byte 27: a second __metadata__");
+    refused("{\"__metadata__\":{\"a\":\"\",\"b\":\"\",\"a\":\"\"}}", 0, "__metadata__ has \"a\" twice");
+    refused("{\"a\xff\":{}}", 0, "byte 11: not UTF-8");
+    refused("{\"\xed\xa0\x80\":{}}", 0, "byte 10: not UTF-8");
+    refused("{\"\xc0\xaf\":{}}", 0, "byte 10: not UTF-8");
+    refused("{\"a\n\":{}}", 0, "byte 11: a control character in a text");
+    refused("{\"\\ud800x\":{}}", 0, "a wrong \\u escape in a text");
+    refused("{\"\\udc00\":{}}", 0, "a wrong \\u escape in a text");
+    refused("{\"\\u00g0\":{}}", 0, "a wrong \\u escape in a text");
+    refused("{\"\\x\":{}}", 0, "an unknown escape in a text");
+    refused("{\"a\\u0000b\":{}}", 0, "a zero in a text");
+    refused("{" TENSOR("a", "F32", "1", "0,4") "}", 3,
+            "byte 62: the file ends after 3 of the 4 bytes of the tensor \"a\"");
+    refused("{" TENSOR("a", "F32", "1", "0,4") "}", 5, "byte 66: the contents should end here, but go on for 1 byte");
+    refused("{" TENSOR("a", "F32", "1000000000", "0,4000000000") "}", 5,
+            "the file ends after 5 of the 4000000000 bytes of the tensor \"a\"");
+    put("\x10\0\0\0\0\0\0\0{}", 10);
+    wb__table short_header;
+    assert_int_equal(wb__st_load(file_name(), true, &short_header), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "byte 8: the file ends after 2 of the 16 bytes of the header"));
+    put("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+    wb__table st;
+    assert_int_equal(wb__st_load(file_name(), true, &st), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "byte 0: a header of 18446744073709551615 bytes"));
+    assert_int_equal(wb__st_load("/nowhere/at/all", true, &st), WB_ERROR_FILE);
+    put_header("{}  ", 0);                              /* nothing at all is a file */
+    assert_int_equal(wb__st_load(file_name(), true, &st), 0);
+    assert_int_equal(st.n, 0);
+    wb__table_free(&st);
+    unlink(file_name());
+}
+
+static void make_file(void)
+{
+    static const double f64[2] = {1.5, -2};
+    static const float f32[3] = {1, 2, 3};
+    static const uint16_t f16[1] = {0x3c00};
+    static const int64_t i64[1] = {-5};
+    static const int8_t i8[3] = {1, -1, 0};
+    static const uint8_t flags[2] = {1, 0};
+    const int64_t two[1] = {2}, three[1] = {3}, one[2] = {1, 1}, none[2] = {0, 7};
+    wb__st_out out[] = {
+        {"flags", WB_BOOL, 1, two, 2, flags},
+        {"bytes", WB_I8, 1, three, 3, i8},
+        {"half", WB_F16, 2, one, 2, f16},
+        {"brain", WB_BF16, 0, NULL, 2, f16},
+        {"single", WB_F32, 1, three, 12, f32},
+        {"double", WB_F64, 1, two, 16, f64},
+        {"long", WB_I64, 0, NULL, 8, i64},
+        {"empty \"quoted\" \xc3\xa9", WB_I32, 2, none, 0, NULL},
+        {"unsigned", WB_U8, 1, two, 2, flags},
+    };
+    wb__note notes[] = {{"about", "a \"test\"\n"}};
+    if (wb__st_save(NULL, file_name(), WB__COUNT(out), out, 1, notes)) fail_msg("%s", wb_error());
+}
+
+TEST(what_is_written_is_read)
+{
+    wb__table st;
+    make_file();
+    if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
+    assert_int_equal(st.n, 9);
+    assert_string_equal(wb__table_note(&st, "about"), "a \"test\"\n");
+    assert_null(wb__table_note(&st, "more"));
+    assert_true(((double *)wb__table_find(&st, "double")->data)[1] == -2);
+    assert_true(((float *)wb__table_find(&st, "single")->data)[2] == 3);
+    assert_true(((int8_t *)wb__table_find(&st, "bytes")->data)[1] == -1);
+    assert_int_equal(wb__table_find(&st, "brain")->ndim, 0);
+    assert_int_equal(wb__table_find(&st, "empty \"quoted\" \xc3\xa9")->dims[1], 7);
+    assert_null(wb__table_find(&st, "nobody"));
+    wb__table_free(&st);
+    if (wb__st_load(file_name(), false, &st)) fail_msg("%s", wb_error());
+    assert_null(wb__table_find(&st, "single")->data);
+    wb__table_free(&st);
+
+    int64_t n;
+    char *bytes = wb__file_read(file_name(), &n);
+    assert_int_equal(bytes[0] & 7, 0);                  /* the data begin at a multiple of 8 */
+    wb__free(bytes);
+    wb__st_out twice[2] = {{"a", WB_U8, 0, NULL, 1, "x"}, {"a", WB_U8, 0, NULL, 1, "y"}};
+    assert_int_equal(wb__st_save(NULL, file_name(), 2, twice, 0, NULL), WB_ERROR_ARGUMENT);
+    assert_string_equal(wb_error(), "save: two tensors are named \"a\"");
+    unlink(file_name());
+}
+
+/* What the format has and Weber has not is in the table, but has no dtype. */
+TEST(foreign_tensors)
+{
+    static const struct { const char *dtype, *shape; int bytes; } rows[] = {
+        {"F4", "2,3", 3},      {"F6_E2M3", "4", 3},    {"F6_E3M2", "4", 3},  {"F8_E4M3", "3", 3},
+        {"F8_E5M2", "3", 3},   {"F8_E8M0", "3", 3},    {"F8_E4M3FNUZ", "3", 3}, {"F8_E5M2FNUZ", "3", 3},
+        {"I16", "3", 6},       {"U16", "3", 6},        {"U32", "3", 12},     {"U64", "3", 24},
+        {"C64", "3", 24},      {"U8", "1,1,1,1,1,1,1,1,2", 2}};
+    for (size_t i = 0; i < WB__COUNT(rows); i++) {
+        char header[300];
+        wb__table st;
+        snprintf(header, sizeof header, "{" TENSOR("a", "%s", "%s", "0,%d") "}", rows[i].dtype, rows[i].shape,
+                 rows[i].bytes);
+        put_header(header, (size_t)rows[i].bytes);
+        if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
+        const wb__entry *e = wb__table_find(&st, "a");
+        assert_int_equal(e->dtype, 0);
+        assert_memory_equal(e->type, rows[i].dtype, strlen(rows[i].dtype));
+        assert_int_equal(e->bytes, rows[i].bytes);
+        assert_non_null(e->data);
+        wb__table_free(&st);
+        wb_layer *m = wb_Embedding(2, 3);
+        const wb_rename row = {"a", "weight"};
+        assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &row), WB_ERROR_FORMAT);
+        if (!strstr(wb_error(), rows[i].dtype)) fail_msg("no %s in \"%s\"", rows[i].dtype, wb_error());
+        assert_int_equal(wb_load_state(file_name(), m, .lenient = true), 0);
+    }
+    unlink(file_name());
+}
+
+TEST(odd_but_right)
+{
+    wb__table st;
+    put_header("{\t\"__metadata__\" : { \"\\u00e9\\ud83d\\ude00\" : \"\\n\\\"\\/\" } , \r\n"
+               "\"\":{\"data_offsets\":[ 0 , 2 ],\"shape\":[],\"dtype\":\"F16\"},"
+               "\"e\":{\"dtype\":\"F64\",\"shape\":[0,9223372036854775807],\"data_offsets\":[2,2]}} \n", 2);
+    if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
+    assert_int_equal(st.n, 2);
+    assert_string_equal(wb__table_note(&st, "\xc3\xa9\xf0\x9f\x98\x80"), "\n\"/");
+    assert_int_equal(wb__table_find(&st, "")->ndim, 0);
+    assert_int_equal(wb__table_find(&st, "e")->ndim, 2);
+    wb__table_free(&st);
+    unlink(file_name());
+}
+
+/* Every file that is too short is refused; every file with one byte changed is read or refused, and
+ * nothing else. */
+TEST(any_damage)
+{
+    wb__table st;
+    int64_t n;
+    int refused_files = 0;
+    make_file();
+    char *bytes = wb__file_read(file_name(), &n);
+    for (int64_t i = 0; i < n; i++) {
+        put(bytes, (size_t)i);
+        wb_clear_error();
+        assert_int_not_equal(wb__st_load(file_name(), true, &st), 0);
+        assert_string_not_equal(wb_error(), "");
+    }
+    for (int64_t i = 0; i < n; i++) {
+        static const unsigned char flips[] = {0x01, 0x80, 0x20, 0xff};
+        for (size_t k = 0; k < sizeof flips; k++) {
+            bytes[i] ^= (char)flips[k];
+            put(bytes, (size_t)n);
+            if (wb__st_load(file_name(), true, &st)) refused_files++;
+            else wb__table_free(&st);
+            bytes[i] ^= (char)flips[k];
+        }
+    }
+    assert_true(refused_files > n);
+    wb__free(bytes);
+    unlink(file_name());
+}
+
+/* Five gigabytes, which lie in the file and nowhere else, with a tensor behind them. */
+TEST(beyond_four_gigabytes)
+{
+    wb__table st;
+    const char *header = "{" TENSOR("big", "F32", "1342177280", "0,5368709120") ","
+                         TENSOR("a", "F32", "2", "5368709120,5368709128") ","
+                         TENSOR("flags", "BOOL", "2,2", "5368709128,5368709132") "}";
+    const off_t end = 8 + (off_t)strlen(header) + 5368709132;
+    const uint8_t values[12] = {0, 0, 128, 63, 0, 0, 0, 64, 2, 0, 255, 1};
+    put_header(header, 0);
+    int f = open(file_name(), O_WRONLY);
+    if (ftruncate(f, end) || pwrite(f, values, 12, end - 12) != 12) fail_msg("no room for a sparse file");
+    close(f);
+    if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
+    const wb__entry *e = wb__table_find(&st, "a");
+    assert_memory_equal(e->data, values, 8);
+    assert_int_equal(wb__table_find(&st, "big")->bytes, 5368709120);
+    wb__table_free(&st);
+
+    wb_layer *m = wb_Embedding(2, 1);       /* and straight from there into a model */
+    wb_tree *t = wb_named_tuple(2, (const char *[]){"a", "flags"},
+                                (void *[]){wb_variable(wb_zeros(2)), wb_variable(wb_full_of(0, WB_BOOL, 2, (int64_t[]){2, 2}))});
+    if (wb_load_state(file_name(), t, .lenient = true)) fail_msg("%s", wb_error());
+    assert_true(wb_at(wb_get(t, "a"), 1) == 2);
+    const uint8_t *flags = wb_data(wb_get(t, "flags")), want[4] = {1, 0, 1, 1};
+    assert_memory_equal(flags, want, 4);    /* whatever the bytes of a true are */
+    assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "\"big\", [1342177280] f32, is not in the model"));
+    if (truncate(file_name(), end - 1)) fail_msg("not cut");
+    assert_int_equal(wb_load_state(file_name(), t, .lenient = true), WB_ERROR_FORMAT);
+    assert_non_null(strstr(wb_error(), "the file ends after 3 of the 4 bytes of the tensor \"flags\""));
+    unlink(file_name());
+}
+
+/* The longest header that the format allows, and one byte more. */
+TEST(hundred_megabytes)
+{
+    const size_t most = 100000000;
+    char *bytes = malloc(8 + most + 1);
+    wb__table st;
+    assert_non_null(bytes);
+    memset(bytes + 8, ' ', most + 1);
+    memcpy(bytes + 8, "{}", 2);
+    for (size_t more = 0; more < 2; more++) {
+        for (int i = 0; i < 8; i++) bytes[i] = (char)((most + more) >> (8 * i));
+        put(bytes, 8 + most + more);
+        assert_int_equal(wb__st_load(file_name(), true, &st), more ? WB_ERROR_FORMAT : 0);
+        if (!more) wb__table_free(&st);
+    }
+    assert_non_null(strstr(wb_error(), "byte 0: a header of 100000001 bytes; 2 to 100000000 are possible"));
+    free(bytes);
+    unlink(file_name());
+}
+
+/* A file that a program compressed. */
+TEST(compressed)
+{
+    wb__table st;
+    char command[200], packed[100];
+    make_file();
+    snprintf(packed, sizeof packed, "%s.gz", file_name());
+    snprintf(command, sizeof command, "gzip -kf %s", file_name());
+    if (system(command)) skip();
+    if (wb__st_load(packed, true, &st)) fail_msg("%s", wb_error());
+    assert_true(((const float *)wb__table_find(&st, "single")->data)[2] == 3);
+    wb__table_free(&st);
+    unlink(packed);
+    unlink(file_name());
+}
+
+/* The n-th call of the system fails, for each n: the old file stands or the new one does. */
+TEST(failing_writes)
+{
+    int failures = 0;
+    for (int64_t fail = 1;; fail++) {
+        put("old", 3);
+        wb__io_fail_at(fail);
+        wb__st_out out = {"a", WB_U8, 0, NULL, 1, "x"};
+        int status = wb__st_save(NULL, file_name(), 1, &out, 0, NULL);
+        bool reached = wb__io_count() >= fail;
+        wb__io_fail_at(0);
+        if (!reached) {
+            assert_int_equal(status, 0);
+            break;
+        }
+        failures += status != 0;
+        int64_t n;
+        char *bytes = wb__file_read(file_name(), &n);
+        wb__table st = {0};
+        if (n == 3) assert_memory_equal(bytes, "old", 3);
+        else assert_int_equal(wb__st_load(file_name(), true, &st), 0);
+        wb__table_free(&st);
+        wb__free(bytes);
+    }
+    assert_true(failures >= 3);
+    unlink(file_name());
+}
+
+int main(void) { return run_all_cases(); }

@@ -1,0 +1,39 @@
+/* Running Python beside a test: the interpreter that WEBER_TEST_PYTHON names, else python3. */
+#ifndef PYTHON_H
+#define PYTHON_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static inline const char *python(void)
+{
+    const char *named = getenv("WEBER_TEST_PYTHON");
+    return named && *named ? named : "python3";
+}
+
+/* Does it run, and have this module ("sys": any does)?  If not, the reason is printed. */
+static inline bool python_has(const char *module)
+{
+    char command[600];
+    snprintf(command, sizeof command, "'%s' -c 'import %s' 2>/dev/null", python(), module);
+    if (system(command) == 0) return true;
+    printf("SKIP: %s has no module %s (set WEBER_TEST_PYTHON to one that has)\n", python(), module);
+    fflush(stdout);
+    return false;
+}
+
+/* Runs a script of the calling file's folder, with an action ("files.py check") and an argument; 0 where it succeeded. */
+#define python_script(name, argument) python_script_beside(__FILE__, name, argument)
+static inline int python_script_beside(const char *end, const char *name, const char *argument)
+{
+    char command[1200];
+    int length = 0;
+    for (int i = 0; end[i]; i++)
+        if (end[i] == '/') length = i + 1;
+    snprintf(command, sizeof command, "'%s' %.*s%s '%s'", python(), length, end, name, argument);
+    fflush(stdout);
+    return system(command);
+}
+
+#endif
