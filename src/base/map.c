@@ -12,10 +12,12 @@
 
 #define AHEAD_MOST ((int64_t)1 << 30)
 
-/* A plain file that is not compressed; false, without an error, if it cannot be mapped. */
+/* A plain file that is not compressed; false, without an error, if it cannot be mapped.  A pipe is not
+ * opened, since its writer would see it close again. */
 static bool map_plain(wb__mapping *m)
 {
     struct stat about;
+    if (stat(m->path, &about) || !S_ISREG(about.st_mode)) return false;
     int file = open(m->path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
     bool plain = fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 1;
@@ -33,23 +35,51 @@ static bool map_plain(wb__mapping *m)
     return true;
 }
 
-wb__mapping *wb__map(const char *path)
+wb__mapping *wb__map_begin(const char *path)
 {
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to read has no name");
     wb__mapping *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return NULL;
     m->path = wb__strdup(path);
     if (m->path && !wb__io_must_fail() && map_plain(m)) return m;
-    if (m->path) m->data = (uint8_t *)wb__file_read_all(path, &m->bytes, &m->unpacked);
-    if (m->data) return m;
+    if (m->path && (m->rest = wb__reader_open(path))) {
+        m->unpacked = wb__reader_unpacks(m->rest);
+        return m;
+    }
     wb__unmap(m);
     return NULL;
+}
+
+/* The block is the mapping's from here on. */
+static int complete(wb__mapping *m)
+{
+    if (!m->rest) return 0;
+    m->data = (uint8_t *)wb__reader_take(m->rest);
+    m->rest = NULL;
+    return m->data ? 0 : WB_ERROR_MEMORY;
+}
+
+wb__mapping *wb__map(const char *path)
+{
+    wb__mapping *m = wb__map_begin(path);
+    if (!m || (!wb__map_more(m, INT64_MAX) && !complete(m))) return m;
+    wb__unmap(m);
+    return NULL;
+}
+
+int wb__map_more(wb__mapping *m, int64_t n)
+{
+    if (!m->rest || n <= m->bytes) return 0;
+    int status = wb__reader_fill(m->rest, n);
+    m->data = (const uint8_t *)wb__reader_contents(m->rest, &m->bytes);
+    return status;
 }
 
 void wb__unmap(wb__mapping *m)
 {
     if (!m) return;
     if (m->map) munmap(m->map, (size_t)m->bytes);
+    else if (m->rest) wb__reader_close(m->rest);
     else wb__free((void *)(uintptr_t)m->data);
     wb__free(m->path);
     wb__free(m);
@@ -62,18 +92,27 @@ void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes)
     if (m->map) (void)posix_madvise((void *)first, end - first, POSIX_MADV_WILLNEED);
 }
 
-const uint8_t *wb__map_take(const wb__mapping *m, int64_t *at, int64_t n, const char *what)
+const uint8_t *wb__map_take(wb__mapping *m, int64_t *at, int64_t n, const char *what)
 {
-    const int64_t from = *at, left = m->bytes - from;
-    if (n <= left) return *at += n, m->data + from;
-    wb__map_fail(m, from, "the file ends after %lld of the %lld bytes of %s", (long long)left,
-                 (long long)n, what);
+    const int64_t from = *at;
+    if (m->rest && n > WB__FILE_MOST - from) {
+        wb__map_fail(m, from, "%s would need %lld bytes; the limit is 4 GiB", what, (long long)n);
+        return NULL;
+    }
+    if (m->rest && wb__map_more(m, from + n)) return NULL;
+    if (n <= m->bytes - from) return *at += n, m->data + from;
+    wb__map_fail(m, from, "the file ends after %lld of the %lld bytes of %s",
+                 (long long)(m->bytes - from), (long long)n, what);
     return NULL;
 }
 
-int wb__map_end(const wb__mapping *m, int64_t at)
+int wb__map_end(wb__mapping *m, int64_t at)
 {
-    return at == m->bytes ? 0 : wb__map_fail(m, at, "the contents should end here, but go on");
+    bool ended = true;
+    int status = m->rest && at == m->bytes ? wb__reader_at_end(m->rest, &ended) : 0;
+    if (status) return status;
+    if (ended && at == m->bytes) return complete(m);
+    return wb__map_fail(m, at, "the contents should end here, but go on");
 }
 
 int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...)

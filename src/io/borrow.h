@@ -3,12 +3,19 @@
 #ifndef WB__BORROW_H
 #define WB__BORROW_H
 
-#include "base/base.h"
+#include "base/map.h"
 
 static inline void wb__free_block(void *block, void *context)
 {
     (void)context;
     wb__free(block);
+}
+
+/* For a tensor whose values are in a mapping. */
+static inline void wb__free_mapping(void *data, void *mapping)
+{
+    (void)data;
+    wb__unmap(mapping);
 }
 
 /* The block is the tensor's from here on, and freed on failure too.  NULL is passed on. */

@@ -3,6 +3,8 @@
 
 #include "shared_data.h"
 
+#include <zlib.h>
+
 static char path[96], other[96];
 
 static const unsigned char bytes_3x2[] = {0, 0, 8, 2, 0, 0, 0, 3, 0, 0, 0, 2, 1, 2, 3, 4, 5, 255};
@@ -67,12 +69,45 @@ TEST(lies_are_found)
     expect_error(f, sizeof bytes_3x2, "byte 3", "9 dimensions");
     unsigned char huge[] = {0, 0, 0x0e, 2, 255, 255, 255, 255, 255, 255, 255, 255, 1};
     expect_error(huge, sizeof huge, "byte 8", "2^32 elements or more");
+    unsigned char none[] = {0, 0, 8, 3, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255};
+    expect_error(none, sizeof none, "byte 12", "2^32 elements or more");
     int64_t before = wb_memory_peak();
     unsigned char large[] = {0, 0, 0x0e, 2, 0, 0, 255, 255, 0, 0, 255, 255, 1};
     expect_error(large, sizeof large, "byte 12", "34358689800 bytes");
     unsigned char less[] = {0, 0, 8, 2, 0, 0, 255, 255, 0, 0, 255, 255, 1};
     expect_error(less, sizeof less, "byte 12", "ends after 1 of");
     assert_true(wb_memory_peak() < before + 200000);
+}
+
+/* Of a compressed file nothing is read but what the header asks for, and nothing held but that. */
+TEST(compressed_files_cost_what_their_header_says)
+{
+    enum { MANY = 5 << 20, SOME = 300000 };
+    static const unsigned char header[] = {0, 0, 8, 1, 0, 0x50, 0, 0};
+    char *data = calloc(1, MANY);
+    data[MANY - 1] = 7;
+    for (int more = 0; more < 2; more++) {
+        gzFile z = gzopen(path, "wb1");
+        gzwrite(z, header, sizeof header);
+        gzwrite(z, data, MANY);
+        for (int i = 0; more && i < 8; i++) gzwrite(z, data, MANY);
+        gzclose(z);
+        wb_scope *s = wb_scope_open();
+        const int64_t peak = wb_memory_peak(), before = wb_memory_used();
+        wb_tensor *x = wb_read_idx(path);
+        assert_true(wb_memory_peak() < WB__MAX(peak + 1, before + MANY + SOME));
+        if (more) {
+            assert_null(x);
+            assert_non_null(strstr(wb_error(), "byte 5242888 of the decompressed contents"));
+            assert_non_null(strstr(wb_error(), "should end here"));
+        } else {
+            if (!x) fail_msg("%s", wb_error());
+            assert_memory_equal(wb_data(x), data, MANY);
+            assert_true(wb_memory_used() < before + MANY + 10000);
+        }
+        wb_scope_close(s);
+    }
+    free(data);
 }
 
 /* Whatever one byte becomes: an error, or a tensor of as many elements as the file has. */

@@ -516,7 +516,6 @@ TEST(bombs)
     for (int i = 0; i < 1000; i++) gzwrite(f, zeros, sizeof zeros);
     gzclose(f);
     int64_t n;
-    bool unpacked;
     char *bytes = NULL;
     FILE *raw = fopen(path, "rb");
     wb__text t = none;
@@ -532,7 +531,7 @@ TEST(bombs)
     assert_true(copy.length < 100000);
     check(&limited, "a bomb of 64 MB", &t);
     wb__free(copy.text);
-    bytes = wb__file_read_all(path, &n, &unpacked);
+    bytes = wb__file_read(path, &n);
     assert_null(bytes);
     wb_set_unpack_limit((int64_t)4 << 30);
 }

@@ -3,6 +3,11 @@
 
 #include "base/files/file.h"
 
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
 static char path[96];
 
 /* A file of the given version, header and elements; its length. */
@@ -114,6 +119,7 @@ TEST(what_is_not_read)
         {"{'descr': '<f4', 'fortran_order': False, 'shape': 1}", "parentheses"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "more than 8"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (65536,65536)}", "2^32"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,65536,65536)}", "2^32"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999999,)}", "2^32"},
         {"{'descr': '<f4', 'fortran_order': False}", "missing"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "follows"},
@@ -167,6 +173,98 @@ TEST(every_length_and_every_byte)
             else assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
             wb_scope_close(s);
         }
+}
+
+enum { MANY = 8 << 20, SOME = 300000 };
+
+static int64_t peak_of(const char *from)
+{
+    const int64_t before = wb_memory_peak(), used = wb_memory_used();
+    wb_clear_error();
+    assert_null(wb_load_npy(from));
+    assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+    assert_int_equal(wb_memory_used(), used);
+    return wb_memory_peak() - before;
+}
+
+/* The header says how much is read: neither zeros behind the elements nor a device that gives bytes
+ * for ever cost memory. */
+TEST(only_what_the_header_asks_for_is_read)
+{
+    unsigned char f[600];
+    static const char header[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (4,)}";
+    const size_t n = npy(f, 1, header, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16);
+    static char zeros[1 << 20];
+    char expected[64];
+    gzFile z = gzopen(path, "wb1");
+    gzwrite(z, f, (unsigned)n);
+    for (int i = 0; i < 64; i++) gzwrite(z, zeros, sizeof zeros);
+    gzclose(z);
+    assert_true(peak_of(path) < SOME);
+    snprintf(expected, sizeof expected, "byte %zu of the decompressed contents", n);
+    assert_non_null(strstr(wb_error(), expected));
+    assert_non_null(strstr(wb_error(), "should end here"));
+    assert_true(peak_of("/dev/zero") < SOME);
+    assert_non_null(strstr(wb_error(), "/dev/zero: byte 0: not an NPY file"));
+}
+
+/* A pipe that stays open: what is no NPY file is refused by its first bytes. */
+TEST(pipes)
+{
+    const char *pipe = in_folder("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    int end = open(pipe, O_RDWR | O_CLOEXEC);
+    assert_true(end >= 0);
+    alarm(60);
+    assert_int_equal(write(end, "this is nothing that anybody would read", 39), 39);
+    assert_true(peak_of(pipe) < SOME);
+    assert_non_null(strstr(wb_error(), "byte 0: not an NPY file"));
+    close(end);
+    static unsigned char f[50200], data[50000];
+    const size_t n = npy(f, 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (50000,)}", data,
+                         sizeof data);
+    for (int turn = 0; turn < 20; turn++) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            int to = open(pipe, O_WRONLY);
+            _exit(to < 0 || write(to, f, n) != (ssize_t)n);
+        }
+        if (turn == 10) wb_set_unpack_limit(1000);      /* of compressed files alone */
+        wb_scope *s = wb_scope_open();
+        wb_tensor *x = wb_load_npy(pipe);
+        if (!x) fail_msg("%s", wb_error());
+        assert_int_equal(wb_size(x), 50000);
+        wb_scope_close(s);
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    alarm(0);
+    wb_set_unpack_limit((int64_t)4 << 30);
+    remove(pipe);
+}
+
+/* Of a compressed file nothing is held but the elements, once. */
+TEST(unpacked_elements_are_the_tensor)
+{
+    static const char header[] = "{'descr': '|i1', 'fortran_order': False, 'shape': (8388608,)}";
+    unsigned char f[200];
+    gzFile z = gzopen(path, "wb1");
+    gzwrite(z, f, (unsigned)npy(f, 1, header, "", 0));
+    char *data = malloc(MANY);
+    for (int i = 0; i < MANY; i++) data[i] = (char)(i * 7 >> 3);
+    gzwrite(z, data, MANY);
+    gzclose(z);
+    wb_scope *s = wb_scope_open();
+    const int64_t peak = wb_memory_peak(), before = wb_memory_used();
+    wb_tensor *x = wb_load_npy(path);
+    if (!x) fail_msg("%s", wb_error());
+    assert_memory_equal(wb_data(x), data, MANY);
+    assert_true(wb_memory_used() < before + MANY + 10000);
+    assert_true(wb_memory_peak() < WB__MAX(peak, before + MANY + SOME));
+    wb_scope_close(s);
+    free(data);
 }
 
 static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void), wb_status code)

@@ -1,4 +1,4 @@
-/* Reading a whole file, plain or gzip.  Writing is write.c. */
+/* Reading, plain or gzip, from the beginning as far as is asked for.  Writing is write.c. */
 #include "base/files/file.h"
 
 #include "base/files/file_calls.h"
@@ -11,12 +11,24 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { FIRST_ROOM = 1 << 16, MOST_AT_ONCE = 1 << 30 };
+enum { BUFFER = 1 << 16, FIRST_ROOM = 1 << 16, MOST_AT_ONCE = 1 << 30 };
 
-static _Atomic int64_t unpack_limit = (int64_t)4 << 30;
+struct wb__reader {
+    char *path;
+    int file;
+    bool gzip, ended;
+    char *block;                /* the contents so far, with room for a zero behind them */
+    int64_t n, room, size;      /* size: of a plain file, -1: not known */
+    z_stream z;
+    size_t from, to;            /* what is left of the buffer */
+    unsigned char buffer[BUFFER];
+};
+
+static _Atomic int64_t unpack_limit = (int64_t)4 << 30, pipe_limit = WB__FILE_MOST;
 
 void wb_set_unpack_limit(int64_t bytes) { unpack_limit = WB__MAX(bytes, 0); }
 int64_t wb__unpack_limit(void) { return unpack_limit; }
+void wb__pipe_limit(int64_t bytes) { pipe_limit = bytes; }
 
 /* ---- the system, and a test that stands in for its failing ----------------------------------- */
 
@@ -38,78 +50,32 @@ bool wb__io_must_fail(void)
     return true;
 }
 
-/* ---- growing contents ------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* Contents as they come, with room for more behind them. */
-typedef struct { const char *path; char *bytes; int64_t n, room; bool unpacked; } contents;
-
-static int fail(const contents *c, const char *format, ...) WB__PRINTF(2, 3);
-static int fail(const contents *c, const char *format, ...)
+static int fail(const wb__reader *r, const char *format, ...) WB__PRINTF(2, 3);
+static int fail(const wb__reader *r, const char *format, ...)
 {
     char reason[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld%s: %s", c->path, (long long)c->n,
-                    c->unpacked ? " of the decompressed contents" : "", reason);
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld%s: %s", r->path, (long long)r->n,
+                    r->gzip ? " of the decompressed contents" : "", reason);
 }
 
-/* Room for one byte more at least. */
-static int grow(contents *c, int64_t first)
+/* Adds to the buffer; nothing is added at the end. */
+static int add(wb__reader *r)
 {
-    if (c->n < c->room) return 0;
-    const int64_t room = c->room ? 2 * c->room : first;
-    char *larger = wb__realloc(c->bytes, (size_t)room);
-    if (!larger) return WB_ERROR_MEMORY;
-    c->bytes = larger;
-    c->room = room;
-    return 0;
-}
-
-/* ---- a plain file ---------------------------------------------------------------------------- */
-
-static int open_file(const char *path, struct stat *about)
-{
-    int file = wb__io_must_fail() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    if (file >= 0 && fstat(file, about) == 0 && S_ISDIR(about->st_mode)) {
-        close(file);
-        file = -1;
-        errno = EISDIR;
-    }
-    if (file < 0) wb__fail(WB_ERROR_FILE, "%s: cannot be opened: %s", path, strerror(errno));
-    return file;
-}
-
-static bool is_gzip(const contents *c)
-{
-    return c->n >= 2 && (unsigned char)c->bytes[0] == 0x1f && (unsigned char)c->bytes[1] == 0x8b;
-}
-
-/* All that the system gives.  `size`: of a plain file, -1: not known. */
-static int read_raw(contents *c, int file, int64_t size)
-{
+    if (r->from == r->to) r->from = r->to = 0;
     for (;;) {
-        int status = grow(c, size > 0 ? WB__MIN(size + 1, WB__FILE_MOST) : FIRST_ROOM);
-        if (status) return status;
-        const size_t most = (size_t)WB__MIN(c->room - c->n, MOST_AT_ONCE);
-        ssize_t got = wb__io_must_fail() ? -1 : read(file, c->bytes + c->n, most);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0)
-            return wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", c->path,
-                            (long long)c->n, strerror(errno));
-        if (got == 0) return 0;
-        c->n += got;
-        if (size > WB__FILE_MOST && c->n > 1 && !is_gzip(c))
-            return fail(&(contents){.path = c->path}, "%lld bytes; the limit is 4 GiB",
-                        (long long)size);
-        if (size < 0 && c->n > unpack_limit)            /* a device may go on for ever */
-            return fail(c, "more than %lld bytes, and it is no plain file, whose size is known: "
-                        "the limit of wb_set_unpack_limit", (long long)unpack_limit);
+        ssize_t got = wb__io_must_fail() ? -1 : read(r->file, r->buffer + r->to, BUFFER - r->to);
+        if (got >= 0) return r->to += (size_t)got, 0;
+        if (errno != EINTR)
+            return wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", r->path,
+                            (long long)r->n, strerror(errno));
     }
 }
-
-/* ---- gzip ------------------------------------------------------------------------------------ */
 
 static voidpf z_allocate(voidpf opaque, uInt items, uInt size)
 {
@@ -123,85 +89,176 @@ static void z_free(voidpf opaque, voidpf block)
     wb__free(block);
 }
 
-/* Compressed bytes for zlib, which counts them in 32 bits; false: there are no more. */
-static bool feed(z_stream *z, const contents *raw, int64_t *given)
+/* Looks at the first bytes: 1f 8b begins gzip. */
+static int look(wb__reader *r)
 {
-    if (z->avail_in) return true;
-    z->next_in = (unsigned char *)raw->bytes + *given;
-    z->avail_in = (uInt)WB__MIN(raw->n - *given, MOST_AT_ONCE);
-    *given += z->avail_in;
-    return z->avail_in > 0;
-}
-
-/* After one compressed stream: another may follow, or zeros that pad the file. */
-static int next_stream(const contents *c, z_stream *z, const contents *raw, int64_t *given,
-                       bool *ended)
-{
-    while (feed(z, raw, given) && !*z->next_in) z->next_in++, z->avail_in--;
-    *ended = !z->avail_in;
-    if (*ended || (*z->next_in == 0x1f && inflateReset(z) == Z_OK)) return 0;
-    return fail(c, "something that is not gzip follows the compressed data");
-}
-
-static int inflate_all(contents *c, z_stream *z, const contents *raw)
-{
-    int64_t given = 0;
-    for (bool ended = false; !ended;) {
-        int status = grow(c, FIRST_ROOM);
+    for (size_t before = 1; r->to < 2 && before != r->to;) {
+        before = r->to;
+        int status = add(r);
         if (status) return status;
-        if (!feed(z, raw, &given)) return fail(c, "the compressed data end too early");
-        const uInt room = (uInt)WB__MIN(c->room - c->n, MOST_AT_ONCE);
-        z->next_out = (unsigned char *)c->bytes + c->n;
-        z->avail_out = room;
-        const int outcome = inflate(z, Z_NO_FLUSH);
-        c->n += room - z->avail_out;
-        if (outcome == Z_MEM_ERROR)
-            return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", c->path);
-        if (outcome != Z_OK && outcome != Z_BUF_ERROR && outcome != Z_STREAM_END)
-            return fail(c, "the compressed data are damaged: %s",
-                        z->msg ? z->msg : "wrong checksum");
-        if (outcome == Z_STREAM_END) status = next_stream(c, z, raw, &given, &ended);
-        if (status) return status;
-        if (c->n > unpack_limit)
-            return fail(c, "more than %lld bytes when decompressed: the limit of "
-                        "wb_set_unpack_limit", (long long)unpack_limit);
     }
-    return grow(c, FIRST_ROOM);
+    if (r->to < 2 || r->buffer[0] != 0x1f || r->buffer[1] != 0x8b) {
+        if (r->size <= WB__FILE_MOST) return 0;
+        return fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
+    }
+    r->z.zalloc = z_allocate;
+    r->z.zfree = z_free;
+    if (inflateInit2(&r->z, 15 + 16) != Z_OK)
+        return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", r->path);
+    r->gzip = true;
+    r->size = -1;
+    return 0;
 }
 
-static int unpack(contents *c, const contents *raw)
+static int open_file(const char *path, struct stat *about)
 {
-    z_stream z = {.zalloc = z_allocate, .zfree = z_free};
-    if (inflateInit2(&z, 15 + 16) != Z_OK)
-        return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", c->path);
-    const int status = inflate_all(c, &z, raw);
-    inflateEnd(&z);
-    return status;
+    int file = wb__io_must_fail() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && fstat(file, about) == 0 && S_ISDIR(about->st_mode)) {
+        close(file);
+        file = -1;
+        errno = EISDIR;
+    }
+    if (file < 0) wb__fail(WB_ERROR_FILE, "%s: cannot be opened: %s", path, strerror(errno));
+    return file;
 }
 
-/* ---- a whole file ---------------------------------------------------------------------------- */
-
-char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked)
+wb__reader *wb__reader_open(const char *path)
 {
     struct stat about = {0};
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to read has no name");
-    const int file = open_file(path, &about);
-    if (file < 0) return NULL;
-    contents raw = {.path = path}, made = {.path = path, .unpacked = true}, *c = &raw;
-    int status = read_raw(&raw, file, S_ISREG(about.st_mode) ? (int64_t)about.st_size : -1);
-    close(file);
-    *unpacked = !status && is_gzip(&raw);
-    if (*unpacked) {
-        status = unpack(c = &made, &raw);
-        wb__free(raw.bytes);
+    wb__reader *r = wb__alloc(sizeof *r);
+    if (!r) return NULL;
+    memset(r, 0, offsetof(wb__reader, buffer));
+    r->path = wb__strdup(path);
+    r->file = r->path ? open_file(path, &about) : -1;
+    r->size = S_ISREG(about.st_mode) ? (int64_t)about.st_size : -1;
+    if (r->file >= 0 && look(r) == 0) return r;
+    wb__reader_close(r);
+    return NULL;
+}
+
+void wb__reader_close(wb__reader *r)
+{
+    if (!r) return;
+    if (r->gzip) inflateEnd(&r->z);
+    if (r->file >= 0) close(r->file);
+    wb__free(r->block);
+    wb__free(r->path);
+    wb__free(r);
+}
+
+bool wb__reader_unpacks(const wb__reader *r) { return r->gzip; }
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+/* After one compressed stream: another may follow, or zeros that pad the file. */
+static int next_stream(wb__reader *r)
+{
+    for (;;) {
+        int status = r->from == r->to ? add(r) : 0;
+        if (status) return status;
+        r->ended = r->from == r->to;
+        if (r->ended || (r->buffer[r->from] == 0x1f && inflateReset(&r->z) == Z_OK)) return 0;
+        if (r->buffer[r->from++] != 0)
+            return fail(r, "something that is not gzip follows the compressed data");
     }
-    if (!status) c->bytes[*bytes = c->n] = 0;
-    else wb__free(c->bytes);
-    return status ? NULL : c->bytes;
+}
+
+static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
+{
+    const uInt room = (uInt)WB__MIN(n, MOST_AT_ONCE);
+    r->z.next_in = r->buffer + r->from;
+    r->z.avail_in = (uInt)(r->to - r->from);
+    r->z.next_out = to;
+    r->z.avail_out = room;
+    const int outcome = inflate(&r->z, Z_NO_FLUSH);
+    r->from = r->to - r->z.avail_in;
+    r->n += *got = room - r->z.avail_out;
+    if (outcome == Z_STREAM_END) return next_stream(r);
+    if (outcome == Z_OK || outcome == Z_BUF_ERROR) return 0;
+    if (outcome == Z_MEM_ERROR)
+        return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", r->path);
+    return fail(r, "the compressed data are damaged: %s", r->z.msg ? r->z.msg : "wrong checksum");
+}
+
+/* At most n bytes, which are counted: maybe none, though there are more. */
+static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
+{
+    *got = 0;
+    int status = r->from == r->to ? add(r) : 0;
+    if (status) return status;
+    if (r->gzip && r->from < r->to) return unpack(r, to, n, got);
+    if (r->gzip) return fail(r, "the compressed data end too early");
+    *got = WB__MIN(n, (int64_t)(r->to - r->from));
+    memcpy(to, r->buffer + r->from, (size_t)*got);
+    r->from += (size_t)*got;
+    r->n += *got;
+    r->ended = *got == 0;
+    return 0;
+}
+
+/* Room for one byte more at least, and for no more than `most` bytes in all. */
+static int grow(wb__reader *r, int64_t most)
+{
+    if (r->n < r->room) return 0;
+    const int64_t first = r->size > 0 ? r->size + 1 : FIRST_ROOM;
+    const int64_t room = WB__MIN(most, WB__MAX(2 * r->room, first));
+    char *larger = wb__realloc(r->block, (size_t)room + 1);
+    if (!larger) return WB_ERROR_MEMORY;
+    r->block = larger;
+    r->room = room;
+    return 0;
+}
+
+int wb__reader_fill(wb__reader *r, int64_t n)
+{
+    const int64_t limit = r->gzip ? unpack_limit : pipe_limit;
+    while (!r->ended && r->n < n) {
+        int64_t got;
+        int status = grow(r, WB__MIN(n - 1, limit) + 1);
+        if (!status) status = read_some(r, r->block + r->n, r->room - r->n, &got);
+        if (status) return status;
+        if (r->n <= limit) continue;
+        return r->gzip ? fail(r, "more than %lld bytes when decompressed: the limit of "
+                              "wb_set_unpack_limit", (long long)limit)
+                       : fail(r, "more than %lld bytes: the limit of what is no plain file",
+                              (long long)limit);
+    }
+    return 0;
+}
+
+int wb__reader_at_end(wb__reader *r, bool *ended)
+{
+    int status = 0;
+    char more;
+    int64_t got = 0;
+    while (!status && !r->ended && !got) status = read_some(r, &more, 1, &got);
+    r->n -= got;
+    *ended = !got;
+    return status;
+}
+
+const char *wb__reader_contents(const wb__reader *r, int64_t *bytes)
+{
+    *bytes = r->n;
+    return r->block;
+}
+
+char *wb__reader_take(wb__reader *r)
+{
+    char *block = r->room == r->n && r->block ? r->block : wb__realloc(r->block, (size_t)r->n + 1);
+    if (block) r->block = NULL, block[r->n] = 0;
+    wb__reader_close(r);
+    return block;
 }
 
 char *wb__file_read(const char *path, int64_t *bytes)
 {
-    bool unpacked;
-    return wb__file_read_all(path, bytes, &unpacked);
+    wb__reader *r = wb__reader_open(path);
+    if (r && !wb__reader_fill(r, INT64_MAX)) {
+        *bytes = r->n;
+        return wb__reader_take(r);
+    }
+    wb__reader_close(r);
+    return NULL;
 }

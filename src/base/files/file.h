@@ -12,9 +12,22 @@ int64_t wb__unpack_limit(void);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The whole file, with a zero after it that is not counted; to be given to wb__free. */
-char *wb__file_read(const char *path, int64_t *bytes);
-char *wb__file_read_all(const char *path, int64_t *bytes, bool *unpacked);     /* was it gzip? */
+/* A file from its beginning as far as is asked for, in one block that grows as the bytes come, so that
+ * a file that lies about its length costs no more than its length. */
+typedef struct wb__reader wb__reader;
+wb__reader *wb__reader_open(const char *path);
+void wb__reader_close(wb__reader *r);                   /* takes NULL */
+bool wb__reader_unpacks(const wb__reader *r);           /* is it gzip? */
+/* Reads until the block has n bytes, of which it takes no more, or all that there are. */
+int wb__reader_fill(wb__reader *r, int64_t n);
+const char *wb__reader_contents(const wb__reader *r, int64_t *bytes);
+/* Looks for one byte more, which is lost: *ended, if there is none. */
+int wb__reader_at_end(wb__reader *r, bool *ended);
+/* The block, with a zero after it that is not counted, to be given to wb__free; NULL without memory.
+ * The reader is closed. */
+char *wb__reader_take(wb__reader *r);
+
+char *wb__file_read(const char *path, int64_t *bytes);  /* such a block of the whole file */
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -56,5 +69,6 @@ int wb__file_remove(const char *path);
  * 0: none. wb__io_count: such calls since then. */
 void wb__io_fail_at(int64_t n);
 int64_t wb__io_count(void);
+void wb__pipe_limit(int64_t bytes);     /* instead of WB__FILE_MOST, for what is not compressed */
 
 #endif

@@ -37,22 +37,24 @@ typedef struct {
     const uint8_t *elements;
 } header;
 
-static int read_dims(const wb__mapping *m, header *h)
+static int read_dims(wb__mapping *m, header *h)
 {
+    int64_t size = 1;                   /* but for dimensions of 0 */
     h->size = 1;
     for (int i = 0; i < h->ndim; i++) {
         const uint8_t *b = wb__map_take(m, &h->begin, 4, "a dimension");
         if (!b) return wb_error_code();
         h->dims[i] = (int64_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
-        if (h->dims[i] && h->size > UINT32_MAX / h->dims[i])
+        if (h->dims[i] && size > UINT32_MAX / h->dims[i])
             return wb__map_fail(m, h->begin - 4, "dimension %d is %lld: 2^32 elements or more", i,
                                 (long long)h->dims[i]);
+        size *= WB__MAX(h->dims[i], 1);
         h->size *= h->dims[i];
     }
     return 0;
 }
 
-static int read_header(const wb__mapping *m, header *h)
+static int read_header(wb__mapping *m, header *h)
 {
     *h = (header){0};
     const uint8_t *magic = wb__map_take(m, &h->begin, 4, "the header");
@@ -69,12 +71,6 @@ static int read_header(const wb__mapping *m, header *h)
     int64_t end = h->begin;
     h->elements = wb__map_take(m, &end, h->size * types[h->type].bytes, "elements");
     return h->elements ? wb__map_end(m, end) : (int)wb_error_code();
-}
-
-static void release(void *data, void *mapping)
-{
-    (void)data;
-    wb__unmap(mapping);
 }
 
 /* As they are here, in a block of wb__alloc_aligned. */
@@ -98,7 +94,7 @@ static void *copied(const header *h)
 wb_tensor *wb_read_idx(const char *path)
 {
     header h;
-    wb__mapping *m = wb__map(path);
+    wb__mapping *m = wb__map_begin(path);
     if (!m) return NULL;
     wb_tensor *x = NULL;
     if (!read_header(m, &h)) {
@@ -108,7 +104,7 @@ wb_tensor *wb_read_idx(const char *path)
         } else {
             unsigned char *data = (unsigned char *)(uintptr_t)h.elements;
             big_to_host(data, h.size, bytes);
-            x = wb_borrow(data, types[h.type].dtype, h.ndim, h.dims, release, m);
+            x = wb_borrow(data, types[h.type].dtype, h.ndim, h.dims, wb__free_mapping, m);
             if (x) return x;
         }
     }

@@ -77,6 +77,7 @@ static bool quoted(cursor *c, char *to, size_t room)
 static const char *dimensions(cursor *c, bool *failed)
 {
     wb__npy *h = c->h;
+    int64_t size = 1;                   /* but for dimensions of 0 */
     h->size = 1;
     h->ndim = 0;
     while (!take(c, ")")) {
@@ -87,9 +88,10 @@ static const char *dimensions(cursor *c, bool *failed)
             if ((n = 10 * n + (*c->at - '0')) > UINT32_MAX) return "2^32 elements or more";
         if (*c->at == 'L') c->at++;     /* as Python 2 wrote them */
         if (h->ndim == WB_MAX_DIMS) return "more than 8 dimensions";
-        if (n && h->size > UINT32_MAX / n) return "2^32 elements or more";
+        if (n && size > UINT32_MAX / n) return "2^32 elements or more";
         h->dims[h->ndim++] = n;
         h->size *= n;
+        size *= WB__MAX(n, 1);
         if (take(c, ",")) continue;
         if (take(c, ")")) break;
         *failed = true;
@@ -313,35 +315,49 @@ static void reorder(char *to, const char *from, const wb__npy *h, size_t bytes)
     }
 }
 
-/* A new block for the old one, which is freed. */
-static void *changed(void *data, const wb__npy *h, size_t bytes, bool wider)
-{
-    void *to = wb__alloc_aligned((size_t)h->size * bytes);
-    if (to && wider) widen(to, data, h);
-    else if (to) reorder(to, data, h, bytes);
-    wb__free(data);
-    return to;
-}
+/* Are the elements in the file what they are in memory? */
+static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
 
-void *wb__npy_values(wb__npy_source *s, const wb__npy *h)
+/* Bytes other than 0 and 1 are true. */
+static void *truths(void *data, const wb__npy *h)
 {
-    size_t bytes = wb__dtype_size(h->dtype);
-    void *data = block(s, wb__npy_bytes(h));
-    if (data && h->wider) data = changed(data, h, bytes, true);
-    if (data && h->fortran && h->ndim > 1) data = changed(data, h, bytes, false);
     if (data && h->dtype == WB_BOOL) wb__convert(data, WB_BOOL, data, WB_BOOL, h->size);
     return data;
 }
 
+/* Elements as they are in memory, in a new block, from those of the file, which stay. */
+static void *arranged(const void *from, const wb__npy *h)
+{
+    const size_t bytes = wb__dtype_size(h->dtype), all = (size_t)h->size * bytes;
+    const bool turned = h->fortran && h->ndim > 1;
+    void *to = wb__alloc_aligned(WB__MAX(all, 1)), *wide = h->wider && turned && to ? to : NULL;
+    if (to && h->wider) widen(to, from, h);
+    if (wide) to = wb__alloc_aligned(WB__MAX(all, 1));
+    if (to && turned) reorder(to, wide ? wide : from, h, bytes);
+    else if (to && !h->wider) memcpy(to, from, all);
+    wb__free(wide);
+    return truths(to, h);
+}
+
+void *wb__npy_values(wb__npy_source *s, const wb__npy *h)
+{
+    void *data = block(s, wb__npy_bytes(h));
+    if (!data || plain(h)) return truths(data, h);
+    void *to = arranged(data, h);
+    wb__free(data);
+    return to;
+}
+
 /* ---- a file ---------------------------------------------------------------------------------- */
 
-typedef struct { const wb__mapping *m; int64_t at; } place;
+typedef struct { wb__mapping *m; int64_t at; } place;
 
 static int64_t read_place(void *ctx, void *to, int64_t n)
 {
     place *p = ctx;
+    if (wb__map_more(p->m, p->at + n)) return -1;
     const int64_t some = WB__MIN(n, p->m->bytes - p->at);
-    memcpy(to, p->m->data + p->at, (size_t)some);
+    if (some) memcpy(to, p->m->data + p->at, (size_t)some);
     p->at += some;
     return some;
 }
@@ -351,25 +367,35 @@ static int fail_place(void *ctx, int64_t offset, const char *reason)
     return wb__map_fail(((place *)ctx)->m, offset, "%s", reason);
 }
 
-static wb__npy_source source_of(place *p)
+/* The header, with the place behind it, and the elements of a dtype that Weber has. */
+static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, const uint8_t **data)
 {
-    return (wb__npy_source){read_place, fail_place, p, "the file", 0, p->m->bytes, INT64_MAX};
+    place p = {m, 0};
+    wb__npy_source s = {read_place, fail_place, &p, "the file", 0, 0, 0};
+    int status = wb__npy_header(&s, any, h);
+    int64_t end = *begin = s.offset;
+    if (status || !h->dtype) return status;
+    *data = wb__map_take(m, &end, wb__npy_bytes(h), "elements");
+    return *data ? wb__map_end(m, end) : (int)wb_error_code();
 }
 
+/* What was read into memory is the tensor's memory, where it can be. */
 wb_tensor *wb_load_npy(const char *path)
 {
-    wb__mapping *m = wb__map(path);
+    wb__mapping *m = wb__map_begin(path);
     if (!m) return NULL;
-    place p = {m, 0};
-    wb__npy_source s = source_of(&p);
     wb__npy h;
-    void *data = wb__npy_header(&s, false, &h) ? NULL : wb__npy_values(&s, &h);
-    if (data && wb__map_end(m, s.offset)) {
-        wb__free(data);
-        data = NULL;
+    int64_t begin;
+    const uint8_t *data = NULL;
+    wb_tensor *x = NULL;
+    if (!read_in_place(m, false, &h, &begin, &data)) {
+        const bool copy = m->map || !plain(&h) || begin % h.width;
+        void *values = copy ? arranged(data, &h) : truths((void *)(uintptr_t)data, &h);
+        if (copy) x = wb__borrow_block(values, h.dtype, h.ndim, h.dims);
+        else if ((x = wb_borrow(values, h.dtype, h.ndim, h.dims, wb__free_mapping, m))) return x;
     }
     wb__unmap(m);
-    return data ? wb__borrow_block(data, h.dtype, h.ndim, h.dims) : NULL;
+    return x;
 }
 
 void wb__npy_describe(const wb__npy *h, wb__entry *e)
@@ -381,32 +407,21 @@ void wb__npy_describe(const wb__npy *h, wb__entry *e)
     if (e->dtype) e->bytes = h->size * (int64_t)wb__dtype_size(h->dtype);
 }
 
-/* Are the elements in the file what they are in memory? */
-static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
-
 /* What stands in the file as it is to be in memory stays there. */
 static int in_place(wb__mapping *m, bool values, wb__entry *e)
 {
-    place p = {m, 0};
-    wb__npy_source s = source_of(&p);
     wb__npy h;
-    int status = wb__npy_header(&s, true, &h);
+    const uint8_t *data = NULL;
+    int status = read_in_place(m, true, &h, &e->begin, &data);
     if (status) return status;
     wb__npy_describe(&h, e);
-    e->begin = s.offset;
-    if (!h.dtype) {
-        e->bytes = s.left;
-        return 0;
-    }
-    int64_t end = s.offset;
-    const uint8_t *data = wb__map_take(m, &end, wb__npy_bytes(&h), "elements");
-    if (!data) return wb_error_code();
-    if ((status = wb__map_end(m, end)) || !values) return status;
+    if (!h.dtype) e->bytes = m->bytes - e->begin;
+    if (!h.dtype || !values) return 0;
     e->data = data;
     if (plain(&h)) return 0;
-    e->data = wb__npy_values(&s, &h);
+    e->data = arranged(data, &h);
     e->owned = true;
-    return e->data ? 0 : (int)wb_error_code();
+    return e->data ? 0 : WB_ERROR_MEMORY;
 }
 
 int wb__npy_table(wb__mapping *m, bool values, wb__table *out)

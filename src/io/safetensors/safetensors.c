@@ -20,7 +20,7 @@ static uint64_t header_length(const wb__mapping *m)
     return n;
 }
 
-static int read_header(const wb__mapping *m, wb__table *st)
+static int read_header(wb__mapping *m, wb__table *st)
 {
     int64_t at = 0;
     if (!wb__map_take(m, &at, WB__ST_HEADER_BEGINS, "the header's length")) return wb_error_code();
