@@ -401,7 +401,7 @@ static int find_change(const wb__toml *t, const char *table, const char *key, co
     const int node = parent < 0 ? -1 : find(t, parent, key, (int)strlen(key));
     if (node < 0) return value ? add(t, parent, table, key, value, c) : 0;
     const wb__toml_node *n = &t->nodes[node];
-    if (n->kind >= WB__AT_IMPLICIT)
+    if (n->kind >= WB__AT_INLINE)
         return wb__toml_fail(t, n->key_at, "%s.%s is a table", table, key);
     c->from = value ? n->at : n->key_at;
     c->to = n->end;
