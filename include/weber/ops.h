@@ -119,7 +119,8 @@ WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
 /* Running sums along an axis, in x's dtype: y[i] = x[0] + ... + x[i].  .exclusive leaves x[i] out,
  * so that y[0] is 0; .reverse sums from the end, y[i] = x[i] + ... + x[n-1].  Any dtype but bool;
- * sums are made as wb_sum's are: f16 and bf16 in f32, integers wrapping around. */
+ * sums are made as wb_sum's are: f16 and bf16 in f32, integers wrapping around.  The CPU adds in order, and
+ * loses nothing to rounding; GPUs also add elements in between, whose sums round and may overflow. */
 typedef struct {
     size_t size;
     bool exclusive, reverse;

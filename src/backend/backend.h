@@ -118,7 +118,7 @@ typedef struct {
     wb__fused fused;
     int n_views;
     wb__view views[9];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
-    int variant;            /* wb__conv_kind, wb__pool_kind or wb__attention_kind */
+    int variant;            /* wb__conv_kind, wb__pool_kind, wb__attention_kind; of CUMSUM: is it exclusive? */
     wb__op epilogue;        /* where wb__has_epilogue: kinds.h */
     wb__aux aux_kind;
     wb__view aux;

@@ -4,7 +4,7 @@
  * for the cores; elsewhere it is a small one of our own.  Not here: what to run in parallel, and
  * from which size on - each caller knows its own work.
  *
- * Next: backend/cpu/gemm.c, the first user. */
+ * Next: backend/cpu/product/gemm.c, the first user. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT */
 #endif

@@ -76,9 +76,17 @@ static bool take(wb__toml *t, int c)
 
 typedef struct { const char *name; int at, bytes; } part;       /* of a key */
 
+/* The list on which a name in a table is. */
+static int list_of(int parent, const char *name, int bytes)
+{
+    uint32_t h = (uint32_t)parent;
+    for (int i = 0; i < bytes; i++) h = (h ^ (unsigned char)name[i]) * 0x01000193u;
+    return (int)((h ^ h >> 15) % WB__TOML_LISTS);
+}
+
 static int find(const wb__toml *t, int parent, const char *name, int bytes)
 {
-    for (int i = 1; i < t->n; i++) {
+    for (int i = t->first[list_of(parent, name, bytes)]; i; i = t->nodes[i].next) {
         const wb__toml_node *n = &t->nodes[i];
         if (n->parent == parent && n->name_bytes == bytes && !memcmp(n->name, name, (size_t)bytes))
             return i;
@@ -95,8 +103,10 @@ static int find_part(const wb__toml *t, int parent, const part *p)
 static int add_node(wb__toml *t, int parent, const part *p, int kind)
 {
     if (!wb__make_room(&t->nodes, &t->room, t->n + 1, sizeof *t->nodes)) return -1;
-    t->nodes[t->n] = (wb__toml_node){.parent = parent, .name = p->name, .name_bytes = p->bytes,
-                                     .kind = kind, .key_at = p->at};
+    int *first = &t->first[list_of(parent, p->name, p->bytes)];
+    t->nodes[t->n] = (wb__toml_node){.parent = parent, .next = *first, .name = p->name,
+                                     .name_bytes = p->bytes, .kind = kind, .key_at = p->at};
+    if (parent >= 0) *first = t->n;             /* others are found by no name */
     return t->n++;
 }
 
@@ -391,7 +401,7 @@ static int find_change(const wb__toml *t, const char *table, const char *key, co
     const int node = parent < 0 ? -1 : find(t, parent, key, (int)strlen(key));
     if (node < 0) return value ? add(t, parent, table, key, value, c) : 0;
     const wb__toml_node *n = &t->nodes[node];
-    if (n->kind >= WB__AT_IMPLICIT)
+    if (n->kind >= WB__AT_INLINE)
         return wb__toml_fail(t, n->key_at, "%s.%s is a table", table, key);
     c->from = value ? n->at : n->key_at;
     c->to = n->end;

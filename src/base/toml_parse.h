@@ -18,16 +18,20 @@ typedef struct {
     const char *name, *value;           /* without quotes and escapes, in `decoded`; of a string */
     int name_bytes, value_bytes, kind;
     int parent;                         /* an index of `nodes`; -1: it can be found by no name */
+    int next;                           /* on its list; 0: it is the last */
     int last;                           /* of WB__AT_TABLES: the newest table */
     int key_at, at, end;                /* of the whole key in front; of the value */
     int insert_at;                      /* behind its last line */
 } wb__toml_node;
 
+/* Names are on lists by hash, so that a file of many keys is read in linear time. */
+enum { WB__TOML_LISTS = 16384 };
 struct wb__toml {
     const char *file, *text;
     int bytes, at, depth;
     wb__toml_node *nodes;               /* the first is the root */
     int n, room;
+    int first[WB__TOML_LISTS];          /* the newest node of each list; 0: it is empty */
     int dotted;                         /* the table that a dotted key of this line names, or 0 */
     char *decoded;
     int n_decoded;

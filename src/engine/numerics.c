@@ -1,5 +1,5 @@
 /* How exact products are, and whether every run gives the same bits: one setting for the process,
- * which plans are made with (request.c) and backends are told of (emit.c). */
+ * which plans are made with (request.c) and steps are asked for with (plan/programs.c). */
 #include "engine/request.h"
 
 #include <pthread.h>

@@ -51,8 +51,7 @@ extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__ru
 extern const wb__class wb__freed_class;
 
 /* Zeroed memory for an object, one reference, handed to the current scope.  NULL: the error is set
- * and nothing was made.  The maker fills it in before anything can fail, or drops it with
- * wb__drop_new. */
+ * and nothing was made.  The maker fills it in before anything can fail. */
 void *wb__object_new(const wb__class *class, size_t bytes);
 
 /* The same without a scope: the one reference is the caller's. */

@@ -1,7 +1,7 @@
 /* Which format a file is of, and what is done with each.
  *
  *             a model from it       its tensors             a model into it     tensors into it
- *   safetensors  wb__st_load_model   wb__st_table            wb__saving_write, with the structure or without
+ *   safetensors  wb__model_from      wb__st_table            wb__saving_write, with the structure or without
  *   BSON         wb__flux_load       wb__flux_table          wb__flux_save
  *   NPZ          -                   wb__npz_table           wb__npz_save
  *   NPY          -                   wb__npz_table           wb_save_npy

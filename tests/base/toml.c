@@ -246,6 +246,7 @@ TEST(test_not_to_be_changed)
     refuses_edit("[[Flux]]\n", "t:1:1: Flux is not a table");
     refuses_edit("[Flux.gpu]\n", "t:1:1: Flux.gpu is a table");
     refuses_edit("[Flux]\ngpu.a = 1\n", "t:2:1: Flux.gpu is a table");
+    refuses_edit("[Flux]\ngpu = {a = 1}\n", "t:2:1: Flux.gpu is a table");
 }
 
 /* Every allocation fails once: an error, and nothing left held. */

@@ -28,6 +28,8 @@ TEST(messages_name_what_was_given)
     wb_tensor *x = wb_ones(4, 5), *image = wb_ones(1, 2, 5, 5), *w = wb_ones(3, 2, 3, 3);
     REFUSED(wb_matmul(x, wb_full_of(1, WB_F64, 1, (int64_t[]){5})),
             "matmul: dtypes differ: [4,5] f32 · [5] f64");
+    REFUSED(wb_linear(x, wb_full_of(1, WB_F64, 2, (int64_t[]){3, 5}), wb_ones(3)),
+            "linear: dtypes differ: [4,5] f32 · [3,5] f64");
     REFUSED(wb_unsqueeze(x, 3), "unsqueeze: a new axis of [4,5] f32 is one of -3 to 2, not 3");
     REFUSED(wb_unsqueeze(wb_ones(1, 1, 1, 1, 1, 1, 1, 1), 0),
             "unsqueeze: [1,1,1,1,1,1,1,1] f32 has 8 dimensions already, the most there may be");

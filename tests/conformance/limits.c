@@ -3,6 +3,8 @@
 #include "reference.h"
 
 #include "base/base.h"
+#include "base/text.h"
+#include "base/toml.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -181,6 +183,22 @@ static void views_on_views(int n)
     assert_int_equal(wb_eval(y), 0);
 }
 
+static void read_toml(const char *format, int n)
+{
+    wb__text text = {0};
+    for (int i = 0; i < n; i++) wb__text_add(&text, format, i);
+    for (int i = 0; i < 8; i++) {
+        wb__toml *t = wb__toml_parse("t", text.text, text.length);
+        assert_non_null(t);
+        wb__toml_free(t);
+    }
+    wb__free(text.text);
+}
+
+static void toml_keys(int n) { read_toml("k%05d=1\n", n); }
+
+static void toml_tables(int n) { read_toml("k%05d=[{a=1},{a=1},{a=1},{a=1}]\n", n); }
+
 /* This thread's own time: others do not count. */
 static double seconds(void (*f)(int n), int n)
 {
@@ -203,7 +221,8 @@ TEST(work_is_linear)
     const struct { const char *what; void (*f)(int n); int n; } rows[] = {
         {"results of one evaluation", many_results, 16000}, {"layers of a chain", long_chain, 4000},
         {"parameters of an update", first_update, 500}, {"updates dropped", dropped_update, 1000},
-        {"views on views", views_on_views, 10000},
+        {"views on views", views_on_views, 10000}, {"keys of a TOML file", toml_keys, 3500},
+        {"inline tables of a TOML file", toml_tables, 900},
     };
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         const double few = seconds(rows[i].f, rows[i].n), many = seconds(rows[i].f, 8 * rows[i].n);

@@ -24,6 +24,33 @@ static wb_tensor *large(wb_tensor *x, wb_tensor *w)
     return wb_add(wb_matmul(wb_tanh(b), w), wb_mul(a, b));
 }
 
+/* A device that refuses kernels of many buffers gets smaller ones, also of values that wait for a
+ * reader. */
+TEST(kernels_of_few_buffers)
+{
+    enum { LEAVES = 70 };
+    static const int most[] = {40, 10, 4};
+    for (size_t i = 0; i < WB__COUNT(most); i++) {
+        wb_scope *s = wb_scope_open();
+        wb_set_default_device(far_device());
+        wb_tensor *leaves[LEAVES];
+        for (int k = 0; k < LEAVES; k++) leaves[k] = wb_variable(wb_full_of(k + 1, WB_F32, 1, (int64_t[]){5}));
+        assert_int_equal(wb_eval_all(LEAVES, leaves), 0);
+        wb_tensor *chain = leaves[0], *pairs = wb_zeros(5);
+        for (int k = 1; k < LEAVES; k++) chain = wb_add(chain, leaves[k]);
+        for (int k = 1; k < LEAVES; k++)
+            pairs = wb_maximum(pairs, wb_mul(leaves[k - 1], leaves[k]));
+        far_views(most[i]);
+        const int status = wb_eval(chain, pairs);
+        far_views(0);
+        if (status) fail_msg("at most %d views: %s", most[i], wb_error());
+        assert_true(wb_at(chain, 4) == LEAVES * (LEAVES + 1) / 2);
+        assert_true(wb_at(pairs, 4) == LEAVES * (LEAVES - 1));
+        wb_set_default_device(NULL);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
 TEST(too_large_is_refused)
 {
     for (int i = 0; i < n_places; i++) {

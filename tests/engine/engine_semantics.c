@@ -1,6 +1,5 @@
 /* What the architecture decides about variables and their versions, scopes, randomness, plans,
- * errors: each sentence a test.  Threads and recorded functions are in engine_threads.c and
- * engine_compile.c. */
+ * errors: each sentence a test.  Recorded functions are in engine_compile.c. */
 #include "reference.h"
 
 #include "engine/tensor.h"

@@ -9,6 +9,7 @@
 static const uintptr_t mask = (uintptr_t)0x5a5a << 48;
 static struct { _Atomic int64_t uploads, up_bytes, downloads, down_bytes, copies, launches; } count;
 static _Atomic int64_t held, fail_in, limit;
+static _Atomic int most_views;
 static void (*watcher)(const wb__step *step);
 
 static void *decode(const void *handle)
@@ -87,6 +88,10 @@ static int far_prepare(const wb_device *d, const wb__step *step, wb__kernel **ke
     (void)d;
     if (must_fail("prepare")) return WB_ERROR_DEVICE;
     if (watcher) watcher(step);
+    if (most_views && step->kind == WB__STEP_FUSED &&
+        step->fused.n_views * step->fused.n_segments > most_views)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "the far device has no kernel of %d views",
+                        step->fused.n_views * step->fused.n_segments);
     far_kernel *k = wb__alloc_zero(1, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
     const int status = cpu()->backend->prepare(cpu(), step, &k->inner);
@@ -195,6 +200,7 @@ void far_forget(void)
 int64_t far_held(void) { return held; }
 void far_fail_at(int64_t n) { fail_in = n; }
 void far_limit(int64_t bytes) { limit = bytes; }
+void far_views(int most) { most_views = most; }
 void far_watch(void (*seen)(const wb__step *step)) { watcher = seen; }
 
 int every_device(const wb_device *out[MOST_PLACES])

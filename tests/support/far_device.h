@@ -13,6 +13,7 @@ far_counts far_count(void);             /* since far_forget */
 void far_forget(void);
 int64_t far_held(void);                 /* bytes allocated and not released */
 void far_fail_at(int64_t n);            /* the n-th call from now on fails, once; 0: none */
+void far_views(int most);               /* fused kernels of more views are refused; 0: none */
 void far_limit(int64_t bytes);          /* what it says to have in all; 0: it does not tell */
 void far_watch(void (*seen)(const wb__step *step));     /* called with what is prepared; NULL: no more */
 

@@ -48,7 +48,7 @@ extern void (*after_each_test)(void);
 bool says(const char *part);
 
 /* The last message as it would be on the CPU: without the device behind each tensor, where the
- * tests run on another device (device/on_device.c). */
+ * tests run on another device (support/on_device.c). */
 const char *plain_error(void);
 
 /* `call` is NULL, 0 or false, and the message is this one. */

@@ -1,6 +1,6 @@
 /* The CPU as a device: memory from a cache, copies, and kernels handed to whoever has them: fused
  * ones to tile programs (tile.h), products, convolutions and pools to the library (lib.h), rows by
- * index to cpu_rows.c.  Launching computes at once, so there is nothing to wait for. */
+ * index to cpu_rows.c, running sums to cpu_cumsum.c.  Launching computes at once, so there is nothing to wait for. */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* What backends that compile text share: a step of a plan as kernels in one dialect.
  *
  *   prelude.k    stands in front of every text, and is the only one that knows which language it is in
- *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, attention
+ *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, running
+ *                sums, attention
  *   fused.c ...  fused kernels, generated from the engine's form
  *   library.c    which written kernel does a step, with which arguments
  *   runtime/     what every backend does with them: memory, transfers, programs, launches, graphs

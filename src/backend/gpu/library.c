@@ -3,7 +3,7 @@
  * A text is a few lines that choose, then types and structs, then a file of kernels/.  Shapes and
  * places are arguments, so that one text serves all shapes of a dtype.
  *
- * Next: library_product.c, library_rows.c, library_attention.c. */
+ * Next: library_product.c, library_rows.c, library_cumsum.c, library_attention.c. */
 #include "backend/gpu/library.h"
 
 #include <stdio.h>

@@ -281,7 +281,7 @@ FN f32 odd_of_f64(f64 d)
 }
 #endif
 
-/* ---- Philox 4x32-10 (base/philox.h) ------------------------------------------------------------ */
+/* ---- Philox 4x32-10 (base/numbers/philox.h) ------------------------------------------------------------ */
 
 /* Ten rounds on four words. */
 #define PHILOX_ROUNDS(b0, b1, b2, b3, k0, k1)                                                  \

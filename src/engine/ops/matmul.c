@@ -67,6 +67,9 @@ wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b)
     if (w->ndim != 2 || x->ndim < 1 || x->dims[x->ndim - 1] != w->dims[1])
         return wb__fail_null(WB_ERROR_SHAPE, "linear: %s · %s: want [..., in] · [out, in]",
                              wb_describe(x), wb_describe(w));
+    if (x->dtype != w->dtype)
+        return wb__fail_null(WB_ERROR_DTYPE, "linear: dtypes differ: %s · %s", wb_describe(x),
+                             wb_describe(w));
     if (!wb__bias_fits("linear", b, w, w->dims[0])) return NULL;
     int64_t in = w->dims[1], dims[WB_MAX_DIMS], rows = 1;
     memcpy(dims, x->dims, sizeof dims);

@@ -3,8 +3,8 @@
  * Values are taken in order.  An elementwise value or reduction joins the group of the latest of
  * its operands where it fits into that group's space, or the last group that read one of its
  * operands.  Everything else it needs comes from earlier groups, so the order of groups remains an
- * order of execution.  Values made of leaves alone wait: they join the first group that reads them.
- * What the patterns found joins its product. */
+ * order of execution.  Values made of leaves alone, and comparisons of a product's result, wait:
+ * they join the first group that reads them.  What the patterns found joins its product. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -162,6 +162,14 @@ static void end_deferral(former *f, int x)
     group_alone(f, x);
 }
 
+/* Number of deferred values v depends on, and v itself.  Shared ones are counted once a path. */
+static int count_below(const former *f, const wb__value *v)
+{
+    int n = 1;
+    for (int i = 0; i < v->n_in; i++) n += f->progress[input(f, v, i)].below;
+    return n;
+}
+
 /* A new group for x and its deferred operands; where these do not fit, they get groups before. */
 static void group_alone(former *f, int x)
 {
@@ -169,7 +177,8 @@ static void group_alone(former *f, int x)
     new_space(f, v);
     if (f->failed) return;
     wb__group trial = f->out->group[f->out->n - 1];
-    if (!deferred_fit(f, f->out->n - 1, &trial, v)) {
+    if (count_below(f, v) > f->attempt->most_values ||
+        !deferred_fit(f, f->out->n - 1, &trial, v)) {
         f->out->n--;                            /* it is empty yet */
         for (int i = 0; i < v->n_in; i++) end_deferral(f, base_of(f, v, i));
         new_space(f, v);
@@ -178,14 +187,6 @@ static void group_alone(former *f, int x)
     const int g = f->out->n - 1;
     pull(f, g, v);
     add_to_space(f, g, x);
-}
-
-/* Number of deferred values v depends on, and v itself.  Shared ones are counted once a path. */
-static int count_below(const former *f, const wb__value *v)
-{
-    int n = 1;
-    for (int i = 0; i < v->n_in; i++) n += f->progress[input(f, v, i)].below;
-    return n;
 }
 
 /* A value of leaves, free sources and other deferred values only can wait if it ends no kernel.  So
@@ -201,7 +202,7 @@ static bool can_wait(const former *f, const wb__value *v)
             f->patterns->product[f->out->group[g].product].result != base)
             return false;
     }
-    if (count_below(f, v) > MOST_DEFERRED) return false;
+    if (count_below(f, v) > WB__MIN(MOST_DEFERRED, f->attempt->most_values)) return false;
     return wb__ops[v->op].class != WB__REDUCE || wb__folds_columns(f->values, v);
 }
 
@@ -210,7 +211,7 @@ static bool can_wait(const former *f, const wb__value *v)
 static bool may_join(const former *f, int g, const wb__value *v)
 {
     wb__group trial = f->out->group[g];
-    if (trial.n >= f->attempt->most_values) return false;
+    if (trial.n + count_below(f, v) > f->attempt->most_values) return false;
     return trial.kind == WB__GROUP_FUSED && reachable(f, g, v) && deferred_fit(f, g, &trial, v) &&
            wb__space_admit(&trial, f->values, v);
 }

@@ -126,7 +126,7 @@ static void copy_results(wb__emitter *m)
     }
 }
 
-/* Is x in the memory of a variable?  A value that is made in the memory of another variable, at the
+/* Is x in the memory of a leaf, which a write may change?  A value that is made in the memory of another variable, at the
  * end, is there only then. */
 static bool is_from_variable(const wb__emitter *m, int x, const wb__place *from)
 {

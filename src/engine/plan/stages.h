@@ -117,7 +117,7 @@ typedef struct {
     wb__op epilogue;        /* WB__OP_NONE: none */
     wb__aux aux_kind;
     int aux;                /* the value that the epilogue leaves beside the result, or reads */
-    int bits;               /* the product that leaves the bits which this one leaves or reads */
+    int bits;               /* the product that writes the bits: this one, or the one whose bits it reads; -1 */
     wb__sums sums_of;
     int sums;               /* the value that is a sum of rows beside the product */
 } wb__product;

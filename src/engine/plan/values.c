@@ -135,8 +135,8 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
     }
 }
 
-/* The result of attention is wanted with heads and time swapped: then it is made so, and no copy is
- * needed.  Steps of attention read it either way. */
+/* The result of a product or of attention is read with heads and time swapped: then it is made so, and
+ * no copy is needed.  Steps of attention read it either way. */
 static bool choose_heads_inside(wb__ir *ir)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};

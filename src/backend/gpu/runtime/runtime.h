@@ -518,9 +518,9 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
 /* Whether a view's last two dimensions are rows one after another, as they are or transposed, and
  * the elements from a row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
-/* Whether the batch dimensions of a product's operands are one, with one step for each operand;
+/* Whether the batch dimensions of the three views of a product are one, with a step for each view;
  * steps are set where there are batch dimensions. */
-bool wb__gpu_batch(const wb__view v[3], int64_t step[3], int64_t *batch);
+bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
 
@@ -550,7 +550,7 @@ typedef struct {
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* by words */
     size_t list_at, bytes;      /* of the block */
-    wb__gpu_launch words;       /* gpu_fill makes the words with it */
+    wb__gpu_launch words;       /* wb__gpu_fill makes the words with it */
     wb__gpu_program *program;   /* that writes them */
     void *function;
     unsigned char *args;        /* its arguments */

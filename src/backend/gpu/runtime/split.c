@@ -97,7 +97,7 @@ bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row)
     return false;
 }
 
-bool wb__gpu_batch(const wb__view v[3], int64_t step[3], int64_t *batch)
+bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch)
 {
     *batch = 1;
     for (int i = v[2].ndim - 3; i >= 0; i--) {

@@ -150,13 +150,13 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
 /* ---- handles --------------------------------------------------------------------------------- */
 
 /* A version that gives no handle, as one that is newer than the driver, is followed by the next,
- * while no device has a handle. */
+ * while no device has a handle.  A full device is not the version's fault. */
 static int create(wb__gpu_vendor *l, void **handle)
 {
     pthread_mutex_lock(&l->lock);
     const int first = l->create(handle);
     int status = first;
-    while (status && !l->settled && open_next(l)) status = l->create(handle);
+    while (status && !l->is_memory(status) && !l->settled && open_next(l)) status = l->create(handle);
     l->settled |= !status;
     pthread_mutex_unlock(&l->lock);
     return status ? first : 0;
