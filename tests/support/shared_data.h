@@ -18,7 +18,7 @@ static inline bool shared_file(char *path, size_t room, const char *name)
         const char *end = __FILE__;             /* .../tests/support/shared_data.h */
         int length = 0, slashes = 0;
         for (const char *c = end; *c; c++) length++;
-        while (length && slashes < 2) slashes += end[--length] == '/';
+        while (length && slashes < 3) slashes += end[--length] == '/';
         snprintf(path, room, "%.*s/../shared/data/%s", length, end, name);
     }
     if (access(path, R_OK) == 0) return true;
