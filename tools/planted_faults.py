@@ -76,7 +76,7 @@ TABLE = [
      "if (p->bias >= 0) end_deferral(f, f->values->base[p->bias]);", "(void)end_deferral;", ["engine_places"]),
     ("what stands beside a product has no memory of its own", "src/engine/plan/arena.c", "        use(a, d->aux.memory, i);\n        use(a, d->sums.memory, i);\n", "", ["engine_absorb"]),
     ("values that wait are not counted where a device wants smaller kernels", "src/engine/plan/groups.c",
-     "    if (trial.n + count_below(f, v) > f->attempt->most_values) return false;", "    if (trial.n >= f->attempt->most_values) return false;",
+     "    if (count_below(f, v) > f->attempt->most_values ||\n        !deferred_fit(", "    if (!deferred_fit(",
      ["device_room"]),
     ("a table by one line is replaced by a string", "src/base/toml.c", "    if (n->kind >= WB__AT_INLINE)\n        return wb__toml_fail(t, n->key_at, \"%s.%s is",
      "    if (n->kind >= WB__AT_IMPLICIT)\n        return wb__toml_fail(t, n->key_at, \"%s.%s is", ["toml"]),

@@ -202,7 +202,7 @@ static bool can_wait(const former *f, const wb__value *v)
             f->patterns->product[f->out->group[g].product].result != base)
             return false;
     }
-    if (count_below(f, v) > WB__MIN(MOST_DEFERRED, f->attempt->most_values)) return false;
+    if (count_below(f, v) > MOST_DEFERRED) return false;
     return wb__ops[v->op].class != WB__REDUCE || wb__folds_columns(f->values, v);
 }
 
