@@ -69,8 +69,10 @@ static int read_header(wb__mapping *m, header *h)
     int status = read_dims(m, h);
     if (status) return status;
     int64_t end = h->begin;
-    h->elements = wb__map_take(m, &end, h->size * types[h->type].bytes, "elements");
-    return h->elements ? wb__map_end(m, end) : (int)wb_error_code();
+    if (!wb__map_take(m, &end, h->size * types[h->type].bytes, "elements")) return wb_error_code();
+    status = wb__map_end(m, end);
+    h->elements = m->data + h->begin;   /* where the contents are now */
+    return status;
 }
 
 /* As they are here, in a block of wb__alloc_aligned. */

@@ -375,8 +375,10 @@ static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, c
     int status = wb__npy_header(&s, any, h);
     int64_t end = *begin = s.offset;
     if (status || !h->dtype) return status;
-    *data = wb__map_take(m, &end, wb__npy_bytes(h), "elements");
-    return *data ? wb__map_end(m, end) : (int)wb_error_code();
+    if (!wb__map_take(m, &end, wb__npy_bytes(h), "elements")) return wb_error_code();
+    status = wb__map_end(m, end);
+    *data = m->data + *begin;           /* where the contents are now */
+    return status;
 }
 
 /* What was read into memory is the tensor's memory, where it can be. */
