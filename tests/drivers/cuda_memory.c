@@ -60,21 +60,8 @@ TEST(begins) { assert_int_equal(test_begin(&wb__cu_backend), 0); }
 
 TEST(devices)
 {
-    assert_string_equal(b->name, "CUDA");
-    assert_string_equal(b->tag, "cuda");
-    assert_true(b->is_gpu && !b->host_visible);
-    assert_int_equal(b->start(), 0);            /* once more: nothing */
-    assert_int_equal(b->count(), 2);
-    assert_null(b->device(2));
-    assert_null(b->device(-1));
-    for (int i = 0; i < 2; i++) {
-        assert_ptr_equal(dev[i]->backend, b);
-        assert_int_equal(dev[i]->ordinal, i);
-        assert_true(*dev[i]->name);
-        for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
-        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
-        assert_true(memory_of(dev[i]).total > 0);
-    }
+    two_devices("CUDA", "cuda");
+    for (int i = 0; i < 2; i++) assert_true(memory_of(dev[i]).total > 0);
     assert_int_equal(books().contexts, 0);      /* to look is not to open */
     assert_int_equal(b->part("NVRTC"), 1);
     assert_int_equal(b->part("no such part"), -1);
@@ -104,19 +91,7 @@ TEST(blocks)
     expect_none(b->allocate(dev[0], (size_t)memory_of(dev[0]).total + 1), "cuda:0: out of memory");
 }
 
-/* The driver says that it has no more, while other sizes are cached: they go back. */
-TEST(full_device)
-{
-    const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
-    for (int turn = 0; turn < 2; turn++) {
-        void *a = take(dev[0], half);
-        b->release(dev[0], a, half);
-        void *c[5];
-        for (int i = 0; i < 5; i++) c[i] = take(dev[0], eighth);
-        for (int i = 0; i < 5; i++) b->release(dev[0], c[i], eighth);
-    }
-    b->trim(dev[0]);
-}
+TEST(full_device) { cached_sizes_go_back(); }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 

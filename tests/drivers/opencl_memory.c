@@ -22,21 +22,7 @@ TEST(begins) { assert_int_equal(test_begin(&wb__cl_backend), 0); }
 
 TEST(devices)
 {
-    assert_string_equal(b->name, "OpenCL");
-    assert_string_equal(b->tag, "opencl");
-    assert_true(b->is_gpu && !b->host_visible);
-    assert_int_equal(b->start(), 0);            /* once more: nothing */
-    assert_int_equal(b->count(), 2);
-    assert_null(b->device(2));
-    assert_null(b->device(-1));
-    for (int i = 0; i < 2; i++) {
-        const char *name = dev[i]->name;
-        assert_ptr_equal(dev[i]->backend, b);
-        assert_int_equal(dev[i]->ordinal, i);
-        assert_true(*name && *name != ' ' && name[strlen(name) - 1] != ' ');
-        for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
-        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
-    }
+    two_devices("OpenCL", "opencl");
     assert_int_equal(b->part("no such part"), -1);
 }
 

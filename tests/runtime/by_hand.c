@@ -296,6 +296,39 @@ void fill(float *x, size_t n, float first)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
+void two_devices(const char *name, const char *tag)
+{
+    assert_string_equal(b->name, name);
+    assert_string_equal(b->tag, tag);
+    assert_true(b->is_gpu && !b->host_visible);
+    assert_int_equal(b->start(), 0);            /* once more: nothing */
+    assert_int_equal(b->count(), 2);
+    assert_null(b->device(2));
+    assert_null(b->device(-1));
+    for (int i = 0; i < 2; i++) {
+        const char *of = dev[i]->name;
+        assert_ptr_equal(dev[i]->backend, b);
+        assert_int_equal(dev[i]->ordinal, i);
+        assert_true(*of && *of != ' ' && of[strlen(of) - 1] != ' ');
+        for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
+        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
+    }
+}
+
+/* The driver says that it has no more, while other sizes are cached: they go back. */
+void cached_sizes_go_back(void)
+{
+    const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
+    for (int turn = 0; turn < 2; turn++) {
+        void *a = take(dev[0], half);
+        b->release(dev[0], a, half);
+        void *c[5];
+        for (int i = 0; i < 5; i++) c[i] = take(dev[0], eighth);
+        for (int i = 0; i < 5; i++) b->release(dev[0], c[i], eighth);
+    }
+    b->trim(dev[0]);
+}
+
 void transfers(void)
 {
     enum { SIZE = 9 << 20 };                    /* three pieces of staging */

@@ -63,6 +63,8 @@ void fill(float *x, size_t n, float first);
 /* What holds for every driver.  keep_programs: a program is compiled once, then read from disk; a
  * damaged one is compiled again; the backend starts anew with this variable set, at last to
  * `after`.  cannot_be: a step is refused as it is prepared. */
+void two_devices(const char *name, const char *tag);
+void cached_sizes_go_back(void);        /* where the driver has no more */
 void transfers(void);
 void copies(void);
 void order(void);

@@ -197,19 +197,7 @@ TEST(more_than_there_is)
     WORKS(restart("TEST_GPU_MOST", NULL));
 }
 
-/* The driver says that it has no more, while other sizes are cached: they go back. */
-TEST(full_device)
-{
-    const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
-    for (int turn = 0; turn < 2; turn++) {
-        void *a = take(dev[0], half);
-        b->release(dev[0], a, half);
-        void *c[5];
-        for (int i = 0; i < 5; i++) c[i] = take(dev[0], eighth);
-        for (int i = 0; i < 5; i++) b->release(dev[0], c[i], eighth);
-    }
-    b->trim(dev[0]);
-}
+TEST(full_device) { cached_sizes_go_back(); }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
