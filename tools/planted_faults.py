@@ -345,6 +345,7 @@ class Copy:
         return run(["cmake", "--build", str(self.build), "-j", str(os.cpu_count() or 2), "--target", *tests])
 
     def fails(self, test):
+        """how the test fails, or None"""
         name, *options = test.split()
         name, _, device = name.partition("@")
         environment = dict(os.environ, WEBER_CACHE_DIR=str(self.build / "cache"),
@@ -353,9 +354,10 @@ class Copy:
         if device:
             environment["WEBER_TEST_DEVICE"] = device
         try:
-            return run([str(self.build / "tests" / name), *options], timeout=300, env=environment).returncode != 0
+            made = run([str(self.build / "tests" / name), *options], timeout=300, env=environment)
+            return test if made.returncode else None
         except subprocess.TimeoutExpired:
-            return True
+            return test + ", which does not end within 300 s"
 
 
 def try_fault(copy, fault):
@@ -371,8 +373,9 @@ def try_fault(copy, fault):
         if made.returncode:
             return None, "does not compile: " + made.stdout[-300:]
         for test in tests:
-            if copy.fails(test):
-                return test, ""
+            how = copy.fails(test)
+            if how:
+                return how, ""
         return None, "SURVIVES " + ", ".join(tests)
     finally:
         path.write_text(text, encoding="utf-8")

@@ -132,8 +132,9 @@ WB_API bool wb_deterministic(void);
  *
  * wb_gpu_backend: the preference in force in this process; NULL if none is set.
  * wb_set_gpu_backend: writes that of [Flux], keeping all else in the file; takes effect at the next start.  NULL removes
- * it.  Where none of these files was found, LocalPreferences.toml is made: beside Project.toml, else in the working
- * directory.  Errors: not the name of a backend; the file cannot be read or written, or is not TOML. */
+ * it.  Nothing is written where the file says so already, in whichever of the three tables.  Where none of these files was
+ * found, LocalPreferences.toml is made: beside Project.toml, else in the working directory.  Errors: not the name of a
+ * backend; the file cannot be read or written, or is not TOML. */
 WB_API const char *wb_gpu_backend(void);
 WB_API int wb_set_gpu_backend(const char *backend);
 

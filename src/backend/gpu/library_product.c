@@ -94,6 +94,25 @@ static bool contiguous(const wb__view *v)
     return true;
 }
 
+/* Places and sizes of an image, which the kernel reads whatever the direction. */
+static void set_image(const wb__step *s, wb__conv_args *args)
+{
+    const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
+    for (int i = 0; i < 4; i++) {
+        args->x_s[i] = wb__wide_of(x->strides[i]);
+        args->y_s[i] = wb__wide_of(y->strides[i]);
+    }
+    args->h = (int)x->dims[2], args->w = (int)x->dims[3];
+    args->oh = (int)y->dims[2], args->ow = (int)y->dims[3];
+    args->kw = (int)w->dims[3], args->taps = (int)(w->dims[2] * w->dims[3]);
+    args->channels = (int)w->dims[1];
+    for (int i = 0; i < 2; i++) {
+        args->stride[i] = (int)s->conv.stride[i];
+        args->dilation[i] = (int)s->conv.dilation[i];
+        args->pad[i] = (int)s->conv.pad[2 * i];
+    }
+}
+
 static int convolution(const wb__step *s, product *p)
 {
     static const char *const defines[] = {[WB__CONV_FORWARD] = "#define CONV_FORWARD\n",
@@ -144,18 +163,7 @@ static int convolution(const wb__step *s, product *p)
     args->b_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[1]);
     args->c_z[WB__ARGS_BATCH - 1] = wb__wide_of(group[2]);
     args->bias_z = wb__wide_of(p->n);
-    for (int i = 0; i < 4; i++) {
-        args->x_s[i] = wb__wide_of(xs[i]);
-        args->y_s[i] = wb__wide_of(ys[i]);
-    }
-    args->h = (int)x->dims[2], args->w = (int)x->dims[3];
-    args->oh = (int)y->dims[2], args->ow = (int)y->dims[3];
-    args->kw = (int)w->dims[3], args->taps = (int)taps, args->channels = (int)cg;
-    for (int i = 0; i < 2; i++) {
-        args->stride[i] = (int)s->conv.stride[i];
-        args->dilation[i] = (int)s->conv.dilation[i];
-        args->pad[i] = (int)s->conv.pad[2 * i];
-    }
+    set_image(s, args);
     return 0;
 }
 

@@ -270,6 +270,12 @@ char *wb__structure_text(void *model)
 
 static wb_layer *build(const char *file, const wb__json *node, int depth);
 
+/* NULL: the error of a call that does not know the file gets its name. */
+static wb_layer *fail_in(const char *file)
+{
+    return wb__fail_null((int)wb_error_code(), "%s: %s", file, wb_error());
+}
+
 static wb_layer *build_container(const char *file, const wb__layer_type *type, const void *options,
                                  const wb__json *parts, int depth)
 {
@@ -287,7 +293,7 @@ static wb_layer *build_container(const char *file, const wb__layer_type *type, c
         if (ok) ok = (layers[i] = build(file, part, depth + 1)) != NULL;
         if (!ok) break;
     }
-    if (ok) made = type->assemble(options, (int)n, names, layers);
+    if (ok && !(made = type->assemble(options, (int)n, names, layers))) fail_in(file);
     wb__free(layers);
     wb__free(names);
     return made;
@@ -310,10 +316,10 @@ static wb_layer *build(const char *file, const wb__json *node, int depth)
     char *options = wb__alloc_zero(1, type->options_size + sizeof(size_t));
     if (!options) return NULL;
     wb_layer *made = NULL;
-    if (!read_options(file, type, wb__json_get(node, "options"), options))
-        made = type->assemble
-                   ? build_container(file, type, options, wb__json_get(node, "parts"), depth)
-                   : type->make(options);
+    const bool known = !read_options(file, type, wb__json_get(node, "options"), options);
+    if (known && type->assemble)
+        made = build_container(file, type, options, wb__json_get(node, "parts"), depth);
+    else if (known && !(made = type->make(options))) fail_in(file);
     wb__free(options);
     const char *mode = wb__json_text(wb__json_get(node, "mode"));
     if (!made || !mode) return made;
@@ -349,11 +355,11 @@ wb_layer *wb__structure_build(const char *file, const char *text, int64_t values
     if (made) WB__JSON_EACH_MEMBER(ties, same, i) {
         const char *path = wb__json_key(same), *first = wb__json_text(same);
         if (first && !wb_tie(made, path, first)) continue;
-        if (!first) wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
+        if (first) fail_in(file);
+        else wb__fail(WB_ERROR_FORMAT, "%s: the tie of \"%.100s\" is wrong", file, path);
         made = NULL;
         break;
     }
     wb__free(root);
-    if (!made && !strstr(wb_error(), file)) wb__fail((int)wb_error_code(), "%s: %s", file, wb_error());
     return made;
 }

@@ -32,6 +32,33 @@ static inline VI NAME(beats)(V x, V m) { return (x > m) | ((x != x) & (m == m));
 /* n, as a whole number in every lane */
 static inline VI NAME(counted)(T n) { return (VI){ 0 } + (INT)n; }
 
+/* dy to the place of dx where the window's first greatest x is. */
+static inline __attribute__((always_inline)) void
+NAME(max_back)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_out, T *dx,
+               const bool overlap, const int some)
+{
+    const int64_t c = d->c, row = d->w * c;
+    V m = spread(-(T)INFINITY);
+    VI where = NAME(counted)(0), count = where;
+    const VI one = NAME(counted)(1);
+    for (int64_t r = w.r0; r < w.r1; r++)
+        for (int64_t q = w.c0; q < w.c1; q++, count += one) {
+            const V e = NAME(get)(x + r * row + q * c, some);
+            const VI better = NAME(beats)(e, m);
+            m = choose(better, e, m);
+            where = (better & count) | (~better & where);
+        }
+    const V dy = NAME(get)(in_out, some);
+    count = NAME(counted)(0);
+    for (int64_t r = w.r0; r < w.r1; r++)
+        for (int64_t q = w.c0; q < w.c1; q++, count += one) {
+            T *at = dx + r * row + q * c;
+            V e = choose((VI)(where == count), dy, spread(0));
+            if (overlap) e += NAME(get)(at, some);
+            NAME(put)(at, e, some);
+        }
+}
+
 /* x, and dy or v, to dx or y: some channels at output position (i, j). */
 static inline __attribute__((always_inline)) void
 NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x,
@@ -79,24 +106,7 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
         NAME(put)(y, taken, some);
         return;
     }
-    VI where = NAME(counted)(0), count = where;
-    const VI one = NAME(counted)(1);
-    for (int64_t r = w.r0; r < w.r1; r++)
-        for (int64_t q = w.c0; q < w.c1; q++, count += one) {
-            const V e = NAME(get)(x + r * row + q * c, some);
-            const VI better = NAME(beats)(e, m);
-            m = choose(better, e, m);
-            where = (better & count) | (~better & where);
-        }
-    const V dy = NAME(get)(in_out, some);
-    count = NAME(counted)(0);
-    for (int64_t r = w.r0; r < w.r1; r++)
-        for (int64_t q = w.c0; q < w.c1; q++, count += one) {
-            T *at = dx + r * row + q * c;
-            V e = choose((VI)(where == count), dy, spread(0));
-            if (overlap) e += NAME(get)(at, some);
-            NAME(put)(at, e, some);
-        }
+    NAME(max_back)(d, w, x, in_out, dx, overlap, some);
 }
 
 static inline __attribute__((always_inline)) void

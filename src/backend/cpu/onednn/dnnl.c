@@ -320,6 +320,41 @@ static void settle(int64_t rows, int64_t columns, int64_t s[2])
     if (rows == 1) s[0] = s[1] == 1 ? columns : 1;
 }
 
+/* NULL, or why oneDNN has no product of these operands; `stride`: of the batches of A, B and C. */
+static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type, int64_t stride[3])
+{
+    if (type == dnnl_bf16 && !has_bf16()) return "this processor has no bf16 arithmetic";
+    if (!d->batch[0] || !d->batch[1] || !d->m || !d->n || !d->k) return "an empty product";
+    if (!fold(d->batch, d->a_b, &stride[0]) || !fold(d->batch, d->b_b, &stride[1])
+        || !fold(d->batch, d->c_b, &stride[2]))
+        return "the batch's strides do not fold into one";
+    if ((d->a_s[0] != 1 && d->a_s[1] != 1) || (d->b_s[0] != 1 && d->b_s[1] != 1) || d->c_s[1] != 1)
+        return "no stride of 1";
+    return d->batch[0] * d->batch[1] > 1 && !stride[2] ? "C is broadcast" : NULL;
+}
+
+/* Memory descriptors of A, B, C and the bias, and the primitive's; false: oneDNN has none. */
+static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t type,
+                      const int64_t stride[3], dnnl_primitive_attr_t attr)
+{
+    const int64_t batch = d->batch[0] * d->batch[1];
+    const int first = batch > 1 ? 0 : 1, rank = 3 - first;
+    const bool share_a = batch > 1 && !stride[0], share_b = batch > 1 && !stride[1];
+    const int64_t a_dims[] = { share_a ? 1 : batch, d->m, d->k },
+                  a_s[] = { share_a ? d->m * d->k : stride[0], d->a_s[0], d->a_s[1] };
+    const int64_t b_dims[] = { share_b ? 1 : batch, d->k, d->n },
+                  b_s[] = { share_b ? d->k * d->n : stride[1], d->b_s[0], d->b_s[1] };
+    const int64_t c_dims[] = { batch, d->m, d->n }, c_s[] = { stride[2], d->c_s[0], d->c_s[1] };
+    const int64_t bias_dims[] = { 1, 1, d->n }, bias_s[] = { d->n, d->n, 1 };
+    return !wb__md_strided(&p->mds[0], rank, a_dims + first, type, a_s + first)
+        && !wb__md_strided(&p->mds[1], rank, b_dims + first, type, b_s + first)
+        && !wb__md_strided(&p->mds[2], rank, c_dims + first, type, c_s + first)
+        && (!d->has_bias
+            || !wb__md_strided(&p->mds[3], rank, bias_dims + first, type, bias_s + first))
+        && !wb__matmul_pd(&p->pd, engine, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
+                          d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]), attr);
+}
+
 int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **why)
 {
     dnnl_data_type_t type;
@@ -328,60 +363,37 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
     settle(d->k, d->n, d->b_s);
     if (d->m == 1) d->c_s[0] = d->n * d->c_s[1];
     if (d->n == 1) d->c_s[1] = 1;
-    int64_t a_batch, b_batch, c_batch;
-    const int64_t batch = d->batch[0] * d->batch[1];
+    int64_t stride[3];
     *op = NULL;
     if (!turned_on(why)) return 0;
-    if (!type_of(d->dtype, &type)) *why = "oneDNN takes f32 and bf16";
-    else if (type == dnnl_bf16 && !has_bf16()) *why = "this processor has no bf16 arithmetic";
-    else if (!batch || !d->m || !d->n || !d->k) *why = "an empty product";
-
-    else if (!fold(d->batch, d->a_b, &a_batch) || !fold(d->batch, d->b_b, &b_batch)
-             || !fold(d->batch, d->c_b, &c_batch))
-        *why = "the batch's strides do not fold into one";
-    else if ((d->a_s[0] != 1 && d->a_s[1] != 1) || (d->b_s[0] != 1 && d->b_s[1] != 1)
-             || d->c_s[1] != 1)
-        *why = "no stride of 1";
-    else if (batch > 1 && !c_batch) *why = "C is broadcast";
-    else {
-        dnnl_op *p = begin(why);
-        if (!p) return WB_ERROR_MEMORY;
-        const int first = batch > 1 ? 0 : 1, rank = 3 - first;
-        const bool share_a = batch > 1 && !a_batch, share_b = batch > 1 && !b_batch;
-        const int64_t a_dims[] = { share_a ? 1 : batch, d->m, d->k },
-                      a_s[] = { share_a ? d->m * d->k : a_batch, d->a_s[0], d->a_s[1] };
-        const int64_t b_dims[] = { share_b ? 1 : batch, d->k, d->n },
-                      b_s[] = { share_b ? d->k * d->n : b_batch, d->b_s[0], d->b_s[1] };
-        const int64_t c_dims[] = { batch, d->m, d->n }, c_s[] = { c_batch, d->c_s[0], d->c_s[1] };
-        const int64_t bias_dims[] = { 1, 1, d->n }, bias_s[] = { d->n, d->n, 1 };
-        const char *refusal = NULL;
-        dnnl_primitive_attr_t attr = make_attr(p, d->act);
-        p->dtype = d->dtype;
-        p->rows = batch > 1 && c_batch != d->m * d->c_s[0] ? 0 : batch * d->m;
-        p->columns = d->n;
-        p->stride = d->c_s[0];
-        if (p->row && !p->rows) refusal = "the rows of C do not follow each other";
-        if (refusal || !attr || wb__md_strided(&p->mds[0], rank, a_dims + first, type, a_s + first)
-            || wb__md_strided(&p->mds[1], rank, b_dims + first, type, b_s + first)
-            || wb__md_strided(&p->mds[2], rank, c_dims + first, type, c_s + first)
-            || (d->has_bias
-                && wb__md_strided(&p->mds[3], rank, bias_dims + first, type, bias_s + first))
-            || wb__matmul_pd(&p->pd, engine, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
-                             d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]),
-                             attr))
-            refusal = refusal ? refusal : "oneDNN has no product for these strides";
-        else {
-            add_operand(p, DNNL_ARG_SRC, 0, wb__md_of(&p->mds[0]));
-            add_operand(p, DNNL_ARG_WEIGHTS, 1, wb__md_of(&p->mds[1]));
-            add_operand(p, DNNL_ARG_DST, 2, wb__md_of(&p->mds[2]));
-            if (d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
-            add_scratch(p);
-            p->used_by_primitive = p->count;
-        }
-        if (attr) dnnl_primitive_attr_destroy(attr);
-        return finish(p, refusal, op, why);
+    const char *lacks = type_of(d->dtype, &type) ? matmul_lacks(d, type, stride)
+                                                 : "oneDNN takes f32 and bf16";
+    if (lacks) {
+        *why = lacks;
+        return 0;
     }
-    return 0;
+    dnnl_op *p = begin(why);
+    if (!p) return WB_ERROR_MEMORY;
+    const int64_t batch = d->batch[0] * d->batch[1];
+    const char *refusal = NULL;
+    dnnl_primitive_attr_t attr = make_attr(p, d->act);
+    p->dtype = d->dtype;
+    p->rows = batch > 1 && stride[2] != d->m * d->c_s[0] ? 0 : batch * d->m;
+    p->columns = d->n;
+    p->stride = d->c_s[0];
+    if (p->row && !p->rows) refusal = "the rows of C do not follow each other";
+    else if (!attr || !matmul_pd(p, d, type, stride, attr))
+        refusal = "oneDNN has no product for these strides";
+    else {
+        add_operand(p, DNNL_ARG_SRC, 0, wb__md_of(&p->mds[0]));
+        add_operand(p, DNNL_ARG_WEIGHTS, 1, wb__md_of(&p->mds[1]));
+        add_operand(p, DNNL_ARG_DST, 2, wb__md_of(&p->mds[2]));
+        if (d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+        add_scratch(p);
+        p->used_by_primitive = p->count;
+    }
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return finish(p, refusal, op, why);
 }
 
 /* The primitive descriptor of one kind, with the weights in any layout. */
@@ -414,13 +426,63 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
     return pd;
 }
 
-int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
+/* Descriptors of the images and weights, and the primitive's; false: oneDNN has none. */
+static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type)
+{
+    const int first = d->groups > 1 ? 0 : 1;
+    const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
+    const int64_t x[] = { d->n, d->c, d->h, d->w }, y[] = { d->n, d->k, d->oh, d->ow };
+    const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
+    const int64_t w_s[] = { kg * cg * d->kh * d->kw, cg * d->kh * d->kw, d->kh * d->kw, d->kw, 1 };
+    const bool nchw = wb__conv_is_plain(d);
+    const int64_t xc = nchw ? 1 : d->c, yc = nchw ? 1 : d->k, one[] = { 1 };
+    const int64_t x_s[] = { d->c * d->h * d->w, nchw ? d->h * d->w : 1, d->w * xc, xc };
+    const int64_t y_s[] = { d->k * d->oh * d->ow, nchw ? d->oh * d->ow : 1, d->ow * yc, yc };
+    if (wb__md_strided(&p->mds[0], 4, x, type, x_s)
+        || wb__md_any(&p->mds[1], 5 - first, w + first, type)
+        || wb__md_strided(&p->mds[2], 4, y, type, y_s)
+        || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
+        || wb__md_strided(&p->mds[4], 5 - first, w + first, type, w_s + first))
+        return false;
+    const bool forward = d->kind == WB__CONV_FORWARD;
+    dnnl_primitive_desc_t hint = forward ? NULL : conv_pd(d, p, WB__CONV_FORWARD, NULL);
+    if (forward || hint) p->pd = conv_pd(d, p, d->kind, hint);
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    return p->pd != NULL;
+}
+
+/* The primitive's operands, and a reorder where it wants the weights in a layout of its own;
+ * false: oneDNN has no such reorder. */
+static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
 {
     static const int args[3][3] = {     /* of x, w, y */
         [WB__CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
         [WB__CONV_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
         [WB__CONV_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
     };
+    const bool weights = d->kind == WB__CONV_WEIGHTS;
+    wb__md_ref inner = dnnl_primitive_desc_query_md(
+        p->pd, weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+    wb__md_ref plain = wb__md_of(&p->mds[4]);
+    const bool same = dnnl_memory_desc_equal(inner, plain);
+    add_operand(p, args[d->kind][0], 0, wb__md_of(&p->mds[0]));
+    const int inside = add_operand(p, args[d->kind][1], same ? 1 : NOT_A_BUFFER, inner);
+    add_operand(p, args[d->kind][2], 2, wb__md_of(&p->mds[2]));
+    if (d->kind == WB__CONV_FORWARD && d->has_bias)
+        add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+    add_scratch(p);
+    p->used_by_primitive = p->count;
+    if (same) return true;
+    const int outside = add_operand(p, 0, 1, plain);
+    p->reorder_first = !weights;
+    p->from = p->reorder_first ? outside : inside;
+    p->to = p->reorder_first ? inside : outside;
+    return !dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc, engine,
+                                               p->operands[p->to].desc, engine, NULL);
+}
+
+int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
+{
     dnnl_data_type_t type;
     *op = NULL;
     if (!turned_on(why)) return 0;
@@ -432,51 +494,10 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
     else {
         dnnl_op *p = begin(why);
         if (!p) return WB_ERROR_MEMORY;
-        const wb__conv_kind kind = d->kind;
-        const bool forward = kind == WB__CONV_FORWARD, weights = kind == WB__CONV_WEIGHTS;
-        const int first = d->groups > 1 ? 0 : 1;
-        const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
-        const int64_t x[] = { d->n, d->c, d->h, d->w }, y[] = { d->n, d->k, d->oh, d->ow };
-        const int64_t w[] = { d->groups, kg, cg, d->kh, d->kw };
-        const int64_t w_s[] = { kg * cg * d->kh * d->kw, cg * d->kh * d->kw, d->kh * d->kw, d->kw,
-                                1 };
-        const bool nchw = wb__conv_is_plain(d);
-        const int64_t xc = nchw ? 1 : d->c, yc = nchw ? 1 : d->k, one[] = { 1 };
-        const int64_t x_s[] = { d->c * d->h * d->w, nchw ? d->h * d->w : 1, d->w * xc, xc };
-        const int64_t y_s[] = { d->k * d->oh * d->ow, nchw ? d->oh * d->ow : 1, d->ow * yc, yc };
         const char *refusal = NULL;
-        dnnl_primitive_desc_t hint = NULL;
-        if (wb__md_strided(&p->mds[0], 4, x, type, x_s)
-            || wb__md_any(&p->mds[1], 5 - first, w + first, type)
-            || wb__md_strided(&p->mds[2], 4, y, type, y_s)
-            || wb__md_strided(&p->mds[3], 1, &d->k, type, one)
-            || wb__md_strided(&p->mds[4], 5 - first, w + first, type, w_s + first)
-            || (!forward && !(hint = conv_pd(d, p, WB__CONV_FORWARD, NULL)))
-            || !(p->pd = conv_pd(d, p, kind, hint)))
+        if (!describe_conv(p, d, type))
             refusal = "oneDNN has no convolution for this shape and layout";
-        else {
-            wb__md_ref inner = dnnl_primitive_desc_query_md(
-                p->pd, weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-            wb__md_ref plain = wb__md_of(&p->mds[4]);
-            const bool same = dnnl_memory_desc_equal(inner, plain);
-            add_operand(p, args[kind][0], 0, wb__md_of(&p->mds[0]));
-            int inside = add_operand(p, args[kind][1], same ? 1 : NOT_A_BUFFER, inner);
-            add_operand(p, args[kind][2], 2, wb__md_of(&p->mds[2]));
-            if (forward && d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
-            add_scratch(p);
-            p->used_by_primitive = p->count;
-            if (!same) {
-                int outside = add_operand(p, 0, 1, plain);
-                p->reorder_first = !weights;
-                p->from = p->reorder_first ? outside : inside;
-                p->to = p->reorder_first ? inside : outside;
-                if (dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc,
-                                                       engine, p->operands[p->to].desc, engine,
-                                                       NULL))
-                    refusal = "oneDNN has no reorder for these weights";
-            }
-        }
-        if (hint) dnnl_primitive_desc_destroy(hint);
+        else if (!add_conv_operands(p, d)) refusal = "oneDNN has no reorder for these weights";
         return finish(p, refusal, op, why);
     }
     return 0;
