@@ -190,6 +190,38 @@ TEST(one_kernel_updates_all)
     }
 }
 
+/* x[:5] becomes twice `from`, y[:3] twice `and_from`; the segments of the kernel that does both. */
+static int segments_of(wb_tensor *x, wb_tensor *from, wb_tensor *y, wb_tensor *and_from)
+{
+    const double want = 2 * wb_at(and_from, 0);
+    wb_tensor *two = wb_scalar(2), *first = wb_mul(wb_slice(from, 0, 0, 5), two),
+              *second = wb_mul(wb_slice(and_from, 0, 0, 3), two);
+    wb__cache_clear();
+    segments = 0;
+    wb_set_log(read_plan, NULL);
+    assert_int_equal(wb_assign(x, first) | wb_assign(y, second), 0);
+    assert_int_equal(wb_eval(x, y), 0);
+    wb_set_log(say_nothing, NULL);
+    assert_true(wb_at(x, 0) == 2 && wb_at(y, 0) == want);
+    return segments;
+}
+
+static wb_tensor *line(int64_t n, double value)
+{
+    return wb_variable(wb_full_of(value, WB_F32, 1, &n));
+}
+
+/* Kernels of one program share a pass, also where a variable that one reads is written. */
+TEST(kernels_of_one_program_share_a_pass)
+{
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = line(5, 7), *y = line(3, 7);
+    assert_int_equal(segments_of(x, line(5, 1), y, line(3, 2)), 2);
+    x = line(5, 3);
+    segments_of(x, line(5, 1), y, x);
+    wb_scope_close(s);
+}
+
 static int recorded(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     problem *p = ctx;

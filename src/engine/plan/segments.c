@@ -57,52 +57,6 @@ static void flatten(wb__plan_step *d)
     d->spaces[0] = (wb__space){.ndim = 1, .row_dims = 0, .col_dims = 1, .dims = {size}};
 }
 
-/* What kernels read and write: pairs of a buffer and, where it is the arena, who has the place. */
-typedef struct { wb__pointer_map touched, written; } traffic;
-
-static const void *place_of(const wb__plan_step *d, int view)
-{
-    const wb__place *at = &d->place[view];
-    const uint64_t buffer = (uint32_t)(at->view.buffer + 2);
-    return (const void *)(uintptr_t)(buffer << 40 | (uint64_t)(uint32_t)(at->memory + 2) << 4);
-}
-
-/* Adds a kernel of one segment; false without memory. */
-static bool add_traffic(traffic *t, const wb__plan_step *d)
-{
-    bool good = true;
-    for (int v = 0; good && v < d->step.fused.n_views; v++)
-        good = wb__pointer_map_put(&t->touched, place_of(d, v), 1);
-    for (int i = 0; good && i < d->step.fused.n_instr; i++)
-        if (d->instr[i].kind == WB__STORE)
-            good = wb__pointer_map_put(&t->written, place_of(d, d->instr[i].arg), 1);
-    return good;
-}
-
-static void clear_traffic(traffic *t)
-{
-    wb__pointer_map_clear(&t->touched);
-    wb__pointer_map_clear(&t->written);
-}
-
-static void free_traffic(traffic *t)
-{
-    wb__pointer_map_free(&t->touched);
-    wb__pointer_map_free(&t->written);
-}
-
-/* May a kernel run side by side with those?  Neither touches what the other writes. */
-static bool apart(const traffic *t, const wb__plan_step *d)
-{
-    for (int v = 0; v < d->step.fused.n_views; v++)
-        if (wb__pointer_map_get(&t->written, place_of(d, v)) >= 0) return false;
-    for (int i = 0; i < d->step.fused.n_instr; i++)
-        if (d->instr[i].kind == WB__STORE &&
-            wb__pointer_map_get(&t->touched, place_of(d, d->instr[i].arg)) >= 0)
-            return false;
-    return true;
-}
-
 static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
 {
     const int n = p->step.fused.n_segments, views = q->n_places;
@@ -118,22 +72,16 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
 }
 
 /* The kernels after number i that do the same become segments of it, in one pass; they are marked
- * in `gone`.  `own` and `between` are for this function alone. */
-static bool merge_into(wb__programs *m, int i, bool *gone, traffic *own, traffic *between)
+ * in `gone`. */
+static bool merge_into(wb__programs *m, int i, bool *gone)
 {
-    clear_traffic(own);
-    clear_traffic(between);
-    bool good = add_traffic(own, &m->step[i]);
+    bool good = true;
     for (int j = i + 1; good && j < m->n; j++) {
         const wb__plan_step *d = &m->step[j];
-        if (gone[j - m->n_compute]) continue;
         if (d->step.kind != WB__STEP_FUSED) break;
-        if (same_program(&m->step[i], d) && apart(own, d) && apart(between, d)) {
-            gone[j - m->n_compute] = true;
-            good = add_traffic(own, d) && append_segment(&m->step[i], d);
-        } else {
-            good = add_traffic(between, d);
-        }
+        if (gone[j - m->n_compute] || !same_program(&m->step[i], d)) continue;
+        gone[j - m->n_compute] = true;
+        good = append_segment(&m->step[i], d);
     }
     return good;
 }
@@ -148,19 +96,18 @@ static void drop(wb__programs *m, const bool *gone)
     m->n = n;
 }
 
-/* Only among the kernels that write variables: they are many, small and alike. */
+/* Only among the kernels that write variables: they are many, small and alike.  Their order does not
+ * matter: none of them reads what another one makes, or a variable that another one writes
+ * (placement.c). */
 bool wb__merge_segments(wb__programs *m)
 {
-    traffic own = {0}, between = {0};
     for (int i = m->n_compute; i < m->n; i++)
         if (m->step[i].step.kind == WB__STEP_FUSED) flatten(&m->step[i]);
     bool *gone = wb__alloc_zero((size_t)(m->n - m->n_compute) + 1, sizeof *gone), good = gone;
     for (int i = m->n_compute; good && i < m->n; i++)
         if (m->step[i].step.kind == WB__STEP_FUSED && !gone[i - m->n_compute])
-            good = merge_into(m, i, gone, &own, &between);
+            good = merge_into(m, i, gone);
     if (gone) drop(m, gone);
-    free_traffic(&own);
-    free_traffic(&between);
     wb__free(gone);
     return good;
 }
