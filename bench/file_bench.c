@@ -31,7 +31,7 @@ static wb_layer *weights(double megabytes)
     int n = (int)sqrt(megabytes * 1e6 / 4 / LAYERS);
     wb_layer *layers[LAYERS];
     for (int i = 0; i < LAYERS; i++) layers[i] = wb_Dense(n, n, wb_relu, .no_bias = true);
-    return wb_chain_of(LAYERS, layers);
+    return wb_Chain_array(LAYERS, layers);
 }
 
 static int made(wb_tensor *x, const char *path, void *ctx)

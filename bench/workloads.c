@@ -68,7 +68,7 @@ static wb_layer *resnet20(void)
     layers[n++] = wb_GlobalMeanPool();
     layers[n++] = wb_Flatten();
     layers[n++] = wb_Dense(64, 10);
-    return wb_chain_of(n, layers);
+    return wb_Chain_array(n, layers);
 }
 
 /* 1x1 down to `width` channels, 3x3, 1x1 up to four times as many; a 1x1 shortcut where shapes differ. */
@@ -105,14 +105,14 @@ static wb_layer *resnet50(void)
     layers[n++] = wb_GlobalMeanPool();
     layers[n++] = wb_Flatten();
     layers[n++] = wb_Dense(2048, 1000);
-    return wb_chain_of(n, layers);
+    return wb_Chain_array(n, layers);
 }
 
 /* ---- transformers ---------------------------------------------------------------------------- */
 
 static wb_tensor *small_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return wb_mul(wb_randn_of(dtype, ndim, dims), wb_scalar(0.02));
+    return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(0.02));
 }
 static wb_tensor *positions(wb_tensor *x) { return x ? wb_arange(wb_dim(x, -1), WB_I32) : NULL; }
 
@@ -139,7 +139,7 @@ static wb_layer *transformer(int blocks, int64_t heads, int64_t width, int64_t l
     layers[n++] = wb_LayerNorm({width});
     snprintf(head, sizeof head, "layers.%d.weight", n);
     layers[n++] = wb_Dense(width, words, .no_bias = true);
-    wb_layer *model = wb_chain_of(n, layers);
+    wb_layer *model = wb_Chain_array(n, layers);
     return model && wb_tie(model, head, "layers.0.layers.0.weight") ? NULL : model;
 }
 
@@ -206,10 +206,10 @@ wb_batch workload_batch(const workload *w)
     wb_batch b = {.n = w->dims[0]};
     if (w->tokens) {
         int64_t n = w->dims[0] * w->dims[1];
-        b.x = wb_reshape_to(classes_of(n, w->classes), w->ndim, w->dims);
+        b.x = wb_reshape_array(classes_of(n, w->classes), w->ndim, w->dims);
         b.y = classes_of(n, w->classes);
     } else {
-        b.x = wb_randn_of(WB_F32, w->ndim, w->dims);
+        b.x = wb_randn_array(WB_F32, w->ndim, w->dims);
         b.y = classes_of(w->dims[0], w->classes);
         if (w->dims[1] == 2) b.y = exclusive_or(b.x);
     }

@@ -24,7 +24,7 @@ int main(void)
 
     /* An operation only notes what is wanted.  Reading computes it, with all that it needs, as one
      * plan. */
-    wb_tensor *columns = wb_sum(x, .axes = WB_AXES(0));
+    wb_tensor *columns = wb_sum(x, .axes = WB_INTS(0));
     printf("sums of the columns: %g %g %g\n", wb_at(columns, 0), wb_at(columns, 1),
            wb_at(columns, 2));
 

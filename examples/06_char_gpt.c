@@ -87,7 +87,7 @@ static wb_dataset *windows(const text *t, int64_t n)
 
 static wb_tensor *small_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return wb_mul(wb_randn_of(dtype, ndim, dims), wb_scalar(0.02));
+    return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(0.02));
 }
 
 /* 0, 1, ..., T-1 for x [N, T] */
@@ -118,7 +118,7 @@ static wb_layer *gpt(int64_t classes, int64_t context, int64_t width, int64_t he
     }
     layers[n++] = wb_named("norm", wb_LayerNorm({width}));
     layers[n++] = wb_named("head", wb_Dense(width, classes, .no_bias = true));
-    wb_layer *model = wb_chain_of(n, layers);
+    wb_layer *model = wb_Chain_array(n, layers);
     if (model && wb_tie(model, "layers.head.weight", "layers.embed.layers.0.weight")) return NULL;
     return model;
 }

@@ -2,6 +2,7 @@
 
 Each trap is an argument that would go to the wrong option.  It is refused without any warning being asked for; its twin
 compiles without a warning, with all of them asked for.  Compilers whose name has "++" are given the rows of C++."""
+import re
 import shutil
 import subprocess
 import sys
@@ -20,10 +21,10 @@ C = [  # must fail, must compile
     ("wb_Embedding(3, 4, wb_init_ones);", "wb_Embedding(3, 4, .init = wb_init_ones);"),
     ("wb_MultiHeadAttention(8, 2, true);", "wb_MultiHeadAttention(8, 2, .causal = true);"),
     ("wb_GRU(3, 4, wb_tanh, true);", "wb_GRU(3, 4, .last = true);"),
-    ("wb_Dropout(0.5, true);", "wb_Dropout(0.5); wb_Dropout(0.5, .axes = WB_AXES(1, 0)); wb_Dropout(0.5, .axes = {1});"),
+    ("wb_Dropout(0.5, true);", "wb_Dropout(0.5); wb_Dropout(0.5, .axes = WB_INTS(1, 0)); wb_Dropout(0.5, .axes = {1});"),
     ("wb_conv(x, x, x, 2);", "wb_conv(x, x, x, .stride = {2}); wb_conv(x, x, x);"),
     ("wb_maxpool(x, 3, 2);", "wb_maxpool(x, .window = {3}, .stride = {2});"),
-    ("wb_sum(x, .axis = 1);", "wb_sum(x, .axes = {1}); wb_sum(x, .axes = WB_AXES(0, -1), .keep = true); wb_sum(x);"),
+    ("wb_sum(x, .axis = 1);", "wb_sum(x, .axes = {1}); wb_sum(x, .axes = WB_INTS(0, -1), .keep = true); wb_sum(x);"),
     ("wb_dataloader(d, 32, true, 7);", "wb_dataloader(d, 32, true); wb_dataloader(d, .batchsize = 32, .seed = 7);"),
     ("wb_load_csv(p, true, -1);", "wb_load_csv(p, true); wb_load_csv(p, .label = -1, .has_label = true);"),
     ("wb_load_state(p, m, p);", "wb_load_state(p, m, .prefix = p); wb_load_state(p, m);"),
@@ -35,13 +36,36 @@ C = [  # must fail, must compile
     ("wb_adjust(s, 0.1, 0.9, 0.99);", "wb_adjust(s, .eta = 0.0); wb_adjust(s, 0.1);"),
     ("wb_to(x, wb_cpu_device(), WB_F16, 1);", "wb_to(x, wb_cpu_device(), .dtype = WB_F16); wb_gpu(x);"),
     ("wb_get_device(true, true);", "wb_get_device(); wb_get_device(.verbose = true);"),
+    ("wb_checkpoint_keep(p, NULL, 3, true);", "wb_checkpoint_keep(p, NULL, 3); wb_checkpoint_keep(p, NULL, .best = true);"),
+    ("wb_ConvTranspose(1, 6, 5, wb_relu);", "wb_ConvTranspose(1, 6, {5}, wb_relu, .outpad = {1, 0});"),
+]
+# A wrong argument, and what the first line of the compiler's error names; beside it what compiles.
+NAMED = [
+    ("wb_gradient(x, 3);", "gradient_takes_a_tensor_layer_or_tree|tensor_layer_or_tree_expected", "wb_gradient(x, wb_gradient(x, m));"),
+    ("wb_keep(3);", "takes_an_object_of_the_library|wb_object_expected", "wb_keep(wb_keep(x)); wb_keep(m); wb_keep(s);"),
+    ("wb_free(&x);", "takes_an_object_of_the_library|wb_object_expected", "wb_free(x); wb_free(d);"),
+    ("wb_show(p);", "takes_an_object_of_the_library|wb_object_expected", "wb_show(r); wb_show(l);"),
+    ("wb_fmap(NULL, x, NULL);", "fmap_takes_a_layer_or_tree|layer_or_tree_expected", "wb_fmap(NULL, m, NULL);"),
+    ("wb_to(r, wb_cpu_device());", "moves_an_object_or_a_batch|object_or_batch_expected", "wb_to(wb_gpu(wb_cpu(x)), wb_cpu_device(), WB_KEEP);"),
+    ("wb_gpu(3);", "moves_an_object_or_a_batch|object_or_batch_expected", "wb_gpu(s); wb_gpu(l, .dtype = WB_F16);"),
+    ("wb_cpu(p);", "moves_an_object_or_a_batch|object_or_batch_expected", "wb_batch b = {x, x, 0, 0}; b = wb_cpu(b); (void)b;"),
+    ("wb_device_of(3);", "takes_an_object_of_the_library|wb_object_expected", "wb_device_of(x);"),
+    ("wb_mul(x, m);", "takes_a_tensor_or_a_number|double", "wb_mul(wb_add(1, wb_mul(x, 0.5)), 2.0f);"),
+    ("wb_where(x, x, p);", "takes_a_tensor_or_a_number|double", "wb_where(x, 0, wb_gt(x, 1));"),
+    ("wb_Chain(m, x);", "takes_layers_and_functions_of_one_tensor|layer_or_function_expected", "wb_Chain(m, wb_relu, wb_Chain(wb_Dense(2, 3), wb_softmax));"),
+    ("wb_Parallel(wb_add, wb_add);", "takes_layers_and_functions_of_one_tensor|layer_or_function_expected", "wb_Parallel(wb_add, m, wb_relu);"),
+    ("wb_SkipConnection(x, wb_add);", "takes_layers_and_functions_of_one_tensor|layer_or_function_expected", "wb_SkipConnection(wb_relu, wb_add);"),
+    ("wb_Dense(3, 4, .activaton = wb_relu);", "activaton", "wb_Dense(3, 4, .activation = wb_relu);"),
+    ("wb_sum(x, .axis = 1);", "axis", "wb_sum(x, .axes = {1});"),
+    ("wb_train(f, m, l, s, .epoch = 5);", "epoch", "wb_train(f, m, l, s, .epochs = 5, .keep_last = 2, .folder = p);"),
+    ("wb_Dense(3, 4, wb_relu, true);", "too_many_arguments|flexible array member", "wb_Dense(3, 4, wb_relu);"),
 ]
 CXX = [
     ("wb_MaxPool(3, 2);", "wb_MaxPool({3}); wb_MaxPool({3, 2});"),
     ("wb_Conv(1, 6, 5, wb_relu);", "wb_Conv(1, 6, {5, 5}, wb_relu); wb_Conv(1, 6, {5});"),
-    ("wb_sum(x, 1);", "wb_reduce_options o = {}; o.axes = wb_axes_of(1); wb_sum(x, o);"),
-    ("wb_load_csv(p, true);", "wb_csv_options o = {}; o.header = true; wb_load_csv(p, o);"),
-    ("wb_Adam(0.1, 0.9);", "wb_rule_options o = {}; o.beta[0] = 0.0; wb_Adam(0.0, o); wb_dataloader(d, 32, true);"),
+    ("wb_sum(x, 1);", "wb_reduce_options o = {}; o.axes = {1}; wb_sum(x, o);"),
+    ("wb_load_csv(p, true);", "wb_load_csv_options o = {}; o.header = true; wb_load_csv(p, o);"),
+    ("wb_Adam(0.1, 0.9);", "wb_Rule_options o = {}; o.beta[0] = 0.0; wb_Adam(0.0, o); wb_dataloader(d, 32, true);"),
 ]
 PROGRAM = """#include <weber.h>
 void f_(wb_tensor *x, wb_dataset *d, wb_layer *m, wb_loader *l, wb_opt_state *s, wb_rule *r, wb_loss f, const char *p);
@@ -61,6 +85,13 @@ def compiles(compiler, include, body, *flags):
     return done.returncode == 0, done.stderr
 
 
+def misnamed(compiler, include, body, names):
+    """the first line of an error that names none of these; or None"""
+    ok, said = compiles(compiler, include, body)
+    first = next((line for line in said.split("\n") if "error" in line), "")
+    return None if not ok and re.search(names, first) else first or "no error"
+
+
 def main(include, *compilers):
     wrong = looked = 0
     for compiler in filter(shutil.which, compilers):
@@ -73,6 +104,16 @@ def main(include, *compilers):
                                   "-Wno-missing-field-initializers", "-Werror")   # clang: .axes = {1}
             if not ok:
                 wrong += 1
+                print(f"{compiler}: does not compile: {good}\n{said}")
+        for bad, names, good in () if "++" in compiler else NAMED:
+            looked += 1
+            first = misnamed(compiler, include, bad, names)
+            ok, said = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow",
+                                "-Wno-missing-field-initializers", "-Werror")
+            wrong += first is not None or not ok
+            if first is not None:
+                print(f"{compiler}: {bad} {first}")
+            if not ok:
                 print(f"{compiler}: does not compile: {good}\n{said}")
     print(f"{looked} pairs, {wrong} wrong")
     return 1 if wrong or not looked else 0

@@ -1,4 +1,4 @@
-/* Weber, chapter 1: dtypes, errors, scopes, the log, memory, threads. */
+/* Weber, chapter 1: dtypes, options, errors, scopes, the log, memory, threads. */
 #ifndef WEBER_BASE_H
 #define WEBER_BASE_H
 
@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
 
 #if defined(_WIN32)
 #define WB_API
@@ -20,33 +23,47 @@ extern "C" {
 #define WB_VERSION_MAJOR 0
 #define WB_VERSION_MINOR 5
 #define WB_VERSION_PATCH 0
-WB_API const char *wb_version(void);                /* "0.5.0" */
 
-/* ---- the kinds of object --------------------------------------------------------------------- */
+/** The version of the library that is linked: "0.5.0". */
+WB_API const char *wb_version(void);
 
-typedef struct wb_tensor wb_tensor;         /* an array, known or still to be computed */
-typedef struct wb_layer wb_layer;           /* a model or a part of one: a tree that can be called */
-typedef struct wb_tree wb_tree;             /* named children: gradients, tuples, structs of the program */
-typedef struct wb_rule wb_rule;             /* an optimiser rule: Adam and its like */
-typedef struct wb_opt_state wb_opt_state;   /* a rule with its state for each parameter of a model */
-typedef struct wb_dataset wb_dataset;       /* observations, by number */
-typedef struct wb_loader wb_loader;         /* a dataset in batches */
-typedef struct wb_progress wb_progress;     /* a progress bar */
-typedef struct wb_compiled wb_compiled;     /* a function recorded once */
-typedef struct wb_device wb_device;         /* where tensors live */
+/* ---- kinds of object ------------------------------------------------------------------------- */
 
-/* The object that means "none": no bias, no gradient.  Never NULL, which means failed. */
+/** An array, evaluated or still to be evaluated. */
+typedef struct wb_tensor wb_tensor;
+/** A model or a part of one: a tree of tensors and layers that can be called. */
+typedef struct wb_layer wb_layer;
+/** A tree that cannot be called: gradients, tuples, structs of the program. */
+typedef struct wb_tree wb_tree;
+/** An optimiser rule, such as Adam. */
+typedef struct wb_rule wb_rule;
+/** A rule with its state for each parameter of a model. */
+typedef struct wb_opt_state wb_opt_state;
+/** Observations, by number. */
+typedef struct wb_dataset wb_dataset;
+/** A dataset in batches. */
+typedef struct wb_loader wb_loader;
+/** A progress bar. */
+typedef struct wb_progress wb_progress;
+/** A function that was recorded once and is replayed. */
+typedef struct wb_compiled wb_compiled;
+/** A processor with its memory: the CPU or a GPU.  Owned by the library, never freed. */
+typedef struct wb_device wb_device;
+
+/** The object that means "none": no bias, no mask, no gradient.  It is not NULL: NULL means that a
+ * call failed. */
 WB_API extern wb_tensor *const WB_NONE;
 
-/* ---- dtypes ----------------------------------------------------------------------------------- */
+/* ---- dtypes ---------------------------------------------------------------------------------- */
 
-/* One list, many tables: name, C type in memory, bytes, whether floating.
- * f16 and bf16 are storage: they are computed and summed in f32, and rounded when a value is put
- * into memory or cast (wb_astype).  Between operations that one kernel computes (a product, its
- * bias and its activation; the steps of an optimiser's rule) values may stay f32.  So the last
- * bit of f16 and bf16 results may depend on what is evaluated with them; WEBER_EAGER=1 rounds
- * after every operation.  Integers and bools do not depend on it: i8, u8, i32 and i64 wrap around
- * after every operation, bool is 0 or 1. */
+/** All dtypes: name, C type of an element in memory, bytes, whether floating, text.
+ *
+ * f16 and bf16 are computed in f32 and rounded when a value is stored or cast (wb_astype).
+ * Operations that run in one kernel (a product, its bias and its activation; an update of a
+ * parameter) may keep f32 between them, so the last bit of an f16 or bf16 result may depend on
+ * what is evaluated with it.  The environment variable WEBER_EAGER=1 rounds after each operation.
+ *
+ * i8, u8, i32 and i64 wrap around after each operation.  bool is 0 or 1. */
 #define WB_DTYPES(X)                \
     X(F32,  float,    4, 1, "f32")  \
     X(F64,  double,   8, 1, "f64")  \
@@ -58,35 +75,40 @@ WB_API extern wb_tensor *const WB_NONE;
     X(I64,  int64_t,  8, 0, "i64")  \
     X(BOOL, uint8_t,  1, 0, "bool")
 
+/** WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL. */
 typedef enum {
-    WB_DTYPE_DEFAULT = 0,           /* in options: f32, or that of the other operand */
+    WB_DTYPE_DEFAULT = 0,           /* in options: f32, or the dtype of the other operand */
 #define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
     WB_DTYPES(WB_DTYPE_ENUM)
 #undef WB_DTYPE_ENUM
     WB_DTYPE_COUNT,
-    WB_KEEP = 255                   /* in options of moves: whatever it is */
+    WB_KEEP = 255                   /* in options of moves: the dtype does not change */
 } wb_dtype;
 
+/** The largest number of dimensions of a tensor. */
 enum { WB_MAX_DIMS = 8 };
 
-WB_API const char *wb_dtype_name(wb_dtype t);       /* "f32" */
-WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
+/** The name of a dtype: "f32". */
+WB_API const char *wb_dtype_name(wb_dtype t);
+/** The size of one element, in bytes. */
+WB_API size_t wb_dtype_bytes(wb_dtype t);
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
-/* wb_Dense(784, 256, wb_relu, .no_bias = true): options are fields of a struct.  What is not given
- * has its default.  Fields before WB_BY_PLACE are given by name only; those after it also by their
- * place, and one too many is a compile error.  A field x with WB_HAS(x) or WB_NUMBER(x) may be
- * given as 0 and then is 0: the macros set has_x.  A C program that fills such a struct itself
- * sets has_x where x is 0; in C++ a number is WB_DEFAULT until it is set.  `size` is sizeof the
- * struct. */
+/** Options are fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  An option that is
+ * not given has its default.  Fields before WB_BY_PLACE are given by name only; fields after it by
+ * name or by position, and one argument too many is a compile error.
+ *
+ * An option that is given as 0 is 0: the macros set has_x for each option x that is given.  A C
+ * program that fills such a struct itself sets .size to the struct's size, and has_x where x is 0
+ * on purpose.  In C++ a number is WB_DEFAULT until it is set. */
 #ifndef __cplusplus
 #include "weber/each.h"
 #define WB_BY_PLACE char by_place_;
-/* It takes no initialiser.  A program that has such a struct inside one of its own, where C
- * allows no array without a size, may define it as nothing. */
+/* No initialiser fits this member, so an argument too many does not compile.  C allows such a
+ * struct inside another one only without it: define WB_NO_MORE as nothing there. */
 #ifndef WB_NO_MORE
-#define WB_NO_MORE char no_more_[];
+#define WB_NO_MORE char too_many_arguments_[];
 #endif
 #define WB_NUMBER(option) double option; bool has_##option;
 #define WB_GET_(T, ...) &(T){.size = sizeof(T), .by_place_ = 0, __VA_ARGS__}
@@ -96,11 +118,35 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
 #define WB_NUMBER(option) double option = WB_DEFAULT; bool has_##option = true;
 #endif
 #define WB_HAS(option) bool has_##option;
-#define WB_DEFAULT (-2.0e-300)      /* a number that is not given */
-#define WB_ZERO (-1.0e-300)         /* the same as 0 in an option; older programs need it */
+#define WB_DEFAULT (-2.0e-300)
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+#define WB_INTS_ 0x57420000         /* plus the length: the first number of a complete list */
+/** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that fills
+ * such a struct itself initialises a list with .pad = WB_INTS(1, 0), or sets it with wb_ints_set.
+ * C++ assigns: o.pad = {1, 0}. */
+#ifndef __cplusplus
+typedef int64_t wb_ints[2 * WB_MAX_DIMS];
+#else
+struct wb_ints {
+    int64_t list[2 * WB_MAX_DIMS];
+    wb_ints() : list() {}
+    wb_ints(std::initializer_list<int64_t> values) : list()
+    {
+        int64_t *at = list;
+        *at++ = WB_INTS_ + int64_t(values.size());
+        for (int64_t value : values)
+            if (at <= list + WB_MAX_DIMS) *at++ = value;
+    }
+};
+#endif
+#define WB_INTS(...) \
+    {WB_INTS_ + (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), __VA_ARGS__}
+/** Sets a list of a struct of options to n values: wb_ints_set(o.axes, n, axes). */
+WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
 
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/** All error codes, with their meaning. */
 #define WB_ERRORS(X)                                                                   \
     X(MEMORY,      "out of memory")                                                    \
     X(SHAPE,       "shapes do not fit")                                                \
@@ -114,6 +160,8 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);           /* of one element */
     X(UNSUPPORTED, "not supported here")                                               \
     X(INTERNAL,    "a defect of the library")
 
+/** WB_OK, which is 0, and WB_ERROR_MEMORY, WB_ERROR_SHAPE, ...  Functions that return int return one
+ * of these. */
 typedef enum {
     WB_OK = 0,
 #define WB_ERROR_ENUM(NAME, text) WB_ERROR_##NAME,
@@ -122,81 +170,105 @@ typedef enum {
     WB_ERROR_COUNT
 } wb_status;
 
-/* The message of this thread's latest failure, a sentence that names what was found; "" if none.  A
- * call that is given NULL fails; it keeps the message that is there, and has one of its own only if
- * there is none.  Valid until the next call that fails, or wb_clear_error. */
+/** The message of this thread's latest failure, which names what was found and the cure; "" if
+ * there is none.  A call that receives NULL fails and keeps the message that is there, so the
+ * message is that of the first failure in a chain of calls.  Valid until the next failure or
+ * wb_clear_error. */
 WB_API const char *wb_error(void);
-WB_API wb_status wb_error_code(void);               /* WB_OK if none */
+/** The code of this thread's latest failure; WB_OK if there is none. */
+WB_API wb_status wb_error_code(void);
+/** Forgets this thread's latest failure. */
 WB_API void wb_clear_error(void);
 
-/* ---- scopes ----------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Every object is counted.  A scope holds one reference to each thing that was returned while it was the
- * innermost of its thread, and drops them when it closes.  Objects hold what they are made of.
+/** A scope owns the objects that calls return while it is the innermost scope of its thread.
  *
- *   wb_scope *s = wb_scope_open();
- *   ... = wb_matmul(a, b) ...
- *   wb_scope_close(s);
+ *     wb_scope *scope = wb_scope_open();
+ *     ... = wb_matmul(a, b) ...
+ *     wb_scope_close(scope);
  *
- * Closing computes all pending writes (parameter updates) and everything unevaluated that outlives
- * the scope (kept or retained).  What outlives it forgets what it was made of, so a graph never
- * outgrows one scope.  Closing an outer scope closes those inside it.
- * wb_scope_close: 0, or an error code; the scope is closed in any case.
- *
- * Each thread has a root scope, which lives until wb_shutdown (or the thread's end).  A loop that
- * opens no scope runs as fast as one that does.  In it the second wb_update (or wb_assign) to the
- * same variables computes the first, and with it the results of that step that are operands of
- * nothing: its loss can still be read.  Operands of other results, and the gradients that were
- * given to wb_update, can be read no more, unless they were evaluated before or the next step
- * uses them; nor has the old loss gradients any more (WB_ERROR_VERSION).  The memory of tensors
- * that the program was handed stays until wb_shutdown or wb_free: about 300 bytes for each, and
- * its values if it has any (3 KB a step for a Chain of two Dense layers).  A scope for each step
- * returns it. */
+ * Objects are counted: a scope holds one reference to each object, and an object holds references
+ * to what it is made of.  Each thread has a root scope, which lasts until the thread ends or calls
+ * wb_shutdown. */
 typedef struct wb_scope wb_scope;
+
+/** Opens a scope inside the innermost one.  NULL: out of memory. */
 WB_API wb_scope *wb_scope_open(void);
+
+/** Closes a scope and all scopes inside it, and drops their references.  Before that it evaluates
+ * all pending assignments (wb_assign, wb_update) and all tensors that outlive the scope (wb_keep,
+ * wb_retain); those drop their operands, so a graph is never larger than one scope.
+ * Returns 0 or an error code; the scope is closed in both cases.
+ *
+ * A training loop needs no scope of its own.  In the root scope the second wb_update (or wb_assign)
+ * of the same variables first evaluates the previous one, and with it the results of that step that
+ * are operands of nothing, so the loss can still be read.  Other intermediates and the gradients of
+ * that step can be read no more (WB_ERROR_VERSION), unless they were evaluated before.
+ *
+ * The root scope frees nothing until wb_shutdown: a loop in it costs about 300 bytes and the values
+ * for each tensor that a call returned (3 KB a step for a Chain of two Dense layers).  A scope for
+ * each step, or wb_free, frees them. */
 WB_API int wb_scope_close(wb_scope *scope);
 
-/* Moves the scope's reference to the enclosing scope; drops it early; or makes it the caller's own,
- * to be given back with wb_release.  `object` is any of the kinds above; they return it.
- * Error: the object was freed.  Every function that is handed an object notices that, until the
- * memory is used again; with WEBER_DEBUG=check, for longer, and the message names the object.
- * (Behind the generic verbs wb_keep and wb_free of tensor.h.) */
+/** Moves the reference of the innermost scope to the scope around it, and returns `object`.  An
+ * object of another scope gets one more reference there.  Error: `object` was freed.
+ * wb_keep(object) is the typed form. */
 WB_API void *wb_object_keep(void *object);
+
+/** Drops the scope's reference now.  wb_free(object) is the typed form. */
 WB_API void wb_object_free(void *object);
+
+/** Adds a reference that belongs to the caller, and returns `object`.  The caller drops it with
+ * wb_release. */
 WB_API void *wb_retain(void *object);
+
+/** Drops a reference that wb_retain added.
+ *
+ * A call that receives a freed object fails with WB_ERROR_ARGUMENT until the memory is used again.
+ * With the environment variable WEBER_DEBUG=check memory is used again later, and the message names
+ * the object and the scope that freed it. */
 WB_API void wb_release(void *object);
 
-/* Frees what this thread's root scope holds, plans and caches, those of devices too; devices keep their addresses, and
- * whatever is used again starts again.  For leak checkers; optional. */
+/** Frees what this thread's root scope owns, all plans, and all caches, also on devices.  Optional:
+ * for programs that check for leaks.  Devices stay valid, and the library can be used again. */
 WB_API void wb_shutdown(void);
 
-/* ---- the log ---------------------------------------------------------------------------------- */
+/* ---- the log --------------------------------------------------------------------------------- */
 
 typedef enum { WB_LOG_DEBUG, WB_LOG_INFO, WB_LOG_WARN, WB_LOG_ERROR } wb_log_level;
 
-/* Where messages go: `text` may have several lines.  NULL brings back standard error, where one line
- * prints as "[ Info: text" and several as a box. */
+/** Receives a message of the library; `text` may have several lines. */
 typedef void (*wb_log_handler)(wb_log_level level, const char *text, void *context);
+
+/** Sets the receiver of all messages.  NULL: messages go to standard error, one line as
+ * "[ Info: text", several lines in a frame. */
 WB_API void wb_set_log(wb_log_handler handler, void *context);
 
-/* ---- memory and threads ----------------------------------------------------------------------- */
+/* ---- memory and threads ---------------------------------------------------------------------- */
 
-/* The allocator behind all host memory of the library: `reallocate(context, NULL, n)` allocates, with n = 0
- * it frees.  To be set before anything else is called.  Blocks must be aligned to 16 bytes. */
+/** The allocator of all host memory of the library.  reallocate(context, NULL, n) allocates n bytes
+ * at an address that is a multiple of 16; reallocate(context, block, 0) frees. */
 typedef struct {
     void *(*reallocate)(void *context, void *block, size_t bytes);
     void *context;
 } wb_allocator;
-WB_API void wb_set_allocator(const wb_allocator *allocator);
-WB_API int64_t wb_memory_used(void);                /* bytes that the library holds now */
-WB_API int64_t wb_memory_peak(void);                /* the most it ever held */
 
-/* Threads that one evaluation may use.  At first: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the
- * processors this process may run on. */
-WB_API int wb_set_threads(int n);                   /* returns the number in force */
+/** Sets the allocator.  To be called before any other function of the library. */
+WB_API void wb_set_allocator(const wb_allocator *allocator);
+/** Host memory that the library holds now, in bytes. */
+WB_API int64_t wb_memory_used(void);
+/** The most host memory that the library held so far, in bytes. */
+WB_API int64_t wb_memory_peak(void);
+
+/** Sets how many threads an evaluation may use, and returns the number in force.  Before the first
+ * call it is WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that the
+ * process may use. */
+WB_API int wb_set_threads(int n);
+/** How many threads an evaluation may use. */
 WB_API int wb_threads(void);
 
-/* Seeds the random numbers of this thread: layers' initial values, dropout, shuffling. */
+/** Seeds the random numbers of this thread: initial values of layers, dropout, shuffling. */
 WB_API void wb_seed(uint64_t seed);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* Weber for C++17: the names that are macros in C, as inline functions with default arguments.  Options are structs to
  * be filled in field by field:
  *
- *   wb_conv_options same = {}; same.same = true;
+ *   wb_Conv_options same = {}; same.same = true;
  *   wb_layer *m = wb_Chain(wb_Conv(1, 6, {5, 5}, wb_relu, same), wb_Flatten(), wb_Dense(4704, 10), wb_softmax);
  *
  * Included by weber.h.  What each of them does stands with its namesake in the other chapters; a batch loop is
@@ -25,32 +25,37 @@ template <class O> inline const O *wb_sized_(O &o)
 template <class... I> inline wb_tensor *wb_zeros(I... dims)
 {
     const int64_t d[] = {int64_t(dims)...};
-    return wb_full_of(0, WB_F32, int(sizeof...(dims)), d);
+    return wb_full_array(0, WB_F32, int(sizeof...(dims)), d);
 }
 template <class... I> inline wb_tensor *wb_ones(I... dims)
 {
     const int64_t d[] = {int64_t(dims)...};
-    return wb_full_of(1, WB_F32, int(sizeof...(dims)), d);
+    return wb_full_array(1, WB_F32, int(sizeof...(dims)), d);
+}
+template <class... I> inline wb_tensor *wb_full(double value, I... dims)
+{
+    const int64_t d[] = {int64_t(dims)...};
+    return wb_full_array(value, WB_F32, int(sizeof...(dims)), d);
 }
 template <class... I> inline wb_tensor *wb_rand(I... dims)
 {
     const int64_t d[] = {int64_t(dims)...};
-    return wb_rand_of(WB_F32, int(sizeof...(dims)), d);
+    return wb_rand_array(WB_F32, int(sizeof...(dims)), d);
 }
 template <class... I> inline wb_tensor *wb_randn(I... dims)
 {
     const int64_t d[] = {int64_t(dims)...};
-    return wb_randn_of(WB_F32, int(sizeof...(dims)), d);
+    return wb_randn_array(WB_F32, int(sizeof...(dims)), d);
 }
 template <class... I> inline double wb_at(wb_tensor *x, I... index)
 {
     const int64_t i[] = {int64_t(index)...};
-    return wb_at_index(x, int(sizeof...(index)), i);
+    return wb_at_array(x, int(sizeof...(index)), i);
 }
 template <class... T> inline int wb_eval(T *...tensors)
 {
     wb_tensor *const all[] = {tensors...};
-    return wb_eval_all(int(sizeof...(tensors)), all);
+    return wb_eval_array(int(sizeof...(tensors)), all);
 }
 
 inline wb_tensor *wb_gradient(wb_tensor *loss, wb_tensor *wrt) { return wb_gradient_tensor(loss, wrt); }
@@ -60,18 +65,49 @@ inline wb_tree *wb_gradient(wb_tensor *loss, wb_tree *wrt) { return wb_gradient_
 template <class... T> inline wb_tree *wb_tuple(T *...objects)
 {
     void *const all[] = {objects...};
-    return wb_tuple_of(int(sizeof...(objects)), all);
+    return wb_tuple_array(int(sizeof...(objects)), all);
 }
 
 /* The generic verbs take every kind of object. */
 template <class T> inline T *wb_keep(T *object) { return static_cast<T *>(wb_object_keep(object)); }
 template <class T> inline void wb_free(T *object) { wb_object_free(object); }
-template <class T> inline void wb_show(T *object) { wb_show_object(object); }
+template <class T> inline void wb_show(T *object) { wb_object_show(object); }
+
+/* For a list whose length is known at run time; o.axes = {0, -1} otherwise. */
+inline void wb_ints_set(wb_ints &list, int n, const int64_t *values) { wb_ints_set(list.list, n, values); }
 
 /* ---- operations ------------------------------------------------------------------------------- */
 
-/* Axes for wb_reduce_options: o.axes = wb_axes_of(0, -1). */
-template <class... I> inline wb_axes wb_axes_of(I... axes) { return wb_axes{int(sizeof...(axes)), {int(axes)...}}; }
+/* Operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x). */
+#define WB_NUMBERS_(name)                                                                       \
+    inline wb_tensor *name(wb_tensor *x, double y) { return name(x, wb_scalar(y)); }            \
+    inline wb_tensor *name(double x, wb_tensor *y) { return name(wb_scalar(x), y); }
+WB_NUMBERS_(wb_add)
+WB_NUMBERS_(wb_sub)
+WB_NUMBERS_(wb_mul)
+WB_NUMBERS_(wb_div)
+WB_NUMBERS_(wb_pow)
+WB_NUMBERS_(wb_maximum)
+WB_NUMBERS_(wb_minimum)
+WB_NUMBERS_(wb_eq)
+WB_NUMBERS_(wb_ne)
+WB_NUMBERS_(wb_lt)
+WB_NUMBERS_(wb_le)
+WB_NUMBERS_(wb_gt)
+WB_NUMBERS_(wb_ge)
+#undef WB_NUMBERS_
+inline wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, double y)
+{
+    return wb_where(condition, x, wb_scalar(y));
+}
+inline wb_tensor *wb_where(wb_tensor *condition, double x, wb_tensor *y)
+{
+    return wb_where(condition, wb_scalar(x), y);
+}
+inline wb_tensor *wb_where(wb_tensor *condition, double x, double y)
+{
+    return wb_where(condition, wb_scalar(x), wb_scalar(y));
+}
 
 #define WB_REDUCTION_(name)                                                     \
     inline wb_tensor *name(wb_tensor *x, wb_reduce_options o = {})              \
@@ -94,139 +130,133 @@ inline wb_tensor *wb_cumsum(wb_tensor *x, int axis, wb_cumsum_options o = {})
 template <class... I> inline wb_tensor *wb_reshape(wb_tensor *x, I... dims)
 {
     const int64_t d[] = {int64_t(dims)...};
-    return wb_reshape_to(x, int(sizeof...(dims)), d);
+    return wb_reshape_array(x, int(sizeof...(dims)), d);
 }
 template <class... I> inline wb_tensor *wb_permute(wb_tensor *x, I... order)
 {
     const int64_t o[] = {int64_t(order)...};
-    return wb_permute_to(x, int(sizeof...(order)), o);
+    return wb_permute_array(x, int(sizeof...(order)), o);
 }
 template <class... I> inline wb_tensor *wb_expand(wb_tensor *x, I... dims)
 {
     const int64_t d[] = {int64_t(dims)...};
-    return wb_expand_to(x, int(sizeof...(dims)), d);
+    return wb_expand_array(x, int(sizeof...(dims)), d);
 }
 template <class... T> inline wb_tensor *wb_concat(int axis, T *...tensors)
 {
     wb_tensor *const all[] = {tensors...};
-    return wb_concat_of(int(sizeof...(tensors)), all, axis);
+    return wb_concat_array(int(sizeof...(tensors)), all, axis);
 }
 template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
 {
     wb_tensor *const all[] = {tensors...};
-    return wb_stack_of(int(sizeof...(tensors)), all, axis);
+    return wb_stack_array(int(sizeof...(tensors)), all, axis);
 }
 
-inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_settings s = {})
+inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options s = {})
 {
     return wb_conv_with(x, w, b, wb_sized_(s));
 }
-inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_settings s = {})
+inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options s = {})
 {
     return wb_conv_transpose_with(x, w, b, wb_sized_(s));
 }
-inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_settings s)
+inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_options s)
 {
     return wb_maxpool_with(x, wb_sized_(s));
 }
-inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_settings s)
+inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options s)
 {
     return wb_meanpool_with(x, wb_sized_(s));
 }
 
 /* ---- layers ----------------------------------------------------------------------------------- */
 
-/* A pair of sizes, or one for both: {5, 5}, {5}. */
-struct wb_pair { int64_t h = 0, w = 0; };
-
-inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = nullptr, wb_dense_options o = {})
+inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = nullptr, wb_Dense_options o = {})
 {
     o.in = in;
     o.out = out;
     o.activation = activation;
-    return wb_dense_with(wb_sized_(o));
+    return wb_Dense_with(wb_sized_(o));
 }
-inline wb_conv_options wb_convolution_(int64_t in, int64_t out, wb_pair kernel, wb_function activation,
-                                       wb_conv_options o)
+inline wb_Conv_options wb_convolution_(int64_t in, int64_t out, wb_ints kernel, wb_function activation,
+                                       wb_Conv_options o)
 {
     o.in = in;
     o.out = out;
-    o.kernel[0] = kernel.h;
-    o.kernel[1] = kernel.w;
+    o.kernel = kernel;
     o.activation = activation;
     return o;
 }
-inline wb_layer *wb_Conv(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr, wb_conv_options o = {})
+inline wb_layer *wb_Conv(int64_t in, int64_t out, wb_ints kernel, wb_function activation = nullptr, wb_Conv_options o = {})
 {
     o = wb_convolution_(in, out, kernel, activation, o);
-    return wb_conv_layer_with(wb_sized_(o));
+    return wb_Conv_with(wb_sized_(o));
 }
-inline wb_layer *wb_ConvTranspose(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr,
-                                  wb_conv_options o = {})
+inline wb_layer *wb_ConvTranspose(int64_t in, int64_t out, wb_ints kernel, wb_function activation = nullptr,
+                                  wb_Conv_options o = {})
 {
     o = wb_convolution_(in, out, kernel, activation, o);
-    return wb_conv_transpose_layer_with(wb_sized_(o));
+    return wb_ConvTranspose_with(wb_sized_(o));
 }
-inline wb_layer *wb_CrossCor(int64_t in, int64_t out, wb_pair kernel, wb_function activation = nullptr, wb_conv_options o = {})
+inline wb_layer *wb_CrossCor(int64_t in, int64_t out, wb_ints kernel, wb_function activation = nullptr, wb_Conv_options o = {})
 {
     return wb_Conv(in, out, kernel, activation, o);
 }
 #define WB_POOL_(name, with)                                                            \
-    inline wb_layer *name(wb_pair window, wb_pool_options o = {})                       \
+    inline wb_layer *name(wb_ints window, wb_Pool_options o = {})                       \
     {                                                                                   \
-        o.window[0] = window.h;                                                         \
-        o.window[1] = window.w;                                                         \
+        o.window = window;                                                              \
         return with(wb_sized_(o));                                                      \
     }
-WB_POOL_(wb_MaxPool, wb_maxpool_layer_with)
-WB_POOL_(wb_MeanPool, wb_meanpool_layer_with)
+WB_POOL_(wb_MaxPool, wb_MaxPool_with)
+WB_POOL_(wb_MeanPool, wb_MeanPool_with)
 #undef WB_POOL_
-inline wb_layer *wb_Dropout(double p, wb_dropout_options o = {})
+inline wb_layer *wb_Dropout(double p, wb_Dropout_options o = {})
 {
     o.p = p;
-    return wb_dropout_layer_with(wb_sized_(o));
+    return wb_Dropout_with(wb_sized_(o));
 }
-inline wb_layer *wb_BatchNorm(int64_t channels, wb_function activation = nullptr, wb_batchnorm_options o = {})
+inline wb_layer *wb_BatchNorm(int64_t channels, wb_function activation = nullptr, wb_BatchNorm_options o = {})
 {
     o.channels = channels;
     o.activation = activation;
-    return wb_batchnorm_with(wb_sized_(o));
+    return wb_BatchNorm_with(wb_sized_(o));
 }
-inline wb_layer *wb_LayerNorm(wb_pair shape, wb_function activation = nullptr, wb_layernorm_options o = {})
+inline wb_layer *wb_LayerNorm(wb_ints shape, wb_function activation = nullptr, wb_LayerNorm_options o = {})
 {
-    o.shape[0] = shape.h;
-    o.shape[1] = shape.w;
+    o.shape = shape;
     o.activation = activation;
-    return wb_layernorm_with(wb_sized_(o));
+    return wb_LayerNorm_with(wb_sized_(o));
 }
 inline wb_layer *wb_Embedding(int64_t n, int64_t dim, wb_initialiser init = nullptr)
 {
-    wb_embedding_options o = {};
+    wb_Embedding_options o = {};
     o.n = n;
     o.dim = dim;
     o.init = init;
-    return wb_embedding_with(wb_sized_(o));
+    return wb_Embedding_with(wb_sized_(o));
 }
-inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads = 0, wb_attention_options o = {})
+inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads = 0, wb_MultiHeadAttention_options o = {})
 {
     o.dim = dim;
     o.heads = heads;
-    return wb_attention_layer_with(wb_sized_(o));
+    return wb_MultiHeadAttention_with(wb_sized_(o));
 }
 
 #define WB_RECURRENT_(name, with)                                                       \
-    inline wb_layer *name(int64_t in, int64_t out, wb_recurrent_options o = {})         \
+    inline wb_layer *name(int64_t in, int64_t out, wb_Recurrent_options o = {})         \
     {                                                                                   \
         o.in = in;                                                                      \
         o.out = out;                                                                    \
         return with(wb_sized_(o));                                                      \
     }
-WB_RECURRENT_(wb_RNN, wb_rnn_with)
-WB_RECURRENT_(wb_LSTM, wb_lstm_with)
-WB_RECURRENT_(wb_GRU, wb_gru_with)
-WB_RECURRENT_(wb_RNNCell, wb_rnn_cell_with)
-WB_RECURRENT_(wb_LSTMCell, wb_lstm_cell_with)
-WB_RECURRENT_(wb_GRUCell, wb_gru_cell_with)
+WB_RECURRENT_(wb_RNN, wb_RNN_with)
+WB_RECURRENT_(wb_LSTM, wb_LSTM_with)
+WB_RECURRENT_(wb_GRU, wb_GRU_with)
+WB_RECURRENT_(wb_RNNCell, wb_RNNCell_with)
+WB_RECURRENT_(wb_LSTMCell, wb_LSTMCell_with)
+WB_RECURRENT_(wb_GRUCell, wb_GRUCell_with)
 #undef WB_RECURRENT_
 
 /* Layers and plain functions mix, as in C. */
@@ -235,16 +265,26 @@ inline wb_layer *wb_as_layer_(wb_function f) { return wb_layer_from_function(f);
 template <class... L> inline wb_layer *wb_Chain(L... layers)
 {
     wb_layer *const all[] = {wb_as_layer_(layers)...};
-    return wb_chain_of(int(sizeof...(layers)), all);
+    return wb_Chain_array(int(sizeof...(layers)), all);
 }
-template <class... L> inline wb_layer *wb_Parallel(wb_tensor *(*connection)(wb_tensor *, wb_tensor *), L... layers)
+template <class... L> inline wb_layer *wb_Parallel(wb_connection connection, L... layers)
 {
     wb_layer *const all[] = {wb_as_layer_(layers)...};
-    return wb_parallel_of(connection, int(sizeof...(layers)), all);
+    return wb_Parallel_array(connection, int(sizeof...(layers)), all);
 }
-template <class L> inline wb_layer *wb_SkipConnection(L layer, wb_tensor *(*connection)(wb_tensor *, wb_tensor *))
+inline wb_layer *wb_SkipConnection(wb_function f, wb_connection connection)
 {
-    return wb_SkipConnection_of(wb_as_layer_(layer), connection);
+    return wb_SkipConnection(wb_as_layer_(f), connection);
+}
+inline wb_layer *wb_named(const char *name, wb_function f)
+{
+    return wb_named(name, wb_as_layer_(f));
+}
+/* wb_call(layer, x); wb_call(layer, q, k, v) */
+template <class... T> inline wb_tensor *wb_call(wb_layer *layer, wb_tensor *x, wb_tensor *y, T *...more)
+{
+    wb_tensor *const all[] = {x, y, more...};
+    return wb_call_array(layer, 2 + int(sizeof...(more)), all);
 }
 
 inline wb_layer *wb_fmap(wb_leaf_function f, wb_layer *x, void *ctx) { return wb_fmap_layer(f, x, ctx); }
@@ -252,11 +292,11 @@ inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx) { return wb_f
 
 /* ---- data ------------------------------------------------------------------------------------- */
 
-inline wb_dataset *wb_load_csv(const char *path, wb_csv_options o = {})
+inline wb_dataset *wb_load_csv(const char *path, wb_load_csv_options o = {})
 {
     return wb_load_csv_with(path, wb_sized_(o));
 }
-inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 0, bool shuffle = false, wb_loader_options o = {})
+inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 0, bool shuffle = false, wb_dataloader_options o = {})
 {
     o.batchsize = batchsize;
     o.shuffle = shuffle;
@@ -266,37 +306,37 @@ inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 0, bool shuff
 /* ---- training --------------------------------------------------------------------------------- */
 
 #define WB_RULE_(name, with, number)                                                    \
-    inline wb_rule *name(double number = WB_DEFAULT, wb_rule_options o = {})            \
+    inline wb_rule *name(double number = WB_DEFAULT, wb_Rule_options o = {})            \
     {                                                                                   \
         if (number != WB_DEFAULT) o.number = number;                                    \
         return with(wb_sized_(o));                                                      \
     }
-WB_RULE_(wb_Descent, wb_descent_with, eta)
-WB_RULE_(wb_Momentum, wb_momentum_with, eta)
-WB_RULE_(wb_Adam, wb_adam_with, eta)
-WB_RULE_(wb_AdamW, wb_adamw_with, eta)
-WB_RULE_(wb_WeightDecay, wb_weightdecay_with, lambda)
-WB_RULE_(wb_ClipGrad, wb_clipgrad_with, delta)
-WB_RULE_(wb_ClipNorm, wb_clipnorm_with, omega)
+WB_RULE_(wb_Descent, wb_Descent_with, eta)
+WB_RULE_(wb_Momentum, wb_Momentum_with, eta)
+WB_RULE_(wb_Adam, wb_Adam_with, eta)
+WB_RULE_(wb_AdamW, wb_AdamW_with, eta)
+WB_RULE_(wb_WeightDecay, wb_WeightDecay_with, lambda)
+WB_RULE_(wb_ClipGrad, wb_ClipGrad_with, delta)
+WB_RULE_(wb_ClipNorm, wb_ClipNorm_with, omega)
 #undef WB_RULE_
 
 template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
 {
     wb_rule *const all[] = {rules...};
-    return wb_rule_chain_of(int(sizeof...(rules)), all);
+    return wb_OptimiserChain_array(int(sizeof...(rules)), all);
 }
 inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {})
 {
     return wb_setup_with(rule, model, wb_sized_(o));
 }
-inline int wb_adjust(wb_opt_state *state, double eta, wb_rule_options o = {})
+inline int wb_adjust(wb_opt_state *state, double eta, wb_Rule_options o = {})
 {
     o.eta = eta;
     return wb_adjust_with(state, wb_sized_(o));
 }
-inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx = nullptr)
+inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads)
 {
-    return wb_withgradient_ctx(loss, model, batch, grads, ctx);
+    return wb_withgradient(loss, model, batch, grads, nullptr);
 }
 inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, int epochs = 0,
                     wb_train_options o = {})
@@ -319,7 +359,7 @@ inline int wb_load_state(const char *path, void *model, wb_load_state_options o 
 
 /* ---- devices ---------------------------------------------------------------------------------- */
 
-inline bool wb_functional(const char *backend, const char *part = nullptr) { return wb_functional_part(backend, part); }
+inline bool wb_functional(const char *backend) { return wb_functional(backend, nullptr); }
 inline const wb_device *wb_get_device(bool verbose = false)
 {
     wb_get_device_options o = {};

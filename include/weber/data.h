@@ -44,12 +44,12 @@ typedef struct {
     WB_BY_PLACE
     bool header; WB_HAS(header)
     WB_NO_MORE
-} wb_csv_options;
-WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *o);
+} wb_load_csv_options;
+WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_PASTE_(WB_LOAD_CSV_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
 #define WB_LOAD_CSV_one(path) wb_load_csv_with((path), NULL)
-#define WB_LOAD_CSV_more(path, ...) wb_load_csv_with((path), WB_GET_(wb_csv_options, WB_GIVE_(__VA_ARGS__)))
+#define WB_LOAD_CSV_more(path, ...) wb_load_csv_with((path), WB_GET_(wb_load_csv_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
 WB_API int64_t wb_dataset_length(const wb_dataset *d);      /* observations */
@@ -76,12 +76,11 @@ WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
 /* .batchsize 1; .shuffle anew each epoch; .drop_last leaves out a short last batch (a dataset
  * shorter than one batch then has none: a warning, and wb_train refuses such a loader); .seed 0
- * draws one from wb_seed; .ahead batches are prepared in the background (2; 0 or WB_NO_AHEAD for
+ * draws one from wb_seed; .ahead batches are prepared in the background (2; 0 for
  * none).  The order depends on the seed alone.
  * A loader that was moved (wb_to, wb_gpu) is a new one at the same place of the same epochs, whose batches are uploaded
  * in the background too, after maps and .collate.  A batch may be kept (wb_keep): it is never written to.  Of two loaders
  * that take turns, one's batch lies in the scope of the other's: there, keep with wb_retain. */
-enum { WB_NO_AHEAD = -1 };
 typedef struct {
     size_t size;
     bool drop_last; WB_HAS(drop_last)
@@ -93,12 +92,12 @@ typedef struct {
     int64_t batchsize; WB_HAS(batchsize)
     bool shuffle; WB_HAS(shuffle)
     WB_NO_MORE
-} wb_loader_options;
-WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *o);
+} wb_dataloader_options;
+WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *o);
 #ifndef __cplusplus
 #define wb_dataloader(...) WB_PASTE_(WB_DATALOADER_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
 #define WB_DATALOADER_one(d) wb_dataloader_with((d), NULL)
-#define WB_DATALOADER_more(d, ...) wb_dataloader_with((d), WB_GET_(wb_loader_options, WB_GIVE_(__VA_ARGS__)))
+#define WB_DATALOADER_more(d, ...) wb_dataloader_with((d), WB_GET_(wb_dataloader_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 WB_API int64_t wb_loader_length(const wb_loader *l);        /* batches in an epoch */
 WB_API int64_t wb_loader_epoch(const wb_loader *l);         /* epochs ended, early or not */

@@ -35,10 +35,10 @@ WB_API bool wb_loaded(const char *backend);
 
 /* Loaded, a device there, and its libraries usable; never fails.  With a second argument, one part of it, as in
  * wb_functional("AMDGPU", "MIOpen"): an unknown part of a backend that is functional is false, with the error set. */
-WB_API bool wb_functional_part(const char *backend, const char *part);
+WB_API bool wb_functional(const char *backend, const char *part);
 #ifndef __cplusplus
 #define wb_functional(...) WB_FUNCTIONAL_(__VA_ARGS__, NULL, )
-#define WB_FUNCTIONAL_(backend, part, ...) wb_functional_part((backend), (part))
+#define WB_FUNCTIONAL_(backend, part, ...) wb_functional((backend), (part))
 #endif
 
 /* Why a backend is not functional, and how to get what is missing; "" if it is.  Valid until this thread's next call. */
@@ -180,15 +180,25 @@ WB_API const wb_device *wb_object_device(void *x);
     static inline wb_##T *wb_##T##_cpu(wb_##T *x) { return (wb_##T *)wb_object_cpu(x); }
 WB_MOVABLES(WB_MOVES_)
 #ifndef __cplusplus
-#define WB_MOVE_(x, verb) _Generic((x), wb_tensor *: wb_tensor_##verb, wb_layer *: wb_layer_##verb,       \
-        wb_tree *: wb_tree_##verb, wb_opt_state *: wb_opt_state_##verb, wb_dataset *: wb_dataset_##verb,  \
-        wb_loader *: wb_loader_##verb, wb_batch: wb_batch_##verb)
-#define wb_to(x, ...) WB_TO_((x), __VA_ARGS__, )
-#define WB_TO_(x, d, ...) WB_MOVE_(x, to)((x), (d), WB_GET_(wb_to_options, __VA_ARGS__))
+#define wb_to(...) WB_TO_(__VA_ARGS__, )
+#define WB_TO_(x, d, ...) WB_ONCE_(WB_MOVE_TO_, x, (d), WB_GET_(wb_to_options, __VA_ARGS__))
 #define wb_gpu(...) WB_GPU_(__VA_ARGS__, )
-#define WB_GPU_(x, ...) WB_MOVE_((x), gpu)((x), WB_GET_(wb_to_options, __VA_ARGS__))
-#define wb_cpu(x) WB_MOVE_((x), cpu)(x)
-#define wb_device_of(x) wb_object_device(WB_OBJECT_(x))
+#define WB_GPU_(x, ...) WB_ONCE_(WB_MOVE_GPU_, x, WB_GET_(wb_to_options, __VA_ARGS__))
+#define wb_cpu(x) WB_ONCE_(WB_MOVE_CPU_, x, )
+#define wb_device_of(x) WB_ONCE_(WB_DEVICE_OF_, x, )
+#define WB_MOVE_TO_(x, ...) WB_MOVE_(x, to, wb_this_moves_an_object_or_a_batch_to)(x, __VA_ARGS__)
+#define WB_MOVE_GPU_(x, ...) WB_MOVE_(x, gpu, wb_this_moves_an_object_or_a_batch_gpu)(x, __VA_ARGS__)
+#define WB_MOVE_CPU_(x, _) WB_MOVE_(x, cpu, wb_this_moves_an_object_or_a_batch)(x)
+#define WB_DEVICE_OF_(x, _) wb_object_device(WB_OBJECT_(x))
+#define WB_MOVE_(x, verb, wrong) _Generic(x, wb_tensor *: wb_tensor_##verb,                     \
+        wb_layer *: wb_layer_##verb, wb_tree *: wb_tree_##verb,                                 \
+        wb_opt_state *: wb_opt_state_##verb, wb_dataset *: wb_dataset_##verb,                   \
+        wb_loader *: wb_loader_##verb, wb_batch: wb_batch_##verb, default: wrong)
+typedef struct { int none; } wb_object_or_batch_expected;
+void *wb_this_moves_an_object_or_a_batch(wb_object_or_batch_expected);
+void *wb_this_moves_an_object_or_a_batch_gpu(wb_object_or_batch_expected, const wb_to_options *);
+void *wb_this_moves_an_object_or_a_batch_to(wb_object_or_batch_expected, const wb_device *,
+                                            const wb_to_options *);
 #endif
 
 /* Reading one element of a GPU's tensor with wb_at works, slowly: it is said once.  false makes it an error. */

@@ -1,4 +1,5 @@
-/* Weber: counting and mapping macro arguments (at most 32).  Included by base.h; nothing here is for programs. */
+/* Weber: counting and mapping macro arguments (at most 32).  Included by base.h; programs do not
+ * use what is here. */
 #ifndef WEBER_EACH_H
 #define WEBER_EACH_H
 
@@ -12,6 +13,17 @@
 #define WB_ONE_OR_MORE_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, more, \
     more, more, more, more, more, more, more, more, more, more, more, more, more, more, more,      \
     more, more, more, more, more, more, more, more, more, one, none)
+
+/* Whether arguments follow the second, third or fourth: none or more. */
+#define WB_AFTER_2_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, \
+    more, more, more, more, more, more, more, more, more, more, more, more, more, more, \
+    more, more, more, more, more, more, more, more, more, more, none, none)
+#define WB_AFTER_3_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, \
+    more, more, more, more, more, more, more, more, more, more, more, more, more, more, \
+    more, more, more, more, more, more, more, more, more, none, none, none)
+#define WB_AFTER_4_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, \
+    more, more, more, more, more, more, more, more, more, more, more, more, more, more, \
+    more, more, more, more, more, more, more, more, none, none, none, none)
 
 /* none, one or more.  Nothing at all is one empty argument: it has no comma, makes none of the name
  * of WB_COMMA_ in front of it nor of the parentheses behind it, but makes one of both together. */
@@ -76,5 +88,12 @@
 #define WB_EACH_WITH_30(f, c, x, ...) f(c, x) WB_EACH_WITH_29(f, c, __VA_ARGS__)
 #define WB_EACH_WITH_31(f, c, x, ...) f(c, x) WB_EACH_WITH_30(f, c, __VA_ARGS__)
 #define WB_EACH_WITH_32(f, c, x, ...) f(c, x) WB_EACH_WITH_31(f, c, __VA_ARGS__)
+
+/* GENERIC(v, ...), where v is a variable with the value of x.  The text of x stands once in the
+ * result, so nested macros do not grow exponentially, and x is evaluated once. */
+#define WB_ONCE_(GENERIC, x, ...) \
+    WB_ONCE_2_(GENERIC, x, WB_PASTE_(wb_once_, __COUNTER__), __VA_ARGS__)
+#define WB_ONCE_2_(GENERIC, x, v, ...) \
+    __extension__({ __auto_type v = (x); GENERIC(v, __VA_ARGS__); })
 
 #endif

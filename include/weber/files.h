@@ -181,16 +181,20 @@ WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
  * The folder is made if it is not there.  Errors: .best without a metric; a negative epoch. */
 typedef struct {
     size_t size;
-    bool best, higher;
+    bool best; WB_HAS(best)
+    bool higher; WB_HAS(higher)
     WB_BY_PLACE
-    int last;                       /* 3 unless given; negative: all */
+    int last; WB_HAS(last)          /* 3; negative: all */
     WB_NO_MORE
-} wb_keep_options;
-WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_keep_options *o);
+} wb_checkpoint_keep_options;
+WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_checkpoint_keep_options *o);
 #ifndef __cplusplus
-#define wb_checkpoint_keep(...) WB_CHECKPOINT_KEEP_(__VA_ARGS__, )
-#define WB_CHECKPOINT_KEEP_(folder, c, ...) \
-    wb_checkpoint_keep_with((folder), (c), WB_GET_(wb_keep_options, __VA_ARGS__))
+#define wb_checkpoint_keep(...) \
+    WB_PASTE_(WB_CHECKPOINT_KEEP_, WB_AFTER_2_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_CHECKPOINT_KEEP_none(folder, c) wb_checkpoint_keep_with((folder), (c), NULL)
+#define WB_CHECKPOINT_KEEP_more(folder, c, ...) \
+    wb_checkpoint_keep_with((folder), (c),      \
+                            WB_GET_(wb_checkpoint_keep_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
 /* The one written last, or the best of those there, of the name in c.  One that is damaged is passed over, with a

@@ -1,11 +1,17 @@
 /* Weber, chapter 3: operations on tensors.
  *
- * Operands must have equal dtypes.  A literal (wb_scalar) takes the other's dtype, and is an error
- * where an integer dtype does not hold its value.  Shapes broadcast as in NumPy: aligned at the
- * last dimension, 1 stretches.  Every operation below has a gradient to each floating operand,
- * unless its comment says otherwise.  Integers stay in their dtype and wrap around, in sums too:
- * convert with wb_astype first where that matters.
- * Errors of all: shapes or dtypes that do not fit.  Owner of all results: the current scope. */
+ * Dtypes: both operands have the same dtype.  A number (0.5, wb_scalar) takes the dtype of the other
+ * operand; an integer dtype that cannot hold its value is an error.  Integers wrap around, also in
+ * sums: convert them with wb_astype first where they could.
+ *
+ * Shapes: operands broadcast as in NumPy: axes are aligned at the last one, and an axis of size 1,
+ * or a missing one, is repeated.
+ *
+ * Gradients: each operation has a gradient with respect to each floating operand, unless its
+ * comment says otherwise.
+ *
+ * Errors of all operations: shapes or dtypes that do not fit, operands on different devices.
+ * Results belong to the current scope. */
 #ifndef WEBER_OPS_H
 #define WEBER_OPS_H
 
@@ -15,90 +21,165 @@
 extern "C" {
 #endif
 
-/* ---- elementwise, one operand: floating unless said ------------------------------------------- */
+/* ---- elementwise, one operand.  x is floating unless the comment says otherwise -------------- */
 
-WB_API wb_tensor *wb_neg(wb_tensor *x);             /* -x, any dtype but bool */
-WB_API wb_tensor *wb_abs(wb_tensor *x);             /* |x|, any; gradient sign(x), 0 at 0 */
-WB_API wb_tensor *wb_sign(wb_tensor *x);            /* -1, 0 or 1; gradient 0 */
-WB_API wb_tensor *wb_square(wb_tensor *x);          /* x*x, any */
+/** -x.  Any dtype but bool. */
+WB_API wb_tensor *wb_neg(wb_tensor *x);
+/** |x|.  Any dtype but bool.  Gradient sign(x). */
+WB_API wb_tensor *wb_abs(wb_tensor *x);
+/** -1, 0 or 1, as x is negative, zero or positive.  Any dtype but bool.  Gradient 0. */
+WB_API wb_tensor *wb_sign(wb_tensor *x);
+/** x².  Any dtype but bool. */
+WB_API wb_tensor *wb_square(wb_tensor *x);
+/** The square root. */
 WB_API wb_tensor *wb_sqrt(wb_tensor *x);
-WB_API wb_tensor *wb_rsqrt(wb_tensor *x);           /* 1/sqrt(x) */
-WB_API wb_tensor *wb_reciprocal(wb_tensor *x);      /* 1/x */
+/** 1/sqrt(x). */
+WB_API wb_tensor *wb_rsqrt(wb_tensor *x);
+/** 1/x. */
+WB_API wb_tensor *wb_reciprocal(wb_tensor *x);
+/** e to the power of x. */
 WB_API wb_tensor *wb_exp(wb_tensor *x);
+/** The natural logarithm. */
 WB_API wb_tensor *wb_log(wb_tensor *x);
-WB_API wb_tensor *wb_log1p(wb_tensor *x);           /* log(1+x), exact near 0 */
+/** log(1 + x), accurate near 0. */
+WB_API wb_tensor *wb_log1p(wb_tensor *x);
+/** The sine; x in radians. */
 WB_API wb_tensor *wb_sin(wb_tensor *x);
+/** The cosine; x in radians. */
 WB_API wb_tensor *wb_cos(wb_tensor *x);
+/** The error function. */
 WB_API wb_tensor *wb_erf(wb_tensor *x);
-WB_API wb_tensor *wb_floor(wb_tensor *x);           /* gradient 0 */
-WB_API wb_tensor *wb_isfinite(wb_tensor *x);        /* bool; no gradient */
-WB_API wb_tensor *wb_not(wb_tensor *x);             /* bool; no gradient */
+/** The largest integer that is not above x.  Gradient 0. */
+WB_API wb_tensor *wb_floor(wb_tensor *x);
+/** Whether x is neither infinite nor NaN.  Result bool; no gradient. */
+WB_API wb_tensor *wb_isfinite(wb_tensor *x);
+/** Logical not.  x bool; no gradient. */
+WB_API wb_tensor *wb_not(wb_tensor *x);
 
-/* Activations.  NaN stays NaN in all of them, and in those that only files name (trelu, ...).
- * swish, gelu, gelu_erf, mish, hardswish and logcosh (of files) are NaN at -Inf, and softsign (of
- * files) at both infinities, as their formulas are; all others have their limits there.  At NaN the
- * gradient of a function in pieces (relu, leakyrelu, elu, selu, hardswish) is that of its lowest. */
-WB_API wb_tensor *wb_identity(wb_tensor *x);        /* x itself */
-WB_API wb_tensor *wb_relu(wb_tensor *x);            /* max(x, 0); gradient 0 at 0 */
-WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);       /* x > 0 ? x : 0.01 x */
-WB_API wb_tensor *wb_elu(wb_tensor *x);             /* x > 0 ? x : exp(x) - 1 */
-WB_API wb_tensor *wb_selu(wb_tensor *x);            /* 1.0507 (x > 0 ? x : 1.6733 (exp(x) - 1)) (Klambauer et al. 2017) */
-WB_API wb_tensor *wb_sigmoid(wb_tensor *x);         /* 1 / (1 + exp(-x)) */
-WB_API wb_tensor *wb_logsigmoid(wb_tensor *x);      /* log(sigmoid(x)) = -softplus(-x) */
+/* Activations.  NaN gives NaN.  At -Inf swish, gelu, gelu_erf, mish and hardswish are NaN, as their
+ * formulas are; the others have their limits.  At NaN the gradient of a function in pieces (relu,
+ * leakyrelu, elu, selu, hardswish) is that of the piece for the lowest x. */
+
+/** x itself. */
+WB_API wb_tensor *wb_identity(wb_tensor *x);
+/** max(x, 0).  Gradient 1 where x > 0, else 0. */
+WB_API wb_tensor *wb_relu(wb_tensor *x);
+/** x > 0 ? x : 0.01 x. */
+WB_API wb_tensor *wb_leakyrelu(wb_tensor *x);
+/** x > 0 ? x : exp(x) - 1. */
+WB_API wb_tensor *wb_elu(wb_tensor *x);
+/** 1.0507 (x > 0 ? x : 1.6733 (exp(x) - 1)).  (Klambauer et al. 2017) */
+WB_API wb_tensor *wb_selu(wb_tensor *x);
+/** 1 / (1 + exp(-x)). */
+WB_API wb_tensor *wb_sigmoid(wb_tensor *x);
+/** log(sigmoid(x)) = -softplus(-x). */
+WB_API wb_tensor *wb_logsigmoid(wb_tensor *x);
+/** The hyperbolic tangent. */
 WB_API wb_tensor *wb_tanh(wb_tensor *x);
-WB_API wb_tensor *wb_softplus(wb_tensor *x);        /* log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)) */
-WB_API wb_tensor *wb_swish(wb_tensor *x);           /* x sigmoid(x) */
-WB_API wb_tensor *wb_gelu(wb_tensor *x);            /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), Flux's gelu */
-WB_API wb_tensor *wb_gelu_erf(wb_tensor *x);        /* x/2 (1 + erf(x/sqrt(2))), the exact one */
-WB_API wb_tensor *wb_mish(wb_tensor *x);            /* x tanh(softplus(x)) (Misra 2019) */
-WB_API wb_tensor *wb_hardswish(wb_tensor *x);       /* x min(max(x + 3, 0), 6) / 6 (Howard et al. 2019) */
+/** log(1 + exp(x)), computed as max(x, 0) + log1p(exp(-|x|)). */
+WB_API wb_tensor *wb_softplus(wb_tensor *x);
+/** x sigmoid(x), also called SiLU. */
+WB_API wb_tensor *wb_swish(wb_tensor *x);
+/** x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))), the gelu of Flux. */
+WB_API wb_tensor *wb_gelu(wb_tensor *x);
+/** x/2 (1 + erf(x/sqrt(2))), the default GELU of PyTorch. */
+WB_API wb_tensor *wb_gelu_erf(wb_tensor *x);
+/** x tanh(softplus(x)).  (Misra 2019) */
+WB_API wb_tensor *wb_mish(wb_tensor *x);
+/** x min(max(x + 3, 0), 6) / 6.  (Howard et al. 2019) */
+WB_API wb_tensor *wb_hardswish(wb_tensor *x);
 
-/* ---- elementwise, two operands ---------------------------------------------------------------- */
+/* ---- elementwise, two operands --------------------------------------------------------------- */
 
+/** x + y.  In C and C++ each operand of this section may also be a number: wb_add(x, 1). */
 WB_API wb_tensor *wb_add(wb_tensor *x, wb_tensor *y);
+/** x - y. */
 WB_API wb_tensor *wb_sub(wb_tensor *x, wb_tensor *y);
+/** x y. */
 WB_API wb_tensor *wb_mul(wb_tensor *x, wb_tensor *y);
-WB_API wb_tensor *wb_div(wb_tensor *x, wb_tensor *y);       /* integers: truncated; by 0 is 0 */
-WB_API wb_tensor *wb_pow(wb_tensor *x, wb_tensor *y);       /* floating */
-WB_API wb_tensor *wb_maximum(wb_tensor *x, wb_tensor *y);   /* NaN wins; of equals the gradient goes to x */
+/** x / y.  Integers: rounded towards 0, and 0 where y is 0. */
+WB_API wb_tensor *wb_div(wb_tensor *x, wb_tensor *y);
+/** x to the power of y.  Floating. */
+WB_API wb_tensor *wb_pow(wb_tensor *x, wb_tensor *y);
+/** The greater of x and y; NaN if one of them is NaN.  Where they are equal x has the gradient. */
+WB_API wb_tensor *wb_maximum(wb_tensor *x, wb_tensor *y);
+/** The lesser of x and y; NaN if one of them is NaN.  Where they are equal x has the gradient. */
 WB_API wb_tensor *wb_minimum(wb_tensor *x, wb_tensor *y);
 
-/* Comparisons and logic: bool, no gradient. */
+/** x == y.  Comparisons have bool results and no gradient; with NaN only wb_ne is true. */
 WB_API wb_tensor *wb_eq(wb_tensor *x, wb_tensor *y);
+/** x != y. */
 WB_API wb_tensor *wb_ne(wb_tensor *x, wb_tensor *y);
+/** x < y. */
 WB_API wb_tensor *wb_lt(wb_tensor *x, wb_tensor *y);
+/** x <= y. */
 WB_API wb_tensor *wb_le(wb_tensor *x, wb_tensor *y);
+/** x > y. */
 WB_API wb_tensor *wb_gt(wb_tensor *x, wb_tensor *y);
+/** x >= y. */
 WB_API wb_tensor *wb_ge(wb_tensor *x, wb_tensor *y);
-WB_API wb_tensor *wb_and(wb_tensor *x, wb_tensor *y);       /* bool operands */
+/** Logical and.  x and y bool; no gradient. */
+WB_API wb_tensor *wb_and(wb_tensor *x, wb_tensor *y);
+/** Logical or.  x and y bool; no gradient. */
 WB_API wb_tensor *wb_or(wb_tensor *x, wb_tensor *y);
 
-WB_API wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y);   /* condition ? x : y; bool first */
-WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);  /* floats to integers truncate and saturate, NaN is 0 */
+/** condition ? x : y.  `condition` is bool and has no gradient. */
+WB_API wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y);
 
-/* ---- reductions ------------------------------------------------------------------------------- */
+/** x in another dtype.  Floats become integers by rounding towards 0; a value outside the integer
+ * dtype becomes its nearest one, and NaN becomes 0.  The gradient has x's dtype. */
+WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);
 
-/* Which axes: .axes = WB_AXES(0, -1), .axes = {0, -1}, or by place, wb_sum(x, 1); none means all.
- * .keep leaves them with size 1.  GCC's -Wmissing-braces (in -Wall) warns of all but WB_AXES, which
- * is an expression of type wb_axes; in C++ wb_axes_of makes one.  Over no elements (an axis of size
- * 0) a sum is 0, a mean and a variance are NaN, and the others are errors. */
-typedef struct { int n, axis[2 * WB_MAX_DIMS]; } wb_axes;
+#ifndef __cplusplus
+/* A tensor as it is, a number as wb_scalar of it. */
+#define WB_OPERAND_(x) WB_ONCE_(WB_OPERAND_OF_, x, )
+#define WB_OPERAND_OF_(x, _)                                                                \
+    _Generic(x, wb_tensor *: wb_operand_, void *: wb_operand_,                              \
+        default: wb_this_takes_a_tensor_or_a_number)(x)
+static inline wb_tensor *wb_operand_(wb_tensor *x) { return x; }
+static inline wb_tensor *wb_this_takes_a_tensor_or_a_number(double x) { return wb_scalar(x); }
+#define wb_add(x, y) wb_add(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_sub(x, y) wb_sub(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_mul(x, y) wb_mul(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_div(x, y) wb_div(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_pow(x, y) wb_pow(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_maximum(x, y) wb_maximum(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_minimum(x, y) wb_minimum(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_eq(x, y) wb_eq(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_ne(x, y) wb_ne(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_lt(x, y) wb_lt(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_le(x, y) wb_le(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_gt(x, y) wb_gt(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_ge(x, y) wb_ge(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_where(condition, x, y) wb_where((condition), WB_OPERAND_(x), WB_OPERAND_(y))
+#endif
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+/** Options of reductions. */
 typedef struct {
     size_t size;
-    bool keep; WB_HAS(keep)
+    bool keep; WB_HAS(keep)         /* the reduced axes stay, with size 1 */
     WB_BY_PLACE
-    wb_axes axes; WB_HAS(axes)
+    wb_ints axes; WB_HAS(axes)      /* all axes; a negative axis counts from the end */
     WB_NO_MORE
 } wb_reduce_options;
-#define WB_AXES_ 0x41580000         /* in n: what follows is a list of axes */
-#define WB_AXES(...) \
-    ((wb_axes){WB_AXES_ + (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), {__VA_ARGS__}})
 
-WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);    /* f16, bf16: summed in f32 */
-WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);   /* floating */
-WB_API wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o);    /* NaN wins; the gradient is shared by equals */
+/** The sum over some axes: wb_sum(x), wb_sum(x, 1), wb_sum(x, .axes = {0, -1}, .keep = true).  f16
+ * and bf16 are summed in f32.  Over an axis of size 0: 0. */
+WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);
+/** The mean over some axes.  Floating.  Over an axis of size 0: NaN. */
+WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);
+/** The greatest element along some axes; NaN if one of them is NaN.  Equal elements share the
+ * gradient.  Error: an axis of size 0. */
+WB_API wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o);
+/** The least element along some axes; NaN if one of them is NaN.  Equal elements share the
+ * gradient.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o);
-WB_API wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *o);   /* mean of squares about the mean (biased) */
+/** The mean of (x - mean)² over some axes (the biased variance).  Floating.  Over an axis of size 0:
+ * NaN. */
+WB_API wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *o);
+/** log(sum(exp(x))) over some axes, without overflow.  Floating.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
 #define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__)
@@ -109,24 +190,26 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #define wb_logsumexp(...) WB_REDUCE_(wb_logsumexp_with, __VA_ARGS__)
 #define WB_REDUCE_(f, ...) WB_PASTE_(WB_REDUCE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, __VA_ARGS__)
 #define WB_REDUCE_one(f, x) f((x), NULL)
-#define WB_REDUCE_more(f, x, ...) \
-    f((x), WB_GET_(wb_reduce_options, WB_GIVE_(__VA_ARGS__)))
+#define WB_REDUCE_more(f, x, ...) f((x), WB_GET_(wb_reduce_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
-/* The 0-based place of the largest element along an axis, i32, the axis dropped; the first of equals,
- * NaN wins.  No gradient.  Errors: an axis of no elements, or of more than 2^31, whose places i32 cannot hold. */
+/** The index of the greatest element along an axis, from 0, i32; the axis is dropped.  The first of
+ * equal elements; NaN is the greatest.  No gradient.  Errors: an axis of size 0, or of more than
+ * 2^31 elements. */
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
-/* Running sums along an axis, in x's dtype: y[i] = x[0] + ... + x[i].  .exclusive leaves x[i] out,
- * so that y[0] is 0; .reverse sums from the end, y[i] = x[i] + ... + x[n-1].  Any dtype but bool;
- * sums are made as wb_sum's are: f16 and bf16 in f32, integers wrapping around.  The CPU adds in order, and
- * loses nothing to rounding; GPUs also add elements in between, whose sums round and may overflow. */
+/** Options of wb_cumsum. */
 typedef struct {
     size_t size;
-    bool exclusive, reverse;
+    bool exclusive;                 /* y[i] without x[i], so that the first sum is 0 */
+    bool reverse;                   /* sums from the end: y[i] = x[i] + ... + x[n-1] */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_cumsum_options;
+/** Cumulative sums along an axis, y[i] = x[0] + ... + x[i], in x's dtype.  Any dtype but bool.  f16
+ * and bf16 are summed in f32.
+ * The CPU adds in order with compensated summation.  A GPU adds groups of elements first; those
+ * partial sums round, and may overflow. */
 WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *o);
 #ifndef __cplusplus
 #define wb_cumsum(...) WB_CUMSUM_(__VA_ARGS__, )
@@ -134,118 +217,153 @@ WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options
     wb_cumsum_with((x), (axis), WB_GET_(wb_cumsum_options, __VA_ARGS__))
 #endif
 
-/* ---- shape ------------------------------------------------------------------------------------ */
+/* ---- shape ----------------------------------------------------------------------------------- */
 
-WB_API wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *dims);     /* one dimension may be -1 */
-WB_API wb_tensor *wb_permute_to(wb_tensor *x, int ndim, const int64_t *order);    /* y's axis i is x's order[i] */
-WB_API wb_tensor *wb_expand_to(wb_tensor *x, int ndim, const int64_t *dims);      /* broadcast */
-WB_API wb_tensor *wb_transpose(wb_tensor *x);                       /* the last two axes swapped */
-WB_API wb_tensor *wb_flatten(wb_tensor *x);                         /* [N, ...] to [N, features] */
+/** The elements of x in another shape of the same size.  One dimension may be -1: it is computed.
+ * wb_reshape(x, 2, -1). */
+WB_API wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *dims);
+/** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2, 1). */
+WB_API wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order);
+/** x broadcast to a shape.  wb_expand(x, 32, 10). */
+WB_API wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims);
+/** x with its last two axes exchanged. */
+WB_API wb_tensor *wb_transpose(wb_tensor *x);
+/** [N, ...] as [N, features]. */
+WB_API wb_tensor *wb_flatten(wb_tensor *x);
+/** x with a new axis of size 1 at position `axis` of the result. */
 WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
+/** x without an axis of size 1. */
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
-/* Elements start .. stop-1 of an axis; a negative number counts from the end.  The gradient is
- * that of the result, with zeros around it.
- * A slice of an evaluated tensor is read where it is, without a copy, and `start` is a run-time
- * argument of plans: a window that moves by any step over a tensor (batches of a dataset, parts
- * of a text) has one plan, also with reshape, permute, flip and further slices in between.  The
- * length, `stop - start`, is part of the plan.  `start` is so too, and each start makes a plan, for
- * a slice of what is not evaluated (wb_eval evaluates it), of a variable that the same evaluation
- * assigns to, and for the gradient with respect to x. */
+
+/** Elements start .. stop-1 along an axis; a negative number counts from the end.
+ *
+ * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of plans:
+ * a window that moves over a tensor (batches of a dataset, parts of a text) has one plan, also with
+ * reshape, permute, flip and further slices between.  The length, stop - start, is part of the plan.
+ *
+ * `start` is part of the plan too, so that each start makes a plan, for a slice of a tensor that is
+ * not evaluated (wb_eval evaluates it), of a variable that the same evaluation assigns to, and for
+ * the gradient with respect to x. */
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
+/** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
-WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);  /* with zeros */
-WB_API wb_tensor *wb_concat_of(int n, wb_tensor *const *x, int axis);
-WB_API wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis);              /* a new axis */
+/** x with `before` zeros in front of an axis and `after` zeros behind it. */
+WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);
+/** n tensors one after the other along an axis.  wb_concat(axis, a, b, c). */
+WB_API wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis);
+/** n tensors of one shape along a new axis.  wb_stack(axis, a, b, c). */
+WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 #ifndef __cplusplus
-#define wb_reshape(x, ...) wb_reshape_to((x), WB_DIMS_(__VA_ARGS__))
-#define wb_permute(x, ...) wb_permute_to((x), WB_DIMS_(__VA_ARGS__))
-#define wb_expand(x, ...) wb_expand_to((x), WB_DIMS_(__VA_ARGS__))
-#define WB_TENSORS_(...) (int)(sizeof((wb_tensor *[]){__VA_ARGS__}) / sizeof(wb_tensor *)), (wb_tensor *[]){__VA_ARGS__}
-#define wb_concat(axis, ...) wb_concat_of(WB_TENSORS_(__VA_ARGS__), (axis))
-#define wb_stack(axis, ...) wb_stack_of(WB_TENSORS_(__VA_ARGS__), (axis))
+#define wb_reshape(x, ...) wb_reshape_array((x), WB_DIMS_(__VA_ARGS__))
+#define wb_permute(x, ...) wb_permute_array((x), WB_DIMS_(__VA_ARGS__))
+#define wb_expand(x, ...) wb_expand_array((x), WB_DIMS_(__VA_ARGS__))
+#define wb_concat(axis, ...) wb_concat_array(WB_TENSORS_(__VA_ARGS__), (axis))
+#define wb_stack(axis, ...) wb_stack_array(WB_TENSORS_(__VA_ARGS__), (axis))
 #endif
 
-/* y[i..., :] = x[index[i...], :]: rows by number.  x [n, ...]   index integer, any shape
- * An index outside [0, n) gives zeros and no gradient. */
+/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...]; `index` integer, any shape.  An
+ * index outside 0 .. n-1 gives zeros and has no gradient. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
-/* [..., classes] of 0 and 1 (f32) from integer labels 0 .. classes-1; others give 0s. */
+/** One-hot rows: [..., classes] f32 with 1 at the class of each integer label, else 0.  A label
+ * outside 0 .. classes-1 gives a row of zeros.  No gradient. */
 WB_API wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes);
-WB_API wb_tensor *wb_onecold(wb_tensor *scores);                    /* argmax over the last axis */
+/** The class with the highest score: wb_argmax over the last axis. */
+WB_API wb_tensor *wb_onecold(wb_tensor *scores);
 
-/* ---- products --------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
-/* y = x·w over the last two axes; those before broadcast.  [..., m, k] · [..., k, n] -> [..., m, n];
- * a 1-dimensional operand is a vector: [k]·[k,n] -> [n], [m,k]·[k] -> [m].  Floating; summed in f32 (f64 in f64). */
+/** The matrix product over the last two axes, [..., m, k] · [..., k, n] -> [..., m, n]; the axes
+ * before them broadcast.  An operand with one axis is a vector: [k]·[k,n] -> [n], [m,k]·[k] -> [m].
+ * Floating; summed in f32, f64 in f64. */
 WB_API wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w);
 
-/* y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out], or WB_NONE   y [..., out] */
+/** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out]. */
 WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 
-/* Cross-correlation over the last two axes.
- *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K], or WB_NONE   y [N, K, H', W']
- *   H' = (H + pad_lo + pad_hi - (kh-1) dilation - 1) / stride + 1, rounded down
- * .pad is {top, bottom, left, right}; .stride and .dilation are {h, w}, 0 meaning 1 (and {s} meaning {s, s}). */
+/** Options of wb_conv and wb_conv_transpose. */
 typedef struct {
     size_t size;
-    int64_t stride[2], pad[4], dilation[2], groups;
-    int64_t outpad[2];              /* wb_conv_transpose's */
+    wb_ints stride; WB_HAS(stride)      /* {s} or {h, w}: 1 */
+    wb_ints pad; WB_HAS(pad)            /* {p}, {h, w} or {top, bottom, left, right}: 0 */
+    wb_ints dilation; WB_HAS(dilation)  /* {d} or {h, w}: 1 */
+    int64_t groups; WB_HAS(groups)          /* 1 */
+    wb_ints outpad; WB_HAS(outpad)      /* {p} or {h, w}: 0; of wb_conv_transpose */
     WB_BY_PLACE
     WB_NO_MORE
-} wb_conv_settings;
-WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *s);
+} wb_conv_options;
+/** Cross-correlation over the last two axes: wb_conv(x, w, b, .pad = {1}).
+ *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
+ *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
+ *   y[n,k,i,j] = b[k] + sum over c, p, q of w[k,c,p,q] x[n, c, i stride + p dilation - top, ...]
+ * Floating; summed in f32, f64 in f64. */
+WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 
-/* The adjoint of wb_conv: y is the gradient of wb_conv's operand where x is that of its result, plus b.
- *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K], or WB_NONE   y [N, K, H', W']
- *   H' = (H - 1) stride - pad_lo - pad_hi + (kh-1) dilation + 1 + outpad
- * .outpad {h, w}, less than the stride, adds rows below and columns to the right: wb_conv makes the same
- * size of several, and this chooses among them. */
+/** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
+ *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
+ *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
+ * .outpad adds rows below and columns to the right, fewer than the stride: wb_conv has the same
+ * output size for several input sizes, and .outpad selects one of them. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
-                                         const wb_conv_settings *s);
+                                         const wb_conv_options *o);
 
-/* Pooling over the last two axes: x [N, C, H, W] -> [N, C, H', W'].  .stride {0, 0} means the window's size.
- * Padding is never a maximum, and smaller than the window; a mean divides by the whole window.  NaN wins a maximum;
- * the gradient of a maximum goes to its first place. */
+/** Options of wb_maxpool and wb_meanpool. */
 typedef struct {
     size_t size;
-    int64_t window[2], stride[2], pad[4];
+    wb_ints window; WB_HAS(window)      /* {k} or {h, w}; required */
+    wb_ints stride; WB_HAS(stride)      /* {s} or {h, w}: the window */
+    wb_ints pad; WB_HAS(pad)            /* {p}, {h, w} or {top, bottom, left, right}: 0 */
     WB_BY_PLACE
     WB_NO_MORE
-} wb_pool_settings;
-WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_settings *s);
-WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s);
+} wb_pool_options;
+/** The greatest element of each window, [N, C, H, W] -> [N, C, H', W'] with the size of wb_conv:
+ * wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The first of equal elements
+ * has the gradient.  Error: padding of a window's size or more. */
+WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *o);
+/** The mean of each window; padding counts as zeros. */
+WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 #ifndef __cplusplus
-#define wb_conv(...) WB_CONV_(__VA_ARGS__, )
-#define WB_CONV_(x, w, b, ...) wb_conv_with((x), (w), (b), WB_GET_(wb_conv_settings, __VA_ARGS__))
-#define wb_conv_transpose(...) WB_CONV_TRANSPOSE_(__VA_ARGS__, )
-#define WB_CONV_TRANSPOSE_(x, w, b, ...) \
-    wb_conv_transpose_with((x), (w), (b), WB_GET_(wb_conv_settings, __VA_ARGS__))
-#define wb_maxpool(x, ...) wb_maxpool_with((x), WB_GET_(wb_pool_settings, __VA_ARGS__))
-#define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_settings, __VA_ARGS__))
+#define wb_conv(...) WB_CONV_(wb_conv_with, __VA_ARGS__)
+#define wb_conv_transpose(...) WB_CONV_(wb_conv_transpose_with, __VA_ARGS__)
+#define WB_CONV_(f, ...) WB_PASTE_(WB_CONV_, WB_AFTER_3_(__VA_ARGS__))(f, __VA_ARGS__)
+#define WB_CONV_none(f, x, w, b) f((x), (w), (b), NULL)
+#define WB_CONV_more(f, x, w, b, ...) \
+    f((x), (w), (b), WB_GET_(wb_conv_options, WB_GIVE_(__VA_ARGS__)))
+#define wb_maxpool(x, ...) wb_maxpool_with((x), WB_GET_(wb_pool_options, WB_GIVE_(__VA_ARGS__)))
+#define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
-/* ---- rows, attention, chance ------------------------------------------------------------------ */
+/* ---- softmax, attention, dropout ------------------------------------------------------------- */
 
-WB_API wb_tensor *wb_softmax(wb_tensor *x);                     /* over the last axis: exp(x - max) / sum; +Inf entries share */
-WB_API wb_tensor *wb_logsoftmax(wb_tensor *x);                  /* x - max - log sum exp(x - max) */
+/** exp(x - max) / sum(exp(x - max)) over the last axis.  Elements that are +Inf share the sum. */
+WB_API wb_tensor *wb_softmax(wb_tensor *x);
+/** x - max - log(sum(exp(x - max))) over the last axis. */
+WB_API wb_tensor *wb_logsoftmax(wb_tensor *x);
+/** wb_softmax over any axis. */
 WB_API wb_tensor *wb_softmax_over(wb_tensor *x, int axis);
+/** wb_logsoftmax over any axis. */
 WB_API wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis);
 
-/* (x - mean) / sqrt(variance + eps) over the last `n_axes` axes, biased variance; eps 0 means 1e-5. */
+/** (x - mean) / sqrt(variance + eps) over the last n_axes axes, with the biased variance. */
 WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
 
-/* y = softmax(q·kᵀ / sqrt(d) where mask) · v, over the last two axes.
- *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   mask bool, broadcast to [..., Tq, Tk] (true: keep), or WB_NONE
- * A row with nothing kept gives zeros.
- * Gradient, with p = softmax(s) and g that of y:  dv = pᵀ·g;  with ds = p (g·vᵀ - sum(p g·vᵀ)),
- * dq = ds·k / sqrt(d) and dk = dsᵀ·q / sqrt(d).
- * Without a mask, or with wb_causal_mask(T, T), four dimensions of which nothing is broadcast may be one kernel
- * a pass, which holds no [Tq, Tk] in memory (Dao et al. 2022): where the device's backend has one. */
+/** softmax(q·kᵀ / sqrt(d))·v over the last two axes; where `mask` is false the weight is 0.
+ *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   y [..., Tq, e]
+ *   mask bool, broadcast to [..., Tq, Tk], or WB_NONE
+ * A query whose keys are all masked gives zeros.
+ *
+ * Gradient, with p the weights and g the gradient of y:  dv = pᵀ·g;
+ * with ds = p (g·vᵀ - sum(p g·vᵀ)):  dq = ds·k / sqrt(d),  dk = dsᵀ·q / sqrt(d).
+ *
+ * Without a mask, or with wb_causal_mask(T, T), and with four axes none of which is broadcast, some
+ * backends use one kernel a pass and store no [Tq, Tk].  (Dao et al. 2022) */
 WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask);
-WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);    /* bool [queries, keys]: key <= query */
+/** The mask of causal attention, bool [queries, keys]: true where key <= query. */
+WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
 
-/* Each element kept with probability 1-p and scaled by 1/(1-p).  The mask depends on wb_seed alone, not
- * on device, threads, or when it is evaluated.  p outside [0, 1]: an error; p = 1 gives zeros. */
+/** x with each element set to 0 with probability p, and the others divided by 1 - p.  The choice
+ * depends on wb_seed only, not on the device, threads or time of evaluation.  p = 1 gives zeros.
+ * Error: p outside [0, 1]. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ extern "C" {
  *   WeightDecay  g + lambda x (in a chain, before a rule)                    lambda 5e-4
  *   ClipGrad  each element into [-delta, delta]                              delta 10
  *   ClipNorm  g omega / |g| where |g| > omega, |g| over all parameters       omega 10  */
-typedef struct wb_rule_options {
+typedef struct wb_Rule_options {
     size_t size;
 #ifndef __cplusplus
     double beta[3];
@@ -38,16 +38,16 @@ typedef struct wb_rule_options {
     WB_NUMBER(eta)
     WB_NUMBER(rho)
     WB_NO_MORE
-} wb_rule_options;
-WB_API wb_rule *wb_descent_with(const wb_rule_options *o);
-WB_API wb_rule *wb_momentum_with(const wb_rule_options *o);
-WB_API wb_rule *wb_adam_with(const wb_rule_options *o);
-WB_API wb_rule *wb_adamw_with(const wb_rule_options *o);
-WB_API wb_rule *wb_weightdecay_with(const wb_rule_options *o);
-WB_API wb_rule *wb_clipgrad_with(const wb_rule_options *o);
-WB_API wb_rule *wb_clipnorm_with(const wb_rule_options *o);
+} wb_Rule_options;
+WB_API wb_rule *wb_Descent_with(const wb_Rule_options *o);
+WB_API wb_rule *wb_Momentum_with(const wb_Rule_options *o);
+WB_API wb_rule *wb_Adam_with(const wb_Rule_options *o);
+WB_API wb_rule *wb_AdamW_with(const wb_Rule_options *o);
+WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
+WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
+WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
 /* Rules one after the other, each fed with what the one before it makes of the gradient. */
-WB_API wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules);
+WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
 
 /* State for every trainable parameter of a model (a layer or tree), on its device; tied parameters share one.
  *
@@ -102,24 +102,24 @@ WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *gr
  * No gradient is computed that only frozen parameters need, also in wb_train: a frozen part with
  * nothing trainable before it costs its forward pass alone.  Its running statistics (BatchNorm in
  * train mode) go on; wb_testmode on the part stops them. */
-WB_API int wb_adjust_with(wb_opt_state *state, const wb_rule_options *o);
+WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #ifndef __cplusplus
-#define wb_Descent(...) wb_descent_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Momentum(...) wb_momentum_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_Adam(...) wb_adam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_AdamW(...) wb_adamw_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_WeightDecay(...) wb_weightdecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_ClipGrad(...) wb_clipgrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_ClipNorm(...) wb_clipnorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_OptimiserChain(...) wb_rule_chain_of((int)(sizeof((wb_rule *[]){__VA_ARGS__}) / sizeof(wb_rule *)), \
+#define wb_Descent(...) wb_Descent_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Momentum(...) wb_Momentum_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Adam(...) wb_Adam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_AdamW(...) wb_AdamW_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_WeightDecay(...) wb_WeightDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_ClipGrad(...) wb_ClipGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_ClipNorm(...) wb_ClipNorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_OptimiserChain(...) wb_OptimiserChain_array((int)(sizeof((wb_rule *[]){__VA_ARGS__}) / sizeof(wb_rule *)), \
                                                 (wb_rule *[]){__VA_ARGS__})
 #define wb_setup(...) WB_SETUP_(__VA_ARGS__, )
 #define WB_SETUP_(rule, model, ...) \
     wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__))
 #define wb_adjust(state, ...) wb_adjust_with((state), WB_RULE_OPTIONS_(__VA_ARGS__))
-#define WB_RULE_OPTIONS_(...) (WB_GET_(wb_rule_options, WB_GIVE_(__VA_ARGS__)))
+#define WB_RULE_OPTIONS_(...) (WB_GET_(wb_Rule_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
 /* ---- training --------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 
 /* Calls the loss in train mode and takes its gradient with respect to the model. */
-WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx);
+WB_API wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx);
 
 /* Trains: for each batch, loss, gradient, update.  Every write waits for a finite loss, and with
  * ClipNorm for a finite norm of the gradients: one that is not finite ends training with
@@ -148,24 +148,32 @@ WB_API wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch ba
  * one another in one program want a name, or a file, each. */
 typedef struct {
     size_t size;
-    bool progress;
-    void *ctx;
-    int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx);
-    const char *checkpoint, *folder, *name;
-    int keep_last;                  /* negative: all */
-    bool keep_best, higher, resume;
-    double (*metric)(wb_layer *model, int epoch, void *ctx);
+    bool progress; WB_HAS(progress)
+    void *ctx; WB_HAS(ctx)
+    int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx); WB_HAS(each)
+    const char *checkpoint; WB_HAS(checkpoint)
+    const char *folder; WB_HAS(folder)
+    const char *name; WB_HAS(name)
+    int keep_last; WB_HAS(keep_last)        /* negative: all */
+    bool keep_best; WB_HAS(keep_best)
+    bool higher; WB_HAS(higher)
+    bool resume; WB_HAS(resume)
+    double (*metric)(wb_layer *model, int epoch, void *ctx); WB_HAS(metric)
     WB_BY_PLACE
-    int epochs;
+    int epochs; WB_HAS(epochs)
     WB_NO_MORE
 } wb_train_options;
 WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, const wb_train_options *o);
 #ifndef __cplusplus
 #define wb_withgradient(...) WB_WITHGRADIENT_(__VA_ARGS__, NULL, )
-#define WB_WITHGRADIENT_(loss, model, batch, grads, ctx, ...) wb_withgradient_ctx((loss), (model), (batch), (grads), (ctx))
-#define wb_train(...) WB_TRAIN_(__VA_ARGS__, )
-#define WB_TRAIN_(loss, model, data, state, ...) \
-    wb_train_with((loss), (model), (data), (state), WB_GET_(wb_train_options, __VA_ARGS__))
+#define WB_WITHGRADIENT_(loss, model, batch, grads, ctx, ...) \
+    wb_withgradient((loss), (model), (batch), (grads), (ctx))
+#define wb_train(...) WB_PASTE_(WB_TRAIN_, WB_AFTER_4_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_TRAIN_none(loss, model, data, state) \
+    wb_train_with((loss), (model), (data), (state), NULL)
+#define WB_TRAIN_more(loss, model, data, state, ...)            \
+    wb_train_with((loss), (model), (data), (state),             \
+                  WB_GET_(wb_train_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
 /* ---- progress and pictures -------------------------------------------------------------------- */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define WB__ZERO (-1.0e-300)        /* 0, where 0 means that a number is not given */
+
 /* The given struct in `to`, which knows `room` bytes: what the caller's version lacks is zero. */
 static inline void wb__read_options(void *to, size_t room, const void *given)
 {
@@ -18,23 +20,30 @@ static inline void wb__read_options(void *to, size_t room, const void *given)
     memcpy(to, &room, sizeof room);
 }
 
-/* The number of a field with WB_HAS behind it, for wb__real: 0 where it is not given, WB_ZERO where it is given as 0. */
+/* The number of a field with WB_HAS behind it, for wb__real: 0 where it is not given, WB__ZERO where it is given as 0. */
 static inline double wb__given(double value, bool given)
 {
-    return value == WB_DEFAULT ? 0 : given && value == 0 ? WB_ZERO : value;
+    return value == WB_DEFAULT ? 0 : given && value == 0 ? WB__ZERO : value;
 }
 
-/* Sizes in braces are elsewhere: n of them into `to`. */
-static inline void wb__take_sizes(int64_t *to, const int64_t **sizes, int n)
+/* Reads a list of integers that the macros, WB_INTS, C++ or nobody filled: list[0] becomes the length,
+ * at most `most`, and the numbers follow.  `given`: whether the option was given.  A list that was
+ * read is not read again.  The macros leave {1, 0} as {1, WB_GIVEN_, 0}.  False, with the error set,
+ * where a list is too long, or filled in another way. */
+bool wb__ints_read(const char *what, const char *option, wb_ints list, bool given, int most);
+/* The list that a layer's macro passes by pointer, in its place. */
+static inline void wb__ints_take(wb_ints list, bool *given, const int64_t **passed)
 {
-    if (*sizes) memcpy(to, *sizes, (size_t)n * sizeof *to);
-    *sizes = NULL;
+    if (!*passed) return;
+    memcpy(list, *passed, sizeof(wb_ints));
+    *given = true;
+    *passed = NULL;
 }
 
-/* A number whose 0 means the default, and what it stands for: WB_ZERO is 0. */
+/* A number whose 0 means the default, and what it stands for: WB__ZERO is 0. */
 static inline double wb__real(double value, double by_default)
 {
-    return value == 0 ? by_default : value == WB_ZERO ? 0 : value;
+    return value == 0 ? by_default : value == WB__ZERO ? 0 : value;
 }
 
 #endif

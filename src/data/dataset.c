@@ -86,7 +86,7 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
 static bool take_array(wb_dataset *d, int part, wb_tensor *x)
 {
     wb__field *f = &d->field[part];
-    if (wb_eval_all(1, &x)) return false;
+    if (wb_eval_array(1, &x)) return false;
     const wb_tensor *bound = wb__bind(x);
     if (x != bound || x->variable) x = wb__copied(x, wb__device_of(x));
     else if (x->n_in || !x->device) x = wb__alone(x);

@@ -231,7 +231,7 @@ int wb__batch_evaluate(wb_batch *batch)
     int n = 0;
     if (!wb_is_none(batch->x) && !batch->x->storage) wanted[n++] = batch->x;
     if (!wb_is_none(batch->y) && !batch->y->storage) wanted[n++] = batch->y;
-    int status = n ? wb_eval_all(n, wanted) : 0;
+    int status = n ? wb_eval_array(n, wanted) : 0;
     if (status) return status;
     batch->x = settled(batch->x);
     batch->y = batch->x ? settled(batch->y) : NULL;

@@ -12,7 +12,7 @@
 struct wb_loader {
     wb__object object;
     wb_dataset *dataset;                /* counted */
-    wb_loader_options options;
+    wb_dataloader_options options;
     wb__target target;                  /* of wb_to */
     int64_t batches;
     wb__feeder *feeder;
@@ -87,12 +87,12 @@ static int check_outside(const wb_loader *l, const char *what)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static int check(const wb_loader_options *o, const wb_dataset *d)
+static int check(const wb_dataloader_options *o, const wb_dataset *d)
 {
     if (o->batchsize < 1)
         return wb__fail(WB_ERROR_ARGUMENT, "dataloader: the batchsize is %lld",
                         (long long)o->batchsize);
-    if (o->ahead < WB_NO_AHEAD || o->ahead > 1024)
+    if (o->ahead < 0 || o->ahead > 1024)
         return wb__fail(WB_ERROR_ARGUMENT, "dataloader: %d batches ahead", o->ahead);
     if (o->shuffle && d->n > UINT32_MAX)
         return wb__fail(WB_ERROR_UNSUPPORTED,
@@ -118,7 +118,7 @@ static uint64_t draw_seed(void)
     return seed ? seed : 1;
 }
 
-static wb_loader *make(wb_dataset *d, const wb_loader_options *o, const wb__target *target)
+static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__target *target)
 {
     wb_loader *l = wb__object_new(&wb__loader_class, sizeof *l);
     if (!l) return NULL;
@@ -128,7 +128,7 @@ static wb_loader *make(wb_dataset *d, const wb_loader_options *o, const wb__targ
     l->batches = d->n / o->batchsize + (!o->drop_last && d->n % o->batchsize != 0);
     l->mark.class = &mark_class;
     int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
-    int ahead = o->ahead == WB_NO_AHEAD ? 0 : (int)WB__MIN(o->ahead, WB__MAX(l->batches, 1));
+    int ahead = (int)WB__MIN(o->ahead, WB__MAX(l->batches, 1));
     l->feeder = wb__feeder_new(d, most, ahead, o->collate, o->collate_ctx, target);
     if (l->feeder && o->shuffle) l->order = wb__alloc((size_t)d->n * sizeof *l->order);
     if (l->feeder && (!o->shuffle || l->order)) return l;
@@ -136,16 +136,17 @@ static wb_loader *make(wb_dataset *d, const wb_loader_options *o, const wb__targ
     return NULL;
 }
 
-wb_loader *wb_dataloader_with(wb_dataset *d, const wb_loader_options *given)
+wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 {
     if (WB__NULL(d)) return NULL;
     if (!wb__is(d, &wb__dataset_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset",
                              wb__kind(d));
-    wb_loader_options o;
+    wb_dataloader_options o;
     wb__read_options(&o, sizeof o, given);
     if (!o.batchsize && !o.has_batchsize) o.batchsize = 1;
-    if (!o.ahead) o.ahead = o.has_ahead ? WB_NO_AHEAD : 2;
+    if (!o.ahead && !o.has_ahead) o.ahead = 2;
+    o.has_ahead = true;
     if (check(&o, d)) return NULL;
     if (!o.seed && o.shuffle) o.seed = draw_seed();
     wb_loader *l = make(d, &o, &(wb__target){0});

@@ -49,7 +49,7 @@ static wb_dataset *idx_dataset(const char *images, const char *labels)
     return wb_dataset_of(x, y);
 }
 
-static wb_dataset *csv_dataset(const char *path, const wb_csv_options *o)
+static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
 {
     wb_tensor *x, *y;
     return wb__csv_read(path, o, &x, &y) ? NULL : wb_dataset_of(x, y);
@@ -68,9 +68,9 @@ wb_dataset *wb_load_idx(const char *images, const char *labels)
     return s ? leave(s, idx_dataset(images, labels)) : NULL;
 }
 
-wb_dataset *wb_load_csv_with(const char *path, const wb_csv_options *given)
+wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
 {
-    wb_csv_options o;
+    wb_load_csv_options o;
     wb__read_options(&o, sizeof o, given);
     if (!o.has_label && (o.label_given_ || o.label))
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_csv: .label = %d without .has_label = true: is column %d the "

@@ -298,7 +298,7 @@ bool wb_loaded(const char *backend)
     return loaded;
 }
 
-bool wb_functional_part(const char *backend, const char *part)
+bool (wb_functional)(const char *backend, const char *part)
 {
     int row = wb__row_named(backend), have = 1;
     if (row < 0) return false;

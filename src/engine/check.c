@@ -121,16 +121,16 @@ bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int
     return true;
 }
 
-int wb__axis(const char *what, const wb_tensor *x, int axis)
+int wb__axis(const char *what, const wb_tensor *x, int64_t axis)
 {
     if (!wb__operand(what, x)) return -1;
-    int a = axis < 0 ? axis + x->ndim : axis;
-    if (a >= 0 && a < x->ndim) return a;
+    const int64_t a = axis < 0 ? axis + x->ndim : axis;
+    if (a >= 0 && a < x->ndim) return (int)a;
     if (!x->ndim)
-        wb__fail(WB_ERROR_SHAPE, "%s: no axis %d in %s, a scalar: give it one with wb_unsqueeze",
-                 what, axis, wb_describe(x));
+        wb__fail(WB_ERROR_SHAPE, "%s: no axis %lld in %s, a scalar: give it one with wb_unsqueeze",
+                 what, (long long)axis, wb_describe(x));
     else
-        wb__fail(WB_ERROR_SHAPE, "%s: no axis %d in %s: the first is 0, the last %d or -1", what,
-                 axis, wb_describe(x), x->ndim - 1);
+        wb__fail(WB_ERROR_SHAPE, "%s: no axis %lld in %s: the first is 0, the last %d or -1", what,
+                 (long long)axis, wb_describe(x), x->ndim - 1);
     return -1;
 }

@@ -502,7 +502,7 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     return status;
 }
 
-int wb_eval_all(int n, wb_tensor *const *tensors)
+int wb_eval_array(int n, wb_tensor *const *tensors)
 {
     if (n < 0 || (n && !tensors)) return wb__fail(WB_ERROR_ARGUMENT, "eval: %d tensors", n);
     for (int i = 0; i < n; i++)

@@ -71,7 +71,7 @@ double wb_item(wb_tensor *x)
     return bound ? element(bound, 0) : NAN;
 }
 
-double wb_at_index(wb_tensor *x, int n, const int64_t *index)
+double wb_at_array(wb_tensor *x, int n, const int64_t *index)
 {
     if (!wb__operand("at", x)) return NAN;
     int64_t at = 0;

@@ -222,8 +222,7 @@ bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int
 bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y);
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
 /* 0 .. ndim-1, or -1 with the error set, for what is no operand too. */
-int wb__axis(const char *what, const wb_tensor *x, int axis);
-void wb__axes_given(wb_axes *axes, bool given);             /* as an option holds them, to n axes */
+int wb__axis(const char *what, const wb_tensor *x, int64_t axis);
 /* Usable as an operand: a tensor, not NULL, WB_NONE or freed; and floating.  Else the error is set
  * (a NULL after another error keeps that one). */
 bool wb__operand(const char *what, const wb_tensor *x);

@@ -4,27 +4,27 @@
 #include <math.h>
 
 #define OPTIONS(X)                                                                              \
-    X(wb_attention_options, dim, INT, 1) X(wb_attention_options, heads, INT, 1)                 \
-    X(wb_attention_options, causal, BOOL, 1) X(wb_attention_options, bias, BOOL, 1)             \
-    X(wb_attention_options, dropout, REAL, 1) X(wb_attention_options, init, INITIALISER, 1)     \
-    X(wb_attention_options, dtype, DTYPE, 1)
+    X(wb_MultiHeadAttention_options, dim, INT, 1) X(wb_MultiHeadAttention_options, heads, INT, 1)                 \
+    X(wb_MultiHeadAttention_options, causal, BOOL, 1) X(wb_MultiHeadAttention_options, bias, BOOL, 1)             \
+    X(wb_MultiHeadAttention_options, dropout, REAL, 1) X(wb_MultiHeadAttention_options, init, INITIALISER, 1)     \
+    X(wb_MultiHeadAttention_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 /* [N, T, dim] -> [N, heads, T, dim / heads] */
 static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x)
 {
-    const wb_attention_options *o = l->options;
+    const wb_MultiHeadAttention_options *o = l->options;
     wb_tensor *y = wb_call(wb__layer_child(l, child), x);
     if (!y) return NULL;
-    y = wb_reshape_to(y, 4, (int64_t[]){x->dims[0], x->dims[1], o->heads, o->dim / o->heads});
-    return y ? wb_permute_to(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
+    y = wb_reshape_array(y, 4, (int64_t[]){x->dims[0], x->dims[1], o->heads, o->dim / o->heads});
+    return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
 /* The same as wb_attention, with dropout of the weights. */
 static wb_tensor *attend_dropping(const wb_layer *l, wb_tensor *q, wb_tensor *k, wb_tensor *v,
                                   wb_tensor *mask)
 {
-    const wb_attention_options *o = l->options;
+    const wb_MultiHeadAttention_options *o = l->options;
     wb_tensor *scores =
         wb_mul(wb__matmul(q, k, false, true), wb_scalar(1 / sqrt((double)(o->dim / o->heads))));
     if (!wb_is_none(mask)) scores = wb_where(mask, scores, wb_scalar(-INFINITY));
@@ -33,7 +33,7 @@ static wb_tensor *attend_dropping(const wb_layer *l, wb_tensor *q, wb_tensor *k,
 
 static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    const wb_attention_options *o = l->options;
+    const wb_MultiHeadAttention_options *o = l->options;
     if (n != 1 && n != 3)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "MultiHeadAttention: takes x, or q, k and v; got %d inputs", n);
@@ -54,14 +54,14 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *y =
         train && o->dropout > 0 ? attend_dropping(l, q, k, v, mask) : wb_attention(q, k, v, mask);
     if (automatic && o->dropout > 0) y = wb__mark_automatic(y, "MultiHeadAttention");
-    y = y ? wb_permute_to(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
-    y = y ? wb_reshape_to(y, 3, (int64_t[]){in[0]->dims[0], in[0]->dims[1], o->dim}) : NULL;
+    y = y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
+    y = y ? wb_reshape_array(y, 3, (int64_t[]){in[0]->dims[0], in[0]->dims[1], o->dim}) : NULL;
     return wb_call(wb__layer_child(l, 3), y);
 }
 
 static void print(const wb_layer *l, wb__text *t)
 {
-    const wb_attention_options *o = l->options;
+    const wb_MultiHeadAttention_options *o = l->options;
     wb__text_add(t, "MultiHeadAttention(%lld; nheads=%lld", (long long)o->dim, (long long)o->heads);
     if (o->causal) wb__text_add(t, ", causal=true");
     if (o->bias) wb__text_add(t, ", bias=true");
@@ -71,16 +71,16 @@ static void print(const wb_layer *l, wb__text *t)
 
 static const wb__torch_kind torch = {.joined = true};
 
-WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_attention_options, option_table, wb_attention_layer_with,
+WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, option_table, wb_MultiHeadAttention_with,
                 .call = call, .print = print, .torch = &torch);
 
-wb_layer *wb_attention_layer_with(const wb_attention_options *given)
+wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
 {
     static const char *const names[4] = {"q_proj", "k_proj", "v_proj", "out_proj"};
-    wb_attention_options o;
+    wb_MultiHeadAttention_options o;
     wb__read_options(&o, sizeof o, given);
     if (!o.heads) o.heads = 8;
-    if (o.dropout == WB_ZERO) o.dropout = 0;
+    if (o.dropout == WB__ZERO) o.dropout = 0;
     if (o.dim < 1 || o.heads < 1 || o.dim % o.heads)
         return wb__fail_null(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",
                              (long long)o.heads, (long long)o.dim);
@@ -90,7 +90,7 @@ wb_layer *wb_attention_layer_with(const wb_attention_options *given)
     if (!wb__layer_dtype("MultiHeadAttention", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__attention_type, &o, 4);
     for (int i = 0; l && i < 4; i++) {
-        wb_layer *dense = wb_dense_with(&(wb_dense_options){.size = sizeof(wb_dense_options),
+        wb_layer *dense = wb_Dense_with(&(wb_Dense_options){.size = sizeof(wb_Dense_options),
                                                             .in = o.dim,
                                                             .out = o.dim,
                                                             .no_bias = !o.bias,

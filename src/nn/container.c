@@ -10,7 +10,7 @@ extern const wb__layer_type wb__chain_type, wb__parallel_type;
 
 static wb_tensor *named_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    return wb_call_many(wb__layer_child(l, 0), n, inputs);
+    return wb_call_array(wb__layer_child(l, 0), n, inputs);
 }
 
 static void named_print(const wb_layer *l, wb__text *t)
@@ -20,7 +20,7 @@ static void named_print(const wb_layer *l, wb__text *t)
 
 static const wb__layer_type named_type = {.name = "Named", .call = named_call, .print = named_print};
 
-wb_layer *wb_named(const char *name, wb_layer *layer)
+wb_layer *(wb_named)(const char *name, wb_layer *layer)
 {
     if (WB__NULL(layer) || !wb__alive("named", layer)) return NULL;
     if (!name || !*name || strchr(name, '.'))
@@ -83,7 +83,7 @@ int wb__layer_parts(const wb_layer *l, wb__child **parts)
 static wb_tensor *call_part(const wb__child *part, bool list, int n, wb_tensor *const *inputs)
 {
     const unsigned failures = wb__failures();
-    wb_tensor *y = wb_call_many(part->object, n, inputs);
+    wb_tensor *y = wb_call_array(part->object, n, inputs);
     if (wb__likely(y != NULL)) return y;
     if (failures != wb__failures()) wb__failed_in("layers", list ? part->name : "");
     return NULL;
@@ -142,7 +142,7 @@ static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows), .numbered =
 const wb__layer_type wb__chain_type = {.name = "Chain", .call = chain_call, .print = chain_print,
                                        .assemble = chain_assemble, .torch = &torch};
 
-wb_layer *wb_chain_of(int n, wb_layer *const *layers)
+wb_layer *wb_Chain_array(int n, wb_layer *const *layers)
 {
     return chain_assemble(NULL, n, NULL, layers);
 }
@@ -182,14 +182,14 @@ static wb_layer *skip_assemble(const void *options, int n, const char *const *na
 {
     (void)names;
     if (n != 1) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: has one layer, got %d", n);
-    return wb_SkipConnection_of(layers[0], ((const join_options *)options)->connection);
+    return wb_SkipConnection(layers[0], ((const join_options *)options)->connection);
 }
 
 const wb__layer_type wb__skip_type = {
     .name = "SkipConnection", WB__LAYER_OPTIONS(join_options, join_table),
     .call = skip_call, .print = skip_print, .assemble = skip_assemble};
 
-wb_layer *wb_SkipConnection_of(wb_layer *layer, wb__connection connection)
+wb_layer *(wb_SkipConnection)(wb_layer *layer, wb__connection connection)
 {
     if (WB__NULL(layer) || !wb__alive("SkipConnection", layer)) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
@@ -237,7 +237,7 @@ const wb__layer_type wb__parallel_type = {
     .name = "Parallel", WB__LAYER_OPTIONS(join_options, join_table),
     .call = parallel_call, .print = parallel_print, .assemble = parallel_assemble};
 
-wb_layer *wb_parallel_of(wb__connection connection, int n, wb_layer *const *layers)
+wb_layer *wb_Parallel_array(wb__connection connection, int n, wb_layer *const *layers)
 {
     return parallel_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
 }

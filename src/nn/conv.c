@@ -2,50 +2,54 @@
  * ConvTranspose, the adjoint. */
 #include "nn/window.h"
 
+#include <string.h>
+
 #define OPTIONS(X)                                                                              \
-    X(wb_conv_options, in, INT, 1) X(wb_conv_options, out, INT, 1)                              \
-    X(wb_conv_options, kernel, INT, 2) X(wb_conv_options, activation, FUNCTION, 1)              \
-    X(wb_conv_options, stride, INT, 2) X(wb_conv_options, pad, INT, 4)                          \
-    X(wb_conv_options, dilation, INT, 2) X(wb_conv_options, groups, INT, 1)                     \
-    X(wb_conv_options, same, BOOL, 1) X(wb_conv_options, flip, BOOL, 1)                         \
-    X(wb_conv_options, no_bias, BOOL, 1) X(wb_conv_options, init, INITIALISER, 1)               \
-    X(wb_conv_options, dtype, DTYPE, 1)
+    X(wb_Conv_options, in, INT, 1) X(wb_Conv_options, out, INT, 1)                              \
+    X(wb_Conv_options, kernel, INTS, 2) X(wb_Conv_options, activation, FUNCTION, 1)              \
+    X(wb_Conv_options, stride, INTS, 2) X(wb_Conv_options, pad, INTS, 4)                          \
+    X(wb_Conv_options, dilation, INTS, 2) X(wb_Conv_options, groups, INT, 1)                     \
+    X(wb_Conv_options, same, BOOL, 1) X(wb_Conv_options, flip, BOOL, 1)                         \
+    X(wb_Conv_options, no_bias, BOOL, 1) X(wb_Conv_options, init, INITIALISER, 1)               \
+    X(wb_Conv_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 static const wb__option transpose_table[] = {
-    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_conv_options, outpad, INT, 2)};
+    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, outpad, INTS, 2)};
 extern const wb__layer_type wb__conv_type, wb__conv_transpose_type;
 
 /* With .same the odd one of an even kernel goes to the high side.  The adjoint has the padding of the
  * convolution that it undoes, so far as that has any. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
-    wb__pad_in_force(wb__layer_option(type, options, "pad"), pad);
+    const int64_t *list = wb__layer_option(type, options, "pad");
+    memcpy(pad, list + 1, 4 * sizeof *pad);
     const bool transpose = type == &wb__conv_transpose_type;
-    const wb_conv_options *o = type == &wb__conv_type || transpose ? options : NULL;
+    const wb_Conv_options *o = type == &wb__conv_type || transpose ? options : NULL;
     for (int a = 0; o && o->same && a < 2; a++) {
-        const int64_t reach = (o->kernel[a] - 1) * o->dilation[a];
-        const int64_t total = transpose ? WB__MAX(reach + 1 - o->stride[a], 0) : reach;
+        const int64_t reach = (o->kernel[1 + a] - 1) * o->dilation[1 + a];
+        const int64_t total = transpose ? WB__MAX(reach + 1 - o->stride[1 + a], 0) : reach;
         pad[2 * a] = total / 2;
         pad[2 * a + 1] = total - total / 2;
     }
 }
 
-typedef wb_tensor *operation(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *s);
+typedef wb_tensor *operation(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *s);
 
 static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operation *f)
 {
-    const wb_conv_options *o = l->options;
+    const wb_Conv_options *o = l->options;
     wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
     if (!wb__one_input(l, n)) return NULL;
     if (x->ndim != 4 || x->dims[1] != o->in)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,%lld,H,W], got %s", l->type->name,
                              (long long)o->in, wb_describe(x));
-    wb_conv_settings s = {.size = sizeof s,
-                          .groups = o->groups,
-                          .stride = {o->stride[0], o->stride[1]},
-                          .dilation = {o->dilation[0], o->dilation[1]},
-                          .outpad = {o->outpad[0], o->outpad[1]}};
-    wb__padding(l->type, o, s.pad);
+    int64_t pad[4];
+    wb__padding(l->type, o, pad);
+    wb_conv_options s = {.size = sizeof s, .groups = o->groups};
+    wb_ints_set(s.stride, 2, o->stride + 1);
+    wb_ints_set(s.dilation, 2, o->dilation + 1);
+    wb_ints_set(s.outpad, 2, o->outpad + 1);
+    wb_ints_set(s.pad, 4, pad);
     x = wb__layer_input(l, x, weight);
     if (o->flip) weight = wb_flip(wb_flip(weight, 2), 3);
     return wb__activate(o->activation, f(x, weight, wb__layer_child(l, 1), &s));
@@ -63,32 +67,42 @@ static wb_tensor *call_transpose(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void print(const wb_layer *l, wb__text *t)
 {
-    const wb_conv_options *o = l->options;
-    wb__text_add(t, "%s((%lld, %lld), %lld => %lld", l->type->name, (long long)o->kernel[0],
-                 (long long)o->kernel[1], (long long)o->in, (long long)o->out);
+    const wb_Conv_options *o = l->options;
+    wb__text_add(t, "%s((%lld, %lld), %lld => %lld", l->type->name, (long long)o->kernel[1],
+                 (long long)o->kernel[2], (long long)o->in, (long long)o->out);
     wb__print_activation(o->activation, t);
     if (o->same) wb__text_add(t, ", pad=same");
-    else wb__print_pad(o->pad, t);
-    wb__print_pair(", stride=", o->stride, 1, t);
-    wb__print_pair(", dilation=", o->dilation, 1, t);
-    if (o->outpad[0] || o->outpad[1])
-        wb__text_add(t, ", outpad=(%lld, %lld)", (long long)o->outpad[0], (long long)o->outpad[1]);
+    else wb__print_pad(o->pad + 1, t);
+    wb__print_pair(", stride=", o->stride + 1, 1, t);
+    wb__print_pair(", dilation=", o->dilation + 1, 1, t);
+    if (o->outpad[1] || o->outpad[2])
+        wb__text_add(t, ", outpad=(%lld, %lld)", (long long)o->outpad[1],
+                     (long long)o->outpad[2]);
     if (o->groups != 1) wb__text_add(t, ", groups=%lld", (long long)o->groups);
     if (o->flip) wb__text_add(t, ", flip=true");
     wb__text_add(t, o->no_bias ? ", bias=false)" : ")");
 }
 
-WB__PLAIN_LAYER(conv, "Conv", wb_conv_options, option_table, wb_conv_layer_with,
+WB__PLAIN_LAYER(conv, "Conv", wb_Conv_options, option_table, wb_Conv_with,
                 .call = call, .print = print);
 
-WB__PLAIN_LAYER(conv_transpose, "ConvTranspose", wb_conv_options, transpose_table,
-                wb_conv_transpose_layer_with, .call = call_transpose, .print = print);
+WB__PLAIN_LAYER(conv_transpose, "ConvTranspose", wb_Conv_options, transpose_table,
+                wb_ConvTranspose_with, .call = call_transpose, .print = print);
 
-static bool check(const char *what, wb_conv_options *o)
+static bool check(const char *what, wb_Conv_options *o)
 {
-    if (!o->groups) o->groups = 1;
-    if (!wb__pair(what, "kernel", o->kernel, 0) || !wb__pair(what, "stride", o->stride, 1) ||
-        !wb__pair(what, "dilation", o->dilation, 1) || !wb__pad(what, o->pad)) return false;
+    if (!o->groups && !o->has_groups) o->groups = 1;
+    if (!wb__pair(what, "kernel", o->kernel, o->has_kernel, 0) ||
+        !wb__pair(what, "stride", o->stride, o->has_stride, 1) ||
+        !wb__pair(what, "dilation", o->dilation, o->has_dilation, 1) ||
+        !wb__sliding_pair(what, "outpad", o->outpad, o->has_outpad, 0, 0) ||
+        !wb__pad(what, o->pad, o->has_pad))
+        return false;
+    const int64_t *pad = o->pad + 1;
+    if (o->same && (pad[0] || pad[1] || pad[2] || pad[3]))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad are two answers to one question",
+                        what),
+               false;
     if (o->in < 1 || o->out < 1)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", what,
                         (long long)o->in, (long long)o->out),
@@ -97,19 +111,15 @@ static bool check(const char *what, wb_conv_options *o)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: %lld groups do not divide %lld => %lld", what,
                         (long long)o->groups, (long long)o->in, (long long)o->out),
                false;
-    if (o->same && (o->pad[0] || o->pad[1] || o->pad[2] || o->pad[3]))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad are two answers to one question",
-                        what),
-               false;
     return wb__layer_dtype(what, &o->dtype);
 }
 
 /* A layer with a weight of `first` times `second`/groups kernels. */
-static wb_layer *layer_of(const wb__layer_type *type, const wb_conv_options *o, int64_t first,
+static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
                           int64_t second)
 {
     wb_initialiser init = o->init ? o->init : wb_glorot_uniform;
-    int64_t dims[4] = {first, second / o->groups, o->kernel[0], o->kernel[1]};
+    int64_t dims[4] = {first, second / o->groups, o->kernel[1], o->kernel[2]};
     wb_layer *l = wb__layer_new(type, o, 2);
     return wb__layer_put_parameter(l, 0, "weight", true, init, o->dtype, 4, dims) &&
                    wb__layer_put_parameter(l, 1, "bias", !o->no_bias, wb_init_zeros, o->dtype, 1,
@@ -117,30 +127,30 @@ static wb_layer *layer_of(const wb__layer_type *type, const wb_conv_options *o, 
                ? l : NULL;
 }
 
-static bool read_options(const char *what, wb_conv_options *o, const wb_conv_options *given)
+static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given)
 {
     wb__read_options(o, sizeof *o, given);
-    wb__take_sizes(o->kernel, &o->sizes_, 2);
+    wb__ints_take(o->kernel, &o->has_kernel, &o->sizes_);
     return check(what, o);
 }
 
-wb_layer *wb_conv_layer_with(const wb_conv_options *given)
+wb_layer *wb_Conv_with(const wb_Conv_options *given)
 {
-    wb_conv_options o;
+    wb_Conv_options o;
     if (!read_options("Conv", &o, given)) return NULL;
-    if (o.outpad[0] || o.outpad[1])
+    if (o.outpad[1] || o.outpad[2])
         return wb__fail_null(WB_ERROR_ARGUMENT, "Conv: .outpad is ConvTranspose's");
     return layer_of(&wb__conv_type, &o, o.out, o.in);
 }
 
-wb_layer *wb_conv_transpose_layer_with(const wb_conv_options *given)
+wb_layer *wb_ConvTranspose_with(const wb_Conv_options *given)
 {
-    wb_conv_options o;
+    wb_Conv_options o;
     if (!read_options("ConvTranspose", &o, given)) return NULL;
     for (int a = 0; a < 2; a++)
-        if (o.outpad[a] < 0 || o.outpad[a] >= o.stride[a])
+        if (o.outpad[1 + a] < 0 || o.outpad[1 + a] >= o.stride[1 + a])
             return wb__fail_null(WB_ERROR_ARGUMENT, "ConvTranspose: .outpad is {%lld, %lld}; it is "
-                                 "at least 0 and less than the stride", (long long)o.outpad[0],
-                                 (long long)o.outpad[1]);
+                                 "at least 0 and less than the stride", (long long)o.outpad[1],
+                                 (long long)o.outpad[2]);
     return layer_of(&wb__conv_transpose_type, &o, o.in, o.out);
 }

@@ -2,14 +2,14 @@
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \
-    X(wb_dense_options, in, INT, 1) X(wb_dense_options, out, INT, 1)                            \
-    X(wb_dense_options, activation, FUNCTION, 1) X(wb_dense_options, no_bias, BOOL, 1)          \
-    X(wb_dense_options, init, INITIALISER, 1) X(wb_dense_options, dtype, DTYPE, 1)
+    X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1)                            \
+    X(wb_Dense_options, activation, FUNCTION, 1) X(wb_Dense_options, no_bias, BOOL, 1)          \
+    X(wb_Dense_options, init, INITIALISER, 1) X(wb_Dense_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    const wb_dense_options *o = l->options;
+    const wb_Dense_options *o = l->options;
     wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
     if (!wb__one_input(l, n)) return NULL;
     if (wb_dim(x, -1) != o->in)
@@ -22,18 +22,18 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void print(const wb_layer *l, wb__text *t)
 {
-    const wb_dense_options *o = l->options;
+    const wb_Dense_options *o = l->options;
     wb__text_add(t, "Dense(%lld => %lld", (long long)o->in, (long long)o->out);
     wb__print_activation(o->activation, t);
     wb__text_add(t, o->no_bias ? "; bias=false)" : ")");
 }
 
-WB__PLAIN_LAYER(dense, "Dense", wb_dense_options, option_table, wb_dense_with,
+WB__PLAIN_LAYER(dense, "Dense", wb_Dense_options, option_table, wb_Dense_with,
                 .call = call, .print = print);
 
-wb_layer *wb_dense_with(const wb_dense_options *given)
+wb_layer *wb_Dense_with(const wb_Dense_options *given)
 {
-    wb_dense_options o;
+    wb_Dense_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.in < 1 || o.out < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dense: sizes are positive, got %lld => %lld",

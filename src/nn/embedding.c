@@ -2,8 +2,8 @@
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \
-    X(wb_embedding_options, n, INT, 1) X(wb_embedding_options, dim, INT, 1)                     \
-    X(wb_embedding_options, init, INITIALISER, 1) X(wb_embedding_options, dtype, DTYPE, 1)
+    X(wb_Embedding_options, n, INT, 1) X(wb_Embedding_options, dim, INT, 1)                     \
+    X(wb_Embedding_options, init, INITIALISER, 1) X(wb_Embedding_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -17,16 +17,16 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void print(const wb_layer *l, wb__text *t)
 {
-    const wb_embedding_options *o = l->options;
+    const wb_Embedding_options *o = l->options;
     wb__text_add(t, "Embedding(%lld => %lld)", (long long)o->n, (long long)o->dim);
 }
 
-WB__PLAIN_LAYER(embedding, "Embedding", wb_embedding_options, option_table, wb_embedding_with,
+WB__PLAIN_LAYER(embedding, "Embedding", wb_Embedding_options, option_table, wb_Embedding_with,
                 .call = call, .print = print);
 
-wb_layer *wb_embedding_with(const wb_embedding_options *given)
+wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
 {
-    wb_embedding_options o;
+    wb_Embedding_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.n < 1 || o.dim < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Embedding: sizes are positive, got %lld => %lld",

@@ -20,12 +20,12 @@ static bool fans(const char *what, int ndim, const int64_t *dims, double *in, do
 
 static wb_tensor *uniform(wb_dtype dtype, int ndim, const int64_t *dims, double bound)
 {
-    return wb_mul(wb_sub(wb_rand_of(dtype, ndim, dims), wb_scalar(0.5)), wb_scalar(2 * bound));
+    return wb_mul(wb_sub(wb_rand_array(dtype, ndim, dims), wb_scalar(0.5)), wb_scalar(2 * bound));
 }
 
 static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
 {
-    return wb_mul(wb_randn_of(dtype, ndim, dims), wb_scalar(sigma));
+    return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(sigma));
 }
 
 #define INITIALISER(name, draw, width)                                              \
@@ -41,17 +41,17 @@ INITIALISER(kaiming_normal, normal, sqrt(2) / sqrt(in))
 
 wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return wb_full_of(0, dtype, ndim, dims);
+    return wb_full_array(0, dtype, ndim, dims);
 }
 wb_tensor *wb_init_ones(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return wb_full_of(1, dtype, ndim, dims);
+    return wb_full_array(1, dtype, ndim, dims);
 }
 wb_tensor *wb_init_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return wb_randn_of(dtype, ndim, dims);
+    return wb_randn_array(dtype, ndim, dims);
 }
 wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return wb_rand_of(dtype, ndim, dims);
+    return wb_rand_array(dtype, ndim, dims);
 }

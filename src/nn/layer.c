@@ -167,7 +167,7 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init
 
 /* ---- calling --------------------------------------------------------------------------------- */
 
-wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
+wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     if (!layer && wb__null("call", "layer")) return NULL;
     if (!wb__is(layer, &wb__layer_class))
@@ -185,7 +185,7 @@ wb_tensor *wb_call_many(wb_layer *layer, int n, wb_tensor *const *inputs)
     return y;
 }
 
-wb_tensor *wb_call(wb_layer *layer, wb_tensor *x) { return wb_call_many(layer, 1, &x); }
+wb_tensor *(wb_call)(wb_layer *layer, wb_tensor *x) { return wb_call_array(layer, 1, &x); }
 
 bool wb__one_input(const wb_layer *l, int n)
 {

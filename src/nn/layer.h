@@ -14,12 +14,12 @@ typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
  *   #define DENSE_OPTIONS(X) X(in, INT, 1) X(out, INT, 1) X(activation, FUNCTION, 1) ... */
 typedef enum {
     WB__OPTION_INT,             /* int64_t */
+    WB__OPTION_INTS,            /* wb_ints that has been read; n numbers, or `count` */
     WB__OPTION_REAL,            /* double */
     WB__OPTION_BOOL,
     WB__OPTION_FUNCTION,        /* wb_function, by name */
     WB__OPTION_CONNECTION,      /* of two tensors, by name */
     WB__OPTION_DTYPE,
-    WB__OPTION_AXES,            /* wb_axes */
     WB__OPTION_INITIALISER      /* not stored: a loaded model needs none */
 } wb__option_kind;
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;

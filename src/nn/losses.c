@@ -63,7 +63,6 @@ static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;
-    if (delta == 0) delta = 1;
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
     wb_tensor *e = wb_abs(wb_sub(yhat, y)), *q = wb_minimum(e, wb_scalar(delta));

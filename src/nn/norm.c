@@ -6,10 +6,10 @@
 /* ---- BatchNorm ------------------------------------------------------------------------------- */
 
 #define BATCH_OPTIONS(X)                                                                        \
-    X(wb_batchnorm_options, channels, INT, 1) X(wb_batchnorm_options, activation, FUNCTION, 1)  \
-    X(wb_batchnorm_options, no_affine, BOOL, 1) X(wb_batchnorm_options, no_track_stats, BOOL, 1) \
-    X(wb_batchnorm_options, eps, REAL, 1) X(wb_batchnorm_options, momentum, REAL, 1)            \
-    X(wb_batchnorm_options, dtype, DTYPE, 1)
+    X(wb_BatchNorm_options, channels, INT, 1) X(wb_BatchNorm_options, activation, FUNCTION, 1)  \
+    X(wb_BatchNorm_options, no_affine, BOOL, 1) X(wb_BatchNorm_options, no_track_stats, BOOL, 1) \
+    X(wb_BatchNorm_options, eps, REAL, 1) X(wb_BatchNorm_options, momentum, REAL, 1)            \
+    X(wb_BatchNorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 
 enum { SCALE, BIAS, MEAN, VAR };        /* children; LayerNorm has the first two */
@@ -25,7 +25,7 @@ static wb_tensor *along_channels(wb_tensor *v, const wb_tensor *x)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == 1 ? x->dims[1] : 1;
-    return v ? wb_reshape_to(v, x->ndim, dims) : NULL;
+    return v ? wb_reshape_array(v, x->ndim, dims) : NULL;
 }
 
 static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
@@ -46,7 +46,7 @@ static int move(wb_tensor *running, wb_tensor *value, double momentum, double fa
 
 static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 {
-    const wb_batchnorm_options *o = l->options;
+    const wb_BatchNorm_options *o = l->options;
     int64_t each = x->dims[1] ? x->size / x->dims[1] : 0;
     if (each < 2)
         return wb__fail_null(WB_ERROR_SHAPE,
@@ -58,7 +58,7 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     double momentum = wb__real(o->momentum, 0.1);
     wb_tensor *still = wb__wide(wb_stop_gradient(x)), *mean = wb__mean(still, axes, true);
     wb_tensor *var = wb__mean(wb_square(wb_sub(still, mean)), axes, false);
-    mean = wb_reshape_to(mean, 1, &x->dims[1]);
+    mean = wb_reshape_array(mean, 1, &x->dims[1]);
     if (!mean || !var) return NULL;
     if (move(wb__layer_child(l, MEAN), mean, momentum, 1) ||
         move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1)))
@@ -69,7 +69,7 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 /* x factor + shift, with both made of [C] alone. */
 static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
 {
-    const wb_batchnorm_options *o = l->options;
+    const wb_BatchNorm_options *o = l->options;
     const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
     wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
     wb_tensor *factor = wb_rsqrt(
@@ -82,14 +82,14 @@ static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
 }
 
 /* Statistics are f32 where a model is trained in f16 or bf16; alone, they leave x what it is. */
-static bool only_statistics(const wb_batchnorm_options *o, const wb_tensor *x)
+static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
     return o->no_affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;
 }
 
 static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    const wb_batchnorm_options *o = l->options;
+    const wb_BatchNorm_options *o = l->options;
     wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->no_affine ? MEAN : SCALE);
     if (!wb__one_input(l, n)) return NULL;
     if (x->ndim < 2 || x->dims[1] != o->channels)
@@ -110,7 +110,7 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void batch_print(const wb_layer *l, wb__text *t)
 {
-    const wb_batchnorm_options *o = l->options;
+    const wb_BatchNorm_options *o = l->options;
     wb__text_add(t, "BatchNorm(%lld", (long long)o->channels);
     wb__print_activation(o->activation, t);
     if (o->no_affine) wb__text_add(t, ", affine=false");
@@ -123,12 +123,12 @@ static const wb__torch_child torch_rows[] = {
     {"scale", "weight", NULL, 0}, {"mean", "running_mean", NULL, 0}, {"var", "running_var", NULL, 0}};
 static const wb__torch_kind torch_batch = {WB__TORCH_CHILDREN(torch_rows), .counts_batches = true};
 
-WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_batchnorm_options, batch_table, wb_batchnorm_with,
+WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_BatchNorm_options, batch_table, wb_BatchNorm_with,
                 .call = batch_call, .print = batch_print, .torch = &torch_batch);
 
-wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
+wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 {
-    wb_batchnorm_options o;
+    wb_BatchNorm_options o;
     wb__read_options(&o, sizeof o, given);
     o.eps = wb__given(o.eps, o.has_eps);
     o.momentum = wb__given(o.momentum, o.has_momentum);
@@ -154,32 +154,25 @@ wb_layer *wb_batchnorm_with(const wb_batchnorm_options *given)
 /* ---- LayerNorm ------------------------------------------------------------------------------- */
 
 #define LAYER_OPTIONS(X)                                                                        \
-    X(wb_layernorm_options, shape, INT, 4) X(wb_layernorm_options, activation, FUNCTION, 1)     \
-    X(wb_layernorm_options, no_affine, BOOL, 1) X(wb_layernorm_options, eps, REAL, 1)           \
-    X(wb_layernorm_options, dtype, DTYPE, 1)
+    X(wb_LayerNorm_options, shape, INTS, 4) X(wb_LayerNorm_options, activation, FUNCTION, 1)     \
+    X(wb_LayerNorm_options, no_affine, BOOL, 1) X(wb_LayerNorm_options, eps, REAL, 1)           \
+    X(wb_LayerNorm_options, dtype, DTYPE, 1)
 static const wb__option layer_table[] = {LAYER_OPTIONS(WB__OPTION_ROW)};
 
-static int shape_length(const wb_layernorm_options *o)
+static void print_shape(const wb_LayerNorm_options *o, wb__text *t)
 {
-    int n = 0;
-    while (n < 4 && o->shape[n]) n++;
-    return n;
-}
-
-static void print_shape(const wb_layernorm_options *o, wb__text *t)
-{
-    for (int i = 0; i < shape_length(o); i++)
-        wb__text_add(t, i ? ", %lld" : "%lld", (long long)o->shape[i]);
+    for (int i = 0; i < o->shape[0]; i++)
+        wb__text_add(t, i ? ", %lld" : "%lld", (long long)o->shape[1 + i]);
 }
 
 static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    const wb_layernorm_options *o = l->options;
+    const wb_LayerNorm_options *o = l->options;
     wb_tensor *x = inputs[0];
-    int axes = shape_length(o);
+    const int axes = (int)o->shape[0];
     if (!wb__one_input(l, n) || !wb__floating("LayerNorm", x)) return NULL;
     bool fits = x->ndim >= axes;
-    for (int i = 0; fits && i < axes; i++) fits = x->dims[x->ndim - axes + i] == o->shape[i];
+    for (int i = 0; fits && i < axes; i++) fits = x->dims[x->ndim - axes + i] == o->shape[1 + i];
     if (!fits) {
         wb__text t = {0};
         print_shape(o, &t);
@@ -198,7 +191,7 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static void layer_print(const wb_layer *l, wb__text *t)
 {
-    const wb_layernorm_options *o = l->options;
+    const wb_LayerNorm_options *o = l->options;
     wb__text_add(t, "LayerNorm(");
     print_shape(o, t);
     wb__print_activation(o->activation, t);
@@ -207,25 +200,24 @@ static void layer_print(const wb_layer *l, wb__text *t)
 
 static const wb__torch_kind torch_layer = {.children = torch_rows, .n_children = 1};
 
-WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_layernorm_options, layer_table, wb_layernorm_with,
+WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_LayerNorm_with,
                 .call = layer_call, .print = layer_print, .torch = &torch_layer);
 
-wb_layer *wb_layernorm_with(const wb_layernorm_options *given)
+wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
 {
-    wb_layernorm_options o;
+    wb_LayerNorm_options o;
     wb__read_options(&o, sizeof o, given);
     o.eps = wb__given(o.eps, o.has_eps);
-    wb__take_sizes(o.shape, &o.sizes_, 8);
-    if (o.shape[1] == WB_GIVEN_)                /* {H, GIVEN, W}, as the macro leaves it */
-        for (int i = 0; i < 4; i++) o.shape[i] = o.shape[2 * i];
-    int n = shape_length(&o);
+    wb__ints_take(o.shape, &o.has_shape, &o.sizes_);
+    if (!wb__ints_read("LayerNorm", "shape", o.shape, o.has_shape, 4)) return NULL;
+    const int n = (int)o.shape[0];
     for (int i = 0; i < n || i < 1; i++)
-        if (o.shape[i] < 1)
+        if (o.shape[1 + i] < 1)
             return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: sizes are positive, got %lld",
-                                 (long long)o.shape[i]);
+                                 (long long)o.shape[1 + i]);
     if (!(wb__real(o.eps, 1e-5) >= 0) || isinf(o.eps))
         return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: eps is %g; it cannot be negative", o.eps);
     if (!wb__layer_dtype("LayerNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
-    return put_affine(l, !o.no_affine, o.dtype, n, o.shape) ? l : NULL;
+    return put_affine(l, !o.no_affine, o.dtype, n, o.shape + 1) ? l : NULL;
 }

@@ -4,11 +4,11 @@
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \
-    X(wb_recurrent_options, in, INT, 1) X(wb_recurrent_options, out, INT, 1)                    \
-    X(wb_recurrent_options, activation, FUNCTION, 1) X(wb_recurrent_options, no_bias, BOOL, 1)  \
-    X(wb_recurrent_options, last, BOOL, 1) X(wb_recurrent_options, init, INITIALISER, 1)        \
-    X(wb_recurrent_options, dtype, DTYPE, 1) X(wb_recurrent_options, hidden_bias, BOOL, 1)      \
-    X(wb_recurrent_options, initial_state, BOOL, 1)
+    X(wb_Recurrent_options, in, INT, 1) X(wb_Recurrent_options, out, INT, 1)                    \
+    X(wb_Recurrent_options, activation, FUNCTION, 1) X(wb_Recurrent_options, no_bias, BOOL, 1)  \
+    X(wb_Recurrent_options, last, BOOL, 1) X(wb_Recurrent_options, init, INITIALISER, 1)        \
+    X(wb_Recurrent_options, dtype, DTYPE, 1) X(wb_Recurrent_options, hidden_bias, BOOL, 1)      \
+    X(wb_Recurrent_options, initial_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 /* Children; behind them that of .hidden_bias, and as many of .initial_state as there are states. */
@@ -25,7 +25,7 @@ typedef struct {
 /* Wh h and the bias of its own; NULL without an error if both are zero. */
 static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
 {
-    bool biased = ((const wb_recurrent_options *)l->options)->hidden_bias;
+    bool biased = ((const wb_Recurrent_options *)l->options)->hidden_bias;
     wb_tensor *bias = biased ? wb__layer_child(l, MORE) : WB_NONE;
     return h ? wb_linear(h, wb__layer_child(l, HIDDEN), bias) : biased ? bias : NULL;
 }
@@ -38,13 +38,13 @@ static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h)
 
 static wb_tensor *gate(const wb_layer *l, wb_tensor *z, int i)
 {
-    int64_t out = ((const wb_recurrent_options *)l->options)->out;
+    int64_t out = ((const wb_Recurrent_options *)l->options)->out;
     return z ? wb_slice(z, -1, i * out, (i + 1) * out) : NULL;
 }
 
 static bool rnn_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 {
-    const wb_recurrent_options *o = l->options;
+    const wb_Recurrent_options *o = l->options;
     wb_tensor *z = gates_of(l, x, s[0]);
     s[0] = z ? (o->activation ? o->activation : wb_tanh)(z) : NULL;
     return s[0] != NULL;
@@ -84,13 +84,13 @@ static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step
 /* What the layer begins with where nothing is given: one row, to be met by any number of them. */
 static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **states)
 {
-    const wb_recurrent_options *o = l->options;
+    const wb_Recurrent_options *o = l->options;
     const cell_kind *kind = l->type->detail;
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == x->ndim - 1 ? o->out : 1;
     const int first = MORE + o->hidden_bias;
     for (int i = 0; o->initial_state && i < kind->states; i++)
-        if (!states[i] && !(states[i] = wb_reshape_to(wb__layer_child(l, first + i), x->ndim, dims)))
+        if (!states[i] && !(states[i] = wb_reshape_array(wb__layer_child(l, first + i), x->ndim, dims)))
             return false;
     return true;
 }
@@ -106,23 +106,23 @@ static wb_tensor *input_product(const wb_layer *l, wb_tensor *x)
 
 static wb_tensor *unroll(wb_layer *l, wb_tensor *x, wb_tensor **outputs)
 {
-    const wb_recurrent_options *o = l->options;
+    const wb_Recurrent_options *o = l->options;
     const cell_kind *kind = l->type->detail;
     int64_t steps = x->dims[1], wide[2] = {x->dims[0], kind->gates * o->out};
     wb_tensor *states[2] = {NULL, NULL}, *all = input_product(l, x);
     for (int64_t t = 0; t < steps; t++) {
         wb_tensor *now = wb_slice(all, 1, t, t + 1);
-        now = now ? wb_reshape_to(now, 2, wide) : NULL;
+        now = now ? wb_reshape_array(now, 2, wide) : NULL;
         if (!t && now && !first_states(l, now, states)) return NULL;
         if (!now || !kind->step(l, now, states)) return NULL;
         outputs[t] = states[0];
     }
-    return o->last ? states[0] : wb_stack_of((int)steps, outputs, 1);
+    return o->last ? states[0] : wb_stack_array((int)steps, outputs, 1);
 }
 
 static wb_tensor *sequence_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    const wb_recurrent_options *o = l->options;
+    const wb_Recurrent_options *o = l->options;
     wb_tensor *x = inputs[0];
     if (!wb__one_input(l, n)) return NULL;
     if (x->ndim != 3 || x->dims[2] != o->in)
@@ -141,7 +141,7 @@ static wb_tensor *sequence_call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 static bool cell_checks(const wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *states)
 {
-    const wb_recurrent_options *o = l->options;
+    const wb_Recurrent_options *o = l->options;
     const cell_kind *kind = l->type->detail;
     if (n > kind->states)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", l->type->name, kind->states,
@@ -207,7 +207,7 @@ int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
 
 static void print(const wb_layer *l, wb__text *t)
 {
-    const wb_recurrent_options *o = l->options;
+    const wb_Recurrent_options *o = l->options;
     wb__text_add(t, "%s(%lld => %lld", l->type->name, (long long)o->in, (long long)o->out);
     if (l->type->detail == &rnn_kind) {
         if (o->activation) wb__print_activation(o->activation, t);
@@ -220,10 +220,10 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_options *given)
+static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_options *given)
 {
     const cell_kind *kind = type->detail;
-    wb_recurrent_options o;
+    wb_Recurrent_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.in < 1 || o.out < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld",
@@ -256,12 +256,12 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
 /* name, Name, what calls it, kind, the ending of PyTorch's names, wb__torch_child.unused.  A GRU without
  * .hidden_bias adds the hidden state's bias to the input's, which its candidate does not allow. */
 #define KINDS(X)                                                                                \
-    X(rnn, "RNN", sequence_call, rnn_kind, "_l0", 0)                                            \
-    X(rnn_cell, "RNNCell", cell_call, rnn_kind, "", 0)                                          \
-    X(lstm, "LSTM", sequence_call, lstm_kind, "_l0", 0)                                         \
-    X(lstm_cell, "LSTMCell", cell_call, lstm_kind, "", 0)                                       \
-    X(gru, "GRU", sequence_call, gru_kind, "_l0", 3)                                            \
-    X(gru_cell, "GRUCell", cell_call, gru_kind, "", 3)
+    X(rnn, RNN, sequence_call, rnn_kind, "_l0", 0)                                            \
+    X(rnn_cell, RNNCell, cell_call, rnn_kind, "", 0)                                          \
+    X(lstm, LSTM, sequence_call, lstm_kind, "_l0", 0)                                         \
+    X(lstm_cell, LSTMCell, cell_call, lstm_kind, "", 0)                                       \
+    X(gru, GRU, sequence_call, gru_kind, "_l0", 3)                                            \
+    X(gru_cell, GRUCell, cell_call, gru_kind, "", 3)
 
 #define KIND(id, Name, calls, of, ending, unused) \
     static const wb__torch_child id##_torch_rows[] = { \
@@ -269,7 +269,7 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_recurrent_option
         {"bias", "bias_ih" ending, "bias_hh" ending, unused}, {"bias_hidden", "bias_hh" ending, NULL, 0}}; \
     static const wb__torch_kind id##_torch = { \
         WB__TORCH_CHILDREN(id##_torch_rows), .inner_activation = true}; \
-    WB__PLAIN_LAYER(id, Name, wb_recurrent_options, option_table, wb_##id##_with, .call = calls, \
+    WB__PLAIN_LAYER(id, #Name, wb_Recurrent_options, option_table, wb_##Name##_with, .call = calls, \
                     .print = print, .detail = &of, .torch = &id##_torch); \
-    wb_layer *wb_##id##_with(const wb_recurrent_options *o) { return make_kind(&wb__##id##_type, o); }
+    wb_layer *wb_##Name##_with(const wb_Recurrent_options *o) { return make_kind(&wb__##id##_type, o); }
 KINDS(KIND)

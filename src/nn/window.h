@@ -3,14 +3,13 @@
 #ifndef WB__WINDOW_H
 #define WB__WINDOW_H
 
+#include "engine/ops/sliding.h"
 #include "nn/layer.h"
 
-/* {n} becomes {n, n}; {0, 0} the default, where there is one. */
-bool wb__pair(const char *what, const char *option, int64_t *pair, int64_t by_default);
-/* {p} becomes {p, p, p, p} and {ph, pw} {ph, ph, pw, pw}; explicit zeros stay WB_NO_PAD, so that
- * doing it twice is doing it once. */
-bool wb__pad(const char *what, int64_t *pad);
-void wb__pad_in_force(const int64_t *pad, int64_t *out);        /* WB_NO_PAD is 0 */
+/* wb__sliding_pair of positive numbers; by_default is 0 where the option must be given. */
+bool wb__pair(const char *what, const char *option, int64_t *list, bool given, int64_t by_default);
+/* wb__sliding_pad of numbers that are not negative. */
+bool wb__pad(const char *what, int64_t *list, bool given);
 /* The padding of a layer that has one, also by .same. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *out);
 

@@ -55,7 +55,7 @@ static int narrow_all(narrowing *w, void *model)
 {
     int status =
         wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, collect, w);
-    if (!status && w->n_narrow) status = wb_eval_all(w->n_narrow, w->narrow);
+    if (!status && w->n_narrow) status = wb_eval_array(w->n_narrow, w->narrow);
     for (int i = 0; !status && i < w->n_narrow; i++)
         if (!(w->narrow[i] = wb__alone(w->narrow[i]))) status = WB_ERROR_MEMORY;
     if (status) return wb__error_or(status);
@@ -86,7 +86,7 @@ int wb__scaling_new(wb_opt_state *s, const wb_device *d)
     const wb_device *was = wb__use_device(d);
     int status = 0;
     for (int i = 0; i < WB__SCALING && !status; i++) {
-        wb_tensor *first = wb_full_of(i == WB__SCALE ? FIRST_SCALE : 0, WB_F32, i == WB__MADE, &slots);
+        wb_tensor *first = wb_full_array(i == WB__SCALE ? FIRST_SCALE : 0, WB_F32, i == WB__MADE, &slots);
         wb_tensor *v = wb_variable(first);
         s->scaling[i] = wb__ref(v);
         if (!v) status = wb__error_or(WB_ERROR_MEMORY);
@@ -169,5 +169,5 @@ wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 wb_tensor *wb__scaling_number(wb_tensor *numbers, int slot)
 {
     wb_tensor *one = wb_slice(numbers, 0, slot, slot + 1);
-    return one ? wb_reshape_to(one, 0, NULL) : NULL;
+    return one ? wb_reshape_array(one, 0, NULL) : NULL;
 }

@@ -20,10 +20,10 @@ typedef struct {
 typedef struct {
     const char *name;
     int moments;
-    wb_rule_options defaults;           /* a number it does not have is 0 */
+    wb_Rule_options defaults;           /* a number it does not have is 0 */
     /* The literals of the t-th step (from 1), at most WB__MOST_NUMBERS; a plan takes them when it
      * runs.  NULL: the numbers that it has, in the order of wb__rule_fields. */
-    int (*numbers)(const wb_rule_options *o, double t, double *out);
+    int (*numbers)(const wb_Rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
     /* Where steps are counted on the device: makes of the numbers of step INFINITY those of the
      * steps t [slots], some of them [slots] too.  NULL: they do not depend on it. */
@@ -31,7 +31,7 @@ typedef struct {
     bool all_together;                  /* ClipNorm: its number is made of all gradients */
 } wb__rule_kind;
 
-typedef struct { const wb__rule_kind *kind; wb_rule_options o; } wb__rule_part;
+typedef struct { const wb__rule_kind *kind; wb_Rule_options o; } wb__rule_part;
 
 struct wb_rule {
     wb__object object;
@@ -72,10 +72,10 @@ struct wb_opt_state {
     wb__place_of_slot *places;          /* in the order of the walk */
 };
 
-/* The fields of wb_rule_options, for adjusting, printing and files. */
+/* The fields of wb_Rule_options, for adjusting, printing and files. */
 typedef struct { const char *name; size_t offset; } wb__rule_field;
 extern const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS];
-static inline double *wb__rule_number(const wb_rule_options *o, int field)
+static inline double *wb__rule_number(const wb_Rule_options *o, int field)
 {
     return (double *)((char *)(uintptr_t)o + wb__rule_fields[field].offset);
 }
@@ -89,9 +89,9 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 /* The moments of the rule alone. */
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
-int wb__rule_literals(const wb__rule_kind *kind, const wb_rule_options *o, double t, double *out);
-void wb__rule_read(wb_rule_options *o, const wb_rule_options *given);
-bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o);
+int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
+void wb__rule_read(wb_Rule_options *o, const wb_Rule_options *given);
+bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 

@@ -5,19 +5,19 @@
 #include <string.h>
 
 const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
-    {"eta", offsetof(wb_rule_options, eta)},
-    {"rho", offsetof(wb_rule_options, rho)},
-    {"beta[0]", offsetof(wb_rule_options, beta)},
-    {"beta[1]", offsetof(wb_rule_options, beta) + sizeof(double)},
-    {"eps", offsetof(wb_rule_options, eps)},
-    {"lambda", offsetof(wb_rule_options, lambda)},
-    {"delta", offsetof(wb_rule_options, delta)},
-    {"omega", offsetof(wb_rule_options, omega)},
+    {"eta", offsetof(wb_Rule_options, eta)},
+    {"rho", offsetof(wb_Rule_options, rho)},
+    {"beta[0]", offsetof(wb_Rule_options, beta)},
+    {"beta[1]", offsetof(wb_Rule_options, beta) + sizeof(double)},
+    {"eps", offsetof(wb_Rule_options, eps)},
+    {"lambda", offsetof(wb_Rule_options, lambda)},
+    {"delta", offsetof(wb_Rule_options, delta)},
+    {"omega", offsetof(wb_Rule_options, omega)},
 };
 
-/* The numbers as given, 0 where they are not and WB_ZERO where they are 0.  The macros leave .beta = {0.9, 0.99} as
+/* The numbers as given, 0 where they are not and WB__ZERO where they are 0.  The macros leave .beta = {0.9, 0.99} as
  * 0.9, GIVEN, 0.99; in C++ all three are WB_DEFAULT until they are set. */
-void wb__rule_read(wb_rule_options *o, const wb_rule_options *given)
+void wb__rule_read(wb_Rule_options *o, const wb_Rule_options *given)
 {
     wb__read_options(o, sizeof *o, given);
     const bool listed = o->beta[1] == WB_GIVEN_, cxx = o->beta[2] == WB_DEFAULT;
@@ -34,7 +34,7 @@ void wb__rule_read(wb_rule_options *o, const wb_rule_options *given)
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-int wb__rule_literals(const wb__rule_kind *kind, const wb_rule_options *o, double t, double *out)
+int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out)
 {
     int n = 0;
     if (kind->numbers) return kind->numbers(o, t, out);
@@ -56,7 +56,7 @@ static bool momentum(wb__rule_step *s, wb_tensor *const *number)
 
 /* Both bias corrections go into the step size and eps: with c = sqrt(1 - b2^t),
  *   eta (m / (1 - b1^t)) / (sqrt(v) / c + eps)  =  eta c / (1 - b1^t)  m / (sqrt(v) + eps c) */
-static int adam_numbers(const wb_rule_options *o, double t, double *out)
+static int adam_numbers(const wb_Rule_options *o, double t, double *out)
 {
     double c = sqrt(1 - pow(o->beta[1], t));        /* t may be INFINITY: no corrections */
     out[0] = o->beta[0];
@@ -105,7 +105,7 @@ static bool decay(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_add(s->g, wb_mul(s->x, number[0]))) != NULL;
 }
 
-static int clip_numbers(const wb_rule_options *o, double t, double *out)
+static int clip_numbers(const wb_Rule_options *o, double t, double *out)
 {
     (void)t;
     out[0] = -o->delta;
@@ -131,21 +131,21 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
 /* name, Name, moments, numbers, formula, counted, of all gradients together, defaults */
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
 #define RULES(X)                                                                                \
-    X(descent, "Descent", 0, NULL, descent, NULL, false, .eta = 0.1)                 \
-    X(momentum, "Momentum", 1, NULL, momentum, NULL, false, .eta = 0.01, .rho = 0.9) \
-    X(adam, "Adam", 2, adam_numbers, adam, adam_counted, false, ADAM)                           \
-    X(adamw, "AdamW", 2, adam_numbers, adamw, adam_counted, false, ADAM, .lambda = 0.01)        \
-    X(weightdecay, "WeightDecay", 0, NULL, decay, NULL, false, .lambda = 5e-4)         \
-    X(clipgrad, "ClipGrad", 0, clip_numbers, clip, NULL, false, .delta = 10)                    \
-    X(clipnorm, "ClipNorm", 0, NULL, scale, NULL, true, .omega = 10)
+    X(descent, Descent, 0, NULL, descent, NULL, false, .eta = 0.1)                 \
+    X(momentum, Momentum, 1, NULL, momentum, NULL, false, .eta = 0.01, .rho = 0.9) \
+    X(adam, Adam, 2, adam_numbers, adam, adam_counted, false, ADAM)                           \
+    X(adamw, AdamW, 2, adam_numbers, adamw, adam_counted, false, ADAM, .lambda = 0.01)        \
+    X(weightdecay, WeightDecay, 0, NULL, decay, NULL, false, .lambda = 5e-4)         \
+    X(clipgrad, ClipGrad, 0, clip_numbers, clip, NULL, false, .delta = 10)                    \
+    X(clipnorm, ClipNorm, 0, NULL, scale, NULL, true, .omega = 10)
 
 enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* places in wb__rule_fields */
 
-bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o)
+bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double value = *wb__rule_number(o, i);
-        if (isnan(value) || (i == 0 && value < 0 && value != WB_ZERO)) {
+        if (isnan(value) || (i == 0 && value < 0 && value != WB__ZERO)) {
             wb__fail(WB_ERROR_ARGUMENT,
                      i ? "%s: %s is %g" : "%s: the learning rate cannot be negative: %s is %g",
                      kind->name, wb__rule_fields[i].name, value);
@@ -153,7 +153,7 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_rule_options *o)
         }
         const char *must = NULL;
         if (i == ETA && isinf(value)) must = "be finite";
-        else if (i != LAMBDA && value < 0 && value != WB_ZERO) must = "not be negative";
+        else if (i != LAMBDA && value < 0 && value != WB__ZERO) must = "not be negative";
         else if ((i == BETA || i == BETA + 1) && value >= 1) must = "be below 1";
         if (must) {
             wb__fail(WB_ERROR_ARGUMENT, "%s: %s is %g; it must %s", kind->name,
@@ -191,9 +191,9 @@ static wb_rule *rule_new(int n)
     return NULL;
 }
 
-static wb_rule *rule_of(const wb__rule_kind *kind, const wb_rule_options *given)
+static wb_rule *rule_of(const wb__rule_kind *kind, const wb_Rule_options *given)
 {
-    wb_rule_options o;
+    wb_Rule_options o;
     wb__rule_read(&o, given);
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double by_default = *wb__rule_number(&kind->defaults, i), *value = wb__rule_number(&o, i);
@@ -210,13 +210,13 @@ static wb_rule *rule_of(const wb__rule_kind *kind, const wb_rule_options *given)
 
 #define KIND(name, Name, moments, numbers, formula, counted, together, ...)                     \
     static const wb__rule_kind name##_kind = {                                                  \
-        Name, moments, {.size = sizeof(wb_rule_options), __VA_ARGS__},                          \
+        #Name, moments, {.size = sizeof(wb_Rule_options), __VA_ARGS__},                          \
         numbers, formula, counted, together};                                                   \
-    wb_rule *wb_##name##_with(const wb_rule_options *o) { return rule_of(&name##_kind, o); }
+    wb_rule *wb_##Name##_with(const wb_Rule_options *o) { return rule_of(&name##_kind, o); }
 RULES(KIND)
 
 /* Chains in chains become one list. */
-wb_rule *wb_rule_chain_of(int n, wb_rule *const *rules)
+wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
 {
     int total = 0;
     if (n < 1 || !rules) return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: no rules");
@@ -247,7 +247,7 @@ static void print_part(const wb__rule_part *p, wb__text *t)
     const char *comma = "";
     wb__text_add(t, "%s(", p->kind->name);
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
-        size_t offset = wb__rule_fields[i].offset, beta = offsetof(wb_rule_options, beta);
+        size_t offset = wb__rule_fields[i].offset, beta = offsetof(wb_Rule_options, beta);
         if (*wb__rule_number(&p->kind->defaults, i) == 0 || offset == beta + sizeof(double))
             continue;
         if (offset == beta) wb__text_add(t, "%sbeta=(%g, %g)", comma, p->o.beta[0], p->o.beta[1]);

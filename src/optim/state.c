@@ -29,7 +29,7 @@ typedef struct { wb_opt_state *state; wb__pointer_map seen; int place_room, slot
 static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
 {
     const wb_device *was = wb__use_device(d);
-    wb_tensor *zeros = wb_full_of(0, wb__moment_dtype(slot->dtype), slot->ndim, slot->dims);
+    wb_tensor *zeros = wb_full_array(0, wb__moment_dtype(slot->dtype), slot->ndim, slot->dims);
     wb_tensor *v = wb_variable(zeros);
     wb__use_device(was);
     if (!v) return NULL;
@@ -148,12 +148,12 @@ static bool has(const wb__rule_part *part, int field)
     return *wb__rule_number(&part->kind->defaults, field) != 0;
 }
 
-int wb_adjust_with(wb_opt_state *s, const wb_rule_options *given)
+int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
 {
     if (!s) return wb__null("adjust", "state"), no_object();
     if (!wb__alive("adjust", s)) return no_object();
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
-    wb_rule_options o;
+    wb_Rule_options o;
     wb__rule_read(&o, given);
     int n_given = 0, n_taken = 0;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {

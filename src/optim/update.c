@@ -143,7 +143,7 @@ static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor 
     const wb__rule_part *part = &s->rule->parts[p];
     int n = wb__rule_literals(part->kind, &part->o, next_step(s, slot), numbers);
     for (int i = 0; i < n; i++)
-        if (!(out[i] = wb_full_of(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
+        if (!(out[i] = wb_full_array(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
     numbering context = {s, p, slot};
     int status =
         wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew_numbers,

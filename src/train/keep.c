@@ -127,7 +127,7 @@ static int begin(const char *what, const char *folder, const wb_checkpoint *c, k
 }
 
 /* All but the one just written, which is the first, the last ones and the best. */
-static void remove_others(const keeping *k, const wb_keep_options *o)
+static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
 {
     int best = 0;
     for (int i = 1; i < k->n; i++)
@@ -139,7 +139,7 @@ static void remove_others(const keeping *k, const wb_keep_options *o)
         }
 }
 
-static int keep(keeping *k, const wb_checkpoint *c, const wb_keep_options *o)
+static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_options *o)
 {
     int status = wb__folder_make(k->folder);
     if (!status) status = gather(k);
@@ -168,11 +168,13 @@ static int keep(keeping *k, const wb_checkpoint *c, const wb_keep_options *o)
     return 0;
 }
 
-int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_keep_options *given)
+int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_checkpoint_keep_options *given)
 {
     keeping k;
-    wb_keep_options o;
+    wb_checkpoint_keep_options o;
     wb__read_options(&o, sizeof o, given);
+    if (o.has_last && !o.last)
+        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: .last is 0; it is at least 1, or negative for all");
     int status = begin("checkpoint_keep", folder, c, &k);
     if (status) return status;
     if (c->epoch < 0) return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: epoch %lld", (long long)c->epoch);

@@ -52,7 +52,7 @@ static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb
     return l;
 }
 
-wb_tensor *wb_withgradient_ctx(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
+wb_tensor *(wb_withgradient)(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
                                void *ctx)
 {
     return withgradient(loss, model, batch, grads, ctx, NULL);
@@ -168,6 +168,8 @@ static int check_saving(const wb_train_options *o)
         return wb__fail(WB_ERROR_ARGUMENT, "train: .checkpoint and .folder: one of both keeps what is saved");
     if (o->resume && !o->checkpoint && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT, "train: .resume wants to know from what: .checkpoint or .folder");
+    if (o->has_keep_last && !o->keep_last)
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .keep_last is 0; it is at least 1, or negative for all");
     return o->name ? wb__checkpoint_name("train", o->name) : 0;
 }
 
@@ -192,8 +194,9 @@ static int save(training *t, int epoch)
     }
     c.has_metric = true;
     if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
-    return wb_checkpoint_keep(t->o.folder, &c, .last = t->o.keep_last, .best = t->o.keep_best,
-                              .higher = t->o.higher);
+    const wb_checkpoint_keep_options o = {.size = sizeof o, .last = t->o.keep_last,
+                                          .best = t->o.keep_best, .higher = t->o.higher};
+    return wb_checkpoint_keep_with(t->o.folder, &c, &o);
 }
 
 /* What is there is loaded; `done`: how many epochs of this training it has behind it.  Its epochs are the loader's,
@@ -223,7 +226,7 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     if (!wb_loader_length(data))
         return wb__fail(WB_ERROR_ARGUMENT, "train: the loader has no batches: the dataset is empty, or shorter than a "
                         "batch with .drop_last");
-    int done = 0, epochs = t.o.epochs ? t.o.epochs : 1, status = check_saving(&t.o);
+    int done = 0, epochs = t.o.epochs || t.o.has_epochs ? t.o.epochs : 1, status = check_saving(&t.o);
     if (!status && t.o.resume) status = resume(&t, &done);
     for (int epoch = done + 1; !status && !t.stop && epoch <= epochs; epoch++) {
         t.sum = 0;

@@ -179,7 +179,7 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
     return NULL;
 }
 
-wb_tree *wb_tuple_of(int n, void *const *objects) { return tree_of("tuple", n, NULL, objects); }
+wb_tree *wb_tuple_array(int n, void *const *objects) { return tree_of("tuple", n, NULL, objects); }
 
 wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects)
 {

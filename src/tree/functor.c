@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
+wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
 {
     if (!type || !value)
         return wb__fail_null(WB_ERROR_ARGUMENT, "struct: no %s", type ? "value" : "type");
@@ -38,7 +38,7 @@ wb_tree *wb_struct_of(const wb_struct_type *type, const void *value)
 }
 
 /* The objects go to the current scope, as everything that is returned. */
-int wb_struct_copy(const wb_struct_type *type, wb_tree *tree, void *value)
+int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value)
 {
     if (WB__NULL(tree)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!type || !value)

@@ -73,7 +73,7 @@ char *wb__format_tree(void *tree)
     return wb__text_take(&t);
 }
 
-char *wb_format_object(void *object)
+char *wb_object_format(void *object)
 {
     if (!wb__alive("show", object) || wb__unrecordable("show", WB__READS)) return NULL;
     const wb__class *class = ((const wb__object *)object)->class;
@@ -82,9 +82,9 @@ char *wb_format_object(void *object)
     return wb__printf("%s", class->name);
 }
 
-void wb_show_object(void *object)
+void wb_object_show(void *object)
 {
-    char *text = wb_format_object(object);
+    char *text = wb_object_format(object);
     if (!text) return;
     size_t n = strlen(text);
     printf(n && text[n - 1] == '\n' ? "%s" : "%s\n", text);

@@ -13,12 +13,12 @@ TEST(missing_arrays)
     wb_tensor *x = wb_ones(4, 5);
     wb_memory m;
     REFUSED(wb_from(&number, WB_F32, 2, NULL), "from: no sizes for 2 dimensions");
-    REFUSED(wb_reshape_to(x, 2, NULL), "reshape: no sizes for 2 dimensions");
-    REFUSED(wb_permute_to(x, 2, NULL), "permute: no order of 2 axes");
+    REFUSED(wb_reshape_array(x, 2, NULL), "reshape: no sizes for 2 dimensions");
+    REFUSED(wb_permute_array(x, 2, NULL), "permute: no order of 2 axes");
     REFUSED(!wb_copy_out(x, NULL, 80), "copy_out: no buffer");
-    REFUSED(!isnan(wb_at_index(x, 2, NULL)), "at: no indices");
-    REFUSED(!wb_eval_all(2, NULL), "eval: 2 tensors");
-    REFUSED(!wb_eval_all(-1, &x), "eval: -1 tensors");
+    REFUSED(!isnan(wb_at_array(x, 2, NULL)), "at: no indices");
+    REFUSED(!wb_eval_array(2, NULL), "eval: 2 tensors");
+    REFUSED(!wb_eval_array(-1, &x), "eval: -1 tensors");
     REFUSED(!wb_memory_estimate(1, &x, NULL), "memory_estimate: 1 tensors, no place to write to");
     REFUSED(!wb_memory_estimate(1, NULL, &m), "memory_estimate: 1 tensors, a place to write to");
 }
@@ -26,22 +26,22 @@ TEST(missing_arrays)
 TEST(messages_name_what_was_given)
 {
     wb_tensor *x = wb_ones(4, 5), *image = wb_ones(1, 2, 5, 5), *w = wb_ones(3, 2, 3, 3);
-    REFUSED(wb_matmul(x, wb_full_of(1, WB_F64, 1, (int64_t[]){5})),
+    REFUSED(wb_matmul(x, wb_full_array(1, WB_F64, 1, (int64_t[]){5})),
             "matmul: dtypes differ: [4,5] f32 · [5] f64");
-    REFUSED(wb_linear(x, wb_full_of(1, WB_F64, 2, (int64_t[]){3, 5}), wb_ones(3)),
+    REFUSED(wb_linear(x, wb_full_array(1, WB_F64, 2, (int64_t[]){3, 5}), wb_ones(3)),
             "linear: dtypes differ: [4,5] f32 · [3,5] f64");
     REFUSED(wb_unsqueeze(x, 3), "unsqueeze: a new axis of [4,5] f32 is one of -3 to 2, not 3");
     REFUSED(wb_unsqueeze(wb_ones(1, 1, 1, 1, 1, 1, 1, 1), 0),
             "unsqueeze: [1,1,1,1,1,1,1,1] f32 has 8 dimensions already, the most there may be");
     REFUSED(wb_attention(x, x, x, x), "attention: the mask is [4,5] f32, not bool (true: keep)");
     REFUSED(wb_conv(image, w, WB_NONE, .pad = {-1}),
-            "conv: window 3x3, stride 1x1, padding -1,0,0,0: window, stride and dilation are at "
+            "conv: window 3x3, stride 1x1, padding -1,-1,-1,-1: window, stride and dilation are at "
             "least 1, padding at least 0");
     REFUSED(wb_conv(image, w, WB_NONE, .pad = {INT64_MAX, INT64_MAX}),
             "conv: 9223372036854775807 as a size of window, stride, dilation or padding");
     REFUSED(wb_conv(wb_ones(1, 0, 5, 5), wb_ones(3, 0, 3, 3), WB_NONE),
             "conv: no channels: [1,0,5,5] f32 · [3,0,3,3] f32");
-    wb_tensor *b = wb_full_of(1, WB_F64, 1, (int64_t[]){3});
+    wb_tensor *b = wb_full_array(1, WB_F64, 1, (int64_t[]){3});
     REFUSED(wb_conv(image, w, b), "conv: the bias is [3] f64; the weight [3,2,3,3] f32 wants [3] "
                                   "of its dtype");
     REFUSED(wb_conv_transpose(wb_ones(1, 3, 5, 5), w, b),
@@ -62,8 +62,8 @@ TEST(numbers_out_of_range)
     REFUSED(wb_Adam(.eta = INFINITY), "Adam: eta is inf; it must be finite");
     REFUSED(wb_Adam(.beta = {0.9, 1}), "Adam: beta[1] is 1; it must be below 1");
     REFUSED(wb_ClipGrad(.delta = -1), "ClipGrad: delta is -1; it must not be negative");
-    assert_non_null(wb_BatchNorm(3, .eps = WB_ZERO, .momentum = WB_ZERO));
-    assert_non_null(wb_Adam(.eta = WB_ZERO, .beta = {WB_ZERO, WB_ZERO}, .eps = WB_ZERO));
+    assert_non_null(wb_BatchNorm(3, .eps = 0, .momentum = 0));
+    assert_non_null(wb_Adam(.eta = 0, .beta = {0, 0}, .eps = 0));
 }
 
 static double moved(wb_rule *rule, double eta, bool adjust)
@@ -88,22 +88,22 @@ TEST(zero_is_zero)
     assert_true(moved(wb_Descent(.eta = 1), none, true) == 0);
     assert_true(moved(wb_Descent(.eta = 1), 0.5, true) == 0.5);
     assert_true(fabs(moved(wb_AdamW(.eta = 0.1, .lambda = 0.0, .eps = 0.0), 0, false) - 0.1) < 1e-6);
-    assert_true(moved(wb_Descent(.eta = WB_ZERO), 0, false) == 0);
+    assert_true(moved(wb_Descent(.eta = 0), 0, false) == 0);
     assert_true(moved(wb_OptimiserChain(wb_ClipGrad(.delta = 0), wb_Descent(1)), 0, false) == 0);
-    char *text = wb_format_object(wb_Adam(.beta = {0, 0.5}, .eps = 0));
+    char *text = wb_object_format(wb_Adam(.beta = {0, 0.5}, .eps = 0));
     assert_string_equal(text, "Adam(eta=0.001, beta=(0, 0.5), eps=0)");
     wb_free_text(text);
-    text = wb_format_object(wb_Adam(.beta = {0.5}));
+    text = wb_object_format(wb_Adam(.beta = {0.5}));
     assert_string_equal(text, "Adam(eta=0.001, beta=(0.5, 0.999), eps=1e-08)");
     wb_free_text(text);
     wb_tree *t = wb_tuple(wb_variable(wb_ones(1)));
     wb_opt_state *s = wb_setup(wb_AdamW(.eta = 1), t);
     assert_int_equal(wb_adjust(s, .eta = 0.0, .lambda = 1e-3, .beta = {0.5, 0.0}), 0);
     assert_int_equal(wb_adjust(s, .lambda = 0.25), 0);
-    text = wb_format_object(s);
+    text = wb_object_format(s);
     assert_non_null(strstr(text, "AdamW(eta=0, beta=(0.5, 0), eps=1e-08, lambda=0.25)"));
     wb_free_text(text);
-    REFUSED(!wb_adjust_with(s, &(wb_rule_options){.size = sizeof(wb_rule_options)}), "adjust: no number is given");
+    REFUSED(!wb_adjust_with(s, &(wb_Rule_options){.size = sizeof(wb_Rule_options)}), "adjust: no number is given");
     REFUSED(wb_WeightDecay(0.5), "WeightDecay: it has no eta; 0.5 was given");
 }
 
@@ -124,17 +124,21 @@ TEST(zero_in_layers)
 TEST(axes_by_any_form)
 {
     wb_tensor *x = wb_ones(2, 3, 4), *forms[] = {
-        wb_sum(x, .axes = WB_AXES(1)), wb_sum(x, .axes = {1}), wb_sum(x, 1), wb_sum(x, -2),
+        wb_sum(x, .axes = WB_INTS(1)), wb_sum(x, .axes = {1}), wb_sum(x, 1), wb_sum(x, -2),
         wb_mean(x, .axes = {0}), wb_mean(x, 0), wb_max(x, 0, -1), wb_max(x, .axes = {-1, 0}),
         wb_sum(x, .axes = {1, 0}), wb_sum(x, .keep = true, .axes = {1, 0}), wb_sum(x, 1, .keep = true),
-        wb_sum(x), wb_sum(x, .keep = true), wb_sum(x, .axes = WB_AXES(0, 1, 2))};
+        wb_sum(x), wb_sum(x, .keep = true), wb_sum(x, .axes = WB_INTS(0, 1, 2))};
     const char *shapes[] = {"[2,4]", "[2,4]", "[2,4]", "[2,4]", "[3,4]", "[3,4]", "[3]", "[3]",
                             "[4]", "[1,1,4]", "[2,1,4]", "[]", "[1,1,1]", "[]"};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         assert_memory_equal(wb_describe(forms[i]), shapes[i], strlen(shapes[i]));
-    wb_axes own = WB_AXES(2, 0);
-    assert_int_equal(wb_ndim(wb_sum(x, .axes = own)), 1);
-    char *text = wb_format_object(wb_Dropout(0.5, .axes = {1, 0}));
+    wb_reduce_options own = {.size = sizeof own, .axes = WB_INTS(2, 0)};
+    assert_int_equal(wb_ndim(wb_sum_with(x, &own)), 1);
+    wb_ints_set(own.axes, 1, (int64_t[]){0});
+    assert_int_equal(wb_ndim(wb_sum_with(x, &own)), 2);
+    REFUSED(wb_sum_with(x, &(wb_reduce_options){.size = sizeof own, .axes = {1, 2}}),
+            "sum: .axes is not a list: initialise it with WB_INTS(...)");
+    char *text = wb_object_format(wb_Dropout(0.5, .axes = {1, 0}));
     assert_string_equal(text, "Dropout(0.5, axes=(1, 0))");
     wb_free_text(text);
 }
@@ -147,7 +151,7 @@ TEST(numbers_by_place)
     assert_int_equal(wb_loader_length(wb_dataloader(d)), 64);
     assert_int_equal(wb_loader_length(wb_dataloader(d, .batchsize = 32, .ahead = 0)), 2);
     REFUSED(wb_dataloader(d, .batchsize = 0), "dataloader: the batchsize is 0");
-    char *text = wb_format_object(wb_Chain(wb_Conv(1, 6, 5), wb_Conv(1, 6, {5, 3}, wb_relu, .pad = {2}), wb_MaxPool(2),
+    char *text = wb_object_format(wb_Chain(wb_Conv(1, 6, 5), wb_Conv(1, 6, {5, 3}, wb_relu, .pad = {2}), wb_MaxPool(2),
                                            wb_MaxPool({3}, .stride = {2})));
     assert_non_null(strstr(text, "Conv((5, 5), 1 => 6)"));
     assert_non_null(strstr(text, "Conv((5, 3), 1 => 6, relu, pad=2)"));
@@ -233,7 +237,7 @@ TEST(gradient_after_the_update)
 TEST(layers_in_tuples_print_their_commas)
 {
     wb_layer *chain = wb_Chain(wb_Dense(3, 4), wb_Dense(4, 4));
-    char *text = wb_format_object(wb_tuple(wb_Dense(3, 2), chain, wb_ones(2)));
+    char *text = wb_object_format(wb_tuple(wb_Dense(3, 2), chain, wb_ones(2)));
     assert_string_equal(text, "(\n"
                               "  0 = Dense(3 => 2),       # 8 parameters\n"
                               "  1 = Chain(\n"
@@ -277,7 +281,7 @@ static int nothing(wb_tensor *const *in, wb_tensor **out, void *ctx)
  * variable. */
 TEST(compiled_inputs)
 {
-    wb_tensor *one = wb_full_of(1, WB_F32, 1, (int64_t[]){1}), *two = wb_full_of(2, WB_F32, 1, (int64_t[]){1});
+    wb_tensor *one = wb_full_array(1, WB_F32, 1, (int64_t[]){1}), *two = wb_full_array(2, WB_F32, 1, (int64_t[]){1});
     wb_tensor *u = wb_variable(one), *v = wb_variable(two), *out[2];
     wb_tensor *pairs[][2] = {{one, one}, {one, two}, {two, one}, {u, v}, {v, u}, {u, u}};
     wb_compiled *c = wb_compile(sum_of_two, NULL);

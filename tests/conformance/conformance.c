@@ -390,7 +390,7 @@ TEST(running_sums)
         check(y[i], want, 0, 0, "running sums %d", i);
     }
     for (int columns = 1; columns <= 2; columns++) {
-        wb_tensor *tenth = wb_full_of(0.1, WB_F32, 2, (int64_t[]){200000, columns});
+        wb_tensor *tenth = wb_full_array(0.1, WB_F32, 2, (int64_t[]){200000, columns});
         array sums = values_of(wb_cumsum(tenth, 0));
         for (int64_t i = 0; i < sums.size; i++)
             assert_true(fabs(sums.at[i] / (double)(i / columns + 1) - (double)0.1f) <= 5e-8);

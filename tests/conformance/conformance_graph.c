@@ -263,6 +263,8 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
 {
     wb_tensor *x = value[i->a], *piece[4];
     wb_reduce_options o = {.size = sizeof o, .keep = i->keep};
+    int64_t axes[WB_MAX_DIMS];
+    int n_axes = 0;
     switch (i->kind) {
     case OP_UNARY: return unary(i->name, x);
     case OP_BINARY: return binary(i->name, x, value[i->b]);
@@ -270,20 +272,21 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
     case OP_WHERE: return wb_where(binary(i->name, value[i->c], wb_scalar(i->number)), x, value[i->b]);
     case OP_REDUCE:
         for (int d = 0; d < wb_ndim(x); d++)
-            if (i->mask >> d & 1) o.axes.axis[o.axes.n++] = d % 2 ? d : d - wb_ndim(x);
+            if (i->mask >> d & 1) axes[n_axes++] = d % 2 ? d : d - wb_ndim(x);
+        wb_ints_set(o.axes, n_axes, axes);
         return !strcmp(i->name, "sum") ? wb_sum_with(x, &o) : !strcmp(i->name, "mean") ? wb_mean_with(x, &o)
              : !strcmp(i->name, "max") ? wb_max_with(x, &o) : !strcmp(i->name, "min") ? wb_min_with(x, &o)
              : !strcmp(i->name, "variance") ? wb_variance_with(x, &o) : wb_logsumexp_with(x, &o);
     case OP_ROWS: return strcmp(i->name, "normalise") ? unary(i->name, x) : wb_normalise(x, i->n, 0.1);
-    case OP_RESHAPE: return wb_reshape_to(x, i->n, i->dims);
-    case OP_PERMUTE: return wb_permute_to(x, i->n, i->dims);
-    case OP_EXPAND: return wb_expand_to(x, i->n, i->dims);
+    case OP_RESHAPE: return wb_reshape_array(x, i->n, i->dims);
+    case OP_PERMUTE: return wb_permute_array(x, i->n, i->dims);
+    case OP_EXPAND: return wb_expand_array(x, i->n, i->dims);
     case OP_SLICE: return wb_slice(x, i->n, i->dims[0], i->dims[1]);
     case OP_FLIP: return wb_flip(x, i->n);
     case OP_PAD: return wb_pad(x, i->n, i->dims[0], i->dims[1]);
     case OP_CONCAT: case OP_STACK:
         for (int k = 0; k < i->c; k++) piece[k] = value[i->piece[k]];
-        return i->kind == OP_CONCAT ? wb_concat_of(i->c, piece, i->n) : wb_stack_of(i->c, piece, i->n);
+        return i->kind == OP_CONCAT ? wb_concat_array(i->c, piece, i->n) : wb_stack_array(i->c, piece, i->n);
     case OP_MATMUL: return wb_matmul(x, value[i->b]);
     case OP_TAKE: return wb_take(x, wb_from(i->piece, WB_I32, 1, i->dims));
     default: return NULL;
@@ -387,7 +390,7 @@ static void one_graph(int64_t seed, wb_dtype dtype)
     build(&p, t);
     int n = (int)draw_int(1, 6);
     for (int i = 0; i < n; i++) some[i] = t[draw_int(0, 2) ? draw_int(0, p.n_values - 1) : p.n_values - 1];
-    if (wb_eval_all(n, some)) fail_msg("seed %lld: %s", (long long)seed, wb_error());
+    if (wb_eval_array(n, some)) fail_msg("seed %lld: %s", (long long)seed, wb_error());
     compare_all(&p, t, value, true, "lazily", seed);
     for (int i = 0; i < n; i++) if (!wb_data(some[i])) fail_msg("seed %lld: %s", (long long)seed, wb_error());
     assert_int_equal(wb_scope_close(scope), 0);

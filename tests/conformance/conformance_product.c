@@ -147,21 +147,44 @@ TEST(matmuls)
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
 
+/* As numbers, and as the options that say so. */
+typedef struct { int64_t window[2], stride[2], pad[4], dilation[2], outpad[2], groups; } windows;
+
+static wb_conv_options conv_options(const windows *s)
+{
+    wb_conv_options o = {.size = sizeof o, .groups = s->groups};
+    wb_ints_set(o.stride, 2, s->stride);
+    wb_ints_set(o.pad, 4, s->pad);
+    wb_ints_set(o.dilation, 2, s->dilation);
+    wb_ints_set(o.outpad, 2, s->outpad);
+    return o;
+}
+
+static wb_pool_options pool_options(const windows *s)
+{
+    wb_pool_options o = {.size = sizeof o};
+    wb_ints_set(o.window, 2, s->window);
+    wb_ints_set(o.stride, 2, s->stride);
+    wb_ints_set(o.pad, 4, s->pad);
+    return o;
+}
+
 static wb_tensor *conv(wb_tensor *const *x, const void *s)
 {
-    return wb_conv_with(x[0], x[1], x[2], s);
+    const wb_conv_options o = conv_options(s);
+    return wb_conv_with(x[0], x[1], x[2], &o);
 }
 
 TEST(convolutions)
 {
     for (int round = 0; round < 120; round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + (round % 6 > 3 ? 1 : round % 6));
-        wb_conv_settings s = {.size = sizeof s, .groups = draw_int(0, 2) ? 1 : 2};
+        windows s = {.groups = draw_int(0, 2) ? 1 : 2};
         int64_t per = draw_int(1, 3), out = draw_int(1, 3) * s.groups, kh = draw_int(1, 3),
-                kw = draw_int(1, 3), stride[2], dilation[2];
+                kw = draw_int(1, 3);
         for (int i = 0; i < 2; i++) {
-            stride[i] = s.stride[i] = draw_int(1, 2);
-            dilation[i] = s.dilation[i] = draw_int(1, 2);
+            s.stride[i] = draw_int(1, 2);
+            s.dilation[i] = draw_int(1, 2);
         }
         for (int i = 0; i < 4; i++) s.pad[i] = draw_int(0, 2);
         if (round % 5 == 0) s.groups = per = 1;
@@ -174,11 +197,12 @@ TEST(convolutions)
         round_to(x, t);
         round_to(w, t);
         round_to(b, t);
-        array want = ref_map2(ref_binary("add"), ref_conv(x, w, stride, s.pad, dilation, s.groups),
+        array want = ref_map2(ref_binary("add"), ref_conv(x, w, s.stride, s.pad, s.dilation, s.groups),
                               ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
         wb_scope *scope = wb_scope_open();
+        const wb_conv_options o = conv_options(&s);
         check(wb_conv_with(tensor_of(x, t, (int)draw_int(0, 5)),
-                           tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &s),
+                           tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &o),
               want, 4 * tolerance(t), 60 * tolerance(t == WB_F64 ? t : WB_F32) + 2 * tolerance(t),
               "conv of %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64 && x.size && round % fewer() == 0)
@@ -196,7 +220,7 @@ TEST(convolutions)
 }
 
 /* Each element of x, times the kernels, added up where the windows are. */
-static array ref_conv_transpose(array x, array w, const wb_conv_settings *s)
+static array ref_conv_transpose(array x, array w, const windows *s)
 {
     const int64_t groups = s->groups, cg = x.dims[1] / groups, kg = w.dims[1];
     int64_t dims[4] = {x.dims[0], kg * groups};
@@ -222,7 +246,8 @@ static array ref_conv_transpose(array x, array w, const wb_conv_settings *s)
 
 static wb_tensor *conv_transpose(wb_tensor *const *x, const void *s)
 {
-    return wb_conv_transpose_with(x[0], x[1], x[2], s);
+    const wb_conv_options o = conv_options(s);
+    return wb_conv_transpose_with(x[0], x[1], x[2], &o);
 }
 
 TEST(transposed_convolutions)
@@ -231,7 +256,7 @@ TEST(transposed_convolutions)
         {"relu", wb_relu}, {"tanh", wb_tanh}, {"gelu", wb_gelu}};
     for (int round = 0; round < 120 / fewer(); round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + (round % 6 > 3 ? 1 : round % 6));
-        wb_conv_settings s = {.size = sizeof s, .groups = draw_int(0, 2) ? 1 : 2};
+        windows s = {.groups = draw_int(0, 2) ? 1 : 2};
         int64_t per = draw_int(1, 3), in = draw_int(1, 3) * s.groups;
         if (round % 9 == 0) per = 12, in = 18;
         int64_t dx[4] = {draw_int(1, 3), in, draw_int(3, 6), draw_int(3, 7)};
@@ -251,8 +276,9 @@ TEST(transposed_convolutions)
                               ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
         const double each = 6 * tolerance(t), all = 60 * tolerance(t == WB_F64 ? t : WB_F32) + 6 * tolerance(t);
         wb_scope *scope = wb_scope_open();
+        const wb_conv_options o = conv_options(&s);
         wb_tensor *y = wb_conv_transpose_with(tensor_of(x, t, (int)draw_int(0, 5)),
-                                              tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &s);
+                                              tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &o);
         if (round % 2) check(y, want, each, all, "conv_transpose of %s, round %d", wb_dtype_name(t), round);
         else
             check(after[round % 3].f(y), ref_map(ref_unary(after[round % 3].name), want), each, all,
@@ -264,15 +290,20 @@ TEST(transposed_convolutions)
     }
 }
 
-static wb_tensor *maxpool(wb_tensor *const *x, const void *s) { return wb_maxpool_with(x[0], s); }
-static wb_tensor *meanpool(wb_tensor *const *x, const void *s) { return wb_meanpool_with(x[0], s); }
+static wb_tensor *pool(bool max, wb_tensor *x, const windows *s)
+{
+    const wb_pool_options o = pool_options(s);
+    return max ? wb_maxpool_with(x, &o) : wb_meanpool_with(x, &o);
+}
+static wb_tensor *maxpool(wb_tensor *const *x, const void *s) { return pool(true, x[0], s); }
+static wb_tensor *meanpool(wb_tensor *const *x, const void *s) { return pool(false, x[0], s); }
 
 TEST(pools)
 {
     for (int round = 0; round < 120 / fewer(); round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         bool max = draw_int(0, 1);
-        wb_pool_settings s = {.size = sizeof s};
+        windows s = {.groups = 0};
         for (int i = 0; i < 2; i++) {
             s.window[i] = draw_int(1, 3);
             s.stride[i] = draw_int(1, 3);
@@ -284,7 +315,7 @@ TEST(pools)
         if (t == WB_F32 && max && round % 3 == 0) x.at[3] = NAN;
         wb_scope *scope = wb_scope_open();
         wb_tensor *p = tensor_of(x, t, (int)draw_int(0, 5));
-        check(max ? wb_maxpool_with(p, &s) : wb_meanpool_with(p, &s),
+        check(pool(max, p, &s),
               ref_pool(x, max, s.window, s.stride, s.pad), 4 * tolerance(t), 4 * tolerance(t),
               "%s of %s, round %d", max ? "maxpool" : "meanpool", wb_dtype_name(t), round);
         if (t == WB_F64)
@@ -301,14 +332,14 @@ TEST(pools)
 /* Without images, channels, rows or columns: what is left is padding, whose mean is 0. */
 TEST(pools_of_nothing)
 {
-    wb_pool_settings s = {.size = sizeof s, .window = {2, 3}, .stride = {1, 2}, .pad = {1, 1, 2, 1}};
+    const windows s = {.window = {2, 3}, .stride = {1, 2}, .pad = {1, 1, 2, 1}};
     for (int axis = 0; axis < 4; axis++) {
         int64_t dims[4] = {2, 3, 4, 5};
         dims[axis] = 0;
         array x = ref_new(4, dims);
         wb_tensor *p = tensor_of(x, WB_F32, 0);
         for (int max = 0; max <= (axis < 2); max++) {
-            wb_tensor *y = max ? wb_maxpool_with(p, &s) : wb_meanpool_with(p, &s);
+            wb_tensor *y = pool(max, p, &s);
             check(y, ref_pool(x, max, s.window, s.stride, s.pad), 0, 0, "pool without axis %d", axis);
             check(wb_gradient(wb_sum(y), p), x, 0, 0, "its gradient");
         }
@@ -450,7 +481,7 @@ TEST_IN_SCOPE(attention_memory)
     enum { HEADS = 2, T = 256, D = 8, SCORES = HEADS * T * T * 4 };
     const char *wish = getenv("WEBER_OPENCL_ATTENTION"), *on = getenv("WEBER_TEST_DEVICE");
     const bool own = (wish && !strcmp(wish, "1")) || (on && !strcmp(on, "CUDA"));
-    wb_tensor *x = wb_rand_of(WB_F32, 4, (int64_t[]){1, HEADS, T, D});
+    wb_tensor *x = wb_rand_array(WB_F32, 4, (int64_t[]){1, HEADS, T, D});
     if (!x || wb_eval(x)) fail_msg("%s", wb_error());
     wb_tensor *loss = wb_sum(wb_square(wb_attention(x, x, x, wb_causal_mask(T, T))));
     wb_tensor *g = wb_gradient(loss, x);

@@ -44,8 +44,11 @@ TEST(reduces)
                 bool all = !draw_int(0, 3) || !ndim, keep = draw_int(0, 1);
                 if (all) mask = (1u << ndim) - 1;
                 wb_reduce_options o = {.size = sizeof o, .keep = keep};
+                int64_t axes[WB_MAX_DIMS];
+                int n_axes = 0;
                 for (int d = 0; d < ndim && !all; d++)
-                    if (mask >> d & 1) o.axes.axis[o.axes.n++] = draw_int(0, 1) ? d : d - ndim;
+                    if (mask >> d & 1) axes[n_axes++] = draw_int(0, 1) ? d : d - ndim;
+                wb_ints_set(o.axes, n_axes, axes);
                 wb_scope *scope = wb_scope_open();
                 wb_tensor *y = reductions[r].f(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), &o);
                 array want = reductions[r].reference(x, mask, keep);
@@ -80,7 +83,7 @@ TEST(special_reductions)
             x.at[16] = -INFINITY;
             for (int i = 28; i < 35; i++) x.at[i] = -INFINITY;
             wb_tensor *p = tensor_of(x, t, 2);
-            wb_reduce_options o = {.size = sizeof o, .axes = {1, {axis}}};
+            wb_reduce_options o = {.size = sizeof o, .axes = WB_INTS(axis)};
             for (int r = 0; r < REDUCTIONS; r++)
                 if (strcmp(reductions[r].name, "variance") && strcmp(reductions[r].name, "mean"))
                     check(reductions[r].f(p, &o), reductions[r].reference(x, 1u << axis, false),
@@ -116,8 +119,8 @@ TEST(argmaxes)
         }
     /* Places beyond i32; nothing of this size is ever computed. */
     const int64_t places = (1ll << 31) + 1, classes = (1ll << 32) - 1;
-    wb_tensor *fits = wb_full_of(0, WB_U8, 1, (int64_t[]){places - 1});
-    wb_tensor *over = wb_full_of(0, WB_U8, 2, (int64_t[]){1, places});
+    wb_tensor *fits = wb_full_array(0, WB_U8, 1, (int64_t[]){places - 1});
+    wb_tensor *over = wb_full_array(0, WB_U8, 2, (int64_t[]){1, places});
     assert_non_null(wb_argmax(fits, 0));
     assert_null(wb_argmax(over, 1));
     assert_int_equal(wb_error_code(), WB_ERROR_SHAPE);
@@ -125,7 +128,7 @@ TEST(argmaxes)
     assert_null(wb_onecold(over));
     assert_non_null(wb_argmax(over, 0));
     wb_clear_error();
-    wb_tensor *label = wb_full_of(-5, WB_I32, 1, (int64_t[]){1});
+    wb_tensor *label = wb_full_array(-5, WB_I32, 1, (int64_t[]){1});
     wb_tensor *end = wb_slice(wb_onehotbatch(label, classes), 1, classes - 10, classes);
     check(end, ref_new(2, (int64_t[]){1, 10}), 0, 0, "labels below 0 beside classes beyond i32");
 }
@@ -156,7 +159,7 @@ TEST(moves)
             case 3:
                 for (int d = 0; d < x.ndim; d++) order[d] = (d + axis) % x.ndim;
                 x = ref_permute(x, order);
-                y = wb_permute_to(y, x.ndim, order);
+                y = wb_permute_array(y, x.ndim, order);
                 break;
             case 4:
                 x = ref_concat(3, (array[]){x, ref_flip(x, axis), x}, axis);
@@ -166,7 +169,7 @@ TEST(moves)
                 int64_t flat[2] = {x.size / (n ? n : 1), n};
                 if (!n) break;
                 x = ref_reshape(x, 2, flat);
-                y = wb_reshape_to(y, 2, (int64_t[]){-1, n});
+                y = wb_reshape_array(y, 2, (int64_t[]){-1, n});
                 break;
             }
             case 6:
@@ -174,7 +177,7 @@ TEST(moves)
                 memcpy(dims + 1, x.dims, (size_t)x.ndim * sizeof *dims);
                 dims[0] = 2;
                 x = ref_expand(x, x.ndim + 1, dims);
-                y = wb_expand_to(y, x.ndim, dims);
+                y = wb_expand_array(y, x.ndim, dims);
                 break;
             case 7: {
                 array index = ref_new(2, (int64_t[]){2, 2});
@@ -212,13 +215,13 @@ TEST(sources)
         check(wb_arange(100, t), range, 0, 0, "arange");
         check(wb_flip(wb_arange(100, t), 0), ref_flip(range, 0), 0, 0, "arange, flipped");
         check(wb_eye(7, t), eye, 0, 0, "eye");
-        check(wb_full_of(3, t, 2, (int64_t[]){3, 0}), full, 0, 0, "full");
+        check(wb_full_array(3, t, 2, (int64_t[]){3, 0}), full, 0, 0, "full");
         ref_forget();
     }
     wb_seed(11);
     int64_t n = 200000;
     for (wb_dtype t = WB_F32; t <= WB_BF16; t++) {
-        array u = values_of(wb_rand_of(t, 1, &n)), g = values_of(wb_randn_of(t, 1, &n));
+        array u = values_of(wb_rand_array(t, 1, &n)), g = values_of(wb_randn_array(t, 1, &n));
         double mean = 0, square = 0, low = 1, high = 0;
         for (int64_t i = 0; i < n; i++) {
             low = fmin(low, u.at[i]);

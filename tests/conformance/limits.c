@@ -27,11 +27,11 @@ TEST(zeros_beside_large_sizes)
     expect_code(wb_rand(0, wide), WB_ERROR_SHAPE, "2^32");
     wb_tensor *x = wb_zeros(0, 3, wide / 4);            /* as much as there may be */
     assert_int_equal(wb_size(x), 0);
-    assert_int_equal(wb_size(wb_sum(x, .axes = WB_AXES(0))), 3 * (wide / 4));
+    assert_int_equal(wb_size(wb_sum(x, .axes = WB_INTS(0))), 3 * (wide / 4));
     assert_int_equal(wb_dim(wb_flatten(x), 1), 3 * (wide / 4));
     expect_code(wb_reshape(x, 0, wide, wide), WB_ERROR_SHAPE, "reshape");
     expect_code(wb_reshape(x, 0, 4 * wide), WB_ERROR_SHAPE, "reshape");
-    expect_code(wb_expand_to(wb_zeros(0, 1), 2, (int64_t[]){0, wide}), WB_ERROR_SHAPE, "expand");
+    expect_code(wb_expand_array(wb_zeros(0, 1), 2, (int64_t[]){0, wide}), WB_ERROR_SHAPE, "expand");
     expect_code(wb_pad(x, 2, wide / 2, 0), WB_ERROR_SHAPE, "2^32");
     expect_code(wb_concat(1, x, x), WB_ERROR_SHAPE, "2^32");
     expect_code(wb_matmul(wb_zeros(0, 1 << 20, 1), wb_zeros(1, 1 << 20)), WB_ERROR_SHAPE, "2^32");
@@ -42,14 +42,14 @@ TEST(zeros_beside_large_sizes)
 
 TEST(lists_that_are_null)
 {
-    expect_code(wb_concat_of(2, NULL, 0), WB_ERROR_ARGUMENT, "concat");
-    expect_code(wb_stack_of(2, NULL, 0), WB_ERROR_ARGUMENT, "stack");
+    expect_code(wb_concat_array(2, NULL, 0), WB_ERROR_ARGUMENT, "concat");
+    expect_code(wb_stack_array(2, NULL, 0), WB_ERROR_ARGUMENT, "stack");
     expect_code(wb_glorot_uniform(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "glorot_uniform");
     expect_code(wb_glorot_normal(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "glorot_normal");
     expect_code(wb_kaiming_uniform(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "kaiming_uniform");
     expect_code(wb_kaiming_normal(WB_F32, 2, NULL), WB_ERROR_ARGUMENT, "kaiming_normal");
-    expect_code(wb_chain_of(0, NULL), WB_ERROR_ARGUMENT, "Chain");
-    expect_code(wb_tuple_of(2, NULL), WB_ERROR_ARGUMENT, "tuple");
+    expect_code(wb_Chain_array(0, NULL), WB_ERROR_ARGUMENT, "Chain");
+    expect_code(wb_tuple_array(2, NULL), WB_ERROR_ARGUMENT, "tuple");
     expect_code(wb_named_tuple(2, NULL, NULL), WB_ERROR_ARGUMENT, "named_tuple");
 }
 
@@ -86,11 +86,11 @@ static void *concatenations(void *ctx)
 static void *model(void *ctx)
 {
     wb_layer *m = wb_Dense(3, 3), *deepest = NULL;
-    for (; m; m = wb_chain_of(1, &m)) deepest = m;
+    for (; m; m = wb_Chain_array(1, &m)) deepest = m;
     wb_clear_error();
     wb_tree *g = wb_gradient(wb_sum(wb_call(deepest, wb_ones(1, 3))), deepest);
     wb_opt_state *s = wb_setup(wb_Adam(), deepest);
-    char *text = wb_format_object(deepest);
+    char *text = wb_object_format(deepest);
     *(bool *)ctx = !wb_update(s, deepest, g) && text &&
                    wb_to(deepest, wb_cpu_device(), .dtype = WB_F64);
     wb_free_text(text);
@@ -119,7 +119,7 @@ TEST(trees_in_trees)
     int n = 0;
     for (; m && n < 1000; n++) {
         deepest = m;
-        m = wb_chain_of(1, &m);
+        m = wb_Chain_array(1, &m);
     }
     expect_code(m, WB_ERROR_ARGUMENT, "nested");
     assert_int_equal(n, 65);
@@ -139,8 +139,8 @@ TEST(trees_in_trees)
 static void many_results(int n)
 {
     wb_tensor **x = wb__alloc((size_t)n * sizeof *x);
-    for (int i = 0; i < n; i++) x[i] = wb_add(wb_full_of(i, WB_F32, 1, (int64_t[]){3}), wb_ones(3));
-    assert_int_equal(wb_eval_all(n, x), 0);
+    for (int i = 0; i < n; i++) x[i] = wb_add(wb_full_array(i, WB_F32, 1, (int64_t[]){3}), wb_ones(3));
+    assert_int_equal(wb_eval_array(n, x), 0);
     assert_true(wb_at(x[n - 1], 2) == n);
     wb__free(x);
 }
@@ -149,7 +149,7 @@ static wb_layer *chain_of(int n)
 {
     wb_layer **l = wb__alloc((size_t)n * sizeof *l);
     for (int i = 0; i < n; i++) l[i] = wb_Dense(2, 2, wb_tanh);
-    wb_layer *m = wb_chain_of(n, l);
+    wb_layer *m = wb_Chain_array(n, l);
     wb__free(l);
     return m;
 }
@@ -161,7 +161,7 @@ static void first_update(int n)
     wb_layer *m = chain_of(n);
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     assert_int_equal(wb_update(s, m, wb_gradient(wb_mean(wb_call(m, wb_ones(1, 2))), m)), 0);
-    assert_int_equal(wb_eval_all(0, NULL), 0);
+    assert_int_equal(wb_eval_array(0, NULL), 0);
 }
 
 static void dropped_update(int n)

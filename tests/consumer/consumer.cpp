@@ -12,19 +12,20 @@ int main()
     wb_seed(1);
     wb_using("CUDA");
     const wb_device *device = wb_get_device();
-    wb_dense_options plain = {};
+    wb_Dense_options plain = {};
     plain.no_bias = true;
     wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, nullptr, plain), wb_identity);
-    wb_conv_options wide = {};
-    wide.stride[0] = wide.stride[1] = 2;
-    wide.outpad[0] = 1;
+    wb_Conv_options wide = {};
+    wide.stride = {2};
+    wide.outpad = {1, 0};
     if (wb_dims(wb_call(wb_ConvTranspose(1, 2, {3}, wb_relu, wide), wb_ones(1, 1, 4, 4)))[2] != 10) return 1;
     model = wb_to(model, device);
     if (wb_device_of(model) != device) return 1;
     wb_reduce_options rows = {};
-    rows.axes = wb_axes_of(-1);
+    const int64_t last_axis = -1;
+    wb_ints_set(rows.axes, 1, &last_axis);
     rows.keep = true;
-    wb_tensor *x = wb_randn(64, 3), *y = wb_sum(x, rows);
+    wb_tensor *x = wb_randn(64, 3), *y = wb_mul(wb_sum(x, rows), 1);
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
 

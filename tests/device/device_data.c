@@ -164,7 +164,7 @@ TEST(batches_are_gathered_on_the_device)
                 wb_scope *s = wb_scope_open();
                 int want[32], got[32];
                 wb_dataset *d = numbers(23), *there = wb_to(d, places[i]);
-                wb_loader_options o = {.size = sizeof o, .batchsize = 5, .shuffle = shuffle,
+                wb_dataloader_options o = {.size = sizeof o, .batchsize = 5, .shuffle = shuffle,
                                        .drop_last = drop, .seed = 8};
                 wb_loader *near = wb_dataloader_with(d, &o), *l = wb_dataloader_with(there, &o);
                 assert_ptr_equal(wb_device_of(l), places[i]);

@@ -272,7 +272,7 @@ TEST_IN_SCOPE(large_ones_are_read_in_parts)
     assert_int_equal(wb_save_npy(path, x), 0);
     assert_int_equal(far_count().downloads, 8);
     assert_int_equal(far_count().down_bytes, 2 * 4 * wb_size(x));
-    wb_free_text(wb_format_object(m));
+    wb_free_text(wb_object_format(m));
     assert_true(wb_memory_used() - before < 1 << 16);
     wb_tensor *back = wb_load_npy(path);
     assert_memory_equal(wb_data(back), wb_data(wb_cpu(x)), 4 * (size_t)wb_size(x));
@@ -285,19 +285,19 @@ TEST(printing_works_everywhere)
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *here = make_model(), *m = wb_to(here, places[i]);
-        char *want = wb_format_object(here), *got = wb_format_object(m);
+        char *want = wb_object_format(here), *got = wb_object_format(m);
         assert_string_equal(got, want);
         assert_no_mirrors(m);
         wb_free_text(want);
         wb_free_text(got);
         wb_layer *bad = wb_Dense(2, 2);                 /* what the guides' printing looks at */
         assert_int_equal(wb_set(bad, "bias", wb_from((float[]){0, NAN}, WB_F32, 1, (int64_t[]){2})), 0);
-        got = wb_format_object(wb_to(bad, places[i]));
+        got = wb_object_format(wb_to(bad, places[i]));
         assert_non_null(strstr(got, "NaN"));
         wb_free_text(got);
         wb_tensor *x = wb_to(wb_reshape(wb_arange(40, WB_I32), 4, 10), places[i]);
-        got = wb_format_object(x);
-        want = wb_format_object(wb_reshape(wb_arange(40, WB_I32), 4, 10));
+        got = wb_object_format(x);
+        want = wb_object_format(wb_reshape(wb_arange(40, WB_I32), 4, 10));
         assert_string_equal(strchr(got, '\n'), strchr(want, '\n'));
         assert_true(i == 0 || strstr(got, places[i]->backend->tag));
         if (x->storage) assert_null(x->storage->mirror);

@@ -106,7 +106,7 @@ TEST(training_by_the_library)
             wb_scope *s = wb_scope_open();
             wb_layer *m = wb_to(make_model(), w.d);
             wb_opt_state *o = wb_setup(wb_Adam(), m);
-            if (wb_train(loss_of, m, make_loader(w.d, whole > 0, whole == 1 ? WB_NO_AHEAD : 2), o, .epochs = STEPS / BATCHES,
+            if (wb_train(loss_of, m, make_loader(w.d, whole > 0, whole == 1 ? 0 : 2), o, .epochs = STEPS / BATCHES,
                          .each = each, .ctx = &w))
                 fail_msg("%s", wb_error());
             /* the loader's thread gathers with a small plan, now and then at the same time as one here */
@@ -192,7 +192,7 @@ TEST(estimates_are_what_is_used)
         check_estimate(d, wb_square(y));
         wb_layer *m = wb_to(make_model(), d);       /* a step: loss, gradient, update */
         wb_opt_state *o = wb_setup(wb_Adam(), m);
-        wb_loader *l = make_loader(d, true, WB_NO_AHEAD);
+        wb_loader *l = make_loader(d, true, 0);
         WB_EACH_BATCH(b, l) {
             wb_tree *g;
             wb_tensor *loss = wb_withgradient(loss_of, m, b, &g);

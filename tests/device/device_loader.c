@@ -12,7 +12,7 @@
 TEST(a_loader_keeps_its_options)
 {
     for (int i = 1; i < n_places; i++)
-        for (int ahead = -1; ahead < 4; ahead++) {
+        for (int ahead = 0; ahead < 4; ahead++) {
             wb_scope *s = wb_scope_open();
             int want[3][32], got[32];
             char text[96];
@@ -184,7 +184,7 @@ TEST(a_map_may_move_batches_itself)
 TEST(the_default_device_has_no_part_in_it)
 {
     for (int i = 0; i < n_places; i++)
-        for (int ahead = -1; ahead < 2; ahead++) {
+        for (int ahead = 0; ahead < 2; ahead++) {
             wb_scope *s = wb_scope_open();
             int out[16];
             wb_dataset *d = numbers(9);
@@ -373,7 +373,7 @@ static void failing_epochs(void (*fail_at)(int64_t), const char *what, bool whol
     const int64_t held = far_held();
     for (int64_t n = 1;; n++) {
         wb_scope *s = wb_scope_open();
-        wb_loader_options o = {.size = sizeof o, .batchsize = 4, .shuffle = true, .seed = 7,
+        wb_dataloader_options o = {.size = sizeof o, .batchsize = 4, .shuffle = true, .seed = 7,
                                .ahead = ahead};
         wb_dataset *d = numbers(10);
         wb_loader *near = wb_dataloader_with(d, &o), *l = NULL;
@@ -411,13 +411,13 @@ static void failing_epochs(void (*fail_at)(int64_t), const char *what, bool whol
 TEST(failing_allocations)
 {
     for (int k = 0; k < 4; k++)
-        failing_epochs(wb__alloc_fail_at, "allocation", k & 1, k & 2 ? WB_NO_AHEAD : 2);
+        failing_epochs(wb__alloc_fail_at, "allocation", k & 1, k & 2 ? 0 : 2);
 }
 
 TEST(failing_calls)
 {
     for (int k = 0; k < 4; k++)
-        failing_epochs(far_fail_at, "call", k & 1, k & 2 ? WB_NO_AHEAD : 2);
+        failing_epochs(far_fail_at, "call", k & 1, k & 2 ? 0 : 2);
 }
 
 static int fail_late(wb_batch *b, void *ctx)

@@ -142,7 +142,7 @@ TEST(numbers_in_use_belong_to_nobody)
         for (int e = 0; e < n_devices; e++) {
             wb_scope *s = wb_scope_open();
             wb_tensor *x = wb_ones(2, 3), *y = wb_add(x, x);
-            wb_tensor *here = wb_add(wb_to(wb_full_of(5, WB_F32, 2, (int64_t[]){2, 3}), devices[d]), y);
+            wb_tensor *here = wb_add(wb_to(wb_full_array(5, WB_F32, 2, (int64_t[]){2, 3}), devices[d]), y);
             wb_tensor *there = wb_to(y, devices[e]);
             assert_ptr_equal(wb_device_of(here), devices[d]);
             assert_ptr_equal(wb_device_of(there), devices[e]);
@@ -201,7 +201,7 @@ TEST(gradients_are_beside_their_parameters)
         assert_ptr_equal(wb_device_of(g), devices[d]);
         assert_int_equal(wb_update(s, m, g), 0);
         assert_true(wb_at(wb_get(m, "bias"), 0) == -0.5);
-        wb_tensor *scalar = wb_variable(wb_to(wb_full_of(3, WB_F32, 0, NULL), devices[d]));
+        wb_tensor *scalar = wb_variable(wb_to(wb_full_array(3, WB_F32, 0, NULL), devices[d]));
         wb_tensor *one = wb_gradient(wb_add(scalar, wb_scalar(1)), scalar);
         wb_tensor *none = wb_gradient(wb_sum(wb_get(m, "bias")), scalar);
         assert_true(wb_item(one) == 1 && wb_item(none) == 0);
@@ -317,7 +317,7 @@ TEST(a_model_moves_whole)
         assert_ptr_equal(wb_to(there, devices[d]), there);
         assert_ptr_equal(wb_get(there, "layers.4.bias"), wb_get(there, "layers.3.bias"));
         assert_int_equal(wb_parameter_count(there), wb_parameter_count(m));
-        char *a = wb_format_object(m), *b = wb_format_object(there);
+        char *a = wb_object_format(m), *b = wb_object_format(there);
         assert_string_equal(a, b);                              /* printing works anywhere */
         wb_free_text(a);
         wb_free_text(b);
@@ -364,7 +364,7 @@ static void *random_tree(int depth, void **made, int *n_made)
         void *parts[4];
         int n = 1 + below(4);
         for (int i = 0; i < n; i++) parts[i] = random_tree(depth - 1, made, n_made);
-        object = wb_tuple_of(n, parts);
+        object = wb_tuple_array(n, parts);
     } else if (!below(4)) {
         object = wb_Dense(1 + below(4), 1 + below(4));
     } else {

@@ -56,7 +56,7 @@ static void assert_same(wb_layer *a, wb_layer *b, bool bits)
 /* What it is but for its place. */
 static void assert_same_text(wb_opt_state *a, wb_opt_state *b)
 {
-    char *s = wb_format_object(a), *t = wb_format_object(b);
+    char *s = wb_object_format(a), *t = wb_object_format(b);
     assert_string_equal(s, t);
     wb_free_text(s);
     wb_free_text(t);

@@ -34,8 +34,8 @@ TEST(kernels_of_few_buffers)
         wb_scope *s = wb_scope_open();
         wb_set_default_device(far_device());
         wb_tensor *leaves[LEAVES];
-        for (int k = 0; k < LEAVES; k++) leaves[k] = wb_variable(wb_full_of(k + 1, WB_F32, 1, (int64_t[]){5}));
-        assert_int_equal(wb_eval_all(LEAVES, leaves), 0);
+        for (int k = 0; k < LEAVES; k++) leaves[k] = wb_variable(wb_full_array(k + 1, WB_F32, 1, (int64_t[]){5}));
+        assert_int_equal(wb_eval_array(LEAVES, leaves), 0);
         wb_tensor *chain = leaves[0], *pairs = wb_zeros(5);
         for (int k = 1; k < LEAVES; k++) chain = wb_add(chain, leaves[k]);
         for (int k = 1; k < LEAVES; k++)

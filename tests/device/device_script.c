@@ -47,7 +47,7 @@ static void move(void)
 static void functional(const char *backend, const char *part)
 {
     wb_clear_error();
-    bool works = wb_functional_part(backend, *part ? part : NULL);
+    bool works = wb_functional(backend, *part ? part : NULL);
     printf("%s%s%s\n", works ? "yes" : "no", *wb_error() ? ": " : "", wb_error());
 }
 

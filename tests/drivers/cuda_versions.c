@@ -70,12 +70,12 @@ static int compute(void)
     const wb_device *gpu = wb_device_at("CUDA", 0);
     if (!gpu) return 2;
     wb_scope *scope = wb_scope_open();
-    wb_tensor *x = wb_to(wb_full_of(0.5, WB_F32, 2, (int64_t[]){32, 32}), gpu);
+    wb_tensor *x = wb_to(wb_full_array(0.5, WB_F32, 2, (int64_t[]){32, 32}), gpu);
     wb_tensor *y = wb_tanh(wb_matmul(x, x));
     const float *at = wb_data(wb_cpu(y));
     if (!at || fabs(at[77] - tanh(8.0)) > 1e-6) return 3;
     wb_layer *conv = wb_to(wb_Conv(4, 8, {3}), gpu);
-    wb_tensor *p = wb_to(wb_full_of(0.25, WB_F32, 4, (int64_t[]){2, 4, 8, 8}), gpu);
+    wb_tensor *p = wb_to(wb_full_array(0.25, WB_F32, 4, (int64_t[]){2, 4, 8, 8}), gpu);
     if (!wb_data(wb_cpu(wb_call(conv, p)))) return 4;
     return wb_scope_close(scope) ? 5 : 0;
 }

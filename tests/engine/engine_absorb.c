@@ -333,7 +333,7 @@ TEST(what_is_declined_is_done_otherwise)
 static int recorded_step(wb_tensor *const *in, wb_tensor **out, void *context)
 {
     wb_layer *l = context;
-    wb_tensor *drawn = wb_rand_of(WB_F32, 2, (int64_t[]){ROWS, IN});
+    wb_tensor *drawn = wb_rand_array(WB_F32, 2, (int64_t[]){ROWS, IN});
     wb_tensor *x = wb_mul(in[0], wb_add(drawn, wb_scalar(1)));
     out[0] = wb_mean(wb_square(wb_call(l, x)));
     return 1;
@@ -351,7 +351,7 @@ TEST(what_is_refused_in_a_recording)
         near_decline(0, turn, 5);
         wb_seed(3);
         wb_layer *l = mlp();
-        wb_tensor *x = wb_full_of(0.5, WB_F32, 2, (int64_t[]){ROWS, IN}), *out[1];
+        wb_tensor *x = wb_full_array(0.5, WB_F32, 2, (int64_t[]){ROWS, IN}), *out[1];
         wb_compiled *c = wb_compile(recorded_step, l);
         for (int i = 0; i < 4; i++) {
             if (wb_call_compiled(c, 1, &x, 1, out)) fail_msg("%s", wb_error());
@@ -399,7 +399,7 @@ static void asked(const wb_device *d, double *out)
     wb_tensor *x[3];
     wb_seed(8);
     for (int i = 0; i < 3; i++)
-        if (!(x[i] = wb_randn_of(WB_F32, 4, (int64_t[]){2, 3, PLACES, 4})) || wb_eval(x[i]))
+        if (!(x[i] = wb_randn_array(WB_F32, 4, (int64_t[]){2, 3, PLACES, 4})) || wb_eval(x[i]))
             fail_msg("%s", wb_error());
     for (int i = 0; i < 3; i++)
         *out++ = wb_item(wb_sum(wb_square(wb_gradient(attended(x), x[i]))));

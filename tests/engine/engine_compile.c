@@ -91,7 +91,7 @@ TEST(compiled_state)
 {
     wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(wb_zeros(2)), *one = wb_ones(2), *out[3];
-    held = wb_full_of(10, WB_F32, 1, (int64_t[]){2});
+    held = wb_full_array(10, WB_F32, 1, (int64_t[]){2});
     wb_compiled *c = wb_compile(add_one, v);
     double last = -1;
     wb_seed(1);

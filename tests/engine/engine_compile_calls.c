@@ -34,7 +34,7 @@ static double moves_model(wb_tensor *x, wb_tensor *y)
 }
 static double shows(wb_tensor *x, wb_tensor *y)
 {
-    wb_free_text(wb_format_object(x));
+    wb_free_text(wb_object_format(x));
     return y != NULL;
 }
 static double saves(wb_tensor *x, wb_tensor *y)
@@ -159,7 +159,7 @@ static void make_world(void)
 TEST(unrecordable)
 {
     make_world();
-    wb_tensor *in[2] = {wb_full_of(2, WB_F32, 2, (int64_t[]){2, 2}), wb_ones(2, 2)}, *y;
+    wb_tensor *in[2] = {wb_full_array(2, WB_F32, 2, (int64_t[]){2, 2}), wb_ones(2, 2)}, *y;
     wb_seed(8);
     const double drawn = wb_at(wb_rand(2, 2), 1, 1);
     for (int i = 0; i < ACTS; i++) {
@@ -225,7 +225,7 @@ TEST(inputs_may_be_freed)
     float seven = 7;
     wb_compiled *c = wb_compile(frees_its_input, &seven);
     for (int i = 0; i < 3; i++) {
-        wb_tensor *in[2] = {wb_full_of(i, WB_F32, 1, (int64_t[]){1}), wb_ones(1)}, *y;
+        wb_tensor *in[2] = {wb_full_array(i, WB_F32, 1, (int64_t[]){1}), wb_ones(1)}, *y;
         WORKS(wb_call_compiled(c, 2, in, 1, &y));
         assert_true(wb_item(y) == 7 && wb_item(in[0]) == i);
     }
@@ -242,12 +242,12 @@ TEST(errors_of_recordings)
                          WB_ERROR_ARGUMENT);
         assert_non_null(strstr(wb_error(), "item"));
     }
-    assert_null(wb_reshape_to(x, 1, (int64_t[]){7}));
+    assert_null(wb_reshape_array(x, 1, (int64_t[]){7}));
     assert_non_null(strstr(wb_error(), "reshape"));
     assert_int_equal(wb_call_compiled(wb_compile(takes_two, NULL), 1, &x, 1, &y), WB_ERROR_ARGUMENT);
     assert_null(strstr(wb_error(), "reshape"));
     assert_non_null(strstr(wb_error(), "NULL"));
-    assert_null(wb_reshape_to(x, 1, (int64_t[]){7}));
+    assert_null(wb_reshape_array(x, 1, (int64_t[]){7}));
     WORKS(wb_call_compiled(wb_compile(double_of, NULL), 1, &x, 1, &y));
     assert_non_null(strstr(wb_error(), "reshape"));     /* a success leaves it */
     wb_clear_error();

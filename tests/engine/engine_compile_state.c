@@ -37,7 +37,7 @@ TEST(nested)
         counter = wb_variable(wb_zeros(2));
         wb_compiled *inner = wb_compile(noisy, NULL), *c = wb_compile(outer, inner);
         for (int i = 0; i < 4; i++) {
-            wb_tensor *x = wb_full_of(0.1 * i, WB_F32, 1, (int64_t[]){2}), *y;
+            wb_tensor *x = wb_full_array(0.1 * i, WB_F32, 1, (int64_t[]){2}), *y;
             if (compiled ? wb_call_compiled(c, 1, &x, 1, &y) : outer(&x, &y, inner) < 0)
                 fail_msg("%s", wb_error());
             if (!compiled) first[i] = wb_at(y, 1);
@@ -83,7 +83,7 @@ static const char *change(trainer *t, int i, wb_tensor *x)
     case 4: return wb_adjust(t->state, .eta = 0.03) ? NULL : "adjust";
     case 5: return wb_checkpoint_save(file, &all) ? NULL : "save";
     case 6: return wb_thaw(t->state, "layers.0.weight") ? NULL : "thaw";
-    case 8: return wb_set(m, "layers.3.weight", wb_full_of(0.1, WB_F32, 2, (int64_t[]){5, 5}))
+    case 8: return wb_set(m, "layers.3.weight", wb_full_array(0.1, WB_F32, 2, (int64_t[]){5, 5}))
                 ? NULL : "set";
     case 10: return wb_checkpoint_load(file, &all) ? NULL : "load";
     case 12: return wb_testmode(m) ? "testmode" : NULL;
@@ -241,7 +241,7 @@ TEST(parts_replaced_often)
     wb_tensor *x = wb_ones(2, 2), *y;
     for (int i = 0; i < 40; i++) {
         wb_scope *inner = wb_scope_open();
-        WORKS(wb_set(t.model, "weight", wb_full_of(i, WB_F32, 2, (int64_t[]){2, 2})));
+        WORKS(wb_set(t.model, "weight", wb_full_array(i, WB_F32, 2, (int64_t[]){2, 2})));
         for (int again = 0; again < 2; again++) {
             WORKS(wb_call_compiled(c, 1, &x, 1, &y));
             assert_true(wb_at(y, 1, 0) == 2.0 * i);
@@ -280,9 +280,9 @@ TEST(settings_inside)
         assert_true(zeros_in(c, x) > 100);
         assert_true(wb_at(wb_get(m, "layers.1.bias"), 3) < -20);
         assert_memory_equal(wb_data(first), wb_data(wb_get(m, "layers.1.weight")), 64 * 4);
-        char *last = wb_format_object(wb_layer_at(m, "layers.2")),
-             *one = wb_format_object(wb_layer_at(m, "layers.0")),
-             *shown = wb_format_object(t.state);
+        char *last = wb_object_format(wb_layer_at(m, "layers.2")),
+             *one = wb_object_format(wb_layer_at(m, "layers.0")),
+             *shown = wb_object_format(t.state);
         assert_non_null(strstr(last, "active=true"));
         assert_non_null(strstr(one, "active=false"));
         assert_null(strstr(shown, "frozen"));
@@ -314,7 +314,7 @@ TEST(captured_values_are_constants)
 {
     for (int evaluated = 0; evaluated < 2; evaluated++) {
         wb_scope *s = wb_scope_open();
-        variable = wb_variable(wb_full_of(0.5, WB_F32, 1, (int64_t[]){2}));
+        variable = wb_variable(wb_full_array(0.5, WB_F32, 1, (int64_t[]){2}));
         middle = wb_mul(variable, wb_scalar(2));
         captured = wb_exp(middle);
         noise = wb_randn(2);
@@ -404,11 +404,11 @@ TEST(inputs_of_no_dimension)
         recorded = 0;
         for (int i = 0; i < 8; i++) same_as_plain(c, x, wb_scalar(values[i]));
         if (k < 2) assert_int_equal(recorded, 4);       /* 0.1; what all integers hold; -1; Inf */
-        for (int i = 0; i < 8; i++) same_as_plain(c, x, wb_full_of(values[i], dtypes[k], 0, NULL));
+        for (int i = 0; i < 8; i++) same_as_plain(c, x, wb_full_array(values[i], dtypes[k], 0, NULL));
         if (k < 2) assert_int_equal(recorded, 5);
-        wb_tensor *read = wb_full_of(2.5, dtypes[k], 0, NULL);
+        wb_tensor *read = wb_full_array(2.5, dtypes[k], 0, NULL);
         for (int i = 0; i < 4; i++)
-            same_as_plain(c, x, wb_reshape_to(wb_mul(read, wb_full_of(i, dtypes[k], 1, (int64_t[]){1})), 0, NULL));
+            same_as_plain(c, x, wb_reshape_array(wb_mul(read, wb_full_array(i, dtypes[k], 1, (int64_t[]){1})), 0, NULL));
         if (k < 2) assert_int_equal(recorded, 6);
         WORKS(wb_scope_close(s));
     }

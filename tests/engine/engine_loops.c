@@ -111,7 +111,7 @@ static void idle_step(program *p)
 /* A statistic of the data reads no parameter, and is not read before the end. */
 static void statistic_step(program *p)
 {
-    wb_tensor *now = wb_mul(wb_mean(p->x, .axes = WB_AXES(0)), wb_scalar(0.1));
+    wb_tensor *now = wb_mul(wb_mean(p->x, .axes = WB_INTS(0)), wb_scalar(0.1));
     wb_tensor *mean = wb_retain(wb_add(wb_mul(p->mean, wb_scalar(0.9)), now));
     wb_release(p->mean);
     p->mean = mean;
@@ -217,7 +217,7 @@ TEST(loops_without_a_scope_stay_small)
  * not made of parameters, in every step. */
 TEST(gradients_are_used_again)
 {
-    wb_tensor *v = wb_variable(wb_full_of(1, WB_F32, 1, (int64_t[]){1}));
+    wb_tensor *v = wb_variable(wb_full_array(1, WB_F32, 1, (int64_t[]){1}));
     wb_tree *m = wb_tuple(v);
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 0.125), m), *r = wb_setup(wb_Descent(.eta = 0.0625), m);
     assert_int_equal(wb_update(s, m, wb_gradient(wb_sum(wb_square(v)), m)), 0);
@@ -225,7 +225,7 @@ TEST(gradients_are_used_again)
     assert_int_equal(wb_update(r, m, g), 0);
     assert_int_equal(wb_update(s, m, g), 0);
     assert_true(wb_at(v, 0) == 0.75 - 1.5 * 0.0625 - 1.5 * 0.125);
-    v = wb_variable(wb_full_of(1, WB_F32, 1, (int64_t[]){1}));
+    v = wb_variable(wb_full_array(1, WB_F32, 1, (int64_t[]){1}));
     assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(2))), 0);
     wb_tensor *half = wb_mul(v, wb_scalar(0.5));        /* of the variable alone */
     assert_int_equal(wb_assign(v, wb_sub(v, half)), 0);
@@ -307,7 +307,7 @@ TEST(scopes_inside_a_step)
 /* 100,000 tensors between the forward pass and its gradient. */
 TEST(half_built_work_survives)
 {
-    wb_tensor *v = wb_variable(wb_full_of(3, WB_F32, 1, (int64_t[]){4}));
+    wb_tensor *v = wb_variable(wb_full_array(3, WB_F32, 1, (int64_t[]){4}));
     wb_tensor *square = wb_square(v), *l = wb_sum(square);
     assert_int_equal(wb_assign(v, wb_zeros(4)), 0);
     const int64_t evaluations = wb_stats().steps;

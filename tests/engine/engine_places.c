@@ -56,7 +56,7 @@ static wb_tensor *attention(wb_tensor *const *in) { return wb_attention(in[0], i
 static wb_tensor *masked(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], in[3]); }
 static wb_tensor *softmax(wb_tensor *const *in) { return wb_softmax(in[0]); }
 static wb_tensor *normalise(wb_tensor *const *in) { return wb_normalise(in[0], 2, 0.1); }
-static wb_tensor *sums(wb_tensor *const *in) { return wb_sum(wb_mul(in[0], in[1]), .axes = WB_AXES(0)); }
+static wb_tensor *sums(wb_tensor *const *in) { return wb_sum(wb_mul(in[0], in[1]), .axes = WB_INTS(0)); }
 static wb_tensor *gates(wb_tensor *const *in)
 {
     wb_tensor *both = linear(in);
@@ -64,7 +64,7 @@ static wb_tensor *gates(wb_tensor *const *in)
 }
 static wb_tensor *batch_norm(wb_tensor *const *in)
 {
-    const wb_reduce_options o = {.size = sizeof o, .axes = WB_AXES(0, 2, 3), .keep = true};
+    const wb_reduce_options o = {.size = sizeof o, .axes = WB_INTS(0, 2, 3), .keep = true};
     wb_tensor *centred = wb_sub(in[0], wb_mean_with(in[0], &o));
     wb_tensor *scaled = wb_mul(centred, wb_rsqrt(wb_add(wb_variance_with(in[0], &o), wb_scalar(0.1))));
     return wb_add(wb_mul(scaled, wb_reshape(in[1], 3, 1, 1)), wb_reshape(in[2], 3, 1, 1));
@@ -173,7 +173,7 @@ static void compare(const operation *o, const outcome *got, const outcome *want,
     for (int i = 0; i < o->n; i++)
         if (got->gradient[i]) all[n++] = got->gradient[i];
     if (last) all[n++] = s;
-    if (wb_eval_all(n, all)) fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
+    if (wb_eval_array(n, all)) fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
     const double most = allowed(dtype);
     check(got->y, values_of(want->y), most, most, "%s of %s, place %d of operand %d", o->name,
           wb_dtype_name(dtype), way, k);

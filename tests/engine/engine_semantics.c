@@ -208,7 +208,7 @@ static int64_t train_some(wb_layer *m, wb_opt_state *o, int steps, int lengths, 
     for (int i = 0; i < steps; i++) {
         wb_scope *s = wb_scope_open();
         int64_t n = partial && i % 10 == 9 ? 5 : 16, t = lengths ? draw_int(1, 60) : 4;
-        wb_tensor *x = lengths ? wb_mean(wb_randn(n, t, 4), .axes = WB_AXES(1)) : wb_randn(n, 4);
+        wb_tensor *x = lengths ? wb_mean(wb_randn(n, t, 4), .axes = WB_INTS(1)) : wb_randn(n, 4);
         wb_tensor *loss = wb_mean(wb_square(wb_call(m, x)));
         if (wb_update(o, m, wb_gradient(loss, m))) fail_msg("%s", wb_error());
         if (wb_scope_close(s)) fail_msg("%s", wb_error());
@@ -362,8 +362,8 @@ TEST_IN_SCOPE(errors)
 {
     wb_clear_error();
     int64_t nine[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-    refuses(wb_full_of(0, WB_F32, 9, nine), "9 dimensions", "8");
-    refuses(wb_full_of(0, WB_F32, 2, (int64_t[]){1 << 17, 1 << 16}), "2^32", "");
+    refuses(wb_full_array(0, WB_F32, 9, nine), "9 dimensions", "8");
+    refuses(wb_full_array(0, WB_F32, 2, (int64_t[]){1 << 17, 1 << 16}), "2^32", "");
     refuses(wb_zeros(3, -2), "-2", "dimension 1");
     refuses(wb_from(NULL, WB_F32, 1, (int64_t[]){3}), "no data", "");
     refuses(wb_add(wb_zeros(3), wb_zeros(4)), "[3] f32", "[4] f32");
@@ -374,7 +374,7 @@ TEST_IN_SCOPE(errors)
     refuses(wb_expand(wb_zeros(2, 3), 2, 4), "[2,3] f32", "[2,4]");
     refuses(wb_slice(wb_zeros(5), 0, 2, 9), "9", "[5] f32");
     refuses(wb_softmax(wb_astype(wb_zeros(2), WB_I32)), "[2] i32", "softmax");
-    refuses(wb_sum(wb_zeros(2, 3), .axes = WB_AXES(2)), "axis 2", "[2,3] f32");
+    refuses(wb_sum(wb_zeros(2, 3), .axes = WB_INTS(2)), "axis 2", "[2,3] f32");
     refuses(wb_concat(0, wb_zeros(2, 3), wb_zeros(2, 4)), "[2,3] f32", "[2,4] f32");
     refuses(wb_conv(wb_zeros(1, 2, 5, 5), wb_zeros(4, 3, 3, 3), WB_NONE, .groups = 1), "[1,2,5,5] f32",
          "[4,3,3,3] f32");

@@ -20,8 +20,8 @@ static wb_tensor *keep(values *v, wb_tensor *t)
 /* Operations on integers whose results do not fit, and those that would notice. */
 static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
 {
-    const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_AXES(1), .keep = true};
-    wb_tensor *sums[4] = {keep(v, wb_sum_with(x, &rows)), keep(v, wb_sum(x, .axes = WB_AXES(0))),
+    const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_INTS(1), .keep = true};
+    wb_tensor *sums[4] = {keep(v, wb_sum_with(x, &rows)), keep(v, wb_sum(x, .axes = WB_INTS(0))),
                           keep(v, wb_sum(x)), keep(v, wb_sum_with(wb_mul(x, y), &rows))};
     wb_tensor *made[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x), wb_abs(x), wb_sub(y, x), wb_div(x, y)};
     for (int i = 0; i < 4; i++) {
@@ -46,17 +46,17 @@ static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
 static void sources(values *v, wb_dtype t)
 {
     const int64_t n = 700, one = 1;
-    wb_tensor *x[3] = {wb_arange(n, t), wb_full_of(300.7, t, 1, &one), wb_full_of(-7, t, 1, &n)};
+    wb_tensor *x[3] = {wb_arange(n, t), wb_full_array(300.7, t, 1, &one), wb_full_array(-7, t, 1, &n)};
     for (int i = 0; i < 3; i++) {
         keep(v, x[i]);
         keep(v, wb_astype(x[i], WB_F64));
         keep(v, wb_astype(wb_eq(x[i], wb_flip(x[i], 0)), WB_I32));
-        keep(v, wb_where(wb_ne(x[i], wb_full_of(1, t, 1, &one)), wb_arange(n, WB_F32), wb_scalar(0)));
+        keep(v, wb_where(wb_ne(x[i], wb_full_array(1, t, 1, &one)), wb_arange(n, WB_F32), wb_scalar(0)));
         if (t == WB_BOOL) {
             keep(v, wb_not(x[i]));
-            keep(v, wb_and(x[i], wb_full_of(2, t, 1, &n)));
+            keep(v, wb_and(x[i], wb_full_array(2, t, 1, &n)));
         } else {
-            keep(v, wb_div(x[i], wb_full_of(3, t, 1, &one)));
+            keep(v, wb_div(x[i], wb_full_array(3, t, 1, &one)));
             keep(v, wb_sum(x[i]));
         }
     }
@@ -106,7 +106,7 @@ TEST(integers_wrap_everywhere)
             one_by_one(&v, t, what, want);
             const int n = v.n;
             build(&v, t, what);
-            if (wb_eval_all(n, v.t)) fail_msg("%s", wb_error());
+            if (wb_eval_array(n, v.t)) fail_msg("%s", wb_error());
             for (int i = 0; i < n; i++) same(&v, i, &want[i], t, "all at once");
             for (int i = 0; i < n && !far_away(); i++) {
                 build(&v, t, what);
@@ -123,7 +123,7 @@ TEST(numbers_that_do_not_fit)
     static const struct { wb_dtype dtype; double fits, over; } all[] = {
         {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0}, {WB_I64, -0x1p63, 1e19}};
     for (size_t i = 0; i < WB__COUNT(all); i++) {
-        wb_tensor *x = wb_full_of(3, all[i].dtype, 1, (int64_t[]){2});
+        wb_tensor *x = wb_full_array(3, all[i].dtype, 1, (int64_t[]){2});
         assert_true(wb_item(wb_max(wb_astype(wb_gt(x, wb_scalar(all[i].fits)), WB_I32))) == (3 > all[i].fits));
         assert_null(wb_lt(x, wb_scalar(all[i].over)));
         assert_int_equal(wb_error_code(), WB_ERROR_DTYPE);
@@ -137,7 +137,7 @@ TEST(numbers_that_do_not_fit)
 TEST(sums_of_bytes)
 {
     static const int8_t x[8] = {100, 53, -70, 70, 100, -120, -110, -9};     /* rows: 153, -139 */
-    wb_tensor *s = wb_sum(wb_from(x, WB_I8, 2, (int64_t[]){2, 4}), .axes = WB_AXES(1));
+    wb_tensor *s = wb_sum(wb_from(x, WB_I8, 2, (int64_t[]){2, 4}), .axes = WB_INTS(1));
     wb_tensor *wide = wb_astype(s, WB_I32), *above = wb_gt(s, wb_scalar(0)), *most = wb_max(s);
     wb_tensor *half = wb_div(s, wb_scalar(2));
     assert_int_equal(wb_eval(s, wide, above, most, half), 0);
@@ -195,13 +195,16 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
     wb_scope *scope = wb_scope_open();
     const array x = ref_new(empty[shape].ndim, empty[shape].dims), want = ref_sum(x, mask, keep_axes);
     wb_reduce_options o = {.size = sizeof o, .keep = keep_axes};
+    int64_t axes[WB_MAX_DIMS];
+    int n_axes = 0;
     for (int a = 0; a < x.ndim; a++)
-        if (mask >> a & 1) o.axes.axis[o.axes.n++] = a;
+        if (mask >> a & 1) axes[n_axes++] = a;
+    wb_ints_set(o.axes, n_axes, axes);
     wb_tensor *t = tensor_of(x, WB_F32, 0), *all[FOLLOWERS];
     if (want.size) {
         wb_tensor *s = wb_sum_with(made ? wb_tanh(t) : t, &o);
         for (int i = 0; i < FOLLOWERS; i++) all[i] = follower(s, i);
-        if (wb_eval_all(FOLLOWERS, all)) fail_msg("%s", wb_error());
+        if (wb_eval_array(FOLLOWERS, all)) fail_msg("%s", wb_error());
         for (int i = 0; i < FOLLOWERS; i++)
             check(all[i], followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d at once", shape, mask, i);
     }
@@ -229,7 +232,7 @@ static wb_tensor *head(wb_tensor *y, int which)
     case 0: return wb_sum(wb_logsoftmax(y));
     case 1: return wb_sum(wb_mul(wb_softmax(y), y));
     case 2: return wb_sum(wb_square(wb_normalise(y, 1, 0)));
-    case 3: return wb_sum(wb_max(y, .axes = WB_AXES(1)));
+    case 3: return wb_sum(wb_max(y, .axes = WB_INTS(1)));
     default: return wb_sum(wb_square(wb_relu(y)));
     }
 }

@@ -128,17 +128,17 @@ static pair flipped(pair p, int axis) { return (pair){wb_flip(p.x, axis), ref_fl
 
 static pair permuted(pair p, const int64_t *order)
 {
-    return (pair){wb_permute_to(p.x, p.want.ndim, order), ref_permute(p.want, order)};
+    return (pair){wb_permute_array(p.x, p.want.ndim, order), ref_permute(p.want, order)};
 }
 
 static pair reshaped(pair p, int ndim, const int64_t *dims)
 {
-    return (pair){wb_reshape_to(p.x, ndim, dims), ref_reshape(p.want, ndim, dims)};
+    return (pair){wb_reshape_array(p.x, ndim, dims), ref_reshape(p.want, ndim, dims)};
 }
 
 static pair expanded(pair p, int ndim, const int64_t *dims)
 {
-    return (pair){wb_expand_to(p.x, ndim, dims), ref_expand(p.want, ndim, dims)};
+    return (pair){wb_expand_array(p.x, ndim, dims), ref_expand(p.want, ndim, dims)};
 }
 
 /* Of [6, 8, 10] elements, with starts i, j and k below 4. */
@@ -287,7 +287,7 @@ static wb_tensor *attended(wb_tensor *const *x)
 static wb_tensor *reduced(wb_tensor *const *x)
 {
     return wb_add(wb_softmax(wb_reshape(x[1], 6, 8)),
-                  wb_sum(wb_reshape(x[2], 6, 8), .axes = WB_AXES(0), .keep = true));
+                  wb_sum(wb_reshape(x[2], 6, 8), .axes = WB_INTS(0), .keep = true));
 }
 static wb_tensor *joined(wb_tensor *const *x)
 {

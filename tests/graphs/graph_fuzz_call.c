@@ -60,7 +60,7 @@ wb_tensor *leaf_tensor(const instruction *s)
     free(data);
     if (t != s->dtype) x = wb_astype(x, s->dtype);
     if (s->op == OP_VARIABLE) return wb_variable(x);
-    if (wb_eval_all(1, &x)) return NULL;
+    if (wb_eval_array(1, &x)) return NULL;
     return x;
 }
 
@@ -71,9 +71,9 @@ static wb_tensor *norm_layer(const instruction *s, wb_tensor **t)
     if (s->op == OP_BATCHNORM) {
         l = wb_BatchNorm(wb_dim(x, 1), .dtype = wb_dtype_of(x));
     } else {
-        wb_layernorm_options o = {.size = sizeof o, .dtype = wb_dtype_of(x)};
-        memcpy(o.shape, wb_dims(scale), (size_t)wb_ndim(scale) * sizeof *o.shape);
-        l = wb_layernorm_with(&o);
+        wb_LayerNorm_options o = {.size = sizeof o, .dtype = wb_dtype_of(x)};
+        wb_ints_set(o.shape, wb_ndim(scale), wb_dims(scale));
+        l = wb_LayerNorm_with(&o);
     }
     if (!l || wb_set(l, "scale", scale) || wb_set(l, "bias", t[s->in[2]])) return NULL;
     return wb_call(wb_trainmode(l), x);
@@ -86,8 +86,9 @@ static wb_tensor *windows(const instruction *s, wb_tensor **t)
         return wb_conv(t[s->in[0]], t[s->in[1]], s->n_in > 2 ? t[s->in[2]] : WB_NONE,
                        .stride = {p[0], p[1]}, .pad = {p[2], p[3], p[4], p[5]},
                        .dilation = {p[6], p[7]}, .groups = p[8]);
-    wb_pool_settings o = {.size = sizeof o, .window = {p[0], p[1]}, .stride = {p[2], p[3]},
-                          .pad = {p[4], p[5], p[6], p[7]}};
+    const wb_pool_options o = {.size = sizeof o, .window = WB_INTS(p[0], p[1]),
+                               .stride = WB_INTS(p[2], p[3]),
+                               .pad = WB_INTS(p[4], p[5], p[6], p[7])};
     return s->op == OP_MAXPOOL ? wb_maxpool_with(t[s->in[0]], &o)
                                : wb_meanpool_with(t[s->in[0]], &o);
 }
@@ -95,8 +96,7 @@ static wb_tensor *windows(const instruction *s, wb_tensor **t)
 static wb_tensor *reduce(const instruction *s, wb_tensor *x)
 {
     wb_reduce_options o = {.size = sizeof o, .keep = s->flag};
-    o.axes.n = s->n;
-    for (int i = 0; i < s->n; i++) o.axes.axis[i] = (int)s->p[i];
+    wb_ints_set(o.axes, s->n, s->p);
     return reductions[s->row](x, &o);
 }
 
@@ -104,16 +104,16 @@ static wb_tensor *joined(const instruction *s, wb_tensor **t)
 {
     wb_tensor *part[MOST_OPERANDS];
     for (int i = 0; i < s->n_in; i++) part[i] = t[s->in[i]];
-    return s->op == OP_CONCAT ? wb_concat_of(s->n_in, part, (int)s->p[0])
-                              : wb_stack_of(s->n_in, part, (int)s->p[0]);
+    return s->op == OP_CONCAT ? wb_concat_array(s->n_in, part, (int)s->p[0])
+                              : wb_stack_array(s->n_in, part, (int)s->p[0]);
 }
 
 static wb_tensor *moved(const instruction *s, wb_tensor *x)
 {
     switch (s->op) {
-    case OP_RESHAPE: return wb_reshape_to(x, s->n, s->p);
-    case OP_PERMUTE: return wb_permute_to(x, s->n, s->p);
-    case OP_EXPAND: return wb_expand_to(x, s->n, s->p);
+    case OP_RESHAPE: return wb_reshape_array(x, s->n, s->p);
+    case OP_PERMUTE: return wb_permute_array(x, s->n, s->p);
+    case OP_EXPAND: return wb_expand_array(x, s->n, s->p);
     case OP_TRANSPOSE: return wb_transpose(x);
     case OP_FLATTEN: return wb_flatten(x);
     case OP_UNSQUEEZE: return wb_unsqueeze(x, (int)s->p[0]);
@@ -127,12 +127,12 @@ static wb_tensor *moved(const instruction *s, wb_tensor *x)
 static wb_tensor *source(const instruction *s)
 {
     switch (s->op) {
-    case OP_FULL: return wb_full_of(s->number, s->dtype, s->n, s->p);
+    case OP_FULL: return wb_full_array(s->number, s->dtype, s->n, s->p);
     case OP_ARANGE: return wb_arange(s->p[0], s->dtype);
     case OP_EYE: return wb_eye(s->p[0], s->dtype);
     case OP_CAUSAL: return wb_causal_mask(s->p[0], s->p[1]);
-    case OP_RAND: return wb_rand_of(s->dtype, s->n, s->p);
-    default: return wb_randn_of(s->dtype, s->n, s->p);
+    case OP_RAND: return wb_rand_array(s->dtype, s->n, s->p);
+    default: return wb_randn_array(s->dtype, s->n, s->p);
     }
 }
 

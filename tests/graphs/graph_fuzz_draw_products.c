@@ -166,7 +166,7 @@ static bool draw_loss(drawing *d, instruction *s)
     if (i < 0) return false;
     const value x = d->v[i];
     s->row = (int)draw_between(0, N_LOSS - 1);
-    s->number = draw_chance(2) ? 0.5 : 0;
+    s->number = draw_chance(2) ? 0.5 : 1;
     if (s->row == L_crossentropy || s->row == L_binarycrossentropy) {
         instruction sure = {.op = OP_UNARY, .row = U_sigmoid, .n_in = 1, .in = {i}};
         if ((i = add_step(d, &sure)) < 0) return false;

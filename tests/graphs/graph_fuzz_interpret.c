@@ -193,9 +193,9 @@ static bool draws(const instruction *s, const value *x, value *y)
     wb_dtype t = s->op == OP_DROPOUT ? x->dtype : s->dtype;
     if (!is_float(t) || !new_value(y, t, ndim, dims)) return false;
     wb_scope *scope = wb_scope_open();
-    wb_tensor *d = s->op == OP_RAND    ? wb_rand_of(t, ndim, dims)
-                 : s->op == OP_RANDN   ? wb_randn_of(t, ndim, dims)
-                                       : wb_dropout(wb_full_of(1, t, ndim, dims), s->number);
+    wb_tensor *d = s->op == OP_RAND    ? wb_rand_array(t, ndim, dims)
+                 : s->op == OP_RANDN   ? wb_randn_array(t, ndim, dims)
+                                       : wb_dropout(wb_full_array(1, t, ndim, dims), s->number);
     const double *v = wb_eval(d) ? NULL : wb_data(wb_astype(d, WB_F64));
     bool good = v || !y->size;
     for (int64_t k = 0; good && k < y->size; k++) {

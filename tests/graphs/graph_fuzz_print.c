@@ -69,13 +69,9 @@ static void print_norm(FILE *f, const instruction *s, int i)
     if (s->op == OP_BATCHNORM)
         fprintf(f, "    l = wb_BatchNorm(wb_dim(t[%d], 1), .dtype = wb_dtype_of(t[%d]));\n", x, x);
     else
-        fprintf(f,
-                "    l = wb_layernorm_with(&(wb_layernorm_options){.size = "
-                "sizeof(wb_layernorm_options), "
-                ".dtype = wb_dtype_of(t[%d]),\n        .shape = {wb_dim(t[%d], 0), wb_ndim(t[%d]) "
-                "> 1 ? "
-                "wb_dim(t[%d], 1) : 0}});\n",
-                x, scale, scale, scale);
+        fprintf(f, "    {\n        wb_LayerNorm_options o = {.size = sizeof o, .dtype = wb_dtype_of(t[%d])};\n"
+                   "        wb_ints_set(o.shape, wb_ndim(t[%d]), wb_dims(t[%d]));\n"
+                   "        l = wb_LayerNorm_with(&o);\n    }\n", x, scale, scale);
     fprintf(f, "    wb_set(l, \"scale\", t[%d]);\n    wb_set(l, \"bias\", t[%d]);\n", scale,
             s->in[2]);
     fprintf(f, "    t[%d] = wb_call(wb_trainmode(l), t[%d]);\n", i, x);
@@ -102,7 +98,7 @@ static void print_windows(FILE *f, const instruction *s)
 static void print_reduce(FILE *f, const instruction *s)
 {
     fprintf(f, "wb_%s(t[%d]", reduce_names[s->row], s->in[0]);
-    if (s->n) fprintf(f, ", .axes = WB_AXES(");
+    if (s->n) fprintf(f, ", .axes = WB_INTS(");
     for (int k = 0; k < s->n; k++) fprintf(f, k ? ", %d" : "%d", (int)s->p[k]);
     fprintf(f, s->n ? ")%s)" : "%s)", s->flag ? ", .keep = true" : "");
 }
@@ -163,7 +159,7 @@ static void print_source(FILE *f, const instruction *s)
 {
     switch (s->op) {
     case OP_FULL:
-        fprintf(f, "wb_full_of(%g, %s, ", s->number, type_name(s->dtype));
+        fprintf(f, "wb_full_array(%g, %s, ", s->number, type_name(s->dtype));
         fprintf(f, "%s)", list(s->n, s->p));
         break;
     case OP_ARANGE: case OP_EYE:

@@ -379,7 +379,7 @@ static int loss_term(const instruction *s, wb_dtype t, double eps, int x, int y)
     case L_mae: return F(abs, T(sub, x, y));
     case L_huber:
         e = F(abs, T(sub, x, y));
-        q = num_extreme(t, 2, (int[]){e, NUM(s->number == 0 ? 1 : s->number)}, true, true);
+        q = num_extreme(t, 2, (int[]){e, NUM(s->number)}, true, true);
         return T(mul, q, T(sub, e, T(mul, q, NUM(0.5))));
     case L_crossentropy: return F(neg, T(mul, y, F(log, T(add, x, NUM(eps)))));
     case L_logitcrossentropy: return F(neg, T(mul, y, x));

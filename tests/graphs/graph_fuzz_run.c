@@ -248,7 +248,7 @@ static void run_plain(const program *p, const value *want, verdict *v)
     }
     for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++) first[k] = t[p->wanted[k]];
     int n = p->way.n_first < p->n_wanted ? p->way.n_first : p->n_wanted;
-    if (good && !v->failed && n && wb_eval_all(n, first) && !is_gone(p, v))
+    if (good && !v->failed && n && wb_eval_array(n, first) && !is_gone(p, v))
         fail(v, 0, -1000, "evaluating");
     for (int k = 0; good && k < p->n_wanted; k++)
         compare(p, t[p->wanted[k]], &want[p->wanted[k]], 0, k, v);

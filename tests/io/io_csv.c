@@ -9,14 +9,14 @@
 
 static char path[96];
 
-static wb_dataset *load(const char *text, wb_csv_options o)
+static wb_dataset *load(const char *text, wb_load_csv_options o)
 {
     o.size = sizeof o;
     put_file(path, text, strlen(text));
     return wb_load_csv_with(path, &o);
 }
 
-static void expect(const char *text, wb_csv_options o, int64_t rows, int64_t columns,
+static void expect(const char *text, wb_load_csv_options o, int64_t rows, int64_t columns,
                    const double *x, const int *y)
 {
     wb_scope *s = wb_scope_open();
@@ -38,42 +38,42 @@ static void expect(const char *text, wb_csv_options o, int64_t rows, int64_t col
 TEST(tables)
 {
     const double x[] = {1, 2.5, -3, 4e3, 0.5, 6};
-    expect("1,2.5,-3\n4e3,.5,6\n", (wb_csv_options){0}, 2, 3, x, NULL);
-    expect("1,2.5,-3\r\n4e3,.5,6", (wb_csv_options){0}, 2, 3, x, NULL);
+    expect("1,2.5,-3\n4e3,.5,6\n", (wb_load_csv_options){0}, 2, 3, x, NULL);
+    expect("1,2.5,-3\r\n4e3,.5,6", (wb_load_csv_options){0}, 2, 3, x, NULL);
     expect("\xef\xbb\xbf"
            "a,b,c\n\n 1 , +2.5,\t-3\n  \n4E+3,\"0.5\",6.\n\n",
-           (wb_csv_options){.header = true}, 2, 3, x, NULL);
-    expect("1;2.5;-3\n4e3;.5;6\n", (wb_csv_options){.separator = ';'}, 2, 3, x, NULL);
-    expect("1\t2.5\t-3\n4e3\t.5\t6\n", (wb_csv_options){.separator = '\t'}, 2, 3, x, NULL);
-    expect("1 2.5 -3\n4e3 .5 6\n", (wb_csv_options){.separator = ' '}, 2, 3, x, NULL);
+           (wb_load_csv_options){.header = true}, 2, 3, x, NULL);
+    expect("1;2.5;-3\n4e3;.5;6\n", (wb_load_csv_options){.separator = ';'}, 2, 3, x, NULL);
+    expect("1\t2.5\t-3\n4e3\t.5\t6\n", (wb_load_csv_options){.separator = '\t'}, 2, 3, x, NULL);
+    expect("1 2.5 -3\n4e3 .5 6\n", (wb_load_csv_options){.separator = ' '}, 2, 3, x, NULL);
     expect("1e400,-inf,NaN,0.1234567890123456789,123456789012345678901234567890,1e-50\n",
-           (wb_csv_options){0}, 1, 6,
+           (wb_load_csv_options){0}, 1, 6,
            (double[]){INFINITY, -INFINITY, NAN, 0.1234567890123456789,
                       123456789012345678901234567890.0, 1e-50},
            NULL);
     if (setlocale(LC_ALL, "de_DE.UTF-8"))
-        expect("1,2.25,1.5e-7\n", (wb_csv_options){0}, 1, 3, (double[]){1, 2.25, 1.5e-7}, NULL);
+        expect("1,2.25,1.5e-7\n", (wb_load_csv_options){0}, 1, 3, (double[]){1, 2.25, 1.5e-7}, NULL);
     setlocale(LC_ALL, "C");
 }
 
 TEST(labels)
 {
     const double x[] = {1, 2, 3, 4, 5, 6};
-    expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_csv_options){.has_label = true, .label = -1}, 3, 2, x,
+    expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_load_csv_options){.has_label = true, .label = -1}, 3, 2, x,
            (int[]){7, 0, 7});
-    expect("b,1,2\na,3,4\nb,5,6\n", (wb_csv_options){.has_label = true}, 3, 2, x, (int[]){0, 1, 0});
+    expect("b,1,2\na,3,4\nb,5,6\n", (wb_load_csv_options){.has_label = true}, 3, 2, x, (int[]){0, 1, 0});
     expect("1,\"x, y\",2\n3,\"say \"\"z\"\"\",4\n5,\"x, y\",6\n",
-           (wb_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 0});
-    expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n", (wb_csv_options){.has_label = true, .label = 1}, 3,
+           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 0});
+    expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n", (wb_load_csv_options){.has_label = true, .label = 1}, 3,
            2, x, (int[]){0, 1, 1});
-    expect("1\n2\n", (wb_csv_options){.has_label = true}, 2, 0, x, (int[]){1, 2});
+    expect("1\n2\n", (wb_load_csv_options){.has_label = true}, 2, 0, x, (int[]){1, 2});
 }
 
 TEST(messages)
 {
     static const struct {
         const char *text;
-        wb_csv_options o;
+        wb_load_csv_options o;
         const char *where, *reason;
     } wrong[] = {
         {"", {0}, "byte 0 (line 1)", "no rows"},
@@ -102,9 +102,9 @@ TEST(messages)
             fail_msg("%zu: %s", i, wb_error());
         assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
     }
-    assert_null(load("1,2\n", (wb_csv_options){.has_label = true, .label = 2}));
+    assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = 2}));
     assert_non_null(strstr(wb_error(), "label column 2 of 2"));
-    assert_null(load("1,2\n", (wb_csv_options){.has_label = true, .label = -3}));
+    assert_null(load("1,2\n", (wb_load_csv_options){.has_label = true, .label = -3}));
     assert_null(wb_load_csv("/nonexistent.csv"));
     wb_scope_close(s);
 }
@@ -112,7 +112,7 @@ TEST(messages)
 TEST(every_length_and_every_byte)
 {
     static const char text[] = "a,b,\"c\"\n1,2.5e1,\"x\"\n-3,4,y\r\n\n5,6,\"z\"\"\"\n";
-    wb_csv_options o = {.size = sizeof o, .header = true, .has_label = true, .label = -1};
+    wb_load_csv_options o = {.size = sizeof o, .header = true, .has_label = true, .label = -1};
     for (size_t cut = 0; cut < sizeof text; cut++) {
         put_file(path, text, cut);
         wb_scope *s = wb_scope_open();
@@ -138,7 +138,7 @@ TEST(every_allocation_may_fail)
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
         wb__alloc_fail_at(n);
-        wb_dataset *d = load("1,2,a\n3,4,b\n", (wb_csv_options){.has_label = true, .label = -1});
+        wb_dataset *d = load("1,2,a\n3,4,b\n", (wb_load_csv_options){.has_label = true, .label = -1});
         finished = wb__alloc_count() < n;
         wb__alloc_fail_at(0);
         assert_true(finished == (d != NULL));

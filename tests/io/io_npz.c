@@ -127,7 +127,7 @@ static wb__saving some(void)
     status |= wb__saving_add(&list, "", "gr\xc3\xb6\xc3\x9f" "e", wb_from("\1\0", WB_BOOL, 1, (int64_t[]){2}));
     status |= wb__saving_add(&list, "", "half", wb_astype(x, WB_F16));
     status |= wb__saving_add(&list, "", "brain", wb_from(brain, WB_BF16, 1, (int64_t[]){2}));
-    status |= wb__saving_add(&list, "", "number", wb_full_of(7, WB_I64, 0, NULL));
+    status |= wb__saving_add(&list, "", "number", wb_full_array(7, WB_I64, 0, NULL));
     status |= wb__saving_add(&list, "", "empty", wb_zeros(0, 5));
     assert_int_equal(status, 0);
     return list;

@@ -167,7 +167,7 @@ static wb_tensor *input_of(const char *name)
 static int draw(wb_tensor *x, const char *path, void *ctx)
 {
     bool variance = strstr(path, ".var") != NULL;
-    wb_tensor *r = variance ? wb_rand_of(WB_F32, 1, wb_dims(x)) : wb_randn_of(WB_F32, (int)wb_ndim(x), wb_dims(x));
+    wb_tensor *r = variance ? wb_rand_array(WB_F32, 1, wb_dims(x)) : wb_randn_array(WB_F32, (int)wb_ndim(x), wb_dims(x));
     return wb_assign(x, variance ? wb_add(r, wb_scalar(0.5)) : r);
 }
 

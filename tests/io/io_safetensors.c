@@ -268,7 +268,8 @@ TEST(beyond_four_gigabytes)
 
     wb_layer *m = wb_Embedding(2, 1);       /* and straight from there into a model */
     wb_tree *t = wb_named_tuple(2, (const char *[]){"a", "flags"},
-                                (void *[]){wb_variable(wb_zeros(2)), wb_variable(wb_full_of(0, WB_BOOL, 2, (int64_t[]){2, 2}))});
+                                (void *[]){wb_variable(wb_zeros(2)),
+                                           wb_variable(wb_full_array(0, WB_BOOL, 2, (int64_t[]){2, 2}))});
     if (wb_load_state(file_name(), t, .lenient = true)) fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(t, "a"), 1) == 2);
     const uint8_t *flags = wb_data(wb_get(t, "flags")), want[4] = {1, 0, 1, 1};

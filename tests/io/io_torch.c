@@ -17,7 +17,7 @@ static const char *file_name(void)
 static int draw(wb_tensor *x, const char *path, void *ctx)
 {
     int64_t n = wb_ndim(x);
-    wb_tensor *r = wb_randn_of(wb_dtype_of(x), (int)n, wb_dims(x));
+    wb_tensor *r = wb_randn_array(wb_dtype_of(x), (int)n, wb_dims(x));
     assert_int_equal(wb_assign(x, r), 0);
     return 0;
 }
@@ -351,7 +351,7 @@ TEST(long_lists)
 {
     wb_layer *layers[80];
     for (int i = 0; i < 80; i++) layers[i] = wb_Dense(2, 2, .no_bias = true);
-    wb_layer *m = wb_chain_of(80, layers), *one = wb_chain_of(50, layers);
+    wb_layer *m = wb_Chain_array(80, layers), *one = wb_Chain_array(50, layers);
     float w[4] = {0};
     wb__st_out out[] = {{"none.of.these", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
     put_table(1, out, "np");

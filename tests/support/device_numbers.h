@@ -72,7 +72,7 @@ static inline int epoch_on(const wb_device *d, wb_loader *l, int *out)
 
 static inline void assert_text(void *object, const char *want)
 {
-    char *text = wb_format_object(object);
+    char *text = wb_object_format(object);
     assert_string_equal(text, want);
     wb_free_text(text);
 }

@@ -256,7 +256,7 @@ wb_tensor *tensor_of(array x, wb_dtype dtype, int view)
             order[i] = (i + 1) % x.ndim;
             back[order[i]] = i;
         }
-        return wb_permute_to(dense(ref_permute(x, order), dtype), x.ndim, back);
+        return wb_permute_array(dense(ref_permute(x, order), dtype), x.ndim, back);
     case 3: return wb_flip(dense(ref_flip(x, axis), dtype), axis);
     case 4:
         return wb_flip(wb_slice(dense(ref_pad(ref_flip(x, 0), 0, 0, 3), dtype), 0, 0, x.dims[0]),
@@ -264,7 +264,7 @@ wb_tensor *tensor_of(array x, wb_dtype dtype, int view)
     case 5: {
         int64_t dims[WB_MAX_DIMS], flat[1] = {x.size};
         memcpy(dims, x.dims, sizeof dims);
-        return wb_reshape_to(dense(ref_reshape(x, 1, flat), dtype), x.ndim, dims);
+        return wb_reshape_array(dense(ref_reshape(x, 1, flat), dtype), x.ndim, dims);
     }
     default: return dense(x, dtype);
     }

@@ -76,7 +76,7 @@ static wb_layer *filled(double value)
 {
     wb_layer *m = wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 1));
     wb_tensor *w = wb_get(m, "layers.0.weight");
-    wb_assign(w, wb_full_of(value, WB_F32, 2, (int64_t[]){4, 3}));
+    wb_assign(w, wb_full_array(value, WB_F32, 2, (int64_t[]){4, 3}));
     assert_int_equal(wb__evaluate_pending(), 0);
     return m;
 }

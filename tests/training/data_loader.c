@@ -49,7 +49,7 @@ static int epoch_of(wb_loader *l, int *out)
     return n;
 }
 
-static const int aheads[] = {WB_NO_AHEAD, 1, 2, 7};
+static const int aheads[] = {0, 1, 2, 7};
 
 TEST(batches_in_order)
 {
@@ -234,7 +234,7 @@ TEST_IN_SCOPE(what_is_held_does_not_depend_on_the_pace)
 
 TEST(nothing_is_allocated_in_the_steady_state)
 {
-    hold_steady(WB_NO_AHEAD, HELD);         /* one thread: exact at every moment */
+    hold_steady(0, HELD);         /* one thread: exact at every moment */
     hold_steady(0, IN_FLIGHT);
 }
 
@@ -463,7 +463,7 @@ TEST(every_allocation_may_fail)
             wb__alloc_fail_at(n);
             wb_dataset *d = wb_mapobs(numbers(20), on_thread, &elsewhere);
             wb_loader *l =
-                wb_dataloader_with(d, &(wb_loader_options){.size = sizeof(wb_loader_options),
+                wb_dataloader_with(d, &(wb_dataloader_options){.size = sizeof(wb_dataloader_options),
                                                            .batchsize = 4,
                                                            .shuffle = true,
                                                            .ahead = aheads[a],

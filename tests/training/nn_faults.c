@@ -96,9 +96,9 @@ static bool plan_of_gates(void)
 static bool map_and_show(void)
 {
     wb_layer *m = model(), *n = m ? wb_fmap(same, m, NULL) : NULL;
-    char *text = n ? wb_format_object(n) : NULL,
-         *tensor = n ? wb_format_object(wb_get(n, "layers.0.weight")) : NULL;
-    char *tree = n ? wb_format_object(wb_tuple(n, WB_NONE)) : NULL;
+    char *text = n ? wb_object_format(n) : NULL,
+         *tensor = n ? wb_object_format(wb_get(n, "layers.0.weight")) : NULL;
+    char *tree = n ? wb_object_format(wb_tuple(n, WB_NONE)) : NULL;
     bool ok = text && tensor && tree;
     wb_free_text(text);
     wb_free_text(tensor);

@@ -23,7 +23,7 @@ TEST(losses)
     assert_null(wb_mse(wb_zeros(2, 3), wb_zeros(3, 2)));
     assert_string_equal(wb_error(), "mse: shapes differ: [2,3] f32 · [3,2] f32");
     wb_clear_error();
-    assert_null(wb_mse(wb_zeros(2), wb_full_of(0, WB_F64, 1, (int64_t[]){2})));
+    assert_null(wb_mse(wb_zeros(2), wb_full_array(0, WB_F64, 1, (int64_t[]){2})));
     assert_string_equal(wb_error(), "mse: dtypes differ: [2] f32 · [2] f64");
 }
 
@@ -110,9 +110,9 @@ TEST(modes)
 
 TEST(dropout_of_slices)
 {
-    wb_layer *d = wb_trainmode(wb_Dropout(0.5, .axes = WB_AXES(0, 1)));
+    wb_layer *d = wb_trainmode(wb_Dropout(0.5, .axes = WB_INTS(0, 1)));
     wb_tensor *y = wb_call(d, wb_ones(8, 16, 3, 3));
-    wb_tensor *low = wb_min(y, .axes = WB_AXES(2, 3)), *high = wb_max(y, .axes = WB_AXES(2, 3));
+    wb_tensor *low = wb_min(y, .axes = WB_INTS(2, 3)), *high = wb_max(y, .axes = WB_INTS(2, 3));
     wb_eval(low, high);
     assert_memory_equal(wb_data(low), wb_data(high), 8 * 16 * sizeof(float));
     double zeros = zeros_in(low);
@@ -149,10 +149,10 @@ TEST(inputs_are_converted)
 {
     wb_set_log(count_warnings, NULL);
     wb_layer *dense = wb_Dense(2, 3);
-    wb_tensor *x = wb_full_of(1, WB_I32, 2, (int64_t[]){1, 2});
+    wb_tensor *x = wb_full_array(1, WB_I32, 2, (int64_t[]){1, 2});
     assert_int_equal(wb_dtype_of(wb_call(dense, x)), WB_F32);
     assert_int_equal(warnings, 0);
-    x = wb_full_of(1, WB_F64, 2, (int64_t[]){1, 2});
+    x = wb_full_array(1, WB_F64, 2, (int64_t[]){1, 2});
     assert_int_equal(wb_dtype_of(wb_call(dense, x)), WB_F32);
     assert_int_equal(wb_dtype_of(wb_call(dense, x)), WB_F32);
     assert_int_equal(warnings, 1);

@@ -4,7 +4,7 @@
 static void assert_shows(void *object, const char *want)
 {
     if (!object) fail_msg("%s", wb_error());
-    char *text = wb_format_object(object);
+    char *text = wb_object_format(object);
     if (!text) fail_msg("%s", wb_error());
     assert_string_equal(text, want);
     wb_free_text(text);
@@ -24,7 +24,7 @@ TEST(single_layers)
                  "Conv((2, 3), 1 => 1, pad=(1, 2), flip=true)  # 7 parameters");
     assert_shows(wb_Conv(1, 1, {3}, .pad = {1, 2, 3, 4}),
                  "Conv((3, 3), 1 => 1, pad=(1, 2, 3, 4))  # 10 parameters");
-    assert_shows(wb_Conv(1, 1, {3}, .pad = {1, WB_NO_PAD}),
+    assert_shows(wb_Conv(1, 1, {3}, .pad = {1, 0}),
                  "Conv((3, 3), 1 => 1, pad=(1, 0))  # 10 parameters");
     assert_shows(wb_ConvTranspose(4, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .outpad = {1, 0}, .groups = 2),
                  "ConvTranspose((3, 3), 4 => 6, relu, pad=1, stride=2, outpad=(1, 0), groups=2)  # "
@@ -39,7 +39,7 @@ TEST(single_layers)
         wb_testmode(wb_BatchNorm(2, wb_relu, .no_affine = true)),
         "BatchNorm(2, relu, affine=false, active=false)  # 0 parameters, plus 4 non-trainable");
     assert_shows(wb_Dropout(0.5), "Dropout(0.5)");
-    assert_shows(wb_trainmode(wb_Dropout(0.5, .axes = WB_AXES(1))),
+    assert_shows(wb_trainmode(wb_Dropout(0.5, .axes = WB_INTS(1))),
                  "Dropout(0.5, axes=1, active=true)");
     assert_shows(wb_LayerNorm({10}, wb_relu, .no_affine = true),
                  "LayerNorm(10, relu, affine=false)");
@@ -117,7 +117,7 @@ TEST(tensors)
                  "[2,3] f32\n"
                  "      1  2.5   -3\n"
                  "  0.125  NaN  Inf");
-    assert_shows(wb_full_of(7, WB_I64, 0, NULL), "[] i64\n  7");
+    assert_shows(wb_full_array(7, WB_I64, 0, NULL), "[] i64\n  7");
     assert_shows(wb_from((uint8_t[]){1, 0}, WB_BOOL, 1, (int64_t[]){2}), "[2] bool\n  true  false");
     assert_shows(wb_zeros(0, 3), "[0,3] f32");
     assert_shows(WB_NONE, "none");

@@ -14,7 +14,7 @@ static wb_rule *rule_number(int i)
     case 1: return wb_Momentum(.eta = 0.1);
     case 2: return wb_Adam(.eta = 0.01);
     case 3: return wb_AdamW(.eta = 0.02, .lambda = 0.1);
-    case 4: return wb_Adam(.eta = 0.01, .beta = {WB_ZERO, 0.9});
+    case 4: return wb_Adam(.eta = 0.01, .beta = {0, 0.9});
     case 5: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.1), wb_Momentum());
     case 6: return wb_OptimiserChain(wb_ClipGrad(.delta = 0.4), wb_Adam(.eta = 0.02));
     default: return NULL;
@@ -24,7 +24,7 @@ static wb_rule *rule_number(int i)
 static wb_tree *parameters(void)
 {
     wb_tensor *x[SLOTS];
-    for (int i = 0; i < SLOTS; i++) x[i] = wb_variable(wb_randn_of(WB_F32, 2, slot_dims[i]));
+    for (int i = 0; i < SLOTS; i++) x[i] = wb_variable(wb_randn_array(WB_F32, 2, slot_dims[i]));
     return wb_tuple(x[0], x[1], x[2]);
 }
 
@@ -48,7 +48,7 @@ static void check_rule(int number, wb_dtype t)
         wb_tensor *scale = wb_scale_loss(b, wb_astype(wb_ones(1), t));
         MADE(scale);
         for (int k = 0; k < SLOTS; k++) {
-            wb_tensor *x = wb_astype(wb_randn_of(WB_F32, 2, slot_dims[k]), t);
+            wb_tensor *x = wb_astype(wb_randn_array(WB_F32, 2, slot_dims[k]), t);
             g[0][k] = wb_astype(x, WB_F32);
             g[1][k] = t == WB_F16 ? wb_astype(wb_mul(g[0][k], wb_mul(scale, wb_scalar(0x1p-10))), t) : x;
         }
@@ -115,21 +115,21 @@ TEST_IN_SCOPE(scale_grows)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
     wb_opt_state *st = wb_setup(wb_Descent(), model, .mixed = WB_F16);
-    wb_tensor *zero = wb_zeros(2), *bad = wb_full_of(INFINITY, WB_F32, 1, (int64_t[]){2});
+    wb_tensor *zero = wb_zeros(2), *bad = wb_full_array(INFINITY, WB_F32, 1, (int64_t[]){2});
     assert_true(wb_item(wb_scale_loss(st, wb_scalar(2))) == 2 * 65536);
     static const struct { float good; bool bad; double scale, after; } rows[] = {
         {0, false, 65536, 1}, {1998, false, 65536, 1999}, {1999, false, 131072, 0},
         {1999, true, 65536, 0}, {5, true, 32768, 0}, {5, false, 32768, 6}};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        assert_int_equal(wb_assign(st->scaling[WB__GOOD], wb_full_of(rows[i].good, WB_F32, 0, NULL)), 0);
+        assert_int_equal(wb_assign(st->scaling[WB__GOOD], wb_full_array(rows[i].good, WB_F32, 0, NULL)), 0);
         assert_int_equal(wb_update(st, model, wb_tuple(rows[i].bad ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == rows[i].scale);
         assert_true(wb_item(st->scaling[WB__GOOD]) == rows[i].after);
     }
     for (int end = 0; end < 2; end++) {
         float at = end ? 0x1p-24f : 0x1p24f;
-        assert_int_equal(wb_assign(st->scaling[WB__SCALE], wb_full_of(at, WB_F32, 0, NULL)), 0);
-        assert_int_equal(wb_assign(st->scaling[WB__GOOD], wb_full_of(1999, WB_F32, 0, NULL)), 0);
+        assert_int_equal(wb_assign(st->scaling[WB__SCALE], wb_full_array(at, WB_F32, 0, NULL)), 0);
+        assert_int_equal(wb_assign(st->scaling[WB__GOOD], wb_full_array(1999, WB_F32, 0, NULL)), 0);
         assert_int_equal(wb_update(st, model, wb_tuple(end ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == at);
     }
@@ -163,7 +163,7 @@ TEST_IN_SCOPE(ties_stay_ties)
     assert_memory_equal(was.at, master.at, (size_t)was.size * sizeof(double));
     assert_int_equal(wb_dtype_of(old), WB_F32);             /* made before, and still what it was */
     for (int64_t i = 0; i < was.size; i++) assert_true((float)plus.at[i] == (float)was.at[i] + 1);
-    wb_tensor *g = wb_full_of(1, WB_BF16, 2, (int64_t[]){5, 4});
+    wb_tensor *g = wb_full_array(1, WB_BF16, 2, (int64_t[]){5, 4});
     wb_tree *grads = wb_gradient(wb_sum(wb_call(m, wb_arange(5, WB_I32))), m);
     assert_int_equal(wb_dtype_of(wb_get(grads, "layers.0.weight")), WB_BF16);
     wb_named_tuple(1, (const char *[]){"x"}, (void *[]){g});
@@ -255,7 +255,7 @@ TEST_IN_SCOPE(printed)
 {
     wb_layer *m = wb_Dense(2, 1);
     wb_opt_state *st = wb_setup(wb_Momentum(), m, .mixed = WB_BF16);
-    char *text = wb_format_object(st);
+    char *text = wb_object_format(st);
     assert_string_equal(text, "Momentum(eta=0.01, rho=0.9)\n"
                               "  weight  [1,2] bf16 of f32, 1 moment, 0 steps\n"
                               "  bias    [1] bf16 of f32, 1 moment, 0 steps");
@@ -277,7 +277,7 @@ TEST(values_put_in_later_count)
             if (wb_update(o, m, wb_gradient(loss, m))) fail_msg("%s", wb_error());
             if (wb_eval(w)) fail_msg("%s", wb_error());
             if (i) break;
-            if (wb_assign(w, wb_astype(wb_full_of(8, WB_F32, 2, (int64_t[]){2, 3}), halves[k])))
+            if (wb_assign(w, wb_astype(wb_full_array(8, WB_F32, 2, (int64_t[]){2, 3}), halves[k])))
                 fail_msg("%s", wb_error());
         }
         array is = values_of(w), master = values_of(o->slots[0].moments[0]);

@@ -208,7 +208,7 @@ static int segments_of(wb_tensor *x, wb_tensor *from, wb_tensor *y, wb_tensor *a
 
 static wb_tensor *line(int64_t n, double value)
 {
-    return wb_variable(wb_full_of(value, WB_F32, 1, &n));
+    return wb_variable(wb_full_array(value, WB_F32, 1, &n));
 }
 
 /* Kernels of one program share a pass, also where a variable that one reads is written. */

@@ -99,7 +99,7 @@ TEST(updates_that_are_not_finite)
         wb_clear_error();
         int status = wb_update(s, model, g);
         if (!status) status = wb_eval(wb_get(model, "0"));
-        if (!status) status = wb_eval_all(0, NULL);
+        if (!status) status = wb_eval_array(0, NULL);
         assert_int_equal(status, WB_ERROR_NUMBER);
         assert_non_null(strstr(wb_error(), "norm of the gradients"));
         assert_non_null(strstr(wb_error(), "unguarded"));
@@ -107,7 +107,7 @@ TEST(updates_that_are_not_finite)
             assert_true(wb_at(wb_get(model, "0"), i) == 1 && wb_at(wb_get(model, "1"), i) == 1);
         wb_clear_error();
         assert_int_equal(wb_update(s, model, wb_tuple(wb_ones(2), wb_ones(2))), 0);
-        assert_int_equal(wb_eval_all(0, NULL), 0);
+        assert_int_equal(wb_eval_array(0, NULL), 0);
         assert_true(wb_at(wb_get(model, "1"), 0) < 1 && s->slots[0].steps == 1);
         assert_null(wb_update_new(s, (wb_layer *)model, g));
         wb_opt_state *all_the_same = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Descent()), model,
@@ -267,7 +267,7 @@ TEST(refusals)
     REFUSED(!wb_adjust(s, .eta = -1), "Adam: the learning rate cannot be negative: eta is -1");
     REFUSED(!wb_adjust(s, .rho = 0.5),
             "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
-    REFUSED(!wb_adjust_with(s, &(wb_rule_options){.size = sizeof(wb_rule_options)}),
+    REFUSED(!wb_adjust_with(s, &(wb_Rule_options){.size = sizeof(wb_Rule_options)}),
             "adjust: no number is given");
     REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))),
             "setup: \"0\" is [2] f32, not a variable: make it one with wb_variable");
@@ -281,7 +281,7 @@ TEST(refusals)
     REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))),
             "update: the trees differ: the second has no \"weight\"");
     assert_int_equal(s->slots[0].steps, 0);
-    assert_int_equal(wb_adjust(s, .eta = WB_ZERO, .beta = {0.5}), 0);
+    assert_int_equal(wb_adjust(s, .eta = 0, .beta = {0.5}), 0);
     assert_true(s->rule->parts[0].o.eta == 0 && s->rule->parts[0].o.beta[0] == 0.5 &&
                 s->rule->parts[0].o.beta[1] == 0.999);
 }
@@ -318,7 +318,7 @@ TEST(halves)
     for (wb_dtype d = WB_F16; d <= WB_BF16; d++) {
         wb_tree *model = wb_tuple(wb_variable(wb_astype(wb_ones(3), d)));
         wb_opt_state *s = wb_setup(wb_AdamW(.eta = 0.125), model);
-        wb_tensor *g = wb_astype(wb_full_of(1e-4, WB_F32, 1, (int64_t[]){3}), d);
+        wb_tensor *g = wb_astype(wb_full_array(1e-4, WB_F32, 1, (int64_t[]){3}), d);
         assert_int_equal(wb_update(s, model, wb_tuple(g)), 0);
         wb_tensor *x = wb_astype(wb_get(model, "0"), WB_F32);
         assert_true(fabs(wb_at(x, 0) - 0.875) < 0.01);
@@ -341,7 +341,7 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 static recorded begin(void)
 {
     recorded r = {.model = wb_tuple(wb_variable(wb_ones(3)),
-                                    wb_variable(wb_full_of(2, WB_F64, 1, (int64_t[]){2})))};
+                                    wb_variable(wb_full_array(2, WB_F64, 1, (int64_t[]){2})))};
     r.state = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 3), wb_Adam(.eta = 0.1)), r.model);
     return r;
 }
@@ -352,7 +352,7 @@ TEST(compiled_steps)
     wb_compiled *c = wb_compile(step, &a);
     for (int i = 0; i < 6; i++) {
         wb_scope *scope = wb_scope_open();
-        wb_tensor *x = wb_full_of(i, WB_F32, 1, (int64_t[]){3}), *la, *lb;
+        wb_tensor *x = wb_full_array(i, WB_F32, 1, (int64_t[]){3}), *la, *lb;
         if (i == 3) {
             wb_adjust(a.state, .eta = 0.01, .omega = 1);
             wb_adjust(b.state, .eta = 0.01, .omega = 1);

@@ -68,7 +68,7 @@ TEST(visits)
     assert_string_equal(
         l.text,
         "0:3 2.0.layers.0.weight:4 2.0.layers.0.bias:2 2.0.layers.1.scale:2 2.0.layers.1.bias:2");
-    assert_int_equal(wb_parameter_count(wb_tuple_of(0, NULL)), 0);
+    assert_int_equal(wb_parameter_count(wb_tuple_array(0, NULL)), 0);
 }
 
 static int called;
@@ -148,7 +148,7 @@ TEST(structs)
     REFUSED(!wb_struct_get(other, mapped, &o),
             "struct_get: the tree is made of a agent, not a other");
     a.scale = NULL;
-    REFUSED(wb_struct(agent, &a), "struct_of: object is NULL, and nothing failed before");
+    REFUSED(wb_struct(agent, &a), "struct_typed: object is NULL, and nothing failed before");
     wb_tensor *x = NUMBERS(1, 2), *loss = wb_sum(wb_mul(wb_call(b.actor, x), b.scale));
     wb_tree *g = wb_gradient(loss, mapped);
     assert_true(fabs(wb_at(wb_get(g, "actor.weight"), 0, 1) - 12) < 1e-5);

@@ -179,7 +179,7 @@ static wb_tensor *joined(contribution *const *p, int n, bool second)
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
     for (int i = 0; part && i < n; i++) part[i] = second ? p[i]->b : p[i]->g;
     int axis = second ? p[0]->tb : !p[0]->ta;           /* the inner size of each operand */
-    if (part) all = wb_concat_of(n, part, axis);
+    if (part) all = wb_concat_array(n, part, axis);
     wb__free(part);
     return all;
 }
@@ -335,7 +335,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     for (int i = 0; i < n; i++) grads[i] = NULL;
     bool good = prepare(&w, loss, n, wrt);
     if (good && w.states[w.order.n - 1].needed)
-        give(&w, loss, PLAIN, wb_full_of(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
+        give(&w, loss, PLAIN, wb_full_array(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
     for (int i = w.order.n - 1; good && i >= 0; i--) {
         wb_tensor *x = w.order.node[i];
         if (w.states[i].first < 0) continue;

@@ -5,19 +5,19 @@ static wb_tensor *jacobian(wb_tensor *y, wb_tensor *x)
 {
     if (!wb__floating("jacobian", y) || !wb__floating("jacobian", x)) return NULL;
     int64_t n = y->size, width = x->size;
-    if (!n) return wb_full_of(0, (wb_dtype)x->dtype, 2, (int64_t[]){0, width});
+    if (!n) return wb_full_array(0, (wb_dtype)x->dtype, 2, (int64_t[]){0, width});
     if (n > INT32_MAX)
         return wb__fail_null(WB_ERROR_SHAPE, "jacobian: %s has too many rows", wb_describe(y));
-    wb_tensor **row = wb__alloc((size_t)n * sizeof *row), *flat = wb_reshape_to(y, 1, &n),
+    wb_tensor **row = wb__alloc((size_t)n * sizeof *row), *flat = wb_reshape_array(y, 1, &n),
               *all = NULL;
     int64_t i = 0;
     for (; row && flat && i < n; i++) {
-        wb_tensor *g = NULL, *one = wb_reshape_to(wb_slice(flat, 0, i, i + 1), 0, NULL);
+        wb_tensor *g = NULL, *one = wb_reshape_array(wb_slice(flat, 0, i, i + 1), 0, NULL);
         if (!one || wb__gradients(one, 1, &x, &g)) break;
-        row[i] = wb_reshape_to(g ? g : wb__zeros_like(x), 1, &width);
+        row[i] = wb_reshape_array(g ? g : wb__zeros_like(x), 1, &width);
         if (!row[i]) break;
     }
-    if (row && i == n) all = wb_stack_of((int)n, row, 0);
+    if (row && i == n) all = wb_stack_array((int)n, row, 0);
     wb__free(row);
     return all;
 }

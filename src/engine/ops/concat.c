@@ -46,7 +46,7 @@ static bool operands(const char *what, int n, wb_tensor *const *x)
     return true;
 }
 
-wb_tensor *wb_concat_of(int n, wb_tensor *const *x, int axis)
+wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis)
 {
     if (!operands("concat", n, x)) return NULL;
     int a = wb__axis("concat", x[0], axis);
@@ -76,7 +76,7 @@ done:
     return y;
 }
 
-wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis)
+wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis)
 {
     if (!operands("stack", n, x)) return NULL;
     wb_tensor **wide = wb__alloc((size_t)n * sizeof *wide);
@@ -89,7 +89,7 @@ wb_tensor *wb_stack_of(int n, wb_tensor *const *x, int axis)
         wb__fail(WB_ERROR_SHAPE, "stack: differ: %s · %s", wb_describe(x[0]), wb_describe(x[i]));
         break;
     }
-    if (i == n) y = wb_concat_of(n, wide, axis);
+    if (i == n) y = wb_concat_array(n, wide, axis);
     wb__free(wide);
     return y;
 }

@@ -1,5 +1,6 @@
 /* Convolutions (cross-correlations over two axes), and their gradients. */
 #include "base/options.h"
+#include "engine/ops/op.h"
 #include "engine/ops/sliding.h"
 
 #include <string.h>
@@ -7,18 +8,23 @@
 /* The attributes that the options mean; false, with the error set, where they or the operands cannot
  * be those of a convolution. */
 static bool attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *b,
-                       const wb_conv_settings *settings, wb_conv_settings *s, wb__conv_attr *a)
+                       const wb_conv_options *given, wb__conv_attr *a, int64_t outpad[2])
 {
+    wb_conv_options options, *s = &options;
     if (!wb__floating(what, x) || !wb__floating(what, w) ||
         (!b && wb__null(what, "b (WB_NONE for no bias)")))
         return false;
-    wb__read_options(s, sizeof *s, settings);
-    *a = (wb__conv_attr){.groups = s->groups ? s->groups : 1};
-    memcpy(a->stride, s->stride, sizeof a->stride);
-    memcpy(a->dilation, s->dilation, sizeof a->dilation);
-    memcpy(a->pad, s->pad, sizeof a->pad);
-    wb__sliding_pair(a->stride, 1, 1);
-    wb__sliding_pair(a->dilation, 1, 1);
+    wb__read_options(s, sizeof *s, given);
+    *a = (wb__conv_attr){.groups = s->groups || s->has_groups ? s->groups : 1};
+    if (!wb__sliding_pair(what, "stride", s->stride, s->has_stride, 1, 1) ||
+        !wb__sliding_pair(what, "dilation", s->dilation, s->has_dilation, 1, 1) ||
+        !wb__sliding_pair(what, "outpad", s->outpad, s->has_outpad, 0, 0) ||
+        !wb__sliding_pad(what, s->pad, s->has_pad))
+        return false;
+    memcpy(a->stride, s->stride + 1, sizeof a->stride);
+    memcpy(a->dilation, s->dilation + 1, sizeof a->dilation);
+    memcpy(a->pad, s->pad + 1, sizeof a->pad);
+    memcpy(outpad, s->outpad + 1, 2 * sizeof *outpad);
     if (x->dtype == w->dtype) return true;
     wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(x), wb_describe(w));
     return false;
@@ -41,14 +47,14 @@ static bool no_outpad(const char *what, const int64_t *outpad)
 
 static wb_tensor *with_bias(wb_tensor *y, wb_tensor *b)
 {
-    return b == WB_NONE ? y : wb_add(y, wb_reshape_to(b, 3, (int64_t[]){b->dims[0], 1, 1}));
+    return b == WB_NONE ? y : wb_add(y, wb_reshape_array(b, 3, (int64_t[]){b->dims[0], 1, 1}));
 }
 
-wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_settings *settings)
+wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o)
 {
-    wb_conv_settings s;
     wb__conv_attr a;
-    if (!attributes("conv", x, w, b, settings, &s, &a) || !no_outpad("conv", s.outpad)) return NULL;
+    int64_t outpad[2];
+    if (!attributes("conv", x, w, b, o, &a, outpad) || !no_outpad("conv", outpad)) return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
                              wb_describe(x), wb_describe(w));
@@ -68,20 +74,20 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
 
 /* The size of the result along both axes: what wb_conv makes x's size of, where several sizes would do
  * the one that .outpad chooses. */
-static bool transposed_size(const wb_tensor *x, const int64_t *k, const wb_conv_settings *s,
+static bool transposed_size(const wb_tensor *x, const int64_t *k, const int64_t *outpad,
                             const wb__conv_attr *a, int64_t *size)
 {
     const char *what = "conv_transpose";
     if (!wb__sliding_valid(what, k, a->stride, a->pad, a->dilation)) return false;
     for (int i = 0; i < 2; i++) {
         const int64_t n = x->dims[2 + i], reach = (k[i] - 1) * a->dilation[i] + 1;
-        if (s->outpad[i] < 0 || s->outpad[i] >= a->stride[i])
+        if (outpad[i] < 0 || outpad[i] >= a->stride[i])
             return wb__fail(WB_ERROR_ARGUMENT,
                             "%s: .outpad {%lld, %lld} is not smaller than the stride %lldx%lld, "
-                            "or negative", what, (long long)s->outpad[0], (long long)s->outpad[1],
+                            "or negative", what, (long long)outpad[0], (long long)outpad[1],
                             (long long)a->stride[0], (long long)a->stride[1]),
                    false;
-        const int64_t wide = n > INT32_MAX ? -1 : (n - 1) * a->stride[i] + reach + s->outpad[i];
+        const int64_t wide = n > INT32_MAX ? -1 : (n - 1) * a->stride[i] + reach + outpad[i];
         size[i] = wide - a->pad[2 * i] - a->pad[2 * i + 1];
         if (n < 1 || size[i] < 1)
             return wb__fail(WB_ERROR_SHAPE,
@@ -96,13 +102,12 @@ static bool transposed_size(const wb_tensor *x, const int64_t *k, const wb_conv_
 
 /* The data gradient of wb_conv, as an operation: its gradients are wb_conv and the weights'. */
 wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
-                                  const wb_conv_settings *settings)
+                                  const wb_conv_options *o)
 {
     const char *what = "conv_transpose";
-    wb_conv_settings s;
     wb__conv_attr a;
-    int64_t out[2], size;
-    if (!attributes(what, x, w, b, settings, &s, &a)) return NULL;
+    int64_t outpad[2], out[2], size;
+    if (!attributes(what, x, w, b, o, &a, outpad)) return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: %s · %s: want [N,C,H,W] · [C,K/groups,kh,kw]",
                              what, wb_describe(x), wb_describe(w));
@@ -112,7 +117,7 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
     const bool fit = a.groups >= 1 && x->dims[1] == w->dims[0] && w->dims[0] % a.groups == 0;
     if (!channels_fit(what, fit, x, w, a.groups) ||
         !wb__bias_fits(what, b, w, w->dims[1] * a.groups) ||
-        !transposed_size(x, w->dims + 2, &s, &a, out))
+        !transposed_size(x, w->dims + 2, outpad, &a, out))
         return NULL;
     memcpy(a.size, x->dims + 2, sizeof a.size);
     int64_t dims[4] = {x->dims[0], w->dims[1] * a.groups, out[0], out[1]};

@@ -71,18 +71,18 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
 }
 
 #define WB_UNARY(name, accepts, expression, gradient) \
-    wb_tensor *wb_##name(wb_tensor *x) { return unary(WB__OP_##name, x, false); }
+    wb_tensor *(wb_##name)(wb_tensor *x) { return unary(WB__OP_##name, x, false); }
 #define WB_TEST(name, accepts, expression) \
-    wb_tensor *wb_##name(wb_tensor *x) { return unary(WB__OP_##name, x, true); }
+    wb_tensor *(wb_##name)(wb_tensor *x) { return unary(WB__OP_##name, x, true); }
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
-    wb_tensor *wb_##name(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, false); }
+    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, false); }
 #define WB_COMPARE(name, accepts, expression) \
-    wb_tensor *wb_##name(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, true); }
+    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, true); }
 #include "ops/ops.def"
 
 wb_tensor *wb_identity(wb_tensor *x) { return x; }
 
-wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
+wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
 {
     if (!wb__operand("where", condition) || !wb__operand("where", x) || !wb__operand("where", y))
         return NULL;

@@ -49,10 +49,10 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
         memcpy(dims, x->dims, sizeof dims);
         dims[x->ndim - 1] = w->dims[1];
         int ndim = x->ndim;
-        wb_tensor *flat = wb_reshape_to(
+        wb_tensor *flat = wb_reshape_array(
             x, 2, (int64_t[]){x->size / WB__MAX(x->dims[ndim - 1], 1), x->dims[ndim - 1]});
         if (x->dims[ndim - 1])
-            return wb_reshape_to(wb__matmul(flat, w, false, false), column ? ndim - 1 : ndim, dims);
+            return wb_reshape_array(wb__matmul(flat, w, false, false), column ? ndim - 1 : ndim, dims);
     }
     wb_tensor *y = wb__matmul(x, w, false, false);
     if (row) y = wb_squeeze(y, -2);
@@ -75,10 +75,10 @@ wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b)
     memcpy(dims, x->dims, sizeof dims);
     dims[x->ndim - 1] = w->dims[0];
     for (int i = 0; i < x->ndim - 1; i++) rows *= dims[i];
-    wb_tensor *flat = x->ndim == 2 ? x : wb_reshape_to(x, 2, (int64_t[]){rows, in});
+    wb_tensor *flat = x->ndim == 2 ? x : wb_reshape_array(x, 2, (int64_t[]){rows, in});
     wb_tensor *y = wb__matmul(flat, w, false, true);
     if (b != WB_NONE) y = wb_add(y, b);
-    return x->ndim == 2 ? y : wb_reshape_to(y, x->ndim, dims);
+    return x->ndim == 2 ? y : wb_reshape_array(y, x->ndim, dims);
 }
 
 static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,

@@ -17,7 +17,7 @@ wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
     if (n_axes < 1 || n_axes > x->ndim)
         return wb__fail_null(WB_ERROR_SHAPE, "normalise: %d axes of %s", n_axes, wb_describe(x));
     if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "normalise: eps is %g", eps);
-    return wb__normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - n_axes)) - 1), eps == 0 ? 1e-5 : eps);
+    return wb__normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - n_axes)) - 1), eps);
 }
 
 /* dx = (g - mean g - y mean(g y)) / sqrt(var + eps) */

@@ -1,20 +1,24 @@
 /* Pools over the last two axes, and their gradients. */
 #include "base/options.h"
+#include "engine/ops/op.h"
 #include "engine/ops/sliding.h"
 
 #include <string.h>
 
-static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_settings *settings)
+static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_options *o)
 {
     if (!wb__floating(what, x)) return NULL;
-    wb_pool_settings s;
-    wb__read_options(&s, sizeof s, settings);
+    wb_pool_options s;
+    wb__read_options(&s, sizeof s, o);
     wb__pool_attr a = {{0}, {0}, {0}, {0}};
-    memcpy(a.window, s.window, sizeof a.window);
-    memcpy(a.stride, s.stride, sizeof a.stride);
-    memcpy(a.pad, s.pad, sizeof a.pad);
-    if (!a.window[1]) a.window[1] = a.window[0];
-    wb__sliding_pair(a.stride, a.window[0], a.window[1]);
+    const int64_t *window = (s.window + 1);
+    if (!wb__sliding_pair(what, "window", s.window, s.has_window, 0, 0) ||
+        !wb__sliding_pair(what, "stride", s.stride, s.has_stride, window[0], window[1]) ||
+        !wb__sliding_pad(what, s.pad, s.has_pad))
+        return NULL;
+    memcpy(a.window, window, sizeof a.window);
+    memcpy(a.stride, s.stride + 1, sizeof a.stride);
+    memcpy(a.pad, s.pad + 1, sizeof a.pad);
     if (x->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: %s: wants [N,C,H,W]", what, wb_describe(x));
     if (!wb__sliding_size(what, x, a.window, a.stride, a.pad, NULL, a.size)) return NULL;
@@ -28,11 +32,11 @@ static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_
     return wb__node(op, (wb_dtype)x->dtype, 4, dims, 1, &x, sizeof a / 8, (int64_t *)&a);
 }
 
-wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_settings *s)
+wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *s)
 {
     return pool("maxpool", WB__OP_maxpool, x, s);
 }
-wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_settings *s)
+wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *s)
 {
     return pool("meanpool", WB__OP_meanpool, x, s);
 }

@@ -23,43 +23,17 @@ wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
                     &attr);
 }
 
-/* As the macros of weber/ops.h leave them:
- *   WB_AXES(0, -1)   n has a mark; axis = {0, -1}
- *   {0, -1}          the struct is 0, GIVEN, -1; with has_axes
- *   by place         the struct is 0, GIVEN, -1, GIVEN; without */
-void wb__axes_given(wb_axes *a, bool given)
-{
-    enum { MOST = sizeof *a / sizeof(int) };
-    int written[MOST], n = 0;
-    memcpy(written, a, sizeof *a);
-    if (a->n >= WB_AXES_) {
-        a->n -= WB_AXES_;
-        return;
-    }
-    if (!given && written[1] != WB_GIVEN_) return;
-    for (int i = 0; i < MOST; i += 2) {
-        const bool flagged = i + 1 < MOST && written[i + 1] == WB_GIVEN_;
-        if (flagged || given) a->axis[n++] = written[i];
-        if (!flagged) break;
-    }
-    a->n = n;
-}
-
 static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options,
                     wb_reduce_options *o, unsigned *mask)
 {
     wb__read_options(o, sizeof *o, options);
-    wb__axes_given(&o->axes, o->has_axes);
-    *mask = o->axes.n ? 0 : all_axes(x);
-    if (o->axes.n < 0 || o->axes.n > WB_MAX_DIMS) {
-        wb__fail(WB_ERROR_ARGUMENT, "%s: %d axes", what, o->axes.n);
-        return false;
-    }
-    for (int i = 0; i < o->axes.n; i++) {
-        int axis = wb__axis(what, x, o->axes.axis[i]);
+    if (!wb__ints_read(what, "axes", o->axes, o->has_axes, WB_MAX_DIMS)) return false;
+    *mask = o->axes[0] ? 0 : all_axes(x);
+    for (int i = 0; i < o->axes[0]; i++) {
+        int axis = wb__axis(what, x, o->axes[1 + i]);
         if (axis < 0) return false;
         if (*mask >> axis & 1) {
-            wb__fail(WB_ERROR_ARGUMENT, "%s: axis %d is named twice", what, o->axes.axis[i]);
+            wb__fail(WB_ERROR_ARGUMENT, "%s: axis %d is named twice", what, (int)o->axes[1 + i]);
             return false;
         }
         *mask |= 1u << axis;
@@ -153,7 +127,7 @@ static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
     int ndim = 0;
     for (int i = 0; i < x->ndim; i++)
         if (!(mask >> i & 1)) dims[ndim++] = x->dims[i];
-    return wb_reshape_to(y, ndim, dims);
+    return wb_reshape_array(y, ndim, dims);
 }
 
 wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
@@ -185,7 +159,7 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
     for (int i = 0; i < g->ndim; i++)
         if (i < lead || (dims[i - lead] == 1 && g->dims[i] != 1)) mask |= 1u << i;
     if (mask) g = wb__reduce(WB__OP_sum, g, mask, mask >> lead != 0);
-    return g && g->ndim != ndim ? wb_reshape_to(g, ndim, dims) : g;
+    return g && g->ndim != ndim ? wb_reshape_array(g, ndim, dims) : g;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -196,14 +170,14 @@ static wb_tensor *unfold(wb_tensor *node, wb_tensor *g)
     const wb_tensor *x = node->in[0];
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = node->attr[0] >> i & 1 ? 1 : x->dims[i];
-    return wb_reshape_to(g, x->ndim, dims);
+    return wb_reshape_array(g, x->ndim, dims);
 }
 
 GRADIENT(sum)
 {
     const wb_tensor *x = node->in[0];
     const bool leading = !(node->attr[0] & (node->attr[0] + 1));    /* left out, they broadcast */
-    out[0] = wb_expand_to(leading ? g : unfold(node, g), x->ndim, x->dims);
+    out[0] = wb_expand_array(leading ? g : unfold(node, g), x->ndim, x->dims);
 }
 
 /* shared by all places that hold the extreme */

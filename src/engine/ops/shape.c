@@ -23,7 +23,7 @@ static wb_tensor *cannot_reshape(const wb_tensor *x, int ndim, const int64_t *wa
                          wb_describe(x), (long long)x->size, text);
 }
 
-wb_tensor *wb_reshape_to(wb_tensor *x, int ndim, const int64_t *wanted)
+wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *wanted)
 {
     if (!wb__operand("reshape", x)) return NULL;
     int64_t dims[WB_MAX_DIMS], known = 1;
@@ -55,7 +55,7 @@ wb_tensor *wb_flatten(wb_tensor *x)
     if (!x->ndim) return wb__fail_null(WB_ERROR_SHAPE, "flatten: of a scalar");
     int64_t rest = 1;
     for (int i = 1; i < x->ndim; i++) rest *= x->dims[i];
-    return wb_reshape_to(x, 2, (int64_t[]){x->dims[0], rest});
+    return wb_reshape_array(x, 2, (int64_t[]){x->dims[0], rest});
 }
 
 wb_tensor *wb_unsqueeze(wb_tensor *x, int axis)
@@ -72,7 +72,7 @@ wb_tensor *wb_unsqueeze(wb_tensor *x, int axis)
                              wb_describe(x), -x->ndim - 1, x->ndim, axis);
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i <= x->ndim; i++) dims[i] = i < a ? x->dims[i] : i == a ? 1 : x->dims[i - 1];
-    return wb_reshape_to(x, x->ndim + 1, dims);
+    return wb_reshape_array(x, x->ndim + 1, dims);
 }
 
 wb_tensor *wb_squeeze(wb_tensor *x, int axis)
@@ -84,10 +84,10 @@ wb_tensor *wb_squeeze(wb_tensor *x, int axis)
                              wb_describe(x));
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim - 1; i++) dims[i] = x->dims[i < a ? i : i + 1];
-    return wb_reshape_to(x, x->ndim - 1, dims);
+    return wb_reshape_array(x, x->ndim - 1, dims);
 }
 
-wb_tensor *wb_permute_to(wb_tensor *x, int ndim, const int64_t *order)
+wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order)
 {
     if (!wb__operand("permute", x)) return NULL;
     if (ndim && !order)
@@ -120,10 +120,10 @@ wb_tensor *wb_transpose(wb_tensor *x)
     for (int i = 0; i < x->ndim; i++) order[i] = i;
     order[x->ndim - 1] = x->ndim - 2;
     order[x->ndim - 2] = x->ndim - 1;
-    return wb_permute_to(x, x->ndim, order);
+    return wb_permute_array(x, x->ndim, order);
 }
 
-wb_tensor *wb_expand_to(wb_tensor *x, int ndim, const int64_t *dims)
+wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims)
 {
     if (!wb__operand("expand", x)) return NULL;
     int64_t size;
@@ -182,14 +182,14 @@ wb_tensor *wb_flip(wb_tensor *x, int axis)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-GRADIENT(reshape) { out[0] = wb_reshape_to(g, node->in[0]->ndim, node->in[0]->dims); }
+GRADIENT(reshape) { out[0] = wb_reshape_array(g, node->in[0]->ndim, node->in[0]->dims); }
 GRADIENT(expand) { out[0] = wb__sum_to(g, node->in[0]->ndim, node->in[0]->dims); }
 
 GRADIENT(permute)
 {
     int64_t back[WB_MAX_DIMS];
     for (int i = 0; i < node->ndim; i++) back[node->attr[i]] = i;
-    out[0] = wb_permute_to(g, node->ndim, back);
+    out[0] = wb_permute_array(g, node->ndim, back);
 }
 
 /* g in the window that was cut out, turned round where the step was -1 */

@@ -1,6 +1,9 @@
 /* Windows that slide over the last two axes. */
 #include "engine/ops/sliding.h"
 
+#include "base/options.h"
+#include "engine/ops/op.h"
+
 bool wb__sliding_valid(const char *what, const int64_t *k, const int64_t *stride,
                        const int64_t *pad, const int64_t *dilation)
 {
@@ -45,8 +48,26 @@ bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *k,
     return true;
 }
 
-void wb__sliding_pair(int64_t *v, int64_t first, int64_t second)
+bool wb__sliding_pair(const char *what, const char *option, int64_t *list, bool given,
+                      int64_t first, int64_t second)
 {
-    if (!v[1]) v[1] = v[0] ? v[0] : second;
-    if (!v[0]) v[0] = first;
+    if (!wb__ints_read(what, option, list, given, 2)) return false;
+    if (list[0] < 1) list[1] = first;
+    if (list[0] < 2) list[2] = list[0] ? list[1] : second;
+    list[0] = 2;
+    return true;
+}
+
+bool wb__sliding_pad(const char *what, int64_t *list, bool given)
+{
+    if (!wb__ints_read(what, "pad", list, given, 4)) return false;
+    const int64_t *v = (list + 1), n = list[0];
+    const int64_t sides[4] = {v[0], n == 4 ? v[1] : v[0], n == 1 ? v[0] : n == 2 ? v[1] : v[2],
+                              n == 1 ? v[0] : n == 2 ? v[1] : v[3]};
+    memcpy((list + 1), sides, sizeof sides);
+    list[0] = 4;
+    if (n != 3) return true;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad has 3 numbers; it has one for all sides, two for "
+                    "rows and columns, or four: top, bottom, left, right", what),
+           false;
 }

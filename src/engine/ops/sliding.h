@@ -2,7 +2,7 @@
 #ifndef WB__SLIDING_H
 #define WB__SLIDING_H
 
-#include "engine/ops/op.h"
+#include "base/base.h"
 
 /* False, with the error set, where one of these is too small, or too large for sums of products of
  * two to fit.  `dilation` NULL: 1. */
@@ -12,7 +12,11 @@ bool wb__sliding_valid(const char *what, const int64_t *window, const int64_t *s
 bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *window,
                       const int64_t *stride, const int64_t *pad, const int64_t *dilation,
                       int64_t *size);
-/* {0, 0} becomes the default, {s} {s, s}. */
-void wb__sliding_pair(int64_t *v, int64_t first, int64_t second);
+/* Reads an option for two axes: {s} is {s, s}, nothing given is {first, second}.  False, with the
+ * error set, where there are more than two numbers. */
+bool wb__sliding_pair(const char *what, const char *option, int64_t *list, bool given,
+                      int64_t first, int64_t second);
+/* Reads padding, top, bottom, left, right: {p} is all of them, {h, w} {h, h, w, w}. */
+bool wb__sliding_pad(const char *what, int64_t *list, bool given);
 
 #endif

@@ -25,7 +25,7 @@ static wb_tensor *rows_over(wb__op op, wb_tensor *x, int axis)
     order[a] = x->ndim - 1;
     order[x->ndim - 1] = a;
     int ndim = x->ndim;
-    return wb_permute_to(rows(op, wb_permute_to(x, ndim, order)), ndim, order);
+    return wb_permute_array(rows(op, wb_permute_array(x, ndim, order)), ndim, order);
 }
 
 wb_tensor *wb_softmax_over(wb_tensor *x, int axis) { return rows_over(WB__OP_softmax, x, axis); }

@@ -14,7 +14,7 @@ static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, 
     return wb__evaluate(1, &x, NULL) ? NULL : x;
 }
 
-wb_tensor *wb_full_of(double value, wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return source("full", WB__OP_literal, dtype, ndim, dims, 0, NULL, 1, &(wb__number){.f = value});
 }
@@ -51,7 +51,7 @@ static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, co
                   (wb__number[]){{.u = key}, {.u = counter}});
 }
 
-wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb_rand_array(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return draw("rand", WB__OP_uniform, dtype, ndim, dims);
 }
@@ -59,19 +59,19 @@ wb_tensor *wb_rand_of(wb_dtype dtype, int ndim, const int64_t *dims)
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     const wb_device *was = wb__use_device(wb__device_of(x));
-    wb_tensor *u = wb_rand_of(dtype, ndim, dims);
+    wb_tensor *u = wb_rand_array(dtype, ndim, dims);
     wb__use_device(was);
     return u;
 }
 
-wb_tensor *wb_randn_of(wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return draw("randn", WB__OP_gaussian, dtype, ndim, dims);
 }
 
 wb_tensor *wb__zeros_like(wb_tensor *x)
 {
-    return x ? wb__placed(wb_full_of(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device) : NULL;
+    return x ? wb__placed(wb_full_array(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device) : NULL;
 }
 
 static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)

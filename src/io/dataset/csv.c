@@ -195,7 +195,7 @@ static int read_line(table *t)
     return 0;
 }
 
-static int read_lines(table *t, const wb_csv_options *o)
+static int read_lines(table *t, const wb_load_csv_options *o)
 {
     if (t->end - t->at >= 3 && !memcmp(t->at, "\xef\xbb\xbf", 3)) t->at += 3;
     if (o->header && skip_blank_lines(t)) {
@@ -277,7 +277,7 @@ static int classes(const table *t, wb_tensor **y)
 
 /* ---- everything ------------------------------------------------------------------------------ */
 
-static int read_table(table *t, const wb_csv_options *o, wb_tensor **x, wb_tensor **y)
+static int read_table(table *t, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
 {
     int status = read_lines(t, o);
     if (!status && t->label >= 0) status = classes(t, y);
@@ -289,7 +289,7 @@ static int read_table(table *t, const wb_csv_options *o, wb_tensor **x, wb_tenso
     return *x ? 0 : (int)wb_error_code();
 }
 
-int wb__csv_read(const char *path, const wb_csv_options *o, wb_tensor **x, wb_tensor **y)
+int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
 {
     int64_t bytes;
     *x = NULL;

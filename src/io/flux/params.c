@@ -81,7 +81,7 @@ static void collect(order *o, void *object, const char *path)
     for (int i = 0; i < node->n; i++)
         collect_child(o, row, &node->children[reversed && i < 2 ? 1 - i : i], path);
     if (!row || !strstr(row->type, "Cell")) return;
-    const wb_recurrent_options *r = l->options;
+    const wb_Recurrent_options *r = l->options;
     int n = r->initial_state ? 0 : !strcmp(row->type, "LSTMCell") ? 2 : 1;
     for (int i = 0; i < n; i++) add(o, (expected){.state = true});
 }

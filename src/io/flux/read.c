@@ -296,7 +296,7 @@ static wb_layer *skip(wb__flux_reader *r, const wb__jl *v)
     if (!connection || !wb__flux_enter(r, "layers", &back)) return NULL;
     wb_layer *l = wb__flux_layer(r, &inner);
     wb__flux_leave(r, back);
-    return l ? made(r, wb_SkipConnection_of(l, connection)) : NULL;
+    return l ? made(r, wb_SkipConnection(l, connection)) : NULL;
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */

@@ -21,15 +21,15 @@ typedef struct {
     const wb__flux_struct *row;
     const wb__layer_type *type;         /* the layer's */
     union {
-        wb_dense_options dense;
-        wb_conv_options conv;
-        wb_pool_options pool;
-        wb_batchnorm_options batchnorm;
-        wb_layernorm_options layernorm;
-        wb_dropout_options dropout;
-        wb_embedding_options embedding;
-        wb_recurrent_options recurrent;
-        wb_attention_options attention;
+        wb_Dense_options dense;
+        wb_Conv_options conv;
+        wb_Pool_options pool;
+        wb_BatchNorm_options batchnorm;
+        wb_LayerNorm_options layernorm;
+        wb_Dropout_options dropout;
+        wb_Embedding_options embedding;
+        wb_Recurrent_options recurrent;
+        wb_MultiHeadAttention_options attention;
     } o;
     int mode, n_typed, n;               /* the first n_typed arrays decide the dtype */
     slot s[8];
@@ -173,7 +173,7 @@ static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const slot *s)
 static double number(wb__flux_reader *r, const wb__jl *v, const char *field, double otherwise)
 {
     wb__jl value = wb__jl_field(&r->f, v, field);
-    return value.kind != WB__JL_NUMBER ? otherwise : value.real == 0 ? WB_ZERO : value.real;
+    return value.kind != WB__JL_NUMBER ? otherwise : value.real == 0 ? WB__ZERO : value.real;
 }
 
 static bool yes(reading *x, const char *field)
@@ -192,36 +192,33 @@ static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int
     if (both[0] < least || both[1] < least)
         return wb__flux_why(r, least ? "its %s is not positive" : "its %s is negative", field),
                false;
-    out[0] = both[1];
-    out[1] = both[0];
+    wb_ints_set(out, 2, (int64_t[]){both[1], both[0]});
     return true;
 }
 
 /* (w, h) or (left, right, top, bottom) there; {top, bottom, left, right} here. */
-static bool pad(wb__flux_reader *r, const wb__jl *value, int64_t *out)
+static bool pad(wb__flux_reader *r, const wb__jl *value, int64_t *list)
 {
     int64_t p[5];
     int n = wb__jl_integers(&r->f, value, 5, p);
     if (n != 2 && n != 4) return wb__flux_why(r, "its padding is not of two axes"), false;
     int64_t sides[4] = {n == 2 ? p[1] : p[2], n == 2 ? p[1] : p[3], p[0], n == 2 ? p[0] : p[1]};
-    bool any = sides[0] || sides[1] || sides[2] || sides[3];
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         if (sides[i] < 0) return wb__flux_why(r, "its padding is negative"), false;
-        out[i] = any && !sides[i] ? WB_NO_PAD : sides[i];
-    }
+    wb_ints_set(list, 4, sides);
     return true;
 }
 
-static bool axes(wb__flux_reader *r, const wb__jl *value, wb_axes *out)
+static bool axes(wb__flux_reader *r, const wb__jl *value, int64_t *out)
 {
     int64_t dims[WB_MAX_DIMS];
     int n = wb__jl_integers(&r->f, value, WB_MAX_DIMS, dims);
     for (int i = 0; i < n; i++) {
         if (dims[i] < 1 || dims[i] > WB_MAX_DIMS)
             return wb__flux_why(r, "its dims are no dimensions"), false;
-        out->axis[i] = -(int)dims[i];
+        dims[i] = -dims[i];
     }
-    if (n > 0) out->n = n;
+    if (n > 0) wb_ints_set(out, n, dims);
     else if (strcmp(wb__jl_last(value), "Colon"))
         return wb__flux_why(r, "its dims are not known"), false;
     return true;
@@ -295,7 +292,7 @@ static bool read_option(reading *x, const wb__flux_field *f)
 
 static bool dense(reading *x)
 {
-    wb_dense_options *o = &x->o.dense;
+    wb_Dense_options *o = &x->o.dense;
     const int64_t *dims = x->s[0].a.dims;
     o->out = dims[0];
     o->in = dims[1];
@@ -304,7 +301,7 @@ static bool dense(reading *x)
 
 static bool conv(reading *x)
 {
-    wb_conv_options *o = &x->o.conv;
+    wb_Conv_options *o = &x->o.conv;
     int64_t *dims = x->s[0].a.dims;
     if (!positive(x->r, &x->s[0], 4)) return false;
     o->flip = x->s[0].how != WB__FIELD_KERNEL;
@@ -318,7 +315,7 @@ static bool conv(reading *x)
 
 static bool conv_groups(reading *x)
 {
-    wb_conv_options *o = &x->o.conv;
+    wb_Conv_options *o = &x->o.conv;
     const int64_t *dims = x->s[0].a.dims;
     wb__jl pad_mode = wb__jl_field(&x->r->f, x->v, "pad_mode");
     if (pad_mode.kind == WB__JL_SYMBOL && !wb__bson_says(pad_mode.items, "zeros"))
@@ -328,14 +325,14 @@ static bool conv_groups(reading *x)
     const bool transpose = !strcmp(x->type->name, "ConvTranspose");
     o->out = transpose ? dims[1] * o->groups : dims[0];
     o->in = transpose ? dims[0] : dims[1] * o->groups;
-    memcpy(o->kernel, dims + 2, sizeof o->kernel);
+    wb_ints_set(o->kernel, 2, dims + 2);
     return shaped(x->r, &x->s[1], 1, &o->out);
 }
 
 static bool batchnorm(reading *x)
 {
     enum { SCALE, SHIFT, MEAN, VAR };
-    wb_batchnorm_options *o = &x->o.batchnorm;
+    wb_BatchNorm_options *o = &x->o.batchnorm;
     wb__flux_reader *r = x->r;
     const slot *s = x->s, *some = s[SCALE].a.data ? &s[SCALE] : &s[MEAN];
     if (!some->a.data) return wb__flux_why(r, "it has neither parameters nor statistics"), false;
@@ -353,7 +350,7 @@ static bool batchnorm(reading *x)
 
 static bool layernorm(reading *x)
 {
-    wb_layernorm_options *o = &x->o.layernorm;
+    wb_LayerNorm_options *o = &x->o.layernorm;
     wb__flux_reader *r = x->r;
     const slot *s = x->s;
     int64_t shape[5] = {0};
@@ -366,9 +363,12 @@ static bool layernorm(reading *x)
         if (n < 1 || n > 4 || !positive(r, &s[0], n) || !shaped(r, &s[1], n, s[0].a.dims))
             return false;
         if (!s[1].a.data) return wb__flux_why(r, "it has no bias"), false;
-        memcpy(o->shape, s[0].a.dims, (size_t)n * sizeof *o->shape);
+        wb_ints_set(o->shape, n, s[0].a.dims);
+    } else {
+        int64_t dims[4];
+        for (int i = 0; i < n && i < 4; i++) dims[i] = shape[n - 1 - i];
+        if (n >= 1 && n <= 4) wb_ints_set(o->shape, n, dims);
     }
-    for (int i = 0; !x->n && i < n; i++) o->shape[i] = shape[n - 1 - i];
     return n >= 1 || wb__flux_why(r, "its size is unknown");
 }
 
@@ -381,7 +381,7 @@ static bool embedding(reading *x)
 
 static bool cell(reading *x)
 {
-    wb_recurrent_options *o = &x->o.recurrent;
+    wb_Recurrent_options *o = &x->o.recurrent;
     const slot *s = x->s;
     const char *type = x->row->type;
     if (!positive(x->r, &s[0], 2) || !positive(x->r, &s[1], 2)) return false;

@@ -57,7 +57,7 @@ static int count_uses(const wb__leaf *leaf, void *ctx)
 {
     wb__flux_saver *s = ctx;
     wb_tensor *x = leaf->x;
-    int status = wb_eval_all(1, &x);
+    int status = wb_eval_array(1, &x);
     void **first = status ? NULL : wb__pointer_map_at(&s->references[WB__ROWS], x);
     if (!first) return status ? status : WB_ERROR_MEMORY;
     if (*first) {

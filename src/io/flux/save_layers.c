@@ -210,27 +210,25 @@ static wb__julia padding(const record *r)
 
 static int reversed(const int64_t *shape, int64_t *size)
 {
-    int n = 0;
-    while (n < 4 && shape[n]) n++;
-    for (int i = 0; i < n; i++) size[i] = shape[n - 1 - i];
-    return n;
+    for (int i = 0; i < shape[0]; i++) size[i] = (shape + 1)[shape[0] - 1 - i];
+    return (int)shape[0];
 }
 
 /* The axes that are drawn for: Julia counts from the last of ours, so ours must be counted from
  * there too. */
-static wb__julia drop_axes(wb__flux_saver *s, const wb_axes *axes)
+static wb__julia drop_axes(wb__flux_saver *s, const int64_t *axes)
 {
     int64_t dims[WB_MAX_DIMS];
-    if (!axes->n) return only(s, "Base.Colon");
-    for (int i = 0; i < axes->n; i++) {
-        if (axes->axis[i] >= 0 && !s->structs) return empty(s);
-        if (axes->axis[i] >= 0)
+    if (!axes[0]) return only(s, "Base.Colon");
+    for (int i = 0; i < axes[0]; i++) {
+        if (axes[1 + i] >= 0 && !s->structs) return empty(s);
+        if (axes[1 + i] >= 0)
             return wb__flux_refuse(s, "Dropout over axis %d: count axes from the end, as -1 does",
-                                   axes->axis[i]);
-        dims[i] = -axes->axis[i];
+                                   (int)axes[1 + i]);
+        dims[i] = -axes[1 + i];
     }
-    return axes->n == 1 ? wb__julia_int(&s->room, dims[0])
-                        : wb__julia_ints(&s->room, axes->n, dims);
+    return axes[0] == 1 ? wb__julia_int(&s->room, dims[0])
+                        : wb__julia_ints(&s->room, (int)axes[0], dims);
 }
 
 static wb__julia mode(const record *r)
@@ -254,13 +252,13 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
         return wb__julia_float32(room, (float)wb__real(*(const double *)at, f->otherwise));
     case WB__FIELD_NOT: return wb__julia_bool(room, !*(const bool *)at);
     case WB__FIELD_PAIR: case WB__FIELD_COUNTS:
-        return wb__julia_ints(room, 2, (int64_t[]){whole[1], whole[0]});
+        return wb__julia_ints(room, reversed(at, size), size);
     case WB__FIELD_PAD: return padding(r);
-    case WB__FIELD_SIZES: return wb__julia_ints(room, reversed(whole, size), size);
+    case WB__FIELD_SIZES: return wb__julia_ints(room, reversed(at, size), size);
     case WB__FIELD_AXES: return drop_axes(r->s, at);
     case WB__FIELD_DROPOUT:
         return struct_of(r->s, r->l, "Dropout",
-                         &(wb_dropout_options){.p = wb__real(*(const double *)at, 0)});
+                         &(wb_Dropout_options){.p = wb__real(*(const double *)at, 0)});
     case WB__FIELD_TANH: case WB__FIELD_FIRST_FUNCTION: case WB__FIELD_FUNCTION:
         return activation(r->s, tanh ? tanh : function(r));
     case WB__FIELD_CONNECTION: return connection(r);
@@ -343,8 +341,9 @@ static const char *newer_field(const record *r, int *since)
             const bool count = f->how == WB__FIELD_COUNTS;
             if (!count && strcmp(f->name, "groups")) continue;
             if (wb__flux_field_at(r->row, f->name) >= 0) continue;
-            const int64_t *value = option(r, f->here);
-            if (count ? !value[0] && !value[1] : *value <= 1) continue;
+            const void *value = option(r, f->here);
+            const int64_t *pair = value;
+            if (count ? !pair[1] && !pair[2] : *(const int64_t *)value <= 1) continue;
             name = f->name;
             *since = s->since;
         }
@@ -408,7 +407,7 @@ static wb__julia function_layer(wb__flux_saver *s, wb_layer *l)
 wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
 {
     const char *name = l->type->name, *type = name;
-    const wb_conv_options *o = l->options;
+    const wb_Conv_options *o = l->options;
     if (!strcmp(name, "Flatten")) return function_named(s, "flatten");
     if (!strcmp(name, "Function")) return function_layer(s, l);
     if (!strcmp(name, "Conv") && !o->flip && o->groups == 1) type = "CrossCor";

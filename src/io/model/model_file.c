@@ -40,7 +40,7 @@ int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__not
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
 {
     if (!wb__make_room(&l->tensors, &l->room, l->n + 1, sizeof *l->tensors)) return WB_ERROR_MEMORY;
-    int status = wb_eval_all(1, &x);
+    int status = wb_eval_array(1, &x);
     if (status) return status;
     char *full = wb__printf("%s%s", prefix, name);
     if (!full) return WB_ERROR_MEMORY;
@@ -74,14 +74,14 @@ static wb_tensor *composed(const wb__link *l)
 {
     switch (l->kind) {
     case WB__LINK_TURNED: return wb_flip(wb_flip(l->x, 2), 3);
-    case WB__LINK_ADDED: return wb_full_of(0, (wb_dtype)l->x->dtype, l->x->ndim, l->x->dims);
-    case WB__LINK_COUNT: return wb_full_of(0, WB_I64, 0, NULL);
+    case WB__LINK_ADDED: return wb_full_array(0, (wb_dtype)l->x->dtype, l->x->ndim, l->x->dims);
+    case WB__LINK_COUNT: return wb_full_array(0, WB_I64, 0, NULL);
     case WB__LINK_COPY: break;
     }
     wb_tensor *parts[3];
     if (l->parts == 1) return l->x;
     for (int i = 0; i < l->parts; i++) parts[i] = l[i].x;
-    return wb_concat_of(l->parts, parts, 0);
+    return wb_concat_array(l->parts, parts, 0);
 }
 
 /* What is composed stays until the scope that is innermost now is closed. */
@@ -194,7 +194,7 @@ static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
     void **at = wb__pointer_map_at(ctx, x);
     const wb__entry *e = at ? *at : NULL;
     if (!at) return NULL;
-    return e ? wb_full_of(0, e->dtype, x->ndim, x->dims) : x;
+    return e ? wb_full_array(0, e->dtype, x->ndim, x->dims) : x;
 }
 
 static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)

@@ -1,6 +1,7 @@
 /* Models to JSON and back. */
 #include "io/model/structure.h"
 
+#include "base/options.h"
 #include "io/json.h"
 #include "tree/tree.h"
 
@@ -29,20 +30,19 @@ static const char *kind_of(const wb__option *o)
     return o->kind == WB__OPTION_FUNCTION ? "function" : "connection";
 }
 
-/* The i-th value of an option. */
-static void put_option(wb__json_out *out, const wb__option *o, const char *at, int i)
+static void put_option(wb__json_out *out, const wb__option *o, const char *at)
 {
     switch (o->kind) {
-    case WB__OPTION_INT: wb__json_put_integer(out, ((const int64_t *)(const void *)at)[i]); break;
-    case WB__OPTION_REAL: wb__json_put_real(out, ((const double *)(const void *)at)[i]); break;
+    case WB__OPTION_INT: wb__json_put_integer(out, *(const int64_t *)(const void *)at); break;
+    case WB__OPTION_REAL: wb__json_put_real(out, *(const double *)(const void *)at); break;
     case WB__OPTION_BOOL: wb__json_put_bool(out, *(const bool *)at); break;
     case WB__OPTION_DTYPE:
         wb__json_put_text(out, wb_dtype_name(*(const wb_dtype *)(const void *)at));
         break;
-    case WB__OPTION_AXES: {
-        const wb_axes *axes = (const void *)at;
+    case WB__OPTION_INTS: {
+        const int64_t *list = (const void *)at;
         wb__json_open(out, '[');
-        for (int k = 0; k < axes->n; k++) wb__json_put_integer(out, axes->axis[k]);
+        for (int k = 0; k < list[0] || k < o->count; k++) wb__json_put_integer(out, list[1 + k]);
         wb__json_close(out, ']');
         break;
     }
@@ -66,9 +66,7 @@ static void put_options(writing *w, const wb_layer *l)
             wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s",
                          wb__path(&w->path), kind, l->type->name, kind);
         if (is_named(o)) wb__json_put_text(out, name ? name : "");
-        if (o->count > 1) wb__json_open(out, '[');
-        for (int k = 0; k < o->count; k++) put_option(out, o, at, k);
-        if (o->count > 1) wb__json_close(out, ']');
+        put_option(out, o, at);
     }
     wb__json_close(out, '}');
 }
@@ -79,29 +77,31 @@ static int wrong(const char *file, const wb__layer_type *type, const char *optio
                     type->name);
 }
 
-static bool read_axes(wb_axes *axes, const wb__json *list)
+static bool read_ints(const wb__option *o, int64_t *list, const wb__json *numbers)
 {
-    const wb__json *axis = NULL;
-    if (!wb__json_is(list, WB__JSON_LIST) || wb__json_count(list) > WB_MAX_DIMS) return false;
-    axes->n = (int)wb__json_count(list);
-    WB__JSON_EACH(list, axis, k) {
-        const int64_t value = wb__json_integer(axis);
-        if (!wb__json_is(axis, WB__JSON_INTEGER) || value < -WB_MAX_DIMS || value >= WB_MAX_DIMS)
-            return false;
-        axes->axis[k] = (int)value;
+    const wb__json *number = NULL;
+    int64_t values[WB_MAX_DIMS], length = 0;
+    const int64_t n = wb__json_is(numbers, WB__JSON_LIST) ? wb__json_count(numbers) : -1;
+    if (n < 0 || n > WB_MAX_DIMS || (o->count && n != o->count)) return false;
+    WB__JSON_EACH(numbers, number, k) {
+        if (!wb__json_is(number, WB__JSON_INTEGER)) return false;
+        const int64_t value = wb__json_integer(number);
+        values[k] = value == -1 && !strcmp(o->name, "pad") ? 0 : value;     /* as 0.4 wrote it */
+        if (value || strcmp(o->name, "shape")) length = k + 1;              /* else it ends before */
     }
+    wb_ints_set(list, (int)length, values);
     return true;
 }
 
-static bool read_value(const wb__option *o, char *at, int64_t i, const wb__json *value)
+static bool read_value(const wb__option *o, char *at, const wb__json *value)
 {
     const char *text = wb__json_text(value);
     switch (o->kind) {
     case WB__OPTION_INT:
-        ((int64_t *)(void *)at)[i] = wb__json_integer(value);
+        *(int64_t *)(void *)at = wb__json_integer(value);
         return wb__json_is(value, WB__JSON_INTEGER);
     case WB__OPTION_REAL:
-        ((double *)(void *)at)[i] =
+        *(double *)(void *)at =
             wb__json_is(value, WB__JSON_REAL) ? value->is.real : (double)wb__json_integer(value);
         return wb__json_is(value, WB__JSON_REAL) || wb__json_is(value, WB__JSON_INTEGER);
     case WB__OPTION_BOOL:
@@ -114,7 +114,7 @@ static bool read_value(const wb__option *o, char *at, int64_t i, const wb__json 
             return true;
         }
         return false;
-    case WB__OPTION_AXES: return read_axes((void *)at, value);
+    case WB__OPTION_INTS: return read_ints(o, (void *)at, value);
     default: return false;
     }
 }
@@ -122,17 +122,13 @@ static bool read_value(const wb__option *o, char *at, int64_t i, const wb__json 
 static int read_option(const char *file, const wb__layer_type *type, const wb__option *o,
                        const wb__json *value, char *at)
 {
-    const wb__json *part;
     const char *name = is_named(o) ? wb__json_text(value) : NULL;
     if (name && wb__option_named(o, at, name)) return 0;
     if (name)
         return wb__fail(WB_ERROR_FORMAT,
                         "%s: no %s is named \"%.200s\": name it with wb_name_%s first", file,
                         kind_of(o), name, kind_of(o));
-    bool ok = o->count == 1 ? read_value(o, at, 0, value) : wb__json_count(value) == o->count;
-    if (o->count > 1) WB__JSON_EACH(value, part, k)
-        ok = ok && read_value(o, at, k, part);
-    return ok ? 0 : wrong(file, type, o->name);
+    return read_value(o, at, value) ? 0 : wrong(file, type, o->name);
 }
 
 /* Options of a type from JSON; what is not there keeps its default; initialisers draw nothing,

@@ -74,7 +74,7 @@ int wb_save_npy(const char *path, wb_tensor *x)
     if (!wb__alive("save_npy", x)) return wb_error_code();
     if (wb_ndim(x) < 0) return wb__fail(WB_ERROR_ARGUMENT, "save_npy: no tensor");
     if (wb__unrecordable("save_npy", WB__READS)) return wb_error_code();
-    int status = wb_eval_all(1, &x);
+    int status = wb_eval_array(1, &x);
     if (status) return status;
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();

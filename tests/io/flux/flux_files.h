@@ -48,7 +48,7 @@ static inline void must_save(const char *name, void *model, const char *flux, bo
 static inline int randomise(wb_tensor *x, const char *path, void *ctx)
 {
     if (!wb__dtype_float(wb_dtype_of(x))) return 0;
-    wb_tensor *drawn = wb_astype(wb_rand_of(WB_F32, wb_ndim(x), x->dims), wb_dtype_of(x));
+    wb_tensor *drawn = wb_astype(wb_rand_array(WB_F32, wb_ndim(x), x->dims), wb_dtype_of(x));
     return wb_assign(x, wb_add(drawn, wb_astype(wb_scalar(0.25), wb_dtype_of(x))));
 }
 
@@ -73,7 +73,7 @@ static inline wb_layer *loaded(const char *name)
 static inline void same_model(const char *name, wb_layer *m)
 {
     wb_layer *l = loaded(name);
-    char *a = wb_format_object(m), *b = wb_format_object(l);
+    char *a = wb_object_format(m), *b = wb_object_format(l);
     assert_string_equal(a, b);
     wb_free_text(a);
     wb_free_text(b);

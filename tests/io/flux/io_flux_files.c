@@ -291,7 +291,7 @@ TEST(a_model_of_2020)
         snprintf(path, sizeof path, "layers.%d", i);
         parts[i] = wb_layer_at(model, path);
     }
-    assert_true(accuracy(wb_chain_of(8, parts), logits) == 0.9874);        /* without its softmax */
+    assert_true(accuracy(wb_Chain_array(8, parts), logits) == 0.9874);        /* without its softmax */
     wb_scope_close(s);
 }
 

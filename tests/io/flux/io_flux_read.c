@@ -132,7 +132,7 @@ TEST_IN_SCOPE(norms)
         bson_maker m = made();
         batchnorm_fields(&m, old, true, true);
         wb_layer *l = load(&m);
-        const wb_batchnorm_options *o = l->options;
+        const wb_BatchNorm_options *o = l->options;
         assert_true(o->channels == 3 && o->eps == 1e-3f && o->momentum == 0.2f && o->activation == wb_relu);
         assert_int_equal(l->mode, old ? WB__MODE_TEST : WB__MODE_AUTO);
         expect_values(l, "bias", "[3] f32", 0, false);
@@ -174,8 +174,8 @@ TEST_IN_SCOPE(norms)
         bm_integers(&m, 2, 4, 5);
         bm_bool(&m, affine);
         l = load(&m);
-        const wb_layernorm_options *o = l->options;
-        assert_true(o->shape[0] == 5 && o->shape[1] == 4 && !o->shape[2] && o->eps == 0.5 && o->activation == wb_relu);
+        const wb_LayerNorm_options *o = l->options;
+        assert_true(o->shape[0] == 2 && o->shape[1] == 5 && o->shape[2] == 4 && o->eps == 0.5 && o->activation == wb_relu);
         assert_int_equal(o->no_affine, !affine);
         if (affine) expect_values(l, "bias", "[5,4] f32", 20, false);
     }
@@ -235,10 +235,10 @@ TEST(recurrent_layers)
 TEST_IN_SCOPE(initial_states)
 {
     wb_tensor *x = wb_rand(2, 3, 2), *first = wb_reshape(wb_slice(x, 1, 0, 1), 2, 2);
-    wb_layer *(*sequences[])(const wb_recurrent_options *) = {wb_rnn_with, wb_lstm_with, wb_gru_with};
-    wb_layer *(*cells[])(const wb_recurrent_options *) = {wb_rnn_cell_with, wb_lstm_cell_with, wb_gru_cell_with};
+    wb_layer *(*sequences[])(const wb_Recurrent_options *) = {wb_RNN_with, wb_LSTM_with, wb_GRU_with};
+    wb_layer *(*cells[])(const wb_Recurrent_options *) = {wb_RNNCell_with, wb_LSTMCell_with, wb_GRUCell_with};
     for (int k = 0; k < 3; k++) {
-        wb_recurrent_options o = {.size = sizeof o, .in = 2, .out = 3, .initial_state = true};
+        wb_Recurrent_options o = {.size = sizeof o, .in = 2, .out = 3, .initial_state = true};
         wb_layer *l = sequences[k](&o), *with = cells[k](&o);
         wb_tensor *h = wb_rand(3), *c = wb_rand(3);
         assert_int_equal(wb_set(l, "initial_hidden", h), 0);
@@ -252,7 +252,7 @@ TEST_IN_SCOPE(initial_states)
         }
         h = wb_add(wb_zeros(2, 3), h);
         c = wb_add(wb_zeros(2, 3), c);
-        wb_tensor *expected = wb_call_many(without, k == 1 ? 3 : 2, (wb_tensor *[]){first, h, c});
+        wb_tensor *expected = wb_call_array(without, k == 1 ? 3 : 2, (wb_tensor *[]){first, h, c});
         wb_tensor *y = wb_call(l, x), *one = wb_call(with, first);
         assert_non_null(y);
         assert_string_equal(wb_describe(y), "[2,3,3] f32");

@@ -41,8 +41,8 @@ static int samples(sample *s)
         {"global_mean", wb_GlobalMeanPool(), 1100, 0, image},
         {"flatten", wb_Flatten(), 1000, 0, image},
         {"dropout", wb_testmode(wb_Dropout(0.3)), 0, 0, flat},
-        {"dropout_rows", wb_Dropout(0.3, .axes = WB_AXES(-1)), 0, 0, flat},
-        {"dropout_slices", wb_Dropout(0.3, .axes = WB_AXES(-3, -4)), 0, 0, image},
+        {"dropout_rows", wb_Dropout(0.3, .axes = WB_INTS(-1)), 0, 0, flat},
+        {"dropout_slices", wb_Dropout(0.3, .axes = WB_INTS(-3, -4)), 0, 0, image},
         {"batchnorm", wb_BatchNorm(4, wb_tanh, .eps = 1e-3, .momentum = 0.2), 0, 0, four},
         {"batchnorm_plain", wb_BatchNorm(4, .no_affine = true), 1200, 0, four},
         {"batchnorm_free", wb_trainmode(wb_BatchNorm(4, .no_track_stats = true)), 1200, 0, NULL},
@@ -232,7 +232,7 @@ TEST(every_function)
         assert_memory_equal(wb__layer_option(l->type, l->options, "f"), &f, sizeof f);
         if (!row->elements) continue;
         l = must_travel(wb_Dense(2, 2, f), version);
-        assert_true(((const wb_dense_options *)l->options)->activation == f);
+        assert_true(((const wb_Dense_options *)l->options)->activation == f);
     }
     for (const wb__flux_name *row = wb__flux_connections; row->path; row++) {
         wb__connection f = wb__connection_by_name(row->here), known;
@@ -299,7 +299,7 @@ TEST(real_files)
             wb_layer *third = loaded("real.bson");
             wb_each_tensor(first, same_bits_in, third);
             wb_each_tensor(third, same_bits_in, first);
-            char *a = wb_format_object(first), *b = wb_format_object(third);
+            char *a = wb_object_format(first), *b = wb_object_format(third);
             assert_string_equal(a, b);
             wb_free_text(a);
             wb_free_text(b);
@@ -324,11 +324,11 @@ TEST(documents_of_bson_jl)
     assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(l, "layers.1.weight"));
     is_counted(wb_get(l, "layers.0.weight"), 1, 3 / 8.0);       /* first row, second column */
     is_counted(wb_get(l, "layers.1.bias"), 0, 5 / 8.0);
-    assert_true(((const wb_dense_options *)wb_layer_at(l, "layers.1")->options)->activation == wb_relu);
+    assert_true(((const wb_Dense_options *)wb_layer_at(l, "layers.1")->options)->activation == wb_relu);
 
-    const wb_conv_options *o = made("conv")->options;
-    assert_true(o->flip && o->in == 1 && o->out == 2 && o->kernel[0] == 2 && o->kernel[1] == 3);
-    assert_true(o->stride[0] == 2 && o->stride[1] == 1 && o->activation == wb_sigmoid);
+    const wb_Conv_options *o = made("conv")->options;
+    assert_true(o->flip && o->in == 1 && o->out == 2 && o->kernel[1] == 2 && o->kernel[2] == 3);
+    assert_true(o->stride[1] == 2 && o->stride[2] == 1 && o->activation == wb_sigmoid);
     int64_t pad[4];
     wb__padding(made("conv")->type, o, pad);
     assert_true(pad[0] == 0 && pad[1] == 2 && pad[2] == 1 && pad[3] == 0);

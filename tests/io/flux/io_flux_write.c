@@ -15,7 +15,7 @@
 /* Numbers 0, 1, 2, ...: whoever reads the file with them in hand can see the order. */
 static int count_up(wb_tensor *x, const char *path, void *ctx)
 {
-    return wb_assign(x, wb_reshape_to(wb_arange(wb_size(x), WB_F32), wb_ndim(x), x->dims));
+    return wb_assign(x, wb_reshape_array(wb_arange(wb_size(x), WB_F32), wb_ndim(x), x->dims));
 }
 
 TEST(what_stands_where)
@@ -60,7 +60,7 @@ TEST(what_stands_where)
 
 static wb_tensor *full(double value, wb_dtype dtype, int ndim, int64_t n)
 {
-    return wb_full_of(value, dtype, ndim, ndim == 1 ? &n : (int64_t[]){2, n});
+    return wb_full_array(value, dtype, ndim, ndim == 1 ? &n : (int64_t[]){2, n});
 }
 
 TEST(trees_and_dtypes)
@@ -187,7 +187,7 @@ TEST(refusals)
     wb_name_function("own", own);
     wb_name_connection("join", join);
     wb_layer *m = wb_Chain(wb_Dense(2, 2, own), wb_Dense(2, 2, wb_softmax), wb_LSTM(2, 2, .last = true),
-                           wb_Chain(wb_MultiHeadAttention(2, 1, .causal = true)), wb_Dropout(0.1, .axes = WB_AXES(0)),
+                           wb_Chain(wb_MultiHeadAttention(2, 1, .causal = true)), wb_Dropout(0.1, .axes = WB_INTS(0)),
                            wb_SkipConnection(wb_Dense(2, 2), join), own);
     if (!m) fail_msg("%s", wb_error());
     assert_int_equal(save("refused.bson", m, "0.16", true), WB_ERROR_ARGUMENT);
