@@ -89,7 +89,7 @@ static int row(program *p, wb__op op, int a, int b)
 static int fold(program *p, wb__op op, int a)
 {
     return add(p,
-               (wb__instr){.kind = WB__FOLD_COLS, .op = (uint16_t)op, .reg = WB__REG_F32,
+               (wb__instr){.kind = WB__REDUCE_COLUMNS, .op = (uint16_t)op, .reg = WB__REG_F32,
                            .level = WB__LEVEL_ROW,
                               .dtype = WB_F32, .a = a, .b = -1, .c = -1});
 }
@@ -205,8 +205,8 @@ static void row_sums(const char *name, int64_t rows, int64_t cols)
     static program p;
     SPACE(1, 1, rows, cols);
     int g = load(&p, 0), x = load(&p, 0);
-    end(&p, WB__FOLD_ROWS, g, 1, -1);
-    end(&p, WB__FOLD_ROWS, row(&p, WB__OP_mul, g, x), 1, -1);
+    end(&p, WB__REDUCE_ROWS, g, 1, -1);
+    end(&p, WB__REDUCE_ROWS, row(&p, WB__OP_mul, g, x), 1, -1);
     measure(&p, name);
 }
 
@@ -216,7 +216,7 @@ static void loss(const char *name, int64_t rows, int64_t cols)
     SPACE(1, 1, rows, cols);
     int g = load(&p, 0), x = load(&p, 0);
     int d = row(&p, WB__OP_sub, g, x);
-    end(&p, WB__FOLD_ALL, row(&p, WB__OP_square, d, -1), 3, -1);
+    end(&p, WB__REDUCE_ALL, row(&p, WB__OP_square, d, -1), 3, -1);
     measure(&p, name);
 }
 

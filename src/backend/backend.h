@@ -50,11 +50,11 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  *               Comparisons give I32 0 or 1
  *   CAST        a, to this instruction's register kind, as wb_astype does when the value is stored in
  *               `dtype` (so f32 -> i8 -> f32 saturates)
- *   FOLD_COLS   a FULL -> ROW; `op` is sum, max, min or argmax (of I32).  NaN wins max, min and
+ *   REDUCE_COLUMNS   a FULL -> ROW; `op` is sum, max, min or argmax (of I32).  NaN wins max, min and
  *               argmax; of equals the first
- *   FOLD_ROWS   a -> stored into view arg over [outer][cols], whose strides along the rows are 0;
+ *   REDUCE_ROWS   a -> stored into view arg over [outer][cols], whose strides along the rows are 0;
  *               nothing may use it
- *   FOLD_ALL    a -> stored into the one element of view arg, outer dimensions too; nothing may use it
+ *   REDUCE_ALL    a -> stored into the one element of view arg, outer dimensions too; nothing may use it
  *   STORE       a -> view arg, converted to the view's dtype (a ROW value: to the view with stride 0
  *               along the columns)
  *
@@ -65,13 +65,13 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  */
 typedef enum {
     WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ROW, WB__CAST,
-    WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL, WB__STORE
+    WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL, WB__STORE
 } wb__instr_kind;
 
 /* Instructions whose arg is the view that they write. */
 static inline bool wb__instr_writes(wb__instr_kind k)
 {
-    return k == WB__FOLD_ROWS || k == WB__FOLD_ALL || k == WB__STORE;
+    return k == WB__REDUCE_ROWS || k == WB__REDUCE_ALL || k == WB__STORE;
 }
 
 /* Each level is finer than the one before: they are compared. */
@@ -86,7 +86,7 @@ typedef struct {
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 
-/* i8, u8 and bool are narrower than their register.  What NUMBER, IOTA, ROW and FOLD_COLS make of these
+/* i8, u8 and bool are narrower than their register.  What NUMBER, IOTA, ROW and REDUCE_COLUMNS make of these
  * dtypes is in the register as storing and loading would make it.  (Rows of bool are 0 or 1 anyway.) */
 static inline bool wb__is_narrow(const wb__instr *i)
 {

@@ -147,7 +147,7 @@ static entry *list(DIR *folder, int *n, int64_t *bytes)
             unlinkat(dirfd(folder), e->d_name, 0);
         if (strlen(e->d_name) != NAME + sizeof ending - 1 || !ends_with(e->d_name, ending))
             continue;
-        if (!wb__make_room(&all, &room, *n + 1, sizeof *all)) break;
+        if (!wb__reserve(&all, &room, *n + 1, sizeof *all)) break;
         entry *to = &all[(*n)++];
         memcpy(to->name, e->d_name, sizeof to->name);
         to->bytes = s.st_size;

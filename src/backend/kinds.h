@@ -30,7 +30,7 @@ static inline bool wb__is_epilogue(const wb__op_info *row)
 static inline bool wb__has_epilogue(const wb__op_info *row)
 {
     return row->step == WB__STEP_MATMUL ||
-           (row->step == WB__STEP_CONV && row->variant != WB__CONV_WEIGHTS);
+           (row->step == WB__STEP_CONV && row->variant != WB__CONV_GRAD_WEIGHT);
 }
 
 /* What is summed beside a product, as a bias's gradient is: c after the epilogue, over its rows; a or

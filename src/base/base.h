@@ -61,7 +61,7 @@ void wb__free(void *block);
  * room for `want` of them, and *room is how many it has room for.  False: no memory, and nothing
  * changed. */
 bool wb__make_wider(void *list, int *room, int want, size_t each);
-static inline bool wb__make_room(void *list, int *room, int want, size_t each)
+static inline bool wb__reserve(void *list, int *room, int want, size_t each)
 {
     return wb__likely(want <= *room) || wb__make_wider(list, room, want, each);
 }

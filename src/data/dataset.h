@@ -4,7 +4,7 @@
  *
  * Batches of arrays on the host are copied into buffers (wb__dataset_fill, wb__dataset_wrap); those
  * of arrays on another device are gathered there (wb__dataset_gather).  Files: dataset.c (making,
- * asking), fetch.c (from numbers of observations to batches), move.c (wb_to), loader.c and feeder.c
+ * asking), fetch.c (from numbers of observations to batches), move.c (wb_to), loader.c and prefetcher.c
  * (epochs, and batches ahead of their use), slots.c (their buffers), readers.c (files as
  * datasets). */
 #ifndef WB__DATASET_H

@@ -1,11 +1,11 @@
 /* Loaders as the program sees them: epochs, order, a scope for each batch.  Batches come from
- * feeder.c. */
+ * prefetcher.c. */
 #include "data/loader.h"
 
 #include "base/options.h"
 #include "base/numbers/philox.h"
 #include "data/dataset.h"
-#include "data/feeder.h"
+#include "data/prefetcher.h"
 
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ struct wb_loader {
     wb_dataloader_options options;
     wb__target target;                  /* of wb_to */
     int64_t batches;
-    wb__feeder *feeder;
+    wb__prefetcher *prefetcher;
     uint32_t *order;                    /* of a shuffled epoch */
     bool running;                       /* in an epoch */
     int64_t epoch, position;            /* ended; batches handed out of the present one */
@@ -39,7 +39,7 @@ static const wb__class mark_class = {.name = "batch", .destroy = mark_destroyed}
 static void destroy(void *object)
 {
     wb_loader *l = object;
-    wb__feeder_free(l->feeder);
+    wb__prefetcher_free(l->prefetcher);
     wb__unref(l->dataset);
     wb__free(l->order);
     wb__object_end(l, sizeof *l);
@@ -80,7 +80,7 @@ static bool is_loader(const wb_loader *l, const char *what)
 static int check_outside(const wb_loader *l, const char *what)
 {
     if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
-    if (!wb__feeder_prepares(l->feeder)) return 0;
+    if (!wb__prefetcher_prepares(l->prefetcher)) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: called by a map or .collate function of this loader, "
                     "which is preparing one of its batches", what);
 }
@@ -129,9 +129,9 @@ static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__
     l->mark.class = &mark_class;
     int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
     int ahead = (int)WB__MIN(o->ahead, WB__MAX(l->batches, 1));
-    l->feeder = wb__feeder_new(d, most, ahead, o->collate, o->collate_ctx, target);
-    if (l->feeder && o->shuffle) l->order = wb__alloc((size_t)d->n * sizeof *l->order);
-    if (l->feeder && (!o->shuffle || l->order)) return l;
+    l->prefetcher = wb__prefetcher_new(d, most, ahead, o->collate, o->collate_ctx, target);
+    if (l->prefetcher && o->shuffle) l->order = wb__alloc((size_t)d->n * sizeof *l->order);
+    if (l->prefetcher && (!o->shuffle || l->order)) return l;
     wb_object_free(l);
     return NULL;
 }
@@ -221,7 +221,7 @@ static int begin(wb_loader *l)
     if (l->order) wb__shuffle(l->order, l->dataset->n, l->options.seed, (uint64_t)l->epoch);
     l->status = 0;
     l->running = true;
-    return wb__feeder_start(l->feeder, l->order, l->position, l->batches);
+    return wb__prefetcher_start(l->prefetcher, l->order, l->position, l->batches);
 }
 
 /* Ends the epoch; false, for wb_loader_next to return. */
@@ -229,7 +229,7 @@ static bool end(wb_loader *l, int status)
 {
     l->status = status;
     if (!l->running) return false;
-    wb__feeder_stop(l->feeder);
+    wb__prefetcher_stop(l->prefetcher);
     l->running = false;
     l->position = 0;
     l->epoch++;
@@ -239,10 +239,10 @@ static bool end(wb_loader *l, int status)
 /* The next batch in a scope of its own.  0, or an error code and no scope. */
 static int open_batch(wb_loader *l, wb_batch *batch)
 {
-    wb__feed feed = wb__feeder_next(l->feeder);
+    wb__feed feed = wb__prefetcher_next(l->prefetcher);
     wb_scope *s = feed.code ? NULL : wb_scope_open();
     int status = feed.code || s ? 0 : (int)wb_error_code();
-    if (!status) status = wb__feed_open(l->feeder, &feed, batch);
+    if (!status) status = wb__feed_open(l->prefetcher, &feed, batch);
     if (!status) {
         atomic_store_explicit(&l->mark.counts, 1, memory_order_relaxed);
         wb__ref(l);

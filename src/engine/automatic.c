@@ -100,7 +100,7 @@ static void cut(wb_tensor *x, const past *p)
     x->flags |= WB__CUT;
     if (!x->name) x->name = p->name ? p->name : "a parameter";
     if (!x->storage) x->flags |= WB__GONE;
-    wb__sink_remove(x);
+    wb__unconsumed_remove(x);
     wb__tensor_detach(x);
 }
 
@@ -121,7 +121,7 @@ static void compute_old(const wb_scope *s)
     for (int i = s->looked[WB__LOOKS - 1]; good && i < s->looked[WB__LOOKS - 2]; i++) {
         wb_tensor *x = s->objects[i];
         if (!x || !has_past(x) || x->storage || !wb__consumers(x)) continue;
-        good = wb__make_room(&old, &room, n + 1, sizeof *old);
+        good = wb__reserve(&old, &room, n + 1, sizeof *old);
         if (good) old[n++] = wb__ref(x);
     }
     if (good && n) good = !wb__evaluate_keeping(n, old);
@@ -179,21 +179,21 @@ void wb__let_go(wb__thread *t)
 /* ---- overgrown ------------------------------------------------------------------------------- */
 
 /* Everything that nobody consumed and that can still be computed; counted. */
-static int take_sinks(const wb__thread *t, wb_tensor ***all, int *n)
+static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
 {
     wb__order order = {0};
-    wb_tensor *sink = t->sinks;
+    wb_tensor *unconsumed = t->unconsumed;
     int status = 0;
     wb__order_begin(&order);
     do {
-        if (!wb__order_add(&order, sink, has_no_past)) status = WB_ERROR_MEMORY;
-        sink = sink->next_sink;
-    } while (!status && sink != t->sinks);
+        if (!wb__order_add(&order, unconsumed, has_no_past)) status = WB_ERROR_MEMORY;
+        unconsumed = unconsumed->next_unconsumed;
+    } while (!status && unconsumed != t->unconsumed);
     past *p = status ? NULL : wb__alloc(((size_t)order.n + 1) * sizeof *p);
     *all = p ? wb__alloc(((size_t)order.n + 1) * sizeof **all) : NULL;
     if (*all) look_below(&order, p);
     for (int i = 0; *all && i < order.n; i++)
-        if (order.node[i]->flags & WB__IN_SINKS && !(p[i].state & LOST))
+        if (order.node[i]->flags & WB__IS_UNCONSUMED && !(p[i].state & LOST))
             (*all)[(*n)++] = wb__ref(order.node[i]);
     if (!*all) status = WB_ERROR_MEMORY;
     wb__free(p);
@@ -218,7 +218,7 @@ int wb__evaluate_overgrown(wb__thread *t)
     static _Atomic bool said;
     if (t->busy || t->recording || !wb__in_root(t)) return 0;
     t->made = 0;
-    if (!t->sinks && !t->n_pending) return 0;
+    if (!t->unconsumed && !t->n_pending) return 0;
     if (!atomic_exchange(&said, true))
         wb__log(WB_LOG_WARN,
                 "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
@@ -226,7 +226,7 @@ int wb__evaluate_overgrown(wb__thread *t)
                 WB__MOST_UNEVALUATED);
     int n = 0;
     wb_tensor **all = NULL;
-    int status = t->sinks ? take_sinks(t, &all, &n) : 0;
+    int status = t->unconsumed ? take_unconsumed(t, &all, &n) : 0;
     if (!status) status = wb__evaluate_keeping(n, all);
     for (int i = 0; i < n; i++) wb__unref(all[i]);
     wb__free(all);

@@ -58,7 +58,7 @@ static void evict(void)
 static bool keep(wb__plan *p)
 {
     while (n_plans >= limit) evict();
-    if (!wb__make_room(&plans, &plans_room, n_plans + 1, sizeof *plans)) return false;
+    if (!wb__reserve(&plans, &plans_room, n_plans + 1, sizeof *plans)) return false;
     p->uses = 2;                                    /* the cache's and the caller's */
     p->last_used = ++clock_now;
     plans[n_plans++] = p;
@@ -228,7 +228,7 @@ void wb__plan_tell_need(const wb__plan *p)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-int wb__gate_check(const wb__gate *g)
+int wb__guard_check(const wb__guard *g)
 {
     double v = 0;
     char bytes[8];
@@ -321,7 +321,7 @@ static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const size_
 }
 
 int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
-                 int n_numbers, const wb__gate *gate)
+                 int n_numbers, const wb__guard *gate)
 {
     wb__number few[64], *all = few;
     int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
@@ -340,7 +340,7 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__nu
     const bool gated = gate && gate->device;
     const wb__part_kind first = gated ? WB__PART_COMPUTE : WB__PART_WHOLE;
     if (!status) status = run_part(p, first, buffers, places, all, n);
-    if (!status && gated) status = wb__gate_check(gate);
+    if (!status && gated) status = wb__guard_check(gate);
     if (!status && gated) status = run_part(p, WB__PART_WRITES, buffers, places, all, n);
     arena_give(p->device, arena, got);
     if (all != few) wb__free(all);

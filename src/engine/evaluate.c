@@ -34,13 +34,13 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 {
     wb__thread *t = wb__this_thread();
     if (!value) return NULL;
-    if (!wb__make_room(&t->pending, &t->pending_room, t->n_pending + 1, sizeof *t->pending))
+    if (!wb__reserve(&t->pending, &t->pending_room, t->n_pending + 1, sizeof *t->pending))
         return NULL;
     wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0,
                                  NULL, 0, NULL);
     if (!a) return NULL;
     a->device = v->device;
-    wb__sink_remove(a);
+    wb__unconsumed_remove(a);
     a->flags |= WB__PENDING;
     a->variable = v;
     a->live = v->current->flags & WB__PENDING ? v->current : NULL;
@@ -133,11 +133,11 @@ static void end_pending(wb__thread *t, int first)
  * consumed is a sink still, and can be read after the update. */
 static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
 {
-    const bool x_waits = x->flags & WB__IN_SINKS, y_waits = y->flags & WB__IN_SINKS;
+    const bool x_waits = x->flags & WB__IS_UNCONSUMED, y_waits = y->flags & WB__IS_UNCONSUMED;
     wb_tensor *other = x->dtype == y->dtype ? x : wb_scalar(NAN);
     wb_tensor *both = wb_where(wb_isfinite(x), y, other);
-    if (x_waits) wb__sink_add(t, x);
-    if (y_waits) wb__sink_add(t, y);
+    if (x_waits) wb__unconsumed_add(t, x);
+    if (y_waits) wb__unconsumed_add(t, y);
     return both;
 }
 
@@ -237,11 +237,11 @@ enum { READS = 1, LOST = 2, VERSIONS = 4 }; /* a version that is about to go; on
                                                one at all */
 
 /* What an unevaluated tensor reads: all that hold of these. */
-static int what_it_reads(wb_tensor *sink, unsigned *answer)
+static int what_it_reads(wb_tensor *unconsumed, unsigned *answer)
 {
     int before = mine.side.n;
-    if (!wb__order_add_unevaluated(&mine.side, sink)) return WB_ERROR_MEMORY;
-    if (!wb__make_room(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
+    if (!wb__order_add_unevaluated(&mine.side, unconsumed)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
@@ -254,13 +254,13 @@ static int what_it_reads(wb_tensor *sink, unsigned *answer)
                     (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;
     }
-    *answer = mine.reads[wb__order_index(&mine.side, sink, wb__is_leaf)];
+    *answer = mine.reads[wb__order_index(&mine.side, unconsumed, wb__is_leaf)];
     return 0;
 }
 
 static int add_root(wb_tensor *x, int *n_roots)
 {
-    if (!wb__make_room(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
+    if (!wb__reserve(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
         return WB_ERROR_MEMORY;
     mine.roots[(*n_roots)++] = x;
     return 0;
@@ -268,20 +268,20 @@ static int add_root(wb_tensor *x, int *n_roots)
 
 /* Every sink that would lose what it reads.  One that has lost it, or has nothing to lose, leaves the
  * ring. */
-static int add_sinks(wb__thread *t, int n_asked, int *n_roots)
+static int add_unconsumed(wb__thread *t, int n_asked, int *n_roots)
 {
-    wb_tensor *sink = t->sinks, *const last = sink->prev_sink;
+    wb_tensor *unconsumed = t->unconsumed, *const last = unconsumed->prev_unconsumed;
     int status = 0;
     for (bool more = true; more && !status;) {
-        wb_tensor *next = sink->next_sink;
-        unsigned reads = sink->flags & WB__GONE ? LOST : 0;
+        wb_tensor *next = unconsumed->next_unconsumed;
+        unsigned reads = unconsumed->flags & WB__GONE ? LOST : 0;
         bool asked = false;
-        for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == sink;
-        if (!asked && !reads) status = what_it_reads(sink, &reads);
-        if (!status && reads == (READS | VERSIONS)) status = add_root(sink, n_roots);
-        more = sink != last;
-        if (reads & LOST || (!asked && !status && !(reads & VERSIONS))) wb__sink_remove(sink);
-        sink = next;
+        for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == unconsumed;
+        if (!asked && !reads) status = what_it_reads(unconsumed, &reads);
+        if (!status && reads == (READS | VERSIONS)) status = add_root(unconsumed, n_roots);
+        more = unconsumed != last;
+        if (reads & LOST || (!asked && !status && !(reads & VERSIONS))) wb__unconsumed_remove(unconsumed);
+        unconsumed = next;
     }
     return status;
 }
@@ -292,9 +292,9 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
     *n_roots = 0;
     for (int i = 0; i < n; i++)
         if (add_root(wb__bind(tensors[i]), n_roots)) return WB_ERROR_MEMORY;
-    if (!t->n_pending || !t->sinks) return 0;
+    if (!t->n_pending || !t->unconsumed) return 0;
     wb__order_begin(&mine.side);
-    return add_sinks(t, n, n_roots);
+    return add_unconsumed(t, n, n_roots);
 }
 
 /* Is there a pending write whose value cannot be had any more?  None of them can be made then. */
@@ -312,8 +312,8 @@ static bool pending_is_lost(const wb__thread *t)
 
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
-    if (!wb__make_room(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers) ||
-        !wb__make_room(&mine.places, &mine.places_room, p->arena + 1, sizeof *mine.places))
+    if (!wb__reserve(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers) ||
+        !wb__reserve(&mine.places, &mine.places_room, p->arena + 1, sizeof *mine.places))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
@@ -330,10 +330,10 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
     return 0;
 }
 
-static wb__gate gate_of(const wb_tensor *gate)
+static wb__guard gate_of(const wb_tensor *gate)
 {
-    if (!gate || !gate->storage) return (wb__gate){0};
-    return (wb__gate){gate->storage->device, gate->storage->data, (size_t)gate->offset,
+    if (!gate || !gate->storage) return (wb__guard){0};
+    return (wb__guard){gate->storage->device, gate->storage->data, (size_t)gate->offset,
                       (wb_dtype)gate->dtype};
 }
 
@@ -359,10 +359,10 @@ static int run_plan(wb__request *r, wb_tensor *gate)
         }
         mine.buffers[first + made] = stores[made]->data;
     }
-    wb__gate g = gate_of(gate);
+    wb__guard g = gate_of(gate);
     for (int i = 0; gate && !status && i < r->n_results; i++)
         if (r->results[i] == gate)
-            g = (wb__gate){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
+            g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
     if (!status)
         status = wb__plan_run(p, mine.buffers, mine.places, r->numbers, r->n_numbers, &g);
     if (status == WB_ERROR_MEMORY) wb__plan_tell_need(p);
@@ -423,8 +423,8 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *gate)
     for (int i = 0; i < n && !status; i++) {
         status = run_on(list[i], n_roots, i ? NULL : gate);
         if (!status && !i && gate && n > 1) {
-            wb__gate g = gate_of(gate);
-            status = wb__gate_check(&g);
+            wb__guard g = gate_of(gate);
+            status = wb__guard_check(&g);
         }
     }
     return status;

@@ -104,7 +104,7 @@ typedef struct wb__thread {
     int eager;                          /* WEBER_EAGER */
     const wb_device *device;            /* where new tensors are made; NULL: the CPU */
     bool letting_go;        /* what was made into something else becomes no sink again */
-    struct wb_tensor *sinks; /* unevaluated tensors nobody consumes: a ring through .next_sink */
+    struct wb_tensor *unconsumed; /* unevaluated tensors nobody consumes: a ring through .next_unconsumed */
     struct wb_tensor **pending;         /* assignments still to be made, oldest first */
     int n_pending, pending_room;
     struct wb_tensor *guard;            /* one element (counted): unless it is finite, none of the

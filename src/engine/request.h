@@ -42,14 +42,14 @@ typedef struct {
     const void *memory;
     size_t at;
     wb_dtype dtype;
-} wb__gate;
-int wb__gate_check(const wb__gate *g);
+} wb__guard;
+int wb__guard_check(const wb__guard *g);
 
 /* Runs a plan on buffers, each at its place in its memory.  WB__PLAN_AGAIN: a library refused one of
  * its steps, and no variable was written; the plan has left the cache, and one that is looked for
  * again does the step in another way. */
 enum { WB__PLAN_AGAIN = -1 };
 int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
-                 int n_numbers, const wb__gate *gate);
+                 int n_numbers, const wb__guard *gate);
 
 #endif

@@ -83,7 +83,7 @@ wb_scope *wb_scope_open(void)
 
 static bool note(wb_scope *s, void *object)
 {
-    if (!wb__make_room(&s->objects, &s->room, s->n + 1, sizeof *s->objects)) return false;
+    if (!wb__reserve(&s->objects, &s->room, s->n + 1, sizeof *s->objects)) return false;
     s->objects[s->n++] = object;
     return true;
 }
@@ -264,7 +264,7 @@ typedef struct {
 
 static bool add(survivors *list, wb_tensor *x)
 {
-    if (!wb__make_room(&list->x, &list->room, list->n + 1, sizeof *list->x)) {
+    if (!wb__reserve(&list->x, &list->room, list->n + 1, sizeof *list->x)) {
         list->status = WB_ERROR_MEMORY;
         return false;
     }

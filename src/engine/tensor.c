@@ -22,7 +22,7 @@ static void tensor_hold(void *object)
     if (x->storage || !x->n_in || x->flags & (WB__GONE | WB__PENDING)) return;
     if (!wb__scope_has(x)) return;      /* another thread's, which alone may change it */
     x->flags |= WB__HELD;
-    wb__sink_add(wb__this_thread(), x);
+    wb__unconsumed_add(wb__this_thread(), x);
 }
 
 const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy, .to = tensor_to,
@@ -90,32 +90,32 @@ void wb__storage_unref(wb__storage *s)
 
 /* ---- sinks: unevaluated tensors that nobody consumes, a ring per thread ---------------------- */
 
-void wb__sink_add(wb__thread *t, wb_tensor *x)
+void wb__unconsumed_add(wb__thread *t, wb_tensor *x)
 {
-    if (x->flags & WB__IN_SINKS || !x->n_in) return;    /* a literal has nothing to lose */
-    if (t->sinks) {
-        x->next_sink = t->sinks;
-        x->prev_sink = t->sinks->prev_sink;
-        x->prev_sink->next_sink = x;
-        t->sinks->prev_sink = x;
+    if (x->flags & WB__IS_UNCONSUMED || !x->n_in) return;    /* a literal has nothing to lose */
+    if (t->unconsumed) {
+        x->next_unconsumed = t->unconsumed;
+        x->prev_unconsumed = t->unconsumed->prev_unconsumed;
+        x->prev_unconsumed->next_unconsumed = x;
+        t->unconsumed->prev_unconsumed = x;
     } else {
-        t->sinks = x->next_sink = x->prev_sink = x;
+        t->unconsumed = x->next_unconsumed = x->prev_unconsumed = x;
     }
-    x->flags |= WB__IN_SINKS;
+    x->flags |= WB__IS_UNCONSUMED;
 }
 
-void wb__sink_remove(wb_tensor *x)
+void wb__unconsumed_remove(wb_tensor *x)
 {
-    if (!(x->flags & WB__IN_SINKS)) return;
+    if (!(x->flags & WB__IS_UNCONSUMED)) return;
     wb__thread *t = wb__this_thread();
-    x->flags &= (uint16_t)~WB__IN_SINKS;
-    if (x->next_sink == x) {
-        if (t->sinks == x) t->sinks = NULL;
+    x->flags &= (uint16_t)~WB__IS_UNCONSUMED;
+    if (x->next_unconsumed == x) {
+        if (t->unconsumed == x) t->unconsumed = NULL;
         return;
     }
-    x->prev_sink->next_sink = x->next_sink;
-    x->next_sink->prev_sink = x->prev_sink;
-    if (t->sinks == x) t->sinks = x->next_sink;
+    x->prev_unconsumed->next_unconsumed = x->next_unconsumed;
+    x->next_unconsumed->prev_unconsumed = x->prev_unconsumed;
+    if (t->unconsumed == x) t->unconsumed = x->next_unconsumed;
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -187,7 +187,7 @@ static void drop_inputs(wb_tensor *x)
         const uint64_t left = wb__unref_consumer(in);
         if (!waits || !left || left >> 32) continue;
         wb__thread *t = wb__this_thread();
-        if (!t->letting_go) wb__sink_add(t, in);
+        if (!t->letting_go) wb__unconsumed_add(t, in);
     }
     x->n_in = 0;
 }
@@ -209,7 +209,7 @@ static void tensor_destroy(void *object)
     static _Thread_local wb_tensor *waiting;
     static _Thread_local bool busy;
     wb_tensor *x = object;
-    wb__sink_remove(x);
+    wb__unconsumed_remove(x);
     x->next_dead = waiting;
     waiting = x;
     if (busy) return;
@@ -256,11 +256,11 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         wb_tensor *bound = wb__bind(in[i]);
         atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
         x->in[i] = bound;
-        if ((bound->flags & (WB__IN_SINKS | WB__HELD)) == WB__IN_SINKS) wb__sink_remove(bound);
+        if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED) wb__unconsumed_remove(bound);
     }
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
-    if (op != WB__OP_constant && op != WB__OP_variable) wb__sink_add(t, x);
+    if (op != WB__OP_constant && op != WB__OP_variable) wb__unconsumed_add(t, x);
     return wb__scope_give(x);
 }
 
@@ -312,7 +312,7 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
     x->storage = s;
     x->offset = offset;
     if (!wb__consumers(x)) settle(x);
-    wb__sink_remove(x);
+    wb__unconsumed_remove(x);
 }
 
 wb_tensor *wb__constant_on(wb__storage *s, int64_t offset, const wb_tensor *like)

@@ -56,7 +56,7 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
 enum {
     WB__GONE = 1,           /* this version of a variable was overwritten */
     WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
-    WB__IN_SINKS = 4,
+    WB__IS_UNCONSUMED = 4,
     WB__PENDING = 8,        /* an assign still to be made */
     WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
     WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
@@ -92,9 +92,9 @@ struct wb_tensor {
     wb_tensor *live;                /* of a variable: the version in its memory (counted); of a
                                        pending assign: the variable's pending assign before it */
     const char *name;               /* of a variable, for messages; or of a layer (automatic) */
-    wb_tensor *prev_sink;
+    wb_tensor *prev_unconsumed;
     union {
-        wb_tensor *next_sink;
+        wb_tensor *next_unconsumed;
         wb_tensor *next_dead;           /* while it is being destroyed */
     };
     const wb_device *device;        /* NULL: it floats */
@@ -207,8 +207,8 @@ static inline void wb__renewed(wb_tensor *literal, int hook, int i)
 }
 
 void wb__tensor_detach(wb_tensor *x);   /* drops inputs: x must be evaluated */
-void wb__sink_add(wb__thread *t, wb_tensor *x);      /* once; x may have consumers */
-void wb__sink_remove(wb_tensor *x);
+void wb__unconsumed_add(wb__thread *t, wb_tensor *x);      /* once; x may have consumers */
+void wb__unconsumed_remove(wb_tensor *x);
 /* Takes the reference over; x is evaluated from now on. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 

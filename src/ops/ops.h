@@ -39,20 +39,20 @@ extern const char *const wb__step_names[WB__STEP_COUNT];
  * the diagonal that ends at the last key where causal, p = softmax(s):
  *   FORWARD    q, k, v, o, lse                    o = p·v; lse [N, H, T, 1] f32 = log sum exp(s)
  *   BACK       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
-typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_BACK } wb__attention_kind;
+typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_GRAD } wb__attention_kind;
 typedef struct {
     double scale;
     bool causal;
 } wb__attention_attr;
 
-typedef enum { WB__CONV_FORWARD, WB__CONV_DATA, WB__CONV_WEIGHTS } wb__conv_kind;
+typedef enum { WB__CONV_FORWARD, WB__CONV_GRAD_INPUT, WB__CONV_GRAD_WEIGHT } wb__conv_kind;
 
 typedef enum {
     WB__POOL_MAX,           /* y = max over the window            buffers: x, y      */
-    WB__POOL_MAX_BACK,      /* dx: dy at the first maximum        buffers: x, dy, dx */
+    WB__POOL_MAX_GRAD,      /* dx: dy at the first maximum        buffers: x, dy, dx */
     WB__POOL_MAX_TAKE,      /* y = v at the first maximum of x    buffers: x, v, y   */
     WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y      */
-    WB__POOL_MEAN_BACK      /* its adjoint                        buffers: dy, dx    */
+    WB__POOL_MEAN_GRAD      /* its adjoint                        buffers: dy, dx    */
 } wb__pool_kind;
 
 /* ---- the table ------------------------------------------------------------------------------- */

@@ -54,10 +54,10 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     to->places = wb__alloc_zero((size_t)from->n_places, sizeof *to->places);
     if (!rule || !to->slots || !to->places) return false;
     for (; to->n_places < from->n_places; to->n_places++) {
-        const wb__place_of_slot *place = &from->places[to->n_places];
+        const wb__step_operand_of_slot *place = &from->places[to->n_places];
         char *path = wb__strdup(place->path);
         if (!path) return false;
-        to->places[to->n_places] = (wb__place_of_slot){path, place->slot};
+        to->places[to->n_places] = (wb__step_operand_of_slot){path, place->slot};
         wb__slot *slot = &to->slots[place->slot];
         if (!slot->path) slot->path = path;
     }

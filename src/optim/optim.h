@@ -52,7 +52,7 @@ typedef struct {
 } wb__slot;
 
 /* A place of a parameter in the model; tied places have one slot. */
-typedef struct { char *path; int slot; } wb__place_of_slot;
+typedef struct { char *path; int slot; } wb__step_operand_of_slot;
 
 /* What scales the gradients of f16, on the device: the scale; the updates since it changed or one
  * was skipped; and of each slot the steps that were made, since the host cannot know which were. */
@@ -69,7 +69,7 @@ struct wb_opt_state {
     int n;
     wb__slot *slots;
     int n_places;
-    wb__place_of_slot *places;          /* in the order of the walk */
+    wb__step_operand_of_slot *places;          /* in the order of the walk */
 };
 
 /* The fields of wb_Rule_options, for adjusting, printing and files. */

@@ -63,14 +63,14 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
                         "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
                         leaf->path, wb_describe(leaf->x));
     void **known = wb__pointer_map_at(&m->seen, leaf->x);
-    if (!known || !wb__make_room(&s->places, &m->place_room, s->n_places + 1, sizeof *s->places))
+    if (!known || !wb__reserve(&s->places, &m->place_room, s->n_places + 1, sizeof *s->places))
         return WB_ERROR_MEMORY;
     char *path = wb__strdup(leaf->path);
     if (!path) return WB_ERROR_MEMORY;
-    wb__place_of_slot *place = &s->places[s->n_places++];
-    *place = (wb__place_of_slot){.path = path};
+    wb__step_operand_of_slot *place = &s->places[s->n_places++];
+    *place = (wb__step_operand_of_slot){.path = path};
     if (!*known) {
-        if (!wb__make_room(&s->slots, &m->slot_room, s->n + 1, sizeof *s->slots))
+        if (!wb__reserve(&s->slots, &m->slot_room, s->n + 1, sizeof *s->slots))
             return WB_ERROR_MEMORY;
         s->slots[s->n++] = (wb__slot){0};
         if (!fill_slot(s, &s->slots[s->n - 1], leaf, path)) return WB_ERROR_MEMORY;

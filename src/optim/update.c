@@ -52,7 +52,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || g == w->last) return 0;
     if (wb__setting_read(u->state, &slot->frozen)) {        /* nobody reads it: it is not computed */
-        if (wb__is(g, &wb__tensor_class)) wb__sink_remove(g);
+        if (wb__is(g, &wb__tensor_class)) wb__unconsumed_remove(g);
         return 0;
     }
     if (!wb__is(g, &wb__tensor_class) || !wb__same_dims(g, leaf->x) ||
@@ -305,7 +305,7 @@ typedef struct { wb_tensor **x; int n, room; } leaves;
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
-    if (!wb__make_room(&l->x, &l->room, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&l->x, &l->room, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
     l->x[l->n++] = leaf->x;
     return 0;
 }

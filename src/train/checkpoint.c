@@ -393,12 +393,12 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
-    wb__pouring values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
+    wb__state_load values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
                           .check_only = true};
-    if (!status && c->model) status = wb__pour(&r->file, &values, c->model);
+    if (!status && c->model) status = wb__load_values(&r->file, &values, c->model);
     values.check_only = false;
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
-    if (!status && c->model) status = wb__pour(&r->file, &values, c->model);
+    if (!status && c->model) status = wb__load_values(&r->file, &values, c->model);
     if (!status && c->state) status = restore_state(r, c->state, parts);
     if (!status) {
         wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});

@@ -54,7 +54,7 @@ static bool is_leftover(const char *rest)
 
 static int add(keeping *k, char *path, const wb__checkpoint_about *about)
 {
-    if (!wb__make_room(&k->files, &k->room, k->n + 1, sizeof *k->files)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&k->files, &k->room, k->n + 1, sizeof *k->files)) return WB_ERROR_MEMORY;
     k->files[k->n++] = (kept){path, *about};
     return 0;
 }

@@ -20,7 +20,7 @@ static int collect(const wb__leaf *leaf, void *ctx)
     void **at = wb__pointer_map_at(&l->index, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
     if (*at) return 0;
-    if (!wb__make_room(&l->wrt, &l->room, l->n + 1, sizeof *l->wrt)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&l->wrt, &l->room, l->n + 1, sizeof *l->wrt)) return WB_ERROR_MEMORY;
     l->wrt[l->n++] = leaf->x;
     *at = (void *)(intptr_t)l->n;
     return 0;

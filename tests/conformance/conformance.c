@@ -552,9 +552,9 @@ TEST(every_row_is_covered)
     static const char covered[] =
         "where cast " /* here */
         "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian "
-        "take take_add " /* conformance_shape */
-        "matmul conv conv_data conv_weights maxpool maxpool_back maxpool_take meanpool "
-        "meanpool_back softmax logsoftmax normalise "
+        "take scatter_add " /* conformance_shape */
+        "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_take meanpool "
+        "meanpool_grad softmax logsoftmax normalise "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
         "average adam_step " /* optim_rules */
         "constant variable assign stop automatic " /* engine_semantics */

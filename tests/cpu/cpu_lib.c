@@ -265,7 +265,7 @@ static wb__view picture(wb_dtype dtype, int buffer, int64_t n, int64_t c, int64_
 /* The step, whose operands may be NCHW. */
 static wb__cpu_kernel *prepared(const wb__conv_desc *d, bool x_nhwc, bool y_nhwc)
 {
-    const int64_t biased = d->kind == WB__CONV_DATA ? d->c : d->k;
+    const int64_t biased = d->kind == WB__CONV_GRAD_INPUT ? d->c : d->k;
     wb__step s = {
         .kind = WB__STEP_CONV, .variant = d->kind, .n_views = 3 + d->has_bias, .epilogue = d->act,
         .views = {picture(d->dtype, 0, d->n, d->c, d->h, d->w, x_nhwc),
@@ -300,9 +300,10 @@ static void one_conv(wb__conv_desc d, bool x_nhwc, bool y_nhwc)
     const int64_t cg = d.c / d.groups, kg = d.k / d.groups;
     const int64_t nx = d.n * d.c * d.h * d.w, nw = d.k * cg * d.kh * d.kw,
                   ny = d.n * d.k * d.oh * d.ow;
-    buffer x = make(d.dtype, nx, d.kind != WB__CONV_DATA),
-           w = make(d.dtype, nw, d.kind != WB__CONV_WEIGHTS);
-    buffer y = make(d.dtype, ny, d.kind != WB__CONV_FORWARD), bias = make(d.dtype, d.kind == WB__CONV_DATA ? d.c : d.k, true);
+    buffer x = make(d.dtype, nx, d.kind != WB__CONV_GRAD_INPUT),
+           w = make(d.dtype, nw, d.kind != WB__CONV_GRAD_WEIGHT);
+    buffer y = make(d.dtype, ny, d.kind != WB__CONV_FORWARD);
+    buffer bias = make(d.dtype, d.kind == WB__CONV_GRAD_INPUT ? d.c : d.k, true);
     wb__cpu_kernel *kernel = prepared(&d, x_nhwc, y_nhwc);
     char what[300];
     snprintf(what, sizeof what,
@@ -314,10 +315,10 @@ static void one_conv(wb__conv_desc d, bool x_nhwc, bool y_nhwc)
              (int)d.pad[3], (int)d.groups, x_nhwc, y_nhwc, d.has_bias, (int)d.act,
              kernel->base.impl);
     run_kernel(kernel, (void *[]){ x.data, w.data, y.data, d.has_bias ? bias.data : NULL });
-    buffer *out = d.kind == WB__CONV_FORWARD ? &y : d.kind == WB__CONV_DATA ? &x : &w;
+    buffer *out = d.kind == WB__CONV_FORWARD ? &y : d.kind == WB__CONV_GRAD_INPUT ? &x : &w;
     double *sum = calloc((size_t)out->n + 1, sizeof *sum),
            *magnitude = calloc((size_t)out->n + 1, sizeof *sum);
-    const bool adjoint = d.kind == WB__CONV_DATA && (d.has_bias || d.act);
+    const bool adjoint = d.kind == WB__CONV_GRAD_INPUT && (d.has_bias || d.act);
     for (int64_t n = 0; adjoint && d.has_bias && n < d.n; n++) for (int64_t c = 0; c < d.c; c++)
         for (int64_t i = 0; i < d.h; i++) for (int64_t j = 0; j < d.w; j++) {
             const int64_t xi = at_nhwc(x_nhwc, n, c, i, j, d.c, d.h, d.w);
@@ -337,10 +338,10 @@ static void one_conv(wb__conv_desc d, bool x_nhwc, bool y_nhwc)
                         int64_t xi = at_nhwc(x_nhwc, n, k / kg * cg + c, r, q, d.c, d.h, d.w);
                         int64_t wi = ((k * cg + c) * d.kh + a) * d.kw + b;
                         double t = d.kind == WB__CONV_FORWARD ? x.real[xi] * w.real[wi]
-                                   : d.kind == WB__CONV_DATA  ? w.real[wi] * y.real[yi]
+                                   : d.kind == WB__CONV_GRAD_INPUT  ? w.real[wi] * y.real[yi]
                                                               : x.real[xi] * y.real[yi];
                         int64_t o = d.kind == WB__CONV_FORWARD ? yi
-                                    : d.kind == WB__CONV_DATA  ? xi
+                                    : d.kind == WB__CONV_GRAD_INPUT  ? xi
                                                                : wi;
                         sum[o] += t;
                         magnitude[o] += fabs(t);
@@ -384,7 +385,7 @@ static void test_conv_drawn(void **unused)
         d.oh = draw_window(d.h, d.kh, d.stride[0], d.dilation[0], d.kh, d.pad);
         d.ow = draw_window(d.w, d.kw, d.stride[1], d.dilation[1], d.kw, d.pad + 2);
         const bool x_nhwc = chance(2), y_nhwc = chance(5) ? !x_nhwc : x_nhwc;
-        if (d.kind == WB__CONV_FORWARD || (d.kind == WB__CONV_DATA && chance(3)))
+        if (d.kind == WB__CONV_FORWARD || (d.kind == WB__CONV_GRAD_INPUT && chance(3)))
             d.has_bias = chance(2), d.act = draw_epilogue();
         one_conv(d, x_nhwc, y_nhwc);
     }
@@ -441,10 +442,10 @@ static void one_pool(wb__pool_desc d, bool ties, bool nans)
     snprintf(what, sizeof what, "pool kind %d %s n%d c%d %dx%d window %dx%d out %dx%d nhwc %d %s",
              (int)kind, wb_dtype_name(d.dtype), (int)d.n, (int)d.c, (int)d.h, (int)d.w, (int)d.kh,
              (int)d.kw, (int)d.oh, (int)d.ow, d.nhwc, op->impl);
-    buffer *out = kind == WB__POOL_MAX_BACK || kind == WB__POOL_MEAN_BACK ? &out_x : &out_y;
-    run(op, kind == WB__POOL_MAX_BACK    ? (void *[]){ x.data, y.data, out_x.data }
+    buffer *out = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MEAN_GRAD ? &out_x : &out_y;
+    run(op, kind == WB__POOL_MAX_GRAD    ? (void *[]){ x.data, y.data, out_x.data }
             : kind == WB__POOL_MAX_TAKE  ? (void *[]){ x.data, v.data, out_y.data }
-            : kind == WB__POOL_MEAN_BACK ? (void *[]){ y.data, out_x.data }
+            : kind == WB__POOL_MEAN_GRAD ? (void *[]){ y.data, out_x.data }
                                          : (void *[]){ x.data, out_y.data });
     double *want = calloc((size_t)out->n + 1, sizeof *want);
     for (int64_t n = 0; n < d.n; n++) for (int64_t c = 0; c < d.c; c++)
@@ -456,14 +457,14 @@ static void one_pool(wb__pool_desc d, bool ties, bool nans)
                 if (r < 0 || r >= d.h || q < 0 || q >= d.w) continue;
                 int64_t xi = at_nhwc(d.nhwc, n, c, r, q, d.c, d.h, d.w);
                 if (kind == WB__POOL_MEAN) want[yi] += x.real[xi] / (double)(d.kh * d.kw);
-                if (kind == WB__POOL_MEAN_BACK) want[xi] += y.real[yi] / (double)(d.kh * d.kw);
+                if (kind == WB__POOL_MEAN_GRAD) want[xi] += y.real[yi] / (double)(d.kh * d.kw);
                 if (best < 0 || x.real[xi] > x.real[best]
                     || (isnan(x.real[xi]) && !isnan(x.real[best])))
                     best = xi;
             }
             if (kind == WB__POOL_MAX) want[yi] = best < 0 ? -INFINITY : x.real[best];
             if (kind == WB__POOL_MAX_TAKE) want[yi] = best < 0 ? 0 : v.real[best];
-            if (kind == WB__POOL_MAX_BACK && best >= 0) want[best] += y.real[yi];
+            if (kind == WB__POOL_MAX_GRAD && best >= 0) want[best] += y.real[yi];
         }
     for (int64_t i = 0; i < out->n; i++) {
         if (isinf(want[i])) assert_true(element(out->data, d.dtype, i) == want[i]);

@@ -161,7 +161,7 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
             if (made && wb__is_narrow(in))
                 d[e] = to_dtype(d[e], in->reg, in->dtype);
         }
-        if (in->kind == WB__FOLD_COLS)
+        if (in->kind == WB__REDUCE_COLUMNS)
             for (int64_t r = 0; r < n / cols; r++) {
                 cell best = {0, 0};
                 int64_t place = -1;
@@ -176,7 +176,7 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
     }
     for (int i = 0; i < f->n_instr; i++) {
         const wb__instr *in = &f->instr[i];
-        if (in->kind != WB__STORE && in->kind < WB__FOLD_ROWS) continue;
+        if (in->kind != WB__STORE && in->kind < WB__REDUCE_ROWS) continue;
         const wb__view *v = &f->views[segment * f->n_views + in->arg];
         const int reg = f->instr[in->a].reg;
 
@@ -185,7 +185,7 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
                 put_cell(place_of(buffers, v, index[e]), v->dtype, value[in->a][e], reg);
             continue;
         }
-        const bool all = in->kind == WB__FOLD_ALL;
+        const bool all = in->kind == WB__REDUCE_ALL;
         const int64_t outers = all ? 1 : n / rows / cols, lines = all ? n : rows;
         const int64_t wide = all ? 1 : cols;
         for (int64_t o = 0; o < outers; o++)

@@ -318,10 +318,10 @@ static void run(const wb__fused *f, void *const *buffers, const wb__number *numb
 }
 
 /* A fold of all of x, of its rows, of its columns: sum, max or argmax. */
-static double fold_of(wb__instr_kind kind, wb__op op, int64_t n, const float *x)
+static double reduction_of(wb__instr_kind kind, wb__op op, int64_t n, const float *x)
 {
     float result = -1;
-    const bool cols = kind == WB__FOLD_COLS;
+    const bool cols = kind == WB__REDUCE_COLUMNS;
     const wb__space space = {.ndim = 1, .row_dims = !cols, .col_dims = cols, .dims = {n}};
     const wb__view views[2] = {{.dtype = WB_F32, .ndim = 1, .dims = {n}, .strides = {1}},
                                {.dtype = WB_F32, .buffer = 1, .ndim = 1, .dims = {n}}};
@@ -340,34 +340,34 @@ static double fold_of(wb__instr_kind kind, wb__op op, int64_t n, const float *x)
 
 TEST(folds)
 {
-    static const wb__instr_kind kinds[] = {WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL};
+    static const wb__instr_kind kinds[] = {WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL};
     static float x[3000000];
     for (int k = 0; k < 3; k++)
         for (int threads = 1; threads <= 3; threads++) {
             wb__set_threads(threads);
             for (int64_t n = 1; n < 3000000; n = n * 3 + 5) {
                 for (int64_t i = 0; i < n; i++) x[i] = 0.1f;
-                const double sum = fold_of(kinds[k], WB__OP_sum, n, x);
+                const double sum = reduction_of(kinds[k], WB__OP_sum, n, x);
                 if (fabs(sum / (0.1f * (double)n) - 1) > 6e-7)
                     fail_msg("fold %d of %lld: %.9g", k, (long long)n, sum);
                 const int64_t at = n * 2 / 3, later = n - 1;
                 x[at] = x[later] = 7;
-                assert_true(fold_of(kinds[k], WB__OP_max, n, x) == 7
-                            && fold_of(kinds[k], WB__OP_argmax, n, x) == (float)at);
+                assert_true(reduction_of(kinds[k], WB__OP_max, n, x) == 7
+                            && reduction_of(kinds[k], WB__OP_argmax, n, x) == (float)at);
                 x[at] = -7;
-                assert_true(fold_of(kinds[k], WB__OP_min, n, x) == -7);
+                assert_true(reduction_of(kinds[k], WB__OP_min, n, x) == -7);
                 x[at] = NAN;
-                assert_true(isnan(fold_of(kinds[k], WB__OP_max, n, x))
-                            && isnan(fold_of(kinds[k], WB__OP_min, n, x)));
-                assert_true(fold_of(kinds[k], WB__OP_argmax, n, x) == (float)at
-                            && isnan(fold_of(kinds[k], WB__OP_sum, n, x)));
+                assert_true(isnan(reduction_of(kinds[k], WB__OP_max, n, x))
+                            && isnan(reduction_of(kinds[k], WB__OP_min, n, x)));
+                assert_true(reduction_of(kinds[k], WB__OP_argmax, n, x) == (float)at
+                            && isnan(reduction_of(kinds[k], WB__OP_sum, n, x)));
                 for (int64_t i = 0; i < n; i++) x[i] = -INFINITY;
-                assert_true(fold_of(kinds[k], WB__OP_max, n, x) == -INFINITY
-                            && fold_of(kinds[k], WB__OP_argmax, n, x) == 0);
+                assert_true(reduction_of(kinds[k], WB__OP_max, n, x) == -INFINITY
+                            && reduction_of(kinds[k], WB__OP_argmax, n, x) == 0);
             }
-            assert_true(fold_of(kinds[k], WB__OP_sum, 0, x) == 0
-                        && fold_of(kinds[k], WB__OP_max, 0, x) == -INFINITY);
-            assert_true(fold_of(kinds[k], WB__OP_argmax, 0, x) == 0);
+            assert_true(reduction_of(kinds[k], WB__OP_sum, 0, x) == 0
+                        && reduction_of(kinds[k], WB__OP_max, 0, x) == -INFINITY);
+            assert_true(reduction_of(kinds[k], WB__OP_argmax, 0, x) == 0);
         }
 }
 
@@ -422,14 +422,14 @@ TEST(by_index)
     for (int i = 0; i < COUNT; i++) index[i] = (int32_t)(draw() % (N + 4)) - 2;
     for (int i = 0; i < N * INNER * 2; i++) table[i] = (float)(draw() % 100);
     for (int i = 0; i < COUNT * INNER; i++) rows_[i] = (float)(draw() % 100);
-    wb__step take = {.kind = WB__STEP_TAKE, .n_views = 3,
+    wb__step take = {.kind = WB__STEP_GATHER, .n_views = 3,
                      .views = {{.dtype = WB_F32, .ndim = 2, .dims = {N, INNER},
                                 .strides = {2 * INNER, 1}},
                                {.dtype = WB_I32, .buffer = 1, .ndim = 1, .dims = {COUNT},
                                 .strides = {1}},
                                {.dtype = WB_F32, .buffer = 2, .ndim = 2, .dims = {COUNT, INNER},
                                 .strides = {INNER, 1}}}};
-    wb__step put = {.kind = WB__STEP_TAKE_ADD, .n_views = 3,
+    wb__step put = {.kind = WB__STEP_SCATTER_ADD, .n_views = 3,
                     .views = {{.dtype = WB_I32, .ndim = 1, .dims = {COUNT}, .strides = {1}},
                               {.dtype = WB_F32, .buffer = 1, .ndim = 2, .dims = {COUNT, INNER},
                                .strides = {INNER, 1}},

@@ -128,7 +128,7 @@ TEST(device_memory_is_flat)
             if (epoch == 9) device = far_held(), host = wb_memory_used();
         }
         assert_int_equal(far_held(), device);
-        /* small blocks pass from the feeder's thread to this one, which keeps a bounded list */
+        /* small blocks pass from the prefetcher's thread to this one, which keeps a bounded list */
         assert_true(wb_memory_used() - host < 50 * 13 * 4096);
         assert_int_equal(wb_scope_close(s), 0);
     }

@@ -157,11 +157,11 @@ static void by_loops(const shape *p, const arrays *r, double *made, double *size
                     const int64_t q = ow * p->stride + v * p->dilation - p->before;
                     if (h < 0 || q < 0 || h >= p->h || q >= p->w) continue;
                     const int64_t g = k / kg * cg + c;
-                    const double vx = kind == WB__CONV_DATA ? 1 : value(r, 0, n, g, h, q);
-                    const double vw = kind == WB__CONV_WEIGHTS ? 1 : value(r, 1, k, c, u, v);
+                    const double vx = kind == WB__CONV_GRAD_INPUT ? 1 : value(r, 0, n, g, h, q);
+                    const double vw = kind == WB__CONV_GRAD_WEIGHT ? 1 : value(r, 1, k, c, u, v);
                     const double vy = kind == WB__CONV_FORWARD ? 1 : value(r, 2, n, k, oh, ow);
                     const int64_t to = kind == WB__CONV_FORWARD ? at(y, n, k, oh, ow)
-                                     : kind == WB__CONV_DATA ? at(x, n, g, h, q) : at(w, k, c, u, v);
+                                     : kind == WB__CONV_GRAD_INPUT ? at(x, n, g, h, q) : at(w, k, c, u, v);
                     made[to] += vx * vw * vy;
                     size[to] += fabs(vx * vw * vy);
                 }
@@ -198,7 +198,7 @@ TEST(test_convolutions)
     static const wb_dtype dtypes[] = {WB_F32, WB_BF16, WB_F16};
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (int t = 0; t < 3; t++)
-            for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_WEIGHTS; kind++)
+            for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_GRAD_WEIGHT; kind++)
                 for (int nhwc = 0; nhwc < 2; nhwc++)
                     run(&shapes[i], convolution(&shapes[i], dtypes[t], nhwc, kind), "cuDNN");
 }
@@ -311,7 +311,7 @@ static void one_attention(wb_dtype dtype, bool causal, bool packed, bool same)
     enum { N = 2, H = 3, T = 21, W = 16 };
     arrays r, back;
     wb__step s = attention(dtype, N, H, T, W, WB__ATTENTION_FORWARD, causal, packed);
-    wb__step grad = attention(dtype, N, H, T, W, WB__ATTENTION_BACK, causal, packed);
+    wb__step grad = attention(dtype, N, H, T, W, WB__ATTENTION_GRAD, causal, packed);
     s.deterministic = grad.deterministic = same;
     assert_true(b->takes(d, &s));
     assert_true(b->takes(d, &grad));
@@ -383,7 +383,7 @@ TEST(test_large_workspaces)
 {
     const shape p = {1, 4, 11, 13, 4, 3, 3, 1, 1, 1, 1, 1};
     const wb__step conv = convolution(&p, WB_F32, false, WB__CONV_FORWARD);
-    const wb__step s = attention(WB_BF16, 2, 3, 40, 16, WB__ATTENTION_BACK, true, false);
+    const wb__step s = attention(WB_BF16, 2, 3, 40, 16, WB__ATTENTION_GRAD, true, false);
     static const char *const memory[] = {"4000000000", "16000000000"};
     setenv("VGPU_DNN_WORKSPACE", "300000000", 1);
     for (int i = 0; i < 2; i++) {

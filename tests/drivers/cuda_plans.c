@@ -134,7 +134,7 @@ static void all_kinds(const wb__dnn_target *t, const shape *s, wb_dtype dtype, i
                       bool nhwc, int last)
 {
     static const wb__op acts[] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh, WB__OP_sigmoid};
-    for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_WEIGHTS; kind++)
+    for (int kind = WB__CONV_FORWARD; kind <= WB__CONV_GRAD_WEIGHT; kind++)
         for (int same = 0; same < 2; same++)
             for (int e = -1; e <= (same || kind != WB__CONV_FORWARD ? -1 : last); e++) {
                 char what[200];
@@ -206,7 +206,7 @@ static void attentions(int which)
 {
     const wb__dnn_target t = target_of(which);
     for (size_t i = 0; i < WB__COUNT(list); i++)
-        for (int kind = WB__ATTENTION_FORWARD; kind <= WB__ATTENTION_BACK; kind++)
+        for (int kind = WB__ATTENTION_FORWARD; kind <= WB__ATTENTION_GRAD; kind++)
             for (int causal = 0; causal < 2; causal++) {
                 if ((!causal && i != 1) || (which && i > 1 && i != 4)) continue;
                 char what[120];

@@ -12,11 +12,11 @@ enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, PLACES = 6, DEPTH = 16, SYMBO
 
 enum {
     SUMS = 1, GELU = 1 << NEAR_GELU, GELU_AUX = 1 << NEAR_GELU_AUX,
-    RELU_AUX = 1 << NEAR_RELU_AUX, GELU_BACK = 1 << NEAR_GELU_BACK,
-    RELU_BACK = 1 << NEAR_RELU_BACK,
+    RELU_AUX = 1 << NEAR_RELU_AUX, GELU_GRAD = 1 << NEAR_GELU_GRAD,
+    RELU_GRAD = 1 << NEAR_RELU_GRAD,
     SUMS_OF_A = 1 << NEAR_SUMS_OF_A, SUMS_OF_B = 1 << NEAR_SUMS_OF_B,
     ATTENTION = 1 << NEAR_ATTENTION,
-    ALL = ATTENTION | SUMS | GELU | GELU_AUX | RELU_AUX | GELU_BACK | RELU_BACK
+    ALL = ATTENTION | SUMS | GELU | GELU_AUX | RELU_AUX | GELU_GRAD | RELU_GRAD
 };
 
 typedef struct {
@@ -119,7 +119,7 @@ static void compare(const model *m, const double *want, const double *got, unsig
 TEST(every_part_trains_as_the_cpu_does)
 {
     static const unsigned each[] = {SUMS,      GELU,      GELU_AUX, RELU_AUX,
-                                    GELU_BACK, RELU_BACK, SUMS_OF_A | SUMS_OF_B, ATTENTION};
+                                    GELU_GRAD, RELU_GRAD, SUMS_OF_A | SUMS_OF_B, ATTENTION};
     double want[STEPS], got[STEPS];
     near_ask(true);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
@@ -133,7 +133,7 @@ TEST(every_part_trains_as_the_cpu_does)
             near_forget();
             train(&models[i], near_device(), got);
             compare(&models[i], want, got, allowed);
-            for (int e = NEAR_GELU_AUX; e <= NEAR_RELU_BACK; e++)
+            for (int e = NEAR_GELU_AUX; e <= NEAR_RELU_GRAD; e++)
                 if (!(allowed >> e & 1)) assert_int_equal(near_count(e), 0);
             if (!(allowed & SUMS)) assert_int_equal(near_count(0), 0);
             const int attentions = i == 2 && allowed & ATTENTION ? 2 * STEPS : 0;
@@ -154,13 +154,13 @@ TEST(all_of_it_is_absorbed)
     train(&models[0], near_device(), losses);
     assert_int_equal(near_count(NEAR_GELU_AUX), STEPS);
     assert_int_equal(near_count(NEAR_RELU_AUX), STEPS);
-    assert_int_equal(near_count(NEAR_GELU_BACK), STEPS);
-    assert_int_equal(near_count(NEAR_RELU_BACK), STEPS);
+    assert_int_equal(near_count(NEAR_GELU_GRAD), STEPS);
+    assert_int_equal(near_count(NEAR_RELU_GRAD), STEPS);
     assert_int_equal(near_count(0), 2 * STEPS);         /* the biases of both, with their slopes */
     near_forget();
     train(&models[2], near_device(), losses);
     assert_int_equal(near_count(NEAR_GELU_AUX), STEPS);
-    assert_int_equal(near_count(NEAR_GELU_BACK), STEPS);
+    assert_int_equal(near_count(NEAR_GELU_GRAD), STEPS);
     assert_true(near_count(0) >= STEPS);
     assert_int_equal(near_count(NEAR_ATTENTION), 2 * STEPS);
     near_forget();
@@ -322,7 +322,7 @@ TEST(what_is_declined_is_done_otherwise)
         near_forget();
         train(&models[i], near_device(), got);
         compare(&models[i], want, got, 0);
-        for (int e = NEAR_GELU_AUX; e <= NEAR_RELU_BACK; e++) assert_int_equal(near_count(e), 0);
+        for (int e = NEAR_GELU_AUX; e <= NEAR_RELU_GRAD; e++) assert_int_equal(near_count(e), 0);
         assert_int_equal(near_count(NEAR_ATTENTION), 0);
     }
     near_decline(0, 0, 0);

@@ -169,9 +169,9 @@ TEST(loops_need_no_scope)
 
 static int sinks(void)
 {
-    const wb_tensor *first = wb__this_thread()->sinks, *x = first;
+    const wb_tensor *first = wb__this_thread()->unconsumed, *x = first;
     int n = 0;
-    for (; x && (!n || x != first); x = x->next_sink) n++;
+    for (; x && (!n || x != first); x = x->next_unconsumed) n++;
     return n;
 }
 

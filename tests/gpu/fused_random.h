@@ -138,7 +138,7 @@ static inline int pick(const program *p, int reg, int level)
     for (int tries = 0; tries < 30; tries++) {
         const int i = (int)below(p->f.n_instr);
         const wb__instr *in = &p->instr[i];
-        if (in->kind >= WB__FOLD_ROWS || in->level > level) continue;
+        if (in->kind >= WB__REDUCE_ROWS || in->level > level) continue;
         if (reg >= 0 && in->reg != reg) continue;
         return i;
     }
@@ -191,7 +191,7 @@ static inline wb_dtype some_dtype(int reg)
     return reg == WB__REG_I32 ? integers[below(4)] : whole_dtype(reg);
 }
 
-static inline void add_fold_cols(program *p)
+static inline void add_reduce_columns(program *p)
 {
     const int a = pick(p, -1, WB__LEVEL_FULL);
     if (a < 0 || p->instr[a].level != WB__LEVEL_FULL) return;
@@ -209,14 +209,14 @@ static inline void add_fold_cols(program *p)
     if (bound > 1e6) return;
     p->bound[p->f.n_instr] = bound;
     wb__instr *in =
-        add(p, WB__FOLD_COLS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_ROW,
+        add(p, WB__REDUCE_COLUMNS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_ROW,
                         op == WB__OP_argmax ? WB_I32
                         : op == WB__OP_sum  ? some_dtype(p->instr[a].reg) : whole_dtype(p->instr[a].reg));
     in->op = (uint16_t)op;
     in->a = a;
 }
 
-static inline void add_end_fold(program *p, bool all)
+static inline void add_end_reduction(program *p, bool all)
 {
     const int a = pick(p, -1, WB__LEVEL_FULL);
     const wb__space *s = &p->spaces[0];
@@ -230,7 +230,7 @@ static inline void add_end_fold(program *p, bool all)
     const wb_dtype whole = chance(50) ? WB_I32 : WB_I64;
     const wb_dtype t = place ? whole : dtypes[below(WB__COUNT(dtypes) - 1)];
     const int reg = place ? WB__REG_I32 : p->instr[a].reg, view = add_view(p, t, flat);
-    wb__instr *in = add(p, all ? WB__FOLD_ALL : WB__FOLD_ROWS, reg, WB__LEVEL_ONE, t);
+    wb__instr *in = add(p, all ? WB__REDUCE_ALL : WB__REDUCE_ROWS, reg, WB__LEVEL_ONE, t);
     in->op = (uint16_t)op;
     in->a = a;
     in->arg = view;
@@ -300,14 +300,14 @@ static inline void draw_program(program *p)
                 in->a = a;
             }
         } else if (folds && chance(15)) {
-            add_fold_cols(p);
+            add_reduce_columns(p);
         } else {
             add_row(p);
         }
     }
     for (int i = 1 + (int)below(3); i > 0; i--) add_store(p);
-    if (chance(25) || outer) add_end_fold(p, false);
-    if (chance(20) && !outer) add_end_fold(p, true);
+    if (chance(25) || outer) add_end_reduction(p, false);
+    if (chance(20) && !outer) add_end_reduction(p, true);
     p->f.instr = p->instr;
     p->f.spaces = p->spaces;
     for (int s = 1; s < p->f.n_segments; s++)
@@ -336,8 +336,8 @@ static inline void fill(program *p, void **buffers)
 static inline void print_program(const program *p)
 {
     static const char *kinds[] =
-        {"load", "number", "iota", "uniform", "gaussian", "row", "cast", "fold_cols", "fold_rows",
-                                  "fold_all", "store"};
+        {"load", "number", "iota", "uniform", "gaussian", "row", "cast", "reduce_columns", "reduce_rows",
+                                  "reduce_all", "store"};
     static const char *regs[] = {"f32", "f64", "i32", "i64"}, *levels[] = {"one", "row", "full"};
     for (int s = 0; s < p->f.n_segments; s++) {
         const wb__space *sp = &p->spaces[s];
@@ -351,7 +351,7 @@ static inline void print_program(const program *p)
                       levels[in->level], wb_dtype_name(in->dtype),
                       in->op ? wb__ops[in->op].name : "");
         print_message(" a %d b %d c %d arg %d", in->a, in->b, in->c, in->arg);
-        if (in->kind == WB__LOAD || in->kind >= WB__FOLD_ROWS) {
+        if (in->kind == WB__LOAD || in->kind >= WB__REDUCE_ROWS) {
             const wb__view *v = &p->views[in->arg];
             print_message("  [%s buffer %d +%d:", wb_dtype_name(v->dtype), v->buffer,
                           (int)v->offset);

@@ -169,7 +169,7 @@ static void check(setting s)
     for (int64_t i = 0; i < size_of(&p[O].view); i++) put(&p[O], place(&p[O].view, i), p[O].want[i]);
     for (int64_t i = 0; i < size_of(&p[LSE].view); i++)
         put(&p[LSE], place(&p[LSE].view, i), p[LSE].want[i]);
-    step.variant = WB__ATTENTION_BACK;
+    step.variant = WB__ATTENTION_GRAD;
     step.n_views = OPERANDS;
     run_twice(&s, &step, p, DQ, 3);
     for (int i = 0; i < OPERANDS; i++) {

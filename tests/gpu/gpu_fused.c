@@ -14,7 +14,7 @@ static int count = 12;
 static int64_t folded;                      /* elements of each result */
 
 /* Sums of reals within 2e-6 of the CPU's of the sum of their sizes, here all positive or small. */
-static void check_fold(const hand *h, int view, int64_t i, const void *cpu, const void *said)
+static void check_reduction(const hand *h, int view, int64_t i, const void *cpu, const void *said)
 {
     const wb_dtype t = h->views[view].dtype;
     double a, b;
@@ -26,7 +26,7 @@ static void check_fold(const hand *h, int view, int64_t i, const void *cpu, cons
                  (long long)folded, b, a, way_name());
 }
 
-static void fill_fold(void *p, wb_dtype t, int64_t n, int what)
+static void fill_reduction(void *p, wb_dtype t, int64_t n, int what)
 {
     for (int64_t i = 0; i < n; i++) {
         double x = what == 0 ? 0.1 + (double)(draw() % 1000) * 1e-3 : (double)(draw() % 7) - 3;
@@ -39,43 +39,43 @@ static void fill_fold(void *p, wb_dtype t, int64_t n, int what)
 
 /* All folds of one kind, in some dtypes, over spaces of many shapes; `turned`: the columns lie
  * apart in memory. */
-static void fold_kind(wb__instr_kind kind, int64_t r, int64_t c, bool turned, int what)
+static void reduction_kind(wb__instr_kind kind, int64_t r, int64_t c, bool turned, int what)
 {
     static const wb__op ops[] = {WB__OP_sum, WB__OP_max, WB__OP_min, WB__OP_argmax};
     static const wb_dtype types[] = {WB_F32, WB_I32, WB_F64, WB_I64};
     static hand h;
     begin(&h, r, c);
-    folded = kind == WB__FOLD_COLS ? c : kind == WB__FOLD_ROWS ? r : r * c;
-    const int64_t sr = kind == WB__FOLD_COLS ? 1 : 0, sc = kind == WB__FOLD_ROWS ? 1 : 0;
+    folded = kind == WB__REDUCE_COLUMNS ? c : kind == WB__REDUCE_ROWS ? r : r * c;
+    const int64_t sr = kind == WB__REDUCE_COLUMNS ? 1 : 0, sc = kind == WB__REDUCE_ROWS ? 1 : 0;
     for (int t = 0; t < 4; t++) {
         if (types[t] == WB_F64 && !gpu->has_dtype(gpu_device, WB_F64)) continue;
         const int x = load(&h, types[t], turned ? 1 : c, turned ? r : 1);
-        fill_fold(h.data[h.instr[x].arg], types[t], r * c, what);
+        fill_reduction(h.data[h.instr[x].arg], types[t], r * c, what);
         for (int o = 0; o < 4; o++) {
             const bool place = ops[o] == WB__OP_argmax;
             const int wide = types[t] == WB_I32 ? WB__REG_I64 : reg_of(types[t]);
             const int out = place ? WB__REG_I32 : ops[o] == WB__OP_sum ? wide : reg_of(types[t]);
-            if (kind == WB__FOLD_COLS)
-                store(&h, fold_of(&h, kind, ops[o], x, out, -1), whole_dtype(out), sr, sc);
+            if (kind == WB__REDUCE_COLUMNS)
+                store(&h, reduction_of(&h, kind, ops[o], x, out, -1), whole_dtype(out), sr, sc);
             else
-                fold_of(&h, kind, ops[o], x, out, view_of(&h, whole_dtype(out), sr, sc));
+                reduction_of(&h, kind, ops[o], x, out, view_of(&h, whole_dtype(out), sr, sc));
         }
     }
-    both(&h, NULL, check_fold);
+    both(&h, NULL, check_reduction);
     finish(&h);
 }
 
 TEST(folds)
 {
     if (no_device()) skip();
-    static const wb__instr_kind kinds[] = {WB__FOLD_COLS, WB__FOLD_ROWS, WB__FOLD_ALL};
+    static const wb__instr_kind kinds[] = {WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL};
     static const int64_t shapes[][2] = {
         {1, 1}, {1, 5}, {3, 1}, {7, 3}, {5, 64}, {2, 100}, {300, 2}, {1000, 10}, {33, 257},
         {1, 5000}, {5000, 1}, {2000, 70}, {3, 100000}, {100000, 3}, {700, 700}};
     for (size_t s = 0; s < WB__COUNT(shapes); s++)
         for (int k = 0; k < 3; k++)
-            fold_kind(kinds[k], shapes[s][0], shapes[s][1], s % 4 == 3, s % 2 ? 2 : 0);
-    for (int k = 0; k < 3; k++) fold_kind(kinds[k], 130, 130, false, 3);
+            reduction_kind(kinds[k], shapes[s][0], shapes[s][1], s % 4 == 3, s % 2 ? 2 : 0);
+    for (int k = 0; k < 3; k++) reduction_kind(kinds[k], 130, 130, false, 3);
 }
 
 /* Of nothing: zero, the least and the greatest number, place 0. */
@@ -96,10 +96,10 @@ TEST(empty)
             for (int o = 0; o < 4; o++) {
                 const int out = o == 3 ? WB__REG_I32 : WB__REG_F32;
                 views[0][o] = view_of(&h, WB_F32, 0, 0);
-                fold_of(&h, WB__FOLD_ALL, ops[o], x, out, views[0][o]);
+                reduction_of(&h, WB__REDUCE_ALL, ops[o], x, out, views[0][o]);
                 views[1][o] = view_of(&h, WB_F32, 0, 1);
-                fold_of(&h, WB__FOLD_ROWS, ops[o], x, out, views[1][o]);
-                views[2][o] = store(&h, fold_of(&h, WB__FOLD_COLS, ops[o], x, out, -1), WB_F32,
+                reduction_of(&h, WB__REDUCE_ROWS, ops[o], x, out, views[1][o]);
+                views[2][o] = store(&h, reduction_of(&h, WB__REDUCE_COLUMNS, ops[o], x, out, -1), WB_F32,
                                     1, 0);
             }
             store(&h, x, WB_F32, c, 1);
@@ -136,13 +136,13 @@ TEST(mixed)
                 for (size_t j = 0; j < h.bytes[i] / 4; j++)
                     ((float *)h.data[i])[j] = (float)(draw() % 1000) * 0.01f - 5;
             const int y = op_of(&h, WB__OP_mul, op_of(&h, WB__OP_add, x, b, -1), w, -1);
-            const int top = fold_of(&h, WB__FOLD_COLS, WB__OP_max, y, WB__REG_F32, -1);
+            const int top = reduction_of(&h, WB__REDUCE_COLUMNS, WB__OP_max, y, WB__REG_F32, -1);
             const int e = op_of(&h, WB__OP_exp, op_of(&h, WB__OP_sub, y, top, -1), -1, -1);
-            const int sum = fold_of(&h, WB__FOLD_COLS, WB__OP_sum, e, WB__REG_F32, -1);
+            const int sum = reduction_of(&h, WB__REDUCE_COLUMNS, WB__OP_sum, e, WB__REG_F32, -1);
             const int p = op_of(&h, WB__OP_div, e, sum, -1);
-            if (late) fold_of(&h, WB__FOLD_ROWS, WB__OP_sum, p, WB__REG_F32,
+            if (late) reduction_of(&h, WB__REDUCE_ROWS, WB__OP_sum, p, WB__REG_F32,
                               view_of(&h, WB_F32, 0, 1));
-            if (late == 2) fold_of(&h, WB__FOLD_ALL, WB__OP_sum, y, WB__REG_F32,
+            if (late == 2) reduction_of(&h, WB__REDUCE_ALL, WB__OP_sum, y, WB__REG_F32,
                                    view_of(&h, WB_F32, 0, 0));
             const int l = op_of(&h, WB__OP_add, top, op_of(&h, WB__OP_log, sum, -1, -1), -1);
             put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_FULL,
@@ -150,7 +150,7 @@ TEST(mixed)
             put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_ROW,
                                 .dtype = WB_F32, .a = l, .b = -1, .c = -1, .arg = 2});
             folded = 1000;
-            both(&h, NULL, check_fold);
+            both(&h, NULL, check_reduction);
             finish(&h);
         }
 }
@@ -308,7 +308,7 @@ TEST(too_many_points)
                            .fused = {.n_instr = 3, .n_views = 2, .n_segments = 1, .instr = in,
                                      .spaces = &space, .views = views}};
     static const struct { int kind; int launches; } cases[] = {
-        {WB__STORE, 2}, {WB__FOLD_ROWS, 3}, {WB__FOLD_ALL, 3}};
+        {WB__STORE, 2}, {WB__REDUCE_ROWS, 3}, {WB__REDUCE_ALL, 3}};
     for (size_t i = 0; i < WB__COUNT(cases); i++) {
         wb__gpu_work *work = NULL;
         in[0] = (wb__instr){.kind = WB__LOAD, .level = WB__LEVEL_FULL, .dtype = WB_BF16, .a = -1,
@@ -334,9 +334,9 @@ TEST(no_memory)
     static hand h;
     begin(&h, 700, 33);
     const int x = load(&h, WB_F32, 33, 1);
-    const int sum = fold_of(&h, WB__FOLD_COLS, WB__OP_sum, x, WB__REG_F32, -1);
+    const int sum = reduction_of(&h, WB__REDUCE_COLUMNS, WB__OP_sum, x, WB__REG_F32, -1);
     const int d = op_of(&h, WB__OP_sub, x, sum, -1);
-    fold_of(&h, WB__FOLD_ROWS, WB__OP_max, d, WB__REG_F32, view_of(&h, WB_F32, 0, 1));
+    reduction_of(&h, WB__REDUCE_ROWS, WB__OP_max, d, WB__REG_F32, view_of(&h, WB_F32, 0, 1));
     store(&h, d, WB_F32, 33, 1);
     store(&h, sum, WB_F32, 1, 0);
     const wb__step step = {.kind = WB__STEP_FUSED, .fused = h.f};

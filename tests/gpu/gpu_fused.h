@@ -189,10 +189,10 @@ static inline int op_of(hand *h, wb__op op, int a, int b, int c)
                               .arg = -1});
 }
 
-static inline int fold_of(hand *h, wb__instr_kind kind, wb__op op, int a, int out, int view)
+static inline int reduction_of(hand *h, wb__instr_kind kind, wb__op op, int a, int out, int view)
 {
     return put(h, (wb__instr){.kind = (uint8_t)kind, .op = (uint16_t)op, .reg = (uint8_t)out,
-                              .level = kind == WB__FOLD_COLS ? WB__LEVEL_ROW : WB__LEVEL_ONE,
+                              .level = kind == WB__REDUCE_COLUMNS ? WB__LEVEL_ROW : WB__LEVEL_ONE,
                               .dtype = (uint8_t)whole_dtype(out), .a = a, .b = -1, .c = -1,
                               .arg = view});
 }

@@ -74,7 +74,7 @@ static double element(const buffer *b, const unsigned char *data, int64_t i)
 static const char *text_of_step(const wb__step *s)
 {
     static char text[600];
-    static const char *const kinds[] = {"fused", "matmul", "conv", "pool", "take", "take_add",
+    static const char *const kinds[] = {"fused", "matmul", "conv", "pool", "take", "scatter_add",
                                         "copy"};
     size_t at = (size_t)snprintf(text, sizeof text, "%s %d", kinds[s->kind], s->variant);
     for (int i = 0; i < s->n_views; i++) {
@@ -297,8 +297,8 @@ static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layo
     s.views[0] = image(t, c->n, c->c, c->h, c->w, layouts & 1);
     s.views[1] = image(t, c->k, c->c / c->groups, c->kh, c->kw, false);
     s.views[2] = image(t, c->n, c->k, size[0], size[1], layouts & 2);
-    s.views[3] = view_of(t, 1, kind == WB__CONV_DATA ? &c->c : &c->k, NULL, 0);
-    static const int result[] = {[WB__CONV_FORWARD] = 2, [WB__CONV_DATA] = 0, [WB__CONV_WEIGHTS] = 1};
+    s.views[3] = view_of(t, 1, kind == WB__CONV_GRAD_INPUT ? &c->c : &c->k, NULL, 0);
+    static const int result[] = {[WB__CONV_FORWARD] = 2, [WB__CONV_GRAD_INPUT] = 0, [WB__CONV_GRAD_WEIGHT] = 1};
     check(&s, result[kind], false);
 }
 
@@ -324,12 +324,12 @@ static void test_convolutions(void **unused)
         for (int kind = 0; kind < 3; kind++)
             for (int layouts = 0; layouts < 4; layouts += 3)
                 convolution(WB_F32, &shapes[i], (wb__conv_kind)kind, layouts,
-                            kind != WB__CONV_WEIGHTS && i % 2,
-                            kind != WB__CONV_WEIGHTS ? behind[i % 4] : WB__OP_NONE);
+                            kind != WB__CONV_GRAD_WEIGHT && i % 2,
+                            kind != WB__CONV_GRAD_WEIGHT ? behind[i % 4] : WB__OP_NONE);
     convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 1, true, WB__OP_relu);
     convolution(WB_F32, &shapes[6], WB__CONV_FORWARD, 2, true, WB__OP_relu);
-    convolution(WB_F32, &shapes[6], WB__CONV_DATA, 1, false, 0);
-    convolution(WB_F32, &shapes[6], WB__CONV_WEIGHTS, 2, false, 0);
+    convolution(WB_F32, &shapes[6], WB__CONV_GRAD_INPUT, 1, false, 0);
+    convolution(WB_F32, &shapes[6], WB__CONV_GRAD_WEIGHT, 2, false, 0);
 }
 
 static void test_convolution_dtypes(void **unused)
@@ -353,7 +353,7 @@ static void coarse(buffer *b, const void *context)
 {
     const wb__step *s = context;
     for (int i = 0; i < s->n_views - 1; i++) {
-        if (s->variant == WB__POOL_MEAN_BACK || (i && s->variant == WB__POOL_MAX_BACK)) continue;
+        if (s->variant == WB__POOL_MEAN_GRAD || (i && s->variant == WB__POOL_MAX_GRAD)) continue;
         for (int64_t j = 0; j < b[i].n; j++) {
             const uint32_t u = draw();
             const double v = u % 97 == 0 ? NAN : u % 89 == 0 ? -INFINITY : (double)(u % 4);
@@ -385,7 +385,7 @@ static void test_pools(void **unused)
                     const wb__view x = image(floats[t], p[0], p[1], p[2], p[3], nhwc);
                     const wb__view y = image(floats[t], p[0], p[1], oh, ow, nhwc);
                     const wb__view views[5][3] = {{x, y}, {x, y, x}, {x, x, y}, {x, y}, {y, x}};
-                    s.n_views = kind == WB__POOL_MAX_BACK || kind == WB__POOL_MAX_TAKE ? 3 : 2;
+                    s.n_views = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MAX_TAKE ? 3 : 2;
                     memcpy(s.views, views[kind], sizeof views[kind]);
                     memcpy(s.pool.window, p + 4, 2 * sizeof *p);
                     memcpy(s.pool.stride, p + 6, 2 * sizeof *p);
@@ -416,14 +416,14 @@ static void indices(buffer *b, const void *context)
 static void rows(wb_dtype t, wb_dtype of_index, int64_t n, int64_t count, int64_t inner)
 {
     const int64_t matrix[2] = {n, inner}, taken[2] = {count, inner};
-    wb__step s = {.kind = WB__STEP_TAKE, .n_views = 3};
+    wb__step s = {.kind = WB__STEP_GATHER, .n_views = 3};
     s.views[0] = view_of(t, 2, matrix, NULL, 0);
     s.views[1] = view_of(of_index, 1, &count, NULL, 0);
     s.views[2] = view_of(t, 2, taken, NULL, 0);
     check_with(&s, 2, true, indices, &(draw_rows){n, 1});
     s.views[0].strides[0] += 5;                 /* rows apart */
     check_with(&s, 2, true, indices, &(draw_rows){n, 1});
-    s.kind = WB__STEP_TAKE_ADD;
+    s.kind = WB__STEP_SCATTER_ADD;
     s.views[0] = view_of(of_index, 1, &count, NULL, 0);
     s.views[1] = view_of(t, 2, taken, NULL, 0);
     s.views[2] = view_of(t, 2, matrix, NULL, 0);

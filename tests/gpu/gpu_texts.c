@@ -154,10 +154,10 @@ TEST(rows_and_copies)
     static const wb_dtype index[] = {WB_I8, WB_U8, WB_I32, WB_I64};
     for (int t = WB_F32; t < WB_DTYPE_COUNT; t++) {
         const wb_dtype d = (wb_dtype)t, of = index[t % 4];
-        wb__step s = {.kind = WB__STEP_TAKE, .n_views = 3,
+        wb__step s = {.kind = WB__STEP_GATHER, .n_views = 3,
                       .views = {VIEW(d, 0, 9, 5), VIEW(of, 1, 30), VIEW(d, 2, 30, 5)}};
         assert_int_equal(check(&s, false), 1);
-        s = (wb__step){.kind = WB__STEP_TAKE_ADD, .n_views = 3,
+        s = (wb__step){.kind = WB__STEP_SCATTER_ADD, .n_views = 3,
                        .views = {VIEW(of, 1, 30), VIEW(d, 2, 30, 5), VIEW(d, 0, 9, 5)}};
         assert_int_equal(check(&s, d == WB_F64), 3);
         for (int ndim = 0; ndim <= WB_MAX_DIMS; ndim++) {
@@ -209,7 +209,7 @@ TEST(attention)
                           VIEW(f, 3, 2, h, n, e), VIEW(WB_F32, 4, 2, h, n, 1), VIEW(f, 5, 2, h, n, e),
                           VIEW(f, 6, 2, h, n, d), VIEW(f, 7, 2, h, n, d), VIEW(f, 8, 2, h, n, e)}};
             assert_int_equal(check(&s, false), 1);
-            s.variant = WB__ATTENTION_BACK;
+            s.variant = WB__ATTENTION_GRAD;
             s.n_views = 9;
             assert_int_equal(check(&s, false), 2);
         }

@@ -2,7 +2,7 @@
  * has, with values that an own computation agrees with, and comes back the same in every bit. */
 #include "golden.h"
 
-#include "io/model/pour.h"
+#include "io/model/load_state.h"
 
 #include <unistd.h>
 

@@ -519,7 +519,7 @@ static int launch_on(wb__gpu_device *d, wb__gpu_queue q, void *f, const uint32_t
             memcpy(l->f.bound[i], arguments[i], l->f.bytes[i]);
         if (l->f.program->device != of(d)) is_wrong("launch: a kernel of another device");
         if (q == WB__GPU_RECORDING) {
-            if (!g || !wb__make_room(&g->launch, &g->room, g->n + 1, sizeof *g->launch)) abort();
+            if (!g || !wb__reserve(&g->launch, &g->room, g->n + 1, sizeof *g->launch)) abort();
             g->launch[g->n++] = l;
         } else {
             gpu_put(queue_of(d, q), (command){.action = RUN, .launch = l});

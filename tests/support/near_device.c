@@ -27,8 +27,8 @@ static int kind_of(const wb__step *s)
         {WB__OP_relu, WB__AUX_NONE, NEAR_RELU}, {WB__OP_tanh, WB__AUX_NONE, NEAR_TANH},
         {WB__OP_sigmoid, WB__AUX_NONE, NEAR_SIGMOID}, {WB__OP_gelu, WB__AUX_NONE, NEAR_GELU},
         {WB__OP_gelu, WB__AUX_OPERAND, NEAR_GELU_AUX}, {WB__OP_relu, WB__AUX_SIGNS, NEAR_RELU_AUX},
-        {WB__OP_gelu_slope, WB__AUX_FACTOR, NEAR_GELU_BACK},
-        {WB__OP_relu, WB__AUX_MASK, NEAR_RELU_BACK}};
+        {WB__OP_gelu_slope, WB__AUX_FACTOR, NEAR_GELU_GRAD},
+        {WB__OP_relu, WB__AUX_MASK, NEAR_RELU_GRAD}};
     for (size_t i = 0; i < WB__COUNT(names); i++)
         if (names[i].op == s->epilogue && names[i].aux == s->aux_kind) return names[i].kind;
     return 0;

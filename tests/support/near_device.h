@@ -11,7 +11,7 @@ const wb_device *near_device(void);
 /* Which of these it takes from now on: bit 1 << NEAR_...; 0: sums of what is made. */
 enum {
     NEAR_RELU = 1, NEAR_TANH, NEAR_SIGMOID, NEAR_GELU,  /* rows that every device does */
-    NEAR_GELU_AUX, NEAR_RELU_AUX, NEAR_GELU_BACK, NEAR_RELU_BACK,
+    NEAR_GELU_AUX, NEAR_RELU_AUX, NEAR_GELU_GRAD, NEAR_RELU_GRAD,
     NEAR_SUMS_OF_A = 16, NEAR_SUMS_OF_B, NEAR_ATTENTION, NEAR_KINDS
 };
 void near_allow(unsigned kinds);

@@ -171,7 +171,7 @@ static int conv(const wb__step *s, library_kernel *k)
     memcpy(d.dilation, s->conv.dilation, sizeof d.dilation);
     memcpy(d.pad, s->conv.pad, sizeof d.pad);
     int e = wb__cpu_conv(&d, &k->op);
-    k->written = d.kind == WB__CONV_FORWARD ? 2 : d.kind == WB__CONV_DATA ? 0 : 1;
+    k->written = d.kind == WB__CONV_FORWARD ? 2 : d.kind == WB__CONV_GRAD_INPUT ? 0 : 1;
     k->copies_at = e ? 0 : up(k->op->workspace);
     for (int i = 0; !e && i < 3; i += 2)
         if (!(layouts(&s->views[i]) & 2)) e = add_copy(k, i);
@@ -180,7 +180,7 @@ static int conv(const wb__step *s, library_kernel *k)
 
 static int pool(const wb__step *s, library_kernel *k)
 {
-    const bool back = s->variant == WB__POOL_MEAN_BACK;
+    const bool back = s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *x = &s->views[back];
     const wb__view *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_TAKE ? 2 : 1];
     int fits = 3;

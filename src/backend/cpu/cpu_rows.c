@@ -123,7 +123,7 @@ static int64_t size_of(const wb__view *v, int from)
 
 int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
 {
-    const bool adds = s->kind == WB__STEP_TAKE_ADD;
+    const bool adds = s->kind == WB__STEP_SCATTER_ADD;
     rows_kernel *k = wb__alloc_zero(1, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
     k->x = s->views[adds ? 1 : 0];

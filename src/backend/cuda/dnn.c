@@ -185,7 +185,7 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 static const char *too_old(const wb__dnn_problem *p)
 {
     const size_t version = dnn.GetVersion();
-    const bool back = p->variant == WB__ATTENTION_BACK, fills = p->views[1].dims[2] % 128 == 0;
+    const bool back = p->variant == WB__ATTENTION_GRAD, fills = p->views[1].dims[2] % 128 == 0;
     return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
 }
 
@@ -209,7 +209,7 @@ static const char *name_of(const wb__step *step)
 /* Numbers handed over by value, and tensors behind cuDNN's own workspace. */
 static void add_attention(routine *r, const wb__step *step)
 {
-    const bool back = step->variant == WB__ATTENTION_BACK;
+    const bool back = step->variant == WB__ATTENTION_GRAD;
     const struct { int64_t id; float value; bool used; } numbers[] = {
         {WB__DNN_SCALE, (float)step->attention.scale, true},
         {WB__DNN_MINUS_INFINITY, -INFINITY, step->attention.causal}, {WB__DNN_ONE, 1, back}};

@@ -177,7 +177,7 @@ static void back(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
 void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
 {
     const shapes of = shapes_of(p);
-    const bool backwards = p->variant == WB__ATTENTION_BACK;
+    const bool backwards = p->variant == WB__ATTENTION_GRAD;
     wb__dnn_desc t[9] = {NULL};
     for (int i = 0; i < p->n_views; i++) {
         const wb__dnn_view other = turned(&p->views[i]);
@@ -190,7 +190,7 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
 
 int wb__dnn_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2])
 {
-    if (p->kind != WB__STEP_ATTENTION || p->variant != WB__ATTENTION_BACK) return 0;
+    if (p->kind != WB__STEP_ATTENTION || p->variant != WB__ATTENTION_GRAD) return 0;
     const int64_t *q = p->views[Q].dims;
     const size_t rows = (size_t)(q[0] * q[1] * q[2]);
     extras[0] = (wb__dnn_extra){WB__DNN_DELTA, rows * 4};

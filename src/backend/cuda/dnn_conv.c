@@ -79,7 +79,7 @@ const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p)
         memcpy(p->views[3].strides, strides, sizeof strides);
     }
     if (!wb__dnn_epilogue_of(step->epilogue)) return "cuDNN: no such epilogue";
-    if (step->variant == WB__CONV_DATA && (step->n_views > 3 || step->epilogue))
+    if (step->variant == WB__CONV_GRAD_INPUT && (step->n_views > 3 || step->epilogue))
         return "cuDNN: no epilogue of a data gradient";
     p->conv = step->conv;
     p->forbidden = forbidden_notes(step);
@@ -113,14 +113,14 @@ static const struct { int descriptor, operand[3], how, alpha, beta; } table[] = 
         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    [WB__CONV_DATA] = {
+    [WB__CONV_GRAD_INPUT] = {
         CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    [WB__CONV_WEIGHTS] = {
+    [WB__CONV_GRAD_WEIGHT] = {
         CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,

@@ -141,7 +141,7 @@ static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, boo
     const int n = p->n_instr;
     const int64_t rows = product(&p->space, 0, p->space.ndim - p->space.col_dims);
     for (int i = 0; i < n; i++) {
-        if (p->instr[i].kind != WB__FOLD_COLS || !want[i]) continue;
+        if (p->instr[i].kind != WB__REDUCE_COLUMNS || !want[i]) continue;
         const wb__view v = row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
         *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1) * wb__dtype_size(v.dtype));
         p->views[p->n_views] = v;
@@ -153,10 +153,10 @@ static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, boo
     work->workspace = WB__MAX(work->workspace, *end);
     const int e = rows ? wb__fused_rows(t, p, stores, work) : 0;
     for (int i = n; i < p->n_instr; i++) {
-        wb__instr *fold = &p->instr[p->instr[i].a];
-        fold->kind = WB__LOAD;
-        fold->arg = p->instr[i].arg;
-        fold->a = -1;
+        wb__instr *reduction = &p->instr[p->instr[i].a];
+        reduction->kind = WB__LOAD;
+        reduction->arg = p->instr[i].arg;
+        reduction->a = -1;
         stores[i] = false;
     }
     p->n_instr = n;
@@ -222,20 +222,20 @@ static int segment(const wb__gpu_target *t, wb__part *p, bool *want, bool *store
     size_t end = 0;
     int e = 0;
     want_written(p, want, false);
-    if (has_kind(p, want, WB__FOLD_COLS)) {
+    if (has_kind(p, want, WB__REDUCE_COLUMNS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
         if (!kept) return WB_ERROR_MEMORY;
-        for (int i = 0; i < p->n_instr; i++) want[i] |= p->instr[i].kind == WB__FOLD_COLS;
+        for (int i = 0; i < p->n_instr; i++) want[i] |= p->instr[i].kind == WB__REDUCE_COLUMNS;
         e = keep_rows(t, p, want, kept, work, &end);
         wb__free(kept);
     }
-    if (!e && groups && has_kind(p, NULL, WB__FOLD_ROWS))
-        e = wb__fused_folds(t, p, WB__FOLD_ROWS, end, work);
-    if (!e && has_kind(p, NULL, WB__FOLD_ALL)) e = wb__fused_folds(t, p, WB__FOLD_ALL, end, work);
+    if (!e && groups && has_kind(p, NULL, WB__REDUCE_ROWS))
+        e = wb__fused_reductions(t, p, WB__REDUCE_ROWS, end, work);
+    if (!e && has_kind(p, NULL, WB__REDUCE_ALL)) e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, work);
     want_written(p, want, true);
     for (int i = 0; i < p->n_instr; i++) stores[i] = p->instr[i].kind == WB__STORE;
     if (e || !rows || !has_kind(p, NULL, WB__STORE)) return e;
-    return has_kind(p, want, WB__FOLD_COLS) ? wb__fused_rows(t, p, stores, work)
+    return has_kind(p, want, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
                                             : store_each(t, p, stores, work);
 }
 

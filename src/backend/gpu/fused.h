@@ -4,9 +4,9 @@
  *   fused_loops.c   spaces as few dimensions, and what that means for views
  *   fused_values.c  instructions as text
  *   fused_text.c    text, the struct of arguments, the launch
- *   fused_fold_text.c   folds as text
+ *   fused_reduction_text.c   folds as text
  *   fused_rows.c    kernels without folds, and with folds along columns
- *   fused_folds.c   kernels that fold rows, or everything
+ *   fused_reductions.c   kernels that fold rows, or everything
  *
  * What a text says depends on the program, on the number of dimensions left, and on which strides
  * are 0 or 1; sizes, other strides, offsets and numbers are fields of the struct. */
@@ -115,7 +115,7 @@ enum { WB__MADE_NOT, WB__MADE_ROW, WB__MADE_FULL };
 /* The level of each instruction as its operands and views have it. */
 void wb__part_levels(const wb__part *p, uint8_t *level);
 /* Adds what the wanted instructions need; what folds along columns need, only if asked. */
-void wb__part_want(const wb__part *p, bool *want, bool past_folds);
+void wb__part_want(const wb__part *p, bool *want, bool past_reductions);
 /* Instructions of `want` that are not made yet, up to a level.  FULL ones are then forgotten where
  * their loop ends. */
 void wb__fuse_values(wb__fuse *k, const bool *want, int level);
@@ -124,22 +124,22 @@ void wb__fuse_made(wb__fuse *k, int i, const char *made);
 void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
-/* fused_fold_text.c: a fold as text.  `acc`: what it adds up in; s, c and w of its number `n` are
+/* fused_reduction_text.c: a fold as text.  `acc`: what it adds up in; s, c and w of its number `n` are
  * an item's own, t and z of its slot the group's. */
-typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__fold;
-wb__fold wb__fold_of(const wb__part *p, int instr, int n, int slot);
-void wb__fold_start(wb__fuse *k, const wb__fold *f);
-void wb__fold_take(wb__fuse *k, const wb__fold *f, const char *place);
+typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__reduction;
+wb__reduction wb__reduction_of(const wb__part *p, int instr, int n, int slot);
+void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
+void wb__reduction_take(wb__fuse *k, const wb__reduction *f, const char *place);
 /* From partial results q and z at `at`. */
-void wb__fold_merge(wb__fuse *k, const wb__fold *f, const char *at);
+void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 /* The arrays that the group shares, each declared once; their bytes. */
-int64_t wb__fold_locals(wb__fuse *k, const wb__fold *f, int n);
-void wb__fold_share(wb__fuse *k, const wb__fold *f);
+int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
+void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
 /* The group's results side by side in steps of 128, ..., `least`, which begin at item l. */
-void wb__fold_tree(wb__fuse *k, const wb__fold *f, int n, const char *item, const char *from,
+void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item, const char *from,
                    const char *least);
 /* v, of the fold's register, from t[at]; or, with NULL, from the item's own. */
-void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at);
+void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
 /* fused.c: a part as pieces of at most so many points as one kernel walks, in order, cut along the
  * dimensions of a bit mask, the outermost first; `first` is the number of a piece's first point. */
@@ -148,13 +148,13 @@ typedef int wb__piece_maker(const wb__gpu_target *t, const wb__part *p, int64_t 
 int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
                      wb__piece_maker *make, void *context);
 
-/* fused_rows.c, fused_folds.c: one kernel, or a few, for a part of one kind. */
+/* fused_rows.c, fused_reductions.c: one kernel, or a few, for a part of one kind. */
 int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
                    wb__gpu_work *work);
 /* The folds of one kind; partial results go into the workspace from byte `at` on. */
-int wb__fused_folds(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
+int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
                     wb__gpu_work *work);
 
 static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }

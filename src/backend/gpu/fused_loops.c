@@ -26,7 +26,7 @@ static void find_places(wb__fuse *k)
         const wb__instr *in = &p->instr[i];
         k->place[i] = -1;
         switch ((wb__instr_kind)in->kind) {
-        case WB__LOAD: case WB__STORE: case WB__FOLD_ROWS: case WB__FOLD_ALL:
+        case WB__LOAD: case WB__STORE: case WB__REDUCE_ROWS: case WB__REDUCE_ALL:
             k->place[i] = in->arg;
             break;
         case WB__UNIFORM: case WB__GAUSSIAN: k->place[i] = in->c; break;

@@ -91,8 +91,8 @@ typedef struct {
     wb__fuse k;
     const bool *stores;
     bool by_item;                   /* a row is one item's */
-    wb__fold *folds;
-    int *phase, n_folds, n_phases, store_phase;
+    wb__reduction *reductions;
+    int *phase, n_reductions, n_phases, store_phase;
     bool *want;                     /* of one phase */
 } rows;
 
@@ -116,11 +116,11 @@ static void find_phases(rows *r, int *after)
         after[i] = 0;
         for (int j = 0; j < 3 && !source; j++)
             if (of[j] >= 0) after[i] = WB__MAX(after[i], after[of[j]]);
-        if (in->kind == WB__FOLD_COLS && r->k.want[i]) {
+        if (in->kind == WB__REDUCE_COLUMNS && r->k.want[i]) {
             int slot = 0;
-            for (int j = 0; j < r->n_folds; j++) slot += r->phase[j] == after[i];
-            r->folds[r->n_folds] = wb__fold_of(p, i, r->n_folds, slot);
-            r->phase[r->n_folds++] = after[i]++;
+            for (int j = 0; j < r->n_reductions; j++) slot += r->phase[j] == after[i];
+            r->reductions[r->n_reductions] = wb__reduction_of(p, i, r->n_reductions, slot);
+            r->phase[r->n_reductions++] = after[i]++;
             r->n_phases = WB__MAX(r->n_phases, after[i]);
         }
     }
@@ -162,34 +162,34 @@ static void make_phase(rows *r, int phase, bool argmax)
     wb__fuse *k = &r->k;
     const wb__part *p = k->part;
     char place[24];
-    int first = r->n_folds, n = 0;
+    int first = r->n_reductions, n = 0;
     memset(r->want, 0, (size_t)p->n_instr * sizeof *r->want);
     for (int i = 0; i < p->n_instr; i++)
         if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->want[i] = true;
-    for (int i = r->n_folds - 1; i >= 0; i--)
-        if (r->phase[i] == phase) r->want[p->instr[r->folds[i].instr].a] = true, first = i, n++;
+    for (int i = r->n_reductions - 1; i >= 0; i--)
+        if (r->phase[i] == phase) r->want[p->instr[r->reductions[i].instr].a] = true, first = i, n++;
     wb__part_want(p, r->want, false);
     wb__fuse_values(k, r->want, WB__LEVEL_ROW);
-    for (int i = 0; i < r->n_folds; i++)
-        if (r->phase[i] == phase) wb__fold_start(k, &r->folds[i]);
+    for (int i = 0; i < r->n_reductions; i++)
+        if (r->phase[i] == phase) wb__reduction_start(k, &r->reductions[i]);
     int open = open_columns(r, argmax, place);
     wb__fuse_ways(k, r->want);
     wb__fuse_values(k, r->want, WB__LEVEL_FULL);
-    for (int i = 0; i < r->n_folds; i++)
-        if (r->phase[i] == phase) wb__fold_take(k, &r->folds[i], place);
+    for (int i = 0; i < r->n_reductions; i++)
+        if (r->phase[i] == phase) wb__reduction_take(k, &r->reductions[i], place);
     for (int i = 0; i < p->n_instr && phase == r->store_phase; i++)
         if (r->stores[i] && !of_row(r, i)) wb__fuse_store(k, i);
     if (r->by_item && argmax && open > 1) wb__fuse_line(k, "j++;");
     while (open--) wb__fuse_close(k);
     wb__fuse_forget(k);
     if (!n) return;
-    wb__fold *of = r->folds + first;
+    wb__reduction *of = r->reductions + first;
     if (!r->by_item) {
         if (first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
-        wb__fold_tree(k, of, n, "lane", "a.lanes / 2", "1");
+        wb__reduction_tree(k, of, n, "lane", "a.lanes / 2", "1");
     }
     for (int i = 0; i < n; i++) {
-        wb__fold_value(k, &of[i], r->by_item ? NULL : "l - lane");
+        wb__reduction_value(k, &of[i], r->by_item ? NULL : "l - lane");
         k->made[of[i].instr] = WB__MADE_ROW;
     }
 }
@@ -216,16 +216,16 @@ static void store_rows(rows *r)
 }
 
 /* Folds in the order of their phases, so that those of one phase lie together. */
-static void sort_folds(rows *r)
+static void sort_reductions(rows *r)
 {
-    for (int i = 1; i < r->n_folds; i++)
+    for (int i = 1; i < r->n_reductions; i++)
         for (int j = i; j > 0 && r->phase[j] < r->phase[j - 1]; j--) {
-            const wb__fold f = r->folds[j];
+            const wb__reduction f = r->reductions[j];
             const int phase = r->phase[j];
-            r->folds[j] = r->folds[j - 1], r->phase[j] = r->phase[j - 1];
-            r->folds[j - 1] = f, r->phase[j - 1] = phase;
+            r->reductions[j] = r->reductions[j - 1], r->phase[j] = r->phase[j - 1];
+            r->reductions[j - 1] = f, r->phase[j - 1] = phase;
         }
-    for (int i = 0; i < r->n_folds; i++) r->folds[i].n = i;
+    for (int i = 0; i < r->n_reductions; i++) r->reductions[i].n = i;
 }
 
 static int make_rows(rows *r)
@@ -234,9 +234,9 @@ static int make_rows(rows *r)
     const int64_t n = k->points[WB__ROWS], cols = k->points[WB__COLS];
     const bool few = k->target->is_cpu ? n >= 512 || cols <= 64 : cols <= 4;
     bool argmax = false;
-    for (int i = 0; i < r->n_folds; i++) argmax |= r->folds[i].op == WB__OP_argmax;
+    for (int i = 0; i < r->n_reductions; i++) argmax |= r->reductions[i].op == WB__OP_argmax;
     r->by_item =
-        few || wb__fold_locals(NULL, r->folds, r->n_folds) > (int64_t)k->target->local_bytes;
+        few || wb__reduction_locals(NULL, r->reductions, r->n_reductions) > (int64_t)k->target->local_bytes;
     const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, 8);
     for (int d = k->first[WB__COLS]; d < k->n_dims; d++) k->inner |= 1u << d;
     wb__fuse_uint(k, n, "rows");
@@ -246,7 +246,7 @@ static int make_rows(rows *r)
         wb__fuse_open(k, "if (r < a.rows)");
     } else {
         k->impl = "a group or part of one a row";
-        wb__fold_locals(k, r->folds, r->n_folds);
+        wb__reduction_locals(k, r->reductions, r->n_reductions);
         wb__fuse_uint(k, cols, "cols");
         wb__fuse_uint(k, 1 << log, "lanes");
         wb__fuse_uint(k, log, "log");
@@ -280,20 +280,20 @@ static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, vo
     const size_t n = (size_t)p->n_instr;
     rows r = {.stores = stores};
     (void)first;
-    r.folds = wb__alloc_zero(n, sizeof *r.folds);
+    r.reductions = wb__alloc_zero(n, sizeof *r.reductions);
     r.phase = wb__alloc_zero(2 * n, sizeof *r.phase);
     r.want = wb__alloc_zero(n, sizeof *r.want);
-    int e = r.folds && r.phase && r.want ? wb__fuse_start(&r.k, t, m->work, p) : WB_ERROR_MEMORY;
+    int e = r.reductions && r.phase && r.want ? wb__fuse_start(&r.k, t, m->work, p) : WB_ERROR_MEMORY;
     if (!e) {
         for (size_t i = 0; i < n; i++) r.k.want[i] = stores[i];
         wb__part_want(p, r.k.want, true);
         wb__part_levels(p, r.k.level);
         find_phases(&r, r.phase + n);
-        sort_folds(&r);
+        sort_reductions(&r);
         wb__fuse_loops(&r.k, WB__BY_ROW);
         e = make_rows(&r);
     }
-    wb__free(r.folds);
+    wb__free(r.reductions);
     wb__free(r.phase);
     wb__free(r.want);
     return e;

@@ -40,7 +40,7 @@ void wb__fuse_close(wb__fuse *k)
 
 static int add_words(wb__fuse *k, int n)
 {
-    if (!wb__make_room(&k->words, &k->words_room, k->n_words + n, sizeof *k->words)) {
+    if (!wb__reserve(&k->words, &k->words_room, k->n_words + n, sizeof *k->words)) {
         k->failed = true;
         return 0;
     }

@@ -42,18 +42,18 @@ void wb__part_levels(const wb__part *p, uint8_t *level)
             full = wb__part_varies(p, &p->views[in->c]);
             break;
         case WB__IOTA: full = in->arg >= p->space.ndim - p->space.col_dims; break;
-        case WB__FOLD_COLS: break;
+        case WB__REDUCE_COLUMNS: break;
         default: continue;
         }
         level[i] = full ? WB__LEVEL_FULL : WB__LEVEL_ROW;
     }
 }
 
-void wb__part_want(const wb__part *p, bool *want, bool past_folds)
+void wb__part_want(const wb__part *p, bool *want, bool past_reductions)
 {
     for (int i = p->n_instr - 1; i >= 0; i--) {
         int of[3];
-        if (!want[i] || (p->instr[i].kind == WB__FOLD_COLS && !past_folds)) continue;
+        if (!want[i] || (p->instr[i].kind == WB__REDUCE_COLUMNS && !past_reductions)) continue;
         for (int n = operands(&p->instr[i], of); n > 0; n--) want[of[n - 1]] = true;
     }
 }
@@ -194,7 +194,7 @@ void wb__fuse_values(wb__fuse *k, const bool *want, int level)
 {
     for (int i = 0; i < k->part->n_instr; i++) {
         const wb__instr_kind kind = (wb__instr_kind)k->part->instr[i].kind;
-        if (!want[i] || k->made[i] || k->level[i] > level || kind == WB__FOLD_COLS ||
+        if (!want[i] || k->made[i] || k->level[i] > level || kind == WB__REDUCE_COLUMNS ||
             wb__instr_writes(kind))
             continue;
         value(k, i);

@@ -69,14 +69,14 @@ static void strides_of(const wb__view *v, wb__wide *to)
 int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     static const char *const defines[] = {
-        [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_BACK] = "#define POOL_MAX_BACK\n",
+        [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_GRAD] = "#define POOL_MAX_GRAD\n",
         [WB__POOL_MAX_TAKE] = "#define POOL_MAX_TAKE\n", [WB__POOL_MEAN] = "#define POOL_MEAN\n",
-        [WB__POOL_MEAN_BACK] = "#define POOL_MEAN_BACK\n"};
-    const bool back = s->variant == WB__POOL_MAX_BACK || s->variant == WB__POOL_MEAN_BACK;
+        [WB__POOL_MEAN_GRAD] = "#define POOL_MEAN_GRAD\n"};
+    const bool back = s->variant == WB__POOL_MAX_GRAD || s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *c = &s->views[s->n_views - 1], *a = &s->views[0];
     const wb__view *b = s->n_views > 2 ? &s->views[1] : a;
     const wb__view *x = back ? c : a;
-    const wb__view *y = s->variant == WB__POOL_MAX_BACK ? b : back ? a : c;
+    const wb__view *y = s->variant == WB__POOL_MAX_GRAD ? b : back ? a : c;
     const wb_dtype dtype = c->dtype;
     int64_t total = 1;
     for (int i = 0; i < 4; i++) total *= c->dims[i];

@@ -116,8 +116,8 @@ static void set_image(const wb__step *s, wb__conv_args *args)
 static int convolution(const wb__step *s, product *p)
 {
     static const char *const defines[] = {[WB__CONV_FORWARD] = "#define CONV_FORWARD\n",
-                                          [WB__CONV_DATA] = "#define CONV_DATA\n",
-                                          [WB__CONV_WEIGHTS] = "#define CONV_WEIGHTS\n"};
+                                          [WB__CONV_GRAD_INPUT] = "#define CONV_GRAD_INPUT\n",
+                                          [WB__CONV_GRAD_WEIGHT] = "#define CONV_GRAD_WEIGHT\n"};
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
     if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4 || !contiguous(w))
         return wb__fail(WB_ERROR_INTERNAL, "conv: operands must have 4 dimensions, weights be dense");
@@ -138,7 +138,7 @@ static int convolution(const wb__step *s, product *p)
         group[0] = cg * xs[1], group[1] = kg * cg * taps, group[2] = kg * ys[1];
         args->a_along = xs[1] != 1;
         break;
-    case WB__CONV_DATA:
+    case WB__CONV_GRAD_INPUT:
         p->a = y, p->b = w, p->c = x;
         p->m = x->dims[0] * x->dims[2] * x->dims[3], p->n = cg, p->steps = taps, p->inner = kg;
         a_step = ys[1], b_step = cg * taps, b_column = taps, c_column = xs[1];

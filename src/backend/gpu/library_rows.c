@@ -19,7 +19,7 @@ static int take(const wb__step *s, const wb__rows_args *args, bool wide, int64_t
                 wb__gpu_work *work)
 {
     char defines[96];
-    snprintf(defines, sizeof defines, "#define TAKE\n#define INDEX %s\n#define ELEMENT u%d\n",
+    snprintf(defines, sizeof defines, "#define GATHER\n#define INDEX %s\n#define ELEMENT u%d\n",
              index_type(s->views[1].dtype), 8 * (int)wb__dtype_size(s->views[0].dtype));
     work->impl = "rows taken";
     return wb__gpu_launch_of(
@@ -37,7 +37,7 @@ static int take(const wb__step *s, const wb__rows_args *args, bool wide, int64_t
  * where a hundred groups run at once. */
 enum { WB__GPU_RANKED = 1 << 16 };
 
-static int take_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args, bool wide,
+static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args, bool wide,
                     int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
 {
     const wb__view *index = &s->views[0], *x = &s->views[1], *y = &s->views[2];
@@ -78,7 +78,7 @@ static int take_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_a
 
 int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
-    const bool adds = s->kind == WB__STEP_TAKE_ADD;
+    const bool adds = s->kind == WB__STEP_SCATTER_ADD;
     const wb__view *x = &s->views[adds], *index = &s->views[!adds], *y = &s->views[2];
     const wb__view *table = adds ? y : x;
     const int64_t n = table->dims[0], inner = size_of(table, 1), count = size_of(index, 0);
@@ -93,6 +93,6 @@ int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     if (adds && y->dtype == WB_F64 && !t->f64)
         return wb__fail(WB_ERROR_UNSUPPORTED, "take: this device has no f64 to add rows in");
     if (!total) return 0;
-    return adds ? take_add(t, s, &args, wide, n, count, total, work)
+    return adds ? scatter_add(t, s, &args, wide, n, count, total, work)
                 : take(s, &args, wide, total, work);
 }

@@ -522,9 +522,9 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     }
     const wb__rng_state rng = wb__rng_get_state();
     renew_numbers(r, in);
-    wb__gate guard = {0};
+    wb__guard guard = {0};
     if (r->guard)
-        guard = (wb__gate){r->plan->device, made[r->guard - 1]->storage->data, 0,
+        guard = (wb__guard){r->plan->device, made[r->guard - 1]->storage->data, 0,
                            r->results[r->guard - 1].dtype};
     status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, &guard);
     if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);

@@ -83,7 +83,7 @@ static contribution *give(wb__gradient_walk *w, const wb_tensor *to, contributio
 {
     const int node = number_of(w, to);
     if (node < 0 || !w->states[node].needed) return NULL;
-    if (!wb__make_room(&w->list, &w->list_room, w->n_list + 1, sizeof *w->list)) {
+    if (!wb__reserve(&w->list, &w->list_room, w->n_list + 1, sizeof *w->list)) {
         w->failed = true;
         return NULL;
     }
@@ -244,7 +244,7 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
             return false;
     wb__order_begin(&w->order);
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
-    if (!wb__make_room(&w->states, &w->state_room, w->order.n, sizeof *w->states)) return false;
+    if (!wb__reserve(&w->states, &w->state_room, w->order.n, sizeof *w->states)) return false;
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
         bool needed = asked(w, x) >= 0;

@@ -97,7 +97,7 @@ static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, wb_tensor 
 }
 
 /* The gradient x of ds (or dp, that of p, for dv) is what all three have in common. */
-GRADIENT(attention_back)
+GRADIENT(attention_grad)
 {
     enum { Q, K, V, DO };
     wb_tensor *q = node->in[Q], *k = node->in[K], *v = node->in[V], *dy = node->in[DO];
@@ -165,8 +165,8 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
     wb__contiguous(&lse, &s.views[4]);
     s.views[4].dtype = WB_F32;
     if (!wb__taken(a, &s)) return false;
-    if (!values->attention_back) return true;
-    s.variant = WB__ATTENTION_BACK;
+    if (!values->attention_grad) return true;
+    s.variant = WB__ATTENTION_GRAD;
     s.n_views = 9;
     s.views[5] = s.views[3];
     for (int i = 0; i < 3; i++)
@@ -244,7 +244,7 @@ COMPOSED(attention)
 
 FILL(ATTENTION)
 {
-    const bool back = wb__ops[v->op].variant == WB__ATTENTION_BACK;
+    const bool back = wb__ops[v->op].variant == WB__ATTENTION_GRAD;
     const int64_t *attr = wb__attrs_of(m, v);
     for (int i = 0; i < v->n_in; i++) wb__add_rows(m, wb__operand_of(m, v, i));
     if (back) {

@@ -122,7 +122,7 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
     memcpy(a.size, x->dims + 2, sizeof a.size);
     int64_t dims[4] = {x->dims[0], w->dims[1] * a.groups, out[0], out[1]};
     if (!wb__check_dims(what, 4, dims, &size)) return NULL;
-    return with_bias(wb__node(WB__OP_conv_data, (wb_dtype)x->dtype, 4, dims, 2,
+    return with_bias(wb__node(WB__OP_conv_grad_input, (wb_dtype)x->dtype, 4, dims, 2,
                               (wb_tensor *[]){x, w}, sizeof a / 8, (int64_t *)&a),
                      b);
 }
@@ -133,21 +133,21 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
 GRADIENT(conv)
 {
     wb_tensor *x = node->in[0], *k = node->in[1];
-    if (wanted[0]) out[0] = wb__like(WB__OP_conv_data, x, g, k, node);
-    if (wanted[1]) out[1] = wb__like(WB__OP_conv_weights, k, x, g, node);
+    if (wanted[0]) out[0] = wb__like(WB__OP_conv_grad_input, x, g, k, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_conv_grad_weight, k, x, g, node);
 }
 
-GRADIENT(conv_data)
+GRADIENT(conv_grad_input)
 {
     wb_tensor *dy = node->in[0], *k = node->in[1];
     if (wanted[0]) out[0] = wb__like(WB__OP_conv, dy, g, k, node);
-    if (wanted[1]) out[1] = wb__like(WB__OP_conv_weights, k, g, dy, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_conv_grad_weight, k, g, dy, node);
 }
 
-GRADIENT(conv_weights)
+GRADIENT(conv_grad_weight)
 {
     wb_tensor *x = node->in[0], *dy = node->in[1];
-    if (wanted[0]) out[0] = wb__like(WB__OP_conv_data, x, dy, g, node);
+    if (wanted[0]) out[0] = wb__like(WB__OP_conv_grad_input, x, dy, g, node);
     if (wanted[1]) out[1] = wb__like(WB__OP_conv, dy, x, g, node);
 }
 
@@ -165,12 +165,12 @@ FILL(CONV)
         wb__add_dense(m, b, false);
         wb__add_any(m, p->result);
         break;
-    case WB__CONV_DATA:
+    case WB__CONV_GRAD_INPUT:
         wb__add_any(m, p->result);
         wb__add_dense(m, b, false);
         wb__add_dense(m, a, nhwc);
         break;
-    case WB__CONV_WEIGHTS:
+    case WB__CONV_GRAD_WEIGHT:
         wb__add_dense(m, a, nhwc);
         wb__add_any(m, p->result);
         wb__add_dense(m, b, nhwc);
@@ -183,8 +183,8 @@ bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__val
     wb__step s = wb__step_blank(a, WB__STEP_CONV);
     const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
     const wb__value *by_kind[][3] = {[WB__CONV_FORWARD] = {in[0], in[1], v},
-                                     [WB__CONV_DATA] = {v, in[1], in[0]},
-                                     [WB__CONV_WEIGHTS] = {in[0], v, in[1]}};
+                                     [WB__CONV_GRAD_INPUT] = {v, in[1], in[0]},
+                                     [WB__CONV_GRAD_WEIGHT] = {in[0], v, in[1]}};
     s.variant = wb__ops[v->op].variant;
     s.n_views = 3;
     for (int i = 0; i < 3; i++) {

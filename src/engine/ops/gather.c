@@ -24,11 +24,11 @@ GRADIENT(take)
 {
     wb_tensor *x = node->in[0], *index = node->in[1];
     if (wanted[0])
-        out[0] = wb__node(WB__OP_take_add, (wb_dtype)x->dtype, x->ndim, x->dims, 2,
+        out[0] = wb__node(WB__OP_scatter_add, (wb_dtype)x->dtype, x->ndim, x->dims, 2,
                           (wb_tensor *[]){index, g}, 0, NULL);
 }
 
-GRADIENT(take_add)
+GRADIENT(scatter_add)
 {
     if (wanted[1]) out[1] = wb_take(g, node->in[0]);
 }
@@ -39,5 +39,5 @@ static void fill(wb__emitter *m, const wb__product *p, const wb__value *v)
     wb__add_any(m, p->result);
 }
 
-FILL(TAKE) { fill(m, p, v); }
-FILL(TAKE_ADD) { fill(m, p, v); }
+FILL(GATHER) { fill(m, p, v); }
+FILL(SCATTER_ADD) { fill(m, p, v); }

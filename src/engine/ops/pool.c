@@ -41,10 +41,10 @@ wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *s)
     return pool("meanpool", WB__OP_meanpool, x, s);
 }
 
-GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_back, node->in[0], node->in[0], g, node); }
+GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_grad, node->in[0], node->in[0], g, node); }
 
 /* linear in its second operand; where the maxima are does not move */
-GRADIENT(maxpool_back)
+GRADIENT(maxpool_grad)
 {
     if (wanted[0]) out[0] = WB_NONE;
     if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_take, node->in[1], node->in[0], g, node);
@@ -53,16 +53,16 @@ GRADIENT(maxpool_back)
 GRADIENT(maxpool_take)
 {
     if (wanted[0]) out[0] = WB_NONE;
-    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_back, node->in[1], node->in[0], g, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_grad, node->in[1], node->in[0], g, node);
 }
 
 GRADIENT(meanpool)
 {
     wb_tensor *x = node->in[0];
-    out[0] = wb__like(WB__OP_meanpool_back, x, g, NULL, node);
+    out[0] = wb__like(WB__OP_meanpool_grad, x, g, NULL, node);
 }
 
-GRADIENT(meanpool_back)
+GRADIENT(meanpool_grad)
 {
     wb_tensor *dy = node->in[0];
     out[0] = wb__like(WB__OP_meanpool, dy, g, NULL, node);

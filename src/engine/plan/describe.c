@@ -11,7 +11,7 @@ static const wb__view *result_of(const wb__step *s)
     switch (s->kind) {
     case WB__STEP_MATMUL: return &s->views[2];
     case WB__STEP_CONV:
-        return &s->views[s->variant == WB__CONV_DATA ? 0 : s->variant == WB__CONV_WEIGHTS ? 1 : 2];
+        return &s->views[s->variant == WB__CONV_GRAD_INPUT ? 0 : s->variant == WB__CONV_GRAD_WEIGHT ? 1 : 2];
     case WB__STEP_ATTENTION: return &s->views[3];
     default: return &s->views[s->n_views - 1];
     }
@@ -22,8 +22,8 @@ static void add_program(wb__text *t, const wb__fused *f)
     static const char *const words[] = {[WB__CAST] = "cast", [WB__LOAD] = "load",
                                         [WB__STORE] = "store", [WB__UNIFORM] = "draw",
                                         [WB__GAUSSIAN] = "draw"};
-    static const char *const over[] = {[WB__FOLD_COLS] = " cols", [WB__FOLD_ROWS] = " rows",
-                                       [WB__FOLD_ALL] = " all", [WB__STORE] = NULL};
+    static const char *const over[] = {[WB__REDUCE_COLUMNS] = " cols", [WB__REDUCE_ROWS] = " rows",
+                                       [WB__REDUCE_ALL] = " all", [WB__STORE] = NULL};
     if (f->n_segments > 1) wb__text_add(t, " and %d more", f->n_segments - 1);
     wb__text_add(t, ":");
     for (int i = 0; i < f->n_instr && t->length < MOST_OF_PROGRAM; i++) {

@@ -18,7 +18,7 @@ typedef struct {
 
 static bool grow(program *p, void *list, int *capacity, int want, size_t size)
 {
-    if (!p->m->failed && wb__make_room(list, capacity, want, size)) return true;
+    if (!p->m->failed && wb__reserve(list, capacity, want, size)) return true;
     p->m->failed = true;
     return false;
 }
@@ -237,12 +237,12 @@ static void store_value(program *p, int x)
     store(p, p->m->instr_of[x], &at);
 }
 
-static void fold(program *p, int x, const wb__value *v)
+static void reduction(program *p, int x, const wb__value *v)
 {
     wb__emitter *m = p->m;
     const wb__group *g = p->group;
     const int of = wb__input(m->values, v, 0);
-    wb__instr i = blank(WB__FOLD_COLS, WB__LEVEL_ROW, v->dtype);
+    wb__instr i = blank(WB__REDUCE_COLUMNS, WB__LEVEL_ROW, v->dtype);
     wb__place at;
     i.op = v->op;
     i.a = operand(p, of,
@@ -250,7 +250,7 @@ static void fold(program *p, int x, const wb__value *v)
     if (m->groups->of[x].ends) {
         if (!wb__place_of(m, x, &at)) return;
         at.view = in_space(g, &at.view);        /* the folded axes have size 1 and so stride 0 */
-        i.kind = v->size == 1 && g->outer_dims == 0 ? WB__FOLD_ALL : WB__FOLD_ROWS;
+        i.kind = v->size == 1 && g->outer_dims == 0 ? WB__REDUCE_ALL : WB__REDUCE_ROWS;
         i.level = WB__LEVEL_ONE;
         i.arg = wb__add_place(m, p->step, &at);
     }
@@ -280,7 +280,7 @@ static void one(program *p, int x)
     const int level = wb__space_is(p->group, v) ? WB__LEVEL_FULL : WB__LEVEL_ROW;
     int in[3] = {-1, -1, -1};
     if (class == WB__REDUCE) {
-        fold(p, x, v);
+        reduction(p, x, v);
     } else if (class == WB__SOURCE) {
         wb__view view;
         wb__source_view(m->values, x, &view);

@@ -40,7 +40,7 @@ static int group_of(const former *f, int x) { return f->out->of[x].group; }
 static wb__group *new_group(former *f, wb__group_kind kind)
 {
     wb__groups *o = f->out;
-    if (!wb__make_room(&o->group, &o->capacity, o->n + 1, sizeof *o->group)) {
+    if (!wb__reserve(&o->group, &o->capacity, o->n + 1, sizeof *o->group)) {
         f->failed = true;
         return &f->spare;
     }
@@ -100,7 +100,7 @@ static void add_to_space(former *f, int g, int x)
     if (f->failed) return;
     if (wb__ops[v->op].class == WB__REDUCE) {
         wb__group *to = &f->out->group[g];
-        f->out->of[x].ends = wb__space_fold(to, f->values, v, &to->col_dims) != WB__FOLDS_COLS;
+        f->out->of[x].ends = wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
         note_reader(f, g, base_of(f, v, 0), value(f, input(f, v, 0))->size);
     } else {
         for (int i = 0; i < v->n_in; i++) note_reader(f, g, base_of(f, v, i), v->size);
@@ -122,7 +122,7 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 {
     int cols;
     return wb__ops[v->op].class == WB__REDUCE &&
-           wb__space_fold(g, f->values, v, &cols) != WB__FOLDS_COLS;
+           wb__space_reduction(g, f->values, v, &cols) != WB__REDUCES_COLUMNS;
 }
 
 /* Would v's deferred operands, and those below them, fit into group g?  What they read may have
@@ -203,7 +203,7 @@ static bool can_wait(const former *f, const wb__value *v)
             return false;
     }
     if (count_below(f, v) > MOST_DEFERRED) return false;
-    return wb__ops[v->op].class != WB__REDUCE || wb__folds_columns(f->values, v);
+    return wb__ops[v->op].class != WB__REDUCE || wb__reduces_columns(f->values, v);
 }
 
 /* ---- elementwise values and reductions ------------------------------------------------------- */

@@ -15,7 +15,7 @@ static wb__value value_like(const wb_tensor *x)
 
 static bool is_gradient(int op)
 {
-    return wb__is_step((wb__op)op, WB__STEP_ATTENTION) && wb__ops[op].variant == WB__ATTENTION_BACK;
+    return wb__is_step((wb__op)op, WB__STEP_ATTENTION) && wb__ops[op].variant == WB__ATTENTION_GRAD;
 }
 
 /* ---- all tensors ----------------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ bool wb__import(const wb__attempt *a, wb__values *m)
     int number = 0, room = 16, *in = wb__alloc((size_t)room * sizeof *in);
     bool good = in && (m->of = wb__alloc((size_t)(o->n + 1) * sizeof *m->of));
     for (int i = 0; i < o->n; i++)
-        m->attention_back |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
+        m->attention_grad |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
     for (int i = 0; good && i < o->n; i++) {
         wb_tensor *x = o->node[i];
         if (!wb__known(x) && (int)x->n_in > room) {

@@ -74,9 +74,9 @@ static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, c
         if (equal(ir, &ir->value[ir->table[at]], &v, n_in, in, n_attr, attr)) return ir->table[at];
     /* one place more: there is always a list, from which places are counted */
     ir->failed =
-        !wb__make_room(&ir->value, &ir->room, ir->n + 1, sizeof v) ||
-        !wb__make_room(&ir->inputs, &ir->inputs_room, ir->n_inputs + n_in + 1, sizeof *in) ||
-        !wb__make_room(&ir->attrs, &ir->attrs_room, ir->n_attrs + n_attr + 1, sizeof *attr);
+        !wb__reserve(&ir->value, &ir->room, ir->n + 1, sizeof v) ||
+        !wb__reserve(&ir->inputs, &ir->inputs_room, ir->n_inputs + n_in + 1, sizeof *in) ||
+        !wb__reserve(&ir->attrs, &ir->attrs_room, ir->n_attrs + n_attr + 1, sizeof *attr);
     if (ir->failed) return 0;
     v.n_in = n_in;
     v.in = ir->n_inputs;

@@ -439,7 +439,7 @@ static bool may_defer(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
     if (f->values->needed[x]) return false;
-    if (wb__ops[v->op].class == WB__REDUCE ? !wb__folds_columns(f->values, v)
+    if (wb__ops[v->op].class == WB__REDUCE ? !wb__reduces_columns(f->values, v)
                                            : !wb__is_elementwise((wb__op)v->op))
         return false;
     for (int i = 0; i < v->n_in; i++) {
@@ -472,7 +472,7 @@ static bool begin(finder *f, int x)
         p->of[x].product = p->of[input(f, v, 0)].product;
         return true;
     }
-    if (!wb__make_room(&p->product, &p->capacity, p->n + 1, sizeof *p->product)) return false;
+    if (!wb__reserve(&p->product, &p->capacity, p->n + 1, sizeof *p->product)) return false;
     p->product[p->n] = (wb__product){
         .value = x, .made_at = x, .result = x, .bias = -1, .aux = -1, .bits = -1, .sums = -1};
     p->of[x].product = p->n++;

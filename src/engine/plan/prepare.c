@@ -48,7 +48,7 @@ static bool note_declined(wb__declined *d, const wb__step *s)
     const int i = place_of_declined(d, s);
     d->all |= i < d->known;
     if (i < d->n) return true;
-    if (!wb__make_room(&d->step, &d->capacity, d->n + 1, sizeof *d->step)) return false;
+    if (!wb__reserve(&d->step, &d->capacity, d->n + 1, sizeof *d->step)) return false;
     d->step[d->n++] = *s;
     return true;
 }

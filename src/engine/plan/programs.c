@@ -35,7 +35,7 @@ wb__place wb__emit_memory(wb__emitter *m, const wb__value *like)
     wb__place at = {.memory = m->placement->n_memory + p->n_memory};
     wb__contiguous(like, &at.view);
     at.view.buffer = m->placement->arena_buffer;
-    if (wb__make_room(&p->bytes, &p->memory_capacity, p->n_memory + 1, sizeof *p->bytes))
+    if (wb__reserve(&p->bytes, &p->memory_capacity, p->n_memory + 1, sizeof *p->bytes))
         p->bytes[p->n_memory++] = wb__value_bytes(like);
     else m->failed = true;
     return at;
@@ -49,7 +49,7 @@ void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d)
 
 int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at)
 {
-    if (m->failed || !wb__make_room(&d->place, &d->capacity, d->n_places + 1, sizeof *at)) {
+    if (m->failed || !wb__reserve(&d->place, &d->capacity, d->n_places + 1, sizeof *at)) {
         m->failed = true;
         return 0;
     }
@@ -60,7 +60,7 @@ int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at)
 void wb__emit_step(wb__emitter *m, wb__plan_step *d)
 {
     wb__programs *p = m->out;
-    if (m->failed || !wb__make_room(&p->step, &p->capacity, p->n + 1, sizeof *d)) {
+    if (m->failed || !wb__reserve(&p->step, &p->capacity, p->n + 1, sizeof *d)) {
         m->failed = true;
         wb__step_free(d);
         return;

@@ -62,7 +62,7 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
     const int n = p->step.fused.n_segments, views = q->n_places;
     wb__space *spaces = wb__realloc(p->spaces, (size_t)(n + 1) * sizeof *spaces);
     if (spaces) p->spaces = spaces;
-    if (!spaces || !wb__make_room(&p->place, &p->capacity, p->n_places + views, sizeof *p->place))
+    if (!spaces || !wb__reserve(&p->place, &p->capacity, p->n_places + views, sizeof *p->place))
         return false;
     spaces[n] = q->spaces[0];
     if (views) memcpy(p->place + p->n_places, q->place, (size_t)views * sizeof *q->place);

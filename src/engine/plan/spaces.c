@@ -24,7 +24,7 @@ void wb__space_of(wb__group *g, const wb__value *v)
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 /* How the reduced axes lie in a space with a fixed number of columns. */
-static wb__fold fold_with(const wb__group *g, const wb__value *x, unsigned mask, int cols)
+static wb__reduction reduce_with(const wb__group *g, const wb__value *x, unsigned mask, int cols)
 {
     bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
     int outer = g->outer_dims;
@@ -41,12 +41,12 @@ static wb__fold fold_with(const wb__group *g, const wb__value *x, unsigned mask,
             in_rows &= !reduced;
         }
     }
-    if (in_cols && all_cols) return WB__FOLDS_COLS;
-    if (in_rows && all_rows) return WB__FOLDS_ROWS;
-    return WB__NO_FOLD;
+    if (in_cols && all_cols) return WB__REDUCES_COLUMNS;
+    if (in_rows && all_rows) return WB__REDUCES_ROWS;
+    return WB__NO_REDUCTION;
 }
 
-wb__fold wb__space_fold(const wb__group *g, const wb__values *s, const wb__value *v, int *cols)
+wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v, int *cols)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const unsigned mask = (unsigned)s->ir.attrs[v->attr];
@@ -54,18 +54,18 @@ wb__fold wb__space_fold(const wb__group *g, const wb__values *s, const wb__value
     bool everything = true;
     for (int i = 0; i < x->ndim; i++) everything &= x->dims[i] == 1 || mask >> i & 1;
     *cols = g->col_dims;
-    if (everything && !is_argmax && !g->outer_dims) return WB__FOLDS_ALL;
+    if (everything && !is_argmax && !g->outer_dims) return WB__REDUCES_ALL;
     const bool free = g->col_dims < 0;
     for (int n = free ? 0 : g->col_dims; n <= (free ? g->ndim : g->col_dims); n++) {
-        const wb__fold f = fold_with(g, x, mask, n);
-        if (f == WB__NO_FOLD || (is_argmax && f != WB__FOLDS_COLS)) continue;
+        const wb__reduction f = reduce_with(g, x, mask, n);
+        if (f == WB__NO_REDUCTION || (is_argmax && f != WB__REDUCES_COLUMNS)) continue;
         *cols = n;
         return f;
     }
-    return WB__NO_FOLD;
+    return WB__NO_REDUCTION;
 }
 
-bool wb__folds_columns(const wb__values *s, const wb__value *v)
+bool wb__reduces_columns(const wb__values *s, const wb__value *v)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const unsigned mask = (unsigned)s->ir.attrs[v->attr];
@@ -90,12 +90,12 @@ static bool has_points(const wb__group *g)
 static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__value *v, int *cols)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
-    const wb__fold fold = wb__space_fold(g, s, v, cols);
-    if (wb__space_is(g, x)) return fold != WB__NO_FOLD;
+    const wb__reduction reduction = wb__space_reduction(g, s, v, cols);
+    if (wb__space_is(g, x)) return reduction != WB__NO_REDUCTION;
     /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for
      * a sum; and never, where there are no columns */
     return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
-           fold == WB__FOLDS_ALL;
+           reduction == WB__REDUCES_ALL;
 }
 
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
@@ -114,7 +114,7 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     unsigned mask = (unsigned)s->ir.attrs[v->attr];
     wb__space_of(g, x);
-    if (wb__space_fold(g, s, v, &g->col_dims) != WB__NO_FOLD) return;
+    if (wb__space_reduction(g, s, v, &g->col_dims) != WB__NO_REDUCTION) return;
     int first = g->ndim, last = -1, n = 0, axis[WB_MAX_DIMS];
     for (int i = 0; i < g->ndim; i++)
         if (mask >> g->axis[i] & 1) {

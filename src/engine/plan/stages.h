@@ -56,7 +56,7 @@ typedef struct {
                                it is no view */
     wb__view *view;         /* of each value: its elements over its base's memory where that is the
                                base's own, in its layout (buffer -1), or a free source's */
-    bool attention_back;    /* the graph has gradients of attention */
+    bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
 bool wb__values_make(const wb__attempt *a, wb__values *s);
@@ -178,15 +178,15 @@ void wb__groups_free(wb__groups *g);
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 
 /* spaces.c: how a reduction is folded in a group's space. */
-typedef enum { WB__NO_FOLD, WB__FOLDS_COLS, WB__FOLDS_ROWS, WB__FOLDS_ALL } wb__fold;
+typedef enum { WB__NO_REDUCTION, WB__REDUCES_COLUMNS, WB__REDUCES_ROWS, WB__REDUCES_ALL } wb__reduction;
 void wb__space_of(wb__group *g, const wb__value *v);
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v);
 /* How the reduction v is folded in g's space, where that has `cols` columns then. */
-wb__fold wb__space_fold(const wb__group *g, const wb__values *s, const wb__value *v, int *cols);
+wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v, int *cols);
 /* Does v fit?  Then the space has the columns that a reduction needs from now on. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
 /* Is the reduction over trailing axes, and not all of them?  Then it ends no kernel. */
-bool wb__folds_columns(const wb__values *s, const wb__value *v);
+bool wb__reduces_columns(const wb__values *s, const wb__value *v);
 /* Has v the dimensions of the whole space? */
 static inline bool wb__space_is(const wb__group *g, const wb__value *v)
 {

@@ -23,7 +23,7 @@ typedef struct {
 
 static bool add(order *o, expected e)
 {
-    if (!wb__make_room(&o->list, &o->room, o->n + 1, sizeof *o->list))
+    if (!wb__reserve(&o->list, &o->room, o->n + 1, sizeof *o->list))
         return o->status = WB_ERROR_MEMORY, false;
     o->list[o->n++] = e;
     o->n_states += e.state;

@@ -39,7 +39,7 @@ int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__not
 
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
 {
-    if (!wb__make_room(&l->tensors, &l->room, l->n + 1, sizeof *l->tensors)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&l->tensors, &l->room, l->n + 1, sizeof *l->tensors)) return WB_ERROR_MEMORY;
     int status = wb_eval_array(1, &x);
     if (status) return status;
     char *full = wb__printf("%s%s", prefix, name);
@@ -173,13 +173,13 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     wb__table file;
     int status = wb__table_load(path, o.key, true, &file);
     if (status) return status;
-    const wb__pouring how = {.path = path, .prefix = o.prefix, .names = o.names, .lenient = o.lenient,
+    const wb__state_load how = {.path = path, .prefix = o.prefix, .names = o.names, .lenient = o.lenient,
                              .n_rename = o.n_rename, .rename = o.rename};
     if (file.nameless && (o.n_rename || (o.prefix && *o.prefix)))
         status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for .%s", path,
                           o.n_rename ? "rename" : "prefix");
     if (!status) status = wb__flux_name_params(&file, path, model);
-    if (!status) status = wb__pour(&file, &how, model);
+    if (!status) status = wb__load_values(&file, &how, model);
     wb__table_free(&file);
     return status;
 }
@@ -225,8 +225,8 @@ wb_layer *wb__model_from(const char *path, const char *structure, wb__table *fil
     bool torch = names && !strcmp(names, "torch");
     wb_layer *model = wb__structure_build(path, structure, wb__table_bytes(file));
     if (model) model = retyped(model, file, torch);
-    const wb__pouring how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
-    return model && !wb__pour(file, &how, model) ? model : NULL;
+    const wb__state_load how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
+    return model && !wb__load_values(file, &how, model) ? model : NULL;
 }
 
 static wb_layer *model_of_tensors(const char *path, wb__table *file)

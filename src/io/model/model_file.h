@@ -3,7 +3,7 @@
 #ifndef WB__MODEL_FILE_H
 #define WB__MODEL_FILE_H
 
-#include "io/model/pour.h"
+#include "io/model/load_state.h"
 #include "io/safetensors/safetensors.h"
 #include "tree/tree.h"
 

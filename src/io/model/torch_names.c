@@ -7,7 +7,7 @@
 /* NULL without memory. */
 static wb__link *add_link(wb__links *l, const char *name, const char *path, wb_tensor *x)
 {
-    if (!wb__make_room(&l->links, &l->room, l->n + 1, sizeof *l->links)) return NULL;
+    if (!wb__reserve(&l->links, &l->room, l->n + 1, sizeof *l->links)) return NULL;
     wb__link *link = &l->links[l->n];
     *link = (wb__link){.name = wb__strdup(name), .path = wb__strdup(path), .x = x, .parts = 1};
     if (link->name && link->path) return l->n++, link;

@@ -313,8 +313,8 @@ TEST(parameters_of_2020)
     wb__table t;
     assert_int_equal(wb__flux_table(m, NULL, &t), 0);
     assert_int_equal(wb__flux_name_params(&t, m->path, model), 0);
-    const wb__pouring how = {.path = m->path, .names = WB_NAMES_WEBER};
-    assert_int_equal(wb__pour(&t, &how, model), 0);
+    const wb__state_load how = {.path = m->path, .names = WB_NAMES_WEBER};
+    assert_int_equal(wb__load_values(&t, &how, model), 0);
     wb__table_free(&t);
     wb__unmap(m);
     assert_true(accuracy(model, logits) == 0.9928);

@@ -48,7 +48,7 @@ static void reorder_weights(const convolution *p, const char *w, char *to)
 {
     const wb__conv_desc *d = &p->d;
     const size_t from_size = wb__dtype_size(d->dtype);
-    const bool data = d->kind == WB__CONV_DATA;
+    const bool data = d->kind == WB__CONV_GRAD_INPUT;
     const int64_t s_inner = data ? 1 : p->kg, s_out = data ? p->inner : 1;
     for (int64_t k = 0; k < d->k; k++)
         for (int64_t c = 0; c < p->cg; c++)
@@ -140,12 +140,12 @@ static wb__gemm product_of(const convolution *p, int64_t pixels)
         g.as0 = p->inner, g.bs0 = p->kg;
         g.cs0 = p->narrow ? p->kg : d->k;       /* narrow: summed in f32 aside, then narrowed */
         break;
-    case WB__CONV_DATA:             /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
+    case WB__CONV_GRAD_INPUT:             /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
         g.a_type = d->dtype;
         g.k = p->kg, g.n = p->inner;
         g.as0 = d->k, g.bs0 = p->inner, g.cs0 = p->inner;
         break;
-    case WB__CONV_WEIGHTS:          /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
+    case WB__CONV_GRAD_WEIGHT:          /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
         g.b_type = d->dtype;
         g.add_to_c = true;
         g.m = p->inner, g.k = pixels, g.n = p->kg;
@@ -165,14 +165,14 @@ static void one_band(const job *j, char *mine, int64_t n, int64_t group, int64_t
     char *patches = mine + p->patches_at, *w = j->workspace + p->weights_at + w_at * p->size;
     char *y = (char *)j->y + (size_t)y_at * stored;
     wb__gemm g = product_of(p, pixels);
-    if (d->kind != WB__CONV_DATA) lay_patches(p, j->x, n, group, i0, i1, patches);
+    if (d->kind != WB__CONV_GRAD_INPUT) lay_patches(p, j->x, n, group, i0, i1, patches);
     switch (d->kind) {
     case WB__CONV_FORWARD:
         g.a = patches, g.b = w, g.c = p->narrow ? mine + p->sums_at : y;
         if (d->has_bias) g.bias = j->bias + (size_t)(group * p->kg) * stored;
         break;
-    case WB__CONV_DATA: g.a = y, g.b = w, g.c = patches; break;
-    case WB__CONV_WEIGHTS:
+    case WB__CONV_GRAD_INPUT: g.a = y, g.b = w, g.c = patches; break;
+    case WB__CONV_GRAD_WEIGHT:
         g.a = patches, g.b = y, g.c = mine + p->sums_at + w_at * p->size;
         break;
     }
@@ -190,28 +190,28 @@ static void one_task(void *ctx, int64_t task)
     const size_t stored = wb__dtype_size(d->dtype);
     const int64_t image = d->c * d->h * d->w;
     char *mine = j->workspace + p->tasks_at + (size_t)task * p->task_bytes;
-    if (d->kind == WB__CONV_WEIGHTS)
+    if (d->kind == WB__CONV_GRAD_WEIGHT)
         memset(mine + p->sums_at, 0, (size_t)(d->k * p->inner) * p->size);
     /* Tasks are slices of all bands of all images, but for DATA of whole images: their bands
      * overlap. */
     const int64_t bands = WB__MAX((d->oh + p->band - 1) / p->band, 1);
-    const int64_t unit = d->kind == WB__CONV_DATA ? bands : 1, units = d->n * bands / unit;
+    const int64_t unit = d->kind == WB__CONV_GRAD_INPUT ? bands : 1, units = d->n * bands / unit;
     const int64_t from = units * task / p->tasks * unit, to = units * (task + 1) / p->tasks * unit;
     for (int64_t u = from; u < to; u++) {
         const int64_t n = u / bands, i0 = u % bands * p->band, i1 = WB__MIN(i0 + p->band, d->oh);
         char *dx = (char *)j->x + (size_t)(n * image) * stored;
         char *wide = p->narrow ? mine + p->image_at : dx;
-        if (d->kind == WB__CONV_DATA && i0 == 0 && !(p->gather && i1 > 0 && d->ow > 0))
+        if (d->kind == WB__CONV_GRAD_INPUT && i0 == 0 && !(p->gather && i1 > 0 && d->ow > 0))
             memset(wide, 0, (size_t)image * p->size);
         if (i1 > i0 && d->ow > 0)
             for (int64_t g = 0; g < d->groups; g++) {
                 one_band(j, mine, n, g, i0, i1);
                 if (p->gather)
                     p->gather(d, p->cg, mine + p->patches_at, wide + (size_t)(g * p->cg) * p->size);
-                else if (d->kind == WB__CONV_DATA)
+                else if (d->kind == WB__CONV_GRAD_INPUT)
                     add_patches(p, wide, g, i0, i1, mine + p->patches_at);
             }
-        if (d->kind == WB__CONV_DATA && p->narrow && u % bands == bands - 1)
+        if (d->kind == WB__CONV_GRAD_INPUT && p->narrow && u % bands == bands - 1)
             wb__narrow(dx, d->dtype, wide, image);
     }
 }
@@ -238,10 +238,10 @@ static void run_convolution(const wb__cpu_op *op, void *const *buffers, void *wo
 {
     const convolution *p = (const convolution *)op;
     job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL, workspace };
-    if (p->d.kind != WB__CONV_WEIGHTS)
+    if (p->d.kind != WB__CONV_GRAD_WEIGHT)
         reorder_weights(p, j.w, j.workspace + p->weights_at);
     wb__parallel(p->tasks, one_task, &j);
-    if (p->d.kind == WB__CONV_WEIGHTS) add_sums(&j);
+    if (p->d.kind == WB__CONV_GRAD_WEIGHT) add_sums(&j);
 }
 
 static void destroy_convolution(wb__cpu_op *op) { wb__free(op); }
@@ -254,24 +254,24 @@ static void lay_out(convolution *p)
     const size_t row = (size_t)(d->ow * p->inner) * p->size,
                  weights = (size_t)(d->k * p->inner) * p->size;
     p->band = WB__MAX(WB__MIN(row ? (int64_t)(PATCH_BYTES / row) : d->oh, d->oh), 1);
-    if (d->kind == WB__CONV_DATA && row * (size_t)d->oh <= GATHER_BYTES && d->kh <= 64
+    if (d->kind == WB__CONV_GRAD_INPUT && row * (size_t)d->oh <= GATHER_BYTES && d->kh <= 64
         && d->kw <= 64) {
         const wb__isa *isa = wb__isa_best();
         p->gather = p->wide == WB_F64 ? isa->gather_f64 : isa->gather_f32;
         p->band = WB__MAX(d->oh, 1);
     }
     const int64_t bands = (d->oh + p->band - 1) / p->band;
-    const int64_t units = d->kind == WB__CONV_DATA ? d->n : d->n * bands;
+    const int64_t units = d->kind == WB__CONV_GRAD_INPUT ? d->n : d->n * bands;
     const double work = (double)d->n * (double)(d->oh * d->ow * d->k) * (double)p->inner;
     p->tasks = work < 100e3 ? 1 : WB__MAX(WB__MIN(wb__threads(), units), 1);
     p->weights_at = 0;
-    p->tasks_at = d->kind != WB__CONV_WEIGHTS ? align(weights) : 0;
+    p->tasks_at = d->kind != WB__CONV_GRAD_WEIGHT ? align(weights) : 0;
     size_t at = 0;
     p->patches_at = at, at += align(row * (size_t)p->band);
     p->image_at = at;
-    if (d->kind == WB__CONV_DATA && p->narrow) at += align((size_t)(d->c * d->h * d->w) * p->size);
+    if (d->kind == WB__CONV_GRAD_INPUT && p->narrow) at += align((size_t)(d->c * d->h * d->w) * p->size);
     p->sums_at = at;
-    if (d->kind == WB__CONV_WEIGHTS) at += align(weights);
+    if (d->kind == WB__CONV_GRAD_WEIGHT) at += align(weights);
     if (d->kind == WB__CONV_FORWARD && p->narrow)
         at += align((size_t)(p->band * d->ow * p->kg) * p->size);
     p->scratch_at = at;
@@ -286,7 +286,7 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     const char *why = NULL;
     int error = 0;
     *op = NULL;
-    if (d->kind == WB__CONV_DATA && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
+    if (d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
     /* oneDNN's blocks of 16 channels stay mostly empty here; our direct kernels are faster (LeNet,
      * batch 64, one thread: 200 against 303 us for 1 to 6 channels, 136 against 150 for 6 to 16).
      */
@@ -298,7 +298,7 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
         error = wb__dnnl_conv(d, op, &why);
         if (error || *op) return error;
         /* With few channels in dx a vector is mostly empty: gathered patches are 3 times faster. */
-        if (d->kind != WB__CONV_DATA || d->c > 8) error = wb__direct_conv(d, op);
+        if (d->kind != WB__CONV_GRAD_INPUT || d->c > 8) error = wb__direct_conv(d, op);
     }
     if (*op) (*op)->why = why;
     if (error || *op) return error;

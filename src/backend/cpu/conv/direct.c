@@ -71,7 +71,7 @@ static void pack_block(void *ctx, int64_t block)
 {
     const job *j = ctx;
     const direct *p = j->p;
-    const bool data = p->d.kind == WB__CONV_DATA;
+    const bool data = p->d.kind == WB__CONV_GRAD_INPUT;
     const int64_t taps = p->d.kh * p->d.kw, k0 = block * p->width;
     const int64_t real = WB__MIN(p->width, p->k - k0);
     const int64_t s_in = data ? p->k * taps : taps, s_out = data ? taps : p->c * taps;
@@ -175,12 +175,12 @@ static void run_direct(const wb__cpu_op *op, void *const *buffers, void *workspa
 {
     const direct *p = (const direct *)op;
     job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL, workspace };
-    if (p->d.kind == WB__CONV_WEIGHTS) {
+    if (p->d.kind == WB__CONV_GRAD_WEIGHT) {
         wb__parallel(p->tasks, weights_task, &j);
         add_sums(&j);
         return;
     }
-    if (p->d.kind == WB__CONV_DATA) j.x = buffers[2], j.y = buffers[0];
+    if (p->d.kind == WB__CONV_GRAD_INPUT) j.x = buffers[2], j.y = buffers[0];
     const int64_t blocks = (p->k + p->width - 1) / p->width;
     for (int64_t b = 0; b < blocks; b++) pack_block(&j, b);
     wb__parallel(p->tasks, forward_task, &j);
@@ -195,7 +195,7 @@ static bool suits(const wb__conv_desc *d)
     if (wb__conv_is_plain(d) && (d->c > 1 || d->k > 1)) return false;
     if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->oh || !d->ow || !d->kh || !d->kw)
         return false;
-    if (d->kind != WB__CONV_DATA) return true;
+    if (d->kind != WB__CONV_GRAD_INPUT) return true;
     /* mirrored, dy must reach over the whole of x and not beyond */
     return d->stride[0] == 1 && d->stride[1] == 1 && d->pad[0] < d->kh && d->pad[2] < d->kw
         && d->kh - 1 - d->pad[0] + d->oh <= d->h + d->kh - 1
@@ -205,7 +205,7 @@ static bool suits(const wb__conv_desc *d)
 static void lay_out(direct *p)
 {
     const wb__conv_desc *d = &p->d;
-    const bool data = d->kind == WB__CONV_DATA;
+    const bool data = d->kind == WB__CONV_GRAD_INPUT;
     p->n = d->n;
     p->h = data ? d->oh : d->h, p->w = data ? d->ow : d->w, p->c = data ? d->k : d->c;
     p->oh = data ? d->h : d->oh, p->ow = data ? d->w : d->ow, p->k = data ? d->c : d->k;
@@ -228,17 +228,17 @@ static void lay_out(direct *p)
             ? 1
             : wb__threads();
     p->band = p->oh;
-    if (d->kind != WB__CONV_WEIGHTS && p->n < threads)
+    if (d->kind != WB__CONV_GRAD_WEIGHT && p->n < threads)
         p->band = WB__MAX((p->oh * p->n + threads - 1) / threads, 1);
     p->bands = (p->oh + p->band - 1) / p->band;
-    p->tasks = WB__MAX(WB__MIN(threads, d->kind == WB__CONV_WEIGHTS ? p->n : p->n * p->bands), 1);
+    p->tasks = WB__MAX(WB__MIN(threads, d->kind == WB__CONV_GRAD_WEIGHT ? p->n : p->n * p->bands), 1);
     p->rows_in = (p->band - 1) * p->stride[0] + d->kh;
     const size_t band =
         p->padded ? align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
     const int64_t inner = d->kh * d->kw * p->c;
     p->sums_at = band;
     p->task_bytes = band;
-    if (d->kind == WB__CONV_WEIGHTS) p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
+    if (d->kind == WB__CONV_GRAD_WEIGHT) p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
     else p->weights_bytes = align((size_t)(inner * WB__MAX(blocks * p->width, 8)) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }
@@ -248,7 +248,7 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op)
     *op = NULL;
     if (!suits(d)) return 0;
     const wb__isa *isa = wb__isa_best();
-    if (d->kind == WB__CONV_WEIGHTS && !isa->gemm_f32->masked && d->k % isa->gemm_f32->lanes)
+    if (d->kind == WB__CONV_GRAD_WEIGHT && !isa->gemm_f32->masked && d->k % isa->gemm_f32->lanes)
         return 0;
     direct *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;

@@ -75,13 +75,13 @@ int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
     p->narrow = d->dtype == WB_F16 || d->dtype == WB_BF16;
     p->units = d->nhwc ? d->n : d->n * d->c;
     switch (d->kind) {
-    case WB__POOL_MAX_BACK:
+    case WB__POOL_MAX_GRAD:
         p->operands = 3, p->sizes[0] = x, p->sizes[1] = y, p->sizes[2] = x;
         break;
     case WB__POOL_MAX_TAKE:
         p->operands = 3, p->sizes[0] = x, p->sizes[1] = x, p->sizes[2] = y;
         break;
-    case WB__POOL_MEAN_BACK: p->operands = 2, p->sizes[0] = y, p->sizes[1] = x; break;
+    case WB__POOL_MEAN_GRAD: p->operands = 2, p->sizes[0] = y, p->sizes[1] = x; break;
     default: p->operands = 2, p->sizes[0] = x, p->sizes[1] = y;
     }
     if (!channels) p->units = 0;

@@ -34,7 +34,7 @@ static inline VI NAME(counted)(T n) { return (VI){ 0 } + (INT)n; }
 
 /* dy to the place of dx where the window's first greatest x is. */
 static inline __attribute__((always_inline)) void
-NAME(max_back)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_out, T *dx,
+NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_out, T *dx,
                const bool overlap, const int some)
 {
     const int64_t c = d->c, row = d->w * c;
@@ -72,7 +72,7 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
         NAME(put)(y, sum * spread((T)1 / (T)(d->kh * d->kw)), some);
         return;
     }
-    if (kind == WB__POOL_MEAN_BACK) {
+    if (kind == WB__POOL_MEAN_GRAD) {
         const V share = NAME(get)(in_out, some) * spread((T)1 / (T)(d->kh * d->kw));
         for (int64_t r = w.r0; r < w.r1; r++)
             for (int64_t q = w.c0; q < w.c1; q++) {
@@ -106,7 +106,7 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
         NAME(put)(y, taken, some);
         return;
     }
-    NAME(max_back)(d, w, x, in_out, dx, overlap, some);
+    NAME(max_grad)(d, w, x, in_out, dx, overlap, some);
 }
 
 static inline __attribute__((always_inline)) void
@@ -138,14 +138,14 @@ NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int6
     T m[NAME(ROW)], taken[NAME(ROW)];
     int32_t where[NAME(ROW)];
     const T share = (T)1 / (T)(d->kh * d->kw);
-    const bool mean = kind == WB__POOL_MEAN || kind == WB__POOL_MEAN_BACK;
-    const bool back = kind == WB__POOL_MAX_BACK || kind == WB__POOL_MEAN_BACK;
+    const bool mean = kind == WB__POOL_MEAN || kind == WB__POOL_MEAN_GRAD;
+    const bool back = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MEAN_GRAD;
     for (int64_t o = 0; o < n; o++) {
         m[o] = mean ? 0 : -(T)INFINITY;
         where[o] = -1;
         taken[o] = 0;
     }
-    for (int pass = kind == WB__POOL_MEAN_BACK; pass < 1 + back; pass++)
+    for (int pass = kind == WB__POOL_MEAN_GRAD; pass < 1 + back; pass++)
         for (int64_t a = 0; a < d->kh; a++) {
             const int64_t r = i * d->stride[0] - d->pad[0] + a;
             if (r < 0 || r >= d->h) continue;
@@ -201,10 +201,10 @@ static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__poo
         else NAME(pool_image)(d, WB__POOL_##kind, x, dy, v, dx, y, false);                     \
     }
 POOL_FN(MAX)
-POOL_FN(MAX_BACK)
+POOL_FN(MAX_GRAD)
 POOL_FN(MAX_TAKE)
 POOL_FN(MEAN)
-POOL_FN(MEAN_BACK)
+POOL_FN(MEAN_GRAD)
 #undef POOL_FN
 
 static void NAME(pool)(const wb__pool_desc *d, const void *const in[2], void *out)
@@ -214,14 +214,14 @@ static void NAME(pool)(const wb__pool_desc *d, const void *const in[2], void *ou
     const bool overlap = d->stride[0] < d->kh || d->stride[1] < d->kw;
     const bool exact = d->stride[0] == d->kh && d->stride[1] == d->kw && !d->pad[0] && !d->pad[2]
                     && d->oh * d->kh >= d->h && d->ow * d->kw >= d->w;
-    if ((d->kind == WB__POOL_MAX_BACK || d->kind == WB__POOL_MEAN_BACK) && !(exact && d->nhwc))
+    if ((d->kind == WB__POOL_MAX_GRAD || d->kind == WB__POOL_MEAN_GRAD) && !(exact && d->nhwc))
         memset(to, 0, (size_t)(d->h * d->w * (d->nhwc ? d->c : 1)) * sizeof(T));
     /* operands that a kind does not have are passed as others that are safe to offset */
     switch (d->kind) {
     case WB__POOL_MAX: NAME(pool_MAX)(d, a, a, a, to, to, false); break;
-    case WB__POOL_MAX_BACK: NAME(pool_MAX_BACK)(d, a, b, a, to, to, overlap); break;
+    case WB__POOL_MAX_GRAD: NAME(pool_MAX_GRAD)(d, a, b, a, to, to, overlap); break;
     case WB__POOL_MAX_TAKE: NAME(pool_MAX_TAKE)(d, a, a, b, to, to, false); break;
     case WB__POOL_MEAN: NAME(pool_MEAN)(d, a, a, a, to, to, false); break;
-    case WB__POOL_MEAN_BACK: NAME(pool_MEAN_BACK)(d, a, a, a, to, to, overlap); break;
+    case WB__POOL_MEAN_GRAD: NAME(pool_MEAN_GRAD)(d, a, a, a, to, to, overlap); break;
     }
 }

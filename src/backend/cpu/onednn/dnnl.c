@@ -457,10 +457,10 @@ static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
 {
     static const int args[3][3] = {     /* of x, w, y */
         [WB__CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
-        [WB__CONV_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
-        [WB__CONV_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WB__CONV_GRAD_INPUT] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [WB__CONV_GRAD_WEIGHT] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
     };
-    const bool weights = d->kind == WB__CONV_WEIGHTS;
+    const bool weights = d->kind == WB__CONV_GRAD_WEIGHT;
     wb__md_ref inner = dnnl_primitive_desc_query_md(
         p->pd, weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     wb__md_ref plain = wb__md_of(&p->mds[4]);

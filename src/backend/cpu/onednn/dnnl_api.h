@@ -93,7 +93,7 @@ static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t
         return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_training,
                                                               direct, x, w, bias, y, strides,
                                                               dilates, low, high, attr);
-    if (kind == WB__CONV_DATA)
+    if (kind == WB__CONV_GRAD_INPUT)
         return dnnl_convolution_backward_data_primitive_desc_create(
             pd, engine, direct, x, w, y, strides, dilates, low, high, hint, attr);
     return dnnl_convolution_backward_weights_primitive_desc_create(
@@ -103,7 +103,7 @@ static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t
     dnnl_status_t s =
         kind == WB__CONV_FORWARD ? dnnl_dilated_convolution_forward_desc_init(
             &d, dnnl_forward_training, direct, x, w, bias, y, strides, dilates, low, high)
-        : kind == WB__CONV_DATA ? dnnl_dilated_convolution_backward_data_desc_init(
+        : kind == WB__CONV_GRAD_INPUT ? dnnl_dilated_convolution_backward_data_desc_init(
             &d, direct, x, w, y, strides, dilates, low, high)
         : dnnl_dilated_convolution_backward_weights_desc_init(&d, direct, x, w, bias, y, strides,
                                                               dilates, low, high);

@@ -42,7 +42,7 @@ static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_numb
 }
 
 /* to[i], which comes from place[i], takes v[i] in, which comes from at[i]; places are argmax's. */
-static void merge(const tile_kernel *k, const tile_fold *f, tile_number *to, int64_t *place,
+static void merge(const tile_kernel *k, const tile_reduction *f, tile_number *to, int64_t *place,
                   const tile_number *v, const int64_t *at, int64_t n)
 {
     if (f->op != ARGMAX) k->table->gather[f->op][wide_reg(f->reg)](to, NULL, v, n, 0);
@@ -53,24 +53,24 @@ static void merge(const tile_kernel *k, const tile_fold *f, tile_number *to, int
 
 /* Sums of i32 have accumulators of 64 bits; a fold along columns has them as wide as partial
  * results. */
-static int acc_reg(const tile_fold *f)
+static int acc_reg(const tile_reduction *f)
 {
-    return f->kind == FOLD_COLS || (f->op == SUM && f->reg == WB__REG_I32) ? wide_reg(f->reg)
+    return f->kind == REDUCE_COLUMNS || (f->op == SUM && f->reg == WB__REG_I32) ? wide_reg(f->reg)
                                                                           : f->reg;
 }
 
 /* The doubles that take in sums of f32 now and then. */
-static bool flushes(const tile_fold *f)
+static bool flushes(const tile_reduction *f)
 {
-    return f->kind != FOLD_COLS && f->op == SUM && f->reg == WB__REG_F32;
+    return f->kind != REDUCE_COLUMNS && f->op == SUM && f->reg == WB__REG_F32;
 }
 
-void tile_start_folds(tile_run *r, tile_fold_kind kind)
+void tile_start_reductions(tile_run *r, tile_reduction_kind kind)
 {
     const wb__tile_table *t = r->k->table;
     r->flushed[kind] = false;
-    for (int i = 0; i < r->p->n_folds; i++) {
-        const tile_fold *f = &r->p->folds[i];
+    for (int i = 0; i < r->p->n_reductions; i++) {
+        const tile_reduction *f = &r->p->reductions[i];
         if (f->kind != kind) continue;
         const int reg = acc_reg(f);
         char *acc = r->scratch + f->acc;
@@ -87,10 +87,10 @@ void tile_start_folds(tile_run *r, tile_fold_kind kind)
     }
 }
 
-void tile_flush_folds(tile_run *r, tile_fold_kind kind)
+void tile_flush_reductions(tile_run *r, tile_reduction_kind kind)
 {
-    for (int i = 0; i < r->p->n_folds; i++) {
-        const tile_fold *f = &r->p->folds[i];
+    for (int i = 0; i < r->p->n_reductions; i++) {
+        const tile_reduction *f = &r->p->reductions[i];
         if (f->kind != kind || !flushes(f)) continue;
         double *more = (double *)(r->scratch + f->more);
         if (!r->flushed[kind]) memset(more, 0, (size_t)f->length * 8);
@@ -100,17 +100,17 @@ void tile_flush_folds(tile_run *r, tile_fold_kind kind)
 }
 
 /* Partial results of a fold: numbers, and after all of them places. */
-static tile_number *parts_of(const tile_segment *s, const tile_fold *f, int fold, char *workspace,
+static tile_number *parts_of(const tile_segment *s, const tile_reduction *f, int reduction, char *workspace,
                              int64_t **places)
 {
-    tile_number *v = (tile_number *)(workspace + s->parts[fold]);
-    const int64_t n = f->kind == FOLD_ALL ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
+    tile_number *v = (tile_number *)(workspace + s->parts[reduction]);
+    const int64_t n = f->kind == REDUCE_ALL ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
     *places = f->op == ARGMAX ? (int64_t *)(v + n) : NULL;
     return v;
 }
 
 /* The sum of all accumulators of f32, in eight at a time. */
-static double sum_all(const tile_run *r, const tile_fold *f)
+static double sum_all(const tile_run *r, const tile_reduction *f)
 {
     const float *acc = (const float *)(r->scratch + f->acc);
     const double *more = (const double *)(r->scratch + f->more);
@@ -119,17 +119,17 @@ static double sum_all(const tile_run *r, const tile_fold *f)
     for (; i + 8 <= f->length; i += 8)
         for (int j = 0; j < 8; j++) lane[j] += acc[i + j];
     for (; i < f->length; i++) lane[0] += acc[i];
-    for (i = 0; r->flushed[FOLD_ALL] && i < f->length; i++) lane[i & 7] += more[i];
+    for (i = 0; r->flushed[REDUCE_ALL] && i < f->length; i++) lane[i & 7] += more[i];
     return ((lane[0] + lane[1]) + (lane[2] + lane[3]))
         + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-static void finish_all(const tile_run *r, const tile_fold *f, int fold)
+static void finish_all(const tile_run *r, const tile_reduction *f, int reduction)
 {
     const int reg = acc_reg(f);
     const char *acc = r->scratch + f->acc;
     int64_t *places, place = -1, one;
-    tile_number *parts = parts_of(r->s, f, fold, r->workspace, &places);
+    tile_number *parts = parts_of(r->s, f, reduction, r->workspace, &places);
     tile_number best = identity(f->op, f->reg), v;
     if (f->op == ARGMAX) {
         const int64_t *at = (const int64_t *)(r->scratch + f->more);
@@ -140,7 +140,7 @@ static void finish_all(const tile_run *r, const tile_fold *f, int fold)
     } else if (flushes(f)) {
         best.f = sum_all(r, f);
     } else {
-        r->k->table->fold[f->op][reg](&one, acc, 1, f->length);
+        r->k->table->reduction[f->op][reg](&one, acc, 1, f->length);
         widen(r->k, &best, &one, reg, 1);
     }
     parts[r->task->index] = best;
@@ -148,7 +148,7 @@ static void finish_all(const tile_run *r, const tile_fold *f, int fold)
 }
 
 /* n <= BLOCK columns, of which `rows` lines of accumulators begin at `first`. */
-static void reduce_lines(const tile_run *r, const tile_fold *f, int64_t first, int64_t rows,
+static void reduce_lines(const tile_run *r, const tile_reduction *f, int64_t first, int64_t rows,
                          int64_t step, int64_t n, tile_number *v, int64_t *places)
 {
     const int reg = acc_reg(f);
@@ -159,7 +159,7 @@ static void reduce_lines(const tile_run *r, const tile_fold *f, int64_t first, i
         for (int64_t c = 0; c < n; c++) v[c].f = acc[c];
         for (int64_t row = 1; row < rows; row++)
             for (int64_t c = 0; c < n; c++) v[c].f += acc[row * step + c];
-        for (int64_t row = 0; r->flushed[FOLD_ROWS] && row < rows; row++)
+        for (int64_t row = 0; r->flushed[REDUCE_ROWS] && row < rows; row++)
             for (int64_t c = 0; c < n; c++) v[c].f += more[row * step + c];
         return;
     }
@@ -175,7 +175,7 @@ static void reduce_lines(const tile_run *r, const tile_fold *f, int64_t first, i
 }
 
 /* n results of a fold in a register of kind `reg`: the places of argmax, or the numbers. */
-static void write_results(const tile_kernel *k, const tile_fold *f, void *to, int reg, int64_t n,
+static void write_results(const tile_kernel *k, const tile_reduction *f, void *to, int reg, int64_t n,
                           const tile_number *v, const int64_t *places)
 {
     if (f->op != ARGMAX) {
@@ -190,7 +190,7 @@ static void write_results(const tile_kernel *k, const tile_fold *f, void *to, in
 }
 
 /* Stores n results of a fold, columns from c0 on. */
-static void store_results(const tile_kernel *k, const tile_segment *s, const tile_fold *f,
+static void store_results(const tile_kernel *k, const tile_segment *s, const tile_reduction *f,
                           char *base, int64_t outer, int64_t c0, int64_t n, const tile_number *v,
                           const int64_t *places)
 {
@@ -210,14 +210,14 @@ static void store_results(const tile_kernel *k, const tile_segment *s, const til
 
 /* Columns [c0, c1) of the task, of which the accumulators have `rows` rows; or, of the folds over
  * all, everything. */
-void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int64_t c0, int64_t c1)
+void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0, int64_t c1)
 {
     const tile_segment *s = r->s;
     const tile_task *t = r->task;
-    for (int i = 0; i < r->p->n_folds; i++) {
-        const tile_fold *f = &r->p->folds[i];
+    for (int i = 0; i < r->p->n_reductions; i++) {
+        const tile_reduction *f = &r->p->reductions[i];
         if (f->kind != kind) continue;
-        if (kind == FOLD_ALL) {
+        if (kind == REDUCE_ALL) {
             finish_all(r, f, i);
             continue;
         }
@@ -247,8 +247,8 @@ void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int
 typedef struct {
     const tile_kernel *k;
     const tile_segment *s;
-    const tile_fold *f;
-    int fold;
+    const tile_reduction *f;
+    int reduction;
     char *base, *workspace;
 } joint;
 
@@ -256,11 +256,11 @@ static void join_block(void *ctx, int64_t block)
 {
     const joint *j = ctx;
     const tile_segment *s = j->s;
-    const tile_fold *f = j->f;
+    const tile_reduction *f = j->f;
     int64_t *places, at[BLOCK];
     tile_number v[BLOCK];
-    const tile_number *parts = parts_of(s, f, j->fold, j->workspace, &places);
-    const bool all = f->kind == FOLD_ALL;
+    const tile_number *parts = parts_of(s, f, j->reduction, j->workspace, &places);
+    const bool all = f->kind == REDUCE_ALL;
     const int64_t lines = all ? s->tasks : s->splits;
     const int64_t outers = all ? 1 : s->n[OUTER], cols = all ? 1 : s->n[COLS];
     const int64_t blocks = (cols + BLOCK - 1) / BLOCK;
@@ -280,11 +280,11 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
     for (int i = 0; i < k->n_segments; i++) {
         const tile_segment *s = &k->segments[i];
         const tile_program *p = &k->programs[s->program];
-        for (int fold = 0; fold < p->n_folds; fold++) {
-            const tile_fold *f = &p->folds[fold];
-            const bool all = f->kind == FOLD_ALL;
-            if (!all && (f->kind != FOLD_ROWS || s->splits == 1)) continue; /* the tasks have it */
-            joint j = {.k = k, .s = s, .f = f, .fold = fold,
+        for (int reduction = 0; reduction < p->n_reductions; reduction++) {
+            const tile_reduction *f = &p->reductions[reduction];
+            const bool all = f->kind == REDUCE_ALL;
+            if (!all && (f->kind != REDUCE_ROWS || s->splits == 1)) continue; /* the tasks have it */
+            joint j = {.k = k, .s = s, .f = f, .reduction = reduction,
                        .base = buffers[s->views[f->view].buffer], .workspace = workspace};
             const int64_t blocks = all ? 1 : s->n[OUTER] * ((s->n[COLS] + BLOCK - 1) / BLOCK);
             if (blocks * BLOCK * s->splits >= MANY) wb__parallel(blocks, join_block, &j);
@@ -295,10 +295,10 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
 
 /* ---- folds along rows, in pieces ------------------------------------------------------------- */
 
-void tile_fold_part(const tile_run *r, const tile_call *call)
+void tile_reduction_part(const tile_run *r, const tile_call *call)
 {
     enum { SOME = 64 };
-    const tile_fold *f = &r->p->folds[call->arg];
+    const tile_reduction *f = &r->p->reductions[call->arg];
     tile_number *acc = (tile_number *)(r->scratch + f->acc);
     int64_t *at = (int64_t *)(r->scratch + f->more);
     const char *rows = r->value[call->value[1]];
@@ -306,7 +306,7 @@ void tile_fold_part(const tile_run *r, const tile_call *call)
         const int64_t n = WB__MIN(SOME, r->rows - i), line = r->cols * call->size[1];
         int64_t result[SOME], places[SOME];
         tile_number v[SOME];
-        call->fold(result, rows, n, r->cols);
+        call->reduction(result, rows, n, r->cols);
         for (int64_t j = 0; f->op == ARGMAX && j < n; j++) {
             const int32_t place = ((const int32_t *)result)[j];
             widen(r->k, &v[j], rows + j * line + place * call->size[1], f->reg, 1);
@@ -318,9 +318,9 @@ void tile_fold_part(const tile_run *r, const tile_call *call)
     }
 }
 
-void tile_fold_done(const tile_run *r, const tile_call *call)
+void tile_reduction_done(const tile_run *r, const tile_call *call)
 {
-    const tile_fold *f = &r->p->folds[call->arg];
+    const tile_reduction *f = &r->p->reductions[call->arg];
     write_results(r->k, f, r->value[call->value[0]], call->reg, r->rows,
                   (const tile_number *)(r->scratch + f->acc),
                   (const int64_t *)(r->scratch + f->more));

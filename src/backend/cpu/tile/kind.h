@@ -105,7 +105,7 @@ static void OWN2(gather_argmax, KIND)(void *acc_, int64_t *at, const void *v_, i
     }
 }
 
-static void OWN2(fold_argmax, KIND)(void *d_, const void *s_, int64_t rows, int64_t cols)
+static void OWN2(reduce_argmax, KIND)(void *d_, const void *s_, int64_t rows, int64_t cols)
 {
     int32_t *d = d_;
     const T *s = s_;

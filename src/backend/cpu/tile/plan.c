@@ -59,7 +59,7 @@ static void find_levels(compiler *c)
         if (is_source(in)) {
             rows = view_of(c, i)->varies[ROWS];
             cols = view_of(c, i)->varies[COLS];
-        } else if (in->kind == WB__FOLD_COLS) {
+        } else if (in->kind == WB__REDUCE_COLUMNS) {
             rows = true;
         } else if (in->kind != WB__NUMBER) {
             for (int k = 0; k < 3; k++) {
@@ -70,7 +70,7 @@ static void find_levels(compiler *c)
         }
         /* nothing to hoist out of */
         if (cols && (s->n[ROWS] == 1 || c->pieces)) rows = true;
-        if (rows && s->n[COLS] == 1 && in->kind != WB__FOLD_COLS && !c->pieces) cols = true;
+        if (rows && s->n[COLS] == 1 && in->kind != WB__REDUCE_COLUMNS && !c->pieces) cols = true;
         c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_ROW) : cols ? LEVEL_COL : LEVEL_ONE;
     }
 }
@@ -88,7 +88,7 @@ static void find_phases(compiler *c)
         for (int k = 0; k < 3; k++)
             if (operand[k] >= 0) {
                 const int after = c->when[operand[k]]
-                    + (instr(c, operand[k])->kind == WB__FOLD_COLS);
+                    + (instr(c, operand[k])->kind == WB__REDUCE_COLUMNS);
                 c->when[i] = WB__MAX(c->when[i], after);
             }
         c->phases = WB__MAX(c->phases, c->when[i] + 1);
@@ -395,16 +395,16 @@ static void emit_row(compiler *c, int i)
     c->value_phase[i] = c->phase;
 }
 
-static int fold_number(int op)
+static int reduction_number(int op)
 {
     return op == WB__OP_sum ? 0 : op == WB__OP_max ? 1 : op == WB__OP_min ? 2 : 3;
 }
 
-static void emit_fold_cols(compiler *c, int i)
+static void emit_reduce_columns(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     int reg = instr(c, in->a)->reg, a = need(c, in->a, LEVEL_FULL);
-    const int op = fold_number(in->op);
+    const int op = reduction_number(in->op);
     tile_program *p = c->p;
     if (op != 3 && reg != in->reg) {                    /* a sum in a wider register */
         tile_call *cast = emit(c, list_of(c, LEVEL_FULL), CALL_PLAIN);
@@ -418,17 +418,17 @@ static void emit_fold_cols(compiler *c, int i)
     const bool narrows = in->op == WB__OP_sum && wb__is_narrow(in);
     const int d = new_value(c), done = c->pieces ? LIST_PHASES + 2 * (c->phase + 1)
                                                  : list_of(c, LEVEL_FULL);
-    tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->pieces ? CALL_FOLD_PART : CALL_FOLD);
-    call->fold = c->t->fold[op][reg];
+    tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->pieces ? CALL_REDUCE_PART : CALL_REDUCE);
+    call->reduction = c->t->reduction[op][reg];
     if (!c->pieces) put(call, 0, d, in->reg, LEVEL_ROW);
     put(call, 1, a, reg, LEVEL_FULL);
     call->row = 0;
     if (c->pieces) {
-        call->arg = p->n_folds;
-        p->folds[p->n_folds] =
-            (tile_fold){.op = (uint8_t)op, .reg = (uint8_t)reg, .kind = FOLD_COLS, .view = -1};
-        call = emit(c, done, CALL_FOLD_DONE);
-        call->arg = p->n_folds++;
+        call->arg = p->n_reductions;
+        p->reductions[p->n_reductions] =
+            (tile_reduction){.op = (uint8_t)op, .reg = (uint8_t)reg, .kind = REDUCE_COLUMNS, .view = -1};
+        call = emit(c, done, CALL_REDUCE_DONE);
+        call->arg = p->n_reductions++;
         put(call, 0, d, in->reg, LEVEL_ROW);
     }
     c->value[i] = narrows ? new_value(c) : d;
@@ -438,16 +438,16 @@ static void emit_fold_cols(compiler *c, int i)
 static void emit_gather(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
-    tile_fold *fold = &c->p->folds[c->p->n_folds];
+    tile_reduction *reduction = &c->p->reductions[c->p->n_reductions];
     const int reg = instr(c, in->a)->reg, a = need(c, in->a, LEVEL_FULL);
-    fold->op = (uint8_t)fold_number(in->op);
-    fold->reg = (uint8_t)reg;
-    fold->out = in->reg;
-    fold->kind = in->kind == WB__FOLD_ALL ? FOLD_ALL : FOLD_ROWS;
-    fold->view = in->arg;
+    reduction->op = (uint8_t)reduction_number(in->op);
+    reduction->reg = (uint8_t)reg;
+    reduction->out = in->reg;
+    reduction->kind = in->kind == WB__REDUCE_ALL ? REDUCE_ALL : REDUCE_ROWS;
+    reduction->view = in->arg;
     tile_call *call = emit(c, list_of(c, LEVEL_FULL), CALL_GATHER);
-    call->gather = c->t->gather[fold->op][reg];
-    call->arg = c->p->n_folds++;
+    call->gather = c->t->gather[reduction->op][reg];
+    call->arg = c->p->n_reductions++;
     put(call, 1, a, reg, LEVEL_FULL);
 }
 
@@ -483,9 +483,9 @@ static void emit_phase(compiler *c)
         if (c->when[i] != c->phase) continue;
         if (in->kind == WB__ROW || in->kind == WB__CAST) {
             if (c->users[i]) emit_row(c, i);
-        } else if (in->kind == WB__FOLD_COLS) {
-            emit_fold_cols(c, i);
-        } else if (in->kind == WB__FOLD_ROWS || in->kind == WB__FOLD_ALL) {
+        } else if (in->kind == WB__REDUCE_COLUMNS) {
+            emit_reduce_columns(c, i);
+        } else if (in->kind == WB__REDUCE_ROWS || in->kind == WB__REDUCE_ALL) {
             emit_gather(c, i);
         } else if (in->kind == WB__UNIFORM || in->kind == WB__GAUSSIAN) {
             if (c->users[i] && c->value[i] < 0) emit_source(c, i);
@@ -531,8 +531,8 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
     p->pieces = pieces;
     int *ints = wb__alloc_zero(7 * n, sizeof *ints);
     bool *bools = wb__alloc_zero(3 * n, sizeof *bools);
-    p->folds = wb__alloc_zero(n, sizeof *p->folds);
-    int e = ints && bools && p->folds ? 0 : WB_ERROR_MEMORY;
+    p->reductions = wb__alloc_zero(n, sizeof *p->reductions);
+    int e = ints && bools && p->reductions ? 0 : WB_ERROR_MEMORY;
     if (!e) {
         c.level = ints, c.when = ints + n, c.value = ints + 2 * n, c.value_phase = ints + 3 * n;
         c.spread = ints + 4 * n, c.spread_phase = ints + 5 * n, c.users = ints + 6 * n;

@@ -38,7 +38,7 @@ typedef struct {
 
 /* What kinds of loop a program wants. */
 typedef struct {
-    bool folds_cols, stores_rows, folds_rows, folds_all, ordered_rows, ordered_cols;
+    bool reduces_columns, stores_rows, reduces_rows, reduces_all, ordered_rows, ordered_cols;
 } tile_needs;
 
 /* Fills n, run and views; views[i] for i < count are given, of buffer -1 the later ones. */
@@ -80,9 +80,9 @@ typedef enum {
     CALL_IOTA, CALL_DRAW,
     CALL_SPLAT,             /* one number a row, to the tile */
     CALL_SPLAT_ONE,         /* one number, to all */
-    CALL_FOLD,              /* whole rows are in the tile */
-    CALL_FOLD_PART,         /* a piece of the rows, into fold `arg` */
-    CALL_FOLD_DONE,         /* fold `arg`, to a value of level ROW */
+    CALL_REDUCE,              /* whole rows are in the tile */
+    CALL_REDUCE_PART,         /* a piece of the rows, into fold `arg` */
+    CALL_REDUCE_DONE,         /* fold `arg`, to a value of level ROW */
     CALL_GATHER             /* into fold `arg` */
 } tile_call_kind;
 
@@ -100,7 +100,7 @@ typedef struct {
         wb__iota_fn *iota;
         wb__draw_fn *draw;
         wb__splat_fn *splat;
-        wb__fold_fn *fold;
+        wb__reduction_fn *reduction;
         wb__gather_fn *gather;
         void (*any)(void);
     };
@@ -109,20 +109,20 @@ typedef struct {
 /* A fold over rows or over all: accumulators are laid out like the tile, and for sums of f32
  * doubles take them in now and then.  A fold along columns in pieces: for each row of the tile a
  * result so far, in 8 bytes. */
-typedef enum { FOLD_ROWS, FOLD_ALL, FOLD_COLS } tile_fold_kind;
+typedef enum { REDUCE_ROWS, REDUCE_ALL, REDUCE_COLUMNS } tile_reduction_kind;
 typedef struct {
     /* op: 0 sum, 1 max, 2 min, 3 argmax; reg of what is folded, of the result */
     uint8_t op, reg, out, kind;
     int32_t view;
     /* in the scratch: accumulators; doubles, or places of argmax; elements */
     int64_t acc, more, length;
-} tile_fold;
+} tile_reduction;
 
 /* calls: once for the rows, then for each piece of them */
 typedef struct { int rows_from, from, to; } tile_phase;
 
 typedef struct {
-    int n_values, n_calls, n_phases, n_folds;
+    int n_values, n_calls, n_phases, n_reductions;
     /* calls [0, once_to): once a task; [once_to, hoist_to): once a block of columns */
     int once_to, hoist_to;
     /* calls [last_from, n_calls): when all pieces of the rows are done */
@@ -135,7 +135,7 @@ typedef struct {
     /* bytes of an element of values that keep whole rows, piece after piece; else 0 */
     uint8_t *wide;
     tile_phase *phases;
-    tile_fold *folds;
+    tile_reduction *reductions;
 } tile_program;
 
 /* 0, or an error.  `slot`: bytes of a tile's register. */
@@ -161,7 +161,7 @@ typedef struct {
     tile_program *programs;
     tile_task *tasks;
     const wb__tile_table *table;
-    bool folds;                     /* partial results are put together after all tasks */
+    bool reductions;                     /* partial results are put together after all tasks */
     int64_t scratch;                /* bytes a worker */
     int64_t scratch_from;           /* where scratches begin in the workspace; -1: on the stack */
     char impl[64];
@@ -184,13 +184,13 @@ typedef struct {
 } tile_run;
 
 /* folds (gather.c) */
-void tile_start_folds(tile_run *r, tile_fold_kind kind);
-void tile_flush_folds(tile_run *r, tile_fold_kind kind);
-void tile_finish_folds(const tile_run *r, tile_fold_kind kind, int64_t rows, int64_t c0,
+void tile_start_reductions(tile_run *r, tile_reduction_kind kind);
+void tile_flush_reductions(tile_run *r, tile_reduction_kind kind);
+void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
                        int64_t c1);
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
-void tile_fold_part(const tile_run *r, const tile_call *call);
-void tile_fold_done(const tile_run *r, const tile_call *call);
+void tile_reduction_part(const tile_run *r, const tile_call *call);
+void tile_reduction_done(const tile_run *r, const tile_call *call);
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
                 int64_t rows, int64_t c0, int64_t cols, const void *from, int size);
 

@@ -72,16 +72,16 @@ static void place_phase(placer *w, const tile_phase *phase, bool *in_slot)
     }
 }
 
-static void place_folds(placer *w)
+static void place_reductions(placer *w)
 {
     tile_program *p = w->p;
     const tile_segment *s = w->s;
-    for (int i = 0; i < p->n_folds; i++) {
-        tile_fold *f = &p->folds[i];
-        const bool sum = f->op == 0, cols = f->kind == FOLD_COLS;
+    for (int i = 0; i < p->n_reductions; i++) {
+        tile_reduction *f = &p->reductions[i];
+        const bool sum = f->op == 0, cols = f->kind == REDUCE_COLUMNS;
         const bool wide = cols || (sum && f->reg == WB__REG_I32);
         f->length = s->tile_rows;
-        if (!cols) f->length *= p->pieces && f->kind == FOLD_ROWS ? s->n[COLS] : s->tile_cols;
+        if (!cols) f->length *= p->pieces && f->kind == REDUCE_ROWS ? s->n[COLS] : s->tile_cols;
         f->acc = take(w, f->length * (wide ? 8 : wb__reg_size(f->reg)));
         if (f->op == 3 || (sum && f->reg == WB__REG_F32)) f->more = take(w, f->length * 8);
     }
@@ -113,7 +113,7 @@ int tile_place_values(tile_program *p, const tile_segment *s, int64_t slot)
             else if (call->row || call->level[0] == LEVEL_ROW) *at = take(&w, s->tile_rows * 8);
         }
         for (int i = 0; i < p->n_phases; i++) place_phase(&w, &p->phases[i], in_slot);
-        place_folds(&w);
+        place_reductions(&w);
         p->scratch = w.end;
     }
     wb__free(w.last);
@@ -128,7 +128,7 @@ void tile_program_free(tile_program *p)
     wb__free(p->at);
     wb__free(p->wide);
     wb__free(p->phases);
-    wb__free(p->folds);
+    wb__free(p->reductions);
     memset(p, 0, sizeof *p);
 }
 
@@ -138,12 +138,12 @@ static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !m
 bool tile_program_same(const tile_program *a, const tile_program *b)
 {
     return a->n_values == b->n_values && a->n_calls == b->n_calls && a->n_phases == b->n_phases
-        && a->n_folds == b->n_folds && a->once_to == b->once_to && a->hoist_to == b->hoist_to
+        && a->n_reductions == b->n_reductions && a->once_to == b->once_to && a->hoist_to == b->hoist_to
         && a->last_from == b->last_from
         && a->scratch == b->scratch && a->pieces == b->pieces
         && same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls)
         && same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at)
         && same_bytes(a->wide, b->wide, (size_t)a->n_values)
         && same_bytes(a->phases, b->phases, (size_t)a->n_phases * sizeof *a->phases)
-        && same_bytes(a->folds, b->folds, (size_t)a->n_folds * sizeof *a->folds);
+        && same_bytes(a->reductions, b->reductions, (size_t)a->n_reductions * sizeof *a->reductions);
 }

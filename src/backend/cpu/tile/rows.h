@@ -43,7 +43,7 @@
 #include "backend/cpu/tile/kind.h"
 
 #include "backend/cpu/tile/memory.h"
-#include "backend/cpu/tile/fold.h"
+#include "backend/cpu/tile/reduce.h"
 
 /* Large arguments of sin and cos go to libm. */
 static int beyond_bound(const float *a, int64_t n)
@@ -104,7 +104,7 @@ const wb__tile_table OWN2(wb__tile, WB__ISA) = {
     .uniform = {uniform_f32, uniform_f64},
     .gaussian = {gaussian_f32, gaussian_f64},
     .splat = KINDS(splat),
-    .fold = {KINDS(fold_sum), KINDS(fold_max), KINDS(fold_min), KINDS(fold_argmax)},
+    .reduction = {KINDS(reduce_sum), KINDS(reduce_max), KINDS(reduce_min), KINDS(reduce_argmax)},
     .gather = {KINDS(gather_sum), KINDS(gather_max), KINDS(gather_min), KINDS(gather_argmax)},
     .flush = flush_f32,
 };

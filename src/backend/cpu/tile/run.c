@@ -119,8 +119,8 @@ static void *operand(const tile_run *r, const tile_call *call, int k)
 
 static void gather(const tile_run *r, const tile_call *call)
 {
-    const tile_fold *f = &r->p->folds[call->arg];
-    const bool all = f->kind == FOLD_ALL;
+    const tile_reduction *f = &r->p->reductions[call->arg];
+    const bool all = f->kind == REDUCE_ALL;
     const int64_t at = r->p->pieces && !all ? r->c0 * r->s->tile_rows : 0;
     const int64_t size = f->op == 0 && f->reg == WB__REG_I32 ? 8 : wb__reg_size(f->reg);
     const int64_t line = r->task->outer * r->s->n[ROWS] + r->r0;
@@ -160,11 +160,11 @@ static void run_calls(const tile_run *r, int from, int to)
         case CALL_SPLAT_ONE:
             call->splat(operand(r, call, 0), operand(r, call, 1), 1, r->rows * cols);
             break;
-        case CALL_FOLD:
-            call->fold(operand(r, call, 0), operand(r, call, 1), r->rows, r->cols);
+        case CALL_REDUCE:
+            call->reduction(operand(r, call, 0), operand(r, call, 1), r->rows, r->cols);
             break;
-        case CALL_FOLD_PART: tile_fold_part(r, call); break;
-        case CALL_FOLD_DONE: tile_fold_done(r, call); break;
+        case CALL_REDUCE_PART: tile_reduction_part(r, call); break;
+        case CALL_REDUCE_DONE: tile_reduction_done(r, call); break;
         case CALL_GATHER: gather(r, call); break;
         }
     }
@@ -205,7 +205,7 @@ static void run_pieces(tile_run *r)
     for (int64_t r0 = t->r0; r0 < t->r1; r0 += s->tile_rows) {
         const int64_t rows = WB__MIN(s->tile_rows, t->r1 - r0);
         set_tile(r, r0, rows, 0, 1);
-        tile_start_folds(r, FOLD_COLS);
+        tile_start_reductions(r, REDUCE_COLUMNS);
         for (int i = 0; i < p->n_phases; i++) {
             const tile_phase *phase = &p->phases[i];
             set_tile(r, r0, rows, 0, 1);
@@ -216,18 +216,18 @@ static void run_pieces(tile_run *r)
                 set_tile(r, r0, rows, c0, c1 - c0);
                 if (p->wides) set_wides(r);
                 run_calls(r, phase->from, phase->to);
-                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ALL);
+                if (p->n_reductions && ++visits % FLUSH_EVERY == 0) tile_flush_reductions(r, REDUCE_ALL);
             }
         }
         set_tile(r, r0, rows, 0, 1);
         run_calls(r, p->last_from, p->n_calls);
-        if (p->n_folds && ++blocks % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ROWS);
+        if (p->n_reductions && ++blocks % FLUSH_EVERY == 0) tile_flush_reductions(r, REDUCE_ROWS);
     }
-    if (!p->n_folds) return;
+    if (!p->n_reductions) return;
     const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
     for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
         c1 = piece_end(s, c0, t->c1);
-        tile_finish_folds(r, FOLD_ROWS, rows, c0, c1);
+        tile_finish_reductions(r, REDUCE_ROWS, rows, c0, c1);
     }
 }
 
@@ -239,9 +239,9 @@ static void run_rows(tile_run *r, int64_t c0, int64_t c1)
     for (int64_t r0 = t->r0; r0 < t->r1; r0 += r->s->tile_rows) {
         set_tile(r, r0, WB__MIN(r->s->tile_rows, t->r1 - r0), c0, c1 - c0);
         run_calls(r, p->hoist_to, p->last_from);
-        if (p->n_folds && ++visits % FLUSH_EVERY == 0) {
-            tile_flush_folds(r, FOLD_ALL);
-            tile_flush_folds(r, FOLD_ROWS);
+        if (p->n_reductions && ++visits % FLUSH_EVERY == 0) {
+            tile_flush_reductions(r, REDUCE_ALL);
+            tile_flush_reductions(r, REDUCE_ROWS);
         }
     }
 }
@@ -255,19 +255,19 @@ static void run_task(tile_run *r)
     for (int v = 0; v < p->n_values; v++) r->value[v] = p->at[v] < 0 ? NULL : r->scratch + p->at[v];
     set_tile(r, t->r0, 1, t->c0, 1);
     run_calls(r, 0, p->once_to);
-    if (p->n_folds) tile_start_folds(r, FOLD_ALL);
+    if (p->n_reductions) tile_start_reductions(r, REDUCE_ALL);
     const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
     if (p->pieces) {
-        if (p->n_folds) tile_start_folds(r, FOLD_ROWS);
+        if (p->n_reductions) tile_start_reductions(r, REDUCE_ROWS);
         run_pieces(r);
     } else if (s->by_columns) {
         for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
             c1 = piece_end(s, c0, t->c1);
             set_tile(r, t->r0, rows, c0, c1 - c0);
             if (rows) run_calls(r, p->once_to, p->hoist_to);
-            if (p->n_folds) tile_start_folds(r, FOLD_ROWS);
+            if (p->n_reductions) tile_start_reductions(r, REDUCE_ROWS);
             run_rows(r, c0, c1);
-            if (p->n_folds) tile_finish_folds(r, FOLD_ROWS, rows, c0, c1);
+            if (p->n_reductions) tile_finish_reductions(r, REDUCE_ROWS, rows, c0, c1);
         }
     } else {
         int64_t visits = 0;
@@ -276,10 +276,10 @@ static void run_task(tile_run *r)
                 c1 = piece_end(s, c0, t->c1);
                 set_tile(r, r0, WB__MIN(s->tile_rows, t->r1 - r0), c0, c1 - c0);
                 run_calls(r, p->hoist_to, p->last_from);
-                if (p->n_folds && ++visits % FLUSH_EVERY == 0) tile_flush_folds(r, FOLD_ALL);
+                if (p->n_reductions && ++visits % FLUSH_EVERY == 0) tile_flush_reductions(r, REDUCE_ALL);
             }
     }
-    if (p->n_folds) tile_finish_folds(r, FOLD_ALL, rows, 0, 0);
+    if (p->n_reductions) tile_finish_reductions(r, REDUCE_ALL, rows, 0, 0);
 }
 
 /* ---- tasks of a kernel ----------------------------------------------------------------------- */
@@ -327,6 +327,6 @@ int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *worksp
     launch l = {.k = k, .buffers = buffers, .numbers = numbers, .workspace = workspace};
     if (k->workers == 1) worker(&l, 0);
     else wb__parallel(k->workers, worker, &l);
-    if (k->folds) tile_combine(k, buffers, workspace);
+    if (k->reductions) tile_combine(k, buffers, workspace);
     return 0;
 }

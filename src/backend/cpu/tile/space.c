@@ -83,13 +83,13 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
         l->dim[l->n] = space->dims[i];
         l->index[l->n++] = i;
     }
-    if (!needs.folds_rows) {
+    if (!needs.reduces_rows) {
         loop all = loops[OUTER];
         append(&all, &loops[ROWS]);
         loops[ROWS] = all;
         loops[OUTER].n = 0;
     }
-    const bool free_loops = !needs.folds_rows && !needs.folds_cols && !needs.stores_rows;
+    const bool free_loops = !needs.reduces_rows && !needs.reduces_columns && !needs.stores_rows;
     if (free_loops) {
         append(&loops[ROWS], &loops[COLS]);
         loops[COLS] = loops[ROWS];
@@ -97,7 +97,7 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
     }
     const wb__view *guide = NULL;           /* a result, or else the first operand */
     for (int k = 0; k < count; k++)
-        if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.folds_rows)))
+        if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.reduces_rows)))
             guide = views[k];
     if (guide && !needs.ordered_rows) sort(&loops[ROWS], guide);
     if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows))

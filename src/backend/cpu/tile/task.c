@@ -63,17 +63,17 @@ static void find_facts(program_facts *a)
                 a->needs.stores_rows |=
                     stores_rows(&f->spaces[s], &f->views[s * f->n_views + in->arg]);
             break;
-        case WB__FOLD_COLS:
-            a->needs.folds_cols = true;
+        case WB__REDUCE_COLUMNS:
+            a->needs.reduces_columns = true;
             a->needs.ordered_cols |= in->op == WB__OP_argmax;
             break;
-        case WB__FOLD_ROWS: case WB__FOLD_ALL:
+        case WB__REDUCE_ROWS: case WB__REDUCE_ALL:
             a->used[in->arg] = a->is_target[in->arg] = true;
-            if (in->kind == WB__FOLD_ROWS) a->needs.folds_rows = true;
-            else a->needs.folds_all = true;
+            if (in->kind == WB__REDUCE_ROWS) a->needs.reduces_rows = true;
+            else a->needs.reduces_all = true;
             if (in->op == WB__OP_argmax) {
                 a->needs.ordered_rows = true;
-                if (in->kind == WB__FOLD_ALL) a->needs.ordered_cols = true;
+                if (in->kind == WB__REDUCE_ALL) a->needs.ordered_cols = true;
             }
             break;
         default: break;
@@ -140,11 +140,11 @@ static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
 {
     const int64_t rows = WB__MAX(s->n[ROWS], 1), cols = s->n[COLS];
     const bool turned = transposed(s, a->f->n_views)
-        && !(a->needs.folds_all && a->needs.ordered_cols);
+        && !(a->needs.reduces_all && a->needs.ordered_cols);
     const int64_t square_rows = WB__MIN(TRANSPOSED_ROWS, rows);
     const int64_t square_cols = WB__MIN(most / TRANSPOSED_ROWS, cols);
     const bool square = turned && cols > square_cols && most / cols < 16;
-    const bool by_rows = a->needs.folds_cols || a->needs.stores_rows;
+    const bool by_rows = a->needs.reduces_columns || a->needs.stores_rows;
     const bool pieces = by_rows && (!cols || cols > 2 * most || square);
     if (!cols || (cols <= (by_rows ? 2 * most : most) && !square)) {
         s->tile_cols = WB__MAX(cols, 1);
@@ -173,8 +173,8 @@ static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, 
         most /= 2;
         tile_program_free(&p);
     }
-    s->by_columns = a->needs.folds_rows || p.hoist_to > p.once_to;
-    s->parts = wb__alloc_zero((size_t)WB__MAX(p.n_folds, 1), sizeof *s->parts);
+    s->by_columns = a->needs.reduces_rows || p.hoist_to > p.once_to;
+    s->parts = wb__alloc_zero((size_t)WB__MAX(p.n_reductions, 1), sizeof *s->parts);
     for (s->program = 0; s->program < k->n_programs; s->program++) {
         if (!tile_program_same(&k->programs[s->program], &p)) continue;
         tile_program_free(&p);
@@ -193,14 +193,14 @@ typedef struct { int64_t outer, rows, cols; } cut;
 
 static cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wanted)
 {
-    const bool by_rows = a->needs.folds_cols || a->needs.stores_rows;
+    const bool by_rows = a->needs.reduces_columns || a->needs.stores_rows;
     const int64_t row_tiles = WB__MAX(up(s->n[ROWS], s->tile_rows), 1);
     const int64_t col_tiles = WB__MAX(up(s->n[COLS], s->tile_cols), 1);
     cut c = {.outer = s->n[OUTER], .rows = 1, .cols = 1};
     wanted = WB__MAX(up(wanted, WB__MAX(c.outer, 1)), 1);
     if (by_rows) {
         c.rows = WB__MIN(wanted, row_tiles);
-    } else if (a->needs.folds_rows) {
+    } else if (a->needs.reduces_rows) {
         c.cols = WB__MIN(wanted, col_tiles);
         c.rows = WB__MIN(up(wanted, c.cols), row_tiles);
     } else {
@@ -247,7 +247,7 @@ static int make_tasks(tile_kernel *k, const program_facts *a)
         const int64_t mine =
             s->n[OUTER] * s->n[ROWS] * s->n[COLS] * (k->programs[s->program].n_calls + 1);
         cuts[i] = cut_segment(s, a, mine / each + 1);
-        if (!a->needs.folds_rows && !a->needs.folds_all && !a->needs.stores_rows && !mine)
+        if (!a->needs.reduces_rows && !a->needs.reduces_all && !a->needs.stores_rows && !mine)
             cuts[i].rows = cuts[i].cols = 0;
         count += cuts[i].outer * cuts[i].rows * cuts[i].cols;
     }
@@ -265,13 +265,13 @@ static void make_workspace(tile_kernel *k)
     for (int i = 0; i < k->n_segments; i++) {
         tile_segment *s = &k->segments[i];
         const tile_program *p = &k->programs[s->program];
-        for (int j = 0; j < p->n_folds; j++) {
-            const tile_fold_kind kind = p->folds[j].kind;
-            const int64_t n = kind == FOLD_ALL ? s->tasks
-                            : kind == FOLD_COLS || s->splits == 1
+        for (int j = 0; j < p->n_reductions; j++) {
+            const tile_reduction_kind kind = p->reductions[j].kind;
+            const int64_t n = kind == REDUCE_ALL ? s->tasks
+                            : kind == REDUCE_COLUMNS || s->splits == 1
                                 ? 0 : s->splits * s->n[OUTER] * s->n[COLS];
             s->parts[j] = end;
-            end += n * (p->folds[j].op == 3 ? 16 : 8);
+            end += n * (p->reductions[j].op == 3 ? 16 : 8);
         }
     }
     end = up(end, 64) * 64;
@@ -323,7 +323,7 @@ int wb__cpu_fused(const wb__fused *f, wb__cpu_kernel **kernel)
     if (!e) e = make_tasks(k, &a);
     if (!e) {
         make_workspace(k);
-        k->folds = a.needs.folds_rows || a.needs.folds_all;
+        k->reductions = a.needs.reduces_rows || a.needs.reduces_all;
         snprintf(k->impl, sizeof k->impl, "tile %s", k->table->isa);
         k->head.base.impl = k->impl;
         k->head.launch = tile_launch;

@@ -15,7 +15,7 @@
 /* ---- what is compiled for each instruction set ----------------------------------------------- */
 
 /* elements of four bytes; sum, max, min, argmax */
-enum { WB__TILE = 1024, WB__REGS = 4, WB__FOLDS = 4 };
+enum { WB__TILE = 1024, WB__REGS = 4, WB__REDUCTIONS = 4 };
 
 /* d[i] = f(a[i], b[i], c[i]); d may be a, b or c where the elements are of one size. */
 typedef void wb__row_fn(void *d, const void *a, const void *b, const void *c, int64_t n);
@@ -30,7 +30,7 @@ typedef void wb__draw_fn(void *d, int64_t n, uint64_t key, uint64_t counter, int
 /* d[r][c] = s[r] */
 typedef void wb__splat_fn(void *d, const void *s, int64_t rows, int64_t cols);
 /* d[r] = fold over c of s[r][c] */
-typedef void wb__fold_fn(void *d, const void *s, int64_t rows, int64_t cols);
+typedef void wb__reduction_fn(void *d, const void *s, int64_t rows, int64_t cols);
 /* acc[i] takes v[i] in; argmax keeps in at[i] the `now` of the element that won. */
 typedef void wb__gather_fn(void *acc, int64_t *at, const void *v, int64_t n, int64_t now);
 
@@ -52,9 +52,9 @@ typedef struct {
     wb__iota_fn *iota[WB__REGS];
     wb__draw_fn *uniform[2], *gaussian[2];                  /* F32, F64 */
     wb__splat_fn *splat[WB__REGS];
-    wb__fold_fn *fold[WB__FOLDS][WB__REGS];                 /* argmax: the place, as int32_t */
+    wb__reduction_fn *reduction[WB__REDUCTIONS][WB__REGS];                 /* argmax: the place, as int32_t */
     /* acc: of the register's type; sums of integers in int64_t */
-    wb__gather_fn *gather[WB__FOLDS][WB__REGS];
+    wb__gather_fn *gather[WB__REDUCTIONS][WB__REGS];
     void (*flush)(double *to, float *acc, int64_t n);       /* to += acc, acc = 0 */
 } wb__tile_table;
 

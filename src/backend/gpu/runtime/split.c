@@ -43,7 +43,7 @@ static wb__instr instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, 
 
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest)
 {
-    const bool data = step->kind == WB__STEP_CONV && step->variant == WB__CONV_DATA;
+    const bool data = step->kind == WB__STEP_CONV && step->variant == WB__CONV_GRAD_INPUT;
     const wb__view *c = &step->views[data ? 0 : 2], *bias = NULL;
     const wb_dtype t = c->dtype;
     if ((bare_of_bias || data) && step->n_views > 3) bias = &step->views[3];

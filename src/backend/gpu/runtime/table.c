@@ -139,7 +139,7 @@ static int add_table(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
                      int n)
 {
     const wb__gpu_launch *l = k->parts[rows[0]].launch;
-    if (!wb__make_room(&t->table, &t->room, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&t->table, &t->room, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
     wb__gpu_table *table = &t->table[t->n];
     *table = (wb__gpu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
     table->part = wb__alloc((size_t)n * sizeof *table->part);

@@ -11,7 +11,7 @@ enum { MOST_CHUNKS = 4096 };
 
 typedef struct {
     const wb__part *part;
-    wb__fold *folds;
+    wb__reduction *reductions;
     int n;
     bool all;
     int64_t outers, rows, cols;
@@ -20,7 +20,7 @@ typedef struct {
     int64_t before;                 /* chunks of the pieces before it */
     int log;                        /* of the columns side by side */
     size_t at;                      /* in the workspace, where partial results begin */
-} folds;
+} reductions;
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ static int neighbours(const wb__fuse *k)
     return along_cols - along_rows;
 }
 
-static void choose(folds *f, const wb__fuse *k)
+static void choose(reductions *f, const wb__fuse *k)
 {
     const bool cpu = k->target->is_cpu;
     const int side = neighbours(k);
@@ -57,14 +57,14 @@ static void choose(folds *f, const wb__fuse *k)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Pointers at the partial results of all folds. */
-static void parts(folds *f, wb__fuse *k)
+static void parts(reductions *f, wb__fuse *k)
 {
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
     const int64_t most = f->pieces > 1 ? f->pieces * MOST_CHUNKS : f->chunks;
     const int64_t n = most * f->outers * f->cols;
     size_t at = f->at;
     for (int i = 0; i < f->n; i++) {
-        const wb__fold *one = &f->folds[i];
+        const wb__reduction *one = &f->reductions[i];
         const char *kind = wb__fuse_kinds[one->acc];
         wb__fuse_pair(k, (int64_t)at, "q%d", i);
         wb__fuse_line(k, "GLOBAL %s *q%d = (GLOBAL %s *)PTR(u8, PTR(u8, b%d, a.workspace, "
@@ -80,9 +80,9 @@ static void parts(folds *f, wb__fuse *k)
 }
 
 /* Items of a tile: x across the columns, y along the rows; l in the group. */
-static void items(folds *f, wb__fuse *k)
+static void items(reductions *f, wb__fuse *k)
 {
-    wb__fold_locals(k, f->folds, f->n);
+    wb__reduction_locals(k, f->reductions, f->n);
     wb__fuse_uint(k, 1 << f->log, "across");
     wb__fuse_uint(k, f->log, "log");
     wb__fuse_uint(k, f->cols, "cols");
@@ -104,23 +104,23 @@ static void open_rows(wb__fuse *k)
     }
 }
 
-static void store_results(folds *f, wb__fuse *k)
+static void store_results(reductions *f, wb__fuse *k)
 {
-    wb__fold_tree(k, f->folds, f->n, "l", "128", "a.across");
+    wb__reduction_tree(k, f->reductions, f->n, "l", "128", "a.across");
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     for (int i = 0; i < f->n; i++) {
-        const wb__fold *one = &f->folds[i];
+        const wb__reduction *one = &f->reductions[i];
         const wb__fuse_place *p = &k->places[k->place[one->instr]];
-        wb__fold_value(k, one, "l");
+        wb__reduction_value(k, one, "l");
         wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->slot, wb__gpu_types[p->view->dtype].name,
                       wb__fuse_kinds[one->out], one->instr);
     }
     wb__fuse_close(k);
 }
 
-static void store_parts(folds *f, wb__fuse *k)
+static void store_parts(reductions *f, wb__fuse *k)
 {
-    wb__fold_tree(k, f->folds, f->n, "l", "128", "a.across");
+    wb__reduction_tree(k, f->reductions, f->n, "l", "128", "a.across");
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     wb__fuse_uint(k, f->outers * f->cols, "line");
     if (f->pieces > 1) wb__fuse_uint(k, f->before, "before");
@@ -128,7 +128,7 @@ static void store_parts(folds *f, wb__fuse *k)
                   f->pieces > 1 ? "(a.before + GRP(1))" : "GRP(1)",
                   f->outers > 1 ? "o * a.cols + " : "");
     for (int i = 0; i < f->n; i++) {
-        const wb__fold *one = &f->folds[i];
+        const wb__reduction *one = &f->reductions[i];
         wb__fuse_line(k, "q%d[at] = t%d_%s[l];", i, one->slot, wb__fuse_kinds[one->acc]);
         if (one->op == WB__OP_argmax) wb__fuse_line(k, "z%d_[at] = z%d[l];", i, one->slot);
     }
@@ -137,12 +137,12 @@ static void store_parts(folds *f, wb__fuse *k)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
+static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
     const int e = wb__fuse_start(&k, t, work, f->part);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k.want[f->part->instr[f->folds[i].instr].a] = true;
+    for (int i = 0; i < f->n; i++) k.want[f->part->instr[f->reductions[i].instr].a] = true;
     wb__part_want(f->part, k.want, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
     wb__fuse_loops(&k, walk);
@@ -152,7 +152,7 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     if (!cut) {                                 /* what is written is this kernel's business too */
         wb__fuse_free(&k);
         if (wb__fuse_start(&k, t, work, f->part)) return WB_ERROR_MEMORY;
-        for (int i = 0; i < f->n; i++) k.want[f->folds[i].instr] = true;
+        for (int i = 0; i < f->n; i++) k.want[f->reductions[i].instr] = true;
         wb__part_want(f->part, k.want, true);
         wb__fuse_loops(&k, walk);
     }
@@ -175,14 +175,14 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     wb__fuse_unravel(&k, "c", k.first[WB__COLS], k.n_dims);
     wb__fuse_bases(&k);
     if (cut) parts(f, &k);
-    for (int i = 0; i < f->n; i++) wb__fold_start(&k, &f->folds[i]);
+    for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     open_rows(&k);
     wb__fuse_unravel(&k, "r", k.first[WB__ROWS], k.first[WB__ROWS + 1]);
     wb__fuse_ways(&k, k.want);
     wb__fuse_values(&k, k.want, WB__LEVEL_FULL);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
     for (int i = 0; i < f->n; i++)
-        wb__fold_take(&k, &f->folds[i], f->pieces > 1 ? "(r + a.start)" : "r");
+        wb__reduction_take(&k, &f->reductions[i], f->pieces > 1 ? "(r + a.start)" : "r");
     wb__fuse_close(&k);
     if (cut) store_parts(f, &k);
     else store_results(f, &k);
@@ -190,7 +190,7 @@ static int first_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
 }
 
 /* Puts the chunks together: rows now are chunks, columns all results of a chunk. */
-static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
+static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
     wb__part flat = *f->part;
@@ -199,10 +199,10 @@ static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
         if (f->all || (d >= outer && d < outer + flat.space.row_dims)) flat.space.dims[d] = 1;
     const int e = wb__fuse_start(&k, t, work, &flat);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k.want[f->folds[i].instr] = true;
+    for (int i = 0; i < f->n; i++) k.want[f->reductions[i].instr] = true;
     wb__fuse_loops(&k, WB__IN_ORDER);
     parts(f, &k);
-    folds g = *f;
+    reductions g = *f;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
     g.log = WB__MAX(wb__fuse_log(g.cols, t->is_cpu ? 8 : 5), WB__MIN(8 - tall, 8));
@@ -212,9 +212,9 @@ static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     wb__fuse_line(&k, "const uint to = c < a.cols ? a.rows : 0;");
     wb__fuse_unravel(&k, "c", 0, k.n_dims);
     wb__fuse_bases(&k);
-    for (int i = 0; i < f->n; i++) wb__fold_start(&k, &f->folds[i]);
+    for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     open_rows(&k);
-    for (int i = 0; i < f->n; i++) wb__fold_merge(&k, &f->folds[i], "r * a.cols + c");
+    for (int i = 0; i < f->n; i++) wb__reduction_merge(&k, &f->reductions[i], "r * a.cols + c");
     wb__fuse_close(&k);
     store_results(&g, &k);
     return wb__fuse_finish(&k, wb__quotient_up(g.cols, 1 << g.log), 1, 1);
@@ -223,7 +223,7 @@ static int second_kernel(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    folds *f;
+    reductions *f;
     wb__gpu_work *work;
 } making;
 
@@ -231,7 +231,7 @@ typedef struct {
 static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
 {
     const making *m = context;
-    folds f = *m->f;
+    reductions f = *m->f;
     (void)first;
     f.part = p;
     const int e = first_kernel(&f, t, m->work);
@@ -249,7 +249,7 @@ static int count_piece(const wb__gpu_target *t, const wb__part *p, int64_t first
 static int all_of_piece(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
 {
     const making *m = context;
-    folds *f = m->f;
+    reductions *f = m->f;
     const wb__part *whole = f->part;
     f->part = p;
     f->start = first;
@@ -260,7 +260,7 @@ static int all_of_piece(const wb__gpu_target *t, const wb__part *p, int64_t firs
 }
 
 /* The chunks of all pieces are put together by one kernel. */
-static int fold(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
+static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const wb__space *s = &f->part->space;
     const unsigned rows = ((1u << s->row_dims) - 1) << (s->ndim - s->row_dims - s->col_dims);
@@ -273,23 +273,23 @@ static int fold(folds *f, const wb__gpu_target *t, wb__gpu_work *work)
     return e || f->chunks == 1 ? e : second_kernel(f, t, work);
 }
 
-int wb__fused_folds(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
+int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
                     wb__gpu_work *work)
 {
-    folds f = {.part = p, .all = kind == WB__FOLD_ALL, .at = at};
+    reductions f = {.part = p, .all = kind == WB__REDUCE_ALL, .at = at};
     int e = 0;
-    f.folds = wb__alloc_zero((size_t)p->n_instr, sizeof *f.folds);
-    if (!f.folds) return WB_ERROR_MEMORY;
+    f.reductions = wb__alloc_zero((size_t)p->n_instr, sizeof *f.reductions);
+    if (!f.reductions) return WB_ERROR_MEMORY;
     for (int i = 0; i < p->n_instr && !e;) {
         f.n = 0;                                /* as many at a time as share the local memory */
         for (; i < p->n_instr; i++) {
             if (p->instr[i].kind != kind) continue;
-            f.folds[f.n] = wb__fold_of(p, i, f.n, f.n);
-            if (f.n && wb__fold_locals(NULL, f.folds, f.n + 1) > (int64_t)t->local_bytes) break;
+            f.reductions[f.n] = wb__reduction_of(p, i, f.n, f.n);
+            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1) > (int64_t)t->local_bytes) break;
             f.n++;
         }
-        if (f.n) e = fold(&f, t, work);
+        if (f.n) e = reduction(&f, t, work);
     }
-    wb__free(f.folds);
+    wb__free(f.reductions);
     return e;
 }

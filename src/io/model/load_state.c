@@ -1,6 +1,6 @@
 /* Values from a table into a model: what belongs where is found first, all that does not fit is
  * listed at once, and only then is anything changed.  Which names there may be is torch_names.c's. */
-#include "io/model/pour.h"
+#include "io/model/load_state.h"
 
 #include "io/model/names.h"
 #include "io/model/transpose.h"
@@ -15,7 +15,7 @@ enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* bytes; errors have room for 8
 typedef struct { char *name; wb__entry *entry; bool used; } source;
 
 typedef struct {
-    const wb__pouring *o;
+    const wb__state_load *o;
     wb__links links;
     int n;
     source *sources;                    /* in the order of their names */
@@ -41,7 +41,7 @@ static void drop(matching *m)
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* The path in the model that the first row that fits gives this name; *fits false if there is none. */
-static char *renamed(const wb__pouring *o, const char *name, bool *fits)
+static char *renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
     for (int i = 0; i < o->n_rename; i++) {
@@ -265,7 +265,7 @@ static int candidates(const wb__table *file, wb_names names, naming *out)
 static int match_best(matching *best, wb__table *file, void *model)
 {
     naming hows[4];
-    const wb__pouring *o = best->o;
+    const wb__state_load *o = best->o;
     int n = candidates(file, o->names, hows), status = match(best, file, model, hows[0]);
     for (int i = 1; !status && best->lacking && i < n; i++) {
         matching other = {.o = o};
@@ -453,7 +453,7 @@ static int give_all(matching *m)
     return 0;
 }
 
-int wb__pour(wb__table *file, const wb__pouring *o, void *model)
+int wb__load_values(wb__table *file, const wb__state_load *o, void *model)
 {
     matching m = {.o = o};
     int status = match_best(&m, file, model);

@@ -10,7 +10,7 @@
 
 static bool is_float(wb__reg reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
 
-wb__fold wb__fold_of(const wb__part *p, int instr, int n, int slot)
+wb__reduction wb__reduction_of(const wb__part *p, int instr, int n, int slot)
 {
     const wb__instr *in = &p->instr[instr];
     const wb__reg from = (wb__reg)p->instr[in->a].reg, out = (wb__reg)in->reg;
@@ -19,13 +19,13 @@ wb__fold wb__fold_of(const wb__part *p, int instr, int n, int slot)
         acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
     else if (in->op == WB__OP_sum)
         acc = is_float(out) ? WB__REG_I64 : out;
-    return (wb__fold){.instr = instr, .n = n, .slot = slot, .from = from, .acc = acc, .out = out,
+    return (wb__reduction){.instr = instr, .n = n, .slot = slot, .from = from, .acc = acc, .out = out,
                       .op = in->op};
 }
 
-static bool lossy(const wb__fold *f) { return f->op == WB__OP_sum && f->acc == WB__REG_F32; }
+static bool lossy(const wb__reduction *f) { return f->op == WB__OP_sum && f->acc == WB__REG_F32; }
 
-void wb__fold_start(wb__fuse *k, const wb__fold *f)
+void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
 {
     static const char *lowest[] = {"-INFINITE", "-INFINITE", "-0x7fffffff - 1",
                                    "-(i64)(~(u64)0 >> 1) - 1"};
@@ -41,7 +41,7 @@ void wb__fold_start(wb__fuse *k, const wb__fold *f)
                       : f->op == WB__OP_max ? lowest[f->acc] : highest[f->acc]);
 }
 
-static void take(wb__fuse *k, const wb__fold *f, const char *v)
+static void take(wb__fuse *k, const wb__reduction *f, const char *v)
 {
     switch (f->op) {
     case WB__OP_max: wb__fuse_line(k, "TAKE_MAX(s%d, %s)", f->n, v); break;
@@ -53,7 +53,7 @@ static void take(wb__fuse *k, const wb__fold *f, const char *v)
     }
 }
 
-void wb__fold_take(wb__fuse *k, const wb__fold *f, const char *place)
+void wb__reduction_take(wb__fuse *k, const wb__reduction *f, const char *place)
 {
     char v[24];
     const int a = k->part->instr[f->instr].a;
@@ -69,7 +69,7 @@ void wb__fold_take(wb__fuse *k, const wb__fold *f, const char *place)
         take(k, f, v);
 }
 
-void wb__fold_merge(wb__fuse *k, const wb__fold *f, const char *at)
+void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
 {
     char v[24];
     snprintf(v, sizeof v, "u%d", f->n);
@@ -81,7 +81,7 @@ void wb__fold_merge(wb__fuse *k, const wb__fold *f, const char *at)
         take(k, f, v);
 }
 
-int64_t wb__fold_locals(wb__fuse *k, const wb__fold *f, int n)
+int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n)
 {
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
@@ -100,7 +100,7 @@ int64_t wb__fold_locals(wb__fuse *k, const wb__fold *f, int n)
     return sum;
 }
 
-void wb__fold_share(wb__fuse *k, const wb__fold *f)
+void wb__reduction_share(wb__fuse *k, const wb__reduction *f)
 {
     const char *kind = KIND(f->acc);
     if (lossy(f))
@@ -110,7 +110,7 @@ void wb__fold_share(wb__fuse *k, const wb__fold *f)
     if (f->op == WB__OP_argmax) wb__fuse_line(k, "z%d[l] = w%d;", f->slot, f->n);
 }
 
-static void join(wb__fuse *k, const wb__fold *f)
+static void join(wb__fuse *k, const wb__reduction *f)
 {
     const char *kind = KIND(f->acc);
     const int s = f->slot;
@@ -129,10 +129,10 @@ static void join(wb__fuse *k, const wb__fold *f)
     }
 }
 
-void wb__fold_tree(wb__fuse *k, const wb__fold *f, int n, const char *item, const char *from,
+void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item, const char *from,
                    const char *least)
 {
-    for (int i = 0; i < n; i++) wb__fold_share(k, &f[i]);
+    for (int i = 0; i < n; i++) wb__reduction_share(k, &f[i]);
     wb__fuse_line(k, "BARRIER;");
     wb__fuse_open(k, "for (uint h = %s; h >= %s; h >>= 1)", from, least);
     wb__fuse_open(k, "if (%s < h)", item);
@@ -142,7 +142,7 @@ void wb__fold_tree(wb__fuse *k, const wb__fold *f, int n, const char *item, cons
     wb__fuse_close(k);
 }
 
-void wb__fold_value(wb__fuse *k, const wb__fold *f, const char *at)
+void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
 {
     const char *out = KIND(f->out), *acc = KIND(f->acc);
     char s[64], made[96];

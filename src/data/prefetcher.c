@@ -7,7 +7,7 @@
  * The thread is started by the first epoch and sleeps between epochs.  A child of fork has none: it
  * finds that the process is another one and starts its own.  When the process exits, threads are
  * told to end and waited for a moment, so that none reads what is being destroyed. */
-#include "data/feeder.h"
+#include "data/prefetcher.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct wb__feeder {
+struct wb__prefetcher {
     const wb_dataset *dataset, *root;
     wb_collate collate;
     void *ctx;
@@ -36,17 +36,17 @@ struct wb__feeder {
     pid_t process;                      /* that the thread belongs to */
     pthread_t thread;
     pthread_cond_t work, news;
-    wb__feeder *next_alive;
+    wb__prefetcher *next_alive;
 };
 
-static wb__feeder *all_alive;           /* for exit */
-static _Thread_local bool is_feeder;
-static _Thread_local const wb__feeder *preparing;    /* a batch, on this thread */
+static wb__prefetcher *all_alive;           /* for exit */
+static _Thread_local bool is_prefetcher;
+static _Thread_local const wb__prefetcher *preparing;    /* a batch, on this thread */
 static bool exiting;
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-static void fill_index(wb__feeder *f, wb__feed *feed)
+static void fill_index(wb__prefetcher *f, wb__feed *feed)
 {
     int64_t first = feed->index * f->batchsize;
     feed->n = WB__MIN(f->batchsize, f->dataset->n - first);
@@ -75,7 +75,7 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
 }
 
 /* A batch where it is wanted, in memory of its own: nobody writes there while somebody has it. */
-static int make_tensors(wb__feeder *f, wb__feed *feed, wb_batch *batch)
+static int make_tensors(wb__prefetcher *f, wb__feed *feed, wb_batch *batch)
 {
     int status = f->on_host ? wrap(f->root, feed, batch)
                             : wb__dataset_gather(f->dataset, feed->n, f->index, batch);
@@ -91,7 +91,7 @@ static int make_tensors(wb__feeder *f, wb__feed *feed, wb_batch *batch)
 }
 
 /* Functions of the program run where the data is: what they make of nothing is made there too. */
-static int finish_tensors(wb__feeder *f, wb__feed *feed)
+static int finish_tensors(wb__prefetcher *f, wb__feed *feed)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
@@ -108,12 +108,12 @@ static int finish_tensors(wb__feeder *f, wb__feed *feed)
     return status ? status : closed;
 }
 
-static wb__feed prepare(wb__feeder *f, int64_t index, bool parallel)
+static wb__feed prepare(wb__prefetcher *f, int64_t index, bool parallel)
 {
     wb__feed feed = {.index = index, .slot = f->on_host ? wb__slot_take(f->slots) : NULL};
     fill_index(f, &feed);
     int status = f->on_host && !feed.slot ? WB_ERROR_MEMORY : 0;
-    const wb__feeder *outer = preparing;
+    const wb__prefetcher *outer = preparing;
     preparing = f;
     if (feed.slot) status = wb__dataset_fill(f->dataset, feed.n, f->index, feed.slot->data, parallel);
     if (!status && f->finished_tensors) status = finish_tensors(f, &feed);
@@ -124,7 +124,7 @@ static wb__feed prepare(wb__feeder *f, int64_t index, bool parallel)
     return (wb__feed){.index = index, .code = status, .message = f->message};
 }
 
-bool wb__feeder_prepares(const wb__feeder *f) { return preparing == f; }
+bool wb__prefetcher_prepares(const wb__prefetcher *f) { return preparing == f; }
 
 void wb__feed_drop(wb__feed *feed)
 {
@@ -135,7 +135,7 @@ void wb__feed_drop(wb__feed *feed)
     feed->x = feed->y = NULL;
 }
 
-int wb__feed_open(const wb__feeder *f, wb__feed *feed, wb_batch *batch)
+int wb__feed_open(const wb__prefetcher *f, wb__feed *feed, wb_batch *batch)
 {
     if (feed->code) return wb__fail(feed->code, "%s", feed->message);
     if (feed->slot) return wrap(f->root, feed, batch);
@@ -150,12 +150,12 @@ int wb__feed_open(const wb__feeder *f, wb__feed *feed, wb_batch *batch)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static bool has_work(const wb__feeder *f) { return f->next < f->last && f->count < f->ahead; }
+static bool has_work(const wb__prefetcher *f) { return f->next < f->last && f->count < f->ahead; }
 
 static void *run(void *given)
 {
-    wb__feeder *f = given;
-    is_feeder = true;
+    wb__prefetcher *f = given;
+    is_prefetcher = true;
     wb__data_lock();
     while (!f->quit) {
         if (!has_work(f)) {
@@ -180,17 +180,17 @@ static void *run(void *given)
 
 static void at_exit(void)
 {
-    if (is_feeder) return; /* the program's function called exit on the thread itself */
+    if (is_prefetcher) return; /* the program's function called exit on the thread itself */
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 1;
     wb__data_lock();
     exiting = true;
-    for (wb__feeder *f = all_alive; f; f = f->next_alive) {
+    for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
         f->quit = true;
         pthread_cond_broadcast(&f->work);
     }
-    for (wb__feeder *f = all_alive; f; f = f->next_alive) {
+    for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
         if (!f->started || f->process != getpid()) continue;
         while (f->alive)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
@@ -204,7 +204,7 @@ static void at_exit(void)
 }
 
 /* The thread keeps no signals from the program's own threads. */
-static bool start_thread(wb__feeder *f)
+static bool start_thread(wb__prefetcher *f)
 {
     sigset_t all, old;
     sigfillset(&all);
@@ -214,9 +214,9 @@ static bool start_thread(wb__feeder *f)
     return started;
 }
 
-static void unlist(wb__feeder *f)
+static void unlist(wb__prefetcher *f)
 {
-    for (wb__feeder **at = &all_alive; *at; at = &(*at)->next_alive)
+    for (wb__prefetcher **at = &all_alive; *at; at = &(*at)->next_alive)
         if (*at == f) {
             *at = f->next_alive;
             return;
@@ -225,7 +225,7 @@ static void unlist(wb__feeder *f)
 
 /* Under the lock: a thread of this process is there, or it is not to be had and the caller does the
  * work. */
-static void ensure_thread(wb__feeder *f)
+static void ensure_thread(wb__prefetcher *f)
 {
     static bool registered;
     if (f->process !=
@@ -251,10 +251,10 @@ static void ensure_thread(wb__feeder *f)
 
 /* ---- an epoch -------------------------------------------------------------------------------- */
 
-wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate,
+wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate,
                            void *ctx, const wb__target *target)
 {
-    wb__feeder *f = wb__alloc_zero(1, sizeof *f);
+    wb__prefetcher *f = wb__alloc_zero(1, sizeof *f);
     if (!f) return NULL;
     pthread_cond_init(&f->work, NULL);
     pthread_cond_init(&f->news, NULL);
@@ -273,11 +273,11 @@ wb__feeder *wb__feeder_new(const wb_dataset *d, int64_t batchsize, int ahead, wb
     f->slots =
         wb__slots_new((size_t)(batchsize * x->bytes), (size_t)(batchsize * y->bytes), ahead + 1);
     if (f->index && f->ready && f->slots) return f;
-    wb__feeder_free(f);
+    wb__prefetcher_free(f);
     return NULL;
 }
 
-void wb__feeder_free(wb__feeder *f)
+void wb__prefetcher_free(wb__prefetcher *f)
 {
     if (!f) return;
     wb__data_lock();
@@ -298,7 +298,7 @@ void wb__feeder_free(wb__feeder *f)
     wb__free(f);
 }
 
-int wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64_t last)
+int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first, int64_t last)
 {
     const int status = f->on_host ? wb__slots_fill(f->slots) : 0;
     if (status) return status;
@@ -313,7 +313,7 @@ int wb__feeder_start(wb__feeder *f, const uint32_t *order, int64_t first, int64_
 }
 
 /* Under the lock.  False where none is ready. */
-static bool pop(wb__feeder *f, wb__feed *feed)
+static bool pop(wb__prefetcher *f, wb__feed *feed)
 {
     if (!f->count) return false;
     *feed = f->ready[f->head];
@@ -322,7 +322,7 @@ static bool pop(wb__feeder *f, wb__feed *feed)
     return true;
 }
 
-void wb__feeder_stop(wb__feeder *f)
+void wb__prefetcher_stop(wb__prefetcher *f)
 {
     wb__data_lock();
     ensure_thread(f);
@@ -336,7 +336,7 @@ void wb__feeder_stop(wb__feeder *f)
     wb__data_unlock();
 }
 
-wb__feed wb__feeder_next(wb__feeder *f)
+wb__feed wb__prefetcher_next(wb__prefetcher *f)
 {
     wb__feed feed;
     wb__data_lock();

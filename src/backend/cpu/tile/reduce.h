@@ -97,7 +97,7 @@ READ_BY_ELEMENT(i64, int64_t, v_i64)
 #define PLUS(x, a) (x + a)
 
 #define SUM_ROWS(kind, type, vector, TREE)                                                         \
-    static void fold_sum_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)              \
+    static void reduce_sum_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)              \
     {                                                                                              \
         enum { L = VECTOR / sizeof(type) };                                                        \
         type *d = d_;                                                                              \
@@ -130,7 +130,7 @@ SUM_ROWS(i64, int64_t, v_i64, TREE_8)
  * vector overlaps the one before it. */
 #define OR(x, a) (x | a)
 #define EXTREME(name, kind, type, vector, mask, PICK, TREE, nan)                                   \
-    static void fold_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)         \
+    static void reduce_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)         \
     {                                                                                              \
         enum { L = VECTOR / sizeof(type) };                                                        \
         type *d = d_;                                                                              \

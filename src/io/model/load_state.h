@@ -12,10 +12,10 @@ typedef struct {
     bool lenient, check_only;
     int n_rename;
     const wb_rename *rename;
-} wb__pouring;
+} wb__state_load;
 
 /* Nothing is written if anything does not fit; if lenient, what does.  See wb_load_state. */
-int wb__pour(wb__table *file, const wb__pouring *o, void *model);
+int wb__load_values(wb__table *file, const wb__state_load *o, void *model);
 
 /* The values as a tensor takes them: those of the file, or of a matrix that lies by columns, or of bools that
  * are neither 0 nor 1, a copy made right in *block, for wb__free.  NULL without memory. */
