@@ -163,15 +163,15 @@ void *wb__realloc(void *block, size_t bytes)
     return place(base, total, old.distance);
 }
 
-bool wb__make_wider(void *list, int *room, int want, size_t each)
+bool wb__make_wider(void *list, int *capacity, int want, size_t each)
 {
-    int wider = *room ? 2 * *room : 32;
+    int wider = *capacity ? 2 * *capacity : 32;
     void *old, *more;
     while (wider < want) wider *= 2;
     memcpy(&old, list, sizeof old);
     if (!(more = wb__realloc(old, (size_t)wider * each))) return false;
     memcpy(list, &more, sizeof more);
-    *room = wider;
+    *capacity = wider;
     return true;
 }
 

@@ -58,12 +58,12 @@ void *wb__alloc_aligned(size_t bytes);
 void *wb__realloc(void *block, size_t bytes);             /* blocks of wb__alloc only */
 void wb__free(void *block);
 /* Growing arrays.  `list` is the address of a pointer to elements of `each` bytes: the array gets
- * room for `want` of them, and *room is how many it has room for.  False: no memory, and nothing
+ * room for `want` of them, and *capacity is how many it has room for.  False: no memory, and nothing
  * changed. */
-bool wb__make_wider(void *list, int *room, int want, size_t each);
-static inline bool wb__reserve(void *list, int *room, int want, size_t each)
+bool wb__make_wider(void *list, int *capacity, int want, size_t each);
+static inline bool wb__reserve(void *list, int *capacity, int want, size_t each)
 {
-    return wb__likely(want <= *room) || wb__make_wider(list, room, want, each);
+    return wb__likely(want <= *capacity) || wb__make_wider(list, capacity, want, each);
 }
 char *wb__strdup(const char *s);
 char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */

@@ -8,16 +8,16 @@
 
 #define WB__ZERO (-1.0e-300)        /* 0, where 0 means that a number is not given */
 
-/* The given struct in `to`, which knows `room` bytes: what the caller's version lacks is zero. */
-static inline void wb__read_options(void *to, size_t room, const void *given)
+/* The given struct in `to`, which knows `capacity` bytes: what the caller's version lacks is zero. */
+static inline void wb__read_options(void *to, size_t capacity, const void *given)
 {
     size_t size = 0;
-    memset(to, 0, room);
+    memset(to, 0, capacity);
     if (given) {
         memcpy(&size, given, sizeof size);
-        memcpy(to, given, WB__MIN(size, room));
+        memcpy(to, given, WB__MIN(size, capacity));
     }
-    memcpy(to, &room, sizeof room);
+    memcpy(to, &capacity, sizeof capacity);
 }
 
 /* The number of a field with WB_HAS behind it, for wb__real: 0 where it is not given, WB__ZERO where it is given as 0. */

@@ -7,12 +7,12 @@
 static bool room_for(wb__text *t, size_t more)
 {
     if (t->failed) return false;
-    if (t->length + more + 1 <= t->room) return true;
-    size_t room = WB__MAX(2 * t->room, t->length + more + 64);
-    char *text = wb__realloc(t->text, room);
+    if (t->length + more + 1 <= t->capacity) return true;
+    size_t capacity = WB__MAX(2 * t->capacity, t->length + more + 64);
+    char *text = wb__realloc(t->text, capacity);
     if (!text) return t->failed = true, false;
     t->text = text;
-    t->room = room;
+    t->capacity = capacity;
     return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-typedef struct { char *text; size_t length, room; bool failed; } wb__text;
+typedef struct { char *text; size_t length, capacity; bool failed; } wb__text;
 void wb__text_add(wb__text *t, const char *format, ...) WB__PRINTF(2, 3);
 void wb__text_list(wb__text *t, const char *format, va_list list) WB__PRINTF(2, 0);
 void wb__text_raw(wb__text *t, const char *bytes, size_t n);

@@ -102,7 +102,7 @@ static int find_part(const wb__toml *t, int parent, const part *p)
 /* -1 and the error without memory. */
 static int add_node(wb__toml *t, int parent, const part *p, int kind)
 {
-    if (!wb__reserve(&t->nodes, &t->room, t->n + 1, sizeof *t->nodes)) return -1;
+    if (!wb__reserve(&t->nodes, &t->capacity, t->n + 1, sizeof *t->nodes)) return -1;
     int *first = &t->first[list_of(parent, p->name, p->bytes)];
     t->nodes[t->n] = (wb__toml_node){.parent = parent, .next = *first, .name = p->name,
                                      .name_bytes = p->bytes, .kind = kind, .key_at = p->at};

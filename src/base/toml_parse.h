@@ -30,7 +30,7 @@ struct wb__toml {
     const char *file, *text;
     int bytes, at, depth;
     wb__toml_node *nodes;               /* the first is the root */
-    int n, room;
+    int n, capacity;
     int first[WB__TOML_LISTS];          /* the newest node of each list; 0: it is empty */
     int dotted;                         /* the table that a dotted key of this line names, or 0 */
     char *decoded;

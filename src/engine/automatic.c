@@ -116,12 +116,12 @@ static bool has_past(const void *object)
 static void compute_old(const wb_scope *s)
 {
     wb_tensor **old = NULL;
-    int n = 0, room = 0;
+    int n = 0, capacity = 0;
     bool good = true;
     for (int i = s->looked[WB__LOOKS - 1]; good && i < s->looked[WB__LOOKS - 2]; i++) {
         wb_tensor *x = s->objects[i];
         if (!x || !has_past(x) || x->storage || !wb__consumers(x)) continue;
-        good = wb__reserve(&old, &room, n + 1, sizeof *old);
+        good = wb__reserve(&old, &capacity, n + 1, sizeof *old);
         if (good) old[n++] = wb__ref(x);
     }
     if (good && n) good = !wb__evaluate_keeping(n, old);

@@ -7,7 +7,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wb__plan **plans;
-static int n_plans, plans_room, limit = 64;
+static int n_plans, plans_capacity, limit = 64;
 static uint64_t clock_now;
 static wb_engine_stats stats;
 static _Atomic int64_t arena_bytes;     /* changed outside the lock too, around allocations */
@@ -58,7 +58,7 @@ static void evict(void)
 static bool keep(wb__plan *p)
 {
     while (n_plans >= limit) evict();
-    if (!wb__reserve(&plans, &plans_room, n_plans + 1, sizeof *plans)) return false;
+    if (!wb__reserve(&plans, &plans_capacity, n_plans + 1, sizeof *plans)) return false;
     p->uses = 2;                                    /* the cache's and the caller's */
     p->last_used = ++clock_now;
     plans[n_plans++] = p;
@@ -201,7 +201,7 @@ static int64_t idle_bytes(const wb_device *d)
     return bytes;
 }
 
-int wb__plan_room(const wb__plan *p)
+int wb__plan_check_memory(const wb__plan *p)
 {
     const wb_device *d = p->device;
     wb_device_memory m;
@@ -215,7 +215,7 @@ int wb__plan_room(const wb__plan *p)
                     (double)(m.used - idle_bytes(d)) / 1048576);
 }
 
-void wb__plan_tell_need(const wb__plan *p)
+void wb__plan_report_memory(const wb__plan *p)
 {
     if (!p->device->backend->is_gpu) return;
     wb__fail(WB_ERROR_MEMORY,
@@ -250,39 +250,39 @@ static void tell_written(int code)
 
 /* From its second run on a plan is one command, where the device has such a thing and one by one it
  * would be many.  Graphs do not name the kernel that fails, so WEBER_DEBUG=sync does without. */
-static bool wants_graph(const wb__plan *p, wb__part_kind kind)
+static bool wants_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
-    const int n = kind == WB__PART_WHOLE ? p->n_launches
-                : kind == WB__PART_WRITES ? final : p->n_launches - final;
+    const int n = kind == WB__PHASE_WHOLE ? p->n_launches
+                : kind == WB__PHASE_WRITES ? final : p->n_launches - final;
     return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
 }
 
 /* What was made when another one had no memory is not tried again: the plan runs without. */
-static wb__graph *graph_of(wb__plan *p, wb__part_kind kind, int n_numbers)
+static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-    wb__plan_part *part = &p->part[kind];
+    wb__plan_phase *phase = &p->phase[kind];
     if (!wants_graph(p, kind)) return NULL;
     pthread_mutex_lock(&making);
-    if (!part->tried) {
-        const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
-        const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
-        part->tried = true;
-        part->sequence = (wb__sequence){
+    if (!phase->tried) {
+        const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
+        const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
+        phase->tried = true;
+        phase->sequence = (wb__sequence){
             .n_kernels = end - first, .kernels = (const wb__kernel *const *)p->kernels + first,
             .n_buffers = p->arena + 1, .buffers = p->buffers,
             .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers,
-            .split = kind != WB__PART_WHOLE};
-        if (p->device->backend->graph(p->device, &part->sequence, &part->graph)) {
-            part->graph = NULL;
+            .split = kind != WB__PHASE_WHOLE};
+        if (p->device->backend->graph(p->device, &phase->sequence, &phase->graph)) {
+            phase->graph = NULL;
             if (wb__debug("plan"))
-                wb__log(WB_LOG_DEBUG, "plan: no graph of its %d kernels: %s", part->sequence.n_kernels,
+                wb__log(WB_LOG_DEBUG, "plan: no graph of its %d kernels: %s", phase->sequence.n_kernels,
                         wb_error_code() ? wb_error() : "the device cannot");
             wb_clear_error();
         }
     }
-    wb__graph *graph = part->graph;
+    wb__graph *graph = phase->graph;
     pthread_mutex_unlock(&making);
     return graph;
 }
@@ -300,12 +300,12 @@ static int failed(wb__plan *p, int status, bool final, bool written)
 }
 
 /* One by one, or as one command: of that nobody knows how far it came. */
-static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const size_t *places,
+static int run_part(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *places,
                     const wb__number *numbers, int n_numbers)
 {
     const wb__backend *backend = p->device->backend;
-    const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
-    const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
+    const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
+    const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
     wb__graph *graph = graph_of(p, kind, n_numbers);
     if (graph) {
         const int status = backend->graph_run(p->device, graph, buffers, places, numbers);
@@ -321,7 +321,7 @@ static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const size_
 }
 
 int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
-                 int n_numbers, const wb__guard *gate)
+                 int n_numbers, const wb__guard *guard)
 {
     wb__number few[64], *all = few;
     int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
@@ -337,11 +337,11 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__nu
     if (!arena) status = WB_ERROR_MEMORY;
     buffers[p->arena] = arena;
     if (p->runs < 2) p->runs++;
-    const bool gated = gate && gate->device;
-    const wb__part_kind first = gated ? WB__PART_COMPUTE : WB__PART_WHOLE;
+    const bool gated = guard && guard->device;
+    const wb__phase_kind first = gated ? WB__PHASE_COMPUTE : WB__PHASE_WHOLE;
     if (!status) status = run_part(p, first, buffers, places, all, n);
-    if (!status && gated) status = wb__guard_check(gate);
-    if (!status && gated) status = run_part(p, WB__PART_WRITES, buffers, places, all, n);
+    if (!status && gated) status = wb__guard_check(guard);
+    if (!status && gated) status = run_part(p, WB__PHASE_WRITES, buffers, places, all, n);
     arena_give(p->device, arena, got);
     if (all != few) wb__free(all);
     pthread_mutex_lock(&lock);
@@ -356,7 +356,7 @@ void wb__cache_clear(void)
     while (n_plans) evict();
     wb__free(plans);
     plans = NULL;
-    plans_room = 0;
+    plans_capacity = 0;
     pthread_mutex_unlock(&lock);
     while (drop_idle(NULL)) {}
 }

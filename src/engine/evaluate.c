@@ -12,12 +12,12 @@ typedef struct {
     wb__request request;
     wb__order side;                     /* for looking at sinks before the walk proper */
     uint8_t *reads;
-    int reads_room;
+    int reads_capacity;
     wb_tensor **roots;
-    int roots_room;
+    int roots_capacity;
     void **buffers;
     size_t *places;
-    int buffers_room, places_room;
+    int buffers_capacity, places_capacity;
 } work;
 static _Thread_local work mine;
 
@@ -34,7 +34,7 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 {
     wb__thread *t = wb__this_thread();
     if (!value) return NULL;
-    if (!wb__reserve(&t->pending, &t->pending_room, t->n_pending + 1, sizeof *t->pending))
+    if (!wb__reserve(&t->pending, &t->pending_capacity, t->n_pending + 1, sizeof *t->pending))
         return NULL;
     wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0,
                                  NULL, 0, NULL);
@@ -241,7 +241,7 @@ static int what_it_reads(wb_tensor *unconsumed, unsigned *answer)
 {
     int before = mine.side.n;
     if (!wb__order_add_unevaluated(&mine.side, unconsumed)) return WB_ERROR_MEMORY;
-    if (!wb__reserve(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
+    if (!wb__reserve(&mine.reads, &mine.reads_capacity, mine.side.n, sizeof *mine.reads))
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
@@ -260,7 +260,7 @@ static int what_it_reads(wb_tensor *unconsumed, unsigned *answer)
 
 static int add_root(wb_tensor *x, int *n_roots)
 {
-    if (!wb__reserve(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
+    if (!wb__reserve(&mine.roots, &mine.roots_capacity, *n_roots + 1, sizeof *mine.roots))
         return WB_ERROR_MEMORY;
     mine.roots[(*n_roots)++] = x;
     return 0;
@@ -312,8 +312,8 @@ static bool pending_is_lost(const wb__thread *t)
 
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
-    if (!wb__reserve(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers) ||
-        !wb__reserve(&mine.places, &mine.places_room, p->arena + 1, sizeof *mine.places))
+    if (!wb__reserve(&mine.buffers, &mine.buffers_capacity, p->arena + 1, sizeof *mine.buffers) ||
+        !wb__reserve(&mine.places, &mine.places_capacity, p->arena + 1, sizeof *mine.places))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
@@ -342,7 +342,7 @@ static int run_plan(wb__request *r, wb_tensor *gate)
 {
     wb__plan *p = wb__plan_find(r);
     if (!p) return wb__error_or(WB_ERROR_MEMORY);
-    int status = wb__plan_room(p), made = 0;
+    int status = wb__plan_check_memory(p), made = 0;
     if (!status) status = bind_buffers(r, p);
     int first = r->n_leaves + r->n_targets;
     wb__storage *few[16], **stores = few;
@@ -365,7 +365,7 @@ static int run_plan(wb__request *r, wb_tensor *gate)
             g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
     if (!status)
         status = wb__plan_run(p, mine.buffers, mine.places, r->numbers, r->n_numbers, &g);
-    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(p);
+    if (status == WB_ERROR_MEMORY) wb__plan_report_memory(p);
     wb__plan_done(p);
     bool shown =
         !status || status == WB_ERROR_NUMBER; /* a loss that is not finite may still be read */

@@ -9,13 +9,13 @@
  * walk. */
 typedef struct {
     wb_tensor **node;
-    int n, room;
+    int n, capacity;
     uint32_t mark;
     /* Tensors that several threads may walk over at once, such as parameters: their `mark` is not
      * written. */
     wb__pointer_map leaves;
     wb_tensor **stack;
-    int stack_room;
+    int stack_capacity;
 } wb__order;
 
 void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory */

@@ -16,7 +16,7 @@ static void close_all(wb__thread *t)
     while (t->scope) wb_scope_close(t->scope);
     wb__free(t->pending);
     t->pending = NULL;
-    t->n_pending = t->pending_room = 0;
+    t->n_pending = t->pending_capacity = 0;
     wb__scope_spare_free(t);
 }
 

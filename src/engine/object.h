@@ -106,7 +106,7 @@ typedef struct wb__thread {
     bool letting_go;        /* what was made into something else becomes no sink again */
     struct wb_tensor *unconsumed; /* unevaluated tensors nobody consumes: a ring through .next_unconsumed */
     struct wb_tensor **pending;         /* assignments still to be made, oldest first */
-    int n_pending, pending_room;
+    int n_pending, pending_capacity;
     struct wb_tensor *guard;            /* one element (counted): unless it is finite, none of the
                                            pending assignments is made; NULL: they always are */
     const char *guarded_by;             /* what it is, for messages */
@@ -136,7 +136,7 @@ enum { WB__LOOKS = 8 };
 struct wb_scope {
     wb_scope *outer;
     void **objects;
-    int n, room, holes;
+    int n, capacity, holes;
     int pinned;                         /* > 0: positions are remembered, so holes stay */
     int outer_n;                        /* what the outer scope had when this one was opened */
     int64_t number;                     /* of the thread's scopes, from 1 */

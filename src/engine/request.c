@@ -12,7 +12,7 @@ void wb__request_free(wb__request *r)
     wb__free(r->numbers);
     wb__free(r->leaves);
     wb__free(r->results);
-    wb__free(r->asked);
+    wb__free(r->is_result);
     wb__free(r->writes);
     wb__free(r->targets);
     wb__free(r->leaf_of);
@@ -34,7 +34,7 @@ int wb__gone(const wb_tensor *x)
 
 static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
 {
-    if (!wb__reserve(&r->leaves, &r->leaves_room, r->n_leaves + 1, sizeof *r->leaves))
+    if (!wb__reserve(&r->leaves, &r->leaves_capacity, r->n_leaves + 1, sizeof *r->leaves))
         return false;
     r->leaf_of[at] = r->n_leaves;
     r->leaves[r->n_leaves++] = leaf;
@@ -63,7 +63,7 @@ static bool write_down(wb__request *r, wb_tensor *x, int at)
     bool leaf = wb__known(x);
     uint32_t n_in = leaf ? 0 : x->n_in;
     int n_attr = leaf ? 0 : x->n_attr;
-    if (!wb__reserve(&r->words, &r->words_room, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
+    if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
               sizeof *r->words))
         return false;
     uint64_t *w = r->words + r->n_words;
@@ -83,7 +83,7 @@ static bool write_down(wb__request *r, wb_tensor *x, int at)
             for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
         }
         if (x->n_numbers) {
-            if (!wb__reserve(&r->numbers, &r->numbers_room, r->n_numbers + 2, sizeof *r->numbers))
+            if (!wb__reserve(&r->numbers, &r->numbers_capacity, r->n_numbers + 2, sizeof *r->numbers))
                 return false;
             bool fixed =
                 x->op == WB__OP_normalise || (x->op == WB__OP_literal && wb__literal_fixed(x));
@@ -100,13 +100,13 @@ static bool write_down(wb__request *r, wb_tensor *x, int at)
 static bool add_result(wb__request *r, wb_tensor *x)
 {
     if (x->op == WB__OP_assign) return true;        /* its value is written to the variable */
-    const int known = r->n_asked;
-    if (!wb__reserve(&r->asked, &r->asked_room, r->order.n, sizeof *r->asked)) return false;
-    if (r->order.n > known) memset(r->asked + known, 0, (size_t)(r->order.n - known));
-    r->n_asked = WB__MAX(known, r->order.n);
-    if (r->asked[x->index]) return true;
-    r->asked[x->index] = true;
-    if (!wb__reserve(&r->results, &r->results_room, r->n_results + 1, sizeof *r->results))
+    const int known = r->n_is_result;
+    if (!wb__reserve(&r->is_result, &r->is_result_capacity, r->order.n, sizeof *r->is_result)) return false;
+    if (r->order.n > known) memset(r->is_result + known, 0, (size_t)(r->order.n - known));
+    r->n_is_result = WB__MAX(known, r->order.n);
+    if (r->is_result[x->index]) return true;
+    r->is_result[x->index] = true;
+    if (!wb__reserve(&r->results, &r->results_capacity, r->n_results + 1, sizeof *r->results))
         return false;
     r->results[r->n_results++] = x;
     return true;
@@ -116,7 +116,7 @@ static bool add_result(wb__request *r, wb_tensor *x)
  * leaves. */
 static bool find_targets(wb__request *r)
 {
-    if (!wb__reserve(&r->targets, &r->targets_room, r->n_writes + 1, sizeof *r->targets))
+    if (!wb__reserve(&r->targets, &r->targets_capacity, r->n_writes + 1, sizeof *r->targets))
         return false;
     r->n_targets = 0;
     for (int i = 0; i < r->n_writes; i++) {
@@ -137,7 +137,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     r->device = device;
     r->precision = numerics.precision;
     r->deterministic = numerics.deterministic;
-    r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = r->n_asked = 0;
+    r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = r->n_is_result = 0;
     r->refused = true;
     wb__order_begin(&r->order);
     for (int i = 0; i < n; i++) {
@@ -155,11 +155,11 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         wb_tensor *a = t->pending[i];
         if (!a->variable || a->device != device) continue;
         if (!wb__order_add_unevaluated(&r->order, a) ||
-            !wb__reserve(&r->writes, &r->writes_room, r->n_writes + 1, sizeof *r->writes))
+            !wb__reserve(&r->writes, &r->writes_capacity, r->n_writes + 1, sizeof *r->writes))
             return WB_ERROR_MEMORY;
         r->writes[r->n_writes++] = a;
     }
-    if (!wb__reserve(&r->leaf_of, &r->leaf_of_room, r->order.n + 1, sizeof *r->leaf_of))
+    if (!wb__reserve(&r->leaf_of, &r->leaf_of_capacity, r->order.n + 1, sizeof *r->leaf_of))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
@@ -167,7 +167,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
-    if (!wb__reserve(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 5,
+    if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 5,
               sizeof *r->words))
         return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;

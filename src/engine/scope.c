@@ -25,7 +25,7 @@ static wb_scope *open_in(wb__thread *t)
     if (wb__likely(s && !watched())) {
         t->spare = s->outer;
         t->spares--;
-        *s = (wb_scope){.objects = s->objects, .room = s->room};
+        *s = (wb_scope){.objects = s->objects, .capacity = s->capacity};
     } else {
         s = wb__pool_get(sizeof *s);
         if (!s) return NULL;
@@ -48,7 +48,7 @@ static void scope_free(wb_scope *s)
 
 static void put_away(wb__thread *t, wb_scope *s)
 {
-    if (t->spares == MOST_SPARES || s->room > MOST_SPARE_ROOM || watched()) {
+    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_ROOM || watched()) {
         scope_free(s);
         return;
     }
@@ -83,7 +83,7 @@ wb_scope *wb_scope_open(void)
 
 static bool note(wb_scope *s, void *object)
 {
-    if (!wb__reserve(&s->objects, &s->room, s->n + 1, sizeof *s->objects)) return false;
+    if (!wb__reserve(&s->objects, &s->capacity, s->n + 1, sizeof *s->objects)) return false;
     s->objects[s->n++] = object;
     return true;
 }
@@ -259,12 +259,12 @@ void *wb__frame_end(wb__frame f, void *result)
 /* What outlives a scope and is to be computed, or to lose what it was made of; counted. */
 typedef struct {
     wb_tensor **x;
-    int n, room, status;
+    int n, capacity, status;
 } survivors;
 
 static bool add(survivors *list, wb_tensor *x)
 {
-    if (!wb__reserve(&list->x, &list->room, list->n + 1, sizeof *list->x)) {
+    if (!wb__reserve(&list->x, &list->capacity, list->n + 1, sizeof *list->x)) {
         list->status = WB_ERROR_MEMORY;
         return false;
     }
@@ -364,9 +364,9 @@ static int close_lists(wb_scope *s)
     for (int round = 0; (!round || s->n) && round < MOST_ROUNDS; round++) {
         survivors list = {0};
         void **objects = s->objects;
-        const int n = s->n, room = s->room;
+        const int n = s->n, capacity = s->capacity;
         s->objects = NULL;
-        s->n = s->room = s->holes = 0;
+        s->n = s->capacity = s->holes = 0;
         drop_references(n, objects, &list);
         if (!round) add_kept(s, &list);
         int outcome = finish(&list);
@@ -376,7 +376,7 @@ static int close_lists(wb_scope *s)
             continue;
         }
         s->objects = objects;
-        s->room = room;
+        s->capacity = capacity;
     }
     return status;
 }

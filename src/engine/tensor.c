@@ -482,12 +482,12 @@ const char *wb_describe(const wb_tensor *x)
     if (x == &none) return "none";
     if (wb__unlikely(x->object.class == &wb__freed_class)) return wb__kind(x);
     char *text = wb__room(WB__ROOM_TENSORS) + turn++ % RING * EACH;
-    size_t n = 0, room = EACH;
-    n += (size_t)snprintf(text, room, "[");
-    for (int i = 0; i < x->ndim && n < room; i++)
-        n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);
-    if (n < room) n += (size_t)snprintf(text + n, room - n, "] %s", wb_dtype_name((wb_dtype)x->dtype));
-    if (n < room && x->device && x->device != &wb__cpu)
-        snprintf(text + n, room - n, " %s:%d", x->device->backend->tag, x->device->ordinal);
+    size_t n = 0, capacity = EACH;
+    n += (size_t)snprintf(text, capacity, "[");
+    for (int i = 0; i < x->ndim && n < capacity; i++)
+        n += (size_t)snprintf(text + n, capacity - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);
+    if (n < capacity) n += (size_t)snprintf(text + n, capacity - n, "] %s", wb_dtype_name((wb_dtype)x->dtype));
+    if (n < capacity && x->device && x->device != &wb__cpu)
+        snprintf(text + n, capacity - n, " %s:%d", x->device->backend->tag, x->device->ordinal);
     return text;
 }

@@ -258,7 +258,7 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpo
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
                             const int64_t *step);
-wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
+wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
                         const int64_t *starts);
 wb_tensor *wb__zeros_like(wb_tensor *x);       /* where x is */
 /* x itself, or where it floats the same on d, while x floats on; d may be NULL: x. */

@@ -51,7 +51,7 @@ bool wb__window_of(wb_tensor *x, wb__window *w)
     w->n = 0;
     w->at = 0;
     for (w->base = x; !wb__known(w->base); w->base = w->base->in[0]) {
-        if (!wb__looks((wb__op)w->base->op) || w->n == WB__MOST_LINKS) return false;
+        if (!wb__is_view_op((wb__op)w->base->op) || w->n == WB__MOST_LINKS) return false;
         w->link[w->n++].x = w->base;
     }
     if (wb__overwritten(w->base)) return false;

@@ -18,7 +18,7 @@ struct wb__reader {
     int file;
     bool gzip, ended;
     char *block;                /* the contents so far, with room for a zero behind them */
-    int64_t n, room, size;      /* size: of a plain file, -1: not known */
+    int64_t n, capacity, size;      /* size: of a plain file, -1: not known */
     z_stream z;
     size_t from, to;            /* what is left of the buffer */
     unsigned char buffer[BUFFER];
@@ -166,14 +166,14 @@ static int next_stream(wb__reader *r)
 
 static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
 {
-    const uInt room = (uInt)WB__MIN(n, MOST_AT_ONCE);
+    const uInt capacity = (uInt)WB__MIN(n, MOST_AT_ONCE);
     r->z.next_in = r->buffer + r->from;
     r->z.avail_in = (uInt)(r->to - r->from);
     r->z.next_out = to;
-    r->z.avail_out = room;
+    r->z.avail_out = capacity;
     const int outcome = inflate(&r->z, Z_NO_FLUSH);
     r->from = r->to - r->z.avail_in;
-    r->n += *got = room - r->z.avail_out;
+    r->n += *got = capacity - r->z.avail_out;
     if (outcome == Z_STREAM_END) return next_stream(r);
     if (outcome == Z_OK || outcome == Z_BUF_ERROR) return 0;
     if (outcome == Z_MEM_ERROR)
@@ -200,13 +200,13 @@ static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
 /* Room for one byte more at least, and for no more than `most` bytes in all. */
 static int grow(wb__reader *r, int64_t most)
 {
-    if (r->n < r->room) return 0;
+    if (r->n < r->capacity) return 0;
     const int64_t first = r->size > 0 ? r->size + 1 : FIRST_ROOM;
-    const int64_t room = WB__MIN(most, WB__MAX(2 * r->room, first));
-    char *larger = wb__realloc(r->block, (size_t)room + 1);
+    const int64_t capacity = WB__MIN(most, WB__MAX(2 * r->capacity, first));
+    char *larger = wb__realloc(r->block, (size_t)capacity + 1);
     if (!larger) return WB_ERROR_MEMORY;
     r->block = larger;
-    r->room = room;
+    r->capacity = capacity;
     return 0;
 }
 
@@ -216,7 +216,7 @@ int wb__reader_fill(wb__reader *r, int64_t n)
     while (!r->ended && r->n < n) {
         int64_t got;
         int status = grow(r, WB__MIN(n - 1, limit) + 1);
-        if (!status) status = read_some(r, r->block + r->n, r->room - r->n, &got);
+        if (!status) status = read_some(r, r->block + r->n, r->capacity - r->n, &got);
         if (status) return status;
         if (r->n <= limit) continue;
         return r->gzip ? fail(r, "more than %lld bytes when decompressed: the limit of "
@@ -246,7 +246,7 @@ const char *wb__reader_contents(const wb__reader *r, int64_t *bytes)
 
 char *wb__reader_take(wb__reader *r)
 {
-    char *block = r->room == r->n && r->block ? r->block : wb__realloc(r->block, (size_t)r->n + 1);
+    char *block = r->capacity == r->n && r->block ? r->block : wb__realloc(r->block, (size_t)r->n + 1);
     if (block) r->block = NULL, block[r->n] = 0;
     wb__reader_close(r);
     return block;

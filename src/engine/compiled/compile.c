@@ -333,13 +333,13 @@ static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
         wb__thread assigned = *t;
         t->guard = NULL;
         t->pending = NULL;
-        t->n_pending = t->pending_room = 0;
+        t->n_pending = t->pending_capacity = 0;
         t->recording = NULL;
         status = wb__evaluate(n_captured, order.node, NULL);
         t->guard = assigned.guard;
         t->pending = assigned.pending;
         t->n_pending = assigned.n_pending;
-        t->pending_room = assigned.pending_room;
+        t->pending_capacity = assigned.pending_capacity;
         t->recording = assigned.recording;
     }
     wb__order_free(&order);
@@ -501,7 +501,7 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
-    int status = wb__plan_room(r->plan);
+    int status = wb__plan_check_memory(r->plan);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->writes[i].target >= 0) status = wb__own_memory(r->writes[i].variable);
     if (status) return status;
@@ -543,7 +543,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
     if (!r) return wb__error_or(WB_ERROR_MEMORY);
     int status = enough(n_out, r->n_out);
     if (!status) status = replay(r, in, made);
-    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
+    if (status == WB_ERROR_MEMORY) wb__plan_report_memory(r->plan);
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
         if (c->recordings[i] == r) drop(c, i);
     for (int i = 0; i < n_out && !status; i++) {

@@ -37,7 +37,7 @@ static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
 {
     const int known = wb__pointer_map_get(&numbers, at);
     if (known >= 0) return &r->noted[known];
-    if (!wb__reserve(&r->noted, &r->noted_room, r->n_noted + 1, sizeof *r->noted) ||
+    if (!wb__reserve(&r->noted, &r->noted_capacity, r->n_noted + 1, sizeof *r->noted) ||
         !wb__pointer_map_put(&numbers, at, r->n_noted)) {
         wb__recording_fail(r, WB_ERROR_MEMORY);
         return NULL;
@@ -97,7 +97,7 @@ int wb__on_replay(const wb__replay *hook)
 {
     wb__recording *r = wb__this_thread()->recording;
     if (!r) return 0;
-    if (!wb__reserve(&r->renewals, &r->renewals_room, r->n_renewals + 1, sizeof *r->renewals))
+    if (!wb__reserve(&r->renewals, &r->renewals_capacity, r->n_renewals + 1, sizeof *r->renewals))
         return WB_ERROR_MEMORY;
     wb__renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
     if (!n.context) return WB_ERROR_MEMORY;

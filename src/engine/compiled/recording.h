@@ -71,9 +71,9 @@ typedef struct wb__recording {
     char *why;                          /* and its message (NULL: no memory) */
     uint64_t changes;                   /* all settings up to this change were compared */
     wb__noted *noted;
-    int n_noted, noted_room;
+    int n_noted, noted_capacity;
     wb__renewal *renewals;
-    int n_renewals, renewals_room;
+    int n_renewals, renewals_capacity;
 } wb__recording;
 
 void wb__recording_begin(wb__recording *r, wb_scope *scope);

@@ -24,9 +24,9 @@ struct wb__gradient_walk {
     wb__order order;
     wb__pointer_map wanted;                 /* variables and tensors asked about, to their number */
     state *states;
-    int state_room;
+    int state_capacity;
     contribution *list;
-    int n_list, list_room;
+    int n_list, list_capacity;
     bool failed;
 };
 
@@ -83,7 +83,7 @@ static contribution *give(wb__gradient_walk *w, const wb_tensor *to, contributio
 {
     const int node = number_of(w, to);
     if (node < 0 || !w->states[node].needed) return NULL;
-    if (!wb__reserve(&w->list, &w->list_room, w->n_list + 1, sizeof *w->list)) {
+    if (!wb__reserve(&w->list, &w->list_capacity, w->n_list + 1, sizeof *w->list)) {
         w->failed = true;
         return NULL;
     }
@@ -162,13 +162,13 @@ static wb_tensor *windows(const wb_tensor *x, contribution *const *p, int n)
             piece[i] = p[i]->g;
             memcpy(starts + i * x->ndim, p[i]->starts, x->ndim * sizeof *starts);
         }
-        if (piece && starts) sum = wb__assemble(x->ndim, x->dims, n, piece, starts);
+        if (piece && starts) sum = wb__concat_at(x->ndim, x->dims, n, piece, starts);
         wb__free(piece);
         wb__free(starts);
         return sum;
     }
     for (int i = 0; i < n; i++) {
-        wb_tensor *one = wb__assemble(x->ndim, x->dims, 1, &p[i]->g, p[i]->starts);
+        wb_tensor *one = wb__concat_at(x->ndim, x->dims, 1, &p[i]->g, p[i]->starts);
         sum = i ? wb_add(sum, one) : one;
     }
     return sum;
@@ -244,7 +244,7 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
             return false;
     wb__order_begin(&w->order);
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
-    if (!wb__reserve(&w->states, &w->state_room, w->order.n, sizeof *w->states)) return false;
+    if (!wb__reserve(&w->states, &w->state_capacity, w->order.n, sizeof *w->states)) return false;
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
         bool needed = asked(w, x) >= 0;

@@ -140,7 +140,7 @@ static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside
     v.dims[3] = width;
     if (heads_inside ||
         (v.op == WB__OP_permute && !memcmp(ir->attrs + v.attr, swap, sizeof swap)))
-        v.layout = WB__HEADS_INSIDE;
+        v.layout = WB__BTHD;
     wb__contiguous(&v, &view);
     return view;
 }

@@ -155,30 +155,30 @@ GRADIENT(conv_grad_weight)
 
 FILL(CONV)
 {
-    const bool nhwc = v->prefers_channels_last;
+    const bool channels_last = v->prefers_channels_last;
     int a = wb__operand_of(m, v, 0), b = wb__operand_of(m, v, 1);
     wb__plan_step *d = wb__last_step(m);
     memcpy(&d->step.conv, wb__attrs_of(m, v), sizeof d->step.conv);
     switch ((wb__conv_kind)d->step.variant) {
     case WB__CONV_FORWARD:
-        wb__add_dense(m, a, nhwc);
+        wb__add_dense(m, a, channels_last);
         wb__add_dense(m, b, false);
         wb__add_any(m, p->result);
         break;
     case WB__CONV_GRAD_INPUT:
         wb__add_any(m, p->result);
         wb__add_dense(m, b, false);
-        wb__add_dense(m, a, nhwc);
+        wb__add_dense(m, a, channels_last);
         break;
     case WB__CONV_GRAD_WEIGHT:
-        wb__add_dense(m, a, nhwc);
+        wb__add_dense(m, a, channels_last);
         wb__add_any(m, p->result);
-        wb__add_dense(m, b, nhwc);
+        wb__add_dense(m, b, channels_last);
         break;
     }
 }
 
-bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
+bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 {
     wb__step s = wb__step_blank(a, WB__STEP_CONV);
     const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};

@@ -48,6 +48,6 @@ FILL(CUMSUM)
     wb__add_any(m, p->result);
     wb__plan_step *d = wb__last_step(m);
     d->step.variant = attr[EXCLUSIVE] != 0;
-    for (int i = 0; i < d->n_places; i++)
-        bring_in_front(&d->place[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
+    for (int i = 0; i < d->n_operands; i++)
+        bring_in_front(&d->operand[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
 }

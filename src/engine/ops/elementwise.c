@@ -24,10 +24,10 @@ static wb_tensor *unary(wb__op op, wb_tensor *x, bool test)
 
 bool wb__holds(wb_dtype dtype, double v)
 {
-    char room[8];
+    char capacity[8];
     double back;
-    wb__convert(room, dtype, &v, WB_F64, 1);
-    wb__convert(&back, WB_F64, room, dtype, 1);
+    wb__convert(capacity, dtype, &v, WB_F64, 1);
+    wb__convert(&back, WB_F64, capacity, dtype, 1);
     return back == v;
 }
 

@@ -69,7 +69,7 @@ static inline const int64_t *wb__attrs_of(const wb__emitter *m, const wb__value 
  *   add_rows     the last stride is 1, the others are positive
  *   add_any      any strides
  * A copy is a step before this one. */
-void wb__add_dense(wb__emitter *m, int x, bool nhwc);
+void wb__add_dense(wb__emitter *m, int x, bool channels_last);
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
 void wb__add_rows(wb__emitter *m, int x);
 void wb__add_any(wb__emitter *m, int x);
@@ -79,6 +79,6 @@ void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__val
 
 /* ---- what other passes ask of one operation -------------------------------------------------- */
 
-bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
+bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
 
 #endif

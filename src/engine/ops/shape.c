@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static void list(char *text, size_t room, int n, const int64_t *v)
+static void list(char *text, size_t capacity, int n, const int64_t *v)
 {
-    size_t at = (size_t)snprintf(text, room, "[");
-    for (int i = 0; i < n && at < room; i++)
-        at += (size_t)snprintf(text + at, room - at, i ? ",%lld" : "%lld", (long long)v[i]);
-    if (at < room) snprintf(text + at, room - at, "]");
+    size_t at = (size_t)snprintf(text, capacity, "[");
+    for (int i = 0; i < n && at < capacity; i++)
+        at += (size_t)snprintf(text + at, capacity - at, i ? ",%lld" : "%lld", (long long)v[i]);
+    if (at < capacity) snprintf(text + at, capacity - at, "]");
 }
 
 static wb_tensor *cannot_reshape(const wb_tensor *x, int ndim, const int64_t *wanted, bool counted)
