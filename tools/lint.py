@@ -43,7 +43,7 @@ MAX_COLUMNS = 130
 AIM_COLUMNS = 100                       # what is wider is counted, and --wide lists it
 
 RAW_MEMORY = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|asprintf|aligned_alloc|posix_memalign)\s*\(")
-MEMORY_ROOMS = ("src/base/alloc.c", "src/base/rooms.c",
+MEMORY_ROOMS = ("src/base/alloc.c", "src/base/thread_text.c",
                 "src/engine/object.c")  # a thread's own block, which must be there before the first error
 EXITS = re.compile(r"(?<![\w.>])(exit|abort|_exit|quick_exit|assert)\s*\(")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|vprintf|perror)\s*\(")

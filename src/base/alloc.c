@@ -96,7 +96,7 @@ static void *no_memory(size_t bytes)
 
 static header *header_of(void *block) { return (header *)((char *)block - HEADER); }
 
-static void *place(char *base, size_t total, size_t distance)
+static void *finish(char *base, size_t total, size_t distance)
 {
     char *block = base + distance;
     *header_of(block) = (header){total, distance};
@@ -109,7 +109,7 @@ void *wb__alloc(size_t bytes)
     size_t total = bytes + HEADER;
     char *base =
         total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
-    return base ? place(base, total, HEADER) : no_memory(bytes);
+    return base ? finish(base, total, HEADER) : no_memory(bytes);
 }
 
 void *wb__alloc_zero(size_t n, size_t size)
@@ -120,7 +120,7 @@ void *wb__alloc_zero(size_t n, size_t size)
     size_t bytes = n * size;
     if (allocator.reallocate == system_reallocate) { /* fresh pages are zero: not touched twice */
         char *base = must_fail() ? NULL : calloc(1, bytes + HEADER);
-        return base ? place(base, bytes + HEADER, HEADER) : no_memory(bytes);
+        return base ? finish(base, bytes + HEADER, HEADER) : no_memory(bytes);
     }
     void *block = wb__alloc(bytes);
     return block ? memset(block, 0, bytes) : NULL;
@@ -148,7 +148,7 @@ void *wb__alloc_aligned(size_t bytes)
     if (!base) return no_memory(bytes);
     prefer_huge_pages(base, total);
     uintptr_t first = ((uintptr_t)base + HEADER + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
-    return place(base, total, first - (uintptr_t)base);
+    return finish(base, total, first - (uintptr_t)base);
 }
 
 void *wb__realloc(void *block, size_t bytes)
@@ -160,10 +160,10 @@ void *wb__realloc(void *block, size_t bytes)
         ? NULL : allocator.reallocate(allocator.context, (char *)block - old.distance, total);
     if (!base) return no_memory(bytes);                     /* the old block stands */
     account(-(int64_t)old.total);
-    return place(base, total, old.distance);
+    return finish(base, total, old.distance);
 }
 
-bool wb__make_wider(void *list, int *capacity, int want, size_t each)
+bool wb__grow(void *list, int *capacity, int want, size_t each)
 {
     int wider = *capacity ? 2 * *capacity : 32;
     void *old, *more;

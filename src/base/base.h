@@ -45,9 +45,9 @@ unsigned wb__failures(void);
 void wb__failed_in(const char *folder, const char *part);
 
 /* This thread's room for a text that a call gives back; zero at first. */
-enum { WB__ROOM = 2048, WB__ROOM_FOR_ERROR = 8192 };
-typedef enum { WB__ROOM_TENSORS, WB__ROOM_DEVICES, WB__ROOM_WHY, WB__ROOM_ERROR } wb__room_of;
-char *wb__room(wb__room_of which);
+enum { WB__THREAD_TEXT_BYTES = 2048, WB__ERROR_BYTES = 8192 };
+typedef enum { WB__TEXT_TENSORS, WB__TEXT_DEVICES, WB__TEXT_REASON, WB__TEXT_ERROR } wb__thread_text_kind;
+char *wb__thread_text(wb__thread_text_kind which);
 
 /* Memory.  All host memory of the library comes from here; a test can make the n-th call fail.
  * NULL means the error is set (WB_ERROR_MEMORY).  Blocks are 64-byte aligned when asked for by
@@ -60,10 +60,10 @@ void wb__free(void *block);
 /* Growing arrays.  `list` is the address of a pointer to elements of `each` bytes: the array gets
  * room for `want` of them, and *capacity is how many it has room for.  False: no memory, and nothing
  * changed. */
-bool wb__make_wider(void *list, int *capacity, int want, size_t each);
+bool wb__grow(void *list, int *capacity, int want, size_t each);
 static inline bool wb__reserve(void *list, int *capacity, int want, size_t each)
 {
-    return wb__likely(want <= *capacity) || wb__make_wider(list, capacity, want, each);
+    return wb__likely(want <= *capacity) || wb__grow(list, capacity, want, each);
 }
 char *wb__strdup(const char *s);
 char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */

@@ -190,7 +190,7 @@ enum { SPINS = 4000, CLOSED = 0, OPEN = 1, ONE_INSIDE = 2, INSIDE = 0xfffe, EPOC
 
 static struct {
     pthread_mutex_t owner;              /* held by the caller whose job runs */
-    pthread_mutex_t bed;                /* guards going to sleep */
+    pthread_mutex_t sleep_lock;                /* guards going to sleep */
     pthread_cond_t wake;
     int workers;                        /* started so far; only the owner looks */
     atomic_int asleep;
@@ -200,7 +200,7 @@ static struct {
     int64_t n, share;
     int most;                           /* workers wanted for this job */
     _Alignas(64) atomic_int_fast64_t next;
-} pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .bed = PTHREAD_MUTEX_INITIALIZER,
+} pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .sleep_lock = PTHREAD_MUTEX_INITIALIZER,
            .wake = PTHREAD_COND_INITIALIZER };
 
 static inline void relax(void)
@@ -237,12 +237,12 @@ static void *work(void *unused)
         int spins = 0;
         while (!is_news(s = atomic_load(&pool.state), seen) && spins < SPINS) relax(), spins++;
         if (!is_news(s, seen)) {
-            pthread_mutex_lock(&pool.bed);
+            pthread_mutex_lock(&pool.sleep_lock);
             atomic_fetch_add(&pool.asleep, 1);
             while (!is_news(s = atomic_load(&pool.state), seen))
-                pthread_cond_wait(&pool.wake, &pool.bed);
+                pthread_cond_wait(&pool.wake, &pool.sleep_lock);
             atomic_fetch_sub(&pool.asleep, 1);
-            pthread_mutex_unlock(&pool.bed);
+            pthread_mutex_unlock(&pool.sleep_lock);
         }
         while (is_news(s, seen)) {
             if (!atomic_compare_exchange_weak(&pool.state, &s, s + ONE_INSIDE)) continue;
@@ -259,7 +259,7 @@ static void *work(void *unused)
 static void in_child(void)
 {
     pthread_mutex_init(&pool.owner, NULL);
-    pthread_mutex_init(&pool.bed, NULL);
+    pthread_mutex_init(&pool.sleep_lock, NULL);
     pthread_cond_init(&pool.wake, NULL);
     pool.workers = 0;
     atomic_store(&pool.asleep, 0);
@@ -297,9 +297,9 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
     uint64_t epoch = atomic_load(&pool.state) / EPOCH + 1;
     atomic_store(&pool.state, epoch * EPOCH | OPEN);
     if (atomic_load(&pool.asleep)) {
-        pthread_mutex_lock(&pool.bed);
+        pthread_mutex_lock(&pool.sleep_lock);
         pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.bed);
+        pthread_mutex_unlock(&pool.sleep_lock);
     }
     take_shares();
     atomic_fetch_sub(&pool.state, OPEN);

@@ -18,7 +18,7 @@ void wb__pointer_map_clear(wb__pointer_map *m);         /* keeps its memory */
 void wb__pointer_map_free(wb__pointer_map *m);
 
 /* The slot that holds a key, or the free one where it would go: open addressing, linear probing. */
-static inline int wb__pointer_map_slot(const wb__pointer_map *m, const void *key)
+static inline int wb__pointer_map_index(const wb__pointer_map *m, const void *key)
 {
     const uint64_t h = ((uint64_t)(uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
     int i = (int)(h >> 33) & (m->capacity - 1);
@@ -30,7 +30,7 @@ static inline int wb__pointer_map_slot(const wb__pointer_map *m, const void *key
 static inline int wb__pointer_map_get(const wb__pointer_map *m, const void *key)
 {
     if (!m->n) return -1;
-    const int i = wb__pointer_map_slot(m, key);
+    const int i = wb__pointer_map_index(m, key);
     return m->keys[i] ? (int)(intptr_t)m->values[i] : -1;
 }
 

@@ -118,7 +118,7 @@ static void compute_old(const wb_scope *s)
     wb_tensor **old = NULL;
     int n = 0, capacity = 0;
     bool good = true;
-    for (int i = s->looked[WB__LOOKS - 1]; good && i < s->looked[WB__LOOKS - 2]; i++) {
+    for (int i = s->past_n[WB__PAST - 1]; good && i < s->past_n[WB__PAST - 2]; i++) {
         wb_tensor *x = s->objects[i];
         if (!x || !has_past(x) || x->storage || !wb__consumers(x)) continue;
         good = wb__reserve(&old, &capacity, n + 1, sizeof *old);
@@ -135,9 +135,9 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Only what was handed out lately is looked at: older tensors had their turns, and keep what they
+/* Only what was handed out lately is past_n at: older tensors had their turns, and keep what they
  * have. */
-void wb__let_go(wb__thread *t)
+void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;
     while (s && s->outer) s = s->outer;
@@ -146,7 +146,7 @@ void wb__let_go(wb__thread *t)
     past *p = NULL;
     bool good = true;
     wb__order_begin(&order);
-    const int first = s->looked[WB__LOOKS - 1], n = s->n;
+    const int first = s->past_n[WB__PAST - 1], n = s->n;
     for (int i = first; good && i < n; i++)
         if (s->objects[i] && has_past(s->objects[i]))
             good = wb__order_add(&order, s->objects[i], has_no_past);
@@ -159,21 +159,21 @@ void wb__let_go(wb__thread *t)
     for (int i = 0; p && i < order.n; i++) {
         wb_tensor *x = order.node[i];
         if (!x) continue;
-        t->letting_go = true;   /* else the ring would grow by what each step was made of */
+        t->cutting = true;   /* else the ring would grow by what each step was made of */
         if (x->storage || p[i].state & LOST) cut(x, &p[i]);
         wb__unref(x);
-        t->letting_go = false;
+        t->cutting = false;
     }
     if (good && order.n > MOST_OF_STEPS) {
-        t->letting_go = true;
+        t->cutting = true;
         compute_old(s);
-        t->letting_go = false;
+        t->cutting = false;
     }
     wb__free(p);
     wb__order_free(&order);
-    memmove(s->looked + 1, s->looked, (WB__LOOKS - 1) * sizeof *s->looked);
-    s->looked[0] = n;
-    if (!good) wb_clear_error(); /* memory was not there: they are looked at again */
+    memmove(s->past_n + 1, s->past_n, (WB__PAST - 1) * sizeof *s->past_n);
+    s->past_n[0] = n;
+    if (!good) wb_clear_error(); /* memory was not there: they are past_n at again */
 }
 
 /* ---- overgrown ------------------------------------------------------------------------------- */
@@ -215,11 +215,11 @@ int wb__evaluate_keeping(int n, wb_tensor *const *tensors)
 
 int wb__evaluate_overgrown(wb__thread *t)
 {
-    static _Atomic bool said;
+    static _Atomic bool reported;
     if (t->busy || t->recording || !wb__in_root(t)) return 0;
     t->made = 0;
     if (!t->unconsumed && !t->n_pending) return 0;
-    if (!atomic_exchange(&said, true))
+    if (!atomic_exchange(&reported, true))
         wb__log(WB_LOG_WARN,
                 "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
                 "Open a scope for each step (wb_scope_open, wb_scope_close).",

@@ -172,7 +172,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     return memory;
 }
 
-static void arena_give(const wb_device *d, void *memory, int64_t bytes)
+static void arena_release(const wb_device *d, void *memory, int64_t bytes)
 {
     if (!memory) return;
     pthread_mutex_lock(&lock);
@@ -242,7 +242,7 @@ int wb__guard_check(const wb__guard *g)
 
 /* A device that fails among the last kernels, which write variables in place, leaves some of them
  * written; whatever the caller takes back, their values are not what they were. */
-static void tell_written(int code)
+static void report_written(int code)
 {
     wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "
              "them, as from a checkpoint", wb_error());
@@ -250,7 +250,7 @@ static void tell_written(int code)
 
 /* From its second run on a plan is one command, where the device has such a thing and one by one it
  * would be many.  Graphs do not name the kernel that fails, so WEBER_DEBUG=sync does without. */
-static bool wants_graph(const wb__plan *p, wb__phase_kind kind)
+static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
     const int n = kind == WB__PHASE_WHOLE ? p->n_launches
@@ -261,10 +261,10 @@ static bool wants_graph(const wb__plan *p, wb__phase_kind kind)
 /* What was made when another one had no memory is not tried again: the plan runs without. */
 static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
     wb__plan_phase *phase = &p->phase[kind];
-    if (!wants_graph(p, kind)) return NULL;
-    pthread_mutex_lock(&making);
+    if (!pays_as_graph(p, kind)) return NULL;
+    pthread_mutex_lock(&building);
     if (!phase->tried) {
         const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
         const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
@@ -283,7 +283,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
         }
     }
     wb__graph *graph = phase->graph;
-    pthread_mutex_unlock(&making);
+    pthread_mutex_unlock(&building);
     return graph;
 }
 
@@ -295,12 +295,12 @@ static int failed(wb__plan *p, int status, bool final, bool written)
         return WB__PLAN_AGAIN;
     }
     if (status == WB_ERROR_UNSUPPORTED) status = WB_ERROR_DEVICE;
-    if (final) tell_written(status);
+    if (final) report_written(status);
     return status;
 }
 
 /* One by one, or as one command: of that nobody knows how far it came. */
-static int run_part(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *places,
+static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                     const wb__number *numbers, int n_numbers)
 {
     const wb__backend *backend = p->device->backend;
@@ -308,19 +308,19 @@ static int run_part(wb__plan *p, wb__phase_kind kind, void **buffers, const size
     const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
     wb__graph *graph = graph_of(p, kind, n_numbers);
     if (graph) {
-        const int status = backend->graph_run(p->device, graph, buffers, places, numbers);
+        const int status = backend->graph_run(p->device, graph, buffers, offsets, numbers);
         return status ? failed(p, status, false, end > p->n_compute) : 0;
     }
     for (int i = first; i < end; i++) {
         const int status =
-            backend->launch(p->device, p->kernels[i], buffers, places, buffers[p->arena],
+            backend->launch(p->device, p->kernels[i], buffers, offsets, buffers[p->arena],
                             (size_t)p->arena_bytes, numbers);
         if (status) return failed(p, status, i >= p->n_compute, i > p->n_compute);
     }
     return 0;
 }
 
-int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
+int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__number *numbers,
                  int n_numbers, const wb__guard *guard)
 {
     wb__number few[64], *all = few;
@@ -339,10 +339,10 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__nu
     if (p->runs < 2) p->runs++;
     const bool gated = guard && guard->device;
     const wb__phase_kind first = gated ? WB__PHASE_COMPUTE : WB__PHASE_WHOLE;
-    if (!status) status = run_part(p, first, buffers, places, all, n);
+    if (!status) status = run_phase(p, first, buffers, offsets, all, n);
     if (!status && gated) status = wb__guard_check(guard);
-    if (!status && gated) status = run_part(p, WB__PHASE_WRITES, buffers, places, all, n);
-    arena_give(p->device, arena, got);
+    if (!status && gated) status = run_phase(p, WB__PHASE_WRITES, buffers, offsets, all, n);
+    arena_release(p->device, arena, got);
     if (all != few) wb__free(all);
     pthread_mutex_lock(&lock);
     stats.steps++;

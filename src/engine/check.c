@@ -68,16 +68,16 @@ bool wb__floating(const char *what, const wb_tensor *x)
 static bool outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
                     int64_t bound)
 {
-    char place[WB_MAX_DIMS * 24] = "";
+    char position[WB_MAX_DIMS * 24] = "";
     int64_t each = index->size;
     for (int i = 0, n = 0; i < index->ndim; i++) {
         each /= index->dims[i];
-        n += snprintf(place + n, sizeof place - (size_t)n, i ? ",%lld" : "%lld",
+        n += snprintf(position + n, sizeof position - (size_t)n, i ? ",%lld" : "%lld",
                       (long long)(at / each % index->dims[i]));
     }
     return !wb__fail(WB_ERROR_ARGUMENT,
                      "%s: %lld, at [%s] of %s, is not in 0 to %lld (WEBER_DEBUG=check)", what,
-                     (long long)value, place, wb_describe(index), (long long)bound - 1);
+                     (long long)value, position, wb_describe(index), (long long)bound - 1);
 }
 
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)

@@ -16,8 +16,8 @@ typedef struct {
     wb_tensor **roots;
     int roots_capacity;
     void **buffers;
-    size_t *places;
-    int buffers_capacity, places_capacity;
+    size_t *offsets;
+    int buffers_capacity, offsets_capacity;
 } work;
 static _Thread_local work mine;
 
@@ -108,13 +108,13 @@ static void publish_write(wb_tensor *a, bool last)
 static wb_tensor *version_before(const wb_tensor *a) { return a->live ? a->live : a->variable->live; }
 
 /* These writes, the latest, do not take place: each variable is what it was. */
-static void take_back(wb__thread *t, int first)
+static void cancel(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
         if (!(a->flags & WB__PENDING)) continue;        /* made before another device failed */
         if (v && v->current == a) set_current(v, version_before(a));
-        a->flags = (uint16_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
+        a->flags = (uint16_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__CANCELLED);
         wb__tensor_detach(a);
     }
 }
@@ -168,7 +168,7 @@ void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
     if (first > t->n_pending) return;           /* evaluated since */
-    take_back(t, first);
+    cancel(t, first);
     end_pending(t, first);
 }
 
@@ -237,7 +237,7 @@ enum { READS = 1, LOST = 2, VERSIONS = 4 }; /* a version that is about to go; on
                                                one at all */
 
 /* What an unevaluated tensor reads: all that hold of these. */
-static int what_it_reads(wb_tensor *unconsumed, unsigned *answer)
+static int find_reads(wb_tensor *unconsumed, unsigned *answer)
 {
     int before = mine.side.n;
     if (!wb__order_add_unevaluated(&mine.side, unconsumed)) return WB_ERROR_MEMORY;
@@ -277,7 +277,7 @@ static int add_unconsumed(wb__thread *t, int n_asked, int *n_roots)
         unsigned reads = unconsumed->flags & WB__GONE ? LOST : 0;
         bool asked = false;
         for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == unconsumed;
-        if (!asked && !reads) status = what_it_reads(unconsumed, &reads);
+        if (!asked && !reads) status = find_reads(unconsumed, &reads);
         if (!status && reads == (READS | VERSIONS)) status = add_root(unconsumed, n_roots);
         more = unconsumed != last;
         if (reads & LOST || (!asked && !status && !(reads & VERSIONS))) wb__unconsumed_remove(unconsumed);
@@ -303,7 +303,7 @@ static bool pending_is_lost(const wb__thread *t)
     wb__order_begin(&mine.side);
     for (int i = 0; i < t->n_pending; i++) {
         unsigned reads = 0;
-        if (what_it_reads(t->pending[i], &reads) || reads & LOST) return true;
+        if (find_reads(t->pending[i], &reads) || reads & LOST) return true;
     }
     return false;
 }
@@ -313,7 +313,7 @@ static bool pending_is_lost(const wb__thread *t)
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
     if (!wb__reserve(&mine.buffers, &mine.buffers_capacity, p->arena + 1, sizeof *mine.buffers) ||
-        !wb__reserve(&mine.places, &mine.places_capacity, p->arena + 1, sizeof *mine.places))
+        !wb__reserve(&mine.offsets, &mine.offsets_capacity, p->arena + 1, sizeof *mine.offsets))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
@@ -321,24 +321,24 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
         if (status) return status;
     }
     for (int i = 0; i < r->n_leaves; i++)
-        mine.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &mine.places[i]);
-    memset(mine.places + r->n_leaves, 0,
-           (size_t)(p->arena + 1 - r->n_leaves) * sizeof *mine.places);
+        mine.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &mine.offsets[i]);
+    memset(mine.offsets + r->n_leaves, 0,
+           (size_t)(p->arena + 1 - r->n_leaves) * sizeof *mine.offsets);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
             mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
     return 0;
 }
 
-static wb__guard gate_of(const wb_tensor *gate)
+static wb__guard guard_of(const wb_tensor *guard)
 {
-    if (!gate || !gate->storage) return (wb__guard){0};
-    return (wb__guard){gate->storage->device, gate->storage->data, (size_t)gate->offset,
-                      (wb_dtype)gate->dtype};
+    if (!guard || !guard->storage) return (wb__guard){0};
+    return (wb__guard){guard->storage->device, guard->storage->data, (size_t)guard->offset,
+                      (wb_dtype)guard->dtype};
 }
 
 /* Finds the plan and runs it once. */
-static int run_plan(wb__request *r, wb_tensor *gate)
+static int run_plan(wb__request *r, wb_tensor *guard)
 {
     wb__plan *p = wb__plan_find(r);
     if (!p) return wb__error_or(WB_ERROR_MEMORY);
@@ -359,12 +359,12 @@ static int run_plan(wb__request *r, wb_tensor *gate)
         }
         mine.buffers[first + made] = stores[made]->data;
     }
-    wb__guard g = gate_of(gate);
-    for (int i = 0; gate && !status && i < r->n_results; i++)
-        if (r->results[i] == gate)
-            g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
+    wb__guard g = guard_of(guard);
+    for (int i = 0; guard && !status && i < r->n_results; i++)
+        if (r->results[i] == guard)
+            g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)guard->dtype};
     if (!status)
-        status = wb__plan_run(p, mine.buffers, mine.places, r->numbers, r->n_numbers, &g);
+        status = wb__plan_run(p, mine.buffers, mine.offsets, r->numbers, r->n_numbers, &g);
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(p);
     wb__plan_done(p);
     bool shown =
@@ -380,21 +380,21 @@ static int run_plan(wb__request *r, wb_tensor *gate)
 }
 
 /* Each refusal of a library makes another plan, of which it has fewer steps. */
-static int run(wb__request *r, wb_tensor *gate)
+static int run(wb__request *r, wb_tensor *guard)
 {
-    int status = run_plan(r, gate);
+    int status = run_plan(r, guard);
     while (status == WB__PLAN_AGAIN) {
         wb_clear_error();
-        status = run_plan(r, gate);
+        status = run_plan(r, guard);
     }
     return status;
 }
 
-static int run_on(const wb_device *d, int n_roots, wb_tensor *gate)
+static int run_on(const wb_device *d, int n_roots, wb_tensor *guard)
 {
     int status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
     if (!status && (mine.request.n_results || mine.request.n_writes))
-        status = run(&mine.request, gate);
+        status = run(&mine.request, guard);
     return status;
 }
 
@@ -407,30 +407,30 @@ static bool add_device(const wb_device **list, int *n, const wb_device *d)
     return true;
 }
 
-/* No edge leads from one device to another, so each has a plan of its own.  The gate's comes first:
+/* No edge leads from one device to another, so each has a plan of its own.  The guard's comes first:
  * the writes of all wait for it. */
-static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *gate)
+static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
 {
     const wb_device *list[MOST_DEVICES];
     int n = 0, status = 0;
     bool fits = true;
-    if (gate) fits = add_device(list, &n, wb__device_of(gate));
+    if (guard) fits = add_device(list, &n, wb__device_of(guard));
     for (int i = 0; i < n_roots; i++) fits &= add_device(list, &n, wb__device_of(mine.roots[i]));
     for (int i = 0; i < t->n_pending; i++) fits &= add_device(list, &n, t->pending[i]->device);
     if (!fits)
         return wb__fail(WB_ERROR_UNSUPPORTED, "one evaluation on more than %d devices",
                         MOST_DEVICES);
     for (int i = 0; i < n && !status; i++) {
-        status = run_on(list[i], n_roots, i ? NULL : gate);
-        if (!status && !i && gate && n > 1) {
-            wb__guard g = gate_of(gate);
+        status = run_on(list[i], n_roots, i ? NULL : guard);
+        if (!status && !i && guard && n > 1) {
+            wb__guard g = guard_of(guard);
             status = wb__guard_check(&g);
         }
     }
     return status;
 }
 
-void wb__tell_guard(const wb_tensor *guard, const char *what)
+void wb__fail_guard(const wb_tensor *guard, const char *what)
 {
     double v = NAN;
     const void *bytes = guard->storage ? wb__storage_read(guard->storage) : NULL;
@@ -440,7 +440,7 @@ void wb__tell_guard(const wb_tensor *guard, const char *what)
              "same)", what, isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf");
 }
 
-static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
+static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0, status;
@@ -448,22 +448,22 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
     t->made = 0;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
     status = collect(t, n, tensors, &n_roots);
-    const bool guarded = !gate && pending && t->guard;
-    if (guarded) gate = t->guard;
-    if (!status && gate && !gate->storage) status = add_root(gate, &n_roots);
-    if (!status) status = run_everywhere(t, n_roots, gate);
+    const bool guarded = !guard && pending && t->guard;
+    if (guarded) guard = t->guard;
+    if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
+    if (!status) status = run_everywhere(t, n_roots, guard);
     if (!pending) return status;
-    if (guarded && status == WB_ERROR_NUMBER) wb__tell_guard(gate, t->guarded_by);
+    if (guarded && status == WB_ERROR_NUMBER) wb__fail_guard(guard, t->guarded_by);
     if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
-    if (status) take_back(t, 0);
+    if (status) cancel(t, 0);
     end_pending(t, 0);
-    if (!status) wb__let_go(t);
+    if (!status) wb__cut_stale(t);
     return status;
 }
 
-int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
+int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
-    return evaluate(n, tensors, gate ? wb__bind(gate) : NULL);
+    return evaluate(n, tensors, guard ? wb__bind(guard) : NULL);
 }
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
@@ -545,7 +545,7 @@ void wb__engine_thread_end(void)
     wb__free(mine.reads);
     wb__free(mine.roots);
     wb__free(mine.buffers);
-    wb__free(mine.places);
+    wb__free(mine.offsets);
     memset(&mine, 0, sizeof mine);
 }
 

@@ -25,7 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { freed *first, *last; size_t bytes; } queue;
 
 /* What a block has after the note's own fields. */
-static size_t room_of(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
+static size_t note_bytes(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
 
 static void leave_queue(void)
 {
@@ -48,7 +48,7 @@ void wb__quarantine(void *object, size_t bytes)
     f->next = NULL;
     f->bytes = bytes;
     f->scope = wb__this_thread()->closing;
-    snprintf(f->was, room_of(bytes), "%s", was);
+    snprintf(f->was, note_bytes(bytes), "%s", was);
     pthread_mutex_lock(&lock);
     if (queue.last) queue.last->next = f;
     else queue.first = f;
@@ -83,7 +83,7 @@ const char *wb__kind(const void *object)
         return "freed object (its scope was closed, or wb_free or wb_release gave it back; "
                "WEBER_DEBUG=check names it)";
     if (f->scope) snprintf(when, sizeof when, "it went when scope %lld was closed", (long long)f->scope);
-    snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)", (int)room_of(f->bytes),
+    snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)", (int)note_bytes(f->bytes),
              f->was, when, open, open == 1 ? " is" : "s are");
     return text;
 }

@@ -35,12 +35,12 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
 /* Evaluated: x, or what stands for it now.  What floats does not settle here because it was moved. */
 static wb_tensor *known(wb_tensor *x)
 {
-    wb_tensor *bound = wb__placed(wb__bind(x), wb_default_device());
+    wb_tensor *bound = wb__with_device(wb__bind(x), wb_default_device());
     if (!bound) return NULL;
     return bound->storage || !wb__evaluate(1, &bound, NULL) ? bound : NULL;
 }
 
-wb_tensor *wb__alone(const wb_tensor *x)
+wb_tensor *wb__as_constant(const wb_tensor *x)
 {
     return wb__constant_on(x->storage, x->offset, x);
 }

@@ -60,7 +60,7 @@ void *wb__object_new_owned(const wb__class *class, size_t bytes);
 /* Gives an object's memory back: `bytes` as it was made with.  What destroy ends with. */
 void wb__object_end(void *object, size_t bytes);
 
-/* WEBER_DEBUG=check: what was freed is kept apart for a while, and indices are looked at. */
+/* WEBER_DEBUG=check: what was freed is kept apart for a while, and indices are past_n at. */
 extern bool wb__checks;
 void wb__quarantine(void *object, size_t bytes);        /* the object's memory, in wb__object_end */
 void wb__quarantine_empty(void);
@@ -103,7 +103,7 @@ typedef struct wb__thread {
     int training;                       /* > 0 inside wb_withgradient */
     int eager;                          /* WEBER_EAGER */
     const wb_device *device;            /* where new tensors are made; NULL: the CPU */
-    bool letting_go;        /* what was made into something else becomes no sink again */
+    bool cutting;        /* what was made into something else becomes no sink again */
     struct wb_tensor *unconsumed; /* unevaluated tensors nobody consumes: a ring through .next_unconsumed */
     struct wb_tensor **pending;         /* assignments still to be made, oldest first */
     int n_pending, pending_capacity;
@@ -132,7 +132,7 @@ extern void (*wb__at_shutdown)(void);
 
 /* A scope.  Objects are listed in the order in which they were handed to the program; what was given
  * back early leaves a hole (NULL). */
-enum { WB__LOOKS = 8 };
+enum { WB__PAST = 8 };
 struct wb_scope {
     wb_scope *outer;
     void **objects;
@@ -140,7 +140,7 @@ struct wb_scope {
     int pinned;                         /* > 0: positions are remembered, so holes stay */
     int outer_n;                        /* what the outer scope had when this one was opened */
     int64_t number;                     /* of the thread's scopes, from 1 */
-    int looked[WB__LOOKS];              /* of a root scope: how long its list was at the latest
+    int past_n[WB__PAST];              /* of a root scope: how long its list was at the latest
                                            evaluations that overwrote a version (automatic.c) */
 };
 static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->scope->outer; }

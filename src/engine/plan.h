@@ -26,11 +26,11 @@ typedef struct {
                                                chain reads */
     } link[WB__MOST_LINKS];
     int64_t at, bytes;              /* as in wb__plan_leaf */
-} wb__window;
+} wb__leaf_slice;
 
 /* Whether x, a slice, is a chain of views of an evaluated tensor that this evaluation does not
  * write.  If so, fills w. */
-bool wb__window_of(wb_tensor *x, wb__window *w);
+bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w);
 
 /* The input of the plan builder: a walked graph.  `words` encodes its structure and is the key of
  * the plan cache. */

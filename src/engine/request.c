@@ -45,8 +45,8 @@ static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
 static bool write_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 {
     enum { WINDOW = 63 };
-    wb__window window;
-    const bool moves = wb__window_of(x, &window);
+    wb__leaf_slice window;
+    const bool moves = wb__leaf_slice_of(x, &window);
     for (int i = moves ? x->ndim : 0; i < 2 * x->ndim; i++) *(*w)++ = (uint64_t)x->attr[i];
     if (!moves) return true;
     r->words[r->n_words] |= (uint64_t)1 << WINDOW;

@@ -7,7 +7,7 @@
 
 enum {
     MOST_SPARES = 8,        /* closed scopes that a thread keeps for the next ones, */
-    MOST_SPARE_ROOM = 4096, /* and how long their lists may be */
+    MOST_SPARE_CAPACITY = 4096, /* and how long their lists may be */
     FEW_HOLES = 32,         /* not worth closing */
     MOST_ROUNDS = 64        /* of dropping what release functions of the program made meanwhile */
 };
@@ -46,9 +46,9 @@ static void scope_free(wb_scope *s)
     wb__pool_put(s, sizeof *s);
 }
 
-static void put_away(wb__thread *t, wb_scope *s)
+static void keep_spare(wb__thread *t, wb_scope *s)
 {
-    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_ROOM || watched()) {
+    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_CAPACITY || watched()) {
         scope_free(s);
         return;
     }
@@ -120,18 +120,18 @@ static void tidy(wb_scope *s)
     if (wb__likely(s->holes < FEW_HOLES || 2 * s->holes < s->n)) return;
     int n = 0;
     for (int i = 0; i < s->n; i++) {
-        for (int k = 0; k < WB__LOOKS; k++)
-            if (s->looked[k] == i) s->looked[k] = n;
+        for (int k = 0; k < WB__PAST; k++)
+            if (s->past_n[k] == i) s->past_n[k] = n;
         if (s->objects[i]) s->objects[n++] = s->objects[i];
     }
-    for (int k = 0; k < WB__LOOKS; k++) s->looked[k] = WB__MIN(s->looked[k], n);
+    for (int k = 0; k < WB__PAST; k++) s->past_n[k] = WB__MIN(s->past_n[k], n);
     s->n = n;
     s->holes = 0;
 }
 
-static void leave_hole(wb_scope *s, void **place)
+static void leave_hole(wb_scope *s, void **entry)
 {
-    *place = NULL;
+    *entry = NULL;
     s->holes++;
     tidy(s);
 }
@@ -150,15 +150,15 @@ void *wb_object_keep(void *object)
     wb__hold(object);
     wb_scope *s = wb__this_thread()->scope;
     if (!s || !s->outer) return object; /* in the root scope it lives as long as can be */
-    void **place = find(s, object);
-    if (!place) { /* another's: the enclosing scope takes a reference of its own */
+    void **entry = find(s, object);
+    if (!entry) { /* another's: the enclosing scope takes a reference of its own */
         if (find(s->outer, object)) return object;
         if (note(s->outer, object)) return wb__ref(object);
         return NULL;
     }
     if (recorded_in(s) && wb__unrecordable("keep", WB__ACTS)) return NULL;
     if (!note(s->outer, object)) return NULL;
-    leave_hole(s, place);
+    leave_hole(s, entry);
     return object;
 }
 
@@ -166,9 +166,9 @@ void wb_object_free(void *object)
 {
     if (!object || wb_is_none(object) || !wb__alive("free", object)) return;
     for (wb_scope *s = wb__this_thread()->scope; s; s = s->outer) {
-        void **place = find(s, object);
-        if (!place) continue;
-        leave_hole(s, place);
+        void **entry = find(s, object);
+        if (!entry) continue;
+        leave_hole(s, entry);
         wb__unref(object);
         return;
     }
@@ -288,7 +288,7 @@ static bool outlives(const wb_tensor *x)
 }
 
 /* A tensor that was returned twice is in the list twice: one reference is enough, at its first
- * place. */
+ * entry. */
 static void drop_repeats(int n, void **objects)
 {
     uint32_t mark = wb__next_mark();
@@ -405,6 +405,6 @@ int wb_scope_close(wb_scope *scope)
         t->scope->pinned--;
         tidy(t->scope);
     }
-    put_away(t, scope);
+    keep_spare(t, scope);
     return status;
 }

@@ -141,12 +141,12 @@ const wb_device *wb__device_of(const wb_tensor *x)
     return x->device ? x->device : x->storage ? x->storage->device : wb_default_device();
 }
 
-void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *place)
+void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset)
 {
     const wb__storage *s = x->storage;
     const int64_t first = at + (x->op == WB__OP_variable ? 0 : x->offset);
     const bool pointer = s->device->backend->host_visible;
-    *place = pointer ? 0 : (size_t)first;
+    *offset = pointer ? 0 : (size_t)first;
     return pointer ? (char *)s->data + first : s->data;
 }
 
@@ -187,7 +187,7 @@ static void drop_inputs(wb_tensor *x)
         const uint64_t left = wb__unref_consumer(in);
         if (!waits || !left || left >> 32) continue;
         wb__thread *t = wb__this_thread();
-        if (!t->letting_go) wb__unconsumed_add(t, in);
+        if (!t->cutting) wb__unconsumed_add(t, in);
     }
     x->n_in = 0;
 }
@@ -283,7 +283,7 @@ wb_tensor *wb__unchanged(wb_tensor *x)
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
-wb_tensor *wb__placed(wb_tensor *x, const wb_device *d)
+wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d)
 {
     if (!x || x->device || !d) return x;
     wb_tensor *made =
@@ -294,7 +294,7 @@ wb_tensor *wb__placed(wb_tensor *x, const wb_device *d)
 
 /* What floated belongs to where it was computed; but not while something is made of it that may be
  * computed elsewhere. */
-static void settle(wb_tensor *x)
+static void bind_device(wb_tensor *x)
 {
     if (!x->device && x->storage && (x->op != WB__OP_literal || x->ndim))
         x->device = x->storage->device;
@@ -302,7 +302,7 @@ static void settle(wb_tensor *x)
 
 void wb__tensor_detach(wb_tensor *x)
 {
-    settle(x);
+    bind_device(x);
     drop_inputs(x);
 }
 
@@ -311,7 +311,7 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
     wb__storage_unref(x->storage);
     x->storage = s;
     x->offset = offset;
-    if (!wb__consumers(x)) settle(x);
+    if (!wb__consumers(x)) bind_device(x);
     wb__unconsumed_remove(x);
 }
 
@@ -481,7 +481,7 @@ const char *wb_describe(const wb_tensor *x)
     if (!x) return "NULL";
     if (x == &none) return "none";
     if (wb__unlikely(x->object.class == &wb__freed_class)) return wb__kind(x);
-    char *text = wb__room(WB__ROOM_TENSORS) + turn++ % RING * EACH;
+    char *text = wb__thread_text(WB__TEXT_TENSORS) + turn++ % RING * EACH;
     size_t n = 0, capacity = EACH;
     n += (size_t)snprintf(text, capacity, "[");
     for (int i = 0; i < x->ndim && n < capacity; i++)

@@ -61,7 +61,7 @@ enum {
     WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
     WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
     WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
-    WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
+    WB__CANCELLED = 128,   /* an assign that was not made, since an evaluation failed */
     WB__KEPT = 256,         /* a version that lives on in memory of its own: its variable is counted */
     WB__MIXED = 2048,       /* a variable that is rounded from a wider variable, which is trained */
     WB__HELD = 1024,        /* kept or retained before it was computed: it stays among the sinks */
@@ -156,7 +156,7 @@ const wb_device *wb__device_of(const wb_tensor *x);
 /* Sets where this thread's new tensors are made, and returns where they were (NULL: the CPU). */
 const wb_device *wb__use_device(const wb_device *d);
 /* Byte `at` of a known tensor or variable, as backends take it: memory, and the place in it. */
-void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *place);
+void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset);
 
 /* The result of an operation that has nothing to do: x, or where that is a variable, its present
  * version for good. */
@@ -179,7 +179,7 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
 /* move.c: x, evaluated, as a constant on the same memory that knows nothing of x; x's value anew on
  * a device, such a constant too; the same as a variable, with x's flags if it is one; and wb_to,
  * which gives x itself where there is nothing to do, and through which gradients pass. */
-wb_tensor *wb__alone(const wb_tensor *x);
+wb_tensor *wb__as_constant(const wb_tensor *x);
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
 /* On the default device, with whatever is in its memory: for readers of files, who overwrite all of it. */
@@ -235,7 +235,7 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
 }
 
 /* Under WEBER_DEBUG=check: each element is in 0 to bound - 1, else the error is set.  Evaluates the
- * index; what a function that is being recorded computes itself is not looked at. */
+ * index; what a function that is being recorded computes itself is not past_n at. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
 
 /* f16 and bf16 are storage: what has sums in the middle is computed in f32.  x in the dtype that a
@@ -256,15 +256,15 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpo
 /* The score of a pair that a mask leaves out: far below any score, yet finite: exp gives exactly 0, and a
  * row with nothing kept stays a number. */
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
-wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
+wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                             const int64_t *step);
-wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
+wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                         const int64_t *starts);
 wb_tensor *wb__zeros_like(wb_tensor *x);       /* where x is */
 /* x itself, or where it floats the same on d, while x floats on; d may be NULL: x. */
-wb_tensor *wb__placed(wb_tensor *x, const wb_device *d);
+wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d);
 /* A variable without pending writes becomes one of another dtype: `version`, a constant of its shape
- * on its device whose memory nothing else has (wb__alone), is its value from now on.  What was made
+ * on its device whose memory nothing else has (wb__as_constant), is its value from now on.  What was made
  * of the one before keeps it; recordings of wb_compile are made anew (wb__retyped counts). */
 void wb__retype(wb_tensor *variable, wb_tensor *version);
 extern wb__setting wb__retyped;
@@ -284,13 +284,13 @@ wb_tensor *wb_gelu_slope(wb_tensor *x);
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
 void wb__gradient_end(void);            /* gives back this thread's working memory for it */
 
-/* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write
- * takes place, and WB_ERROR_NUMBER is returned with the gate's value in the message. */
-int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
+/* Evaluation.  `guard`, where not NULL, is a tensor of one element: unless it is finite no write
+ * takes place, and WB_ERROR_NUMBER is returned with the guard's value in the message. */
+int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
 /* The pending writes, and those to come until they are evaluated, are made if this tensor of one
- * element is finite: an evaluation without a gate of its own has this one.  `what` names it. */
+ * element is finite: an evaluation without a guard of its own has this one.  `what` names it. */
 int wb__guard_pending(wb_tensor *guard, const char *what);
-void wb__tell_guard(const wb_tensor *guard, const char *what);          /* the error that it was not */
+void wb__fail_guard(const wb_tensor *guard, const char *what);          /* the error that it was not */
 int wb__evaluate_pending(void);
 /* Of a closing scope: these, and pending writes. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
@@ -302,7 +302,7 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
 /* After versions were overwritten: what the program was handed lately and can no longer be computed
  * or differentiated gives up what it was made of. */
-void wb__let_go(wb__thread *t);
+void wb__cut_stale(wb__thread *t);
 /* Past so many tensors since the last evaluation everything nobody consumed is computed, and said
  * once, by wb__evaluate_keeping: every version that something was made of stays readable. */
 enum { WB__MOST_UNEVALUATED = 100000 };

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { BUFFER = 1 << 16, FIRST_ROOM = 1 << 16, MOST_AT_ONCE = 1 << 30 };
+enum { BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16, MOST_AT_ONCE = 1 << 30 };
 
 struct wb__reader {
     char *path;
@@ -201,7 +201,7 @@ static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
 static int grow(wb__reader *r, int64_t most)
 {
     if (r->n < r->capacity) return 0;
-    const int64_t first = r->size > 0 ? r->size + 1 : FIRST_ROOM;
+    const int64_t first = r->size > 0 ? r->size + 1 : FIRST_CAPACITY;
     const int64_t capacity = WB__MIN(most, WB__MAX(2 * r->capacity, first));
     char *larger = wb__realloc(r->block, (size_t)capacity + 1);
     if (!larger) return WB_ERROR_MEMORY;

@@ -74,7 +74,7 @@ typedef struct {
     renewed *renewed;
     int n_renewed;
     void **buffers;
-    size_t *places;                     /* of the buffers; of those that are no leaves 0 */
+    size_t *offsets;                     /* of the buffers; of those that are no leaves 0 */
 } recording;
 
 struct wb_compiled {
@@ -103,7 +103,7 @@ static void recording_free(recording *r)
     wb__free(r->numbers);
     wb__free(r->renewed);
     wb__free(r->buffers);
-    wb__free(r->places);
+    wb__free(r->offsets);
     wb__free(r);
 }
 
@@ -234,7 +234,7 @@ static void find_numbers(recording *r, const wb__request *q)
 }
 
 /* False without memory. */
-static bool take_down(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
+static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
 {
     const size_t n_buffers = (size_t)r->plan->arena + 1;
     r->n_leaves = q->n_leaves;
@@ -247,8 +247,8 @@ static bool take_down(recording *r, wb__request *q, int n_in, wb_tensor *const *
     r->results = wb__alloc(((size_t)q->n_results + 1) * sizeof *r->results);
     r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
     r->buffers = wb__alloc(n_buffers * sizeof *r->buffers);
-    r->places = wb__alloc_zero(n_buffers, sizeof *r->places);
-    if (!r->leaves || !r->writes || !r->results || !r->renewed || !r->buffers || !r->places)
+    r->offsets = wb__alloc_zero(n_buffers, sizeof *r->offsets);
+    if (!r->leaves || !r->writes || !r->results || !r->renewed || !r->buffers || !r->offsets)
         return false;
     r->numbers = q->numbers;
     q->numbers = NULL;
@@ -283,9 +283,9 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
 
 /* What f gets for an input: a constant that is nothing else, so that the recording tells it from
  * any other input, from a variable, and from what f knows by itself; or the number. */
-static wb_tensor *stand_in(wb_tensor *x, int i)
+static wb_tensor *placeholder(wb_tensor *x, int i)
 {
-    if (!number_of(x)) return wb__alone(wb__bind(x));
+    if (!number_of(x)) return wb__as_constant(wb__bind(x));
     wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
     if (!number) return NULL;
     number->flags |= x->flags & WB__WEAK;
@@ -356,7 +356,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     const wb_device *d = recorded_on(t, n, out);
     if (!d) return wb_error_code();
     for (int i = 0; i < n; i++)         /* a number made on its way to another device's results */
-        if (wb__device_of(out[i]) != d && !(out[i] = wb__placed(out[i], d))) return WB_ERROR_MEMORY;
+        if (wb__device_of(out[i]) != d && !(out[i] = wb__with_device(out[i], d))) return WB_ERROR_MEMORY;
     memcpy(roots, out, (size_t)n * sizeof *roots);
     int n_roots = n;
     if (t->guard) roots[n_roots++] = t->guard;
@@ -364,7 +364,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb__error_or(WB_ERROR_MEMORY);
-    if (!status && !take_down(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
+    if (!status && !fill_recording(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
     if (!status) {
         find_outputs(r, &q, n, out, in);
         find_numbers(r, &q);
@@ -405,7 +405,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
     int n = 0, status = 0;
     wb__recording_begin(&r->notes, scope);
     for (int i = 0; i < n_in && !status; i++)
-        if (!(in[i] = wb__ref(stand_in(given[i], i)))) status = WB_ERROR_MEMORY;
+        if (!(in[i] = wb__ref(placeholder(given[i], i)))) status = WB_ERROR_MEMORY;
     if (!status) status = record_call(c, r, n_in, in, &n, out);
     if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
     if (status) wb__recording_fail(&r->notes, status);
@@ -509,7 +509,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
         const leaf *l = &r->leaves[i];
         const wb_tensor *x = l->input < 0 ? l->tensor : apart_from_writes(r, wb__bind(in[l->input]));
         if (!x) return WB_ERROR_MEMORY;
-        r->buffers[i] = wb__memory_of(x, l->at, &r->places[i]);
+        r->buffers[i] = wb__memory_of(x, l->at, &r->offsets[i]);
     }
     for (int i = 0; i < r->n_writes; i++)
         if (r->writes[i].target >= r->n_leaves)
@@ -526,9 +526,9 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     if (r->guard)
         guard = (wb__guard){r->plan->device, made[r->guard - 1]->storage->data, 0,
                            r->results[r->guard - 1].dtype};
-    status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, &guard);
+    status = wb__plan_run(r->plan, r->buffers, r->offsets, r->numbers, r->n_numbers, &guard);
     if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
-    if (status == WB_ERROR_NUMBER) wb__tell_guard(made[r->guard - 1], r->guarded_by);
+    if (status == WB_ERROR_NUMBER) wb__fail_guard(made[r->guard - 1], r->guarded_by);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->writes[i].target >= 0) status = wb__new_version(r->writes[i].variable);
     if (!status) wb__recording_replayed(&r->notes);

@@ -12,7 +12,7 @@ void wb__recording_fail(wb__recording *r, int code)
 {
     if (r->failed) return;
     r->failed = code;
-    r->why = wb__strdup(wb_error());
+    r->reason = wb__strdup(wb_error());
 }
 
 bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
@@ -140,7 +140,7 @@ int wb__recording_end(wb__recording *r)
     t->recorded = 0;
     wb__pointer_map_free(&numbers);
     if (!r->failed) return 0;
-    return wb__fail(r->failed, "%s", r->why ? r->why : "compile: the function cannot be recorded "
+    return wb__fail(r->failed, "%s", r->reason ? r->reason : "compile: the function cannot be recorded "
                                                        "(no memory for the reason)");
 }
 
@@ -153,7 +153,7 @@ void wb__recording_drop(wb__recording *r)
     for (int i = 0; i < r->n_noted; i++) wb__unref(r->noted[i].object);
     wb__free(r->renewals);
     wb__free(r->noted);
-    wb__free(r->why);
+    wb__free(r->reason);
 }
 
 wb__fit wb__recording_fit(wb__recording *r)

@@ -68,7 +68,7 @@ typedef struct wb__recording {
     uint32_t number;                    /* of its tensors: wb_tensor.recorded */
     wb_scope *scope;                    /* of what the function makes */
     int failed;                         /* the code of the first call that cannot be recorded, */
-    char *why;                          /* and its message (NULL: no memory) */
+    char *reason;                          /* and its message (NULL: no memory) */
     uint64_t changes;                   /* all settings up to this change were compared */
     wb__noted *noted;
     int n_noted, noted_capacity;

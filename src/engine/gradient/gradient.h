@@ -12,10 +12,10 @@ typedef void (*wb__gradient_rule)(wb__gradient_walk *w, wb_tensor *node, wb_tens
                                   const bool *wanted, wb_tensor **out);
 
 /* The contribution g in a window of zeros of the shape of input i. */
-void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
+void wb__contribute_slice(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
                      const int64_t *starts);
 /* The contribution a·b of two matrices.  Those of one weight used many times become one product. */
-void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
+void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
                       bool ta, bool tb);
 
 extern const wb__gradient_rule wb__gradient_rules[WB__OP_COUNT];

@@ -131,8 +131,8 @@ GRADIENT(attention_grad)
 
 /* ---- composed -------------------------------------------------------------------------------- */
 
-/* [N, H, T, D] as it will stand, most likely: what was projected has its heads within the places. */
-static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside)
+/* [N, H, T, D] as it will stand, most likely_view: what was projected has its heads within the places. */
+static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool heads_inside)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
     wb__value v = ir->value[x];
@@ -156,9 +156,9 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
     s.n_views = 5;
     s.attention.causal = attr[1];
     memcpy(&s.attention.scale, attr, sizeof s.attention.scale);
-    for (int i = 0; i < 3; i++) s.views[i] = likely(ir, in[i], ir->value[in[i]].dims[3], false);
+    for (int i = 0; i < 3; i++) s.views[i] = likely_view(ir, in[i], ir->value[in[i]].dims[3], false);
     const bool inside = s.views[0].strides[1] < s.views[0].strides[2];
-    s.views[3] = likely(ir, in[0], s.views[2].dims[3], inside);
+    s.views[3] = likely_view(ir, in[0], s.views[2].dims[3], inside);
     wb__value lse = ir->value[in[0]];           /* this one never has its heads inside */
     lse.dims[3] = 1;
     lse.layout = WB__ROW_MAJOR;
@@ -170,7 +170,7 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
     s.n_views = 9;
     s.views[5] = s.views[3];
     for (int i = 0; i < 3; i++)
-        s.views[6 + i] = likely(ir, in[i], s.views[i].dims[3],
+        s.views[6 + i] = likely_view(ir, in[i], s.views[i].dims[3],
                                 s.views[i].strides[1] < s.views[i].strides[2]);
     return wb__taken(a, &s);
 }
@@ -214,7 +214,7 @@ static int masked(wb__ir *ir, int mask, int x, double otherwise)
 }
 
 /* Attention and its gradients made of other operations. */
-static int written_out(wb__ir *ir, const wb_tensor *x, const int *in)
+static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     const bool forward = x->op == WB__OP_attention;
@@ -237,7 +237,7 @@ static int written_out(wb__ir *ir, const wb_tensor *x, const int *in)
 
 COMPOSED(attention)
 {
-    return taken(a, s, in, x->attr) ? steps(&s->ir, x, in) : written_out(&s->ir, x, in);
+    return taken(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
-/* Tensors side by side, and padding: pieces in windows of a tensor of zeros. */
+/* Tensors side by side, and padding: parts in windows of a tensor of zeros. */
 #include "engine/ops/op.h"
 
 #include <string.h>
 
 /* Pieces in windows of a tensor of zeros; the windows do not overlap. */
-wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
+wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                         const int64_t *starts)
 {
     int64_t size;
@@ -12,7 +12,7 @@ wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const 
     if (n * ndim > UINT16_MAX)
         return wb__fail_null(WB_ERROR_UNSUPPORTED,
                              "concat: %d pieces of %d dimensions are too many", n, ndim);
-    return wb__node(WB__OP_concat, (wb_dtype)pieces[0]->dtype, ndim, dims, n, pieces, n * ndim,
+    return wb__node(WB__OP_concat, (wb_dtype)parts[0]->dtype, ndim, dims, n, parts, n * ndim,
                     starts);
 }
 
@@ -98,5 +98,5 @@ GRADIENT(concat)
 {
     for (uint32_t i = 0; i < node->n_in; i++)
         if (wanted[i])
-            out[i] = wb__slice_window(g, node->attr + i * node->ndim, node->in[i]->dims, NULL);
+            out[i] = wb__slice_at(g, node->attr + i * node->ndim, node->in[i]->dims, NULL);
 }

@@ -32,7 +32,7 @@ bool wb__holds(wb_dtype dtype, double v)
 }
 
 /* A literal whose dtype is not fixed takes the other operand's; an integer's only where that holds it. */
-static wb_tensor *follow(const char *what, wb_tensor *x, const wb_tensor *other)
+static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;
     double v = x->number[0].f;
@@ -58,8 +58,8 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
 {
     const char *what = wb__ops[op].name;
     if (!wb__operand(what, x) || !wb__operand(what, y)) return NULL;
-    wb_tensor *in[2] = {follow(what, x, y), NULL};
-    in[1] = follow(what, y, in[0] ? in[0] : x);
+    wb_tensor *in[2] = {adopt_dtype(what, x, y), NULL};
+    in[1] = adopt_dtype(what, y, in[0] ? in[0] : x);
     if (!in[0] || !in[1] || !same_dtype(what, in[0], in[1]) ||
         !accepted(what, wb__ops[op].accepts, in[0]))
         return NULL;
@@ -89,8 +89,8 @@ wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
     if (condition->dtype != WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE, "where: the condition is %s, not bool",
                              wb_describe(condition));
-    wb_tensor *in[3] = {condition, follow("where", x, y), NULL};
-    in[2] = follow("where", y, in[1] ? in[1] : x);
+    wb_tensor *in[3] = {condition, adopt_dtype("where", x, y), NULL};
+    in[2] = adopt_dtype("where", y, in[1] ? in[1] : x);
     if (!in[1] || !in[2] || !same_dtype("where", in[1], in[2])) return NULL;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;

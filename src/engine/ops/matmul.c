@@ -86,7 +86,7 @@ static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, 
 {
     wb_tensor *x = node->in[i];
     out[i] = WB_NONE;
-    if (a->ndim == 2 && b->ndim == 2) wb__give_product(w, node, i, a, b, ta, tb);
+    if (a->ndim == 2 && b->ndim == 2) wb__contribute_product(w, node, i, a, b, ta, tb);
     else out[i] = wb__sum_to(wb__matmul(a, b, ta, tb), x->ndim, x->dims);
 }
 

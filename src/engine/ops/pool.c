@@ -47,10 +47,10 @@ GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_grad, node->in[0], node->in
 GRADIENT(maxpool_grad)
 {
     if (wanted[0]) out[0] = WB_NONE;
-    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_take, node->in[1], node->in[0], g, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_gather, node->in[1], node->in[0], g, node);
 }
 
-GRADIENT(maxpool_take)
+GRADIENT(maxpool_gather)
 {
     if (wanted[0]) out[0] = WB_NONE;
     if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_grad, node->in[1], node->in[0], g, node);

@@ -165,7 +165,7 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* g with the folded axes back, of size 1 */
-static wb_tensor *unfold(wb_tensor *node, wb_tensor *g)
+static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)
 {
     const wb_tensor *x = node->in[0];
     int64_t dims[WB_MAX_DIMS];
@@ -177,15 +177,15 @@ GRADIENT(sum)
 {
     const wb_tensor *x = node->in[0];
     const bool leading = !(node->attr[0] & (node->attr[0] + 1));    /* left out, they broadcast */
-    out[0] = wb_expand_array(leading ? g : unfold(node, g), x->ndim, x->dims);
+    out[0] = wb_expand_array(leading ? g : expand_reduced(node, g), x->ndim, x->dims);
 }
 
 /* shared by all places that hold the extreme */
 GRADIENT(extreme)
 {
     wb_tensor *x = node->in[0];
-    wb_tensor *here = wb_eq(x, unfold(node, node));
+    wb_tensor *here = wb_eq(x, expand_reduced(node, node));
     wb_tensor *count =
         wb__reduce(WB__OP_sum, wb_astype(here, (wb_dtype)x->dtype), (unsigned)node->attr[0], true);
-    out[0] = wb_where(here, wb_div(unfold(node, g), count), wb__literal(0, (wb_dtype)g->dtype));
+    out[0] = wb_where(here, wb_div(expand_reduced(node, g), count), wb__literal(0, (wb_dtype)g->dtype));
 }

@@ -142,7 +142,7 @@ wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims)
     return wb__node(WB__OP_expand, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 
-wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
+wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                             const int64_t *step)
 {
     if (!x) return NULL;
@@ -167,7 +167,7 @@ wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop)
     memcpy(dims, x->dims, sizeof dims);
     starts[a] = from;
     dims[a] = to - from;
-    return wb__slice_window(x, starts, dims, NULL);
+    return wb__slice_at(x, starts, dims, NULL);
 }
 
 wb_tensor *wb_flip(wb_tensor *x, int axis)
@@ -177,7 +177,7 @@ wb_tensor *wb_flip(wb_tensor *x, int axis)
     int64_t starts[WB_MAX_DIMS] = {0}, step[WB_MAX_DIMS];
     for (int i = 0; i < WB_MAX_DIMS; i++) step[i] = i == a ? -1 : 1;
     starts[a] = WB__MAX(x->dims[a] - 1, 0);
-    return wb__slice_window(x, starts, x->dims, step);
+    return wb__slice_at(x, starts, x->dims, step);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ GRADIENT(slice)
         turn[i] = down ? WB__MAX(node->dims[i] - 1, 0) : 0;
         turned |= down;
     }
-    if (turned) g = wb__slice_window(g, turn, node->dims, node->attr + node->ndim);
+    if (turned) g = wb__slice_at(g, turn, node->dims, node->attr + node->ndim);
     out[0] = g ? WB_NONE : NULL;
-    if (g) wb__give_window(w, node, 0, g, starts);
+    if (g) wb__contribute_slice(w, node, 0, g, starts);
 }

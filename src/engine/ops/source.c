@@ -71,7 +71,7 @@ wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims)
 
 wb_tensor *wb__zeros_like(wb_tensor *x)
 {
-    return x ? wb__placed(wb_full_array(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device) : NULL;
+    return x ? wb__with_device(wb_full_array(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device) : NULL;
 }
 
 static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)

@@ -31,8 +31,8 @@ bool wb__literal_fixed(const wb_tensor *x)
  * chain of views on it. */
 static int window(wb__values *m, wb_tensor *x, int leaf)
 {
-    wb__window w;
-    wb__window_of(x, &w);
+    wb__leaf_slice w;
+    wb__leaf_slice_of(x, &w);
     wb__value v = value_like(w.base);
     v.op = WB__OP_constant;
     v.leaf = leaf;

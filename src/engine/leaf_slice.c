@@ -31,7 +31,7 @@ static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
 
 /* One slice: `attr` becomes what it has in the chain; w->at moves on by what that leaves out, which
  * is a multiple of the strides in `moves`, a set of bits. */
-static void enter_slice(wb__window *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
+static void enter_slice(wb__leaf_slice *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
                         int64_t *moves)
 {
     memcpy(attr, x->attr, 2 * (size_t)x->ndim * sizeof *attr);
@@ -43,7 +43,7 @@ static void enter_slice(wb__window *w, const wb_tensor *x, const wb__view *in, i
     }
 }
 
-bool wb__window_of(wb_tensor *x, wb__window *w)
+bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w)
 {
     const int64_t size = (int64_t)wb__dtype_size((wb_dtype)x->dtype);
     wb__view now, next;

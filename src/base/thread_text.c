@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-typedef struct { char text[WB__ROOM_ERROR][WB__ROOM], error[WB__ROOM_FOR_ERROR]; } rooms;
+typedef struct { char text[WB__TEXT_ERROR][WB__THREAD_TEXT_BYTES], error[WB__ERROR_BYTES]; } texts;
 
-static _Thread_local rooms *mine;
+static _Thread_local texts *mine;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -21,20 +21,20 @@ static void thread_end(void *block)
 
 static void make_key(void) { pthread_key_create(&key, thread_end); }
 
-static char *place(rooms *r, wb__room_of which)
+static char *find(texts *r, wb__thread_text_kind which)
 {
-    return which == WB__ROOM_ERROR ? r->error : r->text[which];
+    return which == WB__TEXT_ERROR ? r->error : r->text[which];
 }
 
-char *wb__room(wb__room_of which)
+char *wb__thread_text(wb__thread_text_kind which)
 {
-    static rooms spare;                 /* if even this fails: shared */
+    static texts spare;                 /* if even this fails: shared */
     if (wb__unlikely(!mine)) {
         pthread_once(&once, make_key);
-        rooms *block = calloc(1, sizeof *block);
-        if (!block) return place(&spare, which);
+        texts *block = calloc(1, sizeof *block);
+        if (!block) return find(&spare, which);
         mine = block;
         pthread_setspecific(key, block);
     }
-    return place(mine, which);
+    return find(mine, which);
 }
