@@ -1,15 +1,16 @@
-/* Errors: one message and one code for each thread, in memory that is there beforehand, so that running out of memory
- * can be told too. Who fails calls wb__fail; who is handed a NULL keeps the error that is there. Next:
- * alloc.c. */
+/* Errors: one message and one code for each thread, in memory that is allocated beforehand, so that
+ * running out of memory can be reported too.  A failing function calls wb__fail; a function that
+ * receives NULL keeps the error that is set. */
 #include "base/base.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { BYTES = WB__ERROR_BYTES };      /* a list of what does not fit a model is the longest */
+enum { BYTES = WB__ERROR_BYTES };      /* enough for a list of the entries that do not fit a
+                                          model */
 static _Thread_local int code;
 static _Thread_local unsigned failures;
-static _Thread_local bool has_path;           /* the message begins with a place in a model */
+static _Thread_local bool has_path;           /* the message begins with a position in a model */
 
 static const char *const meanings[WB_ERROR_COUNT] = {
     "",
@@ -23,7 +24,7 @@ static const char *meaning(int c)
     return c > WB_OK && c < WB_ERROR_COUNT ? meanings[c] : "failed";
 }
 
-/* The new message may quote the old one, so it is put together beside it. */
+/* The new message may quote the old one, so it is formatted in another buffer first. */
 static int fail(int c, const char *format, va_list arguments)
 {
     char text[BYTES];
@@ -66,7 +67,8 @@ bool wb__null(const char *function, const char *argument)
     function += strncmp(function, "wb_", 3) ? 0 : 3;
     const char *with = strstr(function, "_with");
     const int n = with ? (int)(with - function) : (int)strlen(function);
-    wb__fail(WB_ERROR_ARGUMENT, "%.*s: %s is NULL, and nothing failed before", n, function, argument);
+    wb__fail(WB_ERROR_ARGUMENT, "%.*s: %s is NULL, and nothing failed before", n, function,
+             argument);
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* A map is at most half full. */
+/* The hash map of pointer_map.h.  It is at most half full. */
 #include "base/pointer_map.h"
 
 #include <string.h>

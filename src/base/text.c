@@ -1,4 +1,4 @@
-/* Text that grows, for everything that prints. */
+/* Text that grows, for all functions that print. */
 #include "base/text.h"
 
 #include <stdio.h>
@@ -87,7 +87,8 @@ int wb__utf8_put(uint32_t c, char *to)
     return n;
 }
 
-/* Bytes of a character that may be printed as it is, 0 if there is none: U+0080 to U+009F command the terminal too. */
+/* Number of bytes of a character that can be printed as it is, else 0.  U+0080 to U+009F are
+ * control characters of terminals too. */
 static int printable(const char *at)
 {
     const uint8_t *c = (const uint8_t *)at;

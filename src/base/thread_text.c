@@ -1,6 +1,8 @@
-/* Texts of a thread that calls give back: errors, descriptions.  They are not thread-local variables,
- * since a library that is opened late, as by an interpreter, gets little room for those; one block a thread is
- * taken from the system when the first is wanted, outside of the allocator, whose failure is told with it. */
+/* Thread-local buffers for texts that public functions return: errors and descriptions.  They are
+ * not thread-local variables, because a library that is loaded late (by an interpreter, for
+ * example) gets only little static thread-local memory.  Each thread gets one block from the system
+ * at the first use.  It does not come from the allocator, since it must hold the allocator's
+ * errors. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -12,7 +14,8 @@ static _Thread_local texts *mine;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* What other destructors say after this one makes a block anew, which the system then comes for. */
+/* Destructors that run later may ask for a text again.  That creates a new block, and the system
+ * calls this destructor again. */
 static void thread_end(void *block)
 {
     mine = NULL;
@@ -28,7 +31,7 @@ static char *find(texts *r, wb__thread_text_kind which)
 
 char *wb__thread_text(wb__thread_text_kind which)
 {
-    static texts spare;                 /* if even this fails: shared */
+    static texts spare;                 /* shared by threads for which the allocation failed */
     if (wb__unlikely(!mine)) {
         pthread_once(&once, make_key);
         texts *block = calloc(1, sizeof *block);

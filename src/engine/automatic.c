@@ -1,13 +1,13 @@
-/* Evaluations that the program did not ask for.  Where no scope is open nothing ends a step, so that
- * a loop would only build: the second write to a variable ends the step before, and a graph that
- * outgrows all measure is computed.  Neither makes a value unreadable that the program may still
- * build on. */
+/* Evaluations that the program did not ask for.  Without an open scope no call ends a step, and a
+ * training loop would only build a graph.  So the second write to a variable evaluates the previous
+ * step, and a graph that grows too large is evaluated.  All values that the program may still use
+ * stay readable. */
 #include "engine/graph.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST_OF_STEPS = 2048 };  /* tensors of the latest steps; more are a graph that only grows */
+enum { MOST_OF_STEPS = 2048 };  /* more tensors in the latest steps: the graph only grows */
 
 static bool handed(const wb_tensor *x)
 {
@@ -16,18 +16,18 @@ static bool handed(const wb_tensor *x)
 
 /* ---- a step ends ----------------------------------------------------------------------------- */
 
-/* Pending writes are as good as made: what reads them is safe. */
+/* Pending writes count as evaluated: tensors that read them are safe. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
-/* A version that the writes before this step overwrite. */
+/* Whether x is a version that the writes before this step overwrite. */
 static bool is_replaced(const wb_tensor *x)
 {
     if (x->flags & WB__PENDING) return x->variable && x->variable->current != x;
     return wb__overwritten(x);
 }
 
-/* Finds what these values are made of and the program was handed, and would lose: the first
- * *n_carried tensors of the order afterwards. */
+/* Finds the operands of these values that the program holds and that the writes would make
+ * unreadable.  They become the first *n_carried tensors of the order. */
 static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_carried)
 {
     wb__order_begin(o);
@@ -49,8 +49,8 @@ static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_ca
     return 0;
 }
 
-/* How many pending writes come before the latest ones of layers, which write running statistics
- * while their step is still being built. */
+/* Number of pending writes without the last ones by layers, which write running statistics while
+ * their step is still being built. */
 static int writes_of_the_program(const wb__thread *t)
 {
     int n = t->n_pending;
@@ -68,13 +68,15 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
     return status;
 }
 
-/* ---- letting go ------------------------------------------------------------------------------ */
+/* ---- detaching stale tensors ----------------------------------------------------------------- */
 
 static bool has_no_past(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
-enum { STALE = 1, LOST = 2 }; /* made of a version that is gone; so that it has no value either */
+/* Depends on a version that is gone; and so has no value. */
+enum { STALE = 1, LOST = 2 };
 
-/* Of each tensor of the order: its state, and the name of a version that is gone below it. */
+/* For each tensor of the order: its state, and the variable's name of a gone version that it
+ * depends on. */
 typedef struct { uint8_t state; const char *name; } past;
 
 static void look_below(const wb__order *o, past *p)
@@ -110,9 +112,9 @@ static bool has_past(const void *object)
     return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_past(x);
 }
 
-/* Steps that go on from one another without a parameter, as an average of data, are never complete:
- * their graph only grows.  Tensors of it that are about to be old are computed, and lose what they
- * were made of. */
+/* Steps that continue one another without a parameter, such as a running average of data, are never
+ * complete, so their graph only grows.  Evaluates the tensors that are about to leave the recent
+ * part of the list, and detaches them. */
 static void compute_old(const wb_scope *s)
 {
     wb_tensor **old = NULL;
@@ -135,8 +137,7 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Only what was handed out lately is past_n at: older tensors had their turns, and keep what they
- * have. */
+/* Only considers recent tensors.  Older ones were considered before and stay as they are. */
 void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;
@@ -152,14 +153,15 @@ void wb__cut_stale(wb__thread *t)
             good = wb__order_add(&order, s->objects[i], has_no_past);
     if (good && order.n) good = (p = wb__alloc((size_t)order.n * sizeof *p)) != NULL;
     if (p) look_below(&order, p);
-    for (int i = 0; p && i < order.n; i++) { /* positions are of the walk: found before any is cut */
+    /* Indices are of the walk, so all are used before the first tensor is detached. */
+    for (int i = 0; p && i < order.n; i++) {
         order.node[i] = p[i].state && handed(order.node[i]) && has_past(order.node[i])
                             ? wb__ref(order.node[i]) : NULL;
     }
     for (int i = 0; p && i < order.n; i++) {
         wb_tensor *x = order.node[i];
         if (!x) continue;
-        t->cutting = true;   /* else the ring would grow by what each step was made of */
+        t->cutting = true;   /* the inputs of a detached tensor do not become unconsumed results */
         if (x->storage || p[i].state & LOST) cut(x, &p[i]);
         wb__unref(x);
         t->cutting = false;
@@ -173,12 +175,12 @@ void wb__cut_stale(wb__thread *t)
     wb__order_free(&order);
     memmove(s->past_n + 1, s->past_n, (WB__PAST - 1) * sizeof *s->past_n);
     s->past_n[0] = n;
-    if (!good) wb_clear_error(); /* memory was not there: they are past_n at again */
+    if (!good) wb_clear_error(); /* out of memory: the next call considers them again */
 }
 
-/* ---- overgrown ------------------------------------------------------------------------------- */
+/* ---- graphs that grow too large -------------------------------------------------------------- */
 
-/* Everything that nobody consumed and that can still be computed; counted. */
+/* Collects all unconsumed results that can still be evaluated; counted. */
 static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
 {
     wb__order order = {0};
@@ -205,7 +207,7 @@ int wb__evaluate_keeping(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
     int status = 0;
-    t->busy++; /* the tensors that are made of versions start no evaluation of their own */
+    t->busy++; /* creating tensors for versions starts no evaluation */
     for (int i = 0; i < t->n_pending && !status; i++)
         if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);
     if (!status) status = wb__evaluate(n, tensors, NULL);

@@ -1,4 +1,4 @@
-/* Plans by structure, arenas by need, and the running of a plan. */
+/* The plan cache, the arenas, and the running of plans. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ static wb__plan **plans;
 static int n_plans, plans_capacity, limit = 64;
 static uint64_t clock_now;
 static wb_engine_stats stats;
-static _Atomic int64_t arena_bytes;     /* changed outside the lock too, around allocations */
+static _Atomic int64_t arena_bytes;     /* also changed without the lock, around allocations */
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
@@ -44,7 +44,8 @@ static wb__plan *lookup(const wb__request *r, uint64_t hash)
     return NULL;
 }
 
-/* The plan unused for longest goes; one that runs is freed when it is done. */
+/* Removes the least recently used plan from the cache.  A running plan is freed when its run
+ * ends. */
 static void evict(void)
 {
     int oldest = 0;
@@ -59,7 +60,7 @@ static bool keep(wb__plan *p)
 {
     while (n_plans >= limit) evict();
     if (!wb__reserve(&plans, &plans_capacity, n_plans + 1, sizeof *plans)) return false;
-    p->uses = 2;                                    /* the cache's and the caller's */
+    p->uses = 2;                                    /* references of the cache and of the caller */
     p->last_used = ++clock_now;
     plans[n_plans++] = p;
     return true;
@@ -73,7 +74,7 @@ wb__plan *wb__plan_find(const wb__request *r)
     if (p) stats.plan_hits++;
     pthread_mutex_unlock(&lock);
     if (p) return p;
-    p = wb__plan_make(r, hash); /* two threads may make the same one: both are right */
+    p = wb__plan_make(r, hash); /* two threads may build the same plan; both plans are valid */
     if (!p) return NULL;
     pthread_mutex_lock(&lock);
     stats.plans_built++;
@@ -92,7 +93,7 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* A plan that cannot be run any more leaves the cache; its runs keep it until they are done. */
+/* Removes a plan that cannot run from the cache.  Its runs keep it until they end. */
 static void forget(wb__plan *p)
 {
     pthread_mutex_lock(&lock);
@@ -105,12 +106,12 @@ static void forget(wb__plan *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- arenas: the plans of a device share them, one for each run under way -------------------- */
+/* ---- arenas, shared by the plans of a device; each run has its own --------------------------- */
 
 enum { ARENAS = 16 };
 static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];
 
-/* One that no plan is using, of a device (NULL: of any), taken out of the list; false: none. */
+/* Frees an idle arena of a device (NULL: any device).  False: there is none. */
 static bool drop_idle(const wb_device *d)
 {
     pthread_mutex_lock(&lock);
@@ -137,8 +138,8 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
-/* A plan that needs next to nothing, such as a loader's that gathers a batch, leaves large arenas to
- * the training that runs at the same time, which would make itself another one. */
+/* Small plans (for example a loader's, which gathers a batch) must not take a large arena: a
+ * concurrent training step would have to allocate another one. */
 enum { LITTLE = 4096, LARGE = 4 * LITTLE };
 
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
@@ -162,7 +163,8 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     }
     pthread_mutex_unlock(&lock);
     if (memory && *got >= bytes) return memory;
-    if (memory) {                                   /* too small for this plan: it grows, once */
+    if (memory) {                                   /* too small for this plan: replaced by a larger
+                                                       one */
         d->backend->release(d, memory, (size_t)*got);
         arena_bytes -= *got;
     }
@@ -189,7 +191,7 @@ static void arena_release(const wb_device *d, void *memory, int64_t bytes)
     arena_bytes -= bytes;
 }
 
-/* ---- need ------------------------------------------------------------------------------------ */
+/* ---- memory needed --------------------------------------------------------------------------- */
 
 static int64_t idle_bytes(const wb_device *d)
 {
@@ -240,16 +242,17 @@ int wb__guard_check(const wb__guard *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
-/* A device that fails among the last kernels, which write variables in place, leaves some of them
- * written; whatever the caller takes back, their values are not what they were. */
+/* A device failure among the last kernels, which write variables in place, may leave some variables
+ * written.  Their old values are lost, even if the caller cancels the writes. */
 static void report_written(int code)
 {
     wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "
              "them, as from a checkpoint", wb_error());
 }
 
-/* From its second run on a plan is one command, where the device has such a thing and one by one it
- * would be many.  Graphs do not name the kernel that fails, so WEBER_DEBUG=sync does without. */
+/* From its second run on a plan runs as one command (a graph), if the device has graphs and the
+ * plan has several launches.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does
+ * not use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
@@ -258,7 +261,8 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
     return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
 }
 
-/* What was made when another one had no memory is not tried again: the plan runs without. */
+/* The graph of a phase; NULL: the kernels are launched one by one.  If building a graph fails it is
+ * not tried again. */
 static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
     static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
@@ -277,7 +281,8 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
         if (p->device->backend->graph(p->device, &phase->sequence, &phase->graph)) {
             phase->graph = NULL;
             if (wb__debug("plan"))
-                wb__log(WB_LOG_DEBUG, "plan: no graph of its %d kernels: %s", phase->sequence.n_kernels,
+                wb__log(WB_LOG_DEBUG, "plan: no graph of its %d kernels: %s",
+                        phase->sequence.n_kernels,
                         wb_error_code() ? wb_error() : "the device cannot");
             wb_clear_error();
         }
@@ -287,7 +292,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
     return graph;
 }
 
-/* What a failing step leaves: `written` where a step before it wrote a variable. */
+/* The error of a failed step.  `written`: an earlier step wrote a variable. */
 static int failed(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {
@@ -299,7 +304,8 @@ static int failed(wb__plan *p, int status, bool final, bool written)
     return status;
 }
 
-/* One by one, or as one command: of that nobody knows how far it came. */
+/* Runs a phase, as a graph or kernel by kernel.  A graph that fails does not report how many
+ * kernels ran. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                     const wb__number *numbers, int n_numbers)
 {

@@ -1,4 +1,4 @@
-/* Walking a graph without recursion, each tensor once. */
+/* Walks over a graph, without recursion, each tensor once. */
 #include "engine/graph.h"
 
 #include <string.h>
@@ -45,8 +45,8 @@ static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
     return true;
 }
 
-/* Depth first.  A tensor on the stack is marked; `index` counts the inputs already walked until it
- * is appended. */
+/* Depth first.  Tensors on the stack are marked; until a tensor is appended its `index` counts the
+ * inputs already walked. */
 static inline __attribute__((always_inline)) bool add(wb__order *o, wb_tensor *root,
                                                       bool (*is_leaf)(const wb_tensor *x))
 {

@@ -1,5 +1,5 @@
-/* How exact products are, and whether every run gives the same bits: one setting for the process,
- * which plans are made with (request.c) and steps are asked for with (plan/programs.c). */
+/* The precision of products and whether runs are deterministic.  One setting for the process; it is
+ * part of a plan's key (request.c) and of its steps (plan/programs.c). */
 #include "engine/request.h"
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
-/* Tensors side by side, and padding: parts in windows of a tensor of zeros. */
+/* Concatenation, stacking and padding: tensors at given starts in a tensor of zeros. */
 #include "engine/ops/op.h"
 
 #include <string.h>
 
-/* Pieces in windows of a tensor of zeros; the windows do not overlap. */
+/* Returns a tensor of zeros with the parts at their starts.  Parts must not overlap. */
 wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                         const int64_t *starts)
 {

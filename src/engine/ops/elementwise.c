@@ -1,4 +1,4 @@
-/* The elementwise operations: every public function here comes from a row of ops.def. */
+/* The elementwise operations.  Each public function here comes from a row of ops.def. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ bool wb__holds(wb_dtype dtype, double v)
     return back == v;
 }
 
-/* A literal whose dtype is not fixed takes the other operand's; an integer's only where that holds it. */
+/* A literal with an open dtype takes the dtype of the other operand; an integer dtype only if it
+ * holds the value exactly. */
 static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;
@@ -39,7 +40,8 @@ static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *o
     const bool whole = !wb__dtype_float((wb_dtype)other->dtype);
     if (other->dtype == WB_BOOL || (whole && v != trunc(v))) return x;
     if (whole && !wb__holds((wb_dtype)other->dtype, v))
-        return wb__fail_null(WB_ERROR_DTYPE, "%s: %g does not fit into %s: convert that with wb_astype first",
+        return wb__fail_null(WB_ERROR_DTYPE,
+                             "%s: %g does not fit into %s: convert that with wb_astype first",
                              what, v, wb_describe(other));
     wb_tensor *y = x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype)
                                         : wb__argument(v, (wb_dtype)other->dtype);
@@ -75,7 +77,10 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
 #define WB_TEST(name, accepts, expression) \
     wb_tensor *(wb_##name)(wb_tensor *x) { return unary(WB__OP_##name, x, true); }
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
-    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, false); }
+    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y)                                             \
+    {                                                                                              \
+        return binary(WB__OP_##name, x, y, false);                                                 \
+    }
 #define WB_COMPARE(name, accepts, expression) \
     wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, true); }
 #include "ops/ops.def"

@@ -1,5 +1,5 @@
-/* Operations that move elements or look at them in another order.  Most cost nothing: a plan turns
- * them into strides. */
+/* Operations that change the shape or the order of elements.  Most cost nothing, since a plan
+ * expresses them by strides. */
 #include "engine/ops/op.h"
 
 #include <stdio.h>
@@ -143,7 +143,7 @@ wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims)
 }
 
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
-                            const int64_t *step)
+                        const int64_t *step)
 {
     if (!x) return NULL;
     int64_t attr[2 * WB_MAX_DIMS];
@@ -192,18 +192,18 @@ GRADIENT(permute)
     out[0] = wb_permute_array(g, node->ndim, back);
 }
 
-/* g in the window that was cut out, turned round where the step was -1 */
+/* The gradient is g at the slice's start in a tensor of zeros, reversed along axes with step -1. */
 GRADIENT(slice)
 {
-    int64_t turn[WB_MAX_DIMS] = {0}, starts[WB_MAX_DIMS];
-    bool turned = false;
+    int64_t last[WB_MAX_DIMS] = {0}, starts[WB_MAX_DIMS];
+    bool reversed = false;
     for (int i = 0; i < node->ndim; i++) {
         bool down = node->attr[node->ndim + i] < 0;
         starts[i] = down ? node->attr[i] - (node->dims[i] - 1) : node->attr[i];
-        turn[i] = down ? WB__MAX(node->dims[i] - 1, 0) : 0;
-        turned |= down;
+        last[i] = down ? WB__MAX(node->dims[i] - 1, 0) : 0;
+        reversed |= down;
     }
-    if (turned) g = wb__slice_at(g, turn, node->dims, node->attr + node->ndim);
+    if (reversed) g = wb__slice_at(g, last, node->dims, node->attr + node->ndim);
     out[0] = g ? WB_NONE : NULL;
     if (g) wb__contribute_slice(w, node, 0, g, starts);
 }
