@@ -6,7 +6,7 @@
  *   groups      groups.c, spaces.c, merge.c
  *   placement   placement.c
  *   programs    programs.c, fused.c, library.c, segments.c, arena.c
- *   plan        prepare.c, describe.c, plan.c
+ *   plan        prepare.c, describe.c, trace.c, plan.c
  *
  * A value is an index into the array of values.  Inputs come before the values that read them. */
 #ifndef WB__STAGES_H
@@ -319,6 +319,9 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s);
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
+/* trace.c: logs the results of the stages. */
+void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
+               const wb__groups *g, const wb__placement *l);
 /* prepare.c.  NULL: failed, or the backend declined a step. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
