@@ -24,8 +24,8 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define KEEPS 1
 #endif
 
-#if defined(__GLIBC__) /* a few hundred bytes of the room that glibc reserves for libraries opened \
-                          late */
+/* glibc reserves a few hundred bytes of static thread-local memory for libraries loaded late. */
+#if defined(__GLIBC__)
 #define FAST_TLS __attribute__((tls_model("initial-exec")))
 #else
 #define FAST_TLS

@@ -9,7 +9,7 @@
 
 enum { MOST_OF_STEPS = 2048 };  /* more tensors in the latest steps: the graph only grows */
 
-static bool handed(const wb_tensor *x)
+static bool is_held(const wb_tensor *x)
 {
     return wb__refs(x) > wb__consumers(x);
 }
@@ -28,7 +28,7 @@ static bool is_replaced(const wb_tensor *x)
 
 /* Finds the operands of these values that the program holds and that the writes would make
  * unreadable.  They become the first *n_carried tensors of the order. */
-static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_carried)
+static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
     for (int i = 0; i < n; i++)
@@ -43,7 +43,7 @@ static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_ca
     }
     for (int i = 0; i < o->n; i++) {
         wb_tensor *x = o->node[i];
-        if (reads[i] && !is_made(x) && handed(x)) o->node[(*n_carried)++] = x;
+        if (reads[i] && !is_made(x) && is_held(x)) o->node[(*n_kept)++] = x;
     }
     wb__free(reads);
     return 0;
@@ -61,35 +61,35 @@ static int writes_of_the_program(const wb__thread *t)
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 {
     wb__order order = {0};
-    int n_carried = 0, status = find_carried(&order, n, values, &n_carried);
+    int n_kept = 0, status = find_kept(&order, n, values, &n_kept);
     if (!status)
-        status = wb__evaluate_first(t, writes_of_the_program(t), n_carried, order.node);
+        status = wb__evaluate_first(t, writes_of_the_program(t), n_kept, order.node);
     wb__order_free(&order);
     return status;
 }
 
 /* ---- detaching stale tensors ----------------------------------------------------------------- */
 
-static bool has_no_past(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
+static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
 /* Depends on a version that is gone; and so has no value. */
 enum { STALE = 1, LOST = 2 };
 
 /* For each tensor of the order: its state, and the variable's name of a gone version that it
  * depends on. */
-typedef struct { uint8_t state; const char *name; } past;
+typedef struct { uint8_t state; const char *name; } history;
 
-static void look_below(const wb__order *o, past *p)
+static void find_stale(const wb__order *o, history *p)
 {
     for (int i = 0; i < o->n; i++) {
         const wb_tensor *x = o->node[i];
-        p[i] = (past){0};
-        if (has_no_past(x)) {
-            if (x->flags & WB__GONE) p[i] = (past){STALE | LOST, x->name};
+        p[i] = (history){0};
+        if (has_no_inputs(x)) {
+            if (x->flags & WB__GONE) p[i] = (history){STALE | LOST, x->name};
             continue;
         }
         for (uint32_t j = 0; j < x->n_in; j++) {
-            const past *in = &p[wb__order_index(o, x->in[j], has_no_past)];
+            const history *in = &p[wb__order_index(o, x->in[j], has_no_inputs)];
             if (in->state & ~p[i].state) p[i].name = in->name;
             p[i].state |= in->state;
         }
@@ -97,7 +97,7 @@ static void look_below(const wb__order *o, past *p)
     }
 }
 
-static void cut(wb_tensor *x, const past *p)
+static void cut(wb_tensor *x, const history *p)
 {
     x->flags |= WB__CUT;
     if (!x->name) x->name = p->name ? p->name : "a parameter";
@@ -106,10 +106,10 @@ static void cut(wb_tensor *x, const past *p)
     wb__tensor_detach(x);
 }
 
-static bool has_past(const void *object)
+static bool has_history(const void *object)
 {
     const wb_tensor *x = object;
-    return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_past(x);
+    return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_inputs(x);
 }
 
 /* Steps that continue one another without a parameter, such as a running average of data, are never
@@ -122,7 +122,7 @@ static void compute_old(const wb_scope *s)
     bool good = true;
     for (int i = s->past_n[WB__PAST - 1]; good && i < s->past_n[WB__PAST - 2]; i++) {
         wb_tensor *x = s->objects[i];
-        if (!x || !has_past(x) || x->storage || !wb__consumers(x)) continue;
+        if (!x || !has_history(x) || x->storage || !wb__consumers(x)) continue;
         good = wb__reserve(&old, &capacity, n + 1, sizeof *old);
         if (good) old[n++] = wb__ref(x);
     }
@@ -144,18 +144,18 @@ void wb__cut_stale(wb__thread *t)
     while (s && s->outer) s = s->outer;
     if (!s || t->busy || t->recording) return;
     wb__order order = {0};
-    past *p = NULL;
+    history *p = NULL;
     bool good = true;
     wb__order_begin(&order);
     const int first = s->past_n[WB__PAST - 1], n = s->n;
     for (int i = first; good && i < n; i++)
-        if (s->objects[i] && has_past(s->objects[i]))
-            good = wb__order_add(&order, s->objects[i], has_no_past);
+        if (s->objects[i] && has_history(s->objects[i]))
+            good = wb__order_add(&order, s->objects[i], has_no_inputs);
     if (good && order.n) good = (p = wb__alloc((size_t)order.n * sizeof *p)) != NULL;
-    if (p) look_below(&order, p);
+    if (p) find_stale(&order, p);
     /* Indices are of the walk, so all are used before the first tensor is detached. */
     for (int i = 0; p && i < order.n; i++) {
-        order.node[i] = p[i].state && handed(order.node[i]) && has_past(order.node[i])
+        order.node[i] = p[i].state && is_held(order.node[i]) && has_history(order.node[i])
                             ? wb__ref(order.node[i]) : NULL;
     }
     for (int i = 0; p && i < order.n; i++) {
@@ -188,12 +188,12 @@ static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
     int status = 0;
     wb__order_begin(&order);
     do {
-        if (!wb__order_add(&order, unconsumed, has_no_past)) status = WB_ERROR_MEMORY;
+        if (!wb__order_add(&order, unconsumed, has_no_inputs)) status = WB_ERROR_MEMORY;
         unconsumed = unconsumed->next_unconsumed;
     } while (!status && unconsumed != t->unconsumed);
-    past *p = status ? NULL : wb__alloc(((size_t)order.n + 1) * sizeof *p);
+    history *p = status ? NULL : wb__alloc(((size_t)order.n + 1) * sizeof *p);
     *all = p ? wb__alloc(((size_t)order.n + 1) * sizeof **all) : NULL;
-    if (*all) look_below(&order, p);
+    if (*all) find_stale(&order, p);
     for (int i = 0; *all && i < order.n; i++)
         if (order.node[i]->flags & WB__IS_UNCONSUMED && !(p[i].state & LOST))
             (*all)[(*n)++] = wb__ref(order.node[i]);

@@ -56,7 +56,7 @@ static void evict(void)
     if (--p->uses == 0) wb__plan_free(p);
 }
 
-static bool keep(wb__plan *p)
+static bool add_plan(wb__plan *p)
 {
     while (n_plans >= limit) evict();
     if (!wb__reserve(&plans, &plans_capacity, n_plans + 1, sizeof *plans)) return false;
@@ -78,7 +78,7 @@ wb__plan *wb__plan_find(const wb__request *r)
     if (!p) return NULL;
     pthread_mutex_lock(&lock);
     stats.plans_built++;
-    bool kept = keep(p);
+    bool kept = add_plan(p);
     pthread_mutex_unlock(&lock);
     if (kept) return p;
     wb__plan_free(p);
@@ -94,7 +94,7 @@ void wb__plan_done(wb__plan *p)
 }
 
 /* Removes a plan that cannot run from the cache.  Its runs keep it until they end. */
-static void forget(wb__plan *p)
+static void remove_plan(wb__plan *p)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n_plans; i++) {
@@ -296,7 +296,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 static int failed(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {
-        forget(p);
+        remove_plan(p);
         return WB__PLAN_AGAIN;
     }
     if (status == WB_ERROR_UNSUPPORTED) status = WB_ERROR_DEVICE;

@@ -1,5 +1,5 @@
-/* Evaluation: one plan computes the tensors that are asked for, all pending writes, and every
- * unconsumed result that reads a version about to be overwritten. */
+/* Evaluation: one plan computes the requested tensors, all pending writes, and every unconsumed
+ * result that reads a version about to be overwritten. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -280,26 +280,26 @@ static int add_root(wb_tensor *x, int *n_roots)
 
 /* Adds each unconsumed result that reads a version about to be overwritten.  A result that reads a
  * version already gone, or no version at all, leaves the ring. */
-static int add_unconsumed(wb__thread *t, int n_asked, int *n_roots)
+static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 {
     wb_tensor *unconsumed = t->unconsumed, *const last = unconsumed->prev_unconsumed;
     int status = 0;
     for (bool more = true; more && !status;) {
         wb_tensor *next = unconsumed->next_unconsumed;
         unsigned reads = unconsumed->flags & WB__GONE ? LOST : 0;
-        bool asked = false;
-        for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == unconsumed;
-        if (!asked && !reads) status = find_reads(unconsumed, &reads);
+        bool requested = false;
+        for (int i = 0; i < n_requested && i < 8; i++) requested |= mine.roots[i] == unconsumed;
+        if (!requested && !reads) status = find_reads(unconsumed, &reads);
         if (!status && reads == (READS | VERSIONS)) status = add_root(unconsumed, n_roots);
         more = unconsumed != last;
-        if (reads & LOST || (!asked && !status && !(reads & VERSIONS)))
+        if (reads & LOST || (!requested && !status && !(reads & VERSIONS)))
             wb__unconsumed_remove(unconsumed);
         unconsumed = next;
     }
     return status;
 }
 
-/* Collects the tensors asked for and, if variables are written, the unconsumed results that could
+/* Collects the requested tensors and, if variables are written, the unconsumed results that could
  * not be evaluated afterwards. */
 static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {

@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "engine/graph.h"
 
-/* A tensor that a plan reads, or a slice of it that is read in place (window.c). */
+/* A tensor that a plan reads, or a slice of it that is read in place (leaf_slice.c). */
 typedef struct {
     wb_tensor *tensor;
     int64_t at, bytes;              /* first byte read, counted from the tensor's first; number of

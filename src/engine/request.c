@@ -42,25 +42,25 @@ static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
     return true;
 }
 
-/* Encodes a slice: its steps, and its starts unless it is read in place.  A bit of the key says
- * which. */
-static bool write_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
+/* Encodes a slice: its steps, and its starts unless it is read in place.  A bit of the first word
+ * is set if it is read in place. */
+static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 {
-    enum { WINDOW = 63 };
-    wb__leaf_slice window;
-    const bool moves = wb__leaf_slice_of(x, &window);
-    for (int i = moves ? x->ndim : 0; i < 2 * x->ndim; i++) *(*w)++ = (uint64_t)x->attr[i];
-    if (!moves) return true;
-    r->words[r->n_words] |= (uint64_t)1 << WINDOW;
+    enum { IN_PLACE = 63 };
+    wb__leaf_slice slice;
+    const bool in_place = wb__leaf_slice_of(x, &slice);
+    for (int i = in_place ? x->ndim : 0; i < 2 * x->ndim; i++) *(*w)++ = (uint64_t)x->attr[i];
+    if (!in_place) return true;
+    r->words[r->n_words] |= (uint64_t)1 << IN_PLACE;
     const int64_t dense = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
-    return add_leaf(r, at, (wb__plan_leaf){.tensor = window.base, .at = window.at,
-                                           .bytes = window.bytes, .granule = window.granule,
-                                           .scattered = window.bytes > 2 * dense});
+    return add_leaf(r, at, (wb__plan_leaf){.tensor = slice.base, .at = slice.at,
+                                           .bytes = slice.bytes, .granule = slice.granule,
+                                           .scattered = slice.bytes > 2 * dense});
 }
 
 /* Encodes one tensor as words: operation, shape, inputs and attributes.  Numbers that may differ
  * between runs go to `numbers`; values of fixed literals are part of the words. */
-static bool write_down(wb__request *r, wb_tensor *x, int at)
+static bool encode(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
     uint32_t n_in = leaf ? 0 : x->n_in;
@@ -80,7 +80,7 @@ static bool write_down(wb__request *r, wb_tensor *x, int at)
         for (uint32_t i = 0; i < n_in; i++)
             *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], wb__is_leaf);
         if (x->op == WB__OP_slice) {
-            if (!write_slice(r, x, at, &w)) return false;
+            if (!encode_slice(r, x, at, &w)) return false;
         } else {
             for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
         }
@@ -167,7 +167,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
         if (x->flags & WB__GONE) return wb__gone(x);
-        if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
+        if (!encode(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 5,

@@ -14,7 +14,7 @@ enum {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool watched(void)
+static bool allocations_watched(void)
 {
     return atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed);
 }
@@ -22,7 +22,7 @@ static bool watched(void)
 static wb_scope *open_in(wb__thread *t)
 {
     wb_scope *s = t->spare;
-    if (wb__likely(s && !watched())) {
+    if (wb__likely(s && !allocations_watched())) {
         t->spare = s->outer;
         t->spares--;
         *s = (wb_scope){.objects = s->objects, .capacity = s->capacity};
@@ -48,7 +48,7 @@ static void scope_free(wb_scope *s)
 
 static void keep_spare(wb__thread *t, wb_scope *s)
 {
-    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_CAPACITY || watched()) {
+    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_CAPACITY || allocations_watched()) {
         scope_free(s);
         return;
     }
@@ -81,7 +81,7 @@ wb_scope *wb_scope_open(void)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static bool note(wb_scope *s, void *object)
+static bool add_object(wb_scope *s, void *object)
 {
     if (!wb__reserve(&s->objects, &s->capacity, s->n + 1, sizeof *s->objects)) return false;
     s->objects[s->n++] = object;
@@ -92,7 +92,7 @@ void *wb__scope_give(void *object)
 {
     if (!object) return NULL;
     wb_scope *s = wb_is_none(object) ? NULL : current(wb__this_thread());
-    if (s && note(s, object)) return object;
+    if (s && add_object(s, object)) return object;
     wb__unref(object);
     return wb_is_none(object) ? object : NULL;          /* WB_NONE belongs to no scope */
 }
@@ -114,7 +114,7 @@ bool wb__scope_has(const void *object)
 
 /* Removes holes at the end.  Compacts the list if at least half of it is holes and no position is
  * in use. */
-static void tidy(wb_scope *s)
+static void compact(wb_scope *s)
 {
     if (s->pinned) return;
     for (; s->n && !s->objects[s->n - 1]; s->n--) s->holes--;
@@ -134,7 +134,7 @@ static void leave_hole(wb_scope *s, void **entry)
 {
     *entry = NULL;
     s->holes++;
-    tidy(s);
+    compact(s);
 }
 
 /* Whether s is the scope of the function that wb_compile is recording. */
@@ -154,11 +154,11 @@ void *wb_object_keep(void *object)
     void **entry = find(s, object);
     if (!entry) { /* of another scope: the outer scope gets a reference of its own */
         if (find(s->outer, object)) return object;
-        if (note(s->outer, object)) return wb__ref(object);
+        if (add_object(s->outer, object)) return wb__ref(object);
         return NULL;
     }
     if (recorded_in(s) && wb__unrecordable("keep", WB__ACTS)) return NULL;
-    if (!note(s->outer, object)) return NULL;
+    if (!add_object(s->outer, object)) return NULL;
     leave_hole(s, entry);
     return object;
 }
@@ -282,8 +282,8 @@ static bool unfinished(const wb_tensor *x)
     return !x->storage || x->n_in;
 }
 
-/* Whether the tensor has references other than those of this scope, of its consumers, and of the
- * thread whose guard it is. */
+/* Whether the tensor has other references than those of this scope, of its consumers, and of this
+ * thread (for its guard). */
 static bool outlives(const wb_tensor *x)
 {
     return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
@@ -404,7 +404,7 @@ int wb_scope_close(wb_scope *scope)
     t->scope = scope->outer;
     if (t->scope) {
         t->scope->pinned--;
-        tidy(t->scope);
+        compact(t->scope);
     }
     keep_spare(t, scope);
     return status;

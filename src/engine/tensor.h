@@ -63,8 +63,8 @@ enum {
     WB__FROZEN = 16,        /* a variable that is not trained, such as running statistics */
     /* WB__FIXED: a literal that is part of a plan's structure: 1/n, a constant of a formula. */
     WB__FIXED = 32,
-    WB__RENEWED = 64,       /* a literal that each replay of a recording sets anew; never fixed */
-    WB__CANCELLED = 128,   /* an assign that was cancelled, since an evaluation failed */
+    WB__RENEWED = 64,       /* a literal that each replay of a recording sets; never fixed */
+    WB__CANCELLED = 128,   /* an assign that was cancelled because an evaluation failed */
     /* WB__KEPT: a version with memory of its own, since its variable was written; it holds a
      * reference to the variable. */
     WB__KEPT = 256,

@@ -42,9 +42,9 @@ typedef struct {
     int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Which dtypes a number that is an input may have as an operand. 0: the input is not a number. 1:
- * only floating dtypes, since it is not whole, or only its own dtype.  Else 2, plus a bit for each
- * integer dtype that holds it. */
+/* Which dtypes an input that is a number can have beside other operands. 0: the input is not a
+ * number. 1: only floating dtypes (it is not whole), or only its own dtype.  Else 2, plus a bit for
+ * each integer dtype that holds it. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
     wb__recording notes;
     int n_in, threads;
-    const wb_device *made_on;           /* the thread's default device, */
+    const wb_device *default_device;           /* the thread's default device, */
     bool training;                      /* and whether it was inside wb_withgradient */
     signature *in;
     wb__plan *plan;
@@ -171,7 +171,7 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
     return status;
 }
 
-static int enough(int n_out, int n)
+static int check_count(int n_out, int n)
 {
     if (n_out <= n) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
@@ -185,7 +185,7 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
     wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
     const int pending = wb__pending_count();
     int n, status = in ? call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
-    if (!status) status = enough(n_out, n);
+    if (!status) status = check_count(n_out, n);
     if (!status) memcpy(result, out, (size_t)n_out * sizeof *out);
     else wb__forget_pending(pending);
     wb__free(in);
@@ -366,7 +366,8 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     for (int i = 0; i < n; i++) out[i] = wb__bind(out[i]);
     const wb_device *d = recorded_on(t, n, out);
     if (!d) return wb_error_code();
-    for (int i = 0; i < n; i++)         /* a number among the results of a device */
+    for (int i = 0; i < n; i++)         /* a number that is a result gets the device of the other
+                                           results */
         if (wb__device_of(out[i]) != d && !(out[i] = wb__with_device(out[i], d)))
             return WB_ERROR_MEMORY;
     memcpy(roots, out, (size_t)n * sizeof *roots);
@@ -436,8 +437,8 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
 static bool same_inputs(const recording *r, int n, wb_tensor *const *in)
 {
     const wb__thread *t = wb__this_thread();
-    bool same = r->n_in == n && r->threads == wb__threads() && r->made_on == wb_default_device() &&
-                r->training == (t->training > 0);
+    bool same = r->n_in == n && r->threads == wb__threads() &&
+                r->default_device == wb_default_device() && r->training == (t->training > 0);
     for (int i = 0; same && i < n; i++) {
         const signature s = signature_of(in[i]);
         same = same_signature(&r->in[i], &s);
@@ -465,7 +466,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     if (!r) return NULL;
     r->n_in = n;
     r->threads = wb__threads();
-    r->made_on = wb_default_device();
+    r->default_device = wb_default_device();
     r->training = wb__this_thread()->training > 0;
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
     for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
@@ -555,7 +556,7 @@ static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_te
     wb_tensor *made[OUTPUTS + 1];
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb__error_or(WB_ERROR_MEMORY);
-    int status = enough(n_out, r->n_out);
+    int status = check_count(n_out, r->n_out);
     if (!status) status = replay(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(r->plan);
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)

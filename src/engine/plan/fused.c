@@ -152,7 +152,7 @@ static int elementwise(program *p, const wb__value *v, int level, const int *in)
     return add(p, i);
 }
 
-static int outside(program *p, int x, int level, bool whole);
+static int outside_operand(program *p, int x, int level, bool whole);
 
 /* The instruction that loaded x at this level; -1: none. */
 static int find_loaded(const program *p, int x, int level)
@@ -177,13 +177,13 @@ static int rematerialised(program *p, int x, int level)
     const wb__values *s = p->m->values;
     const wb__value *v = wb__value_at(s, x);
     int in[3] = {-1, -1, -1};
-    for (int i = 0; i < v->n_in; i++) in[i] = outside(p, wb__input(s, v, i), level, true);
+    for (int i = 0; i < v->n_in; i++) in[i] = outside_operand(p, wb__input(s, v, i), level, true);
     return elementwise(p, v, level, in);
 }
 
 /* An operand from outside the group, or a number.  `whole`: use `level` even if the operand varies
  * less. */
-static int outside(program *p, int x, int level, bool whole)
+static int outside_operand(program *p, int x, int level, bool whole)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
@@ -205,11 +205,11 @@ static int outside(program *p, int x, int level, bool whole)
                     : add_arg(p, WB__LOAD, level, v->dtype, wb__add_operand(m, p->step, &at)));
 }
 
-static bool inside(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
+static bool in_group(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
 
 static int operand(program *p, int x, int level, bool whole)
 {
-    return inside(p, x) ? p->m->instr_of[x] : outside(p, x, level, whole);
+    return in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
 }
 
 /* The operands of an elementwise value.  At least one of them must have the value's own level. */
@@ -223,8 +223,8 @@ static void operands(program *p, const wb__value *v, int level, int *in)
     }
     for (int i = 0; i < v->n_in && finest < level && !p->m->failed; i++) {
         int x = ir->inputs[v->in + i];
-        if (inside(p, x)) continue;
-        in[i] = outside(p, x, level, true);
+        if (in_group(p, x)) continue;
+        in[i] = outside_operand(p, x, level, true);
         finest = level;
     }
 }
@@ -272,7 +272,7 @@ static void store_in_order(program *p, int x, const wb__value *v)
     store(p, p->m->instr_of[x], &at);
 }
 
-static void one(program *p, int x)
+static void emit_value(program *p, int x)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
@@ -287,7 +287,7 @@ static void one(program *p, int x)
         view = in_space(p->group, &view);
         m->instr_of[x] = source(p, x, &view, level);
     } else if (class == WB__MOVE) { /* a contiguous copy: the space has its operand's dimensions */
-        m->instr_of[x] = outside(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
+        m->instr_of[x] = outside_operand(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
         m->instr_of[x] = elementwise(p, v, level, in);
@@ -320,7 +320,7 @@ void wb__emit_fused(wb__emitter *m, int group)
     wb__plan_step d;
     program p = {.m = m, .group = &m->groups->group[group], .g = group, .step = &d};
     wb__step_begin(m, WB__STEP_FUSED, &d);
-    for (int x = p.group->first; x >= 0 && !m->failed; x = m->groups->of[x].next) one(&p, x);
+    for (int x = p.group->first; x >= 0 && !m->failed; x = m->groups->of[x].next) emit_value(&p, x);
     finish(&p);
 }
 

@@ -1,6 +1,6 @@
 /* Forms groups: the values of a group become one kernel.
  *
- * Values are taken in order.  An elementwise value or a reduction joins the latest group that
+ * Values are processed in order.  An elementwise value or a reduction joins the latest group that
  * computes one of its operands, if it fits into that group's space, or else the last group that
  * reads one of its operands.  Its other operands come from earlier groups, so the order of groups
  * is an order of execution.  Values computed from leaves only, and comparisons of a product's
@@ -15,8 +15,8 @@ enum { MOST_DEFERRED = 64 };    /* limit of deferred values below a deferred val
 
 /* The state of a value while groups are formed. */
 typedef struct {
-    int below;          /* of a deferred value: number of deferred values that it depends on, plus
-                           itself; else 0 */
+    int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
+                           else 0 */
     int reader;         /* the last fused group that loads it, which other readers can join; -1:
                            none */
 } progress;
@@ -27,7 +27,7 @@ typedef struct {
     const wb__patterns *patterns;
     wb__groups *out;
     progress *progress;
-    wb__group spare;    /* returned by new_group when out of memory */
+    wb__group dummy;    /* returned by new_group when out of memory */
     bool failed;
 } former;
 
@@ -45,7 +45,7 @@ static wb__group *new_group(former *f, wb__group_kind kind)
     wb__groups *o = f->out;
     if (!wb__reserve(&o->group, &o->capacity, o->n + 1, sizeof *o->group)) {
         f->failed = true;
-        return &f->spare;
+        return &f->dummy;
     }
     o->group[o->n] =
         (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1};
@@ -69,12 +69,12 @@ static void join_last(former *f, int x) { join(f, f->out->n - 1, x); }
 
 /* The latest group that computes one of v's operands, or an operand of a deferred operand; -1: all
  * are leaves. */
-static int latest(const former *f, const wb__value *v)
+static int latest_maker(const former *f, const wb__value *v)
 {
     int g = -1;
     for (int i = 0; i < v->n_in; i++) {
         const int base = base_of(f, v, i);
-        const int made = is_deferred(f, base) ? latest(f, value(f, base)) : group_of(f, base);
+        const int made = is_deferred(f, base) ? latest_maker(f, value(f, base)) : group_of(f, base);
         g = WB__MAX(g, made);
     }
     return g;
@@ -227,7 +227,7 @@ static bool may_join(const former *f, int g, const wb__value *v)
  * operand; -1: none. */
 static int candidate(const former *f, const wb__value *v)
 {
-    const int g = latest(f, v);
+    const int g = latest_maker(f, v);
     if (g >= 0 && may_join(f, g, v)) return g;
     for (int i = 0; i < v->n_in; i++) {
         const int r = f->progress[base_of(f, v, i)].reader;
@@ -236,7 +236,7 @@ static int candidate(const former *f, const wb__value *v)
     return -1;
 }
 
-static void fusable(former *f, int x)
+static void group_fusable(former *f, int x)
 {
     const wb__value *v = value(f, x);
     for (int i = 0; i < v->n_in; i++) {         /* a view needs its base in memory */
@@ -258,7 +258,7 @@ static void fusable(former *f, int x)
 /* ---- all values ------------------------------------------------------------------------------ */
 
 /* A library operation, and its sum if that came earlier.  Its bias must be in memory. */
-static void library(former *f, int x)
+static void group_library(former *f, int x)
 {
     if (wb__is_further_result(value(f, x)->op)) {
         join(f, group_of(f, input(f, value(f, x), 0)), x);
@@ -273,21 +273,21 @@ static void library(former *f, int x)
 }
 
 /* A value that is part of a product.  The product's kernel may be emitted here. */
-static void part_of(former *f, int x, const wb__product *p)
+static void group_part(former *f, int x, const wb__product *p)
 {
-    if (p->made_at == x) library(f, p->value);
+    if (p->made_at == x) group_library(f, p->value);
     f->out->of[x].group = group_of(f, p->value);
 }
 
-static void one(former *f, int x)
+static void group_value(former *f, int x)
 {
     const wb__value *v = value(f, x);
     const int part = f->patterns->of[x].product;
     switch (wb__ops[v->op].class) {
     case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE:
     case WB__REDUCE:
-        if (part >= 0) part_of(f, x, &f->patterns->product[part]);
-        else if (!f->patterns->of[x].unused) fusable(f, x);
+        if (part >= 0) group_part(f, x, &f->patterns->product[part]);
+        else if (!f->patterns->of[x].unused) group_fusable(f, x);
         break;
     case WB__SOURCE:
         if (!f->values->needed[x]) break;
@@ -306,7 +306,8 @@ static void one(former *f, int x)
         }
         break;
     case WB__LIBRARY:
-        if (wb__is_further_result(v->op) || f->patterns->product[part].made_at == x) library(f, x);
+        if (wb__is_further_result(v->op) || f->patterns->product[part].made_at == x)
+            group_library(f, x);
         break;
     default: break;
     }
@@ -337,7 +338,7 @@ static void find_stored(former *f)
 
 static bool form(former *f)
 {
-    for (int x = 0; x < f->values->ir.n && !f->failed; x++) one(f, x);
+    for (int x = 0; x < f->values->ir.n && !f->failed; x++) group_value(f, x);
     if (f->failed || !wb__groups_merge(f->attempt, f->values, f->out)) return false;
     find_stored(f);
     for (int i = 0; i < f->out->n; i++) {

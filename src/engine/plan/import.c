@@ -29,7 +29,7 @@ bool wb__literal_fixed(const wb_tensor *x)
 
 /* Imports a slice that is read in place: a leaf for the part of the base that is read, and the
  * chain of views on it. */
-static int window(wb__values *m, wb_tensor *x, int leaf)
+static int import_slice(wb__values *m, wb_tensor *x, int leaf)
 {
     wb__leaf_slice w;
     wb__leaf_slice_of(x, &w);
@@ -55,7 +55,7 @@ static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const i
         v.leaf = leaf;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
     }
-    if (leaf >= 0) return window(m, x, leaf);
+    if (leaf >= 0) return import_slice(m, x, leaf);
     if (wb__composed[x->op]) return wb__composed[x->op](a, m, x, in);
     switch (x->op) {
     case WB__OP_literal:

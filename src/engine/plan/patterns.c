@@ -98,8 +98,8 @@ static bool taken(const finder *f, const wb__product *p)
 
 /* ---- bias ------------------------------------------------------------------------------------ */
 
-/* The product that computes x's operand i, if it has x's shape and can still be given a bias or an
- * epilogue (it has neither an epilogue nor sums); else NULL. */
+/* The product that computes x's operand i, if it has x's shape and has neither an epilogue nor
+ * sums; else NULL. x may become its bias or its epilogue. */
 static wb__product *before(const finder *f, const wb__value *x, int i)
 {
     wb__product *p = made_by(f, input(f, x, i));
@@ -109,8 +109,8 @@ static wb__product *before(const finder *f, const wb__value *x, int i)
     return v->size == x->size && v->ndim == x->ndim ? p : NULL;
 }
 
-/* Whether x is a bias of the product: a contiguous vector in memory with a number for each column
- * (or channel). */
+/* Whether x is a bias of the product: a contiguous vector in memory, with one number for each
+ * column (or channel). */
 static bool is_bias(const finder *f, int x, const wb__product *p)
 {
     const wb__value *b = value(f, x), *v = value(f, p->value);
@@ -143,10 +143,10 @@ static bool match_bias(finder *f, int x)
 
 /* ---- activation ------------------------------------------------------------------------------ */
 
-/* Whether fusing an activation into a product is faster, if a library may then need an extra pass.
- * relu: always.  Others: not for rows (of the last axis; of an image behind a convolution) shorter
- * than 16; and if other elementwise operations read the result, only tanh and sigmoid, which
- * libraries have. */
+/* Whether fusing an activation into a product is faster, considering that a library may need an
+ * extra pass for it. relu: always.  Others: not if rows are shorter than 16 (the last axis; for a
+ * convolution the rows of an image).  If other elementwise operations read the result: only tanh
+ * and sigmoid, which libraries have. */
 static bool pays(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -195,7 +195,7 @@ static bool alike(const wb__value *p, const wb__value *q)
 }
 
 /* Whether p is a matrix product with one reader. */
-static bool is_own(const finder *f, int p)
+static bool has_one_reader(const finder *f, int p)
 {
     const wb__value *v = value(f, p);
     return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1;
@@ -213,7 +213,7 @@ static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
     for (int i = 0; x->op == WB__OP_mul && i < 2; i++) {
         *s = (slope){WB__AUX_FACTOR, input(f, x, i), input(f, x, !i), -1};
         const wb__value *factor = value(f, s->factor);
-        if (factor->op != WB__OP_gelu_slope || !is_own(f, s->product)) continue;
+        if (factor->op != WB__OP_gelu_slope || !has_one_reader(f, s->product)) continue;
         s->of = input(f, factor, 0);
         if (alike(x, factor) && alike(x, value(f, s->product)) && alike(x, value(f, s->of)))
             return true;
@@ -227,7 +227,7 @@ static bool is_relu_slope(const finder *f, const wb__value *x, slope *s)
     if (x->op != WB__OP_where || !is_zero(f, input(f, x, 2))) return false;
     *s = (slope){WB__AUX_MASK, input(f, x, 1), input(f, x, 0), -1};
     const wb__value *above = value(f, s->factor);
-    if (above->op != WB__OP_gt || !is_zero(f, input(f, above, 1)) || !is_own(f, s->product))
+    if (above->op != WB__OP_gt || !is_zero(f, input(f, above, 1)) || !has_one_reader(f, s->product))
         return false;
     s->of = input(f, above, 0);
     const wb__value *y = value(f, s->of);
@@ -492,8 +492,8 @@ static bool begin(finder *f, int x)
 /* ---- the tables ------------------------------------------------------------------------------ */
 
 /* Each value is tried with the rows of a table in turn; the first row that matches makes it part of
- * a product.  The second table runs when products have their biases and epilogues, and only adds
- * sums. */
+ * a product.  The second table is used after the first, when all biases and epilogues are found; it
+ * only adds sums. */
 typedef bool (*pattern)(finder *f, int x);
 
 static const pattern behind_products[] = {match_bias, match_activation, match_gradient,
@@ -511,16 +511,17 @@ static void match(finder *f, int x, const pattern *rows, size_t n)
 static bool find(finder *f)
 {
     const int n = f->values->ir.n;
-    const bool asks = f->attempt->device->backend->takes != NULL;
+    const bool takes_more = f->attempt->device->backend->takes != NULL;
     find_readers(f);
-    if (asks && !find_factors(f)) return false;
+    if (takes_more && !find_factors(f)) return false;
     for (int x = 0; x < n; x++) {
         if (wb__ops[value(f, x)->op].class == WB__LIBRARY && !begin(f, x)) return false;
         match(f, x, behind_products, WB__COUNT(behind_products));
         find_ready_at(f, x);
     }
-    if (asks) keep_read_factors(f);
-    for (int x = 0; asks && x < n; x++) match(f, x, beside_products, WB__COUNT(beside_products));
+    if (takes_more) keep_read_factors(f);
+    for (int x = 0; takes_more && x < n; x++)
+        match(f, x, beside_products, WB__COUNT(beside_products));
     return true;
 }
 

@@ -29,7 +29,8 @@ int wb__same_memory(const wb__values *s, int x)
     return wb__is_view(s, at) || wb__value_at(s, at)->layout == WB__CHANNELS_LAST ? x : at;
 }
 
-/* A computed row-major value is written to the memory of the first result that it is. */
+/* A computed row-major value that is a result is written to that result's memory; if it is several
+ * results, to the first. */
 static void choose_results(placer *p)
 {
     for (int i = 0; i < p->request->n_results; i++) {
@@ -141,7 +142,7 @@ int wb__content(const wb__values *s, int x)
 
 /* Whether x can be written directly into the concat that it is a part of.  Then all its readers
  * read it there. */
-static bool may_be_inside(const placer *p, int x)
+static bool may_be_part(const placer *p, int x)
 {
     const wb__role *r = &p->out->role[x];
     const wb__value *v = value(p, x);
@@ -189,7 +190,7 @@ static bool choose_parts(placer *p)
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         for (int j = 0; j < a->n_in; j++) {
             const int x = wb__content(p->values, wb__input(p->values, a, j));
-            if (!may_be_inside(p, x) || is_dense[x]) continue;
+            if (!may_be_part(p, x) || is_dense[x]) continue;
             p->out->role[x].concat = i;
             p->out->role[x].part = j;
         }
@@ -202,7 +203,7 @@ static bool choose_parts(placer *p)
 
 /* The view of a part in the memory of its concat, which is already placed. v may have additional
  * dimensions of size 1. */
-static void inside(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
+static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
     const wb__step_operand *whole = &p->out->operand[p->out->role[r->concat].operand];
@@ -224,7 +225,7 @@ static void choose_operand(placer *p, int x, wb__step_operand *at)
     const wb__value *v = value(p, x);
     const wb__role *r = &p->out->role[x];
     if (r->concat >= 0) {
-        inside(p, v, r, at);
+        place_part(p, v, r, at);
         return;
     }
     wb__contiguous(v, &at->view);

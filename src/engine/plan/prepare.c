@@ -42,8 +42,8 @@ bool wb__taken(const wb__attempt *a, const wb__step *s)
     return !d->all && index_of_declined(d, s) == d->n && a->device->backend->takes(a->device, s);
 }
 
-/* If a step is declined in a second attempt, the list did not avoid it: then the backend is asked
- * for no special step any more. */
+/* A step that is declined again in a later attempt shows that the list does not avoid it: then the
+ * backend is asked for no special step any more. */
 static bool note_declined(wb__declined *d, const wb__step *s)
 {
     const int i = index_of_declined(d, s);

@@ -21,7 +21,7 @@ typedef struct wb__declined {
     wb__step *step;
     int n, capacity;
     int known;                          /* number of steps declined in earlier attempts */
-    bool all;                           /* ask the backend for no special step at all */
+    bool all;                           /* the backend is asked for no special step any more */
 } wb__declined;
 
 /* One attempt at a plan.  Every stage reads it. */
@@ -107,8 +107,8 @@ bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out
 void wb__source_view(const wb__values *s, int x, wb__view *out);
 /* The dense view of v in v's own layout. */
 void wb__contiguous(const wb__value *v, wb__view *out);
-/* The view of an operand of a matrix product, transposed if asked.  Leading axes broadcast to the
- * product's. */
+/* The view of an operand of a matrix product, transposed if `transposed`.  Leading axes broadcast
+ * to the product's. */
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
 
 /* ---- patterns -------------------------------------------------------------------------------- */
@@ -222,8 +222,8 @@ typedef struct {
 /* The memory that a value has.  A field is -1 where it does not apply. */
 typedef struct {
     int operand;        /* of each stored value and each leaf: index of its operand */
-    int result;         /* index of the request's result that it is */
-    int write;          /* index of the request's write whose variable it is computed in */
+    int result;         /* index of the request's result in whose memory it is */
+    int write;          /* index of the request's write in whose variable it is computed */
     int concat, part;   /* the concat in whose memory it is, and which part of it */
 } wb__role;
 
@@ -257,7 +257,7 @@ typedef struct {
     wb__step_operand *operand;          /* of each view */
     int n_operands, capacity;
     wb__step_operand aux, sums;                /* of step.aux and step.sums */
-    wb__view *views;                    /* of a fused step: the arrays behind step.fused */
+    wb__view *views;                    /* of a fused step: the arrays that step.fused points to */
     wb__instr *instr;
     wb__space *spaces;
     char *text;

@@ -1,5 +1,4 @@
-/* The results of the stages as lines of the log, for WEBER_DEBUG=stages.  docs/design.md explains an
- * example. */
+/* Logs the results of the stages for WEBER_DEBUG=stages.  docs/design.md explains an example. */
 #include "engine/plan/stages.h"
 
 #include "base/text.h"
@@ -17,7 +16,7 @@ static void log_lines(const char *title, wb__text *t)
     wb__free(t->text);
 }
 
-/* Tensors in an order in which operands come first; a leaf is "known". */
+/* Tensors in the order of the walk, operands first.  A leaf is "known". */
 static void trace_graph(const wb__request *r)
 {
     wb__text t = {0};

@@ -31,15 +31,15 @@ static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
 {
     if (to->failed) return 0;
     const wb__value *p = &to->value[x];
-    int64_t dims[WB_MAX_DIMS], window[2 * WB_MAX_DIMS];
+    int64_t dims[WB_MAX_DIMS], attrs[2 * WB_MAX_DIMS];
     int lead = s->ndim - p->ndim;
     for (int i = 0; i < p->ndim; i++) {
         bool whole = p->dims[i] == 1;
         dims[i] = whole ? 1 : s->dims[lead + i];
-        window[i] = whole ? 0 : attr[lead + i];
-        window[p->ndim + i] = whole ? 1 : attr[s->ndim + lead + i];
+        attrs[i] = whole ? 0 : attr[lead + i];
+        attrs[p->ndim + i] = whole ? 1 : attr[s->ndim + lead + i];
     }
-    return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, window);
+    return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, attrs);
 }
 
 /* Copies value i to `to`.  A slice of an elementwise value that is only sliced becomes the
@@ -80,7 +80,7 @@ static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_slice
     }
     for (int i = 0; slices && covered && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        /* covered == slices: slices of one number, which are read from the value itself */
+        /* covered == slices means slices of one element, which are read from the value itself */
         only_sliced[i] = slices[i] && slices[i] == uses[i] && covered[i] <= v->size &&
                          covered[i] > slices[i] && wb__is_elementwise((wb__op)v->op);
         any |= only_sliced[i];
