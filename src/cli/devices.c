@@ -48,7 +48,7 @@ static void print_cure(int row, const wb__probe *p)
         printf("%s: the process that looked at it came to no good end, and so would any that uses "
                "it.\n    Another version of its driver may help.\n", wb__rows[row].name);
     else if (p->why)
-        print_lines(p->why, wb__row_in_front(row, p->why), "    ");
+        print_lines(p->why, wb__row_label(row, p->why), "    ");
 }
 
 static void print_parts(const wb__row *row, const wb__probe *p)

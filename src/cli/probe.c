@@ -65,9 +65,9 @@ static void tell_devices(FILE *to, int row)
 
 static void tell_parts(FILE *to, int row)
 {
-    for (const char *const *part = wb__rows[row].parts; *part; part++) {
+    for (const char *const *part = wb__rows[row].libraries; *part; part++) {
         const int have = wb__row_backend(row)->part(*part);
-        char line[WB__WHY];
+        char line[WB__REASON_BYTES];
         if (have < 0) continue;
         snprintf(line, sizeof line, "%s: %s", *part, have ? "works" : wb_error());
         tell(to, "part", line);
@@ -89,7 +89,7 @@ int wb__cli_probe(const char *backend)
         tell_devices(to, row);
         tell_parts(to, row);
     } else {
-        tell(to, "why", wb__row_why(row));
+        tell(to, "why", wb__row_reason(row));
     }
     wb__registry_unlock();
     tell(to, "end", "");
@@ -132,7 +132,7 @@ static void hear(wb__probe *p, answer *a, char *line)
 static bool listen_to(int file, wb__probe *p, answer *a, double seconds)
 {
     const double until = wb__now() + seconds;
-    char line[WB__WHY + 16];
+    char line[WB__REASON_BYTES + 16];
     size_t n = 0;
     while (!p->answered) {
         const double left = until - wb__now();

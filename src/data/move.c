@@ -1,5 +1,5 @@
-/* Datasets on other devices: the arrays at the root are moved whole, views and maps stand over them
- * as before.  What a function of the program makes is computed first, all of it. */
+/* wb_to of datasets: the arrays of the root are moved as a whole, and views and maps are rebuilt
+ * over them. A source is computed first, as a whole. */
 #include "data/dataset.h"
 
 #include <string.h>
@@ -11,13 +11,12 @@ const wb_device *wb__dataset_device(void *dataset)
     return wb__dataset_root(dataset)->device;
 }
 
-/* 1: some part becomes another dtype or leaves its device; 0: none does; -1: the device has no such
- * dtype. */
+/* 1: the arrays must be moved or converted; 0: neither; -1: the device lacks a dtype. */
 static int has_to_go(const wb_dataset *root, const wb_device *d, wb_dtype wanted)
 {
     int go = root->device != d;
-    for (int part = X; part <= Y; part++) {
-        const wb__field *f = &root->field[part];
+    for (int xy = X; xy <= Y; xy++) {
+        const wb__field *f = &root->field[xy];
         if (!f->present || (root->device == d && !wanted)) continue;
         const wb_dtype t = wb__dtype_on(d, f->dtype, wanted);
         if (!t) return -1;
@@ -35,7 +34,7 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype want
     return y ? wb_dataset_of(x, y) : NULL;
 }
 
-/* Only the dataset leaves the scope in which it was made. */
+/* Keeps only the dataset; the other objects created here are freed. */
 static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype wanted)
 {
     const int go = has_to_go(root, d, wanted);

@@ -109,7 +109,7 @@ static wb__julia connection(const record *r)
     memcpy(&f, option(r, "connection"), sizeof f);
     const bool skip = !strcmp(r->type->name, "SkipConnection");
     const char *name = wb__connection_name(f);
-    const int n = skip ? 2 : wb__layer_parts(r->l, &parts);
+    const int n = skip ? 2 : wb__container_layers(r->l, &parts);
     const wb__flux_name *row = wb__flux_name_here(wb__flux_connections, name, n, s->version);
     if (!row && !s->structs) return empty(s);
     if (!row) return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
@@ -183,7 +183,7 @@ static wb__julia layers(const record *r)
 {
     wb__flux_saver *s = r->s;
     wb__child *parts;
-    int n = wb__layer_parts(r->l, &parts);
+    int n = wb__container_layers(r->l, &parts);
     if (s->structs && s->version < NAMED_CHAINS && !wb__flux_numbered(n, parts))
         wb__flux_refuse(s, "%s with names, which came with 0.12.7", r->type->name);
     const size_t length = s->path.length;

@@ -183,7 +183,7 @@ static void put_layer(writing *w, wb_layer *l, int depth)
         put_options(w, l);
     }
     wb__child *parts;
-    const int n = wb__layer_parts(l, &parts);
+    const int n = wb__container_layers(l, &parts);
     const size_t length = w->path.length;
     if (n && wb__is(wb__layer_child(l, 0), &wb__tree_class)) wb__path_push(&w->path, "layers");
     if (n) put_parts(w, n, parts, depth);

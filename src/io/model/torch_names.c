@@ -140,7 +140,7 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
     for (int other = 0; other < 2; other++) {
         for (int i = 0; !status && i < 3; i++) {
             const char *child = l->node.children[i].name;
-            wb__child *at = wb__place("names", wb__layer_child(l, i), what, NULL);
+            wb__child *at = wb__child_at("names", wb__layer_child(l, i), what, NULL);
             if (!at) return wb_error_code();
             if (wb_is_none(at->object)) continue;
             char *own = wb__printf("%s%s%s.%s", name, *name ? "." : "", child, what);
