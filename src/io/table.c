@@ -9,7 +9,7 @@
 
 wb__entry *wb__table_add(wb__table *t, const char *name)
 {
-    if (!wb__reserve(&t->entries, &t->room, t->n + 1, sizeof *t->entries)) return NULL;
+    if (!wb__reserve(&t->entries, &t->capacity, t->n + 1, sizeof *t->entries)) return NULL;
     wb__entry *e = &t->entries[t->n];
     *e = (wb__entry){.name = wb__strdup(name)};
     if (!e->name) return NULL;
@@ -19,7 +19,7 @@ wb__entry *wb__table_add(wb__table *t, const char *name)
 
 int wb__table_add_note(wb__table *t, const char *key, const char *value)
 {
-    if (!wb__reserve(&t->notes, &t->room_notes, t->n_notes + 1, sizeof *t->notes))
+    if (!wb__reserve(&t->notes, &t->note_capacity, t->n_notes + 1, sizeof *t->notes))
         return WB_ERROR_MEMORY;
     wb__note note = {wb__strdup(key), wb__strdup(value)};
     if (!note.key || !note.value) {

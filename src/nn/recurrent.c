@@ -92,11 +92,10 @@ static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **stat
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == x->ndim - 1 ? o->out : 1;
     const int first = MORE + o->hidden_bias;
-    for (int i = 0; o->initial_state && i < kind->states; i++) {
-        if (states[i]) continue;
-        states[i] = wb_reshape_array(wb__layer_child(l, first + i), x->ndim, dims);
-        if (!states[i]) return false;
-    }
+    for (int i = 0; o->initial_state && i < kind->states; i++)
+        if (!states[i] &&
+            !(states[i] = wb_reshape_array(wb__layer_child(l, first + i), x->ndim, dims)))
+            return false;
     return true;
 }
 
