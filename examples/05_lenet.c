@@ -91,7 +91,8 @@ static void draw(int digit, float *image)
 {
     double turn = between(-.25, .25), lean = between(-.2, .2);
     double wide = between(13, 20), tall = between(16, 21);
-    double left = 14 + between(-1.5, 1.5), top = 14 + between(-1.5, 1.5), thickness = between(.9, 1.6);
+    double left = 14 + between(-1.5, 1.5), top = 14 + between(-1.5, 1.5);
+    double thickness = between(.9, 1.6);
     double wave = between(0, .03), phase = between(0, 6.28);
     memset(image, 0, PIXELS * sizeof *image);
     for (const stroke *s = shapes[digit]; s < shapes[digit] + 4 && s->kind; s++)
@@ -125,7 +126,7 @@ static bool found(char *path, const char *folder, const char *name)
     return false;
 }
 
-static void say(const digits *d, const char *what, const char *where)
+static void print_source(const digits *d, const char *what, const char *where)
 {
     long long train = wb_dataset_length(d->train), test = wb_dataset_length(d->test);
     printf("%lld %s%s: %lld to learn from, %lld held out\n", train + test, what, where, train,
@@ -168,7 +169,7 @@ static bool digits_from_csv(const char *path, digits *d)
     /* A random fifth is held out. */
     if (wb_splitobs(all, 0.8, true, &d->train, &d->test)) return false;
     d->epochs = 60;
-    say(d, "real digits of 8x8 pixels from ", path);
+    print_source(d, "real digits of 8x8 pixels from ", path);
     return true;
 }
 
@@ -186,7 +187,7 @@ static bool digits_from(const char *place, digits *d)
         d->test = wb_load_idx(images, labels);
         d->epochs = 6;
         if (!d->train || !d->test) return false;
-        say(d, "MNIST digits from ", place);
+        print_source(d, "MNIST digits from ", place);
         return true;
     }
     if (found(images, place, "t10k-images-idx3-ubyte") &&
@@ -196,7 +197,7 @@ static bool digits_from(const char *place, digits *d)
         d->test = wb_subset(all, 8000, 10000);
         d->epochs = 40;
         if (!d->train || !d->test) return false;
-        say(d, "digits of MNIST's test set alone, from ", place);
+        print_source(d, "digits of MNIST's test set alone, from ", place);
         return true;
     }
     if (found(csv, place, "digits.csv")) return digits_from_csv(csv, d);
@@ -218,7 +219,7 @@ static bool digits_drawn(int n, digits *d)
     free(y);
     if (wb_splitobs(all, 0.8, false, &d->train, &d->test)) return false;
     d->epochs = 10;
-    say(d, "digits drawn by this program", "");
+    print_source(d, "digits drawn by this program", "");
     return true;
 }
 

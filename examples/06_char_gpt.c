@@ -100,10 +100,10 @@ static wb_layer *block(int64_t width, int64_t heads)
     wb_layer *attention = wb_MultiHeadAttention(width, heads, .causal = true, .bias = true,
                                                 .init = small_normal);
     wb_layer *attend = wb_Chain(wb_LayerNorm({width}), attention);
-    wb_layer *think = wb_Chain(wb_LayerNorm({width}),
+    wb_layer *perceptron = wb_Chain(wb_LayerNorm({width}),
                                wb_Dense(width, 4 * width, wb_gelu, .init = small_normal),
                                wb_Dense(4 * width, width, .init = small_normal));
-    return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
+    return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(perceptron, wb_add));
 }
 
 /* x [N, T], classes of characters -> [N, T, classes]. */

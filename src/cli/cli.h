@@ -11,8 +11,8 @@ int wb__cli_show(const char *path);
 /* Prints the library's error to standard error and returns 1. */
 int wb__cli_print_error(void);
 
-/* Whether a safetensors file written by Weber describes a layer. For a BSON file only loading it
- * shows that. */
+/* Whether a safetensors file written by Weber describes a layer. (A BSON file must be loaded to
+ * find out.) */
 bool wb__cli_describes_layer(const wb__table *table);
 
 /* show_bson.c: prints a BSON file of Flux as a tree, a line for each value. */
@@ -30,7 +30,7 @@ int wb__cli_devices(int n, char **arguments, const char *self);
 enum { PROBE_FILE = 3 };
 int wb__cli_probe(const char *backend);
 
-/* The result of such a process, or how it ended. */
+/* The result of a probing process, or how the process ended. */
 typedef struct {
     bool answered, loaded, works;
     char state[64];                     /* "works" */

@@ -44,10 +44,10 @@ static int find_formats(conversion *c)
     c->to = wb__format_named(c->out);
     if (!c->from)
         wb__fail(WB_ERROR_FORMAT,
-                 "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", c->in);
+                 "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX", c->in);
     else if (!c->to || c->to == WB__FORMAT_IDX)
         wb__fail(WB_ERROR_ARGUMENT,
-                 "%s: what it is to be is told by its ending: .safetensors, .bson, .npz or .npy",
+                 "%s: its ending must be one of .safetensors, .bson, .npz or .npy",
                  c->out);
     else if (c->to != WB__FORMAT_BSON && (c->save.structs || c->save.flux))
         wb__fail(WB_ERROR_ARGUMENT, "%s: --structs and --flux are for BSON files", c->out);
@@ -121,8 +121,8 @@ static int save_one(const conversion *c, const wb__table *t)
         wb__fail(WB_ERROR_ARGUMENT, "%s: holds no tensor \"%s\"", c->in, c->tensor);
     if (!e && !c->tensor)
         wb__fail(WB_ERROR_ARGUMENT,
-                 "%s: one array alone; %s holds %d: say which with --tensor NAME", c->out, c->in,
-                 t->n);
+                 "%s: an NPY file holds one array, and %s has %d: choose one with --tensor NAME",
+                 c->out, c->in, t->n);
     if (!e) return -1;
     wb__table one = *t;
     one.n = 1;
@@ -146,7 +146,7 @@ static int convert_tensors(const conversion *c)
     const int n = one ? 1 : t.n;
     const int status = one ? save_one(c, &t) : save_all(c, &t);
     if (!status && layers && !has_models(c->to))
-        fprintf(stderr, "weber: %s: tensors alone; %s has no place for layers\n", c->out,
+        fprintf(stderr, "weber: %s: only the tensors; %s files cannot hold layers\n", c->out,
                 wb__format_name(c->to));
     const char *by_name = one || t.nameless ? "" : " by name";
     if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", by_name);
@@ -166,7 +166,7 @@ int wb__cli_convert(int n, char **words)
         if ((status = convert_model(&c)) < 0) return wb__cli_print_error();
         if (status > 0) {
             wb__cli_print_error();
-            fprintf(stderr, "weber: %s: going on with its tensors by name\n", c.in);
+            fprintf(stderr, "weber: %s: converting its tensors by name\n", c.in);
             wb_clear_error();
         }
     } else if (c.save.names == WB_NAMES_TORCH) {

@@ -45,8 +45,8 @@ static void print_table(const wb__probe *p)
 static void print_cure(int row, const wb__probe *p)
 {
     if (!p->answered)
-        printf("%s: the process that looked at it came to no good end, and so would any that uses "
-               "it.\n    Another version of its driver may help.\n", wb__rows[row].name);
+        printf("%s: the process that probed it failed, and so would any process that uses it.\n"
+               "    Another version of its driver may help.\n", wb__rows[row].name);
     else if (p->reason)
         print_lines(p->reason, wb__row_label(row, p->reason), "    ");
 }

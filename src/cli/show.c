@@ -213,7 +213,7 @@ static int show_checkpoint(const char *path, wb__table *table)
     wb__json *note = json_note(table, "weber_checkpoint");
     add_head(&t, path, "a checkpoint, safetensors", table);
     if (wb__json_is(note, WB__JSON_OBJECT)) add_checkpoint(&t, note);
-    else wb__text_add(&t, "  (what it says of itself cannot be read)\n");
+    else wb__text_add(&t, "  (its note cannot be read)\n");
     wb__free(note);
     add_table(&t, table);
     wb__table_free(table);
@@ -259,6 +259,6 @@ int wb__cli_show(const char *path)
     if (format == WB__FORMAT_BSON) return status;
     if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
     wb__fail(WB_ERROR_FORMAT,
-             "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", path);
+             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX", path);
     return wb__cli_print_error();
 }

@@ -228,11 +228,11 @@ static wb_tensor *detached(wb_tensor *x)
 
 int wb__batch_evaluate(wb_batch *batch)
 {
-    wb_tensor *wanted[2];
+    wb_tensor *pending[2];
     int n = 0;
-    if (!wb_is_none(batch->x) && !batch->x->storage) wanted[n++] = batch->x;
-    if (!wb_is_none(batch->y) && !batch->y->storage) wanted[n++] = batch->y;
-    int status = n ? wb_eval_array(n, wanted) : 0;
+    if (!wb_is_none(batch->x) && !batch->x->storage) pending[n++] = batch->x;
+    if (!wb_is_none(batch->y) && !batch->y->storage) pending[n++] = batch->y;
+    int status = n ? wb_eval_array(n, pending) : 0;
     if (status) return status;
     batch->x = detached(batch->x);
     batch->y = batch->x ? detached(batch->y) : NULL;

@@ -163,13 +163,13 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 /* The target of the loader moved to d; dtypes of earlier moves are kept. */
-static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype wanted)
+static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;
     const bool there = loader_device((void *)(uintptr_t)l) == d;
     t.device = d;
-    if (wanted && wanted != WB_KEEP) t.dtype = wanted;
-    else if (!wanted && !there && d->backend->is_gpu) t.narrow = true;
+    if (requested && requested != WB_KEEP) t.dtype = requested;
+    else if (!requested && !there && d->backend->is_gpu) t.narrow = true;
     return t;
 }
 
@@ -194,10 +194,10 @@ static int changes(const wb_loader *l, const wb__target *t)
 
 /* wb_to of a loader: a new loader at the same position of the same epochs. The old loader is
  * unchanged. */
-static void *loader_to(void *object, const wb_device *d, wb_dtype wanted)
+static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
     wb_loader *l = object;
-    const wb__target t = target_on(l, d, wanted);
+    const wb__target t = target_on(l, d, requested);
     const int other = changes(l, &t);
     if (other < 0) return NULL;
     if (!other && loader_device(l) == d) return l;
@@ -338,7 +338,7 @@ int wb__loader_restore(wb_loader *l, const uint64_t state[4])
         (state[2] && state[3] != (uint64_t)l->options.batchsize))
         return wb__fail(
             WB_ERROR_ARGUMENT,
-            "loader: batch %llu of %llu observations is no place in %lld batches of %lld",
+            "loader: batch %llu of %llu observations is outside of %lld batches of %lld",
             (unsigned long long)state[2], (unsigned long long)state[3], (long long)l->batches,
             (long long)l->options.batchsize);
     int status = wb_loader_stop(l);

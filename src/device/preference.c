@@ -37,7 +37,8 @@ static int find(location *p)
 {
     char folder[PATH_MAX], here[PATH_MAX];
     if (!getcwd(here, sizeof here))
-        return wb__fail(WB_ERROR_FILE, "the working directory cannot be told: %s", strerror(errno));
+        return wb__fail(WB_ERROR_FILE, "the working directory cannot be found: %s",
+                        strerror(errno));
     strcpy(folder, here);
     for (;;) {
         p->exists = is_there(p->path, folder, "JuliaLocalPreferences.toml") ||

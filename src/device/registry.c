@@ -250,9 +250,9 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){state[row].n, state[row].devices};
 }
 
-/* Stops all backends; the last step of wb_shutdown. They stay loaded and start again on demand. A
- * backend may also be in use without a new start, because the program still holds its tensors;
- * `started` has it stopped at the next shutdown. */
+/* Stops all backends; the last step of wb_shutdown. They stay loaded and start again on demand.
+ * A backend whose tensors the program still holds may run on without a start, so `started` stays
+ * set and the next shutdown stops the backend again. */
 static void stop_all(void)
 {
     pthread_mutex_lock(&lock);

@@ -166,7 +166,7 @@ static const char *check_shape(incoming *in)
 }
 
 /* The device of a loaded backend with DLPack's kind and ordinal; NULL: none. */
-static const wb_device *device_of(const wb__dl_device *wanted)
+static const wb_device *device_of(const wb__dl_device *requested)
 {
     const wb_device *found = NULL;
     wb__registry_lock();
@@ -177,7 +177,8 @@ static const wb_device *device_of(const wb__dl_device *wanted)
         for (int i = 0; i < list.n && !found; i++) {
             wb__shared s;
             b->share(list.device[i], NULL, 0, &s);
-            if (s.kind == wanted->kind && s.ordinal == wanted->ordinal) found = list.device[i];
+            if (s.kind == requested->kind && s.ordinal == requested->ordinal)
+                found = list.device[i];
         }
     }
     wb__registry_unlock();

@@ -406,7 +406,7 @@ void wb__json_put_real(wb__json_out *out, double value)
     separate(out);
     if (!isfinite(value) && !out->status)
         out->status = wb__fail(WB_ERROR_ARGUMENT,
-                               "save: a number of a layer is %g, which JSON has not", value);
+                               "save: a number of a layer is %g, which JSON cannot hold", value);
     snprintf(text, sizeof text, "%.17g", value);
     char *point = text + strspn(text, "-0123456789");
     if (*point && *point != 'e') *point = '.';          /* some locales have a comma */

@@ -1,4 +1,4 @@
-/* JSON: a reader into one block of memory, and a writer by calls. */
+/* JSON: a reader that returns one block of memory, and a writer that is called value by value. */
 #ifndef WB__JSON_H
 #define WB__JSON_H
 

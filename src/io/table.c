@@ -93,7 +93,7 @@ int wb__table_check(const char *path, const wb__table *t)
     if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);
     if (!n) return 0;
     char *text = wb__text_take(&list);
-    if (text) wb__fail(WB_ERROR_DTYPE, "%s: holds what is no tensor of Weber's:%s", path, text);
+    if (text) wb__fail(WB_ERROR_DTYPE, "%s: has tensors whose dtypes Weber lacks:%s", path, text);
     wb__free(text);
     return wb_error_code();
 }

@@ -1,5 +1,5 @@
-/* What all layers share. Each kind of layer is one wb__layer_type in one file of this folder,
- * listed in layer.c. Saving, loading and printing use its option table. */
+/* Declarations that all layers share. Each kind of layer is one wb__layer_type in one file of
+ * this folder, listed in layer.c. Saving, loading and printing use its option table. */
 #ifndef WB__LAYER_H
 #define WB__LAYER_H
 
@@ -32,7 +32,8 @@ typedef struct {
     /* The name in PyTorch; "": PyTorch has no level for this child, only its children's names. */
     const char *name;
     const char *second;         /* a second bias in PyTorch, added to this one; NULL: none */
-    /* 1/unused: the last fraction of the second bias that this layer cannot represent; 0: none. */
+    /* The last 1/unused of the second bias has no counterpart in this layer and must be zero; 0:
+     * all of it has. */
     int unused;
 } wb__torch_child;
 

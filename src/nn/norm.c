@@ -51,7 +51,8 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     int64_t each = x->dims[1] ? x->size / x->dims[1] : 0;
     if (each < 2)
         return wb__fail_null(WB_ERROR_SHAPE,
-                             "BatchNorm: training wants more than one value a channel, got %s",
+                             "BatchNorm: training needs more than one value for each channel, got "
+                             "%s",
                              wb_describe(x));
     wb_tensor *y = wb__normalise(x, axes, wb__real(o->eps, 1e-5));
     y = affine(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));

@@ -234,9 +234,10 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
                              type->name, (long long)o.in, (long long)o.out);
     if (o.activation && kind != &rnn_kind)
         return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: its activations are fixed; .activation is RNN's", type->name);
+                             "%s: its activations are fixed; only an RNN has .activation",
+                             type->name);
     if (o.hidden_bias && (kind != &gru_kind || o.no_bias))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .hidden_bias is a GRU's, beside its bias",
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only a GRU with a bias has .hidden_bias",
                              type->name);
     if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;

@@ -7,9 +7,10 @@
 
 /* The dtype that wb_to gives the slot's parameter; 0 with the error set: the device has none.
  * `there`: the slot is on d. */
-static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d, wb_dtype wanted)
+static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d,
+                            wb_dtype requested)
 {
-    return there && !wanted ? slot->dtype : wb__dtype_on(d, slot->dtype, wanted);
+    return there && !requested ? slot->dtype : wb__dtype_on(d, slot->dtype, requested);
 }
 
 static bool is_there(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
@@ -67,23 +68,23 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
 }
 
 /* 1: a slot must be moved or converted; 0: none must; -1: the device lacks a dtype. */
-static int has_to_go(const wb_opt_state *s, const wb_device *d, wb_dtype wanted)
+static int must_move(const wb_opt_state *s, const wb_device *d, wb_dtype requested)
 {
     int go = 0;
     for (int i = 0; i < s->n; i++) {
         const wb__slot *slot = &s->slots[i];
         const bool there = is_there(s, slot, d);
-        const wb_dtype t = dtype_there(slot, there, d, wanted);
+        const wb_dtype t = dtype_there(slot, there, d, requested);
         if (!t) return -1;
         if (t != slot->dtype || (s->n_moments && !there)) go = 1;
     }
     return go;
 }
 
-void *wb__opt_to(void *state, const wb_device *d, wb_dtype wanted)
+void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
 {
     wb_opt_state *s = state;
-    const int go = has_to_go(s, d, wanted);
+    const int go = must_move(s, d, requested);
     if (go <= 0) return go ? NULL : s;
     if (wb__unrecordable("to", WB__READS)) return NULL;
     const int status = wb__evaluate_pending();
@@ -95,7 +96,7 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype wanted)
         const wb__slot *slot = &s->slots[i];
         made->n = i + 1;
         good = move_slot(s, slot, &made->slots[i], d,
-                         dtype_there(slot, is_there(s, slot, d), d, wanted));
+                         dtype_there(slot, is_there(s, slot, d), d, requested));
     }
     for (int i = 0; good && i < WB__SCALING && s->scaling[i]; i++)
         good = (made->scaling[i] = move_moment(s->scaling[i], d, WB_F32)) != NULL;

@@ -75,7 +75,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
     return w->g ? 0 : WB_ERROR_MEMORY;
 }
 
-static int meet(const wb__leaf *leaf, void *ctx)
+static int visit_leaf(const wb__leaf *leaf, void *ctx)
 {
     update *u = ctx;
     wb_opt_state *s = u->state;
@@ -95,8 +95,8 @@ static int meet(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* Contexts of replays of a recorded update: `numbering` renews the numbers of a step, `counting`
- * the step counts. */
+/* What a replay of a recorded update needs: `numbering` to renew the numbers of a step,
+ * `counting` to count the step. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
 /* STEPPED_ALIKE: its step count equals that of the last slot before it that was stepped. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
@@ -257,7 +257,7 @@ static int finish(const update *u, work *w, const wb__slot *slot)
 static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
-    int status = wb__walk(u->what, model, grads, WB__TRAINABLE, meet, u);
+    int status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
     if (!status && u->leaf != s->n_paths)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,

@@ -384,7 +384,7 @@ static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
 static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoint *c)
 {
     if (c->name && strcmp(c->name, about->name))
-        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is %s%s%s, \"%s\" is wanted", r->path,
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is %s%s%s, expected \"%s\"", r->path,
                         about->name[0] ? "\"" : "without a name", about->name,
                         about->name[0] ? "\"" : "", c->name);
     wb__rule_part *parts =

@@ -191,7 +191,7 @@ int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
         return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: epoch %lld", (long long)c->epoch);
     if (o.best && !c->has_metric)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "checkpoint_keep: the best of what?  The checkpoint has no metric");
+                        "checkpoint_keep: .best needs a metric; the checkpoint has none");
     status = keep(&k, c, &o);
     forget(&k);
     return status;

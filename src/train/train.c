@@ -177,7 +177,7 @@ static int check_saving(const wb_train_options *o)
                         "train: .checkpoint and .folder: one of both keeps what is saved");
     if (o->resume && !o->checkpoint && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: .resume wants to know from what: .checkpoint or .folder");
+                        "train: .resume needs .checkpoint or .folder");
     if (o->has_keep_last && !o->keep_last)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .keep_last is 0; it is at least 1, or negative for all");

@@ -25,7 +25,7 @@ static int collect(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* The gradient of a leaf. All places of a tied leaf have the same tensor, its whole gradient. */
+/* The gradient of a leaf. A tied leaf has its whole gradient, one tensor, at all its paths. */
 static wb_tensor *result(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;

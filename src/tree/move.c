@@ -94,7 +94,7 @@ void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
     if (!wb__alive("to", x)) return NULL;
     const wb__class *class = ((const wb__object *)x)->class;
     if (!class->to)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s is nowhere, and cannot be moved",
+        return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s has no device and cannot be moved",
                              class->name);
     if (o.dtype && o.dtype != WB_KEEP && !wb__dtype_float(o.dtype))
         return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
@@ -114,7 +114,7 @@ const wb_device *wb_object_device(void *x)
     if (wb_is_none(x)) return &wb__cpu;
     const wb__class *class = ((const wb__object *)x)->class;
     if (class->device_of) return class->device_of(x);
-    return wb__fail_null(WB_ERROR_ARGUMENT, "device_of: a %s is nowhere", class->name);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "device_of: a %s has no device", class->name);
 }
 
 wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o)

@@ -10,7 +10,7 @@
      (int)(sizeof(wb__flux_field[]){__VA_ARGS__} / sizeof(wb__flux_field)), {__VA_ARGS__}},
 #define FIELD(name, here, how) {name, here, WB__FIELD_##how, NULL, 0, 0}
 #define SAME(name, how) FIELD(name, name, how)
-#define NUMBER(name, here, how, otherwise) {name, here, WB__FIELD_##how, NULL, 0, otherwise}
+#define NUMBER(name, here, how, by_default) {name, here, WB__FIELD_##how, NULL, 0, by_default}
 #define BIAS(since) {"bias", "bias", WB__FIELD_BIAS, NULL, since, 0}
 #define OLD_BIAS {"bias", "bias", WB__FIELD_BIAS, "b", 1500, 0}
 #define OTHER(name) FIELD(name, NULL, NONE)

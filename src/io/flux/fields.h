@@ -19,7 +19,7 @@ typedef enum {
     WB__FIELD_MATRIX,           /* (out, in): column-major [out, in] */
     WB__FIELD_KERNEL,           /* (kw, kh, in, out): the bytes of [out, in, kh, kw] */
     WB__FIELD_FLIPPED,          /* the same, for a convolution that flips it */
-    WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in): [in multiplier, 1, kh, kw] */
+    WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in): [in·multiplier, 1, kh, kw] */
     WB__FIELD_WEIGHT,           /* the same bytes */
     WB__FIELD_SCALE,            /* the same bytes, or nothing */
     WB__FIELD_SHIFT,
@@ -59,7 +59,7 @@ typedef struct {
     const char *written;                /* name in named tuples, if different: "b" */
     /* a bias can be false from that version on; before, zeros */
     int since;
-    double otherwise;                   /* the default of a number */
+    double by_default;                   /* the default of a number */
 } wb__flux_field;
 
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */

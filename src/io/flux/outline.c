@@ -19,7 +19,7 @@ static int64_t bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
     wb__jl_array a;
     int64_t sum = 0;
     if (depth > WB__JL_DEEPEST)
-        return wb__bson_fail(f, v->at, "parts stand in one another deeper than %d",
+        return wb__bson_fail(f, v->at, "parts are nested deeper than %d",
                              WB__JL_DEEPEST),
                0;
     if (wb__jl_array_of(f, v, &a)) return a.bytes;

@@ -1,5 +1,5 @@
-/* Lists of parameters, which Flux.params returns and programs used to save: finds the parameter of
- * the model that each array belongs to. */
+/* Lists of parameters as Flux.params returns them, which older programs saved. Finds the
+ * parameter of the model that each array belongs to. */
 #include "io/flux/flux.h"
 #include "io/flux/value.h"
 #include "nn/layer.h"

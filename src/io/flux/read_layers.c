@@ -271,7 +271,7 @@ static bool read_option(reading *x, const wb__flux_field *f)
     case WB__FIELD_STATE: return state(x, &value, f->here);
     case WB__FIELD_STATES: return states(x, &value, f->here);
     case WB__FIELD_FLOAT32: case WB__FIELD_FLOAT64:
-        *(double *)at = number(r, x->v, f->name, f->otherwise);
+        *(double *)at = number(r, x->v, f->name, f->by_default);
         return true;
     case WB__FIELD_PAIR: return pair(r, &value, f->name, 1, at);
     case WB__FIELD_COUNTS: return pair(r, &value, f->name, 0, at);
@@ -486,7 +486,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     char layer[32];
     r->reason = NULL;
     if (!x.row || !x.row->layer) return NULL;
-    /* the layer of a struct with a cell is read from the cell */
+    /* a struct with a cell is read from its cell */
     const bool sequence = x.row->fields[0].how == WB__FIELD_CELL;
     if (sequence) {
         inner = wb__jl_field(&r->f, v, "cell");

@@ -118,7 +118,7 @@ static wb__julia value_of(wb__flux_saver *s, void *object)
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 {
     if (s->depth == DEEPEST)
-        return wb__flux_refuse(s, "parts stand in one another deeper than %d", DEEPEST);
+        return wb__flux_refuse(s, "parts are nested deeper than %d", DEEPEST);
     const size_t length = s->path.length;
     wb__path_push(&s->path, name);
     s->depth++;

@@ -18,7 +18,7 @@ typedef struct {
     wb__text wrong;             /* parts that cannot be written, one line for each */
     int n_wrong;
     wb__pointer_map uses;                       /* tensor -> non-NULL: it occurs several times */
-    wb__pointer_map references[WB__ORDERS];     /* such a tensor -> 1 + its index in `shared` */
+    wb__pointer_map references[WB__ORDERS];     /* tensor -> 1 + its index in `shared` */
     wb__doc *shared;                            /* the values of "_backrefs" */
 } wb__flux_saver;
 

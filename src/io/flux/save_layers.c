@@ -145,8 +145,8 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
-/* An initial state, for versions before 0.15, in which cells have initial states and Recur has the
- * current ones. They are columns; before 0.12, vectors. */
+/* An initial state, for versions before 0.15: there cells have the initial states, and Recur has
+ * the current states. They are columns; before 0.12, vectors. */
 static wb__julia state(const record *r, const char *name)
 {
     wb__flux_saver *s = r->s;
@@ -250,7 +250,7 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_INT: return wb__julia_int(arena, *whole);
     case WB__FIELD_FLOAT64: return wb__julia_float64(arena, *(const double *)at);
     case WB__FIELD_FLOAT32:
-        return wb__julia_float32(arena, (float)wb__real(*(const double *)at, f->otherwise));
+        return wb__julia_float32(arena, (float)wb__real(*(const double *)at, f->by_default));
     case WB__FIELD_NOT: return wb__julia_bool(arena, !*(const bool *)at);
     case WB__FIELD_PAIR: case WB__FIELD_COUNTS:
         return wb__julia_ints(arena, reversed(at, size), size);

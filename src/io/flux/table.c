@@ -121,7 +121,7 @@ static int visit_fields(filling *x, const wb__jl *v)
     wb__jl_fields w;
     const char *type = like(&r->f, v);
     if (r->depth >= WB__JL_DEEPEST)
-        return wb__bson_fail(&r->f, v->at, "parts stand in one another deeper than %d",
+        return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d",
                              WB__JL_DEEPEST);
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
     r->depth++;

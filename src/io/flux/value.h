@@ -78,7 +78,7 @@ typedef struct {
     bool shared;
 } wb__jl_array;
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
-/* Makes [out, in] of a matrix that is (out, in) in Julia; other arrays stay. */
+/* Turns a matrix that is (out, in) in Julia into [out, in]; other arrays are unchanged. */
 void wb__jl_transpose(wb__jl_array *a);
 /* Whether all bytes are zero. */
 bool wb__jl_zero(const wb__jl_array *a);

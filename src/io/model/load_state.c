@@ -373,8 +373,8 @@ static int note_kernels(matching *m, void *object)
     return 0;
 }
 
-/* *flipped: kernels must be flipped, so that the model's convolution computes the same as the
- * file's. 0, or an error code. */
+/* Sets *flipped if kernels must be flipped, so that the model's convolution computes the same as
+ * the file's. 0, or an error code. */
 static int must_flip(matching *m, const wb__name_row *l, const wb__entry *e, bool *flipped)
 {
     void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;

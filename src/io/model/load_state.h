@@ -14,8 +14,9 @@ typedef struct {
     const wb_rename *rename;
 } wb__state_load;
 
-/* Loads the values. If any tensor does not fit, nothing is written; with `lenient`, the tensors
- * that fit are. check_only: nothing is written. See wb_load_state. */
+/* Loads the values of a table into a model, as wb_load_state does. If any tensor does not fit,
+ * nothing is written; with `lenient`, the tensors that fit are written. With `check_only`
+ * nothing is written in any case. */
 int wb__load_values(wb__table *file, const wb__state_load *o, void *model);
 
 /* The values in the form that a tensor takes: e->data itself; or, if the matrix is column-major or

@@ -9,8 +9,8 @@
 
 enum { VERSION = 1, DEEPEST = 100 };
 
-/* Limits the parameters of a described model by the file's bytes of values: at most TIED_MOST times
- * those bytes, because tied parameters have one value in the file, plus LEAST. */
+/* A described model may have at most TIED_MOST times the file's bytes of values, plus LEAST. It
+ * may have more bytes than the file, because tied parameters have one value in the file. */
 enum { TIED_MOST = 32, LEAST = 1 << 20 };
 
 static const char *const modes[] = {"auto", "train", "test"};
@@ -198,7 +198,7 @@ static void put_node(writing *w, void *object, const char *name, int depth)
     wb__json_out *out = &w->out;
     if (depth > DEEPEST) {
         out->status =
-            wb__fail(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d", DEEPEST);
+            wb__fail(WB_ERROR_ARGUMENT, "save: parts are nested deeper than %d", DEEPEST);
         return;
     }
     wb__json_open(out, '{');
@@ -300,13 +300,13 @@ static wb_layer *build_container(const char *file, const wb__layer_type *type, c
 static wb_layer *build(const char *file, const wb__json *node, int depth)
 {
     if (depth > DEEPEST)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers stand in one another deeper than %d",
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers are nested deeper than %d",
                              file, DEEPEST);
     const char *kind = wb__json_text(wb__json_get(node, "layer"));
     if (!kind)
         return wb__fail_null(WB_ERROR_FORMAT,
-                             "%s: holds no layer there but a %s: read it with wb_load_state", file,
-                             wb__json_get(node, "tree") ? "tree" : "thing of another kind");
+                             "%s: describes a %s, not a layer: read it with wb_load_state", file,
+                             wb__json_get(node, "tree") ? "tree" : "value of another kind");
     const wb__layer_type *type = wb__layer_type_named(kind);
     if (!type)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\"", file,

@@ -188,7 +188,7 @@ static int read_tensor(scanner *s, wb__entry *t)
         while (k < 3 && strcmp(s->key.text, keys[k])) k++;
         if (k == 3 || seen & (1u << k)) {
             s->at = at;
-            return BAD(s, "tensor \"%.200s\": %s \"%.40s\"; it wants dtype, shape and data_offsets",
+            return BAD(s, "tensor \"%.200s\": %s \"%.40s\"; it needs dtype, shape and data_offsets",
                        t->name, k == 3 ? "an unknown" : "a second", s->key.text);
         }
         seen |= 1u << k;
@@ -212,7 +212,7 @@ static int read_tensor(scanner *s, wb__entry *t)
         return status;
     }
     s->at = begin;
-    return BAD(s, "tensor \"%.200s\": wants dtype, shape and data_offsets", t->name);
+    return BAD(s, "tensor \"%.200s\": needs dtype, shape and data_offsets", t->name);
 }
 
 /* ---- the whole header ------------------------------------------------------------------------ */
