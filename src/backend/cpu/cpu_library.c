@@ -1,5 +1,5 @@
-/* Matrix products, convolutions and pools: a plan's strided views as the library's descriptors
- * (lib.h).  A product with more batch dimensions than the library's two runs it over the rest. */
+/* Matrix products, convolutions and pools: converts a plan's strided views to descriptors of the
+ * library (lib.h).  The library supports two batch dimensions; this file loops over the others. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -11,12 +11,12 @@ typedef struct {
     wb__cpu_op *op;
     int n_views, n_loops;
     wb__view views[4];
-    /* of a convolution's operands that are not NHWC: the copy before or (`written`) after the run,
-     * the operand's place in the workspace; the copies' own workspace */
+    /* For a convolution operand that is not NHWC: the copy before the run, or after it (`written`),
+     * and the operand's offset in the workspace.  copies_at: the copies' own workspace. */
     wb__cpu_kernel *copy[3];
     size_t room[3], copies_at;
     int written;
-    /* batch dimensions beyond the library's; bytes */
+    /* the remaining batch dimensions, with strides in bytes */
     int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];
 } library_kernel;
 
@@ -120,7 +120,8 @@ static int matmul(const wb__step *s, library_kernel *k)
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
 
-/* Whether a view of logical shape [N, C, H, W] stands as NCHW (bit 0), as NHWC (bit 1). */
+/* The layouts that a view of logical shape [N, C, H, W] has: NCHW (bit 0), NHWC (bit 1), or
+ * both. */
 static int layouts(const wb__view *v)
 {
     static const int order[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
@@ -138,7 +139,7 @@ static int layouts(const wb__view *v)
     return fits;
 }
 
-/* Operand i as NHWC in the workspace, from which or to which it is copied. */
+/* Adds a copy of operand i to or from an NHWC buffer in the workspace. */
 static int add_copy(library_kernel *k, int i)
 {
     const wb__view *v = &k->views[i];

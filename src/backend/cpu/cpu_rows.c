@@ -1,8 +1,8 @@
-/* Rows by index: y[i] = x[index[i]], and its adjoint y[index[i]] += rows[i].
+/* Rows by index: gather y[i] = x[index[i]], and its gradient, scatter_add y[index[i]] += rows[i].
  *
- * Rows are contiguous; the rows of x may stand any distance apart.  An index out of range gives a
- * row of zeros, or adds nothing.  The adjoint is spread over threads by rows of y, each thread
- * reading all indices in order, so that its bits do not depend on the threads; f16 and bf16 are
+ * Rows are contiguous; the rows of x may be any distance apart.  An index out of range gives a row
+ * of zeros, or adds nothing.  scatter_add is parallel over the rows of y: each thread reads all
+ * indices in order, so the result does not depend on the number of threads.  f16 and bf16 are
  * summed in f32, in the workspace. */
 #include "backend/cpu/cpu.h"
 
@@ -10,8 +10,8 @@
 
 typedef struct {
     wb__cpu_kernel head;
-    wb__view x, index, y;               /* adjoint: x are the rows that come */
-    /* rows of the table, indices, elements a row, between rows of x */
+    wb__view x, index, y;               /* scatter_add: x is the rows to add */
+    /* rows of the table; indices; elements per row; stride of the rows of x */
     int64_t n, count, inner, from_step;
     int64_t parts;
 } rows_kernel;

@@ -1,4 +1,5 @@
-/* Bias and epilogue behind a data gradient, in place: no implementation of one adds them itself. */
+/* Adds a bias and an epilogue to an input gradient, in place: no implementation of the gradient
+ * does it itself. */
 #include "backend/cpu/product/gemm.h"
 
 #include "backend/cpu/conv/direct.h"
@@ -18,7 +19,7 @@ typedef struct {
     const epilogue *p;
     char *x;
     const char *bias;
-    int64_t each;                       /* elements of a part */
+    int64_t each;                       /* elements per task */
 } job;
 
 #define ADD_BIAS(T)                                                                                \

@@ -1,14 +1,14 @@
 /* oneDNN's matrix product and convolution as prepared operations.
  *
- * x and y keep the layout they have in the engine; the weights of a convolution are reordered at
- * every run into the layout that oneDNN likes (they change at every step).  A run needs memory
- * objects around its pointers: those are kept in sets, one for each run going on at the same time,
- * and taken from a short list without a lock, so that a steady step makes none.  Scratch memory is
- * the operation's workspace.
+ * x and y keep the layout that they have in the engine.  The weights of a convolution change at
+ * every step, so each run reorders them to the layout that oneDNN chooses.  A run needs memory
+ * objects that hold its pointers.  They are kept in sets, one per concurrent run, and taken from a
+ * short list without a lock, so a steady step creates none.  The scratch memory is the operation's
+ * workspace.
  *
- * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Of the epilogues it
- * makes tanh and sigmoid; any other is a pass of ours behind it.  Its own relu turns NaN into 0,
- * which would hide a network that has gone wrong.
+ * We rely on these properties of oneDNN 2.6: it keeps nothing between runs; of the epilogues it
+ * executes tanh and sigmoid.  Other epilogues are a pass of ours.  oneDNN's own relu is not used,
+ * because it turns NaN into 0, which would hide a diverged network.
  *
  * Next: dnnl_api.h (2.x and 3.x). */
 #include "backend/cpu/onednn/dnnl.h"
@@ -27,7 +27,7 @@
 
 enum { MOST_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
 
-/* One memory object: which argument it is, and where its pointer comes from. */
+/* A memory object: which argument it is, and the origin of its pointer. */
 typedef struct {
     int arg;
     int buffer; /* index into the run's buffers, or NOT_A_BUFFER: workspace + offset */
@@ -47,11 +47,11 @@ typedef struct {
     dnnl_primitive_desc_t pd, reorder_pd;
     dnnl_primitive_t primitive, reorder;
     wb__md mds[5];
-    operand operands[MOST_ARGS];        /* of the primitive; then what only the reorder needs */
+    operand operands[MOST_ARGS];        /* of the primitive; then those of the reorder only */
     int count, used_by_primitive, from, to;
-    bool reorder_first;                 /* weights in, or their gradient out */
-    int threads;                        /* as oneDNN saw them when the primitive was made */
-    wb__row_fn *row;                    /* the epilogue that is behind it; NULL: none */
+    bool reorder_first;  /* a reorder of the weights before, or of their gradient after */
+    int threads;  /* the number of threads that oneDNN saw when the primitive was created */
+    wb__row_fn *row;                    /* the epilogue as a pass of ours; NULL: none */
     wb_dtype dtype;
     int64_t rows, columns, stride;      /* of the result, for the epilogue */
     _Atomic(run_set *) sets[SETS];
@@ -78,8 +78,8 @@ static bool turned_on(const char **why)
     return engine;
 }
 
-/* oneDNN divides work by OpenMP's count for the calling thread, and sizes its scratch memory by it.
- */
+/* Sets OpenMP's thread count for this thread, by which oneDNN divides work and sizes its scratch
+ * memory. */
 static void use_threads(int n)
 {
 #ifdef WB_HAVE_OPENMP
@@ -123,7 +123,7 @@ static run_set *take_set(dnnl_op *p)
         run_set *s = atomic_exchange(&p->sets[i], NULL);
         if (s) return s;
     }
-    return make_set(p);                 /* more runs at once than ever before */
+    return make_set(p);                 /* all sets are used by concurrent runs */
 }
 
 static void give_set(dnnl_op *p, run_set *s)
@@ -135,7 +135,7 @@ static void give_set(dnnl_op *p, run_set *s)
     drop_set(s);
 }
 
-/* The epilogue over some rows of the result, in place. */
+/* A range of rows of the result, for the epilogue in place. */
 typedef struct { const dnnl_op *p; void *at; int64_t rows; } row_part;
 
 static void one_part(void *ctx, int64_t part)
@@ -145,7 +145,7 @@ static void one_part(void *ctx, int64_t part)
     const dnnl_op *p = r->p;
     const wb__tile_table *t = wb__tile_table_here();
     const int64_t first = part * r->rows, end = WB__MIN(first + r->rows, p->rows);
-    const int64_t step = p->stride == p->columns ? WB__MAX(end - first, 1) : 1;    /* rows a run */
+    const int64_t step = p->stride == p->columns ? WB__MAX(end - first, 1) : 1;  /* rows per call */
     for (int64_t i = first; i < end; i += step) {
         if (p->dtype == WB_F32) {
             float *y = (float *)r->at + i * p->stride;
@@ -212,7 +212,7 @@ static void destroy_dnnl(wb__cpu_op *op)
     wb__free(p);
 }
 
-/* An operand from a buffer, or with NOT_A_BUFFER a new part of the workspace. */
+/* Adds an operand from a buffer, or, with NOT_A_BUFFER, in a new part of the workspace. */
 static int add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
 {
     operand *o = &p->operands[p->count];
@@ -228,7 +228,8 @@ static void add_scratch(dnnl_op *p)
         add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
 }
 
-/* Scratch memory of ours, and the epilogue where it is oneDNN's; where not, it becomes a pass. */
+/* Attributes: our scratch memory, and the epilogue if oneDNN supports it; otherwise it becomes a
+ * pass of ours. */
 static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
 {
     const bool theirs = act == WB__OP_tanh || act == WB__OP_sigmoid;
@@ -254,7 +255,7 @@ static bool type_of(wb_dtype t, dnnl_data_type_t *type)
     return t == WB_F32 || t == WB_BF16;
 }
 
-/* Whether this processor computes bf16 itself; elsewhere oneDNN imitates it, slower than f32. */
+/* Whether this processor has bf16 arithmetic; on others, oneDNN emulates bf16, slower than f32. */
 static bool has_bf16(void)
 {
 #if defined(__x86_64__)
@@ -277,7 +278,8 @@ static dnnl_op *begin(const char **why)
     return p;
 }
 
-/* Declines with a reason, or makes the primitives and the first set. */
+/* Returns no operation if there is a reason (`refusal`); else creates the primitives and the first
+ * set. */
 static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **why)
 {
     if (!refusal) {
@@ -306,21 +308,23 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
     return 0;
 }
 
-/* Two batch dimensions as one, where the strides allow it. */
+/* Merges two batch dimensions into one; false: the strides do not allow it. */
 static bool fold(const int64_t batch[2], const int64_t s[2], int64_t *stride)
 {
     *stride = batch[1] == 1 ? s[0] : s[1];
     return batch[0] == 1 || batch[1] == 1 || s[0] == s[1] * batch[1];
 }
 
-/* The stride along a side of one element says nothing, but oneDNN reads it: as if dense. */
+/* Replaces the stride of a dimension of size 1, which is arbitrary, by that of a dense matrix,
+ * because oneDNN reads it. */
 static void settle(int64_t rows, int64_t columns, int64_t s[2])
 {
     if (columns == 1) s[1] = s[0] == 1 ? WB__MAX(rows, 1) : 1;
     if (rows == 1) s[0] = s[1] == 1 ? columns : 1;
 }
 
-/* NULL, or why oneDNN has no product of these operands; `stride`: of the batches of A, B and C. */
+/* NULL, or the reason why oneDNN does not support these operands.  `stride`: between the matrices
+ * of A, B and C in a batch. */
 static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type, int64_t stride[3])
 {
     if (type == dnnl_bf16 && !has_bf16()) return "this processor has no bf16 arithmetic";
@@ -333,7 +337,8 @@ static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type,
     return d->batch[0] * d->batch[1] > 1 && !stride[2] ? "C is broadcast" : NULL;
 }
 
-/* Memory descriptors of A, B, C and the bias, and the primitive's; false: oneDNN has none. */
+/* Creates the memory descriptors of A, B, C and the bias, and the primitive descriptor; false: not
+ * supported. */
 static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t type,
                       const int64_t stride[3], dnnl_primitive_attr_t attr)
 {
@@ -396,7 +401,7 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
     return finish(p, refusal, op, why);
 }
 
-/* The primitive descriptor of one kind, with the weights in any layout. */
+/* The primitive descriptor of a convolution kind; oneDNN chooses the layout of the weights. */
 static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__conv_kind kind,
                                      dnnl_primitive_desc_t hint)
 {
@@ -406,8 +411,8 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
         strides[i] = d->stride[i];
         dilates[i] = d->dilation[i] - 1;
         low[i] = d->pad[2 * i];
-        /* what the shape says: rows of x after the last window are cut off, or padding less than
-         * stated */
+        /* as implied by the shape: rows of x after the last window are cut off, or less padding is
+         * used than declared */
         high[i] =
             (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
     }
@@ -426,7 +431,8 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
     return pd;
 }
 
-/* Descriptors of the images and weights, and the primitive's; false: oneDNN has none. */
+/* Creates the descriptors of images and weights, and the primitive descriptor; false: not
+ * supported. */
 static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type)
 {
     const int first = d->groups > 1 ? 0 : 1;
@@ -451,8 +457,8 @@ static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t t
     return p->pd != NULL;
 }
 
-/* The primitive's operands, and a reorder where it wants the weights in a layout of its own;
- * false: oneDNN has no such reorder. */
+/* Adds the primitive's operands, and a reorder if it uses another layout for the weights; false:
+ * the reorder is not supported. */
 static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
 {
     static const int args[3][3] = {     /* of x, w, y */

@@ -1,6 +1,6 @@
-/* What oneDNN can take over, where it is built in.  Each call gives 0 and an operation, or 0 and
- * NULL where oneDNN is absent, declined or turned off (WEBER_ONEDNN=0), with *why in words, or an
- * error code.
+/* Operations that oneDNN can execute, if it is built in.  Each call returns 0 and an operation; or
+ * 0 and NULL if oneDNN is absent, unsuitable or disabled (WEBER_ONEDNN=0), with the reason in *why;
+ * or an error code.
  *
  * Next: dnnl.c. */
 #ifndef WB__DNNL_H

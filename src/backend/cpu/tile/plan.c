@@ -1,32 +1,33 @@
-/* From the engine's instructions to the calls of a tile program.
+/* Compiles the engine's instructions to the calls of a tile program.
  *
- * Where whole rows fit in a tile there is one list of calls a tile, in the program's order.  Where
- * they do not, a row is walked in pieces once for each phase: a fold along columns ends a phase,
- * and what comes after it is in the next.  A value that a later phase needs is kept for the whole
- * row; loads are simply made again.
+ * If whole rows fit in a tile, there is one list of calls per tile, in the program's order.
+ * Otherwise a row is processed in chunks, once for each phase.  A reduction along columns ends a
+ * phase; values that depend on it are computed in the next phase.  A value that a later phase needs
+ * is kept for the whole row; loads are repeated instead.
  *
- * Next: register.c (where values stand), run.c. */
+ * Next: register.c (offsets of values), run.c. */
 #include "backend/cpu/tile/plan.h"
 
 #include <string.h>
 
-/* then two a phase: for the rows, for each piece; then the last */
+/* then two lists per phase, for the rows and for each chunk; then the last list */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* columns below which one number a row is spread over the tile */
+/* in shorter rows, a value per row is spread over the tile */
 enum { SHORT_ROW = 48 };
 
 typedef struct {
     const wb__fused *f;
     const wb__view *views;
-    const int *pseudo;                  /* the view of an IOTA or draw */
+    const int *pseudo;                  /* the view of each IOTA or draw */
     const tile_segment *s;
     const wb__tile_table *t;
     tile_program *p;
     bool pieces, failed;
     int n, phase, phases, capacity;
-    /* of each instruction */
+    /* indexed by instruction */
     int *level, *when, *value, *value_phase, *spread, *spread_phase, *users;
-    /* stores put off to the end, made already; loads not to be bound */
+    /* late: stores deferred to the end; done: already emitted; copied: loads that must not be
+     * bound */
     bool *late, *done, *copied;
 } compiler;
 
@@ -68,15 +69,15 @@ static void find_levels(compiler *c)
                 cols |= c->level[operand[k]] >= LEVEL_COL;
             }
         }
-        /* nothing to hoist out of */
+        /* hoisting would save nothing */
         if (cols && (s->n[ROWS] == 1 || c->pieces)) rows = true;
         if (rows && s->n[COLS] == 1 && in->kind != WB__REDUCE_COLUMNS && !c->pieces) cols = true;
         c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_ROW) : cols ? LEVEL_COL : LEVEL_ONE;
     }
 }
 
-/* The phase of each instruction: folds as early as they can be, the others as late as their users
- * allow. */
+/* The phase of each instruction: reductions as early as possible, other instructions as late as
+ * their users allow. */
 static void find_phases(compiler *c)
 {
     c->phases = 1;
@@ -94,7 +95,7 @@ static void find_phases(compiler *c)
         c->phases = WB__MAX(c->phases, c->when[i] + 1);
     }
     if (!c->pieces) return;
-    int *earliest_use = c->spread;              /* borrowed */
+    int *earliest_use = c->spread;              /* reuses the array */
     for (int i = 0; i < c->n; i++) earliest_use[i] = c->phases;
     for (int i = c->n - 1; i >= 0; i--) {
         const wb__instr *in = instr(c, i);
@@ -111,7 +112,7 @@ static void find_phases(compiler *c)
     for (int i = 0; i < c->n; i++) c->spread[i] = -1;
 }
 
-/* ---- writing into what is read --------------------------------------------------------------- */
+/* ---- stores that overwrite operands ---------------------------------------------------------- */
 
 static bool overlap(const wb__view *a, const wb__view *b)
 {
@@ -136,8 +137,8 @@ static bool uses(const wb__instr *in, int i)
     return !is_source(in) && in->kind != WB__NUMBER && (in->a == i || in->b == i || in->c == i);
 }
 
-/* Whether a write of store `s` when instruction `now` runs would spoil a load that is still to be
- * read. */
+/* Whether store `s`, written when instruction `now` runs, would overwrite an operand of a later
+ * load. */
 static bool spoils(const compiler *c, int s, int now)
 {
     for (int l = 0; l < c->n; l++) {
@@ -212,7 +213,7 @@ static int list_of(const compiler *c, int level)
     return LIST_PHASES + 2 * c->phase + (level == LEVEL_FULL || !c->pieces);
 }
 
-/* Whether a tile of this view is a run of memory just like a register. */
+/* Whether a tile of this view has the memory layout of a register. */
 static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
 {
     const tile_segment *s = c->s;
@@ -230,7 +231,7 @@ static int new_value(compiler *c) { return c->p->n_values++; }
 
 static int need(compiler *c, int i, int level);
 
-/* Value `from` of instruction `in` as storing it in its dtype and loading it would make it. */
+/* Rounds value `from` of instruction `in` to its dtype, as storing and loading would. */
 static void narrow(compiler *c, int list, const wb__instr *in, int to, int from, int level)
 {
     tile_call *call = emit(c, list, CALL_PLAIN);
@@ -239,7 +240,7 @@ static void narrow(compiler *c, int list, const wb__instr *in, int to, int from,
     put(call, 1, from, in->reg, level);
 }
 
-/* A load, or another value that comes of its place alone. */
+/* Emits a load, or another value that depends on the position only. */
 static void emit_source(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
@@ -279,7 +280,7 @@ static void emit_number(compiler *c, int i)
     if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }
 
-/* The value of instruction i, made now if it is to be made on demand; `level`: in what form. */
+/* The value of instruction i, at this level; emits it now if it is computed on demand. */
 static int need(compiler *c, int i, int level)
 {
     const wb__instr *in = instr(c, i);
@@ -308,7 +309,7 @@ static int need(compiler *c, int i, int level)
     return d;
 }
 
-/* The store that instruction i can write into at once, or -1. */
+/* The store into whose memory instruction i can write its result directly, or -1. */
 static int direct_store(const compiler *c, int i)
 {
     if (c->level[i] != LEVEL_FULL) return -1;
@@ -345,8 +346,8 @@ static wb__row_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
     return c->t->row[in->op][reg][shape];
 }
 
-/* Elementwise: ROW and CAST.  At its own level all operands of that level are vectors, the others
- * one number. */
+/* Emits an elementwise instruction or a cast.  Operands of the instruction's own level are vectors,
+ * the others scalars. */
 static void emit_row(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
@@ -451,7 +452,7 @@ static void emit_gather(compiler *c, int i)
     put(call, 1, a, reg, LEVEL_FULL);
 }
 
-/* A store, after a cast where the register is not the one of the view's dtype. */
+/* Emits a store, after a cast if the register's dtype differs from the view's. */
 static void emit_store(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
@@ -495,7 +496,7 @@ static void emit_phase(compiler *c)
     }
 }
 
-/* Calls by list, in the order of emission within each. */
+/* Sorts the calls by list; within a list, the order of emission is kept. */
 static int order_calls(compiler *c)
 {
     tile_program *p = c->p;

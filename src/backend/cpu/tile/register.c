@@ -1,6 +1,6 @@
-/* Where the values of a tile program stand: registers of one tile, used again as soon as their
- * value is dead, so that the working set stays in the first cache; and longer places for values
- * that are kept for a whole row or a whole task. */
+/* Assigns scratch offsets to the values of a tile program.  Most values get a register of one tile,
+ * which is reused after the value's last use, so that the working set stays in the L1 cache.
+ * Values kept for a whole row or task get larger buffers. */
 #include "backend/cpu/tile/plan.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static void free_operands(placer *w, int k, const bool *in_slot)
     }
 }
 
-/* The values of one phase's pieces. */
+/* Assigns offsets to the values of one phase's chunks. */
 static void place_phase(placer *w, const tile_phase *phase, bool *in_slot)
 {
     tile_program *p = w->p;
@@ -64,7 +64,7 @@ static void place_phase(placer *w, const tile_phase *phase, bool *in_slot)
                 p->at[d] = take_slot(w);
                 in_slot[d] = true;
             } else {
-                p->at[d] = take_slot(w);                    /* nobody reads it */
+                p->at[d] = take_slot(w);                    /* the value is never read */
                 w->free_slots[w->n_free++] = p->at[d];
             }
         }
@@ -98,7 +98,7 @@ int tile_place_values(tile_program *p, const tile_segment *s, int64_t slot)
     bool *in_slot = wb__alloc_zero(n, sizeof *in_slot);
     const int e = p->at && p->wide && w.last && w.free_slots && in_slot ? 0 : WB_ERROR_MEMORY;
     if (!e) {
-        /* the table of pointers is in front */
+        /* the table of pointers is at the beginning */
         w.end = ((int64_t)n * (int64_t)sizeof(void *) + 63) / 64 * 64;
         for (size_t i = 0; i < n; i++) p->at[i] = -1;
         for (int k = 0; k < p->n_calls; k++)
@@ -134,7 +134,7 @@ void tile_program_free(tile_program *p)
 
 static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !memcmp(a, b, n); }
 
-/* Whether two segments can share one. */
+/* Whether two segments can share a program. */
 bool tile_program_same(const tile_program *a, const tile_program *b)
 {
     return a->n_values == b->n_values && a->n_calls == b->n_calls && a->n_phases == b->n_phases

@@ -1,12 +1,12 @@
-/* Running a tile program: tasks of a kernel spread over threads, tiles of a task one after the
- * other, calls of a tile. */
+/* Runs tile programs: the tasks of a kernel in parallel, the tiles of a task in sequence, the calls
+ * of a tile in sequence. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- calls that know where they are ---------------------------------------------------------- */
+/* ---- calls that depend on the position ------------------------------------------------------- */
 
 static char *base_of(const tile_run *r, const tile_view *v) { return r->buffers[v->buffer]; }
 
@@ -17,7 +17,7 @@ static int64_t offset_of(const tile_run *r, const tile_view *v, int64_t c0)
     return at;
 }
 
-/* Stretches of a tile along which a view has one row stride and one column stride. */
+/* A part of a tile in which a view has one row stride and one column stride. */
 typedef struct { int64_t r, c, rows, cols, offset; } patch;
 
 static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, int64_t rows,
@@ -66,7 +66,7 @@ void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t out
               (char *)base + p.offset * v->size, p.rows, p.cols, inner(v, ROWS), inner(v, COLS));
 }
 
-/* Numbers that depend on the place: iota, draws. */
+/* Values that depend on the position: iota and draws. */
 static void number_places(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
                           int64_t c0)
 {
@@ -172,7 +172,8 @@ static void run_calls(const tile_run *r, int from, int to)
 
 /* ---- tiles of a task ------------------------------------------------------------------------- */
 
-/* Where the piece of columns ends that begins at c0: no later than the next break of a view. */
+/* The end of the chunk of columns that begins at c0; it does not cross a stride break of any
+ * view. */
 static int64_t piece_end(const tile_segment *s, int64_t c0, int64_t c1)
 {
     int64_t end = WB__MIN(c0 + s->tile_cols, c1);
@@ -186,7 +187,7 @@ static void set_tile(tile_run *r, int64_t r0, int64_t rows, int64_t c0, int64_t 
     r->r0 = r0, r->rows = rows, r->c0 = c0, r->cols = cols;
 }
 
-/* Values that are kept for whole rows: where this piece of them stands. */
+/* Sets the addresses of the values kept for whole rows, for the current chunk. */
 static void set_wides(tile_run *r)
 {
     const tile_program *p = r->p;
@@ -195,7 +196,7 @@ static void set_wides(tile_run *r)
         if (p->wide[v]) r->value[v] = r->scratch + p->at[v] + at * p->wide[v];
 }
 
-/* Rows longer than a tile, several times over in pieces. */
+/* Rows longer than a tile: each phase processes the row in chunks. */
 static void run_pieces(tile_run *r)
 {
     const tile_program *p = r->p;

@@ -1,5 +1,4 @@
-/* Preparing a fused kernel: the shape of its tiles, its programs, its tasks, its workspace.  Next:
- * run.c. */
+/* Prepares a fused kernel: its tile sizes, programs, tasks and workspace.  Next: run.c. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
 
@@ -7,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Element-operations: below SMALL one thread does all; a task has at least GRAIN. */
+/* Counts of elements times instructions.  Below SMALL, one thread computes everything; a task has
+ * at least GRAIN. */
 enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
       CACHE = 32 * 1024 };
 
@@ -22,13 +22,13 @@ const wb__tile_table *wb__tile_table_here(void)
 #endif
 }
 
-/* What there is to know of a program before its tiles have a shape. */
+/* Properties of a program that do not depend on the tile size. */
 typedef struct {
     const wb__fused *f;
     tile_needs needs;
-    int count;                          /* views, those of iota and draws at the end */
-    int *pseudo;                        /* of each instruction: its view at the end */
-    bool *used, *is_target;             /* of each view */
+    int count;  /* the number of views, including those of iota and draws at the end */
+    int *pseudo;                        /* per instruction: index of its view at the end */
+    bool *used, *is_target;             /* per view */
     int register_size;
 } program_facts;
 
@@ -113,7 +113,7 @@ static int make_views(const program_facts *a, tile_segment *s, int segment)
     return e;
 }
 
-/* ---- the shape of tiles ---------------------------------------------------------------------- */
+/* ---- tile sizes ------------------------------------------------------------------------------ */
 
 static bool transposed(const tile_segment *s, int count)
 {
@@ -127,7 +127,8 @@ static bool transposed(const tile_segment *s, int count)
     return false;
 }
 
-/* Columns a tile where `run` does not fit in `most`: equal pieces, or a few runs. */
+/* Columns per tile if `run` columns do not fit in `most`: equal chunks of a run, or a few whole
+ * runs. */
 static int64_t piece(int64_t run, int64_t most)
 {
     if (run < most) return most / run * run;
@@ -135,7 +136,7 @@ static int64_t piece(int64_t run, int64_t most)
     return WB__MIN((each + 15) / 16 * 16, most);
 }
 
-/* Whether rows are cut in pieces. */
+/* Chooses the tile size; returns whether rows are cut into chunks. */
 static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
 {
     const int64_t rows = WB__MAX(s->n[ROWS], 1), cols = s->n[COLS];
@@ -188,7 +189,7 @@ static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, 
 
 static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* How many tasks along each loop. */
+/* The number of tasks along each loop. */
 typedef struct { int64_t outer, rows, cols; } cut;
 
 static cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wanted)
