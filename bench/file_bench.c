@@ -1,10 +1,10 @@
-/* Saving and loading, timed in a process of its own: one line of JSON.  The driver is files.py.
+/* Times saving and loading in a process of its own; prints one line of JSON.  files.py runs it.
  *
- *   file_bench save PATH MB                 weights of MB megabytes; the path's ending tells the format
+ *   file_bench save PATH MB                 weights of MB megabytes; the format is the path's suffix
  *   file_bench load PATH                    a model, from a cold cache
  *   file_bench checkpoint PATH MB           a model and Adam's moments, MB in all
- *   file_bench resume PATH MB               back into others like them, from a cold cache
- *   file_bench cool PATH                    nothing but the cold cache */
+ *   file_bench resume PATH MB               loads into a new model and optimiser, from a cold cache
+ *   file_bench cool PATH                    only makes the cache cold */
 #include "base/base.h"
 #include "base/map.h"
 #include "io/formats.h"

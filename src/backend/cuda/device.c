@@ -1,14 +1,14 @@
-/* Devices: found once, in the driver's order, of those that CUDA_VISIBLE_DEVICES lets it see;
- * opened when first used.  Every call for a device makes its primary context current, which other
- * users of CUDA in this process share, and afterwards that which was current before. */
+/* Devices: found once, in the driver's order (CUDA_VISIBLE_DEVICES selects them), and opened at the
+ * first use.  Every call for a device makes its primary context current, which other users of CUDA
+ * in this process share, and then restores the previous context. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A program may keep a device's address for as long as it likes, so devices have fixed places:
- * found again after they were forgotten, each is where it was. */
+/* A program may keep a device's address, so devices have fixed positions: a device that is found
+ * again gets its old position. */
 static wb__cu_device places[WB__GPU_MOST_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -42,8 +42,8 @@ static int describe(wb__cu_device *d, int ordinal)
     return 0;
 }
 
-/* Without a compiler of kernels nothing can be computed: better the program learns that before it
- * has moved there. */
+/* Without a compiler no kernel can run; the error is reported before the program moves data to a
+ * device. */
 int wb__cu_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__cu_init();
@@ -67,7 +67,7 @@ int wb__cu_find(wb__gpu_device **list, int *n)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The pool gives nothing back to the system by itself, where it would be asked for again at once;
+/* The pool returns no memory to the system by itself, since it would soon be requested again;
  * trimming does. */
 static int make_pool(wb__cu_device *d)
 {
@@ -99,8 +99,8 @@ int wb__cu_open(wb__gpu_device *base)
     return status;
 }
 
-/* What was not made is NULL.  Where the device is lost, what the driver still gives back is given
- * back. */
+/* Fields that were not created are NULL.  If the device is lost, frees as much as the driver still
+ * accepts. */
 void wb__cu_close(wb__gpu_device *base)
 {
     wb__cu_device *d = wb__cu_of(base);

@@ -1,5 +1,5 @@
-/* Convolutions and attention by cuDNN: opened when the first one comes, a plan for each problem made
- * when one of the engine's is made, and kept for the next.
+/* Convolutions and attention by cuDNN.  The library is opened for the first such step.  A cuDNN
+ * plan for each problem is created when a plan of the engine needs it, and cached.
  *
  *   WEBER_CUDA_CUDNN   0: never */
 #include "backend/cuda/cuda.h"
@@ -12,7 +12,7 @@
 
 static wb__dnn_functions dnn;
 
-/* A plan for a problem. */
+/* A cached plan for a problem. */
 typedef struct {
     wb__gpu_entry base;
     wb__dnn_problem problem;
@@ -20,23 +20,24 @@ typedef struct {
 } entry;
 _Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
-enum { MOST_POINTERS = 9 + 3 + 2 };     /* views, numbers by value, tensors in the workspace */
+enum { MOST_POINTERS = 9 + 3 + 2 };  /* views, scalars passed by value, tensors in the workspace */
 typedef struct {
     wb__gpu_routine base;
     entry *entry;
     cudnnHandle_t handle;
     wb__dnn_desc pack;
-    int n, n_views, n_extras;           /* pointers; of these, views' first and extras' last */
+    /* number of pointers; the first n_views are views, the last n_extras extra tensors */
+    int n, n_views, n_extras;
     struct { int buffer; size_t at; } places[9];
-    size_t extras[2];                   /* bytes of the workspace in front of them */
+    size_t extras[2];                   /* offsets of the extra tensors in the workspace */
     int64_t ids[MOST_POINTERS];
-    void *pointers[MOST_POINTERS];      /* as the pack has them */
+    void *pointers[MOST_POINTERS];      /* as in the variant pack */
     void *workspace;
     float numbers[3];
 } routine;
 
-/* cuDNN brings a cuBLASLt of its own major version of CUDA with it; two of them in one process do
- * not go together. */
+/* cuDNN loads the cuBLASLt of its own CUDA major version; two versions in one process are
+ * incompatible. */
 static bool suits(const void *table, const char *missing, char *why, size_t room)
 {
     const wb__dnn_functions *f = table;
@@ -180,8 +181,8 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* Masks of minus infinity are known since 9.10; before 9.16 gradients were wrong where the keys do not
- * fill blocks of 128. */
+/* Masks with minus infinity exist since 9.10.  Before 9.16, gradients were wrong if the number of
+ * keys is not a multiple of 128. */
 static const char *too_old(const wb__dnn_problem *p)
 {
     const size_t version = dnn.GetVersion();
@@ -206,7 +207,7 @@ static const char *name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Numbers handed over by value, and tensors behind cuDNN's own workspace. */
+/* Adds the scalars passed by value, and the tensors behind cuDNN's own workspace. */
 static void add_attention(routine *r, const wb__step *step)
 {
     const bool back = step->variant == WB__ATTENTION_GRAD;
@@ -263,8 +264,8 @@ static bool takes(wb__gpu_device *d, const wb__step *step)
     return e;
 }
 
-/* Tensor cores read channels in vectors of 16 bytes.  A picture's few channels are widened by cuDNN
- * on the way. */
+/* Tensor cores read channels in vectors of 16 bytes.  cuDNN itself pads an input with few
+ * channels. */
 static bool prefers_nhwc(wb__gpu_device *base, const wb__step *conv)
 {
     const wb__cu_device *d = wb__cu_of(base);

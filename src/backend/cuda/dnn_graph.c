@@ -1,4 +1,4 @@
-/* Graphs of cuDNN's put together from descriptors, and an engine chosen for each. */
+/* Creates graphs of cuDNN from descriptors, and chooses an engine for each. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dnn.h"
 
@@ -206,7 +206,8 @@ static wb__dnn_desc whole(wb__dnn_graph *g)
     return d;
 }
 
-/* Configurations of engines, best first, as descriptors of the graph's; gives their number. */
+/* Fills a list of engine configurations, best first, as descriptors of the graph; returns their
+ * number. */
 static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
 {
     const wb__dnn_target *t = g->target;
@@ -231,7 +232,7 @@ static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc 
     return g->status ? 0 : (int)WB__MIN(n, room);
 }
 
-/* The engine's numerical notes as bits, and its number. */
+/* The engine's numerical notes as a bit set, and its index. */
 static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
 {
     const wb__dnn_functions *f = g->target->f;
@@ -253,7 +254,7 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
     return bits;
 }
 
-/* A plan of this configuration, or NULL: it does not suit this device. */
+/* Creates a plan of this configuration; NULL: the device does not support it. */
 static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
 {
     const wb__dnn_target *t = g->target;

@@ -1,5 +1,5 @@
-/* The driver and NVRTC: opened at run time, never closed (their threads may still run); what their
- * errors mean. */
+/* The driver and NVRTC: opened at run time and never closed, because their threads may still run;
+ * error codes. */
 #include "backend/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ const wb__gpu_search wb__cu_search = {
 static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
-/* What older drivers lack, and we can do without. */
+/* Functions that older drivers lack and that are optional. */
 static bool is_of_pools(const char *name)
 {
     return !strncmp(name, "cuMemPool", 9) || !strcmp(name, "cuMemAllocFromPoolAsync") ||
@@ -34,7 +34,7 @@ static bool is_of_graphs(const char *name)
            !strcmp(name, "cuStreamEndCapture");
 }
 
-static const char *file;                /* the driver's */
+static const char *file;                /* the driver's file */
 
 static int find_functions(void *library)
 {
@@ -55,7 +55,7 @@ static int find_functions(void *library)
 
 #define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
 
-/* What cuInit says, and what can be done. */
+/* Reports the failure of cuInit, with a cure. */
 static int init_failed(int code)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -118,7 +118,7 @@ enum { MOST_COMPILERS = 4 };
 static wb__cu_compiler compilers[MOST_COMPILERS];
 static int n_compilers;
 
-/* One that is none of those before: the same file has several names. */
+/* Whether it differs from the compilers before it: one file can have several names. */
 static bool is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)
@@ -126,7 +126,7 @@ static bool is_new(const wb__nvrtc_functions *f)
     return true;
 }
 
-/* Opens one more; 0, or an error. */
+/* Opens one more compiler; 0, or an error. */
 static int open_nvrtc(void)
 {
     static int from;
@@ -137,7 +137,7 @@ static int open_nvrtc(void)
     while ((library = wb__gpu_open_next(&wb__cu_search, nvrtc_files, &from, why, sizeof why)) &&
            ((missing = wb__gpu_find_functions(library, nvrtc_functions,
                                               WB__COUNT(nvrtc_functions), f)) || !is_new(f))) {}
-    if (!library) from = 0;             /* it may be there when it is wanted again */
+    if (!library) from = 0;             /* search again next time */
     if (!library && missing)
         return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed", missing);
     if (!library)
@@ -148,7 +148,7 @@ static int open_nvrtc(void)
     return 0;
 }
 
-/* Asks for its version; 0, or an error. */
+/* Reads its version; 0, or an error. */
 static int begin_compiler(wb__cu_compiler *c)
 {
     int major = 0, minor = 0;
@@ -192,7 +192,7 @@ int wb__cu_error_kind(int code)
 {
     switch (code) {
     case CUDA_ERROR_OUT_OF_MEMORY: return WB__GPU_ERROR_MEMORY;
-    /* After these the driver does nothing more for the context, whatever is asked. */
+    /* After these errors the driver rejects every call for the context. */
     case CUDA_ERROR_DEVICE_UNAVAILABLE: case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE: case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS: case CUDA_ERROR_LAUNCH_TIMEOUT:

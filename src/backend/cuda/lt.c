@@ -1,5 +1,5 @@
-/* Matrix products by cuBLASLt: opened when the first one comes, an algorithm for each problem chosen
- * by its heuristics when a plan is made.
+/* Matrix products by cuBLASLt.  The library is opened for the first product.  Its heuristics choose
+ * an algorithm for each problem when a plan is created.
  *
  *   WEBER_CUDA_CUBLASLT   0: never */
 #include "backend/cuda/cuda.h"
@@ -11,7 +11,7 @@
 
 static wb__lt_functions lt;
 
-/* An algorithm for a problem. */
+/* A cached algorithm for a problem. */
 typedef struct {
     wb__gpu_entry base;
     wb__lt_problem problem;
@@ -26,7 +26,7 @@ typedef struct {
     cublasLtHandle_t handle;
     wb__lt_places places;
     wb__lt_descriptors d;
-    uint64_t vector, aux;               /* the addresses that its descriptor has */
+    uint64_t vector, aux;               /* the addresses in its descriptor */
 } routine;
 
 static bool suits(const void *table, const char *missing, char *why, size_t room)
@@ -105,7 +105,7 @@ int wb__cu_lt_major(void)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* An address of the descriptor's, set where it is not the one of last time. */
+/* Sets an address in the descriptor if it differs from the previous launch. */
 static int point(routine *r, int attribute, wb__lt_place place, const uint64_t *buffers,
                  uint64_t *last)
 {

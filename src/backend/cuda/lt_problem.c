@@ -1,22 +1,23 @@
-/* A step of the engine's as a problem of cuBLASLt's, and as its descriptors.  Nothing here needs a
+/* Converts a step of the engine to a problem of cuBLASLt and to its descriptors.  Does not need a
  * device. */
 #include "backend/cuda/lt.h"
 
 #include <string.h>
 
-/* Products of fewer multiplications are left to a kernel of ours, which starts as fast. */
+/* Products with fewer multiplications use our own kernel, which starts as fast. */
 static const int64_t worth = 1 << 12;
 
-/* ---- how operands lie ------------------------------------------------------------------------ */
+/* ---- layouts of operands --------------------------------------------------------------------- */
 
-/* A view with its batch dimensions as one, its matrices `step` apart. */
+/* A view with its batch dimensions merged; the matrices are `step` elements apart. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
     bool transposed;
 } operand;
 
-/* Batches that share b are rows of one product, if the rows of a and c run on. */
+/* Batches that share b become rows of one product, if the rows of a and c have a constant
+ * stride. */
 static void batch_to_rows(operand v[3], int32_t *batch)
 {
     operand *const sides[2] = {&v[0], &v[2]};
@@ -36,7 +37,7 @@ static void batch_to_rows(operand v[3], int32_t *batch)
     *batch = 1;
 }
 
-/* Of c's shape: rows of elements in order, at one distance from the first to the last. */
+/* Whether a view of c's shape has contiguous rows at a constant distance. */
 static bool even_rows(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;
@@ -59,14 +60,15 @@ static size_t place(const wb__view *v, wb__lt_place *to)
     return to->at;
 }
 
-/* A view's place, and what divides its address: 16 at most, more gains nothing. */
+/* The buffer and offset of a view, and the alignment of its address: at most 16, more has no
+ * benefit. */
 static int32_t alignment(const wb__view *v, wb__lt_place *to)
 {
     const size_t at = place(v, to) | (size_t)v->granule | 16;
     return (int32_t)(at & (~at + 1));
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- data types and precision ---------------------------------------------------------------- */
 
 static const char *numbers(const wb__step *step, wb__lt_problem *p)
 {
@@ -84,8 +86,8 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
     p->scale = t == WB_F64 ? CUDA_R_64F : CUDA_R_32F;
     p->compute = t == WB_F64 ? CUBLAS_COMPUTE_64F
                : t == WB_F32 ? compute[step->precision] : CUBLAS_COMPUTE_32F;
-    /* Parts of a sum are never rounded to 16 bits.  Those that are added up in place come in an
-     * order that is nowhere promised. */
+    /* Partial sums are never rounded to 16 bits.  Adding partial sums in place has no guaranteed
+     * order. */
     p->reductions = step->deterministic || t == WB_F16 || t == WB_BF16
                   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     return NULL;
@@ -93,7 +95,7 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
 
 /* ---- epilogues ------------------------------------------------------------------------------- */
 
-enum { WITH_SUMS = 16 };                    /* a bit of theirs, as CUBLASLT_EPILOGUE_BIAS is */
+enum { WITH_SUMS = 16 };  /* a bit in cuBLASLt's encoding, like CUBLASLT_EPILOGUE_BIAS */
 _Static_assert((CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS) ==
                CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
                (CUBLASLT_EPILOGUE_DGELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DGELU_BGRAD &&
@@ -122,7 +124,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* Sums are of c with a gradient, or of an operand with nothing else. */
+/* Sums of c require a gradient's epilogue; sums of an operand exclude any epilogue. */
 static const char *add_sums(const wb__step *step, bool turned, bool back, wb__lt_problem *p,
                             wb__lt_places *places)
 {
@@ -137,7 +139,7 @@ static const char *add_sums(const wb__step *step, bool turned, bool back, wb__lt
     return add_vector(&step->sums, of_rows ? p->rows : p->cols, p, places);
 }
 
-/* Theirs for an epilogue and what it has beside c; 0: none. */
+/* cuBLASLt's code for an epilogue and its aux; 0: none. */
 static int16_t theirs(const wb__step *step)
 {
     static const struct { wb__op op; wb__aux aux; int16_t theirs; } table[] = {
@@ -175,7 +177,7 @@ static const char *epilogue(const wb__step *step, bool turned, wb__lt_problem *p
     return !why && step->aux_kind ? add_aux(&step->aux, bits, step, p, places) : why;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole problem ----------------------------------------------------------------------- */
 
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_places *places)
 {
@@ -203,8 +205,8 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_pl
     if (work < (double)worth && !wb__step_is_special(step)) return "cuBLASLt: too small";
     if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
 
-    /* A row-major matrix is its transpose by columns: D is cᵀ = bᵀ·aᵀ, or c = a·b if c itself
-     * lies by columns. */
+    /* A row-major matrix is the transpose of a column-major one: D is cᵀ = bᵀ·aᵀ; or c = a·b if c
+     * itself is column-major. */
     const bool turned = v[2].transposed;
     const int from[3] = {turned ? 0 : 1, turned ? 1 : 0, 2};
     p->rows = turned ? m : n;
@@ -241,7 +243,7 @@ const char *wb__lt_name(const wb__lt_problem *p)
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-/* Keeps the first status that is not 0, and whose it was. */
+/* The first status that is not 0, and the call that returned it. */
 typedef struct { int status; const char *call; } outcome;
 
 static bool went(outcome *o, int status, const char *call)

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what to compile with -------------------------------------------------------------------- */
+/* ---- choosing a compiler --------------------------------------------------------------------- */
 
-/* First each NVRTC that knows the device's architecture, then each for the newest architecture that
- * it knows and the device has, as PTX, which the driver translates: what the driver refuses, and an
- * NVRTC that does not know the device, is followed by the next.  A device's choice is in its
- * `compiler` and `portable`. */
+/* The order of attempts: first each NVRTC that supports the device's architecture; then each NVRTC
+ * with the newest architecture that both it and the device support, as PTX, which the driver
+ * translates.  If the driver rejects a result, or an NVRTC does not support the device, the next is
+ * tried.  A device's choice is in `compiler` and `portable`. */
 
-/* The newest architecture that NVRTC knows and the device has, or 0; -1: it does not say. */
+/* The newest architecture that both NVRTC and the device support, or 0; -1: NVRTC has no list. */
 static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 {
     int known[64], n = 0, best = 0;
@@ -23,8 +23,7 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
     return best;
 }
 
-/* The device's choice, or the first possible one after it, with the architecture; NULL: there is
- * none. */
+/* The device's choice, or the first possible one after it, with the architecture; NULL: none. */
 static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {
@@ -41,7 +40,7 @@ static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
     }
 }
 
-/* The list of compilers is at its end: the next text begins it anew. */
+/* All compilers were tried: the next text starts with the first again. */
 static bool nothing_left(wb__cu_device *d)
 {
     const wb__cu_compiler *c = wb__cu_compiler_at(0);
@@ -81,7 +80,7 @@ static int nvrtc_failed(const wb__cu_device *d, const wb__nvrtc_functions *f, co
                     code, what);
 }
 
-/* The compiler's words, which may be long: the message has the beginning, the log all of it. */
+/* Reports the compiler's messages: the error has the beginning, the log all of them. */
 static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
                           nvrtcProgram program, nvrtcResult code, const char *text)
 {
@@ -96,7 +95,7 @@ static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
     return status;
 }
 
-/* The image of a compiled program, allocated. */
+/* The image of a compiled program; the caller frees it. */
 static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcProgram program,
                     void **image, size_t *bytes)
 {
@@ -111,7 +110,7 @@ static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcP
                         "the compiled program");
 }
 
-/* WB_ERROR_UNSUPPORTED: the compiler does not know the options. */
+/* WB_ERROR_UNSUPPORTED: the compiler does not support the options. */
 static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *text,
                    const char *options, void **image, size_t *bytes)
 {
@@ -131,7 +130,7 @@ static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *t
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* The driver does not take such images: they are for a newer one, or another device. */
+/* Whether the driver rejects an image because it is for a newer driver or another device. */
 static bool is_foreign(int code)
 {
     return code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || code == CUDA_ERROR_NO_BINARY_FOR_GPU ||
@@ -160,7 +159,7 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     return WB_ERROR_UNSUPPORTED;
 }
 
-/* What does not go with this compiler is left to the next. */
+/* WB_ERROR_UNSUPPORTED if another compiler may succeed. */
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes)
 {
@@ -175,8 +174,8 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
     return status;
 }
 
-/* A module that is unloaded while its kernels run takes them along: those that nobody uses any more
- * may still wait in the queue. */
+/* Waits first: unloading a module aborts its kernels, and a program without users may still have
+ * kernels in the queue. */
 void wb__cu_unload(wb__gpu_device *base, void *program)
 {
     cu.StreamSynchronize(wb__cu_of(base)->stream[WB__GPU_COMPUTE]);

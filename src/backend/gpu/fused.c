@@ -1,10 +1,10 @@
-/* Fused programs as kernels: each segment is taken apart into parts of one shape.
+/* Fused programs as kernels.  Each segment is split into parts with one loop structure:
  *
- *   1. folds along columns that folds of rows or of everything need: numbers of rows, kept in the
- *      workspace and loaded by what follows
- *   2. folds of rows, folds of everything
- *   3. stores, last, since they may overwrite what the others read; those that need folds along
- *      columns make them */
+ *   1. reductions along columns that reductions of rows or of everything depend on; their results
+ *      are stored in the workspace and loaded by the kernels that follow
+ *   2. reductions of rows, reductions of everything
+ *   3. stores; they are last, since they may overwrite operands of the other kernels, and their
+ *      kernels compute the reductions along columns that the stores depend on */
 #include "backend/gpu/fused.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ static int64_t product(const wb__space *s, int from, int to)
     return n;
 }
 
-/* Where a loop is empty, its last empty dimension says so (what is empty steps along it) and the
- * others are 1. */
+/* Marks an empty loop by one empty dimension, the last, along which the views have strides; sets
+ * the loop's other dimensions to 1. */
 static void calm_empty(wb__space *s)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;
@@ -39,7 +39,8 @@ static void part_free(wb__part *p)
     wb__free(p->views);
 }
 
-/* A segment, with room for as many further instructions and views as it has folds. */
+/* Copies a segment, with space for as many further instructions and views as it has
+ * instructions. */
 static int part_of(const wb__fused *f, int segment, wb__part *p)
 {
     const size_t room = (size_t)(2 * f->n_instr), views = (size_t)(f->n_views + f->n_instr);
@@ -61,9 +62,9 @@ static int part_of(const wb__fused *f, int segment, wb__part *p)
     return 0;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- splitting large spaces ------------------------------------------------------------------ */
 
-/* The points from `start` on along dimension d, so many of them. */
+/* Copies a part, restricted to `n` points from `start` on along dimension d. */
 static int piece_of(const wb__part *p, int d, int64_t start, int64_t n, wb__part *piece)
 {
     *piece = *p;
@@ -117,7 +118,7 @@ int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
     return pieces_from(t, p, dims, 0, make, context);
 }
 
-/* ---- 1: numbers of rows in the workspace ----------------------------------------------------- */
+/* ---- 1: values per row in the workspace ------------------------------------------------------ */
 
 static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
 {
@@ -133,8 +134,8 @@ static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
     return v;
 }
 
-/* Makes the wanted folds along columns and turns them into loads, which where there are no rows nobody
- * runs.  *end: of what they take. */
+/* Computes the needed reductions along columns into the workspace, and turns them into loads.  If
+ * there are no rows, no kernel runs.  *end: in and out, the end of the used workspace. */
 static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, bool *stores,
                      wb__gpu_work *work, size_t *end)
 {
@@ -165,8 +166,8 @@ static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, boo
 
 /* ---- 3: stores ------------------------------------------------------------------------------- */
 
-/* Without folds: numbers of rows by a kernel of their own, one item a row, for no item may read
- * what another one writes. */
+/* Stores without reductions.  Values per row have their own kernel, with one item per row, because
+ * an item must not read memory that another item writes. */
 static int store_each(const wb__gpu_target *t, const wb__part *p, bool *stores, wb__gpu_work *work)
 {
     const int64_t cols = product(&p->space, p->space.ndim - p->space.col_dims, p->space.ndim);
@@ -202,7 +203,7 @@ static bool has_kind(const wb__part *p, const bool *among, wb__instr_kind kind)
     return false;
 }
 
-/* What stores need, and they; or the folds that write. */
+/* Sets `want` for stores and their operands, or for reductions that write. */
 static void want_written(const wb__part *p, bool *want, bool by_stores)
 {
     for (int i = 0; i < p->n_instr; i++) {

@@ -1,5 +1,5 @@
-/* Spaces of fused kernels as few dimensions as their views allow, and the ways of the views along
- * them. */
+/* Reduces the space of a fused kernel to as few dimensions as its views allow, and generates the
+ * index computations. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
     return d < outer && walk == WB__BY_GROUP ? WB__OUTER : WB__ROWS;
 }
 
-/* Views and iotas of what is wanted. */
+/* Lists the views and iotas of the needed instructions. */
 static void find_places(wb__fuse *k)
 {
     const wb__part *p = k->part;
@@ -53,7 +53,8 @@ static void swap_dims(wb__fuse *k, int a, int b)
     }
 }
 
-/* Innermost the dimension where what is written (or else read first) steps least. */
+/* Sorts the dimensions so that the innermost is the dimension of the smallest stride of the view
+ * that is written, or else read first. */
 static void sort_dims(wb__fuse *k)
 {
     const wb__fuse_place *guide = NULL;
@@ -72,7 +73,7 @@ static void sort_dims(wb__fuse *k)
         }
 }
 
-/* Does every view walk dimension d and the one inside it as one? */
+/* Whether dimension d and the next inner one can be merged in every view. */
 static bool together(const wb__fuse *k, int d)
 {
     for (int i = 0; i < k->n_places; i++) {
@@ -100,7 +101,8 @@ static bool same_place(const wb__fuse_place *a, const wb__fuse_place *b)
         && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-/* Numbers of places and of their strides, in the order of the program; what lies far. */
+/* Assigns ids to operands and stride patterns, in the order of the program; equal operands and
+ * equal patterns share an id. */
 static void number_places(wb__fuse *k)
 {
     for (int i = 0; i < k->n_places; i++) {
@@ -158,13 +160,13 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk)
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-/* Factor and shift of divide() in the prelude, for d >= 2. */
+/* Adds the factor and shift of divide() in the prelude, for d >= 2. */
 static void put_divisor(wb__fuse *k, int64_t d, int n)
 {
     int log = 0;
     if (k->put >> n & 1) return;
     k->put |= 1u << n;
-    d = WB__MAX(d, 2);                          /* 0: there are no points to number */
+    d = WB__MAX(d, 2);                          /* 0: the space is empty */
     while (((uint64_t)1 << log) < (uint64_t)d) log++;
     const uint64_t factor =
         ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
@@ -196,7 +198,7 @@ static void put_stride(wb__fuse *k, wb__fuse_place *p, int d)
     else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->way, d);
 }
 
-/* The sum over the dimensions of `mask`; "" where there is none. */
+/* Writes the sum of index times stride over the dimensions of `mask`; "" if there are none. */
 static void way_text(wb__fuse *k, wb__fuse_place *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {
@@ -209,7 +211,8 @@ static void way_text(wb__fuse *k, wb__fuse_place *p, unsigned mask, wb__text *t)
     }
 }
 
-/* The one dimension of `mask` along which p steps, by 1: -1 if there is none or more. */
+/* The only dimension of `mask` along which p has a stride other than 0, if that stride is 1; else
+ * -1. */
 static int plain(const wb__fuse *k, const wb__fuse_place *p, unsigned mask)
 {
     int found = -1;
@@ -244,7 +247,7 @@ static void pointer(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
                       s, *fixed ? " + " : "", fixed);
 }
 
-/* A place in a draw, or an index: a number that the inner way is added to. */
+/* The first element index of a draw, or of an iota; the inner offset is added to it. */
 static void origin(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
 {
     const int s = p->slot;

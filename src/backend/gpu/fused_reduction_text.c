@@ -1,6 +1,7 @@
-/* Folds as text.  The number of a fold names what an item has of it: s0, its sum or best so far;
- * c0, what the sum lost by rounding; w0, the place of the best.  Its slot and register name what the
- * group shares: t0_f32, and z0 for places. */
+/* Reductions as text.  An item's variables have the suffix `n` of the reduction: s0, the sum or
+ * best element so far; c0, the rounding error of the sum; w0, the index of the best element.
+ * Arrays shared by the group have the suffixes slot and register kind: t0_f32; z0 has the
+ * indices. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* Kernels that fold rows, or everything (rows then are all there is, and the columns one).  A group
- * is a tile: some columns side by side, its other items further rows of them.  Where there are too
- * few columns to keep a device busy the rows are cut into chunks, whose results go into the
- * workspace and are put together, in order, by a second kernel. */
+/* Kernels that reduce rows or everything; in the second case all points are rows and there is one
+ * column.  A group processes a tile: some columns side by side, with further items for further
+ * rows. If there are too few columns to occupy the device, the rows are cut into chunks; their
+ * results are stored in the workspace and combined, in order, by a second kernel. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -15,16 +15,16 @@ typedef struct {
     int n;
     bool all;
     int64_t outers, rows, cols;
-    int64_t chunks, chunk;          /* of rows */
-    int64_t pieces, start;          /* of everything; the first point of this one */
-    int64_t before;                 /* chunks of the pieces before it */
-    int log;                        /* of the columns side by side */
-    size_t at;                      /* in the workspace, where partial results begin */
+    int64_t chunks, chunk;          /* over the rows */
+    int64_t pieces, start;          /* pieces of REDUCE_ALL; index of this piece's first point */
+    int64_t before;                 /* chunks of earlier pieces */
+    int log;                        /* log2 of the columns side by side */
+    size_t at;                      /* workspace offset of the partial results */
 } reductions;
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
-/* Does what is read lie side by side along the last of the columns?  0: not known. */
+/* Whether the inputs are adjacent in memory along the innermost column dimension; 0: unknown. */
 static int neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
@@ -43,12 +43,12 @@ static void choose(reductions *f, const wb__fuse *k)
     const bool cpu = k->target->is_cpu;
     const int side = neighbours(k);
     f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : 5);
-    const int tall = wb__fuse_log(f->rows, 8);          /* no more items than rows */
+    const int tall = wb__fuse_log(f->rows, 8);          /* at most one item per row */
     if (side >= 0 && f->log < 8 - tall) f->log = WB__MIN(8 - tall, wb__fuse_log(f->cols, 8));
     const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = wb__quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
-    /* a processor's items walk down columns one after another: their lines are to stay cached */
+    /* a CPU's items read columns one after another; the cache lines should stay cached */
     f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MOST_CHUNKS) : WB__MIN(wanted, most), 1);
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
@@ -56,7 +56,7 @@ static void choose(reductions *f, const wb__fuse *k)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Pointers at the partial results of all folds. */
+/* Emits pointers to the partial results of all reductions. */
 static void parts(reductions *f, wb__fuse *k)
 {
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
@@ -79,7 +79,7 @@ static void parts(reductions *f, wb__fuse *k)
     k->work->workspace = WB__MAX(k->work->workspace, at);
 }
 
-/* Items of a tile: x across the columns, y along the rows; l in the group. */
+/* Emits the item's position in the tile: x across the columns, y along the rows; l in the group. */
 static void items(reductions *f, wb__fuse *k)
 {
     wb__reduction_locals(k, f->reductions, f->n);
@@ -91,10 +91,10 @@ static void items(reductions *f, wb__fuse *k)
     wb__fuse_line(k, "const uint lanes = %du >> a.log;", WB__GROUP_ITEMS);
 }
 
-/* The loop over an item's rows r, of [from, to). */
+/* Opens the loop over an item's rows r, in [from, to). */
 static void open_rows(wb__fuse *k)
 {
-    if (k->target->is_cpu) {                    /* items one after another: each its own piece */
+    if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous rows */
         wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
         wb__fuse_line(k, "const uint start = y * piece < to - from ? from + y * piece : to;");
         wb__fuse_line(k, "const uint end = to - start < piece ? to : start + piece;");
@@ -149,7 +149,7 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     f->outers = k.points[WB__OUTER], f->rows = k.points[WB__ROWS], f->cols = k.points[WB__COLS];
     choose(f, &k);
     const bool cut = f->chunks > 1 || f->pieces > 1;
-    if (!cut) {                                 /* what is written is this kernel's business too */
+    if (!cut) {                                 /* not cut: this kernel writes the results */
         wb__fuse_free(&k);
         if (wb__fuse_start(&k, t, work, f->part)) return WB_ERROR_MEMORY;
         for (int i = 0; i < f->n; i++) k.want[f->reductions[i].instr] = true;
@@ -189,7 +189,7 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
-/* Puts the chunks together: rows now are chunks, columns all results of a chunk. */
+/* Combines the chunks: its rows are the chunks, its columns the results of a chunk. */
 static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
@@ -227,7 +227,7 @@ typedef struct {
     wb__gpu_work *work;
 } making;
 
-/* Rows of some columns are a fold by themselves. */
+/* Reduces rows of some columns; the columns are independent. */
 static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
 {
     const making *m = context;
@@ -259,7 +259,7 @@ static int all_of_piece(const wb__gpu_target *t, const wb__part *p, int64_t firs
     return e;
 }
 
-/* The chunks of all pieces are put together by one kernel. */
+/* One kernel combines the chunks of all pieces. */
 static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const wb__space *s = &f->part->space;
@@ -281,7 +281,7 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_k
     f.reductions = wb__alloc_zero((size_t)p->n_instr, sizeof *f.reductions);
     if (!f.reductions) return WB_ERROR_MEMORY;
     for (int i = 0; i < p->n_instr && !e;) {
-        f.n = 0;                                /* as many at a time as share the local memory */
+        f.n = 0;  /* as many reductions at a time as fit in local memory */
         for (; i < p->n_instr; i++) {
             if (p->instr[i].kind != kind) continue;
             f.reductions[f.n] = wb__reduction_of(p, i, f.n, f.n);

@@ -1,5 +1,5 @@
-/* Kernels without folds, one item an element; and kernels with folds along the columns, in which a
- * row is one item's or that of some items of a group. */
+/* Kernels without reductions: one item per element.  Kernels with reductions along columns: a row
+ * per item, or a row per several items of a group. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -12,9 +12,9 @@ int wb__fuse_log(int64_t n, int most)
     return log;
 }
 
-/* ---- one item an element --------------------------------------------------------------------- */
+/* ---- one item per element -------------------------------------------------------------------- */
 
-/* Rows shorter than this are counted through together with what is around them. */
+/* Shorter rows are merged with the outer dimensions into one index. */
 enum { LONG_ROW = 128, MOST_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)
@@ -58,7 +58,7 @@ static int by_line(wb__fuse *k, const bool *stores)
     return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
-/* What a piece is made with. */
+/* Arguments for the function that creates a piece. */
 typedef struct {
     const bool *stores;
     wb__gpu_work *work;
@@ -85,18 +85,18 @@ int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *store
     return wb__fused_pieces(t, p, ~0u, each_of, &(making){stores, work});
 }
 
-/* ---- folds along columns --------------------------------------------------------------------- */
+/* ---- reductions along columns ---------------------------------------------------------------- */
 
 typedef struct {
     wb__fuse k;
     const bool *stores;
-    bool by_item;                   /* a row is one item's */
+    bool by_item;                   /* an item processes whole rows */
     wb__reduction *reductions;
     int *phase, n_reductions, n_phases, store_phase;
-    bool *want;                     /* of one phase */
+    bool *want;                     /* instructions of one phase */
 } rows;
 
-/* A store of one number a row. */
+/* Whether instruction i stores one value per row. */
 static bool of_row(const rows *r, int i)
 {
     const wb__part *p = r->k.part;
@@ -104,8 +104,8 @@ static bool of_row(const rows *r, int i)
         && r->k.level[p->instr[i].a] <= WB__LEVEL_ROW;
 }
 
-/* Which loop each fold is made in, and which one is the last: there alone whole rows are stored,
- * for a store may write what a load of an earlier loop reads. */
+/* Assigns each reduction to a loop (phase), and full rows to the last loop.  Stores of full rows
+ * must be in the last loop, because they may overwrite operands of earlier loops. */
 static void find_phases(rows *r, int *after)
 {
     const wb__part *p = r->k.part;
@@ -132,7 +132,7 @@ static void find_phases(rows *r, int *after)
     r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
 }
 
-/* The loop over the columns, and the place in the row. */
+/* Opens the loop over the columns; `place` receives the index in the row. */
 static int open_columns(rows *r, bool places, char place[24])
 {
     wb__fuse *k = &r->k;
@@ -194,7 +194,7 @@ static void make_phase(rows *r, int phase, bool argmax)
     }
 }
 
-/* Numbers of rows, stored once all loops are done. */
+/* Stores the values per row after all loops. */
 static void store_rows(rows *r)
 {
     wb__fuse *k = &r->k;
@@ -207,7 +207,7 @@ static void store_rows(rows *r)
     wb__part_want(p, r->want, false);
     wb__fuse_values(k, r->want, WB__LEVEL_ROW);
     if (!r->by_item) {
-        wb__fuse_line(k, "BARRIER;");           /* others may still read what is written here */
+        wb__fuse_line(k, "BARRIER;");           /* other items may still read this memory */
         wb__fuse_open(k, "if (lane == 0 && r0 < a.rows)");
     }
     for (int i = 0; i < p->n_instr; i++)
@@ -215,7 +215,7 @@ static void store_rows(rows *r)
     if (!r->by_item) wb__fuse_close(k);
 }
 
-/* Folds in the order of their phases, so that those of one phase lie together. */
+/* Sorts the reductions by phase. */
 static void sort_reductions(rows *r)
 {
     for (int i = 1; i < r->n_reductions; i++)
@@ -256,7 +256,7 @@ static int make_rows(rows *r)
         if (k->first[WB__COLS] > k->first[WB__ROWS])
             wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0;");
         wb__fuse_line(k, "const uint cols = r0 < a.rows ? a.cols : 0;");
-        if (k->target->is_cpu) {                /* items one after another: each its own piece */
+        if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous columns */
             wb__fuse_uint(k, wb__quotient_up(cols, 1 << log), "piece");
             wb__fuse_line(k, "const uint from = lane * a.piece < cols ? lane * a.piece : cols;");
             wb__fuse_line(k, "const uint to = cols - from < a.piece ? cols : from + a.piece;");
@@ -299,7 +299,7 @@ static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, vo
     return e;
 }
 
-/* No row is cut. */
+/* Rows are never split. */
 int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
                    wb__gpu_work *work)
 {

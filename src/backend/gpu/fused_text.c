@@ -1,4 +1,4 @@
-/* Texts of fused kernels and the struct of arguments that goes with each. */
+/* The texts of fused kernels, with their argument structs. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>

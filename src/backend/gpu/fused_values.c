@@ -5,7 +5,7 @@
 
 #define KIND(reg) wb__fuse_kinds[reg]
 
-/* ---- what is needed, and how often ----------------------------------------------------------- */
+/* ---- needed instructions and their levels ---------------------------------------------------- */
 
 bool wb__part_varies(const wb__part *p, const wb__view *v)
 {
@@ -60,7 +60,7 @@ void wb__part_want(const wb__part *p, bool *want, bool past_reductions)
 
 /* ---- functions of operations ----------------------------------------------------------------- */
 
-/* Integers of these wrap around, which only unsigned ones are sure to do. */
+/* Whether an operation on integers may overflow: in C, only unsigned integers wrap around. */
 static bool wraps(wb__op op)
 {
     return op == WB__OP_neg || op == WB__OP_square || op == WB__OP_add || op == WB__OP_sub
@@ -100,7 +100,7 @@ static void load(wb__fuse *k, int i)
                   wb__gpu_types[p->view->dtype].name, p->slot, at);
 }
 
-/* The value of instruction i, which is `made`. */
+/* Emits v<i>, the value of instruction i, as the expression `made`. */
 void wb__fuse_made(wb__fuse *k, int i, const char *made)
 {
     const wb__instr *in = &k->part->instr[i];
@@ -130,7 +130,7 @@ static void iota(wb__fuse *k, int i)
     wb__fuse_place *p = &k->places[k->place[i]];
     char at[48], made[192];
     wb__fuse_at(k, p, at);
-    if (!p->told) {                             /* made anew in each loop, told once */
+    if (!p->told) {  /* computed in every loop, but added to the struct once */
         wb__fuse_pair(k, in->scale, "scale%d", i);
         wb__fuse_pair(k, in->shift, "shift%d", i);
         p->told = true;

@@ -1,4 +1,4 @@
-/* Steps as kernels: who makes them, and what is common to all launches. */
+/* Creates the kernels of a step, and fills in the arguments of launches. */
 #include "backend/gpu/gpu.h"
 
 #include <string.h>

@@ -4,14 +4,14 @@
 #include <stdio.h>
 
 enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MOST_DEPTH = 128 };
-/* Bytes that a group shares, with so many inner indices at a time */
+/* Bytes of local memory for a depth of 16 or 32 inner indices at a time. */
 enum { ROOM_FOR_16 = 28 << 10, ROOM_FOR_32 = 36 << 10 };
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
 static int64_t blocks(int64_t n) { return (n + SIDE - 1) / SIDE; }
 
-/* On a processor the operation in pieces is faster, and products are its best part. */
+/* On a CPU, separate steps are faster, because most of the time is in the products. */
 bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *s)
 {
     if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < ROOM_FOR_16) return false;

@@ -1,9 +1,9 @@
-/* Large matrix products by CLBlast, where it is installed: opened at run time, for the usual driver
- * only, since it opens that one itself.  Its kernels are compiled at the first product, so small
- * products stay with ours, and all of them on a processor, where that takes seconds and gains
- * nothing.
+/* Large matrix products by CLBlast, if it is installed.  It is opened at run time, and only with
+ * the default driver, because it opens that driver itself.  It compiles its kernels at the first
+ * product, so small products use our own kernels, and so do all products on a CPU, where
+ * compilation takes seconds and gains nothing.
  *
- *   WEBER_OPENCL_CLBLAST   0: never; 1: wherever it can, however small */
+ *   WEBER_OPENCL_CLBLAST   0: never; 1: whenever possible, also for small products */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
 
-/* Fewer multiplications than these do not pay for it: 256 x 256 x 256. */
+/* With fewer multiplications it is not faster: 256 x 256 x 256. */
 static const int64_t worth = (int64_t)1 << 24;
 
 #define SIDES(T)                                                                                   \
@@ -38,19 +38,19 @@ static const wb__gpu_function names[] = {FUNCTIONS(NAME)};
 #undef NAME
 static functions blast;
 
-/* A product for CLBlast. */
+/* A product prepared for CLBlast. */
 typedef struct {
     wb__gpu_routine base;
     wb_dtype dtype;
-    int view[3];                            /* buffers of a, b, c */
+    int view[3];                            /* buffer indices of a, b, c */
     bool transposed[2];
-    size_t m, n, k, at[3];              /* elements */
+    size_t m, n, k, at[3];              /* in elements */
     int64_t batch, row[3], step[3];
 } product;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool used;               /* its caches have something of a context of ours */
+static bool used;               /* its caches contain objects of our contexts */
 
 static bool suits(const void *table, const char *missing, char *why, size_t room)
 {

@@ -1,5 +1,5 @@
-/* Devices: found once, in a stable order (GPUs and accelerators, then processors; otherwise as the
- * driver lists them), opened when first used. */
+/* Devices: found once, in a stable order (GPUs and accelerators, then CPUs; otherwise the driver's
+ * order), and opened at the first use. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -7,15 +7,15 @@
 #include <string.h>
 #include <strings.h>
 
-/* A program may keep a device's address for as long as it likes, so devices have fixed places:
- * found again after they were forgotten, each is where it was. */
+/* A program may keep a device's address, so devices have fixed positions: a device that is found
+ * again gets its old position. */
 enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__GPU_MOST_DEVICES };
 static wb__cl_platform platforms[MOST_PLATFORMS];
 static wb__cl_device places[MOST_DEVICES];
 static cl_uint n_platforms;
 static int n_places;
 
-/* ---- what a device is ------------------------------------------------------------------------ */
+/* ---- properties of a device ------------------------------------------------------------------ */
 
 #define FAIL(...) wb__gpu_fail(&wb__cl_driver, NULL, __VA_ARGS__)
 
@@ -26,7 +26,7 @@ static int ask(cl_device_id id, cl_uint what, void *value, size_t room, const ch
 }
 #define ASK(what, value) ask(id, CL_DEVICE_##what, &(value), sizeof(value), #what)
 
-/* Some drivers pad names with blanks. */
+/* Some drivers pad names with spaces. */
 static void trim_blanks(char *text)
 {
     size_t n = strlen(text), from = strspn(text, " ");
@@ -44,21 +44,21 @@ static int ask_text(cl_device_id id, cl_uint what, char *text, size_t room, cons
     return 0;
 }
 
-/* A variable that is 1 or 0, or else what is best. */
+/* The value of an environment variable, 1 or 0; otherwise the default. */
 static bool chosen_or(const char *variable, bool best)
 {
     const char *text = getenv(variable);
     return text && *text ? *text == '1' : best;
 }
 
-/* PoCL compiles every kernel once more when it is asked for a binary, which takes as long as the
- * first time, and keeps on disk itself what it compiled. */
+/* PoCL compiles a kernel again when a binary is requested, which takes as long as the first time,
+ * and it has a disk cache of its own. */
 static bool keeps_its_own(const wb__cl_device *d)
 {
     return strstr(d->platform->name, "Portable Computing Language") != NULL;
 }
 
-/* Fills in what the driver tells; *unfit: why the device cannot be used, or NULL. */
+/* Sets the device's properties; *unfit: the reason why it cannot be used, or NULL. */
 static int describe(wb__cl_device *d, const char **unfit)
 {
     const cl_device_id id = d->id;
@@ -104,14 +104,14 @@ static int describe(wb__cl_device *d, const char **unfit)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* The devices of one platform, added to those that were found. */
+/* Adds the devices of a platform to the list. */
 static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
     const cl_bitfield types =
         CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
     int code = CALL(GetPlatformInfo, p->id, CL_PLATFORM_NAME, sizeof p->name - 1, p->name, NULL);
-    if (code && code != CL_INVALID_VALUE)       /* the name is longer than our room: none then */
+    if (code && code != CL_INVALID_VALUE)       /* the name does not fit in the buffer: use none */
         return FAIL(code, "the platform's name");
     code = CALL(GetDeviceIDs, p->id, types, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (!code && !n)) return 0;
@@ -137,7 +137,7 @@ static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
     return status;
 }
 
-/* A platform that fails is left out as a whole; where nothing else is there, its error is ours. */
+/* A platform that fails is skipped; if no platform works, its error is returned. */
 int wb__cl_find(wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
@@ -194,7 +194,7 @@ static int open_context(wb__cl_platform *p)
 {
     const cl_property properties[] = {CL_CONTEXT_PLATFORM, (cl_property)p->id, 0};
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    cl_device_id members[MOST_DEVICES];         /* the platform's devices, those that are ours */
+    cl_device_id members[MOST_DEVICES];         /* the platform's devices that we use */
     cl_uint n = 0;
     cl_int code = 0;
     pthread_mutex_lock(&one);

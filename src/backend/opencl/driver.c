@@ -1,5 +1,5 @@
-/* The driver: opened at run time, never closed (its threads may still run); what its errors
- * mean. */
+/* The driver: opened at run time and never closed, because its threads may still run; error
+ * codes. */
 #include "backend/opencl/opencl.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* The OpenCL backend: the driver's functions, which are calls of OpenCL's, and its tables. */
+/* The OpenCL backend: the driver's functions, each a call of the OpenCL API, and the tables. */
 #include "backend/opencl/opencl.h"
 
 #include <stdlib.h>
@@ -11,8 +11,9 @@ static cl_command_queue queue_of(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Drivers give memory when it is first used; a migration asks for it now, so that what fails,
- * fails here.  It is waited for, on the upload queue: nothing may use the memory before it. */
+/* Drivers allocate memory at its first use; a migration forces the allocation, so that errors
+ * occur here.  The function waits for it on the upload queue, because nothing may use the memory
+ * before. */
 static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
     wb__cl_device *d = wb__cl_of(base);
@@ -27,7 +28,7 @@ static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
     return code;
 }
 
-/* The driver frees a buffer when the commands that use it have ended. */
+/* The driver frees a buffer after the commands that use it have ended. */
 static void release(wb__gpu_device *d, uint64_t at)
 {
     (void)d;
@@ -90,7 +91,7 @@ static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *so
 
 static void drop_event(void *event) { cl.ReleaseEvent(event); }
 
-/* Whoever waits for an event needs its queue flushed. */
+/* Flushes the queue, which is required before waiting for the event. */
 static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
 {
     cl_event made = NULL;
@@ -138,7 +139,7 @@ static void unload(wb__gpu_device *d, void *program)
     cl.ReleaseProgram(program);
 }
 
-/* A kernel may be allowed fewer items than the device. */
+/* A kernel's maximal group size may be smaller than the device's. */
 static int function(wb__gpu_device *d, void *program, const char *entry, void **made,
                     size_t *most_items)
 {
@@ -199,7 +200,7 @@ static int part(const char *name)
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
-/* WEBER_OPENCL_ATTENTION: 0 never, 1 on processors too. */
+/* WEBER_OPENCL_ATTENTION: 0: never; 1: also on CPUs. */
 static bool takes(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;

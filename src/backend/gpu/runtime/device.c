@@ -1,5 +1,5 @@
-/* Devices: found once, opened when first used, lost when the driver gives them up; what a child of
- * fork may not do; errors of drivers as ours. */
+/* Devices: found once, opened at the first use, marked as lost after a fatal error; forked
+ * children; drivers' errors as Weber's. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -51,9 +51,9 @@ static int report_lost(wb__gpu_device *d)
                     d->base.ordinal, because);
 }
 
-/* ---- fork ------------------------------------------------------------------------------------
+/* ---- fork ----
  *
- * A child has none of the driver's threads: calls of the driver may fail or wait for ever there. */
+ * A forked child has none of the driver's threads: a driver call may fail or never return. */
 
 enum { MOST_DRIVERS = 8 };
 static wb__gpu_state *guarded[MOST_DRIVERS];
@@ -67,7 +67,7 @@ static void in_child(void)
 
 static void notice_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 
-/* The driver's library is open: from now on a child is refused. */
+/* Called when the driver's library is open: from then on, a forked child gets an error. */
 static void guard(wb__gpu_state *s)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -91,7 +91,7 @@ int wb__gpu_check_fork(const wb__gpu_driver *v)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Makes the device's locks, or destroys them. */
+/* Initialises the device's locks, or destroys them. */
 static void set_locks(wb__gpu_device *d, bool made)
 {
     pthread_mutex_t *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
@@ -129,7 +129,8 @@ int wb__gpu_enter(wb__gpu_device *d)
 {
     if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
     if (wb__unlikely(!d->open)) {
-        int status = d->base.backend->start();  /* it may have been stopped since d was found */
+        /* the backend may have been stopped after d was found */
+        int status = d->base.backend->start();
         if (status) return status;
         pthread_mutex_lock(&d->opening);
         if (!d->open) status = open_device(d);
@@ -176,14 +177,14 @@ static void forget(const wb__gpu_driver *v)
     if (v->forget) v->forget();
 }
 
-/* ---- choosing devices: processors come last, or as a variable has them ----------------------- */
+/* ---- choosing devices: CPUs are last, or an environment variable selects --------------------- */
 
 typedef struct {
     wb__gpu_device *device[WB__GPU_MOST_DEVICES];
     int n;
 } list;
 
-/* Otherwise they stay as the driver lists them. */
+/* Moves CPUs to the end; otherwise keeps the driver's order. */
 static void sort_devices(list *l)
 {
     for (int i = 1; i < l->n; i++) {
@@ -195,7 +196,7 @@ static void sort_devices(list *l)
     }
 }
 
-/* Moves what `word` names from one list to the other: a number, or a kind of device. */
+/* Moves the devices that `word` selects, an index or a kind, from one list to the other. */
 static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
 {
     static const char *const kinds[] = {"gpu", "accelerator", "cpu"};
@@ -289,7 +290,8 @@ void wb__gpu_stop(const wb__gpu_driver *v)
     wb__gpu_state *s = v->state;
     if (s->child) return;
     pthread_mutex_lock(&s->starting);
-    if (s->started && in_use(s)) {          /* by what the program still holds: it stays usable */
+    /* the program still uses objects of the backend: it stays started */
+    if (s->started && in_use(s)) {
         for (int i = 0; i < s->n; i++) wb__gpu_trim(&s->device[i]->base);
     } else if (s->started) {
         forget(v);

@@ -1,13 +1,13 @@
-/* Steps: prepared when a plan is made, by a vendor's library or as compiled text, and launched at
- * every run.  A launch looks nothing up, allocates nothing, and takes one lock; where arguments are
- * bound, those are that differ from the launch before. */
+/* Steps: prepared when a plan is created, by a vendor library or as compiled text, and launched at
+ * every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver binds
+ * arguments, only those that differ from the previous launch are bound. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a step is called ------------------------------------------------------------------- */
+/* ---- the description of a step --------------------------------------------------------------- */
 
 static size_t add_view(char *text, size_t at, size_t room, const wb__view *v)
 {
@@ -71,7 +71,7 @@ static int prepare_part(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_launch
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-/* The library for steps of a kind; NULL: there is none. */
+/* The library for a kind of step; NULL: none. */
 static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *step)
 {
     const wb__gpu_hook *const *all = d->driver->libraries;
@@ -80,7 +80,7 @@ static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *
     return NULL;
 }
 
-/* With the device entered.  WB_ERROR_UNSUPPORTED: by text. */
+/* With the device entered.  WB_ERROR_UNSUPPORTED: text must be used. */
 static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                            const char **why)
 {
@@ -104,7 +104,7 @@ static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* The step without its epilogue by a library, and the epilogue by text. */
+/* Prepares the step without its epilogue by a library, and the epilogue by text. */
 static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                          wb__gpu_work **work)
 {
@@ -124,7 +124,7 @@ static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routin
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Which of the plan's buffers the kernel uses. */
+/* Adds a buffer of the plan to those that the kernel uses. */
 static void use_buffer(wb__gpu_kernel *k, int buffer)
 {
     if (buffer < 0) return;
@@ -153,7 +153,7 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* *kernel: what there is of it, also on failure. */
+/* *kernel: is set on failure too, as far as it was created. */
 static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
 {
     wb__gpu_routine *routine = NULL;
@@ -224,9 +224,9 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
     if (entered) wb__gpu_leave(d);
 }
 
-/* ---- what the libraries take ----------------------------------------------------------------- */
+/* ---- optional steps of the libraries --------------------------------------------------------- */
 
-/* Asks a library, which wants the device entered and the lock. */
+/* Calls a function of a library, with the device entered and its lock held. */
 static bool ask(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
                 bool (*question)(wb__gpu_device *, const wb__step *))
 {
@@ -274,7 +274,7 @@ static int bind(wb__gpu_device *d, wb__gpu_part *p, int argument, size_t bytes, 
                                argument) : 0;
 }
 
-/* Binds what differs from the launch before. */
+/* Binds the arguments that differ from the previous launch. */
 static int bind_arguments(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_places *at)
 {
     const wb__gpu_launch *l = p->launch;
@@ -327,7 +327,7 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
     return code ? wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl) : 0;
 }
 
-/* With the lock. */
+/* With the lock held. */
 static int launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_places *at)
 {
     int status = at->memory ? wb__gpu_uses(d, at->memory) : 0;
@@ -340,7 +340,7 @@ static int launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_places *at
     if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_COMPUTE, at);
     for (int i = 0; i < k->n && !status; i++)
         status = wb__gpu_launch_part(d, k, &k->parts[i], WB__GPU_COMPUTE, at);
-    for (int i = 0; i < k->n_used; i++)         /* the last of these commands, not the first */
+    for (int i = 0; i < k->n_used; i++)  /* memory is used until the last of these commands */
         ((wb__gpu_memory *)at->buffers[k->used[i]])->used = d->issued;
     if (at->memory) at->memory->used = d->issued;
     return status;

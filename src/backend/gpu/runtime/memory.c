@@ -1,5 +1,5 @@
-/* Memory: the driver's blocks behind handles of ours, kept by size when they are released, and
- * never more of them than the device or WEBER_MEMORY_LIMIT allows. */
+/* Memory: handles of the driver's blocks.  Released blocks are kept by size.  The total never
+ * exceeds the device's memory or WEBER_MEMORY_LIMIT. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* "100M", "1.5GiB", "2GB", "50%": K, M, G, T and KiB ... are powers of 1,024, KB ... of 1,000. */
+/* Parses "100M", "1.5GiB", "2GB" or "50%": K, M, G, T and KiB ... are powers of 1,024, KB ...
+ * powers of 1,000. */
 int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
 {
     const char *text = getenv("WEBER_MEMORY_LIMIT");
@@ -39,7 +40,7 @@ int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
     return 0;
 }
 
-/* "1.5 MiB"; returns room. */
+/* Writes a size as "1.5 MiB"; returns the buffer. */
 static const char *size_text(int64_t bytes, char room[32])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
@@ -52,7 +53,7 @@ static const char *size_text(int64_t bytes, char room[32])
 
 enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES };
 
-/* The class of a size, and in *bytes the size of its blocks; -1: too large. */
+/* The size class of a size, with the size of its blocks in *bytes; -1: too large. */
 static int size_class(size_t size, size_t *bytes)
 {
     int octave = 0;
@@ -65,7 +66,7 @@ static int size_class(size_t size, size_t *bytes)
     return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
 }
 
-/* `code`: the driver's error, if it was asked. */
+/* Reports that memory is exhausted.  `code`: the driver's error; 0: the driver was not called. */
 static void *no_room(wb__gpu_device *d, size_t bytes, int code)
 {
     char wanted[32], all[32], used[32], cached[32], said[96] = "";
@@ -88,10 +89,10 @@ static void *no_room(wb__gpu_device *d, size_t bytes, int code)
                          size_text(held, used), size_text(kept, cached), said);
 }
 
-/* ---- giving back ----------------------------------------------------------------------------- */
+/* ---- freeing --------------------------------------------------------------------------------- */
 
-/* With the lock and the device entered.  What the compute queue still does with the block comes
- * first; so does an upload that nobody waited for. */
+/* With the lock held and the device entered.  Waits for commands of the compute queue and for
+ * uploads that use the block. */
 static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
     if (wb__gpu_uses(d, m)) wb_clear_error();
@@ -126,9 +127,9 @@ void wb__gpu_trim(const wb_device *base)
     if (entered) wb__gpu_leave(d);
 }
 
-/* The block released last is handed out first, so that a program that does the same at every step
- * gets the same addresses, which graphs hold; or the one released first, whose use has most likely
- * ended, so that an upload into it need not wait. */
+/* By default, the block released last is reused first, so that a program that repeats its steps
+ * gets the same addresses, which graphs contain.  With oldest_first, the block released first is
+ * reused, whose last use has most likely ended, so that an upload into it need not wait. */
 void wb__gpu_release(const wb_device *base, void *memory, size_t size)
 {
     wb__gpu_device *d = base->state;
@@ -148,9 +149,10 @@ void wb__gpu_release(const wb_device *base, void *memory, size_t size)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- allocating ------------------------------------------------------------------------------ */
 
-/* With the lock.  Blocks made when memory was short may be smaller than their class. */
+/* With the lock held.  Blocks that were allocated when memory was short may be smaller than their
+ * class. */
 static wb__gpu_memory *take(wb__gpu_cache *c, int k, size_t size)
 {
     wb__gpu_memory *before = NULL;
@@ -167,8 +169,8 @@ static wb__gpu_memory *take(wb__gpu_cache *c, int k, size_t size)
     return NULL;
 }
 
-/* A new block, where the limit allows it; NULL without an error: there is none; *code is the
- * driver's error, if it was asked, or -1: the host has no memory. */
+/* Allocates a new block if the limit allows it; NULL without an error: not possible.  *code: the
+ * driver's error, if it was called; -1: the host is out of memory. */
 static wb__gpu_memory *fresh(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;
@@ -213,7 +215,8 @@ static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t by
     wb__gpu_memory *m = take(&d->cache, k, size);
     pthread_mutex_unlock(&d->lock);
     if (!m) m = fresh(d, bytes, &code);
-    if (!m && is_full(d, code)) {           /* what is kept in other sizes, and exactly so much */
+    /* free the cached blocks of other sizes, and allocate exactly this size */
+    if (!m && is_full(d, code)) {
         d->driver->sync(d, WB__GPU_COMPUTE);
         empty_cache(d);
         m = fresh(d, bytes, &code);
@@ -237,13 +240,13 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     return m;
 }
 
-/* Free is what this process could still have, where the driver does not say more. */
+/* The free memory is this process's own, unless the driver reports it. */
 int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__gpu_device *d = base->state;
     size_t left = (size_t)d->total;
     if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
-    if (d->open && d->driver->memory_left) {    /* merely to ask, none is opened */
+    if (d->open && d->driver->memory_left) {    /* a query does not open the device */
         if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
         const int code = d->driver->memory_left(d, &left);
         wb__gpu_leave(d);
@@ -258,7 +261,7 @@ int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
     return 0;
 }
 
-/* ---- shared with other libraries ------------------------------------------------------------- */
+/* ---- memory shared with other libraries ------------------------------------------------------ */
 
 void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__shared *s)
 {
@@ -271,7 +274,7 @@ void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__sha
     s->at = object ? at : 0;
 }
 
-/* Counted as kernels are, so that the device stays open as long as somebody holds the handle. */
+/* Counted in `holders`, like kernels, so that the device stays open while the handle exists. */
 void *wb__gpu_adopt(const wb_device *base, void *address, size_t bytes)
 {
     wb__gpu_device *d = base->state;

@@ -1,6 +1,5 @@
-/* Programs: a text is compiled once a device, its image kept on disk for the next
- * process.  Programs that no kernel uses any more are kept too, so many of them, the latest
- * used. */
+/* Programs: a text is compiled once per device, and its image is kept on disk for the next process.
+ * Programs without users are also kept, up to a limit, the most recently used ones. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include "backend/kernel_cache.h"
@@ -19,15 +18,15 @@ void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *sa
                 d->base.ordinal, text, said ? said : "");
 }
 
-/* What the driver compiles: words that are defined, the prelude, the text. */
+/* The text for the compiler: definitions, the prelude, the kernel. */
 static char *whole_text(const char *text, int flags)
 {
     return wb__printf("%s%s%s\n%s", flags & WB__GPU_F64 ? "#define WB_F64\n" : "",
                       flags & WB__GPU_TABLE ? "#define WB_TABLE\n" : "", wb__gpu_prelude, text);
 }
 
-/* From disk, or compiled and put there; 0, or an error, WB_ERROR_UNSUPPORTED where other options
- * may do better.  What was kept may be damaged: then it is compiled again. */
+/* Loads a program from disk, or compiles and saves it.  0, or an error; WB_ERROR_UNSUPPORTED: other
+ * options may work.  If the image on disk is damaged, the text is compiled again. */
 static int make_with(wb__gpu_device *d, const char *whole, const char *options, void **program)
 {
     const wb__gpu_driver *v = d->driver;
@@ -50,7 +49,7 @@ static int make_with(wb__gpu_device *d, const char *whole, const char *options, 
     return status;
 }
 
-/* NULL with the error set; where nothing that there is will do, that is the first one's. */
+/* Tries all options.  NULL: the error is set, that of the first attempt if all are unsupported. */
 static void *make(wb__gpu_device *d, const char *text, int flags)
 {
     char options[OPTIONS], first[600] = "";

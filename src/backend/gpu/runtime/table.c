@@ -1,16 +1,16 @@
-/* Tables: what a graph launches in place of kernels whose arguments are passed by value.
+/* Tables: launched by a graph instead of kernels whose arguments are passed by value.
  *
- * A graph holds the arguments of its kernels, so numbers that change from run to run, as a
- * learning rate or a position in the random stream, must lie in the device's memory.  A fused
- * kernel with such numbers becomes a table of one row, and the many segments of an optimiser's
- * update one table of many rows, where each group of items finds its row by its number:
+ * A graph contains the arguments of its kernels.  Numbers that change from run to run, such as a
+ * learning rate or a position in the random stream, must therefore be in device memory.  A fused
+ * kernel with such numbers becomes a table of one row; the many segments of an optimiser's update
+ * become one table of many rows.  Each group of items finds its row by its group index:
  *
- *     row     at: addresses of the buffers | a: the struct of arguments | first: its first group
- *     block   rows of table 0 | rows of table 1 | ... | places of numbers
+ *     row     at: addresses of the buffers | a: the argument struct | first: its first group
+ *     block   rows of table 0 | rows of table 1 | ... | list of addresses for numbers
  *
- * Before the graph runs, one small kernel takes the numbers by value and writes them to their
- * places. The text is compiled with WB_TABLE, which makes its kernel a function for ours to
- * call. */
+ * Before the graph runs, a small kernel gets the numbers by value and writes them into the rows.
+ * The kernel's text is compiled with WB_TABLE, which turns the kernel into a function that a second
+ * kernel calls. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static size_t first_at(const wb__gpu_launch *l) { return struct_at(l) + l->args_
 
 static size_t row_bytes(const wb__gpu_launch *l) { return (first_at(l) + 4 + 7) / 8 * 8; }
 
-/* The kernel's text with one behind it that calls it; allocated. */
+/* The kernel's text, followed by a kernel that calls it; the caller frees it. */
 static char *table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };
@@ -51,7 +51,7 @@ static char *table_text(const wb__gpu_launch *l)
     return text;
 }
 
-/* Writes words to their places: `list` has pairs of a place and a word's number. */
+/* Writes words into the rows: `list` contains pairs of an address and the index of a word. */
 static const char put_text[] =
     "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
     "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
@@ -64,14 +64,14 @@ static const char put_text[] =
 
 enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
 
-/* So many words at a time: few sizes, so that few kernels are compiled; even. */
+/* The number of words per launch: even, and one of few sizes, so that few kernels are compiled. */
 static uint32_t words_at_once(const wb__gpu_tables *t)
 {
     const int n = 2 * t->words.n_numbers;
     return n <= 16 ? 16 : n <= 128 ? 128 : 864;
 }
 
-/* ---- which launches -------------------------------------------------------------------------- */
+/* ---- choosing launches ----------------------------------------------------------------------- */
 
 static bool uses_workspace(const wb__gpu_launch *l)
 {
@@ -80,7 +80,8 @@ static bool uses_workspace(const wb__gpu_launch *l)
     return false;
 }
 
-/* Which parts are launches of a segment that has no other: they are independent of all the rest. */
+/* Sets single[i] for launches that are the only launch of their segment: they are independent of
+ * all others. */
 static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {
@@ -98,7 +99,8 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
            a->groups[2] == b->groups[2] && !strcmp(a->entry, b->entry) && !strcmp(a->text, b->text);
 }
 
-/* The rows of the table that part `first` begins: into rows[], and how many; 0: it begins none. */
+/* Finds the rows of the table that begins with launch `first`; returns their number, 0 if there is
+ * none. */
 static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken, int *rows)
 {
     const wb__gpu_launch *l = k->parts[first].launch;
@@ -117,10 +119,10 @@ static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *
     return n;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
-/* Drivers load a kernel when it is first launched, which must not be while a graph is recorded: it
- * is launched once without rows. */
+/* Drivers load a kernel at its first launch, which is not allowed during recording.  Therefore this
+ * launches it once with no rows. */
 static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
 {
     uint64_t rows = 0;
@@ -177,7 +179,7 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     return status;
 }
 
-/* The number of a number among the words, added if it is new; -1: no memory. */
+/* The index of a number among the words, added if it is new; -1: out of memory. */
 static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;
@@ -230,7 +232,8 @@ static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
     const uint32_t most = words_at_once(t);
     t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
     t->words.workspace_at = -1;
-    t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1); /* zeros, and as they are filled */
+    /* first half: previous values, initially zero; second half: current values */
+    t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1);
     t->args = wb__alloc_zero(PUT_HEAD + 4 * most, 1);
     char *text = wb__printf(put_text, (int)most);
     if (!t->words.args || !t->args || !text) {
@@ -274,7 +277,7 @@ void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t)
     *t = (wb__gpu_tables){0};
 }
 
-/* ---- using ----------------------------------------------------------------------------------- */
+/* ---- filling, writing and launching ---------------------------------------------------------- */
 
 void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_places *at, unsigned char *block)
 {

@@ -1,5 +1,5 @@
-/* Libraries of vendors: opened when they are first wanted, never closed (their threads may still
- * run); a handle for each device; what a library has for each problem, or that it has nothing. */
+/* Vendor libraries: opened at the first use and never closed, because their threads may still run;
+ * a handle per device; and per problem a cached algorithm, or the fact that there is none. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
                          said ? said : "no reason given", advice);
 }
 
-/* Versions in the order in which they suit the driver: its own, older ones, newer ones. */
+/* The rank of a version: the driver's own first, then older versions, then newer ones. */
 static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
 {
     const int driver = s->version ? *s->version / 1000 : 0;
@@ -75,8 +75,8 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* With the lock: the next version that is there and will do.  False: `why` has the reason, and the
- * table has the functions of the version before. */
+/* With the lock held: opens the next suitable version.  false: `why` has the reason, and the table
+ * has the functions of the previous version. */
 static bool open_next(wb__gpu_vendor *l)
 {
     char said[400];
@@ -149,8 +149,9 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* A version that gives no handle, as one that is newer than the driver, is followed by the next,
- * while no device has a handle.  A full device is not the version's fault. */
+/* Creates a handle.  If a version fails, as one newer than the driver does, the next version is
+ * tried, as long as no device has a handle.  A full device is not a reason to try another
+ * version. */
 static int create(wb__gpu_vendor *l, void **handle)
 {
     pthread_mutex_lock(&l->lock);
@@ -162,8 +163,8 @@ static int create(wb__gpu_vendor *l, void **handle)
     return status ? first : 0;
 }
 
-/* What the device has of the library, made when it is first wanted.  That there is no handle to be
- * had is remembered, and logged once. */
+/* The device's handle and entries of the library, created at the first use.  If no handle can be
+ * created, this is remembered, and logged once. */
 static wb__gpu_held *held_of(wb__gpu_device *d, wb__gpu_vendor *l)
 {
     wb__gpu_held *s = d->held;
@@ -213,7 +214,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
 
 enum { MOST_ENTRIES = 512 };
 
-/* Room for one more entry: the oldest goes that no routine has and that was not refused. */
+/* Frees an entry if the list is full: the oldest that has no users and was not refused. */
 static void drop_oldest(wb__gpu_held *s)
 {
     wb__gpu_entry **oldest = NULL;
