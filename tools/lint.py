@@ -2,14 +2,16 @@
 """The rules that a machine can check.  lint.py [ROOT] [--fast] [--wide]
 
   floors      a file includes what is on its own floor or below (docs/design.md)
-  headers     each public header compiles alone, as C11 and as C++17, by gcc and clang
+  headers     each public header compiles alone, as C11, C17, C23, C++17 and C++20, by gcc and clang
   vendors     no vendor's name in code or comments but in its own folder and the registry's table
   size        no file over 600 lines; no line over 130 columns, no tabs, no blanks at ends
+  words       no word of the list BANNED in comments
   memory      host memory comes from wb__alloc and its kin alone
   calm        the library never exits or aborts, and never prints to standard output by itself
   flags       never -ffast-math
   unfinished  no marks of unfinished work
-  symbols     what the library exports starts with wb_; what it declares it defines, with a comment
+  symbols     the library exports wb_ names only; each public declaration is defined, with a /** comment */ above it
+  languages   each macro of C has its form in C++
 
 --fast leaves out what needs a compiler, --wide lists lines over 100 columns, which are only counted.  One line a finding, "path:line: rule: text"; the exit status is 1
 if there is any.
@@ -39,7 +41,10 @@ VENDOR_ROOMS = ("src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", 
 
 MAX_LINES = 600
 MAX_COLUMNS = 130
-AIM_COLUMNS = 100                       # what is wider is counted, and --wide lists it
+AIM_COLUMNS = 100                       # what is wider is counted, and --wide lists it; in include/ it is a finding
+BANNED = re.compile(r"\b(fates?|tenants?|gifts?|sinks?|feeders?|pour(s|ed|ing)?|wish(ed|es)|stands?|stood|lies|"
+                    r"wants?|wanted|says?|said|tells?|told|theirs)\b", re.I)
+PLAIN_ROOMS = ("include/",)             # folders whose comments have been read for such words
 
 RAW_MEMORY = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|asprintf|aligned_alloc|posix_memalign)\s*\(")
 MEMORY_ROOMS = ("src/base/alloc.c", "src/base/rooms.c",
@@ -52,6 +57,7 @@ FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
+PUBLIC = ["-Wconversion", "-Wshadow"]   # a program may ask for these beside
 
 
 def without_comments(text):
@@ -115,14 +121,22 @@ class Lint:
         if len(lines) - 1 > MAX_LINES:
             self.report(name, len(lines) - 1, "size", f"{len(lines) - 1} lines; at most {MAX_LINES}")
         for number, line in enumerate(lines, 1):
-            if len(line) > MAX_COLUMNS:
-                self.report(name, number, "size", f"{len(line)} columns; at most {MAX_COLUMNS}")
+            most = AIM_COLUMNS if name.startswith("include/") else MAX_COLUMNS
+            if len(line) > most:
+                self.report(name, number, "size", f"{len(line)} columns; at most {most}")
             elif len(line) > AIM_COLUMNS:
                 self.wide.append(f"{name}:{number}: {len(line)} columns")
             if line != line.rstrip():
                 self.report(name, number, "size", "blanks at the end of the line")
             if "\t" in line:
                 self.report(name, number, "size", "a tab")
+
+    def words(self, name, text):
+        if name.startswith(PLAIN_ROOMS):
+            for comment in re.finditer(r"/\*.*?\*/|//[^\n]*", text, re.S):
+                for word in BANNED.finditer(comment.group(0)):
+                    line = text.count("\n", 0, comment.start() + word.start()) + 1
+                    self.report(name, line, "words", f'"{word.group(0)}" in a comment')
 
     def memory(self, name, code):
         if name.startswith("src/") and name not in MEMORY_ROOMS:
@@ -144,6 +158,7 @@ class Lint:
             self.floors(name, text)
             self.vendors(name, text)
             self.size(name, text)
+            self.words(name, text)
             self.memory(name, code)
             self.calm(name, code)
         if (in_code or name.endswith((".py", ".sh", ".txt", ".cmake", ".in")) or name in ("run", ".ci/run")) \
@@ -159,15 +174,16 @@ class Lint:
         include = self.root / "include"
         for header in sorted(include.rglob("*.h")):
             name = header.relative_to(include).as_posix()
-            languages = [("c", "c11", ("gcc", "clang")), ("c++", "c++17", ("g++", "clang++"))]
+            languages = [("c", standard, ("gcc", "clang")) for standard in ("c11", "c17", "c2x")]
             if name == "weber/cxx.h":
-                languages = languages[1:]
+                languages = []
+            languages += [("c++", standard, ("g++", "clang++")) for standard in ("c++17", "c++20")]
             for language, standard, compilers in languages:
                 for compiler in compilers:
                     if not which(compiler):
                         continue
                     run = subprocess.run(
-                        [compiler, f"-std={standard}", *STRICT, f"-I{include}", "-x", language, "-"],
+                        [compiler, f"-std={standard}", *STRICT, *PUBLIC, f"-I{include}", "-x", language, "-"],
                         input=f'#include <{name}>\ntypedef int nothing;\n', capture_output=True, text=True, check=False)
                     if run.returncode:
                         first = next((x for x in run.stderr.splitlines() if "error" in x), "does not compile")
@@ -178,24 +194,32 @@ class Lint:
         names = {}
         for header in sorted((self.root / "include").rglob("*.h")):
             path = header.relative_to(self.root).as_posix()
-            lines = header.read_text().split("\n")
-            commented, said = False, False          # said: a comment ended just above
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    commented = commented and said
-                elif "*/" in line or line.lstrip().startswith(("/*", "*")):
-                    commented = True
-                said = line.rstrip().endswith("*/")
-                match = re.match(r"WB_API\b.*?(\w+)\s*(\(|;)", line)
-                if match:
-                    names[match.group(1)] = (path, number, commented or "/*" in line)
+            text = header.read_text()
+            for match in re.finditer(r"^WB_API\b.*?(\w+)\s*(\(|;)", text, re.M):
+                before = text[:match.start()].rstrip()
+                documented = before.endswith("*/") and before[before.rindex("/*"):].startswith("/**")
+                struct = re.search(r"/\*\*(?:(?!\*/).)*\*/\s*typedef struct \{[^{}]*\} \w+;$", before, re.S)
+                names[match.group(1)] = (path, before.count("\n") + 2, documented or bool(struct))
         return names
+
+    def languages(self):
+        """Each macro of C that a program calls has a function, a template or a macro in C++ too."""
+        folder = self.root / "include/weber"
+        cxx = (folder / "cxx.h").read_text() if (folder / "cxx.h").exists() else ""
+        for header in sorted(folder.glob("*.h")):
+            text = header.read_text()
+            for part in re.finditer(r"#ifndef __cplusplus\n(.*?)#endif", text, re.S):
+                for macro in re.finditer(r"#define (wb_[A-Za-z]\w*)", part.group(1)):
+                    name = macro.group(1)
+                    if not re.search(rf"\b{name}\(|\({name}[,)]", cxx):
+                        line = text.count("\n", 0, part.start(1) + macro.start()) + 1
+                        self.report(header.relative_to(self.root), line, "languages", f"{name} is a macro of C alone")
 
     def symbols(self):
         names = self.declared()
         for name, (path, line, commented) in names.items():
             if not commented:
-                self.report(path, line, "symbols", f"{name} has no comment, and none stands above its group")
+                self.report(path, line, "symbols", f"{name} has no /** comment */ directly above")
         built = [self.root / folder / "libweber.so" for folder in ("build", "build-test")]
         built = [path for path in built if path.exists()]
         if not built or not which("nm"):
@@ -223,6 +247,7 @@ class Lint:
             self.one_file(name)
         if not fast:
             self.headers()
+            self.languages()
             self.symbols()
         return self.found
 
