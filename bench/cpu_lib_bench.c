@@ -79,7 +79,8 @@ static void conv(int n, int c, int k, int side, int taps, int stride, int pad)
     float *y = filled((int64_t)n * k * out * out), *bias = filled(k);
     for (int kind = 0; kind < 3; kind++) {
         char name[64];
-        snprintf(name, sizeof name, "conv %s %d %d>%d %d %dx%d/%d", kinds[kind], n, c, k, side, taps, taps, stride);
+        snprintf(name, sizeof name, "conv %s %d %d>%d %d %dx%d/%d", kinds[kind], n, c, k, side,
+                 taps, taps, stride);
         if ((kind == 1 && c <= 3) || (only && !strstr(name, only))) continue;
         wb__conv_desc d = { .dtype = WB_F32,
                             .kind = (wb__conv_kind)kind,

@@ -81,7 +81,7 @@ static int row(program *p, wb__op op, int a, int b)
     int level = p->instr[a].level;
     if (b >= 0) level = WB__MAX(level, p->instr[b].level);
     return add(p,
-               (wb__instr){.kind = WB__ROW, .op = (uint16_t)op, .reg = WB__REG_F32,
+               (wb__instr){.kind = WB__ELEMENTWISE_OP, .op = (uint16_t)op, .reg = WB__REG_F32,
                            .level = (uint8_t)level,
                               .dtype = WB_F32, .a = a, .b = b, .c = -1});
 }
@@ -90,7 +90,7 @@ static int fold(program *p, wb__op op, int a)
 {
     return add(p,
                (wb__instr){.kind = WB__REDUCE_COLUMNS, .op = (uint16_t)op, .reg = WB__REG_F32,
-                           .level = WB__LEVEL_ROW,
+                           .level = WB__LEVEL_PER_ROW,
                               .dtype = WB_F32, .a = a, .b = -1, .c = -1});
 }
 

@@ -172,7 +172,8 @@ static void host(const wb_device *device, int rounds)
         bare_loop[i] = 1e6 * bare_seconds(&b) / KERNELS;
         more[i] = ours[i] - bare_loop[i];
     }
-    printf("host, %d kernels: %.2f us a kernel, a bare loop of enqueue calls %.2f us, %.2f us more\n",
+    printf("host, %d kernels: %.2f us a kernel, a bare loop of enqueue calls %.2f us,"
+           " %.2f us more\n",
            KERNELS, median(ours, rounds), median(bare_loop, rounds), median(more, rounds));
     wb_scope_close(scope);
 }

@@ -50,18 +50,19 @@ typedef struct {
     int64_t batch, length;          /* 0: the workload's default */
     double seconds;
     bool hold;
-} wishes;
+} arguments;
 
 static int usage(const char *wrong)
 {
     if (wrong) fprintf(stderr, "weber_bench: %s\n", wrong);
-    fprintf(stderr, "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
-                    "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
-                    "            [--length N] [--losses N] [--hold]\n");
+    fprintf(stderr,
+            "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
+            "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
+            "            [--length N] [--losses N] [--hold]\n");
     return 2;
 }
 
-static bool read_wishes(int argc, char **argv, wishes *w)
+static bool read_wishes(int argc, char **argv, arguments *w)
 {
     for (int i = 1; i < argc; i++) {
         const char *key = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -197,7 +198,8 @@ static int add_up(wb_tensor *x, const char *path, void *ctx)
     const float *p = wb_data(exact);
     const unsigned char *byte = (const void *)p;
     for (int64_t i = 0; p && i < wb_size(x); i++) s->checksum += fabs((double)p[i]);
-    for (int64_t i = 0; p && i < 4 * wb_size(x); i++) s->bits = (s->bits ^ byte[i]) * 0x100000001B3u;
+    for (int64_t i = 0; p && i < 4 * wb_size(x); i++)
+        s->bits = (s->bits ^ byte[i]) * 0x100000001B3u;
     return p ? 0 : 1;
 }
 
@@ -282,15 +284,15 @@ static void print_number(const char *key, double value, int digits)
     else printf(", \"%s\": null", key);
 }
 
-static void print_head(const run *r, const wishes *w)
+static void print_head(const run *r, const arguments *w)
 {
     printf("{\"workload\": \"%s\", \"side\": \"%s\", \"device\": \"%s\", \"dtype\": \"%s\", "
-           "\"threads\": %d, \"batch\": %lld", w->workload, w->mode, w->device, w->dtype, w->threads,
-           (long long)r->work.dims[0]);
+           "\"threads\": %d, \"batch\": %lld", w->workload, w->mode, w->device, w->dtype,
+           w->threads, (long long)r->work.dims[0]);
     printf(", \"parameters\": %lld", (long long)wb_parameter_count(r->model));
 }
 
-static void print_figures(run *r, const wishes *w, const figures *f)
+static void print_figures(run *r, const arguments *w, const figures *f)
 {
     wb_device_memory m = device_memory(r);
     double a_step = (double)(r->work.tokens ? r->work.dims[0] * r->work.dims[1] : r->work.dims[0]);
@@ -314,7 +316,7 @@ static void print_figures(run *r, const wishes *w, const figures *f)
     fflush(stdout);
 }
 
-static void print_losses(run *r, const wishes *w)
+static void print_losses(run *r, const arguments *w)
 {
     print_head(r, w);
     printf(", \"losses\": [");
@@ -327,7 +329,7 @@ static void print_losses(run *r, const wishes *w)
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-static int open_device(run *r, const wishes *w)
+static int open_device(run *r, const arguments *w)
 {
     wb_using(w->device);
     r->device = wb_device_at(w->device, 0);
@@ -336,7 +338,7 @@ static int open_device(run *r, const wishes *w)
 }
 
 /* Initial values and batches are created on the CPU, so that they are the same on every device. */
-static void make(run *r, const wishes *w)
+static void make(run *r, const arguments *w)
 {
     wb_dtype mixed = strcmp(w->dtype, "bf16") ? WB_DTYPE_DEFAULT : WB_BF16;
     const bool wide = !strcmp(w->dtype, "f64");
@@ -365,7 +367,7 @@ static void first_steps(run *r)
 }
 
 /* Answers each input line with a line of figures. */
-static void serve(run *r, const wishes *w)
+static void serve(run *r, const arguments *w)
 {
     char line[64];
     double warm = 0.2;
@@ -383,8 +385,8 @@ static void serve(run *r, const wishes *w)
 
 int main(int argc, char **argv)
 {
-    wishes w = {.workload = "", .mode = "weber", .device = "CPU", .dtype = "f32", .threads = 1,
-                .seconds = 2};
+    arguments w = {.workload = "", .mode = "weber", .device = "CPU", .dtype = "f32", .threads = 1,
+                   .seconds = 2};
     if (!read_wishes(argc, argv, &w)) return usage(NULL);
     const workload *work = workload_named(w.workload);
     if (!work) return usage("no such workload");

@@ -128,7 +128,8 @@ static wb_layer *transformer_block(int64_t width, int64_t heads)
 }
 
 /* `words`: rows of the embedding table; `length`: of the longest sequence. */
-static wb_layer *transformer(int blocks, int64_t heads, int64_t width, int64_t length, int64_t words)
+static wb_layer *transformer(int blocks, int64_t heads, int64_t width, int64_t length,
+                             int64_t words)
 {
     wb_layer *layers[16];
     char head[32];

@@ -67,7 +67,7 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * Sums of F32 are computed pairwise or in blocks, so that the error does not grow with the
  * length. */
 typedef enum {
-    WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ROW, WB__CAST,
+    WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ELEMENTWISE_OP, WB__CAST,
     WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL, WB__STORE
 } wb__instr_kind;
 
@@ -78,7 +78,7 @@ static inline bool wb__instr_writes(wb__instr_kind k)
 }
 
 /* Ordered from coarse to fine: levels are compared with <. */
-typedef enum { WB__LEVEL_ONE, WB__LEVEL_ROW, WB__LEVEL_FULL } wb__level;
+typedef enum { WB__LEVEL_ONE, WB__LEVEL_PER_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
     uint8_t kind, reg, level,
@@ -94,7 +94,8 @@ typedef struct {
  * stored and loaded.  Elementwise operations on bool always give 0 or 1. */
 static inline bool wb__is_narrow(const wb__instr *i)
 {
-    return i->dtype == WB_I8 || i->dtype == WB_U8 || (i->dtype == WB_BOOL && i->kind != WB__ROW);
+    return i->dtype == WB_I8 || i->dtype == WB_U8 ||
+           (i->dtype == WB_BOOL && i->kind != WB__ELEMENTWISE_OP);
 }
 
 /* A program over one or more spaces with the same loop structure: an optimiser's update of all
@@ -137,7 +138,7 @@ typedef struct {
 } wb__step;
 
 /* Whether a product needs more than a bias and an epilogue.  The engine plans such a step only if
- * `takes` returns true. */
+ * `supports` returns true. */
 static inline bool wb__step_is_special(const wb__step *s)
 {
     return s->kind == WB__STEP_MATMUL && (s->aux_kind != WB__AUX_NONE || s->sums_of);
@@ -159,7 +160,7 @@ struct wb_device {
 struct wb__kernel {
     size_t workspace;       /* bytes of workspace that the plan must provide */
     const char *impl;       /* the chosen implementation, for the printed plan */
-    const char *why;        /* the reason why no library was chosen, or NULL */
+    const char *reason;     /* the reason why no library was chosen, or NULL */
 };
 
 /* ---- plans as one command -------------------------------------------------------------------- */
@@ -186,8 +187,8 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
-    /* one of two sequences that run one after the other; the second reads what the first left in
-     * the arena and in results, whose addresses are given at each run */
+    /* one of two sequences that run one after the other; the second reads results of the first in
+     * the arena and in result buffers, whose addresses are given at each run */
     bool split;
 } wb__sequence;
 
@@ -239,34 +240,34 @@ struct wb__backend {
 
     /* Creates a kernel for a step.  Copies of the step everything that the kernel needs later.
      * WB_ERROR_UNSUPPORTED: a fused step is too large, and the engine splits it; or a step that
-     * `takes` accepted cannot be prepared, and the engine plans without it. */
+     * `supports` accepted cannot be prepared, and the engine plans without it. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
-    /* Enqueues a kernel.  buffers[i] is the memory of buffer i, which begins at byte places[i] of
-     * it (`places` NULL: all at 0, as always if `host_visible`).  The workspace begins at byte
+    /* Enqueues a kernel.  buffers[i] is the memory of buffer i, which begins at byte offsets[i] of
+     * it (`offsets` NULL: all at 0, as always if `host_visible`).  The workspace begins at byte
      * `workspace_at` of `workspace`, a multiple of WB__WORKSPACE_ALIGN.  WB_ERROR_UNSUPPORTED: a
      * library refused this step, and none of it runs; the next `prepare` of this step chooses
      * another implementation, so the engine plans again. */
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                  const size_t *places, void *workspace, size_t workspace_at,
+                  const size_t *offsets, void *workspace, size_t workspace_at,
                   const wb__number *numbers);
     int (*wait)(const wb_device *d);        /* until all launched kernels have finished */
     /* Whether the engine should store a convolution's x and y in channels-last layout (NHWC). */
-    bool (*prefers_nhwc)(const wb_device *d, const wb__step *conv);
+    bool (*prefers_channels_last)(const wb_device *d, const wb__step *conv);
 
     /* The functions below may be NULL. */
 
     /* Whether the backend accepts this step.  The engine calls it while planning, for step kinds,
      * epilogues and sums that it would otherwise compose from several steps.  The views have
      * shapes, dtypes and the most likely strides, but no buffers. */
-    bool (*takes)(const wb_device *d, const wb__step *step);
+    bool (*supports)(const wb_device *d, const wb__step *step);
     /* Records a sequence as one command, for plans that run repeatedly.  `s` and everything it
      * points to must outlive the graph.  WB_ERROR_UNSUPPORTED without a message: launch the kernels
      * one by one. */
     int (*graph)(const wb_device *d, const wb__sequence *s, wb__graph **graph);
     void (*graph_free)(const wb_device *d, wb__graph *graph);
     int (*graph_run)(const wb_device *d, wb__graph *graph, void *const *buffers,
-                     const size_t *places, const wb__number *numbers);
+                     const size_t *offsets, const wb__number *numbers);
 
     /* Describes byte `at` of the backend's memory for other libraries; memory NULL: only the
      * device.  Does not wait for pending commands. */

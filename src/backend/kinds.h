@@ -6,7 +6,7 @@
 
 /* An epilogue is an operation f of ops.def, applied element by element to the product z = a·b +
  * bias (WB__OP_NONE: c = z).  Training may need a further tensor, the step's view `aux`; only
- * matrix products have it, and only if the backend's `takes` accepts it. */
+ * matrix products have it, and only if the backend's `supports` accepts it. */
 typedef enum {
     WB__AUX_NONE,           /* c = f(z)                                                */
     WB__AUX_OPERAND,        /* c = f(z), aux = z, of c's shape and dtype               */

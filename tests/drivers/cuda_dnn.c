@@ -313,8 +313,8 @@ static void one_attention(wb_dtype dtype, bool causal, bool packed, bool same)
     wb__step s = attention(dtype, N, H, T, W, WB__ATTENTION_FORWARD, causal, packed);
     wb__step grad = attention(dtype, N, H, T, W, WB__ATTENTION_GRAD, causal, packed);
     s.deterministic = grad.deterministic = same;
-    assert_true(b->takes(d, &s));
-    assert_true(b->takes(d, &grad));
+    assert_true(b->supports(d, &s));
+    assert_true(b->supports(d, &grad));
     fill(&r, &s, 1u << O | 1u << LSE);
     launch(&r, "cuDNN flash");
     compare_forward(&r);
@@ -420,7 +420,7 @@ TEST(test_layouts)
         const shape p = {1, list[i].c, 8, 8, list[i].k, 3, 3, 1, 1, 1, 1, 1};
         wb__step s = convolution(&p, list[i].dtype, false, WB__CONV_FORWARD);
         s.precision = (uint8_t)list[i].precision;
-        assert_int_equal(b->prefers_nhwc(d, &s), list[i].nhwc);
+        assert_int_equal(b->prefers_channels_last(d, &s), list[i].nhwc);
     }
 }
 

@@ -386,7 +386,7 @@ static void declines(const product *p, const char *why)
     const char *said = wb__lt_problem_of(&s, &problem, &places);
     assert_non_null(said);
     assert_string_equal(said, why);
-    assert_false(b->takes(d, &s));
+    assert_false(b->supports(d, &s));
 }
 
 TEST(test_left_to_ours)

@@ -147,7 +147,7 @@ TEST(mixed)
             const int l = op_of(&h, WB__OP_add, top, op_of(&h, WB__OP_log, sum, -1, -1), -1);
             put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_FULL,
                                 .dtype = WB_F32, .a = p, .b = -1, .c = -1, .arg = 0});
-            put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_ROW,
+            put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_PER_ROW,
                                 .dtype = WB_F32, .a = l, .b = -1, .c = -1, .arg = 2});
             folded = 1000;
             both(&h, NULL, check_reduction);
@@ -313,7 +313,7 @@ TEST(too_many_points)
         wb__gpu_work *work = NULL;
         in[0] = (wb__instr){.kind = WB__LOAD, .level = WB__LEVEL_FULL, .dtype = WB_BF16, .a = -1,
                             .b = -1, .c = -1};
-        in[1] = (wb__instr){.kind = WB__ROW, .op = WB__OP_exp, .level = WB__LEVEL_FULL,
+        in[1] = (wb__instr){.kind = WB__ELEMENTWISE_OP, .op = WB__OP_exp, .level = WB__LEVEL_FULL,
                             .dtype = WB_F32, .b = -1, .c = -1};
         in[2] = (wb__instr){.kind = (uint8_t)cases[i].kind, .op = WB__OP_sum, .a = 1, .b = -1,
                             .c = -1, .level = WB__LEVEL_FULL, .dtype = WB_F32,

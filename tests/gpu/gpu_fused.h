@@ -163,7 +163,7 @@ static inline int load(hand *h, wb_dtype t, int64_t row_stride, int64_t col_stri
 {
     const int v = view_of(h, t, row_stride, col_stride);
     return put(h, (wb__instr){.kind = WB__LOAD, .reg = (uint8_t)reg_of(t), .dtype = (uint8_t)t,
-                              .level = col_stride ? WB__LEVEL_FULL : WB__LEVEL_ROW, .a = -1,
+                              .level = col_stride ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, .a = -1,
                               .b = -1, .c = -1, .arg = v});
 }
 
@@ -183,7 +183,7 @@ static inline int op_of(hand *h, wb__op op, int a, int b, int c)
     int level = h->instr[a].level;
     if (b >= 0) level = WB__MAX(level, h->instr[b].level);
     if (c >= 0) level = WB__MAX(level, h->instr[c].level);
-    return put(h, (wb__instr){.kind = WB__ROW, .op = (uint16_t)op,
+    return put(h, (wb__instr){.kind = WB__ELEMENTWISE_OP, .op = (uint16_t)op,
                               .reg = test ? WB__REG_I32 : like->reg, .level = (uint8_t)level,
                               .dtype = test ? WB_BOOL : like->dtype, .a = a, .b = b, .c = c,
                               .arg = -1});
@@ -192,7 +192,8 @@ static inline int op_of(hand *h, wb__op op, int a, int b, int c)
 static inline int reduction_of(hand *h, wb__instr_kind kind, wb__op op, int a, int out, int view)
 {
     return put(h, (wb__instr){.kind = (uint8_t)kind, .op = (uint16_t)op, .reg = (uint8_t)out,
-                              .level = kind == WB__REDUCE_COLUMNS ? WB__LEVEL_ROW : WB__LEVEL_ONE,
+                              .level = kind == WB__REDUCE_COLUMNS ? WB__LEVEL_PER_ROW
+                                                                  : WB__LEVEL_ONE,
                               .dtype = (uint8_t)whole_dtype(out), .a = a, .b = -1, .c = -1,
                               .arg = view});
 }

@@ -11,8 +11,8 @@
 /* ---- memory ----
  *
  * Blocks are rounded up to one of four sizes per octave, which wastes at most a quarter.  A
- * released block goes to the free list of its size, so a program in a steady state makes no system calls.
- * The link of the list is stored in the free block. */
+ * released block goes to the free list of its size, so a program in a steady state makes no system
+ * calls.  The link of the list is stored in the free block. */
 
 enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the smallest block: 2^8 bytes */
 
@@ -163,10 +163,10 @@ static void cpu_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                      const size_t *places, void *workspace, size_t workspace_at,
+                      const size_t *offsets, void *workspace, size_t workspace_at,
                       const wb__number *numbers)
 {
-    (void)d, (void)places;
+    (void)d, (void)offsets;
     const wb__cpu_kernel *k = (const wb__cpu_kernel *)kernel;
     return k->launch(k, buffers, (char *)workspace + workspace_at, numbers);
 }
@@ -252,7 +252,7 @@ const wb__backend wb__cpu_backend = {
     .destroy = cpu_destroy,
     .launch = cpu_launch,
     .wait = cpu_wait,
-    .prefers_nhwc = cpu_prefers_nhwc,
+    .prefers_channels_last = cpu_prefers_nhwc,
 };
 
 #define CPU(n) {.backend = &wb__cpu_backend, .ordinal = n, .name = ""}

@@ -14,7 +14,7 @@ typedef struct {
     /* For a convolution operand that is not NHWC: the copy before the run, or after it (`written`),
      * and the operand's offset in the workspace.  copies_at: the copies' own workspace. */
     wb__cpu_kernel *copy[3];
-    size_t room[3], copies_at;
+    size_t operand_at[3], copies_at;
     int written;
     /* the remaining batch dimensions, with strides in bytes */
     int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];
@@ -31,7 +31,7 @@ static int run_once(const library_kernel *k, void *const *buffers, void *const *
     void *at[4] = {views[0], views[1], views[2], views[3]};
     for (int i = 0; i < 3; i++) {
         if (!k->copy[i]) continue;
-        at[i] = workspace + k->room[i];
+        at[i] = workspace + k->operand_at[i];
         if (i != k->written) run_copy(k, i, buffers[k->views[i].buffer], at[i], workspace);
     }
     k->op->run(k->op, at, workspace);
@@ -152,7 +152,7 @@ static int add_copy(library_kernel *k, int i)
     memcpy(dense->strides, (int64_t[]){h * w * c, 1, w * c, c}, 4 * sizeof(int64_t));
     const int e = wb__cpu_copy(&copy, &k->copy[i]);
     if (e) return e;
-    k->room[i] = k->copies_at;
+    k->operand_at[i] = k->copies_at;
     k->copies_at += up((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));
     return 0;
 }
@@ -212,7 +212,7 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
         return e;
     }
     k->head.base.impl = k->op ? k->op->impl : "nothing";
-    k->head.base.why = k->op ? k->op->why : NULL;
+    k->head.base.reason = k->op ? k->op->reason : NULL;
     k->head.base.workspace = WB__MAX(k->op ? k->op->workspace : 0, k->copies_at);
     for (int i = 0; i < 3; i++)
         if (k->copy[i])

@@ -24,7 +24,7 @@ typedef struct {
 
 enum { GRAIN = 16 * 1024, MOST_PARTS = 64 };
 
-/* Index i, or -1 where it is out of range. */
+/* The value of index i; -1: out of range. */
 static inline int64_t index_at(const rows_run *r, int64_t i)
 {
     int64_t at;

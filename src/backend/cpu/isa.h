@@ -10,7 +10,7 @@
  * place, over the elements that were just computed. */
 typedef struct {
     bool relu;
-    wb__row_fn *row;                    /* or NULL */
+    wb__elementwise_fn *row;            /* or NULL */
 } wb__act;
 
 /* C = act(A·B + bias [+ C]).  Element (i,p) of A is at a + i*as0 + p*as1, and likewise for B and C;
@@ -55,7 +55,7 @@ typedef struct {
     /* A tile of mr rows and nr columns, at most the sizes above.  Packed B is padded to whole
      * vectors if not `masked`. */
     void (*tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t);
-    wb__row_fn *tanh, *sigmoid;  /* faster than the functions of ops.def; the last bits differ */
+    wb__elementwise_fn *tanh, *sigmoid; /* faster than those of ops.def; the last bits differ */
 } wb__gemm_kernel;
 
 enum { WB__GEMM_KC = 320 };             /* the inner indices that are summed before C is updated */

@@ -67,14 +67,14 @@ typedef struct {
 } wb__pool_desc;
 
 /* A prepared operation.  impl: the chosen implementation ("dnnl brgconv:avx512_core", "gemm
- * avx512").  why: the reason why no library was chosen, or NULL.  Both strings live as long as the
+ * avx512").  reason: why no library was chosen, or NULL.  Both strings live as long as the
  * operation. */
 typedef struct wb__cpu_op wb__cpu_op;
 struct wb__cpu_op {
     void (*run)(const wb__cpu_op *op, void *const *buffers, void *workspace);   /* thread-safe */
     void (*destroy)(wb__cpu_op *op);
     size_t workspace;                       /* in bytes, may be 0; the caller aligns it to 64 */
-    const char *impl, *why;
+    const char *impl, *reason;
 };
 
 /* Return 0, or an error code with the message set.  The descriptor is copied. */

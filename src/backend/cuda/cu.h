@@ -75,7 +75,7 @@ typedef struct {
     X(DriverGetVersion, , (int *version))                                                          \
     X(DeviceGetCount, , (int *n))                                                                  \
     X(DeviceGet, , (CUdevice *device, int ordinal))                                                \
-    X(DeviceGetName, , (char *name, int room, CUdevice device))                                    \
+    X(DeviceGetName, , (char *name, int capacity, CUdevice device))                                \
     X(DeviceGetAttribute, , (int *value, CUenum what, CUdevice device))                            \
     X(DeviceTotalMem, _v2, (size_t *bytes, CUdevice device))                                       \
     X(DeviceCanAccessPeer, , (int *can, CUdevice device, CUdevice peer))                           \

@@ -55,7 +55,7 @@ int wb__cu_load(void);
 int wb__cu_init(void);          /* starts the driver; 0, or an error that names the cure */
 const char *wb__cu_error_name(int code);
 int wb__cu_error_kind(int code);
-void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t room);
+void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
 
 /* An installed NVRTC.  They are opened on demand, the one that best suits the driver first. */
 typedef struct {
@@ -71,7 +71,7 @@ int wb__cu_find(wb__gpu_device **list, int *n);
 int wb__cu_open(wb__gpu_device *base);
 void wb__cu_close(wb__gpu_device *base);
 
-bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t room);
+bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
 int wb__cu_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,

@@ -9,7 +9,7 @@
 
 /* A program may keep a device's address, so devices have fixed positions: a device that is found
  * again gets its old position. */
-static wb__cu_device places[WB__GPU_MOST_DEVICES];
+static wb__cu_device devices[WB__GPU_MOST_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -58,9 +58,9 @@ int wb__cu_find(wb__gpu_device **list, int *n)
         return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is there, but it sees no"
                         " GPU; see what `nvidia-smi` says");
     for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MOST_DEVICES) && !status; i++) {
-        memset(&places[i], 0, sizeof places[i]);
-        status = describe(&places[i], i);
-        if (!status) list[(*n)++] = &places[i].gpu;
+        memset(&devices[i], 0, sizeof devices[i]);
+        status = describe(&devices[i], i);
+        if (!status) list[(*n)++] = &devices[i].gpu;
     }
     return status || wb__cu_compiler_at(0) ? status : (int)wb_error_code();
 }

@@ -15,8 +15,8 @@
 
 typedef cudnnBackendDescriptor_t wb__dnn_desc;
 
-/* The device for which plans are created: that of a handle, or of a descriptor of device
- * properties. */
+/* The device for which plans are created: the device of a handle, or one described by properties
+ * only. */
 typedef struct {
     const wb__dnn_functions *f;
     cudnnHandle_t handle;
@@ -57,11 +57,11 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* A graph under construction.  The first failure is recorded; later calls then do nothing. */
-enum { WB__DNN_MOST_MADE = 256, WB__DNN_MOST_OPS = 48 };
+enum { WB__DNN_MOST_DESCRIPTORS = 256, WB__DNN_MOST_OPS = 48 };
 typedef struct {
     const wb__dnn_target *target;
-    int n_made, n_ops;
-    wb__dnn_desc made[WB__DNN_MOST_MADE], ops[WB__DNN_MOST_OPS];
+    int n_descriptors, n_ops;
+    wb__dnn_desc descriptors[WB__DNN_MOST_DESCRIPTORS], ops[WB__DNN_MOST_OPS];
     int64_t last_id;                    /* of virtual tensors, between operations */
     int status;
     const char *call;
@@ -71,8 +71,8 @@ typedef struct {
     wb__dnn_desc plan;
     size_t workspace;
     int engine;                         /* cuDNN's index of the engine */
-    int n_made;
-    wb__dnn_desc *made;                 /* all descriptors that belong to the graph */
+    int n_descriptors;
+    wb__dnn_desc *descriptors;          /* all descriptors that belong to the graph */
 } wb__dnn_plan;
 
 void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);

@@ -110,17 +110,20 @@ enum { WB__DNN_CONSTANTS(WB__DNN_ENUM) WB__DNN_CONSTANTS_END };
     X(size_t, GetVersion, (void))                                                                  \
     X(size_t, GetCudartVersion, (void))                                                            \
     X(const char *, GetErrorString, (wb__dnn_enum status))                                         \
-    X(void, GetLastErrorString, (char *message, size_t room))                                      \
+    X(void, GetLastErrorString, (char *message, size_t capacity))                                  \
     X(wb__dnn_enum, Create, (cudnnHandle_t *handle))                                               \
     X(wb__dnn_enum, Destroy, (cudnnHandle_t handle))                                               \
     X(wb__dnn_enum, SetStream, (cudnnHandle_t handle, struct CUstream_st *stream))                 \
-    X(wb__dnn_enum, BackendCreateDescriptor, (wb__dnn_enum type, cudnnBackendDescriptor_t *descriptor))\
+    X(wb__dnn_enum, BackendCreateDescriptor,                                                       \
+      (wb__dnn_enum type, cudnnBackendDescriptor_t *descriptor))                                   \
     X(wb__dnn_enum, BackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor))               \
     X(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t descriptor))                        \
     X(wb__dnn_enum, BackendSetAttribute,                                                           \
-      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t n, const void *values))\
+      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t n,       \
+       const void *values))                                                                        \
     X(wb__dnn_enum, BackendGetAttribute,                                                           \
-      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t room, int64_t *n,\
+      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type,                  \
+       int64_t capacity, int64_t *n,                                                               \
        void *values))                                                                              \
     X(wb__dnn_enum, BackendExecute,                                                                \
       (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack))

@@ -50,7 +50,7 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p)
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* A view with its last two dimensions exchanged. */
-static wb__dnn_view turned(const wb__dnn_view *v)
+static wb__dnn_view transposed_view(const wb__dnn_view *v)
 {
     wb__dnn_view t = *v;
     t.dims[2] = v->dims[3], t.dims[3] = v->dims[2];
@@ -179,7 +179,7 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
     const bool backwards = p->variant == WB__ATTENTION_GRAD;
     wb__dnn_desc t[9] = {NULL};
     for (int i = 0; i < p->n_views; i++) {
-        const wb__dnn_view other = turned(&p->views[i]);
+        const wb__dnn_view other = transposed_view(&p->views[i]);
         const bool turn = i == K || (i == V && backwards);
         t[i] = wb__dnn_tensor(g, i + 1, turn ? &other : &p->views[i]);
     }

@@ -36,7 +36,7 @@ static int forbidden_notes(const wb__step *step)
                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
     const bool f32 = step->views[0].dtype == WB_F32;
     if (step->deterministic) bits |= 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    /* The error of these transforms is much larger than that of a sum of products in f32. */
+    /* The error of these transforms is much larger than the error of a sum of products in f32. */
     if (!f32 || step->precision == WB__PRECISION_HIGHEST)
         bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
                 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |

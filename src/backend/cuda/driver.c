@@ -130,20 +130,22 @@ static bool is_new(const wb__nvrtc_functions *f)
 static int open_nvrtc(void)
 {
     static int from;
-    char why[400] = "";
+    char reason[400] = "";
     const char *missing = NULL;
     wb__nvrtc_functions *f = &compilers[n_compilers].f;
     void *library;
-    while ((library = wb__gpu_open_next(&wb__cu_search, nvrtc_files, &from, why, sizeof why)) &&
+    while ((library = wb__gpu_open_next(&wb__cu_search, nvrtc_files, &from, reason,
+                                        sizeof reason)) &&
            ((missing = wb__gpu_find_functions(library, nvrtc_functions,
-                                              WB__COUNT(nvrtc_functions), f)) || !is_new(f))) {}
-    if (!library) from = 0;             /* search again next time */
+                                              WB__COUNT(nvrtc_functions), f)) ||
+            !is_new(f))) {}
+    if (!library) from = 0;             /* the next call searches from the beginning */
     if (!library && missing)
         return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed", missing);
     if (!library)
         return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC, which compiles kernels, was not found: %s;"
                         " install it (Debian: libnvrtc12; NVIDIA: cuda-nvrtc; or pip's"
-                        " nvidia-cuda-nvrtc), or name its folder in WEBER_CUDA_PATH", why);
+                        " nvidia-cuda-nvrtc), or name its folder in WEBER_CUDA_PATH", reason);
     n_compilers++;
     return 0;
 }
@@ -181,11 +183,12 @@ const char *wb__cu_error_name(int code)
     return cu.GetErrorName((CUresult)code, &name) || !name ? "an unknown error" : name;
 }
 
-void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t room)
+void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
 {
-    const char *said = NULL;
+    const char *message = NULL;
     (void)d;
-    if (!cu.GetErrorString((CUresult)code, &said) && said) snprintf(text, room, "%s", said);
+    if (!cu.GetErrorString((CUresult)code, &message) && message)
+        snprintf(text, capacity, "%s", message);
 }
 
 int wb__cu_error_kind(int code)

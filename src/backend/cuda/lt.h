@@ -18,11 +18,11 @@ typedef struct {
 } wb__lt_problem;
 
 /* The buffer and offset of an operand; buffer -1: none. */
-typedef struct { int buffer; size_t at; } wb__lt_place;
+typedef struct { int buffer; size_t at; } wb__lt_operand;
 typedef struct {
-    wb__lt_place operand[3];            /* A, B, D */
-    wb__lt_place vector, aux;           /* bias or sums; the epilogue's further tensor */
-} wb__lt_places;
+    wb__lt_operand operand[3];          /* A, B, D */
+    wb__lt_operand vector, aux;         /* bias or sums; the epilogue's further tensor */
+} wb__lt_operands;
 
 typedef struct {
     cublasLtMatmulDesc_t desc;
@@ -30,7 +30,7 @@ typedef struct {
 } wb__lt_descriptors;
 
 /* NULL, or a short reason why cuBLASLt cannot execute the step. */
-const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_places *places);
+const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands);
 
 /* Creates the descriptors of a problem; returns cuBLASLt's status, with the name of the failed
  * call. The pointers of epilogues are placeholders of the right alignment. */

@@ -74,18 +74,21 @@ enum { WB__LT_CONSTANTS(WB__LT_ENUM) WB__LT_CONSTANTS_END };
     X(wb__lt_enum, MatrixLayoutDestroy, (cublasLtMatrixLayout_t layout))                           \
     X(wb__lt_enum, MatrixLayoutSetAttribute,                                                       \
       (cublasLtMatrixLayout_t layout, wb__lt_enum attribute, const void *value, size_t bytes))     \
-    X(wb__lt_enum, MatmulDescCreate, (cublasLtMatmulDesc_t *desc, wb__lt_enum compute, wb__lt_enum scale))\
+    X(wb__lt_enum, MatmulDescCreate,                                                               \
+      (cublasLtMatmulDesc_t *desc, wb__lt_enum compute, wb__lt_enum scale))                        \
     X(wb__lt_enum, MatmulDescDestroy, (cublasLtMatmulDesc_t desc))                                 \
     X(wb__lt_enum, MatmulDescSetAttribute,                                                         \
       (cublasLtMatmulDesc_t desc, wb__lt_enum attribute, const void *value, size_t bytes))         \
     X(wb__lt_enum, MatmulPreferenceCreate, (cublasLtMatmulPreference_t *preference))               \
     X(wb__lt_enum, MatmulPreferenceDestroy, (cublasLtMatmulPreference_t preference))               \
     X(wb__lt_enum, MatmulPreferenceSetAttribute,                                                   \
-      (cublasLtMatmulPreference_t preference, wb__lt_enum attribute, const void *value, size_t bytes))\
+      (cublasLtMatmulPreference_t preference, wb__lt_enum attribute, const void *value,            \
+       size_t bytes))                                                                              \
     X(wb__lt_enum, MatmulAlgoGetHeuristic,                                                         \
       (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,               \
        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,               \
-       cublasLtMatmulPreference_t preference, int room, cublasLtMatmulHeuristicResult_t *results,  \
+       cublasLtMatmulPreference_t preference, int capacity,                                        \
+       cublasLtMatmulHeuristicResult_t *results,                                                   \
        int *n))                                                                                    \
     X(wb__lt_enum, Matmul,                                                                         \
       (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,       \

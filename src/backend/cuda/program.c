@@ -56,7 +56,7 @@ static bool nothing_left(wb__cu_device *d)
 
 static const char *const common[] = {"--fmad=false", "-default-device"};
 
-bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t room)
+bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
     wb__cu_device *d = wb__cu_of(base);
     int arch = 0;
@@ -65,7 +65,7 @@ bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t room)
     if (!c) return nothing_left(d);
     snprintf(base->maker, sizeof base->maker, "NVRTC %d.%d", c->version / 1000,
              c->version % 1000 / 10);
-    snprintf(text, room, "--gpu-architecture=%s_%d %s %s", d->portable ? "compute" : "sm", arch,
+    snprintf(text, capacity, "--gpu-architecture=%s_%d %s %s", d->portable ? "compute" : "sm", arch,
              common[0], common[1]);
     return true;
 }
@@ -154,7 +154,8 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     if (!is_foreign(code))
         return wb__gpu_fail(v, base, code, "a kernel compiled with %.*s", arch, options);
     wb__gpu_fail(v, base, code, "the driver, for CUDA %d.%d, does not take what %s made with %.*s:"
-                 " install a newer driver, or an older NVRTC and name its folder in WEBER_CUDA_PATH",
+                 " install a newer driver, or an older NVRTC and name its folder in"
+                 " WEBER_CUDA_PATH",
                  version / 1000, version % 1000 / 10, base->maker, arch, options);
     return WB_ERROR_UNSUPPORTED;
 }

@@ -27,7 +27,7 @@ typedef struct {
     wb__instr *instr;
     wb__view *views;
     wb__space space;
-} wb__part;
+} wb__fuse_program;
 
 typedef enum { WB__OUTER, WB__ROWS, WB__COLS } wb__loop;
 
@@ -43,47 +43,48 @@ typedef enum {
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
     bool used;
-    int slot, way;  /* ids in the text: of the operand; of its stride pattern */
-    unsigned put;                               /* bit set: strides that are struct fields */
-    bool told;                                  /* the iota's scale and shift are struct fields */
+    int id, pattern;  /* ids in the text: of the operand; of its stride pattern */
+    unsigned struct_strides;                    /* bit set: strides that are struct fields */
+    bool in_struct;                             /* the iota's scale and shift are struct fields */
     int64_t stride[WB_MAX_DIMS];
-} wb__fuse_place;
+} wb__fuse_operand;
 
 typedef struct {
     const wb__gpu_target *target;
     wb__gpu_work *work;
-    const wb__part *part;
+    const wb__fuse_program *program;
     const char *impl;
 
     /* Per instruction: whether it is needed, its level, its operand (-1: none), where it was
      * emitted. */
-    bool *want;
-    uint8_t *level, *made;
-    int *place;
-    wb__fuse_place *places;
-    int n_places;
+    bool *needed;
+    uint8_t *level, *emitted;
+    int *operand;
+    wb__fuse_operand *operands;
+    int n_operands;
 
     /* The space after merging dimensions. */
     int n_dims, first[4];                       /* dimensions of loop g: first[g] .. first[g + 1] */
     int64_t dim[WB_MAX_DIMS], points[3];        /* points: of each loop */
     bool wide;                                  /* element offsets need 64 bits */
-    unsigned put;                               /* bit set: dimensions that are struct fields */
+    unsigned struct_dims;                       /* bit set: dimensions that are struct fields */
     unsigned inner;  /* bit set: dimensions that change in the inner loop */
 
     wb__text fields, body;
     uint32_t *words;                            /* the argument struct */
-    int n_words, words_room;
+    int n_words, words_capacity;
     wb__gpu_number *numbers;
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
-    int *buffers, n_buffers, n_slots, n_ways, workspace_word;
+    int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
     bool f64, failed, used[WB__OP_COUNT][4];
     int indent;
 } wb__fuse;
 
 /* fused_text.c */
 /* 0, or an error (then there is nothing to free). */
-int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, const wb__part *part);
+int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
+                   const wb__fuse_program *program);
 /* Adds a line to the body. */
 void wb__fuse_line(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);
 void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);     /* ... { */
@@ -93,7 +94,7 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3
 /* Adds the launch, and frees temporary data.  Call it once after each start. */
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
 /* Adds the plan's number `n` as a field, once, and writes the field's name to `name`. */
-void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24]);
+void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
 /* The argument index of a buffer; WB__GPU_WORKSPACE is allowed. */
 int wb__fuse_buffer(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
@@ -108,22 +109,22 @@ void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
 void wb__fuse_bases(wb__fuse *k);
 /* Emits the offsets of the needed operands inside the inner loop; `row`: of operands that do not
  * vary there. */
-void wb__fuse_ways(wb__fuse *k, const bool *want);
+void wb__fuse_offsets(wb__fuse *k, const bool *needed);
 /* The index to write behind a pointer, [...], or to add to a number. */
-void wb__fuse_at(const wb__fuse *k, const wb__fuse_place *p, char text[48]);
+void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 
 /* fused_values.c */
-enum { WB__MADE_NOT, WB__MADE_ROW, WB__MADE_FULL };
+enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
 /* The level of each instruction, from its operands and views. */
-void wb__part_levels(const wb__part *p, uint8_t *level);
+void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
 /* Adds the instructions that the needed instructions depend on; operands of reductions along
  * columns only if past_reductions. */
-void wb__part_want(const wb__part *p, bool *want, bool past_reductions);
-/* Emits the instructions of `want` that are not emitted yet, up to a level.  forget: at the end of
- * a loop, its FULL values are no longer available. */
-void wb__fuse_values(wb__fuse *k, const bool *want, int level);
+void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
+/* Emits the instructions of `needed` that are not emitted yet, up to a level.  forget: at the end
+ * of a loop, its FULL values go out of scope. */
+void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget(wb__fuse *k);
-void wb__fuse_made(wb__fuse *k, int i, const char *made);
+void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
@@ -131,9 +132,9 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to);
  * Variables s, c and w with suffix `n` belong to an item; t and z with suffix `slot` are shared by
  * the group. */
 typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__reduction;
-wb__reduction wb__reduction_of(const wb__part *p, int instr, int n, int slot);
+wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
-void wb__reduction_take(wb__fuse *k, const wb__reduction *f, const char *place);
+void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
 /* From partial results in arrays q and z at index `at`. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 /* The arrays in local memory, each declared once; returns their size in bytes. */
@@ -141,27 +142,27 @@ int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
 /* Emits a tree reduction of the group's results, in steps of 128, ..., `least`, that begin at item
  * l. */
-void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item, const char *from,
-                   const char *least);
+void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
+                        const char *from, const char *least);
 /* Emits v, in the reduction's register kind, from t[at]; NULL: from the item's own variables. */
 void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
 /* fused.c: splits a part along the dimensions of a bit set, outermost first, into pieces that one
  * kernel can index, and calls `make` for each in order.  `first`: the index of the piece's first
  * point. */
-typedef int wb__piece_maker(const wb__gpu_target *t, const wb__part *p, int64_t first,
-                            void *context);
-int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
-                     wb__piece_maker *make, void *context);
+typedef int wb__piece_function(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                               void *context);
+int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
+                     wb__piece_function *make, void *context);
 
 /* fused_rows.c, fused_reductions.c: a part of one kind as one kernel or a few. */
-int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
 /* The reductions of one kind; partial results are in the workspace from byte `at` on. */
-int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
-                    wb__gpu_work *work);
+int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
+                         size_t at, wb__gpu_work *work);
 
 static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
@@ -169,6 +170,6 @@ static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(siz
 /* The exponent of the least power of two that is at least n, at most `most`. */
 int wb__fuse_log(int64_t n, int most);
 /* Whether a view varies along the columns. */
-bool wb__part_varies(const wb__part *p, const wb__view *v);
+bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v);
 
 #endif

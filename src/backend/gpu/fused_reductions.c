@@ -10,7 +10,7 @@
 enum { MOST_CHUNKS = 4096 };
 
 typedef struct {
-    const wb__part *part;
+    const wb__fuse_program *program;
     wb__reduction *reductions;
     int n;
     bool all;
@@ -29,9 +29,9 @@ static int neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
     int along_cols = 0, along_rows = 0;
-    for (int i = 0; i < k->part->n_instr; i++) {
-        if (!k->want[i] || k->part->instr[i].kind != WB__LOAD) continue;
-        const wb__fuse_place *p = &k->places[k->place[i]];
+    for (int i = 0; i < k->program->n_instr; i++) {
+        if (!k->needed[i] || k->program->instr[i].kind != WB__LOAD) continue;
+        const wb__fuse_operand *p = &k->operands[k->operand[i]];
         along_cols += k->first[WB__COLS] <= col && p->stride[col] == 1;
         along_rows += k->first[WB__ROWS] <= row && p->stride[row] == 1;
     }
@@ -57,7 +57,7 @@ static void choose(reductions *f, const wb__fuse *k)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Emits pointers to the partial results of all reductions. */
-static void parts(reductions *f, wb__fuse *k)
+static void partials(reductions *f, wb__fuse *k)
 {
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
     const int64_t most = f->pieces > 1 ? f->pieces * MOST_CHUNKS : f->chunks;
@@ -110,15 +110,15 @@ static void store_results(reductions *f, wb__fuse *k)
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     for (int i = 0; i < f->n; i++) {
         const wb__reduction *one = &f->reductions[i];
-        const wb__fuse_place *p = &k->places[k->place[one->instr]];
+        const wb__fuse_operand *p = &k->operands[k->operand[one->instr]];
         wb__reduction_value(k, one, "l");
-        wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->slot, wb__gpu_types[p->view->dtype].name,
+        wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->id, wb__gpu_types[p->view->dtype].name,
                       wb__fuse_kinds[one->out], one->instr);
     }
     wb__fuse_close(k);
 }
 
-static void store_parts(reductions *f, wb__fuse *k)
+static void store_partials(reductions *f, wb__fuse *k)
 {
     wb__reduction_tree(k, f->reductions, f->n, "l", "128", "a.across");
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
@@ -140,10 +140,10 @@ static void store_parts(reductions *f, wb__fuse *k)
 static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
-    const int e = wb__fuse_start(&k, t, work, f->part);
+    const int e = wb__fuse_start(&k, t, work, f->program);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k.want[f->part->instr[f->reductions[i].instr].a] = true;
-    wb__part_want(f->part, k.want, true);
+    for (int i = 0; i < f->n; i++) k.needed[f->program->instr[f->reductions[i].instr].a] = true;
+    wb__fuse_mark_needed(f->program, k.needed, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
     wb__fuse_loops(&k, walk);
     f->outers = k.points[WB__OUTER], f->rows = k.points[WB__ROWS], f->cols = k.points[WB__COLS];
@@ -151,9 +151,9 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     const bool cut = f->chunks > 1 || f->pieces > 1;
     if (!cut) {                                 /* not cut: this kernel writes the results */
         wb__fuse_free(&k);
-        if (wb__fuse_start(&k, t, work, f->part)) return WB_ERROR_MEMORY;
-        for (int i = 0; i < f->n; i++) k.want[f->reductions[i].instr] = true;
-        wb__part_want(f->part, k.want, true);
+        if (wb__fuse_start(&k, t, work, f->program)) return WB_ERROR_MEMORY;
+        for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
+        wb__fuse_mark_needed(f->program, k.needed, true);
         wb__fuse_loops(&k, walk);
     }
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
@@ -174,17 +174,17 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     wb__fuse_unravel(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
     wb__fuse_unravel(&k, "c", k.first[WB__COLS], k.n_dims);
     wb__fuse_bases(&k);
-    if (cut) parts(f, &k);
+    if (cut) partials(f, &k);
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     open_rows(&k);
     wb__fuse_unravel(&k, "r", k.first[WB__ROWS], k.first[WB__ROWS + 1]);
-    wb__fuse_ways(&k, k.want);
-    wb__fuse_values(&k, k.want, WB__LEVEL_FULL);
+    wb__fuse_offsets(&k, k.needed);
+    wb__fuse_values(&k, k.needed, WB__LEVEL_FULL);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
     for (int i = 0; i < f->n; i++)
-        wb__reduction_take(&k, &f->reductions[i], f->pieces > 1 ? "(r + a.start)" : "r");
+        wb__reduction_add(&k, &f->reductions[i], f->pieces > 1 ? "(r + a.start)" : "r");
     wb__fuse_close(&k);
-    if (cut) store_parts(f, &k);
+    if (cut) store_partials(f, &k);
     else store_results(f, &k);
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
@@ -193,15 +193,15 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
 static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
-    wb__part flat = *f->part;
+    wb__fuse_program flat = *f->program;
     const int outer = flat.space.ndim - flat.space.row_dims - flat.space.col_dims;
     for (int d = 0; d < flat.space.ndim; d++)
         if (f->all || (d >= outer && d < outer + flat.space.row_dims)) flat.space.dims[d] = 1;
     const int e = wb__fuse_start(&k, t, work, &flat);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k.want[f->reductions[i].instr] = true;
+    for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
     wb__fuse_loops(&k, WB__IN_ORDER);
-    parts(f, &k);
+    partials(f, &k);
     reductions g = *f;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
@@ -225,36 +225,38 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
 typedef struct {
     reductions *f;
     wb__gpu_work *work;
-} making;
+} piece_arguments;
 
 /* Reduces rows of some columns; the columns are independent. */
-static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     reductions f = *m->f;
     (void)first;
-    f.part = p;
+    f.program = p;
     const int e = first_kernel(&f, t, m->work);
     return e || f.chunks == 1 ? e : second_kernel(&f, t, m->work);
 }
 
-static int count_piece(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+static int count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                       void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     (void)t, (void)p, (void)first;
     m->f->pieces++;
     return 0;
 }
 
-static int all_of_piece(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+static int all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                        void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     reductions *f = m->f;
-    const wb__part *whole = f->part;
-    f->part = p;
+    const wb__fuse_program *whole = f->program;
+    f->program = p;
     f->start = first;
     const int e = first_kernel(f, t, m->work);
-    f->part = whole;
+    f->program = whole;
     f->before += f->chunks;
     return e;
 }
@@ -262,21 +264,21 @@ static int all_of_piece(const wb__gpu_target *t, const wb__part *p, int64_t firs
 /* One kernel combines the chunks of all pieces. */
 static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
-    const wb__space *s = &f->part->space;
+    const wb__space *s = &f->program->space;
     const unsigned rows = ((1u << s->row_dims) - 1) << (s->ndim - s->row_dims - s->col_dims);
-    making m = {f, work};
+    piece_arguments m = {f, work};
     f->pieces = f->before = 0;
-    if (!f->all) return wb__fused_pieces(t, f->part, ~rows, rows_of, &m);
-    int e = wb__fused_pieces(t, f->part, ~0u, count_piece, &m);
-    if (!e) e = wb__fused_pieces(t, f->part, ~0u, all_of_piece, &m);
+    if (!f->all) return wb__fused_pieces(t, f->program, ~rows, rows_of, &m);
+    int e = wb__fused_pieces(t, f->program, ~0u, count_piece, &m);
+    if (!e) e = wb__fused_pieces(t, f->program, ~0u, all_of_piece, &m);
     f->chunks = f->before;
     return e || f->chunks == 1 ? e : second_kernel(f, t, work);
 }
 
-int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
-                    wb__gpu_work *work)
+int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
+                         size_t at, wb__gpu_work *work)
 {
-    reductions f = {.part = p, .all = kind == WB__REDUCE_ALL, .at = at};
+    reductions f = {.program = p, .all = kind == WB__REDUCE_ALL, .at = at};
     int e = 0;
     f.reductions = wb__alloc_zero((size_t)p->n_instr, sizeof *f.reductions);
     if (!f.reductions) return WB_ERROR_MEMORY;
@@ -285,7 +287,8 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_k
         for (; i < p->n_instr; i++) {
             if (p->instr[i].kind != kind) continue;
             f.reductions[f.n] = wb__reduction_of(p, i, f.n, f.n);
-            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1) > (int64_t)t->local_bytes) break;
+            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1) > (int64_t)t->local_bytes)
+                break;
             f.n++;
         }
         if (f.n) e = reduction(&f, t, work);

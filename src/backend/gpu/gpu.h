@@ -18,26 +18,29 @@
 typedef struct {
     bool f64;                   /* kernels may use double */
     bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
-    int most_items;             /* in a group; at least 256 */
+    int most_items;             /* items in a group; at least 256 */
     size_t local_bytes;         /* of local memory per group */
     size_t most_args;           /* bytes of arguments; at least 1,024 */
     size_t buffer_bytes;        /* argument bytes of each buffer */
-    int most_buffers;           /* that a kernel can bind; 0: limited by most_args only */
-    uint32_t most_groups[3];    /* of a launch */
+    int most_buffers;           /* buffers that a kernel can bind; 0: limited by most_args only */
+    uint32_t most_groups[3];    /* groups of a launch, per dimension */
     uint32_t most_points;       /* of a space that one kernel indexes; 0: limited by 32 bits */
 } wb__gpu_target;
 
 /* A number of the plan that is written to the argument struct at every launch.  f64, i64 and u64
  * are two words, the lower first; f32 and i32 are converted from the number's double. */
-typedef enum { WB__PUT_F32, WB__PUT_F64, WB__PUT_I32, WB__PUT_I64, WB__PUT_U64 } wb__gpu_put;
+typedef enum {
+    WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64, WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64,
+    WB__GPU_NUMBER_U64
+} wb__gpu_number_type;
 typedef struct {
     int number;
     uint32_t at;                /* offset in the struct, in bytes */
-    wb__gpu_put put;
+    wb__gpu_number_type type;
 } wb__gpu_number;
-static inline bool wb__gpu_two_words(wb__gpu_put p)
+static inline bool wb__gpu_two_words(wb__gpu_number_type p)
 {
-    return p == WB__PUT_F64 || p == WB__PUT_I64 || p == WB__PUT_U64;
+    return p == WB__GPU_NUMBER_F64 || p == WB__GPU_NUMBER_I64 || p == WB__GPU_NUMBER_U64;
 }
 
 /* The offset of a view in its buffer, in elements, as two words of the struct, the lower first.
@@ -84,12 +87,13 @@ typedef struct {
 int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 void wb__gpu_work_free(wb__gpu_work *work);         /* accepts NULL */
 
-/* Whether our kernels execute an optional step (`takes` of wb__backend) faster than its parts. */
-bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *step);
+/* Whether our kernels execute an optional step (`supports` of wb__backend) faster than its
+ * parts. */
+bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *step);
 
-/* Writes the argument struct of a launch to `out`, of args_bytes bytes.  `places`: offsets of the
+/* Writes the argument struct of a launch to `out`, of args_bytes bytes.  `offsets`: offsets of the
  * plan's buffers; NULL: the launch gets addresses that include them. */
-void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *places,
+void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
                   size_t workspace_at, void *out);
 
 extern const char wb__gpu_prelude[];

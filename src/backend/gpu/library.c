@@ -100,10 +100,12 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     strides_of(b, args.b_s);
     strides_of(c, args.c_s);
     work->impl = "pool";
+    char *text = wb__gpu_text(dtype, wb__gpu_wide(s->views, s->n_views, total),
+                              defines[s->variant], wb__gpu_text_pool, "");
     return wb__gpu_launch_of(
-        work, wb__gpu_text(dtype, wb__gpu_wide(s->views, s->n_views, total), defines[s->variant],
-                           wb__gpu_text_pool, ""),
-        &(wb__gpu_plan){.entry = "pool", .n_buffers = 3, .buffers = {a->buffer, b->buffer, c->buffer},
+        work, text,
+        &(wb__gpu_plan){.entry = "pool", .n_buffers = 3,
+                        .buffers = {a->buffer, b->buffer, c->buffer},
                         .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
                         .origins = {{a, offsetof(wb__pool_args, a_at)},
                                     {b, offsetof(wb__pool_args, b_at)},
@@ -171,7 +173,7 @@ int wb__gpu_step_copy(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
                         .total = total, .items = 256});
 }
 
-static wb__gpu_maker *const makers[WB__STEP_COUNT] = {
+static wb__gpu_step_function *const makers[WB__STEP_COUNT] = {
 #define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__gpu_step_##gpu,
 #include "ops/ops.def"
 };

@@ -47,9 +47,10 @@ typedef struct {
 int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p);
 
 /* The functions that ops.def names for steps, each with the text of kernels/ of the same name. */
-typedef int wb__gpu_maker(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+typedef int wb__gpu_step_function(const wb__gpu_target *t, const wb__step *step,
+                                  wb__gpu_work *work);
 #define WB_STEP(NAME, name, cpu, gpu) \
-    wb__gpu_maker wb__gpu_step_##gpu; \
+    wb__gpu_step_function wb__gpu_step_##gpu; \
     extern const char wb__gpu_text_##gpu[];
 #include "ops/ops.def"
 extern const char wb__gpu_text_args[], wb__gpu_text_types[], wb__gpu_text_matmul[],

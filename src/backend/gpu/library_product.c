@@ -11,8 +11,9 @@
 _Static_assert(sizeof(wb__wide) == 8, "two words");
 _Static_assert(sizeof(wb__product_args) % 4 == 0 && sizeof(wb__product_args) <= 512, "no holes");
 _Static_assert(sizeof(wb__matmul_args) == sizeof(wb__product_args) + 16, "no holes");
-_Static_assert(sizeof(wb__conv_args) == sizeof(wb__product_args) + 64 + 13 * 4 && sizeof(wb__conv_args)
-               <= 1024, "no holes");
+_Static_assert(sizeof(wb__conv_args) == sizeof(wb__product_args) + 64 + 13 * 4 &&
+                   sizeof(wb__conv_args) <= 1024,
+               "no holes");
 
 /* A product as the kernels see it. */
 typedef struct {
@@ -120,7 +121,8 @@ static int convolution(const wb__step *s, product *p)
                                           [WB__CONV_GRAD_WEIGHT] = "#define CONV_GRAD_WEIGHT\n"};
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
     if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4 || !contiguous(w))
-        return wb__fail(WB_ERROR_INTERNAL, "conv: operands must have 4 dimensions, weights be dense");
+        return wb__fail(WB_ERROR_INTERNAL,
+                        "conv: operands must have 4 dimensions, weights be dense");
     const int64_t groups = s->conv.groups, cg = w->dims[1], kg = w->dims[0] / WB__MAX(groups, 1);
     const int64_t taps = w->dims[2] * w->dims[3], *xs = x->strides, *ys = y->strides;
     wb__conv_args *args = &p->args.conv;
@@ -297,7 +299,8 @@ static int block(product *p, wb__gpu_work *work)
     if (!e)
         e = launch(p, work, defines,
                    (wb__gpu_plan){.entry = "product_block", .n_buffers = 4,
-                                  .buffers = {p->a->buffer, p->bias ? p->bias->buffer : p->c->buffer,
+                                  .buffers = {p->a->buffer,
+                                              p->bias ? p->bias->buffer : p->c->buffer,
                                               p->c->buffer, WB__GPU_WORKSPACE},
                                   .total = groups * narrow(args->splits), .items = 1});
     return e ? e : finish(p, work, defines, packed);

@@ -23,7 +23,8 @@ typedef struct wb__cl_its_program *cl_program;
 typedef struct wb__cl_its_kernel *cl_kernel;
 typedef struct wb__cl_its_event *cl_event;
 
-typedef void (*cl_context_notify)(const char *said, const void *data, size_t bytes, void *context);
+typedef void (*cl_context_notify)(const char *message, const void *data, size_t bytes,
+                                  void *context);
 typedef void (*cl_build_notify)(cl_program program, void *context);
 
 enum {
@@ -79,16 +80,16 @@ enum {
 enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
 #undef WB__CL_ERROR_ENUM
 
-#define WB__CL_INFO cl_uint what, size_t room, void *value, size_t *bytes
+#define WB__CL_INFO cl_uint what, size_t capacity, void *value, size_t *bytes
 #define WB__CL_EVENTS cl_uint n, const cl_event *wait, cl_event *event
 
 /* X(type, name, parameters).  A function that creates an object returns a status in its last
  * parameter; a command returns an event in its last parameter if that is not NULL. */
 #define WB__CL_FUNCTIONS(X)                                                                        \
-    X(cl_int, GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n))                    \
+    X(cl_int, GetPlatformIDs, (cl_uint capacity, cl_platform_id *list, cl_uint *n))                \
     X(cl_int, GetPlatformInfo, (cl_platform_id p, WB__CL_INFO))                                    \
     X(cl_int, GetDeviceIDs,                                                                        \
-      (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n))          \
+      (cl_platform_id p, cl_bitfield type, cl_uint capacity, cl_device_id *list, cl_uint *n))      \
     X(cl_int, GetDeviceInfo, (cl_device_id d, WB__CL_INFO))                                        \
     X(cl_context, CreateContext,                                                                   \
       (const cl_property *properties, cl_uint n, const cl_device_id *devices,                      \

@@ -52,10 +52,10 @@ typedef struct {
 
 static bool used;               /* its caches contain objects of our contexts */
 
-static bool suits(const void *table, const char *missing, char *why, size_t room)
+static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     (void)table;
-    if (missing) snprintf(why, room, "libclblast.so.1 has no %s", missing);
+    if (missing) snprintf(reason, capacity, "libclblast.so.1 has no %s", missing);
     return !missing;
 }
 
@@ -83,7 +83,7 @@ void wb__cl_blast_stop(void)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-static const char *reason(const wb__gpu_device *d, const wb__step *step, product *p)
+static const char *refusal(const wb__gpu_device *d, const wb__step *step, product *p)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
     const char *wish = getenv("WEBER_OPENCL_CLBLAST");
@@ -117,12 +117,13 @@ static const char *reason(const wb__gpu_device *d, const wb__step *step, product
     return NULL;
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why)
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                   const char **reason)
 {
     product p = {.batch = 0};
-    *why = wb__step_is_special(step) ? "CLBlast: sums or operands beside the product"
-                                     : reason(d, step, &p);
-    if (*why) return WB_ERROR_UNSUPPORTED;
+    *reason = wb__step_is_special(step) ? "CLBlast: sums or operands beside the product"
+                                        : refusal(d, step, &p);
+    if (*reason) return WB_ERROR_UNSUPPORTED;
     product *made = wb__alloc(sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     *made = p;
@@ -143,7 +144,7 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
                object[0], at[0], p->row[0]
 
 static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
-                  const wb__gpu_places *places)
+                  const wb__gpu_addresses *addresses)
 {
     const product *p = (const product *)r;
     cl_command_queue *queue = &wb__cl_of(d)->queue[q];
@@ -151,19 +152,19 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
     const bool f32 = p->dtype == WB_F32;
     cl_mem object[3];
     size_t at[3];
-    void **wanted = wb__gpu_wanted(d);
+    void **wanted = wb__gpu_next_event(d);
     cl_event *event = (cl_event *)wanted;
     for (int j = 0; j < 3; j++) {
-        object[j] = wb__cl_object(((wb__gpu_memory *)places->buffers[p->view[j]])->at);
+        object[j] = wb__cl_object(((wb__gpu_memory *)addresses->buffers[p->view[j]])->at);
         at[j] = p->at[j];
-        if (places->places) at[j] += places->places[p->view[j]] / (f32 ? 4 : 8);
+        if (addresses->offsets) at[j] += addresses->offsets[p->view[j]] / (f32 ? 4 : 8);
     }
     used = true;
 #define PRODUCT(T, name)                                                                           \
     blast.name(ONE(T), object[1], at[1], p->row[1], (T)0, object[2], at[2], p->row[2], queue, event)
 #define PRODUCTS(T, name)                                                                          \
-    blast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2], at[2], \
-               p->row[2], p->step[2], p->batch, queue, event)
+    blast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2],       \
+               at[2], p->row[2], p->step[2], p->batch, queue, event)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
                                   : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);

@@ -11,17 +11,17 @@
  * again gets its old position. */
 enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__GPU_MOST_DEVICES };
 static wb__cl_platform platforms[MOST_PLATFORMS];
-static wb__cl_device places[MOST_DEVICES];
+static wb__cl_device devices[MOST_DEVICES];
 static cl_uint n_platforms;
-static int n_places;
+static int n_devices;
 
 /* ---- properties of a device ------------------------------------------------------------------ */
 
 #define FAIL(...) wb__gpu_fail(&wb__cl_driver, NULL, __VA_ARGS__)
 
-static int ask(cl_device_id id, cl_uint what, void *value, size_t room, const char *name)
+static int ask(cl_device_id id, cl_uint what, void *value, size_t capacity, const char *name)
 {
-    const int code = CALL(GetDeviceInfo, id, what, room, value, NULL);
+    const int code = CALL(GetDeviceInfo, id, what, capacity, value, NULL);
     return code ? FAIL(code, "%s", name) : 0;
 }
 #define ASK(what, value) ask(id, CL_DEVICE_##what, &(value), sizeof(value), #what)
@@ -35,12 +35,12 @@ static void trim_blanks(char *text)
     text[n - from] = 0;
 }
 
-static int ask_text(cl_device_id id, cl_uint what, char *text, size_t room, const char *name)
+static int ask_text(cl_device_id id, cl_uint what, char *text, size_t capacity, const char *name)
 {
     char long_text[1024] = "";
     if (ask(id, what, long_text, sizeof long_text - 1, name)) return WB_ERROR_DEVICE;
     trim_blanks(long_text);
-    snprintf(text, room, "%.*s", (int)room - 1, long_text);
+    snprintf(text, capacity, "%.*s", (int)capacity - 1, long_text);
     return 0;
 }
 
@@ -120,9 +120,9 @@ static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
     if (!ids) return WB_ERROR_MEMORY;
     code = CALL(GetDeviceIDs, p->id, types, n, ids, NULL);
     int status = code ? FAIL(code, "platform %s", p->name) : 0;
-    for (cl_uint i = 0; i < n && !status && n_places < MOST_DEVICES; i++) {
+    for (cl_uint i = 0; i < n && !status && n_devices < MOST_DEVICES; i++) {
         const char *unfit = NULL;
-        wb__cl_device *d = &places[n_places];
+        wb__cl_device *d = &devices[n_devices];
         memset(d, 0, sizeof *d);
         d->platform = p;
         d->id = ids[i];
@@ -131,7 +131,7 @@ static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
             wb__log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->gpu.name, p->name, unfit);
         if (status || unfit) continue;
         list[(*n_list)++] = &d->gpu;
-        n_places++;
+        n_devices++;
     }
     wb__free(ids);
     return status;
@@ -158,7 +158,7 @@ int wb__cl_find(wb__gpu_device **list, int *n_list)
         const int before = *n_list;
         if (!list_devices(p, list, n_list)) continue;
         failed = wb_error_code();
-        n_places = *n_list = before;
+        n_devices = *n_list = before;
         if (n > 1) wb__log(WB_LOG_WARN, "%s: platform left out", wb_error());
     }
     if (*n_list) return 0;
@@ -176,17 +176,17 @@ void wb__cl_forget(void)
         pthread_mutex_destroy(&platforms[i].lock);
     }
     n_platforms = 0;
-    n_places = 0;
+    n_devices = 0;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static void driver_said(const char *said, const void *data, size_t bytes, void *context)
+static void driver_said(const char *message, const void *data, size_t bytes, void *context)
 {
     (void)data, (void)bytes;
     wb__cl_platform *p = context;
     pthread_mutex_lock(&p->lock);
-    snprintf(p->said, sizeof p->said, "%s", said);
+    snprintf(p->message, sizeof p->message, "%s", message);
     pthread_mutex_unlock(&p->lock);
 }
 

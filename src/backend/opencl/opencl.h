@@ -25,7 +25,7 @@ typedef struct {
     char name[96];
     pthread_mutex_t lock;
     cl_context context;         /* created when the first of its devices is opened */
-    char said[400];             /* the driver's latest message */
+    char message[400];          /* the driver's latest message */
 } wb__cl_platform;
 
 typedef struct {
@@ -57,7 +57,7 @@ int wb__cl_load(void);
 bool wb__cl_usual_driver(void);         /* whether the driver's file is the default */
 const char *wb__cl_error_name(int code);
 int wb__cl_error_kind(int code);
-void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t room);
+void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
 
 /* ---- device.c, program.c: functions of wb__gpu_driver ---------------------------------------- */
 
@@ -66,7 +66,7 @@ void wb__cl_forget(void);
 int wb__cl_open(wb__gpu_device *base);
 void wb__cl_close(wb__gpu_device *base);
 
-bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t room);
+bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
 int wb__cl_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
 int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,

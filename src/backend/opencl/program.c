@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t room)
+bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
-    snprintf(text, room, "-cl-std=CL1.2%s%s",
+    snprintf(text, capacity, "-cl-std=CL1.2%s%s",
              flags & WB__GPU_F64 ? "" : " -cl-single-precision-constant",
              wb__cl_of(base)->exact_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
     return true;
@@ -48,13 +48,13 @@ int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
 static void *image_of(const wb__cl_device *d, cl_program program, size_t *bytes)
 {
     cl_device_id ids[WB__GPU_MOST_DEVICES];
-    size_t sizes[WB__GPU_MOST_DEVICES], room = 0;
+    size_t sizes[WB__GPU_MOST_DEVICES], ids_bytes = 0;
     unsigned char *images[WB__GPU_MOST_DEVICES] = {NULL};
-    if (cl.GetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, &room) ||
+    if (cl.GetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, &ids_bytes) ||
         cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL))
         return NULL;
     size_t mine = 0;
-    const size_t n = room / sizeof(*ids);
+    const size_t n = ids_bytes / sizeof(*ids);
     while (mine < n && ids[mine] != d->id) mine++;
     if (mine == n || !sizes[mine]) return NULL;
     if ((images[mine] = wb__alloc(sizes[mine])) &&      /* the others are NULL, which skips them */

@@ -178,7 +178,7 @@ FILL(CONV)
     }
 }
 
-bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
+bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 {
     wb__step s = wb__step_blank(a, WB__STEP_CONV);
     const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
@@ -193,5 +193,5 @@ bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__val
         memcpy(s.views[i].dims, p->dims, sizeof p->dims);
     }
     memcpy(&s.conv, ir->attrs + v->attr, sizeof s.conv);
-    return a->device->backend->prefers_nhwc(a->device, &s);
+    return a->device->backend->prefers_channels_last(a->device, &s);
 }

@@ -79,6 +79,6 @@ void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__val
 
 /* ---- what other passes ask of one operation -------------------------------------------------- */
 
-bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
+bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
 
 #endif

@@ -1,7 +1,7 @@
 /* What the kernel of a library operation makes beside the operation itself.
  *
  * Everywhere: the bias of a product, and a unary row of ops.def behind it.  Where the backend accepts
- * them (its `takes`; matrix products without batch dimensions):
+ * them (its `supports`; matrix products without batch dimensions):
  *   - a row whose operand others read (gelu, whose gradient is in the plan too), with the operand
  *     left beside the result, for relu its signs;
  *   - that gradient, in the product which makes its factor;
@@ -67,7 +67,8 @@ static wb__view operand(const finder *f, const wb__value *product, int i)
 static bool taken(const finder *f, const wb__product *p)
 {
     const wb__value *v = value(f, p->value);
-    if (!f->attempt->device->backend->takes || v->op != WB__OP_matmul || v->ndim != 2 || !v->size)
+    if (!f->attempt->device->backend->supports || v->op != WB__OP_matmul || v->ndim != 2 ||
+        !v->size)
         return false;
     wb__step s = wb__step_blank(f->attempt, WB__STEP_MATMUL);
     s.n_views = 3;
@@ -248,7 +249,7 @@ static wb__product with_slope(const wb__product *p, const slope *s)
 static bool match_gradient(finder *f, int x)
 {
     slope s;
-    if (!f->attempt->device->backend->takes || !find_slope(f, x, &s)) return false;
+    if (!f->attempt->device->backend->supports || !find_slope(f, x, &s)) return false;
     const int p = f->out->of[s.product].product, from = f->out->of[s.of].product;
     if (from < 0) return false;
     const wb__product *earlier = &f->out->product[from];
@@ -500,7 +501,7 @@ static void match(finder *f, int x, const pattern *rows, size_t n)
 static bool find(finder *f)
 {
     const int n = f->values->ir.n;
-    const bool asks = f->attempt->device->backend->takes != NULL;
+    const bool asks = f->attempt->device->backend->supports != NULL;
     find_readers(f);
     if (asks && !find_factors(f)) return false;
     for (int x = 0; x < n; x++) {

@@ -39,7 +39,7 @@ static int place_of_declined(const wb__declined *d, const wb__step *s)
 bool wb__taken(const wb__attempt *a, const wb__step *s)
 {
     const wb__declined *d = a->declined;
-    return !d->all && place_of_declined(d, s) == d->n && a->device->backend->takes(a->device, s);
+    return !d->all && place_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
 }
 
 /* What is declined a second time was asked for in another form: then nothing is asked any more. */

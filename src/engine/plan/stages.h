@@ -42,7 +42,7 @@ static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
                       .deterministic = a->request->deterministic};
 }
 
-/* Does the backend do this step (its `takes`)?  False for a step that it declined before. */
+/* Does the backend do this step (its `supports`)?  False for a step that it declined before. */
 bool wb__taken(const wb__attempt *a, const wb__step *s);
 
 /* ---- values ---------------------------------------------------------------------------------- */

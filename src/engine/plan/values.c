@@ -123,7 +123,7 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
         wb__op op = (wb__op)v->op;
         if (v->ndim != 4) continue;
         if (wb__is_step(op, WB__STEP_CONV)) {
-            v->prefers_channels_last = wb__conv_prefers_nhwc(a, ir, v);
+            v->prefers_channels_last = wb__conv_prefers_channels_last(a, ir, v);
             if (v->prefers_channels_last && op != WB__OP_conv_grad_weight) v->layout = WB__CHANNELS_LAST;
         } else if (wb__is_step(op, WB__STEP_POOL))
             v->layout = wb__ir_in(ir, v, 0)->layout;

@@ -143,12 +143,12 @@ static wb__gemm product_of(const convolution *p, int64_t pixels)
         /* narrow: computed in f32 in the workspace, then converted */
         g.cs0 = p->narrow ? p->kg : d->k;
         break;
-    case WB__CONV_GRAD_INPUT:             /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
+    case WB__CONV_GRAD_INPUT:       /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
         g.a_type = d->dtype;
         g.k = p->kg, g.n = p->inner;
         g.as0 = d->k, g.bs0 = p->inner, g.cs0 = p->inner;
         break;
-    case WB__CONV_GRAD_WEIGHT:          /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
+    case WB__CONV_GRAD_WEIGHT:      /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
         g.b_type = d->dtype;
         g.add_to_c = true;
         g.m = p->inner, g.k = pixels, g.n = p->kg;
@@ -272,7 +272,8 @@ static void lay_out(convolution *p)
     size_t at = 0;
     p->patches_at = at, at += align(row * (size_t)p->band);
     p->image_at = at;
-    if (d->kind == WB__CONV_GRAD_INPUT && p->narrow) at += align((size_t)(d->c * d->h * d->w) * p->size);
+    if (d->kind == WB__CONV_GRAD_INPUT && p->narrow)
+        at += align((size_t)(d->c * d->h * d->w) * p->size);
     p->sums_at = at;
     if (d->kind == WB__CONV_GRAD_WEIGHT) at += align(weights);
     if (d->kind == WB__CONV_FORWARD && p->narrow)
@@ -286,7 +287,7 @@ static void lay_out(convolution *p)
 
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
 {
-    const char *why = NULL;
+    const char *reason = NULL;
     int error = 0;
     *op = NULL;
     if (d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
@@ -295,16 +296,16 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
      * for 6 to 16). */
     if (d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16) {
         error = wb__direct_conv(d, op);
-        why = "our direct kernel is faster for thin channels";
+        reason = "our direct kernel is faster for thin channels";
     }
     if (!error && !*op) {
-        error = wb__dnnl_conv(d, op, &why);
+        error = wb__dnnl_conv(d, op, &reason);
         if (error || *op) return error;
         /* If dx has few channels, vectors are mostly empty, and gathering patches is 3 times
          * faster. */
         if (d->kind != WB__CONV_GRAD_INPUT || d->c > 8) error = wb__direct_conv(d, op);
     }
-    if (*op) (*op)->why = why;
+    if (*op) (*op)->reason = reason;
     if (error || *op) return error;
     if (!wb__dtype_float(d->dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "conv: not for dtype %s", wb_dtype_name(d->dtype));
@@ -324,7 +325,7 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     p->act = wb__act_of(d->act, p->wide);
     p->op.run = run_convolution;
     p->op.destroy = destroy_convolution;
-    p->op.why = why;
+    p->op.reason = reason;
     lay_out(p);
     snprintf(p->impl, sizeof p->impl, "im2col gemm %s", wb__isa_best()->name);
     p->op.impl = p->impl;

@@ -12,7 +12,7 @@ typedef struct {
     wb__cpu_op op, *inner;
     wb__conv_desc d;
     wb_dtype wide;                      /* the computed type */
-    wb__row_fn *row;                    /* or NULL */
+    wb__elementwise_fn *row;            /* or NULL */
 } epilogue;
 
 typedef struct {

@@ -232,14 +232,16 @@ static void lay_out(direct *p)
     if (d->kind != WB__CONV_GRAD_WEIGHT && p->n < threads)
         p->band = WB__MAX((p->oh * p->n + threads - 1) / threads, 1);
     p->bands = (p->oh + p->band - 1) / p->band;
-    p->tasks = WB__MAX(WB__MIN(threads, d->kind == WB__CONV_GRAD_WEIGHT ? p->n : p->n * p->bands), 1);
+    p->tasks =
+        WB__MAX(WB__MIN(threads, d->kind == WB__CONV_GRAD_WEIGHT ? p->n : p->n * p->bands), 1);
     p->rows_in = (p->band - 1) * p->stride[0] + d->kh;
     const size_t band =
         p->padded ? align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
     const int64_t inner = d->kh * d->kw * p->c;
     p->sums_at = band;
     p->task_bytes = band;
-    if (d->kind == WB__CONV_GRAD_WEIGHT) p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
+    if (d->kind == WB__CONV_GRAD_WEIGHT)
+        p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
     else p->weights_bytes = align((size_t)(inner * WB__MAX(blocks * p->width, 8)) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }

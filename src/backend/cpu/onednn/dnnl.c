@@ -51,7 +51,7 @@ typedef struct {
     int count, used_by_primitive, from, to;
     bool reorder_first;  /* a reorder of the weights before, or of their gradient after */
     int threads;  /* the number of threads that oneDNN saw when the primitive was created */
-    wb__row_fn *row;                    /* the epilogue as a pass of ours; NULL: none */
+    wb__elementwise_fn *row;            /* the epilogue as a pass of ours; NULL: none */
     wb_dtype dtype;
     int64_t rows, columns, stride;      /* of the result, for the epilogue */
     _Atomic(run_set *) sets[SETS];
@@ -66,15 +66,15 @@ static void make_engine(void)
     if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
 }
 
-static bool turned_on(const char **why)
+static bool turned_on(const char **reason)
 {
     const char *text = getenv("WEBER_ONEDNN");
     if (text && !strcmp(text, "0")) {
-        *why = "oneDNN is turned off (WEBER_ONEDNN=0)";
+        *reason = "oneDNN is turned off (WEBER_ONEDNN=0)";
         return false;
     }
     pthread_once(&once, make_engine);
-    if (!engine) *why = "oneDNN has no CPU engine";
+    if (!engine) *reason = "oneDNN has no CPU engine";
     return engine;
 }
 
@@ -232,13 +232,13 @@ static void add_scratch(dnnl_op *p)
  * pass of ours. */
 static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
 {
-    const bool theirs = act == WB__OP_tanh || act == WB__OP_sigmoid;
+    const bool supported = act == WB__OP_tanh || act == WB__OP_sigmoid;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     if (dnnl_primitive_attr_create(&attr)) return NULL;
     bool bad = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (act && !theirs) p->row = wb__tile_unary(wb__tile_table_here(), act, WB__REG_F32);
-    if (theirs) {
+    if (act && !supported) p->row = wb__tile_unary(wb__tile_table_here(), act, WB__REG_F32);
+    if (supported) {
         const dnnl_alg_kind_t kind = act == WB__OP_tanh ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
         bad = bad || dnnl_post_ops_create(&ops) || wb__append_eltwise(ops, kind)
            || dnnl_primitive_attr_set_post_ops(attr, ops);
@@ -266,11 +266,11 @@ static bool has_bf16(void)
 #endif
 }
 
-static dnnl_op *begin(const char **why)
+static dnnl_op *begin(const char **reason)
 {
     dnnl_op *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return NULL;
-    (void)why;
+    (void)reason;
     p->op.run = run_dnnl;
     p->op.destroy = destroy_dnnl;
     p->threads = wb__threads();
@@ -280,7 +280,7 @@ static dnnl_op *begin(const char **why)
 
 /* Returns no operation if there is a reason (`refusal`); else creates the primitives and the first
  * set. */
-static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **why)
+static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
 {
     if (!refusal) {
         const char *name = NULL;
@@ -304,20 +304,20 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
         return 0;
     }
     destroy_dnnl(&p->op);
-    *why = refusal;
+    *reason = refusal;
     return 0;
 }
 
 /* Merges two batch dimensions into one; false: the strides do not allow it. */
-static bool fold(const int64_t batch[2], const int64_t s[2], int64_t *stride)
+static bool merge_batch(const int64_t batch[2], const int64_t s[2], int64_t *stride)
 {
     *stride = batch[1] == 1 ? s[0] : s[1];
     return batch[0] == 1 || batch[1] == 1 || s[0] == s[1] * batch[1];
 }
 
-/* Replaces the stride of a dimension of size 1, which is arbitrary, by that of a dense matrix,
- * because oneDNN reads it. */
-static void settle(int64_t rows, int64_t columns, int64_t s[2])
+/* Replaces the stride of a dimension of size 1, which is arbitrary, by the stride in a dense
+ * matrix, because oneDNN reads it. */
+static void normalise_strides(int64_t rows, int64_t columns, int64_t s[2])
 {
     if (columns == 1) s[1] = s[0] == 1 ? WB__MAX(rows, 1) : 1;
     if (rows == 1) s[0] = s[1] == 1 ? columns : 1;
@@ -329,8 +329,8 @@ static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type,
 {
     if (type == dnnl_bf16 && !has_bf16()) return "this processor has no bf16 arithmetic";
     if (!d->batch[0] || !d->batch[1] || !d->m || !d->n || !d->k) return "an empty product";
-    if (!fold(d->batch, d->a_b, &stride[0]) || !fold(d->batch, d->b_b, &stride[1])
-        || !fold(d->batch, d->c_b, &stride[2]))
+    if (!merge_batch(d->batch, d->a_b, &stride[0]) || !merge_batch(d->batch, d->b_b, &stride[1])
+        || !merge_batch(d->batch, d->c_b, &stride[2]))
         return "the batch's strides do not fold into one";
     if ((d->a_s[0] != 1 && d->a_s[1] != 1) || (d->b_s[0] != 1 && d->b_s[1] != 1) || d->c_s[1] != 1)
         return "no stride of 1";
@@ -360,24 +360,24 @@ static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t typ
                           d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]), attr);
 }
 
-int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **why)
+int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **reason)
 {
     dnnl_data_type_t type;
     wb__matmul_desc settled = *asked, *d = &settled;
-    settle(d->m, d->k, d->a_s);
-    settle(d->k, d->n, d->b_s);
+    normalise_strides(d->m, d->k, d->a_s);
+    normalise_strides(d->k, d->n, d->b_s);
     if (d->m == 1) d->c_s[0] = d->n * d->c_s[1];
     if (d->n == 1) d->c_s[1] = 1;
     int64_t stride[3];
     *op = NULL;
-    if (!turned_on(why)) return 0;
+    if (!turned_on(reason)) return 0;
     const char *lacks = type_of(d->dtype, &type) ? matmul_lacks(d, type, stride)
                                                  : "oneDNN takes f32 and bf16";
     if (lacks) {
-        *why = lacks;
+        *reason = lacks;
         return 0;
     }
-    dnnl_op *p = begin(why);
+    dnnl_op *p = begin(reason);
     if (!p) return WB_ERROR_MEMORY;
     const int64_t batch = d->batch[0] * d->batch[1];
     const char *refusal = NULL;
@@ -398,7 +398,7 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
         p->used_by_primitive = p->count;
     }
     if (attr) dnnl_primitive_attr_destroy(attr);
-    return finish(p, refusal, op, why);
+    return finish(p, refusal, op, reason);
 }
 
 /* The primitive descriptor of a convolution kind; oneDNN chooses the layout of the weights. */
@@ -487,24 +487,24 @@ static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
                                                p->operands[p->to].desc, engine, NULL);
 }
 
-int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
+int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
     dnnl_data_type_t type;
     *op = NULL;
-    if (!turned_on(why)) return 0;
-    if (!type_of(d->dtype, &type)) *why = "oneDNN takes f32 and bf16";
-    else if (type == dnnl_bf16 && !has_bf16()) *why = "this processor has no bf16 arithmetic";
+    if (!turned_on(reason)) return 0;
+    if (!type_of(d->dtype, &type)) *reason = "oneDNN takes f32 and bf16";
+    else if (type == dnnl_bf16 && !has_bf16()) *reason = "this processor has no bf16 arithmetic";
     else if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->kh || !d->kw || !d->oh || !d->ow)
-        *why = "an empty convolution";
+        *reason = "an empty convolution";
     else if (d->groups < 1 || d->c % d->groups || d->k % d->groups) return 0;
     else {
-        dnnl_op *p = begin(why);
+        dnnl_op *p = begin(reason);
         if (!p) return WB_ERROR_MEMORY;
         const char *refusal = NULL;
         if (!describe_conv(p, d, type))
             refusal = "oneDNN has no convolution for this shape and layout";
         else if (!add_conv_operands(p, d)) refusal = "oneDNN has no reorder for these weights";
-        return finish(p, refusal, op, why);
+        return finish(p, refusal, op, reason);
     }
     return 0;
 }

@@ -77,7 +77,7 @@ typedef struct {
     wb__cpu_op op;
     wb__gemm g; /* a product of the batch, without pointers; transposed if that is faster */
     const wb__gemm_kernel *kernel;
-    bool turned, in_place, dots, serial;
+    bool transposed, in_place, dots, serial;
     bool simple;                        /* one product in one piece, on one thread */
     bool has_bias, shared_b;            /* shared_b: the whole batch has one B */
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count, chunk, kc;
@@ -107,7 +107,7 @@ static void place(const piece *w, int64_t b, wb__gemm *g)
     const product *p = w->p;
     const size_t size = wb__dtype_size(p->g.a_type);
     const int64_t i0 = b / p->batch[1], i1 = b % p->batch[1];
-    const int x = p->turned, y = !p->turned;
+    const int x = p->transposed, y = !p->transposed;
     *g = p->g;
     g->a = shift(w->buffers[x], i0 * p->a_b[0] + i1 * p->a_b[1], size);
     g->b = shift(w->buffers[y], i0 * p->b_b[0] + i1 * p->b_b[1], size);
@@ -209,7 +209,7 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
     piece w = { .p = p, .buffers = buffers, .workspace = workspace };
     if (p->simple) { /* for a tiny product the overhead dominates */
         wb__gemm one = *g;
-        one.a = buffers[p->turned], one.b = buffers[!p->turned], one.c = buffers[2];
+        one.a = buffers[p->transposed], one.b = buffers[!p->transposed], one.c = buffers[2];
         one.bias = p->has_bias ? buffers[3] : NULL;
         if (!p->in_place) p->kernel->pack_b(&one, 0, g->k, 0, g->n, workspace);
         p->kernel->block(&one, 0, g->k, 0, g->m, 0, g->n, p->in_place ? NULL : workspace, true,
@@ -264,7 +264,7 @@ static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
 }
 
 /* The transpose of C is the transpose of B times the transpose of A. */
-static wb__gemm turned_round(const wb__gemm *g)
+static wb__gemm transposed_product(const wb__gemm *g)
 {
     wb__gemm t = *g;
     t.m = g->n, t.n = g->m;
@@ -312,11 +312,11 @@ static bool own_is_faster(const wb__matmul_desc *d)
 
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 {
-    const char *why = NULL;
+    const char *reason = NULL;
     *op = NULL;
-    if (own_is_faster(d)) why = "our own product is faster at this shape";
+    if (own_is_faster(d)) reason = "our own product is faster at this shape";
     else {
-        int error = wb__dnnl_matmul(d, op, &why);
+        int error = wb__dnnl_matmul(d, op, &reason);
         if (error || *op) return error;
     }
     if (!wb__dtype_float(d->dtype))
@@ -325,7 +325,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     if (!p) return WB_ERROR_MEMORY;
     p->op.run = run_product;
     p->op.destroy = destroy_product;
-    p->op.why = why;
+    p->op.reason = reason;
     p->kernel = kernel_for(d->dtype);
     p->g = (wb__gemm){ .m = d->m,
                        .n = d->n,
@@ -343,18 +343,18 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
                        .act = wb__act_of(d->act, computed_type(d->dtype)) };
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];
-    wb__gemm turned = turned_round(&p->g);
+    wb__gemm transposed = transposed_product(&p->g);
     p->dots = suits_dots(&p->g, p->kernel);
-    p->turned = !p->dots && (suits_dots(&turned, p->kernel)
-                             || cost(&turned, p->kernel) < cost(&p->g, p->kernel));
-    if (p->turned) {
-        p->dots = suits_dots(&turned, p->kernel);
-        p->g = turned;
+    p->transposed = !p->dots && (suits_dots(&transposed, p->kernel)
+                                 || cost(&transposed, p->kernel) < cost(&p->g, p->kernel));
+    if (p->transposed) {
+        p->dots = suits_dots(&transposed, p->kernel);
+        p->g = transposed;
     }
     for (int i = 0; i < 2; i++) {
         p->batch[i] = d->batch[i];
-        p->a_b[i] = p->turned ? d->b_b[i] : d->a_b[i];
-        p->b_b[i] = p->turned ? d->a_b[i] : d->b_b[i];
+        p->a_b[i] = p->transposed ? d->b_b[i] : d->a_b[i];
+        p->b_b[i] = p->transposed ? d->a_b[i] : d->b_b[i];
         p->c_b[i] = d->c_b[i];
     }
     p->serial = (double)p->count * (double)d->m * (double)d->n * (double)WB__MAX(d->k, 1) < SERIAL;

@@ -262,7 +262,7 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
     /* With a large stride along k, each index touches another cache line or page: A is copied if it
      * is read often enough. */
     const bool copy = narrow || (g->as1 != 1 && j1 - j0 > 4 * NR && pk > 64);
-    wb__row_fn *row = last ? g->act.row : NULL;
+    wb__elementwise_fn *row = last ? g->act.row : NULL;
     for (int64_t i = i0; i < i1; i += MR) {
         const int mr = (int)WB__MIN(i1 - i, MR);
         const T *a = (const T *)((const char *)g->a

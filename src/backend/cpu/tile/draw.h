@@ -110,9 +110,9 @@ static inline void normals(uint32_t w0, uint32_t w1, float *z0, float *z1)
 {
     const double radius = __builtin_sqrt(minus_two_log(w0));
     /* shifted by an eighth of a turn, so that quadrants are centred on the axes */
-    const uint32_t turned = w1 + 0x20000000u;
-    const int32_t quadrant = (int32_t)(turned >> 30);
-    const int32_t part = (int32_t)((turned & 0x3fffffffu) - 0x20000000u);
+    const uint32_t shifted = w1 + 0x20000000u;
+    const int32_t quadrant = (int32_t)(shifted >> 30);
+    const int32_t part = (int32_t)((shifted & 0x3fffffffu) - 0x20000000u);
     const double t = (double)part * (6.283185307179586476925 * 0x1p-32);
     const double z = t * t;
     double s = 1.0 / 362880 - z * (1.0 / 39916800), c = 1.0 / 3628800 - z * (1.0 / 479001600);

@@ -59,7 +59,7 @@ static int acc_reg(const tile_reduction *f)
                                                                           : f->reg;
 }
 
-/* Whether the accumulators are flushed to doubles now and then (sums of f32). */
+/* Whether the accumulators are flushed to doubles at intervals (sums of f32). */
 static bool flushes(const tile_reduction *f)
 {
     return f->kind != REDUCE_COLUMNS && f->op == SUM && f->reg == WB__REG_F32;
@@ -100,10 +100,10 @@ void tile_flush_reductions(tile_run *r, tile_reduction_kind kind)
 }
 
 /* The partial results of a reduction: numbers, followed by the indices of argmax. */
-static tile_number *parts_of(const tile_segment *s, const tile_reduction *f, int reduction, char *workspace,
-                             int64_t **places)
+static tile_number *partials_of(const tile_segment *s, const tile_reduction *f, int reduction,
+                                char *workspace, int64_t **places)
 {
-    tile_number *v = (tile_number *)(workspace + s->parts[reduction]);
+    tile_number *v = (tile_number *)(workspace + s->partials[reduction]);
     const int64_t n = f->kind == REDUCE_ALL ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
     *places = f->op == ARGMAX ? (int64_t *)(v + n) : NULL;
     return v;
@@ -129,7 +129,7 @@ static void finish_all(const tile_run *r, const tile_reduction *f, int reduction
     const int reg = acc_reg(f);
     const char *acc = r->scratch + f->acc;
     int64_t *places, place = -1, one;
-    tile_number *parts = parts_of(r->s, f, reduction, r->workspace, &places);
+    tile_number *partials = partials_of(r->s, f, reduction, r->workspace, &places);
     tile_number best = identity(f->op, f->reg), v;
     if (f->op == ARGMAX) {
         const int64_t *at = (const int64_t *)(r->scratch + f->more);
@@ -143,7 +143,7 @@ static void finish_all(const tile_run *r, const tile_reduction *f, int reduction
         r->k->table->reduction[f->op][reg](&one, acc, 1, f->length);
         widen(r->k, &best, &one, reg, 1);
     }
-    parts[r->task->index] = best;
+    partials[r->task->index] = best;
     if (places) places[r->task->index] = place;
 }
 
@@ -175,8 +175,8 @@ static void reduce_lines(const tile_run *r, const tile_reduction *f, int64_t fir
 }
 
 /* Writes n results of a reduction, numbers or indices (argmax), to a register of kind `reg`. */
-static void write_results(const tile_kernel *k, const tile_reduction *f, void *to, int reg, int64_t n,
-                          const tile_number *v, const int64_t *places)
+static void write_results(const tile_kernel *k, const tile_reduction *f, void *to, int reg,
+                          int64_t n, const tile_number *v, const int64_t *places)
 {
     if (f->op != ARGMAX) {
         k->table->cast[wide_reg(f->reg)][tile_dtype(reg)](to, v, NULL, NULL, n);
@@ -210,7 +210,8 @@ static void store_results(const tile_kernel *k, const tile_segment *s, const til
 
 /* Reduces columns [c0, c1) of the task over the `rows` rows of the accumulators; REDUCE_ALL:
  * reduces everything. */
-void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0, int64_t c1)
+void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
+                            int64_t c1)
 {
     const tile_segment *s = r->s;
     const tile_task *t = r->task;
@@ -224,7 +225,7 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
         for (int64_t c = c0; c < c1; c += BLOCK) {
             const int64_t n = WB__MIN(BLOCK, c1 - c);
             const int64_t line = (t->split * s->n[OUTER] + t->outer) * s->n[COLS] + c;
-            const int64_t first = (r->p->pieces ? c0 * s->tile_rows : 0) + c - c0;
+            const int64_t first = (r->p->chunked ? c0 * s->tile_rows : 0) + c - c0;
             tile_number v[BLOCK];
             int64_t at[BLOCK], *places;
             if (rows > 0) reduce_lines(r, f, first, rows, c1 - c0, n, v, at);
@@ -234,8 +235,8 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
                               at);
                 continue;
             }
-            tile_number *parts = parts_of(s, f, i, r->workspace, &places);
-            memcpy(parts + line, v, (size_t)n * sizeof *v);
+            tile_number *partials = partials_of(s, f, i, r->workspace, &places);
+            memcpy(partials + line, v, (size_t)n * sizeof *v);
             if (places) memcpy(places + line, at, (size_t)n * sizeof *at);
         }
     }
@@ -259,7 +260,7 @@ static void join_block(void *ctx, int64_t block)
     const tile_reduction *f = j->f;
     int64_t *places, at[BLOCK];
     tile_number v[BLOCK];
-    const tile_number *parts = parts_of(s, f, j->reduction, j->workspace, &places);
+    const tile_number *partials = partials_of(s, f, j->reduction, j->workspace, &places);
     const bool all = f->kind == REDUCE_ALL;
     const int64_t lines = all ? s->tasks : s->splits;
     const int64_t outers = all ? 1 : s->n[OUTER], cols = all ? 1 : s->n[COLS];
@@ -269,7 +270,7 @@ static void join_block(void *ctx, int64_t block)
     for (int64_t i = 0; i < n; i++) v[i] = identity(f->op, f->reg), at[i] = -1;
     for (int64_t l = 0; l < lines; l++) {
         const int64_t from = (l * outers + outer) * cols + c0;
-        merge(j->k, f, v, at, parts + from, places ? places + from : NULL, n);
+        merge(j->k, f, v, at, partials + from, places ? places + from : NULL, n);
     }
     store_results(j->k, s, f, j->base, outer, c0, n, v, at);
 }
@@ -296,7 +297,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
 
 /* ---- reductions along rows, in chunks -------------------------------------------------------- */
 
-void tile_reduction_part(const tile_run *r, const tile_call *call)
+void tile_reduction_chunk(const tile_run *r, const tile_call *call)
 {
     enum { SOME = 64 };
     const tile_reduction *f = &r->p->reductions[call->arg];

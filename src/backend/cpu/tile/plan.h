@@ -33,7 +33,7 @@ typedef struct {
     bool by_columns;  /* order of a task's tiles: the outer loop is over columns */
     tile_view *views;
     /* of each reduction: the workspace offset of its partial results */
-    int64_t *parts;
+    int64_t *partials;
 } tile_segment;
 
 /* The properties of a program that constrain its loops. */
@@ -62,7 +62,7 @@ static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 /* ---- programs (plan.c) ------------------------------------------------------------------ */
 
 /* LEVEL_COL: one value per column, the same for all rows. */
-typedef enum { LEVEL_ONE, LEVEL_ROW, LEVEL_COL, LEVEL_FULL } tile_level;
+typedef enum { LEVEL_ONE, LEVEL_PER_ROW, LEVEL_PER_COLUMN, LEVEL_FULL } tile_level;
 
 /* The dtype that a register holds without conversion. */
 static inline wb_dtype tile_dtype(int reg)
@@ -83,20 +83,20 @@ typedef enum {
     CALL_SPLAT,             /* spreads one value per row over the tile */
     CALL_SPLAT_ONE,         /* spreads one value over the tile */
     CALL_REDUCE,              /* the tile has whole rows */
-    CALL_REDUCE_PART,         /* a chunk of the rows, into reduction `arg` */
-    CALL_REDUCE_DONE,         /* result of reduction `arg`, a value of level ROW */
+    CALL_REDUCE_CHUNK,        /* a chunk of the rows, into reduction `arg` */
+    CALL_REDUCE_DONE,         /* result of reduction `arg`, a value per row */
     CALL_GATHER             /* into reduction `arg` */
 } tile_call_kind;
 
 typedef struct {
     uint8_t kind, row, reg, list;  /* reg: of the result; list: used only by the compiler */
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
-    uint8_t level[4];                       /* of d, a, b, c: LEVEL_ONE, ROW or FULL */
+    uint8_t level[4];                       /* of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1: none */
     int32_t arg;                            /* index of a view, number or reduction */
     int32_t numbers;                        /* CALL_DRAW: key and counter */
     union {
-        wb__row_fn *row_fn;
+        wb__elementwise_fn *row_fn;
         wb__load_fn *load;
         wb__store_fn *store;
         wb__iota_fn *iota;
@@ -109,7 +109,7 @@ typedef struct {
 } tile_call;
 
 /* A reduction over rows or over everything has accumulators with the shape of the tile.  Sums of
- * f32 are flushed to doubles now and then.  A reduction along columns in chunks has, for each row
+ * f32 are flushed to doubles at intervals.  A reduction along columns in chunks has, for each row
  * of the tile, a partial result of 8 bytes. */
 typedef enum { REDUCE_ROWS, REDUCE_ALL, REDUCE_COLUMNS } tile_reduction_kind;
 typedef struct {
@@ -130,8 +130,8 @@ typedef struct {
     int once_to, hoist_to;
     /* calls [last_from, n_calls): after the last chunk of the rows */
     int last_from;
-    int slots;
-    bool pieces, wides;                  /* pieces: rows are cut into chunks of tile_cols columns */
+    int n_registers;
+    bool chunked, wides;            /* chunked: rows are cut into chunks of tile_cols columns */
     int64_t scratch;                /* in bytes */
     tile_call *calls;
     int64_t *at;                    /* of each value: offset in the scratch; -1: bound to memory */
@@ -143,9 +143,9 @@ typedef struct {
 
 /* Compiles a program; 0, or an error.  `slot`: bytes of a tile's register. */
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
-                 const int *pseudo, const wb__tile_table *t, bool pieces, int64_t slot);
+                 const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes);
 /* Assigns each value an offset in the scratch (register.c). */
-int tile_place_values(tile_program *p, const tile_segment *s, int64_t slot);
+int tile_allocate_values(tile_program *p, const tile_segment *s, int64_t register_bytes);
 void tile_program_free(tile_program *p);
 bool tile_program_same(const tile_program *a, const tile_program *b);
 
@@ -192,7 +192,7 @@ void tile_flush_reductions(tile_run *r, tile_reduction_kind kind);
 void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
                        int64_t c1);
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
-void tile_reduction_part(const tile_run *r, const tile_call *call);
+void tile_reduction_chunk(const tile_run *r, const tile_call *call);
 void tile_reduction_done(const tile_run *r, const tile_call *call);
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
                 int64_t rows, int64_t c0, int64_t cols, const void *from, int size);

@@ -98,7 +98,7 @@ READ_BY_ELEMENT(i64, int64_t, v_i64)
 #define PLUS(x, a) (x + a)
 
 #define SUM_ROWS(kind, type, vector, TREE)                                                         \
-    static void reduce_sum_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)              \
+    static void reduce_sum_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)            \
     {                                                                                              \
         enum { L = VECTOR / sizeof(type) };                                                        \
         type *d = d_;                                                                              \
@@ -131,7 +131,7 @@ SUM_ROWS(i64, int64_t, v_i64, TREE_8)
  * The last vector overlaps the vector before it. */
 #define OR(x, a) (x | a)
 #define EXTREME(name, kind, type, vector, mask, PICK, TREE, nan)                                   \
-    static void reduce_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)         \
+    static void reduce_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)       \
     {                                                                                              \
         enum { L = VECTOR / sizeof(type) };                                                        \
         type *d = d_;                                                                              \

@@ -129,7 +129,7 @@ static bool transposed(const tile_segment *s, int count)
 
 /* Columns per tile if `run` columns do not fit in `most`: equal chunks of a run, or a few whole
  * runs. */
-static int64_t piece(int64_t run, int64_t most)
+static int64_t chunk(int64_t run, int64_t most)
 {
     if (run < most) return most / run * run;
     const int64_t n = (run + most - 1) / most, each = (run + n - 1) / n;
@@ -146,7 +146,7 @@ static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
     const int64_t square_cols = WB__MIN(most / TRANSPOSED_ROWS, cols);
     const bool square = turned && cols > square_cols && most / cols < 16;
     const bool by_rows = a->needs.reduces_columns || a->needs.stores_rows;
-    const bool pieces = by_rows && (!cols || cols > 2 * most || square);
+    const bool chunked = by_rows && (!cols || cols > 2 * most || square);
     if (!cols || (cols <= (by_rows ? 2 * most : most) && !square)) {
         s->tile_cols = WB__MAX(cols, 1);
         s->tile_rows = WB__MIN(rows, WB__MAX(most / s->tile_cols, 1));
@@ -155,9 +155,9 @@ static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
         s->tile_cols = square_cols;
     } else {
         s->tile_rows = 1;
-        s->tile_cols = piece(s->run, most);
+        s->tile_cols = chunk(s->run, most);
     }
-    return pieces;
+    return chunked;
 }
 
 static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, int segment)
@@ -165,24 +165,25 @@ static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, 
     tile_program p;
     int64_t most = WB__TILE * 4 / a->register_size;
     for (;;) {
-        const bool pieces = shape_tiles(s, a, most);
-        const int64_t slot = WB__MAX(most, s->tile_rows * s->tile_cols) * a->register_size;
+        const bool chunked = shape_tiles(s, a, most);
+        const int64_t register_bytes =
+            WB__MAX(most, s->tile_rows * s->tile_cols) * a->register_size;
         const int e = tile_compile(&p, s, a->f, a->f->views + segment * a->f->n_views, a->pseudo,
-                                   k->table, pieces, slot);
+                                   k->table, chunked, register_bytes);
         if (e) return e;
-        if (p.slots * slot <= CACHE || most <= 256) break;
+        if (p.n_registers * register_bytes <= CACHE || most <= 256) break;
         most /= 2;
         tile_program_free(&p);
     }
     s->by_columns = a->needs.reduces_rows || p.hoist_to > p.once_to;
-    s->parts = wb__alloc_zero((size_t)WB__MAX(p.n_reductions, 1), sizeof *s->parts);
+    s->partials = wb__alloc_zero((size_t)WB__MAX(p.n_reductions, 1), sizeof *s->partials);
     for (s->program = 0; s->program < k->n_programs; s->program++) {
         if (!tile_program_same(&k->programs[s->program], &p)) continue;
         tile_program_free(&p);
-        return s->parts ? 0 : WB_ERROR_MEMORY;
+        return s->partials ? 0 : WB_ERROR_MEMORY;
     }
     k->programs[k->n_programs++] = p;
-    return s->parts ? 0 : WB_ERROR_MEMORY;
+    return s->partials ? 0 : WB_ERROR_MEMORY;
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -271,7 +272,7 @@ static void make_workspace(tile_kernel *k)
             const int64_t n = kind == REDUCE_ALL ? s->tasks
                             : kind == REDUCE_COLUMNS || s->splits == 1
                                 ? 0 : s->splits * s->n[OUTER] * s->n[COLS];
-            s->parts[j] = end;
+            s->partials[j] = end;
             end += n * (p->reductions[j].op == 3 ? 16 : 8);
         }
     }
@@ -291,7 +292,7 @@ static void destroy(wb__cpu_kernel *kernel)
     for (int i = 0; i < k->n_programs; i++) tile_program_free(&k->programs[i]);
     for (int i = 0; i < k->n_segments; i++) {
         wb__free(k->segments[i].views);
-        wb__free(k->segments[i].parts);
+        wb__free(k->segments[i].partials);
     }
     wb__free(k->segments);
     wb__free(k->programs);

@@ -18,7 +18,7 @@
 enum { WB__TILE = 1024, WB__REGS = 4, WB__REDUCTIONS = 4 };
 
 /* d[i] = f(a[i], b[i], c[i]).  d may be a, b or c if their elements have the same size. */
-typedef void wb__row_fn(void *d, const void *a, const void *b, const void *c, int64_t n);
+typedef void wb__elementwise_fn(void *d, const void *a, const void *b, const void *c, int64_t n);
 /* Copy rows between a register, `pitch` elements apart, and memory of any strides. */
 typedef void wb__load_fn(void *d, int64_t pitch, const void *p, int64_t rows, int64_t cols,
                          int64_t row_stride, int64_t col_stride);
@@ -41,11 +41,11 @@ enum { WB__VVV, WB__VSV, WB__SVV, WB__SHAPES, WB__WHERE_VSV = WB__VSV, WB__WHERE
 typedef struct {
     const char *isa;
     /* per register kind of the operands; NULL: not supported */
-    wb__row_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
-    wb__row_fn *far[2];  /* sin, cos of f32, for arguments of any size */
-    wb__row_fn *where_ss[WB__REGS];                         /* both values are scalars */
+    wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
+    wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any size */
+    wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
     /* to the register kind of the dtype */
-    wb__row_fn *cast[WB__REGS][WB_DTYPE_COUNT];
+    wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
     wb__load_fn *load[WB_DTYPE_COUNT];
     /* from the register kind of the dtype */
     wb__store_fn *store[WB_DTYPE_COUNT];
@@ -67,7 +67,7 @@ extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 const wb__tile_table *wb__tile_table_here(void);
 
 /* The function of a unary operation for arguments of any size. */
-static inline wb__row_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
+static inline wb__elementwise_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
 {
     if (reg == WB__REG_F32 && op == WB__OP_sin) return t->far[0];
     if (reg == WB__REG_F32 && op == WB__OP_cos) return t->far[1];

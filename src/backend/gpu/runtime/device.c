@@ -23,7 +23,7 @@ static void lose(wb__gpu_device *d, int code, const char *what)
 
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
 {
-    char who[24], what[1200], said[400] = "";
+    char who[24], what[1200], message[400] = "";
     if (d) snprintf(who, sizeof who, "%s:%d", v->backend->tag, d->base.ordinal);
     else snprintf(who, sizeof who, "%s", v->backend->tag);
     va_list arguments;
@@ -33,10 +33,10 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     const int kind = v->error_kind(code);
     const bool lost = d && kind & WB__GPU_ERROR_LOST;
     if (lost) lose(d, code, what);
-    v->error_text(d, code, said, sizeof said);
+    v->error_text(d, code, message, sizeof message);
     return wb__fail(kind & WB__GPU_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
                     "%s: %s: %s (%d): %s%s%s%s", who, wb__gpu_call, v->error_name(code), code, what,
-                    *said ? "; the driver says: " : "", said,
+                    *message ? "; the driver says: " : "", message,
                     lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
 }
 

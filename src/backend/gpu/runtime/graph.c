@@ -39,7 +39,7 @@ struct wb__graph {
     bool broken;                /* it cannot be recorded */
     wb__gpu_tables tables;
     pthread_mutex_t lock;       /* guards the fields below; acquired before the device's lock */
-    uint64_t clock, runs, made; /* made: number of instances ever created */
+    uint64_t clock, runs, created;  /* created: number of instances ever created */
     uint64_t *addresses;     /* the memory of all address lists */
     uint64_t *now;           /* the addresses in this run */
     instance one[INSTANCES + 1];
@@ -130,23 +130,23 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int part)
+static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
 {
     for (int r = 0; t->kernel == k && r < t->n; r++)
-        if (t->part[r] == part) return true;
+        if (t->row_launch[r] == index) return true;
     return false;
 }
 
 /* Records one launch: by value, or the whole table whose first row it is. */
-static int record_part(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int part,
-                       uint64_t block, const wb__gpu_places *at)
+static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
+                         uint64_t block, const wb__gpu_addresses *at)
 {
     for (int i = 0; i < g->tables.n; i++) {
         const wb__gpu_table *t = &g->tables.table[i];
-        if (!is_row(t, k, part)) continue;
-        return t->part[0] == part ? wb__gpu_table_launch(d, t, block, WB__GPU_RECORDING) : 0;
+        if (!is_row(t, k, index)) continue;
+        return t->row_launch[0] == index ? wb__gpu_table_launch(d, t, block, WB__GPU_RECORDING) : 0;
     }
-    return wb__gpu_launch_part(d, k, &k->parts[part], WB__GPU_RECORDING, at);
+    return wb__gpu_enqueue(d, k, &k->launches[index], WB__GPU_RECORDING, at);
 }
 
 static int fail(wb__gpu_device *d, const wb__graph *g, int code)
@@ -155,8 +155,8 @@ static int fail(wb__gpu_device *d, const wb__graph *g, int code)
 }
 
 /* With the device's lock held, since kernels have space for the arguments of one launch only. */
-static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block, const wb__gpu_places *at,
-                  void **recorded)
+static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
+                  const wb__gpu_addresses *at, void **recorded)
 {
     int code = d->driver->record_begin(d);
     if (code) return fail(d, g, code);
@@ -164,7 +164,7 @@ static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block, const w
     for (int i = 0; i < g->s->n_kernels && !status; i++) {
         wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
         if (k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
-        for (int p = 0; p < k->n && !status; p++) status = record_part(d, g, k, p, block, at);
+        for (int p = 0; p < k->n && !status; p++) status = record_launch(d, g, k, p, block, at);
     }
     code = d->driver->record_end(d, recorded);
     if (code) *recorded = NULL;
@@ -172,7 +172,7 @@ static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block, const w
 }
 
 /* Uploads the table rows for these addresses into the instance's block. */
-static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_places *at)
+static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
 {
     if (!g->tables.bytes) return 0;
     unsigned char *rows = wb__alloc_zero(g->tables.bytes, 1);
@@ -184,13 +184,13 @@ static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__g
 }
 
 /* Creates an instance for the addresses in g->now. */
-static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_places at)
+static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_addresses at)
 {
     void *recorded = NULL;
     at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
     if (in->exec) d->driver->drop_graph(in->exec);
     in->exec = NULL;
-    g->made++;
+    g->created++;
     int status = fill_block(d, g, in, &at);
     if (status) return status;
     pthread_mutex_lock(&d->lock);
@@ -272,21 +272,24 @@ static bool take_own_memory(wb__gpu_device *d, wb__graph *g)
 }
 
 /* The address of a buffer in this run; 0: it has none, or is not used. */
-static uint64_t place_of(const wb__graph *g, const wb__gpu_places *at, int i)
+static uint64_t address_of(const wb__graph *g, const wb__gpu_addresses *at, int i)
 {
     const wb__gpu_memory *m = g->used[i] ? at->buffers[i] : NULL;
-    return m ? m->at + (at->places ? at->places[i] : 0) : 0;
+    return m ? m->at + (at->offsets ? at->offsets[i] : 0) : 0;
 }
 
-static void locate(wb__graph *g, const wb__gpu_places *at)
+static void locate(wb__graph *g, const wb__gpu_addresses *at)
 {
-    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = place_of(g, at, i);
+    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = address_of(g, at, i);
 }
 
-static bool pays(const wb__graph *g) { return g->made < FREELY || g->made * SELDOM < g->runs; }
+static bool pays(const wb__graph *g)
+{
+    return g->created < FREELY || g->created * SELDOM < g->runs;
+}
 
 /* *in: the instance for this run; NULL: none.  Returns 0, or an error. */
-static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_places *at, instance **in)
+static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, instance **in)
 {
     locate(g, at);
     for (int i = 0; i < INSTANCES; i++) {
@@ -310,12 +313,12 @@ static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_places *at, ins
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* With the device's lock held: copies inputs to our own memory, or results from it. */
-static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_places *at,
+static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_addresses *at,
                     wb__buffer_kind kind)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const uint64_t theirs = place_of(g, at, i);
+        const uint64_t theirs = address_of(g, at, i);
         if (b->kind != kind || !g->own[i] || !theirs || !b->bytes) continue;
         const uint64_t ours = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
@@ -327,7 +330,7 @@ static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_places 
 }
 
 /* With the device's lock held. */
-static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_places *at)
+static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
 {
     const bool copying = in == &g->one[COPYING];
     int status = in->block ? wb__gpu_uses(d, in->block) : 0;
@@ -348,22 +351,22 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_p
     return status;
 }
 
-static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_places *at)
+static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_addresses *at)
 {
     void *workspace = g->arena < 0 ? NULL : at->buffers[g->arena];
     int status = 0;
     for (int i = 0; i < g->s->n_kernels && !status; i++)
-        status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->places, workspace,
+        status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->offsets, workspace,
                                        at->workspace_at, at->numbers);
     return status;
 }
 
 int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
-                     const size_t *places, const wb__number *numbers)
+                     const size_t *offsets, const wb__number *numbers)
 {
     wb__gpu_device *d = base->state;
-    const wb__gpu_places at = {.address = g->now, .buffers = buffers, .places = places,
-                               .workspace_at = g->s->workspace_at, .numbers = numbers};
+    const wb__gpu_addresses at = {.address = g->now, .buffers = buffers, .offsets = offsets,
+                                  .workspace_at = g->s->workspace_at, .numbers = numbers};
     int status = 0;
     if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&g->lock);

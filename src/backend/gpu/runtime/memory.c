@@ -41,14 +41,14 @@ int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
 }
 
 /* Writes a size as "1.5 MiB"; returns the buffer. */
-static const char *size_text(int64_t bytes, char room[32])
+static const char *size_text(int64_t bytes, char text[32])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes;
     size_t u = 0;
     while (value >= 1024 && u + 1 < WB__COUNT(units)) value /= 1024, u++;
-    snprintf(room, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
-    return room;
+    snprintf(text, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
+    return text;
 }
 
 enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES };
@@ -67,17 +67,18 @@ static int size_class(size_t size, size_t *bytes)
 }
 
 /* Reports that memory is exhausted.  `code`: the driver's error; 0: the driver was not called. */
-static void *no_room(wb__gpu_device *d, size_t bytes, int code)
+static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
 {
-    char wanted[32], all[32], used[32], cached[32], said[96] = "";
+    char wanted[32], all[32], used[32], cached[32], message[96] = "";
     const wb__gpu_cache *c = &d->cache;
     const char *tag = d->driver->backend->tag;
     pthread_mutex_lock(&d->lock);
-    const int64_t held = c->used, kept = c->cached;
+    const int64_t in_use = c->used, kept = c->cached;
     pthread_mutex_unlock(&d->lock);
     const int64_t size = (int64_t)WB__MIN(bytes, (size_t)INT64_MAX);
     if (code)
-        snprintf(said, sizeof said, "; the driver says %s (%d)", d->driver->error_name(code), code);
+        snprintf(message, sizeof message, "; the driver says %s (%d)", d->driver->error_name(code),
+                 code);
     if (d->most && size > d->most && d->most < c->limit)
         return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s wanted; the device gives at"
                              " most %s in one piece", tag, d->base.ordinal, size_text(size, wanted),
@@ -86,7 +87,7 @@ static void *no_room(wb__gpu_device *d, size_t bytes, int code)
                          " and plans, %s cached%s", tag, d->base.ordinal, size_text(size, wanted),
                          size_text(c->limit, all),
                          c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
-                         size_text(held, used), size_text(kept, cached), said);
+                         size_text(in_use, used), size_text(kept, cached), message);
 }
 
 /* ---- freeing --------------------------------------------------------------------------------- */
@@ -153,7 +154,7 @@ void wb__gpu_release(const wb_device *base, void *memory, size_t size)
 
 /* With the lock held.  Blocks that were allocated when memory was short may be smaller than their
  * class. */
-static wb__gpu_memory *take(wb__gpu_cache *c, int k, size_t size)
+static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
 {
     wb__gpu_memory *before = NULL;
     for (wb__gpu_memory **at = &c->free[k].first; *at; before = *at, at = &(*at)->next) {
@@ -171,17 +172,17 @@ static wb__gpu_memory *take(wb__gpu_cache *c, int k, size_t size)
 
 /* Allocates a new block if the limit allows it; NULL without an error: not possible.  *code: the
  * driver's error, if it was called; -1: the host is out of memory. */
-static wb__gpu_memory *fresh(wb__gpu_device *d, size_t bytes, int *code)
+static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;
     wb__gpu_cache *c = &d->cache;
     *code = 0;
     if (bytes > (size_t)c->limit || (d->most && bytes > (size_t)d->most)) return NULL;
     pthread_mutex_lock(&d->lock);
-    const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;
-    if (room) c->used += (int64_t)bytes;
+    const bool fits = c->used + c->cached + (int64_t)bytes <= c->limit;
+    if (fits) c->used += (int64_t)bytes;
     pthread_mutex_unlock(&d->lock);
-    if (!room) return NULL;
+    if (!fits) return NULL;
     wb__gpu_memory *m = wb__alloc_zero(1, sizeof *m);
     bool made = false;
     if (m) {
@@ -212,19 +213,19 @@ static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t by
 {
     int code = 0;
     pthread_mutex_lock(&d->lock);
-    wb__gpu_memory *m = take(&d->cache, k, size);
+    wb__gpu_memory *m = reuse_block(&d->cache, k, size);
     pthread_mutex_unlock(&d->lock);
-    if (!m) m = fresh(d, bytes, &code);
+    if (!m) m = new_block(d, bytes, &code);
     /* free the cached blocks of other sizes, and allocate exactly this size */
     if (!m && is_full(d, code)) {
         d->driver->sync(d, WB__GPU_COMPUTE);
         empty_cache(d);
-        m = fresh(d, bytes, &code);
+        m = new_block(d, bytes, &code);
         const size_t least = WB__MAX((size + 63) / 64 * 64, (size_t)64);
-        if (!m && is_full(d, code) && least < bytes) m = fresh(d, least, &code);
+        if (!m && is_full(d, code) && least < bytes) m = new_block(d, least, &code);
     }
     if (m) return m;
-    if (is_full(d, code)) return no_room(d, size, code);
+    if (is_full(d, code)) return out_of_memory(d, size, code);
     wb__gpu_fail(d->driver, d, code, "%zu bytes", size);
     return NULL;
 }
@@ -235,7 +236,7 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     size_t bytes = 0;
     if (wb__gpu_enter(d)) return NULL;
     const int k = size_class(size, &bytes);
-    wb__gpu_memory *m = k < 0 ? no_room(d, size, 0) : allocate(d, size, k, bytes);
+    wb__gpu_memory *m = k < 0 ? out_of_memory(d, size, 0) : allocate(d, size, k, bytes);
     wb__gpu_leave(d);
     return m;
 }

@@ -11,11 +11,11 @@ enum { MOST_IDLE = 128, OPTIONS = 256 };
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *said)
+void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *message)
 {
     if (wb__debug("kernel"))
         wb__log(WB_LOG_ERROR, "kernel: %s:%d: does not compile:\n%s\n%s", d->driver->backend->tag,
-                d->base.ordinal, text, said ? said : "");
+                d->base.ordinal, text, message ? message : "");
 }
 
 /* The text for the compiler: definitions, the prelude, the kernel. */
@@ -49,7 +49,7 @@ static int make_with(wb__gpu_device *d, const char *whole, const char *options, 
     return status;
 }
 
-/* Tries all options.  NULL: the error is set, that of the first attempt if all are unsupported. */
+/* Tries all options.  NULL: the error is set; if no option works, it is the error of the first. */
 static void *make(wb__gpu_device *d, const char *text, int flags)
 {
     char options[OPTIONS], first[600] = "";
@@ -88,7 +88,7 @@ static void drop(wb__gpu_device *d, wb__gpu_program *p)
     wb__gpu_program **at = &all->program[p->hash % WB__GPU_BUCKETS];
     while (*at != p) at = &(*at)->next;
     *at = p->next;
-    d->driver->unload(d, p->made);
+    d->driver->unload(d, p->object);
     wb__free(p);
 }
 
@@ -111,8 +111,8 @@ static wb__gpu_program *add(wb__gpu_device *d, const char *text, int flags, uint
     if (!p) return NULL;
     *p = (wb__gpu_program){.hash = hash, .users = 1, .flags = flags};
     memcpy(p->text, text, bytes);
-    p->made = make(d, text, flags);
-    if (!p->made) {
+    p->object = make(d, text, flags);
+    if (!p->object) {
         wb__free(p);
         return NULL;
     }
@@ -158,7 +158,7 @@ int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char 
 {
     size_t most = 0;
     const size_t wanted = (size_t)items[0] * items[1] * items[2];
-    const int code = d->driver->function(d, p->made, entry, function, &most);
+    const int code = d->driver->function(d, p->object, entry, function, &most);
     if (code) return wb__gpu_fail(d->driver, d, code, "kernel %s", entry);
     if (wanted <= most) return 0;
     return wb__fail(WB_ERROR_DEVICE, "%s:%d: kernel %s wants %zu items in a group; %s allows it"

@@ -22,7 +22,7 @@
 
 typedef struct wb__gpu_device wb__gpu_device;
 typedef struct wb__gpu_driver wb__gpu_driver;
-typedef struct wb__gpu_held wb__gpu_held;
+typedef struct wb__gpu_vendor_state wb__gpu_vendor_state;
 typedef struct wb__gpu_vendor wb__gpu_vendor;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ typedef struct wb__gpu_program {
     /* last: the value of the table's clock when the last user released the program */
     uint64_t hash, last;
     int users, flags;
-    void *made;                 /* the driver's program */
+    void *object;               /* the driver's program */
     char text[];
 } wb__gpu_program;
 
@@ -111,25 +111,25 @@ struct wb__gpu_device {
     _Atomic bool open;
     _Atomic int holders;        /* kernels, graphs and adopted memory that are not freed yet */
 
-    /* Set when the device can no longer be used. */
+    /* Set when the device has become unusable. */
     pthread_mutex_t losing;
     _Atomic bool lost;
     char lost_because[440];
 
     pthread_mutex_t lock;       /* guards the fields below and the order of commands on queues */
-    /* commands of the compute queue: issued, and known to be completed */
+    /* commands of the compute queue: issued; completed, as far as checked */
     uint64_t issued, completed;
     /* uploads issued, and the last one that the compute queue waits for */
     uint64_t uploads, awaited;
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
-    uint64_t marks, looked;     /* marks created; marks known to be reached */
+    uint64_t marks, marks_reached;  /* marks created; marks reached, as far as checked */
     int waiting, most_waiting;  /* commands since the last flush; the flush interval */
     int failed;                 /* error of a completed command that has not been reported yet */
     wb__gpu_cache cache;
 
     wb__gpu_staging to, from;   /* staging for uploads; for downloads */
     wb__gpu_programs programs;
-    wb__gpu_held *held;         /* handles of vendor libraries */
+    wb__gpu_vendor_state *vendor_states;  /* handles of vendor libraries */
 };
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -182,7 +182,7 @@ struct wb__gpu_driver {
     const char *(*error_name)(int code);
     int (*error_kind)(int code);                /* a bit set of wb__gpu_error */
     /* Writes the driver's own error message, if it has one; d may be NULL. */
-    void (*error_text)(wb__gpu_device *d, int code, char *text, size_t room);
+    void (*error_text)(wb__gpu_device *d, int code, char *text, size_t capacity);
 
     int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; lock not held */
     void (*release)(wb__gpu_device *d, uint64_t at);                    /* lock held */
@@ -214,7 +214,7 @@ struct wb__gpu_driver {
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: until the queue is empty */
 
     /* The compiler options.  false: no compiler is usable, and the error is set. */
-    bool (*options)(wb__gpu_device *d, int flags, char *text, size_t room);
+    bool (*options)(wb__gpu_device *d, int flags, char *text, size_t capacity);
     /* status: *image is allocated, or NULL.  WB_ERROR_UNSUPPORTED: other options may work. */
     int (*compile)(wb__gpu_device *d, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
@@ -243,7 +243,7 @@ struct wb__gpu_driver {
 
 /* ---- vendor libraries ------------------------------------------------------------------------ */
 
-typedef struct wb__gpu_places wb__gpu_places;
+typedef struct wb__gpu_addresses wb__gpu_addresses;
 
 /* A step prepared by a library; the library's own struct begins with it.  Its launch must be
  * recordable: everything else is allocated when the step is prepared, and its only memory is the
@@ -254,31 +254,33 @@ typedef struct {
     size_t workspace;
 } wb__gpu_routine;
 
-/* takes, prepare, launch, destroy and prefers_nhwc are called with the device entered and its lock
- * held. */
+/* supports, prepare, launch, destroy and prefers_channels_last are called with the device entered
+ * and its lock held. */
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
     bool bare;                  /* the library adds no bias and no epilogue */
     /* the library must be usable before any call; NULL: `prepare` checks */
     wb__gpu_vendor *vendor;
-    /* Whether the library supports the step's epilogue, sums or attention (`takes` of wb__backend);
-     * or NULL. */
-    bool (*takes)(wb__gpu_device *d, const wb__step *step);
+    /* Whether the library supports the step's epilogue, sums or attention (`supports` of
+     * wb__backend); or NULL. */
+    bool (*supports)(wb__gpu_device *d, const wb__step *step);
     /* Returns 0; WB_ERROR_UNSUPPORTED without a message if the library does not support the step,
      * with a short reason in *why; or another error code. */
-    int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why);
+    int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                   const char **reason);
     /* status: enqueues the step, and counts the commands that it put on the compute queue. */
-    int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q, const wb__gpu_places *at);
+    int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
+                  const wb__gpu_addresses *at);
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
-    bool (*prefers_nhwc)(wb__gpu_device *d, const wb__step *conv);      /* or NULL */
+    bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
 
 /* The memory of a launch's buffers, by the plan's buffer index.  The workspace begins at byte
  * workspace_at of `workspace`. */
-struct wb__gpu_places {
+struct wb__gpu_addresses {
     const uint64_t *address;            /* of each buffer, for drivers with addresses */
     void *const *buffers;               /* the memory of each buffer, */
-    const size_t *places;  /* and the byte at which the buffer begins; NULL: all at 0 */
+    const size_t *offsets;  /* and the byte at which the buffer begins; NULL: all at 0 */
     wb__gpu_memory *memory;             /* the workspace's memory, for drivers with objects */
     uint64_t workspace;
     size_t workspace_at;
@@ -307,7 +309,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .copy = wb__gpu_copy, .prepare = wb__gpu_prepare,                \
     .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel, .wait = wb__gpu_wait,             \
-    .prefers_nhwc = wb__gpu_prefers_nhwc, .share = wb__gpu_share
+    .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
  * the driver's message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal error
@@ -355,7 +357,7 @@ void wb__gpu_drop_events(wb__gpu_device *d);
  * issued: the command was put on the compute queue.  mark_now: an event behind all commands, or
  * NULL with the error set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
-void **wb__gpu_wanted(wb__gpu_device *d);
+void **wb__gpu_next_event(wb__gpu_device *d);
 void wb__gpu_issued(wb__gpu_device *d, void **wanted);
 wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
@@ -373,7 +375,7 @@ void wb__gpu_programs_free(wb__gpu_device *d);
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
                         const uint32_t items[3], void **function);
 /* For a driver: writes the compiler's messages about a text to the log. */
-void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *said);
+void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *message);
 
 /* ---- kernel.c -------------------------------------------------------------------------------- */
 
@@ -387,7 +389,7 @@ typedef struct {
     unsigned char *args, *next; /* the current struct; for bound arguments, the next one */
     uint64_t *address;          /* of each buffer; for bound arguments, its serial number */
     void **argument;            /* pointers to these addresses and to the struct */
-} wb__gpu_part;
+} wb__gpu_bound_launch;
 
 typedef struct {
     wb__kernel base;
@@ -398,22 +400,22 @@ typedef struct {
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
     int n;
-    wb__gpu_part parts[];
+    wb__gpu_bound_launch launches[];
 } wb__gpu_kernel;
 
 int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel);
 void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel);
 int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
-                          const size_t *places, void *workspace, size_t workspace_at,
+                          const size_t *offsets, void *workspace, size_t workspace_at,
                           const wb__number *numbers);
-bool wb__gpu_takes_step(const wb_device *base, const wb__step *step);
-bool wb__gpu_prefers_nhwc(const wb_device *base, const wb__step *conv);
+bool wb__gpu_supports_step(const wb_device *base, const wb__step *step);
+bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv);
 
 /* With the lock held: puts one launch of a kernel, or its routine, on a queue. */
-int wb__gpu_launch_part(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_part *p,
-                        wb__gpu_queue q, const wb__gpu_places *at);
+int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_launch *p,
+                    wb__gpu_queue q, const wb__gpu_addresses *at);
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
-                           const wb__gpu_places *at);
+                           const wb__gpu_addresses *at);
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
@@ -443,8 +445,8 @@ typedef struct {
  * then older versions, then newer ones.  *from: 0 at first; the function advances it, so that
  * another call continues the search.  NULL: no further file; `why` has the system's message about
  * the first. */
-void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *why,
-                        size_t room);
+void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
+                        size_t capacity);
 
 /* A cached result for a problem, such as an algorithm; the library's own struct begins with it, and
  * the problem follows. */
@@ -452,11 +454,11 @@ typedef struct wb__gpu_entry {
     struct wb__gpu_entry *next;
     int holders;                /* number of routines that use it */
     bool found;                 /* false: the library has no solution */
-    bool refused;               /* failed at a launch: not used again */
+    bool refused;               /* failed at a launch: never tried a second time */
 } wb__gpu_entry;
 
 /* Reasons why a library does not execute a step, for the printed plan. */
-enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_WHY };
+enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
 enum { WB__GPU_MOST_FUNCTIONS = 24 };
 
 /* A vendor library.  It is opened at the first use. */
@@ -470,7 +472,7 @@ struct wb__gpu_vendor {
     void *table;                            /* the function table */
     /* Whether a version is suitable, given its table and the first function that it lacks; else the
      * reason in `why`. */
-    bool (*suits)(const void *table, const char *missing, char *why, size_t room);
+    bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
 
     /* For a library with cached problems: handles, status codes, entries.  find fills an entry for
      * its problem; 0, or an error.  drop frees the contents of an entry; or NULL. */
@@ -480,27 +482,27 @@ struct wb__gpu_vendor {
     const char *(*status_name)(int status);
     bool (*is_memory)(int status);
     /* the library's own message about the last error; or NULL */
-    void (*said)(char *text, size_t room);
+    void (*last_message)(char *text, size_t capacity);
     size_t entry_bytes, problem_bytes;
     int (*find)(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e);
     void (*drop)(wb__gpu_entry *e);
-    const char *why_not[WB__GPU_WHY];
+    const char *reasons[WB__GPU_REASONS];
 
     pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
-    bool looked, works, settled;  /* settled: some device has a handle, so the version is final */
-    _Atomic bool missed, warned;            /* a warning was logged: not found; no handle */
+    bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
+    _Atomic bool missing_logged, warned;    /* a warning was logged: not found; no handle */
     int from;
-    char why[600];
+    char reason[600];
 };
 
 /* A device's handle of a library, and its cached problems. */
-struct wb__gpu_held {
-    wb__gpu_held *next;
+struct wb__gpu_vendor_state {
+    wb__gpu_vendor_state *next;
     wb__gpu_vendor *library;
     void *handle;               /* NULL: could not be created */
     wb__gpu_entry *first;       /* newest first */
     int n;
-    bool told;                  /* a refusal was logged */
+    bool refusal_logged;        /* a refusal was logged */
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false with the error set */
@@ -512,7 +514,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d);
  * created.  entry_of: NULL with *error and *why, as `prepare` of a hook. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
-                                const char **why, int *error);
+                                const char **reason, int *error);
 /* Reports a failed call of the library: fail as an error; note, while planning, in the log only,
  * because our own kernels replace the library. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
@@ -549,13 +551,13 @@ bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
 void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
-                      const size_t *places, const wb__number *numbers);
+                      const size_t *offsets, const wb__number *numbers);
 
 /* Several launches of one kernel combined into one.  Each row of the table, in device memory, holds
  * the buffer addresses, the argument struct and the first group of one launch. */
 typedef struct {
     const wb__gpu_kernel *kernel;
-    int n, *part;               /* the indices of the kernel's launches that are its rows */
+    int n, *row_launch;         /* the indices of the kernel's launches that are its rows */
     wb__gpu_program *program;
     void *function;
     size_t at, row_bytes;       /* offset in the block; size of a row */
@@ -568,7 +570,7 @@ typedef struct { uint32_t at, word; } wb__gpu_table_word;
 /* The tables of a sequence, in the order of its kernels, in one block of memory.  Behind them is a
  * list of addresses; before each run, a small kernel writes the plan's numbers there. */
 typedef struct {
-    int n, room, n_targets;
+    int n, capacity, n_targets;
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
     size_t list_at, bytes;      /* offset and size in bytes, in the block */
@@ -583,7 +585,8 @@ typedef struct {
 int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t);
 void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
 /* Writes the block's contents, for the buffers of `at`, to host memory. */
-void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_places *at, unsigned char *block);
+void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at,
+                         unsigned char *block);
 /* With the lock held.  write: writes the numbers into the block, on the compute queue.  launch:
  * enqueues a table. */
 int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,

@@ -65,11 +65,11 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
     rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 0);
     if (bias) {
         rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 1);
-        rest->instr[n++] = instruction(t, WB__ROW, WB__OP_add, 0, 1, -1);
+        rest->instr[n++] = instruction(t, WB__ELEMENTWISE_OP, WB__OP_add, 0, 1, -1);
         last = n - 1;
     }
     if (step->epilogue != WB__OP_NONE) {
-        rest->instr[n++] = instruction(t, WB__ROW, step->epilogue, last, -1, -1);
+        rest->instr[n++] = instruction(t, WB__ELEMENTWISE_OP, step->epilogue, last, -1, -1);
         last = n - 1;
     }
     rest->instr[n++] = instruction(t, WB__STORE, 0, last, -1, 0);

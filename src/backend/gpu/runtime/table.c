@@ -85,10 +85,10 @@ static bool uses_workspace(const wb__gpu_launch *l)
 static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {
-        const wb__gpu_launch *l = k->parts[i].launch;
+        const wb__gpu_launch *l = k->launches[i].launch;
         single[i] = l->args_type && l->args_bytes && !uses_workspace(l) &&
-                    (!i || k->parts[i - 1].launch->segment != l->segment) &&
-                    (i + 1 == k->n || k->parts[i + 1].launch->segment != l->segment);
+                    (!i || k->launches[i - 1].launch->segment != l->segment) &&
+                    (i + 1 == k->n || k->launches[i + 1].launch->segment != l->segment);
     }
 }
 
@@ -103,12 +103,12 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
  * none. */
 static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken, int *rows)
 {
-    const wb__gpu_launch *l = k->parts[first].launch;
+    const wb__gpu_launch *l = k->launches[first].launch;
     uint64_t groups = l->groups[0];
     int n = 0;
     rows[n++] = first;
     for (int i = first + 1; i < k->n && single[first]; i++) {
-        const wb__gpu_launch *other = k->parts[i].launch;
+        const wb__gpu_launch *other = k->launches[i].launch;
         if (taken[i] || !single[i] || !are_alike(l, other)) continue;
         if (groups + other->groups[0] > INT32_MAX) continue;
         groups += other->groups[0];
@@ -140,16 +140,16 @@ static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_lau
 static int add_table(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel *k, const int *rows,
                      int n)
 {
-    const wb__gpu_launch *l = k->parts[rows[0]].launch;
-    if (!wb__reserve(&t->table, &t->room, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
+    const wb__gpu_launch *l = k->launches[rows[0]].launch;
+    if (!wb__reserve(&t->table, &t->capacity, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
     wb__gpu_table *table = &t->table[t->n];
     *table = (wb__gpu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
-    table->part = wb__alloc((size_t)n * sizeof *table->part);
-    if (!table->part) return WB_ERROR_MEMORY;
+    table->row_launch = wb__alloc((size_t)n * sizeof *table->row_launch);
+    if (!table->row_launch) return WB_ERROR_MEMORY;
     t->n++;
-    memcpy(table->part, rows, (size_t)n * sizeof *rows);
+    memcpy(table->row_launch, rows, (size_t)n * sizeof *rows);
     t->bytes += (size_t)n * table->row_bytes;
-    for (int i = 0; i < n; i++) table->groups += k->parts[rows[i]].launch->groups[0];
+    for (int i = 0; i < n; i++) table->groups += k->launches[rows[i]].launch->groups[0];
     char *text = table_text(l);
     if (!text) return WB_ERROR_MEMORY;
     const int flags = WB__GPU_TABLE | (l->f64 ? WB__GPU_F64 : 0);
@@ -168,7 +168,7 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     int *rows = wb__alloc_zero(n, sizeof *rows), status = taken && rows ? 0 : WB_ERROR_MEMORY;
     if (!status) find_single(k, single);
     for (int i = 0; i < k->n && !status; i++) {
-        const wb__gpu_launch *l = k->parts[i].launch;
+        const wb__gpu_launch *l = k->launches[i].launch;
         if (taken[i]) continue;
         if (l->n_numbers && !l->args_type) status = WB_ERROR_UNSUPPORTED;
         const int found = status ? 0 : gather(k, i, single, taken, rows);
@@ -184,11 +184,11 @@ static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;
     for (int i = 0; i < w->n_numbers; i++)
-        if (w->numbers[i].number == n->number && w->numbers[i].put == n->put) return i;
+        if (w->numbers[i].number == n->number && w->numbers[i].type == n->type) return i;
     wb__gpu_number *more = wb__realloc(w->numbers, (size_t)(w->n_numbers + 1) * sizeof *more);
     if (!more) return -1;
     w->numbers = more;
-    more[w->n_numbers] = (wb__gpu_number){.number = n->number, .put = n->put,
+    more[w->n_numbers] = (wb__gpu_number){.number = n->number, .type = n->type,
                                           .at = 8 * (uint32_t)w->n_numbers};
     return w->n_numbers++;
 }
@@ -201,20 +201,21 @@ static int by_word(const void *a, const void *b)
 
 static int list_targets(wb__gpu_tables *t)
 {
-    int room = 0;
+    int capacity = 0;
     for (int i = 0; i < t->n; i++)
         for (int r = 0; r < t->table[i].n; r++)
-            room += 2 * t->table[i].kernel->parts[t->table[i].part[r]].launch->n_numbers;
-    t->target = wb__alloc_zero((size_t)room + 1, sizeof *t->target);
+            capacity +=
+                2 * t->table[i].kernel->launches[t->table[i].row_launch[r]].launch->n_numbers;
+    t->target = wb__alloc_zero((size_t)capacity + 1, sizeof *t->target);
     if (!t->target) return WB_ERROR_MEMORY;
     for (int i = 0; i < t->n; i++) {
         const wb__gpu_table *table = &t->table[i];
         for (int r = 0; r < table->n; r++) {
-            const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
+            const wb__gpu_launch *l = table->kernel->launches[table->row_launch[r]].launch;
             const size_t at = table->at + (size_t)r * table->row_bytes + struct_at(l);
             for (int k = 0; k < l->n_numbers; k++) {
                 const wb__gpu_number *n = &l->numbers[k];
-                const bool two = wb__gpu_two_words(n->put);
+                const bool two = wb__gpu_two_words(n->type);
                 const int word = word_of(t, n);
                 if (word < 0) return WB_ERROR_MEMORY;
                 for (uint32_t half = 0; half <= two; half++)
@@ -266,7 +267,7 @@ void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t)
 {
     for (int i = 0; i < t->n; i++) {
         wb__gpu_program_put(d, t->table[i].program);
-        wb__free(t->table[i].part);
+        wb__free(t->table[i].row_launch);
     }
     wb__gpu_program_put(d, t->program);
     wb__free(t->table);
@@ -279,13 +280,13 @@ void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t)
 
 /* ---- filling, writing and launching ---------------------------------------------------------- */
 
-void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_places *at, unsigned char *block)
+void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at, unsigned char *block)
 {
     for (int i = 0; i < t->n; i++) {
         const wb__gpu_table *table = &t->table[i];
         uint32_t first = 0;
         for (int r = 0; r < table->n; r++) {
-            const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
+            const wb__gpu_launch *l = table->kernel->launches[table->row_launch[r]].launch;
             unsigned char *row = block + table->at + (size_t)r * table->row_bytes;
             for (int b = 0; b < l->n_buffers; b++) {
                 const bool workspace = l->buffer[b] == WB__GPU_WORKSPACE;
@@ -326,7 +327,7 @@ int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
 
 int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block, wb__gpu_queue q)
 {
-    const wb__gpu_launch *l = t->kernel->parts[t->part[0]].launch;
+    const wb__gpu_launch *l = t->kernel->launches[t->row_launch[0]].launch;
     uint64_t rows = block + t->at;
     uint32_t n = (uint32_t)t->n;
     void *arguments[] = {&rows, &n};

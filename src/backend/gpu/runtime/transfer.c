@@ -42,11 +42,11 @@ static wb__gpu_mark *next_mark(wb__gpu_device *d)
     wb__gpu_mark *mark = &d->mark[d->marks % WB__GPU_MARKS];
     mark->count = 0;
     if (d->marks >= WB__GPU_MARKS)
-        d->looked = WB__MAX(d->looked, d->marks + 1 - WB__GPU_MARKS);
+        d->marks_reached = WB__MAX(d->marks_reached, d->marks + 1 - WB__GPU_MARKS);
     return mark;
 }
 
-void **wb__gpu_wanted(wb__gpu_device *d)
+void **wb__gpu_next_event(wb__gpu_device *d)
 {
     if (!d->driver->flush || d->waiting + 1 < d->most_waiting) return NULL;
     wb__gpu_mark *mark = next_mark(d);
@@ -84,19 +84,19 @@ static void done_up_to(wb__gpu_device *d, uint64_t count)
 {
     int ended = 0;
     d->completed = WB__MAX(d->completed, count);
-    for (; d->looked < d->marks; d->looked++) {
-        const wb__gpu_mark *mark = &d->mark[d->looked % WB__GPU_MARKS];
+    for (; d->marks_reached < d->marks; d->marks_reached++) {
+        const wb__gpu_mark *mark = &d->mark[d->marks_reached % WB__GPU_MARKS];
         if (mark->count > d->completed) return;
         if (d->driver->done && d->driver->done(mark->event, &ended) && ended) d->failed = ended;
     }
 }
 
 /* With the lock held: checks which marks are reached. */
-static void look(wb__gpu_device *d)
+static void update_progress(wb__gpu_device *d)
 {
     int ended = 0;
-    while (d->driver->done && d->looked < d->marks) {
-        const wb__gpu_mark *mark = &d->mark[d->looked % WB__GPU_MARKS];
+    while (d->driver->done && d->marks_reached < d->marks) {
+        const wb__gpu_mark *mark = &d->mark[d->marks_reached % WB__GPU_MARKS];
         if (!d->driver->done(mark->event, &ended)) return;
         done_up_to(d, mark->count);
     }
@@ -308,7 +308,7 @@ static int upload_direct(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, 
                          size_t bytes)
 {
     pthread_mutex_lock(&d->lock);
-    if (m->used > d->completed) look(d);
+    if (m->used > d->completed) update_progress(d);
     const wb__gpu_queue queue = m->used > d->completed ? WB__GPU_COMPUTE : WB__GPU_UP;
     const uint64_t count = d->issued;
     pthread_mutex_unlock(&d->lock);
@@ -431,7 +431,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     int status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
     if (!status) {
-        void **event = wb__gpu_wanted(d);
+        void **event = wb__gpu_next_event(d);
         const int code = d->driver->copy(d, to->at, to_at, d, from->at, from_at, bytes, event);
         if (code) status = fail_bytes(d, code, bytes);
         else wb__gpu_issued(d, event);
