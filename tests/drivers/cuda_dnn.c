@@ -90,7 +90,7 @@ static void launch(arrays *r, const char *impl)
     const wb__number none = {.f = 0};
     wb__kernel *k = NULL;
     if (b->prepare(d, r->s, &k)) fail_msg("%s", wb_error());
-    if (k->why) fail_msg("%s", k->why);
+    if (k->reason) fail_msg("%s", k->reason);
     assert_string_equal(k->impl, impl);
     void *workspace = b->allocate(d, k->workspace);
     for (int turn = 0; turn < 2; turn++)
@@ -405,7 +405,7 @@ TEST(test_left_to_ours)
     wb__kernel *k = NULL;
     wb__step s = convolution(&shapes[0], WB_F64, false, WB__CONV_FORWARD);
     assert_int_equal(b->prepare(d, &s, &k), 0);
-    assert_string_equal(k->why, "cuDNN: not of f32, f16 or bf16");
+    assert_string_equal(k->reason, "cuDNN: not of f32, f16 or bf16");
     b->destroy(d, k);
 }
 

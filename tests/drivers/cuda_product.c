@@ -216,7 +216,7 @@ static void compare(const product *p, const arrays *r)
 static void real_takes(const wb__step *s)
 {
     wb__lt_problem problem;
-    wb__lt_places places;
+    wb__lt_operands places;
     wb__lt_descriptors of;
     cublasLtMatmulPreference_t preference;
     const char *call = "";
@@ -234,7 +234,7 @@ static void launch(const wb__step *s, arrays *r, const char *impl)
     const wb__number none = {.f = 0};
     wb__kernel *k = NULL;
     if (b->prepare(d, s, &k)) fail_msg("%s", wb_error());
-    if (k->why) fail_msg("%s", k->why);
+    if (k->reason) fail_msg("%s", k->reason);
     assert_string_equal(k->impl, impl);
     void *workspace = b->allocate(d, k->workspace);
     for (int turn = 0; turn < 2; turn++)
@@ -365,7 +365,7 @@ TEST(test_precision)
         static const int compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
                                       CUBLAS_COMPUTE_32F_FAST_16BF};
         wb__lt_problem problem;
-        wb__lt_places places;
+        wb__lt_operands places;
         wb__step s = step_of(&(product){.dtype = WB_F32, .m = 32, .n = 32, .k = 32,
                                         .precision = precision});
         assert_null(wb__lt_problem_of(&s, &problem, &places));
@@ -381,7 +381,7 @@ TEST(test_precision)
 static void declines(const product *p, const char *why)
 {
     wb__lt_problem problem;
-    wb__lt_places places;
+    wb__lt_operands places;
     const wb__step s = step_of(p);
     const char *said = wb__lt_problem_of(&s, &problem, &places);
     assert_non_null(said);
@@ -424,7 +424,7 @@ TEST(test_left_to_ours)
     }
     s.views[0].strides[1] = 2;
     assert_int_equal(b->prepare(d, &s, &k), 0);
-    assert_string_equal(k->why, "cuBLASLt: strides");
+    assert_string_equal(k->reason, "cuBLASLt: strides");
     b->destroy(d, k);
 }
 

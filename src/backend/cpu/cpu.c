@@ -63,7 +63,8 @@ static void *cpu_allocate(const wb_device *d, size_t size)
     size_t bytes = 0;
     const int c = class_of(size, &bytes);
     if (c < 0)
-        return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than there can be", size);
+        return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than can be allocated",
+                             size);
     pthread_mutex_lock(&cache.lock);
     block *b = cache.free[c];
     if (b) {
@@ -177,7 +178,7 @@ static int cpu_wait(const wb_device *d)
     return 0;
 }
 
-static bool cpu_prefers_nhwc(const wb_device *d, const wb__step *conv)
+static bool cpu_prefers_channels_last(const wb_device *d, const wb__step *conv)
 {
     (void)d, (void)conv;
     return true;
@@ -252,7 +253,7 @@ const wb__backend wb__cpu_backend = {
     .destroy = cpu_destroy,
     .launch = cpu_launch,
     .wait = cpu_wait,
-    .prefers_channels_last = cpu_prefers_nhwc,
+    .prefers_channels_last = cpu_prefers_channels_last,
 };
 
 #define CPU(n) {.backend = &wb__cpu_backend, .ordinal = n, .name = ""}

@@ -53,10 +53,10 @@ int wb__cu_find(wb__gpu_device **list, int *n)
     if (code) return wb__gpu_fail(&wb__cu_driver, NULL, code, "how many there are");
     if (!all && visible)
         return wb__fail(WB_ERROR_DEVICE, "cuda: no device: CUDA_VISIBLE_DEVICES=\"%s\" hides all"
-                        " there are", visible);
+                        " GPUs", visible);
     if (!all)
-        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is there, but it sees no"
-                        " GPU; see what `nvidia-smi` says");
+        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is installed, but sees no"
+                        " GPU; run `nvidia-smi` to find out why");
     for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MOST_DEVICES) && !status; i++) {
         memset(&devices[i], 0, sizeof devices[i]);
         status = describe(&devices[i], i);

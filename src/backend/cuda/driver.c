@@ -47,8 +47,8 @@ static int find_functions(void *library)
         if (is_of_pools(name)) wb__cu_has_pools = false;
         else if (is_of_graphs(name)) wb__cu_has_graphs = false;
         else
-            return wb__fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is no driver of NVIDIA's, or"
-                            " an old one: install driver 470 or newer", file, name);
+            return wb__fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is not NVIDIA's driver, or it"
+                            " is too old: install driver 470 or newer", file, name);
     }
     return 0;
 }
@@ -95,7 +95,7 @@ int wb__cu_init(void)
     code = CALL(DriverGetVersion, &wb__cu_driver_version);
     if (code) return FAIL(code, "%s", file);
     if (wb__cu_driver_version < 11000)
-        return wb__fail(WB_ERROR_DEVICE, "cuda: the driver knows CUDA %d.%d; 11.0 or newer is"
+        return wb__fail(WB_ERROR_DEVICE, "cuda: the driver supports CUDA %d.%d; 11.0 or newer is"
                         " needed: install driver 470 or newer", wb__cu_driver_version / 1000,
                         wb__cu_driver_version % 1000 / 10);
     return 0;

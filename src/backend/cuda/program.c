@@ -47,7 +47,7 @@ static bool nothing_left(wb__cu_device *d)
     d->compiler = 0;
     d->portable = false;
     if (c)
-        wb__fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d does not know how to compile for %s,"
+        wb__fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d cannot compile for %s,"
                  " compute capability %d.%d: install another one", d->gpu.base.ordinal,
                  c->version / 1000, c->version % 1000 / 10, d->gpu.name, d->arch / 10,
                  d->arch % 10);
@@ -153,7 +153,7 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     const int arch = (int)strcspn(options, " "), version = wb__cu_driver_version;
     if (!is_foreign(code))
         return wb__gpu_fail(v, base, code, "a kernel compiled with %.*s", arch, options);
-    wb__gpu_fail(v, base, code, "the driver, for CUDA %d.%d, does not take what %s made with %.*s:"
+    wb__gpu_fail(v, base, code, "the driver, for CUDA %d.%d, rejects the output of %s with %.*s:"
                  " install a newer driver, or an older NVRTC and name its folder in"
                  " WEBER_CUDA_PATH",
                  version / 1000, version % 1000 / 10, base->maker, arch, options);

@@ -100,7 +100,7 @@ static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsig
     if (all <= most || (d == p->space.ndim && all <= UINT32_MAX)) return make(t, p, first, context);
     if (d == p->space.ndim)
         return wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel over %lld elements that are one row,"
-                        " or are added up into one; here at most %u are possible", (long long)all,
+                        " or are reduced to one element; at most %u are supported", (long long)all,
                         UINT32_MAX);
     const int64_t size = p->space.dims[d], each = all / size, step = WB__MAX(most / each, 1);
     for (int64_t start = 0; start < size && !e; start += step) {

@@ -170,7 +170,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
     if (!e && all > k->target->most_args)
         e = wb__fail(WB_ERROR_UNSUPPORTED,
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
-                     "this device has room for %zu", k->program->n_instr, k->n_ids, all,
+                     "this device allows %zu", k->program->n_instr, k->n_ids, all,
                      k->target->most_args);
     wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, whole_text(k), "fused", k->n_buffers,
                                                bytes, k->n_numbers);

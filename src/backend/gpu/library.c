@@ -43,7 +43,7 @@ int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p)
     if (groups > INT32_MAX) {
         wb__free(text);
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %lld groups of a kernel are more than a device "
-                        "can be asked for", p->entry, (long long)groups);
+                        "supports", p->entry, (long long)groups);
     }
     wb__gpu_launch *l = wb__gpu_add(work, text, p->entry, p->n_buffers, p->args_bytes, 0);
     if (!l) return WB_ERROR_MEMORY;

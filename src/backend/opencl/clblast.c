@@ -89,8 +89,8 @@ static const char *refusal(const wb__gpu_device *d, const wb__step *step, produc
     const char *wish = getenv("WEBER_OPENCL_CLBLAST");
     const bool always = wish && *wish == '1';
     const int last = c->ndim - 1;
-    if (wish && *wish == '0') return "CLBlast: not wanted";
-    if (d->target.is_cpu && !always) return "CLBlast: no faster on a processor";
+    if (wish && *wish == '0') return "CLBlast: disabled";
+    if (d->target.is_cpu && !always) return "CLBlast: no faster on a CPU";
     if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
     *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],
                    .k = (size_t)a->dims[a->ndim - 1]};
@@ -111,7 +111,7 @@ static const char *refusal(const wb__gpu_device *d, const wb__step *step, produc
         return "CLBlast: strides of the batch";
     if (!wb__cl_blast_works()) {
         wb_clear_error();
-        return "CLBlast: not there";
+        return "CLBlast: not installed";
     }
     if (step->n_views > 3 || step->epilogue) return "CLBlast: bias or epilogue";
     return NULL;

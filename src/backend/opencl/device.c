@@ -128,7 +128,7 @@ static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
         d->id = ids[i];
         status = describe(d, &unfit);
         if (!status && unfit)
-            wb__log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->gpu.name, p->name, unfit);
+            wb__log(WB_LOG_WARN, "opencl: %s of %s %s: skipped", d->gpu.name, p->name, unfit);
         if (status || unfit) continue;
         list[(*n_list)++] = &d->gpu;
         n_devices++;
@@ -143,9 +143,9 @@ int wb__cl_find(wb__gpu_device **list, int *n_list)
     cl_uint n = 0;
     int code = CALL(GetPlatformIDs, 0, NULL, &n);
     if (code == CL_PLATFORM_NOT_FOUND_KHR || (!code && !n))
-        return wb__fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is there, but no driver"
-                        " is registered with it (in /etc/OpenCL/vendors); install that of your"
-                        " GPU's vendor, or for any processor what Debian calls pocl-opencl-icd");
+        return wb__fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is installed, but no"
+                        " driver is registered in /etc/OpenCL/vendors; install the driver of your"
+                        " GPU's vendor, or pocl-opencl-icd (Debian), which runs on any CPU");
     if (code) return FAIL(code, "how many there are");
     n = WB__MIN(n, (cl_uint)MOST_PLATFORMS);
     cl_platform_id ids[MOST_PLATFORMS];
@@ -159,12 +159,12 @@ int wb__cl_find(wb__gpu_device **list, int *n_list)
         if (!list_devices(p, list, n_list)) continue;
         failed = wb_error_code();
         n_devices = *n_list = before;
-        if (n > 1) wb__log(WB_LOG_WARN, "%s: platform left out", wb_error());
+        if (n > 1) wb__log(WB_LOG_WARN, "%s: platform skipped", wb_error());
     }
     if (*n_list) return 0;
     return failed ? failed
                   : wb__fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
-                             " %s); see what `clinfo` says", (unsigned)n, n == 1 ? "" : "s",
+                             " %s); run `clinfo` to find out why", (unsigned)n, n == 1 ? "" : "s",
                              platforms[0].name);
 }
 

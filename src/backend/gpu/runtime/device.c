@@ -36,7 +36,7 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     v->error_text(d, code, message, sizeof message);
     return wb__fail(kind & WB__GPU_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
                     "%s: %s: %s (%d): %s%s%s%s", who, wb__gpu_call, v->error_name(code), code, what,
-                    *message ? "; the driver says: " : "", message,
+                    *message ? "; the driver reports: " : "", message,
                     lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
 }
 
@@ -46,8 +46,8 @@ static int report_lost(wb__gpu_device *d)
     char because[sizeof d->lost_because];
     memcpy(because, d->lost_because, sizeof because);
     pthread_mutex_unlock(&d->losing);
-    return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device was lost to this process: %s; other"
-                    " devices go on, this one needs the process restarted", d->driver->backend->tag,
+    return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device is lost: %s; restart the process to"
+                    " use it; other devices still work", d->driver->backend->tag,
                     d->base.ordinal, because);
 }
 
@@ -84,9 +84,9 @@ static void guard(wb__gpu_state *s)
 int wb__gpu_check_fork(const wb__gpu_driver *v)
 {
     if (wb__likely(!v->state->child)) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "%s: this process was forked from one that had started %s,"
-                    " which works there alone: fork before the first use of a device, or call exec"
-                    " after it", v->backend->tag, v->backend->name);
+    return wb__fail(WB_ERROR_DEVICE, "%s: this process was forked after %s was started, which"
+                    " works in the parent process only: fork before the first use of a device, or"
+                    " call exec after the fork", v->backend->tag, v->backend->name);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -161,6 +161,6 @@ int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char 
     const int code = d->driver->function(d, p->object, entry, function, &most);
     if (code) return wb__gpu_fail(d->driver, d, code, "kernel %s", entry);
     if (wanted <= most) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "%s:%d: kernel %s wants %zu items in a group; %s allows it"
+    return wb__fail(WB_ERROR_DEVICE, "%s:%d: kernel %s needs %zu items per group; %s allows"
                     " %zu", d->driver->backend->tag, d->base.ordinal, entry, wanted, d->name, most);
 }

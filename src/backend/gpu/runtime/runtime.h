@@ -353,12 +353,12 @@ int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
 /* All with the lock held.  uses: the next command of the compute queue uses this memory, and waits
- * for its upload.  wanted: the address for the next command's event, or NULL if it needs none.
+ * for its upload.  next_event: the address for the next command's event, or NULL if it needs none.
  * issued: the command was put on the compute queue.  mark_now: an event behind all commands, or
  * NULL with the error set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
-void wb__gpu_issued(wb__gpu_device *d, void **wanted);
+void wb__gpu_issued(wb__gpu_device *d, void **event);
 wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */

@@ -105,7 +105,7 @@ static bool is_off(const wb__gpu_vendor *l)
 bool wb__gpu_vendor_works(wb__gpu_vendor *l)
 {
     if (is_off(l)) {
-        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s=0 says not to use it", l->search->tag, l->name,
+        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s=0 disables it", l->search->tag, l->name,
                  l->variable);
         return false;
     }
