@@ -281,8 +281,8 @@ struct wb__backend {
 extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend;
 /* The CPU devices: one, or as many as WEBER_CPU_DEVICES requests, for tests of programs that use
  * several devices. */
-enum { WB__MOST_CPU_DEVICES = 16 };
-extern const wb_device wb__cpu_devices[WB__MOST_CPU_DEVICES];
+enum { WB__MAX_CPU_DEVICES = 16 };
+extern const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES];
 #define wb__cpu (wb__cpu_devices[0])
 
 #endif

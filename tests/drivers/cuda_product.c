@@ -408,8 +408,8 @@ TEST(test_left_to_ours)
     declines(&p, "cuBLASLt: nothing to multiply");
     /* What was asked for and cannot be done is declined, never done in part. */
     wb__gpu_work *work = NULL;
-    const wb__gpu_target target = {.f64 = true, .most_items = 1024, .local_bytes = 48 << 10,
-                                   .most_args = 4096};
+    const wb__gpu_target target = {.f64 = true, .max_items = 1024, .local_bytes = 48 << 10,
+                                   .max_args_bytes = 4096};
     const product special[] = {
         {.dtype = WB_F32, .m = 20, .n = 41, .k = 30, .act = WB__OP_gelu, .aux = WB__AUX_OPERAND},
         {.dtype = WB_F64, .m = 20, .n = 40, .k = 30, .act = WB__OP_gelu, .aux = WB__AUX_OPERAND,

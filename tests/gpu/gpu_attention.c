@@ -213,7 +213,7 @@ TEST(little_shared_memory)
 
 TEST(what_is_taken)
 {
-    wb__gpu_target t = {.most_items = 256, .local_bytes = 32 << 10, .most_args = 1024};
+    wb__gpu_target t = {.max_items = 256, .local_bytes = 32 << 10, .max_args_bytes = 1024};
     setting s = {WB_F32, 1, 2, 70, 70, 64, 64, true, true, 0};
     wb__step step = {.kind = WB__STEP_ATTENTION, .n_views = 5, .attention = {0.125, true}};
     for (int i = 0; i < 5; i++) {

@@ -202,8 +202,8 @@ TEST(random_programs)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-static const wb__gpu_target any_gpu = {.f64 = true, .most_items = 1024, .local_bytes = 32768,
-                                       .most_args = 1024};
+static const wb__gpu_target any_gpu = {.f64 = true, .max_items = 1024, .local_bytes = 32768,
+                                       .max_args_bytes = 1024};
 
 static wb__gpu_work *made(const wb__gpu_target *t, const wb__fused *f)
 {
@@ -255,7 +255,7 @@ TEST(refusals)
     begin(&h, 30, 500);
     for (int i = 0; i < 30; i++) store(&h, load(&h, WB_F32, 500 + i, 1), WB_F32, 700 + i, 1);
     step.fused = h.f;
-    small.most_args = 256;
+    small.max_args_bytes = 256;
     assert_int_equal(__real_wb__gpu_step(&small, &step, &work), WB_ERROR_UNSUPPORTED);
     assert_non_null(strstr(wb_error(), "256"));
     finish(&h);
@@ -267,7 +267,7 @@ TEST(many_buffers)
 {
     static hand h;
     wb__gpu_target t = any_gpu;
-    t.most_args = 1024;
+    t.max_args_bytes = 1024;
     t.buffer_bytes = 8;
     bool refused = false, taken = false;
     for (int n = 20; n < 70; n++) {

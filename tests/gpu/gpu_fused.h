@@ -13,17 +13,17 @@
 static const wb__backend *gpu;              /* NULL: there is none */
 static const wb_device *gpu_device;
 static bool other_way;                      /* texts for the kind of device that this one is not */
-static uint32_t most_points;                /* of a space that a kernel walks; 0: of any */
+static uint32_t max_points;                 /* of a space that a kernel walks; 0: of any */
 
 enum { WAYS = 3 };
 static inline void go_way(int way, uint32_t points)
 {
     other_way = way == 1;
-    most_points = way == 2 ? points : 0;
+    max_points = way == 2 ? points : 0;
 }
 static inline const char *way_name(void)
 {
-    return other_way ? ", the other way" : most_points ? ", in pieces" : "";
+    return other_way ? ", the other way" : max_points ? ", in pieces" : "";
 }
 
 /* ---- the device ------------------------------------------------------------------------------ */
@@ -56,7 +56,7 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 {
     wb__gpu_target target = *t;
     target.is_cpu ^= other_way;
-    target.most_points = most_points;
+    target.max_points = max_points;
     const int e = __real_wb__gpu_step(&target, step, work);
     if (!e) dump(*work);
     return e;

@@ -197,7 +197,7 @@ static int cpu_count(void)
     if (!count) {
         const char *text = getenv("WEBER_CPU_DEVICES");
         const long n = text ? strtol(text, NULL, 10) : 1;
-        count = (int)WB__MAX(1, WB__MIN(n, WB__MOST_CPU_DEVICES));
+        count = (int)WB__MAX(1, WB__MIN(n, WB__MAX_CPU_DEVICES));
     }
     return count;
 }
@@ -257,6 +257,6 @@ const wb__backend wb__cpu_backend = {
 };
 
 #define CPU(n) {.backend = &wb__cpu_backend, .ordinal = n, .name = ""}
-const wb_device wb__cpu_devices[WB__MOST_CPU_DEVICES] = {
+const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES] = {
     CPU(0), CPU(1), CPU(2),  CPU(3),  CPU(4),  CPU(5),  CPU(6),  CPU(7),
     CPU(8), CPU(9), CPU(10), CPU(11), CPU(12), CPU(13), CPU(14), CPU(15)};

@@ -27,7 +27,7 @@ typedef struct {
     char *y;
 } cumsum_run;
 
-enum { MOST_WIDTH = 128, APART = 8, GRAIN = 16 * 1024 };
+enum { MAX_WIDTH = 128, APART = 8, GRAIN = 16 * 1024 };
 
 /* ---- a block --------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ static inline void add_lossy(float *s, float *c, float v)
     static inline __attribute__((always_inline)) void NAME##_apart(                                \
         const block *b, const type *restrict x, type *restrict y, int64_t x_next, int64_t y_next)  \
     {                                                                                              \
-        sum_type sum[MOST_WIDTH] = {0}, lost[MOST_WIDTH] = {0};                                    \
+        sum_type sum[MAX_WIDTH] = {0}, lost[MAX_WIDTH] = {0};                                      \
         for (int64_t i = 0; i < b->n; i++, x += b->x_step, y += b->y_step)                         \
             for (int64_t j = 0; j < b->width; j++) {                                               \
                 const sum_type v = (sum_type)OF(x[j * x_next]);                                    \
@@ -148,7 +148,7 @@ int wb__cpu_cumsum(const wb__step *s, wb__cpu_kernel **kernel)
     choose_last(&k->x, &k->y);
     const int last = k->x.ndim - 1;
     const bool beside = k->x.strides[last] == 1 && k->y.strides[last] == 1;
-    const int64_t width = beside ? MOST_WIDTH : APART;
+    const int64_t width = beside ? MAX_WIDTH : APART;
     k->blocks = WB__MAX((k->x.dims[last] + width - 1) / width, 1);
     k->tasks = k->x.dims[0] ? (k->x.dims[last] ? k->blocks : 0) : 0;
     for (int i = 1; i < last; i++) k->tasks *= k->x.dims[i];

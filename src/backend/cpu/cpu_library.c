@@ -86,17 +86,17 @@ static int matmul(const wb__step *s, library_kernel *k)
     int64_t dim[WB_MAX_DIMS], stride[WB_MAX_DIMS][3];
     int n = 0;
     for (int i = 0; i < c->ndim - 2; i++) {
-        int64_t here[3];
+        int64_t strides[3];
         bool merges = n > 0;
         if (c->dims[i] == 0) return 0;
         if (c->dims[i] == 1) continue;
         for (int j = 0; j < 3; j++) {
-            here[j] = v[j]->strides[i];
-            merges = merges && stride[n - 1][j] == here[j] * c->dims[i];
+            strides[j] = v[j]->strides[i];
+            merges = merges && stride[n - 1][j] == strides[j] * c->dims[i];
         }
         if (merges) dim[n - 1] *= c->dims[i];
         else dim[n++] = c->dims[i];
-        memcpy(stride[n - 1], here, sizeof here);
+        memcpy(stride[n - 1], strides, sizeof strides);
     }
     if (!d.m || !d.n) return 0;
     k->n_loops = n > 2 ? n - 2 : 0;

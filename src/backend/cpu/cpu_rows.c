@@ -22,7 +22,7 @@ typedef struct {
     char *y, *sums;
 } rows_run;
 
-enum { GRAIN = 16 * 1024, MOST_PARTS = 64 };
+enum { GRAIN = 16 * 1024, MAX_PARTS = 64 };
 
 /* The value of index i; -1: out of range. */
 static inline int64_t index_at(const rows_run *r, int64_t i)
@@ -135,7 +135,7 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->count = size_of(&k->index, 0);
     k->from_step = adds || k->x.dims[0] == 1 ? k->inner : k->x.strides[0];
     const int64_t rows = adds ? k->n : k->count;
-    k->parts = WB__MIN(WB__MIN(rows, MOST_PARTS), k->count * k->inner / GRAIN + 1);
+    k->parts = WB__MIN(WB__MIN(rows, MAX_PARTS), k->count * k->inner / GRAIN + 1);
     if (adds) k->parts = WB__MIN(k->parts, wb__threads());
     if (!k->inner) k->parts = 0;
     k->head.launch = adds ? launch_add : launch_take;

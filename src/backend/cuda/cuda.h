@@ -78,7 +78,7 @@ int wb__cu_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
                       void **program);
 void wb__cu_unload(wb__gpu_device *base, void *program);
 int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void **function,
-                    size_t *most_items);
+                    size_t *max_items);
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 /* A program may keep a device's address, so devices have fixed positions: a device that is found
  * again gets its old position. */
-static wb__cu_device devices[WB__GPU_MOST_DEVICES];
+static wb__cu_device devices[WB__GPU_MAX_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -33,9 +33,9 @@ static int describe(wb__cu_device *d, int ordinal)
     d->gpu.staged = d->gpu.keeps_images = true;
     d->gpu.graphs = wb__cu_has_graphs;
     d->gpu.total = (int64_t)total;
-    d->gpu.target = (wb__gpu_target){.f64 = true, .most_items = items, .local_bytes = (size_t)local,
-                                     .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr),
-                                     .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
+    d->gpu.target = (wb__gpu_target){.f64 = true, .max_items = items, .local_bytes = (size_t)local,
+                                     .max_args_bytes = 4096, .buffer_bytes = sizeof(CUdeviceptr),
+                                     .max_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
     snprintf(d->gpu.about, sizeof d->gpu.about, "compute capability %d.%d, %d processors, driver"
              " for CUDA %d.%d%s", major, minor, processors, wb__cu_driver_version / 1000,
              wb__cu_driver_version % 1000 / 10, pools ? "" : ", without memory pools");
@@ -57,7 +57,7 @@ int wb__cu_find(wb__gpu_device **list, int *n)
     if (!all)
         return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is installed, but sees no"
                         " GPU; run `nvidia-smi` to find out why");
-    for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MOST_DEVICES) && !status; i++) {
+    for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES) && !status; i++) {
         memset(&devices[i], 0, sizeof devices[i]);
         status = describe(&devices[i], i);
         if (!status) list[(*n)++] = &devices[i].gpu;

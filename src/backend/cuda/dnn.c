@@ -20,7 +20,7 @@ typedef struct {
 } entry;
 _Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
-enum { MOST_POINTERS = 9 + 3 + 2 };  /* views, scalars passed by value, tensors in the workspace */
+enum { MAX_POINTERS = 9 + 3 + 2 };   /* views, scalars passed by value, tensors in the workspace */
 typedef struct {
     wb__gpu_routine base;
     entry *entry;
@@ -30,8 +30,8 @@ typedef struct {
     int n, n_views, n_extras;
     struct { int buffer; size_t at; } operands[9];
     size_t extras[2];                   /* offsets of the extra tensors in the workspace */
-    int64_t ids[MOST_POINTERS];
-    void *pointers[MOST_POINTERS];      /* as in the variant pack */
+    int64_t ids[MAX_POINTERS];
+    void *pointers[MAX_POINTERS];       /* as in the variant pack */
     void *workspace;
     float numbers[3];
 } routine;
@@ -88,7 +88,7 @@ static void drop(wb__gpu_entry *e) { wb__dnn_plan_free(&dnn, &((entry *)e)->plan
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
 static const wb__gpu_function functions[] = {WB__DNN_FUNCTIONS(NAME)};
 #undef NAME
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MOST_FUNCTIONS, "room for the functions");
+_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
 static wb__gpu_vendor library = {
     .name = "cuDNN", .variable = "WEBER_CUDA_CUDNN",

@@ -57,11 +57,11 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* A graph under construction.  The first failure is recorded; later calls then do nothing. */
-enum { WB__DNN_MOST_DESCRIPTORS = 256, WB__DNN_MOST_OPS = 48 };
+enum { WB__DNN_MAX_DESCRIPTORS = 256, WB__DNN_MAX_OPS = 48 };
 typedef struct {
     const wb__dnn_target *target;
     int n_descriptors, n_ops;
-    wb__dnn_desc descriptors[WB__DNN_MOST_DESCRIPTORS], ops[WB__DNN_MOST_OPS];
+    wb__dnn_desc descriptors[WB__DNN_MAX_DESCRIPTORS], ops[WB__DNN_MAX_OPS];
     int64_t last_id;                    /* of virtual tensors, between operations */
     int status;
     const char *call;
@@ -118,7 +118,7 @@ int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dn
 /* The maximal workspace of a plan, in bytes.  A deterministic gradient of attention needs at least
  * the scores of some rows, 402 MB for GPT-2 with a batch of 16. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
-static inline size_t wb__dnn_most_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
+static inline size_t wb__dnn_max_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
 {
     const size_t least = WB__DNN_WORKSPACE, share = (size_t)t->memory / 20;
     return p->kind == WB__STEP_ATTENTION ? WB__MAX(least, share) : least;

@@ -37,7 +37,7 @@ wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type)
 {
     wb__dnn_desc d = NULL;
     if (g->status) return NULL;
-    if (g->n_descriptors == WB__DNN_MOST_DESCRIPTORS) {
+    if (g->n_descriptors == WB__DNN_MAX_DESCRIPTORS) {
         succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many descriptors");
         return NULL;
     }
@@ -64,7 +64,7 @@ void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d)
 {
     wb__dnn_finish(g, d);
     if (g->status) return;
-    if (g->n_ops == WB__DNN_MOST_OPS)
+    if (g->n_ops == WB__DNN_MAX_OPS)
         succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many operations");
     else
         g->ops[g->n_ops++] = d;
@@ -193,7 +193,7 @@ void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y)
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
-enum { MOST_CONFIGS = 64 };
+enum { MAX_CONFIGS = 64 };
 
 static wb__dnn_desc whole(wb__dnn_graph *g)
 {
@@ -223,7 +223,7 @@ static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc 
                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL),
                    "cudnnBackendGetAttribute"))
         return 0;
-    n = WB__MIN(n, MOST_CONFIGS);
+    n = WB__MIN(n, MAX_CONFIGS);
     for (int i = 0; i < n; i++) list[i] = wb__dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (!n || g->status) return 0;
     const int64_t capacity = n;
@@ -279,7 +279,7 @@ static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *works
 static bool pick(wb__dnn_graph *g, wb__dnn_desc graph, int mode, int forbidden, size_t most,
                  wb__dnn_plan *plan)
 {
-    wb__dnn_desc list[MOST_CONFIGS];
+    wb__dnn_desc list[MAX_CONFIGS];
     const int n = configs(g, graph, mode, list), before = g->n_descriptors;
     for (int i = 0; i < n && !g->status; i++) {
         const int notes = notes_of(g, list[i], &plan->engine);
@@ -356,7 +356,7 @@ int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dn
     wb__dnn_begin(g, target);
     if (p->kind == WB__STEP_CONV) wb__dnn_conv(g, p);
     else wb__dnn_attention(g, p);
-    const int error = wb__dnn_choose(g, p->forbidden, wb__dnn_most_workspace(target, p), plan);
+    const int error = wb__dnn_choose(g, p->forbidden, wb__dnn_max_workspace(target, p), plan);
     wb__dnn_end(g);
     return error;
 }

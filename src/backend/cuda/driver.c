@@ -114,8 +114,8 @@ static const wb__gpu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so
                                            {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0},
                                            {NULL, 0}};
 
-enum { MOST_COMPILERS = 4 };
-static wb__cu_compiler compilers[MOST_COMPILERS];
+enum { MAX_COMPILERS = 4 };
+static wb__cu_compiler compilers[MAX_COMPILERS];
 static int n_compilers;
 
 /* Whether it differs from the compilers before it: one file can have several names. */
@@ -167,7 +167,7 @@ const wb__cu_compiler *wb__cu_compiler_at(int i)
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     int status = 0;
     pthread_mutex_lock(&one);
-    if (i == n_compilers && i < MOST_COMPILERS) status = open_nvrtc();
+    if (i == n_compilers && i < MAX_COMPILERS) status = open_nvrtc();
     if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(&compilers[i]);
     const bool there = !status && i < n_compilers;
     pthread_mutex_unlock(&one);

@@ -78,7 +78,7 @@ static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gp
 #define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
 static const wb__gpu_function functions[] = {WB__LT_FUNCTIONS(NAME)};
 #undef NAME
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MOST_FUNCTIONS, "room for the functions");
+_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
 static wb__gpu_vendor library = {
     .name = "cuBLASLt", .variable = "WEBER_CUDA_CUBLASLT",

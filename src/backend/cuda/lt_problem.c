@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Products with fewer multiplications use our own kernel, which starts as fast. */
-static const int64_t worth = 1 << 12;
+static const int64_t min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
 
@@ -204,7 +204,7 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_op
     const int64_t m = v[2].rows, n = c->dims[c->ndim - 1];
     const double work = (double)p->batch * (double)m * (double)n * (double)p->k;
     if (work == 0) return "cuBLASLt: nothing to multiply";
-    if (work < (double)worth && !wb__step_is_special(step)) return "cuBLASLt: too small";
+    if (work < (double)min_work && !wb__step_is_special(step)) return "cuBLASLt: too small";
     if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
 
     /* A row-major matrix is the transpose of a column-major one: D is cᵀ = bᵀ·aᵀ; or c = a·b if c

@@ -184,13 +184,13 @@ void wb__cu_unload(wb__gpu_device *base, void *program)
 }
 
 int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void **function,
-                    size_t *most_items)
+                    size_t *max_items)
 {
     CUfunction made = NULL;
     int most = 0, code = CALL(ModuleGetFunction, &made, program, entry);
     (void)base;
     *function = made;
     if (!code) code = CALL(FuncGetAttribute, &most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, made);
-    *most_items = (size_t)most;
+    *max_items = (size_t)most;
     return code;
 }

@@ -94,7 +94,7 @@ static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsig
                        int64_t first, wb__piece_function *make, void *context)
 {
     const int64_t all = product(&p->space, 0, p->space.ndim);
-    const int64_t most = t->most_points ? t->most_points : UINT32_MAX;
+    const int64_t most = t->max_points ? t->max_points : UINT32_MAX;
     int d = 0, e = 0;
     while (d < p->space.ndim && !(dims >> d & 1 && p->space.dims[d] > 1)) d++;
     if (all <= most || (d == p->space.ndim && all <= UINT32_MAX)) return make(t, p, first, context);

@@ -74,7 +74,7 @@ static void sort_dims(wb__fuse *k)
 }
 
 /* Whether dimension d and the next inner one can be merged in every view. */
-static bool together(const wb__fuse *k, int d)
+static bool mergeable(const wb__fuse *k, int d)
 {
     for (int i = 0; i < k->n_operands; i++) {
         const wb__fuse_operand *p = &k->operands[i];
@@ -147,7 +147,7 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk)
     }
     if (walk == WB__ANY_ORDER) sort_dims(k);
     for (int d = k->n_dims - 2; d >= 0; d--) {
-        if (loop[d] != loop[d + 1] || !together(k, d)) continue;
+        if (loop[d] != loop[d + 1] || !mergeable(k, d)) continue;
         k->dim[d + 1] *= k->dim[d];
         for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
         remove_dim(k, d);

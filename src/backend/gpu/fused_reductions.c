@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_CHUNKS = 4096 };
+enum { MAX_CHUNKS = 4096 };
 
 typedef struct {
     const wb__fuse_program *program;
@@ -49,7 +49,7 @@ static void choose(reductions *f, const wb__fuse *k)
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
     /* a CPU's items read columns one after another; the cache lines should stay cached */
-    f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MOST_CHUNKS) : WB__MIN(wanted, most), 1);
+    f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MAX_CHUNKS) : WB__MIN(wanted, most), 1);
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
 }
@@ -60,7 +60,7 @@ static void choose(reductions *f, const wb__fuse *k)
 static void partials(reductions *f, wb__fuse *k)
 {
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
-    const int64_t most = f->pieces > 1 ? f->pieces * MOST_CHUNKS : f->chunks;
+    const int64_t most = f->pieces > 1 ? f->pieces * MAX_CHUNKS : f->chunks;
     const int64_t n = most * f->outers * f->cols;
     size_t at = f->at;
     for (int i = 0; i < f->n; i++) {

@@ -15,7 +15,7 @@ int wb__fuse_log(int64_t n, int most)
 /* ---- one item per element -------------------------------------------------------------------- */
 
 /* Shorter rows are merged with the outer dimensions into one index. */
-enum { LONG_ROW = 128, MOST_GROUPS_Y = 32768 };
+enum { LONG_ROW = 128, MAX_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)
 {
@@ -44,7 +44,7 @@ static int by_line(wb__fuse *k, const bool *stores)
 {
     const int last = k->n_dims - 1;
     const int64_t cols = k->dim[last], rows = k->points[WB__COLS] / cols;
-    const int64_t y = WB__MIN(rows, MOST_GROUPS_Y);
+    const int64_t y = WB__MIN(rows, MAX_GROUPS_Y);
     k->inner = 1u << last;
     k->impl = "one item an element, by lines";
     wb__fuse_uint(k, cols, "n");

@@ -163,15 +163,15 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
     int e = failed ? WB_ERROR_MEMORY : 0;
     if (!e && k->f64 && !k->target->f64)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "this device has no f64");
-    const int most = k->target->most_buffers;
+    const int most = k->target->max_buffers;
     if (!e && most && k->n_buffers > most)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel has %d buffers; this device binds %d",
                      k->n_buffers, most);
-    if (!e && all > k->target->most_args)
+    if (!e && all > k->target->max_args_bytes)
         e = wb__fail(WB_ERROR_UNSUPPORTED,
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
                      "this device allows %zu", k->program->n_instr, k->n_ids, all,
-                     k->target->most_args);
+                     k->target->max_args_bytes);
     wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, whole_text(k), "fused", k->n_buffers,
                                                bytes, k->n_numbers);
     if (!e && !l) e = WB_ERROR_MEMORY;

@@ -70,7 +70,7 @@ static bool wraps(wb__op op)
 void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 {
     for (int reg = 0; reg < 4; reg++) {
-        bool said = reg == WB__REG_F32;
+        bool defined = reg == WB__REG_F32;
         for (int op = 0; op < WB__OP_COUNT; op++) {
             if (!k->used[op][reg]) continue;
             const wb__op_info *info = &wb__ops[op];
@@ -79,8 +79,8 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
             const char *kind = KIND(reg), *out = test ? "i32" : kind;
             const char *in = !wraps(op) ? kind : reg == WB__REG_I32 ? "u32"
                            : reg == WB__REG_I64 ? "u64" : kind;
-            if (!said) wb__text_add(to, "#undef KIND\n#define KIND %s\n", kind);
-            said = true;
+            if (!defined) wb__text_add(to, "#undef KIND\n#define KIND %s\n", kind);
+            defined = true;
             wb__text_add(to, "FN %s op_%s_%s(%s x", out, info->name, kind, in);
             if (two) wb__text_add(to, ", %s y", in);
             wb__text_add(to, ") { return (%s)(%s); }\n", out, info->expression);

@@ -18,13 +18,13 @@
 typedef struct {
     bool f64;                   /* kernels may use double */
     bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
-    int most_items;             /* items in a group; at least 256 */
+    int max_items;              /* items in a group; at least 256 */
     size_t local_bytes;         /* of local memory per group */
-    size_t most_args;           /* bytes of arguments; at least 1,024 */
+    size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
     size_t buffer_bytes;        /* argument bytes of each buffer */
-    int most_buffers;           /* buffers that a kernel can bind; 0: limited by most_args only */
-    uint32_t most_groups[3];    /* groups of a launch, per dimension */
-    uint32_t most_points;       /* of a space that one kernel indexes; 0: limited by 32 bits */
+    int max_buffers;            /* buffers that a kernel can bind; 0: no own limit */
+    uint32_t max_groups[3];     /* groups of a launch, per dimension */
+    uint32_t max_points;        /* of a space that one kernel indexes; 0: limited by 32 bits */
 } wb__gpu_target;
 
 /* A number of the plan that is written to the argument struct at every launch.  f64, i64 and u64

@@ -30,7 +30,7 @@ int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total
                  wb__pair_args *args);
 
 /* Adds a launch of at least `total` items in groups of `items`. */
-enum { WB__GPU_MOST_ORIGINS = 9 };
+enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {
     const char *entry;
     int n_buffers, buffers[8];
@@ -40,7 +40,7 @@ typedef struct {
     struct {
         const wb__view *view;               /* NULL ends the list */
         size_t at;                          /* offset in the struct of the view's offset */
-    } origins[WB__GPU_MOST_ORIGINS + 1];
+    } origins[WB__GPU_MAX_ORIGINS + 1];
     bool f64;
     int64_t total, items;
 } wb__gpu_plan;

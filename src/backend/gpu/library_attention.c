@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MOST_DEPTH = 128 };
+enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MAX_DEPTH = 128 };
 /* Bytes of local memory for a depth of 16 or 32 inner indices at a time. */
 enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10 };
 
@@ -20,7 +20,7 @@ bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
     for (int i = 0; i < s->n_views; i++) {
         const wb__view *v = &s->views[i];
         if (v->ndim != 4 || v->dtype != (i == LSE ? WB_F32 : dtype)) return false;
-        if (v->dims[3] < 1 || v->dims[3] > MOST_DEPTH) return false;
+        if (v->dims[3] < 1 || v->dims[3] > MAX_DEPTH) return false;
         if (v->strides[3] != 1 && v->dims[3] > 1) return false;
     }
     const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims;

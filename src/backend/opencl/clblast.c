@@ -13,7 +13,7 @@
 enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
 
 /* With fewer multiplications it is not faster: 256 x 256 x 256. */
-static const int64_t worth = (int64_t)1 << 24;
+static const int64_t min_work = (int64_t)1 << 24;
 
 #define SIDES(T)                                                                                   \
     (int layout, int a_transposed, int b_transposed, size_t m, size_t n, size_t k, T alpha,        \
@@ -86,17 +86,17 @@ void wb__cl_blast_stop(void)
 static const char *refusal(const wb__gpu_device *d, const wb__step *step, product *p)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
-    const char *wish = getenv("WEBER_OPENCL_CLBLAST");
-    const bool always = wish && *wish == '1';
+    const char *setting = getenv("WEBER_OPENCL_CLBLAST");
+    const bool always = setting && *setting == '1';
     const int last = c->ndim - 1;
-    if (wish && *wish == '0') return "CLBlast: disabled";
+    if (setting && *setting == '0') return "CLBlast: disabled";
     if (d->target.is_cpu && !always) return "CLBlast: no faster on a CPU";
     if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
     *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],
                    .k = (size_t)a->dims[a->ndim - 1]};
     const double work = (double)p->m * (double)p->n * (double)p->k;
     if (!work) return "CLBlast: nothing to multiply";
-    if (work < (double)worth && !always) return "CLBlast: too small";
+    if (work < (double)min_work && !always) return "CLBlast: too small";
     for (int j = 0; j < 3; j++) {
         bool transposed = false;
         const wb__view *v = &step->views[j];

@@ -9,9 +9,9 @@
 
 /* A program may keep a device's address, so devices have fixed positions: a device that is found
  * again gets its old position. */
-enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__GPU_MOST_DEVICES };
-static wb__cl_platform platforms[MOST_PLATFORMS];
-static wb__cl_device devices[MOST_DEVICES];
+enum { MAX_PLATFORMS = 16, MAX_DEVICES = WB__GPU_MAX_DEVICES };
+static wb__cl_platform platforms[MAX_PLATFORMS];
+static wb__cl_device devices[MAX_DEVICES];
 static cl_uint n_platforms;
 static int n_devices;
 
@@ -91,9 +91,9 @@ static int describe(wb__cl_device *d, const char **unfit)
     d->gpu.total = (int64_t)WB__MIN(total, (cl_ulong)INT64_MAX);
     d->gpu.most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
     d->gpu.target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
-                                     .most_items = (int)WB__MIN(items, (size_t)1 << 20),
-                                     .local_bytes = (size_t)local, .most_args = arguments,
-                                     .most_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
+                                     .max_items = (int)WB__MIN(items, (size_t)1 << 20),
+                                     .local_bytes = (size_t)local, .max_args_bytes = arguments,
+                                     .max_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);
     d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
     memcpy(d->gpu.name, name, sizeof name);
@@ -120,7 +120,7 @@ static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
     if (!ids) return WB_ERROR_MEMORY;
     code = CALL(GetDeviceIDs, p->id, types, n, ids, NULL);
     int status = code ? FAIL(code, "platform %s", p->name) : 0;
-    for (cl_uint i = 0; i < n && !status && n_devices < MOST_DEVICES; i++) {
+    for (cl_uint i = 0; i < n && !status && n_devices < MAX_DEVICES; i++) {
         const char *unfit = NULL;
         wb__cl_device *d = &devices[n_devices];
         memset(d, 0, sizeof *d);
@@ -147,8 +147,8 @@ int wb__cl_find(wb__gpu_device **list, int *n_list)
                         " driver is registered in /etc/OpenCL/vendors; install the driver of your"
                         " GPU's vendor, or pocl-opencl-icd (Debian), which runs on any CPU");
     if (code) return FAIL(code, "how many there are");
-    n = WB__MIN(n, (cl_uint)MOST_PLATFORMS);
-    cl_platform_id ids[MOST_PLATFORMS];
+    n = WB__MIN(n, (cl_uint)MAX_PLATFORMS);
+    cl_platform_id ids[MAX_PLATFORMS];
     if ((code = CALL(GetPlatformIDs, n, ids, NULL))) return FAIL(code, "%u of them", (unsigned)n);
     int failed = 0;
     for (cl_uint i = 0; i < n; i++) {
@@ -194,7 +194,7 @@ static int open_context(wb__cl_platform *p)
 {
     const cl_property properties[] = {CL_CONTEXT_PLATFORM, (cl_property)p->id, 0};
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    cl_device_id members[MOST_DEVICES];         /* the platform's devices that we use */
+    cl_device_id members[MAX_DEVICES];          /* the platform's devices that we use */
     cl_uint n = 0;
     cl_int code = 0;
     pthread_mutex_lock(&one);

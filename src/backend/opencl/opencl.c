@@ -141,14 +141,14 @@ static void unload(wb__gpu_device *d, void *program)
 
 /* A kernel's maximal group size may be smaller than the device's. */
 static int function(wb__gpu_device *d, void *program, const char *entry, void **object,
-                    size_t *most_items)
+                    size_t *max_items)
 {
     cl_int code = 0;
     cl_kernel kernel = MAKE(&code, CreateKernel, program, entry);
     if (code) return code;
     *object = kernel;
     return CALL(GetKernelWorkGroupInfo, kernel, wb__cl_of(d)->id, CL_KERNEL_WORK_GROUP_SIZE,
-                sizeof *most_items, most_items, NULL);
+                sizeof *max_items, max_items, NULL);
 }
 
 static void drop_function(void *object) { cl.ReleaseKernel(object); }

@@ -47,9 +47,9 @@ int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
  * it.  NULL is not an error: the text will be compiled again. */
 static void *image_of(const wb__cl_device *d, cl_program program, size_t *bytes)
 {
-    cl_device_id ids[WB__GPU_MOST_DEVICES];
-    size_t sizes[WB__GPU_MOST_DEVICES], ids_bytes = 0;
-    unsigned char *images[WB__GPU_MOST_DEVICES] = {NULL};
+    cl_device_id ids[WB__GPU_MAX_DEVICES];
+    size_t sizes[WB__GPU_MAX_DEVICES], ids_bytes = 0;
+    unsigned char *images[WB__GPU_MAX_DEVICES] = {NULL};
     if (cl.GetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, &ids_bytes) ||
         cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL))
         return NULL;

@@ -7,7 +7,7 @@
  *
  * Next: conv.c. */
 
-enum { NAME(MOST_TAPS) = 64 };          /* taps along one side; conv.c checks this limit */
+enum { NAME(MAX_TAPS) = 64 };           /* taps along one side; conv.c checks this limit */
 
 /* The pairs of tap t and output o along one side that read position `at`: o*stride - pad +
  * t*dilation = at. */
@@ -32,7 +32,7 @@ static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t s
  * written. */
 static void NAME(gather)(const wb__conv_desc *d, int64_t channels, const void *patches, void *image)
 {
-    int64_t rows[NAME(MOST_TAPS)], columns[NAME(MOST_TAPS)];
+    int64_t rows[NAME(MAX_TAPS)], columns[NAME(MAX_TAPS)];
     const int64_t pixel = d->kh * d->kw * channels;
     for (int64_t r = 0; r < d->h; r++) {
         const int nr = NAME(readers)(r, d->pad[0], d->kh, d->stride[0], d->dilation[0], d->oh,

@@ -25,7 +25,7 @@
 #include <omp.h>
 #endif
 
-enum { MOST_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
+enum { MAX_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
 
 /* A memory object: which argument it is, and the origin of its pointer. */
 typedef struct {
@@ -36,9 +36,9 @@ typedef struct {
 } operand;
 
 typedef struct {
-    dnnl_memory_t memory[MOST_ARGS];
-    void *pointer[MOST_ARGS];
-    dnnl_exec_arg_t args[MOST_ARGS], reorder_args[3];
+    dnnl_memory_t memory[MAX_ARGS];
+    void *pointer[MAX_ARGS];
+    dnnl_exec_arg_t args[MAX_ARGS], reorder_args[3];
     dnnl_stream_t stream;
 } run_set;
 
@@ -47,7 +47,7 @@ typedef struct {
     dnnl_primitive_desc_t pd, reorder_pd;
     dnnl_primitive_t primitive, reorder;
     wb__md mds[5];
-    operand operands[MOST_ARGS];        /* of the primitive; then those of the reorder only */
+    operand operands[MAX_ARGS];         /* of the primitive; then those of the reorder only */
     int count, used_by_primitive, from, to;
     bool reorder_first;  /* a reorder of the weights before, or of their gradient after */
     int threads;  /* the number of threads that oneDNN saw when the primitive was created */
@@ -66,7 +66,7 @@ static void make_engine(void)
     if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
 }
 
-static bool turned_on(const char **reason)
+static bool is_enabled(const char **reason)
 {
     const char *text = getenv("WEBER_ONEDNN");
     if (text && !strcmp(text, "0")) {
@@ -92,7 +92,7 @@ static void use_threads(int n)
 static void drop_set(run_set *s)
 {
     if (!s) return;
-    for (int i = 0; i < MOST_ARGS; i++)
+    for (int i = 0; i < MAX_ARGS; i++)
         if (s->memory[i]) dnnl_memory_destroy(s->memory[i]);
     if (s->stream) dnnl_stream_destroy(s->stream);
     wb__free(s);
@@ -370,7 +370,7 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
     if (d->n == 1) d->c_s[1] = 1;
     int64_t stride[3];
     *op = NULL;
-    if (!turned_on(reason)) return 0;
+    if (!is_enabled(reason)) return 0;
     const char *lacks = type_of(d->dtype, &type) ? matmul_lacks(d, type, stride)
                                                  : "oneDNN takes f32 and bf16";
     if (lacks) {
@@ -491,7 +491,7 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
     dnnl_data_type_t type;
     *op = NULL;
-    if (!turned_on(reason)) return 0;
+    if (!is_enabled(reason)) return 0;
     if (!type_of(d->dtype, &type)) *reason = "oneDNN takes f32 and bf16";
     else if (type == dnnl_bf16 && !has_bf16()) *reason = "this processor has no bf16 arithmetic";
     else if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->kh || !d->kw || !d->oh || !d->ow)

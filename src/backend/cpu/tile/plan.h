@@ -9,7 +9,7 @@
 /* ---- spaces (space.c) ------------------------------------------------------------------- */
 
 enum { OUTER, ROWS, COLS, GROUPS };             /* the three loops */
-enum { MOST_STEPS = WB_MAX_DIMS + GROUPS };
+enum { MAX_STEPS = WB_MAX_DIMS + GROUPS };
 
 /* A view along the loops of its segment; each loop has one or more dimensions, merged where the
  * view's strides allow it.  A view without a buffer (-1) is a number that grows with the position:
@@ -20,7 +20,7 @@ typedef struct {
     int64_t offset;
     /* per loop: index of its first dimension in the two lists, and their count */
     int at[GROUPS], n[GROUPS];
-    int64_t dim[MOST_STEPS], stride[MOST_STEPS];
+    int64_t dim[MAX_STEPS], stride[MAX_STEPS];
     bool varies[GROUPS];
 } tile_view;
 

@@ -60,7 +60,7 @@ static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
 }
 
 /* The number of innermost dimensions of the loop that all views can merge. */
-static int together(const loop *l, const wb__view *const *views, int count)
+static int mergeable(const loop *l, const wb__view *const *views, int count)
 {
     int n = l->n ? 1 : 0;
     for (int i = l->n - 1; i > 0; i--, n++) {
@@ -102,7 +102,7 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
     if (guide && !needs.ordered_rows) sort(&loops[ROWS], guide);
     if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows))
         sort(&loops[COLS], guide);
-    const int inner = together(&loops[COLS], views, count);
+    const int inner = mergeable(&loops[COLS], views, count);
     if (free_loops) {  /* columns are the dimensions that all views can merge */
         loops[ROWS] = loops[COLS];
         loops[ROWS].n -= inner;

@@ -55,8 +55,8 @@ static int report_lost(wb__gpu_device *d)
  *
  * A forked child has none of the driver's threads: a driver call may fail or never return. */
 
-enum { MOST_DRIVERS = 8 };
-static wb__gpu_state *guarded[MOST_DRIVERS];
+enum { MAX_DRIVERS = 8 };
+static wb__gpu_state *guarded[MAX_DRIVERS];
 static _Atomic int n_guarded;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -73,7 +73,7 @@ static void guard(wb__gpu_state *s)
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     pthread_once(&once, notice_forks);
     pthread_mutex_lock(&one);
-    if (!s->guarded && n_guarded < MOST_DRIVERS) {
+    if (!s->guarded && n_guarded < MAX_DRIVERS) {
         guarded[n_guarded] = s;
         n_guarded++;
         s->guarded = true;
@@ -180,7 +180,7 @@ static void forget(const wb__gpu_driver *v)
 /* ---- choosing devices: CPUs are last, or an environment variable selects --------------------- */
 
 typedef struct {
-    wb__gpu_device *device[WB__GPU_MOST_DEVICES];
+    wb__gpu_device *device[WB__GPU_MAX_DEVICES];
     int n;
 } list;
 
@@ -251,7 +251,7 @@ static int find(const wb__gpu_driver *v)
         d->driver = v;
         d->base = (wb_device){.backend = v->backend, .ordinal = i, .name = d->name, .state = d};
         d->debug_sync = wb__debug("sync");
-        d->most_waiting = 1;
+        d->flush_interval = 1;
         set_locks(d, true);
         s->n = i + 1;
         status = wb__gpu_memory_limit(v->backend->tag, d->total, &d->cache.limit);

@@ -224,7 +224,7 @@ static bool is_stale(const wb__graph *g, const instance *in)
 
 /* The least recently used instance, among free and stale instances or among all; NULL: all are
  * valid for other addresses. */
-static instance *longest_unused(wb__graph *g, bool of_all)
+static instance *least_recently_used(wb__graph *g, bool of_all)
 {
     instance *best = NULL;
     for (int i = 0; i < INSTANCES; i++) {
@@ -236,7 +236,7 @@ static instance *longest_unused(wb__graph *g, bool of_all)
 }
 
 /* Whether some instance was recorded with another address of buffer i. */
-static bool was_elsewhere(const wb__graph *g, int i)
+static bool has_moved(const wb__graph *g, int i)
 {
     bool moves = false;
     for (int k = 0; k <= INSTANCES; k++)
@@ -249,16 +249,16 @@ static bool was_elsewhere(const wb__graph *g, int i)
 static bool moves_scattered(const wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++)
-        if (g->s->buffers[i].scattered && was_elsewhere(g, i)) return true;
+        if (g->s->buffers[i].scattered && has_moved(g, i)) return true;
     return false;
 }
 
 /* Allocates own memory for every buffer that moves; false: out of memory. */
-static bool take_own_memory(wb__gpu_device *d, wb__graph *g)
+static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const bool moves = was_elsewhere(g, i);
+        const bool moves = has_moved(g, i);
         const bool stays = b->kind == WB__BUFFER_VARIABLE ||
                            (g->s->split && b->kind != WB__BUFFER_INPUT);
         if (stays || (!moves && !g->own[i])) continue;
@@ -283,7 +283,7 @@ static void locate(wb__graph *g, const wb__gpu_addresses *at)
     for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = address_of(g, at, i);
 }
 
-static bool pays(const wb__graph *g)
+static bool may_record(const wb__graph *g)
 {
     return g->created < FREELY || g->created * SELDOM < g->runs;
 }
@@ -296,16 +296,16 @@ static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, 
         *in = &g->one[i];
         if (fits(g, *in)) return 0;
     }
-    *in = longest_unused(g, false);
+    *in = least_recently_used(g, false);
     if (!*in && moves_scattered(g)) return 0;
-    if (!*in && take_own_memory(d, g)) {
+    if (!*in && use_own_memory(d, g)) {
         *in = &g->one[COPYING];
         if (fits(g, *in)) return 0;
     } else if (!*in) {
         locate(g, at);
-        *in = longest_unused(g, true);
+        *in = least_recently_used(g, true);
     }
-    if (pays(g)) return make_instance(d, g, *in, *at);
+    if (may_record(g)) return make_instance(d, g, *in, *at);
     *in = NULL;
     return 0;
 }
@@ -318,12 +318,12 @@ static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_address
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const uint64_t theirs = address_of(g, at, i);
-        if (b->kind != kind || !g->own[i] || !theirs || !b->bytes) continue;
-        const uint64_t ours = g->own[i]->at;
+        const uint64_t buffer_address = address_of(g, at, i);
+        if (b->kind != kind || !g->own[i] || !buffer_address || !b->bytes) continue;
+        const uint64_t own_address = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
-        const int code = d->driver->copy(d, in ? ours : theirs, 0, d, in ? theirs : ours, 0,
-                                         b->bytes, NULL);
+        const int code = d->driver->copy(d, in ? own_address : buffer_address, 0, d,
+                                         in ? buffer_address : own_address, 0, b->bytes, NULL);
         if (code) return wb__gpu_fail(d->driver, d, code, "%zu bytes of a plan", b->bytes);
     }
     return 0;

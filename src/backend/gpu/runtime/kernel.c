@@ -42,9 +42,9 @@ static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
 {
     const wb__gpu_target *t = &d->target;
     const size_t bytes = (size_t)l->n_buffers * t->buffer_bytes + l->args_bytes;
-    if (l->groups[0] <= t->most_groups[0] && l->groups[1] <= t->most_groups[1] &&
-        l->groups[2] <= t->most_groups[2] && bytes <= t->most_args &&
-        (!t->most_buffers || l->n_buffers <= t->most_buffers))
+    if (l->groups[0] <= t->max_groups[0] && l->groups[1] <= t->max_groups[1] &&
+        l->groups[2] <= t->max_groups[2] && bytes <= t->max_args_bytes &&
+        (!t->max_buffers || l->n_buffers <= t->max_buffers))
         return 0;
     return wb__fail(WB_ERROR_INTERNAL, "%s:%d: kernel %s: %u x %u x %u groups, %d buffers, %zu"
                     " bytes of arguments: more than can be launched", d->driver->backend->tag,

@@ -81,8 +81,8 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
                  d->driver->error_name(code), code);
     if (d->most && size > d->most && d->most < c->limit)
         return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; the device"
-                             " allocates at most %s at once", tag, d->base.ordinal, size_text(size, wanted),
-                             size_text(d->most, all));
+                             " allocates at most %s at once", tag, d->base.ordinal,
+                             size_text(size, wanted), size_text(d->most, all));
     return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; %s %s, %s in tensors"
                          " and plans, %s cached%s", tag, d->base.ordinal, size_text(size, wanted),
                          size_text(c->limit, all),

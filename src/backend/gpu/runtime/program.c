@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_IDLE = 128, OPTIONS = 256 };
+enum { MAX_IDLE = 128, OPTIONS = 256 };
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
@@ -139,7 +139,7 @@ void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p)
     if (!p) return;
     pthread_mutex_lock(&all->lock);
     p->last = ++all->clock;
-    if (!--p->users && ++all->idle > MOST_IDLE) drop_oldest(d);
+    if (!--p->users && ++all->idle > MAX_IDLE) drop_oldest(d);
     pthread_mutex_unlock(&all->lock);
 }
 

@@ -71,7 +71,7 @@ typedef enum {
 /* An event, and the number of the last command or upload before it. */
 typedef struct { void *event; uint64_t count; } wb__gpu_mark;
 
-enum { WB__GPU_MOST_DEVICES = 64, WB__GPU_MARKS = 16 };
+enum { WB__GPU_MAX_DEVICES = 64, WB__GPU_MARKS = 16 };
 
 typedef struct wb__gpu_program {
     struct wb__gpu_program *next;
@@ -123,7 +123,7 @@ struct wb__gpu_device {
     uint64_t uploads, awaited;
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
     uint64_t marks, marks_reached;  /* marks created; marks reached, as far as checked */
-    int waiting, most_waiting;  /* commands since the last flush; the flush interval */
+    int waiting, flush_interval;  /* commands since the last flush; the flush interval */
     int failed;                 /* error of a completed command that has not been reported yet */
     wb__gpu_cache cache;
 
@@ -152,7 +152,7 @@ typedef struct {
     bool started;
     _Atomic bool guarded, child;        /* a fork handler is set; this process is a forked child */
     int n;
-    wb__gpu_device *device[WB__GPU_MOST_DEVICES];
+    wb__gpu_device *device[WB__GPU_MAX_DEVICES];
 } wb__gpu_state;
 
 /* A function marked "code" returns the vendor's code, 0 for success, and sets wb__gpu_call.  A
@@ -223,7 +223,7 @@ struct wb__gpu_driver {
     void (*unload)(wb__gpu_device *d, void *program);
     /* code: a kernel of a program, and the maximal number of items in its groups. */
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
-                    size_t *most_items);
+                    size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
     /* code: sets an argument for the function's next launches; NULL: arguments are passed at the
      * launch. */
@@ -459,7 +459,7 @@ typedef struct wb__gpu_entry {
 
 /* Reasons why a library does not execute a step, for the printed plan. */
 enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
-enum { WB__GPU_MOST_FUNCTIONS = 24 };
+enum { WB__GPU_MAX_FUNCTIONS = 24 };
 
 /* A vendor library.  It is opened at the first use. */
 struct wb__gpu_vendor {

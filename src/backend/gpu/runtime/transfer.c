@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-enum { MOST_WAITING = 16 };
+enum { MAX_FLUSH_INTERVAL = 16 };
 
 static int fail(wb__gpu_device *d, int code, const char *what)
 {
@@ -48,7 +48,7 @@ static wb__gpu_mark *next_mark(wb__gpu_device *d)
 
 void **wb__gpu_next_event(wb__gpu_device *d)
 {
-    if (!d->driver->flush || d->waiting + 1 < d->most_waiting) return NULL;
+    if (!d->driver->flush || d->waiting + 1 < d->flush_interval) return NULL;
     wb__gpu_mark *mark = next_mark(d);
     if (mark->event) d->driver->drop_event(mark->event);
     mark->event = NULL;
@@ -61,9 +61,9 @@ void wb__gpu_issued(wb__gpu_device *d, void **wanted)
     if (!d->driver->flush) return;
     d->waiting++;
     if (wanted && *wanted) d->mark[d->marks++ % WB__GPU_MARKS].count = d->issued;
-    if (d->waiting < d->most_waiting || d->driver->flush(d)) return;
+    if (d->waiting < d->flush_interval || d->driver->flush(d)) return;
     d->waiting = 0;
-    d->most_waiting = WB__MIN(2 * d->most_waiting, MOST_WAITING);
+    d->flush_interval = WB__MIN(2 * d->flush_interval, MAX_FLUSH_INTERVAL);
 }
 
 wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
@@ -118,7 +118,7 @@ static int ended(wb__gpu_device *d, uint64_t count)
     done_up_to(d, count);
     const int failed = d->failed;
     d->failed = 0;
-    if (d->issued == count) d->waiting = 0, d->most_waiting = 1;
+    if (d->issued == count) d->waiting = 0, d->flush_interval = 1;
     pthread_mutex_unlock(&d->lock);
     return failed ? fail(d, failed, "a command that was enqueued earlier failed") : 0;
 }

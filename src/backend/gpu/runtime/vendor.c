@@ -81,7 +81,7 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
 static bool open_next(wb__gpu_vendor *l)
 {
     char message[400];
-    void *file, *found[WB__GPU_MOST_FUNCTIONS];
+    void *file, *found[WB__GPU_MAX_FUNCTIONS];
     *l->reason = 0;
     while ((file = wb__gpu_open_next(l->search, l->files, &l->from, message, sizeof message))) {
         const char *missing = wb__gpu_find_functions(file, l->functions, l->n_functions, found);
@@ -214,13 +214,13 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-enum { MOST_ENTRIES = 512 };
+enum { MAX_ENTRIES = 512 };
 
 /* Frees an entry if the list is full: the oldest that has no users and was not refused. */
 static void drop_oldest(wb__gpu_vendor_state *s)
 {
     wb__gpu_entry **oldest = NULL;
-    for (wb__gpu_entry **at = &s->first; *at && s->n >= MOST_ENTRIES; at = &(*at)->next)
+    for (wb__gpu_entry **at = &s->first; *at && s->n >= MAX_ENTRIES; at = &(*at)->next)
         if (!(*at)->holders && !(*at)->refused) oldest = at;
     if (oldest) drop(s, oldest);
 }
