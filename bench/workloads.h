@@ -25,7 +25,7 @@ typedef struct {
     wb_layer *(*model)(void);
     wb_rule *(*rule)(void);         /* NULL: inference */
     int ndim;
-    int64_t dims[4];                /* of a batch */
+    int64_t dims[4];                /* shape of a batch */
     int64_t classes;                /* number of classes in the data */
     int64_t scores;                 /* number of the model's scores: classes, or more */
     bool tokens;                    /* x and y are class indices, one per position */

@@ -21,7 +21,7 @@ typedef struct block { struct block *next; } block;
 static struct {
     pthread_mutex_t lock;
     block *free[OCTAVES * A_CLASS];
-    int64_t bytes;                      /* of all free blocks */
+    int64_t bytes;                      /* total of all free blocks */
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The size class of a size, with the size of its blocks in *bytes; -1: too large. */

@@ -83,7 +83,7 @@ typedef struct {
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
-    wb__line_kernel *line;              /* of f32 */
+    wb__line_kernel *line;              /* f32 only */
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;

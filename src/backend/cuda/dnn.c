@@ -31,7 +31,7 @@ typedef struct {
     struct { int buffer; size_t at; } operands[9];
     size_t extras[2];                   /* offsets of the extra tensors in the workspace */
     int64_t ids[MAX_POINTERS];
-    void *pointers[MAX_POINTERS];       /* as in the variant pack */
+    void *pointers[MAX_POINTERS];       /* the pointers of cuDNN's variant pack */
     void *workspace;
     float numbers[3];
 } routine;

@@ -21,7 +21,7 @@ typedef struct {
     const wb__dnn_functions *f;
     cudnnHandle_t handle;
     wb__dnn_desc properties;
-    int64_t memory;                     /* of the device, in bytes */
+    int64_t memory;                     /* memory of the device, in bytes */
 } wb__dnn_target;
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ typedef struct {
     const wb__dnn_target *target;
     int n_descriptors, n_ops;
     wb__dnn_desc descriptors[WB__DNN_MAX_DESCRIPTORS], ops[WB__DNN_MAX_OPS];
-    int64_t last_id;                    /* of virtual tensors, between operations */
+    int64_t last_id;  /* last id of a virtual tensor, which is between operations */
     int status;
     const char *call;
 } wb__dnn_graph;

@@ -10,10 +10,10 @@
  * zeros, since its bytes are compared. */
 typedef struct {
     int64_t rows, cols, k;              /* D = op(A)·op(B), [rows, cols] column-major */
-    int64_t ld[3], step[3];  /* of A, B and D: elements between columns, and between batches */
+    int64_t ld[3], step[3];  /* elements between columns, and between batches, of A, B and D */
     int64_t aux_ld;                     /* elements, or bits */
     int32_t batch, type, compute, scale, op[2], epilogue;
-    int32_t align[3], vector_align, aux_align;      /* in bytes; at most 16 */
+    int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
     int32_t reductions;                 /* cuBLASLt's reduction schemes for a split k */
 } wb__lt_problem;
 

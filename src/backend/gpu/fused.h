@@ -18,7 +18,7 @@
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group; few sizes are compiled */
-    WB__NO_BUFFER = -2  /* of a view that gives the element indices of a draw */
+    WB__NO_BUFFER = -2  /* the buffer index of a view of a draw's element indices */
 };
 
 /* A program on one space: a segment, or a part of it. */
@@ -98,7 +98,7 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24])
 /* The argument index of a buffer; WB__GPU_WORKSPACE is allowed. */
 int wb__fuse_buffer(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
-extern const char *const wb__fuse_kinds[4];     /* of register kinds: "f32", ... */
+extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32", ... */
 extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
 
 /* fused_loops.c */

@@ -19,12 +19,12 @@ typedef struct {
     bool f64;                   /* kernels may use double */
     bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
     int max_items;              /* items in a group; at least 256 */
-    size_t local_bytes;         /* of local memory per group */
+    size_t local_bytes;         /* local memory per group, in bytes */
     size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
     size_t buffer_bytes;        /* argument bytes of each buffer */
     int max_buffers;            /* buffers that a kernel can bind; 0: no own limit */
     uint32_t max_groups[3];     /* groups of a launch, per dimension */
-    uint32_t max_points;        /* of a space that one kernel indexes; 0: limited by 32 bits */
+    uint32_t max_points;        /* points that one kernel can index; 0: limited by 32 bits */
 } wb__gpu_target;
 
 /* A number of the plan that is written to the argument struct at every launch.  f64, i64 and u64
@@ -59,7 +59,7 @@ typedef struct {
     const char *entry;
     bool f64;                   /* uses double: WB_F64 is defined before the prelude */
     int n_buffers;
-    int *buffer;  /* of each argument: buffer index in the plan, or WB__GPU_WORKSPACE */
+    int *buffer;  /* per argument: buffer index in the plan, or WB__GPU_WORKSPACE */
     size_t args_bytes;
     unsigned char *args;        /* the struct; numbers and offsets are set at each launch */
     /* offset in the struct of the workspace's byte offset, which is two words, the lower first; -1:
@@ -72,7 +72,8 @@ typedef struct {
     uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
     /* the struct's name in a text that declares all buffers with BUF; NULL: a written kernel */
     const char *args_type;
-    int segment;  /* of a fused step; launches of different segments are independent */
+    /* index of a fused step's segment; launches of different segments are independent */
+    int segment;
 } wb__gpu_launch;
 
 /* The launches of a step, in order; each reads the results of earlier launches. */

@@ -44,7 +44,7 @@ typedef struct {
     wb_dtype dtype;
     int view[3];                            /* buffer indices of a, b, c */
     bool transposed[2];
-    size_t m, n, k, at[3];              /* in elements */
+    size_t m, n, k, at[3];              /* sizes and offsets in elements */
     int64_t batch, row[3], step[3];
 } product;
 

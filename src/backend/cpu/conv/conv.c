@@ -30,7 +30,7 @@ typedef struct {
     /* byte offsets in the workspace; from patches_at on, within a task's part of it */
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
     bool narrow;
-    wb__act act;                        /* for FORWARD */
+    wb__act act;                        /* FORWARD only */
     /* for GRAD_INPUT with whole images of patches; NULL: bands of patches are added */
     wb__gather_kernel *gather;
     char impl[32];

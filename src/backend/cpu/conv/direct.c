@@ -23,15 +23,15 @@ typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
     const wb__gemm_kernel *kernel;
-    /* of the correlation that is computed; GRAD_INPUT: its input is dy */
+    /* sizes of the correlation that is computed; GRAD_INPUT: its input is dy */
     int64_t n, h, w, c, k, oh, ow;
     int64_t stride[2], top, left;
-    int64_t rows_in, width_in;          /* of a padded band */
+    int64_t rows_in, width_in;          /* size of a padded band */
     int64_t band, bands, tasks;
     int64_t width;                      /* output channels of a block: whole vectors */
     bool padded;
-    wb__act act;                        /* for FORWARD */
-    wb__line_kernel *line;              /* for FORWARD from 1 to at most 8 channels; NULL: tiles */
+    wb__act act;                        /* FORWARD only */
+    wb__line_kernel *line;              /* FORWARD from 1 to at most 8 channels; NULL: tiles */
     size_t weights_bytes, task_bytes, sums_at;
     char impl[32];
 } direct;

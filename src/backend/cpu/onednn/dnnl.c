@@ -47,13 +47,13 @@ typedef struct {
     dnnl_primitive_desc_t pd, reorder_pd;
     dnnl_primitive_t primitive, reorder;
     wb__md mds[5];
-    operand operands[MAX_ARGS];         /* of the primitive; then those of the reorder only */
+    operand operands[MAX_ARGS];  /* operands of the primitive, then those of the reorder only */
     int count, used_by_primitive, from, to;
     bool reorder_first;  /* a reorder of the weights before, or of their gradient after */
     int threads;  /* the number of threads that oneDNN saw when the primitive was created */
-    wb__elementwise_fn *row;            /* the epilogue as a pass of ours; NULL: none */
+    wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;
-    int64_t rows, columns, stride;      /* of the result, for the epilogue */
+    int64_t rows, columns, stride;      /* shape of the result, for the epilogue */
     _Atomic(run_set *) sets[SETS];
     char impl[64];
 } dnnl_op;
@@ -411,7 +411,7 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
         strides[i] = d->stride[i];
         dilates[i] = d->dilation[i] - 1;
         low[i] = d->pad[2 * i];
-        /* as implied by the shape: rows of x after the last window are cut off, or less padding is
+        /* implied by the shape: rows of x after the last window are cut off, or less padding is
          * used than declared */
         high[i] =
             (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
@@ -461,7 +461,7 @@ static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t t
  * the reorder is not supported. */
 static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
 {
-    static const int args[3][3] = {     /* of x, w, y */
+    static const int args[3][3] = {     /* arguments x, w, y of each kind */
         [WB__CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
         [WB__CONV_GRAD_INPUT] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
         [WB__CONV_GRAD_WEIGHT] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },

@@ -17,7 +17,7 @@ enum {
     NC = 1008,                          /* columns of a packed piece: a multiple of every nr */
     SERIAL = 120 * 1000,                /* with fewer multiply-adds, one thread is faster */
     IN_PLACE_ROWS = 64,                 /* with at most this many rows, B is read in place */
-    CHUNK_BYTES = 4 << 20               /* of packed B, over the batch */
+    CHUNK_BYTES = 4 << 20               /* bytes of packed B, over the batch */
 };
 
 static const wb__gemm_kernel *kernel_for(wb_dtype t)

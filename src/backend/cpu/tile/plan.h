@@ -32,7 +32,7 @@ typedef struct {
     int program, splits, tasks;  /* splits: partial results of each reduction over rows */
     bool by_columns;  /* order of a task's tiles: the outer loop is over columns */
     tile_view *views;
-    /* of each reduction: the workspace offset of its partial results */
+    /* per reduction: the workspace offset of its partial results */
     int64_t *partials;
 } tile_segment;
 
@@ -91,7 +91,7 @@ typedef enum {
 typedef struct {
     uint8_t kind, row, reg, list;  /* reg: of the result; list: used only by the compiler */
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
-    uint8_t level[4];                       /* of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
+    uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1: none */
     int32_t arg;                            /* index of a view, number or reduction */
     int32_t numbers;                        /* CALL_DRAW: key and counter */
@@ -134,14 +134,14 @@ typedef struct {
     bool chunked, wides;            /* chunked: rows are cut into chunks of tile_cols columns */
     int64_t scratch;                /* in bytes */
     tile_call *calls;
-    int64_t *at;                    /* of each value: offset in the scratch; -1: bound to memory */
-    /* of values kept for whole rows, chunk after chunk: bytes of an element; else 0 */
+    int64_t *at;                    /* per value: offset in the scratch; -1: bound to memory */
+    /* per value: bytes of an element if it is kept for whole rows, chunk after chunk; else 0 */
     uint8_t *wide;
     tile_phase *phases;
     tile_reduction *reductions;
 } tile_program;
 
-/* Compiles a program; 0, or an error.  `slot`: bytes of a tile's register. */
+/* Compiles a program; 0, or an error.  `register_bytes`: size of a tile's register. */
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
                  const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes);
 /* Assigns each value an offset in the scratch (register.c). */

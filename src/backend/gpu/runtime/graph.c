@@ -26,7 +26,7 @@ enum {
 
 typedef struct {
     void *exec;           /* NULL: none */
-    uint64_t *address;       /* of every buffer */
+    uint64_t *address;       /* address of every buffer */
     wb__gpu_memory *block;       /* the block of the tables; NULL: there are none */
     uint64_t last;              /* the graph's clock at its last run */
 } instance;
@@ -244,8 +244,7 @@ static bool has_moved(const wb__graph *g, int i)
     return moves;
 }
 
-/* Whether a buffer moves that is accessed in scattered parts, so that copying it is not
- * worthwhile. */
+/* Whether a buffer has moved whose accesses are scattered, so that copying it is not worthwhile. */
 static bool moves_scattered(const wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++)

@@ -35,7 +35,7 @@ typedef struct wb__gpu_memory {
     uint64_t serial;            /* unique in the process */
     uint64_t used;              /* the last command of the compute queue that uses this memory */
     uint64_t uploaded;          /* the last upload into this memory that may be unfinished */
-    struct wb__gpu_memory *next;        /* in the list of free blocks */
+    struct wb__gpu_memory *next;        /* next in the list of free blocks */
 } wb__gpu_memory;
 
 /* Blocks are rounded up to one of eight sizes per octave.  Released blocks are kept by size
@@ -265,7 +265,7 @@ struct wb__gpu_hook {
      * wb__backend); or NULL. */
     bool (*supports)(wb__gpu_device *d, const wb__step *step);
     /* Returns 0; WB_ERROR_UNSUPPORTED without a message if the library does not support the step,
-     * with a short reason in *why; or another error code. */
+     * with a short reason in *reason; or another error code. */
     int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                    const char **reason);
     /* status: enqueues the step, and counts the commands that it put on the compute queue. */
@@ -278,7 +278,7 @@ struct wb__gpu_hook {
 /* The memory of a launch's buffers, by the plan's buffer index.  The workspace begins at byte
  * workspace_at of `workspace`. */
 struct wb__gpu_addresses {
-    const uint64_t *address;            /* of each buffer, for drivers with addresses */
+    const uint64_t *address;            /* address of each buffer, for drivers with addresses */
     void *const *buffers;               /* the memory of each buffer, */
     const size_t *offsets;  /* and the byte at which the buffer begins; NULL: all at 0 */
     wb__gpu_memory *memory;             /* the workspace's memory, for drivers with objects */
@@ -387,7 +387,7 @@ typedef struct {
     bool changes;               /* the argument struct differs from launch to launch */
     bool set;                   /* the struct has been bound */
     unsigned char *args, *next; /* the current struct; for bound arguments, the next one */
-    uint64_t *address;          /* of each buffer; for bound arguments, its serial number */
+    uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
     void **argument;            /* pointers to these addresses and to the struct */
 } wb__gpu_bound_launch;
 
@@ -396,7 +396,7 @@ typedef struct {
     wb__gpu_routine *routine;   /* runs before the launches; NULL: none */
     int n_buffers;              /* highest buffer index of the step, plus one */
     int n_used, *used;          /* the indices of the buffers that it uses */
-    uint64_t *address;          /* of each buffer, at the launch */
+    uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
     int n;
@@ -443,8 +443,8 @@ typedef struct {
 
 /* Opens the first file of the list that exists.  In each folder, the driver's version comes first,
  * then older versions, then newer ones.  *from: 0 at first; the function advances it, so that
- * another call continues the search.  NULL: no further file; `why` has the system's message about
- * the first. */
+ * another call continues the search.  NULL: no further file; `reason` has the system's message
+ * about the first. */
 void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
                         size_t capacity);
 
@@ -470,8 +470,8 @@ struct wb__gpu_vendor {
     const wb__gpu_function *functions;
     size_t n_functions;
     void *table;                            /* the function table */
-    /* Whether a version is suitable, given its table and the first function that it lacks; else the
-     * reason in `why`. */
+    /* Whether a version is suitable, given its table and the first function that it lacks; if not,
+     * `reason` explains it. */
     bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
 
     /* For a library with cached problems: handles, status codes, entries.  find fills an entry for
@@ -511,7 +511,7 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false wi
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
 /* For usable libraries, with the device's lock held.  handle: NULL without an error if none can be
- * created.  entry_of: NULL with *error and *why, as `prepare` of a hook. */
+ * created.  entry_of: NULL with *error and *reason, as `prepare` of a hook. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
@@ -584,7 +584,7 @@ typedef struct {
  * table.  The device must be entered. */
 int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t);
 void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
-/* Writes the block's contents, for the buffers of `at`, to host memory. */
+/* Writes the contents of the block to host memory, with the addresses of `at`. */
 void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at,
                          unsigned char *block);
 /* With the lock held.  write: writes the numbers into the block, on the compute queue.  launch:

@@ -179,7 +179,8 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     return status;
 }
 
-/* The index of a number among the words, added if it is new; -1: out of memory. */
+/* The index of a plan's number in the list of numbers to write, added if it is new; -1: out of
+ * memory. */
 static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;

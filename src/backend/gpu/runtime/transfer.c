@@ -102,7 +102,7 @@ static void update_progress(wb__gpu_device *d)
     }
 }
 
-/* The number of the last command, for ended() after a later blocking command. */
+/* The number of the last command so far.  A blocking command that follows passes it to ended(). */
 static uint64_t begin(wb__gpu_device *d)
 {
     pthread_mutex_lock(&d->lock);

@@ -76,8 +76,8 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* With the lock held: opens the next suitable version.  false: `why` has the reason, and the table
- * has the functions of the previous version. */
+/* With the lock held: opens the next suitable version.  false: `reason` explains the failure, and
+ * the table has the functions of the previous version. */
 static bool open_next(wb__gpu_vendor *l)
 {
     char message[400];
