@@ -19,8 +19,8 @@
  *     softmax,
  *   )                   # Total: 8 arrays, 16_938 parameters, 66.164 KiB.
  *   right: 0.9874 of 10000 images
- *   logits of image 0, a 7: -7.450 -3.084 1.276 -2.135 -13.655 -13.481 -32.299 15.995 -7.945
- * 0.914 */
+ *   logits of image 0, a 7:
+ *   -7.450 -3.084 1.276 -2.135 -13.655 -13.481 -32.299 15.995 -7.945 0.914 */
 #include <stdio.h>
 #include <weber.h>
 
@@ -71,8 +71,8 @@ int main(int argc, char **argv)
 
     wb_dataset *first = wb_subset(digits, 0, 1);
     const float *values = wb_data(logits(model, wb_transpose(wb_dataset_x(first))));
-    printf("logits of image 0, a %g:", wb_item(wb_dataset_y(first)));
-    for (int i = 0; values && i < CLASSES; i++) printf(" %.3f", values[i]);
+    printf("logits of image 0, a %g:\n", wb_item(wb_dataset_y(first)));
+    for (int i = 0; values && i < CLASSES; i++) printf(i ? " %.3f" : "%.3f", values[i]);
     printf("\n");
     return wb_error_code() ? complain() : 0;
 }
