@@ -221,11 +221,11 @@ TEST(every_function)
 {
     needs_reading();
     for (const wb__flux_name *row = wb__flux_functions; row->path; row++) {
-        wb_function f = wb__function_by_name(row->here);
+        wb_function f = wb__function_by_name(row->weber);
         int version = WB__MAX(row->since, 900);
         const char *julia = strchr(row->path, '#') + 1;
-        assert_string_equal(wb__flux_name_there(wb__flux_functions, julia)->here, row->here);
-        bool alias = *row->path == '#', layer = !strcmp(row->here, "flatten");
+        assert_string_equal(wb__flux_name_julia(wb__flux_functions, julia)->weber, row->weber);
+        bool alias = *row->path == '#', layer = !strcmp(row->weber, "flatten");
         if (layer) must_travel(wb_Flatten(), version);
         if (!f || alias || layer) continue;
         const wb_layer *l = must_travel(wb_layer_from_function(f), version);
