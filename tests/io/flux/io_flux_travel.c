@@ -235,7 +235,7 @@ TEST(every_function)
         assert_true(((const wb_Dense_options *)l->options)->activation == f);
     }
     for (const wb__flux_name *row = wb__flux_connections; row->path; row++) {
-        wb__connection f = wb__connection_by_name(row->here), known;
+        wb__connection f = wb__connection_by_name(row->weber), known;
         wb_layer *both[2] = {wb_Parallel(f, wb_Dense(2, 2), wb_Dense(2, 2)),
                              wb_SkipConnection(wb_Dense(2, 2), f)};
         for (int i = 0; i < 2; i++) {
