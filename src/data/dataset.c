@@ -89,7 +89,7 @@ static bool take_array(wb_dataset *d, int xy, wb_tensor *x)
     if (wb_eval_array(1, &x)) return false;
     const wb_tensor *bound = wb__bind(x);
     if (x != bound || x->variable) x = wb__copied(x, wb__device_of(x));
-    else if (x->n_in || !x->device) x = wb__alone(x);
+    else if (x->n_in || !x->device) x = wb__as_constant(x);
     if (!x) return false;
     if (xy == Y && x->device != d->device) {
         wb__fail(WB_ERROR_DEVICE,

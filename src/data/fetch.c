@@ -135,7 +135,7 @@ static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_
  * of this thread on the same memory. */
 static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 {
-    wb_tensor *mine = wb__alone(x);
+    wb_tensor *mine = wb__as_constant(x);
     return mine ? wb_take(mine, rows) : NULL;
 }
 

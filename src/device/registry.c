@@ -314,13 +314,13 @@ bool (wb_functional)(const char *backend, const char *part)
 
 const char *wb_why_not(const char *backend)
 {
-    char *text = wb__room(WB__ROOM_WHY);
+    char *text = wb__thread_text(WB__TEXT_REASON);
     int row = wb__row_named(backend);
     if (row < 0) {
-        snprintf(text, WB__ROOM, "%s", wb_error());
+        snprintf(text, WB__THREAD_TEXT_BYTES, "%s", wb_error());
     } else {
         wb__registry_lock();
-        snprintf(text, WB__ROOM, "%s", wb__row_reason(row));
+        snprintf(text, WB__THREAD_TEXT_BYTES, "%s", wb__row_reason(row));
         wb__registry_unlock();
     }
     return text;

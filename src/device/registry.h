@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 
-enum { WB__ROWS = 5, WB__CPU_ROW = WB__ROWS - 1, WB__REASON_BYTES = WB__ROOM };
+enum { WB__ROWS = 5, WB__CPU_ROW = WB__ROWS - 1, WB__REASON_BYTES = WB__THREAD_TEXT_BYTES };
 
 typedef struct {
     const char *name, *label;           /* "CPU"; "CPU: " as the start of a sentence */

@@ -236,7 +236,7 @@ const char *wb_device_describe(const wb_device *d)
     enum { RING = 8, ROOM = 256 };
     static _Thread_local unsigned next;
     if (!d) return "";
-    char *text = wb__room(WB__ROOM_DEVICES) + next++ % RING * ROOM;
+    char *text = wb__thread_text(WB__TEXT_DEVICES) + next++ % RING * ROOM;
     const char *prefix = wb__rows[wb__row_of(d->backend)].prefix;
     if (wb_device_is_gpu(d))
         snprintf(text, ROOM, "%s(%d): %s", prefix, d->ordinal, d->name);

@@ -57,7 +57,7 @@ static int narrow_all(narrowing *w, void *model)
         wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, collect, w);
     if (!status && w->n_narrow) status = wb_eval_array(w->n_narrow, w->narrow);
     for (int i = 0; !status && i < w->n_narrow; i++)
-        if (!(w->narrow[i] = wb__alone(w->narrow[i]))) status = WB_ERROR_MEMORY;
+        if (!(w->narrow[i] = wb__as_constant(w->narrow[i]))) status = WB_ERROR_MEMORY;
     if (status) return wb__error_or(status);
     for (int i = 0; i < w->n_narrow; i++) wb__retype(w->x[i], w->narrow[i]);
     for (int i = 0; i < w->n; i++) w->x[i]->flags |= WB__MIXED;

@@ -211,7 +211,7 @@ void wb__opt_undo_failed(wb_opt_state *s)
     for (int i = 0; i < s->n; i++) {
         wb__slot *slot = &s->slots[i];
         if (!slot->written || slot->written->flags & WB__PENDING) continue;
-        if (slot->written->flags & WB__TAKEN_BACK) slot->steps -= slot->unsure;
+        if (slot->written->flags & WB__CANCELLED) slot->steps -= slot->unsure;
         slot->unsure = 0;
         wb__unref(slot->written);
         slot->written = NULL;
