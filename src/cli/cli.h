@@ -38,7 +38,8 @@ typedef struct {
 } wb__probe;
 /* Starts `self` as a probing process and reads its result, for at most `seconds`. `noisy`: shows
  * the output of drivers. */
-void wb__cli_ask(wb__probe *p, const char *self, const char *backend, double seconds, bool noisy);
+void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, double seconds,
+                       bool noisy);
 void wb__probe_free(wb__probe *p);
 
 #endif

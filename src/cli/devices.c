@@ -81,7 +81,7 @@ int wb__cli_devices(int n, char **arguments, const char *self)
     }
     if (access("/proc/self/exe", X_OK) == 0) self = "/proc/self/exe";
     for (int i = 0; i < WB__ROWS; i++)
-        wb__cli_ask(&probes[i], self, wb__rows[i].name, seconds, verbose);
+        wb__cli_run_probe(&probes[i], self, wb__rows[i].name, seconds, verbose);
     print_table(probes);
     for (int i = 0; i < WB__ROWS; i++) trouble = trouble || !probes[i].works;
     if (trouble) printf("\n");

@@ -78,7 +78,7 @@ static void put_libraries(FILE *to, int row)
 
 int wb__cli_probe(const char *backend)
 {
-    const int row = wb__row_exactly(backend);
+    const int row = wb__row_exact(backend);
     FILE *to = row < 0 ? NULL : fdopen(PROBE_FILE, "w");
     if (!to) return 2;
     unsetenv("WEBER_BACKENDS");         /* probe this backend only */
@@ -168,7 +168,8 @@ static void set_state(wb__probe *p, bool in_time, int status, double seconds)
     if (!p->answered) p->works = false;
 }
 
-void wb__cli_ask(wb__probe *p, const char *self, const char *backend, double seconds, bool noisy)
+void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, double seconds,
+                       bool noisy)
 {
     int ends[2], status = 0;
     answer a = {0};

@@ -215,7 +215,7 @@ static int set(const location *where, const char *backend)
 int wb_set_gpu_backend(const char *backend)
 {
     location where;
-    if (backend && wb__row_exactly(backend) < 0) return wb_error_code();
+    if (backend && wb__row_exact(backend) < 0) return wb_error_code();
     wb__registry_lock();
     int e = find(&where);
     if (!e) {

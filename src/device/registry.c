@@ -161,7 +161,7 @@ int wb__row_named(const char *name)
     return row < 0 ? unsupported(name) : row;
 }
 
-int wb__row_exactly(const char *name)
+int wb__row_exact(const char *name)
 {
     for (int i = 0; i < WB__ROWS; i++)
         if (!strcmp(name, wb__rows[i].name)) return i;
@@ -272,7 +272,7 @@ static void stop_all(void)
 
 void wb__registry_put(const char *name, const wb__backend *backend)
 {
-    const int row = wb__row_exactly(name);
+    const int row = wb__row_exact(name);
     if (row >= 0) built[row] = backend;
 }
 

@@ -28,10 +28,10 @@ void wb__registry_unlock(void);
 /* The row of a backend's name; -1 without an error: none. A deprecated name is accepted and logged
  * once. */
 int wb__row_find(const char *name);
-/* The row of a name; -1 with an error that lists the names. wb__row_exactly does not accept
+/* The row of a name; -1 with an error that lists the names. wb__row_exact does not accept
  * deprecated names. */
 int wb__row_named(const char *name);
-int wb__row_exactly(const char *name);
+int wb__row_exact(const char *name);
 int wb__row_of(const wb__backend *backend);
 
 /* Call these with the lock held. wb__row_works starts the backend if that has not been tried, and

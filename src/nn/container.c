@@ -66,7 +66,7 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
     }
     char repeated[96];
     snprintf(repeated, sizeof repeated, "%s: two layers are", what);
-    if (!list || wb__branch_distinct(&list->node, repeated)) return list;
+    if (!list || wb__branch_check_names(&list->node, repeated)) return list;
     wb_object_free(list);
     return NULL;
 }

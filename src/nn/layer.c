@@ -94,7 +94,7 @@ bool wb__layer_put(wb_layer *l, int i, const char *name, void *object)
 {
     if (object) {
         wb__branch_put(&l->node, i, name, object);
-        if (wb__branch_shallow(&l->node, l->type->name)) return true;
+        if (wb__branch_check_depth(&l->node, l->type->name)) return true;
     }
     wb_object_free(l);
     return false;

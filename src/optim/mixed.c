@@ -4,7 +4,7 @@
 #include "optim/optim.h"
 
 const char *const wb__scaling_names[WB__SCALING] = {
-    [WB__SCALE] = "scale", [WB__GOOD] = "good", [WB__MADE] = "made"};
+    [WB__SCALE] = "scale", [WB__SINCE_CHANGE] = "good", [WB__STEPS_MADE] = "made"};
 
 /* Powers of two, so that scaling and unscaling are exact. */
 #define FIRST_SCALE 65536.0
@@ -87,7 +87,7 @@ int wb__scaling_new(wb_opt_state *s, const wb_device *d)
     int status = 0;
     for (int i = 0; i < WB__SCALING && !status; i++) {
         wb_tensor *first = wb_full_array(i == WB__SCALE ? FIRST_SCALE : 0, WB_F32,
-                                         i == WB__MADE, &slots);
+                                         i == WB__STEPS_MADE, &slots);
         wb_tensor *v = wb_variable(first);
         s->scaling[i] = wb__ref(v);
         if (!v) status = wb__error_or(WB_ERROR_MEMORY);
@@ -132,7 +132,7 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
     float *ones = wb__alloc((size_t)n * sizeof *ones);
     if (!ones) return NULL;
     for (int i = 0; i < s->n; i++) ones[i] = bad[i] != NULL;
-    const wb_device *was = wb__use_device(s->scaling[WB__MADE]->device);
+    const wb_device *was = wb__use_device(s->scaling[WB__STEPS_MADE]->device);
     wb_tensor *x = wb_from(ones, WB_F32, 1, &n);
     wb__use_device(was);
     wb__free(ones);
@@ -141,11 +141,12 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step)
 {
-    wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__MADE], *sum = NULL;
+    wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__STEPS_MADE], *sum = NULL;
     /* Nested to the right, so that all counts are computed before all sums. */
     for (int i = s->n - 1; i >= 0; i--)
         if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return false;
-    wb_tensor *ok = wb_eq(sum, wb_scalar(0)), *more = wb_add(s->scaling[WB__GOOD], wb_scalar(1));
+    wb_tensor *ok = wb_eq(sum, wb_scalar(0));
+    wb_tensor *more = wb_add(s->scaling[WB__SINCE_CHANGE], wb_scalar(1));
     wb_tensor *full = wb_ge(more, wb_scalar(GOOD_BEFORE_GROWTH));
     wb_tensor *larger = wb_minimum(wb_mul(scale, wb_scalar(2)), wb_scalar(LARGEST_SCALE));
     wb_tensor *smaller = wb_maximum(wb_mul(scale, wb_scalar(0.5)), wb_scalar(SMALLEST_SCALE));
@@ -155,8 +156,8 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling
         .inverse = wb_reciprocal(scale),
         .t = wb_add(made, wb_scalar(1)),
         .next[WB__SCALE] = wb_where(ok, wb_where(full, larger, scale), smaller),
-        .next[WB__GOOD] = wb_where(ok, wb_where(full, wb_scalar(0), more), wb_scalar(0)),
-        .next[WB__MADE] = wb_where(ok, wb_add(made, part), made)};
+        .next[WB__SINCE_CHANGE] = wb_where(ok, wb_where(full, wb_scalar(0), more), wb_scalar(0)),
+        .next[WB__STEPS_MADE] = wb_where(ok, wb_add(made, part), made)};
     bool good = ok && step->inverse && step->t;
     for (int i = 0; i < WB__SCALING; i++) good &= step->next[i] != NULL;
     return good;

@@ -7,7 +7,7 @@
 #include "base/options.h"
 #include "tree/tree.h"
 
-enum { WB__MOMENTS = 2, WB__RULE_NUMBERS = 8, WB__MOST_NUMBERS = 9 };
+enum { WB__MOMENTS = 2, WB__RULE_NUMBERS = 8, WB__MAX_NUMBERS = 9 };
 
 /* One parameter in one part of a rule. g is the incoming gradient; `apply` replaces it by the
  * part's result. x, g and the moments have one floating dtype (f32 for f16 and bf16 parameters). */
@@ -21,7 +21,7 @@ typedef struct {
     const char *name;
     int moments;
     wb_Rule_options defaults;           /* 0: the rule has no such number */
-    /* Writes the literals of step t (1 is the first), at most WB__MOST_NUMBERS, and returns how
+    /* Writes the literals of step t (1 is the first), at most WB__MAX_NUMBERS, and returns how
      * many. A plan reads them each time it runs. NULL: the rule's own numbers, in the order of
      * wb__rule_fields. */
     int (*numbers)(const wb_Rule_options *o, double t, double *out);
@@ -60,7 +60,7 @@ typedef struct { char *path; int slot; } wb__parameter_path;
 
 /* Variables of the f16 loss scaling, on the device: the scale; the updates since the scale changed
  * or an update was skipped; and for each slot its step count, which the host cannot know. */
-enum { WB__SCALE, WB__GOOD, WB__MADE, WB__SCALING };
+enum { WB__SCALE, WB__SINCE_CHANGE, WB__STEPS_MADE, WB__SCALING };
 
 struct wb_opt_state {
     wb__object object;

@@ -230,7 +230,7 @@ static char *state_format(void *object)
     const wb_opt_state *s = object;
     wb__text t = {0};
     int width = 0, n = wb__rule_moments(s);
-    const float *made = s->scaling[WB__MADE] ? wb_data(s->scaling[WB__MADE]) : NULL;
+    const float *made = s->scaling[WB__STEPS_MADE] ? wb_data(s->scaling[WB__STEPS_MADE]) : NULL;
     wb__rule_print(s->rule, &t);
     for (int i = 0; i < s->n; i++) width = WB__MAX(width, (int)strlen(s->slots[i].path));
     for (int i = 0; i < s->n; i++) {

@@ -106,7 +106,7 @@ typedef struct { wb_opt_state *state; uint8_t stepped[]; } counting;
  * computes what depends on the step. */
 static double next_step(const wb_opt_state *s, int slot)
 {
-    return s->scaling[WB__MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
+    return s->scaling[WB__STEPS_MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
 }
 
 static void renew_numbers(void *context, double *numbers)
@@ -143,7 +143,7 @@ static bool steps_fit(const void *context)
 static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
 {
     wb_opt_state *s = u->state;
-    double numbers[WB__MOST_NUMBERS];
+    double numbers[WB__MAX_NUMBERS];
     const wb__rule_part *part = &s->rule->parts[p];
     int n = wb__rule_literals(part->kind, &part->o, next_step(s, slot), numbers);
     for (int i = 0; i < n; i++)
@@ -180,7 +180,7 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
 static int apply_part(update *u, int p, int first_moment)
 {
     const wb__rule_kind *kind = u->state->rule->parts[p].kind;
-    wb_tensor *number[WB__MOST_NUMBERS] = {NULL};
+    wb_tensor *number[WB__MAX_NUMBERS] = {NULL};
     wb_dtype dtype = WB_DTYPE_DEFAULT;
     double step = -1;
     for (int i = 0; i < u->state->n; i++) {
@@ -195,8 +195,8 @@ static int apply_part(update *u, int p, int first_moment)
                                    : literals(u, p, i, dtype, number)) return WB_ERROR_MEMORY;
         }
         wb__rule_step s = {.x = w->wide, .g = w->g};
-        wb_tensor *own[WB__MOST_NUMBERS] = {NULL};
-        for (int k = 0; k < WB__MOST_NUMBERS && number[k]; k++)
+        wb_tensor *own[WB__MAX_NUMBERS] = {NULL};
+        for (int k = 0; k < WB__MAX_NUMBERS && number[k]; k++)
             if (!(own[k] = number[k]->ndim ? wb__scaling_number(number[k], i) : number[k]))
                 return WB_ERROR_MEMORY;
         for (int k = 0; k < kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
@@ -415,8 +415,9 @@ static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
     const update *u = ctx;
     (void)path;
     for (int i = 0; i < u->state->n; i++)
-        if (u->works[i].x == x && u->works[i].value) return wb__successor(u->works[i].value, x);
-    return x->op == WB__OP_variable ? wb__successor(wb_variable(x), x) : x;
+        if (u->works[i].x == x && u->works[i].value)
+            return wb__variable_replacing(u->works[i].value, x);
+    return x->op == WB__OP_variable ? wb__variable_replacing(wb_variable(x), x) : x;
 }
 
 /* Computes all new values and moments as one plan. Nothing is created or assigned before it

@@ -60,7 +60,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-bool wb__branch_distinct(const wb__branch *node, const char *what)
+bool wb__branch_check_names(const wb__branch *node, const char *what)
 {
     const char **names = wb__alloc((size_t)WB__MAX(node->n, 1) * sizeof *names);
     if (!names) return false;
@@ -73,11 +73,11 @@ bool wb__branch_distinct(const wb__branch *node, const char *what)
     return at >= node->n;
 }
 
-bool wb__branch_shallow(const wb__branch *node, const char *what)
+bool wb__branch_check_depth(const wb__branch *node, const char *what)
 {
-    if (node->depth <= WB__MOST_DEPTH) return true;
+    if (node->depth <= WB__MAX_DEPTH) return true;
     wb__fail(WB_ERROR_ARGUMENT, "%s: nested %d deep; the limit is %d", what, node->depth,
-             WB__MOST_DEPTH);
+             WB__MAX_DEPTH);
     return false;
 }
 
@@ -174,8 +174,8 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
         snprintf(number, sizeof number, "%d", i);
         ok = wb__branch_put_copy(&t->node, i, names ? names[i] : number, objects[i]);
     }
-    if (ok && names) ok = wb__branch_distinct(&t->node, "named_tuple: two elements are");
-    if (ok && wb__branch_shallow(&t->node, what)) return t;
+    if (ok && names) ok = wb__branch_check_names(&t->node, "named_tuple: two elements are");
+    if (ok && wb__branch_check_depth(&t->node, what)) return t;
     if (t) wb_object_free(t);
     return NULL;
 }

@@ -11,7 +11,7 @@ typedef struct {
     wb__text path;
 } mapping;
 
-wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of)
+wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of)
 {
     wb_tensor *v = x && x->op != WB__OP_variable ? wb_variable(x) : x;
     if (v && of && v != of) v->flags |= wb__kept_flags(of);
@@ -45,7 +45,7 @@ static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
     if (!y || wb_is_none(y) || !wb__is(y, &wb__tensor_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"",
                              wb__path(&m->path));
-    return in_layer && x->op == WB__OP_variable ? wb__successor(y, x) : y;
+    return in_layer && x->op == WB__OP_variable ? wb__variable_replacing(y, x) : y;
 }
 
 static void *map(mapping *m, void *object, bool in_layer)

@@ -32,7 +32,7 @@ wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
         memcpy(&object, (const char *)value + type->fields[i].offset, sizeof object);
         wb__branch_put(&t->node, i, type->fields[i].name, object);
     }
-    if (wb__branch_shallow(&t->node, "struct")) return t;
+    if (wb__branch_check_depth(&t->node, "struct")) return t;
     wb_object_free(t);
     return NULL;
 }

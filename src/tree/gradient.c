@@ -54,7 +54,7 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
     l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
     if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
     const wb__frame f = wb__frame_begin();
-    made = wb__frame_end(f, wb__mirror(wrt, result, &l));
+    made = wb__frame_end(f, wb__tree_map(wrt, result, &l));
     if (made) made->loss = wb__ref(wb__bind(loss));
 end:
     wb__free(l.wrt);

@@ -27,7 +27,7 @@ typedef struct {
 } wb__branch_kind;
 
 /* Visits recurse: the limit keeps them within a small stack. */
-enum { WB__MOST_DEPTH = 128 };
+enum { WB__MAX_DEPTH = 128 };
 
 struct wb__branch {
     wb__object object;
@@ -57,9 +57,9 @@ void wb__branch_put(wb__branch *node, int i, const char *name, void *object);
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object);
 /* Whether all children have different names; otherwise sets the error, which begins with `what`,
  * such as "Chain: two layers are". */
-bool wb__branch_distinct(const wb__branch *node, const char *what);
-/* Whether the branch is at most WB__MOST_DEPTH deep; otherwise sets the error. */
-bool wb__branch_shallow(const wb__branch *node, const char *what);
+bool wb__branch_check_names(const wb__branch *node, const char *what);
+/* Whether the branch is at most WB__MAX_DEPTH deep; otherwise sets the error. */
+bool wb__branch_check_depth(const wb__branch *node, const char *what);
 /* wb__branch_init with the names of `of`, to which it keeps a reference. */
 bool wb__branch_init_like(wb__branch *node, wb__branch *of);
 
@@ -99,7 +99,7 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
 /* A tree with the structure of `object` and the results of f as leaves; NULL from f is a failure.
  * An opaque child becomes WB_NONE; an opaque `object` gives an empty tree. */
 typedef wb_tensor *(*wb__leaf_result)(const wb__leaf *leaf, void *ctx);
-wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx);
+wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx);
 
 /* wb_gradient that builds no gradients for leaves for which `skips` returns true; they get WB_NONE.
  * `leaf` is the index among the trainable leaves in the order of wb__walk. */
@@ -112,7 +112,7 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
 /* A variable with x's value and the flags of the variable `of`, which it replaces; `of` may be
  * NULL. */
-wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of);
+wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of);
 
 /* The path of a visit, such as "layers.0.weight". wb__path_push returns false if out of memory;
  * wb__path_cut goes back to an earlier length. */

@@ -129,11 +129,11 @@ int64_t wb_parameter_count(void *object)
     return count;
 }
 
-/* ---- wb__mirror ------------------------------------------------------------------------------ */
+/* ---- wb__tree_map ---------------------------------------------------------------------------- */
 
-typedef struct { wb__leaf_result f; void *ctx; } mirror;
+typedef struct { wb__leaf_result f; void *ctx; } tree_map;
 
-static void *reflect(void *object, const mirror *m, bool in_layer)
+static void *map_object(void *object, const tree_map *m, bool in_layer)
 {
     if (wb__is(object, &wb__tensor_class)) {
         wb_tensor *x = object;
@@ -149,7 +149,7 @@ static void *reflect(void *object, const mirror *m, bool in_layer)
     bool ok = wb__branch_init_like(&t->node, node), layer = in_layer || node->kind->layer;
     t->node.kind = kind;
     for (int i = 0; ok && i < node->n; i++) {
-        void *child = reflect(node->children[i].object, m, layer);
+        void *child = map_object(node->children[i].object, m, layer);
         ok = child != NULL;
         if (ok) wb__branch_put(&t->node, i, node->children[i].name, child);
     }
@@ -158,11 +158,11 @@ static void *reflect(void *object, const mirror *m, bool in_layer)
     return NULL;
 }
 
-wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx)
+wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx)
 {
     if (!wb__is_branch(object))
         return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree",
                              wb__kind(object));
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return wb__tree_new(0);
-    return reflect(object, &(mirror){f, ctx}, false);
+    return map_object(object, &(tree_map){f, ctx}, false);
 }

@@ -12,7 +12,7 @@
 #include "base/files/file.h"
 
 /* The largest document, and so the largest file. */
-#define WB__DOC_MOST ((int64_t)INT32_MAX)
+#define WB__DOC_MAX ((int64_t)INT32_MAX)
 
 /* The arena of the values; wb__doc_drop frees all of them. If memory is short, `failed` is set
  * and values are NULL, which all functions accept. */
@@ -42,7 +42,7 @@ void wb__doc_push(wb__doc_arena *r, wb__doc *list, wb__doc *value);
 
 int64_t wb__doc_size(const wb__doc *value);         /* bytes */
 int64_t wb__doc_count(const wb__doc *list);
-/* Writes a document of at most WB__DOC_MOST bytes. */
+/* Writes a document of at most WB__DOC_MAX bytes. */
 int wb__doc_write(const wb__doc *document, wb__writer *w);
 
 #endif

@@ -8,9 +8,9 @@
 #define STRUCT(type, layer, since, before, parameters, ...)                                \
     {type, layer, since, before, parameters,                                               \
      (int)(sizeof(wb__flux_field[]){__VA_ARGS__} / sizeof(wb__flux_field)), {__VA_ARGS__}},
-#define FIELD(name, here, how) {name, here, WB__FIELD_##how, NULL, 0, 0}
-#define SAME(name, how) FIELD(name, name, how)
-#define NUMBER(name, here, how, by_default) {name, here, WB__FIELD_##how, NULL, 0, by_default}
+#define FIELD(name, here, kind) {name, here, WB__FIELD_##kind, NULL, 0, 0}
+#define SAME(name, kind) FIELD(name, name, kind)
+#define NUMBER(name, here, kind, by_default) {name, here, WB__FIELD_##kind, NULL, 0, by_default}
 #define BIAS(since) {"bias", "bias", WB__FIELD_BIAS, NULL, since, 0}
 #define OLD_BIAS {"bias", "bias", WB__FIELD_BIAS, "b", 1500, 0}
 #define OTHER(name) FIELD(name, NULL, NONE)
@@ -152,8 +152,8 @@ const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__f
 {
     const wb__flux_field *next = NULL;
     for (const wb__flux_field *f = s->fields; f < s->fields + s->n; f++) {
-        bool later = !last || f->how > last->how || (f->how == last->how && f > last);
-        if (later && (!next || f->how < next->how)) next = f;
+        bool later = !last || f->kind > last->kind || (f->kind == last->kind && f > last);
+        if (later && (!next || f->kind < next->kind)) next = f;
     }
     return next;
 }
@@ -209,16 +209,16 @@ const wb__flux_name wb__flux_connections[] = {
     {"Base.#max", "maximum", true, false, 0}, {"Base.#min", "minimum", true, false, 0},
     {0}};
 
-const wb__flux_name *wb__flux_name_here(const wb__flux_name *row, const char *here, int n,
+const wb__flux_name *wb__flux_name_weber(const wb__flux_name *row, const char *weber, int n,
                                         int version)
 {
-    for (; here && row->path; row++)
-        if (!strcmp(row->here, here) && version >= row->since && (n == 2 || !row->pairs))
+    for (; weber && row->path; row++)
+        if (!strcmp(row->weber, weber) && version >= row->since && (n == 2 || !row->pairs))
             return row;
     return NULL;
 }
 
-const wb__flux_name *wb__flux_name_there(const wb__flux_name *row, const char *julia)
+const wb__flux_name *wb__flux_name_julia(const wb__flux_name *row, const char *julia)
 {
     while (row->path && strcmp(strchr(row->path, '#') + 1, julia)) row++;
     return row->path ? row : NULL;

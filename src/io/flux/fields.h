@@ -9,8 +9,8 @@
 
 enum { WB__FLUX_FIELDS = 12 };
 
-/* How a field becomes a child or an option of Weber's layer. Fields are written in this order.
- * Sizes in parentheses are Julia's, in brackets Weber's. */
+/* The kind of a field: how it becomes a child or an option of Weber's layer. Fields are written in
+ * this order. Sizes in parentheses are Julia's, in brackets Weber's. */
 typedef enum {
     WB__FIELD_NONE,             /* neither child nor option */
     WB__FIELD_TANH,             /* a function; tanh becomes NULL */
@@ -50,12 +50,12 @@ typedef enum {
     WB__FIELD_MODE,             /* nothing, or a bool: whether in train mode */
     WB__FIELD_TRAINING,         /* the same; true is the default */
     WB__FIELD_RANDOM            /* TaskLocalRNG */
-} wb__flux_how;
+} wb__flux_field_kind;
 
 typedef struct {
     const char *name;                   /* Flux's newest name: "weight" (once W) */
-    const char *here;                   /* Weber's name of the child or option */
-    wb__flux_how how;
+    const char *weber;                   /* Weber's name of the child or option */
+    wb__flux_field_kind kind;
     const char *written;                /* name in named tuples, if different: "b" */
     /* a bias can be false from that version on; before, zeros */
     int since;
@@ -87,7 +87,7 @@ const wb__flux_struct *wb__flux_struct_named(const char *type);
 bool wb__flux_struct_known(const char *type);
 /* The position of a field; -1: none. */
 int wb__flux_field_at(const wb__flux_struct *s, const char *name);
-/* Iterates over the fields in the order of wb__flux_how. `last` NULL: returns the first field; NULL
+/* Iterates over the fields in the order of their kinds. `last` NULL: returns the first field; NULL
  * is returned after the last. */
 const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last);
 /* A field of any version of a type by its name in named tuples; NULL: none. */
@@ -95,7 +95,7 @@ const wb__flux_field *wb__flux_field_named(const char *type, const char *name);
 
 /* A function of Julia and its name in Weber, for reading and writing. */
 typedef struct {
-    const char *path, *here;            /* "Flux.NNlib.#σ", "sigmoid"; aliases: without a module */
+    const char *path, *weber;            /* "Flux.NNlib.#σ", "sigmoid"; aliases: without a module */
     bool elements;                      /* elementwise: Julia broadcasts it over arrays */
     bool pairs;                         /* a connection of exactly two arrays */
     int since;                          /* first version that has it */
@@ -105,9 +105,9 @@ typedef struct {
 extern const wb__flux_name wb__flux_functions[], wb__flux_connections[];
 
 /* Finds Weber's name, for n arrays and a version; NULL: the version has no such function. */
-const wb__flux_name *wb__flux_name_here(const wb__flux_name *rows, const char *here, int n,
+const wb__flux_name *wb__flux_name_weber(const wb__flux_name *rows, const char *weber, int n,
                                         int version);
 /* Finds Julia's name without its module, such as "σ"; NULL: not in the list. */
-const wb__flux_name *wb__flux_name_there(const wb__flux_name *rows, const char *julia);
+const wb__flux_name *wb__flux_name_julia(const wb__flux_name *rows, const char *julia);
 
 #endif

@@ -18,12 +18,12 @@ static int64_t bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
 {
     wb__jl_array a;
     int64_t sum = 0;
-    if (depth > WB__JL_DEEPEST)
+    if (depth > WB__JL_MAX_DEPTH)
         return wb__bson_fail(f, v->at, "parts are nested deeper than %d",
-                             WB__JL_DEEPEST),
+                             WB__JL_MAX_DEPTH),
                0;
     if (wb__jl_array_of(f, v, &a)) return a.bytes;
-    if (!wb__jl_holds(v)) return 0;
+    if (!wb__jl_may_hold_arrays(v)) return 0;
     wb__jl_fields w;
     for (wb__jl_fields_of(f, v, &w); !f->status && wb__jl_fields_next(f, &w);) {
         int64_t more = bytes_in(f, &w.value, depth + 1);
@@ -139,7 +139,7 @@ static int put_value(outline *t, const wb__jl *v, int depth, const char *name)
         memcpy(row.dims, a.dims, sizeof row.dims);
     } else if (row.kind == WB__FLUX_VALUE) {
         row.value = value_text(v, value, sizeof value);
-    } else if (wb__jl_holds(v)) {
+    } else if (wb__jl_may_hold_arrays(v)) {
         row.fields = wb__jl_count(f, v);
         row.value = activation_text(f, v, value, sizeof value);
     }
@@ -147,7 +147,8 @@ static int put_value(outline *t, const wb__jl *v, int depth, const char *name)
     if (f->status) return f->status;
     if (!wb__bson_spend(f, v->shared ? (int64_t)t->r->path_length : 0)) return f->status;
     t->status = t->row(&row, t->ctx);
-    if (t->status || row.kind == WB__FLUX_ARRAY || row.kind == WB__FLUX_VALUE || !wb__jl_holds(v))
+    if (t->status || row.kind == WB__FLUX_ARRAY || row.kind == WB__FLUX_VALUE ||
+        !wb__jl_may_hold_arrays(v))
         return t->status;
     return put_fields(t, v, depth + 1);
 }

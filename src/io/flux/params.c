@@ -36,7 +36,7 @@ static void collect(order *o, void *object, const char *path);
 static const wb__flux_struct *row_of(const wb_layer *l)
 {
     const wb__flux_struct *row = l ? wb__flux_struct_named(l->type->name) : NULL;
-    bool steps = row && row->fields[0].how == WB__FIELD_CELL;
+    bool steps = row && row->fields[0].kind == WB__FIELD_CELL;
     return steps ? wb__flux_struct_named(row->layer) : row;
 }
 
@@ -44,7 +44,7 @@ static bool is_transposed(const wb__flux_struct *row, const char *name)
 {
     const wb__flux_field *f = row ? row->fields : NULL;
     for (int i = 0; row && i < row->n; i++)
-        if (f[i].how == WB__FIELD_MATRIX && !strcmp(f[i].here, name)) return true;
+        if (f[i].kind == WB__FIELD_MATRIX && !strcmp(f[i].weber, name)) return true;
     return false;
 }
 

@@ -15,9 +15,9 @@ bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back)
 {
     *back = r->path_length;
     size_t left = sizeof r->path - r->path_length, n = strlen(name) + (r->path_length > 0);
-    if (r->depth >= WB__JL_DEEPEST || n >= left) {
+    if (r->depth >= WB__JL_MAX_DEPTH || n >= left) {
         wb__bson_fail(&r->f, NULL, "\"%.60s...\": parts are nested deeper than %d",
-                      r->path, WB__JL_DEEPEST);
+                      r->path, WB__JL_MAX_DEPTH);
         return false;
     }
     snprintf(r->path + r->path_length, left, "%s%s", r->path_length ? "." : "", name);

@@ -10,7 +10,7 @@
 /* An array that will be a child of a layer. */
 typedef struct {
     const char *child;
-    wb__flux_how how;
+    wb__flux_field_kind kind;
     wb__jl_array a;             /* data NULL: none */
 } child_array;
 
@@ -58,29 +58,30 @@ static bool take(reading *x, const wb__jl *v, const wb__flux_field *f)
     wb__flux_reader *r = x->r;
     wb__jl value = wb__jl_field(&r->f, v, f->name);
     child_array *s = &x->s[x->n++];
-    *s = (child_array){.child = f->here, .how = f->how};
+    *s = (child_array){.child = f->weber, .kind = f->kind};
     if (value.kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, &value, r->path), false;
     if (wb__jl_array_of(&r->f, &value, &s->a)) {
         if (s->a.dtype && wb__dtype_float(s->a.dtype)) {
-            if (f->how == WB__FIELD_MATRIX) wb__jl_transpose(&s->a);
+            if (f->kind == WB__FIELD_MATRIX) wb__jl_transpose(&s->a);
             return true;
         }
         s->a.data = NULL;
-        return wb__flux_reason(r, "its %s is of %s", f->here, s->a.type), false;
+        return wb__flux_reason(r, "its %s is of %s", f->weber, s->a.type), false;
     }
     bool none = value.kind == WB__JL_NOTHING || (value.kind == WB__JL_BOOL && !value.integer) ||
                 wb__jl_flux(&value, "Zeros") || value.kind == WB__JL_ABSENT;
-    bool optional = f->how > WB__FIELD_WEIGHT;
+    bool optional = f->kind > WB__FIELD_WEIGHT;
     if (r->f.status || (none && optional)) return !r->f.status;
-    return wb__flux_reason(r, "its %s is no array", f->here), false;
+    return wb__flux_reason(r, "its %s is no array", f->weber), false;
 }
 
 static bool take_all(reading *x, const wb__jl *v, const wb__flux_struct *row)
 {
     const wb__flux_field *f = NULL;
     while ((f = wb__flux_field_after(row, f))) {
-        if (f->how >= WB__FIELD_MATRIX && f->how <= WB__FIELD_BIAS && !take(x, v, f)) return false;
-        if (f->how != WB__FIELD_AFFINE) continue;
+        if (f->kind >= WB__FIELD_MATRIX && f->kind <= WB__FIELD_BIAS && !take(x, v, f))
+            return false;
+        if (f->kind != WB__FIELD_AFFINE) continue;
         wb__jl inner = wb__jl_field(&x->r->f, v, f->name);
         const wb__flux_struct *scale = row_of(x->r, &inner);
         bool affine = scale && scale->layer && !strcmp(scale->layer, "Scale");
@@ -255,9 +256,9 @@ static bool states(reading *x, const wb__jl *v, const char *child)
 
 static bool read_function(reading *x, const wb__flux_field *f)
 {
-    wb_function *at = option(x, f->here);
+    wb_function *at = option(x, f->weber);
     if (!wb__flux_activation(x->r, x->v, f->name, at)) return false;
-    if (f->how == WB__FIELD_TANH) *at = !*at ? wb_identity : *at == wb_tanh ? NULL : *at;
+    if (f->kind == WB__FIELD_TANH) *at = !*at ? wb_identity : *at == wb_tanh ? NULL : *at;
     return true;
 }
 
@@ -265,11 +266,11 @@ static bool read_option(reading *x, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
     wb__jl value = wb__jl_field(&r->f, x->v, f->name);
-    void *at = f->here ? option(x, f->here) : NULL;
+    void *at = f->weber ? option(x, f->weber) : NULL;
     int64_t out[2];
-    switch (f->how) {
-    case WB__FIELD_STATE: return state(x, &value, f->here);
-    case WB__FIELD_STATES: return states(x, &value, f->here);
+    switch (f->kind) {
+    case WB__FIELD_STATE: return state(x, &value, f->weber);
+    case WB__FIELD_STATES: return states(x, &value, f->weber);
     case WB__FIELD_FLOAT32: case WB__FIELD_FLOAT64:
         *(double *)at = number(r, x->v, f->name, f->by_default);
         return true;
@@ -284,7 +285,7 @@ static bool read_option(reading *x, const wb__flux_field *f)
         *(double *)at = wb__jl_flux(&value, "Dropout") ? number(r, &value, "p", 0) : 0;
         return true;
     case WB__FIELD_MODE: case WB__FIELD_TRAINING:
-        if (value.kind == WB__JL_BOOL && !(f->how == WB__FIELD_TRAINING && value.integer))
+        if (value.kind == WB__JL_BOOL && !(f->kind == WB__FIELD_TRAINING && value.integer))
             x->mode = value.integer ? WB__MODE_TRAIN : WB__MODE_TEST;
         return true;
     default: return true;
@@ -307,8 +308,8 @@ static bool conv(reading *x)
     wb_Conv_options *o = &x->o.conv;
     int64_t *dims = x->s[0].a.dims;
     if (!positive(x->r, &x->s[0], 4)) return false;
-    o->flip = x->s[0].how != WB__FIELD_KERNEL;
-    if (x->s[0].how == WB__FIELD_DEPTHWISE) { /* outputs: pairs of input and multiplier, in order */
+    o->flip = x->s[0].kind != WB__FIELD_KERNEL;
+    if (x->s[0].kind == WB__FIELD_DEPTHWISE) {      /* outputs: pairs of input and multiplier */
         o->groups = dims[0];
         dims[0] *= dims[1];
         dims[1] = 1;
@@ -451,7 +452,7 @@ static wb_layer *made(reading *x, const struct kind *kind)
     if (init) *init = wb_init_zeros;
     if (dtype) *dtype = widest(x->n_typed ? x->n_typed : x->n, x->s);
     for (int i = 0; no_bias && i < x->n; i++)
-        if (x->s[i].how == WB__FIELD_BIAS) *no_bias = !x->s[i].a.data;
+        if (x->s[i].kind == WB__FIELD_BIAS) *no_bias = !x->s[i].a.data;
     if (images == ENDS || (images == POOLS && !r->channels)) r->channels = images == POOLS;
     memcpy(&x->o, &x->type->options_size, sizeof x->type->options_size);
     const bool projections = kind->sizes == attention;      /* arrays are of its Dense layers */
@@ -468,14 +469,14 @@ static wb_layer *read(reading *x, const struct kind *kind)
     const wb__flux_field *f = NULL;
     while ((f = wb__flux_field_after(x->row, f))) {
         wb__jl value = wb__jl_field(&x->r->f, x->v, f->name);
-        if (f->how == WB__FIELD_INT && value.kind == WB__JL_NUMBER)
-            *(int64_t *)option(x, f->here) = value.integer;
+        if (f->kind == WB__FIELD_INT && value.kind == WB__JL_NUMBER)
+            *(int64_t *)option(x, f->weber) = value.integer;
     }
     if (!take_all(x, x->v, x->row) || (kind->sizes && !kind->sizes(x))) return NULL;
     while ((f = wb__flux_field_after(x->row, f)))
         if (!read_option(x, f)) return NULL;
     while ((f = wb__flux_field_after(x->row, f)))
-        if (f->here && !strcmp(f->here, "activation") && !read_function(x, f)) return NULL;
+        if (f->weber && !strcmp(f->weber, "activation") && !read_function(x, f)) return NULL;
     return !kind->last || kind->last(x) ? made(x, kind) : NULL;
 }
 
@@ -487,7 +488,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     r->reason = NULL;
     if (!x.row || !x.row->layer) return NULL;
     /* a struct with a cell is read from its cell */
-    const bool sequence = x.row->fields[0].how == WB__FIELD_CELL;
+    const bool sequence = x.row->fields[0].kind == WB__FIELD_CELL;
     if (sequence) {
         inner = wb__jl_field(&r->f, v, "cell");
         x.v = &inner;

@@ -177,7 +177,7 @@ static wb__doc *document(wb__flux_saver *s, void *model, const char *key, const 
 
 static int write(const char *path, const wb__doc *d)
 {
-    if (wb__doc_size(d) > WB__DOC_MOST)
+    if (wb__doc_size(d) > WB__DOC_MAX)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "save: %s would have %lld bytes; BSON has room for 2 GiB less one: save to "
                         ".safetensors",

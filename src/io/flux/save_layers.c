@@ -69,7 +69,7 @@ static void *child(const wb_layer *l, const char *name)
 
 static const wb__flux_name *named(const wb__flux_saver *s, const char *name)
 {
-    return wb__flux_name_here(wb__flux_functions, name, 1, s->version);
+    return wb__flux_name_weber(wb__flux_functions, name, 1, s->version);
 }
 
 static wb__julia activation(wb__flux_saver *s, wb_function f)
@@ -110,7 +110,7 @@ static wb__julia connection(const record *r)
     const bool skip = !strcmp(r->type->name, "SkipConnection");
     const char *name = wb__connection_name(f);
     const int n = skip ? 2 : wb__container_layers(r->l, &layers);
-    const wb__flux_name *row = wb__flux_name_here(wb__flux_connections, name, n, s->version);
+    const wb__flux_name *row = wb__flux_name_weber(wb__flux_connections, name, n, s->version);
     if (!row && !s->structs) return empty(s);
     if (!row) return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
     wb__julia inner = only(s, row->path);
@@ -129,8 +129,8 @@ static wb__julia connection(const record *r)
  * without .flip is written with flipped kernels if it has groups. */
 static wb__julia kernel(const record *r, const wb__flux_field *f)
 {
-    bool flipped = f->how == WB__FIELD_FLIPPED && !has(r, "flip");
-    return wb__flux_tensor(r->s, f->here, child(r->l, f->here), flipped ? WB__FLIPPED : WB__ROWS);
+    bool flipped = f->kind == WB__FIELD_FLIPPED && !has(r, "flip");
+    return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), flipped ? WB__FLIPPED : WB__ROWS);
 }
 
 /* The bias. If the layer has none, it is `false`, or zeros in versions without `false`. */
@@ -138,8 +138,8 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
 {
     wb__flux_saver *s = r->s;
     const wb_tensor *weight = wb__layer_child(r->l, 0);
-    void *x = child(r->l, f->here);
-    if (!wb_is_none(x)) return wb__flux_value(s, f->here, x);
+    void *x = child(r->l, f->weber);
+    if (!wb_is_none(x)) return wb__flux_value(s, f->weber, x);
     if (s->version >= f->since) return wb__julia_bool(&s->arena, false);
     const int64_t *out = weight->ndim == 4 ? option(r, "out") : weight->dims;
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
@@ -242,11 +242,11 @@ static wb__julia mode(const record *r)
 static wb__julia option_of(const record *r, const wb__flux_field *f)
 {
     wb__doc_arena *arena = &r->s->arena;
-    const void *at = f->here ? option(r, f->here) : NULL;
+    const void *at = f->weber ? option(r, f->weber) : NULL;
     const int64_t *whole = at;
     int64_t size[4];
-    wb_function tanh = f->how == WB__FIELD_TANH && !*(const wb_function *)at ? wb_tanh : NULL;
-    switch (f->how) {
+    wb_function tanh = f->kind == WB__FIELD_TANH && !*(const wb_function *)at ? wb_tanh : NULL;
+    switch (f->kind) {
     case WB__FIELD_INT: return wb__julia_int(arena, *whole);
     case WB__FIELD_FLOAT64: return wb__julia_float64(arena, *(const double *)at);
     case WB__FIELD_FLOAT32:
@@ -272,17 +272,17 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
 
 static wb__julia value_of(const record *r, const wb__flux_field *f)
 {
-    switch (f->how) {
+    switch (f->kind) {
     case WB__FIELD_MATRIX:
-        return wb__flux_tensor(r->s, f->here, child(r->l, f->here), WB__COLUMNS);
+        return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), WB__COLUMNS);
     case WB__FIELD_KERNEL: case WB__FIELD_FLIPPED: return kernel(r, f);
     case WB__FIELD_BIAS: return bias(r, f);
     case WB__FIELD_WEIGHT: case WB__FIELD_SCALE: case WB__FIELD_SHIFT: case WB__FIELD_STATISTIC:
-    case WB__FIELD_LAYER: return wb__flux_value(r->s, f->here, child(r->l, f->here));
+    case WB__FIELD_LAYER: return wb__flux_value(r->s, f->weber, child(r->l, f->weber));
     case WB__FIELD_LAYERS: return layers(r);
     case WB__FIELD_AFFINE: return affine(r);
     case WB__FIELD_CELL: return cell(r);
-    case WB__FIELD_STATE: return state(r, f->here);
+    case WB__FIELD_STATE: return state(r, f->weber);
     case WB__FIELD_STATES: case WB__FIELD_CALLED: return states(r);
     default: return option_of(r, f);
     }
@@ -340,10 +340,10 @@ static const char *newer_field(const record *r, int *since)
         if (s->since <= r->row->since || strcmp(s->type, r->row->type)) continue;
         for (int i = 0; i < s->n; i++) {
             const wb__flux_field *f = &s->fields[i];
-            const bool count = f->how == WB__FIELD_COUNTS;
+            const bool count = f->kind == WB__FIELD_COUNTS;
             if (!count && strcmp(f->name, "groups")) continue;
             if (wb__flux_field_at(r->row, f->name) >= 0) continue;
-            const void *value = option(r, f->here);
+            const void *value = option(r, f->weber);
             const int64_t *pair = value;
             if (count ? !pair[1] && !pair[2] : *(const int64_t *)value <= 1) continue;
             name = f->name;
@@ -414,7 +414,7 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
     if (!strcmp(name, "Function")) return function_layer(s, l);
     if (!strcmp(name, "Conv") && !o->flip && o->groups == 1) type = "CrossCor";
     const wb__flux_struct *newest = wb__flux_struct_named(name);
-    bool sequence = newest && newest->fields[0].how == WB__FIELD_CELL;
+    bool sequence = newest && newest->fields[0].kind == WB__FIELD_CELL;
     if (sequence && s->version < STATELESS_CELLS) type = "Recur";
     const bool pool = !strcmp(name, "MaxPool") || !strcmp(name, "MeanPool");
     if (pool && !s->structs && s->version < EVERYTHING_HAS_CHILDREN) return empty(s);

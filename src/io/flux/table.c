@@ -44,7 +44,7 @@ static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
 static const wb__flux_field *child_of(const char *type, const char *name)
 {
     const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;
-    return f && f->how >= WB__FIELD_MATRIX && f->how <= WB__FIELD_STATES ? f : NULL;
+    return f && f->kind >= WB__FIELD_MATRIX && f->kind <= WB__FIELD_STATES ? f : NULL;
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -53,9 +53,9 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
-    wb__flux_how how = field ? field->how : WB__FIELD_NONE;
-    if (how == WB__FIELD_MATRIX && a.dtype) wb__jl_transpose(&a);
-    if (how == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
+    wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
+    if (kind == WB__FIELD_MATRIX && a.dtype) wb__jl_transpose(&a);
+    if (kind == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
         a.dims[0] *= a.dims[1];     /* [in, multiplier, kh, kw] as in a grouped convolution */
         a.dims[1] = 1;
     }
@@ -71,8 +71,8 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
     e->begin = a.data - r->f.map->data;
     e->bytes = a.bytes;
     e->data = a.data;
-    if (a.ndim == 4 && how >= WB__FIELD_KERNEL && how <= WB__FIELD_DEPTHWISE)
-        e->flip = how == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
+    if (a.ndim == 4 && kind >= WB__FIELD_KERNEL && kind <= WB__FIELD_DEPTHWISE)
+        e->flip = kind == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
     e->transposed = a.transposed;
     return 0;
 }
@@ -120,9 +120,9 @@ static int visit_fields(filling *x, const wb__jl *v)
     wb__flux_reader *r = x->r;
     wb__jl_fields w;
     const char *type = like(&r->f, v);
-    if (r->depth >= WB__JL_DEEPEST)
+    if (r->depth >= WB__JL_MAX_DEPTH)
         return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d",
-                             WB__JL_DEEPEST);
+                             WB__JL_MAX_DEPTH);
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
     r->depth++;
     bool recurrent = false;
@@ -132,8 +132,8 @@ static int visit_fields(filling *x, const wb__jl *v)
         if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state")))
             continue;               /* the states of the last call */
         const wb__flux_field *field = child_of(type, w.name);
-        bool inside = cell || (field && field->how == WB__FIELD_AFFINE);
-        const char *name = inside ? "" : field ? field->here : w.name;
+        bool inside = cell || (field && field->kind == WB__FIELD_AFFINE);
+        const char *name = inside ? "" : field ? field->weber : w.name;
         if (!strncmp(name, "initial_", 8)) visit_state(x, &w.value, name);
         else visit_part(x, &w.value, field, name);
     }

@@ -508,7 +508,7 @@ int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path)
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
-bool wb__jl_holds(const wb__jl *v)
+bool wb__jl_may_hold_arrays(const wb__jl *v)
 {
     return v->kind >= WB__JL_ARRAY && v->kind != WB__JL_OTHER && v->kind != WB__JL_FUNCTION;
 }
@@ -578,7 +578,7 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
             layer = v;
             snprintf(layer_name, sizeof layer_name, "%s", text);
         }
-        if (!wb__jl_holds(&v) && v.kind != WB__JL_FUNCTION) continue;
+        if (!wb__jl_may_hold_arrays(&v) && v.kind != WB__JL_FUNCTION) continue;
         if (!n_holding++) {
             only = v;
             snprintf(name, size, "%s", text);

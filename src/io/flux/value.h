@@ -6,7 +6,7 @@
 #include "io/bson/bson.h"
 #include "io/flux/fields.h"
 
-enum { WB__JL_NAME = 128, WB__JL_DEEPEST = 100 };
+enum { WB__JL_NAME = 128, WB__JL_MAX_DEPTH = 100 };
 
 typedef enum {
     WB__JL_ABSENT,
@@ -47,7 +47,7 @@ const char *wb__jl_last(const wb__jl *v);                   /* last part of the 
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* Flux's struct of that name? */
 bool wb__jl_named_tuple(const wb__jl *v);
 
-bool wb__jl_holds(const wb__jl *v);                         /* may contain arrays? */
+bool wb__jl_may_hold_arrays(const wb__jl *v);                         /* may contain arrays? */
 
 /* Visits the fields of a struct, or the elements of a list or tuple. Names are Flux's if the type
  * and its number of fields are known; the names of a NamedTuple or dictionary; else indices. */

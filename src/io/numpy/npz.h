@@ -15,6 +15,6 @@ int wb__npz_table(wb__mapping *m, bool values, wb__table *out);
 int wb__npz_save(const char *path, wb__saving *list);
 
 /* Sizes and offsets from this number on are written in 64 bits; tests make it small. */
-extern uint32_t wb__npz_most;
+extern uint32_t wb__npz_limit;
 
 #endif

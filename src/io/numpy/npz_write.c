@@ -16,7 +16,7 @@
 #include <string.h>
 #include <zlib.h>
 
-uint32_t wb__npz_most = UINT32_MAX;
+uint32_t wb__npz_limit = UINT32_MAX;
 
 enum {
     LOCAL = 0x04034b50, ENTRY = 0x02014b50, END = 0x06054b50, END_64 = 0x06064b50,
@@ -42,7 +42,7 @@ static void add(record *r, uint64_t value, int n)
     for (int i = 0; i < n; i++) r->bytes[r->n++] = (uint8_t)(value >> (8 * i));
 }
 
-static bool large(uint64_t value) { return value >= wb__npz_most; }
+static bool large(uint64_t value) { return value >= wb__npz_limit; }
 static void add_32(record *r, uint64_t value) { add(r, large(value) ? UINT32_MAX : value, 4); }
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ static int put_entry(wb__writer *w, const member *f)
 static int put_end(wb__writer *w, uint64_t n, uint64_t at, uint64_t bytes)
 {
     record r = {.n = 0};
-    const bool many = n >= WB__MIN(wb__npz_most, (uint32_t)UINT16_MAX);
+    const bool many = n >= WB__MIN(wb__npz_limit, (uint32_t)UINT16_MAX);
     if (many || large(at) || large(bytes)) {
         const uint64_t here = at + bytes;
         add(&r, END_64, 4);

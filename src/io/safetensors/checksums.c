@@ -78,7 +78,7 @@ static bool read_digits(const char *from, uint32_t *sum)
 }
 
 /* Ignores a note whose length does not match: another program has added or removed tensors. */
-int wb__sums_take(wb__table *t, const char *path, const char *header, size_t length)
+int wb__sums_read(wb__table *t, const char *path, const char *header, size_t length)
 {
     size_t digits, at = digits_at(header, length, &digits);
     uint32_t sum;

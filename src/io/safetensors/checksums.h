@@ -21,7 +21,7 @@ void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums);
 
 /* Reads the checksums into the entries, which are in the order of their offsets, and checks the
  * header. Error: the header is damaged. */
-int wb__sums_take(wb__table *t, const char *path, const char *header, size_t length);
+int wb__sums_read(wb__table *t, const char *path, const char *header, size_t length);
 /* Checks all values that the table has. The error names the tensor. */
 int wb__sums_check(const wb__table *t, const char *path);
 

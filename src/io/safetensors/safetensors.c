@@ -31,7 +31,7 @@ static int read_header(wb__mapping *m, wb__table *st)
     if (!wb__map_take(m, &at, (int64_t)n, "the header")) return wb_error_code();
     int status = wb__st_header(m, (int64_t)n, st);
     return status ? status
-                  : wb__sums_take(st, m->path, (const char *)m->data + WB__ST_HEADER_BEGINS,
+                  : wb__sums_read(st, m->path, (const char *)m->data + WB__ST_HEADER_BEGINS,
                                   (size_t)n);
 }
 
