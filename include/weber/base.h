@@ -254,7 +254,8 @@ typedef struct {
     void *context;
 } wb_allocator;
 
-/** Sets the allocator.  To be called before any other function of the library. */
+/** Sets the allocator; the struct is copied.  To be called before any other function of the
+ * library. Any thread may call `reallocate`. */
 WB_API void wb_set_allocator(const wb_allocator *allocator);
 /** Host memory that the library holds now, in bytes. */
 WB_API int64_t wb_memory_used(void);

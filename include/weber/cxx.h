@@ -82,7 +82,7 @@ template <class... T> inline wb_tree *wb_tuple(T *...objects)
     return wb_tuple_array(int(sizeof...(objects)), all);
 }
 
-/** These take an object of any kind. */
+/** These take an object of the library; pointers of other types are not checked. */
 template <class T> inline T *wb_keep(T *object) { return static_cast<T *>(wb_object_keep(object)); }
 template <class T> inline void wb_free(T *object) { wb_object_free(object); }
 template <class T> inline void wb_show(T *object) { wb_object_show(object); }

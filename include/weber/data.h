@@ -84,8 +84,8 @@ typedef struct {
 
 /** Changes a batch in place.  Returns 0; another value ends the epoch with an error. */
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
-/** A dataset whose batches f changes when they are made, on the loader's thread and the dataset's
- * device. */
+/** A dataset that calls f on each batch before a loader returns it, on the loader's thread and the
+ * dataset's device.  `ctx` must outlive the dataset. */
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
 /** Options of wb_dataloader. */
@@ -136,7 +136,8 @@ WB_API int wb_loader_stop(wb_loader *l);
 /** Begins a loop: ends an epoch that a `break` left.  WB_EACH_BATCH calls it. */
 WB_API wb_batch wb_loader_begin(wb_loader *l);
 /** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... }: one epoch.  break and return are allowed.
- * `loader` is evaluated once for each batch. */
+ * `loader` must be a variable, since it is evaluated for each batch; loops over one loader do not
+ * nest.  After the loop wb_loader_status returns 0, or the error that ended the epoch. */
 #define WB_EACH_BATCH(b, loader) \
     for (wb_batch b = wb_loader_begin(loader); wb_loader_next((loader), &b);)
 

@@ -102,10 +102,14 @@ WB_API const char *wb_device_describe(const wb_device *d);
 /** Whether a device is not the CPU. */
 WB_API bool wb_device_is_gpu(const wb_device *d);
 
-/** Memory of a device, in bytes: in all; free for any process; used by tensors and plans of this
- * process, now and at most; and cached, that is freed by the program and kept for reuse.  -1: the
- * device does not report it. */
-typedef struct { int64_t total, free, used, peak, cached; } wb_device_memory;
+/** Memory of a device, in bytes.  -1: the device does not report it. */
+typedef struct {
+    int64_t total;                  /* of the device */
+    int64_t free;                   /* for any process */
+    int64_t used;                   /* by tensors and plans of this process */
+    int64_t peak;                   /* the most that was used so far */
+    int64_t cached;                 /* freed, and kept for reuse (wb_device_trim) */
+} wb_device_memory;
 /** Fills in *m.  Returns 0 or an error code. */
 WB_API int wb_device_memory_of(const wb_device *d, wb_device_memory *m);
 /** Gives cached memory back to the driver. */
@@ -164,7 +168,7 @@ WB_API int wb_set_gpu_backend(const char *backend);
 typedef struct {
     size_t size;
     WB_BY_PLACE
-    wb_dtype dtype;                 /* of floating tensors afterwards; WB_KEEP: unchanged */
+    wb_dtype dtype;                 /* of floating tensors; else f64 becomes f32 on a GPU */
     WB_NO_MORE
 } wb_to_options;
 /** A copy of x on a device; x itself if it is there already: wb_to(x, device).  x is a tensor,

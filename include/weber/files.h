@@ -64,7 +64,7 @@ typedef struct {
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
 /** A part of a file that the library does not know: a struct of another program, a closure, a
- * function without a name here. */
+ * function without a name here.  Valid during the call of .substitute. */
 typedef struct {
     const char *path;               /* "layers.3" */
     const char *type;               /* "Main.Attention", "closure #7#8", "function Main.f" */
@@ -233,9 +233,9 @@ WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                             WB_GET_(wb_checkpoint_keep_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
-/** Restores the checkpoint of c->name that was written last.  A damaged one is skipped, with a
- * warning.  Returns 0 or an error code.  Errors: there is none; it belongs to another model, state
- * or loader. */
+/** Restores the checkpoint of c->name that was written last, by the serial number in the file.  A
+ * damaged one is skipped, with a warning.  Returns 0 or an error code.  Errors: there is none; it
+ * belongs to another model, state or loader. */
 WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
 /** Restores the checkpoint with the best metric. */
 WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);

@@ -27,8 +27,9 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
-/** Creates the first value of a parameter.  The first two dimensions are [out, in]; further ones
- * are those of a kernel.  fan_in = in · kernel elements, fan_out = out · kernel elements. */
+/** Creates the first value of a parameter of shape [out, in, kernel...]:  fan_in = in · kernel
+ * elements, fan_out = out · kernel elements.  Other shapes are read alike: ConvTranspose's
+ * [in, out/groups, kh, kw] and Embedding's [n, dim].  The result belongs to the current scope. */
 typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Uniform on ±sqrt(6 / (fan_in + fan_out)).  (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
@@ -249,9 +250,9 @@ WB_API wb_layer *wb_named(const char *name, wb_layer *layer);
 /** y = connection(layer(x), x).  Parameters are named "layers.weight"; those of a chain in it
  * "layers.layers.0.weight". */
 WB_API wb_layer *wb_SkipConnection(wb_layer *layer, wb_connection connection);
-/** y = connection(connection(layer_0(x), layer_1(x)), ...): wb_Parallel(connection, a, b).  Each
- * layer gets the one input, or its own of as many inputs as there are layers.  Parameters are named
- * "layers.0.weight". */
+/** y = connection(connection(layer_0(x), layer_1(x)), ...): wb_Parallel(connection, a, b).  Called
+ * with one input, each layer gets it; called with one input for each layer, layer i gets input i.
+ * Parameters are named "layers.0.weight". */
 WB_API wb_layer *wb_Parallel_array(wb_connection connection, int n, wb_layer *const *layers);
 
 /** A function as a layer.  Functions of the library have names in print and in files. */

@@ -34,8 +34,8 @@ WB_API wb_tensor *wb_variable(wb_tensor *x);
  * executed at the next evaluation, or when the scope closes.  What was built from x before the call
  * uses the old value, what is built after the call the new one.  In the root scope a second
  * assignment to x executes the first (wb_scope_close).
- * Returns 0 or an error code.  A result that needs an overwritten value fails, here or at the next
- * evaluation, with WB_ERROR_VERSION; that evaluation undoes all pending assignments. */
+ * Returns 0 or an error code.  If an unread result still needs the old value, this call or the next
+ * evaluation returns WB_ERROR_VERSION, and no pending assignment is executed. */
 WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
 /** A tensor whose elements are all `value`, which wraps around in i8 and u8.  0 dimensions: one
@@ -176,8 +176,10 @@ WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, 
 /** d(loss)/d(wrt), as a tensor of wrt's shape and dtype: zeros where loss does not depend on wrt.
  * The gradient is made of ordinary operations, so it has gradients itself.  `loss` is floating and
  * has one element.
+ * `wrt` need not be a variable.
  * Errors: loss depends on a value of a variable that was overwritten; or on a BatchNorm or Dropout
- * that was called in test mode only because the call was outside wb_withgradient. */
+ * that was called in automatic mode outside wb_withgradient: use wb_withgradient, or call
+ * wb_trainmode or wb_testmode first. */
 WB_API wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt);
 
 /** d(loss)/d(p) for each parameter p of a layer, as a tree with the same names.  A parameter on
@@ -211,7 +213,8 @@ WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 /** A tuple of n tensors, layers and trees; its children are named "0", "1", ... */
 WB_API wb_tree *wb_tuple_array(int n, void *const *objects);
 #ifndef __cplusplus
-/** wb_tuple(encoder, decoder). */
+/** wb_tuple(encoder, decoder).  Each argument is a wb_tensor *, wb_layer * or wb_tree *; pointers
+ * of other types are not checked. */
 #define wb_tuple(...) \
     wb_tuple_array((int)(sizeof((void *[]){__VA_ARGS__}) / sizeof(void *)), (void *[]){__VA_ARGS__})
 #endif
