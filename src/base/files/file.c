@@ -224,7 +224,7 @@ int wb__reader_fill(wb__reader *r, int64_t n)
         if (r->n <= limit) continue;
         return r->gzip ? fail(r, "more than %lld bytes when decompressed: the limit of "
                               "wb_set_unpack_limit", (long long)limit)
-                       : fail(r, "more than %lld bytes: the limit of what is no plain file",
+                       : fail(r, "more than %lld bytes: the limit of a pipe or a device",
                               (long long)limit);
     }
     return 0;

@@ -289,8 +289,8 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
     }
 }
 
-/* The tensor that f gets for an input: a new constant, so that the recording can distinguish the
- * input from other inputs, from variables, and from tensors that f uses by itself; or the
+/* The tensor that f gets in place of input i: a new constant, which the recording cannot confuse
+ * with another input, with a variable, or with a tensor that f uses by itself.  A number stays a
  * number. */
 static wb_tensor *placeholder(wb_tensor *x, int i)
 {

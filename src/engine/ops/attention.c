@@ -1,7 +1,7 @@
 /* Attention.  If the operands are [N, H, T, D], nothing is broadcast, and the mask is none or the
  * causal mask, attention is an operation of its own.  When a plan is built it becomes a step of the
- * backend, or, if the backend declines that, is composed of other operations.  All other attention
- * is composed here.
+ * backend, or, if the backend declines that, is composed from other operations.  All other
+ * attention is composed here.
  *
  * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
  *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */
@@ -216,7 +216,7 @@ static int masked(wb__ir *ir, int mask, int x, double otherwise)
     return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
 }
 
-/* Composes attention and its gradients of other operations. */
+/* Composes attention and its gradients from other operations. */
 static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;

@@ -55,9 +55,8 @@ typedef struct {
                                reads it from memory (perhaps through a view) */
     int *base;              /* of each value: the value that owns the memory; the value itself if it
                                is no view */
-    wb__view *view;         /* of each value: its strides over its base's memory, where the base has
-                               its usual layout and buffer is -1; of a free source: see
-                               wb__source_view */
+    wb__view *view;         /* of each value: its view of its base, as if the base were dense in its
+                               own layout (buffer -1); of a free source: see wb__source_view */
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
