@@ -43,7 +43,7 @@ typedef struct {
     int n_numbers, numbers_capacity;
     wb__plan_leaf *leaves;
     int n_leaves, leaves_capacity;
-    bool *is_result;                      /* of each tensor of the order: it is a result */
+    bool *is_result;                /* of each tensor of the order: it is a result */
     int n_is_result, is_result_capacity;
     wb_tensor **results;            /* tensors that get storage */
     int n_results, results_capacity;

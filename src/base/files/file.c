@@ -20,7 +20,7 @@ struct wb__reader {
     bool gzip, ended;
     char *block;                /* the contents read so far; one byte more is allocated, for a final
                                    zero */
-    int64_t n, capacity, size;      /* size of a plain file; -1: unknown */
+    int64_t n, capacity, size;  /* size of a plain file; -1: unknown */
     z_stream z;
     size_t from, to;            /* the unread part of `buffer` */
     unsigned char buffer[BUFFER];

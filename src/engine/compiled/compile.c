@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
     wb__recording notes;
     int n_in, threads;
-    const wb_device *default_device;           /* the thread's default device, */
+    const wb_device *default_device;    /* the thread's default device, */
     bool training;                      /* and whether it was inside wb_withgradient */
     signature *in;
     wb__plan *plan;
@@ -80,7 +80,7 @@ typedef struct {
     renewed *renewed;
     int n_renewed;
     void **buffers;
-    size_t *offsets;                     /* of each buffer; 0 where it is no leaf */
+    size_t *offsets;                    /* of each buffer; 0 where it is no leaf */
 } recording;
 
 struct wb_compiled {

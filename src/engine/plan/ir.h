@@ -14,7 +14,7 @@
 typedef enum {
     WB__ROW_MAJOR,
     WB__CHANNELS_LAST,              /* [N, C, H, W] in memory as [N, H, W, C] */
-    WB__BTHD                /* [B, H, T, D] in memory as [B, T, H, D] */
+    WB__BTHD                        /* [B, H, T, D] in memory as [B, T, H, D] */
 } wb__layout;
 static inline int wb__layout_axis(wb__layout l, int i)
 {

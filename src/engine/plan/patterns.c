@@ -21,7 +21,7 @@ typedef struct {
                                computed with */
     int first_reader;       /* also through views */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
-    bool signs_suffice;        /* of a relu: its gradients read only its signs */
+    bool signs_suffice;     /* of a relu: its gradients read only its signs */
 } fact;
 
 typedef struct {

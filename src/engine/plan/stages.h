@@ -255,7 +255,7 @@ typedef struct {
     wb__step step;
     wb__step_operand *operand;          /* of each view */
     int n_operands, capacity;
-    wb__step_operand aux, sums;                /* of step.aux and step.sums */
+    wb__step_operand aux, sums;         /* of step.aux and step.sums */
     wb__view *views;                    /* of a fused step: the arrays that step.fused points to */
     wb__instr *instr;
     wb__space *spaces;
