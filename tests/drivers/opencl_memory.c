@@ -41,7 +41,7 @@ TEST(more_than_there_is)
 {
     const int64_t total = memory_of(dev[0]).total;
     expect_none(b->allocate(dev[0], (size_t)total + 1), "opencl:0: out of memory");
-    expect_none(b->allocate(dev[0], (size_t)total), "in one piece");
+    expect_none(b->allocate(dev[0], (size_t)total), "at once");
     b->release(dev[0], take(dev[0], 1000), 1000);
     const wb_device_memory m = memory_of(dev[0]);
     assert_true(m.used == 0 && m.total > 0 && m.free == m.total - m.cached);

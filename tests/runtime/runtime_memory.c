@@ -150,7 +150,7 @@ TEST(limit)
         assert_true(memory_of(dev[0]).used + memory_of(dev[0]).cached <= 1 << 20);
     }
     assert_true(n == 9 || n == 10);             /* sizes are rounded up by an eighth at most */
-    expect_error(wb_error_code(), WB_ERROR_MEMORY, "memory:0: out of memory: 97.7 KiB wanted; "
+    expect_error(wb_error_code(), WB_ERROR_MEMORY, "memory:0: out of memory: 97.7 KiB requested; "
                  "1.0 MiB allowed by WEBER_MEMORY_LIMIT, ");
     void *other = take(dev[1], 1000000);        /* the limit is each device's */
     b->release(dev[1], other, 1000000);
@@ -192,7 +192,7 @@ TEST(more_than_there_is)
     b->release(dev[0], take(dev[0], 1000), 1000);
     assert_int_equal(memory_of(dev[0]).used, 0);
     WORKS(restart("TEST_GPU_MOST", "5000"));
-    expect_none(b->allocate(dev[0], 5001), "the device gives at most 4.9 KiB in one piece");
+    expect_none(b->allocate(dev[0], 5001), "the device allocates at most 4.9 KiB at once");
     b->release(dev[0], take(dev[0], 4096), 4096);
     WORKS(restart("TEST_GPU_MOST", NULL));
 }

@@ -95,7 +95,7 @@ TEST(names_and_metrics)
     back.name = "digits";
     WORKS(wb_checkpoint_load(path, &back));
     back.name = "letters";
-    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is \"digits\", \"letters\" is wanted");
+    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is \"digits\", expected \"letters\"");
     c = (wb_checkpoint){.model = m, .metric = 3};
     WORKS(wb_checkpoint_save(path, &c));
     FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is without a name");

@@ -151,7 +151,7 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
                   const int64_t *attr)
 {
     const wb__ir *ir = &values->ir;
-    if (!a->device->backend->takes) return false;
+    if (!a->device->backend->supports) return false;
     wb__step s = wb__step_blank(a, WB__STEP_ATTENTION);
     s.variant = WB__ATTENTION_FORWARD;
     s.n_views = 5;

@@ -195,5 +195,5 @@ bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, cons
         memcpy(s.views[i].dims, p->dims, sizeof p->dims);
     }
     memcpy(&s.conv, ir->attrs + v->attr, sizeof s.conv);
-    return a->device->backend->prefers_nhwc(a->device, &s);
+    return a->device->backend->prefers_channels_last(a->device, &s);
 }

@@ -31,7 +31,7 @@ static void add_program(wb__text *t, const wb__fused *f)
     wb__text_add(t, ":");
     for (int i = 0; i < f->n_instr && t->length < MOST_OF_PROGRAM; i++) {
         const wb__instr *in = &f->instr[i];
-        const char *word = in->kind == WB__ROW || over[in->kind] ? wb__ops[in->op].name
+        const char *word = in->kind == WB__ELEMENTWISE_OP || over[in->kind] ? wb__ops[in->op].name
                                                                  : words[in->kind];
         if (word) wb__text_add(t, " %s%s", word, over[in->kind] ? over[in->kind] : "");
     }
@@ -54,7 +54,7 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     if ((s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) && s->n_views == 4)
         wb__text_add(&t, " + bias");
     if (s->sums_of) wb__text_add(&t, " + sums");
-    if (k->impl && k->why) wb__text_add(&t, "  {%s; %s}", k->impl, k->why);
+    if (k->impl && k->reason) wb__text_add(&t, "  {%s; %s}", k->impl, k->reason);
     else if (k->impl) wb__text_add(&t, "  {%s}", k->impl);
     return wb__text_take(&t);
 }

@@ -103,7 +103,7 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
         shift = 0;
         int one = add(p, i);
         wb__instr both = i;
-        both.kind = WB__ROW;
+        both.kind = WB__ELEMENTWISE_OP;
         both.op = WB__OP_add;
         both.a = sum;
         both.b = one;
@@ -144,7 +144,7 @@ static void store(program *p, int instr, const wb__step_operand *at)
 
 static int elementwise(program *p, const wb__value *v, int level, const int *in)
 {
-    wb__instr i = blank(v->op == WB__OP_cast ? WB__CAST : WB__ROW, level, v->dtype);
+    wb__instr i = blank(v->op == WB__OP_cast ? WB__CAST : WB__ELEMENTWISE_OP, level, v->dtype);
     i.op = v->op;
     i.a = in[0];
     i.b = in[1];
@@ -195,7 +195,8 @@ static int outside_operand(program *p, int x, int level, bool whole)
     if (!recompute) {
         if (!wb__step_operand_of(m, x, &at)) return 0;
         at.view = in_space(p->group, &at.view);
-        if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &at.view)) level = WB__LEVEL_ROW;
+        if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &at.view))
+            level = WB__LEVEL_PER_ROW;
     }
     const int known = find_loaded(p, x, level);
     if (known >= 0) return known;
@@ -243,11 +244,11 @@ static void reduction(program *p, int x, const wb__value *v)
     wb__emitter *m = p->m;
     const wb__group *g = p->group;
     const int of = wb__input(m->values, v, 0);
-    wb__instr i = blank(WB__REDUCE_COLUMNS, WB__LEVEL_ROW, v->dtype);
+    wb__instr i = blank(WB__REDUCE_COLUMNS, WB__LEVEL_PER_ROW, v->dtype);
     wb__step_operand at;
     const bool full = wb__space_is(g, wb__value_at(m->values, of));
     i.op = v->op;
-    i.a = operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_ROW, true);
+    i.a = operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, true);
     if (m->groups->of[x].ends) {
         if (!wb__step_operand_of(m, x, &at)) return;
         at.view = in_space(g, &at.view);        /* the reduced axes have size 1, and so stride 0 */
@@ -278,7 +279,7 @@ static void emit_value(program *p, int x)
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
     const wb__op_class class = wb__ops[v->op].class;
-    const int level = wb__space_is(p->group, v) ? WB__LEVEL_FULL : WB__LEVEL_ROW;
+    const int level = wb__space_is(p->group, v) ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW;
     int in[3] = {-1, -1, -1};
     if (class == WB__REDUCE) {
         reduction(p, x, v);

@@ -70,7 +70,8 @@ static wb__view operand(const finder *f, const wb__value *product, int i)
 static bool taken(const finder *f, const wb__product *p)
 {
     const wb__value *v = value(f, p->value);
-    if (!f->attempt->device->backend->takes || v->op != WB__OP_matmul || v->ndim != 2 || !v->size)
+    if (!f->attempt->device->backend->supports || v->op != WB__OP_matmul || v->ndim != 2 ||
+        !v->size)
         return false;
     wb__step s = wb__step_blank(f->attempt, WB__STEP_MATMUL);
     s.n_views = 3;
@@ -254,7 +255,7 @@ static wb__product with_slope(const wb__product *p, const slope *s)
 static bool match_gradient(finder *f, int x)
 {
     slope s;
-    if (!f->attempt->device->backend->takes || !find_slope(f, x, &s)) return false;
+    if (!f->attempt->device->backend->supports || !find_slope(f, x, &s)) return false;
     const int p = f->out->of[s.product].product, from = f->out->of[s.of].product;
     if (from < 0) return false;
     const wb__product *earlier = &f->out->product[from];
@@ -511,7 +512,7 @@ static void match(finder *f, int x, const pattern *rows, size_t n)
 static bool find(finder *f)
 {
     const int n = f->values->ir.n;
-    const bool takes_more = f->attempt->device->backend->takes != NULL;
+    const bool takes_more = f->attempt->device->backend->supports != NULL;
     find_readers(f);
     if (takes_more && !find_factors(f)) return false;
     for (int x = 0; x < n; x++) {

@@ -39,7 +39,7 @@ static int index_of_declined(const wb__declined *d, const wb__step *s)
 bool wb__taken(const wb__attempt *a, const wb__step *s)
 {
     const wb__declined *d = a->declined;
-    return !d->all && index_of_declined(d, s) == d->n && a->device->backend->takes(a->device, s);
+    return !d->all && index_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
 }
 
 /* A step that is declined again in a later attempt shows that the list does not avoid it: then the

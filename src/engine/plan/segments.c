@@ -32,7 +32,7 @@ static void flatten(wb__plan_step *d)
     }
     for (int i = 0; i < d->step.fused.n_instr; i++)
         if (d->instr[i].kind != WB__LOAD && d->instr[i].kind != WB__STORE &&
-            d->instr[i].kind != WB__ROW && d->instr[i].kind != WB__NUMBER &&
+            d->instr[i].kind != WB__ELEMENTWISE_OP && d->instr[i].kind != WB__NUMBER &&
             d->instr[i].kind != WB__CAST)
             return;
     for (int v = 0; v < d->n_operands; v++) {
