@@ -1,7 +1,7 @@
 /* Which values are computed by the kernel of a library operation, with the operation itself.
  *
  * On every backend: the bias of a product, and a unary operation on the product (its activation).
- * Where the backend's `takes` accepts them, for matrix products without batch dimensions:
+ * Where the backend's `supports` accepts them, for matrix products without batch dimensions:
  *   - an activation whose operand has other readers (gelu, if its gradient is in the plan too): the
  *     kernel also writes the operand, or the operand's sign bits for relu;
  *   - the gradient of that activation, in the product that computes the incoming gradient;

@@ -13,7 +13,7 @@ static void report_dispatch(const wb_device *device, const wb__plan_step *d, con
     wb__free(text);
 }
 
-/* ---- steps that the backend takes, and declines ---------------------------------------------- */
+/* ---- steps that the backend supports, and declines ------------------------------------------- */
 
 static bool same_problem(const wb__step *a, const wb__step *b)
 {

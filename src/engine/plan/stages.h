@@ -15,7 +15,7 @@
 #include "engine/plan.h"
 #include "engine/plan/ir.h"
 
-/* Steps that the backend accepted (`takes`) and then refused to prepare.  The list outlives one
+/* Steps that the backend accepted (`supports`) and then refused to prepare.  The list outlives one
  * attempt at a plan, so that the next attempt avoids these steps. */
 typedef struct wb__declined {
     wb__step *step;
@@ -42,7 +42,7 @@ static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
                       .deterministic = a->request->deterministic};
 }
 
-/* Whether the backend's `takes` accepts this step.  False for a step that the backend declined
+/* Whether the backend's `supports` accepts this step.  False for a step that the backend declined
  * before. */
 bool wb__taken(const wb__attempt *a, const wb__step *s);
 
@@ -302,8 +302,8 @@ wb__step_operand wb__emit_allocation(wb__emitter *m, const wb__value *like);
 void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
 /* Returns the operand's index. */
 int wb__add_operand(wb__emitter *m, wb__plan_step *d, const wb__step_operand *at);
-void wb__emit_step(wb__emitter *m, wb__plan_step *d);               /* takes ownership of d's
-                                                                       arrays */
+/* Takes ownership of d's arrays. */
+void wb__emit_step(wb__emitter *m, wb__plan_step *d);
 void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to,
                    const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
