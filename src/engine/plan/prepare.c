@@ -36,7 +36,7 @@ static int index_of_declined(const wb__declined *d, const wb__step *s)
     return i;
 }
 
-bool wb__taken(const wb__attempt *a, const wb__step *s)
+bool wb__supported(const wb__attempt *a, const wb__step *s)
 {
     const wb__declined *d = a->declined;
     return !d->all && index_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
@@ -59,8 +59,8 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
 {
     *status = a->device->backend->prepare(a->device, s, k);
     if (!*status) return true;
-    const bool taken = s->kind == WB__STEP_ATTENTION || wb__step_is_special(s);
-    if (*status != WB_ERROR_UNSUPPORTED || !taken || a->declined->all) return false;
+    const bool supported = s->kind == WB__STEP_ATTENTION || wb__step_is_special(s);
+    if (*status != WB_ERROR_UNSUPPORTED || !supported || a->declined->all) return false;
     if (wb__debug("plan"))
         wb__log(WB_LOG_DEBUG, "plan: made again, since a step was declined: %s", wb_error());
     return note_declined(a->declined, s);

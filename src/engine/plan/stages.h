@@ -44,7 +44,7 @@ static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
 
 /* Whether the backend's `supports` accepts this step.  False for a step that the backend declined
  * before. */
-bool wb__taken(const wb__attempt *a, const wb__step *s);
+bool wb__supported(const wb__attempt *a, const wb__step *s);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
