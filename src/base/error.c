@@ -10,7 +10,7 @@ enum { BYTES = WB__ERROR_BYTES };      /* enough for a list of the entries that 
                                           model */
 static _Thread_local int code;
 static _Thread_local unsigned failures;
-static _Thread_local bool has_path;           /* the message begins with a position in a model */
+static _Thread_local bool has_path;    /* the message begins with a position in a model */
 
 static const char *const meanings[WB_ERROR_COUNT] = {
     "",

@@ -1,4 +1,4 @@
-/* Files read in place. */
+/* Reads files in place.  See map.h. */
 #include "base/map.h"
 
 #include "base/files/file.h"

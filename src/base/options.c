@@ -1,4 +1,4 @@
-/* Lists of integers in options. */
+/* Reads and sets lists of integers in options. */
 #include "base/options.h"
 
 void wb_ints_set(int64_t *list, int n, const int64_t *values)

@@ -43,7 +43,7 @@ static inline void wb__ints_take(wb_ints list, bool *given, const int64_t **pass
     *passed = NULL;
 }
 
-/* The value of a number for which 0 means the default and WB__ZERO means 0. */
+/* The number that an option means: 0 means the default, WB__ZERO means 0. */
 static inline double wb__real(double value, double by_default)
 {
     return value == 0 ? by_default : value == WB__ZERO ? 0 : value;

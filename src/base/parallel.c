@@ -190,7 +190,7 @@ enum { SPINS = 4000, CLOSED = 0, OPEN = 1, ONE_INSIDE = 2, INSIDE = 0xfffe, EPOC
 
 static struct {
     pthread_mutex_t owner;              /* held by the caller whose job is running */
-    pthread_mutex_t sleep_lock;                /* guards `asleep` and `wake` */
+    pthread_mutex_t sleep_lock;         /* guards `asleep` and `wake` */
     pthread_cond_t wake;
     int workers;                        /* number of workers started; only the owner reads it */
     atomic_int asleep;

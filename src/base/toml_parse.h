@@ -15,8 +15,8 @@ typedef enum {
 
 /* A key or a table.  Positions are bytes from the beginning of the text. */
 typedef struct {
-    const char *name, *value;           /* name, without quotes and escapes, in `decoded`; value: of
-                                           a string */
+    const char *name, *value;           /* both without quotes and escapes, in `decoded`; value only
+                                           of a string */
     int name_bytes, value_bytes, kind;
     int parent;                         /* index in `nodes`; -1: inside an array, so no name finds
                                            it */

@@ -72,7 +72,7 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 
 static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
-/* Depends on a version that is gone; and so has no value. */
+/* STALE: depends on a version that is gone.  LOST: STALE, and has no value. */
 enum { STALE = 1, LOST = 2 };
 
 /* For each tensor of the order: its state, and the variable's name of a gone version that it
@@ -153,7 +153,9 @@ void wb__cut_stale(wb__thread *t)
             good = wb__order_add(&order, s->objects[i], has_no_inputs);
     if (good && order.n) good = (p = wb__alloc((size_t)order.n * sizeof *p)) != NULL;
     if (p) find_stale(&order, p);
-    /* Indices are of the walk, so all are used before the first tensor is detached. */
+    /* All tensors to detach are chosen before the first is detached, since p has the indices of the
+     * walk. */
+
     for (int i = 0; p && i < order.n; i++) {
         order.node[i] = p[i].state && is_held(order.node[i]) && has_history(order.node[i])
                             ? wb__ref(order.node[i]) : NULL;

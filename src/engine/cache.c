@@ -222,7 +222,7 @@ void wb__plan_report_memory(const wb__plan *p)
     if (!p->device->backend->is_gpu) return;
     wb__fail(WB_ERROR_MEMORY,
              "%s\nthis evaluation needs %.1f MiB: intermediates %.1f, results %.1f, besides "
-             "parameters and inputs of %.1f (wb_memory_estimate tells before it runs)",
+             "parameters and inputs of %.1f (wb_memory_estimate returns this before)",
              wb_error(), (double)(p->arena_bytes + p->workspace_bytes + p->result_bytes) / 1048576,
              (double)(p->arena_bytes + p->workspace_bytes) / 1048576,
              (double)p->result_bytes / 1048576, (double)p->input_bytes / 1048576);
@@ -307,7 +307,7 @@ static int failed(wb__plan *p, int status, bool final, bool written)
 /* Runs a phase, as a graph or kernel by kernel.  A graph that fails does not report how many
  * kernels ran. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
-                    const wb__number *numbers, int n_numbers)
+                     const wb__number *numbers, int n_numbers)
 {
     const wb__backend *backend = p->device->backend;
     const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;

@@ -61,7 +61,7 @@ bool wb__floating(const char *what, const wb_tensor *x)
 {
     if (!wb__operand(what, x)) return false;
     if (wb__dtype_float((wb_dtype)x->dtype)) return true;
-    wb__fail(WB_ERROR_DTYPE, "%s: wants a floating tensor, got %s", what, wb_describe(x));
+    wb__fail(WB_ERROR_DTYPE, "%s: needs a floating tensor, got %s", what, wb_describe(x));
     return false;
 }
 

@@ -79,12 +79,12 @@ const char *wb__kind(const void *object)
     const freed *f = object;
     if (f->object.class != &wb__freed_class) return f->object.class->name;
     const int open = open_scopes();
-    char when[64] = "wb_free or wb_release gave it back";
+    char when[64] = "freed by wb_free or wb_release";
     if (!wb__checks)
         return "freed object (its scope was closed, or wb_free or wb_release gave it back; "
                "WEBER_DEBUG=check names it)";
     if (f->scope)
-        snprintf(when, sizeof when, "it went when scope %lld was closed", (long long)f->scope);
+        snprintf(when, sizeof when, "freed when scope %lld was closed", (long long)f->scope);
     snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)",
              (int)note_bytes(f->bytes), f->was, when, open, open == 1 ? " is" : "s are");
     return text;
@@ -95,7 +95,7 @@ bool wb__alive(const char *what, const void *object)
     if (!object) return wb__null(what, "the object"), false;
     if (wb__likely(((const wb__object *)object)->class != &wb__freed_class)) return true;
     wb__fail(WB_ERROR_ARGUMENT,
-             "%s: was handed a %s: wb_keep or wb_retain keeps an object beyond its scope", what,
+             "%s: received a %s: wb_keep or wb_retain keeps an object beyond its scope", what,
              wb__kind(object));
     return false;
 }

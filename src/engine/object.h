@@ -146,9 +146,9 @@ struct wb_scope {
     int outer_n;                        /* length of the outer scope's list when this scope was
                                            opened */
     int64_t number;                     /* id among the thread's scopes, from 1 */
-    int past_n[WB__PAST];              /* of a root scope: the length of its list at the latest
-                                          evaluations that overwrote a version, newest first
-                                          (automatic.c) */
+    int past_n[WB__PAST];               /* of a root scope: the length of its list at the latest
+                                           evaluations that overwrote a version, newest first
+                                           (automatic.c) */
 };
 static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->scope->outer; }
 void wb__scope_spare_free(wb__thread *t);

@@ -25,7 +25,7 @@ typedef struct {
         int64_t attr[2 * WB_MAX_DIMS];      /* of a slice: relative to the first element that the
                                                chain reads */
     } link[WB__MOST_LINKS];
-    int64_t at, bytes;              /* as in wb__plan_leaf */
+    int64_t at, bytes;              /* the bytes of the base that are read, as in wb__plan_leaf */
 } wb__leaf_slice;
 
 /* Whether x, a slice, is a chain of views of an evaluated tensor that this evaluation does not
@@ -43,7 +43,7 @@ typedef struct {
     int n_numbers, numbers_capacity;
     wb__plan_leaf *leaves;
     int n_leaves, leaves_capacity;
-    bool *is_result;                      /* of each tensor of the order: it is a result */
+    bool *is_result;                /* of each tensor of the order: it is a result */
     int n_is_result, is_result_capacity;
     wb_tensor **results;            /* tensors that get storage */
     int n_results, results_capacity;

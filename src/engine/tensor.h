@@ -64,7 +64,7 @@ enum {
     /* WB__FIXED: a literal that is part of a plan's structure: 1/n, a constant of a formula. */
     WB__FIXED = 32,
     WB__RENEWED = 64,       /* a literal that each replay of a recording sets; never fixed */
-    WB__CANCELLED = 128,   /* an assign that was cancelled because an evaluation failed */
+    WB__CANCELLED = 128,    /* an assign that was cancelled because an evaluation failed */
     /* WB__KEPT: a version with memory of its own, since its variable was written; it holds a
      * reference to the variable. */
     WB__KEPT = 256,
@@ -272,7 +272,7 @@ static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30;
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
 wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
-                        const int64_t *starts);
+                         const int64_t *starts);
 /* On the device of x. */
 wb_tensor *wb__zeros_like(wb_tensor *x);
 /* Returns x.  If x has no device, returns a copy of it bound to d (x is unchanged). d == NULL:

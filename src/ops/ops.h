@@ -51,7 +51,7 @@ typedef enum { WB__CONV_FORWARD, WB__CONV_GRAD_INPUT, WB__CONV_GRAD_WEIGHT } wb_
 typedef enum {
     WB__POOL_MAX,           /* y = max over the window            buffers: x, y */
     WB__POOL_MAX_GRAD,      /* dx: dy at the first maximum        buffers: x, dy, dx */
-    WB__POOL_MAX_GATHER,      /* y = v at the first maximum of x    buffers: x, v, y */
+    WB__POOL_MAX_GATHER,    /* y = v at the first maximum of x    buffers: x, v, y */
     WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y */
     WB__POOL_MEAN_GRAD      /* its gradient                       buffers: dy, dx */
 } wb__pool_kind;

@@ -20,7 +20,7 @@ struct wb__reader {
     bool gzip, ended;
     char *block;                /* the contents read so far; one byte more is allocated, for a final
                                    zero */
-    int64_t n, capacity, size;      /* size of a plain file; -1: unknown */
+    int64_t n, capacity, size;  /* size of a plain file; -1: unknown */
     z_stream z;
     size_t from, to;            /* the unread part of `buffer` */
     unsigned char buffer[BUFFER];
@@ -224,7 +224,7 @@ int wb__reader_fill(wb__reader *r, int64_t n)
         if (r->n <= limit) continue;
         return r->gzip ? fail(r, "more than %lld bytes when decompressed: the limit of "
                               "wb_set_unpack_limit", (long long)limit)
-                       : fail(r, "more than %lld bytes: the limit of what is no plain file",
+                       : fail(r, "more than %lld bytes: the limit of a pipe or a device",
                               (long long)limit);
     }
     return 0;

@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
     wb__recording notes;
     int n_in, threads;
-    const wb_device *default_device;           /* the thread's default device, */
+    const wb_device *default_device;    /* the thread's default device, */
     bool training;                      /* and whether it was inside wb_withgradient */
     signature *in;
     wb__plan *plan;
@@ -80,7 +80,7 @@ typedef struct {
     renewed *renewed;
     int n_renewed;
     void **buffers;
-    size_t *offsets;                     /* of each buffer; 0 where it is no leaf */
+    size_t *offsets;                    /* of each buffer; 0 where it is no leaf */
 } recording;
 
 struct wb_compiled {
@@ -289,8 +289,8 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
     }
 }
 
-/* The tensor that f gets for an input: a new constant, so that the recording can distinguish the
- * input from other inputs, from variables, and from tensors that f uses by itself; or the
+/* The tensor that f gets in place of input i: a new constant, which the recording cannot confuse
+ * with another input, with a variable, or with a tensor that f uses by itself.  A number stays a
  * number. */
 static wb_tensor *placeholder(wb_tensor *x, int i)
 {

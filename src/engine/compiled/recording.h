@@ -69,7 +69,7 @@ typedef struct wb__recording {
     uint32_t number;                    /* id that is stored in wb_tensor.recorded */
     wb_scope *scope;                    /* the scope of the objects that the function creates */
     int failed;                         /* code of the first call that cannot be recorded, */
-    char *reason;                          /* and its message (NULL: out of memory) */
+    char *reason;                       /* and its message (NULL: out of memory) */
     uint64_t changes;                   /* all settings have been compared up to this count of
                                            changes */
     wb__noted *noted;

@@ -1,7 +1,7 @@
 /* Attention.  If the operands are [N, H, T, D], nothing is broadcast, and the mask is none or the
  * causal mask, attention is an operation of its own.  When a plan is built it becomes a step of the
- * backend, or, if the backend declines that, is composed of other operations.  All other attention
- * is composed here.
+ * backend, or, if the backend declines that, is composed from other operations.  All other
+ * attention is composed here.
  *
  * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
  *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */
@@ -147,7 +147,7 @@ static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool bthd)
 }
 
 /* Whether the backend accepts the step, and the step of its gradients if the plan has them. */
-static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
+static bool supported(const wb__attempt *a, const wb__values *values, const int *in,
                   const int64_t *attr)
 {
     const wb__ir *ir = &values->ir;
@@ -166,7 +166,7 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
     lse.layout = WB__ROW_MAJOR;
     wb__contiguous(&lse, &s.views[4]);
     s.views[4].dtype = WB_F32;
-    if (!wb__taken(a, &s)) return false;
+    if (!wb__supported(a, &s)) return false;
     if (!values->attention_grad) return true;
     s.variant = WB__ATTENTION_GRAD;
     s.n_views = 9;
@@ -174,7 +174,7 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
     for (int i = 0; i < 3; i++)
         s.views[6 + i] = likely_view(ir, in[i], s.views[i].dims[3],
                                      s.views[i].strides[1] < s.views[i].strides[2]);
-    return wb__taken(a, &s);
+    return wb__supported(a, &s);
 }
 
 static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape, int64_t width,
@@ -216,7 +216,7 @@ static int masked(wb__ir *ir, int mask, int x, double otherwise)
     return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
 }
 
-/* Composes attention and its gradients of other operations. */
+/* Composes attention and its gradients from other operations. */
 static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -240,7 +240,7 @@ static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 
 COMPOSED(attention)
 {
-    return taken(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
+    return supported(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */

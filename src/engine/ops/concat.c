@@ -5,7 +5,7 @@
 
 /* Returns a tensor of zeros with the parts at their starts.  Parts must not overlap. */
 wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
-                        const int64_t *starts)
+                         const int64_t *starts)
 {
     int64_t size;
     if (!wb__check_dims("concat", ndim, dims, &size)) return NULL;

@@ -19,7 +19,7 @@ static wb_tensor *cannot_reshape(const wb_tensor *x, int ndim, const int64_t *wa
     list(text, sizeof text, ndim, wanted);
     if (!counted)
         return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s to %s", wb_describe(x), text);
-    return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements, not those of %s",
+    return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements: not as many as %s",
                          wb_describe(x), (long long)x->size, text);
 }
 
@@ -115,7 +115,8 @@ wb_tensor *wb_transpose(wb_tensor *x)
 {
     if (!wb__operand("transpose", x)) return NULL;
     if (x->ndim < 2)
-        return wb__fail_null(WB_ERROR_SHAPE, "transpose: %s has no two axes", wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "transpose: %s has fewer than two axes",
+                             wb_describe(x));
     int64_t order[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) order[i] = i;
     order[x->ndim - 1] = x->ndim - 2;

@@ -52,8 +52,8 @@ GRADIENT(logsoftmax)
 
 /* ---- composed -------------------------------------------------------------------------------- */
 
-/* exp(x - max) and the row of maxima.  Elements equal to the maximum count as 1: so several +Inf
- * share the result, and a row of only -Inf is uniform. */
+/* Computes exp(x - max) and the maxima of the rows.  Elements equal to the maximum count as 1, also
+ * if they are infinite: so several +Inf share the result, and a row of only -Inf is uniform. */
 static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
 {
     unsigned last = 1u << (ir->value[x].ndim - 1);

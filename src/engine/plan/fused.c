@@ -213,7 +213,8 @@ static int operand(program *p, int x, int level, bool whole)
     return in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
 }
 
-/* The operands of an elementwise value.  At least one of them must have the value's own level. */
+/* The operands of an elementwise value.  At least one of them is loaded at the value's own
+ * level. */
 static void operands(program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;

@@ -201,9 +201,9 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Reshapes occur around sums and elementwise operations (dimensions of size 1; batch and time as
- * one axis).  They are moved behind the operation, f(reshape(x)) becomes reshape(f(x)), so that
- * these operations can share a space.  Whether x is a reshape that is moved.  Reshapes of leaves
+/* Whether x is a reshape that is moved behind the operation which reads it: f(reshape(x)) becomes
+ * reshape(f(x)).  Reshapes occur around sums and elementwise operations (dimensions of size 1;
+ * batch and time as one axis); once moved, these operations can share a space.  Reshapes of leaves
  * stay, since they cost nothing. */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
@@ -213,7 +213,7 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
-/* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 if they are not whole
+/* Maps the axes of p in `mask` to axes of q, where p is a reshape of q. 0 if they are not whole
  * axes of q. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {

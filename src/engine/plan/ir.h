@@ -14,7 +14,7 @@
 typedef enum {
     WB__ROW_MAJOR,
     WB__CHANNELS_LAST,              /* [N, C, H, W] in memory as [N, H, W, C] */
-    WB__BTHD                /* [B, H, T, D] in memory as [B, T, H, D] */
+    WB__BTHD                        /* [B, H, T, D] in memory as [B, T, H, D] */
 } wb__layout;
 static inline int wb__layout_axis(wb__layout l, int i)
 {
@@ -26,7 +26,8 @@ static inline int wb__layout_axis(wb__layout l, int i)
 typedef struct {
     uint16_t op;                    /* wb__op; WB__OP_constant: a leaf */
     uint8_t dtype, ndim;
-    bool fixed;                     /* a literal whose value is known to the plan */
+    bool fixed;                     /* of a literal: its value is part of the plan, not a run-time
+                                       number */
     uint8_t layout;                 /* wb__layout */
     bool prefers_channels_last;     /* of a convolution: its operands should be channels last */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
@@ -57,7 +58,7 @@ void wb__ir_free(wb__ir *ir);
  * itself; uses is 0. */
 int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr);
 
-/* Short forms for passes. */
+/* Shorter functions for passes. */
 /* Operands broadcast. b < 0: one operand. */
 int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b);
 int wb__ir_where(wb__ir *ir, int condition, int x, int y);

@@ -13,7 +13,7 @@
 
 enum {
     MOST_MERGED = 64,                   /* values in a merged group */
-    MOST_REMATERIALISED = 8                     /* values in a rematerialised group */
+    MOST_REMATERIALISED = 8             /* values in a rematerialised group */
 };
 
 typedef struct {

@@ -1,7 +1,7 @@
 /* Which values are computed by the kernel of a library operation, with the operation itself.
  *
  * On every backend: the bias of a product, and a unary operation on the product (its activation).
- * Where the backend's `takes` accepts them, for matrix products without batch dimensions:
+ * Where the backend's `supports` accepts them, for matrix products without batch dimensions:
  *   - an activation whose operand has other readers (gelu, if its gradient is in the plan too): the
  *     kernel also writes the operand, or the operand's sign bits for relu;
  *   - the gradient of that activation, in the product that computes the incoming gradient;
@@ -21,7 +21,7 @@ typedef struct {
                                computed with */
     int first_reader;       /* also through views */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
-    bool signs_suffice;        /* of a relu: its gradients read only its signs */
+    bool signs_suffice;     /* of a relu: its gradients read only its signs */
 } fact;
 
 typedef struct {
@@ -67,7 +67,7 @@ static wb__view operand(const finder *f, const wb__value *product, int i)
 
 /* Whether the backend accepts this matrix product with its bias, epilogue, aux and sums as one
  * step. */
-static bool taken(const finder *f, const wb__product *p)
+static bool supported(const finder *f, const wb__product *p)
 {
     const wb__value *v = value(f, p->value);
     if (!f->attempt->device->backend->supports || v->op != WB__OP_matmul || v->ndim != 2 ||
@@ -94,7 +94,7 @@ static bool taken(const finder *f, const wb__product *p)
         s.sums.dtype = (wb_dtype)value(f, p->sums)->dtype;
         s.sums.dims[0] = value(f, p->sums)->size;
     }
-    return wb__taken(f->attempt, &s);
+    return wb__supported(f->attempt, &s);
 }
 
 /* ---- bias ------------------------------------------------------------------------------------ */
@@ -170,13 +170,13 @@ static bool match_activation(finder *f, int x)
     if (value(f, p->result)->uses != 1) {
         with.aux_kind = WB__AUX_OPERAND;
         with.aux = p->result;
-        if (!taken(f, &with)) return false;
+        if (!supported(f, &with)) return false;
     } else if (f->of[x].signs_suffice) {
         with.aux_kind = WB__AUX_SIGNS;
-        if (taken(f, &with)) with.bits = (int)(p - f->out->product);
+        if (supported(f, &with)) with.bits = (int)(p - f->out->product);
         else with.aux_kind = WB__AUX_NONE;
     }
-    if (!with.aux_kind && !pays(f, x) && !taken(f, &with)) return false;
+    if (!with.aux_kind && !pays(f, x) && !supported(f, &with)) return false;
     set(f, p, &with, x);
     return true;
 }
@@ -269,7 +269,7 @@ static bool match_gradient(finder *f, int x)
         if (earlier->aux_kind != WB__AUX_SIGNS || earlier->result != s.of) return false;
         with.bits = earlier->bits;
     }
-    if (!taken(f, &with)) return false;
+    if (!supported(f, &with)) return false;
     set(f, &f->out->product[p], &with, x);
     return true;
 }
@@ -286,7 +286,7 @@ static bool find_factors(finder *f)
         if (!find_slope(f, x, &s)) continue;
         const wb__product alone = {.value = s.product, .bias = -1, .sums = -1};
         const wb__product with = with_slope(&alone, &s);
-        if (taken(f, &with)) readers[s.factor]++;
+        if (supported(f, &with)) readers[s.factor]++;
     }
     for (int x = 0; x < n; x++) {
         const wb__value *v = value(f, x);
@@ -320,7 +320,7 @@ static bool match_sums_of_result(finder *f, int x)
     wb__product with = *p;
     with.sums = x;
     with.sums_of = WB__SUMS_OF_C;
-    if (!taken(f, &with)) return false;
+    if (!supported(f, &with)) return false;
     set(f, p, &with, x);
     return true;
 }
@@ -413,7 +413,7 @@ static bool match_sums_of_operand(finder *f, int x)
         if (with.made_at >= f->of[x].first_reader) continue;
         with.sums = x;
         with.sums_of = operand_is(f, v, &m);
-        if (!with.sums_of || !taken(f, &with)) continue;
+        if (!with.sums_of || !supported(f, &with)) continue;
         set(f, &f->out->product[i], &with, x);
         return true;
     }

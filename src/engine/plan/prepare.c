@@ -13,7 +13,7 @@ static void report_dispatch(const wb_device *device, const wb__plan_step *d, con
     wb__free(text);
 }
 
-/* ---- steps that the backend takes, and declines ---------------------------------------------- */
+/* ---- steps that the backend supports, and declines ------------------------------------------- */
 
 static bool same_problem(const wb__step *a, const wb__step *b)
 {
@@ -36,7 +36,7 @@ static int index_of_declined(const wb__declined *d, const wb__step *s)
     return i;
 }
 
-bool wb__taken(const wb__attempt *a, const wb__step *s)
+bool wb__supported(const wb__attempt *a, const wb__step *s)
 {
     const wb__declined *d = a->declined;
     return !d->all && index_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
@@ -59,8 +59,8 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
 {
     *status = a->device->backend->prepare(a->device, s, k);
     if (!*status) return true;
-    const bool taken = s->kind == WB__STEP_ATTENTION || wb__step_is_special(s);
-    if (*status != WB_ERROR_UNSUPPORTED || !taken || a->declined->all) return false;
+    const bool supported = s->kind == WB__STEP_ATTENTION || wb__step_is_special(s);
+    if (*status != WB_ERROR_UNSUPPORTED || !supported || a->declined->all) return false;
     if (wb__debug("plan"))
         wb__log(WB_LOG_DEBUG, "plan: made again, since a step was declined: %s", wb_error());
     return note_declined(a->declined, s);
@@ -178,8 +178,8 @@ void wb__plan_free(wb__plan *p)
     if (!p) return;
     for (int i = 0; i < WB__PHASES; i++)
         if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* in reverse order, which suits the lists of
-                                                       drivers */
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* latest first, which is fast with the drivers'
+                                                       linked lists */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }

@@ -15,7 +15,7 @@
 #include "engine/plan.h"
 #include "engine/plan/ir.h"
 
-/* Steps that the backend accepted (`takes`) and then refused to prepare.  The list outlives one
+/* Steps that the backend accepted (`supports`) and then refused to prepare.  The list outlives one
  * attempt at a plan, so that the next attempt avoids these steps. */
 typedef struct wb__declined {
     wb__step *step;
@@ -42,9 +42,9 @@ static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
                       .deterministic = a->request->deterministic};
 }
 
-/* Whether the backend's `takes` accepts this step.  False for a step that the backend declined
+/* Whether the backend's `supports` accepts this step.  False for a step that the backend declined
  * before. */
-bool wb__taken(const wb__attempt *a, const wb__step *s);
+bool wb__supported(const wb__attempt *a, const wb__step *s);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -55,9 +55,8 @@ typedef struct {
                                reads it from memory (perhaps through a view) */
     int *base;              /* of each value: the value that owns the memory; the value itself if it
                                is no view */
-    wb__view *view;         /* of each value: its strides over its base's memory, where the base has
-                               its usual layout and buffer is -1; of a free source: see
-                               wb__source_view */
+    wb__view *view;         /* of each value: its view of its base, as if the base were dense in its
+                               own layout (buffer -1); of a free source: see wb__source_view */
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
@@ -256,7 +255,7 @@ typedef struct {
     wb__step step;
     wb__step_operand *operand;          /* of each view */
     int n_operands, capacity;
-    wb__step_operand aux, sums;                /* of step.aux and step.sums */
+    wb__step_operand aux, sums;         /* of step.aux and step.sums */
     wb__view *views;                    /* of a fused step: the arrays that step.fused points to */
     wb__instr *instr;
     wb__space *spaces;
@@ -303,8 +302,8 @@ wb__step_operand wb__emit_allocation(wb__emitter *m, const wb__value *like);
 void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
 /* Returns the operand's index. */
 int wb__add_operand(wb__emitter *m, wb__plan_step *d, const wb__step_operand *at);
-void wb__emit_step(wb__emitter *m, wb__plan_step *d);               /* takes ownership of d's
-                                                                       arrays */
+/* Takes ownership of d's arrays. */
+void wb__emit_step(wb__emitter *m, wb__plan_step *d);
 void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to,
                    const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
