@@ -129,7 +129,7 @@ static void pool(int n, int c, int side, bool nhwc)
                             .ow = side / 2,
                             .stride = { 2, 2 },
                             .nhwc = nhwc };
-        const bool three = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MAX_TAKE;
+        const bool three = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MAX_GATHER;
         wb__cpu_op *op;
         if (!wb__cpu_pool(&d, &op))
             report(name, op, (void *[]){ a, three ? b : to, to }, (double)n * c * side * side);

@@ -95,10 +95,13 @@ inline void wb_ints_set(wb_ints &list, int n, const int64_t *values)
     wb_ints_set(list.list, n, values);
 }
 
-/* Operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x). */
+/* Operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x).  Those of int exist for 0, which would
+ * otherwise be a null pointer too. */
 #define WB_NUMBERS_(name)                                                               \
     inline wb_tensor *name(wb_tensor *x, double y) { return name(x, wb_scalar(y)); }    \
-    inline wb_tensor *name(double x, wb_tensor *y) { return name(wb_scalar(x), y); }
+    inline wb_tensor *name(double x, wb_tensor *y) { return name(wb_scalar(x), y); }    \
+    inline wb_tensor *name(wb_tensor *x, int y) { return name(x, wb_scalar(y)); }       \
+    inline wb_tensor *name(int x, wb_tensor *y) { return name(wb_scalar(x), y); }
 WB_NUMBERS_(wb_add)
 WB_NUMBERS_(wb_sub)
 WB_NUMBERS_(wb_mul)
@@ -121,14 +124,37 @@ inline wb_tensor *wb_where(wb_tensor *condition, double x, wb_tensor *y)
 {
     return wb_where(condition, wb_scalar(x), y);
 }
+inline wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, int y)
+{
+    return wb_where(condition, x, wb_scalar(y));
+}
+inline wb_tensor *wb_where(wb_tensor *condition, int x, wb_tensor *y)
+{
+    return wb_where(condition, wb_scalar(x), y);
+}
+inline wb_tensor *wb_where(wb_tensor *condition, int x, int y)
+{
+    return wb_where(condition, wb_scalar(x), wb_scalar(y));
+}
 inline wb_tensor *wb_where(wb_tensor *condition, double x, double y)
 {
     return wb_where(condition, wb_scalar(x), wb_scalar(y));
 }
 
+/* wb_sum(x), wb_sum(x, {0, -1}), wb_sum(x, options). */
 #define WB_REDUCTION_(name)                                                 \
-    inline wb_tensor *name(wb_tensor *x, wb_reduce_options o = {})          \
+    inline wb_tensor *name(wb_tensor *x, wb_reduce_options o)               \
     {                                                                       \
+        return name##_with(x, wb_sized_(o));                                \
+    }                                                                       \
+    inline wb_tensor *name(wb_tensor *x)                                    \
+    {                                                                       \
+        return name##_with(x, nullptr);                                     \
+    }                                                                       \
+    inline wb_tensor *name(wb_tensor *x, std::initializer_list<int64_t> axes)     \
+    {                                                                       \
+        wb_reduce_options o = {};                                           \
+        o.axes = axes;                                                      \
         return name##_with(x, wb_sized_(o));                                \
     }
 WB_REDUCTION_(wb_sum)

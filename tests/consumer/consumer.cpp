@@ -26,6 +26,7 @@ int main()
     wb_ints_set(rows.axes, 1, &last_axis);
     rows.keep = true;
     wb_tensor *x = wb_randn(64, 3), *y = wb_mul(wb_sum(x, rows), 1);
+    if (wb_ndim(wb_sum(x, {1})) != 1 || wb_ndim(wb_where(wb_gt(x, 0), 0, x)) != 2) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
 

@@ -62,7 +62,7 @@ TEST(test_each_trouble)
         if (cases[i].why) {
             has_line(cases[i].why, "");
         } else {
-            has_line("CUDA: ", "the process that looked at it came to no good end, and so would any "
+            has_line("CUDA: ", "the process that probed it failed, and so would any process "
                      "that uses it.");
             has_line("    Another version of its driver may help.", "");
         }

@@ -178,7 +178,7 @@ TEST(says_what_is_wrong)
     failed("absent.bson: cannot be opened: No such file or directory");
     process_file(folder, "text.txt", "just text");
     WEBER("show", "text.txt");
-    failed("text.txt: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX");
+    failed("text.txt: unknown format; known are safetensors, BSON, NPZ, NPY, IDX");
     wb__file_write(in_folder("cut.idx"), "\0\0\x0b\2\0\0\0\2\0\0\0\3abc", 15);
     WEBER("show", "cut.idx");
     failed("cut.idx: byte 12: the file ends after 3 of the 12 bytes of elements");
@@ -242,7 +242,7 @@ TEST(tensors_go_by_name)
     wb_layer *model = make_model();
     assert_int_equal(wb_save(in_folder("a.safetensors"), model), 0);
     WEBER("convert", "a.safetensors", "a.npz");
-    succeeded("a.npz: 8 tensors by name\n", "weber: a.npz: tensors alone; NPZ has no place for layers\n");
+    succeeded("a.npz: 8 tensors by name\n", "weber: a.npz: only the tensors; NPZ files cannot hold layers\n");
     WEBER("convert", "a.npz", "back.safetensors");
     succeeded("back.safetensors: 8 tensors by name\n", "");
     wb_layer *other = wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3), wb_Flatten(),
@@ -272,7 +272,7 @@ TEST(unknown_parts_go_as_tensors)
     WEBER("convert", path, "dnc.safetensors");
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.err, "DNC.DNCCell"));
-    assert_non_null(strstr(p.err, "going on with its tensors by name"));
+    assert_non_null(strstr(p.err, "converting its tensors by name"));
     prints("tensors by name");
     assert_true(shared_file(path, sizeof path, "flux-models/juliacon2020-model_conv.bson"));
     WEBER("convert", path, "conv.safetensors");
@@ -288,9 +288,9 @@ TEST(refuses)
 {
     assert_int_equal(wb_save(in_folder("two.safetensors"), wb_tuple(wb_ones(2), wb_ones(3))), 0);
     WEBER("convert", "two.safetensors", "two.xyz");
-    failed("two.xyz: what it is to be is told by its ending: .safetensors, .bson, .npz or .npy");
+    failed("two.xyz: its ending must be one of .safetensors, .bson, .npz or .npy");
     WEBER("convert", "two.safetensors", "two.npy");
-    failed("two.npy: one array alone; two.safetensors holds 2: say which with --tensor NAME");
+    failed("two.npy: an NPY file holds one array, and two.safetensors has 2: choose one with --tensor NAME");
     WEBER("convert", "two.safetensors", "two.npy", "--tensor", "7");
     failed("two.safetensors: holds no tensor \"7\"");
     WEBER("convert", "two.safetensors", "x.safetensors", "--torch");

@@ -144,8 +144,8 @@ TEST(wrong_descriptions)
     refused("{\"version\":9}", "is of version 9; 1 is known");
     refused(MODEL("{\"layer\":\"Magic\"}"), "no kind of layer is named \"Magic\"");
     refused(MODEL("{\"tree\":\"tuple\"}"),
-            "holds no layer there but a tree: read it with wb_load_state");
-    refused(MODEL("3"), "holds no layer there");
+            "describes a tree, not a layer: read it with wb_load_state");
+    refused(MODEL("3"), "not a layer");
     refused(MODEL("{\"layer\":\"Dense\",\"options\":{\"in\":2}}"),
             "Dense: sizes are positive, got 2 => 0");
     refused(MODEL("{\"layer\":\"Dense\",\"options\":{\"in\":\"2\"}}"),
@@ -193,7 +193,7 @@ TEST(wrong_descriptions)
     wb_layer *l = wb_Flatten();
     for (int i = 0; i < 110; i++) l = wb_SkipConnection(l, wb_add);
     assert_int_equal(wb_save(file_name(), l), WB_ERROR_ARGUMENT);
-    assert_string_equal(wb_error(), "save: parts stand in one another deeper than 100");
+    assert_string_equal(wb_error(), "save: parts are nested deeper than 100");
 }
 
 /* ---- state into a model ---------------------------------------------------------------------- */

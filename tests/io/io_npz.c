@@ -137,10 +137,10 @@ TEST(what_we_write)
 {
     wb_scope *s = wb_scope_open();
     for (int form = 0; form < 3; form++) {              /* sizes in 32 bits; in 64; places alone in 64 */
-        wb__npz_most = form == 0 ? UINT32_MAX : form == 1 ? 1 : 300;
+        wb__npz_limit = form == 0 ? UINT32_MAX : form == 1 ? 1 : 300;
         wb__saving list = some();
         if (wb__npz_save(mine, &list)) fail_msg("%s", wb_error());
-        wb__npz_most = UINT32_MAX;
+        wb__npz_limit = UINT32_MAX;
         wb__saving_free(&list);
         wb_tree *t = wb_load_tensors(mine);
         if (!t) fail_msg("%s", wb_error());

@@ -50,7 +50,7 @@ TEST(wrong_headers)
     refused("{\"a\"}", 0, "byte 12: a ':' should be here, after a name; found '}'");
     refused("{\"a\":1}", 0, "byte 13: a '{' should be here, where a tensor is described; found '1'");
     refused("{}x", 0, "byte 10: something follows the header's last }");
-    refused("{\"a\":{},}", 0, "byte 13: tensor \"a\": wants dtype, shape and data_offsets");
+    refused("{\"a\":{},}", 0, "byte 13: tensor \"a\": needs dtype, shape and data_offsets");
     refused("{\"__metadata__\":{},}", 0, "byte 27: a '\"' should be here, around a name; found '}'");
     refused("{\"__metadata__\":{}", 0, "byte 26: the header ends where a '}' should be, where the header ends");
     refused("{" TENSOR("a", "F32", "1", "0,4") "," TENSOR("a", "F32", "1", "4,8") "}", 8,
@@ -82,7 +82,7 @@ TEST(wrong_headers)
     refused("{" TENSOR("a", "F32", "1", "0,4") "," TENSOR("b", "F32", "0", "2,2") "}", 4,
             "tensor \"b\": overlaps another");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
-            "byte 61: tensor \"a\": an unknown \"x\"; it wants dtype, shape and data_offsets");
+            "byte 61: tensor \"a\": an unknown \"x\"; it needs dtype, shape and data_offsets");
     refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
             "tensor \"a\": a second \"dtype\"");
     refused("{\"__metadata__\":{\"a\":1}}", 0, "a '\"' should be here, since metadata are texts");

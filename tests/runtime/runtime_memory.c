@@ -164,7 +164,7 @@ TEST(limit)
     assert_true(memory_of(dev[0]).used <= 1 << 20);
     b->release(dev[0], large, 1000000);
     large = take(dev[0], 1 << 20);              /* all there is */
-    expect_none(b->allocate(dev[0], 1), "1 bytes requested");
+    expect_none(b->allocate(dev[0], 1), "1 bytes");
     b->release(dev[0], large, 1 << 20);
     expect_none(b->allocate(dev[0], (1 << 20) + 1), "out of memory");
     WORKS(restart("WEBER_MEMORY_LIMIT", "1.5KiB"));

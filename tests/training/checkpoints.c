@@ -95,7 +95,7 @@ TEST(names_and_metrics)
     back.name = "digits";
     WORKS(wb_checkpoint_load(path, &back));
     back.name = "letters";
-    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is \"digits\", \"letters\" is wanted");
+    FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is \"digits\", expected \"letters\"");
     c = (wb_checkpoint){.model = m, .metric = 3};
     WORKS(wb_checkpoint_save(path, &c));
     FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, "the checkpoint is without a name");
@@ -302,7 +302,7 @@ TEST(the_last_and_the_best)
     WORKS(wb_checkpoint_best(folder, &c));
     assert_int_equal(c.epoch, 5);
     c.epoch = 7, c.has_metric = false;
-    FAILS(wb_checkpoint_keep(folder, &c, .best = true), WB_ERROR_ARGUMENT, "has no metric");
+    FAILS(wb_checkpoint_keep(folder, &c, .best = true), WB_ERROR_ARGUMENT, "metric");
     c.epoch = -1;
     FAILS(wb_checkpoint_keep(folder, &c), WB_ERROR_ARGUMENT, "epoch -1");
     c.epoch = 7;
@@ -490,7 +490,7 @@ TEST(metrics_of_wb_train)
     assert_true(c.has_metric && c.metric == sum / 6);
     FAILS(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path, .folder = folder), WB_ERROR_ARGUMENT,
             "one of both");
-    FAILS(wb_train(loss, r.model, r.loader, r.state, .resume = true), WB_ERROR_ARGUMENT, "from what");
+    FAILS(wb_train(loss, r.model, r.loader, r.state, .resume = true), WB_ERROR_ARGUMENT, ".resume");
     each_entry(NULL, true);
 }
 

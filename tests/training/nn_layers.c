@@ -173,7 +173,7 @@ TEST(refusals)
             "MultiHeadAttention: expects [N,T,8], got [32,10] f32");
     REFUSED(wb_call(wb_MaxPool({2}), x), "MaxPool: expects [N,C,H,W], got [32,10] f32");
     REFUSED(wb_call(wb_trainmode(wb_BatchNorm(10)), wb_zeros(1, 10)),
-            "BatchNorm: training wants more than one value a channel, got [1,10] f32");
+            "BatchNorm: training needs more than one value for each channel, got [1,10] f32");
     REFUSED(wb_Dense(0, 3), "Dense: sizes are positive, got 0 => 3");
     REFUSED(wb_Dense(3, 3, .dtype = WB_I32), "Dense: parameters are floating, got dtype i32");
     REFUSED(wb_Conv(3, 4, {3}, .groups = 2), "Conv: 2 groups do not divide 3 => 4");
@@ -181,7 +181,7 @@ TEST(refusals)
     REFUSED(wb_Conv(3, 4, {3}, .pad = {-2}), "Conv: .pad has -2; it must not be negative");
     REFUSED(wb_Dropout(1.5), "Dropout: p is 1.5; it must be in [0, 1]");
     REFUSED(wb_MultiHeadAttention(10, 4), "MultiHeadAttention: 4 heads do not divide 10");
-    REFUSED(wb_LSTM(2, 3, wb_relu), "LSTM: its activations are fixed; .activation is RNN's");
+    REFUSED(wb_LSTM(2, 3, wb_relu), "LSTM: its activations are fixed; only an RNN has .activation");
     REFUSED(wb_Chain(wb_named("a", wb_Dense(1, 1)), wb_named("a", wb_Dense(1, 1))),
             "Chain: two layers are named \"a\"");
     REFUSED(wb_Chain_array(0, NULL), "Chain: no layers");

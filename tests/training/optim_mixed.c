@@ -64,7 +64,7 @@ static void check_rule(int number, wb_dtype t)
                              got.at[j], want.at[j]);
         }
     }
-    if (t == WB_F16) assert_true(wb_at(b->scaling[WB__MADE], 0) == 8 && wb_at(b->scaling[WB__MADE], 1) == 6);
+    if (t == WB_F16) assert_true(wb_at(b->scaling[WB__STEPS_MADE], 0) == 8 && wb_at(b->scaling[WB__STEPS_MADE], 1) == 6);
     wb_scope_close(s);
     ref_forget();
 }
@@ -85,19 +85,19 @@ TEST_IN_SCOPE(overflow_skips_and_recovers)
     MADE(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = WB_F16));
     assert_true(scale_of(&p) == 65536);
     for (int i = 0; i < 3; i++) MADE(step(&p));
-    const double made = wb_at(p.state->scaling[WB__MADE], 0), before = scale_of(&p);
-    assert_true(made >= 1 && wb_item(p.state->scaling[WB__GOOD]) >= 1);
+    const double made = wb_at(p.state->scaling[WB__STEPS_MADE], 0), before = scale_of(&p);
+    assert_true(made >= 1 && wb_item(p.state->scaling[WB__SINCE_CHANGE]) >= 1);
     array was = snapshot(&p);
     double scale = before;
     p.blow = 1e6;                                   /* 65536 million is more than f16 holds */
     for (int i = 0; i < 5; i++) {
         MADE(step(&p));
         assert_true(scale_of(&p) == (scale /= 2));
-        assert_true(wb_item(p.state->scaling[WB__GOOD]) == 0);
+        assert_true(wb_item(p.state->scaling[WB__SINCE_CHANGE]) == 0);
     }
     array is = snapshot(&p);
     assert_memory_equal(was.at, is.at, (size_t)was.size * sizeof(double));
-    assert_true(wb_at(p.state->scaling[WB__MADE], 0) == made);
+    assert_true(wb_at(p.state->scaling[WB__STEPS_MADE], 0) == made);
     p.blow = NAN;
     MADE(step(&p));
     is = snapshot(&p);
@@ -106,7 +106,7 @@ TEST_IN_SCOPE(overflow_skips_and_recovers)
     double loss = loss_now(&p);
     for (int i = 0; i < 150; i++) MADE(step(&p));
     assert_true(scale_of(&p) == scale / 2);
-    assert_true(wb_at(p.state->scaling[WB__MADE], 0) == made + 150);
+    assert_true(wb_at(p.state->scaling[WB__STEPS_MADE], 0) == made + 150);
     assert_true(loss_now(&p) < 0.2 * loss);
 }
 
@@ -121,15 +121,15 @@ TEST_IN_SCOPE(scale_grows)
         {0, false, 65536, 1}, {1998, false, 65536, 1999}, {1999, false, 131072, 0},
         {1999, true, 65536, 0}, {5, true, 32768, 0}, {5, false, 32768, 6}};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        assert_int_equal(wb_assign(st->scaling[WB__GOOD], wb_full_array(rows[i].good, WB_F32, 0, NULL)), 0);
+        assert_int_equal(wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(rows[i].good, WB_F32, 0, NULL)), 0);
         assert_int_equal(wb_update(st, model, wb_tuple(rows[i].bad ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == rows[i].scale);
-        assert_true(wb_item(st->scaling[WB__GOOD]) == rows[i].after);
+        assert_true(wb_item(st->scaling[WB__SINCE_CHANGE]) == rows[i].after);
     }
     for (int end = 0; end < 2; end++) {
         float at = end ? 0x1p-24f : 0x1p24f;
         assert_int_equal(wb_assign(st->scaling[WB__SCALE], wb_full_array(at, WB_F32, 0, NULL)), 0);
-        assert_int_equal(wb_assign(st->scaling[WB__GOOD], wb_full_array(1999, WB_F32, 0, NULL)), 0);
+        assert_int_equal(wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(1999, WB_F32, 0, NULL)), 0);
         assert_int_equal(wb_update(st, model, wb_tuple(end ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == at);
     }

@@ -183,7 +183,7 @@ static int pool(const wb__step *s, library_kernel *k)
 {
     const bool back = s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *x = &s->views[back];
-    const wb__view *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_TAKE ? 2 : 1];
+    const wb__view *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_GATHER ? 2 : 1];
     int fits = 3;
     for (int i = 0; i < s->n_views; i++) fits &= layouts(&s->views[i]);
     if (!fits) return wb__fail(WB_ERROR_INTERNAL, "pool: operands must be dense and of one layout");

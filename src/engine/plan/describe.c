@@ -1,9 +1,10 @@
-/* Lines about plans and their steps, for WEBER_DEBUG. */
+/* Descriptions of plans and steps, for WEBER_DEBUG. */
 #include "engine/plan/stages.h"
 
 #include "base/text.h"
 
-enum { MOST_OF_PROGRAM = 744 };         /* characters up to which instructions are listed */
+enum { MOST_OF_PROGRAM = 744 };         /* instructions are listed up to this number of
+                                           characters */
 
 /* The view of a library step's result. */
 static const wb__view *result_of(const wb__step *s)
@@ -11,7 +12,9 @@ static const wb__view *result_of(const wb__step *s)
     switch (s->kind) {
     case WB__STEP_MATMUL: return &s->views[2];
     case WB__STEP_CONV:
-        return &s->views[s->variant == WB__CONV_GRAD_INPUT ? 0 : s->variant == WB__CONV_GRAD_WEIGHT ? 1 : 2];
+        return &s->views[s->variant == WB__CONV_GRAD_INPUT    ? 0
+                         : s->variant == WB__CONV_GRAD_WEIGHT ? 1
+                                                              : 2];
     case WB__STEP_ATTENTION: return &s->views[3];
     default: return &s->views[s->n_views - 1];
     }

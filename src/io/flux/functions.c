@@ -1,4 +1,4 @@
-/* Julia's functions by their names: activations, connections, what is broadcast. */
+/* Julia's functions by name: activations, connections, broadcasts. */
 #include "io/flux/read.h"
 
 #include <string.h>
@@ -6,8 +6,8 @@
 wb_function wb__flux_function(const wb__jl *v)
 {
     if (v->kind != WB__JL_FUNCTION) return NULL;
-    const wb__flux_name *row = wb__flux_name_there(wb__flux_functions, wb__jl_last(v));
-    return wb__function_by_name(row ? row->here : wb__jl_last(v));
+    const wb__flux_name *row = wb__flux_name_julia(wb__flux_functions, wb__jl_last(v));
+    return wb__function_by_name(row ? row->weber : wb__jl_last(v));
 }
 
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v)
@@ -24,9 +24,9 @@ wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl f = wb__flux_unbroadcast(r, v);
     if (f.kind != WB__JL_FUNCTION) return NULL;
-    const wb__flux_name *row = wb__flux_name_there(wb__flux_connections, wb__jl_last(&f));
+    const wb__flux_name *row = wb__flux_name_julia(wb__flux_connections, wb__jl_last(&f));
     if (row && row->elements && v->kind != WB__JL_STRUCT) return NULL;
-    return wb__connection_by_name(row ? row->here : wb__jl_last(&f));
+    return wb__connection_by_name(row ? row->weber : wb__jl_last(&f));
 }
 
 bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out)
@@ -44,8 +44,9 @@ bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field,
         wb__flux_leave(r, back);
         if (!l) return false;
         if (l->type != wb__layer_type_named("Function"))
-            return wb__flux_why(r, "its activation was given as a %s; give wb_layer_from_function",
-                                l->type->name),
+            return wb__flux_reason(r,
+                                   "its activation was given as a %s; give wb_layer_from_function",
+                                   l->type->name),
                    false;
         memcpy(out, (const char *)l->options + l->type->options[0].offset, sizeof *out);
     }

@@ -221,11 +221,11 @@ TEST(every_function)
 {
     needs_reading();
     for (const wb__flux_name *row = wb__flux_functions; row->path; row++) {
-        wb_function f = wb__function_by_name(row->here);
+        wb_function f = wb__function_by_name(row->weber);
         int version = WB__MAX(row->since, 900);
         const char *julia = strchr(row->path, '#') + 1;
-        assert_string_equal(wb__flux_name_there(wb__flux_functions, julia)->here, row->here);
-        bool alias = *row->path == '#', layer = !strcmp(row->here, "flatten");
+        assert_string_equal(wb__flux_name_julia(wb__flux_functions, julia)->weber, row->weber);
+        bool alias = *row->path == '#', layer = !strcmp(row->weber, "flatten");
         if (layer) must_travel(wb_Flatten(), version);
         if (!f || alias || layer) continue;
         const wb_layer *l = must_travel(wb_layer_from_function(f), version);
@@ -235,7 +235,7 @@ TEST(every_function)
         assert_true(((const wb_Dense_options *)l->options)->activation == f);
     }
     for (const wb__flux_name *row = wb__flux_connections; row->path; row++) {
-        wb__connection f = wb__connection_by_name(row->here), known;
+        wb__connection f = wb__connection_by_name(row->weber), known;
         wb_layer *both[2] = {wb_Parallel(f, wb_Dense(2, 2), wb_Dense(2, 2)),
                              wb_SkipConnection(wb_Dense(2, 2), f)};
         for (int i = 0; i < 2; i++) {

@@ -77,7 +77,7 @@ int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
     case WB__POOL_MAX_GRAD:
         p->operands = 3, p->sizes[0] = x, p->sizes[1] = y, p->sizes[2] = x;
         break;
-    case WB__POOL_MAX_TAKE:
+    case WB__POOL_MAX_GATHER:
         p->operands = 3, p->sizes[0] = x, p->sizes[1] = x, p->sizes[2] = y;
         break;
     case WB__POOL_MEAN_GRAD: p->operands = 2, p->sizes[0] = y, p->sizes[1] = x; break;

@@ -93,7 +93,7 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
         NAME(put)(y, m, some);
         return;
     }
-    if (kind == WB__POOL_MAX_TAKE) {
+    if (kind == WB__POOL_MAX_GATHER) {
         bool begun = false;
         for (int64_t r = w.r0; r < w.r1; r++)
             for (int64_t q = w.c0; q < w.c1; q++, begun = true) {
@@ -166,7 +166,7 @@ NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int6
                         const bool better = e > m[o] || (e != e && m[o] == m[o])
                                          || (kind != WB__POOL_MAX && where[o] < 0);
                         m[o] = better ? e : m[o];
-                        if (kind == WB__POOL_MAX_TAKE) taken[o] = better ? v[at] : taken[o];
+                        if (kind == WB__POOL_MAX_GATHER) taken[o] = better ? v[at] : taken[o];
                         if (kind != WB__POOL_MAX) where[o] = better ? place : where[o];
                     }
                 }
@@ -174,7 +174,7 @@ NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int6
         }
     if (back) return;
     for (int64_t o = 0; o < n; o++)
-        y[o] = mean ? m[o] * share : kind == WB__POOL_MAX_TAKE ? taken[o] : m[o];
+        y[o] = mean ? m[o] * share : kind == WB__POOL_MAX_GATHER ? taken[o] : m[o];
 }
 
 static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__pool_desc *d,
@@ -202,7 +202,7 @@ static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__poo
     }
 POOL_FN(MAX)
 POOL_FN(MAX_GRAD)
-POOL_FN(MAX_TAKE)
+POOL_FN(MAX_GATHER)
 POOL_FN(MEAN)
 POOL_FN(MEAN_GRAD)
 #undef POOL_FN
@@ -220,7 +220,7 @@ static void NAME(pool)(const wb__pool_desc *d, const void *const in[2], void *ou
     switch (d->kind) {
     case WB__POOL_MAX: NAME(pool_MAX)(d, a, a, a, to, to, false); break;
     case WB__POOL_MAX_GRAD: NAME(pool_MAX_GRAD)(d, a, b, a, to, to, overlap); break;
-    case WB__POOL_MAX_TAKE: NAME(pool_MAX_TAKE)(d, a, a, b, to, to, false); break;
+    case WB__POOL_MAX_GATHER: NAME(pool_MAX_GATHER)(d, a, a, b, to, to, false); break;
     case WB__POOL_MEAN: NAME(pool_MEAN)(d, a, a, a, to, to, false); break;
     case WB__POOL_MEAN_GRAD: NAME(pool_MEAN_GRAD)(d, a, a, a, to, to, overlap); break;
     }
