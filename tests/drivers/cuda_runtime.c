@@ -29,7 +29,7 @@ TEST(kernels_that_cannot_be)
 {
     cannot_be(STEP_WRONG, "nvrtcCompileProgram: ");
     cannot_be(STEP_WRONG, "error:");            /* the compiler's words */
-    cannot_be(STEP_WIDE, "kernel scale wants 16777216 items");
+    cannot_be(STEP_WIDE, "kernel scale needs 16777216 items");
     cannot_be(STEP_NAMELESS, "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND (500): kernel nothing");
     forget_calls();                             /* a missing name is a wrong use to the double */
 }

@@ -55,7 +55,7 @@ TEST(kernels_that_cannot_be)
 {
     cannot_be(STEP_WRONG, "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11): ");
     cannot_be(STEP_WRONG, "error:");            /* the compiler's words */
-    cannot_be(STEP_WIDE, "kernel scale wants 16777216 items");
+    cannot_be(STEP_WIDE, "kernel scale needs 16777216 items");
     cannot_be(STEP_NAMELESS, "clCreateKernel: CL_INVALID_KERNEL_NAME (-46): kernel nothing");
 }
 
