@@ -44,19 +44,48 @@ extern void (*after_each_test)(void);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* True where the last message has the part, which is printed otherwise. */
-bool says(const char *part);
+/* Tests compare the code of a failure and the facts of its message, not the sentence.  A fact is a
+ * text that every good message about this failure contains: the name of a function, an option, a
+ * parameter or a file, a shape, a number.  A fact is found as a whole word ("2" is not in "12",
+ * "2.5" or "-2"), and no two facts are found at the same position. */
+#define FACTS(...) (const char *const[]){__VA_ARGS__, NULL}
 
-/* The last message as it would be on the CPU: without the device behind each tensor, where the
- * tests run on another device (support/on_device.c). */
-const char *plain_error(void);
+/* True if the text contains all facts; the list ends with NULL.  A fact that is missing is
+ * printed. */
+bool has_facts(const char *text, const char *const *facts);
+#define HAS_FACTS(text, ...) has_facts(text, FACTS(__VA_ARGS__))
 
-/* `call` is NULL, 0 or false, and the message is this one. */
-#define REFUSED(call, message)                                                                     \
+/* True if one line of the text contains all facts. */
+bool has_line(const char *text, const char *const *facts);
+#define HAS_LINE(text, ...) has_line(text, FACTS(__VA_ARGS__))
+
+/* How many lines the text has. */
+int lines_of(const char *text);
+
+/* True if the latest failure of this thread has this code and its message contains all facts. */
+bool failed_with(int code, const char *const *facts);
+
+/* The latest failure has this code and these facts: FAILED(WB_ERROR_SHAPE, "matmul"). */
+#define FAILED(code, ...)                                                                          \
+    do {                                                                                           \
+        if (!failed_with(code, FACTS(__VA_ARGS__)))                                                \
+            fail_msg("the failure has another code or message: %s", wb_error());                   \
+    } while (0)
+
+/* `call` returns NULL, 0 or false, and fails with this code and these facts. */
+#define REFUSED(call, code, ...)                                                                   \
     do {                                                                                           \
         wb_clear_error();                                                                          \
         assert_false(call);                                                                        \
-        assert_string_equal(plain_error(), message);                                               \
+        FAILED(code, __VA_ARGS__);                                                                 \
+    } while (0)
+
+/* `call` returns this status, and fails with these facts. */
+#define FAILS(call, code, ...)                                                                     \
+    do {                                                                                           \
+        wb_clear_error();                                                                          \
+        assert_int_equal(call, code);                                                              \
+        FAILED(code, __VA_ARGS__);                                                                 \
     } while (0)
 
 /* `call` is 0, or an object. */
