@@ -1,33 +1,44 @@
-/* Weber: neural networks for C programs.
+/* Weber: neural networks for C and C++ programs.
  *
- * This is the whole public face: include it, link with -lweber.  It is split into chapters only to
- * be readable; read them in this order:
+ * Include this header and link with -lweber.  Its chapters, in the order to read them:
  *
- *   weber/base.h     dtypes, errors, scopes, the log, memory, threads
- *   weber/tensor.h   tensors: making, reading, shapes, gradients, evaluation
- *   weber/ops.h      operations on tensors
- *   weber/nn.h       layers, losses, initialisers, model trees
- *   weber/data.h     datasets and loaders
- *   weber/train.h    optimiser rules, training, progress, pictures
- *   weber/files.h    files: models, tensors, checkpoints
- *   weber/device.h   devices: finding them, choosing one, moving things between them
+ *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
+ *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
+ *   3  weber/ops.h      operations on tensors
+ *   4  weber/nn.h       layers, losses, initialisers, models
+ *   5  weber/data.h     datasets and loaders
+ *   6  weber/train.h    optimiser rules, training, progress bars, plots
+ *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
+ *   8  weber/device.h   devices: finding and choosing them, moving objects between them
+ *      weber/cxx.h      the same functions for C++17
  *
- * Conventions
- *   - Everything returned belongs to the current scope (base.h), unless its comment says otherwise.
- *   - NULL means failed, and only that; wb_error() says why.  A call that is handed NULL returns NULL
- *     and keeps the first message, so a chain of calls needs one check, at its end.
- *     "None" (no bias, no gradient) is the object WB_NONE.
- *   - Shapes are row-major, batch first: [N, features], [N, C, H, W], [N, T, features].
- *   - Options are named fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  What is
- *     not given has its default; .eta = 0.0 is 0 (base.h).
- *   - Where elements tie (the largest of equals), the operation's comment says which of them gets
- *     the gradient.
- *   - A tensor is written [32,784] f32 in messages and comments.
- *   - Work is lazy: a call checks its arguments, records an operation and returns.  Values are computed
- *     when they are asked for, all together, as one plan.
- *   - Different threads may use different objects.  One model may serve inference from many threads
- *     while no thread trains it: wb_call beside a thread that updates the model is a data race.
- *     Models nest at most 64 chains deep.  A thread needs 128 kB of stack. */
+ * Names
+ *   wb_matmul(...)               a function
+ *   wb_Dense(...), wb_Adam(...)  makes a layer or an optimiser rule
+ *   f(..., .option = value)      a macro: options are named, and an option that is not given has
+ *                                its default.  Behind it is f_with(..., const f_options *), which
+ *                                takes NULL for "all defaults".  Functions of one family share the
+ *                                struct: wb_reduce_options, wb_pool_options, wb_Pool_options,
+ *                                wb_Recurrent_options, wb_Rule_options
+ *   f(a, b, c)                   a macro that takes a list has f_array(n, array) behind it
+ *   wb_keep, wb_show, wb_to      take an object of any kind; wb_object_keep, ... are the functions
+ *   WB_NONE                      no tensor: no bias, no mask, no gradient.  0 in an option is 0
+ *
+ * Objects and errors
+ *   - An object that a function returns belongs to the current scope (base.h), unless its comment
+ *     says otherwise.
+ *   - NULL means failure, and nothing else; wb_error() has the message.  A function that receives
+ *     NULL returns NULL and keeps the first message, so a chain of calls needs one check, at its
+ *     end.  Functions that return int return 0 or an error code.
+ *   - Shapes are row-major, batch first: [N, features], [N, C, H, W], [N, T, features].  Messages
+ *     write a tensor as [32,784] f32.
+ *   - Evaluation is lazy: an operation checks its operands, adds itself to a graph and returns.
+ *     Values are computed when the program reads them, all together, as one plan.
+ *
+ * Threads
+ *   - Threads may use different objects at the same time.  Several threads may call one model while
+ *     no thread trains it.  A thread needs a stack of 128 kB.
+ *   - Models nest at most 64 chains deep. */
 #ifndef WEBER_H
 #define WEBER_H
 

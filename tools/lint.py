@@ -2,14 +2,15 @@
 """The rules that a machine can check.  lint.py [ROOT] [--fast] [--wide]
 
   floors      a file includes what is on its own floor or below (docs/design.md)
-  headers     each public header compiles alone, as C11 and as C++17, by gcc and clang
+  headers     each public header compiles alone, as C11, C17, C23, C++17 and C++20, by gcc and clang
   vendors     no vendor's name in code or comments but in its own folder and the registry's table
   size        no file over 600 lines; no line over 130 columns, no tabs, no blanks at ends
   memory      host memory comes from wb__alloc and its kin alone
   calm        the library never exits or aborts, and never prints to standard output by itself
   flags       never -ffast-math
   unfinished  no marks of unfinished work
-  symbols     what the library exports starts with wb_; what it declares it defines, with a comment
+  symbols     the library exports wb_ names only; each public declaration is defined, with a /** comment */ above it
+  languages   each macro of C has its form in C++
 
 --fast leaves out what needs a compiler, --wide lists lines over 100 columns, which are only counted.  One line a finding, "path:line: rule: text"; the exit status is 1
 if there is any.
@@ -52,6 +53,7 @@ FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
+PUBLIC = ["-Wconversion", "-Wshadow"]   # a program may ask for these beside
 
 
 def without_comments(text):
@@ -159,15 +161,16 @@ class Lint:
         include = self.root / "include"
         for header in sorted(include.rglob("*.h")):
             name = header.relative_to(include).as_posix()
-            languages = [("c", "c11", ("gcc", "clang")), ("c++", "c++17", ("g++", "clang++"))]
+            languages = [("c", standard, ("gcc", "clang")) for standard in ("c11", "c17", "c2x")]
             if name == "weber/cxx.h":
-                languages = languages[1:]
+                languages = []
+            languages += [("c++", standard, ("g++", "clang++")) for standard in ("c++17", "c++20")]
             for language, standard, compilers in languages:
                 for compiler in compilers:
                     if not which(compiler):
                         continue
                     run = subprocess.run(
-                        [compiler, f"-std={standard}", *STRICT, f"-I{include}", "-x", language, "-"],
+                        [compiler, f"-std={standard}", *STRICT, *PUBLIC, f"-I{include}", "-x", language, "-"],
                         input=f'#include <{name}>\ntypedef int nothing;\n', capture_output=True, text=True, check=False)
                     if run.returncode:
                         first = next((x for x in run.stderr.splitlines() if "error" in x), "does not compile")
@@ -178,24 +181,29 @@ class Lint:
         names = {}
         for header in sorted((self.root / "include").rglob("*.h")):
             path = header.relative_to(self.root).as_posix()
-            lines = header.read_text().split("\n")
-            commented, said = False, False          # said: a comment ended just above
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    commented = commented and said
-                elif "*/" in line or line.lstrip().startswith(("/*", "*")):
-                    commented = True
-                said = line.rstrip().endswith("*/")
-                match = re.match(r"WB_API\b.*?(\w+)\s*(\(|;)", line)
-                if match:
-                    names[match.group(1)] = (path, number, commented or "/*" in line)
+            text = header.read_text()
+            for match in re.finditer(r"^WB_API\b.*?(\w+)\s*(\(|;)", text, re.M):
+                before = text[:match.start()].rstrip()
+                documented = before.endswith("*/") and before[before.rindex("/*"):].startswith("/**")
+                struct = re.search(r"/\*\*(?:(?!\*/).)*\*/\s*typedef struct \{[^{}]*\} \w+;$", before, re.S)
+                names[match.group(1)] = (path, before.count("\n") + 2, documented or bool(struct))
         return names
+
+    def languages(self):
+        """Each macro of C that a program calls has a function, a template or a macro in C++ too."""
+        folder = self.root / "include/weber"
+        only_c = "".join(part for header in folder.glob("*.h")
+                         for part in re.findall(r"#ifndef __cplusplus\n(.*?)#endif", header.read_text(), re.S))
+        cxx = (folder / "cxx.h").read_text()
+        for name in sorted(set(re.findall(r"#define (wb_[A-Za-z]\w*)", only_c))):
+            if not re.search(rf"\b{name}\(|\({name}[,)]", cxx):
+                self.report("include/weber/cxx.h", 1, "languages", f"{name} is a macro of C alone")
 
     def symbols(self):
         names = self.declared()
         for name, (path, line, commented) in names.items():
             if not commented:
-                self.report(path, line, "symbols", f"{name} has no comment, and none stands above its group")
+                self.report(path, line, "symbols", f"{name} has no /** comment */ directly above")
         built = [self.root / folder / "libweber.so" for folder in ("build", "build-test")]
         built = [path for path in built if path.exists()]
         if not built or not which("nm"):
@@ -223,6 +231,7 @@ class Lint:
             self.one_file(name)
         if not fast:
             self.headers()
+            self.languages()
             self.symbols()
         return self.found
 

@@ -102,8 +102,8 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
  * An option that is given as 0 is 0: the macros set has_x for each option x that is given.  A C
  * program that fills such a struct itself sets .size to the struct's size, and has_x where x is 0
  * on purpose.  In C++ a number is WB_DEFAULT until it is set. */
-#ifndef __cplusplus
 #include "weber/each.h"
+#ifndef __cplusplus
 #define WB_BY_PLACE char by_place_;
 /* No initialiser fits this member, so an argument too many does not compile.  C allows such a
  * struct inside another one only without it: define WB_NO_MORE as nothing there. */
@@ -121,9 +121,9 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 #define WB_DEFAULT (-2.0e-300)
 
 #define WB_INTS_ 0x57420000         /* plus the length: the first number of a complete list */
-/** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that fills
- * such a struct itself initialises a list with .pad = WB_INTS(1, 0), or sets it with wb_ints_set.
- * C++ assigns: o.pad = {1, 0}. */
+/** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that
+ * fills such a struct itself initialises a list with .pad = WB_INTS(1, 0), or sets it with
+ * wb_ints_set. C++ assigns: o.pad = {1, 0}. */
 #ifndef __cplusplus
 typedef int64_t wb_ints[2 * WB_MAX_DIMS];
 #else
@@ -160,8 +160,8 @@ WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
     X(UNSUPPORTED, "not supported here")                                               \
     X(INTERNAL,    "a defect of the library")
 
-/** WB_OK, which is 0, and WB_ERROR_MEMORY, WB_ERROR_SHAPE, ...  Functions that return int return one
- * of these. */
+/** WB_OK, which is 0, and WB_ERROR_MEMORY, WB_ERROR_SHAPE, ...  Functions that return int return
+ * one of these. */
 typedef enum {
     WB_OK = 0,
 #define WB_ERROR_ENUM(NAME, text) WB_ERROR_##NAME,

@@ -1,56 +1,64 @@
-/* Weber for C++17: the names that are macros in C, as inline functions with default arguments.  Options are structs to
- * be filled in field by field:
+/* Weber for C++17: functions and templates with the names that are macros in C.  weber.h includes
+ * this header.  Options are structs, which start as {} and are set field by field:
  *
- *   wb_Conv_options same = {}; same.same = true;
- *   wb_layer *m = wb_Chain(wb_Conv(1, 6, {5, 5}, wb_relu, same), wb_Flatten(), wb_Dense(4704, 10), wb_softmax);
+ *     wb_Conv_options padded = {};
+ *     padded.pad = {1, 0};
+ *     wb_layer *m = wb_Chain(wb_Conv(1, 6, {5, 5}, wb_relu, padded), wb_Flatten(),
+ *                            wb_Dense(4704, 10), wb_softmax);
  *
- * Included by weber.h.  What each of them does stands with its namesake in the other chapters; a batch loop is
- * `for (wb_batch b; wb_loader_next(loader, &b);)`. */
+ * The comments of the functions are in the other chapters.  A loop over batches is
+ * for (wb_batch b; wb_loader_next(loader, &b);) { ... }. */
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
 #include "weber/device.h"
 #include "weber/files.h"
 
-/* Options that know their size. */
+/* Options with their size set. */
 template <class O> inline const O *wb_sized_(O &o)
 {
     o.size = sizeof o;
     return &o;
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------- */
+/* f(more..., n, numbers) */
+template <class F, class... I> inline auto wb_with_dims_(F f, I... dims)
+{
+    const int64_t d[] = {int64_t(dims)..., 0};
+    return f(int(sizeof...(dims)), d);
+}
 
-/* wb_zeros(2, 5): [2,5] f32 */
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/** wb_zeros(2, 5): [2,5] f32. */
 template <class... I> inline wb_tensor *wb_zeros(I... dims)
 {
-    const int64_t d[] = {int64_t(dims)...};
-    return wb_full_array(0, WB_F32, int(sizeof...(dims)), d);
+    return wb_with_dims_([](int n, const int64_t *d) { return wb_full_array(0, WB_F32, n, d); },
+                         dims...);
 }
 template <class... I> inline wb_tensor *wb_ones(I... dims)
 {
-    const int64_t d[] = {int64_t(dims)...};
-    return wb_full_array(1, WB_F32, int(sizeof...(dims)), d);
+    return wb_with_dims_([](int n, const int64_t *d) { return wb_full_array(1, WB_F32, n, d); },
+                         dims...);
 }
 template <class... I> inline wb_tensor *wb_full(double value, I... dims)
 {
-    const int64_t d[] = {int64_t(dims)...};
-    return wb_full_array(value, WB_F32, int(sizeof...(dims)), d);
+    return wb_with_dims_(
+        [=](int n, const int64_t *d) { return wb_full_array(value, WB_F32, n, d); }, dims...);
 }
 template <class... I> inline wb_tensor *wb_rand(I... dims)
 {
-    const int64_t d[] = {int64_t(dims)...};
-    return wb_rand_array(WB_F32, int(sizeof...(dims)), d);
+    return wb_with_dims_([](int n, const int64_t *d) { return wb_rand_array(WB_F32, n, d); },
+                         dims...);
 }
 template <class... I> inline wb_tensor *wb_randn(I... dims)
 {
-    const int64_t d[] = {int64_t(dims)...};
-    return wb_randn_array(WB_F32, int(sizeof...(dims)), d);
+    return wb_with_dims_([](int n, const int64_t *d) { return wb_randn_array(WB_F32, n, d); },
+                         dims...);
 }
 template <class... I> inline double wb_at(wb_tensor *x, I... index)
 {
-    const int64_t i[] = {int64_t(index)...};
-    return wb_at_array(x, int(sizeof...(index)), i);
+    return wb_with_dims_([=](int n, const int64_t *i) { return wb_at_array(x, n, i); }, index...);
 }
 template <class... T> inline int wb_eval(T *...tensors)
 {
@@ -58,8 +66,14 @@ template <class... T> inline int wb_eval(T *...tensors)
     return wb_eval_array(int(sizeof...(tensors)), all);
 }
 
-inline wb_tensor *wb_gradient(wb_tensor *loss, wb_tensor *wrt) { return wb_gradient_tensor(loss, wrt); }
-inline wb_tree *wb_gradient(wb_tensor *loss, wb_layer *wrt) { return wb_gradient_layer(loss, wrt); }
+inline wb_tensor *wb_gradient(wb_tensor *loss, wb_tensor *wrt)
+{
+    return wb_gradient_tensor(loss, wrt);
+}
+inline wb_tree *wb_gradient(wb_tensor *loss, wb_layer *wrt)
+{
+    return wb_gradient_layer(loss, wrt);
+}
 inline wb_tree *wb_gradient(wb_tensor *loss, wb_tree *wrt) { return wb_gradient_tree(loss, wrt); }
 
 template <class... T> inline wb_tree *wb_tuple(T *...objects)
@@ -68,19 +82,22 @@ template <class... T> inline wb_tree *wb_tuple(T *...objects)
     return wb_tuple_array(int(sizeof...(objects)), all);
 }
 
-/* The generic verbs take every kind of object. */
+/** These take an object of any kind. */
 template <class T> inline T *wb_keep(T *object) { return static_cast<T *>(wb_object_keep(object)); }
 template <class T> inline void wb_free(T *object) { wb_object_free(object); }
 template <class T> inline void wb_show(T *object) { wb_object_show(object); }
 
-/* For a list whose length is known at run time; o.axes = {0, -1} otherwise. */
-inline void wb_ints_set(wb_ints &list, int n, const int64_t *values) { wb_ints_set(list.list, n, values); }
+/* ---- operations ------------------------------------------------------------------------------ */
 
-/* ---- operations ------------------------------------------------------------------------------- */
+/** For a list whose length is known at run time; otherwise o.axes = {0, -1}. */
+inline void wb_ints_set(wb_ints &list, int n, const int64_t *values)
+{
+    wb_ints_set(list.list, n, values);
+}
 
 /* Operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x). */
-#define WB_NUMBERS_(name)                                                                       \
-    inline wb_tensor *name(wb_tensor *x, double y) { return name(x, wb_scalar(y)); }            \
+#define WB_NUMBERS_(name)                                                               \
+    inline wb_tensor *name(wb_tensor *x, double y) { return name(x, wb_scalar(y)); }    \
     inline wb_tensor *name(double x, wb_tensor *y) { return name(wb_scalar(x), y); }
 WB_NUMBERS_(wb_add)
 WB_NUMBERS_(wb_sub)
@@ -109,10 +126,10 @@ inline wb_tensor *wb_where(wb_tensor *condition, double x, double y)
     return wb_where(condition, wb_scalar(x), wb_scalar(y));
 }
 
-#define WB_REDUCTION_(name)                                                     \
-    inline wb_tensor *name(wb_tensor *x, wb_reduce_options o = {})              \
-    {                                                                           \
-        return name##_with(x, wb_sized_(o));                                    \
+#define WB_REDUCTION_(name)                                                 \
+    inline wb_tensor *name(wb_tensor *x, wb_reduce_options o = {})          \
+    {                                                                       \
+        return name##_with(x, wb_sized_(o));                                \
     }
 WB_REDUCTION_(wb_sum)
 WB_REDUCTION_(wb_mean)
@@ -123,24 +140,23 @@ WB_REDUCTION_(wb_logsumexp)
 #undef WB_REDUCTION_
 inline wb_tensor *wb_cumsum(wb_tensor *x, int axis, wb_cumsum_options o = {})
 {
-    o.size = sizeof o;
-    return wb_cumsum_with(x, axis, &o);
+    return wb_cumsum_with(x, axis, wb_sized_(o));
 }
 
 template <class... I> inline wb_tensor *wb_reshape(wb_tensor *x, I... dims)
 {
-    const int64_t d[] = {int64_t(dims)...};
-    return wb_reshape_array(x, int(sizeof...(dims)), d);
+    return wb_with_dims_([=](int n, const int64_t *d) { return wb_reshape_array(x, n, d); },
+                         dims...);
 }
 template <class... I> inline wb_tensor *wb_permute(wb_tensor *x, I... order)
 {
-    const int64_t o[] = {int64_t(order)...};
-    return wb_permute_array(x, int(sizeof...(order)), o);
+    return wb_with_dims_([=](int n, const int64_t *o) { return wb_permute_array(x, n, o); },
+                         order...);
 }
 template <class... I> inline wb_tensor *wb_expand(wb_tensor *x, I... dims)
 {
-    const int64_t d[] = {int64_t(dims)...};
-    return wb_expand_array(x, int(sizeof...(dims)), d);
+    return wb_with_dims_([=](int n, const int64_t *d) { return wb_expand_array(x, n, d); },
+                         dims...);
 }
 template <class... T> inline wb_tensor *wb_concat(int axis, T *...tensors)
 {
@@ -153,113 +169,117 @@ template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
     return wb_stack_array(int(sizeof...(tensors)), all, axis);
 }
 
-inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options s = {})
+inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options o = {})
 {
-    return wb_conv_with(x, w, b, wb_sized_(s));
+    return wb_conv_with(x, w, b, wb_sized_(o));
 }
-inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options s = {})
+inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b,
+                                    wb_conv_options o = {})
 {
-    return wb_conv_transpose_with(x, w, b, wb_sized_(s));
+    return wb_conv_transpose_with(x, w, b, wb_sized_(o));
 }
-inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_options s)
+inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_options o)
 {
-    return wb_maxpool_with(x, wb_sized_(s));
+    return wb_maxpool_with(x, wb_sized_(o));
 }
-inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options s)
+inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options o)
 {
-    return wb_meanpool_with(x, wb_sized_(s));
+    return wb_meanpool_with(x, wb_sized_(o));
 }
 
-/* ---- layers ----------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
-inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = nullptr, wb_Dense_options o = {})
+/** wb_call(layer, q, k, v); wb_call(layer, x) is the function of C. */
+template <class... T>
+inline wb_tensor *wb_call(wb_layer *layer, wb_tensor *x, wb_tensor *y, T *...more)
+{
+    wb_tensor *const all[] = {x, y, more...};
+    return wb_call_array(layer, 2 + int(sizeof...(more)), all);
+}
+
+inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = nullptr,
+                          wb_Dense_options o = {})
 {
     o.in = in;
     o.out = out;
     o.activation = activation;
     return wb_Dense_with(wb_sized_(o));
 }
-inline wb_Conv_options wb_convolution_(int64_t in, int64_t out, wb_ints kernel, wb_function activation,
-                                       wb_Conv_options o)
-{
-    o.in = in;
-    o.out = out;
-    o.kernel = kernel;
-    o.activation = activation;
-    return o;
-}
-inline wb_layer *wb_Conv(int64_t in, int64_t out, wb_ints kernel, wb_function activation = nullptr, wb_Conv_options o = {})
-{
-    o = wb_convolution_(in, out, kernel, activation, o);
-    return wb_Conv_with(wb_sized_(o));
-}
-inline wb_layer *wb_ConvTranspose(int64_t in, int64_t out, wb_ints kernel, wb_function activation = nullptr,
-                                  wb_Conv_options o = {})
-{
-    o = wb_convolution_(in, out, kernel, activation, o);
-    return wb_ConvTranspose_with(wb_sized_(o));
-}
-inline wb_layer *wb_CrossCor(int64_t in, int64_t out, wb_ints kernel, wb_function activation = nullptr, wb_Conv_options o = {})
-{
-    return wb_Conv(in, out, kernel, activation, o);
-}
-#define WB_POOL_(name, with)                                                            \
-    inline wb_layer *name(wb_ints window, wb_Pool_options o = {})                       \
-    {                                                                                   \
-        o.window = window;                                                              \
-        return with(wb_sized_(o));                                                      \
+
+#define WB_CONVOLUTION_(name, with)                                                             \
+    inline wb_layer *name(int64_t in, int64_t out, wb_ints kernel,                              \
+                          wb_function activation = nullptr, wb_Conv_options o = {})             \
+    {                                                                                           \
+        o.in = in;                                                                              \
+        o.out = out;                                                                            \
+        o.kernel = kernel;                                                                      \
+        o.activation = activation;                                                              \
+        return with(wb_sized_(o));                                                              \
     }
-WB_POOL_(wb_MaxPool, wb_MaxPool_with)
-WB_POOL_(wb_MeanPool, wb_MeanPool_with)
+WB_CONVOLUTION_(wb_Conv, wb_Conv_with)
+WB_CONVOLUTION_(wb_CrossCor, wb_Conv_with)
+WB_CONVOLUTION_(wb_ConvTranspose, wb_ConvTranspose_with)
+#undef WB_CONVOLUTION_
+
+#define WB_POOL_(name)                                                      \
+    inline wb_layer *name(wb_ints window, wb_Pool_options o = {})           \
+    {                                                                       \
+        o.window = window;                                                  \
+        return name##_with(wb_sized_(o));                                   \
+    }
+WB_POOL_(wb_MaxPool)
+WB_POOL_(wb_MeanPool)
 #undef WB_POOL_
+
 inline wb_layer *wb_Dropout(double p, wb_Dropout_options o = {})
 {
     o.p = p;
     return wb_Dropout_with(wb_sized_(o));
 }
-inline wb_layer *wb_BatchNorm(int64_t channels, wb_function activation = nullptr, wb_BatchNorm_options o = {})
+inline wb_layer *wb_BatchNorm(int64_t channels, wb_function activation = nullptr,
+                              wb_BatchNorm_options o = {})
 {
     o.channels = channels;
     o.activation = activation;
     return wb_BatchNorm_with(wb_sized_(o));
 }
-inline wb_layer *wb_LayerNorm(wb_ints shape, wb_function activation = nullptr, wb_LayerNorm_options o = {})
+inline wb_layer *wb_LayerNorm(wb_ints shape, wb_function activation = nullptr,
+                              wb_LayerNorm_options o = {})
 {
     o.shape = shape;
     o.activation = activation;
     return wb_LayerNorm_with(wb_sized_(o));
 }
-inline wb_layer *wb_Embedding(int64_t n, int64_t dim, wb_initialiser init = nullptr)
+inline wb_layer *wb_Embedding(int64_t n, int64_t dim, wb_Embedding_options o = {})
 {
-    wb_Embedding_options o = {};
     o.n = n;
     o.dim = dim;
-    o.init = init;
     return wb_Embedding_with(wb_sized_(o));
 }
-inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads = 0, wb_MultiHeadAttention_options o = {})
+inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads = 0,
+                                       wb_MultiHeadAttention_options o = {})
 {
     o.dim = dim;
     o.heads = heads;
     return wb_MultiHeadAttention_with(wb_sized_(o));
 }
 
-#define WB_RECURRENT_(name, with)                                                       \
+#define WB_RECURRENT_(name)                                                             \
     inline wb_layer *name(int64_t in, int64_t out, wb_Recurrent_options o = {})         \
     {                                                                                   \
         o.in = in;                                                                      \
         o.out = out;                                                                    \
-        return with(wb_sized_(o));                                                      \
+        return name##_with(wb_sized_(o));                                               \
     }
-WB_RECURRENT_(wb_RNN, wb_RNN_with)
-WB_RECURRENT_(wb_LSTM, wb_LSTM_with)
-WB_RECURRENT_(wb_GRU, wb_GRU_with)
-WB_RECURRENT_(wb_RNNCell, wb_RNNCell_with)
-WB_RECURRENT_(wb_LSTMCell, wb_LSTMCell_with)
-WB_RECURRENT_(wb_GRUCell, wb_GRUCell_with)
+WB_RECURRENT_(wb_RNN)
+WB_RECURRENT_(wb_LSTM)
+WB_RECURRENT_(wb_GRU)
+WB_RECURRENT_(wb_RNNCell)
+WB_RECURRENT_(wb_LSTMCell)
+WB_RECURRENT_(wb_GRUCell)
 #undef WB_RECURRENT_
 
-/* Layers and plain functions mix, as in C. */
+/* Layers and functions of one tensor are both accepted, as in C. */
 inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 inline wb_layer *wb_as_layer_(wb_function f) { return wb_layer_from_function(f); }
 template <class... L> inline wb_layer *wb_Chain(L... layers)
@@ -280,44 +300,46 @@ inline wb_layer *wb_named(const char *name, wb_function f)
 {
     return wb_named(name, wb_as_layer_(f));
 }
-/* wb_call(layer, x); wb_call(layer, q, k, v) */
-template <class... T> inline wb_tensor *wb_call(wb_layer *layer, wb_tensor *x, wb_tensor *y, T *...more)
+
+inline wb_layer *wb_fmap(wb_leaf_function f, wb_layer *x, void *ctx)
 {
-    wb_tensor *const all[] = {x, y, more...};
-    return wb_call_array(layer, 2 + int(sizeof...(more)), all);
+    return wb_fmap_layer(f, x, ctx);
+}
+inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx)
+{
+    return wb_fmap_tree(f, x, ctx);
 }
 
-inline wb_layer *wb_fmap(wb_leaf_function f, wb_layer *x, void *ctx) { return wb_fmap_layer(f, x, ctx); }
-inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx) { return wb_fmap_tree(f, x, ctx); }
-
-/* ---- data ------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 inline wb_dataset *wb_load_csv(const char *path, wb_load_csv_options o = {})
 {
     return wb_load_csv_with(path, wb_sized_(o));
 }
-inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 0, bool shuffle = false, wb_dataloader_options o = {})
+inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 1, bool shuffle = false,
+                                wb_dataloader_options o = {})
 {
     o.batchsize = batchsize;
+    o.has_batchsize = true;
     o.shuffle = shuffle;
     return wb_dataloader_with(d, wb_sized_(o));
 }
 
-/* ---- training --------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
-#define WB_RULE_(name, with, number)                                                    \
+#define WB_RULE_(name, number)                                                          \
     inline wb_rule *name(double number = WB_DEFAULT, wb_Rule_options o = {})            \
     {                                                                                   \
         if (number != WB_DEFAULT) o.number = number;                                    \
-        return with(wb_sized_(o));                                                      \
+        return name##_with(wb_sized_(o));                                               \
     }
-WB_RULE_(wb_Descent, wb_Descent_with, eta)
-WB_RULE_(wb_Momentum, wb_Momentum_with, eta)
-WB_RULE_(wb_Adam, wb_Adam_with, eta)
-WB_RULE_(wb_AdamW, wb_AdamW_with, eta)
-WB_RULE_(wb_WeightDecay, wb_WeightDecay_with, lambda)
-WB_RULE_(wb_ClipGrad, wb_ClipGrad_with, delta)
-WB_RULE_(wb_ClipNorm, wb_ClipNorm_with, omega)
+WB_RULE_(wb_Descent, eta)
+WB_RULE_(wb_Momentum, eta)
+WB_RULE_(wb_Adam, eta)
+WB_RULE_(wb_AdamW, eta)
+WB_RULE_(wb_WeightDecay, lambda)
+WB_RULE_(wb_ClipGrad, delta)
+WB_RULE_(wb_ClipNorm, omega)
 #undef WB_RULE_
 
 template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
@@ -329,21 +351,25 @@ inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {
 {
     return wb_setup_with(rule, model, wb_sized_(o));
 }
-inline int wb_adjust(wb_opt_state *state, double eta, wb_Rule_options o = {})
+inline int wb_adjust(wb_opt_state *state, double eta = WB_DEFAULT, wb_Rule_options o = {})
 {
-    o.eta = eta;
+    if (eta != WB_DEFAULT) o.eta = eta;
     return wb_adjust_with(state, wb_sized_(o));
 }
 inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads)
 {
     return wb_withgradient(loss, model, batch, grads, nullptr);
 }
-inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, int epochs = 0,
-                    wb_train_options o = {})
+inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
+                    int epochs = 1, wb_train_options o = {})
 {
     o.epochs = epochs;
+    o.has_epochs = true;
     return wb_train_with(loss, model, data, state, wb_sized_(o));
 }
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
 inline int wb_save(const char *path, void *model, wb_save_options o = {})
 {
     return wb_save_with(path, model, wb_sized_(o));
@@ -356,8 +382,13 @@ inline int wb_load_state(const char *path, void *model, wb_load_state_options o 
 {
     return wb_load_state_with(path, model, wb_sized_(o));
 }
+inline int wb_checkpoint_keep(const char *folder, const wb_checkpoint *c,
+                              wb_checkpoint_keep_options o = {})
+{
+    return wb_checkpoint_keep_with(folder, c, wb_sized_(o));
+}
 
-/* ---- devices ---------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 inline bool wb_functional(const char *backend) { return wb_functional(backend, nullptr); }
 inline const wb_device *wb_get_device(bool verbose = false)
@@ -372,31 +403,36 @@ inline const wb_device *wb_gpu_device(bool force = false)
     o.force = force;
     return wb_gpu_device_with(wb_sized_(o));
 }
-/* model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch) */
-template <class T> inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
+
+inline wb_to_options wb_to_dtype_(wb_dtype dtype)
 {
     wb_to_options o = {};
+    o.size = sizeof o;
     o.dtype = dtype;
-    return static_cast<T *>(wb_object_to(x, d, wb_sized_(o)));
+    return o;
+}
+/** model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch). */
+template <class T>
+inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
+{
+    const wb_to_options o = wb_to_dtype_(dtype);
+    return static_cast<T *>(wb_object_to(x, d, &o));
 }
 template <class T> inline T *wb_gpu(T *x, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
-    wb_to_options o = {};
-    o.dtype = dtype;
-    return static_cast<T *>(wb_object_gpu(x, wb_sized_(o)));
+    const wb_to_options o = wb_to_dtype_(dtype);
+    return static_cast<T *>(wb_object_gpu(x, &o));
 }
 template <class T> inline T *wb_cpu(T *x) { return static_cast<T *>(wb_object_cpu(x)); }
 inline wb_batch wb_to(wb_batch b, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
-    wb_to_options o = {};
-    o.dtype = dtype;
-    return wb_batch_to(b, d, wb_sized_(o));
+    const wb_to_options o = wb_to_dtype_(dtype);
+    return wb_batch_to(b, d, &o);
 }
 inline wb_batch wb_gpu(wb_batch b, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {
-    wb_to_options o = {};
-    o.dtype = dtype;
-    return wb_batch_gpu(b, wb_sized_(o));
+    const wb_to_options o = wb_to_dtype_(dtype);
+    return wb_batch_gpu(b, &o);
 }
 inline wb_batch wb_cpu(wb_batch b) { return wb_batch_cpu(b); }
 template <class T> inline const wb_device *wb_device_of(T *x) { return wb_object_device(x); }

@@ -43,8 +43,10 @@
 #define WB_HOW_MANY_last_more none
 
 /* Initialisers, each with WB_GIVEN_ behind it, for structs that have a flag behind each option:
- *   .eta = 0.0, .beta = {0.9, 0.99}    becomes    .eta = 0.0, GIVEN, .beta = {0.9, GIVEN, 0.99}, GIVEN,
- * So has_eta is set where .eta is given, were it 0, and {1, 0} is two numbers where {1} is one. */
+ *   .eta = 0.0, .beta = {0.9, 0.99}
+ * becomes
+ *   .eta = 0.0, WB_GIVEN_, .beta = {0.9, WB_GIVEN_, 0.99}, WB_GIVEN_,
+ * So has_eta is set where .eta is given, also as 0, and {1, 0} has two numbers, {1} one. */
 #define WB_GIVEN_ (-1464289111)
 #define WB_GIVE_(...) WB_PASTE_(WB_GIVE_, WB_HOW_MANY_(__VA_ARGS__))(__VA_ARGS__)
 #define WB_GIVE_none(...)

@@ -1,4 +1,4 @@
-/* Weber, chapter 7: files - models, tensors, checkpoints - and memory shared with other libraries. */
+/* Weber, chapter 7: models, tensors and checkpoints in files; memory of other libraries. */
 #ifndef WEBER_FILES_H
 #define WEBER_FILES_H
 
@@ -8,97 +8,119 @@
 extern "C" {
 #endif
 
-/* What is written appears whole or not at all: to a temporary file beside it, synced and renamed, so that a crash
- * leaves the old file or the new one.  What is read is trusted in nothing: errors name file, place and reason, and no
- * file makes a reader take more memory than a small multiple of its size. */
+/* Writing is atomic: the library writes a temporary file in the same folder, flushes it to the disk
+ * and renames it, so a crash leaves the old file or the new one.
+ *
+ * Reading trusts no file: errors name the file, the position and the reason, and memory stays below
+ * a small multiple of the file's size. */
 
-/* ---- models ----------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
-/* Whose names the tensors have in a file, and whose conventions.
- *   WB_NAMES_WEBER   "layers.0.weight"; values as the model holds them
- *   WB_NAMES_TORCH   PyTorch's state_dict, which the module that the layer is takes strictly: BatchNorm and LayerNorm
- *                    "weight", "bias", "running_mean", "running_var" (and "num_batches_tracked", 0); recurrent layers
- *                    "weight_ih_l0", ... with one bias of two, the other being zero; attention "in_proj_weight".  A chain
- *                    is a Sequential: "0.weight"; activations are layers of their own there, and are counted:
- *                    wb_Chain(wb_Dense(4, 8, wb_relu), wb_Dense(8, 2)) has "0.weight" and "2.weight".  Layers by name
- *                    "encoder.0.weight"; SkipConnection and Parallel "layers.0.weight".  The kernels of a .flip
- *                    convolution are turned over, since PyTorch's are never.  Loading also takes a chain's own numbers
- *                    ("1.weight"), attention with "q_proj.weight" and its like, and two biases, whose sum it is; the
- *                    GRU of PyTorch has one that no sum can stand for, and is refused unless that is zero.
- *   WB_NAMES_AUTO    saving: Weber's; loading: those of a file that Weber wrote, else those with which fewer are missing.
- *                    Where that is all the same, PyTorch's if it says so (the note "format": "pt"). */
+/** The names that tensors have in a file.
+ *
+ * WB_NAMES_WEBER: the paths of the model, "layers.0.weight".
+ *
+ * WB_NAMES_TORCH: the names of PyTorch's state_dict, which the matching module loads strictly:
+ *   - BatchNorm and LayerNorm: "weight", "bias", "running_mean", "running_var"; also
+ *     "num_batches_tracked", which is 0
+ *   - recurrent layers: "weight_ih_l0", ...; PyTorch adds two biases, of which the second is 0
+ *   - attention: "in_proj_weight"
+ *   - a chain is a Sequential, in which an activation is a layer with a number of its own:
+ *     wb_Chain(wb_Dense(4, 8, wb_relu), wb_Dense(8, 2)) has "0.weight" and "2.weight"
+ *   - a named layer: "encoder.0.weight"; SkipConnection and Parallel: "layers.0.weight"
+ *   - kernels of a .flip convolution are flipped, since PyTorch's convolutions do not flip.
+ * Loading also accepts the numbers of the chain itself ("1.weight"), "q_proj.weight" in attention,
+ * and two biases, which are added.  A GRU of PyTorch with a second bias other than 0 needs
+ * .hidden_bias.
+ *
+ * WB_NAMES_AUTO: saving uses Weber's names.  Loading uses the names of a file that Weber wrote,
+ * else the names with fewer missing tensors, else PyTorch's if the file has the note "format":
+ * "pt". */
 typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 
-/* A layer or a tree into a file, from any device, with the same bytes from every one.  The format is by the path's ending:
- *   .safetensors   the structure (layers, options, ties) goes into the metadata, so that wb_load gives the model
- *   .bson          of Julia's BSON.jl, for Flux: under .key, a state document that Flux.loadmodel! takes, with Weber's
- *                  structure beside it; or with .structs the layers themselves, for the Flux of version .flux.
- *                  Refused at 2 GiB, BSON's limit: use safetensors.
- *   .npz           NumPy's: the tensors by their paths; bf16, which it has not, as f32
- * Any other ending: as .safetensors.  A symbolic link is replaced by the file, not followed.
- * Errors: a layer that the format or that version of Flux has not; what has no name in files (wb_name_function). */
+/** Options of wb_save. */
 typedef struct {
     size_t size;
     wb_names names;
-    const char *key;                /* BSON: "model" */
-    const char *flux;               /* BSON: "0.9" to "0.16" (a patch may follow), "0.16" unless given; see docs/flux.md */
-    bool structs;                   /* without: for Flux 0.13 and newer */
+    const char *key;                /* BSON: the name of the variable: "model" */
+    const char *flux;               /* BSON: the version of Flux, "0.9" to "0.16": "0.16" */
+    bool structs;                   /* BSON: Flux's layers; else a state, for Flux 0.13 on */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_save_options;
+/** Saves a layer or a tree: wb_save("model.safetensors", model).  The bytes do not depend on the
+ * device.  A symbolic link is replaced by the file.  Returns 0 or an error code.
+ *
+ * The ending of the path selects the format:
+ *   .safetensors   values, and the model's structure (layers, options, ties) in the metadata, so
+ *                  that wb_load restores the model.  Also for any other ending
+ *   .bson          for Flux, as Julia's BSON.jl writes it: under .key a state for Flux.loadmodel!,
+ *                  with Weber's structure beside it; with .structs Flux's own layers
+ *                  (docs/flux.md).
+ *                  Less than 2 GiB
+ *   .npz           for NumPy: the tensors by their paths; bf16 is written as f32
+ * Errors: a layer that the format, or that version of Flux, does not have; a function without a
+ * name (wb_name_function). */
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
-/* A part of a file that Weber does not know: a struct of some program's own, a closure, a function without a name here.
- * `fields`: what could be read of it, "0", "1", ... or by name (tensors and layers), WB_NONE for the rest. */
+/** A part of a file that the library does not know: a struct of another program, a closure, a
+ * function without a name here. */
 typedef struct {
     const char *path;               /* "layers.3" */
-    const char *type;               /* "Main.Attention", "closure #7#8", "function Main.normalise" */
-    wb_tree *fields;
+    const char *type;               /* "Main.Attention", "closure #7#8", "function Main.f" */
+    wb_tree *fields;                /* tensors and layers, by name or "0", "1", ...; else WB_NONE */
 } wb_unknown;
 
-/* A model from a file alone, ready to run on the default device: a safetensors file of wb_save's, or a BSON file that
- * BSON.jl's @save wrote for Flux 0.9 to 0.16, or wb_save.
- *
- * A Julia array is the same bytes with its dimensions reversed: [784,32] there is [32,784] here, and an image whose first
- * axis is its width is [N,C,H,W]; but a Dense's or a recurrent layer's weight is [out,in] on both sides, which turns its
- * values.  Flux's convolutions are true ones: they come as .flip.
- * What is unknown is named with its path, all at once, unless .substitute(part, ctx) gives a layer for it (NULL: it does
- * not).  A closure between layers of images and a Dense is taken for the flattening that it nearly always is, with a
- * word in the log.
- * Errors: a file of tensors alone (wb_load_state, wb_load_tensors); one that was saved from a GPU's memory. */
+/** Options of wb_load. */
 typedef struct {
     size_t size;
+    /* A layer for an unknown part, or NULL. */
     wb_layer *(*substitute)(const wb_unknown *part, void *ctx);
     void *ctx;
-    const char *key;                /* BSON: which variable; "model", or the only layer, or the only one.  A part of one
-                                       goes by its path, as weber show names it: "checkpoint.model", "nets.0" */
+    const char *key;                /* BSON: the variable, or a path in it, as `weber show` prints:
+                                       "model", or the only layer, or the only variable */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_options;
+/** Loads a model, on the default device: wb_load("model.safetensors").  The file is a safetensors
+ * file of wb_save, or a BSON file of wb_save or of BSON.jl's @save for Flux 0.9 to 0.16.
+ *
+ * An array of Julia has its dimensions in reverse order: [784,32] becomes [32,784], and images are
+ * [N,C,H,W].  The weight of a Dense or recurrent layer is [out,in] in both; its values are
+ * transposed.  Flux's convolutions become .flip layers.  A closure between a layer of images and a
+ * Dense is taken for Flatten; the log says so.
+ *
+ * Errors: unknown parts that .substitute does not replace, all in one message; a file without a
+ * model (wb_load_state and wb_load_tensors read its tensors); arrays in a GPU's memory. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 
-/* Values by name into a model that exists, from any file with tensors: safetensors of any program, BSON (a whole model,
- * Flux.state, or a list of parameters, which is taken in order), NPZ.  Strict: every tensor of the model must be there,
- * of its shape and dtype, and no other; all that is missing, unexpected or of another shape is listed at once, and then
- * nothing is changed.  Lenient: what fits is loaded, and the log tells the rest.  Values are never converted: for a file
- * of another dtype take a model of that dtype, wb_to(model, device, .dtype = WB_F16), load, and take it back.
- * Kernels from Flux are turned over where the convolution that they go into does not do what theirs did.
- * .prefix "encoder.": only what begins so in the file, and without that beginning.
- * .rename: names in the file (after .prefix) and the paths that they have in the model; a '*' at the end of both stands
- * for any rest: {"transformer.h.*", "layers.2.*"}.  The first row that fits counts; what fits none keeps its name.  With
- * PyTorch's names, what follows the path of a layer may be in its words: {"bn.*", "layers.1.*"} for "bn.running_mean". */
+/** A name in a file and the path in the model that gets its value.  A '*' at the end of both stands
+ * for any rest: {"transformer.h.*", "layers.2.*"}. */
 typedef struct { const char *file, *model; } wb_rename;
+
+/** Options of wb_load_state. */
 typedef struct {
     size_t size;
-    bool lenient;
-    const char *prefix;
+    bool lenient;                   /* loads what fits; the log lists the rest */
+    const char *prefix;             /* "encoder.": reads only these names, without the prefix */
     wb_names names;
-    int n_rename;
-    const wb_rename *rename;
-    const char *key;                /* BSON, as above */
+    int n_rename;                   /* rows of .rename */
+    const wb_rename *rename;        /* the first row that matches a name without .prefix */
+    const char *key;                /* BSON: as wb_load */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_state_options;
+/** Loads values by name into an existing layer or tree: wb_load_state("w.safetensors", model).  The
+ * file is a safetensors file of any program, BSON (a whole model, Flux.state, or a list of
+ * parameters, which is read in order), or NPZ.  Returns 0 or an error code.
+ *
+ * Every tensor of the model must be in the file with its shape and dtype, and no other tensor may
+ * be: otherwise the error lists all differences, and nothing is changed.  Values are not converted:
+ * convert the model with wb_to(model, device, .dtype = ...), load, and convert it back.  Kernels of
+ * Flux are flipped where the layer is not a .flip layer.
+ *
+ * With PyTorch's names a row of .rename may use PyTorch's words behind the layer:
+ * {"bn.*", "layers.1.*"} covers "bn.running_mean". */
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
 
 #ifndef __cplusplus
@@ -112,82 +134,96 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
     wb_load_state_with((path), (model), WB_GET_(wb_load_state_options, __VA_ARGS__))
 #endif
 
-/* ---- tensors ---------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
-/* All tensors of a safetensors, BSON, NPZ, NPY or IDX file by their names in it (of NPY and IDX "0"), dots and all:
- * wb_get(t, "layers.0.weight").  wb_save writes such a tree.
- * Errors: what is no tensor of Weber's, such as another dtype: all such are listed. */
+/** All tensors of a safetensors, BSON, NPZ, NPY or IDX file as a tree, by their names in the file,
+ * which may have dots; the tensor of an NPY or IDX file is "0".  wb_save writes such a tree.
+ * Error: tensors that cannot be read, such as those of another dtype; the message lists all. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
-/* NumPy's format for one array, versions 1 to 3, either order, little-endian; from a pipe or a gzip file at most 4 GiB. */
+/** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran
+ * order; from a pipe or a gzip file at most 4 GiB. */
 WB_API wb_tensor *wb_load_npy(const char *path);
+/** Writes a tensor as an NPY file.  Returns 0 or an error code. */
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
-/* The most bytes that a compressed file (gzip, NPZ) may unfold to: 4 GiB unless set. */
+/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to: 4 GiB unless set. */
 WB_API void wb_set_unpack_limit(int64_t bytes);
 
-/* ---- memory shared with other libraries ------------------------------------------------------- */
+/* ---- memory of other libraries --------------------------------------------------------------- */
 
-/* DLPack (version 1): tensors from one library to another within a process, without a copy.  The structs are those of
- * dlpack.h, which Weber neither needs nor brings.  All dtypes of Weber's have their like there.
- *
- * Out: x's value, computed and finished, row-major, where x is.  Whoever has the struct calls its deleter once, from any
- * thread, when nothing reads the values any more; until then they stand, whatever becomes of x, its scope, its model or
- * the library (wb_shutdown).  They never change either: a parameter that is updated meanwhile moves to other memory, at
- * the cost of one copy.  Nor may they be changed: the struct says that they are read-only (the older one cannot).
- * Errors: NULL; a device whose memory other libraries do not know. */
+/* DLPack, version 1, passes tensors between libraries of one process without a copy.  The structs
+ * are those of dlpack.h, which programs that use them include. */
 struct DLManagedTensorVersioned;
 struct DLManagedTensor;
+
+/** x as a DLPack tensor, evaluated, row-major, on x's device, read-only.  The receiver calls its
+ * deleter once, from any thread; until then the values are valid and do not change, whatever
+ * happens to x, its scope or the library.  A parameter that is updated meanwhile moves to other
+ * memory. Error: a device whose memory other libraries cannot use. */
 WB_API struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x);
+/** The same with the older struct, which has no read-only flag. */
 WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
 
-/* In: a tensor of this memory, a constant.  What writes the values must have ended, and nothing may write to them while
- * the tensor lives.  The deleter is called once: when no tensor needs the memory any more, on the thread where that
- * happens; where the values had to be copied (strides; an address that is no multiple of the element's size, or of 64 in a
- * GPU's memory), before this returns.  On failure it is not called, and the struct stays the caller's.
- * The host's memory, a GPU's pinned one too, gives a tensor of the CPU; a GPU's one of its device, where the backend is
- * loaded and can.
- * Errors: another major version; a dtype that Weber has not; more than WB_MAX_DIMS dimensions; a device that no loaded
- * backend takes; strides in a GPU's memory. */
+/** A constant tensor of the memory of a DLPack tensor.  Its values must be complete, and must not
+ * change while the tensor exists.  The library calls the deleter once: when no tensor needs the
+ * memory, on the thread where that happens; before this function returns if it copied the values
+ * (strides, or an address that is not aligned to the element's size, in a GPU's memory to 64).
+ *
+ * Host memory, also that of a GPU's driver, gives a tensor on the CPU; memory of a GPU gives a
+ * tensor on that GPU, if its backend is loaded.
+ *
+ * On failure the struct stays the caller's.  Errors: another major version; a dtype that the
+ * library does not have; more than WB_MAX_DIMS dimensions; a device that no loaded backend has;
+ * strides in a GPU's memory. */
 WB_API wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m);
+/** The same with the older struct. */
 WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
-/* ---- checkpoints ------------------------------------------------------------------------------ */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/* Model, optimiser state, random counters and loader position (each may be NULL) in one file, saved on any device and
- * restored on any into objects of the same structure.  Training on from one gives the bits that never stopping would
- * have given.  The file is a safetensors file, with a checksum of every tensor and of all else: what is damaged is an
- * error that names the tensor, and then nothing is changed.
- * .name: letters, digits and _ - . ; stored, and compared when loading, unless NULL.
- * .epoch, .metric (which counts if .has_metric): stored, and set by loading. */
+/** What a checkpoint saves; model, state and loader may be NULL.  A tree may be cast to wb_layer
+ * *. */
 typedef struct {
     wb_layer *model;
     wb_opt_state *state;
-    wb_loader *loader;
+    wb_loader *loader;              /* its position and order */
     int64_t epoch;
-    const char *name;
-    double metric;
+    const char *name;               /* letters, digits, _ - and . */
+    double metric;                  /* if has_metric */
     bool has_metric;
 } wb_checkpoint;
+/** Saves model, optimiser state, loader and random counters in one safetensors file, from any
+ * device, with checksums.  A training that continues from it has the same bits as one that never
+ * stopped. Returns 0 or an error code. */
 WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
+/** Restores a checkpoint into objects of the same structure, on any device, and sets epoch, metric
+ * and has_metric.  Returns 0 or an error code; then nothing is changed. Errors: a damaged file,
+ * with the name of the tensor; another structure; c->name is set and differs from the file's
+ * name. */
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
-/* A folder that keeps the last checkpoints of each name, and the best: FOLDER/NAME-000012.safetensors is that of epoch
- * 12.  Once the new one is on the disk older ones are removed, but for the .last n in the order in which they were
- * written and, with .best, that with the lowest metric (.higher: the highest; of equals the first; NaN never is).
- * Nothing else in the folder is touched; one process at a time writes to a name.  NAME is "checkpoint" unless given.
- *   wb_checkpoint now = {model, state, loader, epoch, .metric = loss, .has_metric = true};
- *   wb_checkpoint_keep("run", &now, .best = true);
- * The folder is made if it is not there.  Errors: .best without a metric; a negative epoch. */
+/** Options of wb_checkpoint_keep. */
 typedef struct {
     size_t size;
-    bool best; WB_HAS(best)
-    bool higher; WB_HAS(higher)
+    bool best; WB_HAS(best)         /* also keeps the one with the lowest metric */
+    bool higher; WB_HAS(higher)     /* the highest */
     WB_BY_PLACE
-    int last; WB_HAS(last)          /* 3; negative: all */
+    int last; WB_HAS(last)          /* how many are kept: 3; negative: all */
     WB_NO_MORE
 } wb_checkpoint_keep_options;
-WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_checkpoint_keep_options *o);
+/** Saves a checkpoint as FOLDER/NAME-000012.safetensors, 12 being the epoch, and then removes older
+ * checkpoints of the same name:
+ *
+ *     wb_checkpoint now = {model, state, loader, epoch, .metric = loss, .has_metric = true};
+ *     wb_checkpoint_keep("run", &now, .best = true);
+ *
+ * NAME is "checkpoint" unless set.  The folder is created; other files in it are not touched.  Of
+ * equal metrics the first is the best; NaN is never the best.  Only one process may write to a
+ * name. Returns 0 or an error code.  Errors: .best without a metric; a negative epoch; .last is
+ * 0. */
+WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
+                                   const wb_checkpoint_keep_options *o);
 #ifndef __cplusplus
 #define wb_checkpoint_keep(...) \
     WB_PASTE_(WB_CHECKPOINT_KEEP_, WB_AFTER_2_(__VA_ARGS__))(__VA_ARGS__)
@@ -197,9 +233,11 @@ WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, c
                             WB_GET_(wb_checkpoint_keep_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
-/* The one written last, or the best of those there, of the name in c.  One that is damaged is passed over, with a
- * warning that says what is wrong with it.  Errors: there is none; it is of another model, state or loader. */
+/** Restores the checkpoint of c->name that was written last.  A damaged one is skipped, with a
+ * warning.  Returns 0 or an error code.  Errors: there is none; it belongs to another model, state
+ * or loader. */
 WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
+/** Restores the checkpoint with the best metric. */
 WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus

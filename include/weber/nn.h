@@ -27,8 +27,8 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
-/** Creates the first value of a parameter.  The first two dimensions are [out, in]; further ones are
- * those of a kernel.  fan_in = in · kernel elements, fan_out = out · kernel elements. */
+/** Creates the first value of a parameter.  The first two dimensions are [out, in]; further ones
+ * are those of a kernel.  fan_in = in · kernel elements, fan_out = out · kernel elements. */
 typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Uniform on ±sqrt(6 / (fan_in + fan_out)).  (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
@@ -209,7 +209,7 @@ typedef struct {
     bool last;                      /* only the last step's output, [N, out] */
     wb_initialiser init;
     wb_dtype dtype;
-    bool hidden_bias;               /* GRU: adds the parameter bias_hidden [3 out], as PyTorch has */
+    bool hidden_bias;               /* GRU: adds bias_hidden [3 out], as PyTorch has */
     bool initial_state;             /* adds initial_hidden [out] (LSTM: and initial_cell [out]) */
     WB_BY_PLACE
     int64_t in, out;
@@ -232,7 +232,7 @@ WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
 /** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  A state
  * that is not given is 0. */
 WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
-/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h; wb_cell_step gives both states. */
+/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h, wb_cell_step both states. */
 WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
 /** One step of a GRU: wb_call(cell, x, h) returns the new h. */
 WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
@@ -333,7 +333,7 @@ WB_API wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y);
 /** The mean of e²/2 where e < delta, else delta (e - delta/2), with e = |yhat - y|.
  * Error: delta is not positive. */
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
-/** The mean over rows of -sum(y log(yhat + eps)), eps that of the dtype.  Rows are the last axis. */
+/** The mean over rows of -sum(y log(yhat + eps)).  Rows are the last axis; eps is the dtype's. */
 WB_API wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y);
 /** The mean over rows of -sum(y logsoftmax(logits)).  Rows are the last axis. */
 WB_API wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y);
@@ -402,7 +402,6 @@ WB_API int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *
 WB_API wb_tree *wb_opaque(void *p);
 /** The pointer in a tree of wb_opaque. */
 WB_API void *wb_opaque_get(wb_tree *tree);
-#ifndef __cplusplus
 #define WB_FIELD_(T, f) {#f, offsetof(T, f)},
 #define WB_FUNCTOR(T, ...)                                                                      \
     static const wb_field T##_wb_fields[] = {WB_EACH_WITH_(WB_FIELD_, T, __VA_ARGS__)};         \
@@ -410,7 +409,6 @@ WB_API void *wb_opaque_get(wb_tree *tree);
         {#T, sizeof(T), WB_NARGS_(__VA_ARGS__), T##_wb_fields};
 #define wb_struct(T, p) wb_struct_typed(&T##_wb_type, (p))
 #define wb_struct_get(T, tree, p) wb_struct_get_typed(&T##_wb_type, (tree), (p))
-#endif
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 /* Weber, chapter 3: operations on tensors.
  *
- * Dtypes: both operands have the same dtype.  A number (0.5, wb_scalar) takes the dtype of the other
- * operand; an integer dtype that cannot hold its value is an error.  Integers wrap around, also in
- * sums: convert them with wb_astype first where they could.
+ * Dtypes: both operands have the same dtype.  A number (0.5, wb_scalar) takes the dtype of the
+ * other operand; an integer dtype that cannot hold its value is an error.  Integers wrap around,
+ * also in sums: convert them with wb_astype first where they could.
  *
  * Shapes: operands broadcast as in NumPy: axes are aligned at the last one, and an axis of size 1,
  * or a missing one, is repeated.
@@ -176,8 +176,8 @@ WB_API wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o);
 /** The least element along some axes; NaN if one of them is NaN.  Equal elements share the
  * gradient.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o);
-/** The mean of (x - mean)² over some axes (the biased variance).  Floating.  Over an axis of size 0:
- * NaN. */
+/** The mean of (x - mean)² over some axes (the biased variance).  Floating.  Over an axis of size
+ * 0: NaN. */
 WB_API wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *o);
 /** log(sum(exp(x))) over some axes, without overflow.  Floating.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
@@ -222,7 +222,8 @@ WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options
 /** The elements of x in another shape of the same size.  One dimension may be -1: it is computed.
  * wb_reshape(x, 2, -1). */
 WB_API wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *dims);
-/** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2, 1). */
+/** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2,
+ * 1). */
 WB_API wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order);
 /** x broadcast to a shape.  wb_expand(x, 32, 10). */
 WB_API wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims);
@@ -237,9 +238,10 @@ WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 
 /** Elements start .. stop-1 along an axis; a negative number counts from the end.
  *
- * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of plans:
- * a window that moves over a tensor (batches of a dataset, parts of a text) has one plan, also with
- * reshape, permute, flip and further slices between.  The length, stop - start, is part of the plan.
+ * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of
+ * plans: a window that moves over a tensor (batches of a dataset, parts of a text) has one plan,
+ * also with reshape, permute, flip and further slices between.  The length, stop - start, is part
+ * of the plan.
  *
  * `start` is part of the plan too, so that each start makes a plan, for a slice of a tensor that is
  * not evaluated (wb_eval evaluates it), of a variable that the same evaluation assigns to, and for
@@ -261,8 +263,8 @@ WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 #define wb_stack(axis, ...) wb_stack_array(WB_TENSORS_(__VA_ARGS__), (axis))
 #endif
 
-/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...]; `index` integer, any shape.  An
- * index outside 0 .. n-1 gives zeros and has no gradient. */
+/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...]; `index` integer, any shape.
+ * An index outside 0 .. n-1 gives zeros and has no gradient. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
 /** One-hot rows: [..., classes] f32 with 1 at the class of each integer label, else 0.  A label
@@ -317,8 +319,8 @@ typedef struct {
     WB_NO_MORE
 } wb_pool_options;
 /** The greatest element of each window, [N, C, H, W] -> [N, C, H', W'] with the size of wb_conv:
- * wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The first of equal elements
- * has the gradient.  Error: padding of a window's size or more. */
+ * wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The first of equal
+ * elements has the gradient.  Error: padding of a window's size or more. */
 WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *o);
 /** The mean of each window; padding counts as zeros. */
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);

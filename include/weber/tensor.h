@@ -14,9 +14,9 @@ extern "C" {
  * Errors: more than WB_MAX_DIMS dimensions, a negative dimension, 2^32 elements or more. */
 WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims);
 
-/** A tensor of the caller's memory, without a copy, on the CPU.  The caller must not write to `data`
- * until the library calls release(data, context), once, when no tensor needs the memory; `release`
- * may be NULL.  On failure `release` is not called. */
+/** A tensor of the caller's memory, without a copy, on the CPU.  The caller must not write to
+ * `data` until the library calls release(data, context), once, when no tensor needs the memory;
+ * `release` may be NULL.  On failure `release` is not called. */
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
 
@@ -81,8 +81,8 @@ WB_API const char *wb_describe(const wb_tensor *x);
 
 /* ---- reading: these functions evaluate ------------------------------------------------------- */
 
-/** The elements, row-major, read-only, in host memory.  Valid until x is freed, its scope closes, or
- * x is assigned to.  NULL: the evaluation failed. */
+/** The elements, row-major, read-only, in host memory.  Valid until x is freed, its scope closes,
+ * or x is assigned to.  NULL: the evaluation failed. */
 WB_API const void *wb_data(wb_tensor *x);
 
 /** The value of a tensor with one element.  NaN with the error set: the evaluation failed, or x has
@@ -121,8 +121,8 @@ typedef struct { int64_t arena, outputs, inputs, peak, kernels; } wb_memory;
  * or an error code. */
 WB_API int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out);
 
-/** Counts since the start: plans made, evaluations that reused a plan, bytes of arenas now, and steps
- * that ran. */
+/** Counts since the start: plans made, evaluations that reused a plan, bytes of arenas now, and
+ * steps that ran. */
 typedef struct { int64_t plans_built, plan_hits, arena_bytes, steps; } wb_engine_stats;
 
 /** The counts of this process. */
@@ -159,9 +159,9 @@ WB_API wb_compiled *wb_compile(wb_recordable f, void *ctx);
 /** Calls a compiled function.  The results belong to the current scope.  Threads may share a
  * compiled function; their calls run one after the other.  Returns 0 or an error code:
  *   - WB_ERROR_ARGUMENT: f reads a value (wb_item, wb_at, wb_data, wb_eval, wb_show, wb_save, ...)
- *     or calls a function that cannot be recorded (wb_variable, wb_set, wb_setup, wb_train, wb_load,
- *     wb_loader_next, ...); a result of f outlives it (wb_retain); f uses several devices, fails, or
- *     returns fewer than n_out results.  The message names the call and the cure
+ *     or calls a function that cannot be recorded (wb_variable, wb_set, wb_setup, wb_train,
+ *     wb_load, wb_loader_next, ...); a result of f outlives it (wb_retain); f uses several devices,
+ *     fails, or returns fewer than n_out results.  The message names the call and the cure
  *   - WB_ERROR_VERSION: a constant that f uses has been overwritten
  *   - the errors of wb_eval.
  *
@@ -180,9 +180,9 @@ WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, 
  * that was called in test mode only because the call was outside wb_withgradient. */
 WB_API wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt);
 
-/** d(loss)/d(p) for each parameter p of a layer, as a tree with the same names.  A parameter on which
- * loss does not depend, a tensor that is not floating or not trainable, and an opaque part have
- * WB_NONE.  Errors as wb_gradient_tensor. */
+/** d(loss)/d(p) for each parameter p of a layer, as a tree with the same names.  A parameter on
+ * which loss does not depend, a tensor that is not floating or not trainable, and an opaque part
+ * have WB_NONE.  Errors as wb_gradient_tensor. */
 WB_API wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt);
 /** The same for a tree. */
 WB_API wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt);
@@ -244,9 +244,10 @@ WB_API void wb_free_text(char *text);
 #define WB_KEEP_(x, _) (__typeof__(x))wb_object_keep(WB_OBJECT_(x))
 #define WB_FREE_(x, _) wb_object_free(WB_OBJECT_(x))
 #define WB_SHOW_(x, _) wb_object_show(WB_OBJECT_(x))
-#define WB_OBJECT_(x) _Generic(x, wb_tensor *: wb_any_, wb_layer *: wb_any_, wb_tree *: wb_any_,    \
-        wb_rule *: wb_any_, wb_opt_state *: wb_any_, wb_dataset *: wb_any_, wb_loader *: wb_any_,   \
-        wb_progress *: wb_any_, wb_compiled *: wb_any_,                                             \
+#define WB_OBJECT_(x)                                                                       \
+    _Generic(x, wb_tensor *: wb_any_, wb_layer *: wb_any_, wb_tree *: wb_any_,              \
+        wb_rule *: wb_any_, wb_opt_state *: wb_any_, wb_dataset *: wb_any_,                 \
+        wb_loader *: wb_any_, wb_progress *: wb_any_, wb_compiled *: wb_any_,               \
         default: wb_this_takes_an_object_of_the_library)(x)
 static inline void *wb_any_(void *x) { return x; }
 typedef struct { int none; } wb_object_expected;

@@ -1,4 +1,4 @@
-/* Weber, chapter 6: rules, training, progress. */
+/* Weber, chapter 6: optimiser rules, training, progress bars, plots. */
 #ifndef WEBER_TRAIN_H
 #define WEBER_TRAIN_H
 
@@ -9,25 +9,17 @@
 extern "C" {
 #endif
 
-/* ---- rules ------------------------------------------------------------------------------------ */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
-/* x <- x - step(g).  A number that is given as 0 is 0.  Errors: eta negative or infinite, beta 1 or
- * more, a number other than lambda negative, NaN; a number that the rule does not have.
- *   Descent   eta g                                                          eta 0.1
- *   Momentum  v = rho v + eta g;  step v                                     eta 0.01, rho 0.9
- *   Adam      m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
- *             eta (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps)                    eta 0.001, beta {0.9, 0.999}, eps 1e-8
- *             (Kingma & Ba 2015, algorithm 1)
- *   AdamW     Adam's step + eta lambda x (Loshchilov & Hutter 2019)          lambda 0.01
- *   WeightDecay  g + lambda x (in a chain, before a rule)                    lambda 5e-4
- *   ClipGrad  each element into [-delta, delta]                              delta 10
- *   ClipNorm  g omega / |g| where |g| > omega, |g| over all parameters       omega 10  */
+/** Options of all rules and of wb_adjust.  A rule has the numbers of its formula; another number is
+ * an error.  Errors: eta negative or infinite, a beta of 1 or more, NaN, another negative number
+ * but lambda. */
 typedef struct wb_Rule_options {
     size_t size;
 #ifndef __cplusplus
-    double beta[3];
+    double beta[3];                 /* {b1, b2}; the third is of the macros */
 #else
-    double beta[3] = {WB_DEFAULT, WB_DEFAULT, WB_DEFAULT};      /* the third is not used */
+    double beta[3] = {WB_DEFAULT, WB_DEFAULT, WB_DEFAULT};
 #endif
     WB_HAS(beta)
     WB_NUMBER(eps)
@@ -35,75 +27,97 @@ typedef struct wb_Rule_options {
     WB_NUMBER(delta)
     WB_NUMBER(omega)
     WB_BY_PLACE
-    WB_NUMBER(eta)
+    WB_NUMBER(eta)                  /* the learning rate */
     WB_NUMBER(rho)
     WB_NO_MORE
 } wb_Rule_options;
+
+/* Rules update a parameter x with its gradient g.  Numbers in brackets are the defaults. */
+
+/** x <- x - eta g: wb_Descent(eta).  [eta 0.1] */
 WB_API wb_rule *wb_Descent_with(const wb_Rule_options *o);
+/** v <- rho v + eta g;  x <- x - v: wb_Momentum(eta, rho).  [eta 0.01, rho 0.9] */
 WB_API wb_rule *wb_Momentum_with(const wb_Rule_options *o);
+/** m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g²;
+ * x <- x - eta (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t: wb_Adam(eta).
+ * [eta 0.001, beta {0.9, 0.999}, eps 1e-8]  (Kingma & Ba 2015, algorithm 1) */
 WB_API wb_rule *wb_Adam_with(const wb_Rule_options *o);
+/** Adam, and x <- x - eta lambda x: wb_AdamW(eta, .lambda = 0.01).  [as Adam, lambda 0.01]
+ * (Loshchilov & Hutter 2019) */
 WB_API wb_rule *wb_AdamW_with(const wb_Rule_options *o);
+/** g <- g + lambda x, before another rule of a chain: wb_WeightDecay(.lambda = 5e-4).
+ * [lambda 5e-4] */
 WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
+/** g <- g with each element limited to [-delta, delta]: wb_ClipGrad(.delta = 10).  [delta 10] */
 WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
+/** g <- g omega / |g| where |g| > omega; |g| is the norm of the gradients of all parameters:
+ * wb_ClipNorm(.omega = 10).  [omega 10] */
 WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
-/* Rules one after the other, each fed with what the one before it makes of the gradient. */
+/** Rules in sequence, each with the result of the one before it as its gradient:
+ * wb_OptimiserChain(wb_ClipNorm(), wb_Adam()). */
 WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
 
-/* State for every trainable parameter of a model (a layer or tree), on its device; tied parameters share one.
- *
- * .mixed = WB_BF16 or WB_F16 trains in mixed precision: the parameters become that dtype, in place (running statistics
- * stay what they are), and the state keeps them in f32 besides.  The rule works on these masters, with gradients
- * converted, and the parameters get their values rounded.  From then on layers convert what they are given without a
- * word.  A value that is put into the model later (wb_load_state, wb_assign) takes the place of its master.
- * With WB_F16 gradients are also scaled, below.
- *
- * An update is guarded by the loss that its gradients were taken of (wb_gradient,
- * wb_withgradient), or with ClipNorm by the norm of the gradients.  Where that is not finite, the
- * evaluation that would make the update writes nothing and returns WB_ERROR_NUMBER: parameters,
- * state and whatever else was assigned since the last evaluation stay what they were, and the
- * loss can be read.  Gradients that are not finite under a finite loss are noticed with ClipNorm
- * only.  The guard waits at each update for a device that does not share the host's memory.  With
- * .unguarded = true every update of wb_update is made; wb_train stops at such a loss all the
- * same.  With WB_F16 nothing waits: the device skips an update whose gradients are not finite
- * (wb_scale_loss).
- * Errors: .mixed is another dtype, or none of the device's; the model has nothing to train;
- * inside a function of wb_compile. */
+/** Options of wb_setup. */
 typedef struct {
     size_t size;
-    bool unguarded;
+    bool unguarded;                 /* updates do not wait for a finite loss */
     WB_BY_PLACE
-    wb_dtype mixed;
+    wb_dtype mixed;                 /* WB_BF16 or WB_F16: mixed precision */
     WB_NO_MORE
 } wb_setup_options;
+/** The state of a rule for every trainable parameter of a layer or tree, on the parameter's device:
+ * wb_setup(wb_Adam(), model).  Tied parameters share one state.
+ * Errors: no trainable parameter; .mixed is another dtype, or the device does not have it; the call
+ * is in a function that wb_compile records.
+ *
+ * Mixed precision: the parameters are converted to .mixed in place, and the state keeps a master of
+ * each in f32; running statistics keep their dtype.  The rule works on the masters, with gradients
+ * converted to f32, and the parameters get the rounded results.  From then on layers convert their
+ * inputs.  A value that wb_load_state or wb_assign puts into the model also replaces its master.
+ * With WB_F16 the loss is scaled: see wb_scale_loss.
+ *
+ * Guard: an update is executed only if the loss of its gradients is finite (with ClipNorm: the norm
+ * of the gradients).  Otherwise the evaluation of the update returns WB_ERROR_NUMBER, and
+ * parameters, state and all other pending assignments keep their values; the loss can be read.
+ * Each update waits for the device, unless it shares the host's memory.  .unguarded removes the
+ * guard from wb_update; wb_train stops at a loss that is not finite in any case.  With WB_F16
+ * nothing waits: the device skips an update whose gradients are not finite. */
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
 
-/* The loss to take the gradient of, for a state of .mixed = WB_F16: times a scale (f32), so that small gradients are not
- * lost in f16.  wb_update takes the scale out again; wb_train does both by itself.  Any other state: the loss itself.
- * The scale begins at 65536.  A gradient that is not finite halves it and leaves all parameters, moments and step counts
- * as they were; 2000 updates in a row without one double it.  All that happens on the device: nothing waits.
- *   wb_tensor *loss = wb_mse(wb_call(model, x), y);
- *   wb_update(state, model, wb_gradient(wb_scale_loss(state, loss), model));
+/** The loss to differentiate, for a state with .mixed = WB_F16: the loss times a scale, in f32, so
+ * that small gradients do not vanish in f16.  With any other state: the loss.  wb_update divides
+ * the gradients by the scale; wb_train does both.
+ *
+ *     wb_tensor *loss = wb_mse(wb_call(model, x), y);
+ *     wb_update(state, model, wb_gradient(wb_scale_loss(state, loss), model));
+ *
+ * The scale starts at 65536.  A gradient that is not finite halves it, and that update changes
+ * nothing; 2000 updates without one double it.  This happens on the device, and nothing waits.
  * Errors: the loss is not floating, or has more than one element. */
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
-/* model <- rule(gradients), recorded like wb_assign.  `grads` mirrors the model; parameters whose gradient is
- * WB_NONE are skipped entirely, and so are frozen ones.  0, or an error code, and then nothing was
- * recorded.  A gradient can be read until the update is evaluated, or together with it
- * (wb_eval(loss, g)).  Afterwards the parameters that it was made from are overwritten, and
- * reading it is WB_ERROR_VERSION.  A frozen parameter's gradient that nobody reads by then is
- * never computed.  Outside any scope an update first makes the one before it (base.h, scopes).
- * Errors: state or gradients of another model, or on another device than their parameter; .mixed = WB_F16, and
- * wb_scale_loss was never called with this state. */
+/** Updates a model: model <- rule(gradients), recorded as wb_assign is.  `grads` has the structure
+ * of the model; parameters whose gradient is WB_NONE, and frozen ones, are skipped.  Returns 0, or
+ * an error code, and then nothing was recorded. Errors: state or gradients of another model, or on
+ * another device than their parameter; .mixed = WB_F16, and wb_scale_loss was never called with
+ * this state.
+ *
+ * A gradient can be read until the update is evaluated, or in the same evaluation: wb_eval(loss,
+ * g). After that its operands are overwritten (WB_ERROR_VERSION).  In the root scope an update
+ * first executes the update before it (wb_scope_close). */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
-/* Out of place: a new model; state and model stay as they are but for the state's moments. */
+/** A new model with the updated parameters.  The given model keeps its values; the state's moments
+ * advance. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
-/* Changes numbers of the rule (those given); freezes and thaws parameters below a path ("" is all).
- * No gradient is computed that only frozen parameters need, also in wb_train: a frozen part with
- * nothing trainable before it costs its forward pass alone.  Its running statistics (BatchNorm in
- * train mode) go on; wb_testmode on the part stops them. */
+/** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  0 is 0.  Returns 0 or an error
+ * code. Errors: no number; a number that the rule does not have. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
+/** Freezes the parameters below a path of the model ("": all): updates skip them, and gradients
+ * that only they need are not computed.  A BatchNorm in train mode goes on updating its running
+ * statistics; wb_testmode stops that.  Returns 0 or an error code. */
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
+/** Undoes wb_freeze for the parameters below a path. */
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #ifndef __cplusplus
 #define wb_Descent(...) wb_Descent_with(WB_RULE_OPTIONS_(__VA_ARGS__))
@@ -113,8 +127,9 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define wb_WeightDecay(...) wb_WeightDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_ClipGrad(...) wb_ClipGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_ClipNorm(...) wb_ClipNorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_OptimiserChain(...) wb_OptimiserChain_array((int)(sizeof((wb_rule *[]){__VA_ARGS__}) / sizeof(wb_rule *)), \
-                                                (wb_rule *[]){__VA_ARGS__})
+#define wb_OptimiserChain(...)                                                              \
+    wb_OptimiserChain_array((int)(sizeof((wb_rule *[]){__VA_ARGS__}) / sizeof(wb_rule *)),  \
+                            (wb_rule *[]){__VA_ARGS__})
 #define wb_setup(...) WB_SETUP_(__VA_ARGS__, )
 #define WB_SETUP_(rule, model, ...) \
     wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__))
@@ -122,48 +137,53 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define WB_RULE_OPTIONS_(...) (WB_GET_(wb_Rule_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
-/* ---- training --------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
-/* The loss of a model on a batch, 0-dimensional. */
+/** The loss of a model on a batch, a tensor with one element. */
 typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 
-/* Calls the loss in train mode and takes its gradient with respect to the model. */
-WB_API wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads, void *ctx);
+/** Calls a loss in train mode, returns it, and sets *grads to its gradient with respect to the
+ * model. In C and C++ ctx may be left out: wb_withgradient(loss, model, batch, &grads). */
+WB_API wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
+                                  void *ctx);
 
-/* Trains: for each batch, loss, gradient, update.  Every write waits for a finite loss, and with
- * ClipNorm for a finite norm of the gradients: one that is not finite ends training with
- * WB_ERROR_NUMBER ("loss is NaN on batch 51") and the model as it was before that batch (under
- * WEBER_EAGER=1 a BatchNorm's running statistics are written as they are made, before the loss is
- * known).
- * A loader without batches is an error.
- * .epochs 1; .progress shows a bar; .ctx goes to the loss; .each is called after a batch (epoch and batch count
- * from 1), and ends training, without an error, if it returns nonzero.
- *
- * After each epoch a checkpoint is written: to the file .checkpoint, or into the folder .folder, which keeps the
- * .keep_last ones (3) and, with .keep_best, the best (weber/files.h); .name is theirs.  Their metric is what .metric
- * returns for the epoch, called in test mode with .ctx, the lower the better unless .higher; or the mean of the batches'
- * losses.  With .resume a program that was stopped, however that was, does the rest when it is run again: what is
- * there is loaded (model, state, loader, random numbers), .epochs counts those that were made already, and the bits are those
- * that never stopping would have given.  Where there is nothing yet, training begins.  Calls that go on after
- * one another in one program want a name, or a file, each. */
+/** Options of wb_train. */
 typedef struct {
     size_t size;
-    bool progress; WB_HAS(progress)
-    void *ctx; WB_HAS(ctx)
+    bool progress; WB_HAS(progress)             /* shows a progress bar on standard error */
+    void *ctx; WB_HAS(ctx)                      /* of the loss, .each and .metric */
+    /* called after each batch; epoch and batch count from 1.  Not 0: training ends, with success */
     int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx); WB_HAS(each)
-    const char *checkpoint; WB_HAS(checkpoint)
-    const char *folder; WB_HAS(folder)
-    const char *name; WB_HAS(name)
-    int keep_last; WB_HAS(keep_last)        /* negative: all */
-    bool keep_best; WB_HAS(keep_best)
-    bool higher; WB_HAS(higher)
-    bool resume; WB_HAS(resume)
+    const char *checkpoint; WB_HAS(checkpoint)  /* a file, written after each epoch */
+    const char *folder; WB_HAS(folder)          /* or a folder: wb_checkpoint_keep */
+    const char *name; WB_HAS(name)              /* of the checkpoints */
+    int keep_last; WB_HAS(keep_last)            /* 3; negative: all */
+    bool keep_best; WB_HAS(keep_best)           /* keeps the one with the lowest metric too */
+    bool higher; WB_HAS(higher)                 /* a higher metric is better */
+    bool resume; WB_HAS(resume)                 /* continues from the checkpoint, if there is one */
     double (*metric)(wb_layer *model, int epoch, void *ctx); WB_HAS(metric)
     WB_BY_PLACE
-    int epochs; WB_HAS(epochs)
+    int epochs; WB_HAS(epochs)                  /* 1 */
     WB_NO_MORE
 } wb_train_options;
-WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, const wb_train_options *o);
+/** Trains a model: for each batch loss, gradient and update:
+ * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error code.
+ *
+ * Every update waits for a finite loss (with ClipNorm for a finite norm).  A loss that is not
+ * finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch 51"), and the model keeps
+ * the values from before that batch; with WEBER_EAGER=1 running statistics have changed already.
+ *
+ * Checkpoints have the metric that .metric returns for the epoch, called in test mode, or the mean
+ * of the losses.
+ *
+ * .resume: a program that was stopped at any time continues when it is run again.  The checkpoint
+ * restores model, state, loader and random numbers; .epochs includes the epochs that it has behind
+ * it; the results have the same bits as a training that was never stopped.  Several wb_train in one
+ * program need a .name or a file each.
+ *
+ * Errors: a loader without batches; the errors of the loss, of evaluations and of files. */
+WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
+                         const wb_train_options *o);
 #ifndef __cplusplus
 #define wb_withgradient(...) WB_WITHGRADIENT_(__VA_ARGS__, NULL, )
 #define WB_WITHGRADIENT_(loss, model, batch, grads, ctx, ...) \
@@ -176,20 +196,26 @@ WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_
                   WB_GET_(wb_train_options, WB_GIVE_(__VA_ARGS__)))
 #endif
 
-/* ---- progress and pictures -------------------------------------------------------------------- */
+/* ---- progress bars and plots ----------------------------------------------------------------- */
 
-/* A bar with rate, time left and metrics on a terminal, plain lines elsewhere, on standard error.  `loader` may be NULL.
- * A call with the first metric's name, or with none, is a step; other names (at most 4 in all) add to its line. */
+/** A progress bar on standard error, with rate, remaining time and metrics; lines of text where
+ * standard error is not a terminal.  Its length is that of the loader; NULL: unknown.  `format` and
+ * the arguments after it are the title. */
 WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
+/** A progress bar of a number of steps. */
 WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
-WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);     /* read a step late: nothing waits */
-WB_API void wb_progress_end(wb_progress *p);                                            /* also when its scope closes */
+/** Sets a metric, at most 4.  A call with the first metric's name, or with NULL, is also a step.
+ * `value` is read one step later, so that nothing waits for it. */
+WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);
+/** Ends a progress bar.  The end of its scope does so too. */
+WB_API void wb_progress_end(wb_progress *p);
 
-/* Curves as SVG: n_series lines of n points, with axes and a legend.  Points that are not finite leave a gap.
- * 0, or an error code. */
+/** A line of a plot: n points. */
 typedef struct { const char *name; int n; const double *x, *y; } wb_series;
-WB_API int wb_svg_curves(const char *path, const char *title, const char *x_label, const char *y_label,
-                         int n_series, const wb_series *series);
+/** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  A point that is not
+ * finite leaves a gap.  Returns 0 or an error code. */
+WB_API int wb_svg_curves(const char *path, const char *title, const char *x_label,
+                         const char *y_label, int n_series, const wb_series *series);
 
 #ifdef __cplusplus
 }
