@@ -134,11 +134,6 @@ static inline void recurrent_fields(bson_maker *m, const char *name, int gates, 
     if (generation < 3) bm_end(m);
 }
 
-static inline void error_has(const char *text)
-{
-    if (!strstr(wb_error(), text)) fail_msg("\"%s\" is not in: %s", text, wb_error());
-}
-
 /* A struct that no version of Flux has, with another one in it. */
 static inline void attention_of_mine(bson_maker *m)
 {

@@ -156,8 +156,9 @@ TEST_IN_SCOPE(lists_of_parameters)
         assert_int_equal(wb__flux_table(&map, NULL, &t), 0);
         assert_true(t.nameless);
         int status = wb__flux_name_params(&t, "made.bson", model);
-        if (with == 2) error_has("array 7 is a learned initial state");
-        if (with == 3) error_has("a list of 11 arrays without names; the model has 8 parameters");
+        if (with == 2) assert_true(HAS_LINE(wb_error(), "7", "initial state"));
+        if (with == 3) assert_true(HAS_LINE(wb_error(), "11", "arrays", "names", "8",
+                                            "parameters"));
         assert_int_equal(status, with < 2 ? 0 : WB_ERROR_FORMAT);
         for (int i = 0; !status && i < 8; i++) {
             static const struct { const char *name; int dims[2]; float second; } all[] = {
