@@ -111,7 +111,7 @@ TEST(a_function_must_not_use_its_own_loader)
             wb_clear_error();
             assert_false(wb_loader_next(own, &b));
             assert_int_equal(wb_loader_status(own), WB_ERROR_ARGUMENT);
-            assert_true(says(stops ? "loader_stop" : "loader_next") && says(".collate"));
+            FAILED(WB_ERROR_ARGUMENT, stops ? "loader_stop" : "loader_next", ".collate");
             assert_int_equal(wb_scope_close(s), 0);
         }
     alarm(0);

@@ -115,7 +115,7 @@ TEST(test_curves_say_what_is_wrong)
     wb_clear_error();
     empty.n = 0;
     assert_int_equal(wb_svg_curves("no/such/folder.svg", "t", "x", "y", 1, &empty), WB_ERROR_FILE);
-    assert_non_null(strstr(wb_error(), "no/such/folder.svg"));
+    FAILED(WB_ERROR_FILE, "no/such/folder.svg");
     wb_clear_error();
 }
 
