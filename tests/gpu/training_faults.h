@@ -186,7 +186,7 @@ static int attempt(program *p, part f, bool again)
     look();
     if (!e) return 0;
     if (!*wb_error()) fail_msg("%s: an error without a message", reached_text);
-    p->torn |= strstr(wb_error(), "partly written") != NULL;
+    p->torn |= HAS_LINE(wb_error(), "variables", "written");
     if (!again || p->torn) return e;
     wb_clear_error();
     if (f(p)) fail_msg("%s: and then: %s", reached_text, wb_error());

@@ -46,13 +46,17 @@ void test_end(void);
 /* Starts anew with a variable of the environment set, or without it. */
 int restart(const char *name, const char *value);
 /* In a process of its own, with this variable set: starting fails and says so; the status is 0. */
-int child(const wb__backend *backend, const char *name, const char *value, const char *part);
+int child(const wb__backend *backend, const char *name, const char *value,
+          const char *const *facts);
+#define CHILD(backend, name, value, ...) child(backend, name, value, FACTS(__VA_ARGS__))
 /* The status of what a process of its own returns, which has a minute. */
 int in_child(int (*run)(void));
 
 /* Calls that must fail so, or succeed. */
-void expect_error(int status, int code, const char *part);
-void expect_none(void *memory, const char *part);
+void expect_error(int status, int code, const char *const *facts);
+void expect_none(void *memory, const char *const *facts);
+#define EXPECT_ERROR(status, code, ...) expect_error(status, code, FACTS(__VA_ARGS__))
+#define EXPECT_NONE(memory, ...) expect_none(memory, FACTS(__VA_ARGS__))
 void *take(const wb_device *d, size_t bytes);
 wb_device_memory memory_of(const wb_device *d);
 wb__kernel *prepared(const wb_device *d, test_step which, int64_t n);
@@ -71,7 +75,8 @@ void order(void);
 void launches(void);
 void f64_kernels(void);
 void keep_programs(const char *name, const char *value, const char *after);
-void cannot_be(test_step step, const char *part);
+void cannot_be(test_step step, const char *const *facts);
+#define CANNOT_BE(step, ...) cannot_be(step, FACTS(__VA_ARGS__))
 
 /* ---- a plan: variable = n·in, in pieces; then out = n·(variable + 1), by way of the workspace -- */
 
