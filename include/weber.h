@@ -26,7 +26,7 @@
  *
  * Objects and errors
  *   - An object that a function returns belongs to the current scope (base.h), unless its comment
- *     says otherwise.
+ *     names another owner.
  *   - NULL means failure, and nothing else; wb_error() has the message.  A function that receives
  *     NULL returns NULL and keeps the first message, so a chain of calls needs one check, at its
  *     end.  Functions that return int return 0 or an error code.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 LINT = Path(__file__).resolve().parent / "lint.py"
 CLEAN = {
-    "include/weber.h": "#ifndef W\n#define W\n/* one */\nint wb_one(void);\n#endif\n",
+    "include/weber.h": "#ifndef W\n#define W\n/** one */\nint wb_one(void);\n#endif\n",
     "src/base/base.h": "void wb__free(void *p);\n",
     "src/base/alloc.c": '#include "base/base.h"\n#include <stdlib.h>\nvoid wb__free(void *p) { free(p); }\n',
     "src/engine/run.c": '#include "base/base.h"\nvoid wb__run(void *p) { wb__free(p); }    /* not free(p) */\n',
@@ -26,6 +26,8 @@ PLANTED = [     # what it is, the file, its text, the rule that must speak
     ("a vendor's name in a comment", "src/engine/fast.c", "/* as cuDNN does it */\n", "vendors"),
     ("601 lines", "src/engine/long.c", "int wb__x;\n" * 601, "size"),
     ("a line of 131 columns", "src/engine/wide.c", "/* " + "x" * 125 + " */\n", "size"),
+    ("a line of 101 columns in a public header", "include/weber/wide.h", "/* " + "x" * 95 + " */\n", "size"),
+    ("a word that is not the field's", "include/weber/odd.h", "/* the tenant of the arena */\n", "words"),
     ("a tab", "src/engine/tab.c", "\tint wb__x;\n", "size"),
     ("malloc", "src/engine/heap.c", "void *wb__p(void) { return malloc(4); }\n", "memory"),
     ("free", "src/data/heap.c", "void wb__p(void *p) { free(p); }\n", "memory"),
@@ -34,6 +36,8 @@ PLANTED = [     # what it is, the file, its text, the rule that must speak
     ("a mark of unfinished work", "src/io/later.c", "/* TO" + "DO: this */\n", "unfinished"),
     ("unsafe arithmetic", "CMakeLists.txt", "add_compile_options(-f" + "fast-math)\n", "flags"),
     ("a header that needs another", "include/weber/bad.h", "/* x */\nsize_t wb_size_of(void);\n", "headers"),
+    ("a macro of C that C++ lacks", "include/weber/two.h", "#ifndef __cplusplus\n#define wb_two(x) 2\n#endif\n",
+     "languages"),
     ("a declaration without a comment", "include/weber/mute.h", "WB_API int wb_mute(void);\n", "symbols"),
 ]
 
@@ -53,7 +57,7 @@ def main():
     status, said = findings(CLEAN, False)
     results = [("a clean project", status == 0, said)]
     for what, name, text, rule in PLANTED:
-        status, said = findings({**CLEAN, name: text}, rule not in ("headers", "symbols"))
+        status, said = findings({**CLEAN, name: text}, rule not in ("headers", "languages", "symbols"))
         here = [line for line in said.splitlines() if line.startswith(f"{name}:") and f": {rule}: " in line]
         results.append((what, status == 1 and bool(here), said))
     for what, good, said in results:

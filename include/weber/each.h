@@ -91,8 +91,8 @@
 #define WB_EACH_WITH_31(f, c, x, ...) f(c, x) WB_EACH_WITH_30(f, c, __VA_ARGS__)
 #define WB_EACH_WITH_32(f, c, x, ...) f(c, x) WB_EACH_WITH_31(f, c, __VA_ARGS__)
 
-/* GENERIC(v, ...), where v is a variable with the value of x.  The text of x stands once in the
- * result, so nested macros do not grow exponentially, and x is evaluated once. */
+/* GENERIC(v, ...), where v is a variable with the value of x.  The text of x is in the result
+ * once, so nested macros do not grow exponentially, and x is evaluated once. */
 #define WB_ONCE_(GENERIC, x, ...) \
     WB_ONCE_2_(GENERIC, x, WB_PASTE_(wb_once_, __COUNTER__), __VA_ARGS__)
 #define WB_ONCE_2_(GENERIC, x, v, ...) \

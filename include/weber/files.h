@@ -88,14 +88,14 @@ typedef struct {
  * An array of Julia has its dimensions in reverse order: [784,32] becomes [32,784], and images are
  * [N,C,H,W].  The weight of a Dense or recurrent layer is [out,in] in both; its values are
  * transposed.  Flux's convolutions become .flip layers.  A closure between a layer of images and a
- * Dense is taken for Flatten; the log says so.
+ * Dense becomes Flatten, with a message in the log.
  *
  * Errors: unknown parts that .substitute does not replace, all in one message; a file without a
  * model (wb_load_state and wb_load_tensors read its tensors); arrays in a GPU's memory. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 
-/** A name in a file and the path in the model that gets its value.  A '*' at the end of both stands
- * for any rest: {"transformer.h.*", "layers.2.*"}. */
+/** A name in a file and the path in the model that gets its value.  A '*' at the end of both
+ * matches any rest: {"transformer.h.*", "layers.2.*"}. */
 typedef struct { const char *file, *model; } wb_rename;
 
 /** Options of wb_load_state. */

@@ -15,7 +15,7 @@ typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
 /** Calls a layer with n inputs.  Most layers take one; Parallel takes one for each of its layers,
  * MultiHeadAttention q, k and v, a recurrent cell x and its states.
- * Errors: the layer's, in front of which the path of the layer in the model stands:
+ * Errors: those of the layer, after its path in the model:
  * "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** y = layer(x): wb_call_array with one input. */

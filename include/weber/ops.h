@@ -8,7 +8,7 @@
  * or a missing one, is repeated.
  *
  * Gradients: each operation has a gradient with respect to each floating operand, unless its
- * comment says otherwise.
+ * comment excludes it.
  *
  * Errors of all operations: shapes or dtypes that do not fit, operands on different devices.
  * Results belong to the current scope. */
@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* ---- elementwise, one operand.  x is floating unless the comment says otherwise -------------- */
+/* ---- elementwise, one operand; x is floating unless another dtype is named ------------------- */
 
 /** -x.  Any dtype but bool. */
 WB_API wb_tensor *wb_neg(wb_tensor *x);

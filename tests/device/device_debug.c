@@ -83,6 +83,13 @@ TEST(topics_of_the_cpu)
     logs("plan: ");
     logs("matmul   [2,3]");
     assert_null(strstr(p.err, "dispatch: "));
+    run("stages", "CPU", "");
+    logs("Debug: graph:");
+    logs("Debug: values:");
+    logs("matmul         [2,3] f32  of v");
+    logs("Debug: groups:");
+    logs("Debug: memory:");
+    logs(" bytes in result 0");
     run("dispatch", "CPU", "");
     logs("[ Debug: dispatch: cpu:0: matmul   [2,3]");
     assert_null(strstr(p.err, "plan: "));

@@ -31,8 +31,10 @@ static wb__plan *attempt(const wb__attempt *a)
     if (wb__values_make(a, &values) && wb__patterns_find(a, &values, &patterns) &&
         wb__groups_make(a, &values, &patterns, &groups) &&
         wb__placement_make(a, &values, &patterns, &groups, &placement) &&
-        wb__programs_make(a, &values, &patterns, &groups, &placement, &programs))
+        wb__programs_make(a, &values, &patterns, &groups, &placement, &programs)) {
+        if (wb__debug("stages")) wb__trace(a, &values, &patterns, &groups, &placement);
         p = wb__plan_finish(a, &values, &placement, &programs);
+    }
     wb__programs_free(&programs);
     wb__placement_free(&placement);
     wb__groups_free(&groups);

@@ -295,6 +295,9 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s);
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
+/* trace.c: logs the results of the stages. */
+void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p, const wb__groups *g,
+               const wb__placement *l);
 /* prepare.c; NULL: failed, or a step was declined. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
