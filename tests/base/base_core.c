@@ -44,6 +44,8 @@ TEST(facts_of_a_message)
     assert_true(HAS_LINE(text, "f64", "[2]") && HAS_LINE(text, "f32", "sum"));
     assert_false(HAS_LINE(text, "f64", "sum"));
     assert_int_equal(lines_of(text), 2);
+    assert_true(is_like("a: 1 b\nc", "a:*\nc") && is_like("abc", "*") && is_like("", "*"));
+    assert_false(is_like("a: 1\nb\nc", "a:*\nc") || is_like("abc", "ab") || is_like("ab", "*c"));
     wb__fail(WB_ERROR_SHAPE, "sum: no axis 2");
     assert_true(failed_with(WB_ERROR_SHAPE, FACTS("sum", "2")));
     assert_false(failed_with(WB_ERROR_DTYPE, FACTS("sum", "2")));

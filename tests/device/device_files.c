@@ -382,7 +382,7 @@ TEST_IN_SCOPE(a_dtype_that_is_not_there)
     wb_layer *m = wb_to(small_model(), places[0], .dtype = WB_F64);
     assert_int_equal(wb_save(path, m), 0);
     assert_int_not_equal(wb_load_state(path, wb_to(m, far_device())), 0);   /* f32 there: strict */
-    assert_true(says("f64") && says("f32"));
+    FAILED(WB_ERROR_FORMAT, "f64", "f32");
 }
 
 int main(void)

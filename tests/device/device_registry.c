@@ -40,19 +40,18 @@ TEST(test_names)
 
 TEST(test_unknown_names)
 {
-    static const char expected[] = "Unsupported GPU backend: cuda.\n"
-                                   "Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.";
+    const char *const *facts = FACTS("cuda", "CUDA", "AMDGPU", "Metal", "OpenCL", "CPU");
     assert_int_equal(wb_using("cuda"), WB_ERROR_ARGUMENT);
-    assert_string_equal(wb_error(), expected);
+    assert_true(failed_with(WB_ERROR_ARGUMENT, facts));
     wb_clear_error();
     assert_null(wb_device_at("cuda", 0));
-    assert_string_equal(wb_error(), expected);
+    assert_true(failed_with(WB_ERROR_ARGUMENT, facts));
     wb_clear_error();
     assert_false(wb_functional("cuda"));
-    assert_string_equal(wb_error(), expected);
+    assert_true(failed_with(WB_ERROR_ARGUMENT, facts));
     assert_false(wb_loaded("cuda"));
     assert_int_equal(wb_devices("cuda").n, 0);
-    assert_string_equal(wb_why_not("cuda"), expected);
+    assert_true(has_facts(wb_why_not("cuda"), facts));
     assert_int_equal(wb_using(NULL), WB_ERROR_ARGUMENT);
     assert_null(wb_device_at(NULL, 0));
     wb_clear_error();

@@ -149,6 +149,17 @@ int lines_of(const char *text)
     return n + 1;
 }
 
+bool is_like(const char *text, const char *pattern)
+{
+    for (; *pattern && *pattern != '*'; text++, pattern++)
+        if (*text != *pattern) return false;
+    if (!*pattern) return !*text;
+    for (;; text++) {
+        if (is_like(text, pattern + 1)) return true;
+        if (!*text || *text == '\n') return false;
+    }
+}
+
 bool failed_with(int code, const char *const *facts)
 {
     if ((int)wb_error_code() == code) return has_facts(wb_error(), facts);

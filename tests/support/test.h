@@ -62,6 +62,9 @@ bool has_line(const char *text, const char *const *facts);
 /* How many lines the text has. */
 int lines_of(const char *text);
 
+/* True if the text is the pattern, in which '*' is any text of one line. */
+bool is_like(const char *text, const char *pattern);
+
 /* True if the latest failure of this thread has this code and its message contains all facts. */
 bool failed_with(int code, const char *const *facts);
 
