@@ -35,8 +35,7 @@ TEST(test_table)
     prints_row("Metal    not built in", "");
     assert_non_null(strstr(p.out, "CPU      works         0. "));
     prints_row("Metal: This version of Weber comes without a backend for Metal; such a GPU can be "
-               "used "
-             "through its OpenCL driver: wb_using(\"OpenCL\").", "");
+               "used through its OpenCL driver: wb_using(\"OpenCL\").", "");
     assert_null(strstr(p.out, "\nCUDA: "));     /* nothing is missing */
     prints_row("preference: none", "");
 }
