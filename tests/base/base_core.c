@@ -1,5 +1,5 @@
-/* The ground floor: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c
- * for the rest. */
+/* The base layer: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c
+ * for dtypes and random numbers. */
 #include "test.h"
 
 #include "base/base.h"

@@ -1,4 +1,4 @@
-/* Files: gzip seen through, damage found, and what is written whole or not there at all. */
+/* Files: gzip is decompressed, damage is detected, and a write leaves the whole file or none. */
 #include "test.h"
 
 #include "base/files/file.h"

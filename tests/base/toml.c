@@ -1,5 +1,5 @@
-/* TOML: what is well formed and what is not, where an error is, what a value is, and that changing
- * one value leaves every other byte. */
+/* TOML: accepted and refused texts, the positions of errors, values, and edits that change one
+ * value and no other byte. */
 #include "test.h"
 
 #include "base/toml.h"

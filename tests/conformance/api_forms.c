@@ -1,5 +1,5 @@
-/* The forms of the public macros: numbers as operands, lists, calls with several inputs, nested calls,
- * arguments with side effects. */
+/* The forms of the public macros: numbers as operands, lists, calls with several inputs, nested
+ * calls, arguments with side effects. */
 #include "reference.h"
 
 #include "weber/nn.h"

@@ -1,4 +1,4 @@
-/* A first user's mistakes: what is missing or out of range is an error that names it. */
+/* Mistakes of a first user: each missing or invalid argument is an error that names it. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"     /* clang: .axes = {1} */
 
 #include "test.h"

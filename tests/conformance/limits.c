@@ -1,5 +1,5 @@
-/* Limits: sizes of which some are zero, lists that are NULL, views and trees nested deep, and work that grows with
- * what is asked for and no faster. */
+/* Limits: shapes with zeros, lists that are NULL, deep chains of views and trees, and work that
+ * grows linearly with the request. */
 #include "reference.h"
 
 #include "base/base.h"
@@ -45,7 +45,7 @@ TEST(lists_that_are_null)
     REFUSED(wb_named_tuple(2, NULL, NULL), WB_ERROR_ARGUMENT, "named_tuple");
 }
 
-/* ---- deep ------------------------------------------------------------------------------------- */
+/* ---- deep ------------------------------------------------------------------------------------ */
 
 /* The stack that weber.h says a thread needs, twice as much where sanitizers widen each call. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -129,7 +129,7 @@ TEST(trees_in_trees)
     FAILED(WB_ERROR_ARGUMENT, "SkipConnection", "nested");
 }
 
-/* ---- how work grows --------------------------------------------------------------------------- */
+/* ---- how work grows -------------------------------------------------------------------------- */
 
 static void many_results(int n)
 {
@@ -210,7 +210,8 @@ static double seconds(void (*f)(int n), int n)
     return best;
 }
 
-/* Eight times as much takes eight times as long, not sixty-four times: both sizes are beyond the caches. */
+/* Eight times as much takes eight times as long, not sixty-four times: both sizes are beyond the
+ * caches. */
 TEST(work_is_linear)
 {
     const struct { const char *what; void (*f)(int n); int n; } rows[] = {

@@ -1,5 +1,5 @@
-/* `weber devices` and `weber backend`, run as a user runs them, with test backends (backends/fake.c)
- * that work, that have no device, that crash or hang, or are not built in. */
+/* `weber devices` and `weber backend`, run as a user runs them, with test backends
+ * (backends/fake.c) that work, that have no device, that crash or hang, or are not built in. */
 #include "folder.h"
 
 #define NOTHING ENVIRONMENT(NULL)

@@ -1,4 +1,5 @@
-/* Datasets on devices: moved whole, and batches gathered there.  Loaders are device_loader.c. */
+/* Datasets on devices: moves of whole datasets, and batches gathered on the device.  Loaders are
+ * tested in device_loader.c. */
 #include "device_numbers.h"
 
 /* ---- datasets -------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* DLPack on the devices of every backend that works here: memory that is lent and taken in where it is. */
+/* DLPack on the devices of every backend that works here: memory is exported and imported
+ * without copies. */
 #include "test.h"
 
 #include "tests/io/dlpack_abi.h"

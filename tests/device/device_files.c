@@ -1,5 +1,5 @@
-/* Files from any device and to any: the same bytes from everywhere, nothing kept on the host for
- * it. */
+/* Files from and to any device: the bytes are the same for every device, and the host keeps no
+ * copy. */
 #include "far_device.h"
 #include "reference.h"
 
@@ -90,7 +90,8 @@ TEST(a_model_is_the_same_file_from_everywhere)
     same_file_from_everywhere(WB_NAMES_TORCH);
 }
 
-/* What PyTorch has in one tensor or the other way round is taken apart on the way, to any device. */
+/* What PyTorch has in one tensor or the other way round is taken apart on the way, to any
+ * device. */
 TEST(other_names_to_everywhere)
 {
     for (int i = 0; i < n_places; i++) {

@@ -1,5 +1,5 @@
-/* Loaders on devices: batches uploaded ahead of their use, nothing that somebody keeps ever written
- * to; training from them.  Datasets are device_data.c. */
+/* Loaders on devices: batches are uploaded ahead of their use, and a batch that the program
+ * keeps is never overwritten; training with them.  Datasets are tested in device_data.c. */
 #include "device_numbers.h"
 
 #include "engine/request.h"
@@ -179,8 +179,8 @@ TEST(a_map_may_move_batches_itself)
     }
 }
 
-/* What is moved and where batches are has nothing to do with where new tensors are made, which stays
- * what it was, whatever fails. */
+/* What is moved and where batches are has nothing to do with where new tensors are made, which
+ * stays what it was, whatever fails. */
 TEST(the_default_device_has_no_part_in_it)
 {
     for (int i = 0; i < n_places; i++)

@@ -1,6 +1,6 @@
-/* Moving tensors, layers and trees between devices, and what may not be mixed.  Three devices of
- * the CPU's are there always (WEBER_CPU_DEVICES); where a GPU's backend works, its devices take
- * part: what is said of moves holds for all. */
+/* Moves of tensors, layers and trees between devices, and operands on different devices.  Three
+ * CPU devices are always present (WEBER_CPU_DEVICES); the devices of GPU backends that work take
+ * part. */
 #include "reference.h"
 
 #include "engine/tensor.h"

@@ -1,4 +1,5 @@
-/* Optimiser state on devices: made beside the model, moved with it, refused where it is not. */
+/* Optimiser state on devices: it is created on the device of its model, moves with it, and an
+ * update with state on another device fails. */
 #include "far_device.h"
 #include "reference.h"
 

@@ -1,5 +1,5 @@
-/* LocalPreferences.toml: where it is found, what it says, how choosing a device obeys it, and how it
- * is written.  Each case is a process of its own; what it prints is compared word for word. */
+/* LocalPreferences.toml: how it is found, read and written, and how it affects the choice of a
+ * device.  Each case runs in a child process, whose whole output is compared. */
 #include "folder.h"
 
 #include "base/files/file.h"
@@ -40,7 +40,7 @@ static void make(const char *name)
     if (mkdir(below(name), 0777)) fail_msg("%s: %s", below(name), strerror(errno));
 }
 
-/* ---- finding ------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 TEST(test_found_upwards)
 {
@@ -92,7 +92,7 @@ TEST(test_read_once)
     printed("Metal\n", "");
 }
 
-/* ---- obeying ------------------------------------------------------------------------------- */
+/* ---- obeying --------------------------------------------------------------------------------- */
 
 #define USING(name) "[ Info: Using backend set in preferences: " name ".\n"
 #define CHOSE(name) "[ Info: Using backend: " name ".\n"
@@ -190,7 +190,7 @@ TEST(test_old_name)
             "[ Warning: \"AMD\" backend is deprecated. Please use \"AMDGPU\" instead.\n");
 }
 
-/* ---- what is wrong with the file ----------------------------------------------------------- */
+/* ---- what is wrong with the file ------------------------------------------------------------- */
 
 TEST(test_malformed)
 {
@@ -232,7 +232,7 @@ TEST(test_not_a_file)
     free((char *)(uintptr_t)path);
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 TEST(test_set)
 {
@@ -343,7 +343,7 @@ TEST(test_read_only)
     printed(out, "");
 }
 
-/* ---- faults -------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static void quiet(wb_log_level level, const char *text, void *context)
 {

@@ -1,5 +1,5 @@
-/* Loading backends and choosing devices, each case in a process of its own with test backends in
- * place of the library's (backends/fake.c), and every text that is printed word for word. */
+/* Loading of backends and choice of devices.  Each case runs in a child process with test
+ * backends in place of the library's (backends/fake.c), and the whole output is compared. */
 #include "folder.h"
 
 #include "test.h"
@@ -23,7 +23,7 @@ static void printed(const char *out, const char *err)
     assert_int_equal(p.status, 0);
 }
 
-/* ---- names and order ----------------------------------------------------------------------- */
+/* ---- names and order ------------------------------------------------------------------------- */
 
 TEST(test_names)
 {
@@ -57,7 +57,7 @@ TEST(test_unknown_names)
     wb_clear_error();
 }
 
-/* ---- loading ------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Nothing is started that was not asked for, though it is there. */
 TEST(test_nothing_unasked)
@@ -113,7 +113,7 @@ TEST(test_not_built_in)
             "a GPU can be used through its OpenCL driver: wb_using(\"OpenCL\").\n");
 }
 
-/* ---- loaded, but --------------------------------------------------------------------------- */
+/* ---- loaded, but ----------------------------------------------------------------------------- */
 
 TEST(test_no_device)
 {
@@ -129,8 +129,8 @@ TEST(test_no_device)
             "CUDA_VISIBLE_DEVICES not to hide it.\n", "");
 }
 
-/* Once, whatever is asked; again after wb_shutdown; stopped only if it was ever started, for what was
- * held at one wb_shutdown is to be given back at the next. */
+/* Once, whatever is asked; again after wb_shutdown; stopped only if it was ever started, for
+ * what was held at one wb_shutdown is to be given back at the next. */
 TEST(test_starts_once)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two", "FAKE_TRACE=t"), "using:CUDA", "loaded:CUDA");
@@ -153,7 +153,7 @@ TEST(test_parts)
             "no: CUDA has no part called \"tea\"\nno: CPU has no part called \"tea\"\n", "");
 }
 
-/* ---- devices by number --------------------------------------------------------------------- */
+/* ---- devices by number ----------------------------------------------------------------------- */
 
 TEST(test_by_number)
 {
@@ -233,7 +233,7 @@ TEST(test_accessors)
     wb_clear_error();
 }
 
-/* ---- choosing without a preference --------------------------------------------------------- */
+/* ---- choosing without a preference ----------------------------------------------------------- */
 
 TEST(test_order)
 {
@@ -269,7 +269,7 @@ TEST(test_gpu_forced)
             "OpenCL is not loaded: wb_using(\"OpenCL\").\nCPUDevice()\n", "");
 }
 
-/* ---- wb_gpu -------------------------------------------------------------------------------- */
+/* ---- wb_gpu ---------------------------------------------------------------------------------- */
 
 TEST(test_moves_nowhere)
 {
@@ -294,7 +294,7 @@ TEST(test_moves)
             "");
 }
 
-/* ---- a driver that is really there --------------------------------------------------------------- */
+/* ---- a driver that is really there ----------------------------------------------------------- */
 
 /* PoCL makes as many devices of a processor as it is asked for. */
 TEST(test_real_devices)
@@ -320,7 +320,7 @@ TEST(test_real_devices)
     printed(expected, "[ Info: Using backend: OpenCL.\n");
 }
 
-/* ---- threads, a handler that asks again, memory -------------------------------------------- */
+/* ---- threads, a handler that asks again, memory ---------------------------------------------- */
 
 enum { THREADS = 8 };
 

@@ -1,5 +1,5 @@
-/* What a device will not have the memory for is refused before anything runs, and the program goes
- * on: on a device that says what it has, and on OpenCL with a limit. */
+/* An evaluation that needs more memory than the device has fails before anything runs, and the
+ * program can continue: on a device that reports its memory, and on OpenCL with a limit. */
 #include "far_device.h"
 #include "reference.h"
 

@@ -1,6 +1,6 @@
-/* Products by cuBLASLt, on its double: every way in which operands may lie, batches, dtypes, what
- * comes behind a product and beside it, and what is left to our own kernels.  Every descriptor is made
- * by the real cuBLASLt too, where it is, which needs no GPU for that. */
+/* Products by cuBLASLt, on its double: every way in which operands may lie, batches, dtypes,
+ * what comes behind a product and beside it, and what is left to our own kernels.  Every
+ * descriptor is made by the real cuBLASLt too, where it is, which needs no GPU for that. */
 #include "test.h"
 
 #include "row_value.h"
@@ -35,8 +35,8 @@ static void put(void *x, wb_dtype t, int64_t i, double value)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are long,
- * at an offset; turned: transposed in memory. */
+/* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are
+ * long, at an offset; turned: transposed in memory. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch, m, n, k, apart, offset;

@@ -1,5 +1,5 @@
-/* WEBER_DEBUG=check: whatever is used after its end is named, with the scope that closed; so are
- * labels and indices out of range. */
+/* WEBER_DEBUG=check: the error for a freed object names the object and the scope that closed;
+ * labels and indices out of range are errors. */
 #include "reference.h"
 
 #include "weber/data.h"

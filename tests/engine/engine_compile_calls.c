@@ -1,5 +1,5 @@
-/* Calls that no recording can hold, inside a function that wb_compile records: each fails the
- * recording, whatever the function makes of it. */
+/* Calls that a function recorded by wb_compile must not make: each fails the recording, even if
+ * the function ignores the failure. */
 #include "recorded.h"
 
 /* ---- calls that cannot be recorded ----------------------------------------------------------- */

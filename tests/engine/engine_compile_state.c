@@ -1,6 +1,6 @@
-/* What a recorded function depends on beside its inputs: what was changed since the recording is
- * seen, what was made before it is a constant.  Everything is compared with plain calls of the same
- * function. */
+/* State that a recorded function depends on beside its inputs: changes since the recording take
+ * effect, values computed before the recording are constants.  Every result is compared with
+ * plain calls of the same function. */
 #include "recorded.h"
 
 #include <pthread.h>

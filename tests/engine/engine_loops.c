@@ -1,5 +1,5 @@
-/* Training loops without a scope of their own, or with scopes inside their steps: every result is that of a
- * loop with a scope for each step, in bounded time and memory. */
+/* Training loops without a scope for each step, or with scopes inside their steps: every result
+ * equals that of a loop with a scope for each step, in bounded time and memory. */
 #include "engine/graph.h"
 #include "reference.h"
 
@@ -213,8 +213,8 @@ TEST(loops_without_a_scope_stay_small)
     }
 }
 
-/* Gradients that were used may be used again: by another state of the same parameters, or, where they are
- * not made of parameters, in every step. */
+/* Gradients that were used may be used again: by another state of the same parameters, or, where
+ * they are not made of parameters, in every step. */
 TEST(gradients_are_used_again)
 {
     wb_tensor *v = wb_variable(wb_full_array(1, WB_F32, 1, (int64_t[]){1}));
@@ -241,7 +241,8 @@ TEST(gradients_are_used_again)
     wb_shutdown();
 }
 
-/* A state goes from step to step, and the loss is read between the update and the end of the step. */
+/* A state goes from step to step, and the loss is read between the update and the end of the
+ * step. */
 static double carried(char how)
 {
     wb_seed(1);

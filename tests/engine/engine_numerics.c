@@ -1,5 +1,5 @@
-/* How exact products are to be and whether runs are to repeat: what is set, what backends are told,
- * and which plans are made anew. */
+/* The settings for the precision of products and for determinism: their values, what backends
+ * receive, and which plans are rebuilt after a change. */
 #include "far_device.h"
 #include "near_device.h"
 #include "process.h"

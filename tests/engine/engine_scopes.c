@@ -1,4 +1,4 @@
-/* How long things live: what functions hand out, what is kept beyond a scope, writes that cannot be made. */
+/* Lifetimes: objects that functions return, objects kept beyond a scope, and writes that fail. */
 #include "engine/graph.h"
 #include "reference.h"
 

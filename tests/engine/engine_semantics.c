@@ -1,5 +1,5 @@
-/* What the architecture decides about variables and their versions, scopes, randomness, plans,
- * errors: each sentence a test.  Recorded functions are in engine_compile.c. */
+/* Variables and their versions, scopes, randomness, plans and errors, as the architecture
+ * defines them.  Recorded functions are tested in engine_compile.c. */
 #include "reference.h"
 
 #include "engine/tensor.h"

@@ -1,10 +1,10 @@
-/* A value is what it is whatever else is evaluated with it: integers wrap and bools are 0 or 1 inside a kernel as in memory,
- * and a sum over nothing is 0 for all who use it. */
+/* A value does not depend on what is evaluated with it: integers wrap and bools are 0 or 1
+ * inside a kernel as in memory, and a sum over no elements is 0 for every reader. */
 #include "reference.h"
 
 #include "engine/tensor.h"
 
-/* ---- integers --------------------------------------------------------------------------------- */
+/* ---- integers -------------------------------------------------------------------------------- */
 
 enum { MOST = 64, ROWS = 3, COLUMNS = 70 };
 typedef struct { wb_tensor *t[MOST]; int n, eager; } values;
@@ -146,7 +146,7 @@ TEST(sums_of_bytes)
     assert_true(wb_at(half, 0) == -51 && wb_at(half, 1) == 58 && wb_item(most) == 117);
 }
 
-/* ---- nothing to sum --------------------------------------------------------------------------- */
+/* ---- nothing to sum -------------------------------------------------------------------------- */
 
 enum { FOLLOWERS = 9 };
 

@@ -1,6 +1,6 @@
 /* The written kernels of attention against loops in double, on OpenCL's first device: forward and
- * gradients, in every layout and dtype they are for, at sizes around their tiles'; every byte beside
- * the results stays as it was, and a second run gives the same bits.
+ * gradients, in every layout and dtype they are for, at sizes around their tiles'; every byte
+ * beside the results stays as it was, and a second run gives the same bits.
  *
  * Tolerances: 2^-18 (f32), two units of the stored dtype else, of the largest element and a
  * hundredth (with one key the gradients of q and k are 0). */

@@ -2,8 +2,8 @@
  * what every device allows, and the same step gives the same texts.  Library steps of every kind,
  * dtype and size, and fused programs at random.
  *
- * WEBER_DUMP_KERNELS=folder writes the texts there for ./run kernels: entry-hash.k of library steps,
- * hash.k of fused ones, with .f64 before the .k where double is used. */
+ * WEBER_DUMP_KERNELS=folder writes the texts there for ./run kernels: entry-hash.k of library
+ * steps, hash.k of fused ones, with .f64 before the .k where double is used. */
 #include "fused_random.h"
 
 #include "backend/gpu/gpu.h"

@@ -1,4 +1,5 @@
-/* Derivatives of numbers: a walk from the last number back, which appends them as numbers. */
+/* Derivatives of the interpreter's numbers: a walk from the last number back, which appends the
+ * derivatives as numbers. */
 #include "graph_fuzz.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What each operation should compute, element by element: no plans, no strides, nothing shared with
- * the library.  Moves hand numbers on as they are. */
+/* The reference result of each operation, element by element, without plans, strides or code of
+ * the library.  Movement operations pass on the numbers of their operands. */
 #include "graph_fuzz.h"
 
 #include <math.h>

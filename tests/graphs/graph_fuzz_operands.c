@@ -1,4 +1,5 @@
-/* Operands that fit: earlier values where there are such, moved, sliced, stretched or converted. */
+/* Chooses operands that fit: earlier values if possible, else values that are permuted, sliced,
+ * expanded or converted. */
 #include "graph_fuzz.h"
 
 #include <math.h>

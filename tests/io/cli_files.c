@@ -58,7 +58,7 @@ static void same(void *a, void *b)
     assert_int_equal(wb__walk("compare", a, NULL, 0, same_leaf, b), 0);
 }
 
-/* ---- show ------------------------------------------------------------------------------------------ */
+/* ---- show ------------------------------------------------------------------------------------ */
 
 static void put_safetensors(const char *name, const char *header, int64_t bytes)
 {
@@ -200,7 +200,7 @@ TEST(says_what_is_wrong)
     assert_int_equal(p.status, 2);
 }
 
-/* ---- convert ----------------------------------------------------------------------------------------- */
+/* ---- convert --------------------------------------------------------------------------------- */
 
 TEST(models_stay_models)
 {

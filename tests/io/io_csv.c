@@ -1,4 +1,4 @@
-/* CSV files: numbers, quotes, labels, and messages that say where. */
+/* CSV files: numbers, quotes, labels, and errors that name the position. */
 #define WB_NO_MORE                  /* options in structs */
 #include "folder.h"
 

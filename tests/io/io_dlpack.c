@@ -1,4 +1,5 @@
-/* DLPack on the CPU: memory that is lent and borrowed, who ends it and when, and what stays as it was. */
+/* DLPack on the CPU: exported and imported memory, who frees it and when, and that its values do
+ * not change. */
 #include "test.h"
 
 #include "base/base.h"
@@ -88,8 +89,8 @@ static void is_sequence(const float *values, float first, float step, int n)
     for (int i = 0; i < n; i++) assert_true(values[i] == first + step * (float)i);
 }
 
-/* Each kind of write: an assignment that reads the old value in place, one that does not, a recording that is
- * replayed, a file that is loaded. */
+/* Each kind of write: an assignment that reads the old value in place, one that does not, a
+ * recording that is replayed, a file that is loaded. */
 static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     wb_tensor *v = ctx;

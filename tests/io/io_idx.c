@@ -1,4 +1,4 @@
-/* IDX files: right ones, and every way of being wrong. */
+/* IDX files: valid files, and every kind of invalid file. */
 #include "folder.h"
 
 #include "shared_data.h"

@@ -1,4 +1,5 @@
-/* io/json.h: what is read, what is refused and why, and that what is written is read as it was. */
+/* io/json.h: texts that are read, texts that are refused, and that written text reads back
+ * equal. */
 #include "test.h"
 
 #include "base/base.h"

@@ -1,5 +1,5 @@
-/* Models in files: every kind of layer comes back from its file alone; state goes into models that
- * exist. */
+/* Models in files: every kind of layer is restored from its file alone; state is loaded into
+ * existing models. */
 #include "golden.h"
 
 #include <sys/stat.h>
@@ -252,7 +252,8 @@ TEST(state_into_models)
     unlink(path);
 }
 
-/* Tied places are one tensor: a file with two values for them does not fit, one with equal values does. */
+/* Tied places are one tensor: a file with two values for them does not fit, one with equal
+ * values does. */
 TEST(two_values_for_a_tie)
 {
     const char *path = file_name();

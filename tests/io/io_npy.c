@@ -1,4 +1,4 @@
-/* NPY files: what NumPy writes, what we write, and what nobody should. */
+/* NPY files: those of NumPy, those of Weber, and invalid ones. */
 #include "folder.h"
 
 #include "base/files/file.h"

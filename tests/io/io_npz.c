@@ -1,4 +1,5 @@
-/* NPZ archives: what Python and NumPy write, what we write, and what nobody should; trees of tensors from files. */
+/* NPZ archives: those of Python and NumPy, those of Weber, and invalid ones; trees of tensors
+ * from files. */
 #include "folder.h"
 #include "python.h"
 
@@ -223,7 +224,8 @@ TEST(trees_from_format_to_format)
     wb_scope_close(s);
 }
 
-/* A large member arrives in the form it has in memory, from parts that are larger than any buffer. */
+/* A large member arrives in the form it has in memory, from parts that are larger than any
+ * buffer. */
 TEST(large_members)
 {
     wb_scope *s = wb_scope_open();

@@ -1,5 +1,5 @@
-/* The reference package of safetensors, and PyTorch, where they are installed: what we write they read, what they
- * write we read, and what they refuse we refuse. */
+/* The reference package of safetensors, and PyTorch, if they are installed: they read the files
+ * of Weber, Weber reads their files, and Weber refuses the files that they refuse. */
 #include "golden.h"
 #include "python.h"
 

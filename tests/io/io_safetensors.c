@@ -1,5 +1,5 @@
-/* The safetensors format: what is written is read, what is wrong is refused with a reason, whatever
- * the bytes. */
+/* The safetensors format: written files read back equal, and any wrong bytes are an error with a
+ * reason. */
 #include "folder.h"
 #include "golden.h"
 

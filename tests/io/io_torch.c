@@ -1,5 +1,5 @@
-/* PyTorch's names and conventions, both ways: every layer goes out under the names that PyTorch's state_dict
- * has, with values that an own computation agrees with, and comes back the same in every bit. */
+/* PyTorch's names and conventions, both ways: every layer is saved under the names of PyTorch's
+ * state_dict, its values agree with a separate computation, and it loads back with equal bits. */
 #include "golden.h"
 
 #include "io/model/load_state.h"
@@ -22,8 +22,8 @@ static int draw(wb_tensor *x, const char *path, void *ctx)
     return 0;
 }
 
-/* Saved with PyTorch's names: exactly these tensors, "name shape" with spaces between; and back, by wb_load and into
- * a fresh model. */
+/* Saved with PyTorch's names: exactly these tensors, "name shape" with spaces between; and back,
+ * by wb_load and into a fresh model. */
 static void both_ways(wb_layer *m, wb_layer *fresh, const char *const *names)
 {
     wb__table t;
@@ -197,7 +197,8 @@ TEST(kernels_are_turned_over)
     for (int64_t i = 0; i < wb_size(y); i++) assert_true(fabsf(a[i] - b[i]) < 1e-5f);
     wb__table_free(&t);
 
-    /* The names are the same in both: what PyTorch wrote is turned, what another program wrote is not. */
+    /* The names are the same in both: what PyTorch wrote is turned, what another program wrote
+     * is not. */
     float w[4] = {1, 2, 3, 4}, bias = 0;
     wb__st_out out[] = {{"weight", WB_F32, 4, (int64_t[]){1, 1, 2, 2}, 16, w},
                         {"bias", WB_F32, 1, (int64_t[]){1}, 4, &bias}};
@@ -247,7 +248,8 @@ TEST(two_biases_are_one)
     unlink(file_name());
 }
 
-/* PyTorch's names, with no note that says so, in another dtype: that is the error, and no name is missing. */
+/* PyTorch's names, with no note that says so, in another dtype: that is the error, and no name
+ * is missing. */
 TEST(another_dtype_is_said)
 {
     double w[6] = {0}, b[3] = {0};

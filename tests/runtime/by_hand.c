@@ -519,7 +519,7 @@ void cannot_be(test_step which, const char *const *facts)
     expect_error(status, WB_ERROR_DEVICE, facts);
 }
 
-/* ---- a plan ----------------------------------------------------------------------------------- */
+/* ---- a plan ---------------------------------------------------------------------------------- */
 
 const wb__buffer kinds[BUFFERS] = {
     [IN] = {.kind = WB__BUFFER_INPUT, .bytes = BYTES},

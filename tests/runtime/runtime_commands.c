@@ -7,8 +7,8 @@
 
 /* ---- WEBER_DEBUG=sync ------------------------------------------------------------------------ */
 
-/* A process reads WEBER_DEBUG once, so in one of its own: the launch itself fails, and the error says
- * of what; a graph, which would not, is not made. */
+/* A process reads WEBER_DEBUG once, so in one of its own: the launch itself fails, and the error
+ * says of what; a graph, which would not, is not made. */
 static int sync_goes_wrong(void)
 {
     setenv("WEBER_DEBUG", "sync", 1);
@@ -165,8 +165,9 @@ TEST(programs_are_kept)
 
 /* ---- lost devices ---------------------------------------------------------------------------- */
 
-/* A kernel that leaves its memory ends the device for this process: that is said, again and again,
- * with the first cause; releases are harmless; the other device works; and so does this one anew. */
+/* A kernel that leaves its memory ends the device for this process: that is said, again and
+ * again, with the first cause; releases are harmless; the other device works; and so does this
+ * one anew. */
 TEST(lost_device)
 {
     const wb_device *d = dev[0];

@@ -20,7 +20,7 @@ static size_t n_tests;
 const char *cases_named;
 void (*after_each_test)(void);
 
-/* Constructors run in any order: a test goes to its place. */
+/* Constructors run in any order: insertion sorts the tests by their line order. */
 void add_test(const char *name, void (*run)(void), int at, bool scoped)
 {
     size_t i = n_tests++;

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* Callbacks and fixtures rarely use all that they are given. */
+/* Callbacks and fixtures rarely use all their parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define TEST(name) TEST_AT(name, __COUNTER__, false)
@@ -30,13 +30,13 @@
     static void name(void)
 void add_test(const char *name, void (*run)(void), int at, bool scoped);
 
-/* Runs all tests, then wb_shutdown, and returns the exit status.  The fixtures may be NULL; those of
- * run_cases_each are for each test. */
+/* Runs all tests, then wb_shutdown, and returns the exit status.  The fixtures may be NULL.
+ * run_cases calls them once, run_cases_each for each test. */
 int run_cases(CMFixtureFunction setup, CMFixtureFunction teardown);
 int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown);
 static inline int run_all_cases(void) { return run_cases(NULL, NULL); }
 
-/* Where it is set, only tests with it in their names are run. */
+/* If set, only tests whose names contain it are run. */
 extern const char *cases_named;
 
 /* Called after each test: NULL, or ref_forget (reference.h). */

@@ -1,5 +1,5 @@
-/* Checkpoints: names, metrics, versions, damage; folders that keep the last and the best; trainings
- * that are killed and go on; and all of it while memory and the disk fail. */
+/* Checkpoints: names, metrics, versions, damage; folders that keep the last and the best;
+ * training that is killed and resumed; all of it also while allocations and writes fail. */
 #include "golden.h"
 
 #include "base/files/file.h"
@@ -488,7 +488,8 @@ TEST(metrics_of_wb_train)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* While call after call fails, what was kept stays whole, the best too, and nothing else is left. */
+/* While call after call fails, what was kept stays whole, the best too, and nothing else is
+ * left. */
 static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
 {
     wb_layer *m = filled(0);

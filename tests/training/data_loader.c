@@ -1,5 +1,4 @@
-/* Loaders: order, epochs, memory, failure, fork, exit - with and without the thread in the
- * background. */
+/* Loaders: order, epochs, memory, failures, fork, exit; with and without the background thread. */
 #include "test.h"
 
 #include "data/loader.h"

@@ -1,4 +1,5 @@
-/* Loaders over data without labels, and functions of a program that use the loader they run in. */
+/* Loaders over data without labels, and functions of the program that use the loader that calls
+ * them. */
 #include "device_numbers.h"
 
 #include <unistd.h>
@@ -84,7 +85,7 @@ TEST(none_belongs_to_no_scope)
     assert_int_equal(wb__refs(WB_NONE), refs);
 }
 
-/* ---- functions that use their own loader -------------------------------------------------------- */
+/* ---- functions that use their own loader ----------------------------------------------------- */
 
 static wb_loader *own;
 

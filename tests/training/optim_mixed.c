@@ -1,5 +1,5 @@
-/* Mixed precision, one update at a time: rules on masters, the scale of f16, parameters that change
- * their dtype.  What the rule does is compared with the rule on f32 parameters. */
+/* Mixed precision, one update at a time: rules on master weights, the loss scale of f16,
+ * parameters that change their dtype.  Results are compared with the rule on f32 parameters. */
 #include "optim_mixed.h"
 
 /* ---- rules ----------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* Whole trainings in mixed precision against f32: losses, wb_train, plans, recordings, checkpoints,
- * devices. */
+/* Whole training runs in mixed precision compared with f32: losses, wb_train, plans, recordings,
+ * checkpoints, devices. */
 #include "optim_mixed.h"
 
 #include "engine/request.h"

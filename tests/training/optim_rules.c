@@ -175,7 +175,8 @@ TEST(losses_guard_updates)
     assert_true(wb_at(wb_get(other, "0"), 1) == 0);
 }
 
-/* Two guarded updates of one evaluation: any of their losses can be read first, and large ones are finite. */
+/* Two guarded updates of one evaluation: any of their losses can be read first, and large ones
+ * are finite. */
 TEST(losses_of_two_updates_are_read)
 {
     for (int k = 0; k < 4; k++) {

@@ -1,4 +1,4 @@
-/* Progress bars and curves: what they print, what they do with values that are not there. */
+/* Progress bars and curves: their output, and values that are missing or not finite. */
 #include "test.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* wb_train and checkpoints: what is learned, what stops it, and that going on is never having
- * stopped. */
+/* wb_train and checkpoints: learning, the conditions that stop it, and that resumed training
+ * equals uninterrupted training. */
 #include "golden.h"
 
 #include "base/numbers/philox.h"
@@ -256,7 +256,7 @@ TEST(checkpoints_that_do_not_fit)
     unlink(path);
 }
 
-/* ---- the loader is stopped in the middle of training ------------------------------------------- */
+/* ---- the loader is stopped in the middle of training ----------------------------------------- */
 
 static wb_loader *stopped;
 static int stop_after_two(int epoch, int64_t batch, wb_tensor *l, void *ctx)

@@ -1,5 +1,5 @@
-/* Trees: paths, visits, mapping, ties, structs of the program, gradients in the shape of what they
- * are asked for. */
+/* Trees: paths, visits, mapping, ties, structs of the program, and gradients with the structure
+ * of the model. */
 #include "golden.h"
 
 static wb_tensor *numbers(int n, const float *values)

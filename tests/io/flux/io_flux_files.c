@@ -1,4 +1,4 @@
-/* Flux's BSON files: what is unknown in them, outlines, and real ones of real programs. */
+/* Flux's BSON files: unknown parts, outlines, and files of real programs. */
 #include "test.h"
 
 #include <unistd.h>
@@ -245,8 +245,8 @@ static wb_layer *load_real(const char *name, const wb_load_options *o)
     return model;
 }
 
-/* The first axis of the arrays that these two were trained on is a picture's row, the last one here: the pictures lie on
- * their side. */
+/* The first axis of the arrays that these two were trained on is a picture's row, the last one
+ * here: the pictures lie on their side. */
 static double accuracy(wb_layer *model, const float *logits)
 {
     char images[1024], labels[1024];

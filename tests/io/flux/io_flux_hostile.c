@@ -1,6 +1,6 @@
-/* BSON files that mean harm: cut short, changed anywhere, leading in circles, unfolding without end, nested without
- * bottom, lying about sizes.  Each is read by all readers, or refused with a sentence that names the file, within a
- * bounded time and memory. */
+/* Hostile BSON files: truncated, changed at any byte, with circular references, with references
+ * that expand exponentially, nested deeply, with wrong sizes.  Every reader reads such a file or
+ * fails with an error that names it, in bounded time and memory. */
 #include "test.h"
 
 #include "bson_maker.h"
@@ -33,7 +33,8 @@ static int status_of(bool failed)
     return (int)wb_error_code();
 }
 
-/* Bytes that are no allocation's: what is read beside them is read outside the file, and a sanitizer sees it. */
+/* Bytes that are no allocation's: what is read beside them is read outside the file, and a
+ * sanitizer sees it. */
 static outcome read_bytes(const uint8_t *bytes, size_t n)
 {
     outcome out;

@@ -1,5 +1,6 @@
-/* What wb_save writes for Flux, read by a reader that shares nothing with it: bson_reference.py, which applies BSON.jl's
- * rules and knows the structs of Flux's versions.  Every layer is io_flux_travel.c's. */
+/* Files that wb_save writes for Flux, read by bson_reference.py, which shares no code with the
+ * library, applies BSON.jl's rules and has the structs of Flux's versions. io_flux_travel.c
+ * tests every layer. */
 #include "flux_files.h"
 
 #include "far_device.h"
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what stands where ------------------------------------------------------------------------ */
+/* ---- what stands where ----------------------------------------------------------------------- */
 
 /* Numbers 0, 1, 2, ...: whoever reads the file with them in hand can see the order. */
 static int count_up(wb_tensor *x, const char *path, void *ctx)
@@ -24,7 +25,8 @@ TEST(what_stands_where)
                            wb_Flatten(), wb_Dense(3, 2, wb_sigmoid, .no_bias = true), wb_softmax);
     assert_int_equal(wb_each_tensor(m, count_up, NULL), 0);
     must_save("order.bson", m, NULL, true);
-    /* sha256 of the bytes of 0f0, 1f0; of 0f0; and of 0f0, 3f0, 1f0, 4f0, 2f0, 5f0, a matrix by its columns */
+    /* sha256 of the bytes of 0f0, 1f0; of 0f0; and of 0f0, 3f0, 1f0, 4f0, 2f0, 5f0, a matrix by
+     * its columns */
     const char *structs = "model Flux.Chain\n"
                           "model.layers.0 Flux.Conv\n"
                           "model.layers.0.σ function NNlib.relu\n"
@@ -94,8 +96,8 @@ TEST(trees_and_dtypes)
     assert_int_not_equal(access(in_folder("bf16.bson"), F_OK), 0);
 }
 
-/* One array for a tie, wherever it stands; but a matrix that stands in a Dense and in an Embedding is two, since there it
- * is by columns and here by rows. */
+/* One array for a tie, wherever it stands; but a matrix that stands in a Dense and in an
+ * Embedding is two, since there it is by columns and here by rows. */
 TEST(ties)
 {
     wb_layer *shared = wb_Dense(4, 4), *m = wb_Chain(wb_Embedding(4, 4), shared, wb_Dense(4, 4), shared);
@@ -117,7 +119,8 @@ TEST(ties)
     reference("loadmodel", in_folder("ties-structs.bson"), in_folder("ties-state.bson"), "1610");
 }
 
-/* What a cell begins with is its own until Flux 0.14; the reference reader calls it zero elsewhere. */
+/* What a cell begins with is its own until Flux 0.14; the reference reader calls it zero
+ * elsewhere. */
 TEST(initial_states)
 {
     needs_reading();
@@ -177,7 +180,7 @@ TEST(the_reader_is_strict)
     wb__free(text);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static wb_tensor *own(wb_tensor *x) { return wb_neg(x); }
 static wb_tensor *join(wb_tensor *x, wb_tensor *y) { return wb_add(x, y); }
@@ -255,7 +258,7 @@ TEST(nested)
     FAILED(WB_ERROR_ARGUMENT, "100");
 }
 
-/* ---- devices and faults ----------------------------------------------------------------------- */
+/* ---- devices and faults ---------------------------------------------------------------------- */
 
 static void same_file(const char *a, const char *b)
 {
@@ -325,7 +328,7 @@ TEST_IN_SCOPE(faults)
     }
 }
 
-/* ---- the registry ----------------------------------------------------------------------------- */
+/* ---- the registry ---------------------------------------------------------------------------- */
 
 TEST(layouts)
 {
